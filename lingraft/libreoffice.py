@@ -1,0 +1,190 @@
+"""LibreOffice's help pages from Debian's packages: parallel texts, labelled by the part of the product."""
+
+import fcntl
+import os
+import shutil
+import subprocess
+import tempfile
+from collections import Counter
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+
+from lingraft.documents import Document
+from lingraft.errors import TextError
+from lingraft.files import new_folder
+from lingraft.lines import read_lines
+
+_PACKAGE = "libreoffice-help-"
+# Debian names its packages by LibreOffice's own language codes; these are the ones that differ.
+_SUFFIXES = {"en": "en-us", "zh": "zh-cn", "zh-hans": "zh-cn", "zh-hant": "zh-tw"}
+# Tags inside a paragraph; any other tag starts a new one.
+_INLINE = {"a", "b", "code", "em", "i", "img", "span", "strong", "sub", "sup", "u", "br"}
+_UNSEEN = {"script", "style", "pre", "noscript", "nav"}
+_OTHER_WAYS = (
+    "Two other ways to bring text: --text DIR, a folder with one file or folder per language "
+    "(de.txt, de.jsonl, de/); or a Hugging Face dataset in the recipe's [text] section "
+    "(kind = 'huggingface', dataset = '<id>')."
+)
+
+
+class PageText(HTMLParser):
+    """Collects the paragraphs that a help page shows in its <div id="DisplayArea">, whitespace normalised."""
+
+    def __init__(self) -> None:
+        super().__init__(convert_charrefs=True)
+        self.paragraphs: list[str] = []
+        self._pieces: list[str] = []
+        self._depth = 0
+        self._unseen = 0
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Open the display area, or start a paragraph."""
+        if tag == "div" and (self._depth or ("id", "DisplayArea") in attrs):
+            self._depth += 1
+        if tag in _UNSEEN:
+            self._unseen += 1
+        self._boundary(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        """End a paragraph, or close the display area."""
+        self._boundary(tag)
+        if tag == "div" and self._depth:
+            self._depth -= 1
+        if tag in _UNSEEN:
+            self._unseen -= 1
+
+    def handle_data(self, data: str) -> None:
+        """Take text that is shown."""
+        if self._depth and not self._unseen:
+            self._pieces.append(data)
+
+    def _boundary(self, tag: str) -> None:
+        if tag == "br":
+            self._pieces.append(" ")
+        elif tag not in _INLINE:
+            paragraph = " ".join("".join(self._pieces).split())
+            self._pieces.clear()
+            if paragraph:
+                self.paragraphs.append(paragraph)
+
+
+def page_paragraphs(page: Path) -> list[str]:
+    """Visible paragraphs of a help page, in order, repetitions included.
+
+    Program listings are left out: they are the same in every language.
+
+    Raises:
+        TextError: the page cannot be read or is not UTF-8.
+    """
+    parser = PageText()
+    for line in read_lines(page):
+        parser.feed(line + "\n")
+    parser.close()
+    return parser.paragraphs
+
+
+def help_documents(language: str, dropped: Counter[str]) -> Iterator[Document]:
+    """Yield every help page in a language, blank ones too; `dropped` counts paragraphs left out, by reason.
+
+    A paragraph that the same page has already is left out, as is one that stands in the English page word for
+    word (not translated yet); the latter not for varieties of English.
+
+    Raises:
+        TextError: the pages can be neither found in the cache nor brought with apt.
+    """
+    pages = help_folder(language)
+    original = None if language.split("-")[0] == "en" else help_folder("en")
+    for page in sorted(pages.rglob("*.html")):
+        path = page.relative_to(pages)
+        english = set(page_paragraphs(original / path)) if original and (original / path).is_file() else set()
+        kept: dict[str, None] = {}
+        for paragraph in page_paragraphs(page):
+            if paragraph in english:
+                dropped["untranslated paragraph"] += 1
+            elif paragraph in kept:
+                dropped["repeated paragraph"] += 1
+            else:
+                kept[paragraph] = None
+        yield Document(path.with_suffix("").as_posix(), "\n".join(kept), path.parts[0])
+
+
+def help_folder(language: str) -> Path:
+    """Folder of a language's pages in the cache, brought with apt-get if they are not there yet.
+
+    The cache is $LINGRAFT_CACHE, or lingraft/ in the user's cache folder ($XDG_CACHE_HOME or ~/.cache).
+
+    Raises:
+        TextError: no package for the language, no apt-get or dpkg-deb, either of them fails, or the cache
+            cannot be written.
+    """
+    package = _PACKAGE + _SUFFIXES.get(language.lower(), language.lower())
+    try:
+        cache = _cache_folder()
+        cache.mkdir(parents=True, exist_ok=True)
+        with (cache / ".lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            return _cached(cache, package) or _bring(cache, package)
+    except (OSError, RuntimeError) as error:
+        raise TextError(
+            f"the cache for {package} cannot be used: {error}. "
+            "Set LINGRAFT_CACHE to a folder that you may write to."
+        ) from error
+
+
+def _cache_folder() -> Path:
+    if chosen := os.environ.get("LINGRAFT_CACHE"):
+        return Path(chosen) / "libreoffice-help"
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "lingraft" / "libreoffice-help"
+
+
+def _cached(cache: Path, package: str) -> Path | None:
+    return next(iter(sorted(cache.glob(f"{package}_*"), reverse=True)), None)
+
+
+def _bring(cache: Path, package: str) -> Path:
+    with tempfile.TemporaryDirectory(dir=cache, prefix=".") as temporary:
+        work = Path(temporary)
+        _run(["apt-get", "download", package], work, package)
+        archive = next(work.glob(f"{package}_*.deb"))
+        _run(["dpkg-deb", "-x", str(archive), "unpacked"], work, package)
+        texts = list(work.glob("unpacked/usr/share/libreoffice/help/*/text"))
+        if len(texts) != 1:
+            raise TextError(
+                f"{archive.name} holds {len(texts)} folders of help pages instead of one. {_OTHER_WAYS}"
+            )
+        folder = cache / archive.stem
+        with new_folder(folder) as fresh:
+            for part in texts[0].iterdir():
+                shutil.move(part, fresh)
+    return folder
+
+
+def _run(command: list[str], folder: Path, package: str) -> None:
+    tool = command[0]
+    failed = f"LibreOffice's help pages (Debian package {package}) cannot be brought"
+    if shutil.which(tool) is None:
+        raise TextError(f"{failed}: {tool} is not installed here. {_OTHER_WAYS}")
+    done = subprocess.run(
+        command,
+        cwd=folder,
+        env={**os.environ, "LC_ALL": "C"},
+        capture_output=True,
+        text=True,
+        errors="replace",
+    )
+    if done.returncode:
+        tail = " ".join(done.stderr.split("\n")[-5:]).strip()
+        raise TextError(
+            f"{failed}: {tool} failed with {done.returncode}: {tail}. {_advice(tool)}{_OTHER_WAYS}"
+        )
+
+
+def _advice(tool: str) -> str:
+    if tool != "apt-get":
+        return ""
+    return (
+        "If apt's package lists are missing or old, as in a fresh container, bring them first: "
+        "sudo apt-get update (without sudo if you are root). "
+    )
