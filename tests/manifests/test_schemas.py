@@ -1,0 +1,76 @@
+"""Every object that we send to a cluster has the fields, and only the fields, that the cluster knows."""
+
+import copy
+import json
+from types import SimpleNamespace
+from typing import Any
+
+import kserve.models
+import kubernetes_validate
+import pytest
+from kubernetes import client
+
+Document = dict[str, Any]
+KUBERNETES_VERSIONS = ("1.31", "1.34")
+CUSTOM_KINDS = {"InferenceService"}
+
+
+@pytest.fixture
+def inference_service(documents: list[Document]) -> Document:
+    (found,) = (document for document in documents if document["kind"] == "InferenceService")
+    return copy.deepcopy(found)
+
+
+@pytest.fixture
+def through_kserve(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Read a document into the models that KServe publishes, and write it back."""
+    for name, model in vars(kserve.models).items():
+        if isinstance(model, type) and not hasattr(client.models, name):
+            monkeypatch.setattr(client.models, name, model, raising=False)  # where the client looks models up
+    api = client.ApiClient()
+
+    def round_trip(document: Document) -> Any:
+        read = api.deserialize(SimpleNamespace(data=json.dumps(document)), "V1beta1InferenceService")
+        return api.sanitize_for_serialization(read)
+
+    return round_trip
+
+
+@pytest.mark.parametrize("version", KUBERNETES_VERSIONS)
+def test_every_object_of_kubernetes_passes_its_strict_schema(documents: list[Document], version: str) -> None:
+    native = [document for document in documents if document["kind"] not in CUSTOM_KINDS]
+    assert len(native) > len(documents) / 2
+    for document in native:
+        kubernetes_validate.validate(document, version, strict=True)
+
+
+def test_the_strict_schema_refuses_a_misspelt_field(documents: list[Document]) -> None:
+    deployment = copy.deepcopy(next(document for document in documents if document["kind"] == "Deployment"))
+    deployment["spec"]["template"]["spec"]["enableServiceLink"] = False
+    with pytest.raises(kubernetes_validate.ValidationError, match="enableServiceLink"):
+        kubernetes_validate.validate(deployment, "1.34", strict=True)
+
+
+def test_kserve_keeps_every_key_of_the_service(inference_service: Document, through_kserve: Any) -> None:
+    assert through_kserve(inference_service) == inference_service
+
+
+@pytest.mark.parametrize("path", [("spec", "predictor"), ("spec", "predictor", "containers", 0)])
+def test_kserve_drops_a_key_that_it_does_not_know(
+    inference_service: Document, through_kserve: Any, path: tuple[str | int, ...]
+) -> None:
+    node: Any = inference_service
+    for step in path:
+        node = node[step]
+    node["minReplica"] = 1
+    assert through_kserve(inference_service) != inference_service
+
+
+@pytest.mark.parametrize("version", KUBERNETES_VERSIONS)
+def test_the_predictors_half_that_is_a_pod_passes_the_strict_schema_of_pods(
+    inference_service: Document, version: str
+) -> None:
+    pod_fields = set(client.V1PodSpec.attribute_map.values())
+    spec = {key: value for key, value in inference_service["spec"]["predictor"].items() if key in pod_fields}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "predictor"}, "spec": spec}
+    kubernetes_validate.validate(pod, version, strict=True)
