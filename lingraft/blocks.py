@@ -1,0 +1,93 @@
+"""Text to packed, fixed-length blocks of token ids: full length everywhere, so that no attention mask is needed.
+
+Each block begins with <s>; documents stand one after the other, each closed by </s> (RoBERTa's FULL-SENTENCES).
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from lingraft import artifact
+from lingraft.artifact import Artifact, Kind
+from lingraft.config import Recipe
+from lingraft.errors import TextError, TokenizerError
+from lingraft.text import SPLITS, load_split
+from lingraft.tokenizer import BEGIN, END, Tokenizer
+
+
+def build(recipe: Recipe, text: Path, tokenizer: Path, out: Path) -> Artifact:
+    """Tokenize and pack all splits of one language.
+
+    Raises:
+        TokenizerError: the tokenizer belongs to another language.
+        TextError: a split is shorter than one block.
+        ArtifactError: an input is not what it should be, or `out` cannot be written.
+    """
+    source = Artifact.load(text, Kind.TEXT)
+    pieces = Tokenizer.load(tokenizer, source.manifest.language)
+    length = recipe.encoder.block_tokens
+    with artifact.create(out, Kind.BLOCKS) as draft:
+        counts, left_out = {}, {}
+        for split in SPLITS:
+            documents = pieces.encode_all([document.text for document in load_split(source, split)])
+            blocks_NT = pack(documents, length)
+            if not len(blocks_NT):
+                raise TextError(f"the {split} split of {source.manifest.language!r} is shorter than a block: {length}.")
+            draft.tensors(split, {"tokens_NT": blocks_NT})
+            counts[split] = blocks_NT.numel()
+            left_out[split] = sum(map(len, documents)) + len(documents) - len(blocks_NT) * (length - 1)
+        draft.facts = {
+            "language": source.manifest.language,
+            "tokenizer_hash": pieces.hash,
+            "data_hashes": {"text": source.fingerprint},
+            "details": {
+                "tokens": counts,
+                "tokens_left_out": left_out,
+                "block_tokens": length,
+                "vocabulary": len(pieces),
+            },
+        }
+    return Artifact.load(out, Kind.BLOCKS)
+
+
+def load_blocks(folder: Path, tokenizer: Tokenizer) -> Artifact:
+    """Open blocks that were made with the tokenizer given.
+
+    Raises:
+        ArtifactError: not blocks, or damaged.
+        TokenizerError: they were made with another tokenizer.
+    """
+    found = Artifact.load(folder, Kind.BLOCKS)
+    made_with = found.manifest.tokenizer_hash
+    if made_with != tokenizer.hash:
+        raise TokenizerError(
+            f"{folder} was made with tokenizer {made_with}, not with {tokenizer.hash} of {tokenizer.language!r}. "
+            "Make the blocks again with this tokenizer."
+        )
+    return found
+
+
+def pack(documents: list[list[int]], block_tokens: int) -> Tensor:
+    """Pack documents into (N blocks, T tokens), int32; a last block that is not full is left out."""
+    stream = np.concatenate([np.asarray([*ids, END], dtype=np.int32) for ids in documents])
+    body = block_tokens - 1
+    count = len(stream) // body
+    blocks_NT = np.full((count, block_tokens), BEGIN, dtype=np.int32)
+    blocks_NT[:, 1:] = stream[: count * body].reshape(count, body)
+    return torch.from_numpy(blocks_NT)
+
+
+def batches(blocks_NT: Tensor, batch_blocks: int, generator: torch.Generator) -> Iterator[Tensor]:
+    """Endless shuffled batches (B, T), int64: each epoch a new order, every block once an epoch.
+
+    A batch that an epoch's end would cut short is filled from the next epoch.
+    """
+    order = torch.empty(0, dtype=torch.long)
+    while True:
+        while len(order) < batch_blocks:
+            order = torch.cat([order, torch.randperm(len(blocks_NT), generator=generator)])
+        chosen, order = order[:batch_blocks], order[batch_blocks:]
+        yield blocks_NT[chosen].long()

@@ -1,0 +1,44 @@
+"""Compute by the paper's formulas (appendix A.1): floating-point operations, not what hardware counters see."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Work:
+    """Shape of one update: what the formulas need."""
+
+    layers: int
+    width: int
+    vocabulary: int
+    block_tokens: int
+    batch_blocks: int
+    mask_rate: float
+    heads: int = 1
+    """MLM heads whose losses are averaged; the paper's MINIJOINT has two."""
+
+    @property
+    def _layer(self) -> float:
+        """FLOP_layer of one sequence."""
+        return 24 * self.block_tokens * self.width**2 + 4 * self.width * self.block_tokens**2
+
+    @property
+    def _projection(self) -> float:
+        """FLOP_outproj of one sequence."""
+        return 2 * self.block_tokens * self.width * self.vocabulary
+
+    @property
+    def _head(self) -> float:
+        """FLOP_lm of one sequence: only masked tokens pass through a head."""
+        return self.heads * self.mask_rate * (2 * self.block_tokens * self.width**2 + self._projection)
+
+    def pretraining_flops(self) -> float:
+        """One update of all parameters (equation A1)."""
+        return 3 * self.batch_blocks * (self.layers * self._layer + self._head)
+
+    def adaptation_flops(self) -> float:
+        """One update of the embeddings over a frozen body (equation A3)."""
+        return self.batch_blocks * (2 * self.layers * self._layer + 2 * self._head + self.mask_rate * self._projection)
+
+    def inference_flops(self) -> float:
+        """One forward pass through all layers, without an MLM head."""
+        return self.batch_blocks * self.layers * self._layer

@@ -1,0 +1,184 @@
+"""The RoBERTa-family encoder with MLM heads at any layers.
+
+Legend: B batch, T tokens, D width, H attention heads, F feed-forward, V vocabulary, L layers, M masked tokens.
+
+What belongs to the vocabulary (the token table and the output bias) stands apart from the body, because that is
+what a language brings: `vocabulary` is swapped, everything else is the body and its heads.
+"""
+
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from lingraft.config import EncoderShape
+from lingraft.errors import DepthError
+
+LAYER_NORM_EPS = 1e-5
+INITIAL_STD = 0.02
+SHORT_TOKENS = 256
+POSITION_OFFSET = 2
+"""RoBERTa's position ids begin after the pad id; kept, so that checkpoints map one to one."""
+
+
+class Vocabulary(nn.Module):
+    """What a language brings: token table (V, D), tied to the output projection, and output bias (V)."""
+
+    def __init__(self, size: int, width: int) -> None:
+        super().__init__()
+        self.table_VD = nn.Parameter(torch.empty(size, width).normal_(std=INITIAL_STD))
+        self.bias_V = nn.Parameter(torch.zeros(size))
+
+    def __len__(self) -> int:
+        return len(self.table_VD)
+
+
+class Layer(nn.Module):
+    """Post-LayerNorm transformer layer with one fused projection for queries, keys and values."""
+
+    def __init__(self, shape: EncoderShape) -> None:
+        super().__init__()
+        width, feedforward = shape.width, shape.feedforward or 4 * shape.width
+        self.attention_heads, self.dropout = shape.attention_heads, shape.dropout
+        self.qkv = nn.Linear(width, 3 * width)
+        self.attention_out = nn.Linear(width, width)
+        self.attention_norm = nn.LayerNorm(width, LAYER_NORM_EPS)
+        self.up = nn.Linear(width, feedforward)
+        self.down = nn.Linear(feedforward, width)
+        self.output_norm = nn.LayerNorm(width, LAYER_NORM_EPS)
+
+    def forward(self, hidden_BTD: Tensor, visible_B11T: Tensor | None) -> Tensor:
+        batch, tokens, width = hidden_BTD.shape
+        qkv = self.qkv(hidden_BTD).view(batch, tokens, 3, self.attention_heads, -1)
+        query_BHTK, key_BHTK, value_BHTK = qkv.permute(2, 0, 3, 1, 4).unbind(0)
+        drop = self.dropout if self.training else 0.0
+        mixed_BHTK = _attend(query_BHTK, key_BHTK, value_BHTK, visible_B11T, drop)
+        mixed_BTD = self.attention_out(mixed_BHTK.transpose(1, 2).reshape(batch, tokens, width))
+        hidden_BTD = self.attention_norm(hidden_BTD + self._drop(mixed_BTD))
+        return self.output_norm(hidden_BTD + self._drop(self.down(F.gelu(self.up(hidden_BTD)))))
+
+    def _drop(self, hidden_BTD: Tensor) -> Tensor:
+        return F.dropout(hidden_BTD, self.dropout, self.training) if self.dropout else hidden_BTD
+
+
+def _attend(
+    query_BHTK: Tensor, key_BHTK: Tensor, value_BHTK: Tensor, visible_B11T: Tensor | None, drop: float
+) -> Tensor:
+    """Scaled dot-product attention; short training blocks on a CPU go through plain matrix products.
+
+    There the fused kernel's backward pass is the slower one: docs/decisions/0004-attention-on-cpu.md.
+    """
+    on_cpu, tokens = query_BHTK.device.type == "cpu", query_BHTK.shape[2]
+    if not (on_cpu and query_BHTK.requires_grad and tokens <= SHORT_TOKENS) or drop:
+        return F.scaled_dot_product_attention(query_BHTK, key_BHTK, value_BHTK, visible_B11T, dropout_p=drop)
+    scores_BHTT = (query_BHTK * query_BHTK.shape[-1] ** -0.5) @ key_BHTK.transpose(-1, -2)
+    if visible_B11T is not None:
+        scores_BHTT = scores_BHTT.masked_fill(~visible_B11T, -torch.inf)
+    return torch.softmax(scores_BHTT, -1) @ value_BHTK
+
+
+class MlmHead(nn.Module):
+    """Dense, GELU, LayerNorm; the output projection is the vocabulary's table, and the bias is the vocabulary's."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.dense = nn.Linear(width, width)
+        self.norm = nn.LayerNorm(width, LAYER_NORM_EPS)
+
+    def forward(self, hidden_MD: Tensor, vocabulary: Vocabulary) -> Tensor:
+        """Logits (M, V) of the masked tokens' hidden states (M, D)."""
+        features_MD = self.norm(F.gelu(self.dense(hidden_MD)))
+        return F.linear(features_MD, vocabulary.table_VD, vocabulary.bias_V)
+
+
+class Encoder(nn.Module):
+    """Body, MLM heads and one vocabulary."""
+
+    def __init__(self, shape: EncoderShape, vocabulary_size: int) -> None:
+        super().__init__()
+        self.shape = shape
+        self.vocabulary = Vocabulary(vocabulary_size, shape.width)
+        self.positions_TD = nn.Parameter(
+            torch.empty(shape.block_tokens + POSITION_OFFSET, shape.width).normal_(std=INITIAL_STD)
+        )
+        self.input_norm = nn.LayerNorm(shape.width, LAYER_NORM_EPS)
+        self.layers = nn.ModuleList(Layer(shape) for _ in range(shape.layers))
+        self.heads = nn.ModuleDict({str(depth): MlmHead(shape.width) for depth in shape.mlm_heads})
+        self.apply(_initialise)
+
+    @property
+    def depths(self) -> tuple[int, ...]:
+        """Layers that carry an MLM head, rising."""
+        return self.shape.mlm_heads
+
+    def require_depth(self, depth: int) -> None:
+        """Refuse a depth at which there is no head.
+
+        Raises:
+            DepthError: the message lists the depths that there are.
+        """
+        if depth not in self.depths:
+            raise DepthError(
+                f"depth {depth} has no MLM head: this primary has heads at {list(self.depths)}. Choose one of these, "
+                "or pretrain a primary with a head there (encoder.mlm_heads)."
+            )
+
+    def hidden_states(
+        self, tokens_BT: Tensor, depths: Iterable[int], visible_BT: Tensor | None = None
+    ) -> dict[int, Tensor]:
+        """Hidden states (B, T, D) after each depth asked for; no layer above the deepest one is computed.
+
+        Args:
+            tokens_BT: token ids.
+            depths: layer numbers, from 1.
+            visible_BT: True where a token may be attended to; absent for packed blocks, which have no padding.
+        """
+        wanted = set(depths)
+        drop = self.shape.dropout
+        hidden_BTD = F.embedding(tokens_BT, self.vocabulary.table_VD)
+        hidden_BTD = self.input_norm(hidden_BTD + self._positions(tokens_BT.shape[1]))
+        hidden_BTD = F.dropout(hidden_BTD, drop, self.training) if drop else hidden_BTD
+        visible_B11T = None if visible_BT is None else visible_BT[:, None, None, :]
+        found = {}
+        for depth, layer in enumerate(self.layers[: max(wanted)], start=1):
+            hidden_BTD = layer(hidden_BTD, visible_B11T)
+            if depth in wanted:
+                found[depth] = hidden_BTD
+        return found
+
+    def _positions(self, tokens: int) -> Tensor:
+        return self.positions_TD[POSITION_OFFSET : POSITION_OFFSET + tokens]
+
+    def masked_logits(
+        self, tokens_BT: Tensor, positions_M: Tensor, depths: Iterable[int], visible_BT: Tensor | None = None
+    ) -> dict[int, Tensor]:
+        """Logits (M, V) at masked positions only, from the head at each depth asked for.
+
+        Args:
+            tokens_BT: token ids, some of them hidden by the mask.
+            positions_M: places in the flattened batch.
+            depths: depths of the heads.
+            visible_BT: as in `hidden_states`.
+
+        Raises:
+            DepthError: there is no head at one of the depths.
+        """
+        depths = tuple(depths)
+        for depth in depths:
+            self.require_depth(depth)
+        hidden = self.hidden_states(tokens_BT, depths, visible_BT)
+        return {
+            depth: self.heads[str(depth)](hidden[depth].flatten(0, 1)[positions_M], self.vocabulary) for depth in depths
+        }
+
+    def body_tensors(self) -> dict[str, Tensor]:
+        """Everything but the vocabulary, by name."""
+        return {name: tensor for name, tensor in self.state_dict().items() if not name.startswith("vocabulary.")}
+
+
+def _initialise(module: nn.Module) -> None:
+    """BERT's initialisation: normal weights of standard deviation 0.02, zero biases."""
+    if isinstance(module, nn.Linear):
+        nn.init.normal_(module.weight, std=INITIAL_STD)
+        nn.init.zeros_(module.bias)

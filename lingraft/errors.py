@@ -1,0 +1,54 @@
+"""Errors a user can mend: each says what was wrong, the actual value, and what to do."""
+
+
+class LingraftError(ValueError):
+    """Root of all errors that lingraft raises on bad input."""
+
+
+class RecipeError(LingraftError):
+    """A recipe has an unknown key or an impossible value; the message names the key's path."""
+
+
+class TextError(LingraftError):
+    """Text is missing, empty, undecodable or without the labels that a task needs."""
+
+
+class TokenizerError(LingraftError):
+    """A tokenizer cannot be trained on the text given, or does not fit the language asked for."""
+
+
+class ArtifactError(LingraftError):
+    """An artifact folder is missing, of the wrong kind, truncated, edited or cannot be written."""
+
+
+class AlignmentError(LingraftError):
+    """Two artifacts that were not trained against the same primary were combined."""
+
+
+class DepthError(LingraftError):
+    """A mini-model depth was asked for at which the primary has no MLM head."""
+
+
+class TrainingError(LingraftError):
+    """Training cannot go on: too little data for one batch, or a loss that is not finite."""
+
+
+class TrackingError(LingraftError):
+    """The tracking server or registry lacks what was asked for, or cannot be reached."""
+
+
+class ExportError(LingraftError):
+    """An exported model does not compute what the PyTorch model computes."""
+
+
+class RequestError(LingraftError):
+    """A request to the endpoint is not one it can answer; the message says what is allowed."""
+
+
+class MissingExtraError(LingraftError):
+    """An optional part is not installed; the message names the extra that brings it."""
+
+    def __init__(self, package: str, extra: str) -> None:
+        super().__init__(
+            f"{package} is not installed, and this step needs it. Install it with: pip install 'lingraft[{extra}]'"
+        )

@@ -1,0 +1,101 @@
+"""Writing that a crash cannot tear: a temporary name, fsync, then rename."""
+
+import contextlib
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from lingraft.errors import ArtifactError
+
+_CHUNK_BYTES = 1 << 20
+
+
+def sha256_of(path: Path) -> str:
+    """Hex SHA-256 of a file's bytes."""
+    digest = hashlib.sha256()
+    with path.open("rb") as stream:
+        while chunk := stream.read(_CHUNK_BYTES):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def writable(path: Path) -> Iterator[None]:
+    """Turn the operating system's refusal to write into an error that names the path and the way out.
+
+    Raises:
+        ArtifactError: the disk is full, read-only, or not ours to write to.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise ArtifactError(
+            f"cannot write {path}: {error.strerror or error}. "
+            "Free space there, or choose another folder that you may write to."
+        ) from error
+
+
+@contextlib.contextmanager
+def new_folder(folder: Path) -> Iterator[Path]:
+    """Yield a temporary sibling of `folder`; on success make it durable and rename it into place.
+
+    Nothing appears under `folder` if the body fails. An empty `folder` that exists already is replaced.
+
+    Raises:
+        ArtifactError: `folder` holds something, or cannot be written.
+    """
+    with writable(folder):
+        if folder.is_file() or (folder.is_dir() and any(folder.iterdir())):
+            raise ArtifactError(f"{folder} exists already. Choose another output, or remove it first.")
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+        try:
+            yield temporary
+            for path in sorted(temporary.rglob("*")):
+                _sync(path)
+            _sync(temporary)
+            temporary.chmod(0o755)
+            temporary.replace(folder)
+            _sync(folder.parent)
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a UTF-8 text file atomically.
+
+    Raises:
+        ArtifactError: the path cannot be written.
+    """
+    with writable(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(
+            "w", encoding="utf-8", dir=path.parent, prefix=f".{path.name}-", delete=False
+        ) as stream:
+            temporary = Path(stream.name)
+            try:
+                stream.write(text)
+                stream.flush()
+                os.fsync(stream.fileno())
+                temporary.chmod(0o644)
+                temporary.replace(path)
+            finally:
+                temporary.unlink(missing_ok=True)
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write a JSON file atomically, keys sorted, so that equal content gives equal bytes."""
+    write_text(path, json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False) + "\n")

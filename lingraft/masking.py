@@ -1,0 +1,46 @@
+"""Masked language modelling targets: a fixed share of tokens, of these 80% masked, 10% replaced, 10% kept."""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from lingraft.tokenizer import MASK, SPECIAL_PIECES
+
+_REPLACED_BY_MASK, _REPLACED_AT_RANDOM = 0.8, 0.1
+
+
+class Masked(NamedTuple):
+    """A masked batch: M tokens of B x T are to be predicted."""
+
+    tokens_BT: Tensor
+    positions_M: Tensor
+    """Places in the flattened batch, rising."""
+    targets_M: Tensor
+
+
+def mask(tokens_BT: Tensor, mask_rate: float, vocabulary: int, generator: torch.Generator) -> Masked:
+    """Choose round(mask_rate * B * T) tokens, none of them special, and hide them: 80% masked, 10% random, 10% kept.
+
+    The number is the same in every batch, so nothing waits for the device to count.
+
+    Args:
+        tokens_BT: token ids, int64.
+        mask_rate: share of all tokens that are predicted.
+        vocabulary: V; random replacements are drawn from the pieces that are not special.
+        generator: the only source of randomness, on the tokens' device.
+    """
+    device = tokens_BT.device
+    flat = tokens_BT.flatten()
+    count = round(mask_rate * flat.numel())
+    lots = torch.rand(flat.shape, generator=generator, device=device)
+    lots = lots.masked_fill(flat < len(SPECIAL_PIECES), -1.0)
+    positions_M = lots.topk(count, sorted=False).indices.sort().values
+    targets_M = flat[positions_M]
+    fate_M = torch.rand(count, generator=generator, device=device)
+    random_M = torch.randint(len(SPECIAL_PIECES), vocabulary, (count,), generator=generator, device=device)
+    hidden_M = torch.where(fate_M < _REPLACED_BY_MASK, MASK, targets_M)
+    hidden_M = torch.where(fate_M >= 1 - _REPLACED_AT_RANDOM, random_M, hidden_M)
+    masked = flat.clone()
+    masked[positions_M] = hidden_M
+    return Masked(masked.view_as(tokens_BT), positions_M, targets_M)

@@ -1,0 +1,142 @@
+"""Primary and embeddings as artifacts: saved, loaded, and combined only if they belong together."""
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from lingraft.artifact import Artifact, Draft, Kind, Manifest, require_aligned
+from lingraft.config import EncoderShape
+from lingraft.embeddings import swap, vocabulary_of
+from lingraft.encoder import Encoder, Vocabulary
+from lingraft.errors import TokenizerError
+from lingraft.tasks.labelled import Classifier
+from lingraft.tokenizer import Tokenizer
+
+TOKENIZER_FILE = "sentencepiece.model"
+HISTORY_FILE = "history.jsonl"
+
+
+@dataclass(frozen=True)
+class Primary:
+    """Body with MLM heads and the source language's vocabulary."""
+
+    encoder: Encoder
+    tokenizer: Tokenizer
+    fingerprint: str
+    manifest: Manifest
+
+    def swap_in(self, embeddings: "Embeddings") -> Vocabulary:
+        """Put a language's embeddings into the body, in place; returns the vocabulary that was there.
+
+        Raises:
+            AlignmentError: the embeddings were learned on another primary.
+        """
+        require_aligned(f"embeddings of {embeddings.language!r}", embeddings.aligned_with, self.fingerprint)
+        return swap(self.encoder, embeddings.vocabulary)
+
+
+@dataclass(frozen=True)
+class Embeddings:
+    """What a language brings: table, output bias, tokenizer."""
+
+    vocabulary: Vocabulary
+    tokenizer: Tokenizer
+    language: str
+    aligned_with: str
+    fingerprint: str
+    manifest: Manifest
+
+
+def save_vocabulary(draft: Draft, vocabulary: Vocabulary, tokenizer: Tokenizer) -> None:
+    """Put a vocabulary and the tokenizer that it belongs to into an artifact."""
+    draft.tensors("vocabulary", vocabulary.state_dict())
+    shutil.copyfile(tokenizer.model, draft.folder / TOKENIZER_FILE)
+
+
+def load_primary(folder: Path) -> Primary:
+    """Open a primary.
+
+    Raises:
+        ArtifactError: not a primary, or damaged.
+    """
+    artifact = Artifact.load(folder, Kind.PRIMARY)
+    vocabulary, tokenizer = _load_vocabulary(artifact)
+    encoder = Encoder(EncoderShape(**artifact.manifest.details["shape"]), 0)
+    encoder.vocabulary = vocabulary
+    encoder.load_state_dict(artifact.tensors("body"), strict=False)
+    return Primary(encoder, tokenizer, artifact.fingerprint, artifact.manifest)
+
+
+def load_embeddings(folder: Path) -> Embeddings:
+    """Open a language's embeddings.
+
+    Raises:
+        ArtifactError: not embeddings, or damaged.
+    """
+    artifact = Artifact.load(folder, Kind.EMBEDDINGS)
+    vocabulary, tokenizer = _load_vocabulary(artifact)
+    manifest = artifact.manifest
+    return Embeddings(
+        vocabulary,
+        tokenizer,
+        str(manifest.language),
+        str(manifest.aligned_with),
+        artifact.fingerprint,
+        manifest,
+    )
+
+
+@dataclass(frozen=True)
+class TaskModel:
+    """A body finetuned in the source language, without a vocabulary until one is swapped in."""
+
+    classifier: Classifier
+    labels: list[str]
+    aligned_with: str
+    fingerprint: str
+    manifest: Manifest
+
+    def swap_in(self, language: Embeddings | Primary) -> None:
+        """Give the body a language's embeddings, or the source's own from its primary, in place.
+
+        Raises:
+            AlignmentError: the two belong to different primaries.
+        """
+        if isinstance(language, Primary):
+            require_aligned("the task", self.aligned_with, language.fingerprint)
+            swap(self.classifier.encoder, language.encoder.vocabulary)
+        else:
+            require_aligned(f"embeddings of {language.language!r}", language.aligned_with, self.aligned_with)
+            swap(self.classifier.encoder, language.vocabulary)
+
+
+def save_task(draft: Draft, classifier: Classifier) -> None:
+    """Put a finetuned body and its head into an artifact, without vocabulary and MLM heads."""
+    body = classifier.encoder.body_tensors()
+    draft.tensors("body", {name: tensor for name, tensor in body.items() if not name.startswith("heads.")})
+    draft.tensors("head", {name: t for name, t in classifier.state_dict().items() if not name.startswith("encoder.")})
+
+
+def load_task(folder: Path) -> TaskModel:
+    """Open a finetuned task.
+
+    Raises:
+        ArtifactError: not a task, or damaged.
+    """
+    artifact = Artifact.load(folder, Kind.TASK)
+    manifest = artifact.manifest
+    shape = EncoderShape(**manifest.details["shape"])
+    classifier = Classifier(Encoder(shape, 0), len(manifest.details["labels"]))
+    classifier.load_state_dict(artifact.tensors("head"), strict=False)
+    classifier.encoder.load_state_dict(artifact.tensors("body"), strict=False)
+    return TaskModel(classifier, manifest.details["labels"], str(manifest.aligned_with), artifact.fingerprint, manifest)
+
+
+def _load_vocabulary(artifact: Artifact) -> tuple[Vocabulary, Tokenizer]:
+    tensors = artifact.tensors("vocabulary")
+    tokenizer = Tokenizer.from_file(artifact.folder / TOKENIZER_FILE, str(artifact.manifest.language))
+    if len(tokenizer) != len(tensors["table_VD"]):
+        raise TokenizerError(
+            f"{artifact.folder} has {len(tensors['table_VD'])} rows, but its tokenizer has {len(tokenizer)} pieces."
+        )
+    return vocabulary_of(tensors["table_VD"], tensors["bias_V"]), tokenizer

@@ -1,0 +1,1 @@
+"""Downstream tasks: loading, batches, head and metric, each in a module of its own."""
