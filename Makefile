@@ -1,0 +1,134 @@
+# `make` prints the targets. Settings: make TARGET NAME=value
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+PYTHON ?= python3.11  #: the interpreter that .venv is made from
+ACCELERATOR ?= cpu  #: cpu or gpu: which torch and onnxruntime are installed
+TORCH_INDEX ?= https://download.pytorch.org/whl/cpu  #: where a CPU build of torch is looked for; empty: nowhere
+DEMO ?= .demo  #: folder of the demo's results
+RECIPE ?= recipes/demo.toml  #: the demo's recipe
+TEXT ?=  #: folder of your own text for the demo, one file or folder per language
+PYTEST_ARGS ?=  #: more arguments for pytest
+
+# Make keeps the blanks before the comments above.
+python := $(strip $(PYTHON))
+accelerator := $(strip $(ACCELERATOR))
+torch_index := $(strip $(TORCH_INDEX))
+demo_dir := $(strip $(DEMO))
+recipe := $(strip $(RECIPE))
+text := $(strip $(TEXT))
+
+bin := .venv/bin
+stamp := .venv/.installed-$(accelerator)
+torch_version := $(shell sed -n 's/^torch==//p' constraints.txt)
+# Build tools come from the lock too; pip reads that only from the environment.
+pip_install := PIP_CONSTRAINT=constraints.txt $(bin)/pip install
+demo := $(bin)/python -m pipelines demo --recipe $(recipe) --out $(demo_dir) $(if $(text),--text "$(text)")
+pytest := OMP_NUM_THREADS=1 $(bin)/python -m pytest --numprocesses=auto --maxprocesses=4
+
+ifeq ($(filter $(accelerator),cpu gpu),)
+$(error ACCELERATOR is '$(accelerator)', but must be cpu or gpu)
+endif
+
+.PHONY: help install demo demo-compare demo-check serve ui test test-integration test-all lint format types golden \
+	system-deps lock clean
+
+help: ## print this list
+	@echo "Targets:"
+	@sed -nE 's/^([a-z-]+):.*## (.*)/\1|\2/p' Makefile | awk -F'|' '{ printf "  %-17s %s\n", $$1, $$2 }'
+	@echo "Settings (make TARGET NAME=value):"
+	@sed -nE 's/^([A-Z_]+) \?= ?(.*[^ ])? *#: (.*)/\1|\3|\2/p' Makefile \
+	  | awk -F'|' '{ printf "  %-17s %s%s\n", $$1, $$2, $$3 ? " (" $$3 ")" : "" }'
+
+install: $(stamp) ## make .venv and install everything into it; later runs reuse it
+
+# The interpreter is tried, not only looked for: pyenv's shim may have no 3.11, Debian's python3.11 may have no venv.
+$(bin)/python:
+	@for candidate in $(python) /usr/bin/python3.11; do \
+	  if "$$candidate" -c 'import ensurepip, sys, venv; sys.exit(not (3, 11) <= sys.version_info < (3, 13))' 2>/dev/null; then \
+	    echo "Making .venv with $$("$$candidate" --version)"; exec "$$candidate" -m venv .venv; \
+	  fi; \
+	done; \
+	echo "No Python 3.11 with the venv module: tried $(python) and /usr/bin/python3.11." >&2; \
+	echo "Debian, Ubuntu: apt-get install python3.11 python3.11-venv. Elsewhere: make PYTHON=/path/to/python3.11" >&2; \
+	exit 1
+
+$(stamp): pyproject.toml constraints.txt lingraft/__init__.py | $(bin)/python
+	@if ls .venv/.installed-* 2>/dev/null | grep -v -- '-$(accelerator)$$'; then \
+	  echo "This .venv is for the other accelerator, and the two onnxruntime packages overwrite each other." >&2; \
+	  echo "Remove .venv, then run make again." >&2; exit 1; \
+	fi
+	$(if $(filter cpu,$(accelerator)),$(call install_cpu_torch))
+	$(pip_install) --editable '.[all,dev,$(accelerator)]'
+	$(bin)/pip check
+	@touch $@
+
+# The usual Linux build of torch brings gigabytes of CUDA. A CPU build is taken from pip's own sources where they have
+# one, otherwise from TORCH_INDEX where it can be reached, otherwise the next line of `install` takes the usual build.
+define install_cpu_torch
+@$(pip_install) --quiet --no-deps 'torch==$(torch_version)+cpu' 2>/dev/null \
+	|| { echo "pip's sources have no CPU build of torch $(torch_version); looking at: $(or $(torch_index),nowhere else)"; \
+	     $(pip_install) --no-deps --timeout 15 --retries 1 $(if $(torch_index),--extra-index-url '$(torch_index)') \
+	       'torch==$(torch_version)'; }
+endef
+
+demo: install ## the main job, from raw text to a report and served answers, on this machine
+	$(demo)
+
+demo-compare: install ## the demo, and standard adaptation over all layers beside it
+	$(demo) --compare
+
+demo-check: install ## fail where the demo's results are worse than they must be
+	$(bin)/python -m benchmarks.demo_check --out $(demo_dir)
+
+serve: install ## serve the demo's bundle until stopped
+	$(bin)/lingraft serve --bundle $(demo_dir)/bundle
+
+ui: install ## MLflow's pages on the demo's runs and models
+	@test -f $(demo_dir)/mlflow.db || { echo "No $(demo_dir)/mlflow.db: run 'make demo' first." >&2; exit 1; }
+	$(bin)/mlflow ui --backend-store-uri sqlite:///$(demo_dir)/mlflow.db --workers 1
+
+test: lint types ## install, lint, type-check and run the fast tests with coverage
+	$(pytest) -m "not integration" --cov --cov-report=term $(PYTEST_ARGS)
+
+test-integration: install ## only the tests that need minutes or what system-deps installs
+	$(bin)/python -m pytest -m integration $(PYTEST_ARGS)
+
+test-all: test test-integration ## every test
+
+lint: install ## check format and lint rules
+	$(bin)/ruff format --check .
+	$(bin)/ruff check .
+
+format: install ## format, and mend what the linter can mend
+	$(bin)/ruff check --fix .
+	$(bin)/ruff format .
+
+types: install ## check types
+	$(bin)/mypy
+
+golden: install ## write the golden pipeline YAML anew; read the difference before committing it
+	$(bin)/python -m pipelines compile --golden
+
+system-deps: ## install what the integration tests need from Debian or Ubuntu
+	@for package in postgresql chromium; do \
+	  dpkg-query --show "$$package" >/dev/null 2>&1 || missing="$${missing:-} $$package"; \
+	done; \
+	if [ -n "$${missing:-}" ]; then \
+	  root=$$([ "$$(id -u)" = 0 ] || echo sudo); \
+	  $$root apt-get update -q; \
+	  DEBIAN_FRONTEND=noninteractive $$root apt-get install -qy --no-install-recommends $$missing; \
+	fi
+
+lock: install ## write constraints.txt anew from what .venv holds
+	@[ $(accelerator) = cpu ] || { echo "Write the lock from a cpu environment." >&2; exit 1; }
+	@{ grep '^#' constraints.txt; \
+	   $(bin)/pip freeze --all --exclude-editable | grep -v '^pip==' \
+	     | sed -E 's/\+cpu$$//; s/^onnxruntime==(.*)/&\nonnxruntime-gpu==\1/' | LC_ALL=C sort -f; \
+	} > constraints.txt.new
+	@mv constraints.txt.new constraints.txt
+
+clean: ## remove what the targets wrote, except .venv and the cache of downloaded text
+	rm -rf $(demo_dir) dist htmlcov .coverage .mypy_cache .pytest_cache .ruff_cache
