@@ -65,8 +65,7 @@ def _find(source: Path, language: str) -> Path:
         raise TextError(f"{source} holds no text for language {language!r}, only {present}. {_LAYOUT}")
     if len(found) > 1:
         raise TextError(
-            f"{source} holds text for language {language!r} more than once: "
-            f"{[path.name for path in found]}. Keep one."
+            f"{source} holds text for language {language!r} more than once: {[path.name for path in found]}. Keep one."
         )
     return found[0]
 
@@ -129,9 +128,7 @@ def _parse(line: str, place: str) -> dict[str, str]:
     try:
         found: Any = json.loads(line)
     except json.JSONDecodeError as error:
-        raise TextError(
-            f"{place}: not JSON ({error}). Each line must be one object with the key 'text'."
-        ) from error
+        raise TextError(f"{place}: not JSON ({error}). Each line must be one object with the key 'text'.") from error
     if not isinstance(found, dict):
         raise TextError(f"{place}: {type(found).__name__} instead of an object with the key 'text'.")
     if unknown := sorted(set(found) - set(_KEYS)):
@@ -145,14 +142,10 @@ def _parse(line: str, place: str) -> dict[str, str]:
 
 def _require_string(key: str, value: Any, place: str) -> None:
     if not isinstance(value, str):
-        raise TextError(
-            f"{place}: {key!r} must be a string, not {value!r}. Leave 'name' or 'label' out if unknown."
-        )
+        raise TextError(f"{place}: {key!r} must be a string, not {value!r}. Leave 'name' or 'label' out if unknown.")
     if key != "text" and not value.strip():
         raise TextError(f"{place}: {key!r} is empty. Leave the key out if it is unknown.")
     try:
         value.encode("utf-8")
     except UnicodeEncodeError as error:
-        raise TextError(
-            f"{place}: {key!r} holds half a surrogate pair, which no text can contain."
-        ) from error
+        raise TextError(f"{place}: {key!r} holds half a surrogate pair, which no text can contain.") from error

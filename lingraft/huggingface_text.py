@@ -9,7 +9,7 @@ from lingraft.errors import MissingExtraError, TextError
 
 
 def dataset_documents(source: HuggingFace, language: str) -> Iterator[Document]:
-    """Yield a dataset's rows; class labels become their names, missing ones None, and a text may be blank.
+    """Yield a dataset's rows; class labels become their names, missing ones None, and a missing text "".
 
     Raises:
         MissingExtraError: the package `datasets` is not installed.
@@ -23,7 +23,7 @@ def dataset_documents(source: HuggingFace, language: str) -> Iterator[Document]:
             "Set text_column, label_column and name_column in the recipe's [text] section."
         )
     for number, row in enumerate(dataset):
-        text = row[source.text_column]
+        text = "" if row[source.text_column] is None else row[source.text_column]
         if not isinstance(text, str):
             raise TextError(
                 f"dataset {source.dataset!r}, row {number}: column {source.text_column!r} holds {text!r}, "
@@ -46,7 +46,7 @@ def _load(source: HuggingFace, language: str) -> Any:
     except (OSError, ValueError, datasets.exceptions.DatasetsError) as error:
         raise TextError(
             f"dataset {dataset!r}, configuration {configuration!r}, split {source.split!r} cannot be loaded: "
-            f"{error}. Check all three in the recipe's [text] section, and the network."
+            f"{str(error).rstrip('.')}. Check all three in the recipe's [text] section, and the network."
         ) from error
 
 

@@ -26,6 +26,12 @@ _OTHER_WAYS = (
     "(de.txt, de.jsonl, de/); or a Hugging Face dataset in the recipe's [text] section "
     "(kind = 'huggingface', dataset = '<id>')."
 )
+_ADVICE = {
+    "apt-get": "If apt's package lists are missing or old, as in a fresh container, bring them first: "
+    "sudo apt-get update (without sudo if you are root). Languages that there are: "
+    "apt-cache search libreoffice-help.",
+    "dpkg-deb": "The download may be damaged, or the disk full. Try again.",
+}
 
 
 class PageText(HTMLParser):
@@ -51,7 +57,7 @@ class PageText(HTMLParser):
         self._boundary(tag)
         if tag == "div" and self._depth:
             self._depth -= 1
-        if tag in _UNSEEN:
+        if tag in _UNSEEN and self._unseen:
             self._unseen -= 1
 
     def handle_data(self, data: str) -> None:
@@ -127,8 +133,7 @@ def help_folder(language: str) -> Path:
             return _cached(cache, package) or _bring(cache, package)
     except (OSError, RuntimeError) as error:
         raise TextError(
-            f"the cache for {package} cannot be used: {error}. "
-            "Set LINGRAFT_CACHE to a folder that you may write to."
+            f"the cache for {package} cannot be used: {error}. Set LINGRAFT_CACHE to a folder that you may write to."
         ) from error
 
 
@@ -147,44 +152,35 @@ def _bring(cache: Path, package: str) -> Path:
     with tempfile.TemporaryDirectory(dir=cache, prefix=".") as temporary:
         work = Path(temporary)
         _run(["apt-get", "download", package], work, package)
-        archive = next(work.glob(f"{package}_*.deb"))
-        _run(["dpkg-deb", "-x", str(archive), "unpacked"], work, package)
-        texts = list(work.glob("unpacked/usr/share/libreoffice/help/*/text"))
-        if len(texts) != 1:
-            raise TextError(
-                f"{archive.name} holds {len(texts)} folders of help pages instead of one. {_OTHER_WAYS}"
-            )
+        archive = _only(work, f"{package}_*.deb", package)
+        _run(["dpkg-deb", "-x", archive.name, "unpacked"], work, package)
+        text = _only(work, "unpacked/usr/share/libreoffice/help/*/text", package)
         folder = cache / archive.stem
         with new_folder(folder) as fresh:
-            for part in texts[0].iterdir():
+            for part in text.iterdir():
                 shutil.move(part, fresh)
     return folder
 
 
 def _run(command: list[str], folder: Path, package: str) -> None:
     tool = command[0]
-    failed = f"LibreOffice's help pages (Debian package {package}) cannot be brought"
     if shutil.which(tool) is None:
-        raise TextError(f"{failed}: {tool} is not installed here. {_OTHER_WAYS}")
+        raise _failure(package, f"{tool} is not installed here.")
+    environment = {**os.environ, "LC_ALL": "C"}
     done = subprocess.run(
-        command,
-        cwd=folder,
-        env={**os.environ, "LC_ALL": "C"},
-        capture_output=True,
-        text=True,
-        errors="replace",
+        command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, capture_output=True, check=False
     )
     if done.returncode:
-        tail = " ".join(done.stderr.split("\n")[-5:]).strip()
-        raise TextError(
-            f"{failed}: {tool} failed with {done.returncode}: {tail}. {_advice(tool)}{_OTHER_WAYS}"
-        )
+        tail = " ".join(done.stderr.decode(errors="replace").splitlines()[-5:])
+        raise _failure(package, f"{tool} failed with {done.returncode}: {tail}. {_ADVICE[tool]}")
 
 
-def _advice(tool: str) -> str:
-    if tool != "apt-get":
-        return ""
-    return (
-        "If apt's package lists are missing or old, as in a fresh container, bring them first: "
-        "sudo apt-get update (without sudo if you are root). "
-    )
+def _only(folder: Path, pattern: str, package: str) -> Path:
+    found = list(folder.glob(pattern))
+    if len(found) != 1:
+        raise _failure(package, f"the download holds {len(found)} of {pattern} instead of one.")
+    return found[0]
+
+
+def _failure(package: str, reason: str) -> TextError:
+    return TextError(f"LibreOffice's help pages (Debian package {package}) cannot be brought: {reason} {_OTHER_WAYS}")

@@ -50,9 +50,7 @@ def _unpacked(path: Path) -> Iterator[bytes]:
     except (EOFError, zlib.error, gzip.BadGzipFile, lzma.LZMAError, zstandard.ZstdError) as error:
         raise TextError(f"{path} is damaged or truncated: {error}. Compress or fetch it again.") from error
     except OSError as error:
-        raise TextError(
-            f"{path} cannot be read: {error.strerror or error}. Check the path and its rights."
-        ) from error
+        raise TextError(f"{path} cannot be read: {error.strerror or error}. Check the path and its rights.") from error
 
 
 def _chunks(stream: BinaryIO, suffix: str) -> Iterator[bytes]:

@@ -70,7 +70,7 @@ def prepare(recipe: Recipe, language: str, out: Path) -> Artifact:
     documents = _documents(recipe.text, language, census.dropped)
     with artifact.create(out, Kind.TEXT) as draft:
         digest = _write(_filled(documents, census.dropped), recipe, draft.folder, census)
-        _require_every_split(census, language, recipe.split)
+        _require_every_split(census, language, recipe)
         draft.facts = {
             "language": language,
             "data_hashes": {"documents": digest},
@@ -126,15 +126,13 @@ def _unlabelled(document: Document, task: str) -> TextError:
     )
 
 
-def _require_every_split(census: _Census, language: str, split: Split) -> None:
+def _require_every_split(census: _Census, language: str, recipe: Recipe) -> None:
     total = census.documents.total()
     if not total:
-        raise TextError(
-            f"there is no text in language {language!r}: every document is empty. Bring text for it."
-        )
-    if missing := [name for name in SPLITS if not census.documents[name]]:
+        raise TextError(f"the source ({recipe.text}) holds no text in language {language!r}. Bring text for it.")
+    if missing := [split for split in SPLITS if not census.documents[split]]:
         raise TextError(
             f"{total} documents in language {language!r} leave {' and '.join(missing)} empty "
-            f"(dev_share {split.dev_share}, test_share {split.test_share}). "
+            f"(dev_share {recipe.split.dev_share}, test_share {recipe.split.test_share}). "
             "Bring more documents or raise the shares in [split]."
         )
