@@ -1,0 +1,135 @@
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from lingraft.documents import Document, content_name, read_documents
+from lingraft.errors import TextError
+
+
+def _write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+
+
+def _texts(source: Path) -> list[str]:
+    return [document.text for document in read_documents(source, "de")]
+
+
+def test_blank_lines_separate_documents_of_a_plain_text_file(tmp_path: Path) -> None:
+    _write(tmp_path / "de.txt", "\n\nEins,\nzwei.\n \nDrei.\n\n\n")
+    assert _texts(tmp_path) == ["Eins,\nzwei.", "Drei."]
+
+
+def test_without_blank_lines_each_line_is_a_document(tmp_path: Path) -> None:
+    _write(tmp_path / "de.txt", "\nEins.\n Zwei. \nDrei.\n\n")
+    assert _texts(tmp_path) == ["Eins.", "Zwei.", "Drei."]
+
+
+def test_equal_texts_get_equal_names_and_different_texts_different_ones(tmp_path: Path) -> None:
+    _write(tmp_path / "de.txt", "Eins.\nZwei.\nEins.\n")
+    first, second, third = (document.name for document in read_documents(tmp_path, "de"))
+    assert first == third != second
+
+
+def test_jsonl_takes_name_and_label_or_names_by_content(tmp_path: Path) -> None:
+    rows = [{"text": " Eins ", "name": "page/1", "label": "sport"}, {"text": "Zwei"}]
+    _write(tmp_path / "de.jsonl", "\n\n".join(map(json.dumps, rows)) + "\n")
+    assert list(read_documents(tmp_path, "de")) == [
+        Document("page/1", "Eins", "sport"),
+        Document(content_name("Zwei"), "Zwei", None),
+    ]
+
+
+def test_compressed_files_are_read_by_their_inner_format(tmp_path: Path) -> None:
+    (tmp_path / "de.jsonl.gz").write_bytes(gzip.compress(b'{"text": "Eins"}\n'))
+    assert _texts(tmp_path) == ["Eins"]
+
+
+def test_a_folder_gives_one_document_a_text_file_labelled_by_its_first_sub_folder(tmp_path: Path) -> None:
+    _write(tmp_path / "de/sport/2024/v1.2.txt", "Tor!\n\nNoch eins.\n")
+    _write(tmp_path / "de/top.txt", "Ohne Label.\n")
+    (tmp_path / "de/sport/b.txt.gz").write_bytes(gzip.compress(b"Ball.\n"))
+    assert list(read_documents(tmp_path, "de")) == [
+        Document("sport/2024/v1.2", "Tor!\n\nNoch eins.", "sport"),
+        Document("sport/b", "Ball.", "sport"),
+        Document("top", "Ohne Label.", None),
+    ]
+
+
+def test_parallel_files_have_the_same_name_in_every_language(tmp_path: Path) -> None:
+    for language, text in (("en", "Hello"), ("de", "Hallo"), ("el", "Γειά")):
+        _write(tmp_path / language / "greetings/1.txt", text)
+    names = {document.name for language in ("en", "de", "el") for document in read_documents(tmp_path, language)}
+    assert names == {"greetings/1"}
+
+
+def test_a_label_in_jsonl_goes_before_the_folders(tmp_path: Path) -> None:
+    _write(tmp_path / "de/sport/a.jsonl", '{"text": "Eins", "label": "wetter"}\n{"text": "Zwei"}\n')
+    assert [document.label for document in read_documents(tmp_path, "de")] == ["wetter", "sport"]
+
+
+def test_hidden_files_are_not_read(tmp_path: Path) -> None:
+    _write(tmp_path / "de/.DS_Store", "x")
+    _write(tmp_path / "de/.git/a.txt", "x")
+    _write(tmp_path / "de/a.txt", "Eins")
+    assert _texts(tmp_path) == ["Eins"]
+
+
+def test_a_missing_source_folder_is_named(tmp_path: Path) -> None:
+    with pytest.raises(TextError, match=r"no folder .*absent"):
+        _texts(tmp_path / "absent")
+
+
+def test_a_missing_language_is_answered_with_what_is_there(tmp_path: Path) -> None:
+    _write(tmp_path / "fr.txt", "Bonjour")
+    with pytest.raises(TextError, match=r"no text for language 'de', only \['fr.txt'\]. Expected one of"):
+        _texts(tmp_path)
+
+
+def test_two_sources_for_one_language_are_refused(tmp_path: Path) -> None:
+    _write(tmp_path / "de.txt", "Eins")
+    _write(tmp_path / "de/a.txt", "Zwei")
+    with pytest.raises(TextError, match=r"more than once: \['de', 'de.txt'\]"):
+        _texts(tmp_path)
+
+
+def test_an_empty_language_folder_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "de").mkdir()
+    with pytest.raises(TextError, match="de holds no files"):
+        _texts(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["de/a.pdf", "de/a.txt.bz2", "de/a", "de"])
+def test_a_file_of_another_format_is_refused_not_skipped(tmp_path: Path, name: str) -> None:
+    _write(tmp_path / name, "Eins")
+    with pytest.raises(TextError, match=r"neither plain text nor JSONL"):
+        _texts(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("Eins", "not JSON"),
+        ('["Eins"]', "list instead of an object"),
+        ('{"label": "a"}', r"no key 'text', only \['label'\]"),
+        ('{"text": "a", "lable": "b"}', "unknown key 'lable'. Allowed: text, name, label"),
+        ('{"text": 7}', "'text' must be a string, not 7"),
+        ('{"text": "a", "label": 3}', "'label' must be a string, not 3"),
+        ('{"text": "a", "name": null}', "'name' must be a string, not None"),
+        ('{"text": "a", "label": " "}', "'label' is empty"),
+        ('{"text": "\\ud800"}', "half a surrogate pair"),
+    ],
+)
+def test_a_wrong_jsonl_line_is_named_by_file_and_line(tmp_path: Path, line: str, message: str) -> None:
+    _write(tmp_path / "de.jsonl", f'{{"text": "Fine"}}\n{line}\n')
+    with pytest.raises(TextError, match=rf"de\.jsonl, line 2: .*{message}"):
+        _texts(tmp_path)
+
+
+def test_undecodable_bytes_in_a_folders_file_are_named_by_file_and_line(tmp_path: Path) -> None:
+    (tmp_path / "de").mkdir()
+    (tmp_path / "de/a.txt.gz").write_bytes(gzip.compress(b"fine\n\xff\n"))
+    with pytest.raises(TextError, match=r"de/a\.txt\.gz, line 2"):
+        _texts(tmp_path)

@@ -1,0 +1,98 @@
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import datasets
+import pytest
+
+from lingraft.config import HuggingFace
+from lingraft.documents import Document, content_name
+from lingraft.errors import MissingExtraError, TextError
+from lingraft.huggingface_text import dataset_documents
+
+ROWS = [
+    {"text": " Tor! ", "topic": 1, "page": "p1"},
+    {"text": "Regen.", "topic": 0, "page": "p2"},
+    {"text": None, "topic": -1, "page": None},
+]
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+
+
+def _source(folder: Path, **changes: Any) -> HuggingFace:
+    return HuggingFace(kind="huggingface", dataset=str(folder), **changes)
+
+
+def _save_jsonl(folder: Path) -> None:
+    folder.mkdir(parents=True)
+    (folder / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS), encoding="utf-8")
+
+
+def _save_parquet_with_class_labels(folder: Path) -> None:
+    features = datasets.Features(
+        {
+            "text": datasets.Value("string"),
+            "topic": datasets.ClassLabel(names=["weather", "sport"]),
+            "page": datasets.Value("string"),
+        }
+    )
+    folder.mkdir(parents=True)
+    datasets.Dataset.from_list(ROWS, features=features).to_parquet(folder / "train-00000-of-00001.parquet")
+
+
+def test_class_labels_become_their_names_and_minus_one_no_label(tmp_path: Path) -> None:
+    _save_parquet_with_class_labels(tmp_path / "set")
+    source = _source(tmp_path / "set", label_column="topic", name_column="page")
+    assert list(dataset_documents(source, "de")) == [
+        Document("p1", "Tor!", "sport"),
+        Document("p2", "Regen.", "weather"),
+        Document(content_name(""), "", None),
+    ]
+
+
+def test_rows_without_label_and_name_columns_are_named_by_content(tmp_path: Path) -> None:
+    _save_jsonl(tmp_path / "set")
+    found = list(dataset_documents(_source(tmp_path / "set"), "de"))
+    assert found[0] == Document(content_name("Tor!"), "Tor!", None)
+    assert [document.text for document in found] == ["Tor!", "Regen.", ""]
+
+
+def test_the_language_is_put_into_the_datasets_name(tmp_path: Path) -> None:
+    _save_jsonl(tmp_path / "set-de")
+    source = _source(tmp_path / "set-{language}", label_column="topic")
+    assert [document.label for document in dataset_documents(source, "de")] == ["1", "0", "-1"]
+
+
+@pytest.mark.parametrize("key", ["text_column", "label_column", "name_column"])
+def test_a_missing_column_is_answered_with_those_there_are(tmp_path: Path, key: str) -> None:
+    _save_jsonl(tmp_path / "set")
+    with pytest.raises(TextError, match=r"no column 'body'; it has \['text', 'topic', 'page'\]"):
+        list(dataset_documents(_source(tmp_path / "set", **{key: "body"}), "de"))
+
+
+def test_a_text_column_that_holds_numbers_is_refused(tmp_path: Path) -> None:
+    _save_jsonl(tmp_path / "set")
+    with pytest.raises(TextError, match="row 0: column 'topic' holds 1, not text"):
+        list(dataset_documents(_source(tmp_path / "set", text_column="topic"), "de"))
+
+
+@pytest.mark.parametrize("changes", [{"split": "validation"}, {"configuration": "de"}])
+def test_an_unknown_split_or_configuration_is_named(tmp_path: Path, changes: dict[str, str]) -> None:
+    _save_jsonl(tmp_path / "set")
+    with pytest.raises(TextError, match=rf"{next(iter(changes))} '{next(iter(changes.values()))}'"):
+        list(dataset_documents(_source(tmp_path / "set", **changes), "de"))
+
+
+def test_a_missing_dataset_folder_is_named(tmp_path: Path) -> None:
+    with pytest.raises(TextError, match=r"absent', configuration None, split 'train' cannot be loaded"):
+        list(dataset_documents(_source(tmp_path / "absent"), "de"))
+
+
+def test_a_missing_package_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "datasets", None)
+    with pytest.raises(MissingExtraError, match=r"lingraft\[data\]"):
+        list(dataset_documents(_source(tmp_path), "de"))
