@@ -1,0 +1,235 @@
+import itertools
+import re
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+from types import SimpleNamespace
+from xml.etree import ElementTree
+
+import pytest
+
+from lingraft.artifact import Artifact, Kind
+from lingraft.config import Recipe
+from lingraft.errors import MissingExtraError
+from lingraft.report import PAGE_FILE, Records, table, write
+
+_VOID = {"meta", "br", "link", "img", "input", "hr"}
+
+
+class Page(HTMLParser):
+    """A page's elements with their attributes and text; fails on tags that do not match."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(convert_charrefs=True)
+        self.elements: list[tuple[str, dict[str, str | None], list[str]]] = []
+        self._open: list[tuple[str, list[str]]] = []
+        self.feed(path.read_text(encoding="utf-8"))
+        self.close()
+        assert not self._open
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        text: list[str] = []
+        self.elements.append((tag, dict(attrs), text))
+        if tag not in _VOID:
+            self._open.append((tag, text))
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs), []))
+
+    def handle_endtag(self, tag: str) -> None:
+        opened, _ = self._open.pop()
+        assert opened == tag, f"<{opened}> is closed by </{tag}>"
+
+    def handle_data(self, data: str) -> None:
+        for _, text in self._open:
+            text.append(data)
+
+    def texts(self, *tags: str) -> list[str]:
+        return [" ".join("".join(text).split()) for tag, _, text in self.elements if tag in tags]
+
+    def attributes(self, tag: str) -> list[dict[str, str | None]]:
+        return [attributes for name, attributes, _ in self.elements if name == tag]
+
+
+@pytest.fixture(scope="module")
+def report(made_up: SimpleNamespace, tmp_path_factory: pytest.TempPathFactory) -> Artifact:
+    """A report with everything in it."""
+    out = tmp_path_factory.mktemp("report") / "out"
+    return write(made_up.source(made_up.task(0.715)), made_up.languages(), made_up.search(), out)
+
+
+def test_the_page_shows_every_row_with_its_values(made_up: SimpleNamespace, report: Artifact) -> None:
+    cells = Page(report.folder / PAGE_FILE).texts("th", "td")
+    joined = " | ".join(cells)
+    for row in made_up.languages():
+        masked, task, cost = row.masked, row.task, row.cost
+        shares = [row.overlap / 6000, masked.mini_initial, masked.mini, masked.primary_initial, masked.primary]
+        teraflops = [cost.flops / 1e12, row.whole_flops / 1e12]
+        lines = [
+            [f"{row.overlap:,}", *(f"{share:.1%}" for share in shares)],
+            [f"{task.initial.mean:.1%}", f"{task.accuracy.mean:.1%} ± 1.0", "32.1%", "512", "487"],
+            [f"{cost.elapsed_s:.1f}", *(f"{t:.1f}" for t in teraflops), f"{cost.flops / row.whole_flops:.1%}"],
+        ]
+        for line in lines:
+            assert re.search(rf"\b{row.language} \| {row.depth} of 6[^|]* \| {re.escape(' | '.join(line))}", joined)
+
+
+def test_the_page_shows_the_source_and_the_search(made_up: SimpleNamespace, report: Artifact) -> None:
+    cells = Page(report.folder / PAGE_FILE).texts("th", "td")
+    assert {"12.3%", "14.0%", "14.6%", "72.5% ± 1.0", made_up.primary} <= set(cells)
+    assert {"4,915,200", "361.4", "108.0", "1,474,560", "93.2", "6.5"} <= set(cells)
+    assert {"4 of 6 searched", "11.9%", "600", "34.0", "8.0", "chosen", "stopped early"} <= set(cells)
+    assert {row.embeddings for row in made_up.languages()} <= set(cells)
+
+
+def test_the_page_loads_nothing_from_anywhere(report: Artifact) -> None:
+    page = Page(report.folder / PAGE_FILE)
+    text = (report.folder / PAGE_FILE).read_text(encoding="utf-8")
+    references = [
+        value
+        for _, attributes, _ in page.elements
+        for name, value in attributes.items()
+        if name in {"src", "href", "xlink:href", "srcset", "data", "action"}
+    ]
+    references += re.findall(r"url\(([^)]*)\)", text)
+    assert references
+    assert all(reference and reference.startswith("#") for reference in references)
+    assert not {"script", "link", "iframe", "object"} & {tag for tag, _, _ in page.elements}
+    assert "@import" not in text
+
+
+def test_ids_are_unique_and_references_inside_the_page_lead_somewhere(report: Artifact) -> None:
+    page = Page(report.folder / PAGE_FILE)
+    text = (report.folder / PAGE_FILE).read_text(encoding="utf-8")
+    ids = [attributes["id"] for _, attributes, _ in page.elements if "id" in attributes]
+    assert len(ids) == len(set(ids))
+    assert set(re.findall(r'(?:url\(|href=")#([^)"]*)', text)) <= set(ids)
+
+
+def test_the_page_can_be_read_without_seeing_it(report: Artifact) -> None:
+    page = Page(report.folder / PAGE_FILE)
+    tables, figures = page.attributes("table"), page.attributes("svg")
+    assert len(page.texts("caption")) == len(tables)
+    assert all("scope" in attributes for attributes in page.attributes("th"))
+    assert len(figures) == len(page.texts("figcaption")) == 6 + 2 * 3
+    assert all(attributes["role"] == "img" and attributes["aria-label"] for attributes in figures)
+    headings = [int(tag[1]) for tag, _, _ in page.elements if tag in {"h1", "h2", "h3"}]
+    assert headings.count(1) == 1
+    assert all(below <= above + 1 for above, below in itertools.pairwise(headings))
+    assert page.attributes("html") == [{"lang": "en"}]
+
+
+def test_every_plot_is_well_formed_and_in_the_page_s_colours(report: Artifact) -> None:
+    text = (report.folder / PAGE_FILE).read_text(encoding="utf-8")
+    plots = re.findall(r"<svg.*?</svg>", text, re.DOTALL)
+    for plot in plots:
+        ElementTree.fromstring(plot)
+        assert not re.search(r"(?:fill|stroke): #", plot)
+    style = text[: text.index("</style>")]
+    assert {name for plot in plots for name in re.findall(r"var\(--(\w+)\)", plot)} <= set(
+        re.findall(r"--(\w+):", style)
+    )
+
+
+def test_the_records_are_kept_beside_the_page(made_up: SimpleNamespace, report: Artifact) -> None:
+    assert Records.load(report.folder) == Records.of(
+        made_up.source(made_up.task(0.715)), made_up.languages(), made_up.search()
+    )
+    assert Artifact.load(report.folder, Kind.REPORT).manifest.aligned_with == made_up.primary
+
+
+def test_equal_records_give_an_equal_report(made_up: SimpleNamespace, report: Artifact, tmp_path: Path) -> None:
+    again = write(made_up.source(made_up.task(0.715)), made_up.languages(), made_up.search(), tmp_path / "again")
+    assert again.fingerprint == report.fingerprint
+
+
+def test_one_seed_has_no_deviation(made_up: SimpleNamespace, tmp_path: Path) -> None:
+    source = made_up.source(made_up.task(0.7, seeds=1))
+    languages = [made_up.language("de", 2, made_up.task(0.4, seeds=1))]
+    page = (write(source, languages, None, tmp_path / "out").folder / PAGE_FILE).read_text(encoding="utf-8")
+    for text in (page, table(source, languages)):
+        assert "40.0%" in text
+        assert "One finetuning seed: no ±." in text
+        assert not re.search(r"\bnan\b|± \d", text)
+
+
+def test_without_a_task_its_columns_are_left_out_and_the_reason_is_given(
+    made_up: SimpleNamespace, tmp_path: Path
+) -> None:
+    source, languages = made_up.source(), made_up.languages(lambda _: None)
+    written = write(source, languages, None, tmp_path / "out")
+    page = Page(written.folder / PAGE_FILE)
+    assert "majority" not in page.texts("th")
+    assert len(page.attributes("svg")) == 3 + 2 * 3
+    assert any("the recipe names no task" in text for text in page.texts("p"))
+    assert "majority" not in table(source, languages)
+    assert "the recipe names no task" in table(source, languages)
+
+
+@pytest.mark.parametrize("others", [[], ["tr"]])
+def test_a_language_that_was_not_tested_on_the_task_is_marked(
+    made_up: SimpleNamespace, others: list[str], tmp_path: Path
+) -> None:
+    languages = [made_up.language("de", 2), *(made_up.language(name, 2, made_up.task(0.4)) for name in others)]
+    page = Page(write(made_up.source(made_up.task(0.7)), languages, None, tmp_path / "out").folder / PAGE_FILE)
+    assert page.texts("td").count("–") == 5 * (1 + len(others))
+    assert "–: not measured." in page.texts("p")
+
+
+def test_labels_are_shown_as_text_whatever_they_hold(made_up: SimpleNamespace, tmp_path: Path) -> None:
+    labels = ["<script>alert(1)</script>", "a & b", "Ελλάδα"]
+    source = made_up.source(made_up.task(0.7, labels=labels))
+    languages = [made_up.language("de", 2, made_up.task(0.4, labels=labels))]
+    page = Page(write(source, languages, None, tmp_path / "out").folder / PAGE_FILE)
+    assert not page.attributes("script")
+    assert all(page.texts("th").count(label) == 4 for label in labels)
+
+
+def test_the_confusion_matrix_holds_every_count(made_up: SimpleNamespace, report: Artifact) -> None:
+    text = (report.folder / PAGE_FILE).read_text(encoding="utf-8")
+    matrices = re.findall(r'<table class="matrix">.*?</table>', text, re.DOTALL)
+    assert len(matrices) == 1 + len(made_up.languages())
+    for matrix in matrices:
+        counts = [int(cell) for cell in re.findall(r"<td[^>]*>(\d+)</td>", matrix)]
+        assert counts == [number for row in made_up.confusion for number in row]
+
+
+def test_the_recipe_is_shown_and_recorded(made_up: SimpleNamespace, tmp_path: Path) -> None:
+    training = {"steps": 1, "batch_blocks": 1, "learning_rate": 1e-3}
+    recipe = Recipe.parse(
+        {
+            "name": "shown-recipe",
+            "source": "en",
+            "targets": ["de"],
+            "text": {"kind": "folder", "path": "texts"},
+            "split": {"test_share": 0.173},
+            "tokenizer": {"vocabulary": 6000},
+            "encoder": {"width": 8, "layers": 6, "attention_heads": 2, "mlm_heads": [2, 6], "block_tokens": 8},
+            "pretraining": training,
+            "adaptation": {**training, "depth": 2},
+        }
+    )
+    written = write(made_up.source(), [made_up.language("de", 2)], None, tmp_path / "out", recipe)
+    page = Page(written.folder / PAGE_FILE)
+    assert Recipe.parse(page.texts("pre")[0]) == recipe
+    assert any("Test: 17.3% of documents" in text for text in page.texts("li"))
+    assert written.manifest.recipe == recipe.model_dump(mode="json")
+
+
+def test_the_summary_compares_with_standard_adaptation(made_up: SimpleNamespace, report: Artifact) -> None:
+    by_depth = {depth: [r for r in made_up.languages() if r.depth == depth and r.task] for depth in (2, 6)}
+    kept = sum(r.masked.primary for r in by_depth[2]) / sum(r.masked.primary for r in by_depth[6])
+    sentences = Page(report.folder / PAGE_FILE).texts("li")
+    first = next(sentence for sentence in sentences if sentence.startswith("Over 2 of 6 layers (de, tr, el)"))
+    assert f"keeps {kept:.1%} of its masked-token accuracy and is 1.0 points below it" in first
+
+
+@pytest.mark.parametrize("package", ["matplotlib", "jinja2"])
+def test_a_missing_package_is_named_with_the_extra_that_brings_it(
+    made_up: SimpleNamespace, package: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(MissingExtraError, match=rf"{package} is not installed.*lingraft\[report\]"):
+        write(made_up.source(), [made_up.language("de", 2)], None, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+    assert "de" in table(made_up.source(), [made_up.language("de", 2)])
