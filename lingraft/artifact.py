@@ -7,6 +7,7 @@ not trained against the same primary is an error that names both fingerprints.
 import contextlib
 import hashlib
 import json
+import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -142,6 +143,15 @@ class Artifact:
             raise ArtifactError(f"{folder} holds a {manifest.kind} artifact, but a {kind} artifact is needed here.")
         _verify_files(folder, manifest)
         return cls(folder, manifest)
+
+    def copy_to(self, out: Path) -> None:
+        """Copy the artifact to another folder.
+
+        Raises:
+            ArtifactError: `out` is not empty or cannot be written.
+        """
+        with new_folder(out) as temporary:
+            shutil.copytree(self.folder, temporary, dirs_exist_ok=True)
 
     def tensors(self, part: str) -> dict[str, Tensor]:
         """Tensors of one part, on the CPU.

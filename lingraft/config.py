@@ -5,6 +5,7 @@ refused with the key's path and what is allowed.
 """
 
 import difflib
+import hashlib
 import tomllib
 import types
 import typing
@@ -147,6 +148,7 @@ class Task(Section):
 
     name: Name = Field(description="Name of the task in the registry and at the endpoint.")
     finetuning: Finetuning = Finetuning()
+    examples: dict[Language, str] = Field({}, description="A text per language to ask a new endpoint about.")
 
 
 class Search(Section):
@@ -273,6 +275,30 @@ class Recipe(Section):
     def to_json(self) -> str:
         """The recipe in one canonical line: what components are given, and what is hashed."""
         return self.model_dump_json()
+
+    def digest(self) -> str:
+        """SHA-256 of the recipe: equal settings, equal digest."""
+        return hashlib.sha256(self.to_json().encode()).hexdigest()
+
+    def require_search(self) -> Search:
+        """The depth search.
+
+        Raises:
+            RecipeError: the recipe has none.
+        """
+        if self.search is None:
+            raise RecipeError("the recipe has no [search], which this needs. Add one, with the language to search for.")
+        return self.search
+
+    def require_task(self) -> Task:
+        """The task.
+
+        Raises:
+            RecipeError: the recipe has none.
+        """
+        if self.task is None:
+            raise RecipeError("the recipe has no [task], which this needs. Add one, with the name of the task.")
+        return self.task
 
     def with_folder(self, path: Path) -> Self:
         """The same recipe on text of one's own (`--text DIR`)."""

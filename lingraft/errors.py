@@ -45,6 +45,10 @@ class RequestError(LingraftError):
     """A request to the endpoint is not one it can answer; the message says what is allowed."""
 
 
+class ServingError(LingraftError):
+    """The endpoint cannot start, or did not come up: its port, its runtime, its bundle."""
+
+
 class MissingExtraError(LingraftError):
     """An optional part is not installed; the message names the extra that brings it."""
 

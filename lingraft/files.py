@@ -1,6 +1,7 @@
 """Writing that a crash cannot tear: a temporary name, fsync, then rename."""
 
 import contextlib
+import errno
 import hashlib
 import json
 import os
@@ -13,6 +14,7 @@ from typing import Any
 from lingraft.errors import ArtifactError
 
 _CHUNK_BYTES = 1 << 20
+_REFUSALS = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.ENOTDIR, errno.EEXIST, errno.EIO}
 
 
 def sha256_of(path: Path) -> str:
@@ -42,6 +44,8 @@ def writable(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
+        if error.errno not in _REFUSALS:
+            raise
         raise ArtifactError(
             f"cannot write {path}: {error.strerror or error}. "
             "Free space there, or choose another folder that you may write to."

@@ -133,9 +133,10 @@ def save(result: Result, kind: Kind, out: Path, **facts: Any) -> Artifact:
     Raises:
         ArtifactError: `out` cannot be written.
     """
+    of = {LanguageResult: "language", SourceResult: "source", SearchResult: "search"}[type(result)]
     with artifact.create(out, kind) as draft:
         (draft.folder / RESULT_FILE).write_text(result.model_dump_json(indent=2) + "\n", encoding="utf-8")
-        draft.facts = facts
+        draft.facts = facts | {"details": {"of": of}}
     return Artifact.load(out, kind)
 
 

@@ -15,7 +15,6 @@ from lingraft.config import Finetuning, Recipe, Training
 from lingraft.cost import Work
 from lingraft.embeddings import Initialised, initialise, swap, vocabulary_of
 from lingraft.encoder import Encoder
-from lingraft.errors import RecipeError
 from lingraft.models import HISTORY_FILE, Primary, load_primary, save_task, save_vocabulary
 from lingraft.progress import say, shown
 from lingraft.tasks import labelled
@@ -127,31 +126,36 @@ def finetune(recipe: Recipe, primary: Path, text: Path, seed: int, out: Path, wa
         TrainingError: the loss is not finite.
         ArtifactError: an input is not what it should be, or `out` cannot be written.
     """
-    if recipe.task is None:
-        raise RecipeError("the recipe has no [task] to finetune for. Add one, with the name of the task.")
+    task = recipe.require_task()
     source, documents = load_primary(primary), Artifact.load(text, Kind.TEXT)
     training = load_split(documents, "train")
     names = labelled.label_names(training)
     data = labelled.prepare(training, names, source.tokenizer, recipe.encoder.block_tokens)
-    settings = recipe.task.finetuning
+    settings = task.finetuning
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         classifier = labelled.Classifier(source.encoder, len(names)).to(precision.device())
     trained = _all_but_vocabulary_and_heads(classifier)
     plan = _finetuning_plan(recipe, settings, data)
     points, number_format = _finetuning_run(classifier, data, trained, plan, settings, recipe, seed)
-    history = _watched(points, plan.steps, f"finetune {recipe.task.name}, seed {seed}", watch)
+    history = _watched(points, plan.steps, f"finetune {task.name}, seed {seed}", watch)
+    held_out = labelled.prepare(load_split(documents, "dev"), names, source.tokenizer, recipe.encoder.block_tokens)
+    dev_accuracy = labelled.accuracy(labelled.confusion(classifier, held_out))
     with artifact.create(out, Kind.TASK) as draft:
         save_task(draft, classifier)
         _describe(draft, recipe.source, {"text": documents.fingerprint}, settings, history, number_format)
         draft.facts["aligned_with"] = source.fingerprint
         draft.facts["details"] |= {
-            "task": recipe.task.name,
+            "task": task.name,
             "labels": names,
             "seed": seed,
             "truncated": data.truncated,
         }
-        draft.facts["details"] |= {"documents": len(data), "shape": recipe.encoder.model_dump(mode="json")}
+        draft.facts["details"] |= {
+            "dev_accuracy": dev_accuracy,
+            "documents": len(data),
+            "shape": recipe.encoder.model_dump(mode="json"),
+        }
     return Artifact.load(out, Kind.TASK)
 
 

@@ -16,6 +16,7 @@ from lingraft.files import sha256_of
 from lingraft.text import load_split
 
 BEGIN, PAD, END, UNKNOWN, MASK = range(5)
+SPECIAL_ROLES = ("begin", "pad", "end", "unknown", "mask")
 SPECIAL_PIECES = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")
 _MODEL = "sentencepiece.model"
 
@@ -82,7 +83,7 @@ def train(recipe: Recipe, text: Path, out: Path) -> Artifact:
             "tokenizer_hash": sha256_of(draft.folder / _MODEL),
             "data_hashes": {"text": source.fingerprint},
             "recipe": settings.model_dump(mode="json"),
-            "details": {"special_ids": {piece: index for index, piece in enumerate(SPECIAL_PIECES)}},
+            "details": {"special_ids": dict(zip(SPECIAL_ROLES, range(len(SPECIAL_PIECES)), strict=True))},
         }
     return Artifact.load(out, Kind.TOKENIZER)
 

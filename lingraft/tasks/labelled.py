@@ -85,13 +85,27 @@ def prepare(documents: Sequence[Document], names: Sequence[str], tokenizer: Toke
                 f"document {document.name!r} has label {document.label!r}; the task knows {list(names)}. "
                 "Correct the label, or finetune with documents that have it."
             )
-    encoded = tokenizer.encode_all([document.text for document in documents])
-    room = block_tokens - 2
+    encoded = encode([document.text for document in documents], tokenizer, block_tokens)
     return Labelled(
-        tokens=[[BEGIN, *ids[:room], END] for ids in encoded],
+        tokens=encoded.rows,
         labels_N=torch.tensor([numbers[str(document.label)] for document in documents]),
-        truncated=sum(len(ids) > room for ids in encoded),
+        truncated=sum(tokens > block_tokens for tokens in encoded.whole_tokens),
     )
+
+
+class Encoded(NamedTuple):
+    """Texts as a classifier reads them."""
+
+    rows: list[list[int]]
+    """<s> text </s>, cut to a block."""
+    whole_tokens: list[int]
+    """Tokens that each text has uncut, <s> and </s> included."""
+
+
+def encode(texts: list[str], tokenizer: Tokenizer, block_tokens: int) -> Encoded:
+    """Tokenize texts as <s> text </s>; what is longer than a block keeps its beginning."""
+    ids = tokenizer.encode_all(texts)
+    return Encoded([[BEGIN, *row[: block_tokens - 2], END] for row in ids], [len(row) + 2 for row in ids])
 
 
 def pad(rows: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:

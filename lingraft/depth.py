@@ -1,0 +1,125 @@
+"""Optuna's search of a language's mini-model depth: the best one depends on the language (section 5.2, table 4)."""
+
+from pathlib import Path
+
+from lingraft import masked_lm, results
+from lingraft.artifact import Artifact, Kind
+from lingraft.blocks import load_blocks
+from lingraft.config import Recipe, Search
+from lingraft.errors import MissingExtraError
+from lingraft.models import load_primary
+from lingraft.progress import shown
+from lingraft.results import SearchResult, Trial
+from lingraft.stages import adaptation_run, initial_rows, work_of
+from lingraft.tokenizer import Tokenizer
+
+try:
+    import optuna
+except ImportError as error:
+    raise MissingExtraError("optuna", "search") from error
+
+_LOOKS = 4
+"""Times that a trial is judged on the way, so that a hopeless one can be stopped."""
+
+
+def search(recipe: Recipe, primary: Path, blocks: Path, tokenizer: Path, storage: str | None, out: Path) -> Artifact:
+    """Choose the depth whose short adaptation gives the best masked accuracy, all depths at equal FLOPs.
+
+    A trial is judged on the dev split by the primary with the trial's rows swapped in, which is what will be served,
+    and not by its own mini-model.
+
+    Args:
+        recipe: with its [search].
+        primary: the primary, with its heads.
+        blocks: blocks of the language that [search] names.
+        tokenizer: the language's tokenizer.
+        storage: an Optuna storage URL; a search that was interrupted goes on from there. None keeps it in memory.
+        out: where the result goes.
+
+    Raises:
+        RecipeError: the recipe has no [search].
+        DepthError: the primary has no MLM head at one of the depths.
+        TokenizerError: the tokenizer is not the language's, or the blocks were made with another.
+        ArtifactError: an input is not what it should be, or `out` cannot be written.
+    """
+    wanted = recipe.require_search()
+    trials = _Trials(recipe, wanted, primary, blocks, tokenizer)
+    study = optuna.create_study(
+        storage=storage,
+        study_name=f"{recipe.name}-{wanted.language}-{trials.source.fingerprint[:12]}",
+        direction="maximize",
+        sampler=optuna.samplers.BruteForceSampler(seed=recipe.adaptation.seed),
+        pruner=optuna.pruners.MedianPruner(n_startup_trials=2, n_warmup_steps=1),
+        load_if_exists=True,
+    )
+    study.optimize(trials)
+    tried = [trial for trial in study.get_trials(deepcopy=False) if trial.state.is_finished() and trial.user_attrs]
+    result = SearchResult(
+        language=wanted.language,
+        primary=trials.source.fingerprint,
+        chosen=int(study.best_params["depth"]),
+        trials=sorted((Trial(**trial.user_attrs) for trial in tried), key=lambda trial: trial.depth),
+    )
+    settings = wanted.model_dump(mode="json")
+    return results.save(
+        result, Kind.SEARCH, out, language=result.language, aligned_with=result.primary, recipe=settings
+    )
+
+
+class _Trials:
+    """Optuna's objective; the primary, the blocks and the initial rows are shared by all trials."""
+
+    def __init__(self, recipe: Recipe, search: Search, primary: Path, blocks: Path, tokenizer: Path) -> None:
+        self.recipe, self.search, self.source = recipe, search, load_primary(primary)
+        pieces = Tokenizer.load(tokenizer, search.language)
+        data = load_blocks(blocks, pieces)
+        self.train_NT, self.dev_NT = (data.tensors(split)["tokens_NT"] for split in ("train", "dev"))
+        self.rows = initial_rows(recipe, self.source, pieces)
+        self.depths = search.depths or self.source.encoder.depths
+        for depth in self.depths:
+            self.source.encoder.require_depth(depth)
+
+    def __call__(self, trial: optuna.Trial) -> float:
+        depth = int(trial.suggest_categorical("depth", self.depths))
+        steps = self._steps(depth)
+        settings = self.recipe.adaptation.model_copy(
+            update={"steps": steps, "log_every_steps": -(-steps // _LOOKS), "warmup_steps": steps // 10}
+        )
+        points, _ = adaptation_run(self.recipe, self.source, self.rows, self.train_NT, depth, settings)
+        seen: list[tuple[float, float]] = []
+        for look, point in enumerate(shown(points, steps, f"search {self.search.language}: depth {depth}")):
+            score = self._score()
+            seen.append((point.flops, score))
+            trial.report(score, look)
+            pruned = trial.should_prune() and point.step < steps
+            record = Trial(
+                depth=depth,
+                steps=point.step,
+                flops=point.flops,
+                elapsed_s=point.elapsed_s,
+                score=score,
+                pruned=pruned,
+                scores_by_flops=seen,
+            )
+            if pruned:
+                break
+        for key, value in record.model_dump(mode="json").items():
+            trial.set_user_attr(key, value)
+        if record.pruned:
+            raise optuna.TrialPruned
+        return record.score
+
+    def _steps(self, depth: int) -> int:
+        """Updates that cost what `steps_at_depth` updates cost over the recipe's own depth (equation A3)."""
+        settings, vocabulary = self.recipe.adaptation, len(self.rows.bias_V)
+        reference, own = (
+            work_of(self.recipe, settings, vocabulary, layers).adaptation_flops() for layers in (settings.depth, depth)
+        )
+        return max(_LOOKS, round(self.search.steps_at_depth * reference / own))
+
+    def _score(self) -> float:
+        encoder = self.source.encoder
+        top = encoder.shape.layers
+        score = masked_lm.accuracy(encoder, self.dev_NT, (top,))[top]
+        encoder.train()
+        return score

@@ -1,0 +1,84 @@
+"""`python -m pipelines compile|run|demo`: the pipelines of a recipe, compiled for a cluster or run on this machine."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from kfp import compiler
+
+from lingraft.config import Recipe
+from lingraft.errors import LingraftError
+from pipelines import build, local
+
+app = typer.Typer(help=__doc__, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+
+RecipeOption = Annotated[Path, typer.Option("--recipe", help="TOML recipe; the ones we ship are in recipes/.")]
+OutOption = Annotated[Path, typer.Option("--out", help="Folder for everything that is made.")]
+TextOption = Annotated[
+    Path | None, typer.Option("--text", help="Text of your own: a folder with one file or folder per language.")
+]
+CompareOption = Annotated[bool, typer.Option("--compare", help="Adapt over all layers as well, to compare with.")]
+
+PIPELINES = {
+    "source": build.source_pipeline,
+    "depth-search": build.depth_search_pipeline,
+    "language": build.language_pipeline,
+}
+
+
+@app.command("compile")
+def compile_all(recipe: RecipeOption, out: OutOption = Path("compiled")) -> None:
+    """Write the pipelines as YAML, to be uploaded to Kubeflow Pipelines."""
+    settings = Recipe.load(recipe)
+    out.mkdir(parents=True, exist_ok=True)
+    for name, pipeline in PIPELINES.items():
+        if name != "depth-search" or settings.search:
+            compiler.Compiler().compile(pipeline(settings), str(out / f"{name}.yaml"))
+            print(out / f"{name}.yaml")
+
+
+@app.command()
+def run(
+    pipeline: Annotated[str, typer.Argument(help="source, depth-search or language; source comes first.")],
+    recipe: RecipeOption,
+    out: OutOption = Path(".lingraft"),
+    text: TextOption = None,
+    compare: CompareOption = False,
+) -> None:
+    """Run one pipeline on this machine, without a cluster."""
+    if pipeline not in PIPELINES:
+        raise LingraftError(f"there is no pipeline {pipeline!r}; there are {', '.join(PIPELINES)}.")
+    arguments = {"compare": compare} if pipeline == "language" else {}
+    local.run(PIPELINES[pipeline](_recipe(recipe, text)), out, **arguments)
+
+
+@app.command()
+def demo(
+    recipe: RecipeOption = Path("recipes/demo.toml"),
+    out: OutOption = Path(".demo"),
+    text: TextOption = None,
+    compare: CompareOption = False,
+) -> None:
+    """Run the main job from text to a served answer: all three pipelines, the report, and the endpoint."""
+    from pipelines import demo as main_job
+
+    main_job.run(_recipe(recipe, text), out, compare)
+
+
+def _recipe(path: Path, text: Path | None) -> Recipe:
+    recipe = Recipe.load(path)
+    return recipe.with_folder(text) if text else recipe
+
+
+def main() -> None:
+    """Run, and end with a message instead of a traceback where the user can mend it."""
+    try:
+        app()
+    except LingraftError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

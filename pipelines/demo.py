@@ -1,0 +1,60 @@
+"""The main job from text to a served answer, as `make demo` runs it: three pipelines, a report, an endpoint."""
+
+import shutil
+import time
+from pathlib import Path
+
+from lingraft import steps, tracking
+from lingraft.artifact import Artifact, Kind
+from lingraft.config import Recipe, Task
+from lingraft.errors import TrackingError
+from lingraft.report import PAGE_FILE, Records, table
+from lingraft.serving.ask import Question, ask
+from pipelines import build, local
+
+
+def run(recipe: Recipe, out: Path, compare: bool) -> None:
+    """Run source, depth search and language pipelines, print the table, and ask the endpoint.
+
+    Args:
+        recipe: what to run.
+        out: folder for everything that is made.
+        compare: adapt over all layers as well; a primary that is registered already is used again.
+    """
+    started = time.monotonic()
+    local.set_up(out)
+    if not (compare and _is_registered(recipe)):
+        local.run(build.source_pipeline(recipe), out)
+        if recipe.search:
+            local.run(build.depth_search_pipeline(recipe), out, storage=f"sqlite:///{out.resolve() / 'optuna.db'}")
+    outputs = local.run(build.language_pipeline(recipe), out, compare=compare)
+    report = out / "report"
+    _renew(Artifact.load(Path(outputs["report"].path), Kind.REPORT), report)
+    records = Records.load(report)
+    print(f"\n{table(records.source, records.languages, records.search)}\n")
+    if recipe.task:
+        _ask(recipe, recipe.task, out / "bundle")
+    print(f"Report: {(report / PAGE_FILE).resolve()}")
+    print(f"Time: {time.monotonic() - started:.0f} s")
+
+
+def _is_registered(recipe: Recipe) -> bool:
+    try:
+        return tracking.tags_of(steps.primary_name(recipe)).get("recipe") == recipe.digest()
+    except TrackingError:
+        return False
+
+
+def _ask(recipe: Recipe, task: Task, bundle: Path) -> None:
+    """Fetch the registered bundle, serve it, and ask the recipe's example of every language."""
+    shutil.rmtree(bundle, ignore_errors=True)
+    tracking.fetch(steps.bundle_name(recipe), Kind.BUNDLE, bundle)
+    questions = [Question(language, text) for language, text in task.examples.items() if language in recipe.languages]
+    for answer in ask(bundle, questions):
+        print(f"{answer.language}: {answer.text!r} -> {answer.label} ({answer.probability:.0%})")
+    print()
+
+
+def _renew(made: Artifact, out: Path) -> None:
+    shutil.rmtree(out, ignore_errors=True)
+    made.copy_to(out)
