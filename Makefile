@@ -84,7 +84,7 @@ demo-check: install ## fail where the demo's results are worse than they must be
 	$(bin)/python -m benchmarks.demo_check --out $(demo_dir)
 
 serve: install ## serve the demo's bundle until stopped
-	$(bin)/lingraft serve --bundle $(demo_dir)/bundle
+	$(bin)/lingraft serve $(demo_dir)/bundle
 
 ui: install ## MLflow's pages on the demo's runs and models
 	@test -f $(demo_dir)/mlflow.db || { echo "No $(demo_dir)/mlflow.db: run 'make demo' first." >&2; exit 1; }

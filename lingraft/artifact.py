@@ -138,7 +138,7 @@ class Artifact:
         Raises:
             ArtifactError: no manifest, another kind or format, or a file that is missing, surplus or changed.
         """
-        manifest = _read_manifest(folder)
+        manifest = read_manifest(folder)
         if manifest.kind is not kind:
             raise ArtifactError(f"{folder} holds a {manifest.kind} artifact, but a {kind} artifact is needed here.")
         _verify_files(folder, manifest)
@@ -173,7 +173,12 @@ class Artifact:
         return hashlib.sha256(json.dumps(marks, sort_keys=True).encode()).hexdigest()
 
 
-def _read_manifest(folder: Path) -> Manifest:
+def read_manifest(folder: Path) -> Manifest:
+    """The manifest of an artifact, of whatever kind; its files are not checked.
+
+    Raises:
+        ArtifactError: there is none, it is damaged, or of another format.
+    """
     path = folder / MANIFEST
     if not path.is_file():
         raise ArtifactError(f"{folder} is not an artifact: it has no {MANIFEST}. Run the stage that makes it first.")

@@ -1,0 +1,1 @@
+"""Measurements against thresholds and peers; each prints what it measured and how."""

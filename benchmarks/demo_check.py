@@ -1,0 +1,107 @@
+"""`python -m benchmarks.demo_check --out .demo`: does the demo show what mini-model adaptation promises?
+
+Judged at the recipe's fixed depth, on test pages that no training saw, against the same embeddings before training,
+the majority class, and standard adaptation over all layers (`make demo-compare`).
+"""
+
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from statistics import mean
+from typing import NamedTuple
+
+from lingraft.config import Recipe
+from lingraft.errors import LingraftError
+from lingraft.report import Records
+from lingraft.results import LanguageResult, TaskScores
+
+FEWEST_DOCUMENTS, SEEDS = 400, 3
+POINTS_OVER_MAJORITY, POINTS_OVER_INITIAL, POINTS_BELOW_STANDARD = 0.10, 0.05, 0.03
+TIMES_INITIAL_MASKED, SHARE_OF_STANDARD_MASKED, SHARE_OF_STANDARD_FLOPS = 1.3, 0.88, 0.5
+
+
+class Check(NamedTuple):
+    """A value, the bound that it must keep, and on which side of it."""
+
+    what: str
+    value: float
+    bound: float
+    at_least: bool = True
+
+    @property
+    def holds(self) -> bool:
+        return self.value >= self.bound if self.at_least else self.value < self.bound
+
+    def __str__(self) -> str:
+        sign, verdict = (">=" if self.at_least else "<"), ("ok" if self.holds else "FAILED")
+        return f"{self.what:<62} {self.value:9.3f} {sign:>2} {self.bound:8.3f}  {verdict}"
+
+
+def checks(rows: Sequence[LanguageResult], targets: Sequence[str], depth: int) -> Iterator[Check]:
+    """All checks of the rows of a report, at one depth.
+
+    Raises:
+        LingraftError: a row is missing, or has no task scores.
+    """
+    mini = [_row(rows, language, depth) for language in targets]
+    for row in mini:
+        yield from _alone(row)
+    yield from _beside_standard(
+        mini, [_row(rows, language, row.layers) for language, row in zip(targets, mini, strict=True)]
+    )
+
+
+def _row(rows: Sequence[LanguageResult], language: str, depth: int) -> LanguageResult:
+    for row in rows:
+        if (row.language, row.depth) == (language, depth):
+            return row
+    raise LingraftError(f"the report has no {language!r} over {depth} layers. Run `make demo-compare` first.")
+
+
+def _task(row: LanguageResult) -> TaskScores:
+    if row.task is None or row.task.initial is None:
+        raise LingraftError(f"the report has no task scores for {row.language!r}; the recipe needs a [task].")
+    return row.task
+
+
+def _alone(row: LanguageResult) -> Iterator[Check]:
+    task, name = _task(row), f"{row.language} over {row.depth} layers:"
+    initial = task.initial.mean if task.initial else float("nan")
+    yield Check(f"{name} test pages", task.documents, FEWEST_DOCUMENTS)
+    yield Check(f"{name} finetuning seeds", len(task.accuracy.by_seed), SEEDS)
+    yield Check(f"{name} zero-shot accuracy, over majority", task.accuracy.mean, task.majority + POINTS_OVER_MAJORITY)
+    yield Check(f"{name} zero-shot accuracy, over initialisation", task.accuracy.mean, initial + POINTS_OVER_INITIAL)
+    bound = TIMES_INITIAL_MASKED * row.masked.primary_initial
+    yield Check(f"{name} masked accuracy of the primary", row.masked.primary, bound)
+
+
+def _beside_standard(mini: list[LanguageResult], standard: list[LanguageResult]) -> Iterator[Check]:
+    topic, reference = (mean(_task(row).accuracy.mean for row in rows) for rows in (mini, standard))
+    yield Check("mean zero-shot accuracy, beside standard adaptation", topic, reference - POINTS_BELOW_STANDARD)
+    masked, reference = (mean(row.masked.primary for row in rows) for rows in (mini, standard))
+    yield Check("mean masked accuracy, beside standard", masked, SHARE_OF_STANDARD_MASKED * reference)
+    flops, reference = (mean(row.cost.flops for row in rows) for rows in (mini, standard))
+    yield Check("mean FLOPs, as a share of standard", flops / reference, SHARE_OF_STANDARD_FLOPS, at_least=False)
+    seconds, reference = (mean(row.cost.elapsed_s for row in rows) for rows in (mini, standard))
+    print(f"seconds of training, as a share of standard (not a check): {seconds / reference:.3f}")
+
+
+def main() -> None:
+    """Print every check, and fail if one does not hold."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=Path(".demo"), help="folder of the demo's results")
+    parser.add_argument("--recipe", type=Path, default=Path("recipes/demo.toml"), help="the demo's recipe")
+    arguments = parser.parse_args()
+    try:
+        recipe = Recipe.load(arguments.recipe)
+        found = list(checks(Records.load(arguments.out / "report").languages, recipe.targets, recipe.adaptation.depth))
+    except LingraftError as error:
+        sys.exit(f"error: {error}")
+    print(*found, sep="\n")
+    if failed := sum(not check.holds for check in found):
+        sys.exit(f"{failed} of {len(found)} checks failed")
+
+
+if __name__ == "__main__":
+    main()
