@@ -93,7 +93,7 @@ ui: install ## MLflow's pages on the demo's runs and models
 test: lint types ## install, lint, type-check and run the fast tests with coverage
 	$(pytest) -m "not integration" --cov --cov-report=term $(PYTEST_ARGS)
 
-test-integration: install ## only the tests that need minutes or what system-deps installs
+test-integration: install ## only the tests that need minutes or the network's packages
 	$(bin)/python -m pytest -m integration $(PYTEST_ARGS)
 
 test-all: test test-integration ## every test
@@ -112,15 +112,8 @@ types: install ## check types
 golden: install ## write the golden pipeline YAML anew; read the difference before committing it
 	$(bin)/python -m pipelines compile --golden
 
-system-deps: ## install what the integration tests need from Debian or Ubuntu
-	@for package in postgresql chromium; do \
-	  dpkg-query --show "$$package" >/dev/null 2>&1 || missing="$${missing:-} $$package"; \
-	done; \
-	if [ -n "$${missing:-}" ]; then \
-	  root=$$([ "$$(id -u)" = 0 ] || echo sudo); \
-	  $$root apt-get update -q; \
-	  DEBIAN_FRONTEND=noninteractive $$root apt-get install -qy --no-install-recommends $$missing; \
-	fi
+system-deps: ## bring apt's lists up to date, by which the demo and the integration tests fetch their text
+	$$([ "$$(id -u)" = 0 ] || echo sudo) apt-get update -q
 
 lock: install ## write constraints.txt anew from what .venv holds
 	@[ $(accelerator) = cpu ] || { echo "Write the lock from a cpu environment." >&2; exit 1; }
