@@ -4,11 +4,8 @@ One recipe describes a whole project: `Recipe.load("recipes/demo.toml")`. Unknow
 refused with the key's path and what is allowed.
 """
 
-import difflib
 import hashlib
 import tomllib
-import types
-import typing
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -16,17 +13,12 @@ import pydantic
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
 from lingraft.errors import RecipeError
+from lingraft.section import Section, explain
 
 Share = Annotated[float, Field(gt=0.0, lt=1.0)]
 Language = Annotated[str, Field(pattern=r"^[a-z]{2,3}(-[A-Za-z0-9]{2,8})*$", description="BCP 47 tag, such as 'de'.")]
 Name = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$")]
 Precision = Literal["auto", "fp32", "bf16"]
-
-
-class Section(pydantic.BaseModel):
-    """A part of a recipe: immutable, and strict about what it does not know."""
-
-    model_config = pydantic.ConfigDict(frozen=True, extra="forbid")
 
 
 class Split(Section):
@@ -269,7 +261,7 @@ class Recipe(Section):
         try:
             return cls.model_validate_json(raw) if isinstance(raw, str) else cls.model_validate(raw)
         except pydantic.ValidationError as error:
-            lines = [_explain(problem) for problem in error.errors()]
+            lines = [explain(cls, problem) for problem in error.errors()]
             raise RecipeError(f"{origin} is not usable:\n  " + "\n  ".join(lines)) from error
 
     def to_json(self) -> str:
@@ -303,38 +295,3 @@ class Recipe(Section):
     def with_folder(self, path: Path) -> Self:
         """The same recipe on text of one's own (`--text DIR`)."""
         return self.model_copy(update={"text": Folder(kind="folder", path=str(path.resolve()))})
-
-
-def _explain(problem: Any) -> str:
-    tags = {"libreoffice-help", "folder", "huggingface"}
-    path = [part for part in problem["loc"] if part not in tags]
-    key = ".".join(str(part) for part in path) or "recipe"
-    if problem["type"] == "extra_forbidden":
-        allowed = _keys_at(path[:-1], problem["loc"])
-        close = difflib.get_close_matches(str(path[-1]), allowed, n=1)
-        hint = f" Did you mean {close[0]!r}?" if close else ""
-        return f"{key}: unknown key.{hint} Allowed here: {', '.join(allowed)}."
-    message = problem["msg"].removeprefix("Value error, ")
-    given = problem["input"]
-    shown = "" if isinstance(given, dict) else f" (given: {given!r})"
-    return f"{key}: {message}{shown}."
-
-
-def _keys_at(path: list[Any], location: tuple[Any, ...]) -> list[str]:
-    """Names of the fields that a recipe has at a path; `location` tells which kind of text source was meant."""
-    sections: list[type[Section]] = [Recipe]
-    for part in path:
-        if isinstance(part, str):
-            sections = [found for section in sections for found in _sections_in(section.model_fields[part].annotation)]
-    chosen = [s for s in sections if "kind" not in s.model_fields or _kind_of(s) in location]
-    return sorted({name for section in chosen for name in section.model_fields})
-
-
-def _kind_of(section: type[Section]) -> str:
-    return str(typing.get_args(section.model_fields["kind"].annotation)[0])
-
-
-def _sections_in(annotation: Any) -> list[type[Section]]:
-    if isinstance(annotation, type) and not isinstance(annotation, types.GenericAlias):
-        return [annotation] if issubclass(annotation, Section) else []
-    return [found for argument in typing.get_args(annotation) for found in _sections_in(argument)]

@@ -1,0 +1,67 @@
+"""What every part of a recipe has in common: it is immutable, strict, and says what it would have allowed."""
+
+import difflib
+import types
+import typing
+from typing import Any
+
+import pydantic
+
+
+class Section(pydantic.BaseModel):
+    """A part of a recipe: immutable, and strict about what it does not know."""
+
+    model_config = pydantic.ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+def explain(root: type[Section], problem: Any) -> str:
+    """One line for one of pydantic's complaints: the key's path, what is wrong, and what is allowed there.
+
+    Args:
+        root: the section that was validated.
+        problem: an element of `ValidationError.errors()`.
+    """
+    path, sections = _follow(root, problem["loc"])
+    key = ".".join(path) or "recipe"
+    if problem["type"] == "extra_forbidden":
+        allowed = sorted({name for section in sections for name in section.model_fields})
+        close = difflib.get_close_matches(path[-1], allowed, n=1)
+        hint = f" Did you mean {close[0]!r}?" if close else ""
+        return f"{key}: unknown key.{hint} Allowed here: {', '.join(allowed)}."
+    message = problem["msg"].removeprefix("Value error, ")
+    given = problem["input"]
+    shown = "" if isinstance(given, dict) else f" (given: {given!r})"
+    return f"{key}: {message}{shown}."
+
+
+def _follow(root: type[Section], location: tuple[int | str, ...]) -> tuple[list[str], list[type[Section]]]:
+    """Keys of pydantic's location as they stand in the recipe, and the sections that the last one may belong to.
+
+    Pydantic puts the tag of a discriminated union behind the union's key, and '[key]' behind a key that is wrong.
+    """
+    path: list[str] = []
+    sections, inside = [root], [root]
+    for part in location:
+        tagged = [section for section in inside if _kind_of(section) == part]
+        if part == "[key]":
+            continue
+        if len(inside) > 1 and tagged:
+            inside = tagged
+            continue
+        path.append(str(part))
+        if isinstance(part, str):
+            sections = inside
+            fields = [section.model_fields[part] for section in sections if part in section.model_fields]
+            inside = [found for field in fields for found in _sections_in(field.annotation)]
+    return path, sections
+
+
+def _kind_of(section: type[Section]) -> str | None:
+    kind = section.model_fields.get("kind")
+    return str(typing.get_args(kind.annotation)[0]) if kind else None
+
+
+def _sections_in(annotation: Any) -> list[type[Section]]:
+    if isinstance(annotation, type) and not isinstance(annotation, types.GenericAlias):
+        return [annotation] if issubclass(annotation, Section) else []
+    return [found for argument in typing.get_args(annotation) for found in _sections_in(argument)]
