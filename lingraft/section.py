@@ -28,6 +28,9 @@ def explain(root: type[Section], problem: Any) -> str:
         close = difflib.get_close_matches(path[-1], allowed, n=1)
         hint = f" Did you mean {close[0]!r}?" if close else ""
         return f"{key}: unknown key.{hint} Allowed here: {', '.join(allowed)}."
+    if problem["type"] == "union_tag_not_found":
+        kinds = [str(_kind_of(found)) for section in sections for found in _sections_at(section, path[-1])]
+        return f"{key}.kind: missing. Allowed here: {', '.join(kinds)}."
     message = problem["msg"].removeprefix("Value error, ")
     given = problem["input"]
     shown = "" if isinstance(given, dict) else f" (given: {given!r})"
@@ -51,14 +54,18 @@ def _follow(root: type[Section], location: tuple[int | str, ...]) -> tuple[list[
         path.append(str(part))
         if isinstance(part, str):
             sections = inside
-            fields = [section.model_fields[part] for section in sections if part in section.model_fields]
-            inside = [found for field in fields for found in _sections_in(field.annotation)]
+            inside = [found for section in sections for found in _sections_at(section, part)]
     return path, sections
 
 
 def _kind_of(section: type[Section]) -> str | None:
     kind = section.model_fields.get("kind")
     return str(typing.get_args(kind.annotation)[0]) if kind else None
+
+
+def _sections_at(section: type[Section], key: str) -> list[type[Section]]:
+    field = section.model_fields.get(key)
+    return _sections_in(field.annotation) if field else []
 
 
 def _sections_in(annotation: Any) -> list[type[Section]]:

