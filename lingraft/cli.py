@@ -6,18 +6,19 @@ tokenize, blocks, adapt, evaluate for each language; export, serve and report at
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lingraft import __version__, blocks, stages
-from lingraft import text as texts
-from lingraft import tokenizer as tokenizers
-from lingraft.artifact import Artifact, read_manifest
+from lingraft import __version__
 from lingraft.config import Recipe
 from lingraft.errors import LingraftError
-from lingraft.results import load_language, load_search, load_source
-from lingraft.train import Progress
+
+if TYPE_CHECKING:
+    from lingraft.artifact import Artifact
+    from lingraft.train import Progress
+
+# Stages are imported by the commands that run them, so that --help does not wait for torch.
 
 app = typer.Typer(
     help=__doc__, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None
@@ -54,25 +55,33 @@ def text(
     ] = None,
 ) -> None:
     """Read one language's text and split it into train, dev and test."""
+    from lingraft.text import prepare
+
     settings = Recipe.load(recipe)
-    _say(texts.prepare(settings.with_folder(folder) if folder else settings, language, out))
+    _say(prepare(settings.with_folder(folder) if folder else settings, language, out))
 
 
 @app.command()
 def tokenize(recipe: RecipeOption, text: TextOption, out: OutOption) -> None:
     """Train one language's SentencePiece tokenizer."""
-    _say(tokenizers.train(Recipe.load(recipe), text, out))
+    from lingraft.tokenizer import train
+
+    _say(train(Recipe.load(recipe), text, out))
 
 
 @app.command("blocks")
 def build_blocks(recipe: RecipeOption, text: TextOption, tokenizer: TokenizerOption, out: OutOption) -> None:
     """Pack one language's text into fixed-length blocks of token ids."""
-    _say(blocks.build(Recipe.load(recipe), text, tokenizer, out))
+    from lingraft.blocks import build
+
+    _say(build(Recipe.load(recipe), text, tokenizer, out))
 
 
 @app.command()
 def pretrain(recipe: RecipeOption, blocks: BlocksOption, tokenizer: TokenizerOption, out: OutOption) -> None:
     """Train the primary with all its MLM heads in the source language (step 1 of the paper)."""
+    from lingraft import stages
+
     _say(stages.pretrain(Recipe.load(recipe), blocks, tokenizer, out, _unwatched))
 
 
@@ -85,6 +94,8 @@ def finetune(
     seed: Annotated[int, typer.Option(help="Seed of head and order; repeat with others for a mean.")] = 1,
 ) -> None:
     """Finetune the body on the recipe's task in the source language, token embeddings frozen (step 3)."""
+    from lingraft import stages
+
     _say(stages.finetune(Recipe.load(recipe), primary, text, seed, out, _unwatched))
 
 
@@ -100,6 +111,8 @@ def adapt(
     ] = None,
 ) -> None:
     """Learn one language's embeddings over the bottom layers, body frozen (step 2)."""
+    from lingraft import stages
+
     settings = Recipe.load(recipe)
     chosen = settings.adaptation.depth if depth is None else depth
     _say(stages.adapt(settings, primary, blocks, tokenizer, chosen, out, _unwatched))
@@ -118,6 +131,7 @@ def search_depth(
 ) -> None:
     """Choose a language's mini-model depth by short adaptations at equal compute."""
     from lingraft.depth import search
+    from lingraft.results import load_search
 
     _say(search(Recipe.load(recipe), primary, blocks, tokenizer, storage, out))
     print(f"depth {load_search(out).chosen}")
@@ -190,6 +204,7 @@ def report(
 ) -> None:
     """Write the report as one HTML page, and print its table."""
     from lingraft.report import table, write
+    from lingraft.results import load_language, load_search, load_source
 
     judged, languages = load_source(source), [load_language(folder) for folder in evaluation]
     found = load_search(search) if search else None
@@ -200,17 +215,19 @@ def report(
 @app.command()
 def verify(artifact: Annotated[Path, typer.Argument(help="Folder of any artifact.")]) -> None:
     """Check every file of an artifact against its manifest, and print what it is."""
+    from lingraft.artifact import Artifact, read_manifest
+
     manifest = read_manifest(artifact)
     _say(Artifact.load(artifact, manifest.kind))
     print(manifest.model_dump_json(indent=2, exclude={"files"}))
 
 
-def _say(made: Artifact) -> None:
+def _say(made: "Artifact") -> None:
     language = f" of {made.manifest.language!r}" if made.manifest.language else ""
     print(f"{made.manifest.kind}{language}: {made.folder} ({made.fingerprint[:12]})", file=sys.stderr)
 
 
-def _unwatched(point: Progress) -> None:
+def _unwatched(point: "Progress") -> None:
     """The command line keeps no record beside the artifact's own history."""
 
 

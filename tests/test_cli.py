@@ -1,0 +1,64 @@
+"""The command line: help that teaches, and errors that say what to do."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from lingraft import __version__
+from lingraft.cli import app
+
+ROOT = Path(__file__).parents[1]
+STAGES = ("text", "tokenize", "blocks", "pretrain", "finetune", "adapt", "evaluate", "export", "serve", "report")
+
+
+def _lingraft(*arguments: str) -> subprocess.CompletedProcess[str]:
+    program = str(Path(sys.executable).parent / "lingraft")
+    return subprocess.run([program, *arguments], capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_help_names_and_explains_every_stage(stage: str) -> None:
+    everything = CliRunner().invoke(app, ["--help"]).output
+    assert f"\n  {stage} " in everything
+    own = CliRunner().invoke(app, [stage, "--help"])
+    assert own.exit_code == 0
+    for line in own.output.splitlines():
+        if line.startswith("  --") and "--help" not in line:
+            assert len(line.split("  ")) > 2, f"{line!r} explains nothing"
+
+
+def test_version_is_the_packages() -> None:
+    assert CliRunner().invoke(app, ["version"]).output.strip() == __version__
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["text", "--recipe", "none.toml", "--language", "de", "--out", "x"], ["none.toml", "recipes/"]),
+        (["text", "--recipe", "tests/tiny.toml", "--language", "xx", "--out", "x"], ["'xx'", "targets"]),
+        (["tokenize", "--recipe", "tests/tiny.toml", "--text", "tests", "--out", "x"], ["tests", "manifest.json"]),
+        (["verify", "docs"], ["docs", "manifest.json"]),
+    ],
+)
+def test_what_the_user_can_mend_is_a_message_and_no_traceback(arguments: list[str], words: list[str]) -> None:
+    done = subprocess.run(
+        [str(Path(sys.executable).parent / "lingraft"), *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=ROOT,
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: ")
+    assert "Traceback" not in done.stderr
+    for word in words:
+        assert word in done.stderr
+
+
+def test_an_unknown_option_ends_with_usage() -> None:
+    done = _lingraft("adapt", "--dept", "2")
+    assert done.returncode == 2
+    assert "--dept" in done.stderr

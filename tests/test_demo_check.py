@@ -1,0 +1,80 @@
+"""The demo's check passes good results, and fails each kind of bad one."""
+
+import pytest
+
+from benchmarks.demo_check import checks
+from lingraft.artifact import Cost
+from lingraft.errors import LingraftError
+from lingraft.results import LanguageResult, MaskedScores, SeedScores, TaskScores
+
+
+def _row(
+    depth: int, topic: float = 0.5, primary: float = 0.13, flops: float = 1e12, documents: int = 450
+) -> LanguageResult:
+    def seeds(score: float) -> SeedScores:
+        return SeedScores(by_seed={1: score - 0.01, 2: score, 3: score + 0.01})
+
+    return LanguageResult(
+        language="de",
+        primary="p",
+        embeddings=f"e{depth}",
+        depth=depth,
+        layers=6,
+        vocabulary=100,
+        overlap=10,
+        masked=MaskedScores(mini=0.13, primary=primary, mini_initial=0.07, primary_initial=0.07),
+        task=TaskScores(
+            name="topic",
+            labels=["a", "b"],
+            documents=documents,
+            truncated=0,
+            majority=0.33,
+            accuracy=seeds(topic),
+            initial=seeds(0.3),
+            confusion=[[1, 0], [0, 1]],
+        ),
+        cost=Cost(steps=10, tokens=100, flops=flops, elapsed_s=10.0),
+        whole_flops=3e12,
+        history=[],
+        precision="bf16",
+    )
+
+
+STANDARD = _row(6, topic=0.51, primary=0.135, flops=3e12)
+
+
+def _failed(mini: LanguageResult) -> list[str]:
+    return [check.what for check in checks([mini, STANDARD], ["de"], 2) if not check.holds]
+
+
+def test_good_results_pass() -> None:
+    assert _failed(_row(2)) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"topic": 0.42}, ["over majority", "beside standard adaptation"]),
+        ({"topic": 0.34}, ["over majority", "over initialisation", "beside standard adaptation"]),
+        ({"primary": 0.09}, ["masked accuracy of the primary", "mean masked accuracy"]),
+        ({"primary": 0.11}, ["mean masked accuracy"]),
+        ({"flops": 1.6e12}, ["mean FLOPs"]),
+        ({"documents": 399}, ["test pages"]),
+    ],
+)
+def test_each_shortfall_fails_its_own_checks(changes: dict[str, float], words: list[str]) -> None:
+    failed = _failed(_row(2, **changes))
+    assert len(failed) == len(words)
+    for word, what in zip(words, failed, strict=True):
+        assert word in what
+
+
+def test_a_single_seed_is_not_enough() -> None:
+    row = _row(2)
+    one = row.task.model_copy(update={"accuracy": SeedScores(by_seed={1: 0.5})})
+    assert _failed(row.model_copy(update={"task": one})) == ["de over 2 layers: finetuning seeds"]
+
+
+def test_without_standard_adaptation_it_says_what_to_run() -> None:
+    with pytest.raises(LingraftError, match="demo-compare"):
+        list(checks([_row(2)], ["de"], 2))

@@ -1,0 +1,119 @@
+"""Every command of the README runs: the stages and the endpoint for real, on text that the tests make."""
+
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests import made_up
+
+ROOT = Path(__file__).parents[1]
+BIN = Path(sys.executable).parent
+_BLOCK = re.compile(r"^```sh\n(.*?)^```", re.MULTILINE | re.DOTALL)
+_MAKE, _STAGE, _KUSTOMIZE = ("make ", "lingraft ", "kubectl apply -k ")
+_COMPILE, _ASK = "python -m pipelines compile ", "curl "
+
+
+def _commands() -> list[str]:
+    blocks = _BLOCK.findall((ROOT / "README.md").read_text(encoding="utf-8"))
+    return [
+        command
+        for block in blocks
+        for command in ([block.strip()] if block.startswith(_ASK) else block.strip().splitlines())
+    ]
+
+
+def _starting(prefix: str) -> list[str]:
+    return [command for command in _commands() if command.startswith(prefix)]
+
+
+def _run(command: str, folder: Path) -> str:
+    path = f"PATH={BIN}:$PATH OMP_NUM_THREADS=1"
+    done = subprocess.run(
+        ["bash", "-c", f"{path}\nexport PATH OMP_NUM_THREADS\n{command}"],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+def test_every_command_is_one_that_a_test_runs() -> None:
+    known = (_MAKE, _STAGE, _KUSTOMIZE, _COMPILE, _ASK)
+    assert [command for command in _commands() if not command.startswith(known)] == []
+
+
+@pytest.mark.parametrize(
+    "command", sorted({*_starting(_MAKE), *re.findall(r"`(make [a-z-]+)`", (ROOT / "README.md").read_text())})
+)
+def test_make_has_the_target(command: str) -> None:
+    target = command.split()[1]
+    assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+
+
+@pytest.mark.parametrize("command", _starting(_KUSTOMIZE))
+def test_the_manifests_build(command: str) -> None:
+    assert "kind: InferenceService" in _run(command.replace("kubectl apply -k", "kubectl kustomize"), ROOT)
+
+
+@pytest.mark.parametrize("command", _starting(_COMPILE))
+def test_the_pipelines_compile(command: str, tmp_path: Path) -> None:
+    _run(command.replace("--out compiled", f"--out {tmp_path}"), ROOT)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["depth-search.yaml", "language.yaml", "source.yaml"]
+
+
+@pytest.fixture(scope="module")
+def worked(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder in which all stages of the README have run, in its order."""
+    folder = tmp_path_factory.mktemp("readme")
+    made_up.write(folder / "text", ("en", "de", "tr"))
+    shutil.copy(ROOT / "tests" / "tiny.toml", folder / "recipe.toml")
+    for command in _starting(_STAGE)[:-1]:
+        _run(command, folder)
+    return folder
+
+
+def test_the_stages_lead_to_a_report(worked: Path) -> None:
+    assert (worked / "work" / "report" / "report.html").stat().st_size > 10_000
+
+
+@pytest.fixture
+def served(worked: Path) -> Iterator[str]:
+    """Address of the README's last stage, the endpoint."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    command = [*_starting(_STAGE)[-1].split(), "--host", "127.0.0.1", "--port", str(port)]
+    with subprocess.Popen([str(BIN / command[0]), *command[1:]], cwd=worked) as server:
+        try:
+            _wait(f"http://127.0.0.1:{port}/v2/health/ready", server)
+            yield f"127.0.0.1:{port}"
+        finally:
+            server.terminate()
+
+
+def _wait(address: str, server: subprocess.Popen[bytes]) -> None:
+    for _ in range(600):
+        assert server.poll() is None, "the server ended"
+        try:
+            with urllib.request.urlopen(address):
+                return
+        except (urllib.error.URLError, ConnectionError):
+            time.sleep(0.1)
+    raise AssertionError(f"{address} was not ready in time")
+
+
+def test_the_endpoint_answers_the_curl_command(worked: Path, served: str) -> None:
+    [command] = _starting(_ASK)
+    answer = _run(command.replace("localhost:8080", served).replace("/help-topic/", "/topic/"), worked)
+    assert any(topic in answer for topic in made_up.TOPICS), answer
