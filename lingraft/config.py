@@ -82,7 +82,7 @@ TextSource = Annotated[LibreOfficeHelp | Folder | HuggingFace, Field(discriminat
 class TokenizerSettings(Section):
     """One SentencePiece unigram model a language."""
 
-    vocabulary: PositiveInt = Field(description="Pieces, special tokens included.")
+    vocabulary: int = Field(gt=5, description="Pieces, the five special tokens included.")
     character_coverage: float = Field(
         0.9995, gt=0.9, le=1.0, description="Share of the text's characters that get a piece; the rest are unknown."
     )

@@ -1,6 +1,7 @@
 """One SentencePiece unigram model a language, with special tokens at the same ids everywhere."""
 
 import io
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
@@ -19,6 +20,8 @@ BEGIN, PAD, END, UNKNOWN, MASK = range(5)
 SPECIAL_ROLES = ("begin", "pad", "end", "unknown", "mask")
 SPECIAL_PIECES = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")
 _MODEL = "sentencepiece.model"
+_LONGEST_LINE_BYTES = 1 << 30
+"""SentencePiece's limit. Its default of 4,192 leaves longer lines out without a word."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +72,7 @@ def train(recipe: Recipe, text: Path, out: Path) -> Artifact:
     """Train a language's tokenizer on the training split of its text.
 
     Raises:
-        TokenizerError: the vocabulary is larger than the text supports.
+        TokenizerError: the vocabulary is larger than the text supports, or smaller than its alphabet needs.
         ArtifactError: `text` is not a text artifact, or `out` cannot be written.
     """
     source = Artifact.load(text, Kind.TEXT)
@@ -107,12 +110,12 @@ def _train_model(lines: Iterable[str], vocabulary: int, character_coverage: floa
             unk_piece=SPECIAL_PIECES[UNKNOWN],
             user_defined_symbols=[],
             control_symbols=[SPECIAL_PIECES[MASK]],
+            max_sentence_length=_LONGEST_LINE_BYTES,
             minloglevel=2,
         )
     except RuntimeError as error:
         raise TokenizerError(
-            f"a vocabulary of {vocabulary} pieces cannot be trained on this text: {_advice(str(error))} "
-            "Lower tokenizer.vocabulary in the recipe, or bring more text."
+            f"a vocabulary of {vocabulary} pieces cannot be trained on this text: {_advice(str(error))}"
         ) from error
     return model.getvalue()
 
@@ -127,5 +130,12 @@ def _counted(lines: Iterable[str]) -> Iterator[str]:
 
 
 def _advice(message: str) -> str:
-    """SentencePiece's message without its source location: 'Vocabulary size too high (..)' and the largest value."""
-    return message.rsplit("] ", 1)[-1].strip().rstrip(".") + "."
+    """What SentencePiece's message means for the recipe."""
+    if too_high := re.search(r"too high.* a value <= (\d+)", message):
+        return f"it supports {too_high[1]} at most. Lower tokenizer.vocabulary to that, or bring more text."
+    if too_low := re.search(r"smaller than required_chars\. \d+ vs (\d+)", message):
+        return (
+            f"its characters and the special tokens alone are {too_low[1]}. "
+            "Raise tokenizer.vocabulary to that or more, or lower tokenizer.character_coverage."
+        )
+    return f"SentencePiece can make nothing of it ({message.strip()}). Bring other text, or more."
