@@ -14,7 +14,10 @@ from typing import Any
 from lingraft.errors import ArtifactError
 
 _CHUNK_BYTES = 1 << 20
-_REFUSALS = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.ENOTDIR, errno.EEXIST, errno.EIO}
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+_NOT_OURS = {errno.EACCES, errno.EPERM, errno.EROFS, errno.EIO}
+_IN_THE_WAY = {errno.ENOTDIR, errno.EEXIST, errno.EISDIR, errno.ENOTEMPTY, errno.ENAMETOOLONG}
+_REFUSALS = _FULL | _NOT_OURS | _IN_THE_WAY
 
 
 def sha256_of(path: Path) -> str:
@@ -47,8 +50,7 @@ def writable(path: Path) -> Iterator[None]:
         if error.errno not in _REFUSALS:
             raise
         raise ArtifactError(
-            f"cannot write {path}: {error.strerror or error}. "
-            "Free space there, or choose another folder that you may write to."
+            f"cannot write {path}: {error}. Free space there, or choose another folder that you may write to."
         ) from error
 
 
