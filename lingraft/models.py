@@ -4,11 +4,13 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
+from torch import nn
+
 from lingraft.artifact import Artifact, Draft, Kind, Manifest, require_aligned
 from lingraft.config import EncoderShape
 from lingraft.embeddings import swap, vocabulary_of
 from lingraft.encoder import Encoder, Vocabulary
-from lingraft.errors import TokenizerError
+from lingraft.errors import ArtifactError, TokenizerError
 from lingraft.tasks.labelled import Classifier
 from lingraft.tokenizer import Tokenizer
 
@@ -63,7 +65,7 @@ def load_primary(folder: Path) -> Primary:
     vocabulary, tokenizer = _load_vocabulary(artifact)
     encoder = Encoder(EncoderShape(**artifact.manifest.details["shape"]), 0)
     encoder.vocabulary = vocabulary
-    encoder.load_state_dict(artifact.tensors("body"), strict=False)
+    _fill(encoder, artifact, "body", elsewhere=("vocabulary.",))
     return Primary(encoder, tokenizer, artifact.fingerprint, artifact.manifest)
 
 
@@ -127,9 +129,24 @@ def load_task(folder: Path) -> TaskModel:
     manifest = artifact.manifest
     shape = EncoderShape(**manifest.details["shape"])
     classifier = Classifier(Encoder(shape, 0), len(manifest.details["labels"]))
-    classifier.load_state_dict(artifact.tensors("head"), strict=False)
-    classifier.encoder.load_state_dict(artifact.tensors("body"), strict=False)
+    _fill(classifier, artifact, "head", elsewhere=("encoder.",))
+    _fill(classifier.encoder, artifact, "body", elsewhere=("vocabulary.", "heads."))
     return TaskModel(classifier, manifest.details["labels"], str(manifest.aligned_with), artifact.fingerprint, manifest)
+
+
+def _fill(module: nn.Module, artifact: Artifact, part: str, elsewhere: tuple[str, ...]) -> None:
+    """Load one part; whatever does not come from elsewhere must be in it, or random weights would stay unnoticed."""
+    tensors = artifact.tensors(part)
+    found = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
+    whole = module.state_dict()
+    expected = {name: tuple(tensor.shape) for name, tensor in whole.items() if not name.startswith(elsewhere)}
+    if found != expected:
+        differing = sorted({name for name, _ in found.items() ^ expected.items()})
+        raise ArtifactError(
+            f"{part} of {artifact.folder} does not fit the shape in its manifest: {differing}. "
+            f"It was made by lingraft {artifact.manifest.library_version}; make it again with this one."
+        )
+    module.load_state_dict(tensors, strict=False)
 
 
 def _load_vocabulary(artifact: Artifact) -> tuple[Vocabulary, Tokenizer]:
