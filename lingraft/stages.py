@@ -23,6 +23,8 @@ from lingraft.tokenizer import Tokenizer
 from lingraft.train import Plan, Progress, train
 
 Batch = TypeVar("Batch")
+Begun = tuple[Callable[[Batch], Tensor], Iterator[Batch]]
+"""The loss of a batch, and the batches from the first one on."""
 Watch = Callable[[Progress], None]
 """Is told every point of a learning curve, for example to record it."""
 
@@ -52,7 +54,7 @@ def pretrain(recipe: Recipe, blocks: Path, tokenizer: Path, out: Path, watch: Wa
         recipe,
         work.pretraining_flops(),
     )
-    history = _watched(points, settings.steps, f"pretrain {recipe.source}", watch)
+    history = _watched(points, settings.steps, settings.seed, f"pretrain {recipe.source}", watch)
     with artifact.create(out, Kind.PRIMARY) as draft:
         draft.tensors("body", encoder.body_tensors())
         save_vocabulary(draft, encoder.vocabulary, pieces)
@@ -77,7 +79,7 @@ def adapt(
     rows = initial_rows(recipe, source, pieces)
     settings = recipe.adaptation
     points, number_format = adaptation_run(recipe, source, rows, data.tensors("train")["tokens_NT"], depth, settings)
-    history = _watched(points, settings.steps, f"adapt {pieces.language} over {depth} layers", watch)
+    history = _watched(points, settings.steps, settings.seed, f"adapt {pieces.language} over {depth} layers", watch)
     with artifact.create(out, Kind.EMBEDDINGS) as draft:
         save_vocabulary(draft, source.encoder.vocabulary, pieces)
         _describe(draft, pieces.language, {"blocks": data.fingerprint}, settings, history, number_format)
@@ -138,7 +140,7 @@ def finetune(recipe: Recipe, primary: Path, text: Path, seed: int, out: Path, wa
     trained = _all_but_vocabulary_and_heads(classifier)
     plan = _finetuning_plan(recipe, settings, data)
     points, number_format = _finetuning_run(classifier, data, trained, plan, settings, recipe, seed)
-    history = _watched(points, plan.steps, f"finetune {task.name}, seed {seed}", watch)
+    history = _watched(points, plan.steps, seed, f"finetune {task.name}, seed {seed}", watch)
     held_out = labelled.prepare(load_split(documents, "dev"), names, source.tokenizer, recipe.encoder.block_tokens)
     dev_accuracy = labelled.accuracy(labelled.confusion(classifier, held_out))
     with artifact.create(out, Kind.TASK) as draft:
@@ -193,14 +195,16 @@ def _finetuning_run(
     seed: int,
 ) -> tuple[Iterator[Progress], str]:
     device = precision.device()
-    stream = labelled.batches(data, settings.batch_documents, torch.Generator().manual_seed(seed))
 
     def loss_of(batch: labelled.LabelledBatch) -> Tensor:
         logits_BC = classifier(batch.tokens_BT.to(device), batch.visible_BT.to(device))
         return nn.functional.cross_entropy(logits_BC.float(), batch.labels_B.to(device))
 
+    def begin() -> Begun[labelled.LabelledBatch]:
+        return loss_of, labelled.batches(data, settings.batch_documents, torch.Generator().manual_seed(seed))
+
     classifier.train()
-    return _run(loss_of, trained, stream, plan, recipe)
+    return _run(begin, trained, plan, recipe)
 
 
 def work_of(recipe: Recipe, settings: Training, vocabulary: int, layers: int, heads: int = 1) -> Work:
@@ -229,32 +233,37 @@ def _masked_lm_run(
         tokens_per_step=settings.batch_blocks * blocks_NT.shape[1],
         flops_per_step=flops_per_step,
     )
-    order = torch.Generator().manual_seed(settings.seed)
-    stream = (tokens_BT.to(device) for tokens_BT in batches(blocks_NT, settings.batch_blocks, order))
-    masks = torch.Generator(device).manual_seed(settings.seed)
+
+    def begin() -> Begun[Tensor]:
+        order = torch.Generator().manual_seed(settings.seed)
+        masks = torch.Generator(device).manual_seed(settings.seed)
+        stream = (tokens_BT.to(device) for tokens_BT in batches(blocks_NT, settings.batch_blocks, order))
+        return masked_lm.loss(encoder, depths, settings.mask_rate, masks), stream
+
     encoder.train()
-    return _run(masked_lm.loss(encoder, depths, settings.mask_rate, masks), trained, stream, plan, recipe)
+    return _run(begin, trained, plan, recipe)
 
 
 def _run(
-    loss_of: Callable[[Batch], Tensor],
-    trained: Sequence[nn.Parameter],
-    stream: Iterator[Batch],
-    plan: Plan,
-    recipe: Recipe,
+    begin: Callable[[], Begun[Batch]], trained: Sequence[nn.Parameter], plan: Plan, recipe: Recipe
 ) -> tuple[Iterator[Progress], str]:
+    """The probe sees as many batches as time allows, so training begins anew: it must not depend on the clock."""
     if recipe.threads:
         torch.set_num_threads(recipe.threads)
-    number_format, reason = precision.choose(recipe.precision, lambda: loss_of(next(stream)), list(trained))
+    probed_loss, probed = begin()
+    number_format, reason = precision.choose(recipe.precision, lambda: probed_loss(next(probed)), list(trained))
     say(reason)
+    loss_of, stream = begin()
     return train(loss_of, trained, stream, plan, precision.precise(number_format)), number_format
 
 
-def _watched(points: Iterator[Progress], steps: int, title: str, watch: Watch) -> list[Progress]:
+def _watched(points: Iterator[Progress], steps: int, seed: int, title: str, watch: Watch) -> list[Progress]:
     history = []
-    for point in shown(points, steps, title):
-        watch(point)
-        history.append(point)
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)  # what dropout draws from
+        for point in shown(points, steps, title):
+            watch(point)
+            history.append(point)
     return history
 
 
