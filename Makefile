@@ -81,9 +81,10 @@ demo-compare: install ## the demo, and standard adaptation over all layers besid
 	$(demo) --compare
 
 demo-check: install ## fail where the demo's results are worse than they must be
-	$(bin)/python -m benchmarks.demo_check --out $(demo_dir)
+	$(bin)/python -m benchmarks.demo_check --out $(demo_dir) --recipe $(recipe)
 
 serve: install ## serve the demo's bundle until stopped
+	@test -d $(demo_dir)/bundle || { echo "No $(demo_dir)/bundle: run 'make demo' first." >&2; exit 1; }
 	$(bin)/lingraft serve $(demo_dir)/bundle
 
 ui: install ## MLflow's pages on the demo's runs and models

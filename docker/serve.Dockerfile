@@ -19,15 +19,17 @@ RUN --mount=type=secret,id=pip,target=/etc/pip.conf \
     python -m venv /opt/venv \
     && pip install --no-cache-dir --constraint constraints.txt --no-deps \
         ${TORCH_INDEX:+--extra-index-url "${TORCH_INDEX}"} torch
-# The version file alone, so that this layer stays while the sources change.
+# The version file alone, and an empty README, so that this layer stays while the sources change.
 COPY pyproject.toml LICENSE ./
 COPY lingraft/__init__.py lingraft/
 ARG ACCELERATOR=cpu
 RUN --mount=type=secret,id=pip,target=/etc/pip.conf \
-    pip install --no-cache-dir --constraint constraints.txt ".[serving,${ACCELERATOR}]" \
+    touch README.md \
+    && pip install --no-cache-dir --constraint constraints.txt ".[serving,${ACCELERATOR}]" \
     && pip uninstall --yes lingraft
 
 FROM dependencies AS project
+COPY README.md ./
 COPY lingraft lingraft
 COPY components components
 COPY pipelines pipelines

@@ -82,7 +82,9 @@ def test_dependencies_are_layered_before_the_sources(image: str) -> None:
         "pyproject.toml LICENSE ./",
         "lingraft/__init__.py lingraft/",
     ]
-    assert {"lingraft lingraft", "components components", "pipelines pipelines"} == set(values(project, "COPY"))
+    assert {"README.md ./", "lingraft lingraft", "components components", "pipelines pipelines"} == set(
+        values(project, "COPY")
+    )
     assert values(final, "COPY") == ["--from=dependencies /opt/venv /opt/venv"]
 
 
