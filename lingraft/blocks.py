@@ -13,7 +13,7 @@ from torch import Tensor
 from lingraft import artifact
 from lingraft.artifact import Artifact, Kind
 from lingraft.config import Recipe
-from lingraft.errors import TextError, TokenizerError
+from lingraft.errors import ArtifactError, TextError, TokenizerError
 from lingraft.text import SPLITS, load_split
 from lingraft.tokenizer import BEGIN, END, Tokenizer
 
@@ -53,11 +53,11 @@ def build(recipe: Recipe, text: Path, tokenizer: Path, out: Path) -> Artifact:
     return Artifact.load(out, Kind.BLOCKS)
 
 
-def load_blocks(folder: Path, tokenizer: Tokenizer) -> Artifact:
-    """Open blocks that were made with the tokenizer given.
+def load_blocks(folder: Path, tokenizer: Tokenizer, block_tokens: int) -> Artifact:
+    """Open blocks of the length given that were made with the tokenizer given.
 
     Raises:
-        ArtifactError: not blocks, or damaged.
+        ArtifactError: not blocks, damaged, or of another length.
         TokenizerError: they were made with another tokenizer.
     """
     found = Artifact.load(folder, Kind.BLOCKS)
@@ -66,6 +66,11 @@ def load_blocks(folder: Path, tokenizer: Tokenizer) -> Artifact:
         raise TokenizerError(
             f"{folder} was made with tokenizer {made_with}, not with {tokenizer.hash} of {tokenizer.language!r}. "
             "Make the blocks again with this tokenizer."
+        )
+    length = found.manifest.details["block_tokens"]
+    if length != block_tokens:
+        raise ArtifactError(
+            f"{folder} has blocks of {length} tokens, but the recipe says {block_tokens}. Make them again with it."
         )
     return found
 

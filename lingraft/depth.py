@@ -37,7 +37,7 @@ def search(recipe: Recipe, primary: Path, blocks: Path, tokenizer: Path, storage
         out: where the result goes.
 
     Raises:
-        RecipeError: the recipe has no [search].
+        RecipeError: the recipe has no [search], or its [encoder] is not the primary's.
         DepthError: the primary has no MLM head at one of the depths.
         TokenizerError: the tokenizer is not the language's, or the blocks were made with another.
         ArtifactError: an input is not what it should be, or `out` cannot be written.
@@ -70,9 +70,9 @@ class _Trials:
     """Optuna's objective; the primary, the blocks and the initial rows are shared by all trials."""
 
     def __init__(self, recipe: Recipe, search: Search, primary: Path, blocks: Path, tokenizer: Path) -> None:
-        self.recipe, self.search, self.source = recipe, search, load_primary(primary)
+        self.recipe, self.search, self.source = recipe, search, load_primary(primary, recipe.encoder)
         pieces = Tokenizer.load(tokenizer, search.language)
-        data = load_blocks(blocks, pieces)
+        data = load_blocks(blocks, pieces, recipe.encoder.block_tokens)
         self.train_NT, self.dev_NT = (data.tensors(split)["tokens_NT"] for split in ("train", "dev"))
         self.rows = initial_rows(recipe, self.source, pieces)
         self.depths = search.depths or self.source.encoder.depths

@@ -17,7 +17,7 @@ from lingraft.models import HISTORY_FILE, Primary, TaskModel, load_embeddings, l
 from lingraft.results import LanguageResult, MaskedScores, Point, SeedScores, SourceResult, TaskScores
 from lingraft.stages import initial_rows, work_of
 from lingraft.tasks import labelled
-from lingraft.text import load_split
+from lingraft.text import load_split, load_text
 from lingraft.tokenizer import Tokenizer
 
 
@@ -28,11 +28,13 @@ def evaluate_source(
 
     Raises:
         AlignmentError: a task was finetuned from another primary.
+        RecipeError: the recipe's [encoder] is not the primary's.
+        TextError: the text is in another language, or has labels that the task does not know.
         ArtifactError: an input is not what it should be, or `out` cannot be written.
     """
-    source = load_primary(primary)
+    source = load_primary(primary, recipe.encoder)
     source.encoder.to(precision.device())
-    test_NT = load_blocks(blocks, source.tokenizer).tensors("test")["tokens_NT"]
+    test_NT = load_blocks(blocks, source.tokenizer, recipe.encoder.block_tokens).tensors("test")["tokens_NT"]
     models = [load_task(folder) for folder in tasks]
     result = SourceResult(
         language=recipe.source,
@@ -59,11 +61,13 @@ def evaluate_language(
 
     Raises:
         AlignmentError: embeddings, tasks and primary do not belong together.
+        RecipeError: the recipe's [encoder] is not the primary's.
+        TextError: the text is in another language, or has labels that the task does not know.
         ArtifactError: an input is not what it should be, or `out` cannot be written.
     """
-    source, learned = load_primary(primary), load_embeddings(embeddings)
+    source, learned = load_primary(primary, recipe.encoder), load_embeddings(embeddings)
     depth = int(learned.manifest.details["depth"])
-    test_NT = load_blocks(blocks, learned.tokenizer).tensors("test")["tokens_NT"]
+    test_NT = load_blocks(blocks, learned.tokenizer, recipe.encoder.block_tokens).tensors("test")["tokens_NT"]
     models = [load_task(folder) for folder in tasks]
     rows = initial_rows(recipe, source, learned.tokenizer)
     initial = vocabulary_of(rows.table_VD, rows.bias_V)
@@ -110,7 +114,7 @@ def _judge(
     models: Sequence[TaskModel], text: Path, tokenizer: Tokenizer, put_in: Callable[[TaskModel], object]
 ) -> TaskScores:
     labels = models[0].labels
-    documents = load_split(Artifact.load(text, Kind.TEXT), "test")
+    documents = load_split(load_text(text, tokenizer.language), "test")
     data = labelled.prepare(documents, labels, tokenizer, models[0].classifier.encoder.shape.block_tokens)
     counts = {}
     for model in models:

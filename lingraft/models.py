@@ -10,7 +10,7 @@ from lingraft.artifact import Artifact, Draft, Kind, Manifest, require_aligned
 from lingraft.config import EncoderShape
 from lingraft.embeddings import swap, vocabulary_of
 from lingraft.encoder import Encoder, Vocabulary
-from lingraft.errors import ArtifactError, TokenizerError
+from lingraft.errors import ArtifactError, RecipeError, TokenizerError
 from lingraft.tasks.labelled import Classifier
 from lingraft.tokenizer import Tokenizer
 
@@ -55,15 +55,26 @@ def save_vocabulary(draft: Draft, vocabulary: Vocabulary, tokenizer: Tokenizer) 
     shutil.copyfile(tokenizer.model, draft.folder / TOKENIZER_FILE)
 
 
-def load_primary(folder: Path) -> Primary:
+def load_primary(folder: Path, expected: EncoderShape | None = None) -> Primary:
     """Open a primary.
+
+    Args:
+        folder: the artifact.
+        expected: the recipe's shape, where a recipe speaks of this primary.
 
     Raises:
         ArtifactError: not a primary, or damaged.
+        RecipeError: it has another shape than expected.
     """
     artifact = Artifact.load(folder, Kind.PRIMARY)
+    shape = EncoderShape(**artifact.manifest.details["shape"])
+    if expected not in (None, shape):
+        raise RecipeError(
+            f"the recipe's [encoder] is not that of the primary in {folder}. The recipe has ({expected}), the primary "
+            f"({shape}). Correct the recipe, or pretrain a primary with it."
+        )
     vocabulary, tokenizer = _load_vocabulary(artifact)
-    encoder = Encoder(EncoderShape(**artifact.manifest.details["shape"]), 0)
+    encoder = Encoder(shape, 0)
     encoder.vocabulary = vocabulary
     _fill(encoder, artifact, "body", elsewhere=("vocabulary.",))
     return Primary(encoder, tokenizer, artifact.fingerprint, artifact.manifest)

@@ -18,7 +18,7 @@ from lingraft.encoder import Encoder
 from lingraft.models import HISTORY_FILE, Primary, load_primary, save_task, save_vocabulary
 from lingraft.progress import say, shown
 from lingraft.tasks import labelled
-from lingraft.text import load_split
+from lingraft.text import load_split, load_text
 from lingraft.tokenizer import Tokenizer
 from lingraft.train import Plan, Progress, train
 
@@ -38,7 +38,7 @@ def pretrain(recipe: Recipe, blocks: Path, tokenizer: Path, out: Path, watch: Wa
         ArtifactError: an input is not what it should be, or `out` cannot be written.
     """
     pieces = Tokenizer.load(tokenizer, recipe.source)
-    data = load_blocks(blocks, pieces)
+    data = load_blocks(blocks, pieces, recipe.encoder.block_tokens)
     with torch.random.fork_rng():
         torch.manual_seed(recipe.pretraining.seed)
         encoder = Encoder(recipe.encoder, len(pieces)).to(precision.device())
@@ -70,12 +70,13 @@ def adapt(
 
     Raises:
         DepthError: the primary has no MLM head at `depth`.
+        RecipeError: the recipe's [encoder] is not the primary's.
         TokenizerError: the blocks were made with another tokenizer.
         TrainingError: the loss is not finite.
         ArtifactError: an input is not what it should be, or `out` cannot be written.
     """
-    source, pieces = load_primary(primary), Tokenizer.load(tokenizer)
-    data = load_blocks(blocks, pieces)
+    source, pieces = load_primary(primary, recipe.encoder), Tokenizer.load(tokenizer)
+    data = load_blocks(blocks, pieces, recipe.encoder.block_tokens)
     rows = initial_rows(recipe, source, pieces)
     settings = recipe.adaptation
     points, number_format = adaptation_run(recipe, source, rows, data.tensors("train")["tokens_NT"], depth, settings)
@@ -123,13 +124,13 @@ def finetune(recipe: Recipe, primary: Path, text: Path, seed: int, out: Path, wa
     """Finetune the body on the task in the source language, token table frozen (section 2, step 3).
 
     Raises:
-        RecipeError: the recipe has no task.
-        TextError: the documents have fewer than two labels.
+        RecipeError: the recipe has no task, or its [encoder] is not the primary's.
+        TextError: the documents are not in the source language, or have fewer than two labels.
         TrainingError: the loss is not finite.
         ArtifactError: an input is not what it should be, or `out` cannot be written.
     """
     task = recipe.require_task()
-    source, documents = load_primary(primary), Artifact.load(text, Kind.TEXT)
+    source, documents = load_primary(primary, recipe.encoder), load_text(text, recipe.source)
     training = load_split(documents, "train")
     names = labelled.label_names(training)
     data = labelled.prepare(training, names, source.tokenizer, recipe.encoder.block_tokens)

@@ -80,6 +80,19 @@ def prepare(recipe: Recipe, language: str, out: Path) -> Artifact:
     return Artifact.load(out, Kind.TEXT)
 
 
+def load_text(folder: Path, language: str) -> Artifact:
+    """Open the text of the language given.
+
+    Raises:
+        ArtifactError: not a text, or damaged.
+        TextError: it is the text of another language.
+    """
+    found = Artifact.load(folder, Kind.TEXT)
+    if found.manifest.language != language:
+        raise TextError(f"{folder} is text in {found.manifest.language!r}, but text in {language!r} is needed here.")
+    return found
+
+
 def load_split(text: Artifact, split: SplitName) -> list[Document]:
     """Documents of one split of a text artifact, in the order in which they were read."""
     with (text.folder / f"{split}.jsonl").open(encoding="utf-8") as stream:
