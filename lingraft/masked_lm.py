@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from lingraft.encoder import Encoder
-from lingraft.masking import mask
+from lingraft.masking import NOT_PREDICTED, mask
 
 JUDGED_MASK_RATE = 0.15
 """Accuracy is always measured at 15%, whatever the rate in training."""
@@ -52,5 +52,5 @@ def accuracy(encoder: Encoder, blocks_NT: Tensor, depths: Iterable[int]) -> dict
         logits = encoder.masked_logits(masked.tokens_BT, masked.positions_M, depths)
         for depth, logits_MV in logits.items():
             found[depth] += int((logits_MV.argmax(-1) == masked.targets_M).sum())
-        judged += len(masked.targets_M)
+        judged += int((masked.targets_M != NOT_PREDICTED).sum())
     return {depth: count / judged for depth, count in found.items()}

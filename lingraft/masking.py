@@ -7,6 +7,8 @@ from torch import Tensor
 
 from lingraft.tokenizer import MASK, SPECIAL_PIECES
 
+NOT_PREDICTED = -100
+"""Target of a place that does not count: what cross_entropy ignores."""
 _REPLACED_BY_MASK, _REPLACED_AT_RANDOM = 0.8, 0.1
 
 
@@ -17,6 +19,7 @@ class Masked(NamedTuple):
     positions_M: Tensor
     """Places in the flattened batch, rising."""
     targets_M: Tensor
+    """Token ids; NOT_PREDICTED where a batch of mostly special tokens left no others to choose."""
 
 
 def mask(tokens_BT: Tensor, mask_rate: float, vocabulary: int, generator: torch.Generator) -> Masked:
@@ -41,6 +44,7 @@ def mask(tokens_BT: Tensor, mask_rate: float, vocabulary: int, generator: torch.
     random_M = torch.randint(len(SPECIAL_PIECES), vocabulary, (count,), generator=generator, device=device)
     hidden_M = torch.where(fate_M < _REPLACED_BY_MASK, MASK, targets_M)
     hidden_M = torch.where(fate_M >= 1 - _REPLACED_AT_RANDOM, random_M, hidden_M)
+    special_M = targets_M < len(SPECIAL_PIECES)
     masked = flat.clone()
-    masked[positions_M] = hidden_M
-    return Masked(masked.view_as(tokens_BT), positions_M, targets_M)
+    masked[positions_M] = torch.where(special_M, targets_M, hidden_M)
+    return Masked(masked.view_as(tokens_BT), positions_M, targets_M.masked_fill(special_M, NOT_PREDICTED))
