@@ -25,6 +25,8 @@ stamp := .venv/.installed-$(accelerator)
 torch_version := $(shell sed -n 's/^torch==//p' constraints.txt)
 # Build tools come from the lock too; pip reads that only from the environment.
 pip_install := PIP_CONSTRAINT=constraints.txt $(bin)/pip install
+as_root := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
+system_packages := chromium fonts-dejavu-core postgresql
 demo := $(bin)/python -m pipelines demo --recipe $(recipe) --out $(demo_dir) $(if $(text),--text "$(text)")
 pytest := OMP_NUM_THREADS=1 $(bin)/python -m pytest --numprocesses=auto --maxprocesses=4
 
@@ -94,7 +96,7 @@ ui: install ## MLflow's pages on the demo's runs and models
 test: lint types ## install, lint, type-check and run the fast tests with coverage
 	$(pytest) -m "not integration" --cov --cov-report=term $(PYTEST_ARGS)
 
-test-integration: install ## only the tests that need minutes or the network's packages
+test-integration: install ## only the tests that need minutes or what system-deps installs
 	$(bin)/python -m pytest -m integration $(PYTEST_ARGS)
 
 test-all: test test-integration ## every test
@@ -113,8 +115,11 @@ types: install ## check types
 golden: install ## write the golden pipeline YAML anew; read the difference before committing it
 	$(bin)/python -m pipelines compile --golden
 
-system-deps: ## bring apt's lists up to date, by which the demo and the integration tests fetch their text
-	$$([ "$$(id -u)" = 0 ] || echo sudo) apt-get update -q
+# The demo, too, fetches its text by apt's lists.
+system-deps: ## install what the integration tests need from Debian
+	$(as_root) apt-get update -q
+	$(as_root) env DEBIAN_FRONTEND=noninteractive \
+	  apt-get install -qy --no-install-recommends --no-upgrade $(system_packages)
 
 lock: install ## write constraints.txt anew from what .venv holds
 	@[ $(accelerator) = cpu ] || { echo "Write the lock from a cpu environment." >&2; exit 1; }
