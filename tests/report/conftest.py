@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from lingraft.artifact import Cost
+from lingraft.artifact import Artifact, Cost
+from lingraft.report import write
 from lingraft.results import (
     LanguageResult,
     MaskedScores,
@@ -134,3 +135,10 @@ def made_up() -> SimpleNamespace:
         confusion=_confusion(_LABELS),
         primary=_PRIMARY,
     )
+
+
+@pytest.fixture(scope="session")
+def report(made_up: SimpleNamespace, tmp_path_factory: pytest.TempPathFactory) -> Artifact:
+    """A report with everything in it."""
+    out = tmp_path_factory.mktemp("report") / "out"
+    return write(made_up.source(made_up.task(0.715)), made_up.languages(), made_up.search(), out)

@@ -51,13 +51,6 @@ class Page(HTMLParser):
         return [attributes for name, attributes, _ in self.elements if name == tag]
 
 
-@pytest.fixture(scope="module")
-def report(made_up: SimpleNamespace, tmp_path_factory: pytest.TempPathFactory) -> Artifact:
-    """A report with everything in it."""
-    out = tmp_path_factory.mktemp("report") / "out"
-    return write(made_up.source(made_up.task(0.715)), made_up.languages(), made_up.search(), out)
-
-
 def test_the_page_shows_every_row_with_its_values(made_up: SimpleNamespace, report: Artifact) -> None:
     cells = Page(report.folder / PAGE_FILE).texts("th", "td")
     joined = " | ".join(cells)

@@ -1,0 +1,125 @@
+"""Headless Chromium, and what its DevTools protocol tells of a page: requests, complaints, sizes, pixels."""
+
+import base64
+import contextlib
+import http.client
+import io
+import itertools
+import json
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import matplotlib.image
+import numpy as np
+from websockets.sync.client import ClientConnection, connect
+
+LIMIT_S = 60
+FLAGS = (
+    "--headless",
+    "--no-sandbox",  # which cannot start as root, nor in most containers; it opens our own page only
+    "--disable-gpu",
+    "--disable-dev-shm-usage",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--no-first-run",
+    "--hide-scrollbars",
+    "--remote-debugging-port=0",
+)
+
+
+@contextlib.contextmanager
+def running_chromium(folder: Path) -> Iterator[int]:
+    """The DevTools port of a new browser; its profile and log are in the folder."""
+    program = shutil.which("chromium")
+    assert program, "no chromium on the PATH: run `make system-deps`"
+    port_file, log = folder / "profile" / "DevToolsActivePort", folder / "log"
+    with log.open("w") as out:
+        command = [program, *FLAGS, f"--user-data-dir={port_file.parent}", "about:blank"]
+        browser = subprocess.Popen(command, env=os.environ | {"HOME": str(folder)}, stdout=out, stderr=out)
+    try:
+        deadline = time.monotonic() + LIMIT_S
+        while not (port_file.exists() and (lines := port_file.read_text().splitlines())):
+            running = browser.poll() is None and time.monotonic() < deadline
+            assert running, f"chromium did not start:\n{log.read_text()}"
+            time.sleep(0.05)
+        yield int(lines[0])
+    finally:
+        browser.terminate()
+        browser.wait(timeout=LIMIT_S)
+
+
+@contextlib.contextmanager
+def new_page(port: int) -> Iterator["Page"]:
+    """An empty page of a running browser."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=LIMIT_S)
+    connection.request("PUT", "/json/new?about:blank")
+    address = json.load(connection.getresponse())["webSocketDebuggerUrl"]
+    connection.close()
+    with connect(address, proxy=None, max_size=None) as socket:
+        yield Page(socket)
+
+
+class Page:
+    """One page; methods and events are named as in the DevTools protocol."""
+
+    def __init__(self, socket: ClientConnection) -> None:
+        self._socket, self._numbers = socket, itertools.count(1)
+        self._heard: list[dict[str, Any]] = []
+        for domain in ("Network", "Log", "Page"):
+            self.call(f"{domain}.enable")
+
+    def call(self, method: str, **parameters: object) -> dict[str, Any]:
+        """Send one command and return its result."""
+        number = next(self._numbers)
+        self._socket.send(json.dumps({"id": number, "method": method, "params": parameters}))
+        answer = self._hear(lambda message: message.get("id") == number)
+        assert "result" in answer, f"{method}: {answer}"
+        return dict(answer["result"])
+
+    def view(self, width: int, height: int, *, phone: bool, scheme: str) -> None:
+        """Take the size of a window in CSS pixels, and the colour scheme that its reader prefers."""
+        size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": phone}
+        self.call("Emulation.setDeviceMetricsOverride", **size)
+        self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+
+    def open(self, path: Path) -> None:
+        """Load a file and everything that it asks for."""
+        before = len(self._heard)
+        self.call("Page.navigate", url=path.as_uri())
+        self._hear(lambda message: message.get("method") == "Page.loadEventFired", before)
+
+    def evaluate(self, expression: str) -> Any:
+        """The value of a JavaScript expression, whatever the page's own policy says of scripts."""
+        answer = self.call("Runtime.evaluate", expression=expression, returnByValue=True)
+        assert "exceptionDetails" not in answer, answer
+        return answer["result"]["value"]
+
+    def screenshot(self) -> np.ndarray:
+        """The whole page, also what lies below the window, as [height, width, RGB] from 0 to 1."""
+        size = self.call("Page.getLayoutMetrics")["cssContentSize"]
+        shot = self.call("Page.captureScreenshot", captureBeyondViewport=True, clip={**size, "scale": 1})
+        return matplotlib.image.imread(io.BytesIO(base64.b64decode(shot["data"])))[..., :3]
+
+    @property
+    def requests(self) -> list[str]:
+        """Addresses asked for so far, also in vain."""
+        return [event["request"]["url"] for event in self._events("Network.requestWillBeSent")]
+
+    @property
+    def complaints(self) -> list[str]:
+        """What the browser's console says against the page."""
+        return [event["entry"]["text"] for event in self._events("Log.entryAdded")]
+
+    def _events(self, name: str) -> list[dict[str, Any]]:
+        return [message["params"] for message in self._heard if message.get("method") == name]
+
+    def _hear(self, wanted: Callable[[dict[str, Any]], bool], start: int = 0) -> dict[str, Any]:
+        while not (found := [message for message in self._heard[start:] if wanted(message)]):
+            self._heard.append(json.loads(self._socket.recv(timeout=LIMIT_S)))
+        return found[0]
