@@ -149,7 +149,9 @@ class Artifact:
         """
         manifest = read_manifest(folder)
         if manifest.kind is not kind:
-            raise ArtifactError(f"{folder} holds a {manifest.kind} artifact, but a {kind} artifact is needed here.")
+            raise ArtifactError(
+                f"{folder} is an artifact of kind {manifest.kind}, but one of kind {kind} is needed here."
+            )
         _verify_files(folder, manifest)
         return cls(folder, manifest)
 
