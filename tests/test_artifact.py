@@ -1,0 +1,201 @@
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from lingraft import __version__, artifact
+from lingraft.artifact import FORMAT_VERSION, MANIFEST, Artifact, Cost, Kind, fingerprint, require_aligned
+from lingraft.errors import AlignmentError, ArtifactError
+from tests.full_disk import LIMIT_BYTES, full_disk
+
+
+def tensors() -> dict[str, Tensor]:
+    return {"table_VD": torch.arange(12.0).view(4, 3), "bias_V": torch.zeros(4)}
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Path:
+    """An artifact of two parts and a file in a sub-folder."""
+    with artifact.create(tmp_path / "made", Kind.EMBEDDINGS) as draft:
+        draft.tensors("vocabulary", tensors())
+        draft.tensors("half", {"x": torch.ones(2, dtype=torch.bfloat16)})
+        (draft.folder / "inner").mkdir()
+        (draft.folder / "inner/pieces.txt").write_text("a b c")
+        draft.facts = {"language": "de", "aligned_with": "f" * 64, "cost": Cost(steps=3, flops=1e9)}
+    return tmp_path / "made"
+
+
+def refusal(folder: Path, kind: Kind = Kind.EMBEDDINGS) -> str:
+    with pytest.raises(ArtifactError) as caught:
+        Artifact.load(folder, kind)
+    return str(caught.value)
+
+
+def edit_manifest(folder: Path, **changes: Any) -> None:
+    path = folder / MANIFEST
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
+def test_what_was_written_comes_back(made: Path) -> None:
+    found = Artifact.load(made, Kind.EMBEDDINGS)
+    assert all(torch.equal(tensor, tensors()[name]) for name, tensor in found.tensors("vocabulary").items())
+    assert found.tensors("half")["x"].dtype == torch.bfloat16
+    manifest = found.manifest
+    assert (manifest.language, manifest.cost.steps, manifest.cost.flops) == ("de", 3, 1e9)
+    assert manifest.shapes["vocabulary"] == {"table_VD": [4, 3], "bias_V": [4]}
+    assert manifest.dtypes == {"vocabulary": "torch.float32", "half": "torch.bfloat16"}
+    assert (manifest.format_version, manifest.library_version) == (FORMAT_VERSION, __version__)
+    assert sorted(manifest.files) == ["half.safetensors", "inner/pieces.txt", "vocabulary.safetensors"]
+
+
+def test_a_fingerprint_is_that_of_the_tensors_and_of_nothing_else(made: Path) -> None:
+    marks = Artifact.load(made, Kind.EMBEDDINGS).manifest.fingerprints
+    backwards = dict(reversed(tensors().items()))
+    assert marks["vocabulary"] == fingerprint(tensors()) == fingerprint(backwards)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"table_VD": torch.arange(12.0).view(4, 3), "bias": torch.zeros(4)},
+        {"table_VD": torch.arange(12.0).view(3, 4), "bias_V": torch.zeros(4)},
+        {"table_VD": torch.arange(12.0).view(4, 3), "bias_V": torch.zeros(4, dtype=torch.float64)},
+        {"table_VD": torch.arange(12.0).view(4, 3), "bias_V": torch.tensor([0.0, 0.0, 0.0, -0.0])},
+        {"table_VD": torch.arange(12.0).view(4, 3)},
+    ],
+    ids=["name", "shape", "dtype", "one bit", "one tensor less"],
+)
+def test_any_change_to_tensors_changes_their_fingerprint(changed: dict[str, Tensor]) -> None:
+    assert fingerprint(changed) != fingerprint(tensors())
+
+
+def test_a_view_has_the_fingerprint_of_its_values() -> None:
+    whole = torch.arange(24.0).view(4, 6)
+    assert fingerprint({"x": whole[:, ::2]}) == fingerprint({"x": whole[:, ::2].clone()})
+
+
+def test_equal_content_gives_equal_folders(tmp_path: Path, made: Path) -> None:
+    Artifact.load(made, Kind.EMBEDDINGS).copy_to(tmp_path / "copy")
+    copy, original = (Artifact.load(folder, Kind.EMBEDDINGS) for folder in (tmp_path / "copy", made))
+    assert copy.fingerprint == original.fingerprint
+    assert copy.manifest == original.manifest
+
+
+def test_an_artifact_without_tensors_is_known_by_its_files(tmp_path: Path) -> None:
+    marks = []
+    for number, content in enumerate(("one", "two", "two")):
+        with artifact.create(tmp_path / str(number), Kind.TEXT) as draft:
+            (draft.folder / "train.jsonl").write_text(content)
+        marks.append(Artifact.load(tmp_path / str(number), Kind.TEXT).fingerprint)
+    assert marks[0] != marks[1] == marks[2]
+
+
+def test_a_failure_while_creating_leaves_nothing(tmp_path: Path) -> None:
+    def interrupted() -> None:
+        with artifact.create(tmp_path / "out", Kind.TEXT) as draft:
+            draft.tensors("part", tensors())
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_tensors_that_do_not_fit_on_the_disk_leave_nothing(tmp_path: Path) -> None:
+    with (
+        full_disk(),
+        pytest.raises(ArtifactError, match=r"cannot write part\.safetensors: .* Free space"),
+        artifact.create(tmp_path / "out", Kind.TEXT) as draft,
+    ):
+        draft.tensors("part", {"x": torch.zeros(LIMIT_BYTES)})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_artifact_is_never_written_over(made: Path) -> None:
+    with pytest.raises(ArtifactError, match="exists already"), artifact.create(made, Kind.TEXT):
+        pass
+    assert Artifact.load(made, Kind.EMBEDDINGS).manifest.language == "de"
+
+
+def test_a_folder_without_its_manifest_does_not_exist(made: Path, tmp_path: Path) -> None:
+    (made / MANIFEST).unlink()
+    for folder in (made, tmp_path / "absent"):
+        assert refusal(folder) == (
+            f"{folder} is not an artifact: it has no {MANIFEST}. Run the stage that makes it first."
+        )
+
+
+def test_another_kind_is_refused_with_both_kinds(made: Path) -> None:
+    assert f"{made} is an artifact of kind embeddings, but one of kind primary is needed here" in refusal(
+        made, Kind.PRIMARY
+    )
+
+
+@pytest.mark.parametrize("name", ["vocabulary.safetensors", "inner/pieces.txt"])
+@pytest.mark.parametrize("damage", ["truncated", "emptied", "edited", "lengthened"])
+def test_a_damaged_file_is_named(made: Path, name: str, damage: str) -> None:
+    content = (made / name).read_bytes()
+    damaged = {
+        "truncated": content[:-1],
+        "emptied": b"",
+        "edited": content[:-1] + bytes([content[-1] ^ 1]),
+        "lengthened": content + b"\0",
+    }
+    (made / name).write_bytes(damaged[damage])
+    assert f"{made / name} was truncated or edited" in refusal(made)
+
+
+def test_a_missing_file_is_named(made: Path) -> None:
+    (made / "inner/pieces.txt").unlink()
+    assert f"{made} lacks ['inner/pieces.txt']" in refusal(made)
+
+
+def test_a_surplus_file_is_named(made: Path) -> None:
+    (made / "inner/notes.txt").write_text("mine")
+    assert f"{made} holds ['inner/notes.txt'], which its manifest does not name" in refusal(made)
+
+
+@pytest.mark.parametrize("version", [FORMAT_VERSION + 1, 0, None, "1"])
+def test_another_format_is_refused_with_both_versions(made: Path, version: object) -> None:
+    edit_manifest(made, format_version=version)
+    assert f"{made / MANIFEST} has format {version}; this lingraft reads format {FORMAT_VERSION}" in refusal(made)
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"not json", b"\xff\xfe", b"[]", b"3", b"null"])
+def test_a_manifest_that_is_not_a_json_object_is_named(made: Path, content: bytes) -> None:
+    (made / MANIFEST).write_bytes(content)
+    assert f"{made / MANIFEST} is damaged" in refusal(made)
+
+
+@pytest.mark.parametrize("changes", [{"kind": "poem"}, {"colour": "red"}, {"cost": {"steps": "many"}}, {"files": []}])
+def test_a_manifest_that_says_what_it_cannot_is_named(made: Path, changes: dict[str, Any]) -> None:
+    edit_manifest(made, **changes)
+    assert f"{made / MANIFEST} is damaged" in refusal(made)
+
+
+def test_a_part_that_is_not_there_is_refused_with_those_that_are(made: Path) -> None:
+    with pytest.raises(ArtifactError, match=r"no part 'body', only \['half', 'vocabulary'\]"):
+        Artifact.load(made, Kind.EMBEDDINGS).tensors("body")
+
+
+def test_a_part_that_is_no_safetensors_is_named(tmp_path: Path) -> None:
+    with artifact.create(tmp_path / "made", Kind.TEXT) as draft:
+        (draft.folder / "part.safetensors").write_bytes(b"something else")
+        draft.facts = {"details": {}}
+    found = Artifact.load(tmp_path / "made", Kind.TEXT)
+    known = found.manifest.model_copy(update={"fingerprints": {"part": "f" * 64}})
+    with pytest.raises(ArtifactError, match=r"part\.safetensors is not readable"):
+        Artifact(found.folder, known).tensors("part")
+
+
+def test_what_is_not_aligned_is_refused_with_both_fingerprints() -> None:
+    require_aligned("embeddings of 'de'", "a" * 64, "a" * 64)
+    for other in ("b" * 64, None):
+        with pytest.raises(AlignmentError) as caught:
+            require_aligned("embeddings of 'de'", other, "a" * 64)
+        assert str(other) in str(caught.value)
+        assert "a" * 64 in str(caught.value)
+        assert "embeddings of 'de'" in str(caught.value)

@@ -1,0 +1,195 @@
+import copy
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lingraft.config import Recipe
+from lingraft.errors import RecipeError
+from lingraft.section import Section
+
+ROOT = Path(__file__).parents[1]
+TINY = tomllib.loads((ROOT / "tests/tiny.toml").read_text())
+SHIPPED = sorted((ROOT / "recipes").glob("*.toml"))
+
+
+def changed(**changes: Any) -> dict[str, Any]:
+    """The tiny recipe with values at dotted paths: changed(**{"encoder.width": 8})."""
+    recipe = copy.deepcopy(TINY)
+    for path, value in changes.items():
+        *parents, key = path.split(".")
+        section = recipe
+        for parent in parents:
+            section = section.setdefault(parent, {})
+        section[key] = value
+    return recipe
+
+
+def refusal(**changes: Any) -> str:
+    with pytest.raises(RecipeError) as caught:
+        Recipe.parse(changed(**changes))
+    return str(caught.value)
+
+
+def sections(root: type[Section] = Section) -> Iterator[type[Section]]:
+    for section in root.__subclasses__():
+        yield section
+        yield from sections(section)
+
+
+FIELDS = sorted({(section, name) for section in sections() for name in section.model_fields}, key=str)
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.name)
+def test_every_recipe_we_ship_is_valid(path: Path) -> None:
+    assert Recipe.load(path).targets
+
+
+@pytest.mark.parametrize("path", [*SHIPPED, ROOT / "tests/tiny.toml"], ids=lambda path: path.name)
+def test_a_recipe_survives_the_way_through_json(path: Path) -> None:
+    recipe = Recipe.load(path)
+    again = Recipe.parse(recipe.to_json())
+    assert again == recipe
+    assert again.digest() == recipe.digest()
+
+
+def test_digests_differ_where_settings_differ() -> None:
+    digests = {Recipe.parse(changed(**{"pretraining.seed": seed})).digest() for seed in (1, 2, 3)}
+    assert len(digests) == 3
+
+
+def test_a_recipe_cannot_be_changed() -> None:
+    recipe = Recipe.parse(TINY)
+    with pytest.raises(ValueError, match="frozen"):
+        recipe.encoder.width = 64
+
+
+@pytest.mark.parametrize(("section", "name"), FIELDS, ids=lambda part: getattr(part, "__name__", part))
+def test_every_field_says_what_it_means(section: type[Section], name: str) -> None:
+    description = section.model_fields[name].description
+    assert description
+    assert description.endswith(".")
+
+
+@pytest.mark.parametrize(
+    ("path", "suggestion", "allowed"),
+    [
+        ("tragets", "targets", "adaptation, cluster, encoder"),
+        ("encoder.widht", "width", "attention_heads, block_tokens, dropout, feedforward, layers, mlm_heads, width"),
+        ("text.pth", "path", "kind, path"),
+        ("split.test_shares", "test_share", "dev_share, test_share"),
+        ("pretraining.step", "steps", "batch_blocks, clip_norm"),
+        ("adaptation.detph", "depth", "batch_blocks, clip_norm, depth"),
+        ("task.finetune", "finetuning", "examples, finetuning, name"),
+        ("task.finetuning.epoch", "epochs", "batch_documents, clip_norm, epochs"),
+        ("search.langauge", "language", "depths, language, steps_at_depth"),
+        ("cluster.training.cpus", "cpu", "accelerator, accelerator_count, cpu"),
+    ],
+)
+def test_an_unknown_key_is_named_with_its_path_and_what_was_meant(path: str, suggestion: str, allowed: str) -> None:
+    message = refusal(**{path: 1})
+    assert f"  {path}: unknown key. Did you mean '{suggestion}'? Allowed here: {allowed}" in message
+
+
+def test_an_unknown_key_inside_a_list_is_named_with_its_place() -> None:
+    message = refusal(**{"cluster.training.tolerations": [{"key": "gpu"}, {"key": "gpu", "efect": "NoSchedule"}]})
+    assert "cluster.training.tolerations.1.efect: unknown key. Did you mean 'effect'?" in message
+
+
+@pytest.mark.parametrize(("kind", "allowed"), [("folder", "kind, path"), ("libreoffice-help", "kind")])
+def test_a_kind_of_text_written_as_a_key_is_an_unknown_key_of_that_kind(kind: str, allowed: str) -> None:
+    text = {"kind": kind, "folder": "texts"} | ({"path": "texts"} if kind == "folder" else {})
+    assert f"text.folder: unknown key. Allowed here: {allowed}." in refusal(text=text)
+
+
+def test_every_mistake_is_listed_at_once() -> None:
+    message = refusal(**{"nmae": "x", "encoder.width": 0, "adaptation.steps": "many"})
+    assert [line.split(":")[0].strip() for line in message.splitlines()[1:]] == [
+        "encoder.width",
+        "adaptation.steps",
+        "nmae",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"encoder.mlm_heads": [1, 2]}, ["encoder:", "(1, 2)", "last layer, 3"]),
+        ({"encoder.mlm_heads": [2, 1, 3]}, ["encoder:", "(2, 1, 3)", "must rise"]),
+        ({"encoder.mlm_heads": []}, ["encoder:", "last layer, 3"]),
+        ({"encoder.width": 33}, ["encoder:", "33", "attention_heads 2"]),
+        ({"encoder.block_tokens": 4}, ["encoder.block_tokens:", "8", "given: 4"]),
+        ({"encoder.dropout": 1.0}, ["encoder.dropout:", "less than 1"]),
+        ({"pretraining.warmup_steps": 60}, ["pretraining:", "warmup_steps 60", "steps 60"]),
+        ({"pretraining.steps": "60"}, ["pretraining.steps:", "integer", "given: '60'"]),
+        ({"pretraining.steps": True}, ["pretraining.steps:", "integer", "given: True"]),
+        ({"pretraining.learning_rate": float("inf")}, ["pretraining.learning_rate:", "finite"]),
+        ({"pretraining.mask_rate": 0.0005}, ["pretraining.mask_rate 0.0005", "none of the 512 tokens"]),
+        ({"adaptation.depth": 4}, ["adaptation.depth [4]", "[1, 2, 3]"]),
+        ({"source": "de"}, ["targets ['de', 'tr']", "source, 'de'"]),
+        ({"targets": ["de", "de"]}, ["targets ['de', 'de']", "all different"]),
+        ({"targets": []}, ["targets []", "one or more"]),
+        ({"targets": ["deutsch"]}, ["targets.0:", "BCP 47", "given: 'deutsch'"]),
+        ({"source": "EN"}, ["source:", "BCP 47", "given: 'EN'"]),
+        ({"task.examples": {"german": "Wo?"}}, ["task.examples.german:", "BCP 47"]),
+        ({"task.name": "My Task"}, ["task.name:", "lower-case", "given: 'My Task'"]),
+        ({"task.finetuning.seeds": [1, 1]}, ["task.finetuning:", "seeds [1, 1]", "all different"]),
+        ({"task.finetuning.seeds": []}, ["task.finetuning:", "seeds []", "one or more"]),
+        ({"search.language": "fr"}, ["search.language 'fr'", "['de', 'tr']"]),
+        ({"search.depths": [1, 5]}, ["search.depths [1, 5]", "[1, 2, 3]"]),
+        ({"split": {"dev_share": 0.5, "test_share": 0.5}}, ["split:", "below 0.9"]),
+        ({"split.dev_share": 0}, ["split.dev_share:", "greater than 0"]),
+        ({"precision": "fp16"}, ["precision:", "'auto', 'fp32' or 'bf16'", "given: 'fp16'"]),
+        ({"tokenizer.vocabulary": 5}, ["tokenizer.vocabulary:", "greater than 5"]),
+        ({"text": {"kind": "web"}}, ["text:", "'libreoffice-help', 'folder', 'huggingface'"]),
+        ({"text": {"path": "texts"}}, ["text.kind:", "libreoffice-help, folder, huggingface"]),
+        ({"text": {"kind": "folder"}}, ["text.path:", "required"]),
+    ],
+    ids=lambda part: " ".join(part) if isinstance(part, dict) else "",
+)
+def test_an_impossible_value_is_refused_with_its_key_and_what_is_allowed(
+    changes: dict[str, Any], words: list[str]
+) -> None:
+    message = refusal(**changes)
+    assert [word for word in words if word not in message] == []
+
+
+@pytest.mark.parametrize("raw", ["{", "[]", "3", '{"name": "x"}'])
+def test_json_that_is_no_recipe_is_refused(raw: str) -> None:
+    with pytest.raises(RecipeError, match="recipe is not usable"):
+        Recipe.parse(raw)
+
+
+def test_a_file_that_is_not_there_or_not_toml_is_named(tmp_path: Path) -> None:
+    broken, binary = tmp_path / "broken.toml", tmp_path / "binary.toml"
+    broken.write_text("name = ")
+    binary.write_bytes(b"name = '\xff'")
+    for path in (tmp_path / "absent.toml", tmp_path, broken, binary):
+        with pytest.raises(RecipeError) as caught:
+            Recipe.load(path)
+        assert str(path) in str(caught.value)
+
+
+def test_mistakes_in_a_file_are_told_with_its_name(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text("nmae = 'x'")
+    with pytest.raises(RecipeError, match=r"mine\.toml is not usable"):
+        Recipe.load(path)
+
+
+def test_what_a_recipe_lacks_is_said_when_it_is_asked_for() -> None:
+    recipe = Recipe.parse({key: value for key, value in TINY.items() if key not in ("task", "search")})
+    with pytest.raises(RecipeError, match=r"\[task\]"):
+        recipe.require_task()
+    with pytest.raises(RecipeError, match=r"\[search\]"):
+        recipe.require_search()
+    with pytest.raises(RecipeError, match=r"'el' .* \['en', 'de', 'tr'\]"):
+        recipe.require_language("el")
+
+
+def test_text_of_ones_own_replaces_the_recipes(tmp_path: Path) -> None:
+    recipe = Recipe.parse(changed(text={"kind": "libreoffice-help"})).with_folder(tmp_path)
+    assert recipe.text.model_dump() == {"kind": "folder", "path": str(tmp_path)}
+    assert Recipe.parse(recipe.to_json()) == recipe
