@@ -9,6 +9,7 @@ from kfp import compiler
 
 from lingraft.config import Recipe
 from lingraft.errors import LingraftError
+from lingraft.files import writable
 from pipelines import build, local
 
 app = typer.Typer(help=__doc__, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
@@ -31,11 +32,12 @@ PIPELINES = {
 def compile_all(recipe: RecipeOption, out: OutOption = Path("compiled")) -> None:
     """Write the pipelines as YAML, to be uploaded to Kubeflow Pipelines."""
     settings = Recipe.load(recipe)
-    out.mkdir(parents=True, exist_ok=True)
-    for name, pipeline in PIPELINES.items():
-        if name != "depth-search" or settings.search:
-            compiler.Compiler().compile(pipeline(settings), str(out / f"{name}.yaml"))
-            print(out / f"{name}.yaml")
+    with writable(out):
+        out.mkdir(parents=True, exist_ok=True)
+        for name, pipeline in PIPELINES.items():
+            if name != "depth-search" or settings.search:
+                compiler.Compiler().compile(pipeline(settings), str(out / f"{name}.yaml"))
+                print(out / f"{name}.yaml")
 
 
 @app.command()

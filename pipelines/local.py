@@ -15,6 +15,7 @@ from kfp import local
 from kfp.dsl import base_component
 
 from lingraft.errors import LingraftError
+from lingraft.files import writable
 
 _STARTED = re.compile(r"Executing task .*?'([\w-]+)'")
 _ERROR = re.compile(r"^\s*lingraft\.errors\.\w+: ")
@@ -52,8 +53,13 @@ class _Screen(io.TextIOBase):
 
 
 def set_up(out: Path) -> None:
-    """Send tracking to a SQLite store under `out`, unless `MLFLOW_TRACKING_URI` says where."""
-    out.mkdir(parents=True, exist_ok=True)
+    """Send tracking to a SQLite store under `out`, unless `MLFLOW_TRACKING_URI` says where.
+
+    Raises:
+        ArtifactError: `out` cannot be written.
+    """
+    with writable(out):
+        out.mkdir(parents=True, exist_ok=True)
     os.environ.setdefault("MLFLOW_TRACKING_URI", f"sqlite:///{out.resolve() / 'mlflow.db'}")
 
 
@@ -67,6 +73,7 @@ def run(pipeline: base_component.BaseComponent, out: Path, **arguments: Any) -> 
 
     Raises:
         PipelineFailedError: a step failed; the message says what the step said and where the log is.
+        ArtifactError: `out` cannot be written.
     """
     set_up(out)
     out = out.resolve()
