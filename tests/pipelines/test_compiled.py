@@ -1,0 +1,191 @@
+"""The YAML that a cluster is given: held to golden files, and to what every step must ask of Kubernetes.
+
+After a wanted change, `make golden` writes the golden files anew; read their difference before committing it.
+"""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from lingraft.config import Recipe
+from lingraft.errors import ArtifactError
+from pipelines.__main__ import PIPELINES, compile_all
+
+Document = dict[str, Any]
+ROOT = Path(__file__).parents[2]
+GOLDEN = ROOT / "tests" / "golden"
+RECIPES = ("base", "demo")
+TRAINING_STEPS = {"pretrain", "finetune", "evaluate-source", "search-depth", "adapt", "evaluate-language"}
+
+
+def _compiled(recipe: Path, folder: Path) -> dict[str, list[Document]]:
+    """Specification and Kubernetes settings of a recipe's pipelines, by pipeline."""
+    compile_all(recipe, folder)
+    return {path.stem: list(yaml.safe_load_all(path.read_text(encoding="utf-8"))) for path in folder.iterdir()}
+
+
+def _steps(documents: list[Document]) -> dict[str, tuple[Document, Document]]:
+    """Container and Kubernetes settings by step."""
+    specification, settings = documents
+    containers = specification["deploymentSpec"]["executors"]
+    places = settings["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
+    assert containers.keys() == places.keys()
+    return {name.removeprefix("exec-"): (containers[name]["container"], places[name]) for name in containers}
+
+
+@pytest.fixture(scope="module", params=RECIPES)
+def name(request: pytest.FixtureRequest) -> str:
+    """Each shipped recipe with golden files in turn."""
+    return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def recipe(name: str) -> Recipe:
+    return Recipe.load(ROOT / "recipes" / f"{name}.toml")
+
+
+@pytest.fixture(scope="module")
+def folder(name: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the recipe's pipelines were compiled to."""
+    out = tmp_path_factory.mktemp(name)
+    compile_all(ROOT / "recipes" / f"{name}.toml", out)
+    return out
+
+
+@pytest.fixture(scope="module", params=sorted(PIPELINES))
+def documents(folder: Path, request: pytest.FixtureRequest) -> list[Document]:
+    """Each pipeline in turn."""
+    return list(yaml.safe_load_all((folder / f"{request.param}.yaml").read_text(encoding="utf-8")))
+
+
+@pytest.fixture(scope="module")
+def steps(documents: list[Document]) -> dict[str, tuple[Document, Document]]:
+    return _steps(documents)
+
+
+def _lasting(yaml_file: Path) -> str:
+    """A compiled pipeline without the line that a new release of kfp changes."""
+    text, found = re.subn(r"^sdkVersion: .*\n", "", yaml_file.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    assert found == 1
+    return text
+
+
+def test_compiled_pipelines_are_the_golden_ones(name: str, folder: Path) -> None:
+    golden = {path.name: _lasting(path) for path in (GOLDEN / name).iterdir()}
+    compiled = {path.name: _lasting(path) for path in folder.iterdir()}
+    assert compiled.keys() == golden.keys() == {f"{pipeline}.yaml" for pipeline in PIPELINES}
+    for file, text in compiled.items():
+        assert text == golden[file], f"{name}/{file} changed; if that is wanted, run `make golden`"
+
+
+def test_a_pipelines_default_recipe_is_the_whole_recipe(documents: list[Document], recipe: Recipe) -> None:
+    default = documents[0]["root"]["inputDefinitions"]["parameters"]["recipe"]["defaultValue"]
+    assert Recipe.parse(default) == recipe
+
+
+def test_every_step_runs_the_recipes_image_within_its_profile(steps: dict[str, Any], recipe: Recipe) -> None:
+    for step, (container, _) in steps.items():
+        profile = recipe.cluster.training if step in TRAINING_STEPS else recipe.cluster.light
+        assert container["image"] == recipe.cluster.image
+        resources = container["resources"]
+        assert (resources["resourceCpuRequest"], resources["resourceCpuLimit"]) == (profile.cpu,) * 2
+        assert (resources["resourceMemoryRequest"], resources["resourceMemoryLimit"]) == (profile.memory,) * 2
+
+
+def test_every_step_runs_as_the_images_user_with_a_home(steps: dict[str, Any]) -> None:
+    user = re.search(r"^USER (\d+):(\d+)$", (ROOT / "docker/train.Dockerfile").read_text(), re.MULTILINE)
+    assert user
+    for container, place in steps.values():
+        assert place["securityContext"] == {"runAsUser": user[1], "runAsGroup": user[2], "runAsNonRoot": True}
+        assert {"name": "HOME", "value": "/tmp"} in container["env"]
+
+
+def test_every_step_reaches_tracking_and_storage(steps: dict[str, Any], recipe: Recipe) -> None:
+    for _, place in steps.values():
+        (secret,) = place["secretAsEnv"]
+        assert secret["secretName"] == recipe.cluster.tracking_secret
+        assert secret["keyToEnv"] == [{"envVar": "MLFLOW_TRACKING_URI", "secretKey": "MLFLOW_TRACKING_URI"}]
+        (claim,) = place["pvcMount"]
+        assert (claim["constant"], claim["mountPath"]) == (recipe.cluster.storage_claim, recipe.cluster.storage_path)
+
+
+def test_no_step_is_left_out_because_it_ran_before(documents: list[Document]) -> None:
+    specification, _ = documents
+    dags = [part["dag"] for part in (specification["root"], *specification["components"].values()) if "dag" in part]
+    tasks = [task for dag in dags for name, task in dag["tasks"].items() if not name.startswith("for-loop")]
+    assert tasks
+    assert not [task for task in tasks if task["cachingOptions"].get("enableCache")]
+
+
+def test_only_training_steps_of_the_base_recipe_ask_for_a_gpu(tmp_path: Path) -> None:
+    pipelines = _compiled(ROOT / "recipes/base.toml", tmp_path)
+    found = {step: parts for documents in pipelines.values() for step, parts in _steps(documents).items()}
+    gpu = {step: parts for step, parts in found.items() if "accelerator" in parts[0]["resources"]}
+    assert gpu.keys() == TRAINING_STEPS - {"finetune"}
+    for container, place in gpu.values():
+        accelerator = container["resources"]["accelerator"]
+        assert (accelerator["resourceType"], accelerator["resourceCount"]) == ("nvidia.com/gpu", "1")
+        (shared,) = place["emptyDirMounts"]
+        assert (shared["mountPath"], shared["medium"], shared["sizeLimit"]) == ("/dev/shm", "Memory", "16Gi")
+    light = [place for step, (_, place) in found.items() if step not in TRAINING_STEPS]
+    assert light
+    assert not [place for place in light if place.keys() & {"nodeSelector", "tolerations", "emptyDirMounts"}]
+
+
+def test_the_base_recipe_trains_on_the_nodes_that_the_manifests_name(tmp_path: Path) -> None:
+    patch = yaml.safe_load((ROOT / "manifests/overlays/prod/endpoint.yaml").read_text(encoding="utf-8"))
+    served = {operation["path"].rpartition("/")[2]: operation["value"] for operation in patch}
+    _, place = _steps(_compiled(ROOT / "recipes/base.toml", tmp_path)["source"])["pretrain"]
+    assert place["nodeSelector"]["labels"] == served["nodeSelector"]
+    assert place["tolerations"] == served["tolerations"]
+
+
+def _loops(specification: Document) -> list[Document]:
+    dags = [part["dag"] for part in (specification["root"], *specification["components"].values()) if "dag" in part]
+    tasks = [task for dag in dags for task in dag["tasks"].values()]
+    return [task["iteratorPolicy"] for task in tasks if "parameterIterator" in task]
+
+
+def test_languages_and_depths_run_side_by_side_as_many_as_the_recipe_allows(name: str, folder: Path) -> None:
+    specification = next(yaml.safe_load_all((folder / "language.yaml").read_text(encoding="utf-8")))
+    limit = {"base": 14, "demo": 1}[name]
+    assert _loops(specification) == [{"parallelismLimit": limit}] * 2
+
+
+def test_without_a_task_nothing_is_finetuned_or_served(tmp_path: Path) -> None:
+    base, demo = (_compiled(ROOT / f"recipes/{name}.toml", tmp_path / name) for name in ("base", "demo"))
+    assert _steps(demo["source"]).keys() - _steps(base["source"]).keys() == {"finetune"}
+    assert _steps(demo["language"]).keys() - _steps(base["language"]).keys() == {"export-bundle"}
+
+
+def test_what_a_recipe_says_of_the_cluster_reaches_every_step(tmp_path: Path) -> None:
+    text = (ROOT / "recipes/demo.toml").read_text(encoding="utf-8")
+    cluster = (
+        'image = "registry.example/train:9"\ntracking_secret = "theirs"\nstorage_claim = "big"\nstorage_path = "/big"\n'
+        'light = { cpu = "250m", memory = "3Gi" }\ntraining = { cpu = "7", memory = "11Gi" }\n'
+    )
+    changed = tmp_path / "recipe.toml"
+    changed.write_text(text.replace("[cluster]\n", f"[cluster]\n{cluster}"), encoding="utf-8")
+    for documents in _compiled(changed, tmp_path / "out").values():
+        for step, (container, place) in _steps(documents).items():
+            wanted = ("7", "11Gi") if step in TRAINING_STEPS else ("250m", "3Gi")
+            assert tuple(container["resources"][f"resource{what}Limit"] for what in ("Cpu", "Memory")) == wanted
+            assert container["image"] == "registry.example/train:9"
+            assert place["secretAsEnv"][0]["secretName"] == "theirs"
+            assert (place["pvcMount"][0]["constant"], place["pvcMount"][0]["mountPath"]) == ("big", "/big")
+
+
+def test_without_a_search_there_is_no_search_pipeline(tmp_path: Path) -> None:
+    text = (ROOT / "recipes/demo.toml").read_text(encoding="utf-8")
+    changed = tmp_path / "recipe.toml"
+    changed.write_text(re.sub(r"\[search\]\n(.+\n)+", "", text), encoding="utf-8")
+    assert _compiled(changed, tmp_path / "out").keys() == {"source", "language"}
+
+
+def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ArtifactError, match=r"cannot write .*file/compiled"):
+        compile_all(ROOT / "recipes/demo.toml", tmp_path / "file" / "compiled")
