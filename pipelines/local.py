@@ -33,10 +33,12 @@ class _Screen(io.TextIOBase):
     def __init__(self, log: io.TextIOBase, screen: Any) -> None:
         self.log, self.screen, self.started = log, screen, time.monotonic()
         self.error: str | None = None
+        self.rest = ""
 
     def write(self, text: str) -> int:
-        self.log.write(_COLOUR.sub("", text))
-        for line in _COLOUR.sub("", text).splitlines():
+        *lines, self.rest = (self.rest + _COLOUR.sub("", text)).split("\n")
+        for line in lines:
+            self.log.write(f"{line}\n")
             if found := _STARTED.search(line):
                 self._show(f"[{time.monotonic() - self.started:5.0f} s] {found[1]}")
             elif _OURS.match(line):
@@ -89,7 +91,7 @@ def run(pipeline: base_component.BaseComponent, out: Path, **arguments: Any) -> 
 
 @contextlib.contextmanager
 def _screened(log: Path) -> Iterator[_Screen]:
-    with log.open("a", encoding="utf-8") as stream:
+    with log.open("a", buffering=1, encoding="utf-8") as stream:
         screen = _Screen(stream, sys.stdout)
         with contextlib.redirect_stdout(screen), warnings.catch_warnings():
             # kfp.local warns of every cluster setting and of our image at every step; neither matters here.
