@@ -50,10 +50,10 @@ class Plan:
     flops_per_step: float
 
     def learning_rate_at(self, step: int) -> float:
-        """Linear warm-up to the peak, then linear decay to 0; steps count from 1."""
+        """Linear warm-up to the peak, then linear decay to 0 after the last step; steps count from 1."""
         if step <= self.warmup_steps:
             return self.learning_rate * step / self.warmup_steps
-        return self.learning_rate * (self.steps + 1 - step) / (self.steps + 1 - self.warmup_steps)
+        return self.learning_rate * (self.steps + 1 - step) / (self.steps + 1 - max(self.warmup_steps, 1))
 
 
 def train(
