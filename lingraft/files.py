@@ -71,6 +71,8 @@ def new_folder(folder: Path) -> Iterator[Path]:
         try:
             yield temporary
             for path in sorted(temporary.rglob("*")):
+                # Some writers leave files to their owner alone, but whoever serves an artifact may be another user.
+                path.chmod(0o755 if path.is_dir() else 0o644)
                 _sync(path)
             _sync(temporary)
             temporary.chmod(0o755)
