@@ -13,12 +13,14 @@ import shutil
 import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from lingraft import artifact
 from lingraft.artifact import Artifact, Draft, Kind
+from lingraft.encoder import Vocabulary
 from lingraft.errors import ExportError, MissingExtraError
 from lingraft.models import TOKENIZER_FILE, Embeddings, Primary, TaskModel, load_embeddings, load_primary, load_task
 from lingraft.serving.bundle import BODY_FILE, table_part
@@ -128,17 +130,12 @@ def _quietly() -> Iterator[None]:
 
 def _save(draft: Draft, model: onnx_ir.Model) -> None:
     """Put the weights into the artifact's part `body`, and the graph that points at them beside it."""
-    constants = {value.name: value for value in model.graph.initializers.values()}
-    # Integers and scalars stay in the graph: ONNX Runtime reads shapes from them before it opens other files.
-    weights = {
-        str(name): torch.from_numpy(value.const_value.numpy().copy())
-        for name, value in constants.items()
-        if value.const_value.dtype == onnx_ir.DataType.FLOAT and len(value.const_value.shape)
-    }
+    values = model.graph.initializers
+    weights = _weights(model)
     draft.tensors(_BODY_PART, weights)
     file = draft.folder / f"{_BODY_PART}.safetensors"
     for name, (offset, length) in _places(file).items():
-        constants[name].const_value = onnx_ir.ExternalTensor(
+        values[name].const_value = onnx_ir.ExternalTensor(
             file.name,
             offset,
             length,
@@ -151,6 +148,16 @@ def _save(draft: Draft, model: onnx_ir.Model) -> None:
     for node in model.graph.all_nodes():
         node.metadata_props.clear()
     onnx_ir.save(model, draft.folder / BODY_FILE)
+
+
+def _weights(model: onnx_ir.Model) -> dict[str, Tensor]:
+    """All but integers and scalars, which stay in the graph: shapes are read from them before other files are."""
+    held = {name: value.const_value for name, value in model.graph.initializers.items()}
+    return {
+        name: torch.from_numpy(tensor.numpy().copy())
+        for name, tensor in held.items()
+        if tensor is not None and tensor.dtype == onnx_ir.DataType.FLOAT and len(tensor.shape)
+    }
 
 
 def _places(safetensors: Path) -> dict[str, tuple[int, int]]:
@@ -167,3 +174,58 @@ def _write_language(draft: Draft, language: str, brought: Primary | Embeddings) 
     (draft.folder / language).mkdir()
     draft.tensors(table_part(language), {"table_VD": _vocabulary(brought).table_VD})
     shutil.copyfile(brought.tokenizer.model, draft.folder / language / TOKENIZER_FILE)
+
+
+def _vocabulary(brought: Primary | Embeddings) -> Vocabulary:
+    return brought.encoder.vocabulary if isinstance(brought, Primary) else brought.vocabulary
+
+
+def _facts(source: Primary, model: TaskModel, languages: dict[str, Primary | Embeddings]) -> dict[str, Any]:
+    marks = {f"embeddings-{language}": one.fingerprint for language, one in languages.items() if one is not source}
+    shape = model.classifier.encoder.shape
+    return {
+        "language": source.tokenizer.language,
+        "aligned_with": source.fingerprint,
+        "data_hashes": {"primary": source.fingerprint, "task": model.fingerprint} | marks,
+        "details": {
+            "task": model.manifest.details["task"],
+            "labels": model.labels,
+            "languages": list(languages),
+            "shape": shape.model_dump(mode="json"),
+        },
+    }
+
+
+def _parity(body: Path, model: TaskModel, languages: dict[str, Primary | Embeddings]) -> dict[str, float]:
+    """Largest absolute difference of a logit in each language, ONNX Runtime on the written file against PyTorch.
+
+    Raises:
+        ExportError: a difference is above the tolerance, or not a number.
+    """
+    opened = Body.open(body)
+    found = {language: _difference(opened, model, brought) for language, brought in languages.items()}
+    if not all(difference <= TOLERANCE for difference in found.values()):
+        shown = ", ".join(f"{language} {difference:.2g}" for language, difference in found.items())
+        raise ExportError(
+            f"ONNX Runtime and PyTorch differ by more than {TOLERANCE:g} in a logit (largest difference: {shown}). "
+            "Nothing was written. Check that the task's weights are finite, then report it with both versions."
+        )
+    return found
+
+
+@torch.inference_mode()
+def _difference(body: Body, model: TaskModel, brought: Primary | Embeddings) -> float:
+    model.swap_in(brought)
+    table_VD = _vocabulary(brought).table_VD.detach()
+    rows = _probe(len(table_VD), model.classifier.encoder.shape.block_tokens)
+    expected_BC = model.classifier.eval()(*pad(rows))
+    actual_BC = torch.from_numpy(body.logits(rows, body.hold(table_VD.numpy())))
+    return float((expected_BC - actual_BC).abs().max())
+
+
+def _probe(vocabulary: int, block_tokens: int) -> list[list[int]]:
+    """Rows of random pieces, from a whole block down to one piece, so that all but one are padded."""
+    generator = torch.Generator().manual_seed(1)
+    lengths = [max(1, (block_tokens - 2) // share) for share in (1, 2, 4, block_tokens)]
+    draws = [torch.randint(len(SPECIAL_PIECES), vocabulary, (length,), generator=generator) for length in lengths]
+    return [[BEGIN, *drawn.tolist(), END] for drawn in draws]

@@ -88,19 +88,13 @@ class Bundle:
                 logits_NC[places] = self.body.logits(given, self.languages[language].table)
         return _softmax(logits_NC)
 
-    def require_language(self, language: str, where: str) -> None:
-        """Refuse a language that the bundle does not have.
-
-        Raises:
-            RequestError: the message lists those that it has.
-        """
-        if language not in self.languages:
-            raise RequestError(f"{where} is {language[:40]!a}; this endpoint speaks {sorted(self.languages)}.")
-
     def _encode(self, language: str, questions: Sequence[Question], truncate: bool) -> dict[int, list[int]]:
         """Token ids of one language's questions, by their place in the request."""
         places = [place for place, question in enumerate(questions) if question.language == language]
-        self.require_language(language, f"language of text {places[0]}")
+        if language not in self.languages:
+            raise RequestError(
+                f"text {places[0]} is in language {language[:40]!a}; this endpoint speaks {sorted(self.languages)}."
+            )
         texts = [questions[place].text for place in places]
         rows, whole_tokens = encode(texts, self.languages[language].tokenizer, self.block_tokens)
         for place, tokens in zip(places, whole_tokens, strict=True):

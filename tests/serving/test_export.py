@@ -1,0 +1,120 @@
+from itertools import combinations
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from lingraft.artifact import Artifact, Kind
+from lingraft.errors import AlignmentError, ArtifactError, ExportError
+from lingraft.export import TOLERANCE
+from lingraft.export import bundle as export
+from lingraft.models import load_task
+from lingraft.serving.bundle import Bundle
+from tests.serving.answers import LANGUAGES, pytorch_logits, rows_of, sentences
+from tests.tiny import Tiny, write_embeddings, write_primary, write_task
+from tests.workshop import Workshop
+
+
+def test_the_manifest_says_what_is_in_the_bundle_and_how_near_each_language_is_to_pytorch(
+    bundle: Path, tiny: Tiny
+) -> None:
+    manifest = Artifact.load(bundle, Kind.BUNDLE).manifest
+    primary, task = Artifact.load(tiny.primary, Kind.PRIMARY), Artifact.load(tiny.task, Kind.TASK)
+    assert manifest.aligned_with == primary.fingerprint
+    assert manifest.data_hashes["task"] == task.fingerprint
+    assert set(manifest.fingerprints) == {"body", *(f"{language}/table" for language in LANGUAGES)}
+    assert manifest.details["languages"] == list(LANGUAGES)
+    assert manifest.details["labels"] == ["garden", "harbour", "kitchen"]
+    assert set(manifest.details["parity"]) == set(LANGUAGES)
+    assert all(0 <= difference <= TOLERANCE for difference in manifest.details["parity"].values())
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_one_body_with_a_language_s_table_gives_pytorch_s_logits_of_that_language(
+    bundle: Path, tiny: Tiny, language: str
+) -> None:
+    opened = Bundle.load(bundle)
+    rows = rows_of(tiny, language, sentences(language, words=(1, 4, 60)))
+    assert [len(row) for row in rows] == sorted({len(row) for row in rows})
+    actual_BC = torch.from_numpy(opened.body.logits(rows, opened.languages[language].table))
+    torch.testing.assert_close(actual_BC, pytorch_logits(tiny, language, rows), rtol=0, atol=TOLERANCE)
+
+
+def test_the_languages_differ_by_far_more_than_the_tolerance(bundle: Path, tiny: Tiny) -> None:
+    opened, rows = Bundle.load(bundle), rows_of(tiny, "de", sentences("de"))
+    found = {language: opened.body.logits(rows, opened.languages[language].table) for language in LANGUAGES}
+    for one, other in combinations(LANGUAGES, 2):
+        assert abs(found[one] - found[other]).max() > 100 * TOLERANCE
+
+
+def test_padding_does_not_change_a_row_s_logits(bundle: Path, tiny: Tiny) -> None:
+    opened = Bundle.load(bundle)
+    table = opened.languages["tr"].table
+    rows = rows_of(tiny, "tr", sentences("tr", words=(2, 40)))
+    alone_BC, padded_BC = opened.body.logits(rows[:1], table), opened.body.logits(rows, table)
+    torch.testing.assert_close(torch.from_numpy(alone_BC[0]), torch.from_numpy(padded_BC[0]), rtol=0, atol=1e-5)
+
+
+def test_the_body_is_one_copy_of_its_weights_without_the_masked_language_heads(bundle: Path, tiny: Tiny) -> None:
+    classifier = load_task(tiny.task).classifier
+    heads = sum(parameter.numel() for parameter in classifier.encoder.heads.parameters())
+    weights = sum(parameter.numel() for parameter in classifier.parameters()) - heads
+    exported = sum(tensor.numel() for tensor in load_file(bundle / "body.safetensors").values())
+    assert heads > 0.05 * weights
+    assert exported == pytest.approx(weights, rel=0.01)
+    # Only the graph: every weight is in the file beside it.
+    assert not {name for name in (path.name for path in bundle.iterdir()) if name.endswith(".data")}
+    assert b".py" not in (bundle / "body.onnx").read_bytes()
+
+
+def test_another_user_may_read_the_bundle(bundle: Path) -> None:
+    modes = {path.name: path.stat().st_mode & 0o777 for path in [bundle, *bundle.rglob("*")]}
+    assert modes == {name: 0o644 if "." in name else 0o755 for name in modes}
+
+
+def test_embeddings_of_another_primary_are_refused_with_both_fingerprints(
+    workshop: Workshop, tiny: Tiny, tmp_path: Path
+) -> None:
+    other = write_primary(workshop.recipe, workshop.tokenizers["en"], tmp_path / "other", seed=9)
+    strange = write_embeddings(workshop.tokenizers["de"], other, tmp_path / "de", seed=3)
+    with pytest.raises(AlignmentError) as caught:
+        export(tiny.primary, tiny.task, [strange], tmp_path / "bundle")
+    for folder in (tiny.primary, other):
+        assert Artifact.load(folder, Kind.PRIMARY).fingerprint in str(caught.value)
+    assert not (tmp_path / "bundle").exists()
+
+
+def test_a_task_of_another_primary_is_refused_with_both_fingerprints(
+    workshop: Workshop, tiny: Tiny, tmp_path: Path
+) -> None:
+    other = write_primary(workshop.recipe, workshop.tokenizers["en"], tmp_path / "other", seed=9)
+    with pytest.raises(AlignmentError) as caught:
+        export(other, tiny.task, list(tiny.embeddings.values()), tmp_path / "bundle")
+    for folder in (tiny.primary, other):
+        assert Artifact.load(folder, Kind.PRIMARY).fingerprint in str(caught.value)
+
+
+def test_two_embeddings_of_one_language_are_refused(tiny: Tiny, tmp_path: Path) -> None:
+    with pytest.raises(ExportError, match="'de', 'de'"):
+        export(tiny.primary, tiny.task, [tiny.embeddings["de"]] * 2, tmp_path / "bundle")
+
+
+def test_a_body_that_does_not_compute_what_pytorch_does_is_not_written(
+    workshop: Workshop, tiny: Tiny, tmp_path: Path
+) -> None:
+    huge = write_task(workshop.recipe, tiny.primary, tmp_path / "huge", seed=2, scale=1e30)
+    with pytest.raises(ExportError, match="en nan, de nan"):
+        export(tiny.primary, huge, [tiny.embeddings["de"]], tmp_path / "bundle")
+    assert not (tmp_path / "bundle").exists()
+
+
+@pytest.mark.parametrize("name", ["body.onnx", "body.safetensors", "de/table.safetensors", "tr/sentencepiece.model"])
+def test_a_truncated_bundle_is_not_opened(bundle: Path, name: str) -> None:
+    whole = (bundle / name).read_bytes()
+    (bundle / name).write_bytes(whole[:-1])
+    try:
+        with pytest.raises(ArtifactError, match="truncated or edited"):
+            Bundle.load(bundle)
+    finally:
+        (bundle / name).write_bytes(whole)

@@ -1,0 +1,92 @@
+"""Models of large random weights: what they compute differs plainly from language to language and row to row.
+
+The workshop's models are trained for seconds, so that their logits hardly differ; a test of numbers, such as that of
+the export, would not see a table or mask that is left out. These take the workshop's recipe and tokenizers, and need no
+training.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+import torch
+
+from lingraft import artifact
+from lingraft.artifact import Artifact, Kind
+from lingraft.config import Recipe
+from lingraft.encoder import Encoder, Vocabulary
+from lingraft.models import save_task, save_vocabulary
+from lingraft.tasks.labelled import Classifier
+from lingraft.tokenizer import Tokenizer
+from tests.made_up import TOPICS
+
+
+@dataclass(frozen=True)
+class Tiny:
+    """Folders of a primary, a task, and each target language's embeddings, all aligned."""
+
+    primary: Path
+    task: Path
+    embeddings: dict[str, Path]
+
+    @classmethod
+    def make(cls, recipe: Recipe, tokenizers: Mapping[str, Path], folder: Path) -> Self:
+        """Write everything under a folder."""
+        primary = write_primary(recipe, tokenizers[recipe.source], folder / "primary", seed=1)
+        task = write_task(recipe, primary, folder / "task", seed=2)
+        embeddings = {
+            language: write_embeddings(tokenizers[language], primary, folder / "embeddings" / language, seed)
+            for seed, language in enumerate(recipe.targets, start=3)
+        }
+        return cls(primary, task, embeddings)
+
+
+def write_primary(recipe: Recipe, tokenizer: Path, out: Path, seed: int) -> Path:
+    """Write a primary; another seed, another fingerprint."""
+    pieces = Tokenizer.load(tokenizer)
+    encoder = Encoder(recipe.encoder, len(pieces))
+    _draw(encoder, seed)
+    with artifact.create(out, Kind.PRIMARY) as draft:
+        draft.tensors("body", encoder.body_tensors())
+        save_vocabulary(draft, encoder.vocabulary, pieces)
+        shape = recipe.encoder.model_dump(mode="json")
+        draft.facts = {"language": pieces.language, "tokenizer_hash": pieces.hash, "details": {"shape": shape}}
+    return out
+
+
+def write_task(recipe: Recipe, primary: Path, out: Path, seed: int, scale: float = 1.0) -> Path:
+    """Write a task that belongs to a primary, its weights multiplied by `scale`."""
+    classifier = Classifier(Encoder(recipe.encoder, 0), len(TOPICS))
+    _draw(classifier, seed, scale)
+    with artifact.create(out, Kind.TASK) as draft:
+        save_task(draft, classifier)
+        shape = recipe.encoder.model_dump(mode="json")
+        draft.facts = {
+            "language": recipe.source,
+            "aligned_with": Artifact.load(primary, Kind.PRIMARY).fingerprint,
+            "details": {"task": recipe.require_task().name, "labels": sorted(TOPICS), "shape": shape},
+        }
+    return out
+
+
+def write_embeddings(tokenizer: Path, primary: Path, out: Path, seed: int) -> Path:
+    """Write embeddings, for the language of a tokenizer, that belong to a primary."""
+    pieces, body = Tokenizer.load(tokenizer), Artifact.load(primary, Kind.PRIMARY)
+    vocabulary = Vocabulary(len(pieces), body.manifest.details["shape"]["width"])
+    _draw(vocabulary, seed)
+    with artifact.create(out, Kind.EMBEDDINGS) as draft:
+        save_vocabulary(draft, vocabulary, pieces)
+        draft.facts = {
+            "language": pieces.language,
+            "tokenizer_hash": pieces.hash,
+            "aligned_with": body.fingerprint,
+        }
+    return out
+
+
+@torch.no_grad()
+def _draw(module: torch.nn.Module, seed: int, scale: float = 1.0) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    for parameter in module.parameters():
+        parameter.normal_(std=0.5, generator=generator).mul_(scale)
