@@ -1,0 +1,114 @@
+"""Start the real server, ask it questions over HTTP, stop it."""
+
+import contextlib
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from lingraft.errors import MissingExtraError, RequestError, ServingError
+from lingraft.serving.questions import LABEL, LANGUAGE, PROBABILITY, TEXT, Answer, Question
+
+try:
+    import httpx
+except ImportError as error:
+    raise MissingExtraError("kserve", "serving") from error
+
+_HOST = "127.0.0.1"
+_POLL_S, _STOP_S, _ANSWER_S = 0.05, 30.0, 30.0
+_LOG_TAIL_CHARACTERS = 2000
+
+
+class Running(NamedTuple):
+    """A server that answers."""
+
+    process: subprocess.Popen[bytes]
+    url: str
+
+
+def ask(bundle: Path, questions: Sequence[Question], ready_s: float = 120.0) -> list[Answer]:
+    """Serve a bundle on a free port of this machine, ask each question in a request of its own, and stop the server.
+
+    Args:
+        bundle: folder of the bundle.
+        questions: texts with their languages.
+        ready_s: how long the server may take to be ready, in seconds.
+
+    Raises:
+        ServingError: the server did not come up; the message has the end of its log.
+        RequestError: it refused a question; the message is its own.
+    """
+    with (
+        running(bundle, ready_s) as server,
+        httpx.Client(base_url=server.url, timeout=_ANSWER_S, trust_env=False) as client,
+    ):
+        name = client.get("/v2/models").json()["models"][0]
+        return [_answer(client, name, question) for question in questions]
+
+
+def _answer(client: httpx.Client, name: str, question: Question) -> Answer:
+    given = {TEXT: question.text, LANGUAGE: question.language}
+    inputs = [{"name": key, "datatype": "BYTES", "shape": [1], "data": [value]} for key, value in given.items()]
+    response = client.post(f"/v2/models/{name}/infer", json={"inputs": inputs})
+    body: dict[str, Any] = response.json()
+    if response.is_error:
+        raise RequestError(f"the endpoint refused a question in {question.language!r}: {body['error']}")
+    outputs = {output["name"]: output["data"] for output in body["outputs"]}
+    return Answer(*question, outputs[LABEL][0], outputs[PROBABILITY][0])
+
+
+@contextlib.contextmanager
+def running(bundle: Path, ready_s: float = 120.0) -> Iterator[Running]:
+    """A server in a process of its own: yielded once it is ready, stopped at the end.
+
+    Raises:
+        ServingError: it ended early, or was not ready in time; the message has the end of its log.
+    """
+    port = _free_port()
+    command = [sys.executable, "-m", "lingraft.serving", "--bundle", str(bundle), "--host", _HOST, "--port", str(port)]
+    with tempfile.TemporaryFile() as log:
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT)
+        try:
+            server = Running(process, f"http://{_HOST}:{port}")
+            _wait(server, ready_s, log)
+            yield server
+        finally:
+            _stop(process)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind((_HOST, 0))
+        return int(probe.getsockname()[1])
+
+
+def _wait(server: Running, ready_s: float, log: Any) -> None:
+    deadline = time.monotonic() + ready_s
+    with httpx.Client(timeout=1.0, trust_env=False) as client:
+        while True:
+            if (status := server.process.poll()) is not None:
+                raise ServingError(f"the server ended with status {status}. It last said:\n{_tail(log)}")
+            with contextlib.suppress(httpx.TransportError):
+                if client.get(f"{server.url}/v2/health/ready").is_success:
+                    return
+            if time.monotonic() > deadline:
+                raise ServingError(f"the server was not ready after {ready_s:g} s. It last said:\n{_tail(log)}")
+            time.sleep(_POLL_S)
+
+
+def _tail(log: Any) -> str:
+    log.seek(0)
+    return str(log.read().decode("utf-8", "replace")[-_LOG_TAIL_CHARACTERS:]).strip()
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    process.terminate()
+    try:
+        process.wait(_STOP_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()

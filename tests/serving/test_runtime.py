@@ -1,0 +1,66 @@
+import importlib
+import sys
+from pathlib import Path
+
+import pytest
+
+from lingraft.errors import MissingExtraError, ServingError
+from lingraft.serving.runtime import CUDA, Body, installed_runtime, served_provider, usable_cpus
+
+
+def install(site: Path, *names: str) -> None:
+    """Leave what pip leaves of a package, for importlib.metadata to find."""
+    for name in names:
+        folder = site / f"{name.replace('-', '_')}-1.31.1.dist-info"
+        folder.mkdir()
+        (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.31.1\n")
+
+
+def test_two_runtimes_are_refused_since_they_overwrite_each_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bundle: Path
+) -> None:
+    install(tmp_path, "onnxruntime", "onnxruntime-gpu")
+    monkeypatch.setattr(sys, "path", [str(tmp_path)])
+    with pytest.raises(ServingError, match="pip uninstall onnxruntime onnxruntime-gpu"):
+        Body.open(bundle / "body.onnx")
+
+
+def test_no_runtime_names_the_extra_that_brings_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", [str(tmp_path)])
+    with pytest.raises(MissingExtraError, match=r"lingraft\[cpu\]"):
+        installed_runtime()
+
+
+def test_the_gpu_runtime_alone_means_cuda(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    install(tmp_path, "onnxruntime-gpu")
+    monkeypatch.setattr(sys, "path", [str(tmp_path)])
+    assert served_provider() == CUDA
+
+
+def test_a_provider_that_cannot_be_used_is_not_replaced_by_another(bundle: Path) -> None:
+    with pytest.raises(ServingError, match="cannot use TensorrtExecutionProvider"):
+        Body.open(bundle / "body.onnx", "TensorrtExecutionProvider")
+
+
+@pytest.mark.parametrize(("quota", "cpus"), [("50000 100000", 1), ("100000 100000", 1), ("max 100000", None)])
+def test_threads_keep_to_the_container_s_quota(tmp_path: Path, quota: str, cpus: int | None) -> None:
+    file = tmp_path / "cpu.max"
+    file.write_text(f"{quota}\n")
+    assert usable_cpus(file) == (cpus or usable_cpus(tmp_path / "absent"))
+
+
+@pytest.mark.parametrize(
+    ("absent", "module", "extra"),
+    [
+        ("onnxscript", "lingraft.export", "export"),
+        ("kserve", "lingraft.serving.model", "serving"),
+        ("kserve", "lingraft.serving.server", "serving"),
+        ("httpx", "lingraft.serving.ask", "serving"),
+    ],
+)
+def test_a_missing_part_names_its_extra(monkeypatch: pytest.MonkeyPatch, absent: str, module: str, extra: str) -> None:
+    monkeypatch.setitem(sys.modules, absent, None)
+    monkeypatch.delitem(sys.modules, module, raising=False)
+    monkeypatch.delitem(sys.modules, "lingraft.serving.model", raising=False)
+    with pytest.raises(MissingExtraError, match=rf"lingraft\[{extra}\]"):
+        importlib.import_module(module)
