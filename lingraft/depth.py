@@ -1,5 +1,6 @@
 """Optuna's search of a language's mini-model depth: the best one depends on the language (section 5.2, table 4)."""
 
+import hashlib
 from pathlib import Path
 
 from lingraft import masked_lm, results
@@ -7,6 +8,7 @@ from lingraft.artifact import Artifact, Kind
 from lingraft.blocks import load_blocks
 from lingraft.config import Recipe, Search
 from lingraft.errors import MissingExtraError
+from lingraft.files import require_new
 from lingraft.models import load_primary
 from lingraft.progress import shown
 from lingraft.results import SearchResult, Trial
@@ -19,7 +21,10 @@ except ImportError as error:
     raise MissingExtraError("optuna", "search") from error
 
 _LOOKS = 4
-"""Times that a trial is judged on the way, so that a hopeless one can be stopped."""
+"""Times that a trial is judged, the last at its end, so that a hopeless one can be stopped."""
+
+_RECORD = "record"
+"""Optuna's name for what we keep of a trial beside its score."""
 
 
 def search(recipe: Recipe, primary: Path, blocks: Path, tokenizer: Path, storage: str | None, out: Path) -> Artifact:
@@ -42,28 +47,36 @@ def search(recipe: Recipe, primary: Path, blocks: Path, tokenizer: Path, storage
         TokenizerError: the tokenizer is not the language's, or the blocks were made with another.
         ArtifactError: an input is not what it should be, or `out` cannot be written.
     """
+    require_new(out)
     wanted = recipe.require_search()
     trials = _Trials(recipe, wanted, primary, blocks, tokenizer)
     study = optuna.create_study(
         storage=storage,
-        study_name=f"{recipe.name}-{wanted.language}-{trials.source.fingerprint[:12]}",
+        study_name=f"{recipe.name}-{wanted.language}-{trials.digest()[:12]}",
         direction="maximize",
-        sampler=optuna.samplers.BruteForceSampler(seed=recipe.adaptation.seed),
         pruner=optuna.pruners.MedianPruner(n_startup_trials=2, n_warmup_steps=1),
         load_if_exists=True,
     )
-    study.optimize(trials)
-    tried = [trial for trial in study.get_trials(deepcopy=False) if trial.state.is_finished() and trial.user_attrs]
+    for depth in sorted(set(trials.depths) - _finished(study).keys()):
+        study.enqueue_trial({"depth": depth})
+        study.optimize(trials, n_trials=1)
     result = SearchResult(
         language=wanted.language,
         primary=trials.source.fingerprint,
         chosen=int(study.best_params["depth"]),
-        trials=sorted((Trial(**trial.user_attrs) for trial in tried), key=lambda trial: trial.depth),
+        trials=[trial for _, trial in sorted(_finished(study).items())],
     )
     settings = wanted.model_dump(mode="json")
     return results.save(
         result, Kind.SEARCH, out, language=result.language, aligned_with=result.primary, recipe=settings
     )
+
+
+def _finished(study: optuna.Study) -> dict[int, Trial]:
+    """What was found at each depth; a trial that was broken off on the way counts as untried."""
+    ended = (optuna.trial.TrialState.COMPLETE, optuna.trial.TrialState.PRUNED)
+    found = [Trial(**trial.user_attrs[_RECORD]) for trial in study.get_trials(deepcopy=False, states=ended)]
+    return {trial.depth: trial for trial in found}
 
 
 class _Trials:
@@ -72,12 +85,18 @@ class _Trials:
     def __init__(self, recipe: Recipe, search: Search, primary: Path, blocks: Path, tokenizer: Path) -> None:
         self.recipe, self.search, self.source = recipe, search, load_primary(primary, recipe.encoder)
         pieces = Tokenizer.load(tokenizer, search.language)
-        data = load_blocks(blocks, pieces, recipe.encoder.block_tokens)
-        self.train_NT, self.dev_NT = (data.tensors(split)["tokens_NT"] for split in ("train", "dev"))
+        self.data = load_blocks(blocks, pieces, recipe.encoder.block_tokens)
+        self.train_NT, self.dev_NT = (self.data.tensors(split)["tokens_NT"] for split in ("train", "dev"))
         self.rows = initial_rows(recipe, self.source, pieces)
         self.depths = search.depths or self.source.encoder.depths
         for depth in self.depths:
             self.source.encoder.require_depth(depth)
+
+    def digest(self) -> str:
+        """Of all that a trial's score hangs on: a search with other settings or data goes on from no earlier trial."""
+        settings = (self.recipe.adaptation.model_dump_json(), self.search.model_dump_json())
+        facts = (self.source.fingerprint, self.data.fingerprint, *settings)
+        return hashlib.sha256("\n".join(facts).encode()).hexdigest()
 
     def __call__(self, trial: optuna.Trial) -> float:
         depth = int(trial.suggest_categorical("depth", self.depths))
@@ -103,8 +122,7 @@ class _Trials:
             )
             if pruned:
                 break
-        for key, value in record.model_dump(mode="json").items():
-            trial.set_user_attr(key, value)
+        trial.set_user_attr(_RECORD, record.model_dump(mode="json"))
         if record.pruned:
             raise optuna.TrialPruned
         return record.score
@@ -115,7 +133,7 @@ class _Trials:
         reference, own = (
             work_of(self.recipe, settings, vocabulary, layers).adaptation_flops() for layers in (settings.depth, depth)
         )
-        return max(_LOOKS, round(self.search.steps_at_depth * reference / own))
+        return max(1, round(self.search.steps_at_depth * reference / own))
 
     def _score(self) -> float:
         encoder = self.source.encoder
