@@ -19,7 +19,7 @@ from lingraft.files import writable
 
 _STARTED = re.compile(r"Executing task .*?'([\w-]+)'")
 _ERROR = re.compile(r"^\s*lingraft\.errors\.\w+: ")
-_OURS = re.compile(r"^\s+(?=(pretrain|finetune|adapt|search|precision|judge)\b)")
+_PROGRESS = re.compile(r"^\s*(precision (fp32|bf16)\b|.*: step \d+/\d+, loss )")
 _COLOUR = re.compile(r"\x1b\[\d+m")
 
 
@@ -41,7 +41,7 @@ class _Screen(io.TextIOBase):
             self.log.write(f"{line}\n")
             if found := _STARTED.search(line):
                 self._show(f"[{time.monotonic() - self.started:5.0f} s] {found[1]}")
-            elif _OURS.match(line):
+            elif _PROGRESS.match(line):
                 self._show(f"          {line.strip()}")
             elif _ERROR.match(line):
                 self.error = _ERROR.sub("", line)
