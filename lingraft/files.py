@@ -64,10 +64,7 @@ def new_folder(folder: Path) -> Iterator[Path]:
         ArtifactError: `folder` holds something, or cannot be written.
     """
     with writable(folder):
-        if folder.is_file() or (folder.is_dir() and any(folder.iterdir())):
-            raise ArtifactError(f"{folder} exists already. Choose another output, or remove it first.")
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+        temporary = _sibling(folder)
         try:
             yield temporary
             for path in sorted(temporary.rglob("*")):
@@ -80,6 +77,23 @@ def new_folder(folder: Path) -> Iterator[Path]:
             _sync(folder.parent)
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
+
+
+def require_new(folder: Path) -> None:
+    """Refuse an output before long work, rather than after it.
+
+    Raises:
+        ArtifactError: `folder` holds something, or cannot be written.
+    """
+    with writable(folder):
+        _sibling(folder).rmdir()
+
+
+def _sibling(folder: Path) -> Path:
+    if folder.is_file() or (folder.is_dir() and any(folder.iterdir())):
+        raise ArtifactError(f"{folder} exists already. Choose another output, or remove it first.")
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    return Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
 
 
 def write_text(path: Path, text: str) -> None:

@@ -15,6 +15,7 @@ from lingraft.config import Finetuning, Recipe, Training
 from lingraft.cost import Work
 from lingraft.embeddings import Initialised, initialise, swap, vocabulary_of
 from lingraft.encoder import Encoder
+from lingraft.files import require_new
 from lingraft.models import HISTORY_FILE, Primary, load_primary, save_task, save_vocabulary
 from lingraft.progress import say, shown
 from lingraft.tasks import labelled
@@ -37,6 +38,7 @@ def pretrain(recipe: Recipe, blocks: Path, tokenizer: Path, out: Path, watch: Wa
         TrainingError: the loss is not finite.
         ArtifactError: an input is not what it should be, or `out` cannot be written.
     """
+    require_new(out)
     pieces = Tokenizer.load(tokenizer, recipe.source)
     data = load_blocks(blocks, pieces, recipe.encoder.block_tokens)
     with torch.random.fork_rng():
@@ -75,6 +77,7 @@ def adapt(
         TrainingError: the loss is not finite.
         ArtifactError: an input is not what it should be, or `out` cannot be written.
     """
+    require_new(out)
     source, pieces = load_primary(primary, recipe.encoder), Tokenizer.load(tokenizer)
     data = load_blocks(blocks, pieces, recipe.encoder.block_tokens)
     rows = initial_rows(recipe, source, pieces)
@@ -129,6 +132,7 @@ def finetune(recipe: Recipe, primary: Path, text: Path, seed: int, out: Path, wa
         TrainingError: the loss is not finite.
         ArtifactError: an input is not what it should be, or `out` cannot be written.
     """
+    require_new(out)
     task = recipe.require_task()
     source, documents = load_primary(primary, recipe.encoder), load_text(text, recipe.source)
     training = load_split(documents, "train")
