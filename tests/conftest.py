@@ -1,6 +1,19 @@
-"""A test that was left out proves nothing, so a run with one in it fails."""
+"""A test that was left out proves nothing, so a run with one in it fails. Also what tests of all folders share."""
+
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from tests.workshop import Workshop
+
+
+@pytest.fixture(scope="session")
+def workshop(tmp_path_factory: pytest.TempPathFactory) -> "Workshop":
+    """A finished tiny project; imported here, so that tests without models do not wait for PyTorch."""
+    from tests.workshop import Workshop
+
+    return Workshop.make(tmp_path_factory.mktemp("workshop"))
 
 
 def _left_out(config: pytest.Config) -> list[pytest.TestReport]:

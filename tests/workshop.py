@@ -1,0 +1,93 @@
+"""The stages run once, for real, on text that the tests make: folders of artifacts for tests to look at.
+
+`Workshop.make(folder)` goes from text to embeddings and tasks as `tests/tiny.toml` says, in a few seconds. Tests get it
+as the fixture `workshop`, and leave its folders as they are.
+"""
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+import torch
+from torch import Tensor
+
+from lingraft import blocks, stages, text, tokenizer
+from lingraft.artifact import Artifact, Kind
+from lingraft.config import Recipe
+from lingraft.stages import Watch
+from lingraft.train import Progress
+from tests.made_up import write
+
+
+def unwatched(point: Progress) -> None:
+    """Watch a training without taking notes."""
+
+
+@dataclass(frozen=True)
+class Workshop:
+    """A finished project: folders by language, or by finetuning seed."""
+
+    recipe: Recipe
+    texts: dict[str, Path]
+    tokenizers: dict[str, Path]
+    blocks: dict[str, Path]
+    primary: Path
+    embeddings: dict[str, Path]
+    tasks: dict[int, Path]
+    curves: dict[str, list[Progress]]
+    """What each training stage told whoever watched it."""
+
+    @classmethod
+    def make(cls, folder: Path) -> Self:
+        """Run every stage under a folder."""
+        recipe = Recipe.load(Path(__file__).with_name("tiny.toml"))
+        recipe = recipe.with_folder(write(folder / "source", recipe.languages))
+        texts, pieces, packed = (
+            {language: folder / noun / language for language in recipe.languages}
+            for noun in ("text", "tokenizer", "blocks")
+        )
+        for language in recipe.languages:
+            text.prepare(recipe, language, texts[language])
+            tokenizer.train(recipe, texts[language], pieces[language])
+            blocks.build(recipe, texts[language], pieces[language], packed[language])
+        shop = cls(recipe, texts, pieces, packed, folder / "primary", {}, {}, {})
+        stages.pretrain(recipe, packed["en"], pieces["en"], shop.primary, shop.curves.setdefault("en", []).append)
+        for language in recipe.targets:
+            shop.embeddings[language] = folder / "embeddings" / language
+            watch = shop.curves.setdefault(language, []).append
+            shop.adapt(language, recipe.adaptation.depth, shop.embeddings[language], watch=watch)
+        for seed in recipe.require_task().finetuning.seeds:
+            shop.tasks[seed] = folder / "task" / str(seed)
+            watch = shop.curves.setdefault(f"seed {seed}", []).append
+            stages.finetune(recipe, shop.primary, texts["en"], seed, shop.tasks[seed], watch)
+        return shop
+
+    def adapt(
+        self, language: str, depth: int, out: Path, primary: Path | None = None, watch: Watch = unwatched
+    ) -> Artifact:
+        """Learn one language's embeddings, over a depth and on a primary of one's own choice."""
+        pieces, packed = self.tokenizers[language], self.blocks[language]
+        return stages.adapt(self.recipe, primary or self.primary, packed, pieces, depth, out, watch)
+
+    def other_primary(self, out: Path) -> Path:
+        """A primary of the same shape and language, from one update with another seed."""
+        settings = self.recipe.pretraining.model_copy(update={"steps": 1, "warmup_steps": 0, "seed": 99})
+        recipe = self.recipe.model_copy(update={"pretraining": settings})
+        stages.pretrain(recipe, self.blocks["en"], self.tokenizers["en"], out, unwatched)
+        return out
+
+    def tokens(self, language: str) -> Tensor:
+        """Four test blocks (4, T) of a language."""
+        return Artifact.load(self.blocks[language], Kind.BLOCKS).tensors("test")["tokens_NT"][:4].long()
+
+
+def copied(artifact: Path, to: Path) -> Path:
+    """A copy of an artifact that a test may damage."""
+    shutil.copytree(artifact, to)
+    return to
+
+
+def same_tensors(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
+    """Whether names and all bits are equal."""
+    return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
