@@ -1,0 +1,143 @@
+import json
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lingraft import artifact, tokenizer
+from lingraft.artifact import Artifact, Kind
+from lingraft.config import Recipe
+from lingraft.errors import ArtifactError, TokenizerError
+from lingraft.text import load_split
+from lingraft.tokenizer import BEGIN, END, MASK, PAD, SPECIAL_PIECES, SPECIAL_ROLES, UNKNOWN, Tokenizer
+from tests.workshop import Workshop
+
+
+def write_text(folder: Path, lines: list[str]) -> Path:
+    with artifact.create(folder, Kind.TEXT) as draft:
+        for split in ("train", "dev", "test"):
+            (draft.folder / f"{split}.jsonl").write_text(json.dumps({"name": "page", "text": "\n".join(lines)}))
+        draft.facts = {"language": "en"}
+    return folder
+
+
+def wanting(recipe: Recipe, **settings: Any) -> Recipe:
+    return recipe.model_copy(update={"tokenizer": recipe.tokenizer.model_copy(update=settings)})
+
+
+def refusal(recipe: Recipe, text: Path, out: Path) -> str:
+    with pytest.raises(TokenizerError) as caught:
+        tokenizer.train(recipe, text, out)
+    assert not out.exists()
+    return str(caught.value)
+
+
+def test_special_tokens_have_the_same_ids_in_every_language(workshop: Workshop) -> None:
+    for folder in workshop.tokenizers.values():
+        assert tuple(Tokenizer.load(folder).pieces()[: len(SPECIAL_PIECES)]) == SPECIAL_PIECES
+        details = Artifact.load(folder, Kind.TOKENIZER).manifest.details
+        assert details["special_ids"] == {"begin": BEGIN, "pad": PAD, "end": END, "unknown": UNKNOWN, "mask": MASK}
+    assert sorted((BEGIN, PAD, END, UNKNOWN, MASK)) == list(range(len(SPECIAL_ROLES)))
+
+
+def test_the_vocabulary_is_as_large_as_asked_for_and_languages_differ(workshop: Workshop) -> None:
+    loaded = {language: Tokenizer.load(folder) for language, folder in workshop.tokenizers.items()}
+    assert {len(pieces) for pieces in loaded.values()} == {workshop.recipe.tokenizer.vocabulary}
+    assert len({tuple(pieces.pieces()) for pieces in loaded.values()}) == len(loaded)
+    assert len({pieces.hash for pieces in loaded.values()}) == len(loaded)
+
+
+def test_text_becomes_pieces_and_pieces_become_the_text(workshop: Workshop) -> None:
+    pieces = Tokenizer.load(workshop.tokenizers["en"], "en")
+    documents = load_split(Artifact.load(workshop.texts["en"], Kind.TEXT), "test")
+    texts = [document.text for document in documents]
+    surfaces = pieces.pieces()
+    for text, ids in zip(texts, pieces.encode_all(texts), strict=True):
+        assert ids == pieces.encode(text)
+        assert "".join(surfaces[index] for index in ids).replace("▁", " ").split() == text.split()
+
+
+def test_no_text_can_write_a_special_token(workshop: Workshop) -> None:
+    pieces = Tokenizer.load(workshop.tokenizers["en"])
+    for text in SPECIAL_PIECES:
+        assert set(pieces.encode(f"ba {text} de")) & {BEGIN, PAD, END, MASK} == set()
+
+
+def test_what_was_never_seen_is_unknown(workshop: Workshop) -> None:
+    assert UNKNOWN in Tokenizer.load(workshop.tokenizers["en"]).encode("漢")
+
+
+def test_a_tokenizer_is_trained_on_training_text_only(workshop: Workshop, tmp_path: Path) -> None:
+    text = tmp_path / "text"
+    with artifact.create(text, Kind.TEXT) as draft:
+        for split, letter in (("train", "q"), ("dev", "x"), ("test", "j")):
+            lines = "\n".join(f"ba de {letter * n}" for n in range(1, 30))
+            (draft.folder / f"{split}.jsonl").write_text(json.dumps({"name": split, "text": lines}))
+        draft.facts = {"language": "en"}
+    tokenizer.train(wanting(workshop.recipe, vocabulary=20), text, tmp_path / "out")
+    alphabet = set("".join(Tokenizer.load(tmp_path / "out").pieces()[len(SPECIAL_PIECES) :]))
+    assert "q" in alphabet
+    assert alphabet & {"x", "j"} == set()
+
+
+def test_the_same_text_gives_the_same_tokenizer(workshop: Workshop, tmp_path: Path) -> None:
+    again = tokenizer.train(workshop.recipe, workshop.texts["de"], tmp_path / "again")
+    assert again.fingerprint == Artifact.load(workshop.tokenizers["de"], Kind.TOKENIZER).fingerprint
+    assert again.manifest.tokenizer_hash == Tokenizer.load(workshop.tokenizers["de"]).hash
+
+
+def test_too_large_a_vocabulary_is_answered_with_the_largest_possible(workshop: Workshop, tmp_path: Path) -> None:
+    message = refusal(wanting(workshop.recipe, vocabulary=100_000), workshop.texts["en"], tmp_path / "out")
+    assert "a vocabulary of 100000 pieces" in message
+    found = re.search(r"supports (\d+) at most\. Lower tokenizer\.vocabulary to that", message)
+    assert found
+    largest = int(found[1])
+    tokenizer.train(wanting(workshop.recipe, vocabulary=largest), workshop.texts["en"], tmp_path / "out")
+    assert len(Tokenizer.load(tmp_path / "out")) == largest
+
+
+def test_too_small_a_vocabulary_is_answered_with_what_the_alphabet_needs(workshop: Workshop, tmp_path: Path) -> None:
+    message = refusal(wanting(workshop.recipe, vocabulary=6), workshop.texts["en"], tmp_path / "out")
+    found = re.search(r"special tokens alone are (\d+)\. Raise tokenizer\.vocabulary", message)
+    assert found
+    tokenizer.train(wanting(workshop.recipe, vocabulary=int(found[1])), workshop.texts["en"], tmp_path / "out")
+    assert len(Tokenizer.load(tmp_path / "out")) == int(found[1])
+
+
+@pytest.mark.parametrize("lines", [[], ["", "  "], ["\u200b"]], ids=["none", "blank", "nothing visible"])
+def test_text_without_a_character_is_refused(workshop: Workshop, tmp_path: Path, lines: list[str]) -> None:
+    assert re.search(
+        r"Bring (more|other) text", refusal(workshop.recipe, write_text(tmp_path / "text", lines), tmp_path / "out")
+    )
+
+
+def test_lines_count_however_long_they_are(workshop: Workshop, tmp_path: Path) -> None:
+    text = write_text(tmp_path / "text", [*["ba de ki lo"] * 500, "qa xo ju " * 1000])
+    tokenizer.train(wanting(workshop.recipe, vocabulary=18), text, tmp_path / "out")
+    assert UNKNOWN not in Tokenizer.load(tmp_path / "out").encode("qa xo ju")
+
+
+def test_no_more_lines_are_read_than_asked_for(workshop: Workshop, tmp_path: Path) -> None:
+    text = write_text(tmp_path / "text", ["ba de ki lo mu na", "ba de", "qa xo ju"])
+    tokenizer.train(wanting(workshop.recipe, vocabulary=18, sample_lines=2), text, tmp_path / "out")
+    assert UNKNOWN in Tokenizer.load(tmp_path / "out").encode("qa")
+
+
+def test_a_language_without_a_tokenizer_is_told_how_to_get_one(tmp_path: Path) -> None:
+    with pytest.raises(ArtifactError, match=r"not an artifact.* Run the stage that makes it first"):
+        Tokenizer.load(tmp_path / "absent", "el")
+
+
+def test_the_tokenizer_of_another_language_is_refused_with_both(workshop: Workshop) -> None:
+    with pytest.raises(TokenizerError, match="the tokenizer of 'de', not of 'tr'"):
+        Tokenizer.load(workshop.tokenizers["de"], "tr")
+
+
+def test_an_edited_tokenizer_is_refused(workshop: Workshop, tmp_path: Path) -> None:
+    folder = tmp_path / "edited"
+    shutil.copytree(workshop.tokenizers["de"], folder)
+    shutil.copyfile(workshop.tokenizers["tr"] / "sentencepiece.model", folder / "sentencepiece.model")
+    with pytest.raises(ArtifactError, match=r"sentencepiece\.model was truncated or edited"):
+        Tokenizer.load(folder)
