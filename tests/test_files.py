@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from lingraft.errors import ArtifactError
-from lingraft.files import new_folder, sha256_of, writable, write_json, write_text
+from lingraft.files import new_folder, require_new, sha256_of, writable, write_json, write_text
 from tests.full_disk import LIMIT_BYTES, full_disk
 
 
@@ -86,6 +86,15 @@ def test_a_parent_that_is_a_file_is_refused_with_the_path(tmp_path: Path) -> Non
         with pytest.raises(ArtifactError) as caught:
             write_text(target, "x")
         assert f"cannot write {target}" in str(caught.value)
+
+
+def test_an_output_can_be_tried_before_the_work(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("mine")
+    for target in (tmp_path / "file", tmp_path / "file/out", tmp_path):
+        with pytest.raises(ArtifactError, match=str(target)):
+            require_new(target)
+    require_new(tmp_path / "deep/out")
+    assert list((tmp_path / "deep").iterdir()) == []
 
 
 def test_a_full_disk_is_an_error_that_says_what_to_do_and_leaves_nothing(tmp_path: Path) -> None:

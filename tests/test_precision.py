@@ -1,0 +1,82 @@
+import contextlib
+import re
+
+import pytest
+import torch
+from torch import nn
+
+from lingraft import precision
+
+SENTENCE = r"precision (fp32|bf16): bf16 ([\d.]+) against fp32 ([\d.]+) forward and backward passes a second"
+
+
+@pytest.fixture(autouse=True)
+def _short_probe(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(precision, "_PROBE_S", 0.05)
+
+
+def model() -> nn.Linear:
+    return nn.Linear(64, 64).to(precision.device())
+
+
+def output_of(layer: nn.Linear) -> torch.Tensor:
+    return layer(torch.ones(8, 64, device=precision.device()))
+
+
+def test_a_format_is_the_one_in_which_products_are_computed() -> None:
+    layer = model()
+    with precision.precise("bf16")():
+        assert output_of(layer).dtype == torch.bfloat16
+    with precision.precise("fp32")():
+        assert output_of(layer).dtype == torch.float32
+    assert output_of(layer).dtype == torch.float32
+
+
+def test_weights_stay_in_float32() -> None:
+    layer = model()
+    with precision.precise("bf16")():
+        output_of(layer).float().sum().backward()
+    assert layer.weight.dtype == layer.weight.grad.dtype == torch.float32
+
+
+@pytest.mark.parametrize("wanted", ["fp32", "bf16"])
+def test_what_the_recipe_says_is_taken_without_a_probe(wanted: str) -> None:
+    calls: list[int] = []
+    found, reason = precision.choose(wanted, lambda: calls.append(1) or torch.zeros(()), [])
+    assert (found, calls) == (wanted, [])
+    assert reason == f"precision {wanted}, as the recipe says"
+
+
+def test_auto_takes_the_format_that_its_own_measurement_found_faster() -> None:
+    layer = model()
+    found, reason = precision.choose("auto", lambda: output_of(layer).float().sum(), list(layer.parameters()))
+    match = re.match(SENTENCE, reason)
+    assert match
+    assert match[1] == found
+    bf16_rate, fp32_rate = float(match[2]), float(match[3])
+    assert min(bf16_rate, fp32_rate) > 0
+    assert bf16_rate == fp32_rate or found == ("bf16" if bf16_rate > fp32_rate else "fp32")
+
+
+@pytest.mark.parametrize("slow", ["fp32", "bf16"])
+def test_auto_avoids_the_format_in_which_a_pass_takes_longer(slow: str) -> None:
+    layer = model()
+
+    def loss() -> torch.Tensor:
+        in_bf16 = torch.is_autocast_enabled(precision.device().type)
+        for _ in range(500 if in_bf16 == (slow == "bf16") else 0):
+            output_of(layer)
+        return output_of(layer).float().sum()
+
+    found, _ = precision.choose("auto", loss, list(layer.parameters()))
+    assert found != slow
+
+
+def test_a_probe_leaves_no_gradients() -> None:
+    layer = model()
+    precision.choose("auto", lambda: output_of(layer).float().sum(), list(layer.parameters()))
+    assert [parameter.grad for parameter in layer.parameters()] == [None, None]
+
+
+def test_full_precision_costs_nothing() -> None:
+    assert precision.precise("fp32") is contextlib.nullcontext

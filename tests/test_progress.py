@@ -1,0 +1,60 @@
+import io
+import re
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from lingraft import progress
+from lingraft.progress import say, shown
+from lingraft.train import Progress
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def points(steps: int, every: int = 20) -> Iterator[Progress]:
+    """Half a second and 1,000 tokens a step."""
+    for step in range(every, steps + 1, every):
+        yield Progress(step, step * 1000, step * 1e6, step * 0.5, 5 - step / 100, 1e-3)
+
+
+def test_points_pass_through_unchanged_and_only_as_they_are_asked_for() -> None:
+    assert list(shown(points(100), 100, "pretrain")) == list(points(100))
+    passing = shown(points(100), 100, "pretrain")
+    assert next(passing).step == 20
+    assert next(passing).step == 40
+
+
+def test_a_log_gets_plain_lines_with_loss_rate_and_time_left(capsys: pytest.CaptureFixture[str]) -> None:
+    list(shown(points(100), 100, "adapt de over 2 layers"))
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0] == "adapt de over 2 layers: step 20/100, loss 4.800, 2,000 tokens/s, 40 s left"
+    assert lines[-1] == "adapt de over 2 layers: step 100/100, loss 4.000, 2,000 tokens/s, 0 s left"
+
+
+def test_a_log_gets_a_line_at_most_every_ten_seconds_and_the_last(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = iter(range(0, 10_000, 4))
+    monkeypatch.setattr(progress.time, "monotonic", lambda: next(clock))
+    list(shown(points(2000), 2000, "pretrain"))
+    lines = capsys.readouterr().err.splitlines()
+    assert 10 < len(lines) < 50
+    assert "step 2000/2000" in lines[-1]
+
+
+def test_a_terminal_gets_a_bar_with_loss_rate_and_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    assert list(shown(points(100), 100, "pretrain en")) == list(points(100))
+    last = terminal.getvalue().rstrip().split("\r")[-1]
+    assert re.search(r"pretrain en: 100%.*100/100 \[\d\d:\d\d<\d\d:\d\d, .*loss 4\.000, 2,000 tokens/s\]", last)
+
+
+def test_what_is_said_goes_to_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
+    say("precision fp32, as the recipe says")
+    captured = capsys.readouterr()
+    assert (captured.out, captured.err) == ("", "precision fp32, as the recipe says\n")

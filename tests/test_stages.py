@@ -1,0 +1,289 @@
+import dataclasses
+import json
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch.optim.optimizer import register_optimizer_step_pre_hook
+
+from lingraft import precision, stages
+from lingraft.artifact import Artifact, Kind
+from lingraft.blocks import build
+from lingraft.config import Recipe
+from lingraft.encoder import Encoder
+from lingraft.errors import ArtifactError, DepthError, RecipeError, TextError, TokenizerError, TrainingError
+from lingraft.models import HISTORY_FILE, load_embeddings, load_primary, load_task
+from lingraft.stages import adaptation_run, initial_rows
+from lingraft.tasks.labelled import Classifier
+from lingraft.train import Progress
+from tests.workshop import Workshop, same_tensors, unwatched
+
+
+def changed(recipe: Recipe, section: str, **values: Any) -> Recipe:
+    return recipe.model_copy(update={section: getattr(recipe, section).model_copy(update=values)})
+
+
+def briefly(recipe: Recipe, **values: Any) -> Recipe:
+    """The recipe with a pretraining of a few updates."""
+    return changed(recipe, "pretraining", steps=4, warmup_steps=1, **values)
+
+
+def pretrained(workshop: Workshop, recipe: Recipe, out: Path) -> Artifact:
+    return stages.pretrain(recipe, workshop.blocks["en"], workshop.tokenizers["en"], out, unwatched)
+
+
+def parts(folder: Path, kind: Kind, part: str) -> dict[str, torch.Tensor]:
+    return Artifact.load(folder, kind).tensors(part)
+
+
+@pytest.fixture
+def optimized() -> Iterator[set[int]]:
+    """Addresses of the parameters that an optimizer was given."""
+    found: set[int] = set()
+
+    def note(optimizer: torch.optim.Optimizer, *_: Any) -> None:
+        found.update(id(parameter) for group in optimizer.param_groups for parameter in group["params"])
+
+    hook = register_optimizer_step_pre_hook(note)
+    yield found
+    hook.remove()
+
+
+def test_the_same_seed_gives_the_same_primary_bit_for_bit(workshop: Workshop, tmp_path: Path) -> None:
+    again = pretrained(workshop, workshop.recipe, tmp_path / "again")
+    assert again.manifest.fingerprints == Artifact.load(workshop.primary, Kind.PRIMARY).manifest.fingerprints
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.2])
+def test_seeds_decide_the_primary_whatever_was_drawn_before(workshop: Workshop, tmp_path: Path, dropout: float) -> None:
+    recipe = changed(briefly(workshop.recipe), "encoder", dropout=dropout)
+    marks = []
+    for number, seed in enumerate((1, 1, 2)):
+        torch.rand(number)
+        marks.append(pretrained(workshop, briefly(recipe, seed=seed), tmp_path / str(number)).fingerprint)
+    assert marks[0] == marks[1] != marks[2]
+
+
+def test_training_leaves_the_global_generator_alone(workshop: Workshop, tmp_path: Path) -> None:
+    before = torch.get_rng_state()
+    pretrained(workshop, briefly(workshop.recipe), tmp_path / "out")
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_the_probe_of_precision_auto_changes_nothing_but_the_format(
+    workshop: Workshop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(precision, "_PROBE_S", 0.1)
+    probed = pretrained(workshop, briefly(workshop.recipe).model_copy(update={"precision": "auto"}), tmp_path / "auto")
+    chosen = probed.manifest.details["precision"]
+    fixed = pretrained(workshop, briefly(workshop.recipe).model_copy(update={"precision": chosen}), tmp_path / "fixed")
+    assert probed.fingerprint == fixed.fingerprint
+
+
+def test_pretraining_trains_everything_and_every_head(workshop: Workshop) -> None:
+    recipe = workshop.recipe
+    with torch.random.fork_rng():
+        torch.manual_seed(recipe.pretraining.seed)
+        fresh = Encoder(recipe.encoder, recipe.tokenizer.vocabulary).state_dict()
+    trained = load_primary(workshop.primary).encoder.state_dict()
+    untrained = [name for name, tensor in trained.items() if torch.equal(tensor, fresh[name])]
+    assert untrained == []
+    assert {name.split(".")[1] for name in trained if name.startswith("heads.")} == {"1", "2", "3"}
+
+
+def test_adaptation_leaves_the_body_bit_for_bit_and_trains_the_table_and_bias(workshop: Workshop) -> None:
+    primary = load_primary(workshop.primary)
+    before = {name: tensor.clone() for name, tensor in primary.encoder.body_tensors().items()}
+    learned = load_embeddings(workshop.embeddings["de"])
+    rows = initial_rows(workshop.recipe, primary, learned.tokenizer)
+    blocks_NT = parts(workshop.blocks["de"], Kind.BLOCKS, "train")["tokens_NT"]
+    points, _ = adaptation_run(workshop.recipe, primary, rows, blocks_NT, 1, workshop.recipe.adaptation)
+    list(points)
+    assert same_tensors(primary.encoder.body_tensors(), before)
+    vocabulary = primary.encoder.vocabulary.state_dict()
+    assert same_tensors(vocabulary, learned.vocabulary.state_dict())
+    assert (vocabulary["table_VD"] != rows.table_VD).any(dim=1).float().mean() > 0.9
+    assert (vocabulary["bias_V"] != rows.bias_V).float().mean() > 0.9
+
+
+def test_in_adaptation_only_table_and_bias_have_gradients_and_optimizer_state(
+    workshop: Workshop, optimized: set[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    primary = load_primary(workshop.primary)
+    rows = initial_rows(workshop.recipe, primary, load_embeddings(workshop.embeddings["de"]).tokenizer)
+    blocks_NT = parts(workshop.blocks["de"], Kind.BLOCKS, "train")["tokens_NT"]
+    monkeypatch.setattr(torch.optim.AdamW, "zero_grad", lambda *_, **__: None)
+    points, _ = adaptation_run(workshop.recipe, primary, rows, blocks_NT, 2, workshop.recipe.adaptation)
+    next(points)
+    encoder = primary.encoder
+    assert optimized == {id(encoder.vocabulary.table_VD), id(encoder.vocabulary.bias_V)}
+    with_gradient = {name for name, parameter in encoder.named_parameters() if parameter.grad is not None}
+    assert with_gradient == {"vocabulary.table_VD", "vocabulary.bias_V"}
+
+
+def test_an_adaptation_does_not_depend_on_one_before_it_on_the_same_primary(workshop: Workshop) -> None:
+    primary = load_primary(workshop.primary)
+    learned = load_embeddings(workshop.embeddings["de"])
+    rows = initial_rows(workshop.recipe, primary, learned.tokenizer)
+    blocks_NT = parts(workshop.blocks["de"], Kind.BLOCKS, "train")["tokens_NT"]
+    before = rows.table_VD.clone()
+    for depth in (3, 1):
+        list(adaptation_run(workshop.recipe, primary, rows, blocks_NT, depth, workshop.recipe.adaptation)[0])
+    assert torch.equal(rows.table_VD, before)
+    assert torch.equal(primary.encoder.vocabulary.table_VD, learned.vocabulary.table_VD)
+
+
+def test_depths_learn_different_embeddings_at_rising_cost(workshop: Workshop, tmp_path: Path) -> None:
+    made = [Artifact.load(workshop.embeddings["de"], Kind.EMBEDDINGS)]
+    made += [workshop.adapt("de", depth, tmp_path / str(depth)) for depth in (2, 3)]
+    assert len({one.fingerprint for one in made}) == 3
+    assert [one.manifest.details["depth"] for one in made] == [1, 2, 3]
+    costs = [one.manifest.cost.flops for one in made]
+    assert all(shallow < deep for shallow, deep in pairwise(costs))
+
+
+def test_a_depth_without_a_head_is_refused_with_those_that_have_one(workshop: Workshop, tmp_path: Path) -> None:
+    with pytest.raises(DepthError, match=r"depth 4 has no MLM head: this primary has heads at \[1, 2, 3\]"):
+        workshop.adapt("de", 4, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_finetuning_leaves_table_and_bias_and_trains_the_rest_of_the_body(workshop: Workshop) -> None:
+    before = parts(workshop.primary, Kind.PRIMARY, "body")
+    after = parts(workshop.tasks[1], Kind.TASK, "body")
+    assert set(before) - set(after) == {name for name in before if name.startswith("heads.")}
+    assert [name for name, tensor in after.items() if torch.equal(tensor, before[name])] == []
+    assert {"positions_TD", "input_norm.weight", "layers.0.output_norm.bias"} <= set(after)
+
+
+def test_in_finetuning_the_vocabulary_is_bit_for_bit_what_it_was(
+    workshop: Workshop, tmp_path: Path, optimized: set[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[Classifier] = []
+
+    class Kept(Classifier):
+        def __init__(self, encoder: Encoder, classes: int) -> None:
+            super().__init__(encoder, classes)
+            made.append(self)
+
+    monkeypatch.setattr(stages.labelled, "Classifier", Kept)
+    stages.finetune(workshop.recipe, workshop.primary, workshop.texts["en"], 1, tmp_path / "task", unwatched)
+    encoder = made[0].encoder
+    assert same_tensors(encoder.vocabulary.state_dict(), parts(workshop.primary, Kind.PRIMARY, "vocabulary"))
+    frozen = {id(parameter) for module in (encoder.vocabulary, encoder.heads) for parameter in module.parameters()}
+    assert optimized == {id(parameter) for parameter in made[0].parameters()} - frozen
+
+
+def test_seeds_of_finetuning_differ_and_repeat(workshop: Workshop, tmp_path: Path) -> None:
+    recipe, text = workshop.recipe, workshop.texts["en"]
+    again = stages.finetune(recipe, workshop.primary, text, 1, tmp_path / "again", unwatched)
+    first, second = (Artifact.load(workshop.tasks[seed], Kind.TASK) for seed in (1, 2))
+    assert again.fingerprint == first.fingerprint != second.fingerprint
+    assert [one.manifest.details["seed"] for one in (first, second)] == [1, 2]
+
+
+def test_a_finetuned_task_says_what_it_knows_and_how_well(workshop: Workshop) -> None:
+    details = load_task(workshop.tasks[1]).manifest.details
+    assert (details["task"], details["labels"]) == ("topic", ["garden", "harbour", "kitchen"])
+    assert 0 <= details["dev_accuracy"] <= 1
+    counted = Artifact.load(workshop.texts["en"], Kind.TEXT).manifest.details["documents"]["train"]
+    assert details["documents"] == counted
+
+
+@pytest.mark.parametrize(("kind", "title"), [(Kind.PRIMARY, "en"), (Kind.EMBEDDINGS, "de"), (Kind.TASK, "seed 1")])
+def test_watchers_hear_of_every_point_that_is_kept(workshop: Workshop, kind: Kind, title: str) -> None:
+    folders = {Kind.PRIMARY: workshop.primary, Kind.EMBEDDINGS: workshop.embeddings["de"], Kind.TASK: workshop.tasks[1]}
+    found = Artifact.load(folders[kind], kind)
+    kept = [Progress(**json.loads(line)) for line in (found.folder / HISTORY_FILE).read_text().splitlines()]
+    assert kept == workshop.curves[title]
+    assert found.manifest.cost == kept[-1].cost
+    assert found.manifest.cost.flops > 0
+    assert found.manifest.cost.elapsed_s > 0
+
+
+def test_manifests_say_where_everything_came_from(workshop: Workshop) -> None:
+    primary = Artifact.load(workshop.primary, Kind.PRIMARY)
+    blocks = Artifact.load(workshop.blocks["en"], Kind.BLOCKS)
+    assert primary.manifest.data_hashes == {"blocks": blocks.fingerprint}
+    text = Artifact.load(workshop.texts["en"], Kind.TEXT)
+    assert blocks.manifest.data_hashes == {"text": text.fingerprint}
+    task = Artifact.load(workshop.tasks[1], Kind.TASK)
+    assert task.manifest.data_hashes == {"text": text.fingerprint}
+    assert task.manifest.aligned_with == primary.fingerprint
+    assert primary.manifest.recipe == workshop.recipe.pretraining.model_dump(mode="json")
+    assert primary.manifest.details["precision"] == "fp32"
+
+
+def test_two_heads_cost_more_than_one(workshop: Workshop, tmp_path: Path) -> None:
+    one_head = changed(briefly(workshop.recipe), "encoder", mlm_heads=(3,))
+    lone = pretrained(workshop, one_head, tmp_path / "one").manifest.cost.flops
+    three = pretrained(workshop, briefly(workshop.recipe), tmp_path / "three").manifest.cost.flops
+    assert lone < three
+
+
+def test_pretraining_on_another_language_is_refused(workshop: Workshop, tmp_path: Path) -> None:
+    with pytest.raises(TokenizerError, match="the tokenizer of 'de', not of 'en'"):
+        stages.pretrain(workshop.recipe, workshop.blocks["de"], workshop.tokenizers["de"], tmp_path / "out", unwatched)
+
+
+def test_blocks_of_another_tokenizer_are_refused_before_training(workshop: Workshop, tmp_path: Path) -> None:
+    with pytest.raises(TokenizerError, match="was made with tokenizer"):
+        dataclasses.replace(workshop, blocks={"de": workshop.blocks["tr"]}).adapt("de", 1, tmp_path / "out")
+
+
+def test_a_language_without_a_tokenizer_is_refused(workshop: Workshop, tmp_path: Path) -> None:
+    with pytest.raises(ArtifactError, match="absent is not an artifact"):
+        dataclasses.replace(workshop, tokenizers={"de": tmp_path / "absent"}).adapt("de", 1, tmp_path / "out")
+
+
+def test_a_recipe_of_another_model_is_refused(workshop: Workshop, tmp_path: Path) -> None:
+    other = changed(workshop.recipe, "encoder", layers=4, mlm_heads=(1, 4))
+    with pytest.raises(RecipeError, match=r"\[encoder\] is not that of the primary"):
+        dataclasses.replace(workshop, recipe=other).adapt("de", 1, tmp_path / "out")
+    with pytest.raises(RecipeError, match=r"\[encoder\] is not that of the primary"):
+        stages.finetune(other, workshop.primary, workshop.texts["en"], 1, tmp_path / "out", unwatched)
+
+
+def test_blocks_of_another_length_are_refused(workshop: Workshop, tmp_path: Path) -> None:
+    longer = changed(workshop.recipe, "encoder", block_tokens=48)
+    build(longer, workshop.texts["en"], workshop.tokenizers["en"], tmp_path / "blocks")
+    with pytest.raises(ArtifactError, match="blocks of 48 tokens, but the recipe says 32"):
+        stages.pretrain(workshop.recipe, tmp_path / "blocks", workshop.tokenizers["en"], tmp_path / "out", unwatched)
+
+
+def test_finetuning_on_text_of_another_language_is_refused(workshop: Workshop, tmp_path: Path) -> None:
+    with pytest.raises(TextError, match="text in 'de', but text in 'en' is needed"):
+        stages.finetune(workshop.recipe, workshop.primary, workshop.texts["de"], 1, tmp_path / "out", unwatched)
+
+
+def test_a_recipe_without_a_task_is_not_finetuned(workshop: Workshop, tmp_path: Path) -> None:
+    recipe = workshop.recipe.model_copy(update={"task": None})
+    with pytest.raises(RecipeError, match=r"no \[task\]"):
+        stages.finetune(recipe, workshop.primary, workshop.texts["en"], 1, tmp_path / "out", unwatched)
+
+
+def test_a_training_that_runs_away_leaves_no_artifact(workshop: Workshop, tmp_path: Path) -> None:
+    wild = changed(workshop.recipe, "adaptation", learning_rate=1e38)
+    with pytest.raises(TrainingError, match=r"the loss is .* Lower the learning rate"):
+        dataclasses.replace(workshop, recipe=wild).adapt("de", 1, tmp_path / "out")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("out", "words"), [("file/out", "cannot write"), ("full", "exists already")])
+def test_an_output_that_cannot_be_written_is_named_before_training(
+    workshop: Workshop, tmp_path: Path, out: str, words: str
+) -> None:
+    (tmp_path / "file").write_text("mine")
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full/mine").write_text("mine")
+    seen: list[Progress] = []
+    with pytest.raises(ArtifactError, match=rf"({words} .*{out}|{out} {words})"):
+        workshop.adapt("de", 1, tmp_path / out, watch=seen.append)
+    with pytest.raises(ArtifactError, match=words):
+        stages.pretrain(workshop.recipe, workshop.blocks["en"], workshop.tokenizers["en"], tmp_path / out, seen.append)
+    with pytest.raises(ArtifactError, match=words):
+        stages.finetune(workshop.recipe, workshop.primary, workshop.texts["en"], 1, tmp_path / out, seen.append)
+    assert seen == []
