@@ -1,0 +1,57 @@
+"""The paper's figures (appendix A.1) for its settings: RoBERTa-base, 125,000 updates of 2,048 blocks of 512 tokens."""
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from lingraft.cost import Work
+
+UPDATES = 125_000
+PAPER = Work(layers=12, width=768, vocabulary=50_000, block_tokens=512, batch_blocks=2048, mask_rate=0.15)
+
+
+def paper(**changes: Any) -> Work:
+    return dataclasses.replace(PAPER, **changes)
+
+
+def exaflops(flops_per_update: float) -> float:
+    return round(UPDATES * flops_per_update / 1e18, 2)
+
+
+@pytest.mark.parametrize(
+    ("layers", "expected"), [(2, 12.82), (4, 21.07), (6, 29.32), (8, 37.56), (10, 45.81), (12, 54.05)]
+)
+def test_adaptation_costs_what_the_paper_says(layers: int, expected: float) -> None:
+    assert exaflops(paper(layers=layers).adaptation_flops()) == expected
+
+
+@pytest.mark.parametrize(("layers", "heads", "expected"), [(4, 1, 29.34), (12, 1, 78.82), (12, 2, 83.42)])
+def test_pretraining_costs_what_the_paper_says(layers: int, heads: int, expected: float) -> None:
+    assert exaflops(paper(layers=layers, heads=heads).pretraining_flops()) == expected
+
+
+def test_the_sums_are_the_papers_products() -> None:
+    """Equations A1 and A3 in their second form, with everything but the batch taken out of the brackets."""
+    s, h, v, p, b = PAPER.block_tokens, PAPER.width, PAPER.vocabulary, PAPER.mask_rate, PAPER.batch_blocks
+    for layers in (2, 7, 12):
+        shared = 1 + s / (6 * h) + p / (12 * layers)
+        a1 = 72 * b * s * layers * h**2 * (shared + p * v / (12 * h * layers))
+        a3 = 48 * b * s * layers * h**2 * (shared + p * v / (8 * h * layers))
+        assert paper(layers=layers).pretraining_flops() == pytest.approx(a1, rel=1e-12)
+        assert paper(layers=layers).adaptation_flops() == pytest.approx(a3, rel=1e-12)
+
+
+def test_standard_adaptation_costs_more_than_twice_the_mini_models() -> None:
+    assert paper(layers=12).adaptation_flops() > 2 * paper(layers=4).adaptation_flops()
+
+
+def test_a_forward_pass_without_a_head_is_a_third_of_a_training_step() -> None:
+    headless = paper(mask_rate=0.0)
+    assert headless.pretraining_flops() == 3 * headless.inference_flops()
+    assert PAPER.inference_flops() == headless.inference_flops()
+
+
+def test_cost_is_proportional_to_the_batch() -> None:
+    for formula in (Work.pretraining_flops, Work.adaptation_flops, Work.inference_flops):
+        assert formula(paper(batch_blocks=4096)) == 2 * formula(PAPER)
