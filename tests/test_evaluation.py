@@ -1,0 +1,195 @@
+import dataclasses
+from pathlib import Path
+
+import pytest
+import torch
+
+from lingraft import masked_lm
+from lingraft.artifact import Artifact, Kind
+from lingraft.embeddings import initialise, swap, vocabulary_of
+from lingraft.errors import AlignmentError, ArtifactError, RecipeError, TextError, TokenizerError
+from lingraft.evaluation import evaluate_language, evaluate_source
+from lingraft.models import load_embeddings, load_primary, load_task
+from lingraft.results import LanguageResult, SourceResult, load_language, load_source
+from lingraft.stages import work_of
+from lingraft.tasks import labelled
+from lingraft.text import load_split
+from lingraft.tokenizer import Tokenizer
+from tests.workshop import Workshop
+
+
+def judged(shop: Workshop, out: Path, tasks: bool = True) -> LanguageResult:
+    """The evaluation of German, or of what the workshop calls German."""
+    folders = list(shop.tasks.values()) if tasks else []
+    evaluate_language(
+        shop.recipe, shop.primary, shop.embeddings["de"], folders, shop.texts["de"], shop.blocks["de"], out
+    )
+    return load_language(out)
+
+
+def source_judged(shop: Workshop, out: Path, language: str = "en") -> SourceResult:
+    folders = list(shop.tasks.values())
+    evaluate_source(shop.recipe, shop.primary, folders, shop.texts[language], shop.blocks["en"], out)
+    return load_source(out)
+
+
+@pytest.fixture(scope="module")
+def german(workshop: Workshop, tmp_path_factory: pytest.TempPathFactory) -> LanguageResult:
+    return judged(workshop, tmp_path_factory.mktemp("german") / "out")
+
+
+@pytest.fixture(scope="module")
+def english(workshop: Workshop, tmp_path_factory: pytest.TempPathFactory) -> SourceResult:
+    return source_judged(workshop, tmp_path_factory.mktemp("english") / "out")
+
+
+@pytest.fixture(scope="module")
+def stranger(workshop: Workshop, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return workshop.other_primary(tmp_path_factory.mktemp("stranger") / "primary")
+
+
+def held_out(workshop: Workshop, language: str) -> torch.Tensor:
+    return Artifact.load(workshop.blocks[language], Kind.BLOCKS).tensors("test")["tokens_NT"]
+
+
+def test_scores_are_shares(german: LanguageResult, english: SourceResult) -> None:
+    scores = [*german.masked.model_dump().values(), *english.masked_by_depth.values()]
+    for task in (german.task, english.task):
+        assert task
+        scores += [task.majority, *task.accuracy.by_seed.values()]
+    assert german.task
+    assert german.task.initial
+    scores += german.task.initial.by_seed.values()
+    assert len(scores) == 15
+    assert all(0 < score < 1 for score in scores)
+
+
+def test_a_confusion_counts_every_test_document_once_a_seed(
+    workshop: Workshop, german: LanguageResult, english: SourceResult
+) -> None:
+    for language, task in (("de", german.task), ("en", english.task)):
+        assert task
+        documents = load_split(Artifact.load(workshop.texts[language], Kind.TEXT), "test")
+        seeds = len(workshop.tasks)
+        assert task.documents == len(documents)
+        assert sum(map(sum, task.confusion)) == len(documents) * seeds
+        right = sum(task.confusion[index][index] for index in range(len(task.labels)))
+        assert task.accuracy.mean == pytest.approx(right / (len(documents) * seeds))
+        largest = max(sum(document.label == label for document in documents) for label in task.labels)
+        assert task.majority == pytest.approx(largest / len(documents))
+        assert sorted(task.accuracy.by_seed) == sorted(workshop.tasks)
+
+
+def test_as_initialised_means_a_freshly_initialised_table(workshop: Workshop, german: LanguageResult) -> None:
+    primary, pieces = load_primary(workshop.primary), Tokenizer.load(workshop.tokenizers["de"])
+    own = primary.encoder.vocabulary
+    generator = torch.Generator().manual_seed(workshop.recipe.adaptation.seed)
+    rows = initialise(
+        own.table_VD.detach(), own.bias_V.detach(), primary.tokenizer.pieces(), pieces.pieces(), True, generator
+    )
+    fresh = vocabulary_of(rows.table_VD, rows.bias_V)
+    swap(primary.encoder, fresh)
+    blocks_NT = held_out(workshop, "de")
+    masked = masked_lm.accuracy(primary.encoder, blocks_NT, (german.depth, german.layers))
+    assert (german.masked.mini_initial, german.masked.primary_initial) == (masked[1], masked[3])
+    assert german.overlap == rows.copied
+    documents = load_split(Artifact.load(workshop.texts["de"], Kind.TEXT), "test")
+    assert german.task
+    assert german.task.initial
+    for seed, folder in workshop.tasks.items():
+        task = load_task(folder)
+        swap(task.classifier.encoder, fresh)
+        data = labelled.prepare(documents, task.labels, pieces, workshop.recipe.encoder.block_tokens)
+        found = labelled.accuracy(labelled.confusion(task.classifier, data))
+        assert german.task.initial.by_seed[seed] == found
+
+
+def test_masked_scores_are_those_of_the_primary_with_the_embeddings(workshop: Workshop, german: LanguageResult) -> None:
+    primary = load_primary(workshop.primary)
+    primary.swap_in(load_embeddings(workshop.embeddings["de"]))
+    blocks_NT = held_out(workshop, "de")
+    found = masked_lm.accuracy(primary.encoder, blocks_NT, (1, 3))
+    assert (german.masked.mini, german.masked.primary) == (found[1], found[3])
+    assert german.masked.mini != german.masked.mini_initial
+
+
+def test_the_source_is_judged_at_every_head(workshop: Workshop, english: SourceResult) -> None:
+    blocks_NT = held_out(workshop, "en")
+    encoder = load_primary(workshop.primary).encoder
+    assert english.masked_by_depth == masked_lm.accuracy(encoder, blocks_NT, (1, 2, 3))
+
+
+def test_costs_and_curves_are_those_of_the_training(
+    workshop: Workshop, german: LanguageResult, english: SourceResult
+) -> None:
+    assert [point.model_dump() for point in german.history] == [p._asdict() for p in workshop.curves["de"]]
+    assert german.cost == workshop.curves["de"][-1].cost
+    assert english.pretraining == workshop.curves["en"][-1].cost
+    finetunings = [workshop.curves[f"seed {seed}"][-1].cost for seed in workshop.tasks]
+    assert english.finetuning.steps == sum(cost.steps for cost in finetunings)
+    assert english.finetuning.flops == sum(cost.flops for cost in finetunings)
+    assert sorted(english.finetuning_history) == sorted(workshop.tasks)
+
+
+def test_the_cost_beside_is_that_of_as_many_updates_over_all_layers(
+    workshop: Workshop, german: LanguageResult, tmp_path: Path
+) -> None:
+    recipe = workshop.recipe
+    update = work_of(recipe, recipe.adaptation, german.vocabulary, recipe.encoder.layers).adaptation_flops()
+    assert german.whole_flops == recipe.adaptation.steps * update > german.cost.flops
+    workshop.adapt("de", 3, tmp_path / "standard")
+    shop = dataclasses.replace(workshop, embeddings={"de": tmp_path / "standard"})
+    standard = judged(shop, tmp_path / "out", tasks=False)
+    assert standard.standard
+    assert standard.whole_flops == standard.cost.flops == german.whole_flops
+
+
+def test_without_tasks_there_are_masked_scores_only(workshop: Workshop, german: LanguageResult, tmp_path: Path) -> None:
+    found = judged(workshop, tmp_path / "out", tasks=False)
+    assert found.task is None
+    assert found.masked == german.masked
+
+
+def test_judging_twice_gives_the_same(workshop: Workshop, german: LanguageResult, tmp_path: Path) -> None:
+    assert judged(workshop, tmp_path / "again") == german
+
+
+def test_embeddings_of_another_primary_are_not_judged(workshop: Workshop, stranger: Path, tmp_path: Path) -> None:
+    with pytest.raises(AlignmentError) as caught:
+        judged(dataclasses.replace(workshop, primary=stranger), tmp_path / "out")
+    for folder in (workshop.primary, stranger):
+        assert load_primary(folder).fingerprint in str(caught.value)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_task_of_another_primary_is_not_judged(workshop: Workshop, stranger: Path, tmp_path: Path) -> None:
+    workshop.adapt("de", 1, tmp_path / "theirs", primary=stranger)
+    shop = dataclasses.replace(workshop, primary=stranger, embeddings={"de": tmp_path / "theirs"})
+    with pytest.raises(AlignmentError, match=load_primary(stranger).fingerprint):
+        judged(shop, tmp_path / "out")
+    with pytest.raises(AlignmentError, match="the task"):
+        source_judged(shop, tmp_path / "out")
+
+
+def test_text_or_blocks_of_another_language_are_refused(workshop: Workshop, tmp_path: Path) -> None:
+    texts = dataclasses.replace(workshop, texts={"de": workshop.texts["tr"]})
+    with pytest.raises(TextError, match="text in 'tr', but text in 'de' is needed"):
+        judged(texts, tmp_path / "out")
+    with pytest.raises(TextError, match="text in 'de', but text in 'en' is needed"):
+        source_judged(workshop, tmp_path / "out", language="de")
+    blocks = dataclasses.replace(workshop, blocks={"de": workshop.blocks["tr"]})
+    with pytest.raises(TokenizerError, match="was made with tokenizer"):
+        judged(blocks, tmp_path / "out")
+
+
+def test_a_recipe_of_another_model_is_refused(workshop: Workshop, tmp_path: Path) -> None:
+    encoder = workshop.recipe.encoder.model_copy(update={"layers": 4, "mlm_heads": (1, 4)})
+    recipe = workshop.recipe.model_copy(update={"encoder": encoder})
+    with pytest.raises(RecipeError, match=r"\[encoder\] is not that of the primary"):
+        judged(dataclasses.replace(workshop, recipe=recipe), tmp_path / "out")
+
+
+def test_a_missing_input_is_named(workshop: Workshop, tmp_path: Path) -> None:
+    shop = dataclasses.replace(workshop, embeddings={"de": tmp_path / "absent"})
+    with pytest.raises(ArtifactError, match="absent is not an artifact"):
+        judged(shop, tmp_path / "out")
