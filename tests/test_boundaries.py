@@ -1,0 +1,100 @@
+"""What may import what, tried in a Python of its own and read from the sources."""
+
+import ast
+import pkgutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import lingraft
+
+LIBRARY = Path(lingraft.__file__).parent
+BLOCKED = ("kfp", "mlflow", "kserve", "transformers", "onnxruntime", "optuna", "matplotlib", "datasets")
+NEEDS_AN_EXTRA = ("tracking", "steps", "depth", "export", "serving", "report")
+
+IMPORT_WITHOUT = """
+import importlib, sys
+
+class Refuse:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in BLOCKED:
+            raise ImportError(f"{name} is not to be imported")
+
+BLOCKED = set(sys.argv[1].split(","))
+sys.meta_path.insert(0, Refuse())
+for name in sys.argv[2:]:
+    importlib.import_module(name)
+print(sorted(BLOCKED & {name.partition(".")[0] for name in sys.modules}))
+"""
+
+
+def modules() -> list[str]:
+    return sorted(module.name for module in pkgutil.walk_packages([str(LIBRARY)], "lingraft."))
+
+
+def free_of_extras(name: str) -> bool:
+    return not name.removeprefix("lingraft.").startswith(NEEDS_AN_EXTRA)
+
+
+def import_without(blocked: tuple[str, ...], *names: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", IMPORT_WITHOUT, ",".join(blocked), *names]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def imported_in(path: Path) -> set[str]:
+    """Top-level packages that a source file imports, wherever in it."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            found.add(node.module.partition(".")[0])
+    return found
+
+
+def sources() -> list[Path]:
+    return sorted(LIBRARY.rglob("*.py"))
+
+
+def test_the_core_imports_without_any_extra() -> None:
+    core = [name for name in modules() if free_of_extras(name)]
+    assert {"lingraft.stages", "lingraft.evaluation", "lingraft.cli", "lingraft.tasks.labelled"} <= set(core)
+    run = import_without(BLOCKED, *core)
+    assert (run.returncode, run.stdout.strip(), run.stderr) == (0, "[]", "")
+
+
+def test_the_block_itself_works() -> None:
+    run = import_without(BLOCKED, "transformers")
+    assert run.returncode == 1
+    assert "transformers is not to be imported" in run.stderr
+
+
+def test_the_library_never_imports_kfp() -> None:
+    assert len(sources()) > 30
+    assert [
+        path.name for path in sources() if imported_in(path) & {"kfp", "kfp_kubernetes", "pipelines", "components"}
+    ] == []
+
+
+@pytest.mark.parametrize(
+    ("package", "allowed"), [("mlflow", {"tracking.py"}), ("optuna", {"depth.py"}), ("kserve", {"serving/"})]
+)
+def test_an_optional_package_is_known_to_one_place_only(package: str, allowed: set[str]) -> None:
+    places = {path.relative_to(LIBRARY).as_posix() for path in sources() if package in imported_in(path)}
+    assert places
+    assert {place for place in places if not place.startswith(tuple(allowed))} == set()
+
+
+def test_nothing_is_pickled() -> None:
+    assert [path.name for path in sources() if imported_in(path) & {"pickle", "joblib", "dill", "cloudpickle"}] == []
+    unsafe = {"load", "save"}
+    calls = [
+        f"{path.name}:{node.lineno}"
+        for path in sources()
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Attribute) and node.attr in unsafe
+        if isinstance(node.value, ast.Name) and node.value.id == "torch"
+    ]
+    assert calls == []
