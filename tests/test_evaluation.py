@@ -1,11 +1,12 @@
 import dataclasses
+import json
 from pathlib import Path
 
 import pytest
 import torch
 
 from lingraft import masked_lm
-from lingraft.artifact import Artifact, Kind
+from lingraft.artifact import MANIFEST, Artifact, Kind
 from lingraft.embeddings import initialise, swap, vocabulary_of
 from lingraft.errors import AlignmentError, ArtifactError, RecipeError, TextError, TokenizerError
 from lingraft.evaluation import evaluate_language, evaluate_source
@@ -15,7 +16,7 @@ from lingraft.stages import work_of
 from lingraft.tasks import labelled
 from lingraft.text import load_split
 from lingraft.tokenizer import Tokenizer
-from tests.workshop import Workshop
+from tests.workshop import Workshop, copied
 
 
 def judged(shop: Workshop, out: Path, tasks: bool = True) -> LanguageResult:
@@ -169,6 +170,16 @@ def test_a_task_of_another_primary_is_not_judged(workshop: Workshop, stranger: P
         judged(shop, tmp_path / "out")
     with pytest.raises(AlignmentError, match="the task"):
         source_judged(shop, tmp_path / "out")
+
+
+def test_seeds_that_differ_in_their_labels_are_refused(workshop: Workshop, tmp_path: Path) -> None:
+    other = copied(workshop.tasks[2], tmp_path / "other")
+    manifest = json.loads((other / MANIFEST).read_text())
+    manifest["details"]["labels"] = ["garden", "harbour", "street"]
+    (other / MANIFEST).write_text(json.dumps(manifest))
+    shop = dataclasses.replace(workshop, tasks={1: workshop.tasks[1], 2: other})
+    with pytest.raises(ArtifactError, match=r"task seeds differ in their labels: .*kitchen.* and .*street"):
+        judged(shop, tmp_path / "out")
 
 
 def test_text_or_blocks_of_another_language_are_refused(workshop: Workshop, tmp_path: Path) -> None:

@@ -224,6 +224,15 @@ def test_two_heads_cost_more_than_one(workshop: Workshop, tmp_path: Path) -> Non
     assert lone < three
 
 
+def test_a_recipe_says_how_many_threads_train(workshop: Workshop, tmp_path: Path) -> None:
+    before = torch.get_num_threads()
+    try:
+        pretrained(workshop, briefly(workshop.recipe).model_copy(update={"threads": 2}), tmp_path / "out")
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+
+
 def test_pretraining_on_another_language_is_refused(workshop: Workshop, tmp_path: Path) -> None:
     with pytest.raises(TokenizerError, match="the tokenizer of 'de', not of 'en'"):
         stages.pretrain(workshop.recipe, workshop.blocks["de"], workshop.tokenizers["de"], tmp_path / "out", unwatched)
