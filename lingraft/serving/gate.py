@@ -1,7 +1,6 @@
 """What stands between the network and kserve: which paths there are, and how a request is refused.
 
-kserve answers some malformed binary tensors and CloudEvents with a 500, and lets anyone unload a model. None of these
-get past here.
+kserve answers malformed binary tensors with a 500, and lets anyone unload a model. Neither gets past here.
 """
 
 from collections.abc import Callable, Mapping
@@ -60,8 +59,10 @@ class _Gate:
         headers = Headers(scope=scope)
         if scope["path"] not in self._paths:
             return _refused(HTTPStatus.NOT_FOUND, f"there is no such path; there are {sorted(self._paths)}.")
-        if refused := sorted(name for name in headers if name.startswith("ce-") or name == _BINARY):
-            return _refused(HTTPStatus.BAD_REQUEST, f"send plain JSON, without the headers {refused}.")
+        if _BINARY in headers:
+            return _refused(
+                HTTPStatus.BAD_REQUEST, f"send plain JSON, without binary tensors and the header {_BINARY}."
+            )
         if scope["method"] != "POST":
             return None
         if headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":

@@ -166,7 +166,7 @@ MALFORMED: dict[str, tuple[bytes, dict[str, str], int]] = {
     "not JSON": (b"kilo", {"content-type": "text/plain"}, 415),
     "of no type": (b"{}", {}, 415),
     "binary tensors": (b'"a"', JSON | {"inference-header-content-length": "x"}, 400),
-    "CloudEvent": (b"{}", JSON | {"ce-id": "1", "ce-source": "a", "ce-type": "b", "ce-specversion": "1.0"}, 400),
+    "CloudEvent": (b"{}", JSON | {"ce-id": "1", "ce-source": "a", "ce-type": "b", "ce-specversion": "7"}, 400),
 }
 
 
