@@ -58,18 +58,20 @@ def test_auto_takes_the_format_that_its_own_measurement_found_faster() -> None:
     assert bf16_rate == fp32_rate or found == ("bf16" if bf16_rate > fp32_rate else "fp32")
 
 
-@pytest.mark.parametrize("slow", ["fp32", "bf16"])
-def test_auto_avoids_the_format_in_which_a_pass_takes_longer(slow: str) -> None:
-    layer = model()
+@pytest.mark.parametrize(("bf16_s", "fp32_s", "faster"), [(0.01, 0.02, "bf16"), (0.02, 0.01, "fp32")])
+def test_auto_takes_the_format_with_more_passes_a_second_by_the_clock(
+    monkeypatch: pytest.MonkeyPatch, bf16_s: float, fp32_s: float, faster: str
+) -> None:
+    layer, now_s = model(), [0.0]
+    monkeypatch.setattr("time.perf_counter", lambda: now_s[0])
 
     def loss() -> torch.Tensor:
-        in_bf16 = torch.is_autocast_enabled(precision.device().type)
-        for _ in range(500 if in_bf16 == (slow == "bf16") else 0):
-            output_of(layer)
+        now_s[0] += bf16_s if torch.is_autocast_enabled(precision.device().type) else fp32_s
         return output_of(layer).float().sum()
 
-    found, _ = precision.choose("auto", loss, list(layer.parameters()))
-    assert found != slow
+    found, reason = precision.choose("auto", loss, list(layer.parameters()))
+    assert found == faster
+    assert reason.startswith(f"precision {faster}: bf16 {1 / bf16_s:.1f} against fp32 {1 / fp32_s:.1f} forward and")
 
 
 def test_a_probe_leaves_no_gradients() -> None:
