@@ -75,7 +75,7 @@ def draw(title: str, caption: str, alt: str, paint: "Callable[[Axes], None]", he
         from matplotlib.figure import Figure
     except ModuleNotFoundError as error:
         raise MissingExtraError("matplotlib", "report") from error
-    with matplotlib.rc_context(_STYLE):
+    with matplotlib.rc_context(_STYLE):  # type: ignore[arg-type]  # the stubs want every key as a literal
         figure = Figure(figsize=(_WIDTH_IN, height_in), layout="constrained")
         paint(figure.subplots())
         stream = io.StringIO()

@@ -63,6 +63,7 @@ def set_up(out: Path) -> None:
     with writable(out):
         out.mkdir(parents=True, exist_ok=True)
     os.environ.setdefault("MLFLOW_TRACKING_URI", f"sqlite:///{out.resolve() / 'mlflow.db'}")
+    os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
 
 
 def run(pipeline: base_component.BaseComponent, out: Path, **arguments: Any) -> dict[str, Any]:

@@ -37,8 +37,7 @@ def container_violations(container: Document) -> Iterator[str]:
     mounts = {mount["mountPath"] for mount in container.get("volumeMounts", [])}
     tag = container["image"].rpartition("/")[2].partition(":")[2]
     kept = {
-        "may gain privileges": context.get("allowPrivilegeEscalation") is False
-        and not context.get("privileged"),
+        "may gain privileges": context.get("allowPrivilegeEscalation") is False and not context.get("privileged"),
         "keeps capabilities": context.get("capabilities") == {"drop": ["ALL"]},
         "writes to its image": context.get("readOnlyRootFilesystem") is True,
         "overrides the pod": not {"runAsUser", "runAsNonRoot", "seccompProfile"} & set(context),
@@ -109,9 +108,7 @@ INIT = ("initContainers", 0)
         (_put(*MAIN, "image", value="mlflow:latest"), "image without a fixed tag"),
     ],
 )
-def test_the_policy_notices(
-    pods: dict[str, Document], change: Callable[[Document], None], violation: str
-) -> None:
+def test_the_policy_notices(pods: dict[str, Document], change: Callable[[Document], None], violation: str) -> None:
     pod = copy.deepcopy(pods["Deployment/mlflow"])
     change(pod)
     assert violation in set(pod_violations(pod, served=True))
