@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lingraft.artifact import Artifact, Kind
+from lingraft.artifact import MANIFEST, Artifact, Kind
 from lingraft.config import Recipe
-from lingraft.errors import MissingExtraError, TrackingError
+from lingraft.errors import ArtifactError, MissingExtraError, TrackingError
 from lingraft.train import Progress
 
 try:
@@ -22,6 +22,7 @@ try:
     from mlflow.entities import Metric, Param, RunTag
     from mlflow.exceptions import MlflowException
     from mlflow.utils.mlflow_tags import MLFLOW_PARENT_RUN_ID
+    from mlflow.utils.validation import MAX_PARAMS_TAGS_PER_BATCH
 except ImportError as error:
     raise MissingExtraError("mlflow", "tracking") from error
 
@@ -47,14 +48,17 @@ class StageRun:
         mlflow.MlflowClient().log_batch(self.run_id, metrics)
 
     def record(self, made: Artifact, scores: Mapping[str, float]) -> None:
-        """Log what a stage made: its scores, its cost, and what it was made from."""
+        """Log what a stage made: its scores, its cost, what it was made from, and its manifest."""
         manifest, now_ms = made.manifest, int(time.time() * 1000)
         cost = {f"cost_{key}": float(value) for key, value in manifest.cost.model_dump().items()}
         metrics = [Metric(key, value, now_ms, manifest.cost.steps) for key, value in {**cost, **scores}.items()]
         hashes = {f"data_{name}": value for name, value in manifest.data_hashes.items()}
-        facts = {**_flat(manifest.recipe), **_flat(manifest.details), **hashes, "fingerprint": made.fingerprint}
-        params = [Param(key, str(value)) for key, value in facts.items()]
-        mlflow.MlflowClient().log_batch(self.run_id, metrics, params, [RunTag("kind", manifest.kind)])
+        # What is nested has names from the data, such as labels, which MLflow's parameters may not be called by.
+        details = {key: value for key, value in manifest.details.items() if not isinstance(value, Mapping)}
+        client = mlflow.MlflowClient()
+        client.log_batch(self.run_id, metrics, tags=[RunTag("kind", manifest.kind)])
+        client.log_dict(self.run_id, manifest.model_dump(mode="json"), MANIFEST)
+        _log_facts(self.run_id, {**_flat(manifest.recipe), **details, **hashes, "fingerprint": made.fingerprint})
 
     def keep(self, made: Artifact, name: str) -> None:
         """Keep an artifact with the run, under a name; `fetch_kept` brings it back."""
@@ -72,7 +76,7 @@ def open_run(recipe: Recipe, pipeline: str) -> str:
         tags = {"mlflow.runName": pipeline, "pipeline": pipeline, "project": recipe.name}
         run_id = str(client.create_run(_experiment(recipe.name), tags=tags).info.run_id)
         client.log_dict(run_id, recipe.model_dump(mode="json"), "recipe.json")
-        client.log_batch(run_id, params=[Param(key, str(value)) for key, value in _flat(recipe.model_dump()).items()])
+        _log_facts(run_id, _flat(recipe.model_dump()))
     return run_id
 
 
@@ -94,15 +98,16 @@ def stage(parent_run: str, name: str) -> Iterator[StageRun]:
         experiment = client.get_run(parent_run).info.experiment_id
         tags = {"mlflow.runName": name, MLFLOW_PARENT_RUN_ID: parent_run, "stage": name}
         run_id = str(client.create_run(experiment, tags=tags).info.run_id)
-    status = "FAILED"
     try:
         with _explained():
             yield StageRun(run_id)
-        status = "FINISHED"
-    finally:
-        client.set_terminated(run_id, status)
-        if status == "FAILED":
-            client.set_terminated(parent_run, status)
+    except BaseException:
+        with contextlib.suppress(MlflowException):  # why the stage failed matters more than that it cannot be marked
+            client.set_terminated(run_id, "FAILED")
+            client.set_terminated(parent_run, "FAILED")
+        raise
+    with _explained():
+        client.set_terminated(run_id, "FINISHED")
 
 
 def register(
@@ -145,7 +150,7 @@ def fetch(name: str, kind: Kind, out: Path, alias: str = CHAMPION) -> Artifact:
         ArtifactError: what came is damaged, or `out` cannot be written.
     """
     with _explained():
-        return _download(str(_champion(name, alias).source), kind, out)
+        return _download(str(_champion(name, alias).source), f"{alias!r} of {name!r}", kind, out)
 
 
 def fetch_kept(run_id: str, name: str, kind: Kind, out: Path) -> Artifact:
@@ -156,7 +161,7 @@ def fetch_kept(run_id: str, name: str, kind: Kind, out: Path) -> Artifact:
         ArtifactError: what came is damaged, or `out` cannot be written.
     """
     with _explained():
-        return _download(f"runs:/{run_id}/{name}", kind, out)
+        return _download(f"runs:/{run_id}/{name}", f"{name!r} of run {run_id}", kind, out)
 
 
 def tag(name: str, key: str, value: str, alias: str = CHAMPION) -> None:
@@ -189,10 +194,14 @@ def _champion(name: str, alias: str) -> "ModelVersion":
         ) from error
 
 
-def _download(uri: str, kind: Kind, out: Path) -> Artifact:
+def _download(uri: str, what: str, kind: Kind, out: Path) -> Artifact:
     with tempfile.TemporaryDirectory() as folder:
         source = mlflow.artifacts.download_artifacts(artifact_uri=uri, dst_path=folder)
-        Artifact.load(Path(source), kind).copy_to(out)
+        try:
+            found = Artifact.load(Path(source), kind)
+        except ArtifactError as error:
+            raise ArtifactError(f"{what} at {mlflow.get_tracking_uri()} came as {error}") from error
+        found.copy_to(out)
     return Artifact.load(out, kind)
 
 
@@ -232,6 +241,12 @@ def _explained() -> Iterator[None]:
             f"MLflow at {mlflow.get_tracking_uri()} did not do what was asked: {error.message} "
             "See that the server is up, and that MLFLOW_TRACKING_URI and its credentials are right."
         ) from error
+
+
+def _log_facts(run_id: str, facts: Mapping[str, object]) -> None:
+    params = [Param(key, str(value)) for key, value in facts.items()]
+    for start in range(0, len(params), MAX_PARAMS_TAGS_PER_BATCH):
+        mlflow.MlflowClient().log_batch(run_id, params=params[start : start + MAX_PARAMS_TAGS_PER_BATCH])
 
 
 def _flat(nested: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -1,0 +1,304 @@
+"""Runs and registry, against a local SQLite store and against the MLflow server that our manifests run."""
+
+import json
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import mlflow
+import pytest
+import torch
+from mlflow import MlflowClient
+from mlflow.entities import Run
+
+from lingraft import artifact, tracking
+from lingraft.artifact import MANIFEST, Artifact, Cost, Kind
+from lingraft.config import Recipe
+from lingraft.errors import ArtifactError, TrackingError
+from lingraft.train import Progress
+from tests.manifests import conftest as manifests
+from tests.manifests.mlflow_server import Document, running
+from tests.tracking_stores import quiet, sqlite_store
+
+pytestmark = quiet
+RECIPE = Recipe.load(Path(__file__).with_name("tiny.toml"))
+POINTS = [Progress(10, 5120, 2e9, 1.5, 4.5, 1e-3), Progress(20, 10240, 4e9, 3.0, 3.25, 5e-4)]
+
+documents, pods = manifests.documents, manifests.pods
+
+
+@pytest.fixture(scope="session")
+def overlay() -> str:
+    """Overlays start the same server, but for the number of workers."""
+    return "local"
+
+
+@pytest.fixture(scope="module", params=["a SQLite file", "a server"])
+def store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The folder under which a store keeps its artifacts; the environment says where the store is."""
+    folder = tmp_path_factory.mktemp("store")
+    if request.param == "a SQLite file":
+        with sqlite_store(folder):
+            yield folder / "artifacts"
+        return
+    objects: list[Document] = request.getfixturevalue("documents")
+    found = request.getfixturevalue("pods")
+    with (
+        running(objects, found, f"sqlite:///{folder / 'mlflow.db'}", folder) as port,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        patch.setenv("MLFLOW_TRACKING_URI", f"http://localhost:{port}")
+        yield folder / "artifacts"
+
+
+@pytest.fixture
+def parent(store: Path) -> str:
+    """The run of a pipeline."""
+    return tracking.open_run(RECIPE, "language")
+
+
+def _made(folder: Path, value: float = 1.0, **facts: object) -> Artifact:
+    """A small artifact to register; another value, another fingerprint."""
+    with artifact.create(folder, Kind.EMBEDDINGS) as draft:
+        draft.tensors("vocabulary", {"table_VD": torch.full((4, 3), value)})
+        draft.facts = {"language": "tr", "aligned_with": "a1" * 32, **facts}
+    return Artifact.load(folder, Kind.EMBEDDINGS)
+
+
+def _run(run_id: str) -> Run:
+    return MlflowClient().get_run(run_id)
+
+
+def _versions(name: str) -> int:
+    return len(MlflowClient().search_model_versions(f"name='{name}'"))
+
+
+def _register(name: str, made: Artifact, parent: str, **tags: object) -> str:
+    with tracking.stage(parent, f"register-{name}") as stage:
+        return tracking.register(name, made.folder, Kind.EMBEDDINGS, stage, tags)
+
+
+def test_a_stage_stands_under_its_pipelines_run_and_both_finish(parent: str) -> None:
+    with tracking.stage(parent, "adapt-tr") as stage:
+        assert _run(stage.run_id).info.status == "RUNNING"
+    assert _run(parent).info.status == "RUNNING"
+    tracking.close_run(parent)
+    run = _run(stage.run_id)
+    assert run.data.tags["mlflow.parentRunId"] == parent
+    assert run.info.experiment_id == _run(parent).info.experiment_id
+    assert (run.info.run_name, run.info.status, _run(parent).info.status) == ("adapt-tr", "FINISHED", "FINISHED")
+
+
+def test_a_pipelines_run_says_what_it_runs(parent: str) -> None:
+    run = _run(parent)
+    assert (run.data.tags["pipeline"], run.data.tags["project"]) == ("language", "tiny")
+    assert run.data.params["adaptation.depth"] == "1"
+    kept = mlflow.artifacts.load_dict(f"{run.info.artifact_uri}/recipe.json")
+    assert Recipe.parse(json.dumps(kept)) == RECIPE
+
+
+def test_a_recipe_with_many_values_is_logged_whole(store: Path) -> None:
+    task = RECIPE.require_task().model_copy(update={"examples": {f"a{n}": f"text {n}" for n in range(100, 250)}})
+    run = _run(tracking.open_run(RECIPE.model_copy(update={"task": task}), "source"))
+    assert run.data.params["task.examples.a249"] == "text 249"
+    assert run.data.params["name"] == "tiny"
+
+
+def test_a_learning_curve_is_logged_against_steps_tokens_and_flops(parent: str) -> None:
+    with tracking.stage(parent, "adapt-tr") as stage:
+        for point in POINTS:
+            stage.watch(point)
+
+    def logged(metric: str) -> list[tuple[int, float]]:
+        return [(at.step, at.value) for at in MlflowClient().get_metric_history(stage.run_id, metric)]
+
+    assert logged("loss") == [(10, 4.5), (20, 3.25)]
+    assert logged("loss_by_tokens") == [(5120, 4.5), (10240, 3.25)]
+    assert logged("loss_by_gflops") == [(2, 4.5), (4, 3.25)]
+    assert logged("learning_rate") == [(10, 1e-3), (20, 5e-4)]
+
+
+def test_what_a_stage_made_is_logged_with_scores_cost_and_origin(parent: str, tmp_path: Path) -> None:
+    cost = Cost(steps=20, tokens=10240, flops=4e9, elapsed_s=3.0)
+    details = {"depth": 2, "labels": {"C++ & friends?": 3, "../odd": 1}}
+    made = _made(tmp_path / "made", cost=cost, recipe={"seed": 7}, data_hashes={"blocks": "b2" * 32}, details=details)
+    with tracking.stage(parent, "adapt-tr") as stage:
+        stage.record(made, {"masked_accuracy": 0.125})
+    run = _run(stage.run_id)
+    assert run.data.metrics["masked_accuracy"] == 0.125
+    assert (run.data.metrics["cost_flops"], run.data.metrics["cost_elapsed_s"]) == (4e9, 3.0)
+    expected = {"seed": "7", "depth": "2", "data_blocks": "b2" * 32, "fingerprint": made.fingerprint}
+    assert run.data.params == expected
+    assert mlflow.artifacts.load_dict(f"{run.info.artifact_uri}/{MANIFEST}") == made.manifest.model_dump(mode="json")
+
+
+def test_a_failing_stage_marks_itself_and_its_pipeline_as_failed(parent: str) -> None:
+    stages = []
+
+    def fail() -> None:
+        with tracking.stage(parent, "adapt-tr") as stage:
+            stages.append(stage)
+            raise KeyboardInterrupt("stopped by hand")
+
+    with pytest.raises(KeyboardInterrupt, match="stopped by hand"):
+        fail()
+    assert {_run(run_id).info.status for run_id in (parent, stages[0].run_id)} == {"FAILED"}
+
+
+def test_a_stage_fails_with_its_own_error_even_when_its_run_cannot_be_marked(parent: str) -> None:
+    def fail() -> None:
+        with tracking.stage(parent, "adapt-tr") as stage:
+            MlflowClient().delete_run(stage.run_id)
+            raise ArtifactError("the disk is full")
+
+    with pytest.raises(ArtifactError, match="the disk is full"):
+        fail()
+
+
+def test_a_stage_whose_run_vanished_does_not_pass_for_finished(parent: str) -> None:
+    def lose() -> None:
+        with tracking.stage(parent, "adapt-tr") as stage:
+            MlflowClient().delete_run(stage.run_id)
+
+    with pytest.raises(TrackingError, match="did not do what was asked"):
+        lose()
+
+
+def test_the_same_content_is_registered_once(parent: str, tmp_path: Path) -> None:
+    first = _register("once", _made(tmp_path / "one"), parent, score=0.25)
+    again = _register("once", _made(tmp_path / "two"), parent, score=0.5)
+    assert first == again == "1"
+    assert _versions("once") == 1
+    assert tracking.tags_of("once")["score"] == "0.5"
+
+
+def test_other_content_is_a_new_version_that_becomes_champion(parent: str, tmp_path: Path) -> None:
+    made = [_made(tmp_path / name, value) for name, value in (("old", 1.0), ("new", 2.0))]
+    assert [_register("grown", one, parent) for one in made] == ["1", "2"]
+    assert tracking.fetch("grown", Kind.EMBEDDINGS, tmp_path / "out").fingerprint == made[1].fingerprint
+    _register("grown", made[0], parent)
+    assert _versions("grown") == 2
+    assert tracking.tags_of("grown")["fingerprint"] == made[0].fingerprint
+
+
+def test_a_version_says_what_it_is_and_belongs_to(parent: str, tmp_path: Path) -> None:
+    made = _made(tmp_path / "made")
+    _register("described", made, parent, depth=2)
+    assert tracking.tags_of("described") == {
+        "fingerprint": made.fingerprint,
+        "kind": "embeddings",
+        "language": "tr",
+        "aligned_with": "a1" * 32,
+        "depth": "2",
+    }
+
+
+def test_aliases_of_ones_own_are_fetched_by_name(parent: str, tmp_path: Path) -> None:
+    made = [_made(tmp_path / name, value) for name, value in (("one", 1.0), ("two", 2.0))]
+    with tracking.stage(parent, "register") as stage:
+        for one, alias in zip(made, ("seed-1", "seed-2"), strict=True):
+            tracking.register("seeds", one.folder, Kind.EMBEDDINGS, stage, {}, (alias,))
+    fetched = tracking.fetch("seeds", Kind.EMBEDDINGS, tmp_path / "out", alias="seed-1")
+    assert fetched.manifest == made[0].manifest
+    with pytest.raises(TrackingError, match="no 'champion' of 'seeds'"):
+        tracking.tags_of("seeds")
+
+
+def test_a_damaged_artifact_is_not_registered(parent: str, tmp_path: Path) -> None:
+    made = _made(tmp_path / "made")
+    _truncate(made.folder / "vocabulary.safetensors")
+    with pytest.raises(ArtifactError, match="truncated or edited"):
+        _register("damaged", made, parent)
+    assert _versions("damaged") == 0
+
+
+def _truncate(file: Path) -> None:
+    file.write_bytes(file.read_bytes()[:-1])
+
+
+def _stored(store: Path, made: Artifact) -> Path:
+    """The folder in which the store keeps an artifact."""
+    manifests = [path for path in store.rglob(MANIFEST) if (path.parent / "vocabulary.safetensors").is_file()]
+    (found,) = (path for path in manifests if path.read_bytes() == (made.folder / MANIFEST).read_bytes())
+    return found.parent
+
+
+def test_a_file_damaged_in_the_store_is_refused(parent: str, store: Path, tmp_path: Path) -> None:
+    made = _made(tmp_path / "made", 3.0)
+    _register("spoilt", made, parent)
+    _truncate(_stored(store, made) / "vocabulary.safetensors")
+    with pytest.raises(ArtifactError, match=r"^'champion' of 'spoilt' .*truncated or edited"):
+        tracking.fetch("spoilt", Kind.EMBEDDINGS, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_file_missing_from_the_store_is_refused(parent: str, store: Path, tmp_path: Path) -> None:
+    made = _made(tmp_path / "made", 4.0)
+    _register("gone", made, parent)
+    (_stored(store, made) / "vocabulary.safetensors").unlink()
+    with pytest.raises(ArtifactError, match=r"lacks \['vocabulary.safetensors'\]"):
+        tracking.fetch("gone", Kind.EMBEDDINGS, tmp_path / "out")
+
+
+def test_another_kind_than_asked_for_is_refused(parent: str, tmp_path: Path) -> None:
+    _register("embeddings", _made(tmp_path / "made", 5.0), parent)
+    with pytest.raises(ArtifactError, match=r"^'champion' of 'embeddings' .*kind primary is needed"):
+        tracking.fetch("embeddings", Kind.PRIMARY, tmp_path / "out")
+
+
+def test_what_a_run_keeps_comes_back(parent: str, tmp_path: Path) -> None:
+    made = _made(tmp_path / "made")
+    with tracking.stage(parent, "search") as stage:
+        stage.keep(made, "search")
+    fetched = tracking.fetch_kept(stage.run_id, "search", Kind.EMBEDDINGS, tmp_path / "out")
+    assert fetched.manifest == made.manifest
+
+
+def test_what_a_run_does_not_keep_is_named(parent: str, tmp_path: Path) -> None:
+    with pytest.raises(TrackingError, match="'absent'"):
+        tracking.fetch_kept(parent, "absent", Kind.EMBEDDINGS, tmp_path / "out")
+
+
+def test_a_tag_is_set_on_the_champion_alone(parent: str, tmp_path: Path) -> None:
+    for value in (1.0, 2.0):
+        _register("tagged", _made(tmp_path / str(value), value), parent)
+    tracking.tag("tagged", "depth.tr", "4")
+    assert tracking.tags_of("tagged")["depth.tr"] == "4"
+    assert "depth.tr" not in MlflowClient().get_model_version("tagged", "1").tags
+
+
+def test_an_absent_model_is_named_with_the_registry_and_the_way_out(store: Path, tmp_path: Path) -> None:
+    for ask in (
+        lambda: tracking.tags_of("absent"),
+        lambda: tracking.tag("absent", "key", "value"),
+        lambda: tracking.fetch("absent", Kind.PRIMARY, tmp_path / "out"),
+    ):
+        with pytest.raises(TrackingError, match=r"has no 'champion' of 'absent'.*Run the pipeline that") as caught:
+            ask()
+        assert mlflow.get_tracking_uri() in str(caught.value)
+
+
+def test_an_unknown_run_is_no_place_for_a_stage(store: Path) -> None:
+    def enter() -> None:
+        with tracking.stage("0" * 32, "adapt-tr"):
+            pytest.fail("a stage without a pipeline's run began")
+
+    with pytest.raises(TrackingError, match="0" * 32):
+        enter()
+
+
+@pytest.fixture
+def nobody(monkeypatch: pytest.MonkeyPatch) -> str:
+    """The address of a server that is down, which is asked once only; MLflow would ask for minutes."""
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return f"http://127.0.0.1:{probe.getsockname()[1]}"
+
+
+def test_a_server_that_is_down_is_named(nobody: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", nobody)
+    for ask in (lambda: tracking.open_run(RECIPE, "source"), lambda: tracking.tags_of("tiny-primary")):
+        with pytest.raises(TrackingError, match="MLFLOW_TRACKING_URI") as caught:
+            ask()
+        assert nobody in str(caught.value)
