@@ -133,5 +133,5 @@ def test_a_recipe_without_a_search_is_refused(workshop: Workshop, tmp_path: Path
 
 
 def test_text_of_another_language_than_the_searched_one_is_refused(workshop: Workshop, tmp_path: Path) -> None:
-    with pytest.raises(TokenizerError, match="'de'.*not of 'tr'"):
+    with pytest.raises(TokenizerError, match=r"'de'.*not of 'tr'"):
         _search(workshop, tmp_path / "search", _with_search(workshop.recipe, language="tr"))

@@ -1,0 +1,107 @@
+"""Components called as KFP's executor calls them: with KFP's own artifacts, whose paths and metadata they use."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from kfp import dsl
+
+from components import data, language, source
+from lingraft.artifact import Artifact, Kind
+from tests.made_up import TOPICS
+from tests.tracking_stores import quiet, sqlite_store
+from tests.workshop import Workshop
+
+pytestmark = quiet
+
+
+@dataclass(frozen=True)
+class Bench:
+    """A folder of KFP artifacts beside a finished project, with a tracking run to stand under."""
+
+    folder: Path
+    shop: Workshop
+    run: dsl.Artifact
+
+    @property
+    def recipe(self) -> str:
+        return self.shop.recipe.to_json()
+
+    def output(self, name: str, kind: type[dsl.Artifact] = dsl.Artifact) -> dsl.Artifact:
+        """An artifact that is yet to be written."""
+        return kind(name=name, uri=str(self.folder / name))
+
+
+def given(folder: Path, kind: type[dsl.Artifact] = dsl.Artifact) -> dsl.Artifact:
+    """An artifact that an earlier step wrote."""
+    return kind(name=folder.name, uri=str(folder))
+
+
+@pytest.fixture(scope="module")
+def bench(workshop: Workshop, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+    folder = tmp_path_factory.mktemp("bench")
+    with sqlite_store(folder):
+        made = Bench(folder, workshop, dsl.Artifact(name="run", uri=str(folder / "run")))
+        data.open_run.python_func(made.recipe, "source", made.run)
+        yield made
+
+
+@pytest.fixture(scope="module")
+def evaluated(bench: Bench) -> tuple[dsl.Metrics, dsl.ClassificationMetrics]:
+    """What the evaluation and the registration of the source show; afterwards the primary is in the registry."""
+    primary, evaluation = given(bench.shop.primary, dsl.Model), bench.output("evaluation")
+    metrics, confusion = dsl.Metrics(), dsl.ClassificationMetrics()
+    tasks = [given(folder, dsl.Model) for folder in bench.shop.tasks.values()]
+    folders = given(bench.shop.texts["en"]), given(bench.shop.blocks["en"])
+    source.evaluate_source.python_func(
+        bench.recipe, bench.run, primary, *folders, evaluation, metrics, confusion, tasks
+    )
+    source.register_source.python_func(bench.recipe, bench.run, primary, evaluation, tasks)
+    return metrics, confusion
+
+
+def test_text_tokenizer_and_blocks_go_from_path_to_path(bench: Bench) -> None:
+    text, tokenizer, blocks = (bench.output(name) for name in ("text", "tokenizer", "blocks"))
+    data.prepare_text.python_func(bench.recipe, bench.run, "de", text)
+    data.train_tokenizer.python_func(bench.recipe, bench.run, text, tokenizer)
+    data.build_blocks.python_func(bench.recipe, bench.run, text, tokenizer, blocks)
+    expected = Artifact.load(bench.shop.blocks["de"], Kind.BLOCKS)
+    assert Artifact.load(Path(blocks.path), Kind.BLOCKS).fingerprint == expected.fingerprint
+
+
+def test_an_evaluation_fills_metrics_and_confusion_matrix(
+    bench: Bench, evaluated: tuple[dsl.Metrics, dsl.ClassificationMetrics]
+) -> None:
+    metrics, confusion = evaluated
+    heads = bench.shop.recipe.encoder.mlm_heads
+    assert metrics.metadata.keys() == {"task_accuracy", *(f"masked_accuracy_depth_{depth}" for depth in heads)}
+    matrix = confusion.metadata["confusionMatrix"]
+    assert [spec["displayName"] for spec in matrix["annotationSpecs"]] == sorted(TOPICS)
+    assert sum(sum(row["row"]) for row in matrix["rows"]) > 0
+
+
+def test_an_evaluation_without_a_task_has_no_matrix(bench: Bench) -> None:
+    metrics, confusion = dsl.Metrics(), dsl.ClassificationMetrics()
+    folders = (given(folder) for folder in (bench.shop.primary, bench.shop.texts["en"], bench.shop.blocks["en"]))
+    source.evaluate_source.python_func(
+        bench.recipe, bench.run, *folders, bench.output("without-task"), metrics, confusion
+    )
+    assert "task_accuracy" not in metrics.metadata
+    assert confusion.metadata["confusionMatrix"]["rows"] == []
+
+
+@pytest.mark.usefixtures("evaluated")
+def test_depths_are_a_list_that_a_loop_can_take(bench: Bench) -> None:
+    assert language.depths_of.python_func(bench.recipe, "de", False) == [1]
+    assert language.depths_of.python_func(bench.recipe, "de", True) == [1, 3]
+
+
+@pytest.mark.usefixtures("evaluated")
+def test_the_source_comes_back_from_the_registry_as_folders(bench: Bench) -> None:
+    primary, tasks, evaluation = (bench.output(f"fetched-{name}") for name in ("primary", "tasks", "evaluation"))
+    source.fetch_source.python_func(bench.recipe, bench.run, primary, tasks, evaluation)
+    expected = Artifact.load(bench.shop.primary, Kind.PRIMARY)
+    assert Artifact.load(Path(primary.path), Kind.PRIMARY).manifest == expected.manifest
+    assert {folder.name for folder in Path(tasks.path).iterdir()} == {"seed-1", "seed-2"}
+    assert Artifact.load(Path(evaluation.path), Kind.EVALUATION)
