@@ -11,8 +11,9 @@ from pathlib import Path
 from lingraft import blocks, stages, text, tokenizer, tracking
 from lingraft.artifact import Artifact, Kind
 from lingraft.config import Recipe
+from lingraft.errors import DepthError
 from lingraft.files import write_text
-from lingraft.results import SearchResult, load_language, load_search, load_source
+from lingraft.results import LanguageResult, SearchResult, load_language, load_search, load_source
 
 Scores = dict[str, float]
 
@@ -82,9 +83,9 @@ def register_source(recipe: str, run: Path, primary: Path, tasks: Sequence[Path]
         scores = {f"masked_accuracy_depth_{depth}": score for depth, score in result.masked_by_depth.items()}
         evidence = {"evaluation_run": stage.run_id, "recipe": settings.digest(), **scores}
         tracking.register(primary_name(settings), primary, Kind.PRIMARY, stage, evidence)
-        for folder in sorted(tasks, key=_dev_accuracy):
-            seed = Artifact.load(folder, Kind.TASK).manifest.details["seed"]
-            facts = {"seed": seed, "dev_accuracy": _dev_accuracy(folder)}
+        for folder in sorted(tasks, key=_merit):
+            accuracy, seed = _merit(folder)
+            facts = {"seed": seed, "dev_accuracy": accuracy}
             tracking.register(task_name(settings), folder, Kind.TASK, stage, facts, (f"seed-{seed}", tracking.CHAMPION))
     tracking.close_run(run.read_text())
 
@@ -97,8 +98,8 @@ def fetch_source(recipe: str, run: Path, primary: Path, tasks: Path, evaluation:
         evidence = tracking.tags_of(primary_name(settings))
         tracking.fetch_kept(evidence["evaluation_run"], "evaluation", Kind.EVALUATION, evaluation)
         tasks.mkdir(parents=True, exist_ok=True)
-        for seed in settings.task.finetuning.seeds if settings.task else ():
-            tracking.fetch(task_name(settings), Kind.TASK, tasks / f"seed-{seed}", alias=f"seed-{seed}")
+        for folder in _task_folders(settings, tasks):
+            tracking.fetch(task_name(settings), Kind.TASK, folder, alias=folder.name)
 
 
 def search_depth(
@@ -153,8 +154,9 @@ def evaluate_language(
 
     depth = Artifact.load(embeddings, Kind.EMBEDDINGS).manifest.details["depth"]
     with tracking.stage(run.read_text(), f"evaluate-{_language(embeddings, Kind.EMBEDDINGS)}-{depth}") as stage:
-        folders = sorted(tasks.iterdir())
-        made = evaluate(Recipe.parse(recipe), primary, embeddings, folders, text_folder, blocks_folder, out)
+        settings = Recipe.parse(recipe)
+        folders = _task_folders(settings, tasks)
+        made = evaluate(settings, primary, embeddings, folders, text_folder, blocks_folder, out)
         result = load_language(out)
         scores = {f"masked_accuracy_{name}": score for name, score in result.masked.model_dump().items()}
         if result.task and result.task.initial:
@@ -169,18 +171,34 @@ def register_language(
     """Register the embeddings of the language's own depth; hand them on, with all evaluations of the language.
 
     The language's own depth is the one a search chose for it, else the recipe's.
+
+    Raises:
+        DepthError: the language was not adapted over its own depth.
     """
     settings = Recipe.parse(recipe)
-    for folder, evaluation in zip(embeddings, evaluations, strict=True):
-        result = load_language(evaluation)
-        Artifact.load(evaluation, Kind.EVALUATION).copy_to(results / f"{result.language}-{result.depth}")
-        if result.depth == _chosen_depth(settings, result.language):
-            with tracking.stage(run.read_text(), f"register-{result.language}") as stage:
-                facts = {"depth": result.depth, "overlap": result.overlap, **result.masked.model_dump()}
-                facts |= {"zero_shot": result.task.accuracy.mean} if result.task else {}
-                name = f"{settings.name}-embeddings-{result.language}"
-                tracking.register(name, folder, Kind.EMBEDDINGS, stage, facts)
-            Artifact.load(folder, Kind.EMBEDDINGS).copy_to(chosen)
+    judged = [load_language(folder) for folder in evaluations]
+    for result, folder in zip(judged, evaluations, strict=True):
+        Artifact.load(folder, Kind.EVALUATION).copy_to(results / f"{result.language}-{result.depth}")
+    with tracking.stage(run.read_text(), f"register-{judged[0].language}") as stage:
+        result, folder = _of_own_depth(settings, judged, embeddings)
+        facts = {"depth": result.depth, "overlap": result.overlap, **result.masked.model_dump()}
+        facts |= {"zero_shot": result.task.accuracy.mean} if result.task else {}
+        tracking.register(embeddings_name(settings, result.language), folder, Kind.EMBEDDINGS, stage, facts)
+        Artifact.load(folder, Kind.EMBEDDINGS).copy_to(chosen)
+
+
+def _of_own_depth(
+    recipe: Recipe, judged: Sequence[LanguageResult], embeddings: Sequence[Path]
+) -> tuple[LanguageResult, Path]:
+    language = judged[0].language
+    by_depth = {result.depth: (result, folder) for result, folder in zip(judged, embeddings, strict=True)}
+    own = _chosen_depth(recipe, language)
+    if own not in by_depth:
+        raise DepthError(
+            f"{language!r} was adapted over depths {sorted(by_depth)}, but its own is now {own}: a search ended "
+            "meanwhile. Run the language again."
+        )
+    return by_depth[own]
 
 
 def bundle(recipe: str, run: Path, primary: Path, tasks: Path, embeddings: Sequence[Path], out: Path) -> Scores:
@@ -188,7 +206,7 @@ def bundle(recipe: str, run: Path, primary: Path, tasks: Path, embeddings: Seque
     from lingraft.export import bundle as export
 
     settings = Recipe.parse(recipe)
-    best = max(tasks.iterdir(), key=_dev_accuracy)
+    best = max(_task_folders(settings, tasks), key=_merit)
     with tracking.stage(run.read_text(), "bundle") as stage:
         made = export(primary, best, embeddings, out)
         parity = {f"parity_{key}": float(value) for key, value in made.manifest.details["parity"].items()}
@@ -225,12 +243,24 @@ def task_name(recipe: Recipe) -> str:
     return f"{recipe.name}-task-{recipe.require_task().name}"
 
 
+def embeddings_name(recipe: Recipe, language: str) -> str:
+    """Registered model of a language's embeddings."""
+    return f"{recipe.name}-embeddings-{language}"
+
+
+def _task_folders(recipe: Recipe, tasks: Path) -> list[Path]:
+    """One folder a finetuning seed; none without a task, and then `tasks` need not exist."""
+    return [tasks / f"seed-{seed}" for seed in recipe.task.finetuning.seeds] if recipe.task else []
+
+
 def _language(folder: Path, kind: Kind) -> str:
     return str(Artifact.load(folder, kind).manifest.language)
 
 
-def _dev_accuracy(task: Path) -> float:
-    return float(Artifact.load(task, Kind.TASK).manifest.details["dev_accuracy"])
+def _merit(task: Path) -> tuple[float, int]:
+    """Dev accuracy and seed: what the champion has most of, so that it is the same one wherever it is asked for."""
+    details = Artifact.load(task, Kind.TASK).manifest.details
+    return float(details["dev_accuracy"]), int(details["seed"])
 
 
 def _cost(made: Artifact) -> Scores:
