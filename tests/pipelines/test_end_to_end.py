@@ -1,0 +1,245 @@
+"""The pipelines from text to a registered bundle and a report, run once for real by kfp.local, and looked at."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import mlflow
+import optuna
+import pytest
+
+from lingraft import results, steps, tracking
+from lingraft.artifact import Artifact, Kind
+from lingraft.models import HISTORY_FILE
+from lingraft.report import PAGE_FILE, Records
+from tests.made_up import TOPICS
+from tests.pipelines.finished import Finished
+from tests.tracking_stores import quiet
+
+pytestmark = quiet
+TEXT_LANE = {"text", "tokenizer", "blocks"}
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Finished:
+    """All three pipelines, run once for all tests."""
+    return Finished.run(tmp_path_factory.mktemp("project"))
+
+
+@pytest.fixture
+def store(finished: Finished, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The store that the pipelines wrote, set as the one that lingraft reads."""
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", finished.uri)
+    return finished.uri
+
+
+def _lane(language: str) -> set[str]:
+    return {f"{noun}-{language}" for noun in TEXT_LANE}
+
+
+def _chosen(finished: Finished) -> int:
+    (search,) = finished.made("depth-search", "search-depth", "search")
+    return results.load_search(Path(search["uri"])).chosen
+
+
+def _history(artifact: Artifact) -> list[dict[str, Any]]:
+    lines = (artifact.folder / HISTORY_FILE).read_text(encoding="utf-8").splitlines()
+    return [json.loads(line) for line in lines]
+
+
+def test_every_pipeline_is_a_run_with_one_run_a_stage_and_all_finished(finished: Finished) -> None:
+    runs = finished.runs()
+    chosen = _chosen(finished)
+    trained = {f"{stage}-{run}" for stage in ("adapt", "evaluate") for run in ("de-1", f"de-{chosen}", "tr-1")}
+    assert {pipeline: set(stages) for pipeline, (_, stages) in runs.items()} == {
+        "source": _lane("en") | {"pretrain", "finetune-1", "finetune-2", "evaluate-source", "register-source"},
+        "depth-search": _lane("de") | {"fetch-source", "search-depth"},
+        "language": _lane("de")
+        | _lane("tr")
+        | trained
+        | {"fetch-source", "register-de", "register-tr", "bundle", "report"},
+    }
+    for parent, stages in runs.values():
+        assert {run.info.status for run in (parent, *stages.values())} == {"FINISHED"}
+
+
+def test_a_pipelines_run_keeps_the_recipe(finished: Finished) -> None:
+    for run, _ in finished.runs().values():
+        kept = mlflow.artifacts.load_dict(f"{run.info.artifact_uri}/recipe.json")
+        assert kept == finished.recipe.model_dump(mode="json")
+        assert run.data.params["encoder.width"] == str(finished.recipe.encoder.width)
+
+
+@pytest.mark.parametrize(
+    ("pipeline", "stage", "step", "output", "kind"),
+    [
+        ("source", "pretrain", "pretrain", "primary", Kind.PRIMARY),
+        ("source", "finetune-2", "finetune", "task", Kind.TASK),
+        ("language", "adapt-tr-1", "adapt", "embeddings", Kind.EMBEDDINGS),
+    ],
+)
+def test_losses_are_logged_against_steps_tokens_and_flops(
+    finished: Finished, pipeline: str, stage: str, step: str, output: str, kind: Kind
+) -> None:
+    run = finished.stage(pipeline, stage)
+    made = {one.fingerprint: one for one in finished.artifacts(pipeline, step, output, kind)}
+    points = _history(made[run.data.params["fingerprint"]])
+    assert points[-1]["step"] == run.data.metrics["cost_steps"]
+
+    def logged(metric: str) -> list[tuple[int, float]]:
+        return [(at.step, at.value) for at in finished.client.get_metric_history(run.info.run_id, metric)]
+
+    assert logged("loss") == [(point["step"], pytest.approx(point["loss"])) for point in points]
+    assert logged("loss_by_tokens") == [(point["tokens"], pytest.approx(point["loss"])) for point in points]
+    assert [gflops for gflops, _ in logged("loss_by_gflops")] == [round(point["flops"] / 1e9) for point in points]
+    assert run.data.metrics["cost_flops"] == pytest.approx(points[-1]["flops"])
+
+
+def test_every_stage_says_what_data_it_was_made_from(finished: Finished) -> None:
+    (text,) = finished.artifacts("source", "prepare-text", "text", Kind.TEXT)
+    params = {name: run.data.params for name, run in finished.runs()["source"][1].items()}
+    assert params["text-en"]["data_documents"] == text.manifest.data_hashes["documents"]
+    assert params["tokenizer-en"]["data_text"] == params["text-en"]["fingerprint"] == text.fingerprint
+    assert params["blocks-en"]["data_text"] == text.fingerprint
+    assert params["pretrain"]["data_blocks"] == params["blocks-en"]["fingerprint"]
+    assert params["finetune-1"]["data_text"] == text.fingerprint
+
+
+def test_every_model_has_a_champion_that_says_which_primary_it_belongs_to(finished: Finished) -> None:
+    models = {model.name for model in finished.client.search_registered_models()}
+    theirs = {"embeddings-de", "embeddings-tr", "task-topic", "bundle-topic"}
+    assert models == {f"tiny-{name}" for name in ("primary", *theirs)}
+    primary = finished.champion("primary").tags["fingerprint"]
+    for name in theirs:
+        assert finished.champion(name).tags["aligned_with"] == primary
+    assert finished.champion("embeddings-tr").tags["language"] == "tr"
+
+
+def test_a_registered_version_names_the_run_that_it_comes_from(finished: Finished) -> None:
+    run = finished.stage("language", "register-tr")
+    assert finished.champion("embeddings-tr").run_id == run.info.run_id
+
+
+def test_every_seed_has_an_alias_and_the_best_on_dev_is_champion(finished: Finished) -> None:
+    versions = [finished.client.get_model_version_by_alias("tiny-task-topic", f"seed-{seed}") for seed in (1, 2)]
+    assert [version.tags["seed"] for version in versions] == ["1", "2"]
+    assert len({version.tags["fingerprint"] for version in versions}) == 2
+    best = max(float(version.tags["dev_accuracy"]) for version in versions)
+    assert float(finished.champion("task-topic").tags["dev_accuracy"]) == best
+
+
+def test_the_language_is_adapted_over_the_depth_that_the_search_chose(finished: Finished) -> None:
+    chosen = _chosen(finished)
+    assert chosen != finished.recipe.adaptation.depth
+    tags = finished.champion("primary").tags
+    assert tags["depth.de"] == str(chosen)
+    assert "depth.tr" not in tags
+    assert finished.champion("embeddings-de").tags["depth"] == str(chosen)
+    assert finished.champion("embeddings-tr").tags["depth"] == str(finished.recipe.adaptation.depth)
+
+
+def test_the_search_leaves_its_trials_in_the_storage_given(finished: Finished) -> None:
+    storage = f"sqlite:///{finished.folder.parent / 'optuna.db'}"
+    (name,) = optuna.get_all_study_names(storage)
+    study = optuna.load_study(study_name=name, storage=storage)
+    assert study.best_params == {"depth": _chosen(finished)}
+    assert [trial.params["depth"] for trial in study.trials] == [2, 3]
+
+
+@pytest.mark.usefixtures("store")
+def test_what_is_registered_is_what_the_stages_made(finished: Finished, tmp_path: Path) -> None:
+    (primary,) = finished.artifacts("source", "pretrain", "primary", Kind.PRIMARY)
+    fetched = tracking.fetch(steps.primary_name(finished.recipe), Kind.PRIMARY, tmp_path / "primary")
+    assert fetched.manifest == primary.manifest
+
+
+@pytest.mark.usefixtures("store")
+def test_the_registered_bundle_serves_all_languages_with_the_champion_task(finished: Finished, tmp_path: Path) -> None:
+    bundle = tracking.fetch(steps.bundle_name(finished.recipe), Kind.BUNDLE, tmp_path / "bundle")
+    assert set(bundle.manifest.details["languages"]) == {"en", "de", "tr"}
+    assert bundle.manifest.data_hashes["task"] == finished.champion("task-topic").tags["fingerprint"]
+    parity = finished.stage("language", "bundle").data.metrics
+    for language in ("en", "de", "tr"):
+        assert bundle.manifest.details["parity"][language] == pytest.approx(parity[f"parity_{language}"])
+        assert parity[f"parity_{language}"] < 1e-4
+
+
+@pytest.mark.usefixtures("store")
+def test_registering_again_makes_no_second_version(finished: Finished, tmp_path: Path) -> None:
+    def state() -> dict[str, Any]:
+        found = {model.name: model.aliases for model in finished.client.search_registered_models()}
+        return {
+            name: (aliases, len(finished.client.search_model_versions(f"name='{name}'")))
+            for name, aliases in found.items()
+        }
+
+    before = state()
+    (primary,) = (one.folder for one in finished.artifacts("source", "pretrain", "primary", Kind.PRIMARY))
+    (evaluation,) = finished.artifacts("source", "evaluate-source", "evaluation", Kind.EVALUATION)
+    tasks = [one.folder for one in finished.artifacts("source", "finetune", "task", Kind.TASK)]
+    run = tmp_path / "run"
+    steps.open_run(finished.recipe.to_json(), "source again", run)
+    steps.register_source(finished.recipe.to_json(), run, primary, tasks, evaluation.folder)
+    assert state() == before
+
+
+def test_training_steps_show_their_cost_as_kfp_metrics(finished: Finished) -> None:
+    (primary,) = finished.artifacts("source", "pretrain", "primary", Kind.PRIMARY)
+    (metrics,) = finished.made("source", "pretrain", "metrics")
+    assert metrics["metadata"] == pytest.approx(primary.manifest.cost.model_dump())
+    assert metrics["metadata"]["flops"] > 0
+    assert len(finished.made("language", "adapt", "metrics")) == 3
+
+
+def test_evaluations_show_a_confusion_matrix_and_scores_in_kfp(finished: Finished) -> None:
+    judged = finished.made("language", "evaluate-language", "confusion")
+    scores = finished.made("language", "evaluate-language", "metrics")
+    evaluations = finished.artifacts("language", "evaluate-language", "evaluation", Kind.EVALUATION)
+    assert len(judged) == 3
+    for shown, score, evaluation in zip(judged, scores, evaluations, strict=True):
+        result = results.load_language(evaluation.folder)
+        assert result.task
+        matrix = shown["metadata"]["confusionMatrix"]
+        assert [spec["displayName"] for spec in matrix["annotationSpecs"]] == sorted(TOPICS)
+        assert [row["row"] for row in matrix["rows"]] == result.task.confusion
+        assert sum(map(sum, result.task.confusion)) == result.task.documents * len(result.task.accuracy.by_seed)
+        assert score["metadata"]["zero_shot"] == pytest.approx(result.task.accuracy.mean)
+
+
+def test_the_made_up_topics_are_learned(finished: Finished) -> None:
+    (evaluation,) = finished.artifacts("source", "evaluate-source", "evaluation", Kind.EVALUATION)
+    task = results.load_source(evaluation.folder).task
+    assert task
+    assert task.accuracy.mean > task.majority + 0.1
+    (shown,) = finished.made("source", "evaluate-source", "metrics")
+    assert shown["metadata"]["task_accuracy"] == pytest.approx(task.accuracy.mean)
+
+
+def test_the_report_covers_source_languages_and_search(finished: Finished) -> None:
+    report = Artifact.load(Path(finished.outputs["report"].path), Kind.REPORT)
+    records = Records.load(report.folder)
+    chosen = _chosen(finished)
+    assert {(row.language, row.depth) for row in records.languages} == {("de", 1), ("de", chosen), ("tr", 1)}
+    assert records.source.language == "en"
+    assert records.search
+    assert records.search.chosen == chosen
+
+
+def test_the_reports_page_is_shown_by_kfp_and_kept_by_mlflow(finished: Finished, tmp_path: Path) -> None:
+    page = (Path(finished.outputs["report"].path) / PAGE_FILE).read_text(encoding="utf-8")
+    (shown,) = finished.made("language", "write-report", "page")
+    assert Path(shown["uri"]).read_text(encoding="utf-8") == page
+    run = finished.stage("language", "report")
+    kept = finished.client.download_artifacts(run.info.run_id, f"report/{PAGE_FILE}", str(tmp_path))
+    assert Path(kept).read_text(encoding="utf-8") == page
+
+
+def test_a_person_sees_steps_and_progress_and_nothing_else(finished: Finished) -> None:
+    assert "] pretrain\n" in finished.screen
+    assert (
+        f"pretrain en: step {finished.recipe.pretraining.steps}/{finished.recipe.pretraining.steps}, loss "
+        in finished.screen
+    )
+    assert "search de: depth 2: step " in finished.screen
+    assert "executor" not in finished.screen.lower()
+    assert "{" not in finished.screen
