@@ -10,6 +10,7 @@ TORCH_INDEX ?= https://download.pytorch.org/whl/cpu  #: where a CPU build of tor
 DEMO ?= .demo  #: folder of the demo's results
 RECIPE ?= recipes/demo.toml  #: the demo's recipe
 TEXT ?=  #: folder of your own text for the demo, one file or folder per language
+PORT ?= 8080  #: where `make serve` listens
 PYTEST_ARGS ?=  #: more arguments for pytest
 
 # Make keeps the blanks before the comments above.
@@ -19,6 +20,7 @@ torch_index := $(strip $(TORCH_INDEX))
 demo_dir := $(strip $(DEMO))
 recipe := $(strip $(RECIPE))
 text := $(strip $(TEXT))
+port := $(strip $(PORT))
 
 bin := .venv/bin
 stamp := .venv/.installed-$(accelerator)
@@ -87,7 +89,7 @@ demo-check: install ## fail where the demo's results are worse than they must be
 
 serve: install ## serve the demo's bundle until stopped
 	@test -d $(demo_dir)/bundle || { echo "No $(demo_dir)/bundle: run 'make demo' first." >&2; exit 1; }
-	$(bin)/lingraft serve $(demo_dir)/bundle
+	$(bin)/lingraft serve $(demo_dir)/bundle --port $(port)
 
 ui: install ## MLflow's pages on the demo's runs and models
 	@test -f $(demo_dir)/mlflow.db || { echo "No $(demo_dir)/mlflow.db: run 'make demo' first." >&2; exit 1; }

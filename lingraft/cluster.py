@@ -39,4 +39,6 @@ class Cluster(Section):
     storage_path: str = Field("/data", description="Where the claim is mounted in every step.")
     light: Profile = Field(Profile(), description="Steps that only move or read data.")
     training: Profile = Field(Profile(), description="Steps that train.")
-    parallel_languages: PositiveInt = Field(8, description="Languages adapted at the same time.")
+    parallel_languages: PositiveInt = Field(
+        8, description="Languages, depths or seeds trained at the same time, in each loop of a pipeline."
+    )

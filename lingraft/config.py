@@ -207,6 +207,8 @@ class Recipe(Section):
             tokens = settings.batch_blocks * self.encoder.block_tokens
             if not round(settings.mask_rate * tokens):
                 raise ValueError(f"{stage}.mask_rate {settings.mask_rate} masks none of the {tokens} tokens of a batch")
+        if self.task and (surplus := set(self.task.examples) - set(self.languages)):
+            raise ValueError(f"task.examples has {sorted(surplus)}, but the languages are {list(self.languages)}")
         self._require_heads("adaptation.depth", (self.adaptation.depth,))
         if self.search:
             self._require_heads("search.depths", self.search.depths)

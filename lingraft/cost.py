@@ -38,7 +38,3 @@ class Work:
     def adaptation_flops(self) -> float:
         """One update of the embeddings over a frozen body (equation A3)."""
         return self.batch_blocks * (2 * self.layers * self._layer + 2 * self._head + self.mask_rate * self._projection)
-
-    def inference_flops(self) -> float:
-        """One forward pass through all layers, without an MLM head."""
-        return self.batch_blocks * self.layers * self._layer

@@ -4,7 +4,7 @@ import hashlib
 from pathlib import Path
 
 from lingraft import masked_lm, results
-from lingraft.artifact import Artifact, Kind
+from lingraft.artifact import Artifact, Cost, Kind
 from lingraft.blocks import load_blocks
 from lingraft.config import Recipe, Search
 from lingraft.errors import MissingExtraError
@@ -66,9 +66,19 @@ def search(recipe: Recipe, primary: Path, blocks: Path, tokenizer: Path, storage
         chosen=int(study.best_params["depth"]),
         trials=[trial for _, trial in sorted(_finished(study).items())],
     )
+    facts = {"language": result.language, "aligned_with": result.primary, "data_hashes": trials.data_hashes}
     settings = wanted.model_dump(mode="json")
-    return results.save(
-        result, Kind.SEARCH, out, language=result.language, aligned_with=result.primary, recipe=settings
+    return results.save(result, Kind.SEARCH, out, **facts, recipe=settings, cost=_cost(recipe, result.trials))
+
+
+def _cost(recipe: Recipe, trials: list[Trial]) -> Cost:
+    """What all trials together took."""
+    steps = sum(trial.steps for trial in trials)
+    return Cost(
+        steps=steps,
+        tokens=steps * recipe.adaptation.batch_blocks * recipe.encoder.block_tokens,
+        flops=sum(trial.flops for trial in trials),
+        elapsed_s=sum(trial.elapsed_s for trial in trials),
     )
 
 
@@ -91,6 +101,11 @@ class _Trials:
         self.depths = search.depths or self.source.encoder.depths
         for depth in self.depths:
             self.source.encoder.require_depth(depth)
+
+    @property
+    def data_hashes(self) -> dict[str, str]:
+        """What the search was made from."""
+        return {"primary": self.source.fingerprint, "blocks": self.data.fingerprint}
 
     def digest(self) -> str:
         """Of all that a trial's score hangs on: a search with other settings or data goes on from no earlier trial."""

@@ -37,6 +37,10 @@ class TrackingError(LingraftError):
     """The tracking server or registry lacks what was asked for, or cannot be reached."""
 
 
+class NotRegisteredError(TrackingError):
+    """The registry answers, and has no such model or alias."""
+
+
 class ExportError(LingraftError):
     """An exported model does not compute what the PyTorch model computes."""
 

@@ -34,14 +34,14 @@ def evaluate_source(
     """
     source = load_primary(primary, recipe.encoder)
     source.encoder.to(precision.device())
-    test_NT = load_blocks(blocks, source.tokenizer, recipe.encoder.block_tokens).tensors("test")["tokens_NT"]
+    data = load_blocks(blocks, source.tokenizer, recipe.encoder.block_tokens)
     models = [load_task(folder) for folder in tasks]
     result = SourceResult(
         language=recipe.source,
         primary=source.fingerprint,
         layers=source.encoder.shape.layers,
         vocabulary=len(source.tokenizer),
-        masked_by_depth=masked_lm.accuracy(source.encoder, test_NT, source.encoder.depths),
+        masked_by_depth=masked_lm.accuracy(source.encoder, _test(data), source.encoder.depths),
         task=_judge(models, text, source.tokenizer, lambda model: model.swap_in(source)) if models else None,
         pretraining=source.manifest.cost,
         finetuning=_sum([model.manifest.cost for model in models]),
@@ -49,7 +49,7 @@ def evaluate_source(
         finetuning_history={_seed(model): _history(folder) for model, folder in zip(models, tasks, strict=True)},
         precision=source.manifest.details["precision"],
     )
-    return results.save(result, Kind.EVALUATION, out, language=recipe.source, aligned_with=source.fingerprint)
+    return _save(result, out, _hashes(source, text, data, models))
 
 
 def evaluate_language(
@@ -67,7 +67,7 @@ def evaluate_language(
     """
     source, learned = load_primary(primary, recipe.encoder), load_embeddings(embeddings)
     depth = int(learned.manifest.details["depth"])
-    test_NT = load_blocks(blocks, learned.tokenizer, recipe.encoder.block_tokens).tensors("test")["tokens_NT"]
+    data = load_blocks(blocks, learned.tokenizer, recipe.encoder.block_tokens)
     models = [load_task(folder) for folder in tasks]
     rows = initial_rows(recipe, source, learned.tokenizer)
     initial = vocabulary_of(rows.table_VD, rows.bias_V)
@@ -84,25 +84,42 @@ def evaluate_language(
         layers=source.encoder.shape.layers,
         vocabulary=len(learned.tokenizer),
         overlap=rows.copied,
-        masked=_masked(source, lambda: source.swap_in(learned), lambda: swap(source.encoder, initial), test_NT, depth),
+        masked=_masked(source, lambda: source.swap_in(learned), lambda: swap(source.encoder, initial), data, depth),
         task=task,
         cost=learned.manifest.cost,
         whole_flops=_whole_flops(recipe, learned.manifest.cost, len(learned.tokenizer)),
         history=_history(embeddings),
         precision=learned.manifest.details["precision"],
     )
-    return results.save(result, Kind.EVALUATION, out, language=learned.language, aligned_with=source.fingerprint)
+    hashes = _hashes(source, text, data, models) | {"embeddings": learned.fingerprint}
+    return _save(result, out, hashes)
+
+
+def _save(result: SourceResult | LanguageResult, out: Path, data_hashes: dict[str, str]) -> Artifact:
+    facts = {"language": result.language, "aligned_with": result.primary, "data_hashes": data_hashes}
+    return results.save(result, Kind.EVALUATION, out, **facts)
+
+
+def _hashes(source: Primary, text: Path, blocks: Artifact, models: Sequence[TaskModel]) -> dict[str, str]:
+    """What a judgement was made from."""
+    tasks = {f"task-{_seed(model)}": model.fingerprint for model in models}
+    read = Artifact.load(text, Kind.TEXT).fingerprint
+    return {"primary": source.fingerprint, "text": read, "blocks": blocks.fingerprint, **tasks}
+
+
+def _test(blocks: Artifact) -> Tensor:
+    return blocks.tensors("test")["tokens_NT"]
 
 
 def _masked(
-    source: Primary, put_learned: Callable[[], object], put_initial: Callable[[], object], test_NT: Tensor, depth: int
+    source: Primary, put_learned: Callable[[], object], put_initial: Callable[[], object], data: Artifact, depth: int
 ) -> MaskedScores:
     top = source.encoder.shape.layers
 
     def scores(put_in: Callable[[], object]) -> dict[int, float]:
         put_in()
         source.encoder.to(precision.device())
-        return masked_lm.accuracy(source.encoder, test_NT, {depth, top})
+        return masked_lm.accuracy(source.encoder, _test(data), {depth, top})
 
     learned, initial = scores(put_learned), scores(put_initial)
     return MaskedScores(

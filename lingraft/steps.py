@@ -70,7 +70,7 @@ def evaluate_source(
         scores = {f"masked_accuracy_depth_{depth}": score for depth, score in result.masked_by_depth.items()}
         if result.task:
             scores["task_accuracy"] = result.task.accuracy.mean
-        stage.record(made, scores)
+        stage.record(made, scores, result.pretraining)
     return (scores, result.task.labels, result.task.confusion) if result.task else (scores, [], [])
 
 
@@ -161,7 +161,7 @@ def evaluate_language(
         scores = {f"masked_accuracy_{name}": score for name, score in result.masked.model_dump().items()}
         if result.task and result.task.initial:
             scores |= {"zero_shot": result.task.accuracy.mean, "zero_shot_initial": result.task.initial.mean}
-        stage.record(made, scores)
+        stage.record(made, scores, result.cost)
     return (scores, result.task.labels, result.task.confusion) if result.task else (scores, [], [])
 
 
@@ -181,7 +181,10 @@ def register_language(
         Artifact.load(folder, Kind.EVALUATION).copy_to(results / f"{result.language}-{result.depth}")
     with tracking.stage(run.read_text(), f"register-{judged[0].language}") as stage:
         result, folder = _of_own_depth(settings, judged, embeddings)
-        facts = {"depth": result.depth, "overlap": result.overlap, **result.masked.model_dump()}
+        facts: dict[str, object] = {"depth": result.depth, "overlap": result.overlap, **result.masked.model_dump()}
+        facts |= {
+            "evaluation": Artifact.load(results / f"{result.language}-{result.depth}", Kind.EVALUATION).fingerprint
+        }
         facts |= {"zero_shot": result.task.accuracy.mean} if result.task else {}
         tracking.register(embeddings_name(settings, result.language), folder, Kind.EMBEDDINGS, stage, facts)
         Artifact.load(folder, Kind.EMBEDDINGS).copy_to(chosen)
@@ -211,7 +214,7 @@ def bundle(recipe: str, run: Path, primary: Path, tasks: Path, embeddings: Seque
         made = export(primary, best, embeddings, out)
         parity = {f"parity_{key}": float(value) for key, value in made.manifest.details["parity"].items()}
         stage.record(made, parity)
-        tracking.register(bundle_name(settings), out, Kind.BUNDLE, stage, parity)
+        tracking.register(bundle_name(settings), out, Kind.BUNDLE, stage, {**made.manifest.data_hashes, **parity})
     return parity
 
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lingraft.artifact import MANIFEST, Artifact, Kind
+from lingraft.artifact import MANIFEST, Artifact, Cost, Kind
 from lingraft.config import Recipe
-from lingraft.errors import ArtifactError, MissingExtraError, TrackingError
+from lingraft.errors import ArtifactError, MissingExtraError, NotRegisteredError, TrackingError
 from lingraft.train import Progress
 
 try:
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 CHAMPION = "champion"
 _SQLITE = "sqlite:///"
+_ABSENT = ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE")
+"""What MLflow answers where there is no such model, and where the model has no such alias."""
 
 
 @dataclass(frozen=True)
@@ -42,16 +44,24 @@ class StageRun:
     def watch(self, point: Progress) -> None:
         """Log one point of a learning curve against steps, tokens and FLOPs."""
         now_ms = int(time.time() * 1000)
-        axes = {"loss": point.step, "loss_by_tokens": point.tokens, "loss_by_gflops": round(point.flops / 1e9)}
-        metrics = [Metric(key, point.loss, now_ms, at) for key, at in axes.items()]
+        axes = _against_all_axes({"loss": point.loss}, point.cost)
+        metrics = [Metric(key, value, now_ms, at) for key, value, at in axes]
         metrics.append(Metric("learning_rate", point.learning_rate, now_ms, point.step))
         mlflow.MlflowClient().log_batch(self.run_id, metrics)
 
-    def record(self, made: Artifact, scores: Mapping[str, float]) -> None:
-        """Log what a stage made: its scores, its cost, what it was made from, and its manifest."""
+    def record(self, made: Artifact, scores: Mapping[str, float], judged: Cost | None = None) -> None:
+        """Log what a stage made: its scores, its cost, what it was made from, and its manifest.
+
+        Args:
+            made: the stage's artifact.
+            scores: logged against steps, tokens and FLOPs.
+            judged: what training cost whatever the scores are of, where that is not `made` itself.
+        """
         manifest, now_ms = made.manifest, int(time.time() * 1000)
         cost = {f"cost_{key}": float(value) for key, value in manifest.cost.model_dump().items()}
-        metrics = [Metric(key, value, now_ms, manifest.cost.steps) for key, value in {**cost, **scores}.items()]
+        metrics = [Metric(key, value, now_ms, manifest.cost.steps) for key, value in cost.items()]
+        for key, value, at in _against_all_axes(scores, judged or manifest.cost):
+            metrics.append(Metric(key, value, now_ms, at))
         hashes = {f"data_{name}": value for name, value in manifest.data_hashes.items()}
         # What is nested has names from the data, such as labels, which MLflow's parameters may not be called by.
         details = {key: value for key, value in manifest.details.items() if not isinstance(value, Mapping)}
@@ -63,6 +73,13 @@ class StageRun:
     def keep(self, made: Artifact, name: str) -> None:
         """Keep an artifact with the run, under a name; `fetch_kept` brings it back."""
         mlflow.MlflowClient().log_artifacts(self.run_id, str(made.folder), name)
+
+
+def _against_all_axes(scores: Mapping[str, float], cost: Cost) -> Iterator[tuple[str, float, int]]:
+    for key, value in scores.items():
+        yield key, value, cost.steps
+        yield f"{key}_by_tokens", value, cost.tokens
+        yield f"{key}_by_gflops", value, round(cost.flops / 1e9)
 
 
 def open_run(recipe: Recipe, pipeline: str) -> str:
@@ -188,7 +205,9 @@ def _champion(name: str, alias: str) -> "ModelVersion":
     try:
         return mlflow.MlflowClient().get_model_version_by_alias(name, alias)
     except MlflowException as error:
-        raise TrackingError(
+        if error.error_code not in _ABSENT:
+            raise
+        raise NotRegisteredError(
             f"the registry at {mlflow.get_tracking_uri()} has no {alias!r} of {name!r}: {error.message} "
             "Run the pipeline that registers it first, or set MLFLOW_TRACKING_URI to the registry that has it."
         ) from error

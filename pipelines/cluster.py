@@ -7,6 +7,10 @@ from lingraft.cluster import Cluster, Profile
 _USER_ID = 10001
 """The images' user: the namespace's pod security admits no root."""
 _TRACKING_KEYS = ("MLFLOW_TRACKING_URI",)
+_CREDENTIAL_KEYS = ("MLFLOW_TRACKING_USERNAME", "MLFLOW_TRACKING_PASSWORD", "MLFLOW_TRACKING_TOKEN")
+"""Taken from the same Secret where it has them."""
+_CACHES = {"LINGRAFT_CACHE": "lingraft", "HF_HOME": "huggingface"}
+"""Folders on the claim, so that text is brought once and not into a pod that goes."""
 
 
 def light(task: dsl.PipelineTask, cluster: Cluster) -> dsl.PipelineTask:
@@ -26,9 +30,11 @@ def _place(task: dsl.PipelineTask, cluster: Cluster, profile: Profile) -> dsl.Pi
     task.set_env_variable("HOME", "/tmp")  # the user id has no home of its own in the image
     _add_accelerator(task, profile)
     kubernetes.set_security_context(task, run_as_user=_USER_ID, run_as_group=_USER_ID, run_as_non_root=True)
-    kubernetes.use_secret_as_env(
-        task, secret_name=cluster.tracking_secret, secret_key_to_env={key: key for key in _TRACKING_KEYS}
-    )
+    for keys, optional in ((_TRACKING_KEYS, False), (_CREDENTIAL_KEYS, True)):
+        names = {key: key for key in keys}
+        kubernetes.use_secret_as_env(task, cluster.tracking_secret, names, optional=optional)
+    for name, folder in _CACHES.items():
+        task.set_env_variable(name, f"{cluster.storage_path}/{folder}")
     kubernetes.mount_pvc(task, pvc_name=cluster.storage_claim, mount_path=cluster.storage_path)
     return task
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from lingraft import steps, tracking
 from lingraft.artifact import Artifact, Kind
 from lingraft.config import Recipe, Task
-from lingraft.errors import TrackingError
+from lingraft.errors import NotRegisteredError
 from lingraft.report import PAGE_FILE, Records, table
 from lingraft.serving.ask import Question, ask
 from pipelines import build, local
@@ -41,7 +41,7 @@ def run(recipe: Recipe, out: Path, compare: bool) -> None:
 def _is_registered(recipe: Recipe) -> bool:
     try:
         return tracking.tags_of(steps.primary_name(recipe)).get("recipe") == recipe.digest()
-    except TrackingError:
+    except NotRegisteredError:
         return False
 
 
@@ -49,7 +49,9 @@ def _ask(recipe: Recipe, task: Task, bundle: Path) -> None:
     """Fetch the registered bundle, serve it, and ask the recipe's example of every language."""
     shutil.rmtree(bundle, ignore_errors=True)
     tracking.fetch(steps.bundle_name(recipe), Kind.BUNDLE, bundle)
-    questions = [Question(language, text) for language, text in task.examples.items() if language in recipe.languages]
+    questions = [Question(language, text) for language, text in task.examples.items()]
+    if unasked := sorted(set(recipe.languages) - set(task.examples)):
+        print(f"Not asked, for want of a text in [task.examples]: {', '.join(unasked)}")
     for answer in ask(bundle, questions):
         print(f"{answer.language}: {answer.text!r} -> {answer.label} ({answer.probability:.0%})")
     print()

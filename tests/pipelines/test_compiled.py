@@ -104,10 +104,16 @@ def test_every_step_runs_as_the_images_user_with_a_home(steps: dict[str, Any]) -
 
 
 def test_every_step_reaches_tracking_and_storage(steps: dict[str, Any], recipe: Recipe) -> None:
-    for _, place in steps.values():
-        (secret,) = place["secretAsEnv"]
-        assert secret["secretName"] == recipe.cluster.tracking_secret
-        assert secret["keyToEnv"] == [{"envVar": "MLFLOW_TRACKING_URI", "secretKey": "MLFLOW_TRACKING_URI"}]
+    for container, place in steps.values():
+        assert {"name": "LINGRAFT_CACHE", "value": f"{recipe.cluster.storage_path}/lingraft"} in container["env"]
+        address, credentials = place["secretAsEnv"]
+        assert {secret["secretName"] for secret in (address, credentials)} == {recipe.cluster.tracking_secret}
+        assert address["keyToEnv"] == [{"envVar": "MLFLOW_TRACKING_URI", "secretKey": "MLFLOW_TRACKING_URI"}]
+        assert not address.get("optional")
+        assert credentials["optional"]
+        assert {key["secretKey"] for key in credentials["keyToEnv"]} == {
+            f"MLFLOW_TRACKING_{key}" for key in ("USERNAME", "PASSWORD", "TOKEN")
+        }
         (claim,) = place["pvcMount"]
         assert (claim["constant"], claim["mountPath"]) == (recipe.cluster.storage_claim, recipe.cluster.storage_path)
 
