@@ -150,7 +150,8 @@ class Artifact:
         manifest = read_manifest(folder)
         if manifest.kind is not kind:
             raise ArtifactError(
-                f"{folder} is an artifact of kind {manifest.kind}, but one of kind {kind} is needed here."
+                f"{folder} is an artifact of kind {manifest.kind}, but one of kind {kind} is needed here. "
+                f"Give the folder of a {kind} artifact."
             )
         _verify_files(folder, manifest)
         return cls(folder, manifest)
@@ -171,11 +172,13 @@ class Artifact:
             ArtifactError: the artifact has no such part.
         """
         if part not in self.manifest.fingerprints:
-            raise ArtifactError(f"{self.folder} has no part {part!r}, only {sorted(self.manifest.fingerprints)}.")
+            raise ArtifactError(
+                f"{self.folder} has no part {part!r}, only {sorted(self.manifest.fingerprints)}. Make it anew."
+            )
         try:
             return load_file(self.folder / f"{part}.safetensors")
         except SafetensorError as error:
-            raise ArtifactError(f"{self.folder / part}.safetensors is not readable: {error}.") from error
+            raise ArtifactError(f"{self.folder / part}.safetensors is not readable: {error}. Make it anew.") from error
 
     @property
     def fingerprint(self) -> str:
@@ -197,7 +200,9 @@ def read_manifest(folder: Path) -> Manifest:
         raw = json.loads(path.read_bytes())
         version = raw.get("format_version")
         if version != FORMAT_VERSION:
-            raise ArtifactError(f"{path} has format {version}; this lingraft reads format {FORMAT_VERSION}.")
+            raise ArtifactError(
+                f"{path} has format {version}; this lingraft reads format {FORMAT_VERSION}. Use one that reads it."
+            )
         return Manifest.model_validate(raw)
     except (UnicodeDecodeError, json.JSONDecodeError, AttributeError, pydantic.ValidationError) as error:
         raise ArtifactError(f"{path} is damaged: {error}. Make the artifact again, or fetch it anew.") from error

@@ -35,7 +35,10 @@ def build(recipe: Recipe, text: Path, tokenizer: Path, out: Path) -> Artifact:
             documents = pieces.encode_all([document.text for document in load_split(source, split)])
             blocks_NT = pack(documents, length)
             if not len(blocks_NT):
-                raise TextError(f"the {split} split of {source.manifest.language!r} is shorter than a block: {length}.")
+                raise TextError(
+                    f"the {split} split of {source.manifest.language!r} is shorter than a block: {length}. "
+                    "Bring more text, raise the split's share, or lower encoder.block_tokens."
+                )
             draft.tensors(split, {"tokens_NT": blocks_NT})
             counts[split] = blocks_NT.numel()
             left_out[split] = sum(map(len, documents)) + len(documents) - len(blocks_NT) * (length - 1)

@@ -7,7 +7,7 @@ from lingraft import masked_lm, results
 from lingraft.artifact import Artifact, Cost, Kind
 from lingraft.blocks import load_blocks
 from lingraft.config import Recipe, Search
-from lingraft.errors import MissingExtraError
+from lingraft.errors import MissingExtraError, TrackingError
 from lingraft.files import require_new
 from lingraft.models import load_primary
 from lingraft.progress import shown
@@ -17,6 +17,7 @@ from lingraft.tokenizer import Tokenizer
 
 try:
     import optuna
+    from sqlalchemy.exc import SQLAlchemyError
 except ImportError as error:
     raise MissingExtraError("optuna", "search") from error
 
@@ -45,18 +46,13 @@ def search(recipe: Recipe, primary: Path, blocks: Path, tokenizer: Path, storage
         RecipeError: the recipe has no [search], or its [encoder] is not the primary's.
         DepthError: the primary has no MLM head at one of the depths.
         TokenizerError: the tokenizer is not the language's, or the blocks were made with another.
+        TrackingError: the storage cannot be used.
         ArtifactError: an input is not what it should be, or `out` cannot be written.
     """
     require_new(out)
     wanted = recipe.require_search()
     trials = _Trials(recipe, wanted, primary, blocks, tokenizer)
-    study = optuna.create_study(
-        storage=storage,
-        study_name=f"{recipe.name}-{wanted.language}-{trials.digest()[:12]}",
-        direction="maximize",
-        pruner=optuna.pruners.MedianPruner(n_startup_trials=2, n_warmup_steps=1),
-        load_if_exists=True,
-    )
+    study = _study(f"{recipe.name}-{wanted.language}-{trials.digest()[:12]}", storage)
     for depth in sorted(set(trials.depths) - _finished(study).keys()):
         study.enqueue_trial({"depth": depth})
         study.optimize(trials, n_trials=1)
@@ -69,6 +65,22 @@ def search(recipe: Recipe, primary: Path, blocks: Path, tokenizer: Path, storage
     facts = {"language": result.language, "aligned_with": result.primary, "data_hashes": trials.data_hashes}
     settings = wanted.model_dump(mode="json")
     return results.save(result, Kind.SEARCH, out, **facts, recipe=settings, cost=_cost(recipe, result.trials))
+
+
+def _study(name: str, storage: str | None) -> optuna.Study:
+    try:
+        return optuna.create_study(
+            storage=storage,
+            study_name=name,
+            direction="maximize",
+            pruner=optuna.pruners.MedianPruner(n_startup_trials=2, n_warmup_steps=1),
+            load_if_exists=True,
+        )
+    except (SQLAlchemyError, optuna.exceptions.StorageInternalError) as error:
+        raise TrackingError(
+            f"the Optuna storage {storage} cannot be used: {error}. Give the URL of a database that can be written, "
+            "such as sqlite:///optuna.db, and see that its folder or server is there."
+        ) from error
 
 
 def _cost(recipe: Recipe, trials: list[Trial]) -> Cost:

@@ -8,6 +8,7 @@ from torch.nn import functional as F
 
 from lingraft.encoder import Encoder
 from lingraft.masking import NOT_PREDICTED, mask
+from lingraft.progress import counted
 
 JUDGED_MASK_RATE = 0.15
 """Accuracy is always measured at 15%, whatever the rate in training."""
@@ -47,7 +48,8 @@ def accuracy(encoder: Encoder, blocks_NT: Tensor, depths: Iterable[int]) -> dict
     device = encoder.positions_TD.device
     generator = torch.Generator(device).manual_seed(_JUDGED_SEED)
     found, judged = dict.fromkeys(depths, 0), 0
-    for tokens_BT in blocks_NT.split(_EVALUATION_BATCH):
+    batches = blocks_NT.split(_EVALUATION_BATCH)
+    for tokens_BT in counted(batches, "judge masked tokens", "batch", len(batches)):
         masked = mask(tokens_BT.long().to(device), JUDGED_MASK_RATE, len(encoder.vocabulary), generator)
         logits = encoder.masked_logits(masked.tokens_BT, masked.positions_M, depths)
         for depth, logits_MV in logits.items():

@@ -165,6 +165,7 @@ def _load_vocabulary(artifact: Artifact) -> tuple[Vocabulary, Tokenizer]:
     tokenizer = Tokenizer.from_file(artifact.folder / TOKENIZER_FILE, str(artifact.manifest.language))
     if len(tokenizer) != len(tensors["table_VD"]):
         raise TokenizerError(
-            f"{artifact.folder} has {len(tensors['table_VD'])} rows, but its tokenizer has {len(tokenizer)} pieces."
+            f"{artifact.folder} has {len(tensors['table_VD'])} rows, but its tokenizer has {len(tokenizer)} pieces. "
+            "Make the artifact again, or fetch it anew."
         )
     return vocabulary_of(tensors["table_VD"], tensors["bias_V"]), tokenizer

@@ -2,11 +2,14 @@
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from typing import TypeVar
 
 from tqdm import tqdm
 
 from lingraft.train import Progress
+
+Item = TypeVar("Item")
 
 _LINE_EVERY_S = 10.0
 
@@ -20,6 +23,25 @@ def shown(points: Iterator[Progress], steps: int, title: str) -> Iterator[Progre
     """Pass a learning curve's points on, and show each."""
     show = _bar if sys.stderr.isatty() else _lines
     yield from show(points, steps, title)
+
+
+def counted(items: Iterable[Item], title: str, unit: str, total: int | None = None) -> Iterator[Item]:
+    """Pass items on and count them; a terminal gets a bar that goes when done, a log a line every ten seconds.
+
+    Args:
+        items: what is worked through.
+        title: what is done to them.
+        unit: what one of them is.
+        total: how many there are, where that is known; without it there is no time left to show.
+    """
+    terminal = sys.stderr.isatty()
+    said_at = time.monotonic()
+    with tqdm(items, desc=title, unit=unit, total=total, file=sys.stderr, leave=False, disable=not terminal) as bar:
+        for number, item in enumerate(bar, start=1):
+            if not terminal and time.monotonic() - said_at > _LINE_EVERY_S:
+                said_at = time.monotonic()
+                say(f"{title}: {unit} {number}{f'/{total}' if total else ''}")
+            yield item
 
 
 def _bar(points: Iterator[Progress], steps: int, title: str) -> Iterator[Progress]:

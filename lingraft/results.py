@@ -171,5 +171,7 @@ def _text(folder: Path, kind: Kind, of: str) -> str:
     found = Artifact.load(folder, kind)
     actual = found.manifest.details.get("of")
     if actual != of:
-        raise ArtifactError(f"{folder} holds the evaluation of a {actual}, but that of a {of} is needed here.")
+        raise ArtifactError(
+            f"{folder} holds the evaluation of a {actual}, but that of a {of} is needed here. Give its folder."
+        )
     return (folder / RESULT_FILE).read_text(encoding="utf-8")

@@ -16,6 +16,7 @@ from lingraft.documents import Document, read_documents
 from lingraft.errors import TextError
 from lingraft.huggingface_text import dataset_documents
 from lingraft.libreoffice import help_documents
+from lingraft.progress import counted
 
 SplitName = Literal["train", "dev", "test"]
 SPLITS: tuple[SplitName, ...] = ("train", "dev", "test")
@@ -69,7 +70,8 @@ def prepare(recipe: Recipe, language: str, out: Path) -> Artifact:
     census = _Census()
     documents = _documents(recipe.text, language, census.dropped)
     with artifact.create(out, Kind.TEXT) as draft:
-        digest = _write(_filled(documents, census.dropped), recipe, draft.folder, census)
+        read = counted(_filled(documents, census.dropped), f"text {language}", "document")
+        digest = _write(read, recipe, draft.folder, census)
         _require_every_split(census, language, recipe)
         draft.facts = {
             "language": language,
@@ -89,7 +91,10 @@ def load_text(folder: Path, language: str) -> Artifact:
     """
     found = Artifact.load(folder, Kind.TEXT)
     if found.manifest.language != language:
-        raise TextError(f"{folder} is text in {found.manifest.language!r}, but text in {language!r} is needed here.")
+        raise TextError(
+            f"{folder} is text in {found.manifest.language!r}, but text in {language!r} is needed here. "
+            f"Give the folder that `lingraft text --language {language}` wrote."
+        )
     return found
 
 

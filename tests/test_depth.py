@@ -1,4 +1,5 @@
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,7 @@ import pytest
 from lingraft import depth
 from lingraft.artifact import Artifact, Kind
 from lingraft.config import Recipe
-from lingraft.errors import DepthError, RecipeError, TokenizerError
+from lingraft.errors import DepthError, RecipeError, TokenizerError, TrackingError
 from lingraft.results import SearchResult, load_search
 from tests.workshop import Workshop
 
@@ -135,3 +136,9 @@ def test_a_recipe_without_a_search_is_refused(workshop: Workshop, tmp_path: Path
 def test_text_of_another_language_than_the_searched_one_is_refused(workshop: Workshop, tmp_path: Path) -> None:
     with pytest.raises(TokenizerError, match=r"'de'.*not of 'tr'"):
         _search(workshop, tmp_path / "search", _with_search(workshop.recipe, language="tr"))
+
+
+def test_a_storage_that_cannot_be_used_is_named_with_what_to_give(workshop: Workshop, tmp_path: Path) -> None:
+    address = f"sqlite:///{tmp_path / 'missing' / 'optuna.db'}"
+    with pytest.raises(TrackingError, match=re.escape(address)):
+        _search(workshop, tmp_path / "search", storage=address)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from lingraft import progress
-from lingraft.progress import say, shown
+from lingraft.progress import counted, say, shown
 from lingraft.train import Progress
 
 
@@ -58,3 +58,21 @@ def test_what_is_said_goes_to_standard_error(capsys: pytest.CaptureFixture[str])
     say("precision fp32, as the recipe says")
     captured = capsys.readouterr()
     assert (captured.out, captured.err) == ("", "precision fp32, as the recipe says\n")
+
+
+def test_counted_items_pass_through_and_a_log_gets_a_line_every_ten_seconds(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = iter(range(0, 1000, 4))
+    monkeypatch.setattr(progress.time, "monotonic", lambda: next(clock))
+    assert list(counted("abcdef", "judge documents", "batch", 6)) == list("abcdef")
+    lines = capsys.readouterr().err.splitlines()
+    assert lines
+    assert all(re.fullmatch(r"judge documents: batch \d/6", line) for line in lines)
+
+
+def test_counted_items_are_a_bar_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    assert list(counted("abc", "text de", "document")) == list("abc")
+    assert "text de" in terminal.getvalue()

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from lingraft.documents import Document
 from lingraft.encoder import INITIAL_STD, Encoder
 from lingraft.errors import TextError
+from lingraft.progress import counted
 from lingraft.tokenizer import BEGIN, END, PAD, Tokenizer
 
 _EVALUATION_BATCH = 64
@@ -68,7 +69,9 @@ def label_names(documents: Sequence[Document]) -> list[str]:
     """
     names = sorted({document.label for document in documents if document.label is not None})
     if len(names) < 2:
-        raise TextError(f"a task needs two or more labels to tell apart; the training documents have {names}.")
+        raise TextError(
+            f"a task needs two or more labels to tell apart; the training documents have {names}. Label more."
+        )
     return names
 
 
@@ -134,7 +137,8 @@ def confusion(classifier: Classifier, data: Labelled) -> Tensor:
     classes = classifier.out.out_features
     counts_CC = torch.zeros(classes, classes, dtype=torch.long)
     by_length = torch.tensor([len(row) for row in data.tokens]).argsort(stable=True)
-    for chosen in by_length.split(_EVALUATION_BATCH):
+    batches = by_length.split(_EVALUATION_BATCH)
+    for chosen in counted(batches, "judge documents", "batch", len(batches)):
         batch = _batch(data, chosen)
         predicted_B = classifier(batch.tokens_BT.to(device), batch.visible_BT.to(device)).argmax(-1).cpu()
         cells = torch.bincount(batch.labels_B * classes + predicted_B, minlength=classes * classes)
