@@ -19,7 +19,7 @@ from lingraft.files import writable
 
 _STARTED = re.compile(r"Executing task .*?'([\w-]+)'")
 _ERROR = re.compile(r"^\s*lingraft\.errors\.\w+: ")
-_PROGRESS = re.compile(r"^\s*(precision (fp32|bf16)\b|.*: step \d+/\d+, loss )")
+_PROGRESS = re.compile(r"^\s*(precision (fp32|bf16)\b|.*: (step \d+/\d+, loss |(batch|document) \d+))")
 _COLOUR = re.compile(r"\x1b\[\d+m")
 
 
