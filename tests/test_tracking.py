@@ -3,6 +3,7 @@
 import json
 import socket
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import mlflow
@@ -17,7 +18,7 @@ from lingraft.config import Recipe
 from lingraft.errors import ArtifactError, TrackingError
 from lingraft.train import Progress
 from tests.manifests import conftest as manifests
-from tests.manifests.mlflow_server import Document, running
+from tests.manifests.mlflow_server import running
 from tests.tracking_stores import quiet, sqlite_store
 
 pytestmark = quiet
@@ -41,12 +42,8 @@ def store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         with sqlite_store(folder):
             yield folder / "artifacts"
         return
-    objects: list[Document] = request.getfixturevalue("documents")
-    found = request.getfixturevalue("pods")
-    with (
-        running(objects, found, f"sqlite:///{folder / 'mlflow.db'}", folder) as port,
-        pytest.MonkeyPatch.context() as patch,
-    ):
+    objects = [request.getfixturevalue(name) for name in ("documents", "pods")]
+    with running(*objects, f"sqlite:///{folder / 'mlflow.db'}", folder) as port, pytest.MonkeyPatch.context() as patch:
         patch.setenv("MLFLOW_TRACKING_URI", f"http://localhost:{port}")
         yield folder / "artifacts"
 
@@ -268,11 +265,8 @@ def test_a_tag_is_set_on_the_champion_alone(parent: str, tmp_path: Path) -> None
 
 
 def test_an_absent_model_is_named_with_the_registry_and_the_way_out(store: Path, tmp_path: Path) -> None:
-    for ask in (
-        lambda: tracking.tags_of("absent"),
-        lambda: tracking.tag("absent", "key", "value"),
-        lambda: tracking.fetch("absent", Kind.PRIMARY, tmp_path / "out"),
-    ):
+    fetch = partial(tracking.fetch, "absent", Kind.PRIMARY, tmp_path / "out")
+    for ask in (fetch, partial(tracking.tags_of, "absent"), partial(tracking.tag, "absent", "key", "value")):
         with pytest.raises(TrackingError, match=r"has no 'champion' of 'absent'.*Run the pipeline that") as caught:
             ask()
         assert mlflow.get_tracking_uri() in str(caught.value)
@@ -298,7 +292,7 @@ def nobody(monkeypatch: pytest.MonkeyPatch) -> str:
 
 def test_a_server_that_is_down_is_named(nobody: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", nobody)
-    for ask in (lambda: tracking.open_run(RECIPE, "source"), lambda: tracking.tags_of("tiny-primary")):
+    for ask in (partial(tracking.open_run, RECIPE, "source"), partial(tracking.tags_of, "tiny-primary")):
         with pytest.raises(TrackingError, match="MLFLOW_TRACKING_URI") as caught:
             ask()
         assert nobody in str(caught.value)
