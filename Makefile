@@ -30,7 +30,7 @@ pip_install := PIP_CONSTRAINT=constraints.txt $(bin)/pip install
 as_root := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 system_packages := chromium fonts-dejavu-core postgresql
 demo := $(bin)/python -m pipelines demo --recipe $(recipe) --out $(demo_dir) $(if $(text),--text "$(text)")
-pytest := OMP_NUM_THREADS=1 $(bin)/python -m pytest --numprocesses=auto --maxprocesses=4
+pytest := OMP_NUM_THREADS=1 $(bin)/python -m pytest --numprocesses=auto --maxprocesses=4 --dist=loadfile
 
 ifeq ($(filter $(accelerator),cpu gpu),)
 $(error ACCELERATOR is '$(accelerator)', but must be cpu or gpu)

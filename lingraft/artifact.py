@@ -12,17 +12,17 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import pydantic
-import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
-from torch import Tensor
 
 from lingraft import __version__
 from lingraft.errors import AlignmentError, ArtifactError
 from lingraft.files import new_folder, sha256_of, write_json
+
+if TYPE_CHECKING:
+    from torch import Tensor  # steps without tensors are spared the second that PyTorch takes to import
 
 FORMAT_VERSION = 1
 MANIFEST = "manifest.json"
@@ -71,8 +71,10 @@ class Manifest(pydantic.BaseModel, frozen=True, extra="forbid"):
     files: dict[str, str] = pydantic.Field({}, description="Relative path to SHA-256, every file but this one.")
 
 
-def fingerprint(tensors: Mapping[str, Tensor]) -> str:
+def fingerprint(tensors: "Mapping[str, Tensor]") -> str:
     """SHA-256 over names, dtypes, shapes and bytes of tensors, in the order of their names."""
+    import torch
+
     digest = hashlib.sha256()
     for name in sorted(tensors):
         tensor = tensors[name].detach().cpu().contiguous()
@@ -90,12 +92,14 @@ class Draft:
     facts: dict[str, Any] = field(default_factory=dict)
     _parts: dict[str, dict[str, Any]] = field(default_factory=dict)
 
-    def tensors(self, part: str, tensors: Mapping[str, Tensor]) -> str:
+    def tensors(self, part: str, tensors: "Mapping[str, Tensor]") -> str:
         """Save one part as `<part>.safetensors` and return its fingerprint.
 
         Raises:
             ArtifactError: it cannot be written.
         """
+        from safetensors.torch import save_file
+
         owned = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
         try:
             save_file(owned, self.folder / f"{part}.safetensors")
@@ -165,12 +169,14 @@ class Artifact:
         with new_folder(out) as temporary:
             shutil.copytree(self.folder, temporary, dirs_exist_ok=True)
 
-    def tensors(self, part: str) -> dict[str, Tensor]:
+    def tensors(self, part: str) -> "dict[str, Tensor]":
         """Tensors of one part, on the CPU.
 
         Raises:
             ArtifactError: the artifact has no such part.
         """
+        from safetensors.torch import load_file
+
         if part not in self.manifest.fingerprints:
             raise ArtifactError(
                 f"{self.folder} has no part {part!r}, only {sorted(self.manifest.fingerprints)}. Make it anew."

@@ -3,11 +3,13 @@
 import sys
 import time
 from collections.abc import Iterable, Iterator
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from tqdm import tqdm
 
-from lingraft.train import Progress
+if TYPE_CHECKING:
+    from lingraft.train import Progress
+
 
 Item = TypeVar("Item")
 
@@ -19,7 +21,7 @@ def say(message: str) -> None:
     tqdm.write(message, file=sys.stderr)
 
 
-def shown(points: Iterator[Progress], steps: int, title: str) -> Iterator[Progress]:
+def shown(points: "Iterator[Progress]", steps: int, title: str) -> "Iterator[Progress]":
     """Pass a learning curve's points on, and show each."""
     show = _bar if sys.stderr.isatty() else _lines
     yield from show(points, steps, title)
@@ -44,7 +46,7 @@ def counted(items: Iterable[Item], title: str, unit: str, total: int | None = No
             yield item
 
 
-def _bar(points: Iterator[Progress], steps: int, title: str) -> Iterator[Progress]:
+def _bar(points: "Iterator[Progress]", steps: int, title: str) -> "Iterator[Progress]":
     with tqdm(total=steps, desc=title, unit="step", file=sys.stderr) as bar:
         for point in points:
             bar.set_postfix_str(f"loss {point.loss:.3f}, {_rate(point)}", refresh=False)
@@ -52,7 +54,7 @@ def _bar(points: Iterator[Progress], steps: int, title: str) -> Iterator[Progres
             yield point
 
 
-def _lines(points: Iterator[Progress], steps: int, title: str) -> Iterator[Progress]:
+def _lines(points: "Iterator[Progress]", steps: int, title: str) -> "Iterator[Progress]":
     said_at = float("-inf")
     for point in points:
         if time.monotonic() - said_at > _LINE_EVERY_S or point.step == steps:
@@ -62,5 +64,5 @@ def _lines(points: Iterator[Progress], steps: int, title: str) -> Iterator[Progr
         yield point
 
 
-def _rate(point: Progress) -> str:
+def _rate(point: "Progress") -> str:
     return f"{point.tokens / point.elapsed_s:,.0f} tokens/s"

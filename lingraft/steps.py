@@ -1,14 +1,15 @@
 """The stages as pipeline steps: a recipe in JSON, folders, and a tracking run to stand under.
 
 A KFP component is one call of a function here, so that all logic stays where it is tested as plain Python. What a
-function returns are the numbers to show beside the step.
+function returns are the numbers to show beside the step. What imports PyTorch is imported where it is needed: half of
+the steps move data or ask the registry, and would wait for it in vain.
 """
 
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from lingraft import blocks, stages, text, tokenizer, tracking
+from lingraft import text, tokenizer, tracking
 from lingraft.artifact import Artifact, Kind
 from lingraft.config import Recipe
 from lingraft.errors import DepthError
@@ -37,12 +38,16 @@ def train_tokenizer(recipe: str, run: Path, text_folder: Path, out: Path) -> Non
 
 def build_blocks(recipe: str, run: Path, text_folder: Path, tokenizer_folder: Path, out: Path) -> None:
     """Pack one language's text into blocks."""
+    from lingraft import blocks
+
     with tracking.stage(run.read_text(), f"blocks-{_language(text_folder, Kind.TEXT)}") as stage:
         stage.record(blocks.build(Recipe.parse(recipe), text_folder, tokenizer_folder, out), {})
 
 
 def pretrain(recipe: str, run: Path, blocks_folder: Path, tokenizer_folder: Path, out: Path) -> Scores:
     """Train the primary."""
+    from lingraft import stages
+
     with tracking.stage(run.read_text(), "pretrain") as stage:
         made = stages.pretrain(Recipe.parse(recipe), blocks_folder, tokenizer_folder, out, stage.watch)
         stage.record(made, {})
@@ -51,6 +56,8 @@ def pretrain(recipe: str, run: Path, blocks_folder: Path, tokenizer_folder: Path
 
 def finetune(recipe: str, run: Path, seed: int, primary: Path, text_folder: Path, out: Path) -> Scores:
     """Finetune the task in the source language, with one seed."""
+    from lingraft import stages
+
     with tracking.stage(run.read_text(), f"finetune-{seed}") as stage:
         made = stages.finetune(Recipe.parse(recipe), primary, text_folder, seed, out, stage.watch)
         scores = {"dev_accuracy": float(made.manifest.details["dev_accuracy"])}
@@ -133,6 +140,8 @@ def adapt(
     recipe: str, run: Path, depth: int, primary: Path, blocks_folder: Path, tokenizer_folder: Path, out: Path
 ) -> Scores:
     """Learn one language's embeddings over one depth."""
+    from lingraft import stages
+
     with tracking.stage(run.read_text(), f"adapt-{_language(blocks_folder, Kind.BLOCKS)}-{depth}") as stage:
         made = stages.adapt(Recipe.parse(recipe), primary, blocks_folder, tokenizer_folder, depth, out, stage.watch)
         stage.record(made, {})

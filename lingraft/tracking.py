@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 from lingraft.artifact import MANIFEST, Artifact, Cost, Kind
 from lingraft.config import Recipe
 from lingraft.errors import ArtifactError, MissingExtraError, NotRegisteredError, TrackingError
-from lingraft.train import Progress
 
 try:
     import mlflow
@@ -29,6 +28,8 @@ except ImportError as error:
 if TYPE_CHECKING:
     from mlflow.entities.model_registry import ModelVersion
 
+    from lingraft.train import Progress
+
 CHAMPION = "champion"
 _SQLITE = "sqlite:///"
 _ABSENT = ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE")
@@ -41,7 +42,7 @@ class StageRun:
 
     run_id: str
 
-    def watch(self, point: Progress) -> None:
+    def watch(self, point: "Progress") -> None:
         """Log one point of a learning curve against steps, tokens and FLOPs."""
         now_ms = int(time.time() * 1000)
         axes = _against_all_axes({"loss": point.loss}, point.cost)
