@@ -231,10 +231,15 @@ def _unwatched(point: "Progress") -> None:
     """The command line keeps no record beside the artifact's own history."""
 
 
-def main() -> None:
-    """Run, and end with a message instead of a traceback where the user can mend it."""
+def run_app(app: typer.Typer) -> None:
+    """Run a command line, and end with a message instead of a traceback where the user can mend it."""
     try:
         app()
     except LingraftError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(1)
+
+
+def main() -> None:
+    """The program `lingraft`."""
+    run_app(app)

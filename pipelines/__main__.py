@@ -1,12 +1,12 @@
 """`python -m pipelines compile|run|demo`: the pipelines of a recipe, compiled for a cluster or run on this machine."""
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from kfp import compiler
 
+from lingraft.cli import run_app
 from lingraft.config import Recipe
 from lingraft.errors import LingraftError
 from lingraft.files import writable
@@ -73,14 +73,5 @@ def _recipe(path: Path, text: Path | None) -> Recipe:
     return recipe.with_folder(text) if text else recipe
 
 
-def main() -> None:
-    """Run, and end with a message instead of a traceback where the user can mend it."""
-    try:
-        app()
-    except LingraftError as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(1)
-
-
 if __name__ == "__main__":
-    main()
+    run_app(app)
