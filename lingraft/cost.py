@@ -2,6 +2,18 @@
 
 from dataclasses import dataclass
 
+from lingraft.errors import LingraftError
+
+EXA = 1e18
+V100_FLOPS_PER_S = 30e12
+"""What the paper takes a V100 to reach in training (appendix A.1)."""
+V100_DAY_FLOPS = V100_FLOPS_PER_S * 24 * 60 * 60
+"""2.592 EFLOPs."""
+
+
+class CostError(LingraftError):
+    """A cost was asked for of work, an accelerator or a plan that cannot be."""
+
 
 @dataclass(frozen=True)
 class Work:
@@ -14,7 +26,7 @@ class Work:
     batch_blocks: int
     mask_rate: float
     heads: int = 1
-    """MLM heads whose losses are averaged; the paper's MINIJOINT has two."""
+    """MLM heads whose losses are averaged; the paper's MINIJOINT has two, and finetuning has none."""
 
     @property
     def _layer(self) -> float:
@@ -38,3 +50,17 @@ class Work:
     def adaptation_flops(self) -> float:
         """One update of the embeddings over a frozen body (equation A3)."""
         return self.batch_blocks * (2 * self.layers * self._layer + 2 * self._head + self.mask_rate * self._projection)
+
+    def graft_flops(self, trained_layers: int) -> float:
+        """One update of the top layers alone, all else frozen: step 1b (equation A4).
+
+        Args:
+            trained_layers: l_t, of the `layers` that tokens pass through.
+
+        Raises:
+            CostError: there are no layers to train, or more than there are.
+        """
+        if not 1 <= trained_layers <= self.layers:
+            raise CostError(f"trained_layers {trained_layers} must be from 1 to the {self.layers} layers of the model.")
+        passes = self.layers + 2 * trained_layers - 1
+        return self.batch_blocks * (passes * self._layer + 2 * self._head)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from lingraft.cost import Work
+from lingraft.cost import EXA, V100_DAY_FLOPS, CostError, Work
 
 UPDATES = 125_000
 PAPER = Work(layers=12, width=768, vocabulary=50_000, block_tokens=512, batch_blocks=2048, mask_rate=0.15)
@@ -16,7 +16,11 @@ def paper(**changes: Any) -> Work:
 
 
 def exaflops(flops_per_update: float) -> float:
-    return round(UPDATES * flops_per_update / 1e18, 2)
+    return round(UPDATES * flops_per_update / EXA, 2)
+
+
+def v100_days(flops_per_update: float) -> float:
+    return UPDATES * flops_per_update / V100_DAY_FLOPS
 
 
 @pytest.mark.parametrize(
@@ -29,6 +33,36 @@ def test_adaptation_costs_what_the_paper_says(layers: int, expected: float) -> N
 @pytest.mark.parametrize(("layers", "heads", "expected"), [(4, 1, 29.34), (12, 1, 78.82), (12, 2, 83.42)])
 def test_pretraining_costs_what_the_paper_says(layers: int, heads: int, expected: float) -> None:
     assert exaflops(paper(layers=layers, heads=heads).pretraining_flops()) == expected
+
+
+def test_step_1b_costs_what_the_paper_says() -> None:
+    assert exaflops(paper(layers=6).graft_flops(trained_layers=2)) == 21.62
+
+
+@pytest.mark.parametrize(("layers", "expected"), [(12, 20.9), (4, 8.1), (6, 11.3)])
+def test_adaptation_takes_the_papers_v100_days(layers: int, expected: float) -> None:
+    assert round(v100_days(paper(layers=layers).adaptation_flops()), 1) == expected
+
+
+@pytest.mark.parametrize(("heads", "expected"), [(1, 30.41), (2, 32.18)])
+def test_pretraining_takes_the_papers_v100_days(heads: int, expected: float) -> None:
+    assert round(v100_days(paper(heads=heads).pretraining_flops()), 2) == expected
+
+
+def test_a_tiny_update_costs_what_a_hand_computes() -> None:
+    """With s = 2, h = 3, V = 5, B = 7, p = 1/2: a layer is 432 + 48 = 480, a projection 60, and a head 18 + 30 = 48."""
+    tiny = Work(layers=4, width=3, vocabulary=5, block_tokens=2, batch_blocks=7, mask_rate=0.5)
+    assert tiny.pretraining_flops() == 3 * 7 * (4 * 480 + 48)
+    assert dataclasses.replace(tiny, heads=2).pretraining_flops() == 3 * 7 * (4 * 480 + 96)
+    assert tiny.adaptation_flops() == 7 * (2 * 4 * 480 + 2 * 48 + 30)
+    assert tiny.graft_flops(trained_layers=1) == 7 * (5 * 480 + 96)
+    assert tiny.graft_flops(trained_layers=3) == 7 * (9 * 480 + 96)
+
+
+@pytest.mark.parametrize("trained_layers", [-1, 0, 7])
+def test_only_layers_that_there_are_can_be_trained(trained_layers: int) -> None:
+    with pytest.raises(CostError, match=f"trained_layers {trained_layers} .* 1 to the 6"):
+        paper(layers=6).graft_flops(trained_layers)
 
 
 def test_the_sums_are_the_papers_products() -> None:
@@ -47,5 +81,5 @@ def test_standard_adaptation_costs_more_than_twice_the_mini_models() -> None:
 
 
 def test_cost_is_proportional_to_the_batch() -> None:
-    for formula in (Work.pretraining_flops, Work.adaptation_flops):
+    for formula in (Work.pretraining_flops, Work.adaptation_flops, lambda work: work.graft_flops(2)):
         assert formula(paper(batch_blocks=4096)) == 2 * formula(PAPER)
