@@ -1,0 +1,83 @@
+"""One text or two as an encoder reads them: special tokens by role, segments, truncation, padding.
+
+Legend: B batch, T tokens.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from lingraft.model_config import EncoderShape
+from lingraft.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """Texts, or pairs of texts, as token ids."""
+
+    rows: list[list[int]]
+    """With special tokens, cut to a block."""
+    types: list[list[int]] | None
+    """Segment of each token: 1 in a pair's second text and its end. None where the family has one segment or none."""
+    whole_tokens: list[int]
+    """Tokens that each would have uncut, special tokens included."""
+
+    @property
+    def truncated(self) -> int:
+        """How many were cut."""
+        return sum(whole > len(row) for whole, row in zip(self.whole_tokens, self.rows, strict=True))
+
+
+def encode(texts: Sequence[tuple[str, ...]], tokenizer: Tokenizer, shape: EncoderShape) -> Encoded:
+    """Tokenize texts as begin a end, and pairs as begin a end end b end (RoBERTa) or begin a end b end (BERT).
+
+    What is longer than a block loses the end of its text; of a pair, the longer text is cut first.
+
+    Args:
+        texts: one or two texts each.
+        tokenizer: cuts them into pieces.
+        shape: how long a block is, how many end tokens stand between two texts, and whether there are segments.
+    """
+    pieces = iter(tokenizer.encode_all([text for some in texts for text in some]))
+    ids = [[next(pieces) for _ in some] for some in texts]
+    between = [tokenizer.special.end] * shape.family.separators
+    rows, types = [], []
+    for parts in ids:
+        first, *second = _cut(parts, shape.block_tokens - _special_tokens(parts, shape))
+        opening = [tokenizer.special.begin, *first, *(between if second else ())]
+        closing = [*(second[0] if second else ()), tokenizer.special.end]
+        rows.append(opening + closing)
+        types.append([0] * len(opening) + [1 if second else 0] * len(closing))
+    whole_tokens = [sum(map(len, parts)) + _special_tokens(parts, shape) for parts in ids]
+    return Encoded(rows, types if shape.family.segments > 1 else None, whole_tokens)
+
+
+def _special_tokens(parts: Sequence[object], shape: EncoderShape) -> int:
+    return 2 + shape.family.separators * (len(parts) - 1)
+
+
+def _cut(parts: list[list[int]], room: int) -> list[list[int]]:
+    """Texts that fill `room` tokens at most; the longer of two is cut first, as the library tokenizers does it."""
+    if len(parts) == 1:
+        return [parts[0][:room]]
+    first, second = map(len, parts)
+    if first + second <= room:
+        return parts
+    shorter = min(first, second, room // 2)
+    kept = (shorter, room - shorter) if first <= second else (room - shorter, shorter)
+    return [part[:length] for part, length in zip(parts, kept, strict=True)]
+
+
+def pad(rows: Sequence[Sequence[int]], pad_id: int) -> tuple[Tensor, Tensor]:
+    """Ids (B, T) padded to the longest row, and True (B, T) where a token stands."""
+    lengths_B1 = torch.tensor([[len(row)] for row in rows])
+    longest = int(lengths_B1.max())
+    tokens_BT = torch.tensor([[*row, *[pad_id] * (longest - len(row))] for row in rows])
+    return tokens_BT, torch.arange(longest) < lengths_B1
+
+
+def pad_types(types: Sequence[Sequence[int]] | None) -> Tensor | None:
+    """Segments (B, T) padded with the first one; None stays None."""
+    return None if types is None else pad(types, 0)[0]

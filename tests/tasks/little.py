@@ -1,0 +1,61 @@
+"""Small things that tests of tasks need: a tokenizer, shapes of both families, an encoder of large random weights."""
+
+import io
+from pathlib import Path
+
+import sentencepiece
+import torch
+
+from lingraft.encoder import Encoder
+from lingraft.model_config import EncoderShape, Family
+from lingraft.tokenizer import OWN_IDS, SPECIAL_PIECES, Tokenizer
+from tests.made_up import documents
+
+VOCABULARY = 120
+ROBERTA = Family()
+BERT = Family(position_offset=0, segments=2, separators=1, layer_norm_eps=1e-12)
+
+
+def lines(language: str = "en", count: int = 100) -> list[str]:
+    """Made-up text."""
+    return [line for document in documents(language, count) for line in document["text"].splitlines()]
+
+
+def own_tokenizer(folder: Path) -> Tokenizer:
+    """A SentencePiece model with our special tokens."""
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(lines()),
+        model_writer=model,
+        vocab_size=VOCABULARY,
+        minloglevel=2,
+        control_symbols=[SPECIAL_PIECES.mask],
+        pad_piece=SPECIAL_PIECES.pad,
+        **{f"{short}_id": index for short, index in zip(("bos", "pad", "eos", "unk"), OWN_IDS, strict=False)},
+    )
+    path = folder / "sentencepiece.model"
+    path.write_bytes(model.getvalue())
+    return Tokenizer.from_file(path, "en")
+
+
+def shape(family: Family = ROBERTA, block_tokens: int = 24, dropout: float = 0.0) -> EncoderShape:
+    """One layer of width 32."""
+    return EncoderShape(
+        width=32,
+        layers=1,
+        attention_heads=2,
+        mlm_heads=(1,),
+        block_tokens=block_tokens,
+        dropout=dropout,
+        family=family,
+    )
+
+
+def encoder(of: EncoderShape) -> Encoder:
+    """All weights are large, so that outputs differ plainly from row to row."""
+    found = Encoder(of, VOCABULARY)
+    generator = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for parameter in found.parameters():
+            parameter.normal_(std=0.5, generator=generator)
+    return found
