@@ -1,0 +1,96 @@
+"""Labelled texts and pairs of texts: XNLI, PAWS-X, and files and datasets of one's own.
+
+What is read:
+    XNLI's own files (xnli.dev.tsv, xnli.test.tsv: all languages in one; multinli.train.<language>.tsv);
+    the XTREME layout (premise TAB hypothesis TAB label, no header), also of PAWS-X;
+    PAWS-X's own files (id, sentence1, sentence2, label); pairs marked "NS" there, not translated and labelled 0, stay,
+    as in XTREME and in the Hugging Face dataset, so that scores compare;
+    text TAB label, with or without a header; JSONL with the same names as keys; rows of a Hugging Face dataset.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lingraft.documents import Document
+from lingraft.errors import TextError
+from lingraft.tasks.rows import Layouts, Row, class_of, column, read_rows, text_of
+
+_LABEL = ("gold_label", "label")
+_UNDECIDED = "-"
+"""SNLI's and MultiNLI's gold_label where the annotators did not agree."""
+_TEXTS = Layouts((("text",), _LABEL), (("text", "label"),))
+_PAIRS = Layouts(
+    (("premise", "sentence1"), ("hypothesis", "hypo", "sentence2"), _LABEL),
+    (("sentence1", "sentence2", "label"), ("id", "sentence1", "sentence2", "label")),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A text, or a pair of texts, with its class."""
+
+    place: str
+    """What to call it in errors."""
+    texts: tuple[str, ...]
+    label: str
+
+
+def read_examples(path: Path, language: str, pairs: bool) -> list[Example]:
+    """Labelled texts, or pairs, of a language from a file in one of the formats above.
+
+    Raises:
+        TextError: the file cannot be read, has another layout, no examples in the language, or one without a label.
+    """
+    layouts = _layouts(pairs)
+    return [_example(row, layouts, ()) for row in read_rows(path, language, layouts)]
+
+
+def examples_of(rows: Iterable[Mapping[str, Any]], origin: str, names: Sequence[str], pairs: bool) -> list[Example]:
+    """Labelled texts, or pairs, from a dataset's rows.
+
+    Args:
+        rows: the rows.
+        origin: what to call the dataset in errors.
+        names: names of its class numbers; empty where it stores the names themselves.
+        pairs: whether an example is a pair.
+
+    Raises:
+        TextError: a column is missing, holds no text (for example several languages at once) or no label.
+    """
+    layouts = _layouts(pairs)
+    return [_example(Row(f"{origin}, row {number}", cells), layouts, names) for number, cells in enumerate(rows)]
+
+
+def documents_as_examples(documents: Iterable[Document]) -> list[Example]:
+    """Labelled documents as examples of one text.
+
+    Raises:
+        TextError: a document has no label.
+    """
+    return [_of_document(document, f"document {document.name!r}") for document in documents]
+
+
+def _of_document(document: Document, place: str) -> Example:
+    return Example(place, (document.text,), class_of(document.label, place, ()))
+
+
+def _layouts(pairs: bool) -> Layouts:
+    return _PAIRS if pairs else _TEXTS
+
+
+def _example(row: Row, layouts: Layouts, names: Sequence[str]) -> Example:
+    *texts, label = (column(row, alternatives) for alternatives in layouts.required)
+    return Example(row.place, tuple(text_of(row, text) for text in texts), _label(row, label, names))
+
+
+def _label(row: Row, name: str, names: Sequence[str]) -> str:
+    label = class_of(row.cells[name], row.place, names)
+    if name == "gold_label" and label == _UNDECIDED:
+        raise TextError(
+            f"{row.place}: gold_label is '-', which says that its annotators did not agree. "
+            "Remove such rows, as is the custom."
+        )
+    # XNLI's translated MultiNLI (the only one with a column 'hypo') calls the class otherwise than its dev and test.
+    return "contradiction" if "hypo" in row.cells and label == "contradictory" else label

@@ -1,0 +1,179 @@
+"""Rows of task examples: tab-separated files, with or without a header, and JSONL; plain or compressed."""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from lingraft.errors import TextError
+from lingraft.lines import COMPRESSIONS, read_lines
+
+_TABLES, _OBJECTS = (".tsv", ".txt"), ".jsonl"
+_LANGUAGE = "language"
+"""A column of this name tells the languages of one file apart, as in XNLI's own files."""
+
+
+class Row(NamedTuple):
+    """Values by column, and what to call the row in errors."""
+
+    place: str
+    cells: Mapping[str, Any]
+
+
+class Layouts(NamedTuple):
+    """What the columns of a kind of task are called."""
+
+    required: tuple[tuple[str, ...], ...]
+    """One tuple of alternative names for each column that must be there, in order; a header has one of each."""
+    headerless: tuple[tuple[str, ...], ...]
+    """Column names of the layouts that come without a header; they differ in their length."""
+
+    def __str__(self) -> str:
+        named = ", ".join(" or ".join(repr(name) for name in names) for names in self.required)
+        bare = " or ".join(" TAB ".join(columns) for columns in self.headerless)
+        return f"Expected {bare} without a header, a header with {named}, or JSONL with these keys."
+
+
+def read_rows(path: Path, language: str, layouts: Layouts) -> Iterator[Row]:
+    """Yield a file's rows; where it has a column 'language', those of the language given.
+
+    Cells are split at tabs and nothing else: quotation marks are text, as in XNLI's and PAWS-X's files. A line with
+    nothing in it is no row.
+
+    Raises:
+        TextError: the file cannot be read, is of another format, has no row, or none in the language.
+    """
+    form = _suffix(path)
+    if form not in (*_TABLES, _OBJECTS):
+        raise TextError(f"{path} is neither a table (.tsv, .txt) nor JSONL by its name. {layouts}")
+    lines = ((f"{path}, line {number}", line) for number, line in enumerate(read_lines(path), start=1) if line)
+    rows = _objects(lines, layouts) if form == _OBJECTS else _table(lines, layouts)
+    return in_language(rows, language, str(path))
+
+
+def in_language(rows: Iterable[Row], language: str, origin: str) -> Iterator[Row]:
+    """Yield the rows whose column 'language' names the language; all of them where there is no such column.
+
+    Raises:
+        TextError: there are no rows, or none in the language; names those that there are.
+    """
+    others: set[str] = set()
+    empty = True
+    for row in rows:
+        found = row.cells.get(_LANGUAGE, language)
+        if found == language:
+            empty = False
+            yield row
+        else:
+            others.add(str(found))
+    if empty and others:
+        raise TextError(
+            f"{origin} has no rows in {language!r}: its column 'language' holds {sorted(others)}. "
+            "Give the file for that language, or name the language as it does."
+        )
+    if empty:
+        raise TextError(f"{origin} holds no examples. Check the path and how the file was made.")
+
+
+def column(row: Row, names: Sequence[str]) -> str:
+    """Which of some alternative names the row's column has.
+
+    Raises:
+        TextError: none of them.
+    """
+    for name in names:
+        if name in row.cells:
+            return name
+    wanted = " or ".join(repr(name) for name in names)
+    raise TextError(f"{row.place}: no column {wanted}, only {sorted(row.cells)}. Rename the column to one of these.")
+
+
+def text_of(row: Row, name: str) -> str:
+    """The row's text in a column, without white space around it.
+
+    Raises:
+        TextError: it is not text, for example a dictionary of all languages.
+    """
+    value = row.cells[name]
+    if isinstance(value, Mapping):
+        raise TextError(
+            f"{row.place}: column {name!r} holds several languages at once ({sorted(map(str, value))[:4]}), "
+            "not a text. Choose the configuration of one language, for example configuration = '{language}'."
+        )
+    if not isinstance(value, str):
+        raise TextError(f"{row.place}: column {name!r} must hold a text, not {value!r}. Correct or remove the row.")
+    try:
+        value.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise TextError(
+            f"{row.place}: column {name!r} holds half a surrogate pair, which no text can contain. Remove it."
+        ) from error
+    return value.strip()
+
+
+def class_of(value: Any, place: str, names: Sequence[str]) -> str:
+    """Name of a class that a row gives by name or number.
+
+    Args:
+        value: a name, or a number.
+        place: the row, for errors.
+        names: names of the numbers from 0; empty where numbers are names.
+
+    Raises:
+        TextError: there is no class: the value is missing, negative, too large, or no name.
+    """
+    if value is None or (isinstance(value, str) and not value.strip()):
+        raise TextError(f"{place}: no label. Label it, remove it, or choose a split that has labels.")
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        raise TextError(f"{place}: the label must be a name or a whole number, not {value!r}. Correct it.")
+    if isinstance(value, str) or not names:
+        return str(value).strip()
+    if 0 <= value < len(names):
+        return names[value]
+    raise TextError(
+        f"{place}: label {value} is none of the dataset's {len(names)} classes, {list(names)}. "
+        "A split whose labels are kept secret has -1; choose another."
+    )
+
+
+def _suffix(path: Path) -> str:
+    return Path(path.stem).suffix if path.suffix in COMPRESSIONS else path.suffix
+
+
+def _table(lines: Iterator[tuple[str, str]], layouts: Layouts) -> Iterator[Row]:
+    first = next(lines, None)
+    if first is None:
+        return
+    header = [cell.strip() for cell in first[1].split("\t")]
+    if not all(any(name in header for name in names) for names in layouts.required):
+        header, lines = _bare_columns(first, layouts), chain([first], lines)
+    for place, line in lines:
+        cells = line.split("\t")
+        if len(cells) != len(header):
+            raise TextError(
+                f"{place}: {len(cells)} columns, where the file's first line has {len(header)} ({header}). "
+                "Remove or replace stray tabs."
+            )
+        yield Row(place, dict(zip(header, cells, strict=True)))
+
+
+def _bare_columns(first: tuple[str, str], layouts: Layouts) -> list[str]:
+    place, line = first
+    cells = line.split("\t")
+    for columns in layouts.headerless:
+        # A number tells the layout with ids from any other with as many columns.
+        if len(columns) == len(cells) and (columns[0] != "id" or cells[0].isdecimal()):
+            return list(columns)
+    raise TextError(f"{place}: {len(cells)} columns, {[cell[:40] for cell in cells]}, of unknown meaning. {layouts}")
+
+
+def _objects(lines: Iterator[tuple[str, str]], layouts: Layouts) -> Iterator[Row]:
+    for place, line in lines:
+        try:
+            found = json.loads(line)
+        except json.JSONDecodeError as error:
+            raise TextError(f"{place}: not JSON ({error}). {layouts}") from error
+        if not isinstance(found, dict):
+            raise TextError(f"{place}: {type(found).__name__} instead of an object. {layouts}")
+        yield Row(place, found)

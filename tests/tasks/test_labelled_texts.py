@@ -1,0 +1,168 @@
+import gzip
+import json
+import lzma
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import zstandard
+
+from lingraft.documents import Document
+from lingraft.errors import TextError
+from lingraft.tasks.labelled_texts import documents_as_examples, examples_of, read_examples
+
+XNLI_HEADER = (
+    "language\tgold_label\tsentence1_binary_parse\tsentence2_binary_parse\tsentence1_parse\tsentence2_parse\t"
+    "sentence1\tsentence2\tpromptID\tpairID\tgenre\tlabel1\tlabel2\tlabel3\tlabel4\tlabel5\t"
+    "sentence1_tokenized\tsentence2_tokenized\tmatch"
+)
+NLI_NAMES = ["entailment", "neutral", "contradiction"]
+
+
+def xnli_row(language: str, label: str, premise: str, hypothesis: str) -> str:
+    parses, about, votes = [""] * 4, ["1", "1", "facetoface"], [label] * 5
+    texts = [premise, hypothesis]
+    return "\t".join([language, label, *parses, *texts, *about, *votes, *texts, "True"])
+
+
+def write(path: Path, *lines: str) -> Path:
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return path
+
+
+def found(path: Path, language: str = "de", pairs: bool = True) -> list[tuple[tuple[str, ...], str]]:
+    return [(example.texts, example.label) for example in read_examples(path, language, pairs)]
+
+
+def test_xnlis_own_file_gives_the_rows_of_the_language(tmp_path: Path) -> None:
+    path = write(
+        tmp_path / "xnli.dev.tsv",
+        XNLI_HEADER,
+        xnli_row("ar", "neutral", "كتب رسالة", "هو كاتب"),
+        xnli_row("th", "contradiction", "เขาไปแล้ว", "เขายังอยู่"),
+        xnli_row("ar", "entailment", "كتب رسالة", "كتب شيئا"),
+    )
+    assert found(path, "ar") == [(("كتب رسالة", "هو كاتب"), "neutral"), (("كتب رسالة", "كتب شيئا"), "entailment")]
+    assert found(path, "th") == [(("เขาไปแล้ว", "เขายังอยู่"), "contradiction")]
+    with pytest.raises(TextError, match=r"no rows in 'sw': its column 'language' holds \['ar', 'th'\]"):
+        found(path, "sw")
+
+
+def test_the_translated_training_files_other_name_of_a_class_is_the_same_class(tmp_path: Path) -> None:
+    path = write(tmp_path / "multinli.train.de.tsv", "premise\thypo\tlabel", "Ja.\tNein.\tcontradictory")
+    assert found(path) == [(("Ja.", "Nein."), "contradiction")]
+
+
+def test_in_any_other_file_a_class_of_that_name_keeps_it(tmp_path: Path) -> None:
+    path = write(tmp_path / "own.tsv", "premise\thypothesis\tlabel", "Ja.\tNein.\tcontradictory")
+    assert found(path) == [(("Ja.", "Nein."), "contradictory")]
+
+
+def test_pairs_without_a_header_are_first_second_label(tmp_path: Path) -> None:
+    path = write(tmp_path / "dev-zh.tsv", '他说："不"。\t他没有同意。\tentailment', 'a "b\tc\tneutral')
+    assert found(path, "zh") == [(('他说："不"。', "他没有同意。"), "entailment"), (('a "b', "c"), "neutral")]
+
+
+def test_pawsx_comes_with_a_header_or_without_one_or_without_ids(tmp_path: Path) -> None:
+    rows = ["1\tEins zwei.\tZwei eins.\t0", "2\tNS\tNS\t0"]
+    expected = [(("Eins zwei.", "Zwei eins."), "0"), (("NS", "NS"), "0")]
+    assert found(write(tmp_path / "test_2k.tsv", "id\tsentence1\tsentence2\tlabel", *rows)) == expected
+    assert found(write(tmp_path / "bare.tsv", *rows)) == expected
+    assert found(write(tmp_path / "test-de.tsv", *(row.split("\t", 1)[1] for row in rows))) == expected
+
+
+def test_texts_come_with_a_header_or_without(tmp_path: Path) -> None:
+    rows = ["नमस्ते\tgreeting", "", "कल मिलेंगे\tfarewell"]
+    expected = [(("नमस्ते",), "greeting"), (("कल मिलेंगे",), "farewell")]
+    assert found(write(tmp_path / "bare.tsv", *rows), pairs=False) == expected
+    assert found(write(tmp_path / "headed.tsv", "text\tlabel", *rows), pairs=False) == expected
+    swapped = ["\t".join(reversed(row.split("\t"))) for row in rows]
+    assert found(write(tmp_path / "swapped.txt", "label\ttext", *swapped), pairs=False) == expected
+
+
+@pytest.mark.parametrize("keys", [("premise", "hypothesis"), ("sentence1", "sentence2")])
+def test_jsonl_has_a_pair_under_either_names(tmp_path: Path, keys: tuple[str, str]) -> None:
+    row = {keys[0]: " Один. ", keys[1]: "Два.", "label": 1, "idx": 7}
+    assert found(write(tmp_path / "dev.jsonl", json.dumps(row))) == [(("Один.", "Два."), "1")]
+
+
+def test_jsonl_of_texts_picks_the_language(tmp_path: Path) -> None:
+    rows = [{"text": "eins", "label": "a", "language": "de"}, {"text": "one", "label": "a", "language": "en"}]
+    path = write(tmp_path / "all.jsonl", *map(json.dumps, rows))
+    assert found(path, "en", pairs=False) == [(("one",), "a")]
+
+
+@pytest.mark.parametrize(
+    ("suffix", "pack"), [(".gz", gzip.compress), (".xz", lzma.compress), (".zst", zstandard.compress)]
+)
+def test_files_may_be_compressed(tmp_path: Path, suffix: str, pack: Callable[[bytes], bytes]) -> None:
+    path = tmp_path / f"dev.tsv{suffix}"
+    path.write_bytes(pack(b"eins\ta\nzwei\tb\n"))
+    assert found(path, pairs=False) == [(("eins",), "a"), (("zwei",), "b")]
+
+
+def test_a_surplus_cell_is_named_by_file_and_line(tmp_path: Path) -> None:
+    path = write(tmp_path / "dev.tsv", "a\tb\tneutral", "a\tb\tc\tneutral")
+    with pytest.raises(TextError, match=r"dev\.tsv, line 2: 4 columns, where the file's first line has 3"):
+        found(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "line", "message"),
+    [
+        ("dev.tsv", "a\tb", r"2 columns, \['a', 'b'\], of unknown meaning\. Expected sentence1 TAB sentence2"),
+        ("dev.tsv", "x\ta\tb\tneutral", "4 columns, .* of unknown meaning"),
+        ("dev.tsv", "a\tb\t ", "line 1: no label"),
+        ("dev.csv", "a,b,c", r"neither a table \(\.tsv, \.txt\) nor JSONL"),
+        ("dev.jsonl", "{", "line 1: not JSON"),
+        ("dev.jsonl", "[1]", "line 1: list instead of an object"),
+        ("dev.jsonl", '{"premise": "a", "label": "b"}', "no column 'hypothesis' or 'hypo' or 'sentence2'"),
+        ("dev.jsonl", '{"premise": "a", "hypothesis": "b"}', "no column 'gold_label' or 'label'"),
+        ("dev.jsonl", '{"premise": "a", "hypothesis": 1, "label": "b"}', "'hypothesis' must hold a text, not 1"),
+        ("dev.jsonl", '{"premise": "a", "hypothesis": "\\ud800", "label": "b"}', "half a surrogate pair"),
+        ("dev.jsonl", '{"premise": "a", "hypothesis": "b", "label": 0.5}', "a name or a whole number, not 0.5"),
+        ("dev.jsonl", '{"premise": "a", "hypothesis": "b", "gold_label": "-"}', "annotators did not agree"),
+        ("dev.jsonl", "", "holds no examples"),
+    ],
+)
+def test_what_cannot_be_read_is_named(tmp_path: Path, name: str, line: str, message: str) -> None:
+    with pytest.raises(TextError, match=message):
+        found(write(tmp_path / name, line))
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(TextError, match=r"absent\.tsv cannot be read"):
+        found(tmp_path / "absent.tsv")
+
+
+def test_class_numbers_of_a_dataset_become_names() -> None:
+    rows = [{"premise": "a", "hypothesis": "b", "label": number} for number in (2, 0)]
+    examples = examples_of(rows, "xnli", NLI_NAMES, pairs=True)
+    assert [example.label for example in examples] == ["contradiction", "entailment"]
+    assert [example.label for example in examples_of(rows, "own", [], pairs=True)] == ["2", "0"]
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        (
+            {"premise": {"ar": "a", "bg": "b"}, "hypothesis": {}, "label": 0},
+            "several languages at once .*configuration",
+        ),
+        ({"premise": "a", "hypothesis": "b", "label": -1}, "label -1 is none of the dataset's 3 classes"),
+        ({"premise": "a", "hypothesis": "b", "label": 3}, "label 3 is none of the dataset's 3 classes"),
+        ({"premise": "a", "hypothesis": "b", "label": None}, "no label"),
+        ({"text": "a", "label": 0}, r"xnli, row 0: no column 'premise' or 'sentence1', only \['label', 'text'\]"),
+    ],
+)
+def test_a_datasets_row_that_is_no_example_is_named(row: dict[str, Any], message: str) -> None:
+    with pytest.raises(TextError, match=message):
+        examples_of([row], "xnli", NLI_NAMES, pairs=True)
+
+
+def test_documents_bring_their_labels() -> None:
+    (example,) = documents_as_examples([Document("page", "words", "a")])
+    assert (example.place, example.texts, example.label) == ("document 'page'", ("words",), "a")
+    with pytest.raises(TextError, match="document 'page': no label"):
+        documents_as_examples([Document("page", "words")])
