@@ -1,0 +1,180 @@
+"""Classification of one text or a pair of texts (XNLI, PAWS-X, labelled documents): RoBERTa's head, accuracy.
+
+Legend: B batch, T tokens, D width, C classes, N examples.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from lingraft.encoder import INITIAL_STD, Encoder
+from lingraft.errors import TextError
+from lingraft.model_config import EncoderShape
+from lingraft.tasks.kinds import Judged
+from lingraft.tasks.labelled_texts import Example, examples_of, read_examples
+from lingraft.tasks.order import by_length, shuffled
+from lingraft.tasks.pairs import Encoded, encode, pad, pad_types
+from lingraft.tokenizer import Tokenizer
+
+
+class Classifier(nn.Module):
+    """An encoder's body under RoBERTa's classification head: first token, dense, tanh, projection."""
+
+    def __init__(self, encoder: Encoder, classes: int) -> None:
+        super().__init__()
+        width = encoder.shape.width
+        self.encoder = encoder
+        self.dense = nn.Linear(width, width)
+        self.out = nn.Linear(width, classes)
+        for linear in (self.dense, self.out):
+            nn.init.normal_(linear.weight, std=INITIAL_STD)
+            nn.init.zeros_(linear.bias)
+
+    def forward(self, tokens_BT: Tensor, visible_BT: Tensor, types_BT: Tensor | None = None) -> Tensor:
+        """Logits (B, C)."""
+        depth = self.encoder.shape.layers
+        first_BD = self.encoder.hidden_states(tokens_BT, (depth,), visible_BT, types_BT)[depth][:, 0]
+        features_BD = torch.tanh(self.dense(self._drop(first_BD)))
+        logits_BC: Tensor = self.out(self._drop(features_BD))
+        return logits_BC
+
+    def _drop(self, features_BD: Tensor) -> Tensor:
+        return F.dropout(features_BD, self.encoder.shape.dropout, self.training)
+
+
+class Batch(NamedTuple):
+    """Padded texts or pairs, and their classes."""
+
+    tokens_BT: Tensor
+    visible_BT: Tensor
+    types_BT: Tensor | None
+    labels_B: Tensor
+
+
+@dataclass(frozen=True)
+class Classified:
+    """Tokenized texts or pairs with class numbers."""
+
+    encoded: Encoded
+    labels_N: Tensor
+    pad_id: int
+
+    @property
+    def truncated(self) -> int:
+        """Examples of which only a part fits a block."""
+        return self.encoded.truncated
+
+    def __len__(self) -> int:
+        return len(self.labels_N)
+
+    def batch(self, chosen: Tensor) -> Batch:
+        """The examples of the numbers given."""
+        rows = chosen.tolist()
+        tokens_BT, visible_BT = pad([self.encoded.rows[row] for row in rows], self.pad_id)
+        types = self.encoded.types
+        types_BT = pad_types(None if types is None else [types[row] for row in rows])
+        return Batch(tokens_BT, visible_BT, types_BT, self.labels_N[chosen])
+
+
+class Classification:
+    """Sorting texts, or pairs of texts, into two or more classes."""
+
+    metric = "accuracy"
+
+    def __init__(self, pairs: bool) -> None:
+        self._pairs = pairs
+
+    def read(self, path: Path, language: str) -> list[Example]:
+        """Examples of a language from a file; see `labelled_texts` for the formats.
+
+        Raises:
+            TextError: the file cannot be read, has another layout, no examples in the language, or one without a label.
+        """
+        return read_examples(path, language, self._pairs)
+
+    def from_rows(self, rows: Iterable[Mapping[str, Any]], origin: str, names: Sequence[str]) -> list[Example]:
+        """Examples from the rows of a Hugging Face dataset.
+
+        Raises:
+            TextError: a column is missing, holds no text or no label.
+        """
+        return examples_of(rows, origin, names, self._pairs)
+
+    def labels(self, examples: Sequence[Example]) -> list[str]:
+        """All labels of a training set, sorted: the classes of the task.
+
+        Raises:
+            TextError: fewer than two classes.
+        """
+        names = sorted({example.label for example in examples})
+        if len(names) < 2:
+            raise TextError(
+                f"a task needs two or more labels to tell apart; the training examples have {names}. Label more."
+            )
+        return names
+
+    def net(self, encoder: Encoder, labels: Sequence[str]) -> Classifier:
+        """The encoder under a new head."""
+        return Classifier(encoder, len(labels))
+
+    def prepare(
+        self, examples: Sequence[Example], labels: Sequence[str], tokenizer: Tokenizer, shape: EncoderShape
+    ) -> Classified:
+        """Tokenize examples; what is longer than a block loses its end (the longer text of a pair), and is counted.
+
+        Raises:
+            TextError: an example's label is not one of the task's.
+        """
+        numbers = {name: index for index, name in enumerate(labels)}
+        for example in examples:
+            if example.label not in numbers:
+                raise TextError(
+                    f"{example.place} has label {example.label!r}; the task knows {list(labels)}. "
+                    "Correct the label, or finetune with examples that have it."
+                )
+        encoded = encode([example.texts for example in examples], tokenizer, shape)
+        labels_N = torch.tensor([numbers[example.label] for example in examples])
+        return Classified(encoded, labels_N, tokenizer.special.pad)
+
+    def batches(self, data: Classified, batch_rows: int, generator: torch.Generator) -> Iterator[Batch]:
+        """Endless shuffled batches; each epoch a new order. An epoch's last batch may be smaller."""
+        return (data.batch(chosen) for chosen in shuffled(len(data), batch_rows, generator))
+
+    def loss(self, net: Classifier, batch: Batch) -> Tensor:
+        """Mean cross-entropy over a batch, a scalar."""
+        return F.cross_entropy(_logits(net, batch).float(), batch.labels_B.to(net.out.weight.device))
+
+    def judge(self, net: Classifier, data: Classified, language: str) -> Judged:
+        """Accuracy, beside that of always naming the class that is most frequent in the set itself."""
+        counts_CC = confusion(net, data)
+        return Judged(
+            score=float(counts_CC.diagonal().sum() / counts_CC.sum()),
+            baseline=float(counts_CC.sum(1).max() / counts_CC.sum()),
+            confusion_CC=counts_CC,
+        )
+
+
+@torch.inference_mode()
+def confusion(net: Classifier, data: Classified) -> Tensor:
+    """Counts (C true, C predicted) over a set of examples."""
+    net.eval()
+    classes = net.out.out_features
+    counts_CC = torch.zeros(classes, classes, dtype=torch.long)
+    for chosen in by_length(data.encoded.rows, "judge examples"):
+        batch = data.batch(chosen)
+        predicted_B = _logits(net, batch).argmax(-1).cpu()
+        cells = torch.bincount(batch.labels_B * classes + predicted_B, minlength=classes * classes)
+        counts_CC += cells.view(classes, classes)
+    return counts_CC
+
+
+def _logits(net: Classifier, batch: Batch) -> Tensor:
+    device = net.out.weight.device
+    types_BT = None if batch.types_BT is None else batch.types_BT.to(device)
+    logits_BC: Tensor = net(batch.tokens_BT.to(device), batch.visible_BT.to(device), types_BT)
+    return logits_BC
