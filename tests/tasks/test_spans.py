@@ -1,0 +1,62 @@
+import random
+
+import pytest
+from seqeval.metrics import f1_score, precision_score, recall_score
+from seqeval.metrics.sequence_labeling import get_entities
+
+from lingraft.tasks.spans import Span, span_scores, spans
+
+
+@pytest.mark.parametrize(
+    ("tags", "expected"),
+    [
+        ("O O", set()),
+        ("", set()),
+        ("B-PER I-PER O B-LOC", {Span("PER", 0, 2), Span("LOC", 3, 4)}),
+        ("I-PER I-PER O I-LOC", {Span("PER", 0, 2), Span("LOC", 3, 4)}),
+        ("B-PER B-PER", {Span("PER", 0, 1), Span("PER", 1, 2)}),
+        ("I-PER B-PER", {Span("PER", 0, 1), Span("PER", 1, 2)}),
+        ("B-PER I-LOC", {Span("PER", 0, 1), Span("LOC", 1, 2)}),
+        ("B-PER I-PER E-PER S-PER", {Span("PER", 0, 3), Span("PER", 3, 4)}),
+        ("S-LOC I-LOC", {Span("LOC", 0, 1), Span("LOC", 1, 2)}),
+        ("E-LOC E-LOC", {Span("LOC", 0, 1), Span("LOC", 1, 2)}),
+        ("B-work-of-art I-work-of-art", {Span("work-of-art", 0, 2)}),
+    ],
+)
+def test_spans_begin_where_a_tag_does_not_continue_the_one_before(tags: str, expected: set[Span]) -> None:
+    assert spans(tags.split()) == expected
+
+
+def test_scores_count_whole_spans_over_all_sentences() -> None:
+    true = [["B-PER", "I-PER", "O", "B-LOC"], ["B-ORG", "I-ORG", "I-ORG"], ["O", "O"]]
+    predicted = [["B-PER", "I-PER", "O", "B-ORG"], ["B-ORG", "I-ORG", "O"], ["B-LOC", "O"]]
+    # Three true spans; four predicted ones, of which only the person has kind, beginning and end right.
+    found = span_scores(true, predicted)
+    assert found.precision == pytest.approx(1 / 4)
+    assert found.recall == pytest.approx(1 / 3)
+    assert found.f1 == pytest.approx(2 / 7)
+
+
+def test_a_span_does_not_reach_into_the_next_sentence() -> None:
+    assert span_scores([["B-PER"], ["I-PER"]], [["B-PER"], ["B-PER"]]).f1 == 1.0
+
+
+def test_nothing_to_find_and_nothing_found_scores_zero() -> None:
+    assert span_scores([["O"]], [["O"]]) == (0.0, 0.0, 0.0)
+
+
+def test_sets_of_different_length_are_not_compared() -> None:
+    with pytest.raises(ValueError, match="shorter"):
+        span_scores([["O"], ["O"]], [["O"]])
+
+
+def test_any_tags_whatsoever_score_as_seqeval_scores_them() -> None:
+    draw = random.Random(20_221_210)
+    tags = ["O", "O", "O", *(f"{place}-{kind}" for place in "BIES" for kind in ("PER", "LOC", "a-b"))]
+    for _ in range(200):
+        true = [[draw.choice(tags) for _ in range(draw.randint(1, 9))] for _ in range(5)] + [["B-PER"]]
+        predicted = [[tag if draw.random() < 0.6 else draw.choice(tags) for tag in some] for some in true]
+        for some in true:
+            assert {(found.kind, found.start, found.end - 1) for found in spans(some)} == set(get_entities(some))
+        official = (score(true, predicted, zero_division=0) for score in (precision_score, recall_score, f1_score))
+        assert span_scores(true, predicted) == pytest.approx(tuple(official))

@@ -1,0 +1,95 @@
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lingraft.errors import TextError
+from lingraft.tasks.tagged_sentences import read_sentences, sentences_of
+
+NAMES = ["O", "B-PER", "I-PER"]
+
+
+def write(path: Path, text: str) -> Path:
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def found(path: Path, language: str = "de") -> list[list[tuple[str, str]]]:
+    return [list(zip(each.words, each.tags, strict=True)) for each in read_sentences(path, language)]
+
+
+def test_panx_has_a_word_and_its_tag_a_line(tmp_path: Path) -> None:
+    path = write(tmp_path / "dev-zh.tsv", "北\tB-LOC\n京\tI-LOC\n\n\nقال\tO\nअनुल\tB-PER\n")
+    assert found(path, "zh") == [[("北", "B-LOC"), ("京", "I-LOC")], [("قال", "O"), ("अनुल", "B-PER")]]
+    assert [each.place for each in read_sentences(path, "zh")] == [f"{path}, line 1", f"{path}, line 5"]
+
+
+def test_a_words_prefix_is_taken_off_where_all_have_it(tmp_path: Path) -> None:
+    path = write(tmp_path / "dev", "de:In\tO\nde:Köln\tB-LOC\n\nde:de:\tO\n")
+    assert found(path) == [[("In", "O"), ("Köln", "B-LOC")], [("de:", "O")]]
+    with pytest.raises(TextError, match="is in 'de' by the prefix of its words, not in 'tr'"):
+        found(path, "tr")
+
+
+def test_one_word_like_a_prefix_is_a_word(tmp_path: Path) -> None:
+    path = write(tmp_path / "dev.tsv", "de:In\tO\nKöln\tB-LOC\n")
+    assert found(path) == [[("de:In", "O"), ("Köln", "B-LOC")]]
+
+
+def test_conll_takes_the_first_and_the_last_column_and_leaves_out_document_marks(tmp_path: Path) -> None:
+    path = write(
+        tmp_path / "eng.testb",
+        "-DOCSTART- -X- O O\n\nWolff NNP B-NP I-PER\n, , O O\n\n-DOCSTART- -X- O O\n\nBonn  NNP B-NP I-LOC \n",
+    )
+    assert found(path, "en") == [[("Wolff", "I-PER"), (",", "O")], [("Bonn", "I-LOC")]]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("Köln\n", "line 1: 'Köln' has no tag"),
+        ("Köln\t\n", "line 1: '' is no tag"),
+        ("In\tO\nKöln\tLOC\n", "line 2: 'LOC' is no tag"),
+        ("Köln\tU-LOC\n", "'U-LOC' is no tag"),
+        ("-DOCSTART- O\n\n", "holds no sentences"),
+    ],
+)
+def test_a_word_without_a_proper_tag_is_named(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(TextError, match=message):
+        found(write(tmp_path / "dev.tsv", text))
+
+
+@pytest.mark.parametrize("columns", [("tokens", "ner_tags"), ("words", "tags")])
+def test_tag_numbers_of_a_dataset_become_tags(columns: tuple[str, str]) -> None:
+    rows = [
+        {columns[0]: ["Ann", " Lee", "went"], columns[1]: [1, 2, 0], "langs": ["en"] * 3},
+        {column: [] for column in columns},
+    ]
+    sentences = sentences_of(rows, "set", NAMES)
+    assert [(each.words, each.tags) for each in sentences] == [
+        (("Ann", "Lee", "went"), ("B-PER", "I-PER", "O")),
+        ((), ()),
+    ]
+
+
+def test_tags_of_a_dataset_may_be_names() -> None:
+    assert sentences_of([{"tokens": ["Ann"], "ner_tags": ["B-PER"]}], "set", [])[0].tags == ("B-PER",)
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ({"tokens": ["a", "b"], "ner_tags": [0]}, "row 0: 2 words, but 1 tags"),
+        ({"tokens": [1], "ner_tags": [0]}, "1 among the words is no text"),
+        ({"tokens": ["a"], "ner_tags": [3]}, "label 3 is none of the dataset's 3 classes"),
+        ({"tokens": ["a"]}, "no column 'ner_tags' or 'tags'"),
+    ],
+)
+def test_a_datasets_row_that_is_no_sentence_is_named(row: dict[str, Any], message: str) -> None:
+    with pytest.raises(TextError, match=message):
+        sentences_of([row], "set", NAMES)
+
+
+def test_tag_numbers_without_names_are_no_tags() -> None:
+    with pytest.raises(TextError, match="'3' is no tag"):
+        sentences_of([{"tokens": ["a"], "ner_tags": [3]}], "set", [])
