@@ -3,9 +3,10 @@
 from collections.abc import Iterator
 from typing import Any
 
-from lingraft.config import HuggingFace
 from lingraft.documents import Document, content_name
 from lingraft.errors import MissingExtraError, TextError
+from lingraft.task_config import TaskDataset
+from lingraft.text_config import HuggingFace
 
 
 def dataset_documents(source: HuggingFace, language: str) -> Iterator[Document]:
@@ -15,7 +16,7 @@ def dataset_documents(source: HuggingFace, language: str) -> Iterator[Document]:
         MissingExtraError: the package `datasets` is not installed.
         TextError: the dataset or split cannot be loaded, lacks a column, or its text is not text.
     """
-    dataset = _load(source, language)
+    dataset = load_rows(source, language, "[text] section")
     columns = [source.text_column, source.label_column, source.name_column]
     if missing := [column for column in columns if column is not None and column not in dataset.column_names]:
         raise TextError(
@@ -34,7 +35,18 @@ def dataset_documents(source: HuggingFace, language: str) -> Iterator[Document]:
         yield Document(content_name(text) if name is None else str(name), text, _label(dataset, source, row))
 
 
-def _load(source: HuggingFace, language: str) -> Any:
+def load_rows(source: HuggingFace | TaskDataset, language: str, place: str) -> Any:
+    """Open a split of a dataset (a `datasets.Dataset`: rows, `column_names`, `features`).
+
+    Args:
+        source: dataset, configuration and split; '{language}' in the first two is replaced.
+        language: what by.
+        place: where the recipe names the dataset, for errors.
+
+    Raises:
+        MissingExtraError: the package `datasets` is not installed.
+        TextError: the dataset, its configuration or its split cannot be loaded.
+    """
     try:
         import datasets
     except ModuleNotFoundError as error:
@@ -46,7 +58,7 @@ def _load(source: HuggingFace, language: str) -> Any:
     except (OSError, ValueError, datasets.exceptions.DatasetsError) as error:
         raise TextError(
             f"dataset {dataset!r}, configuration {configuration!r}, split {source.split!r} cannot be loaded: "
-            f"{str(error).rstrip('.')}. Check all three in the recipe's [text] section, and the network."
+            f"{str(error).rstrip('.')}. Check all three in the recipe's {place}, and the network."
         ) from error
 
 
