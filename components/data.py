@@ -13,9 +13,9 @@ def open_run(recipe: str, pipeline: str, run: dsl.Output[dsl.Artifact]):
     """
     from pathlib import Path
 
-    from lingraft import steps
+    from lingraft.steps import data
 
-    steps.open_run(recipe, pipeline, Path(run.path))
+    data.open_run(recipe, pipeline, Path(run.path))
 
 
 @step
@@ -23,9 +23,9 @@ def prepare_text(recipe: str, run: dsl.Input[dsl.Artifact], language: str, text:
     """Read, split and write one language's text."""
     from pathlib import Path
 
-    from lingraft import steps
+    from lingraft.steps import data
 
-    steps.prepare_text(recipe, Path(run.path), language, Path(text.path))
+    data.prepare_text(recipe, Path(run.path), language, Path(text.path))
 
 
 @step
@@ -35,9 +35,9 @@ def train_tokenizer(
     """Train one language's SentencePiece tokenizer."""
     from pathlib import Path
 
-    from lingraft import steps
+    from lingraft.steps import data
 
-    steps.train_tokenizer(recipe, Path(run.path), Path(text.path), Path(tokenizer.path))
+    data.train_tokenizer(recipe, Path(run.path), Path(text.path), Path(tokenizer.path))
 
 
 @step
@@ -51,6 +51,6 @@ def build_blocks(
     """Pack one language's text into blocks of token ids."""
     from pathlib import Path
 
-    from lingraft import steps
+    from lingraft.steps import data
 
-    steps.build_blocks(recipe, Path(run.path), Path(text.path), Path(tokenizer.path), Path(blocks.path))
+    data.build_blocks(recipe, Path(run.path), Path(text.path), Path(tokenizer.path), Path(blocks.path))

@@ -21,19 +21,19 @@ def search_depth(
     """Choose one language's mini-model depth by short adaptations at equal compute."""
     from pathlib import Path
 
-    from lingraft import steps
+    from lingraft.steps import language
 
     paths = Path(blocks.path), Path(tokenizer.path)
-    scores = steps.search_depth(recipe, Path(run.path), Path(primary.path), *paths, storage, Path(search.path))
+    scores = language.search_depth(recipe, Path(run.path), Path(primary.path), *paths, storage, Path(search.path))
     metrics.metadata.update(scores)
 
 
 @step
 def depths_of(recipe: str, language: str, compare: bool) -> list:
     """Depths to adapt a language over: the recipe's, the searched one, and all layers for comparison."""
-    from lingraft import steps
+    from lingraft.steps.language import depths_of
 
-    return steps.depths_of(recipe, language, compare)
+    return depths_of(recipe, language, compare)
 
 
 @step
@@ -42,6 +42,7 @@ def adapt(
     run: dsl.Input[dsl.Artifact],
     depth: int,
     primary: dsl.Input[dsl.Model],
+    mini: dsl.Input[dsl.Model],
     blocks: dsl.Input[dsl.Dataset],
     tokenizer: dsl.Input[dsl.Artifact],
     embeddings: dsl.Output[dsl.Model],
@@ -50,10 +51,10 @@ def adapt(
     """Learn one language's embeddings over the bottom layers, body frozen."""
     from pathlib import Path
 
-    from lingraft import steps
+    from lingraft.steps import language
 
-    paths = Path(primary.path), Path(blocks.path), Path(tokenizer.path), Path(embeddings.path)
-    metrics.metadata.update(steps.adapt(recipe, Path(run.path), depth, *paths))
+    paths = [Path(item.path) for item in (primary, mini, blocks, tokenizer, embeddings)]
+    metrics.metadata.update(language.adapt(recipe, Path(run.path), depth, *paths))
 
 
 @step
@@ -61,6 +62,7 @@ def evaluate_language(
     recipe: str,
     run: dsl.Input[dsl.Artifact],
     primary: dsl.Input[dsl.Model],
+    mini: dsl.Input[dsl.Model],
     tasks: dsl.Input[dsl.Model],
     embeddings: dsl.Input[dsl.Model],
     text: dsl.Input[dsl.Dataset],
@@ -72,10 +74,10 @@ def evaluate_language(
     """Swap a language's embeddings into the primary and the tasks, and judge both on its test split."""
     from pathlib import Path
 
-    from lingraft import steps
+    from lingraft.steps import language
 
-    inputs = [Path(item.path) for item in (primary, tasks, embeddings, text, blocks)]
-    scores, labels, matrix = steps.evaluate_language(recipe, Path(run.path), *inputs, Path(evaluation.path))
+    inputs = [Path(item.path) for item in (primary, mini, tasks, embeddings, text, blocks)]
+    scores, labels, matrix = language.evaluate_language(recipe, Path(run.path), *inputs, Path(evaluation.path))
     metrics.metadata.update(scores)
     confusion.log_confusion_matrix(labels, matrix)
 
@@ -92,16 +94,17 @@ def register_language(
     """Register the embeddings of the language's own depth, and hand on all its evaluations."""
     from pathlib import Path
 
-    from lingraft import steps
+    from lingraft.steps import language
 
     folders = [Path(item.path) for item in embeddings], [Path(item.path) for item in evaluations]
-    steps.register_language(recipe, Path(run.path), *folders, Path(chosen.path), Path(results.path))
+    language.register_language(recipe, Path(run.path), *folders, Path(chosen.path), Path(results.path))
 
 
 @step
 def export_bundle(
     recipe: str,
     run: dsl.Input[dsl.Artifact],
+    task: str,
     primary: dsl.Input[dsl.Model],
     tasks: dsl.Input[dsl.Model],
     embeddings: dsl.Input[List[dsl.Model]],  # noqa: UP006
@@ -111,10 +114,11 @@ def export_bundle(
     """Export one task body with the tables of all languages to ONNX, check parity, and register the bundle."""
     from pathlib import Path
 
-    from lingraft import steps
+    from lingraft.steps import language
 
     folders = [Path(item.path) for item in embeddings]
-    scores = steps.bundle(recipe, Path(run.path), Path(primary.path), Path(tasks.path), folders, Path(bundle.path))
+    paths = Path(primary.path), Path(tasks.path)
+    scores = language.bundle(recipe, Path(run.path), task, *paths, folders, Path(bundle.path))
     metrics.metadata.update(scores)
 
 
@@ -130,8 +134,8 @@ def write_report(
     """Write the report, and show its page in the KFP UI; closes the pipeline's tracking run."""
     from pathlib import Path
 
-    from lingraft import steps
+    from lingraft.steps import language
 
     folders = [Path(item.path) for item in results]
-    html = steps.report(recipe, Path(run.path), Path(evaluation.path), folders, Path(report.path))
+    html = language.report(recipe, Path(run.path), Path(evaluation.path), folders, Path(report.path))
     Path(page.path).write_text(html, encoding="utf-8")

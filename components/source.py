@@ -1,4 +1,4 @@
-"""Once per primary: pretraining, finetuning, evaluation, registration."""
+"""Once per primary: pretraining, step 1b, finetuning, evaluation, registration."""
 
 from typing import List  # noqa: UP035  kfp reads typing.List for lists of artifacts
 
@@ -19,28 +19,46 @@ def pretrain(
     """Train the primary with all its MLM heads in the source language."""
     from pathlib import Path
 
-    from lingraft import steps
+    from lingraft.steps import source
 
-    scores = steps.pretrain(recipe, Path(run.path), Path(blocks.path), Path(tokenizer.path), Path(primary.path))
+    scores = source.pretrain(recipe, Path(run.path), Path(blocks.path), Path(tokenizer.path), Path(primary.path))
     metrics.metadata.update(scores)
+
+
+@step
+def build_mini(
+    recipe: str,
+    run: dsl.Input[dsl.Artifact],
+    primary: dsl.Input[dsl.Model],
+    blocks: dsl.Input[dsl.Dataset],
+    mini: dsl.Output[dsl.Model],
+    metrics: dsl.Output[dsl.Metrics],
+):
+    """Train MINIPOST's fresh layers between the bottom of the primary and its MLM head (step 1b)."""
+    from pathlib import Path
+
+    from lingraft.steps import source
+
+    paths = Path(primary.path), Path(blocks.path), Path(mini.path)
+    metrics.metadata.update(source.build_mini(recipe, Path(run.path), *paths))
 
 
 @step
 def finetune(
     recipe: str,
     run: dsl.Input[dsl.Artifact],
-    seed: int,
+    job: str,
     primary: dsl.Input[dsl.Model],
     text: dsl.Input[dsl.Dataset],
     task: dsl.Output[dsl.Model],
     metrics: dsl.Output[dsl.Metrics],
 ):
-    """Finetune the body on the task in the source language, embeddings frozen, with one seed."""
+    """Finetune the body on one task in the source language, embeddings frozen, with one seed: `<task>/<seed>`."""
     from pathlib import Path
 
-    from lingraft import steps
+    from lingraft.steps import source
 
-    scores = steps.finetune(recipe, Path(run.path), seed, Path(primary.path), Path(text.path), Path(task.path))
+    scores = source.finetune(recipe, Path(run.path), job, Path(primary.path), Path(text.path), Path(task.path))
     metrics.metadata.update(scores)
 
 
@@ -59,11 +77,11 @@ def evaluate_source(
     """Judge the primary and its finetuned tasks on the source language's test split."""
     from pathlib import Path
 
-    from lingraft import steps
+    from lingraft.steps import source
 
     folders = [Path(task.path) for task in tasks or ()]
     paths = Path(text.path), Path(blocks.path), Path(evaluation.path)
-    scores, labels, matrix = steps.evaluate_source(recipe, Path(run.path), Path(primary.path), folders, *paths)
+    scores, labels, matrix = source.evaluate_source(recipe, Path(run.path), Path(primary.path), folders, *paths)
     metrics.metadata.update(scores)
     confusion.log_confusion_matrix(labels, matrix)
 
@@ -79,10 +97,10 @@ def register_source(
     """Register the primary and its tasks, and close the pipeline's tracking run."""
     from pathlib import Path
 
-    from lingraft import steps
+    from lingraft.steps import source
 
     folders = [Path(task.path) for task in tasks or ()]
-    steps.register_source(recipe, Path(run.path), Path(primary.path), folders, Path(evaluation.path))
+    source.register_source(recipe, Path(run.path), Path(primary.path), folders, Path(evaluation.path))
 
 
 @step
@@ -92,10 +110,12 @@ def fetch_source(
     primary: dsl.Output[dsl.Model],
     tasks: dsl.Output[dsl.Model],
     evaluation: dsl.Output[dsl.Artifact],
+    mini: dsl.Output[dsl.Model],
 ):
-    """Bring the registered primary, its tasks and its evaluation from the registry."""
+    """Bring the registered primary, its tasks, evaluation and mini-model from the registry."""
     from pathlib import Path
 
-    from lingraft import steps
+    from lingraft.steps import source
 
-    steps.fetch_source(recipe, Path(run.path), Path(primary.path), Path(tasks.path), Path(evaluation.path))
+    paths = Path(primary.path), Path(tasks.path), Path(evaluation.path), Path(mini.path)
+    source.fetch_source(recipe, Path(run.path), *paths)

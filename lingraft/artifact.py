@@ -35,6 +35,7 @@ class Kind(StrEnum):
     TOKENIZER = "tokenizer"
     BLOCKS = "blocks"
     PRIMARY = "primary"
+    MINI = "mini"
     EMBEDDINGS = "embeddings"
     TASK = "task"
     EVALUATION = "evaluation"
@@ -48,7 +49,7 @@ class Cost(pydantic.BaseModel, frozen=True, extra="forbid"):
 
     steps: int = 0
     tokens: int = 0
-    flops: float = pydantic.Field(0.0, description="By the paper's equations A1 and A3, not counted by hardware.")
+    flops: float = pydantic.Field(0.0, description="By the paper's equations A1, A3 and A4, not counted by hardware.")
     elapsed_s: float = 0.0
 
 

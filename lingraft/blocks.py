@@ -15,7 +15,8 @@ from lingraft.artifact import Artifact, Kind
 from lingraft.config import Recipe
 from lingraft.errors import ArtifactError, TextError, TokenizerError
 from lingraft.text import SPLITS, load_split
-from lingraft.tokenizer import BEGIN, END, Tokenizer
+from lingraft.pieces import SpecialIds
+from lingraft.tokenizer import Tokenizer
 
 
 def build(recipe: Recipe, text: Path, tokenizer: Path, out: Path) -> Artifact:
@@ -33,7 +34,7 @@ def build(recipe: Recipe, text: Path, tokenizer: Path, out: Path) -> Artifact:
         counts, left_out = {}, {}
         for split in SPLITS:
             documents = pieces.encode_all([document.text for document in load_split(source, split)])
-            blocks_NT = pack(documents, length)
+            blocks_NT = pack(documents, length, pieces.special)
             if not len(blocks_NT):
                 raise TextError(
                     f"the {split} split of {source.manifest.language!r} is shorter than a block: {length}. "
@@ -78,12 +79,12 @@ def load_blocks(folder: Path, tokenizer: Tokenizer, block_tokens: int) -> Artifa
     return found
 
 
-def pack(documents: list[list[int]], block_tokens: int) -> Tensor:
+def pack(documents: list[list[int]], block_tokens: int, special: SpecialIds) -> Tensor:
     """Pack documents into (N blocks, T tokens), int32; a last block that is not full is left out."""
-    stream = np.concatenate([np.asarray([*ids, END], dtype=np.int32) for ids in documents])
+    stream = np.concatenate([np.asarray([*ids, special.end], dtype=np.int32) for ids in documents])
     body = block_tokens - 1
     count = len(stream) // body
-    blocks_NT = np.full((count, block_tokens), BEGIN, dtype=np.int32)
+    blocks_NT = np.full((count, block_tokens), special.begin, dtype=np.int32)
     blocks_NT[:, 1:] = stream[: count * body].reshape(count, body)
     return torch.from_numpy(blocks_NT)
 

@@ -3,17 +3,22 @@
 import hashlib
 from pathlib import Path
 
-from lingraft import masked_lm, results
+from lingraft import masked_lm, precision, results
 from lingraft.artifact import Artifact, Cost, Kind
 from lingraft.blocks import load_blocks
-from lingraft.config import Recipe, Search
+from lingraft.config import Recipe
+from lingraft.embeddings import swap
+from lingraft.encoder import Encoder
 from lingraft.errors import MissingExtraError, TrackingError
 from lingraft.files import require_new
 from lingraft.models import load_primary
 from lingraft.progress import shown
 from lingraft.results import SearchResult, Trial
-from lingraft.stages import adaptation_run, initial_rows, work_of
+from lingraft.runs import step_flops
+from lingraft.stages import adaptation_run, initial_rows, mini_of
+from lingraft.systems import Stage
 from lingraft.tokenizer import Tokenizer
+from lingraft.training_config import Search
 
 try:
     import optuna
@@ -105,7 +110,7 @@ class _Trials:
     """Optuna's objective; the primary, the blocks and the initial rows are shared by all trials."""
 
     def __init__(self, recipe: Recipe, search: Search, primary: Path, blocks: Path, tokenizer: Path) -> None:
-        self.recipe, self.search, self.source = recipe, search, load_primary(primary, recipe.encoder)
+        self.recipe, self.search, self.source = recipe, search, load_primary(primary, recipe.primary_shape)
         pieces = Tokenizer.load(tokenizer, search.language)
         self.data = load_blocks(blocks, pieces, recipe.encoder.block_tokens)
         self.train_NT, self.dev_NT = (self.data.tensors(split)["tokens_NT"] for split in ("train", "dev"))
@@ -131,10 +136,12 @@ class _Trials:
         settings = self.recipe.adaptation.model_copy(
             update={"steps": steps, "log_every_steps": -(-steps // _LOOKS), "warmup_steps": steps // 10}
         )
-        points, _ = adaptation_run(self.recipe, self.source, self.rows, self.train_NT, depth, settings)
+        step = self.recipe.steps_over(depth)[Stage.ADAPT]
+        mini = mini_of(self.source, step, None)
+        run = adaptation_run(self.recipe, step, mini, self.rows, self.train_NT, settings)
         seen: list[tuple[float, float]] = []
-        for look, point in enumerate(shown(points, steps, f"search {self.search.language}: depth {depth}")):
-            score = self._score()
+        for look, point in enumerate(shown(run.points, steps, f"search {self.search.language}: depth {depth}")):
+            score = self._score(mini)
             seen.append((point.flops, score))
             trial.report(score, look)
             pruned = trial.should_prune() and point.step < steps
@@ -158,13 +165,16 @@ class _Trials:
         """Updates that cost what `steps_at_depth` updates cost over the recipe's own depth (equation A3)."""
         settings, vocabulary = self.recipe.adaptation, len(self.rows.bias_V)
         reference, own = (
-            work_of(self.recipe, settings, vocabulary, layers).adaptation_flops() for layers in (settings.depth, depth)
+            step_flops(self.recipe, self.recipe.steps_over(bottom)[Stage.ADAPT], settings, vocabulary)
+            for bottom in (settings.depth, depth)
         )
         return max(1, round(self.search.steps_at_depth * reference / own))
 
-    def _score(self) -> float:
+    def _score(self, mini: Encoder) -> float:
+        """Masked accuracy of the primary with what the mini-model has learned so far."""
         encoder = self.source.encoder
+        swap(encoder, mini.vocabulary)
         top = encoder.shape.layers
-        score = masked_lm.accuracy(encoder, self.dev_NT, (top,))[top]
+        score = masked_lm.accuracy(encoder.to(precision.device()), self.dev_NT, (top,))[top]
         encoder.train()
         return score

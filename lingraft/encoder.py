@@ -6,27 +6,32 @@ What belongs to the vocabulary (the token table and the output bias) stands apar
 what a language brings: `vocabulary` is swapped, everything else is the body and its heads.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from lingraft.config import EncoderShape
 from lingraft.errors import DepthError
+from lingraft.model_config import EncoderShape
+from lingraft.pieces import SpecialIds
+from lingraft.tokenizer import OWN_IDS
 
-LAYER_NORM_EPS = 1e-5
 INITIAL_STD = 0.02
 SHORT_TOKENS = 256
-POSITION_OFFSET = 2
-"""RoBERTa's position ids begin after the pad id; kept, so that checkpoints map one to one."""
+_ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "gelu": F.gelu,
+    "gelu_tanh": lambda hidden: F.gelu(hidden, approximate="tanh"),
+    "relu": F.relu,
+}
 
 
 class Vocabulary(nn.Module):
-    """What a language brings: token table (V, D), tied to the output projection, and output bias (V)."""
+    """What a language brings: token table (V, D), tied to the output projection, output bias (V), and special ids."""
 
-    def __init__(self, size: int, width: int) -> None:
+    def __init__(self, size: int, width: int, special: SpecialIds = OWN_IDS) -> None:
         super().__init__()
+        self.special = special
         self.table_VD = nn.Parameter(torch.empty(size, width).normal_(std=INITIAL_STD))
         self.bias_V = nn.Parameter(torch.zeros(size))
 
@@ -41,12 +46,13 @@ class Layer(nn.Module):
         super().__init__()
         width, feedforward = shape.width, shape.feedforward or 4 * shape.width
         self.attention_heads, self.dropout = shape.attention_heads, shape.dropout
+        self.activation = _ACTIVATIONS[shape.family.activation]
         self.qkv = nn.Linear(width, 3 * width)
         self.attention_out = nn.Linear(width, width)
-        self.attention_norm = nn.LayerNorm(width, LAYER_NORM_EPS)
+        self.attention_norm = nn.LayerNorm(width, shape.family.layer_norm_eps)
         self.up = nn.Linear(width, feedforward)
         self.down = nn.Linear(feedforward, width)
-        self.output_norm = nn.LayerNorm(width, LAYER_NORM_EPS)
+        self.output_norm = nn.LayerNorm(width, shape.family.layer_norm_eps)
 
     def forward(self, hidden_BTD: Tensor, visible_B11T: Tensor | None) -> Tensor:
         batch, tokens, width = hidden_BTD.shape
@@ -56,7 +62,7 @@ class Layer(nn.Module):
         mixed_BHTK = _attend(query_BHTK, key_BHTK, value_BHTK, visible_B11T, drop)
         mixed_BTD = self.attention_out(mixed_BHTK.transpose(1, 2).reshape(batch, tokens, width))
         hidden_BTD = self.attention_norm(hidden_BTD + self._drop(mixed_BTD))
-        return self.output_norm(hidden_BTD + self._drop(self.down(F.gelu(self.up(hidden_BTD)))))
+        return self.output_norm(hidden_BTD + self._drop(self.down(self.activation(self.up(hidden_BTD)))))
 
     def _drop(self, hidden_BTD: Tensor) -> Tensor:
         return F.dropout(hidden_BTD, self.dropout, self.training) if self.dropout else hidden_BTD
@@ -79,16 +85,17 @@ def _attend(
 
 
 class MlmHead(nn.Module):
-    """Dense, GELU, LayerNorm; the output projection is the vocabulary's table, and the bias is the vocabulary's."""
+    """Dense, activation, LayerNorm; the output projection is the vocabulary's table, and the bias is the vocabulary's."""
 
-    def __init__(self, width: int) -> None:
+    def __init__(self, shape: EncoderShape) -> None:
         super().__init__()
-        self.dense = nn.Linear(width, width)
-        self.norm = nn.LayerNorm(width, LAYER_NORM_EPS)
+        self.activation = _ACTIVATIONS[shape.family.activation]
+        self.dense = nn.Linear(shape.width, shape.width)
+        self.norm = nn.LayerNorm(shape.width, shape.family.layer_norm_eps)
 
     def forward(self, hidden_MD: Tensor, vocabulary: Vocabulary) -> Tensor:
         """Logits (M, V) of the masked tokens' hidden states (M, D)."""
-        features_MD = self.norm(F.gelu(self.dense(hidden_MD)))
+        features_MD = self.norm(self.activation(self.dense(hidden_MD)))
         return F.linear(features_MD, vocabulary.table_VD, vocabulary.bias_V)
 
 
@@ -99,12 +106,13 @@ class Encoder(nn.Module):
         super().__init__()
         self.shape = shape
         self.vocabulary = Vocabulary(vocabulary_size, shape.width)
-        self.positions_TD = nn.Parameter(
-            torch.empty(shape.block_tokens + POSITION_OFFSET, shape.width).normal_(std=INITIAL_STD)
-        )
-        self.input_norm = nn.LayerNorm(shape.width, LAYER_NORM_EPS)
+        family = shape.family
+        self.positions_TD = _rows(shape.block_tokens + family.position_offset, shape.width)
+        if family.segments:
+            self.types_SD = _rows(family.segments, shape.width)
+        self.input_norm = nn.LayerNorm(shape.width, family.layer_norm_eps)
         self.layers = nn.ModuleList(Layer(shape) for _ in range(shape.layers))
-        self.heads = nn.ModuleDict({str(depth): MlmHead(shape.width) for depth in shape.mlm_heads})
+        self.heads = nn.ModuleDict({str(depth): MlmHead(shape) for depth in shape.mlm_heads})
         self.apply(_initialise)
 
     @property
@@ -125,7 +133,11 @@ class Encoder(nn.Module):
             )
 
     def hidden_states(
-        self, tokens_BT: Tensor, depths: Iterable[int], visible_BT: Tensor | None = None
+        self,
+        tokens_BT: Tensor,
+        depths: Iterable[int],
+        visible_BT: Tensor | None = None,
+        types_BT: Tensor | None = None,
     ) -> dict[int, Tensor]:
         """Hidden states (B, T, D) after each depth asked for; no layer above the deepest one is computed.
 
@@ -133,11 +145,12 @@ class Encoder(nn.Module):
             tokens_BT: token ids.
             depths: layer numbers, from 1.
             visible_BT: True where a token may be attended to; absent for packed blocks, which have no padding.
+            types_BT: segment of each token, where the family has segments; absent: all in the first one.
         """
         wanted = set(depths)
         drop = self.shape.dropout
         hidden_BTD = F.embedding(tokens_BT, self.vocabulary.table_VD)
-        hidden_BTD = self.input_norm(hidden_BTD + self._positions(tokens_BT.shape[1]))
+        hidden_BTD = self.input_norm(hidden_BTD + self._places(tokens_BT.shape[1], types_BT))
         hidden_BTD = F.dropout(hidden_BTD, drop, self.training) if drop else hidden_BTD
         visible_B11T = None if visible_BT is None else visible_BT[:, None, None, :]
         found = {}
@@ -147,8 +160,13 @@ class Encoder(nn.Module):
                 found[depth] = hidden_BTD
         return found
 
-    def _positions(self, tokens: int) -> Tensor:
-        return self.positions_TD[POSITION_OFFSET : POSITION_OFFSET + tokens]
+    def _places(self, tokens: int, types_BT: Tensor | None) -> Tensor:
+        """Position embeddings (T, D), with those of segments (B, T, D) added where the family has them."""
+        offset = self.shape.family.position_offset
+        positions_TD = self.positions_TD[offset : offset + tokens]
+        if not self.shape.family.segments:
+            return positions_TD
+        return positions_TD + (self.types_SD[0] if types_BT is None else F.embedding(types_BT, self.types_SD))
 
     def masked_logits(
         self, tokens_BT: Tensor, positions_M: Tensor, depths: Iterable[int], visible_BT: Tensor | None = None
@@ -175,6 +193,42 @@ class Encoder(nn.Module):
     def body_tensors(self) -> dict[str, Tensor]:
         """Everything but the vocabulary, by name."""
         return {name: tensor for name, tensor in self.state_dict().items() if not name.startswith("vocabulary.")}
+
+
+def fresh_layers(shape: EncoderShape, count: int) -> nn.ModuleList:
+    """Layers of random weights, as pretraining begins with, drawn from torch's global generator."""
+    return nn.ModuleList(Layer(shape) for _ in range(count)).apply(_initialise)
+
+
+def mini_model(primary: Encoder, depth: int, fresh: Sequence[nn.Module] | nn.ModuleList = ()) -> Encoder:
+    """The bottom of a primary with an MLM head as a model of its own; nothing is copied, all modules are shared.
+
+    Without fresh layers the head is the one that the primary was trained with at `depth` (MINIJOINT); with them it is
+    the primary's last one, above the fresh layers (MINIPOST, section 2).
+
+    Args:
+        primary: body and heads; whatever is swapped into the mini-model stays out of the primary.
+        depth: bottom layers of the primary, from 1.
+        fresh: layers between them and the head.
+
+    Raises:
+        DepthError: without fresh layers, the primary has no head at `depth`.
+    """
+    headed = primary.shape.layers if fresh else depth
+    primary.require_depth(headed)
+    top = depth + len(fresh)
+    with torch.device("meta"):
+        mini = Encoder(primary.shape.cut(top, (top,)), 0)
+    mini.vocabulary, mini.positions_TD, mini.input_norm = primary.vocabulary, primary.positions_TD, primary.input_norm
+    if primary.shape.family.segments:
+        mini.types_SD = primary.types_SD
+    mini.layers = nn.ModuleList([*primary.layers[:depth], *fresh])
+    mini.heads = nn.ModuleDict({str(top): primary.heads[str(headed)]})
+    return mini
+
+
+def _rows(count: int, width: int) -> nn.Parameter:
+    return nn.Parameter(torch.empty(count, width).normal_(std=INITIAL_STD))
 
 
 def _initialise(module: nn.Module) -> None:

@@ -1,10 +1,9 @@
-"""Judging on text that no training saw: the source with its task, and a language with its embeddings swapped in."""
+"""Judging on text that no training saw: the source with its tasks, and a language with its embeddings swapped in."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
-import torch
 from torch import Tensor
 
 from lingraft import masked_lm, precision, results
@@ -12,87 +11,112 @@ from lingraft.artifact import Artifact, Cost, Kind
 from lingraft.blocks import load_blocks
 from lingraft.config import Recipe
 from lingraft.embeddings import swap, vocabulary_of
-from lingraft.errors import ArtifactError
-from lingraft.models import HISTORY_FILE, Primary, TaskModel, load_embeddings, load_primary, load_task
-from lingraft.results import LanguageResult, MaskedScores, Point, SeedScores, SourceResult, TaskScores
-from lingraft.stages import initial_rows, work_of
-from lingraft.tasks import labelled
-from lingraft.text import load_split, load_text
-from lingraft.tokenizer import Tokenizer
+from lingraft.encoder import Encoder, Vocabulary
+from lingraft.models import HISTORY_FILE, Primary, TaskModel, load_embeddings, load_primary
+from lingraft.results import LanguageResult, MaskedScores, Point, SourceResult, TaskScores
+from lingraft.runs import step_flops
+from lingraft.stages import initial_rows, mini_of
+from lingraft.systems import Stage, System
+from lingraft.task_scores import judge_all, load_tasks
+from lingraft.text import load_text
 
 
 def evaluate_source(
     recipe: Recipe, primary: Path, tasks: Sequence[Path], text: Path, blocks: Path, out: Path
 ) -> Artifact:
-    """Judge the primary on the source language's test split: every MLM head, and the task once a finetuning seed.
+    """Judge the primary on the source language's test split: every MLM head, and every task once a finetuning seed.
 
     Raises:
         AlignmentError: a task was finetuned from another primary.
-        RecipeError: the recipe's [encoder] is not the primary's.
-        TextError: the text is in another language, or has labels that the task does not know.
+        RecipeError: the recipe's [encoder] is not the primary's, or it lacks a task.
+        TextError: the text is in another language, or examples have labels that the task does not know.
         ArtifactError: an input is not what it should be, or `out` cannot be written.
     """
-    source = load_primary(primary, recipe.encoder)
+    source = load_primary(primary, recipe.primary_shape)
     source.encoder.to(precision.device())
-    data = load_blocks(blocks, source.tokenizer, recipe.encoder.block_tokens)
-    models = [load_task(folder) for folder in tasks]
+    data, documents = load_blocks(blocks, source.tokenizer, recipe.encoder.block_tokens), load_text(text, recipe.source)
+    models = load_tasks(tasks)
     result = SourceResult(
         language=recipe.source,
         primary=source.fingerprint,
         layers=source.encoder.shape.layers,
         vocabulary=len(source.tokenizer),
         masked_by_depth=masked_lm.accuracy(source.encoder, _test(data), source.encoder.depths),
-        task=_judge(models, text, source.tokenizer, lambda model: model.swap_in(source)) if models else None,
+        tasks=judge_all(recipe, models, documents, source.tokenizer, lambda model: model.swap_in(source)),
         pretraining=source.manifest.cost,
-        finetuning=_sum([model.manifest.cost for model in models]),
+        finetuning={name: _sum([model.manifest.cost for model in seeds]) for name, seeds in models.items()},
         pretraining_history=_history(primary),
-        finetuning_history={_seed(model): _history(folder) for model, folder in zip(models, tasks, strict=True)},
+        finetuning_history={
+            name: {model.seed: _history(model.folder) for model in seeds} for name, seeds in models.items()
+        },
         precision=source.manifest.details["precision"],
     )
-    return _save(result, out, _hashes(source, text, data, models))
+    return _save(result, out, _hashes(source, documents, data, models))
 
 
 def evaluate_language(
-    recipe: Recipe, primary: Path, embeddings: Path, tasks: Sequence[Path], text: Path, blocks: Path, out: Path
+    recipe: Recipe,
+    primary: Path,
+    embeddings: Path,
+    tasks: Sequence[Path],
+    text: Path,
+    blocks: Path,
+    out: Path,
+    mini: Path | None = None,
 ) -> Artifact:
-    """Judge a language's embeddings on its test split: masked accuracy and zero-shot task accuracy (section 2, step 4).
+    """Judge a language's embeddings on its test split: masked accuracy and zero-shot scores (section 2, step 4).
 
     Each score is also taken with the embeddings as they were before training.
 
+    Args:
+        recipe: with the tasks.
+        primary: whose body the embeddings are swapped into.
+        embeddings: the language's.
+        tasks: finetuned bodies, all tasks and seeds together.
+        text: of the language.
+        blocks: of the language.
+        out: where the result goes.
+        mini: MINIPOST's fresh layers, where the embeddings were learned over them.
+
     Raises:
-        AlignmentError: embeddings, tasks and primary do not belong together.
-        RecipeError: the recipe's [encoder] is not the primary's.
-        TextError: the text is in another language, or has labels that the task does not know.
+        AlignmentError: embeddings, mini-model, tasks and primary do not belong together.
+        RecipeError: the recipe's [encoder] is not the primary's, or it lacks a task.
+        TextError: the text is in another language, or examples have labels that the task does not know.
         ArtifactError: an input is not what it should be, or `out` cannot be written.
     """
-    source, learned = load_primary(primary, recipe.encoder), load_embeddings(embeddings)
-    depth = int(learned.manifest.details["depth"])
-    data = load_blocks(blocks, learned.tokenizer, recipe.encoder.block_tokens)
-    models = [load_task(folder) for folder in tasks]
-    rows = initial_rows(recipe, source, learned.tokenizer)
+    source, learned = load_primary(primary, recipe.primary_shape), load_embeddings(embeddings)
+    details, pieces = learned.manifest.details, learned.tokenizer
+    step = recipe.steps_over(details["depth"], System(details["system"]))[Stage.ADAPT]
+    data, documents = load_blocks(blocks, pieces, recipe.encoder.block_tokens), load_text(text, learned.language)
+    models = load_tasks(tasks)
+    rows = initial_rows(recipe, source, pieces)
     initial = vocabulary_of(rows.table_VD, rows.bias_V)
-    task = None
-    if models:
-        task = _judge(models, text, learned.tokenizer, lambda model: model.swap_in(learned))
-        before = _judge(models, text, learned.tokenizer, lambda model: swap(model.classifier.encoder, initial))
-        task = task.model_copy(update={"initial": before.accuracy})
+    before = judge_all(recipe, models, documents, pieces, lambda model: swap(model.net.encoder, initial))
+    after = judge_all(recipe, models, documents, pieces, lambda model: model.swap_in(learned))
+    whole = recipe.steps_over(source.encoder.shape.layers, System.BL_BASE)[Stage.ADAPT]
     result = LanguageResult(
         language=learned.language,
         primary=source.fingerprint,
         embeddings=learned.fingerprint,
-        depth=depth,
+        system=details["system"],
+        depth=details["depth"],
+        fresh_layers=details["fresh_layers"],
         layers=source.encoder.shape.layers,
-        vocabulary=len(learned.tokenizer),
+        vocabulary=len(pieces),
         overlap=rows.copied,
-        masked=_masked(source, lambda: source.swap_in(learned), lambda: swap(source.encoder, initial), data, depth),
-        task=task,
+        masked=_masked(source, mini_of(source, step, mini), (learned.vocabulary, initial), _test(data)),
+        tasks=tuple(map(_beside, after, before)),
         cost=learned.manifest.cost,
-        whole_flops=_whole_flops(recipe, learned.manifest.cost, len(learned.tokenizer)),
+        whole_flops=learned.manifest.cost.steps * step_flops(recipe, whole, recipe.adaptation, len(pieces)),
         history=_history(embeddings),
-        precision=learned.manifest.details["precision"],
+        precision=details["precision"],
     )
-    hashes = _hashes(source, text, data, models) | {"embeddings": learned.fingerprint}
+    hashes = _hashes(source, documents, data, models) | {"embeddings": learned.fingerprint}
     return _save(result, out, hashes)
+
+
+def _beside(after: TaskScores, before: TaskScores) -> TaskScores:
+    return after.model_copy(update={"initial": before.score})
 
 
 def _save(result: SourceResult | LanguageResult, out: Path, data_hashes: dict[str, str]) -> Artifact:
@@ -100,11 +124,10 @@ def _save(result: SourceResult | LanguageResult, out: Path, data_hashes: dict[st
     return results.save(result, Kind.EVALUATION, out, **facts)
 
 
-def _hashes(source: Primary, text: Path, blocks: Artifact, models: Sequence[TaskModel]) -> dict[str, str]:
+def _hashes(source: Primary, text: Artifact, blocks: Artifact, models: dict[str, list[TaskModel]]) -> dict[str, str]:
     """What a judgement was made from."""
-    tasks = {f"task-{_seed(model)}": model.fingerprint for model in models}
-    read = Artifact.load(text, Kind.TEXT).fingerprint
-    return {"primary": source.fingerprint, "text": read, "blocks": blocks.fingerprint, **tasks}
+    tasks = {f"task-{name}-{model.seed}": model.fingerprint for name, seeds in models.items() for model in seeds}
+    return {"primary": source.fingerprint, "text": text.fingerprint, "blocks": blocks.fingerprint, **tasks}
 
 
 def _test(blocks: Artifact) -> Tensor:
@@ -112,51 +135,22 @@ def _test(blocks: Artifact) -> Tensor:
 
 
 def _masked(
-    source: Primary, put_learned: Callable[[], object], put_initial: Callable[[], object], data: Artifact, depth: int
+    source: Primary, mini: Encoder, vocabularies: tuple[Vocabulary, Vocabulary], blocks_NT: Tensor
 ) -> MaskedScores:
-    top = source.encoder.shape.layers
+    """Masked accuracy of the mini-model and of the primary, with the vocabulary learned and the initial one."""
 
-    def scores(put_in: Callable[[], object]) -> dict[int, float]:
-        put_in()
-        source.encoder.to(precision.device())
-        return masked_lm.accuracy(source.encoder, _test(data), {depth, top})
+    def score(encoder: Encoder, vocabulary: Vocabulary) -> float:
+        swap(encoder, vocabulary)
+        top = encoder.shape.layers
+        return masked_lm.accuracy(encoder.to(precision.device()), blocks_NT, (top,))[top]
 
-    learned, initial = scores(put_learned), scores(put_initial)
+    learned, initial = vocabularies
     return MaskedScores(
-        mini=learned[depth], primary=learned[top], mini_initial=initial[depth], primary_initial=initial[top]
+        mini=score(mini, learned),
+        primary=score(source.encoder, learned),
+        mini_initial=score(mini, initial),
+        primary_initial=score(source.encoder, initial),
     )
-
-
-def _judge(
-    models: Sequence[TaskModel], text: Path, tokenizer: Tokenizer, put_in: Callable[[TaskModel], object]
-) -> TaskScores:
-    labels = models[0].labels
-    documents = load_split(load_text(text, tokenizer.language), "test")
-    data = labelled.prepare(documents, labels, tokenizer, models[0].classifier.encoder.shape.block_tokens)
-    counts = {}
-    for model in models:
-        if model.labels != labels:
-            raise ArtifactError(f"task seeds differ in their labels: {labels} and {model.labels}. Finetune again.")
-        put_in(model)
-        counts[_seed(model)] = labelled.confusion(model.classifier.to(precision.device()), data)
-    return TaskScores(
-        name=models[0].manifest.details["task"],
-        labels=labels,
-        documents=len(data),
-        truncated=data.truncated,
-        majority=labelled.majority_share(next(iter(counts.values()))),
-        accuracy=SeedScores(by_seed={seed: labelled.accuracy(found_CC) for seed, found_CC in counts.items()}),
-        confusion=torch.stack(list(counts.values())).sum(0).tolist(),
-    )
-
-
-def _seed(model: TaskModel) -> int:
-    return int(model.manifest.details["seed"])
-
-
-def _whole_flops(recipe: Recipe, cost: Cost, vocabulary: int) -> float:
-    work = work_of(recipe, recipe.adaptation, vocabulary, recipe.encoder.layers)
-    return cost.steps * work.adaptation_flops()
 
 
 def _history(folder: Path) -> list[Point]:

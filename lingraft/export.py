@@ -22,11 +22,13 @@ from lingraft import artifact
 from lingraft.artifact import Artifact, Draft, Kind
 from lingraft.encoder import Vocabulary
 from lingraft.errors import ExportError, MissingExtraError
-from lingraft.models import TOKENIZER_FILE, Embeddings, Primary, TaskModel, load_embeddings, load_primary, load_task
+from lingraft.models import Embeddings, Primary, TaskModel, load_embeddings, load_primary, load_task
+from lingraft.pieces import SpecialIds
 from lingraft.serving.bundle import BODY_FILE, table_part
 from lingraft.serving.runtime import LOGITS, TABLE, TOKENS, VISIBLE, Body, installed_runtime
-from lingraft.tasks.labelled import Classifier, pad
-from lingraft.tokenizer import BEGIN, END, SPECIAL_PIECES
+from lingraft.task_config import SERVED_KINDS
+from lingraft.tasks.classification import Classifier
+from lingraft.tasks.pairs import pad
 
 try:
     import onnx_ir
@@ -53,23 +55,33 @@ def bundle(primary: Path, task: Path, embeddings: Sequence[Path], out: Path) -> 
 
     Raises:
         AlignmentError: the task or embeddings belong to another primary.
-        ExportError: two of the inputs are of one language, or ONNX Runtime computes something else than PyTorch.
+        ExportError: the task is none that the endpoint can answer, two of the inputs are of one language, or ONNX
+            Runtime computes something else than PyTorch.
         MissingExtraError: ONNX Runtime is not installed.
         ServingError: two ONNX Runtimes are installed.
         ArtifactError: an input is not what it should be, or `out` cannot be written.
     """
     installed_runtime()
     source, model = load_primary(primary), load_task(task)
+    _require_single_texts(model)
     languages = _by_language([source, *(load_embeddings(folder) for folder in embeddings)])
     for brought in languages.values():
         model.swap_in(brought)
     with artifact.create(out, Kind.BUNDLE) as draft:
-        _write_body(draft, model.classifier)
+        _write_body(draft, model.net)
         for language, brought in languages.items():
             _write_language(draft, language, brought)
         draft.facts = _facts(source, model, languages)
         draft.facts["details"]["parity"] = _parity(draft.folder / BODY_FILE, model, languages)
     return Artifact.load(out, Kind.BUNDLE)
+
+
+def _require_single_texts(model: TaskModel) -> None:
+    if model.settings.kind not in SERVED_KINDS:
+        raise ExportError(
+            f"task {model.name!r} is of kind {model.settings.kind!r}, but the endpoint answers {list(SERVED_KINDS)}. "
+            "Export it for transformers instead: lingraft export hf."
+        )
 
 
 def _by_language(brought: Sequence[Primary | Embeddings]) -> dict[str, Primary | Embeddings]:
@@ -95,8 +107,8 @@ class _OverTable(nn.Module):
 def _write_body(draft: Draft, classifier: Classifier) -> None:
     """Write `body.onnx`, of any batch, tokens up to a block, and any vocabulary."""
     shape = classifier.encoder.shape
-    tokens_BT = torch.full((2, max(2, shape.block_tokens // 2)), BEGIN)
-    table_VD = torch.zeros(len(SPECIAL_PIECES), shape.width)
+    tokens_BT = torch.full((2, max(2, shape.block_tokens // 2)), 0)
+    table_VD = torch.zeros(8, shape.width)
     batch, vocabulary = torch.export.Dim("batch"), torch.export.Dim("vocabulary")
     tokens = torch.export.Dim("tokens", max=shape.block_tokens)
     with _quietly():
@@ -173,7 +185,7 @@ def _places(safetensors: Path) -> dict[str, tuple[int, int]]:
 def _write_language(draft: Draft, language: str, brought: Primary | Embeddings) -> None:
     (draft.folder / language).mkdir()
     draft.tensors(table_part(language), {"table_VD": _vocabulary(brought).table_VD})
-    shutil.copyfile(brought.tokenizer.model, draft.folder / language / TOKENIZER_FILE)
+    shutil.copyfile(brought.tokenizer.model, draft.folder / language / brought.tokenizer.model.name)
 
 
 def _vocabulary(brought: Primary | Embeddings) -> Vocabulary:
@@ -182,18 +194,23 @@ def _vocabulary(brought: Primary | Embeddings) -> Vocabulary:
 
 def _facts(source: Primary, model: TaskModel, languages: dict[str, Primary | Embeddings]) -> dict[str, Any]:
     marks = {f"embeddings-{language}": one.fingerprint for language, one in languages.items() if one is not source}
-    shape = model.classifier.encoder.shape
+    shape = model.net.encoder.shape
     return {
         "language": source.tokenizer.language,
         "aligned_with": source.fingerprint,
         "data_hashes": {"primary": source.fingerprint, "task": model.fingerprint} | marks,
         "details": {
-            "task": model.manifest.details["task"],
+            "task": model.name,
             "labels": model.labels,
             "languages": list(languages),
+            "tokenizers": {language: _tokenizer_facts(one) for language, one in languages.items()},
             "shape": shape.model_dump(mode="json"),
         },
     }
+
+
+def _tokenizer_facts(brought: Primary | Embeddings) -> dict[str, Any]:
+    return {"file": brought.tokenizer.model.name, "special_ids": brought.tokenizer.special._asdict()}
 
 
 def _parity(body: Path, model: TaskModel, languages: dict[str, Primary | Embeddings]) -> dict[str, float]:
@@ -216,16 +233,17 @@ def _parity(body: Path, model: TaskModel, languages: dict[str, Primary | Embeddi
 @torch.inference_mode()
 def _difference(body: Body, model: TaskModel, brought: Primary | Embeddings) -> float:
     model.swap_in(brought)
-    table_VD = _vocabulary(brought).table_VD.detach()
-    rows = _probe(len(table_VD), model.classifier.encoder.shape.block_tokens)
-    expected_BC = model.classifier.eval()(*pad(rows))
-    actual_BC = torch.from_numpy(body.logits(rows, body.hold(table_VD.numpy())))
+    table_VD, special = _vocabulary(brought).table_VD.detach(), brought.tokenizer.special
+    rows = _probe(len(table_VD), model.shape.block_tokens, special)
+    expected_BC = model.net.eval()(*pad(rows, special.pad))
+    actual_BC = torch.from_numpy(body.logits(rows, special.pad, body.hold(table_VD.numpy())))
     return float((expected_BC - actual_BC).abs().max())
 
 
-def _probe(vocabulary: int, block_tokens: int) -> list[list[int]]:
+def _probe(vocabulary: int, block_tokens: int, special: SpecialIds) -> list[list[int]]:
     """Rows of random pieces, from a whole block down to one piece, so that all but one are padded."""
     generator = torch.Generator().manual_seed(1)
     lengths = [max(1, (block_tokens - 2) // share) for share in (1, 2, 4, block_tokens)]
-    draws = [torch.randint(len(SPECIAL_PIECES), vocabulary, (length,), generator=generator) for length in lengths]
-    return [[BEGIN, *drawn.tolist(), END] for drawn in draws]
+    ordinary = torch.tensor(sorted(set(range(vocabulary)) - set(special)))
+    draws = [ordinary[torch.randint(len(ordinary), (length,), generator=generator)] for length in lengths]
+    return [[special.begin, *drawn.tolist(), special.end] for drawn in draws]

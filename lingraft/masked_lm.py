@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from lingraft.encoder import Encoder
-from lingraft.masking import NOT_PREDICTED, mask
+from lingraft.masking import NOT_PREDICTED, Maskable, mask
 from lingraft.progress import counted
 
 JUDGED_MASK_RATE = 0.15
@@ -28,8 +28,10 @@ def loss(
         generator: randomness of the masks, on the encoder's device.
     """
 
+    pieces = _pieces(encoder)
+
     def loss_of(tokens_BT: Tensor) -> Tensor:
-        masked = mask(tokens_BT, mask_rate, len(encoder.vocabulary), generator)
+        masked = mask(tokens_BT, mask_rate, pieces, generator)
         logits = encoder.masked_logits(masked.tokens_BT, masked.positions_M, depths)
         losses = [F.cross_entropy(logits_MV.float(), masked.targets_M) for logits_MV in logits.values()]
         return torch.stack(losses).mean()
@@ -45,14 +47,19 @@ def accuracy(encoder: Encoder, blocks_NT: Tensor, depths: Iterable[int]) -> dict
     """
     depths = tuple(depths)
     encoder.eval()
-    device = encoder.positions_TD.device
+    device, pieces = encoder.positions_TD.device, _pieces(encoder)
     generator = torch.Generator(device).manual_seed(_JUDGED_SEED)
     found, judged = dict.fromkeys(depths, 0), 0
     batches = blocks_NT.split(_EVALUATION_BATCH)
     for tokens_BT in counted(batches, "judge masked tokens", "batch", len(batches)):
-        masked = mask(tokens_BT.long().to(device), JUDGED_MASK_RATE, len(encoder.vocabulary), generator)
+        masked = mask(tokens_BT.long().to(device), JUDGED_MASK_RATE, pieces, generator)
         logits = encoder.masked_logits(masked.tokens_BT, masked.positions_M, depths)
         for depth, logits_MV in logits.items():
             found[depth] += int((logits_MV.argmax(-1) == masked.targets_M).sum())
         judged += int((masked.targets_M != NOT_PREDICTED).sum())
     return {depth: count / judged for depth, count in found.items()}
+
+
+def _pieces(encoder: Encoder) -> Maskable:
+    vocabulary = encoder.vocabulary
+    return Maskable.of(len(vocabulary), vocabulary.special, encoder.positions_TD.device)

@@ -1,20 +1,23 @@
-"""Primary and embeddings as artifacts: saved, loaded, and combined only if they belong together."""
+"""Primary, mini-model, embeddings and task as artifacts: saved, loaded, and combined only if they belong together."""
 
 import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from torch import nn
 
 from lingraft.artifact import Artifact, Draft, Kind, Manifest, require_aligned
-from lingraft.config import EncoderShape
 from lingraft.embeddings import swap, vocabulary_of
-from lingraft.encoder import Encoder, Vocabulary
+from lingraft.encoder import Encoder, Layer, Vocabulary, mini_model
 from lingraft.errors import ArtifactError, RecipeError, TokenizerError
-from lingraft.tasks.labelled import Classifier
+from lingraft.model_config import EncoderShape
+from lingraft.task_config import Task
+from lingraft.tasks.kinds import TaskKind
+from lingraft.tasks.loading import kind_of
 from lingraft.tokenizer import Tokenizer
 
-TOKENIZER_FILE = "sentencepiece.model"
 HISTORY_FILE = "history.jsonl"
 
 
@@ -52,7 +55,7 @@ class Embeddings:
 def save_vocabulary(draft: Draft, vocabulary: Vocabulary, tokenizer: Tokenizer) -> None:
     """Put a vocabulary and the tokenizer that it belongs to into an artifact."""
     draft.tensors("vocabulary", vocabulary.state_dict())
-    shutil.copyfile(tokenizer.model, draft.folder / TOKENIZER_FILE)
+    shutil.copyfile(tokenizer.model, draft.folder / tokenizer.model.name)
 
 
 def load_primary(folder: Path, expected: EncoderShape | None = None) -> Primary:
@@ -100,14 +103,69 @@ def load_embeddings(folder: Path) -> Embeddings:
 
 
 @dataclass(frozen=True)
+class Mini:
+    """MINIPOST's fresh layers, which make a mini-model of the bottom of the primary that they were trained in."""
+
+    layers: Sequence[Layer]
+    depth: int
+    """Bottom layers of the primary that it shares."""
+    aligned_with: str
+    fingerprint: str
+    manifest: Manifest
+
+    def of(self, primary: Primary) -> Encoder:
+        """The mini-model: an encoder that shares all but the fresh layers with the primary.
+
+        Raises:
+            AlignmentError: the fresh layers were trained in another primary.
+        """
+        require_aligned(f"the mini-model of depth {self.depth}", self.aligned_with, primary.fingerprint)
+        return mini_model(primary.encoder, self.depth, self.layers)
+
+
+def load_mini(folder: Path) -> Mini:
+    """Open a MINIPOST mini-model.
+
+    Raises:
+        ArtifactError: not a mini-model, or damaged.
+    """
+    artifact = Artifact.load(folder, Kind.MINI)
+    details = artifact.manifest.details
+    shape = EncoderShape(**details["shape"])
+    layers = nn.ModuleList(Layer(shape) for _ in range(details["fresh_layers"]))
+    _fill(layers, artifact, "layers", elsewhere=())
+    aligned_with = str(artifact.manifest.aligned_with)
+    return Mini([*layers], details["depth"], aligned_with, artifact.fingerprint, artifact.manifest)
+
+
+@dataclass(frozen=True)
 class TaskModel:
     """A body finetuned in the source language, without a vocabulary until one is swapped in."""
 
-    classifier: Classifier
+    net: Any
+    """A `lingraft.tasks.kinds.TaskNet`."""
+    settings: Task
+    kind: TaskKind
     labels: list[str]
     aligned_with: str
     fingerprint: str
     manifest: Manifest
+    folder: Path
+
+    @property
+    def name(self) -> str:
+        """Name of the task."""
+        return self.settings.name
+
+    @property
+    def seed(self) -> int:
+        """Seed that it was finetuned with."""
+        return int(self.manifest.details["seed"])
+
+    @property
+    def shape(self) -> EncoderShape:
+        """Shape of the body."""
+        return self.net.encoder.shape
 
     def swap_in(self, language: Embeddings | Primary) -> None:
         """Give the body a language's embeddings, or the source's own from its primary, in place.
@@ -117,17 +175,18 @@ class TaskModel:
         """
         if isinstance(language, Primary):
             require_aligned("the task", self.aligned_with, language.fingerprint)
-            swap(self.classifier.encoder, language.encoder.vocabulary)
+            swap(self.net.encoder, language.encoder.vocabulary)
         else:
             require_aligned(f"embeddings of {language.language!r}", language.aligned_with, self.aligned_with)
-            swap(self.classifier.encoder, language.vocabulary)
+            swap(self.net.encoder, language.vocabulary)
 
 
-def save_task(draft: Draft, classifier: Classifier) -> None:
+def save_task(draft: Draft, net: nn.Module) -> None:
     """Put a finetuned body and its head into an artifact, without vocabulary and MLM heads."""
-    body = classifier.encoder.body_tensors()
-    draft.tensors("body", {name: tensor for name, tensor in body.items() if not name.startswith("heads.")})
-    draft.tensors("head", {name: t for name, t in classifier.state_dict().items() if not name.startswith("encoder.")})
+    state = net.state_dict()
+    body = {name.removeprefix("encoder."): tensor for name, tensor in state.items() if name.startswith("encoder.")}
+    draft.tensors("body", {name: t for name, t in body.items() if not name.startswith(("vocabulary.", "heads."))})
+    draft.tensors("head", {name: tensor for name, tensor in state.items() if not name.startswith("encoder.")})
 
 
 def load_task(folder: Path) -> TaskModel:
@@ -137,12 +196,15 @@ def load_task(folder: Path) -> TaskModel:
         ArtifactError: not a task, or damaged.
     """
     artifact = Artifact.load(folder, Kind.TASK)
-    manifest = artifact.manifest
-    shape = EncoderShape(**manifest.details["shape"])
-    classifier = Classifier(Encoder(shape, 0), len(manifest.details["labels"]))
-    _fill(classifier, artifact, "head", elsewhere=("encoder.",))
-    _fill(classifier.encoder, artifact, "body", elsewhere=("vocabulary.", "heads."))
-    return TaskModel(classifier, manifest.details["labels"], str(manifest.aligned_with), artifact.fingerprint, manifest)
+    details = artifact.manifest.details
+    settings, labels = Task(**details["settings"]), list(details["labels"])
+    kind, encoder = kind_of(settings), Encoder(EncoderShape(**details["shape"]), 0)
+    net = kind.net(encoder, labels)
+    _fill(net, artifact, "head", elsewhere=("encoder.",))
+    _fill(encoder, artifact, "body", elsewhere=("vocabulary.", "heads."))
+    aligned_with = str(artifact.manifest.aligned_with)
+    marks = artifact.fingerprint, artifact.manifest, folder
+    return TaskModel(net, settings, kind, labels, aligned_with, *marks)
 
 
 def _fill(module: nn.Module, artifact: Artifact, part: str, elsewhere: tuple[str, ...]) -> None:
@@ -162,10 +224,10 @@ def _fill(module: nn.Module, artifact: Artifact, part: str, elsewhere: tuple[str
 
 def _load_vocabulary(artifact: Artifact) -> tuple[Vocabulary, Tokenizer]:
     tensors = artifact.tensors("vocabulary")
-    tokenizer = Tokenizer.from_file(artifact.folder / TOKENIZER_FILE, str(artifact.manifest.language))
+    tokenizer = Tokenizer.of(artifact)
     if len(tokenizer) != len(tensors["table_VD"]):
         raise TokenizerError(
             f"{artifact.folder} has {len(tensors['table_VD'])} rows, but its tokenizer has {len(tokenizer)} pieces. "
             "Make the artifact again, or fetch it anew."
         )
-    return vocabulary_of(tensors["table_VD"], tensors["bias_V"]), tokenizer
+    return vocabulary_of(tensors["table_VD"], tensors["bias_V"], tokenizer.special), tokenizer

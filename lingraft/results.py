@@ -46,16 +46,18 @@ class SeedScores(Result):
 
 
 class TaskScores(Result):
-    """Accuracy on the task's test documents in one language, without training on any in that language."""
+    """Scores on a task's test examples in one language, without training on any in that language."""
 
     name: str
-    labels: list[str]
-    documents: int = pydantic.Field(description="Test documents.")
+    metric: str = pydantic.Field(description="The task's official metric, for example 'accuracy' or 'F1'.")
+    labels: list[str] = pydantic.Field(description="Empty for question answering.")
+    examples: int = pydantic.Field(description="Test examples.")
     truncated: int = pydantic.Field(description="Of these, how many are longer than a block.")
-    majority: float = pydantic.Field(description="Accuracy of always naming the test split's most frequent label.")
-    accuracy: SeedScores
+    baseline: float = pydantic.Field(description="What the best trivial answer scores, such as the majority class.")
+    score: SeedScores
+    others: dict[str, SeedScores] = pydantic.Field({}, description="Further metrics, such as exact match.")
     initial: SeedScores | None = pydantic.Field(None, description="The same with embeddings before any training.")
-    confusion: list[list[int]] = pydantic.Field(description="True x predicted, summed over seeds.")
+    confusion: list[list[int]] = pydantic.Field([], description="True x predicted, over all seeds; classes only.")
 
 
 class MaskedScores(Result):
@@ -75,12 +77,17 @@ class SourceResult(Result):
     layers: int
     vocabulary: int
     masked_by_depth: dict[int, float]
-    task: TaskScores | None
+    tasks: tuple[TaskScores, ...]
     pretraining: Cost
-    finetuning: Cost = pydantic.Field(description="All seeds together.")
+    finetuning: dict[str, Cost] = pydantic.Field(description="By task, all seeds together.")
     pretraining_history: list[Point]
-    finetuning_history: dict[int, list[Point]]
+    finetuning_history: dict[str, dict[int, list[Point]]] = pydantic.Field(description="By task and seed.")
     precision: str
+
+    @property
+    def task_scores(self) -> dict[str, TaskScores]:
+        """By the task's name."""
+        return {task.name: task for task in self.tasks}
 
 
 class LanguageResult(Result):
@@ -89,12 +96,14 @@ class LanguageResult(Result):
     language: str
     primary: str = pydantic.Field(description="Fingerprint of the primary it belongs to.")
     embeddings: str = pydantic.Field(description="Fingerprint.")
-    depth: int
+    system: str = pydantic.Field(description="One of `lingraft.systems.System`.")
+    depth: int = pydantic.Field(description="Layers of the primary that the mini-model has.")
+    fresh_layers: int = pydantic.Field(0, description="Layers on top of these that step 1b built (MINIPOST).")
     layers: int = pydantic.Field(description="Layers of the primary; depth = layers is standard adaptation.")
     vocabulary: int
     overlap: int = pydantic.Field(description="Pieces that the source vocabulary also has, special tokens included.")
     masked: MaskedScores
-    task: TaskScores | None
+    tasks: tuple[TaskScores, ...] = pydantic.Field(description="Those that have test examples in the language.")
     cost: Cost
     whole_flops: float = pydantic.Field(description="What as many updates over all layers would have cost (A3).")
     history: list[Point]
@@ -104,6 +113,11 @@ class LanguageResult(Result):
     def standard(self) -> bool:
         """True for standard adaptation, over all layers."""
         return self.depth == self.layers
+
+    @property
+    def task_scores(self) -> dict[str, TaskScores]:
+        """By the task's name."""
+        return {task.name: task for task in self.tasks}
 
 
 class Trial(Result):

@@ -1,11 +1,31 @@
 """What every part of a recipe has in common: it is immutable, strict, and says what it would have allowed."""
 
 import difflib
+import re
 import types
 import typing
-from typing import Any
+from typing import Annotated, Any
 
 import pydantic
+from pydantic import AfterValidator, Field
+
+
+def _matching(pattern: str, allowed: str) -> AfterValidator:
+    def check(value: str) -> str:
+        if not re.fullmatch(pattern, value):
+            raise ValueError(f"must be {allowed}")
+        return value
+
+    return AfterValidator(check)
+
+
+Share = Annotated[float, Field(gt=0.0, lt=1.0)]
+Language = Annotated[
+    str,
+    _matching(r"[a-z]{2,3}(-[A-Za-z0-9]{2,8})*", "a BCP 47 tag, such as 'de' or 'pt-BR'"),
+    Field(description="BCP 47 tag, such as 'de'."),
+]
+Name = Annotated[str, _matching(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?", "lower-case letters, digits and inner dashes")]
 
 
 class Section(pydantic.BaseModel):

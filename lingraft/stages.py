@@ -1,37 +1,36 @@
-"""The training stages, each in a screenful: load artifacts, choose what is trained, train, save."""
+"""The training stages, each in a screenful: load artifacts, choose what is trained, train, save.
 
-import json
-from collections.abc import Callable, Iterator, Sequence
+What a stage trains, over which layers and with which heads, is the system's (`lingraft.systems`), not decided here.
+"""
+
+import hashlib
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from lingraft import artifact, masked_lm, precision
-from lingraft.artifact import Artifact, Draft, Kind
-from lingraft.blocks import batches, load_blocks
-from lingraft.config import Finetuning, Recipe, Training
-from lingraft.cost import Work
+from lingraft import artifact
+from lingraft.artifact import Artifact, Kind
+from lingraft.blocks import load_blocks
+from lingraft.config import Recipe
 from lingraft.embeddings import Initialised, initialise, swap, vocabulary_of
-from lingraft.encoder import Encoder
+from lingraft.encoder import Encoder, fresh_layers, mini_model
+from lingraft.errors import DepthError, RecipeError
 from lingraft.files import require_new
-from lingraft.models import HISTORY_FILE, Primary, load_primary, save_task, save_vocabulary
-from lingraft.progress import say, shown
-from lingraft.tasks import labelled
-from lingraft.text import load_split, load_text
+from lingraft.models import Primary, load_mini, load_primary, save_task, save_vocabulary
+from lingraft.runs import Run, Watch, describe, masked_lm_run, task_run
+from lingraft.systems import Stage, Step
+from lingraft.tasks.loading import kind_of, load_examples
+from lingraft.text import load_text
 from lingraft.tokenizer import Tokenizer
-from lingraft.train import Plan, Progress, train
-
-Batch = TypeVar("Batch")
-Begun = tuple[Callable[[Batch], Tensor], Iterator[Batch]]
-"""The loss of a batch, and the batches from the first one on."""
-Watch = Callable[[Progress], None]
-"""Is told every point of a learning curve, for example to record it."""
+from lingraft.train import Progress
+from lingraft.training_config import Training
 
 
 def pretrain(recipe: Recipe, blocks: Path, tokenizer: Path, out: Path, watch: Watch) -> Artifact:
-    """Train the primary with all its MLM heads from nothing, in the source language (paper section 2, step 1).
+    """Train the primary with its MLM heads from nothing, in the source language (paper section 2, step 1).
 
     Raises:
         TokenizerError: the tokenizer is not the source's, or the blocks were made with another.
@@ -41,55 +40,142 @@ def pretrain(recipe: Recipe, blocks: Path, tokenizer: Path, out: Path, watch: Wa
     require_new(out)
     pieces = Tokenizer.load(tokenizer, recipe.source)
     data = load_blocks(blocks, pieces, recipe.encoder.block_tokens)
+    settings, step = recipe.pretraining, recipe.steps_over(recipe.adaptation.depth)[Stage.PRETRAIN]
     with torch.random.fork_rng():
-        torch.manual_seed(recipe.pretraining.seed)
-        encoder = Encoder(recipe.encoder, len(pieces)).to(precision.device())
-    trained = list(encoder.parameters())
-    work = work_of(recipe, recipe.pretraining, len(pieces), recipe.encoder.layers, len(encoder.depths))
-    settings = recipe.pretraining
-    points, number_format = _masked_lm_run(
-        encoder,
-        encoder.depths,
-        trained,
-        data.tensors("train")["tokens_NT"],
-        settings,
-        recipe,
-        work.pretraining_flops(),
-    )
-    history = _watched(points, settings.steps, settings.seed, f"pretrain {recipe.source}", watch)
+        torch.manual_seed(settings.seed)
+        encoder = Encoder(recipe.primary_shape, len(pieces))
+    run = masked_lm_run(recipe, step, encoder, [*encoder.parameters()], _train(data), settings)
+    history = run.watched(settings.seed, f"pretrain {recipe.source}", watch)
     with artifact.create(out, Kind.PRIMARY) as draft:
         draft.tensors("body", encoder.body_tensors())
         save_vocabulary(draft, encoder.vocabulary, pieces)
-        _describe(draft, pieces.language, {"blocks": data.fingerprint}, settings, history, number_format)
-        draft.facts["details"] |= {"shape": recipe.encoder.model_dump(mode="json")}
+        describe(draft, pieces.language, {"blocks": data.fingerprint}, settings, history, run.number_format)
+        draft.facts["details"] |= {"shape": encoder.shape.model_dump(mode="json")}
     return Artifact.load(out, Kind.PRIMARY)
 
 
-def adapt(
-    recipe: Recipe, primary: Path, blocks: Path, tokenizer: Path, depth: int, out: Path, watch: Watch
-) -> Artifact:
-    """Learn one language's embeddings over the bottom `depth` layers, body frozen (section 2, step 2).
+def build_mini(recipe: Recipe, primary: Path, blocks: Path, out: Path, watch: Watch) -> Artifact:
+    """Train MINIPOST's fresh layers between the bottom of the primary and its MLM head (section 2, step 1b).
+
+    Tokens pass the lowest layers without autograd: nothing there is trained, nor anything below.
+
+    Args:
+        recipe: with its [mini].
+        primary: stays as it is, bit for bit.
+        blocks: of the source language, made with the primary's tokenizer.
+        out: where the fresh layers go.
+        watch: is told every point of the learning curve.
 
     Raises:
-        DepthError: the primary has no MLM head at `depth`.
-        RecipeError: the recipe's [encoder] is not the primary's.
+        RecipeError: the recipe's system has no step 1b, or its [encoder] is not the primary's.
         TokenizerError: the blocks were made with another tokenizer.
         TrainingError: the loss is not finite.
         ArtifactError: an input is not what it should be, or `out` cannot be written.
     """
     require_new(out)
-    source, pieces = load_primary(primary, recipe.encoder), Tokenizer.load(tokenizer)
-    data = load_blocks(blocks, pieces, recipe.encoder.block_tokens)
-    rows = initial_rows(recipe, source, pieces)
-    settings = recipe.adaptation
-    points, number_format = adaptation_run(recipe, source, rows, data.tensors("train")["tokens_NT"], depth, settings)
-    history = _watched(points, settings.steps, settings.seed, f"adapt {pieces.language} over {depth} layers", watch)
-    with artifact.create(out, Kind.EMBEDDINGS) as draft:
-        save_vocabulary(draft, source.encoder.vocabulary, pieces)
-        _describe(draft, pieces.language, {"blocks": data.fingerprint}, settings, history, number_format)
+    settings, step = recipe.require_mini(), recipe.steps_over(recipe.adaptation.depth)[Stage.BUILD_MINI]
+    source = load_primary(primary, recipe.primary_shape)
+    data = load_blocks(blocks, source.tokenizer, recipe.encoder.block_tokens)
+    with torch.random.fork_rng():
+        torch.manual_seed(settings.seed)
+        fresh = fresh_layers(source.encoder.shape, step.fresh_layers)
+    depth = step.layers - step.fresh_layers
+    mini = mini_model(source.encoder, depth, fresh)
+    run = masked_lm_run(recipe, step, mini, [*fresh.parameters()], _train(data), settings)
+    history = run.watched(settings.seed, f"build mini-model of {step.layers} layers", watch)
+    with artifact.create(out, Kind.MINI) as draft:
+        draft.tensors("layers", fresh.state_dict())
+        describe(draft, recipe.source, {"blocks": data.fingerprint}, settings, history, run.number_format)
         draft.facts["aligned_with"] = source.fingerprint
-        draft.facts["details"] |= {"depth": depth, "overlap": rows.copied, "vocabulary": len(pieces)}
+        draft.facts["details"] |= {"shape": mini.shape.model_dump(mode="json"), "depth": depth}
+        draft.facts["details"] |= {"fresh_layers": step.fresh_layers, "system": recipe.system}
+    return Artifact.load(out, Kind.MINI)
+
+
+def adapt(
+    recipe: Recipe,
+    primary: Path,
+    blocks: Path,
+    tokenizer: Path,
+    depth: int,
+    out: Path,
+    watch: Watch,
+    mini: Path | None = None,
+    checkpoints: Path | None = None,
+) -> Artifact:
+    """Learn one language's embeddings over a frozen mini-model of the primary (section 2, step 2).
+
+    Args:
+        recipe: its system says which model the embeddings are learned over.
+        primary: whose body they are to fit.
+        blocks: of the target language.
+        tokenizer: that the blocks were made with.
+        depth: bottom layers of the primary that the mini-model has.
+        out: where the embeddings go.
+        watch: is told every point of the learning curve.
+        mini: MINIPOST's fresh layers, where the system has them.
+        checkpoints: folder for the embeddings along the way, each an artifact of its own (`step-<update>`), at the
+            updates that the recipe's [adaptation] names; update 0 is the initialisation.
+
+    Raises:
+        DepthError: the primary has no MLM head at `depth`, or the mini-model is of another depth.
+        AlignmentError: the mini-model was built from another primary.
+        RecipeError: the recipe's [encoder] is not the primary's, or its system and `mini` do not go together.
+        TokenizerError: the blocks were made with another tokenizer.
+        TrainingError: the loss is not finite.
+        ArtifactError: an input is not what it should be, or an output cannot be written.
+    """
+    require_new(out)
+    source, pieces = load_primary(primary, recipe.primary_shape), Tokenizer.load(tokenizer)
+    data = load_blocks(blocks, pieces, recipe.encoder.block_tokens)
+    settings, step = recipe.adaptation, recipe.steps_over(depth)[Stage.ADAPT]
+    model, rows = mini_of(source, step, mini), initial_rows(recipe, source, pieces)
+    stops = settings.checkpoint_steps if checkpoints else ()
+    run = adaptation_run(recipe, step, model, rows, _train(data), settings, stops)
+    facts: dict[str, Any] = {"depth": depth, "fresh_layers": step.fresh_layers, "system": recipe.system}
+    facts |= {"overlap": rows.copied, "vocabulary": len(pieces)}
+    history: list[Progress] = []
+
+    def save(folder: Path) -> None:
+        with artifact.create(folder, Kind.EMBEDDINGS) as draft:
+            save_vocabulary(draft, model.vocabulary, pieces)
+            describe(draft, pieces.language, {"blocks": data.fingerprint}, settings, history, run.number_format)
+            draft.facts["aligned_with"] = source.fingerprint
+            draft.facts["details"] |= facts
+
+    def keep(point: Progress) -> None:
+        watch(point)
+        history.append(point)
+        if checkpoints and point.step in stops:
+            save(checkpoints / f"step-{point.step:08d}")
+
+    if checkpoints and 0 in stops:
+        save(checkpoints / f"step-{0:08d}")
+    run.watched(settings.seed, f"adapt {pieces.language} over {step.layers} layers", keep)
+    save(out)
     return Artifact.load(out, Kind.EMBEDDINGS)
+
+
+def mini_of(primary: Primary, step: Step, mini: Path | None) -> Encoder:
+    """The model that a step of adaptation runs over: a cut of the primary, with fresh layers if the step has them.
+
+    Raises:
+        RecipeError: fresh layers are needed and not given, or given and not needed.
+        DepthError: the primary has no MLM head there, or the fresh layers are for another depth.
+        AlignmentError: the fresh layers were trained in another primary.
+    """
+    if bool(step.fresh_layers) != (mini is not None):
+        needed = "needs the mini-model of step 1b" if step.fresh_layers else "has no use for a mini-model of step 1b"
+        raise RecipeError(f"adaptation over {step.layers} layers {needed}, but got {mini}. Correct it, or `system`.")
+    if mini is None:
+        return mini_model(primary.encoder, step.layers)
+    built = load_mini(mini)
+    if (built.depth, len(built.layers)) != (step.layers - step.fresh_layers, step.fresh_layers):
+        raise DepthError(
+            f"{mini} is a mini-model of {built.depth} + {len(built.layers)} layers, but {step.layers} of which "
+            f"{step.fresh_layers} are fresh are wanted. Build it anew, or ask for its depth."
+        )
+    return built.of(primary)
 
 
 def initial_rows(recipe: Recipe, primary: Primary, pieces: Tokenizer) -> Initialised:
@@ -106,187 +192,71 @@ def initial_rows(recipe: Recipe, primary: Primary, pieces: Tokenizer) -> Initial
 
 
 def adaptation_run(
-    recipe: Recipe, primary: Primary, rows: Initialised, blocks_NT: Tensor, depth: int, settings: Training
-) -> tuple[Iterator[Progress], str]:
-    """Put `rows` into the primary, freeze all but them, and return the run that trains them, not yet begun.
+    recipe: Recipe,
+    step: Step,
+    mini: Encoder,
+    rows: Initialised,
+    blocks_NT: Tensor,
+    settings: Training,
+    stops: Sequence[int] = (),
+) -> Run:
+    """Put `rows` into a mini-model and return the run that trains them and nothing else, not yet begun."""
+    swap(mini, vocabulary_of(rows.table_VD.clone(), rows.bias_V.clone()))
+    return masked_lm_run(recipe, step, mini, [*mini.vocabulary.parameters()], blocks_NT, settings, stops)
+
+
+def finetune(
+    recipe: Recipe, task: str, primary: Path, text: Path | None, seed: int, out: Path, watch: Watch
+) -> Artifact:
+    """Finetune the body on a task in the source language, token table frozen (section 2, step 3).
+
+    Args:
+        recipe: with the task.
+        task: its name.
+        primary: the body; with its own embeddings.
+        text: text of the source language, where the task's kind is 'documents'.
+        seed: of head, dropout and order.
+        out: where the task goes.
+        watch: is told every point of the learning curve.
 
     Raises:
-        DepthError: the primary has no MLM head at `depth`.
-    """
-    encoder = primary.encoder
-    encoder.require_depth(depth)
-    encoder.requires_grad_(False)
-    swap(encoder, vocabulary_of(rows.table_VD.clone(), rows.bias_V.clone()))
-    encoder.to(precision.device())
-    work = work_of(recipe, settings, len(encoder.vocabulary), depth)
-    trained = list(encoder.vocabulary.parameters())
-    return _masked_lm_run(encoder, (depth,), trained, blocks_NT, settings, recipe, work.adaptation_flops())
-
-
-def finetune(recipe: Recipe, primary: Path, text: Path, seed: int, out: Path, watch: Watch) -> Artifact:
-    """Finetune the body on the task in the source language, token table frozen (section 2, step 3).
-
-    Raises:
-        RecipeError: the recipe has no task, or its [encoder] is not the primary's.
-        TextError: the documents are not in the source language, or have fewer than two labels.
+        RecipeError: the recipe has no such task, or its [encoder] is not the primary's.
+        TextError: examples are missing, damaged or without the labels they need.
         TrainingError: the loss is not finite.
         ArtifactError: an input is not what it should be, or `out` cannot be written.
     """
     require_new(out)
-    task = recipe.require_task()
-    source, documents = load_primary(primary, recipe.encoder), load_text(text, recipe.source)
-    training = load_split(documents, "train")
-    names = labelled.label_names(training)
-    data = labelled.prepare(training, names, source.tokenizer, recipe.encoder.block_tokens)
-    settings = task.finetuning
+    wanted, source = recipe.task(task), load_primary(primary, recipe.primary_shape)
+    kind, shape = kind_of(wanted), source.encoder.shape
+    documents = load_text(text, recipe.source) if text else None
+    examples = load_examples(wanted, "train", recipe.source, documents)
+    labels = list(wanted.labels) or kind.labels(examples)
+    data = kind.prepare(examples, labels, source.tokenizer, shape)
     with torch.random.fork_rng():
         torch.manual_seed(seed)
-        classifier = labelled.Classifier(source.encoder, len(names)).to(precision.device())
-    trained = _all_but_vocabulary_and_heads(classifier)
-    plan = _finetuning_plan(recipe, settings, data)
-    points, number_format = _finetuning_run(classifier, data, trained, plan, settings, recipe, seed)
-    history = _watched(points, plan.steps, seed, f"finetune {task.name}, seed {seed}", watch)
-    held_out = labelled.prepare(load_split(documents, "dev"), names, source.tokenizer, recipe.encoder.block_tokens)
-    dev_accuracy = labelled.accuracy(labelled.confusion(classifier, held_out))
+        net = kind.net(source.encoder, labels)
+    step = recipe.steps_over(recipe.adaptation.depth)[Stage.FINETUNE]
+    run = task_run(recipe, step, net, kind, data, wanted.finetuning, seed)
+    history = run.watched(seed, f"finetune {task}, seed {seed}", watch)
+    held_out = kind.prepare(load_examples(wanted, "dev", recipe.source, documents), labels, source.tokenizer, shape)
+    judged = kind.judge(net, held_out, recipe.source)
+    hashes = {"text": documents.fingerprint} if documents else {}
+    hashes |= {"examples": _content_hash(examples)}
     with artifact.create(out, Kind.TASK) as draft:
-        save_task(draft, classifier)
-        _describe(draft, recipe.source, {"text": documents.fingerprint}, settings, history, number_format)
+        save_task(draft, net)
+        describe(draft, recipe.source, hashes, wanted.finetuning, history, run.number_format)
         draft.facts["aligned_with"] = source.fingerprint
-        draft.facts["details"] |= {
-            "task": task.name,
-            "labels": names,
-            "seed": seed,
-            "truncated": data.truncated,
-        }
-        draft.facts["details"] |= {
-            "dev_accuracy": dev_accuracy,
-            "documents": len(data),
-            "shape": recipe.encoder.model_dump(mode="json"),
-        }
+        draft.facts["details"] |= {"task": task, "settings": wanted.model_dump(mode="json"), "labels": labels}
+        draft.facts["details"] |= {"seed": seed, "metric": kind.metric, "dev_score": judged.score}
+        draft.facts["details"] |= {"examples": len(examples), "rows": len(data), "truncated": data.truncated}
+        draft.facts["details"] |= {"shape": shape.model_dump(mode="json")}
     return Artifact.load(out, Kind.TASK)
 
 
-def _all_but_vocabulary_and_heads(classifier: labelled.Classifier) -> list[nn.Parameter]:
-    """Positions and LayerNorms train with the body; the vocabulary stays, or the languages would no longer fit."""
-    classifier.requires_grad_(True)
-    classifier.encoder.vocabulary.requires_grad_(False)
-    classifier.encoder.heads.requires_grad_(False)
-    return [parameter for parameter in classifier.parameters() if parameter.requires_grad]
+def _train(blocks: Artifact) -> Tensor:
+    return blocks.tensors("train")["tokens_NT"]
 
 
-def _finetuning_plan(recipe: Recipe, settings: Finetuning, data: labelled.Labelled) -> Plan:
-    shape = recipe.encoder
-    steps = max(1, round(settings.epochs * len(data) / settings.batch_documents))
-    work = Work(shape.layers, shape.width, 0, shape.block_tokens, settings.batch_documents, mask_rate=0.0)
-    return Plan(
-        steps=steps,
-        learning_rate=settings.learning_rate,
-        warmup_steps=round(settings.warmup_ratio * steps),
-        weight_decay=settings.weight_decay,
-        clip_norm=settings.clip_norm,
-        log_every_steps=settings.log_every_steps,
-        tokens_per_step=settings.batch_documents * shape.block_tokens,
-        flops_per_step=work.pretraining_flops(),
-    )
-
-
-def _finetuning_run(
-    classifier: labelled.Classifier,
-    data: labelled.Labelled,
-    trained: list[nn.Parameter],
-    plan: Plan,
-    settings: Finetuning,
-    recipe: Recipe,
-    seed: int,
-) -> tuple[Iterator[Progress], str]:
-    device = precision.device()
-
-    def loss_of(batch: labelled.LabelledBatch) -> Tensor:
-        logits_BC = classifier(batch.tokens_BT.to(device), batch.visible_BT.to(device))
-        return nn.functional.cross_entropy(logits_BC.float(), batch.labels_B.to(device))
-
-    def begin() -> Begun[labelled.LabelledBatch]:
-        return loss_of, labelled.batches(data, settings.batch_documents, torch.Generator().manual_seed(seed))
-
-    classifier.train()
-    return _run(begin, trained, plan, recipe)
-
-
-def work_of(recipe: Recipe, settings: Training, vocabulary: int, layers: int, heads: int = 1) -> Work:
-    """Shape of an update over the bottom `layers` layers, for the cost formulas."""
-    shape = recipe.encoder
-    return Work(layers, shape.width, vocabulary, shape.block_tokens, settings.batch_blocks, settings.mask_rate, heads)
-
-
-def _masked_lm_run(
-    encoder: Encoder,
-    depths: tuple[int, ...],
-    trained: list[nn.Parameter],
-    blocks_NT: Tensor,
-    settings: Training,
-    recipe: Recipe,
-    flops_per_step: float,
-) -> tuple[Iterator[Progress], str]:
-    device = precision.device()
-    plan = Plan(
-        steps=settings.steps,
-        learning_rate=settings.learning_rate,
-        warmup_steps=settings.warmup_steps,
-        weight_decay=settings.weight_decay,
-        clip_norm=settings.clip_norm,
-        log_every_steps=settings.log_every_steps,
-        tokens_per_step=settings.batch_blocks * blocks_NT.shape[1],
-        flops_per_step=flops_per_step,
-    )
-
-    def begin() -> Begun[Tensor]:
-        order = torch.Generator().manual_seed(settings.seed)
-        masks = torch.Generator(device).manual_seed(settings.seed)
-        stream = (tokens_BT.to(device) for tokens_BT in batches(blocks_NT, settings.batch_blocks, order))
-        return masked_lm.loss(encoder, depths, settings.mask_rate, masks), stream
-
-    encoder.train()
-    return _run(begin, trained, plan, recipe)
-
-
-def _run(
-    begin: Callable[[], Begun[Batch]], trained: Sequence[nn.Parameter], plan: Plan, recipe: Recipe
-) -> tuple[Iterator[Progress], str]:
-    """The probe sees as many batches as time allows, so training begins anew: it must not depend on the clock."""
-    if recipe.threads:
-        torch.set_num_threads(recipe.threads)
-    probed_loss, probed = begin()
-    number_format, reason = precision.choose(recipe.precision, lambda: probed_loss(next(probed)), list(trained))
-    say(reason)
-    loss_of, stream = begin()
-    return train(loss_of, trained, stream, plan, precision.precise(number_format)), number_format
-
-
-def _watched(points: Iterator[Progress], steps: int, seed: int, title: str, watch: Watch) -> list[Progress]:
-    history = []
-    with torch.random.fork_rng():
-        torch.manual_seed(seed)  # what dropout draws from
-        for point in shown(points, steps, title):
-            watch(point)
-            history.append(point)
-    return history
-
-
-def _describe(
-    draft: Draft,
-    language: str,
-    data_hashes: dict[str, str],
-    settings: Training | Finetuning,
-    history: list[Progress],
-    number_format: str,
-) -> None:
-    lines = "".join(json.dumps(point._asdict()) + "\n" for point in history)
-    (draft.folder / HISTORY_FILE).write_text(lines, encoding="utf-8")
-    details: dict[str, Any] = {"precision": number_format, "device": precision.device().type}
-    draft.facts = {
-        "language": language,
-        "data_hashes": data_hashes,
-        "recipe": settings.model_dump(mode="json"),
-        "cost": history[-1].cost,
-        "details": details,
-    }
+def _content_hash(examples: Sequence[object]) -> str:
+    """SHA-256 over examples, which are records of texts, labels and numbers."""
+    return hashlib.sha256("\n".join(map(repr, examples)).encode()).hexdigest()

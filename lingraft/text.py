@@ -11,12 +11,13 @@ from typing import Any, Literal
 
 from lingraft import artifact
 from lingraft.artifact import Artifact, Kind
-from lingraft.config import Folder, HuggingFace, Recipe, Split, TextSource
+from lingraft.config import Recipe
 from lingraft.documents import Document, read_documents
 from lingraft.errors import TextError
 from lingraft.huggingface_text import dataset_documents
 from lingraft.libreoffice import help_documents
 from lingraft.progress import counted
+from lingraft.text_config import Folder, HuggingFace, Split, TextSource
 
 SplitName = Literal["train", "dev", "test"]
 SPLITS: tuple[SplitName, ...] = ("train", "dev", "test")
@@ -123,11 +124,12 @@ def _filled(documents: Iterator[Document], dropped: Counter[str]) -> Iterator[Do
 def _write(documents: Iterator[Document], recipe: Recipe, folder: Path, census: _Census) -> str:
     """Write each document to its split as it is read; returns SHA-256 of all of them."""
     digest = hashlib.sha256()
+    labelling = [task.name for task in recipe.tasks if task.kind == "documents"]
     with contextlib.ExitStack() as stack:
         streams = {split: stack.enter_context((folder / f"{split}.jsonl").open("wb")) for split in SPLITS}
         for document in documents:
-            if recipe.task and document.label is None:
-                raise _unlabelled(document, recipe.task.name)
+            if labelling and document.label is None:
+                raise _unlabelled(document, labelling[0])
             line = json.dumps(asdict(document), ensure_ascii=False, sort_keys=True).encode("utf-8") + b"\n"
             digest.update(line)
             split = split_of(document.name, recipe.split)
@@ -140,7 +142,7 @@ def _unlabelled(document: Document, task: str) -> TextError:
     return TextError(
         f"document {document.name!r} has no label, and the recipe's task {task!r} needs one for each. "
         "Give labels (the key 'label' in JSONL, one sub-folder a label, or label_column of a dataset), "
-        "or remove [task] from the recipe."
+        "or remove the task from the recipe."
     )
 
 

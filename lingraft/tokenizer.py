@@ -1,27 +1,94 @@
-"""One SentencePiece unigram model a language, with special tokens at the same ids everywhere."""
+"""A language's tokenizer: a SentencePiece unigram model of our own, or the one that an imported primary came with.
+
+Our own have their special tokens at the same ids everywhere; an imported one keeps its ids, and is met by role.
+"""
 
 import io
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from typing import Protocol
 
 import sentencepiece
 
 from lingraft import artifact
-from lingraft.artifact import Artifact, Kind
+from lingraft.artifact import Artifact, Kind, read_manifest
 from lingraft.config import Recipe
 from lingraft.errors import TokenizerError
 from lingraft.files import sha256_of
+from lingraft.pieces import ByRole, Spans, SpecialIds, Surface
 from lingraft.text import load_split
 
-BEGIN, PAD, END, UNKNOWN, MASK = range(5)
-SPECIAL_ROLES = ("begin", "pad", "end", "unknown", "mask")
-SPECIAL_PIECES = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")
+OWN_IDS: SpecialIds = ByRole(begin=0, pad=1, end=2, unknown=3, mask=4)
+SPECIAL_PIECES: ByRole[str] = ByRole("<s>", "<pad>", "</s>", "<unk>", "<mask>")
 _MODEL = "sentencepiece.model"
+_FAST_SUFFIX = ".json"
+TOKENIZER_FILES = (_MODEL, f"tokenizer{_FAST_SUFFIX}")
+"""Of our own tokenizers, and of an imported primary's."""
+_CARRIERS = (Kind.PRIMARY, Kind.EMBEDDINGS)
+"""Kinds of artifacts that hold a tokenizer beside what they are."""
+_SPACE = "\N{LOWER ONE EIGHTH BLOCK}"
+"""SentencePiece's mark of a space, and so of a word's beginning."""
 _LONGEST_LINE_BYTES = 1 << 30
 """SentencePiece's limit. Its default of 4,192 leaves longer lines out without a word."""
+
+
+class Engine(Protocol):
+    """A library that cuts text into pieces, on one model file."""
+
+    def __len__(self) -> int: ...
+
+    def encode(self, text: str) -> list[int]: ...
+
+    def encode_all(self, texts: list[str]) -> list[list[int]]: ...
+
+    def encode_spans(self, text: str) -> Spans: ...
+
+    def pieces(self) -> list[str]: ...
+
+    def surfaces(self) -> list[Surface | None]: ...
+
+
+class SentencePieceEngine:
+    """SentencePiece on a model of our own."""
+
+    def __init__(self, model: Path) -> None:
+        self._processor = sentencepiece.SentencePieceProcessor(model_file=str(model))
+
+    def __len__(self) -> int:
+        return int(self._processor.get_piece_size())
+
+    def encode(self, text: str) -> list[int]:
+        return list(self._processor.encode(text))
+
+    def encode_all(self, texts: list[str]) -> list[list[int]]:
+        return [list(ids) for ids in self._processor.encode(texts, num_threads=-1)]
+
+    def encode_spans(self, text: str) -> Spans:
+        found = self._processor.encode(text, out_type="offset_mapping")
+        return Spans(found["ids"], [start for start, _ in found["offsets"]], [end for _, end in found["offsets"]])
+
+    def pieces(self) -> list[str]:
+        return [str(self._processor.id_to_piece(index)) for index in range(len(self))]
+
+    def surfaces(self) -> list[Surface | None]:
+        control = self._processor.is_control, self._processor.is_unknown
+        special = [any(is_special(index) for is_special in control) for index in range(len(self))]
+        return [None if hidden else _surface(piece) for hidden, piece in zip(special, self.pieces(), strict=True)]
+
+
+def _surface(piece: str) -> Surface:
+    return Surface(piece.removeprefix(_SPACE).replace(_SPACE, " "), piece.startswith(_SPACE))
+
+
+def _engine(model: Path) -> Engine:
+    if model.suffix != _FAST_SUFFIX:
+        return SentencePieceEngine(model)
+    from lingraft.fast_tokenizer import FastEngine
+
+    return FastEngine.load(model)
 
 
 @dataclass(frozen=True)
@@ -30,42 +97,70 @@ class Tokenizer:
 
     language: str
     model: Path
+    """SentencePiece model, or a Hugging Face `tokenizer.json`."""
     hash: str
-    _processor: sentencepiece.SentencePieceProcessor
+    special: SpecialIds
+    _engine: Engine
 
     @classmethod
     def load(cls, folder: Path, language: str | None = None) -> "Tokenizer":
-        """Open a tokenizer artifact.
+        """Open a tokenizer artifact, or the tokenizer of a primary or of embeddings.
 
         Raises:
-            ArtifactError: not a tokenizer, or damaged.
+            ArtifactError: it is of a kind that has no tokenizer, or damaged.
             TokenizerError: it is not the tokenizer of `language`.
         """
-        found = Artifact.load(folder, Kind.TOKENIZER)
+        kind = read_manifest(folder).kind
+        found = Artifact.load(folder, kind if kind in _CARRIERS else Kind.TOKENIZER)
         actual = str(found.manifest.language)
         if language is not None and actual != language:
             raise TokenizerError(f"{folder} is the tokenizer of {actual!r}, not of {language!r}. Train one for it.")
-        return cls.from_file(folder / _MODEL, actual)
+        return cls.of(found)
 
     @classmethod
-    def from_file(cls, model: Path, language: str) -> "Tokenizer":
-        """Open a SentencePiece model file that stands outside a tokenizer artifact."""
-        return cls(language, model, sha256_of(model), sentencepiece.SentencePieceProcessor(model_file=str(model)))
+    def of(cls, artifact: Artifact) -> "Tokenizer":
+        """The tokenizer of an artifact that carries one."""
+        manifest = artifact.manifest
+        [file] = (name for name in TOKENIZER_FILES if name in manifest.files)
+        special = SpecialIds(**manifest.details.get("special_ids", OWN_IDS._asdict()))
+        return cls.from_file(artifact.folder / file, str(manifest.language), special)
+
+    @classmethod
+    def from_file(cls, model: Path, language: str, special: SpecialIds = OWN_IDS) -> "Tokenizer":
+        """Open a tokenizer's file that stands outside a tokenizer artifact.
+
+        Args:
+            model: a SentencePiece model, or a Hugging Face `tokenizer.json`.
+            language: what it is for.
+            special: ids of its special pieces.
+
+        Raises:
+            MissingExtraError: a `tokenizer.json` needs the extra 'huggingface', which is not installed.
+        """
+        return cls(language, model, sha256_of(model), special, _engine(model))
 
     def __len__(self) -> int:
-        return int(self._processor.get_piece_size())
+        return len(self._engine)
 
     def encode(self, text: str) -> list[int]:
         """Ids of a text, without special tokens."""
-        return list(self._processor.encode(text))
+        return self._engine.encode(text)
 
-    def encode_all(self, texts: list[str]) -> list[list[int]]:
+    def encode_all(self, texts: Sequence[str]) -> list[list[int]]:
         """Ids of many texts, on all cores."""
-        return [list(ids) for ids in self._processor.encode(texts, num_threads=-1)]
+        return self._engine.encode_all(list(texts))
+
+    def encode_spans(self, text: str) -> Spans:
+        """Ids of a text, and the characters of it that each piece stands for."""
+        return self._engine.encode_spans(text)
 
     def pieces(self) -> list[str]:
-        """Surface of every id."""
-        return [str(self._processor.id_to_piece(index)) for index in range(len(self))]
+        """Every id's piece, as the tokenizer's own library writes it."""
+        return self._engine.pieces()
+
+    def surfaces(self) -> list[Surface | None]:
+        """How every id reads; None for special pieces and for those that are no text by themselves."""
+        return self._engine.surfaces()
 
 
 def train(recipe: Recipe, text: Path, out: Path) -> Artifact:
@@ -86,7 +181,7 @@ def train(recipe: Recipe, text: Path, out: Path) -> Artifact:
             "tokenizer_hash": sha256_of(draft.folder / _MODEL),
             "data_hashes": {"text": source.fingerprint},
             "recipe": settings.model_dump(mode="json"),
-            "details": {"special_ids": dict(zip(SPECIAL_ROLES, range(len(SPECIAL_PIECES)), strict=True))},
+            "details": {"special_ids": OWN_IDS._asdict()},
         }
     return Artifact.load(out, Kind.TOKENIZER)
 
@@ -100,16 +195,16 @@ def _train_model(lines: Iterable[str], vocabulary: int, character_coverage: floa
             model_type="unigram",
             vocab_size=vocabulary,
             character_coverage=character_coverage,
-            bos_id=BEGIN,
-            pad_id=PAD,
-            eos_id=END,
-            unk_id=UNKNOWN,
-            bos_piece=SPECIAL_PIECES[BEGIN],
-            pad_piece=SPECIAL_PIECES[PAD],
-            eos_piece=SPECIAL_PIECES[END],
-            unk_piece=SPECIAL_PIECES[UNKNOWN],
+            bos_id=OWN_IDS.begin,
+            pad_id=OWN_IDS.pad,
+            eos_id=OWN_IDS.end,
+            unk_id=OWN_IDS.unknown,
+            bos_piece=SPECIAL_PIECES.begin,
+            pad_piece=SPECIAL_PIECES.pad,
+            eos_piece=SPECIAL_PIECES.end,
+            unk_piece=SPECIAL_PIECES.unknown,
             user_defined_symbols=[],
-            control_symbols=[SPECIAL_PIECES[MASK]],
+            control_symbols=[SPECIAL_PIECES.mask],
             max_sentence_length=_LONGEST_LINE_BYTES,
             minloglevel=2,
         )

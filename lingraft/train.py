@@ -48,6 +48,10 @@ class Plan:
     log_every_steps: int
     tokens_per_step: int
     flops_per_step: float
+    micro_batches: int = 1
+    """Batches of which the mean gradient makes a step."""
+    stops: frozenset[int] = frozenset()
+    """Further steps after which the caller is told, for example to keep what has been learned."""
 
     def learning_rate_at(self, step: int) -> float:
         """Linear warm-up to the peak, then linear decay to 0 after the last step; steps count from 1."""
@@ -63,14 +67,14 @@ def train(
     plan: Plan,
     precise: Precise,
 ) -> Iterator[Progress]:
-    """Train, and yield a point of the learning curve every `log_every_steps` steps and after the last.
+    """Train, and yield a point of the learning curve every `log_every_steps` steps, at the stops, and after the last.
 
     The caller may look, evaluate or stop between points; that time does not count.
 
     Args:
         loss_of: the loss of a batch, a scalar.
         parameters: what is trained; nothing else gets a gradient or optimizer state.
-        batches: at least `plan.steps` of them.
+        batches: at least `plan.steps * plan.micro_batches` of them.
         plan: length and schedule.
         precise: number format of the forward pass.
 
@@ -83,14 +87,15 @@ def train(
     for step in range(1, plan.steps + 1):
         for group in optimizer.param_groups:
             group["lr"] = plan.learning_rate_at(step)
-        with precise():
-            loss = loss_of(next(batches))
-        loss.backward()
+        for _ in range(plan.micro_batches):
+            with precise():
+                loss = loss_of(next(batches))
+            (loss / plan.micro_batches).backward()
+            losses.append(loss.detach())
         nn.utils.clip_grad_norm_(parameters, plan.clip_norm, foreach=True)
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
-        losses.append(loss.detach())
-        if step % plan.log_every_steps == 0 or step == plan.steps:
+        if step % plan.log_every_steps == 0 or step in plan.stops or step == plan.steps:
             mean = _finite_mean(losses, step, plan)
             elapsed_s += time.perf_counter() - started
             tokens, flops = step * plan.tokens_per_step, step * plan.flops_per_step

@@ -8,6 +8,7 @@ from kfp.dsl import base_component, pipeline_channel
 from components import data, language, source
 from lingraft.cluster import Cluster
 from lingraft.config import Recipe
+from lingraft.steps.source import finetunings
 from pipelines.cluster import light, training
 
 
@@ -37,6 +38,8 @@ def source_pipeline(settings: Recipe) -> base_component.BaseComponent:
         )
         training(pretrained, cluster)
         common = {"recipe": recipe, "run": run, "primary": pretrained.outputs["primary"]}
+        if settings.builds_mini:
+            training(source.build_mini(**common, blocks=blocks), cluster)
         finetuned = _finetunings(settings, common, text)
         judged = source.evaluate_source(**common, text=text, blocks=blocks, **_collected(finetuned))
         training(judged, cluster)
@@ -47,12 +50,11 @@ def source_pipeline(settings: Recipe) -> base_component.BaseComponent:
 
 
 def _finetunings(settings: Recipe, common: dict[str, Any], text: Any) -> dsl.PipelineTask | None:
-    """One finetuning a seed, side by side; none without a task."""
-    if settings.task is None:
+    """One finetuning a task and seed, side by side; none without tasks."""
+    if not settings.tasks:
         return None
-    seeds = list(settings.task.finetuning.seeds)
-    with dsl.ParallelFor(seeds, parallelism=settings.cluster.parallel_languages) as seed:
-        return training(source.finetune(**common, seed=seed, text=text), settings.cluster)
+    with dsl.ParallelFor(finetunings(settings), parallelism=settings.cluster.parallel_languages) as job:
+        return training(source.finetune(**common, job=job, text=text), settings.cluster)
 
 
 def _collected(finetuned: dsl.PipelineTask | None) -> dict[str, Any]:
@@ -93,17 +95,19 @@ def language_pipeline(settings: Recipe) -> base_component.BaseComponent:
         run = _open(recipe, "language", cluster)
         fetched = light(source.fetch_source(recipe=recipe, run=run), cluster)
         common = {"recipe": recipe, "run": run, "primary": fetched.outputs["primary"]}
+        mini = {"mini": fetched.outputs["mini"]}
         with dsl.ParallelFor(languages, parallelism=cluster.parallel_languages) as target:
             lane = _text_lane(recipe, run, target, cluster)
             folders = {"blocks": lane.blocks.outputs["blocks"]}
             depths = light(language.depths_of(recipe=recipe, language=target, compare=compare), cluster)
             with dsl.ParallelFor(depths.output, parallelism=cluster.parallel_languages) as depth:
                 adapted = language.adapt(
-                    **common, depth=depth, tokenizer=lane.tokenizer.outputs["tokenizer"], **folders
+                    **common, **mini, depth=depth, tokenizer=lane.tokenizer.outputs["tokenizer"], **folders
                 )
                 training(adapted, cluster)
                 judged = language.evaluate_language(
                     **common,
+                    **mini,
                     tasks=fetched.outputs["tasks"],
                     embeddings=adapted.outputs["embeddings"],
                     text=lane.text.outputs["text"],
@@ -124,9 +128,12 @@ def language_pipeline(settings: Recipe) -> base_component.BaseComponent:
             results=dsl.Collected(registered.outputs["results"]),
         )
         light(reported, cluster)
-        if settings.task:
+        for task in settings.served_tasks:
             exported = language.export_bundle(
-                **common, tasks=fetched.outputs["tasks"], embeddings=dsl.Collected(registered.outputs["chosen"])
+                **common,
+                task=task.name,
+                tasks=fetched.outputs["tasks"],
+                embeddings=dsl.Collected(registered.outputs["chosen"]),
             )
             light(exported, cluster)
             reported.after(exported)

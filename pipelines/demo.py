@@ -4,12 +4,14 @@ import shutil
 import time
 from pathlib import Path
 
-from lingraft import steps, tracking
+from lingraft import tracking
 from lingraft.artifact import Artifact, Kind
-from lingraft.config import Recipe, Task
+from lingraft.config import Recipe
 from lingraft.errors import NotRegisteredError
+from lingraft.registered import bundle_name, primary_name
 from lingraft.report import PAGE_FILE, Records, table
 from lingraft.serving.ask import Question, ask
+from lingraft.task_config import Task
 from pipelines import build, local
 
 
@@ -32,23 +34,23 @@ def run(recipe: Recipe, out: Path, compare: bool) -> None:
     _renew(Artifact.load(Path(outputs["report"].path), Kind.REPORT), report)
     records = Records.load(report)
     print(f"\n{table(records.source, records.languages, records.search)}\n")
-    if recipe.task:
-        _ask(recipe, recipe.task, out / "bundle")
+    for task in recipe.served_tasks:
+        _ask(recipe, task, out / "bundle" if len(recipe.served_tasks) == 1 else out / "bundle" / task.name)
     print(f"Report: {(report / PAGE_FILE).resolve()}")
     print(f"Time: {time.monotonic() - started:.0f} s")
 
 
 def _is_registered(recipe: Recipe) -> bool:
     try:
-        return tracking.tags_of(steps.primary_name(recipe)).get("recipe") == recipe.digest()
+        return tracking.tags_of(primary_name(recipe)).get("recipe") == recipe.digest()
     except NotRegisteredError:
         return False
 
 
 def _ask(recipe: Recipe, task: Task, bundle: Path) -> None:
-    """Fetch the registered bundle, serve it, and ask the recipe's example of every language."""
+    """Fetch a task's registered bundle, serve it, and ask the recipe's example of every language."""
     shutil.rmtree(bundle, ignore_errors=True)
-    tracking.fetch(steps.bundle_name(recipe), Kind.BUNDLE, bundle)
+    tracking.fetch(bundle_name(recipe, task.name), Kind.BUNDLE, bundle)
     questions = [Question(language, text) for language, text in task.examples.items()]
     if unasked := sorted(set(recipe.languages) - set(task.examples)):
         print(f"Not asked, for want of a text in [task.examples]: {', '.join(unasked)}")

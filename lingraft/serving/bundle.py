@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 
 from lingraft.artifact import Artifact, Kind
 from lingraft.errors import RequestError, TokenizerError
-from lingraft.models import TOKENIZER_FILE
+from lingraft.model_config import EncoderShape
+from lingraft.pieces import SpecialIds
 from lingraft.serving.questions import Question
 from lingraft.serving.runtime import Body, served_provider
-from lingraft.tasks.labelled import encode
+from lingraft.tasks.pairs import encode
 from lingraft.tokenizer import Tokenizer
 
 BODY_FILE = "body.onnx"
@@ -44,7 +45,7 @@ class Bundle:
 
     task: str
     labels: list[str]
-    block_tokens: int
+    shape: EncoderShape
     fingerprint: str
     languages: dict[str, Language]
     body: Body
@@ -63,9 +64,13 @@ class Bundle:
         details = found.manifest.details
         body = Body.open(folder / BODY_FILE, served_provider())
         languages = {name: _language(found, name, body) for name in details["languages"]}
-        return cls(
-            details["task"], details["labels"], details["shape"]["block_tokens"], found.fingerprint, languages, body
-        )
+        shape = EncoderShape(**details["shape"])
+        return cls(details["task"], details["labels"], shape, found.fingerprint, languages, body)
+
+    @property
+    def block_tokens(self) -> int:
+        """The longest text, in tokens."""
+        return self.shape.block_tokens
 
     def probabilities(self, questions: Sequence[Question], truncate: bool) -> NDArray[np.float32]:
         """Probabilities (N, C) of the labels.
@@ -85,7 +90,8 @@ class Bundle:
         for language, rows in rows_by_language.items():
             for places in _batches(rows):
                 given = [rows[place] for place in places]
-                logits_NC[places] = self.body.logits(given, self.languages[language].table)
+                spoken = self.languages[language]
+                logits_NC[places] = self.body.logits(given, spoken.tokenizer.special.pad, spoken.table)
         return _softmax(logits_NC)
 
     def _encode(self, language: str, questions: Sequence[Question], truncate: bool) -> dict[int, list[int]]:
@@ -95,11 +101,11 @@ class Bundle:
             raise RequestError(
                 f"text {places[0]} is in language {language[:40]!a}; this endpoint speaks {sorted(self.languages)}."
             )
-        texts = [questions[place].text for place in places]
-        rows, whole_tokens = encode(texts, self.languages[language].tokenizer, self.block_tokens)
-        for place, tokens in zip(places, whole_tokens, strict=True):
+        texts = [(questions[place].text,) for place in places]
+        encoded = encode(texts, self.languages[language].tokenizer, self.shape)
+        for place, tokens in zip(places, encoded.whole_tokens, strict=True):
             self._require_length(place, tokens, truncate)
-        return dict(zip(places, rows, strict=True))
+        return dict(zip(places, encoded.rows, strict=True))
 
     def _require_length(self, place: int, tokens: int, truncate: bool) -> None:
         if tokens == 2:
@@ -112,7 +118,9 @@ class Bundle:
 
 
 def _language(bundle: Artifact, name: str, body: Body) -> Language:
-    tokenizer = Tokenizer.from_file(bundle.folder / name / TOKENIZER_FILE, name)
+    described = bundle.manifest.details["tokenizers"][name]
+    special = SpecialIds(**described["special_ids"])
+    tokenizer = Tokenizer.from_file(bundle.folder / name / described["file"], name, special)
     table_VD = bundle.tensors(table_part(name))["table_VD"].numpy()
     if len(tokenizer) != len(table_VD):
         raise TokenizerError(

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lingraft.errors import MissingExtraError, ServingError
-from lingraft.tasks.labelled import pad
+from lingraft.tasks.pairs import pad
 
 TOKENS, VISIBLE, TABLE, LOGITS = "tokens_BT", "visible_BT", "table_VD", "logits_BC"
 CPU, CUDA = "CPUExecutionProvider", "CUDAExecutionProvider"
@@ -57,11 +57,11 @@ class Body:
         on_gpu = self.session.get_providers()[0] == CUDA
         return OrtValue.ortvalue_from_numpy(table_VD, "cuda" if on_gpu else "cpu", 0)
 
-    def logits(self, rows: Sequence[Sequence[int]], table: Any) -> NDArray[np.float32]:
+    def logits(self, rows: Sequence[Sequence[int]], pad_id: int, table: Any) -> NDArray[np.float32]:
         """Logits (B, C) of token ids, padded here to the longest row, with a table from `hold`."""
         from onnxruntime import OrtValue
 
-        tokens_BT, visible_BT = pad(rows)
+        tokens_BT, visible_BT = pad(rows, pad_id)
         given = {
             TOKENS: OrtValue.ortvalue_from_numpy(tokens_BT.numpy()),
             VISIBLE: OrtValue.ortvalue_from_numpy(visible_BT.numpy()),

@@ -1,0 +1,54 @@
+"""`lingraft`: every stage as a command that works on folders, without Kubeflow and without a tracking server.
+
+The order is that of the data: text, tokenize, blocks, pretrain, finetune (once, in the source language; `import` takes
+a primary from Hugging Face instead, `mini` builds a mini-model of it); then text, tokenize, blocks, adapt, evaluate for
+each language, or `add-language` for all of that; export, serve and report at the end.
+"""
+
+from collections.abc import Callable
+
+import typer
+
+from lingraft import __version__
+from lingraft.cli import handover, language, source
+from lingraft.cli.options import run_app
+
+app = typer.Typer(
+    help=__doc__, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None
+)
+export = typer.Typer(help=handover.EXPORT_HELP, no_args_is_help=True)
+
+
+@app.command()
+def version() -> None:
+    """Print the version."""
+    print(__version__)
+
+
+COMMANDS: dict[str, Callable[..., None]] = {
+    "import": source.import_primary,
+    "text": source.text,
+    "tokenize": source.tokenize,
+    "blocks": source.build_blocks,
+    "pretrain": source.pretrain,
+    "mini": source.mini,
+    "finetune": source.finetune,
+    "evaluate-source": source.evaluate_source,
+    "adapt": language.adapt,
+    "search-depth": language.search_depth,
+    "evaluate": language.evaluate,
+    "serve": handover.serve,
+    "report": handover.report,
+    "cost": handover.cost,
+    "verify": handover.verify,
+}
+for command, function in COMMANDS.items():
+    app.command(command)(function)
+app.add_typer(export, name="export")
+export.command("onnx")(handover.export_onnx)
+export.command("hf")(handover.export_hf)
+
+
+def main() -> None:
+    """The program `lingraft`."""
+    run_app(app)

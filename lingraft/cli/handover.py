@@ -1,0 +1,82 @@
+"""Commands that hand models and results to others: export, serving, reports, and checks."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from lingraft.cli.options import EmbeddingsOption, OutOption, PrimaryOption, say
+from lingraft.cost_command import cost
+
+__all__ = ["EXPORT_HELP", "cost", "export_hf", "export_onnx", "report", "serve", "verify"]
+
+# What a command needs is imported by it, so that --help does not wait for torch.
+
+
+EXPORT_HELP = "Hand models on: to ONNX Runtime and the endpoint, or to transformers."
+
+
+def export_onnx(
+    primary: PrimaryOption,
+    task: Annotated[Path, typer.Option(help="Task artifact, from `lingraft finetune`.")],
+    embeddings: EmbeddingsOption,
+    out: OutOption,
+) -> None:
+    """Export one task body with the tables of many languages to ONNX, and check parity with PyTorch."""
+    from lingraft.export import bundle
+
+    say(bundle(primary, task, embeddings, out))
+
+
+def export_hf(
+    primary: PrimaryOption,
+    out: Annotated[Path, typer.Option(help="Folder of the checkpoint; must not hold anything yet.")],
+    embeddings: Annotated[
+        Path | None, typer.Option(help="From `lingraft adapt`; the source language's own if absent.")
+    ] = None,
+    task: Annotated[Path | None, typer.Option(help="From `lingraft finetune`; the MLM head if absent.")] = None,
+    evaluation: Annotated[
+        Path | None, typer.Option(help="From `lingraft evaluate`; its scores go into the model card.")
+    ] = None,
+) -> None:
+    """Write one language of one task as a checkpoint that transformers' Auto classes load, with a model card."""
+    from lingraft.hf_export import export_hf as write
+
+    write(primary, out, embeddings=embeddings, task=task, evaluation=evaluation)
+    print(out)
+
+
+def serve(
+    bundle: Annotated[Path, typer.Argument(help="Bundle artifact, from `lingraft export onnx`.")],
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "0.0.0.0",
+    port: Annotated[int, typer.Option(help="Port of the Open Inference Protocol's REST interface.")] = 8080,
+) -> None:
+    """Serve a bundle: text and language in, label and probabilities out."""
+    from lingraft.serving.server import serve as run
+
+    run(bundle, host, port)
+
+
+def report(
+    source: Annotated[Path, typer.Option(help="From `lingraft evaluate-source`.")],
+    evaluation: Annotated[list[Path], typer.Option(help="From `lingraft evaluate`; once a language and depth.")],
+    out: OutOption,
+    search: Annotated[Path | None, typer.Option(help="From `lingraft search-depth`.")] = None,
+) -> None:
+    """Write the report as one HTML page, and print its table."""
+    from lingraft.report import table, write
+    from lingraft.results import load_language, load_search, load_source
+
+    judged, languages = load_source(source), [load_language(folder) for folder in evaluation]
+    found = load_search(search) if search else None
+    say(write(judged, languages, found, out))
+    print(table(judged, languages, found))
+
+
+def verify(artifact: Annotated[Path, typer.Argument(help="Folder of any artifact.")]) -> None:
+    """Check every file of an artifact against its manifest, and print what it is."""
+    from lingraft.artifact import Artifact, read_manifest
+
+    manifest = read_manifest(artifact)
+    say(Artifact.load(artifact, manifest.kind))
+    print(manifest.model_dump_json(indent=2, exclude={"files"}))

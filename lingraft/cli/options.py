@@ -1,0 +1,51 @@
+"""What the commands have in common: options, and how they end."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from lingraft.errors import LingraftError
+
+if TYPE_CHECKING:
+    from lingraft.artifact import Artifact
+    from lingraft.train import Progress
+
+RecipeOption = Annotated[Path, typer.Option("--recipe", help="TOML recipe; the ones we ship are in recipes/.")]
+OutOption = Annotated[Path, typer.Option("--out", help="Folder of the new artifact; must not hold anything yet.")]
+LanguageOption = Annotated[str, typer.Option("--language", help="Language tag, one of the recipe's.")]
+TextOption = Annotated[Path, typer.Option("--text", help="Text artifact, from `lingraft text`.")]
+TokenizerOption = Annotated[
+    Path, typer.Option("--tokenizer", help="From `lingraft tokenize`; or an imported primary, which has its own.")
+]
+BlocksOption = Annotated[Path, typer.Option("--blocks", help="Blocks artifact, from `lingraft blocks`.")]
+PrimaryOption = Annotated[Path, typer.Option("--primary", help="From `lingraft pretrain` or `lingraft import`.")]
+MiniOption = Annotated[
+    Path | None, typer.Option("--mini", help="From `lingraft mini`, if the recipe's system is MINIPOST.")
+]
+TasksOption = Annotated[
+    list[Path] | None, typer.Option("--task", help="Task artifact, from `lingraft finetune`; once a task and seed.")
+]
+EmbeddingsOption = Annotated[
+    list[Path], typer.Option("--embeddings", help="Embeddings artifact, from `lingraft adapt`; once a language.")
+]
+
+
+def say(made: "Artifact") -> None:
+    """Tell what was made, beside the command's output."""
+    language = f" of {made.manifest.language!r}" if made.manifest.language else ""
+    print(f"{made.manifest.kind}{language}: {made.folder} ({made.fingerprint[:12]})", file=sys.stderr)
+
+
+def unwatched(point: "Progress") -> None:
+    """The command line keeps no record beside the artifact's own history."""
+
+
+def run_app(app: typer.Typer) -> None:
+    """Run a command line, and end with a message instead of a traceback where the user can mend it."""
+    try:
+        app()
+    except LingraftError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(1)

@@ -1,0 +1,113 @@
+"""Commands for the source language, once a primary; those for text serve every language."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from lingraft.cli.options import (
+    BlocksOption,
+    LanguageOption,
+    OutOption,
+    PrimaryOption,
+    RecipeOption,
+    TasksOption,
+    TextOption,
+    TokenizerOption,
+    say,
+    unwatched,
+)
+from lingraft.config import Recipe
+
+# What a command needs is imported by it, so that --help does not wait for torch.
+
+
+def import_primary(
+    source: Annotated[
+        str, typer.Option("--from", help="Folder of a RoBERTa, XLM-R, CamemBERT or BERT checkpoint, or its hub id.")
+    ],
+    language: Annotated[str, typer.Option("--language", help="Language that it speaks, as a tag such as 'en'.")],
+    out: OutOption,
+    revision: Annotated[
+        str | None, typer.Option(help="Branch, tag or commit of the hub id; its main one if absent.")
+    ] = None,
+) -> None:
+    """Turn a checkpoint from Hugging Face into a primary (safetensors only), and print its [encoder] for a recipe."""
+    from lingraft.hf_import import import_hf, recipe_section
+    from lingraft.models import load_primary
+
+    say(import_hf(source, out, language, revision))
+    print(recipe_section(load_primary(out).encoder.shape))
+
+
+def text(
+    recipe: RecipeOption,
+    language: LanguageOption,
+    out: OutOption,
+    folder: Annotated[
+        Path | None, typer.Option("--text", help="Text of your own, in place of the recipe's: one file or folder each.")
+    ] = None,
+) -> None:
+    """Read one language's text and split it into train, dev and test."""
+    from lingraft.text import prepare
+
+    settings = Recipe.load(recipe)
+    say(prepare(settings.with_folder(folder) if folder else settings, language, out))
+
+
+def tokenize(recipe: RecipeOption, text: TextOption, out: OutOption) -> None:
+    """Train one language's SentencePiece tokenizer."""
+    from lingraft.tokenizer import train
+
+    say(train(Recipe.load(recipe), text, out))
+
+
+def build_blocks(recipe: RecipeOption, text: TextOption, tokenizer: TokenizerOption, out: OutOption) -> None:
+    """Pack one language's text into fixed-length blocks of token ids."""
+    from lingraft.blocks import build
+
+    say(build(Recipe.load(recipe), text, tokenizer, out))
+
+
+def pretrain(recipe: RecipeOption, blocks: BlocksOption, tokenizer: TokenizerOption, out: OutOption) -> None:
+    """Train the primary with all its MLM heads in the source language (step 1 of the paper)."""
+    from lingraft import stages
+
+    say(stages.pretrain(Recipe.load(recipe), blocks, tokenizer, out, unwatched))
+
+
+def mini(recipe: RecipeOption, primary: PrimaryOption, blocks: BlocksOption, out: OutOption) -> None:
+    """Build MINIPOST's mini-model: fresh layers between a primary's bottom and its head (step 1b)."""
+    from lingraft import stages
+
+    say(stages.build_mini(Recipe.load(recipe), primary, blocks, out, unwatched))
+
+
+def finetune(
+    recipe: RecipeOption,
+    primary: PrimaryOption,
+    out: OutOption,
+    text: Annotated[Path | None, typer.Option(help="From `lingraft text`, for a task of kind 'documents'.")] = None,
+    task: Annotated[str | None, typer.Option(help="One of the recipe's tasks, by name; if it has several.")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of head and order; repeat with others for a mean.")] = 1,
+) -> None:
+    """Finetune the body on a task of the recipe in the source language, token embeddings frozen (step 3)."""
+    from lingraft import stages
+
+    settings = Recipe.load(recipe)
+    say(stages.finetune(settings, settings.task(task).name, primary, text, seed, out, unwatched))
+
+
+def evaluate_source(
+    recipe: RecipeOption,
+    primary: PrimaryOption,
+    text: TextOption,
+    blocks: BlocksOption,
+    out: OutOption,
+    task: TasksOption = None,
+) -> None:
+    """Judge the primary and its tasks on the source language's test split."""
+    from lingraft import evaluation
+
+    say(evaluation.evaluate_source(Recipe.load(recipe), primary, task or [], text, blocks, out))
+    print((out / "result.json").read_text())

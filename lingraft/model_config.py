@@ -1,0 +1,55 @@
+"""Shapes in a recipe: tokenizers and the encoder."""
+
+from typing import Literal, Self
+
+import pydantic
+from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
+
+from lingraft.section import Section
+
+
+class TokenizerSettings(Section):
+    """One SentencePiece unigram model a language."""
+
+    vocabulary: int = Field(gt=5, description="Pieces, the five special tokens included.")
+    character_coverage: float = Field(
+        0.9995, gt=0.9, le=1.0, description="Share of the text's characters that get a piece; the rest are unknown."
+    )
+    sample_lines: PositiveInt = Field(500_000, description="Lines of text that the tokenizer is trained on, at most.")
+
+
+class Family(Section):
+    """What tells the architectures of RoBERTa's family apart; our own models have RoBERTa's, the defaults."""
+
+    position_offset: NonNegativeInt = Field(2, description="Rows of the position table before the first token's.")
+    segments: NonNegativeInt = Field(0, description="Rows of the segment (token type) table; 0: there is none.")
+    separators: Literal[1, 2] = Field(2, description="End tokens between the two texts of a pair; BERT has 1.")
+    layer_norm_eps: PositiveFloat = Field(1e-5, description="What LayerNorms add to a variance.")
+    activation: Literal["gelu", "gelu_tanh", "relu"] = Field("gelu", description="gelu_tanh is the approximate GELU.")
+
+
+class EncoderShape(Section):
+    """RoBERTa architecture (paper section 3) with MLM heads at any layers."""
+
+    width: PositiveInt = Field(description="Hidden size, D.")
+    layers: PositiveInt = Field(description="Transformer layers of the primary, L.")
+    attention_heads: PositiveInt = Field(description="Attention heads of a layer; they divide the width.")
+    mlm_heads: tuple[PositiveInt, ...] = Field(
+        description="Layers that carry an MLM head. The last layer must; each other one is a mini-model's depth."
+    )
+    block_tokens: int = Field(ge=8, description="Tokens of a block, T; also the longest input.")
+    feedforward: PositiveInt | None = Field(None, description="Width of the feed-forward layer; 4 x width if absent.")
+    dropout: float = Field(0.0, ge=0.0, lt=1.0, description="Share of activations that training sets to 0.")
+    family: Family = Field(Family(), description="Of an imported primary, where it is not RoBERTa's.")
+
+    @pydantic.model_validator(mode="after")
+    def _is_possible(self) -> Self:
+        if self.width % self.attention_heads:
+            raise ValueError(f"width {self.width} is not divisible by attention_heads {self.attention_heads}")
+        if list(self.mlm_heads) != sorted(set(self.mlm_heads)) or self.mlm_heads[-1:] != (self.layers,):
+            raise ValueError(f"mlm_heads {self.mlm_heads} must rise, without repeats, to the last layer, {self.layers}")
+        return self
+
+    def cut(self, layers: int, heads: tuple[int, ...]) -> Self:
+        """The same shape with other layers and heads."""
+        return self.model_copy(update={"layers": layers, "mlm_heads": heads})

@@ -1,0 +1,28 @@
+"""Names of a project's models in the registry."""
+
+from lingraft.config import Recipe
+
+
+def primary_name(recipe: Recipe) -> str:
+    """The project's primary; its champion's tags say which depth was chosen for a language."""
+    return f"{recipe.name}-primary"
+
+
+def mini_name(recipe: Recipe) -> str:
+    """The mini-model that step 1b built, for systems that have one."""
+    return f"{recipe.name}-mini-{recipe.system.lower()}-{recipe.adaptation.depth}"
+
+
+def task_name(recipe: Recipe, task: str) -> str:
+    """A finetuned task, each seed under an alias of its own."""
+    return f"{recipe.name}-task-{task}"
+
+
+def embeddings_name(recipe: Recipe, language: str) -> str:
+    """A language's embeddings."""
+    return f"{recipe.name}-embeddings-{language}"
+
+
+def bundle_name(recipe: Recipe, task: str) -> str:
+    """A task's body and the tables of all languages, as the endpoint serves them."""
+    return f"{recipe.name}-bundle-{task}"

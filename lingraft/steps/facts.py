@@ -1,0 +1,51 @@
+"""What steps tell beside their artifacts, and where they find one another's folders."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from lingraft.artifact import Artifact, Kind
+from lingraft.config import Recipe
+from lingraft.results import LanguageResult, TaskScores
+
+Scores = dict[str, float]
+Judgement = tuple[Scores, list[str], list[list[int]]]
+"""Scores to show; labels and confusion matrix of the first task that has classes, both empty without one."""
+
+
+def cost_of(made: Artifact) -> Scores:
+    """What training an artifact took."""
+    return {key: float(value) for key, value in made.manifest.cost.model_dump().items()}
+
+
+def confusion_of(tasks: Sequence[TaskScores]) -> tuple[list[str], list[list[int]]]:
+    """Labels and confusion matrix of the first task that has classes."""
+    with_classes = [(task.labels, task.confusion) for task in tasks if task.confusion]
+    return with_classes[0] if with_classes else ([], [])
+
+
+def zero_shot(result: LanguageResult) -> Scores:
+    """Every task's score, and the same with the embeddings as initialised."""
+    scores = {f"zero_shot_{task.name}": task.score for task in result.tasks}
+    before = {f"zero_shot_{task.name}_initial": task.initial for task in result.tasks}
+    return {name: score.mean for name, score in {**scores, **before}.items() if score}
+
+
+def merit_of(task: Path) -> tuple[float, int]:
+    """Dev score and seed: what the champion has most of, so that it is the same one wherever it is asked for."""
+    details = Artifact.load(task, Kind.TASK).manifest.details
+    return float(details["dev_score"]), int(details["seed"])
+
+
+def task_folders(recipe: Recipe, tasks: Path) -> list[Path]:
+    """One folder a task and finetuning seed; none without tasks, and then `tasks` need not exist."""
+    return [tasks / task.name / f"seed-{seed}" for task in recipe.tasks for seed in task.finetuning.seeds]
+
+
+def given(folder: Path) -> Path | None:
+    """A folder that is not empty: KFP has no inputs that may be absent inside a loop."""
+    return folder if any(folder.iterdir()) else None
+
+
+def language_of(folder: Path, kind: Kind) -> str:
+    """Language of an artifact of the kind expected."""
+    return str(Artifact.load(folder, kind).manifest.language)

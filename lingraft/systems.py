@@ -1,0 +1,108 @@
+"""The four systems of the paper (section 2, figure 2) as data: what each step trains, over which layers and heads.
+
+Nothing else in the library asks which system it is at: stages, costs and pipelines follow the steps.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from lingraft.errors import DepthError
+
+
+class System(StrEnum):
+    """The systems that the paper compares."""
+
+    BL_BASE = "BL_BASE"
+    """Standard adaptation, over all layers (Artetxe et al. 2020): the upper bound."""
+    BL_SMALL = "BL_SMALL"
+    """A model that is shallow throughout: the lower bound."""
+    MINIJOINT = "MINIJOINT"
+    """A primary pretrained with further MLM heads, each of which cuts a mini-model."""
+    MINIPOST = "MINIPOST"
+    """A mini-model built afterwards, from the bottom of any primary and a few fresh layers."""
+
+
+class Stage(StrEnum):
+    """The steps of section 2 that train something; swapping (step 4) trains nothing."""
+
+    PRETRAIN = "pretraining"
+    BUILD_MINI = "step 1b"
+    ADAPT = "adaptation"
+    FINETUNE = "finetuning"
+
+
+class Trained(StrEnum):
+    """What a step trains; all else is frozen."""
+
+    EVERYTHING = "everything"
+    FRESH_LAYERS = "fresh layers"
+    EMBEDDINGS = "token table and output bias"
+    BODY = "body and task head"
+
+
+@dataclass(frozen=True)
+class Step:
+    """One training step of a system."""
+
+    stage: Stage
+    trained: Trained
+    layers: int
+    """Layers that tokens pass through."""
+    heads: tuple[int, ...] = ()
+    """Layers of this step's model that carry an MLM head; the loss is the mean over heads. None in finetuning."""
+    fresh_layers: int = 0
+    """Layers at the top of this step's model that are no layers of the primary."""
+
+
+Steps = dict[Stage, Step]
+
+
+def steps_of(system: System, layers: int, depth: int, fresh_layers: int = 0, heads: tuple[int, ...] = ()) -> Steps:
+    """The steps of a system.
+
+    Args:
+        system: which one.
+        layers: layers of the primary, L.
+        depth: bottom layers that the mini-model shares with the primary, N.
+        fresh_layers: layers of MINIPOST's mini-model that step 1b adds, k.
+        heads: MINIJOINT's heads, where it is pretrained with more than those at `depth` and `layers`.
+
+    Raises:
+        DepthError: the depth is not one that the system can have with so many layers.
+    """
+    _require_depth(system, layers, depth, fresh_layers)
+    joint, mini = heads or tuple(sorted({depth, layers})), depth + fresh_layers
+    whole = (Step(Stage.PRETRAIN, Trained.EVERYTHING, layers, (layers,)), Step(Stage.FINETUNE, Trained.BODY, layers))
+    table = {
+        System.BL_BASE: (*whole, Step(Stage.ADAPT, Trained.EMBEDDINGS, layers, (layers,))),
+        System.BL_SMALL: (
+            Step(Stage.PRETRAIN, Trained.EVERYTHING, depth, (depth,)),
+            Step(Stage.FINETUNE, Trained.BODY, depth),
+            Step(Stage.ADAPT, Trained.EMBEDDINGS, depth, (depth,)),
+        ),
+        System.MINIJOINT: (
+            Step(Stage.PRETRAIN, Trained.EVERYTHING, layers, joint),
+            Step(Stage.FINETUNE, Trained.BODY, layers),
+            Step(Stage.ADAPT, Trained.EMBEDDINGS, depth, (depth,)),
+        ),
+        System.MINIPOST: (
+            *whole,
+            Step(Stage.BUILD_MINI, Trained.FRESH_LAYERS, mini, (mini,), fresh_layers),
+            Step(Stage.ADAPT, Trained.EMBEDDINGS, mini, (mini,), fresh_layers),
+        ),
+    }
+    return {step.stage: step for step in table[system]}
+
+
+def _require_depth(system: System, layers: int, depth: int, fresh_layers: int) -> None:
+    if not 1 <= depth <= layers:
+        raise DepthError(f"depth {depth} must be from 1 to the primary's {layers} layers. Choose one of these.")
+    if system is not System.MINIPOST:
+        return
+    if depth == layers:
+        raise DepthError(
+            f"a MINIPOST mini-model of depth {depth} leaves none of the primary's {layers} layers out, so it saves "
+            f"nothing. Choose a depth from 1 to {layers - 1}."
+        )
+    if fresh_layers < 1:
+        raise DepthError(f"MINIPOST needs 1 or more fresh layers, not {fresh_layers}. The paper takes 2.")

@@ -1,0 +1,80 @@
+"""Downstream tasks in a recipe: their data, how the body is finetuned, and how they are asked about."""
+
+from typing import Annotated, Literal, Self
+
+import pydantic
+from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
+
+from lingraft.section import Language, Name, Section
+
+TaskKindName = Literal["documents", "texts", "pairs", "questions", "tags"]
+SERVED_KINDS: tuple[TaskKindName, ...] = ("documents", "texts")
+"""Kinds that the endpoint can answer so far: one text, one label."""
+
+
+class Finetuning(Section):
+    """Finetuning the body on a task in the source language, token embeddings frozen (section 2, step 3)."""
+
+    epochs: PositiveFloat = Field(3, description="Times that every training example is seen.")
+    batch_examples: PositiveInt = Field(32, description="Examples in one update (windows, for long contexts).")
+    learning_rate: PositiveFloat = Field(1e-5, description="Peak of the schedule: linear warm-up, then decay to 0.")
+    warmup_ratio: float = Field(0.06, ge=0.0, lt=1.0, description="Share of the updates that warm up.")
+    weight_decay: NonNegativeFloat = Field(0.01, description="AdamW's decay of matrices; biases and norms have none.")
+    clip_norm: PositiveFloat = Field(1.0, description="Largest gradient norm; larger ones are scaled down to it.")
+    seeds: tuple[int, ...] = Field((1, 2, 3, 4, 5), description="Finetuned once with each; scores are their mean.")
+    log_every_steps: PositiveInt = Field(20, description="Updates between two points of the learning curve.")
+
+    @pydantic.model_validator(mode="after")
+    def _seeds_differ(self) -> Self:
+        if not self.seeds or len(set(self.seeds)) < len(self.seeds):
+            raise ValueError(f"seeds {list(self.seeds)} must be one or more, all different")
+        return self
+
+
+class TaskFile(Section):
+    """Examples in a file of one of the standard formats (TSV, JSONL, SQuAD JSON, CoNLL), plain or compressed."""
+
+    kind: Literal["file"] = Field(description="Says that examples come from here.")
+    path: str = Field(description="Path of the file; '{language}' in it is replaced by the language.")
+
+
+class TaskDataset(Section):
+    """Examples of a dataset by its Hugging Face id (or a local dataset folder)."""
+
+    kind: Literal["huggingface"] = Field(description="Says that examples come from here.")
+    dataset: str = Field(description="Dataset id or local folder; '{language}' in it is replaced by the language.")
+    configuration: str | None = Field(None, description="Configuration; '{language}' is replaced by the language.")
+    split: str = Field(description="Split of the dataset.")
+
+
+TaskData = Annotated[TaskFile | TaskDataset, Field(discriminator="kind")]
+
+
+class Task(Section):
+    """A downstream task: trained in the source language, judged in every language that has examples."""
+
+    name: Name = Field(description="Name of the task in the registry and at the endpoint.")
+    kind: TaskKindName = Field(
+        description="documents: the recipe's own labelled text; texts or pairs: classification of one text or two "
+        "(XNLI, PAWS-X); questions: extractive answers (XQuAD, MLQA); tags: named entities (PAN-X, CoNLL)."
+    )
+    labels: tuple[str, ...] = Field((), description="The task's labels, in order; those of the training set if empty.")
+    train: TaskData | None = Field(None, description="Training examples in the source language.")
+    dev: TaskData | None = Field(None, description="Examples for choices made on the way.")
+    test: TaskData | None = Field(None, description="Examples for reported scores only, in every language.")
+    languages: tuple[Language, ...] = Field((), description="Languages that have test examples; all if empty.")
+    finetuning: Finetuning = Field(Finetuning(), description="How the body is finetuned.")
+    examples: dict[Language, str] = Field({}, description="A text per language to ask a new endpoint about.")
+
+    @pydantic.model_validator(mode="after")
+    def _has_data(self) -> Self:
+        given = [name for name in ("train", "dev", "test") if getattr(self, name)]
+        if self.kind == "documents" and given:
+            raise ValueError(f"{given} cannot be set with kind 'documents', whose examples are the recipe's [text]")
+        if self.kind != "documents" and len(given) < 3:
+            raise ValueError(f"kind {self.kind!r} needs train, dev and test, but has only {given}")
+        return self
+
+    def covers(self, language: str) -> bool:
+        """Whether the task has test examples in a language."""
+        return not self.languages or language in self.languages

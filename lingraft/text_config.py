@@ -1,0 +1,49 @@
+"""Where a recipe's text comes from, and how its documents are divided."""
+
+from typing import Annotated, Literal, Self
+
+import pydantic
+from pydantic import Field
+
+from lingraft.section import Section, Share
+
+
+class Split(Section):
+    """How documents are divided, by a hash of their name, alike in all languages."""
+
+    dev_share: Share = Field(0.1, description="Share of documents for choices made on the way.")
+    test_share: Share = Field(0.2, description="Share of documents for reported scores only.")
+
+    @pydantic.model_validator(mode="after")
+    def _leaves_text_to_train_on(self) -> Self:
+        if self.dev_share + self.test_share >= 0.9:
+            raise ValueError("dev_share + test_share must stay below 0.9, or too little is left to train on")
+        return self
+
+
+class LibreOfficeHelp(Section):
+    """LibreOffice's help pages from Debian's packages: parallel pages, labelled by the part of the product."""
+
+    kind: Literal["libreoffice-help"] = Field(description="Says that text comes from here.")
+
+
+class Folder(Section):
+    """Files of one's own: plain text or JSONL, optionally .gz, .xz or .zst, one file or folder a language."""
+
+    kind: Literal["folder"] = Field(description="Says that text comes from here.")
+    path: str = Field(description="Folder that holds <language>.txt, <language>.jsonl(.gz|.xz|.zst) or <language>/.")
+
+
+class HuggingFace(Section):
+    """A dataset by its Hugging Face id (or a local dataset folder)."""
+
+    kind: Literal["huggingface"] = Field(description="Says that text comes from here.")
+    dataset: str = Field(description="Dataset id or local folder; '{language}' in it is replaced by the language.")
+    configuration: str | None = Field(None, description="Configuration; '{language}' is replaced by the language.")
+    split: str = Field("train", description="Split of the dataset that is read; ours is made anew, by [split].")
+    text_column: str = Field("text", description="Column that holds the text.")
+    label_column: str | None = Field(None, description="Column that holds the label; a task needs one.")
+    name_column: str | None = Field(None, description="Column that names a document alike in all languages.")
+
+
+TextSource = Annotated[LibreOfficeHelp | Folder | HuggingFace, Field(discriminator="kind")]

@@ -1,0 +1,102 @@
+"""Training in a recipe: the stages, the search of a depth, and the paper's comparison."""
+
+from typing import Literal, Self
+
+import pydantic
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+
+from lingraft.section import Language, Section, Share
+from lingraft.systems import System
+
+
+class Training(Section):
+    """One run of the training loop."""
+
+    steps: PositiveInt = Field(description="Optimizer updates.")
+    batch_blocks: PositiveInt = Field(description="Blocks of block_tokens tokens in one update.")
+    micro_batch_blocks: PositiveInt | None = Field(
+        None, description="Blocks computed at once, where an update's do not fit into memory; all if absent."
+    )
+    learning_rate: PositiveFloat = Field(description="Peak of the schedule: linear warm-up, then linear decay to 0.")
+    warmup_steps: NonNegativeInt = Field(0, description="Updates over which the learning rate rises to its peak.")
+    mask_rate: Share = Field(0.15, description="Share of tokens that are predicted; of these 80/10/10 as in BERT.")
+    weight_decay: NonNegativeFloat = Field(0.01, description="AdamW's decay of matrices; biases and norms have none.")
+    clip_norm: PositiveFloat = Field(1.0, description="Largest gradient norm; larger ones are scaled down to it.")
+    seed: int = Field(1, description="Decides weights, order of blocks and masks.")
+    log_every_steps: PositiveInt = Field(20, description="Updates between two points of the learning curve.")
+
+    @pydantic.model_validator(mode="after")
+    def _warms_up_in_time(self) -> Self:
+        if self.warmup_steps >= self.steps:
+            raise ValueError(f"warmup_steps {self.warmup_steps} must be fewer than steps {self.steps}")
+        return self
+
+    @pydantic.model_validator(mode="after")
+    def _divides_a_batch(self) -> Self:
+        if self.batch_blocks % self.blocks_at_once:
+            raise ValueError(
+                f"micro_batch_blocks {self.micro_batch_blocks} must divide batch_blocks {self.batch_blocks}"
+            )
+        return self
+
+    @property
+    def blocks_at_once(self) -> int:
+        """Blocks of one forward and backward pass."""
+        return self.micro_batch_blocks or self.batch_blocks
+
+
+class MiniBuilding(Training):
+    """Step 1b: fresh layers between the bottom of a primary and its MLM head, trained in the source language."""
+
+    fresh_layers: PositiveInt = Field(2, description="Layers that are put in; everything else stays as it is.")
+
+
+class Adaptation(Training):
+    """Learning one language's embeddings over a frozen body (paper section 2, step 2)."""
+
+    depth: PositiveInt = Field(
+        description="Bottom layers that the mini-model shares with the primary, which must have an MLM head there "
+        "(not so for MINIPOST, whose mini-model is built by [mini])."
+    )
+    initialisation: Literal["overlap", "random"] = Field(
+        "overlap",
+        description="overlap: rows of pieces that the source vocabulary also has are copied (footnote 1).",
+    )
+    checkpoint_every_steps: NonNegativeInt = Field(
+        0, description="Updates between embeddings that are kept along the way, for learning curves; 0 keeps the last."
+    )
+    early_checkpoints: tuple[PositiveInt, ...] = Field((), description="Further updates after which they are kept.")
+
+    @property
+    def checkpoint_steps(self) -> tuple[int, ...]:
+        """Updates after which embeddings are kept: 0 (as initialised) and the last included; none without a curve."""
+        if not (self.checkpoint_every_steps or self.early_checkpoints):
+            return ()
+        regular = range(0, self.steps, self.checkpoint_every_steps or self.steps)
+        return tuple(sorted({*regular, *(step for step in self.early_checkpoints if step < self.steps), self.steps}))
+
+
+class Search(Section):
+    """Optuna's search of a language's mini-model depth among the primary's heads (section 5.2)."""
+
+    language: Language = Field(description="Target language that the depth is searched for.")
+    steps_at_depth: PositiveInt = Field(
+        description="Updates that a trial of adaptation.depth layers gets; other depths get the same FLOPs."
+    )
+    depths: tuple[PositiveInt, ...] = Field((), description="Depths to try; every head of the primary if empty.")
+
+
+class Paper(Section):
+    """The paper's comparison: systems x languages x tasks x seeds, with learning curves (sections 4 and 5)."""
+
+    systems: tuple[System, ...] = Field(tuple(System), description="Systems that are compared.")
+    depths: tuple[PositiveInt, ...] = Field((), description="Further MINIJOINT depths, as in table 4; each has a head.")
+    pretraining_seeds: tuple[int, ...] = Field((1,), description="Every primary is pretrained once with each.")
+
+    @pydantic.model_validator(mode="after")
+    def _differ(self) -> Self:
+        for name in ("systems", "depths", "pretraining_seeds"):
+            given = getattr(self, name)
+            if len(set(given)) < len(given) or (not given and name != "depths"):
+                raise ValueError(f"{name} {list(given)} must be one or more, all different")
+        return self
