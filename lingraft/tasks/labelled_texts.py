@@ -9,7 +9,7 @@ What is read:
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +31,8 @@ _PAIRS = Layouts(
 class Example:
     """A text, or a pair of texts, with its class."""
 
-    place: str
-    """What to call it in errors."""
+    place: str = field(repr=False)
+    """What to call it in errors; no part of its `repr`, which is the same wherever the file lies."""
     texts: tuple[str, ...]
     label: str
 

@@ -6,7 +6,7 @@ between sentences; CoNLL's -DOCSTART- lines are no words. WikiANN's own files wr
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -25,8 +25,8 @@ _WORDS, _TAGS = ("tokens", "words"), ("ner_tags", "tags")
 class Sentence:
     """Words, and the tag of each."""
 
-    place: str
-    """What to call it in errors."""
+    place: str = field(repr=False)
+    """What to call it in errors; no part of its `repr`, which is the same wherever the file lies."""
     words: tuple[str, ...]
     tags: tuple[str, ...]
 

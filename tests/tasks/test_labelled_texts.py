@@ -166,3 +166,8 @@ def test_documents_bring_their_labels() -> None:
     assert (example.place, example.texts, example.label) == ("document 'page'", ("words",), "a")
     with pytest.raises(TextError, match="document 'page': no label"):
         documents_as_examples([Document("page", "words")])
+
+
+def test_an_examples_repr_does_not_depend_on_where_its_file_lies(tmp_path: Path) -> None:
+    files = [write(tmp_path / name, "a\tx") for name in ("one.tsv", "other.tsv")]
+    assert len({repr(read_examples(file, "de", pairs=False)) for file in files}) == 1
