@@ -1,8 +1,11 @@
 """Compute by the paper's formulas (appendix A.1): floating-point operations, not what hardware counters see."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from lingraft.errors import LingraftError
+from lingraft.systems import Step, Trained
 
 EXA = 1e18
 V100_FLOPS_PER_S = 30e12
@@ -64,3 +67,29 @@ class Work:
             raise CostError(f"trained_layers {trained_layers} must be from 1 to the {self.layers} layers of the model.")
         passes = self.layers + 2 * trained_layers - 1
         return self.batch_blocks * (passes * self._layer + 2 * self._head)
+
+
+class Formula(NamedTuple):
+    """FLOPs of one update, for one choice of what is trained."""
+
+    name: str
+    flops: Callable[[Work, Step], float]
+
+
+FORMULAS = {
+    Trained.EVERYTHING: Formula("A1", lambda work, _: work.pretraining_flops()),
+    Trained.EMBEDDINGS: Formula("A3", lambda work, _: work.adaptation_flops()),
+    Trained.FRESH_LAYERS: Formula("A4", lambda work, step: work.graft_flops(step.fresh_layers)),
+    Trained.BODY: Formula("A1", lambda work, _: work.pretraining_flops()),
+}
+"""The paper has no formula for finetuning; without MLM heads, A1 is three passes through the layers."""
+
+
+def flops_per_update(step: Step, work: Work) -> float:
+    """One update of a step, by the equation that what it trains asks for.
+
+    Args:
+        step: what is trained.
+        work: shape of an update over the step's layers, with the step's heads.
+    """
+    return FORMULAS[step.trained].flops(work, step)

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from lingraft.cost import EXA, V100_DAY_FLOPS, CostError, Work
+from lingraft.cost import EXA, V100_DAY_FLOPS, CostError, Work, flops_per_update
+from lingraft.systems import Stage, Step, Trained
 
 UPDATES = 125_000
 PAPER = Work(layers=12, width=768, vocabulary=50_000, block_tokens=512, batch_blocks=2048, mask_rate=0.15)
@@ -63,6 +64,24 @@ def test_a_tiny_update_costs_what_a_hand_computes() -> None:
 def test_only_layers_that_there_are_can_be_trained(trained_layers: int) -> None:
     with pytest.raises(CostError, match=f"trained_layers {trained_layers} .* 1 to the 6"):
         paper(layers=6).graft_flops(trained_layers)
+
+
+@pytest.mark.parametrize(
+    ("trained", "expected"),
+    [
+        (Trained.EVERYTHING, paper(layers=6).pretraining_flops()),
+        (Trained.EMBEDDINGS, paper(layers=6).adaptation_flops()),
+        (Trained.FRESH_LAYERS, paper(layers=6).graft_flops(2)),
+    ],
+)
+def test_what_a_step_trains_decides_the_equation(trained: Trained, expected: float) -> None:
+    step = Step(Stage.ADAPT, trained, layers=6, heads=(6,), fresh_layers=2)
+    assert flops_per_update(step, paper(layers=6)) == expected
+
+
+def test_finetuning_is_three_passes_through_the_layers() -> None:
+    tiny = Work(layers=4, width=3, vocabulary=0, block_tokens=2, batch_blocks=7, mask_rate=0.0, heads=0)
+    assert flops_per_update(Step(Stage.FINETUNE, Trained.BODY, layers=4), tiny) == 3 * 7 * 4 * 480
 
 
 def test_the_sums_are_the_papers_products() -> None:
