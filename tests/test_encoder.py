@@ -6,12 +6,12 @@ from torch import Tensor
 from torch.nn import functional as F
 from transformers import RobertaConfig, RobertaForMaskedLM
 
-from lingraft.config import EncoderShape
-from lingraft.encoder import POSITION_OFFSET, SHORT_TOKENS, Encoder, _attend
+from lingraft.encoder import SHORT_TOKENS, Encoder, _attend
 from lingraft.errors import DepthError
-from lingraft.tokenizer import PAD
+from lingraft.model_config import EncoderShape
+from lingraft.tokenizer import OWN_IDS
 
-VOCABULARY = 97
+VOCABULARY, PAD = 97, OWN_IDS.pad
 SHAPE = EncoderShape(width=48, layers=4, attention_heads=3, mlm_heads=(2, 4), block_tokens=40, feedforward=80)
 CLOSE = {"rtol": 0.0, "atol": 1e-5}
 
@@ -51,7 +51,7 @@ def peer(encoder: Encoder) -> RobertaForMaskedLM:
         num_hidden_layers=SHAPE.layers,
         num_attention_heads=SHAPE.attention_heads,
         intermediate_size=SHAPE.feedforward,
-        max_position_embeddings=SHAPE.block_tokens + POSITION_OFFSET,
+        max_position_embeddings=SHAPE.block_tokens + SHAPE.family.position_offset,
         pad_token_id=PAD,
         type_vocab_size=1,
         layer_norm_eps=1e-5,
