@@ -13,10 +13,11 @@ import torch
 from transformers import RobertaConfig, RobertaForMaskedLM
 
 from lingraft import masked_lm
-from lingraft.config import EncoderShape
 from lingraft.encoder import Encoder
-from lingraft.masking import mask
+from lingraft.masking import Maskable, mask
+from lingraft.model_config import EncoderShape
 from lingraft.precision import device, precise
+from lingraft.tokenizer import OWN_IDS
 
 VOCABULARY, MASK_RATE, IGNORED = 8000, 0.15, -100
 
@@ -76,9 +77,10 @@ def _peer(settings: argparse.Namespace, batch_BT: torch.Tensor) -> Callable[[], 
     )
     model = RobertaForMaskedLM(config).to(device())
     generator = torch.Generator(device()).manual_seed(1)
+    pieces = Maskable.of(VOCABULARY, OWN_IDS, device())
 
     def loss_of() -> torch.Tensor:
-        masked = mask(batch_BT, MASK_RATE, VOCABULARY, generator)
+        masked = mask(batch_BT, MASK_RATE, pieces, generator)
         labels_BT = torch.full_like(batch_BT, IGNORED).flatten()
         labels_BT[masked.positions_M] = masked.targets_M
         return model(input_ids=masked.tokens_BT, labels=labels_BT.view_as(batch_BT)).loss

@@ -9,9 +9,12 @@ from lingraft.artifact import Artifact, Kind
 from lingraft.blocks import batches, load_blocks, pack
 from lingraft.config import Recipe
 from lingraft.errors import ArtifactError, TextError, TokenizerError
+from lingraft.pieces import ByRole
 from lingraft.text import SPLITS, load_split
-from lingraft.tokenizer import BEGIN, END, Tokenizer
+from lingraft.tokenizer import OWN_IDS, Tokenizer
 from tests.workshop import Workshop
+
+BEGIN, END = OWN_IDS.begin, OWN_IDS.end
 
 
 def with_length(recipe: Recipe, block_tokens: int) -> Recipe:
@@ -20,7 +23,7 @@ def with_length(recipe: Recipe, block_tokens: int) -> Recipe:
 
 def test_packing_loses_and_adds_nothing_but_the_end() -> None:
     documents = [[10, 11, 12], [], [13], list(range(20, 40)), [14]]
-    blocks_NT = pack(documents, 8)
+    blocks_NT = pack(documents, 8, OWN_IDS)
     assert blocks_NT.shape == (4, 8)
     assert blocks_NT.dtype == torch.int32
     assert blocks_NT[:, 0].tolist() == [BEGIN] * 4
@@ -30,8 +33,14 @@ def test_packing_loses_and_adds_nothing_but_the_end() -> None:
 
 
 def test_what_fills_no_block_gives_none() -> None:
-    assert len(pack([[10, 11], [12]], 8)) == 0
-    assert len(pack([[10, 11, 12], [13, 14]], 8)) == 1
+    assert len(pack([[10, 11], [12]], 8, OWN_IDS)) == 0
+    assert len(pack([[10, 11, 12], [13, 14]], 8, OWN_IDS)) == 1
+
+
+def test_blocks_are_framed_by_the_tokenizers_own_special_ids() -> None:
+    special = ByRole(begin=101, pad=0, end=102, unknown=100, mask=103)
+    blocks_NT = pack([[1, 2, 3], [4, 5], [6, 7, 8]], 6, special)
+    assert blocks_NT.tolist() == [[101, 1, 2, 3, 102, 4], [101, 5, 102, 6, 7, 8]]
 
 
 def test_blocks_hold_the_text_of_their_split_and_count_the_rest(workshop: Workshop) -> None:

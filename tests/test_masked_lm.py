@@ -8,10 +8,15 @@ from lingraft import masked_lm
 from lingraft.artifact import Artifact, Kind
 from lingraft.embeddings import swap, vocabulary_of
 from lingraft.encoder import Encoder, Vocabulary
-from lingraft.masking import mask
+from lingraft.masking import Maskable, mask
 from lingraft.models import Primary, load_embeddings, load_primary
 from lingraft.stages import initial_rows
+from lingraft.tokenizer import OWN_IDS
 from tests.workshop import Workshop
+
+
+def maskable(vocabulary: int) -> Maskable:
+    return Maskable.of(vocabulary, OWN_IDS, torch.device("cpu"))
 
 
 @pytest.fixture
@@ -25,7 +30,8 @@ def test_the_loss_is_the_mean_of_the_heads_cross_entropies(workshop: Workshop, p
     def loss(depths: tuple[int, ...]) -> torch.Tensor:
         return masked_lm.loss(encoder, depths, 0.15, torch.Generator().manual_seed(5))(tokens_BT)
 
-    masked = mask(tokens_BT, 0.15, len(encoder.vocabulary), torch.Generator().manual_seed(5))
+    pieces = maskable(len(encoder.vocabulary))
+    masked = mask(tokens_BT, 0.15, pieces, torch.Generator().manual_seed(5))
     logits = encoder.masked_logits(masked.tokens_BT, masked.positions_M, (1, 2, 3))
     each = [F.cross_entropy(logits[depth], masked.targets_M) for depth in (1, 2, 3)]
     assert len({float(one.detach()) for one in each}) == 3
@@ -60,7 +66,7 @@ def test_accuracy_is_the_share_of_masked_tokens_found(workshop: Workshop, primar
     always = int(blocks_NT[blocks_NT > 4].mode().values)
     with torch.no_grad():
         primary.encoder.vocabulary.bias_V[always] = 1e6
-    masked = mask(blocks_NT[:64].long(), 0.15, 120, torch.Generator().manual_seed(masked_lm._JUDGED_SEED))
+    masked = mask(blocks_NT[:64].long(), 0.15, maskable(120), torch.Generator().manual_seed(masked_lm._JUDGED_SEED))
     share = float((masked.targets_M == always).float().mean())
     assert masked_lm.accuracy(primary.encoder, blocks_NT[:64], (3,)) == {3: pytest.approx(share)}
     assert 0 < share < 1

@@ -2,11 +2,20 @@ import pytest
 import torch
 from torch import Tensor
 
-from lingraft.masking import NOT_PREDICTED, Masked, mask
-from lingraft.tokenizer import BEGIN, END, MASK, SPECIAL_PIECES
+from lingraft.masking import NOT_PREDICTED, Maskable, Masked, mask
+from lingraft.pieces import ByRole, SpecialIds
+from lingraft.tokenizer import OWN_IDS
 
-VOCABULARY = 1000
-SPECIALS = len(SPECIAL_PIECES)
+VOCABULARY, SPECIALS = 1000, len(OWN_IDS)
+BEGIN, END, MASK = OWN_IDS.begin, OWN_IDS.end, OWN_IDS.mask
+CPU = torch.device("cpu")
+PIECES = Maskable.of(VOCABULARY, OWN_IDS, CPU)
+ELSEWHERE = {
+    "ids of BERT": ByRole(begin=101, pad=0, end=102, unknown=100, mask=103),
+    "three pieces, as where roles share one": ByRole(begin=0, pad=77, end=3, unknown=77, mask=77),
+    "at both ends": ByRole(begin=0, pad=1, end=2, unknown=3, mask=199),
+}
+"""Special pieces of tokenizers that are not our own."""
 
 
 def tokens(blocks: int = 400, length: int = 64) -> Tensor:
@@ -18,7 +27,7 @@ def tokens(blocks: int = 400, length: int = 64) -> Tensor:
 
 
 def masked(tokens_BT: Tensor, rate: float = 0.15, seed: int = 1) -> Masked:
-    return mask(tokens_BT, rate, VOCABULARY, torch.Generator().manual_seed(seed))
+    return mask(tokens_BT, rate, PIECES, torch.Generator().manual_seed(seed))
 
 
 @pytest.mark.parametrize("rate", [0.01, 0.15, 0.3, 0.5])
@@ -87,5 +96,31 @@ def test_the_seed_decides_the_mask() -> None:
 
 def test_a_generator_moves_on_from_batch_to_batch() -> None:
     generator = torch.Generator().manual_seed(1)
-    first, second = (mask(tokens(), 0.15, VOCABULARY, generator) for _ in range(2))
+    first, second = (mask(tokens(), 0.15, PIECES, generator) for _ in range(2))
     assert not torch.equal(first.positions_M, second.positions_M)
+
+
+@pytest.mark.parametrize("special", ELSEWHERE.values(), ids=ELSEWHERE)
+def test_special_pieces_of_another_tokenizer_are_neither_hidden_nor_drawn(special: SpecialIds) -> None:
+    vocabulary = 200
+    pieces = Maskable.of(vocabulary, special, CPU)
+    tokens_BT = torch.randint(vocabulary, (2000, 64), generator=torch.Generator().manual_seed(7))
+    for place, index in enumerate(special, start=3):
+        tokens_BT[:, place] = index
+    ids = torch.tensor(sorted(set(special)))
+    found = mask(tokens_BT, 0.5, pieces, torch.Generator().manual_seed(1))
+    now_M = found.tokens_BT.flatten()[found.positions_M]
+    assert not torch.isin(found.targets_M, ids).any()
+    changed = now_M != found.targets_M
+    replaced_M = now_M[changed & (now_M != special.mask)]
+    assert not torch.isin(replaced_M, ids).any()
+    assert sorted(replaced_M.unique().tolist()) == sorted(set(range(vocabulary)) - set(special))
+    assert float((now_M == special.mask).float().mean()) == pytest.approx(0.8, abs=0.01)
+
+
+def test_what_is_ordinary_at_our_own_special_ids_is_hidden_like_any_other() -> None:
+    special = ELSEWHERE["ids of BERT"]
+    tokens_BT = torch.full((20, 50), OWN_IDS.mask)
+    found = mask(tokens_BT, 0.15, Maskable.of(VOCABULARY, special, CPU), torch.Generator().manual_seed(1))
+    assert torch.equal(found.targets_M, torch.full((150,), OWN_IDS.mask))
+    assert int((found.tokens_BT == special.mask).sum()) > 100

@@ -11,7 +11,7 @@ from lingraft.artifact import Artifact, Kind
 from lingraft.config import Recipe
 from lingraft.errors import ArtifactError, TokenizerError
 from lingraft.text import load_split
-from lingraft.tokenizer import BEGIN, END, MASK, PAD, SPECIAL_PIECES, SPECIAL_ROLES, UNKNOWN, Tokenizer
+from lingraft.tokenizer import OWN_IDS, SPECIAL_PIECES, Tokenizer
 from tests.workshop import Workshop
 
 
@@ -36,10 +36,17 @@ def refusal(recipe: Recipe, text: Path, out: Path) -> str:
 
 def test_special_tokens_have_the_same_ids_in_every_language(workshop: Workshop) -> None:
     for folder in workshop.tokenizers.values():
-        assert tuple(Tokenizer.load(folder).pieces()[: len(SPECIAL_PIECES)]) == SPECIAL_PIECES
+        pieces = Tokenizer.load(folder)
+        assert pieces.special == OWN_IDS
+        assert {role: pieces.pieces()[index] for role, index in pieces.special._asdict().items()} == {
+            "begin": "<s>",
+            "pad": "<pad>",
+            "end": "</s>",
+            "unknown": "<unk>",
+            "mask": "<mask>",
+        }
         details = Artifact.load(folder, Kind.TOKENIZER).manifest.details
-        assert details["special_ids"] == {"begin": BEGIN, "pad": PAD, "end": END, "unknown": UNKNOWN, "mask": MASK}
-    assert sorted((BEGIN, PAD, END, UNKNOWN, MASK)) == list(range(len(SPECIAL_ROLES)))
+        assert details["special_ids"] == {"begin": 0, "pad": 1, "end": 2, "unknown": 3, "mask": 4}
 
 
 def test_the_vocabulary_is_as_large_as_asked_for_and_languages_differ(workshop: Workshop) -> None:
@@ -62,11 +69,11 @@ def test_text_becomes_pieces_and_pieces_become_the_text(workshop: Workshop) -> N
 def test_no_text_can_write_a_special_token(workshop: Workshop) -> None:
     pieces = Tokenizer.load(workshop.tokenizers["en"])
     for text in SPECIAL_PIECES:
-        assert set(pieces.encode(f"ba {text} de")) & {BEGIN, PAD, END, MASK} == set()
+        assert set(pieces.encode(f"ba {text} de")) & (set(OWN_IDS) - {OWN_IDS.unknown}) == set()
 
 
 def test_what_was_never_seen_is_unknown(workshop: Workshop) -> None:
-    assert UNKNOWN in Tokenizer.load(workshop.tokenizers["en"]).encode("漢")
+    assert OWN_IDS.unknown in Tokenizer.load(workshop.tokenizers["en"]).encode("漢")
 
 
 def test_a_tokenizer_is_trained_on_training_text_only(workshop: Workshop, tmp_path: Path) -> None:
@@ -116,13 +123,13 @@ def test_text_without_a_character_is_refused(workshop: Workshop, tmp_path: Path,
 def test_lines_count_however_long_they_are(workshop: Workshop, tmp_path: Path) -> None:
     text = write_text(tmp_path / "text", [*["ba de ki lo"] * 500, "qa xo ju " * 1000])
     tokenizer.train(wanting(workshop.recipe, vocabulary=18), text, tmp_path / "out")
-    assert UNKNOWN not in Tokenizer.load(tmp_path / "out").encode("qa xo ju")
+    assert OWN_IDS.unknown not in Tokenizer.load(tmp_path / "out").encode("qa xo ju")
 
 
 def test_no_more_lines_are_read_than_asked_for(workshop: Workshop, tmp_path: Path) -> None:
     text = write_text(tmp_path / "text", ["ba de ki lo mu na", "ba de", "qa xo ju"])
     tokenizer.train(wanting(workshop.recipe, vocabulary=18, sample_lines=2), text, tmp_path / "out")
-    assert UNKNOWN in Tokenizer.load(tmp_path / "out").encode("qa")
+    assert OWN_IDS.unknown in Tokenizer.load(tmp_path / "out").encode("qa")
 
 
 def test_a_language_without_a_tokenizer_is_told_how_to_get_one(tmp_path: Path) -> None:
