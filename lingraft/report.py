@@ -1,6 +1,7 @@
 """The report: one HTML page that opens from disk and needs no network, its records, and the terminal's table."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from lingraft.errors import MissingExtraError
 from lingraft.report_canvas import Plot
 from lingraft.report_columns import (
     FlopsUnit,
+    Group,
     cost_group,
     count,
     masked_groups,
@@ -18,21 +20,21 @@ from lingraft.report_columns import (
     percent,
     seconds,
     spread,
-    task_group,
 )
 from lingraft.report_plots import (
     adaptation_plots,
     cost_plot,
-    depth_styles,
     finetuning_plot,
+    layer_styles,
     masked_plot,
     pretraining_plot,
     search_plot,
     task_plot,
 )
-from lingraft.report_records import RECORDS_FILE, Records
+from lingraft.report_records import RECORDS_FILE, Layers, Records, Row
 from lingraft.report_summary import summary
-from lingraft.report_table import notes, table, task_basis
+from lingraft.report_table import notes, table
+from lingraft.report_tasks import basis, plain, task_group
 from lingraft.results import LanguageResult, SearchResult, SourceResult, TaskScores
 
 __all__ = ["PAGE_FILE", "Records", "table", "write"]
@@ -57,7 +59,7 @@ def write(
         recipe: shown at the end of the page, if given.
 
     Raises:
-        ArtifactError: no language, two different embeddings for one language and depth, or `out` cannot be written.
+        ArtifactError: no language, two embeddings for one language and mini-model, or `out` cannot be written.
         AlignmentError: a language or the search belongs to another primary than the source.
         MissingExtraError: matplotlib or jinja2 is not installed.
     """
@@ -92,53 +94,74 @@ def _page(records: Records) -> str:
         "count": count,
         "seconds": seconds,
         "spread": spread,
-        "task_basis": task_basis,
+        "basis": basis,
+        "plain": plain,
     }
     return environment.get_template(PAGE_FILE).render(_context(records))
 
 
+@dataclass(frozen=True)
+class _TaskSection:
+    """What the page shows of one task."""
+
+    name: str
+    scores: TaskScores
+    groups: list[Group]
+    rows: list[Row]
+    plots: list[Plot]
+    confusions: list[tuple[str, TaskScores]]
+    """A title and scores for every confusion matrix, the source's first."""
+
+
+def _task_section(records: Records, task: str) -> _TaskSection:
+    return _TaskSection(
+        name=task,
+        scores=records.scores(task),
+        groups=[task_group(records, task)],
+        rows=[*records.rows, *records.means_on(task)],
+        plots=[task_plot(records, task)] if records.tested(task) else [],
+        confusions=_confusions(records, task),
+    )
+
+
+def _confusions(records: Records, task: str) -> list[tuple[str, TaskScores]]:
+    source = [(f"{records.source.language} (source)", records.source.task_scores.get(task))]
+    rows = [
+        (f"{result.language}, {Layers.under(result).of(result.layers)} layers", result.task_scores.get(task))
+        for result in records.languages
+    ]
+    return [(title, scores) for title, scores in source + rows if scores and scores.confusion]
+
+
 def _context(records: Records) -> dict[str, Any]:
-    source, task, unit = records.source, task_group(records), FlopsUnit.fitting(records)
+    unit = FlopsUnit.fitting(records)
     return {
         "records": records,
-        "source": source,
+        "source": records.source,
         "names": records.names,
         "rows": [*records.rows, *records.means],
         "summary": summary(records),
         "notes": notes(records),
         "masked_groups": [overlap_group(records), *masked_groups()],
-        "task_groups": [task] if task else [],
         "cost_groups": [cost_group(unit)],
+        "tasks": [_task_section(records, task) for task in records.tasks],
         "unit": unit,
         "plots": _plots(records),
-        "confusions": _confusions(records),
         "version": __version__,
     }
 
 
 def _plots(records: Records) -> dict[str, list[Plot]]:
-    """The page's figures, by section."""
-    source, styles = records.source, depth_styles(records)
-    curves = [pretraining_plot(source)]
-    if source.task and source.finetuning_history:
-        curves.append(finetuning_plot(source, source.task.name))
-    search, tested = records.search, any(row.task for row in records.languages)
+    """The page's figures, by section; those of tasks are in sections of their own."""
+    source, search, styles = records.source, records.search, layer_styles(records)
     return {
         "masked": [masked_plot(records)],
-        "task": [task_plot(records, source.task.accuracy)] if source.task and tested else [],
         "cost": [cost_plot(records)],
         "search": [search_plot(search.trials, search.chosen, styles)] if search else [],
-        "curves": curves,
+        "curves": [pretraining_plot(source), *(finetuning_plot(source, task) for task in source.finetuning_history)],
         "adaptation": [
             plot
             for language in records.names
             for plot in adaptation_plots(language, records.of_language(language), styles)
         ],
     }
-
-
-def _confusions(records: Records) -> list[tuple[str, TaskScores]]:
-    """A title and scores for every confusion matrix, the source's first."""
-    source = [(f"{records.source.language} (source)", records.source.task)]
-    rows = [(f"{r.language}, {r.depth} of {r.layers} layers", r.task) for r in records.languages]
-    return [(title, task) for title, task in source + rows if task]

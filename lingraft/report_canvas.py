@@ -86,7 +86,7 @@ def draw(title: str, caption: str, alt: str, paint: "Callable[[Axes], None]", he
 
 def _embedded(svg: str, title: str, alt: str) -> str:
     """SVG for the middle of a page: ids of its own, the page's colours, a text for those who cannot see it."""
-    prefix = re.sub(r"\W+", "-", title.lower())
+    prefix = re.sub(r"\W", "-", title.lower())
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r'(\bid="|url\(#|xlink:href="#)', rf"\g<1>{prefix}-", svg)
     svg = re.sub(r'(<svg[^>]*?) width="[^"]*"', r"\1", svg, count=1)

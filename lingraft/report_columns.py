@@ -1,11 +1,14 @@
-"""Columns of the report's tables: what each one shows, in plain words, and how its numbers are written."""
+"""Columns of the report's tables: what each one shows, in plain words, and how its numbers are written.
+
+Those of tasks are in `lingraft.report_tasks`.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from statistics import mean
 
 from lingraft.report_records import Records, Row
-from lingraft.results import LanguageResult, SeedScores, TaskScores
+from lingraft.results import LanguageResult, SeedScores
 
 UNKNOWN = "–"
 """Stands for what was not measured."""
@@ -119,7 +122,7 @@ def masked_groups() -> list[Group]:
         Column(
             "before",
             "before",
-            "The mini-model (the bottom layers and their own head) with the embeddings as initialised, untrained.",
+            "The mini-model (the layers learned over and the head on them) with the embeddings as initialised.",
             lambda row: row.masked.mini_initial,
             percent,
         ),
@@ -151,52 +154,6 @@ def masked_groups() -> list[Group]:
     return [Group("masked: mini-model", "mini-model", mini), Group("masked: primary", "primary", primary)]
 
 
-def _of_task(number: Callable[[TaskScores], float | None]) -> Callable[[LanguageResult], float | None]:
-    return lambda row: None if row.task is None else number(row.task)
-
-
-def task_group(records: Records) -> Group | None:
-    """Zero-shot accuracy; nothing where no task was finetuned."""
-    if records.source.task is None:
-        return None
-    source = records.source.language
-    columns = (
-        Column(
-            "before",
-            "before",
-            "Accuracy with the embeddings as initialised, untrained.",
-            _of_task(lambda task: task.initial.mean if task.initial else None),
-            percent,
-        ),
-        Column(
-            "after",
-            "after",
-            f"Accuracy with the learned embeddings; the task itself was learned in {source} "
-            "only. ± is the standard deviation over finetuning seeds.",
-            _of_task(lambda task: task.accuracy.mean),
-            percent,
-            lambda row: row.task.accuracy if row.task else None,
-        ),
-        Column(
-            "majority",
-            "majority",
-            "Accuracy of always answering with the test documents' most frequent label.",
-            _of_task(lambda task: task.majority),
-            percent,
-        ),
-        Column("documents", "docs", "Test documents in the language.", _of_task(lambda task: task.documents), count),
-        Column(
-            "long",
-            "long",
-            "Of these, documents longer than a block; only their beginning is read.",
-            _of_task(lambda task: task.truncated),
-            count,
-        ),
-    )
-    title = f"zero-shot {records.source.task.name}"
-    return Group(title, title, columns)
-
-
 def cost_group(unit: FlopsUnit) -> Group:
     """What adaptation took, beside what it would have taken over all layers."""
     columns = (
@@ -224,10 +181,3 @@ def cost_group(unit: FlopsUnit) -> Group:
         ),
     )
     return Group("cost of adaptation", "cost of adaptation", columns)
-
-
-def all_groups(records: Records) -> list[Group]:
-    """Every column of the report, in order."""
-    task = task_group(records)
-    cost = cost_group(FlopsUnit.fitting(records))
-    return [overlap_group(records), *masked_groups(), *([task] if task else []), cost]

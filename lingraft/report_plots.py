@@ -8,11 +8,16 @@ import numpy as np
 
 from lingraft.report_canvas import COLOURS, Plot, draw, line_styles, percent_ticks, si_ticks
 from lingraft.report_columns import percent
-from lingraft.report_records import Records
-from lingraft.results import LanguageResult, Point, SeedScores, SourceResult, Trial
+from lingraft.report_records import Layers, Records
+from lingraft.report_tasks import rival
+from lingraft.results import LanguageResult, Point, SourceResult, Trial
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+
+Styles = Mapping[Layers, tuple[str, str]]
+"""Dash pattern and colour of a line, by what embeddings were learned over."""
 
 
 def _fall(points: Sequence[Point]) -> str:
@@ -48,7 +53,7 @@ def pretraining_plot(source: SourceResult) -> Plot:
 
 def finetuning_plot(source: SourceResult, task: str) -> Plot:
     """Loss over updates, a line per seed."""
-    runs = source.finetuning_history
+    runs = source.finetuning_history[task]
 
     def paint(axes: "Axes") -> None:
         for (seed, points), (style, colour) in zip(runs.items(), line_styles(), strict=False):
@@ -65,25 +70,24 @@ def finetuning_plot(source: SourceResult, task: str) -> Plot:
     )
 
 
-def depth_styles(records: Records) -> Mapping[int, tuple[str, str]]:
-    """One look per depth, the same in all plots; all layers are grey and dashed."""
-    trials = records.search.trials if records.search else []
-    layers = records.source.layers
-    depths = sorted(({row.depth for row in records.languages} | {trial.depth for trial in trials}) - {layers})
-    return {**dict(zip(depths, line_styles(), strict=False)), layers: ("--", COLOURS["grey"])}
+def layer_styles(records: Records) -> Styles:
+    """One look per mini-model, the same in all plots; all layers are grey and dashed."""
+    whole = Layers(records.source.layers)
+    trials = [Layers(trial.depth) for trial in records.search.trials] if records.search else []
+    fewer = sorted({*records.overs, *trials} - {whole})
+    return {**dict(zip(fewer, line_styles(), strict=False)), whole: ("--", COLOURS["grey"])}
 
 
-def adaptation_plots(
-    language: str, results: Sequence[LanguageResult], styles: Mapping[int, tuple[str, str]]
-) -> list[Plot]:
-    """Loss over tokens and over FLOPs, a line per depth."""
-    falls = "; ".join(f"over {r.depth} layers {_fall(r.history)}" for r in results)
+def adaptation_plots(language: str, results: Sequence[LanguageResult], styles: Styles) -> list[Plot]:
+    """Loss over tokens and over FLOPs, a line per mini-model."""
+    falls = "; ".join(f"over {Layers.under(r)} layers {_fall(r.history)}" for r in results)
 
     def over(quantity: Callable[[Point], float], label: str, unit: str) -> "Callable[[Axes], None]":
         def paint(axes: "Axes") -> None:
             for result in results:
-                style, colour = styles[result.depth]
-                label_of = f"{result.depth} of {result.layers} layers"
+                layers = Layers.under(result)
+                style, colour = styles[layers]
+                label_of = f"{layers.of(result.layers)} layers"
                 losses = [point.loss for point in result.history]
                 axes.plot([quantity(p) for p in result.history], losses, style, color=colour, label=label_of)
             axes.set(xlabel=label, ylabel="loss (cross-entropy, nats)")
@@ -110,7 +114,7 @@ def adaptation_plots(
 
 @dataclass(frozen=True)
 class _Dots:
-    """One kind of dot in a plot with a line per language and depth; what is None is left out."""
+    """One kind of dot in a plot with a line per language and mini-model; what is None is left out."""
 
     label: str
     marker: str
@@ -137,7 +141,7 @@ class _Dots:
 
 
 def _row_labels(results: Sequence[LanguageResult]) -> list[str]:
-    return [f"{result.language}  {result.depth} of {result.layers}" for result in results]
+    return [f"{result.language}  {Layers.under(result).of(result.layers)}" for result in results]
 
 
 def _paint_rows(axes: "Axes", labels: list[str]) -> None:
@@ -152,16 +156,17 @@ def _dot_plot(
     records: Records,
     dots: list[_Dots],
     results: Sequence[LanguageResult],
-    reference: float,
+    reference: float | None,
     titles: tuple[str, str, str],
 ) -> Plot:
-    """Dots on a line per language and depth, and the source's score as a reference."""
+    """Dots on a line per language and mini-model, and the source's score, if it has one, as a reference."""
     title, caption, label = titles
 
     def paint(axes: "Axes") -> None:
         for kind in dots:
             kind.paint(axes)
-        axes.axvline(reference, color=COLOURS["grey"], linestyle=":", label=f"{records.source.language} (source)")
+        if reference is not None:
+            axes.axvline(reference, color=COLOURS["grey"], linestyle=":", label=f"{records.source.language} (source)")
         _paint_rows(axes, _row_labels(results))
         axes.set_xlabel(label)
         percent_ticks(axes.xaxis)
@@ -188,30 +193,30 @@ def masked_plot(records: Records) -> Plot:
     ]
     titles = (
         "Masked-token accuracy",
-        "How far the learned embeddings carry each model from where they started; a line per language and depth.",
+        "How far the learned embeddings carry each model from where they started; a line per language and mini-model.",
         "hidden tokens guessed right",
     )
     return _dot_plot(records, dots, results, records.source.masked_by_depth[records.source.layers], titles)
 
 
-def task_plot(records: Records, reference: SeedScores) -> Plot:
-    """Zero-shot accuracy against initialisation and majority, with deviations over seeds."""
-    tasks = [(result, result.task) for result in records.languages if result.task]
-    several = all(len(task.accuracy.by_seed) > 1 for _, task in tasks)
+def task_plot(records: Records, task: str) -> Plot:
+    """Zero-shot scores against initialisation and a trivial answer, with deviations over seeds."""
+    facts, results, source = records.scores(task), records.tested(task), records.source.task_scores.get(task)
+    scores = [result.task_scores[task] for result in results]
+    several = all(len(found.score.by_seed) > 1 for found in scores)
+    deviations = [found.score.deviation for found in scores] if several else None
     dots = [
-        _Dots("majority class", "|", "red", [task.majority for _, task in tasks], size=13),
-        _Dots("before", "o", "grey", [task.initial.mean if task.initial else None for _, task in tasks], hollow=True),
-        _Dots(
-            "after",
-            "o",
-            "blue",
-            [task.accuracy.mean for _, task in tasks],
-            [task.accuracy.deviation for _, task in tasks] if several else None,
-        ),
+        _Dots(rival(facts), "|", "red", [found.baseline for found in scores], size=13),
+        _Dots("before", "o", "grey", [found.initial.mean if found.initial else None for found in scores], hollow=True),
+        _Dots("after", "o", "blue", [found.score.mean for found in scores], deviations),
     ]
     spread = " Whiskers are one standard deviation over finetuning seeds." if several else ""
-    titles = ("Zero-shot accuracy", f"Accuracy in languages that the task was never taught in.{spread}", "accuracy")
-    return _dot_plot(records, dots, [result for result, _ in tasks], reference.mean, titles)
+    titles = (
+        f"Zero-shot {facts.metric} on {task}",
+        f"Scores in languages that the task was never taught in.{spread}",
+        facts.metric,
+    )
+    return _dot_plot(records, dots, results, source.score.mean if source else None, titles)
 
 
 def cost_plot(records: Records) -> Plot:
@@ -244,12 +249,12 @@ def cost_plot(records: Records) -> Plot:
     )
 
 
-def search_plot(trials: Sequence[Trial], chosen: int, styles: Mapping[int, tuple[str, str]]) -> Plot:
+def search_plot(trials: Sequence[Trial], chosen: int, styles: Styles) -> Plot:
     """Score over FLOPs, a line per trial; the chosen depth stands out."""
 
     def paint(axes: "Axes") -> None:
         for trial in trials:
-            style, colour = styles[trial.depth]
+            style, colour = styles[Layers(trial.depth)]
             points = trial.scores_by_flops or [(trial.flops, trial.score)]
             remark = " (chosen)" if trial.depth == chosen else " (stopped early)" if trial.pruned else ""
             axes.plot(

@@ -1,32 +1,51 @@
-"""What a report is made from: the source, one row per language and depth, means over languages."""
+"""What a report is made from: the source, one row per language and mini-model, means over languages."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import NamedTuple, Self
 
 from lingraft.artifact import Artifact, Kind, require_aligned
 from lingraft.config import Recipe
 from lingraft.errors import ArtifactError
-from lingraft.results import LanguageResult, Result, SearchResult, SourceResult
+from lingraft.results import LanguageResult, Result, SearchResult, SourceResult, TaskScores
 
 RECORDS_FILE = "report.json"
 
 
+class Layers(NamedTuple):
+    """What embeddings were learned over: the primary's bottom layers, and any fresh ones on top of them (step 1b)."""
+
+    depth: int
+    fresh: int = 0
+
+    @classmethod
+    def under(cls, result: LanguageResult) -> Self:
+        """Those under a language's embeddings."""
+        return cls(result.depth, result.fresh_layers)
+
+    def __str__(self) -> str:
+        return f"{self.depth} + {self.fresh} fresh" if self.fresh else str(self.depth)
+
+    def of(self, layers: int) -> str:
+        """Beside the primary's number of layers, such as "4 of 12 + 2 fresh"."""
+        return f"{self.depth} of {layers}" + (f" + {self.fresh} fresh" if self.fresh else "")
+
+
 @dataclass(frozen=True)
 class Row:
-    """A line of a table: one adapted language, or a mean over several at one depth."""
+    """A line of a table: one adapted language, or a mean over several with equal layers."""
 
     language: str
-    depth: int
+    over: Layers
     mark: str
     """"standard" for adaptation over all layers, "searched" for the depth that the search chose."""
     results: tuple[LanguageResult, ...]
 
     @property
     def layers(self) -> str:
-        """Depth with its mark, such as "4 searched"."""
-        return f"{self.depth} {self.mark}".strip()
+        """Layers with their mark, such as "4 searched"."""
+        return f"{self.over} {self.mark}".strip()
 
 
 class Records(Result):
@@ -45,22 +64,23 @@ class Records(Result):
         search: SearchResult | None = None,
         recipe: Recipe | None = None,
     ) -> Self:
-        """Check that the records belong together; order them by language as given, then by depth.
+        """Check that the records belong together; order them by language as given, then by layers.
 
         Embeddings that were evaluated twice (the depth searched may be the depth of all) give one row.
 
         Raises:
-            ArtifactError: no language, or two different embeddings for one language and depth.
+            ArtifactError: no language, or two different embeddings for one language and mini-model.
             AlignmentError: a language or the search belongs to another primary than the source.
         """
         if not languages:
             raise ArtifactError("a report needs the evaluation of at least one language; none was given.")
         for row in languages:
-            require_aligned(f"the evaluation of {row.language!r} at depth {row.depth}", row.primary, source.primary)
+            what = f"the evaluation of {row.language!r} over {Layers.under(row)} layers"
+            require_aligned(what, row.primary, source.primary)
         if search:
             require_aligned(f"the depth search for {search.language!r}", search.primary, source.primary)
         order = list(dict.fromkeys(row.language for row in languages))
-        ordered = sorted(_distinct(languages), key=lambda row: (order.index(row.language), row.depth))
+        ordered = sorted(_distinct(languages), key=lambda row: (order.index(row.language), Layers.under(row)))
         return cls(source=source, languages=tuple(ordered), search=search, recipe=recipe)
 
     @classmethod
@@ -79,40 +99,78 @@ class Records(Result):
         return list(dict.fromkeys(row.language for row in self.languages))
 
     @property
+    def tasks(self) -> list[str]:
+        """Tasks that the source or a language was tested on, each once."""
+        return list(dict.fromkeys(task.name for result in self._evaluations for task in result.tasks))
+
+    def scores(self, task: str) -> TaskScores:
+        """Scores on a task of the first that was tested on it: the source's, where it was."""
+        return next(result.task_scores[task] for result in self._evaluations if task in result.task_scores)
+
+    @property
     def rows(self) -> list[Row]:
-        """One row per language and depth."""
-        return [Row(result.language, result.depth, self._mark(result), (result,)) for result in self.languages]
+        """One row per language and mini-model."""
+        return [Row(result.language, Layers.under(result), self._mark(result), (result,)) for result in self.languages]
 
     @property
     def means(self) -> list[Row]:
-        """One row per depth that several languages share."""
-        by_depth = {depth: self.at(depth) for depth in sorted({row.depth for row in self.languages})}
-        return [
-            Row(f"mean of {len(shared)}", depth, "standard" if shared[0].standard else "", shared)
-            for depth, shared in by_depth.items()
-            if len(shared) > 1
-        ]
+        """One row per mini-model that several languages share."""
+        return _means(self.languages)
 
-    def at(self, depth: int) -> tuple[LanguageResult, ...]:
-        """All languages adapted at a depth."""
-        return tuple(row for row in self.languages if row.depth == depth)
+    def means_on(self, task: str) -> list[Row]:
+        """The same, over the languages that were tested on a task."""
+        return _means(self.tested(task))
+
+    @property
+    def overs(self) -> list[Layers]:
+        """Layers that embeddings were learned over, in rising order."""
+        return sorted({Layers.under(row) for row in self.languages})
+
+    def over(self, layers: Layers) -> tuple[LanguageResult, ...]:
+        """All languages whose embeddings were learned over these layers."""
+        return tuple(row for row in self.languages if Layers.under(row) == layers)
+
+    def tested(self, task: str) -> tuple[LanguageResult, ...]:
+        """All languages that were tested on a task."""
+        return tuple(row for row in self.languages if task in row.task_scores)
+
+    @property
+    def fresh(self) -> bool:
+        """Whether any mini-model has layers that the primary does not have."""
+        return any(row.fresh_layers for row in self.languages)
 
     def of_language(self, language: str) -> tuple[LanguageResult, ...]:
-        """All depths at which a language was adapted."""
+        """All mini-models over which a language was adapted."""
         return tuple(row for row in self.languages if row.language == language)
+
+    @property
+    def _evaluations(self) -> list[SourceResult | LanguageResult]:
+        return [self.source, *self.languages]
 
     def _mark(self, result: LanguageResult) -> str:
         searched = self.search and (self.search.language, self.search.chosen) == (result.language, result.depth)
         return ", ".join(["standard"] * result.standard + ["searched"] * bool(searched))
 
 
+def _means(results: Sequence[LanguageResult]) -> list[Row]:
+    by_layers: dict[Layers, list[LanguageResult]] = {}
+    for result in sorted(results, key=Layers.under):
+        by_layers.setdefault(Layers.under(result), []).append(result)
+    return [
+        Row(f"mean of {len(shared)}", layers, "standard" if shared[0].standard else "", tuple(shared))
+        for layers, shared in by_layers.items()
+        if len(shared) > 1
+    ]
+
+
 def _distinct(languages: Sequence[LanguageResult]) -> list[LanguageResult]:
-    found: dict[tuple[str, int], LanguageResult] = {}
+    found: dict[tuple[str, Layers], LanguageResult] = {}
     for row in languages:
-        first = found.setdefault((row.language, row.depth), row)
+        layers = Layers.under(row)
+        first = found.setdefault((row.language, layers), row)
         if first.embeddings != row.embeddings:
             raise ArtifactError(
-                f"language {row.language!r} has two evaluations at depth {row.depth}, of embeddings "
+                f"language {row.language!r} has two evaluations over {layers} layers, of embeddings "
                 f"{first.embeddings} and {row.embeddings}. Give the report one of them."
             )
     return list(found.values())

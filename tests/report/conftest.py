@@ -43,45 +43,69 @@ def _confusion(labels: Sequence[str]) -> list[list[int]]:
     return [[40 + row if row == column else (row * 7 + column * 3) % 11 for column in places] for row in places]
 
 
+def _seeds(score: float, seeds: int = 3) -> SeedScores:
+    return SeedScores(by_seed={seed: score + 0.01 * (seed - 1) for seed in range(1, seeds + 1)})
+
+
 def _task(accuracy: float, seeds: int = 3, labels: Sequence[str] = _LABELS) -> TaskScores:
     return TaskScores(
         name="help-topic",
+        metric="accuracy",
         labels=list(labels),
-        documents=512,
+        examples=512,
         truncated=487,
-        majority=0.3213,
-        accuracy=SeedScores(by_seed={seed: accuracy + 0.01 * (seed - 1) for seed in range(1, seeds + 1)}),
+        baseline=0.3213,
+        score=_seeds(accuracy, seeds),
         initial=SeedScores(by_seed=dict.fromkeys(range(1, seeds + 1), accuracy / 1.7)),
         confusion=_confusion(labels),
     )
 
 
-def _source(task: TaskScores | None = None, **changes: Any) -> SourceResult:
+def _questions(f1: float, seeds: int = 2) -> TaskScores:
+    return TaskScores(
+        name="help-questions",
+        metric="F1",
+        labels=[],
+        examples=1190,
+        truncated=0,
+        baseline=0.0444,
+        score=_seeds(f1, seeds),
+        others={"exact_match": _seeds(f1 / 1.5, seeds)},
+        initial=_seeds(0.0817, seeds),
+    )
+
+
+def _source(*tasks: TaskScores, **changes: Any) -> SourceResult:
     pretraining = _curve(2400, 4.5e10, 8.7, 4.1)
-    runs = {seed: _curve(240, 9e9, 2.2, 0.5 + 0.1 * seed) for seed in (task.accuracy.by_seed if task else {})}
     fields = {
         "language": "en",
         "primary": _PRIMARY,
         "layers": _LAYERS,
         "vocabulary": 8000,
         "masked_by_depth": {2: 0.1234, 4: 0.1399, 6: 0.1461},
-        "task": task,
+        "tasks": tasks,
         "pretraining": Cost(steps=2400, tokens=4_915_200, flops=1.08e14, elapsed_s=361.4),
-        "finetuning": Cost(steps=720, tokens=1_474_560, flops=6.5e12, elapsed_s=93.2) if task else Cost(),
+        "finetuning": {
+            task.name: Cost(steps=720, tokens=1_474_560, flops=6.5e12, elapsed_s=93.2 + n)
+            for n, task in enumerate(tasks)
+        },
         "pretraining_history": pretraining,
-        "finetuning_history": runs,
+        "finetuning_history": {
+            task.name: {seed: _curve(240, 9e9, 2.2, 0.5 + 0.1 * seed) for seed in task.score.by_seed} for task in tasks
+        },
         "precision": "bf16",
     }
     return SourceResult.model_validate(fields | changes)
 
 
-def _language(language: str, depth: int, task: TaskScores | None = None, **changes: Any) -> LanguageResult:
+def _language(language: str, depth: int, *tasks: TaskScores, **changes: Any) -> LanguageResult:
     flops_per_step = 4e9 + 4.1e9 * depth
     own = sum(map(ord, language)) % 31
     fields = {
         "language": language,
         "primary": _PRIMARY,
         "embeddings": f"{own:02d}{depth}".ljust(64, "e"),
+        "system": "MINIJOINT",
         "depth": depth,
         "layers": _LAYERS,
         "vocabulary": 6000,
@@ -92,7 +116,7 @@ def _language(language: str, depth: int, task: TaskScores | None = None, **chang
             mini_initial=0.051 + own / 1500,
             primary_initial=0.0673 + own / 1500,
         ),
-        "task": task,
+        "tasks": tasks,
         "cost": Cost(steps=1600, tokens=3_276_800, flops=1600 * flops_per_step, elapsed_s=22.4 + 9.3 * depth + own),
         "whole_flops": 1600 * (4e9 + 4.1e9 * _LAYERS),
         "history": _curve(1600, flops_per_step, 7.9, 4.6 - depth / 20),
@@ -117,10 +141,27 @@ def _search() -> SearchResult:
     return SearchResult(language="tr", primary=_PRIMARY, chosen=4, trials=trials)
 
 
-def _languages(task: Callable[[float], TaskScores | None] = _task) -> list[LanguageResult]:
-    fixed = [_language(name, 2, task(0.45 + 0.02 * n)) for n, name in enumerate(("de", "tr", "el"))]
-    standard = [_language(name, 6, task(0.46 + 0.02 * n)) for n, name in enumerate(("de", "tr", "el"))]
-    return [*fixed, _language("tr", 4, task(0.4777)), *standard]
+def _languages(task: Callable[[float], TaskScores] | None = _task) -> list[LanguageResult]:
+    def row(language: str, depth: int, score: float) -> LanguageResult:
+        return _language(language, depth, *([task(score)] if task else []))
+
+    fixed = [row(name, 2, 0.45 + 0.02 * n) for n, name in enumerate(("de", "tr", "el"))]
+    standard = [row(name, 6, 0.46 + 0.02 * n) for n, name in enumerate(("de", "tr", "el"))]
+    return [*fixed, row("tr", 4, 0.4777), *standard]
+
+
+def _two_tasks() -> tuple[SourceResult, list[LanguageResult]]:
+    """Topics in all languages; questions in all but Turkish; mini-models of MINIPOST."""
+    post = {"system": "MINIPOST", "fresh_layers": 2}
+    rows = [
+        _language("de", 2, _task(0.45), _questions(0.41), **post),
+        _language("tr", 2, _task(0.47), **post),
+        _language("el", 2, _task(0.49), _questions(0.31), **post),
+        _language("de", 6, _task(0.46), _questions(0.43)),
+        _language("tr", 6, _task(0.48)),
+        _language("el", 6, _task(0.50), _questions(0.34)),
+    ]
+    return _source(_task(0.715), _questions(0.6), masked_by_depth={6: 0.1461}), rows
 
 
 @pytest.fixture(scope="session")
@@ -128,6 +169,8 @@ def made_up() -> SimpleNamespace:
     """Makers of results, and what they put in."""
     return SimpleNamespace(
         task=_task,
+        questions=_questions,
+        two_tasks=_two_tasks,
         source=_source,
         language=_language,
         languages=_languages,
@@ -142,3 +185,10 @@ def report(made_up: SimpleNamespace, tmp_path_factory: pytest.TempPathFactory) -
     """A report with everything in it."""
     out = tmp_path_factory.mktemp("report") / "out"
     return write(made_up.source(made_up.task(0.715)), made_up.languages(), made_up.search(), out)
+
+
+@pytest.fixture(scope="session")
+def report_of_two(made_up: SimpleNamespace, tmp_path_factory: pytest.TempPathFactory) -> Artifact:
+    """A report on two tasks, of which one has no test examples in one of the languages."""
+    source, languages = made_up.two_tasks()
+    return write(source, languages, None, tmp_path_factory.mktemp("report-of-two") / "out")

@@ -13,6 +13,10 @@ from lingraft.report import PAGE_FILE
 from tests.report.browser import new_page, running_chromium
 
 WINDOWS = {"desktop": (1280, 900), "phone": (375, 812)}
+VIEWS = [
+    *itertools.product(["report"], WINDOWS, ("light", "dark")),
+    *itertools.product(["report_of_two"], WINDOWS, ["light"]),
+]
 PLOTS = """[...document.querySelectorAll("svg")].map(plot => {
   const box = plot.getBoundingClientRect();
   const overhang = [...plot.querySelectorAll("text")].map(text => text.getBoundingClientRect()).map(own =>
@@ -34,19 +38,20 @@ def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
         yield found
 
 
-@pytest.fixture(scope="module", params=itertools.product(WINDOWS, ("light", "dark")), ids="-".join)
-def view(request: pytest.FixtureRequest, port: int, report: Artifact) -> Iterator[SimpleNamespace]:
-    """The report as opened in one kind of window: page, width, scheme, and its picture."""
-    window, scheme = request.param
+@pytest.fixture(scope="module", params=VIEWS, ids="-".join)
+def view(request: pytest.FixtureRequest, port: int) -> Iterator[SimpleNamespace]:
+    """A report as opened in one kind of window: path, page, width, scheme, and its picture."""
+    made, window, scheme = request.param
+    path = request.getfixturevalue(made).folder / PAGE_FILE
     width, height = WINDOWS[window]
     with new_page(port) as page:
         page.view(width, height, phone=window == "phone", scheme=scheme)
-        page.open(report.folder / PAGE_FILE)
-        yield SimpleNamespace(page=page, width=width, scheme=scheme, picture=page.screenshot())
+        page.open(path)
+        yield SimpleNamespace(path=path, page=page, width=width, scheme=scheme, picture=page.screenshot())
 
 
-def test_the_browser_asks_for_the_page_alone_and_has_no_complaint(view: SimpleNamespace, report: Artifact) -> None:
-    assert view.page.requests == [(report.folder / PAGE_FILE).as_uri()]
+def test_the_browser_asks_for_the_page_alone_and_has_no_complaint(view: SimpleNamespace) -> None:
+    assert view.page.requests == [view.path.as_uri()]
     assert not view.page.complaints
 
 
@@ -74,9 +79,9 @@ def test_the_page_is_bright_or_dark_as_its_reader_prefers(view: SimpleNamespace)
     assert np.abs(title - paper).max() > 0.7
 
 
-def test_every_plot_is_drawn_and_keeps_its_text_inside(view: SimpleNamespace, report: Artifact) -> None:
+def test_every_plot_is_drawn_and_keeps_its_text_inside(view: SimpleNamespace) -> None:
     plots = view.page.evaluate(PLOTS)
-    assert len(plots) == (report.folder / PAGE_FILE).read_text(encoding="utf-8").count("<svg")
+    assert len(plots) == view.path.read_text(encoding="utf-8").count("<svg")
     for plot in plots:
         assert plot["overhang"] < 0.5, plot
         rows, columns = slice(int(plot["top"]), int(plot["bottom"])), slice(int(plot["left"]), int(plot["right"]))

@@ -29,7 +29,7 @@ def test_the_table_s_rows_align_and_fit_the_terminal(made_up: SimpleNamespace) -
     assert len(body) == len(made_up.languages()) + 2
     assert {len(line) for line in body} == {len(header)}
     assert max(map(len, lines)) <= 140
-    ends = [match.end() for match in re.finditer(r"before|after|majority|docs|seconds|TFLOP|all layers|ratio", header)]
+    ends = [match.end() for match in re.finditer(r"before|after|majority|tests|seconds|TFLOP|all layers|ratio", header)]
     for line in body:
         assert all(line[end - 1] != " " and line[end : end + 1] in {" ", ""} for end in ends)
 
@@ -57,7 +57,7 @@ def test_embeddings_evaluated_twice_give_one_row(made_up: SimpleNamespace) -> No
 
 
 def test_two_different_embeddings_of_a_language_and_depth_are_refused(made_up: SimpleNamespace) -> None:
-    with pytest.raises(ArtifactError, match=r"two evaluations at depth 2.*eee.*fff"):
+    with pytest.raises(ArtifactError, match=r"two evaluations over 2 layers.*eee.*fff"):
         table(made_up.source(), [made_up.language("de", 2), made_up.language("de", 2, embeddings="f" * 64)])
 
 
@@ -71,3 +71,57 @@ def test_results_of_another_primary_are_refused(made_up: SimpleNamespace, tmp_pa
         write(made_up.source(), [made_up.language("de", 2, primary="b2" * 32)], None, tmp_path / "out")
     with pytest.raises(AlignmentError, match="depth search"):
         table(made_up.source(primary="c3" * 32), [made_up.language("de", 2, primary="c3" * 32)], made_up.search())
+
+
+def test_the_source_is_shown_with_the_metric_and_the_cost_of_every_task(made_up: SimpleNamespace) -> None:
+    lines = table(*made_up.two_tasks()).splitlines()
+    assert (
+        "  help-topic: accuracy 72.5% ± 1.0 (majority class 32.1%; 512 test examples, 487 of them cut to fit a block)"
+        in lines
+    )
+    assert any(line.startswith("  help-questions: F1 60.5% ± 0.7, exact match 40.5% ± 0.7 (trivial ") for line in lines)
+    assert "  finetuning on help-questions, all seeds (1, 2): 1,474,560 tokens, 94.2 s, 6.5 TFLOP" in lines
+    assert "±: standard deviation over finetuning seeds (help-topic 3, help-questions 2)." in lines
+
+
+def test_several_tasks_have_a_table_each_below_the_first(made_up: SimpleNamespace) -> None:
+    text = table(*made_up.two_tasks())
+    _, first, topics, questions, _ = (block.splitlines() for block in text.split("\n\n"))
+    assert "cost of adaptation" in first[0]
+    assert (topics[0].strip(), questions[0].strip()) == (
+        "zero-shot accuracy, help-topic",
+        "zero-shot F1, help-questions",
+    )
+    for block in (first, topics, questions):
+        header, *body = (line for line in block[1:] if not line.startswith("-"))
+        assert {len(line) for line in body} == {len(header)}
+        assert len(body) == 6 + 2
+    assert max(map(len, text.splitlines())) <= 140
+
+
+def test_a_language_without_a_task_s_examples_has_holes_there_and_no_part_in_the_mean(made_up: SimpleNamespace) -> None:
+    questions = table(*made_up.two_tasks()).split("\n\n")[3]
+    holes = [line.count("–") for line in questions.splitlines() if line.startswith("tr")]
+    assert holes == [6, 6]
+    assert re.search(r"mean of 2 +2 \+ 2 fresh +8\.7% +36\.5% +24\.5% +4\.4% +1,190 +0", questions)
+
+
+def test_one_task_that_a_language_lacks_has_a_table_of_its_own(made_up: SimpleNamespace) -> None:
+    rows = [made_up.language("de", 2, made_up.task(0.4)), made_up.language("tr", 2, made_up.task(0.5))]
+    lacking = [*rows, made_up.language("el", 2)]
+    source = made_up.source(made_up.task(0.7))
+    assert table(source, rows).count("language ") == 1
+    assert re.search(r"mean of 2 +2 +26\.5% +46\.0%", table(source, lacking))
+    assert "mean of 3" in table(source, lacking)
+
+
+def test_a_task_that_the_source_lacks_is_shown_for_the_languages(made_up: SimpleNamespace) -> None:
+    text = table(made_up.source(), [made_up.language("de", 2, made_up.questions(0.4))])
+    assert "zero-shot F1, help-questions" in text
+    assert "help-questions: F1" not in text
+
+
+def test_equal_depths_with_and_without_fresh_layers_are_rows_of_their_own(made_up: SimpleNamespace) -> None:
+    post = made_up.language("de", 2, system="MINIPOST", fresh_layers=2, embeddings="f" * 64)
+    rows = Records.of(made_up.source(), [post, made_up.language("de", 2)]).rows
+    assert [row.layers for row in rows] == ["2", "2 + 2 fresh"]
