@@ -38,18 +38,17 @@ class Check(NamedTuple):
         return f"{self.what:<62} {self.value:9.3f} {sign:>2} {self.bound:8.3f}  {verdict}"
 
 
-def checks(rows: Sequence[LanguageResult], targets: Sequence[str], depth: int) -> Iterator[Check]:
-    """All checks of the rows of a report, at one depth.
+def checks(rows: Sequence[LanguageResult], targets: Sequence[str], depth: int, task: str) -> Iterator[Check]:
+    """All checks of the rows of a report, at one depth and on one task.
 
     Raises:
-        LingraftError: a row is missing, or has no task scores.
+        LingraftError: a row is missing, or has no scores on the task.
     """
     mini = [_row(rows, language, depth) for language in targets]
     for row in mini:
-        yield from _alone(row)
-    yield from _beside_standard(
-        mini, [_row(rows, language, row.layers) for language, row in zip(targets, mini, strict=True)]
-    )
+        yield from _alone(row, task)
+    standard = [_row(rows, language, row.layers) for language, row in zip(targets, mini, strict=True)]
+    yield from _beside_standard(mini, standard, task)
 
 
 def _row(rows: Sequence[LanguageResult], language: str, depth: int) -> LanguageResult:
@@ -59,25 +58,27 @@ def _row(rows: Sequence[LanguageResult], language: str, depth: int) -> LanguageR
     raise LingraftError(f"the report has no {language!r} over {depth} layers. Run `make demo-compare` first.")
 
 
-def _task(row: LanguageResult) -> TaskScores:
-    if row.task is None or row.task.initial is None:
-        raise LingraftError(f"the report has no task scores for {row.language!r}; the recipe needs a [task].")
-    return row.task
+def _scores(row: LanguageResult, task: str) -> TaskScores:
+    if task not in row.task_scores:
+        raise LingraftError(
+            f"the report has no scores on {task!r} for {row.language!r}. Give the recipe that the report was made with."
+        )
+    return row.task_scores[task]
 
 
-def _alone(row: LanguageResult) -> Iterator[Check]:
-    task, name = _task(row), f"{row.language} over {row.depth} layers:"
-    initial = task.initial.mean if task.initial else float("nan")
-    yield Check(f"{name} test pages", task.documents, FEWEST_DOCUMENTS)
-    yield Check(f"{name} finetuning seeds", len(task.accuracy.by_seed), SEEDS)
-    yield Check(f"{name} zero-shot accuracy, over majority", task.accuracy.mean, task.majority + POINTS_OVER_MAJORITY)
-    yield Check(f"{name} zero-shot accuracy, over initialisation", task.accuracy.mean, initial + POINTS_OVER_INITIAL)
+def _alone(row: LanguageResult, task: str) -> Iterator[Check]:
+    scores, name = _scores(row, task), f"{row.language} over {row.depth} layers:"
+    initial = scores.initial.mean if scores.initial else float("nan")
+    yield Check(f"{name} test pages", scores.examples, FEWEST_DOCUMENTS)
+    yield Check(f"{name} finetuning seeds", len(scores.score.by_seed), SEEDS)
+    yield Check(f"{name} zero-shot accuracy, over majority", scores.score.mean, scores.baseline + POINTS_OVER_MAJORITY)
+    yield Check(f"{name} zero-shot accuracy, over initialisation", scores.score.mean, initial + POINTS_OVER_INITIAL)
     bound = TIMES_INITIAL_MASKED * row.masked.primary_initial
     yield Check(f"{name} masked accuracy of the primary", row.masked.primary, bound)
 
 
-def _beside_standard(mini: list[LanguageResult], standard: list[LanguageResult]) -> Iterator[Check]:
-    topic, reference = (mean(_task(row).accuracy.mean for row in rows) for rows in (mini, standard))
+def _beside_standard(mini: list[LanguageResult], standard: list[LanguageResult], task: str) -> Iterator[Check]:
+    topic, reference = (mean(_scores(row, task).score.mean for row in rows) for rows in (mini, standard))
     yield Check("mean zero-shot accuracy, beside standard adaptation", topic, reference - POINTS_BELOW_STANDARD)
     masked, reference = (mean(row.masked.primary for row in rows) for rows in (mini, standard))
     yield Check("mean masked accuracy, beside standard", masked, SHARE_OF_STANDARD_MASKED * reference)
@@ -85,6 +86,20 @@ def _beside_standard(mini: list[LanguageResult], standard: list[LanguageResult])
     yield Check("mean FLOPs, as a share of standard", flops / reference, SHARE_OF_STANDARD_FLOPS, at_least=False)
     seconds, reference = (mean(row.cost.elapsed_s for row in rows) for rows in (mini, standard))
     print(f"seconds of training, as a share of standard (not a check): {seconds / reference:.3f}")
+
+
+def only_task(recipe: Recipe) -> str:
+    """Name of the recipe's task.
+
+    Raises:
+        LingraftError: it has none, or several.
+    """
+    names = [task.name for task in recipe.tasks]
+    if len(names) != 1:
+        raise LingraftError(
+            f"the checks are of one task, but recipe {recipe.name!r} has {names}. Give the demo's recipe."
+        )
+    return names[0]
 
 
 def main() -> None:
@@ -95,7 +110,8 @@ def main() -> None:
     arguments = parser.parse_args()
     try:
         recipe = Recipe.load(arguments.recipe)
-        found = list(checks(Records.load(arguments.out / "report").languages, recipe.targets, recipe.adaptation.depth))
+        rows = Records.load(arguments.out / "report").languages
+        found = list(checks(rows, recipe.targets, recipe.adaptation.depth, only_task(recipe)))
     except LingraftError as error:
         sys.exit(f"error: {error}")
     print(*found, sep="\n")

@@ -1,38 +1,48 @@
 """The demo's check passes good results, and fails each kind of bad one."""
 
+from pathlib import Path
+
 import pytest
 
-from benchmarks.demo_check import checks
+from benchmarks.demo_check import checks, only_task
 from lingraft.artifact import Cost
+from lingraft.config import Recipe
 from lingraft.errors import LingraftError
 from lingraft.results import LanguageResult, MaskedScores, SeedScores, TaskScores
+
+
+def _seeds(score: float) -> SeedScores:
+    return SeedScores(by_seed={1: score - 0.01, 2: score, 3: score + 0.01})
+
+
+def _scores(name: str, score: SeedScores, examples: int) -> TaskScores:
+    return TaskScores(
+        name=name,
+        metric="accuracy",
+        labels=["a", "b"],
+        examples=examples,
+        truncated=0,
+        baseline=0.33,
+        score=score,
+        initial=_seeds(0.3),
+        confusion=[[1, 0], [0, 1]],
+    )
 
 
 def _row(
     depth: int, topic: float = 0.5, primary: float = 0.13, flops: float = 1e12, documents: int = 450
 ) -> LanguageResult:
-    def seeds(score: float) -> SeedScores:
-        return SeedScores(by_seed={1: score - 0.01, 2: score, 3: score + 0.01})
-
     return LanguageResult(
         language="de",
         primary="p",
         embeddings=f"e{depth}",
+        system="MINIJOINT",
         depth=depth,
         layers=6,
         vocabulary=100,
         overlap=10,
         masked=MaskedScores(mini=0.13, primary=primary, mini_initial=0.07, primary_initial=0.07),
-        task=TaskScores(
-            name="topic",
-            labels=["a", "b"],
-            documents=documents,
-            truncated=0,
-            majority=0.33,
-            accuracy=seeds(topic),
-            initial=seeds(0.3),
-            confusion=[[1, 0], [0, 1]],
-        ),
+        tasks=(_scores("other", _seeds(0.01), documents), _scores("topic", _seeds(topic), documents)),
         cost=Cost(steps=10, tokens=100, flops=flops, elapsed_s=10.0),
         whole_flops=3e12,
         history=[],
@@ -44,7 +54,7 @@ STANDARD = _row(6, topic=0.51, primary=0.135, flops=3e12)
 
 
 def _failed(mini: LanguageResult) -> list[str]:
-    return [check.what for check in checks([mini, STANDARD], ["de"], 2) if not check.holds]
+    return [check.what for check in checks([mini, STANDARD], ["de"], 2, "topic") if not check.holds]
 
 
 def test_good_results_pass() -> None:
@@ -70,11 +80,22 @@ def test_each_shortfall_fails_its_own_checks(changes: dict[str, float], words: l
 
 
 def test_a_single_seed_is_not_enough() -> None:
-    row = _row(2)
-    one = row.task.model_copy(update={"accuracy": SeedScores(by_seed={1: 0.5})})
-    assert _failed(row.model_copy(update={"task": one})) == ["de over 2 layers: finetuning seeds"]
+    one = _scores("topic", SeedScores(by_seed={1: 0.5}), 450)
+    assert _failed(_row(2).model_copy(update={"tasks": (one,)})) == ["de over 2 layers: finetuning seeds"]
 
 
 def test_without_standard_adaptation_it_says_what_to_run() -> None:
     with pytest.raises(LingraftError, match="demo-compare"):
-        list(checks([_row(2)], ["de"], 2))
+        list(checks([_row(2)], ["de"], 2, "topic"))
+
+
+def test_a_task_without_scores_is_named() -> None:
+    with pytest.raises(LingraftError, match=r"no scores on 'help-topic' for 'de'.*Give the recipe"):
+        list(checks([_row(2), STANDARD], ["de"], 2, "help-topic"))
+
+
+def test_the_task_is_that_of_the_recipe() -> None:
+    recipe = Recipe.load(Path(__file__).parents[1] / "recipes" / "demo.toml")
+    assert only_task(recipe) == "help-topic"
+    with pytest.raises(LingraftError, match=r"of one task, but recipe 'lingraft-demo' has \[\]"):
+        only_task(recipe.model_copy(update={"tasks": ()}))
