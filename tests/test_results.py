@@ -22,24 +22,37 @@ from lingraft.results import (
 POINT = Point(step=20, tokens=10_240, flops=1.5e9, elapsed_s=0.25, loss=4.5, learning_rate=3e-3)
 TASK = TaskScores(
     name="topic",
+    metric="accuracy",
     labels=["garden", "kitchen"],
-    documents=40,
+    examples=40,
     truncated=3,
-    majority=0.6,
-    accuracy=SeedScores(by_seed={1: 0.7, 2: 0.8}),
+    baseline=0.6,
+    score=SeedScores(by_seed={1: 0.7, 2: 0.8}),
     initial=SeedScores(by_seed={1: 0.5, 2: 0.6}),
     confusion=[[30, 10], [12, 28]],
+)
+QUESTIONS = TaskScores(
+    name="questions",
+    metric="F1",
+    labels=[],
+    examples=30,
+    truncated=0,
+    baseline=0.1,
+    score=SeedScores(by_seed={1: 0.4, 2: 0.5}),
+    others={"exact_match": SeedScores(by_seed={1: 0.2, 2: 0.3})},
 )
 LANGUAGE = LanguageResult(
     language="de",
     primary="a" * 64,
     embeddings="b" * 64,
+    system="MINIPOST",
     depth=1,
+    fresh_layers=2,
     layers=3,
     vocabulary=120,
     overlap=17,
     masked=MaskedScores(mini=0.2, primary=0.3, mini_initial=0.1, primary_initial=0.15),
-    task=TASK,
+    tasks=(TASK,),
     cost=Cost(steps=20, tokens=10_240, flops=1.5e9, elapsed_s=0.25),
     whole_flops=4e9,
     history=[POINT],
@@ -51,11 +64,11 @@ SOURCE = SourceResult(
     layers=3,
     vocabulary=120,
     masked_by_depth={1: 0.2, 3: 0.3},
-    task=None,
+    tasks=(TASK, QUESTIONS),
     pretraining=Cost(steps=60),
-    finetuning=Cost(),
+    finetuning={"topic": Cost(steps=30), "questions": Cost(steps=40)},
     pretraining_history=[POINT],
-    finetuning_history={1: [POINT], 2: []},
+    finetuning_history={"topic": {1: [POINT], 2: []}, "questions": {1: [POINT], 2: [POINT]}},
     precision="bf16",
 )
 SEARCH = SearchResult(
@@ -107,7 +120,7 @@ def test_a_search_is_no_evaluation(tmp_path: Path) -> None:
 def test_an_edited_score_is_refused(tmp_path: Path) -> None:
     folder = saved("language", tmp_path / "out")
     text = (folder / RESULT_FILE).read_text()
-    (folder / RESULT_FILE).write_text(text.replace('"majority": 0.6', '"majority": 0.1'))
+    (folder / RESULT_FILE).write_text(text.replace('"baseline": 0.6', '"baseline": 0.1'))
     assert (folder / RESULT_FILE).read_text() != text
     with pytest.raises(ArtifactError, match=rf"{RESULT_FILE} was truncated or edited"):
         results.load_language(folder)
@@ -130,6 +143,11 @@ def test_adaptation_over_all_layers_is_the_standard_one() -> None:
     assert LANGUAGE.model_copy(update={"depth": 3}).standard
 
 
+def test_scores_are_found_by_the_name_of_their_task() -> None:
+    assert SOURCE.task_scores == {"topic": TASK, "questions": QUESTIONS}
+    assert LANGUAGE.task_scores == {"topic": TASK}
+
+
 def test_a_result_cannot_be_changed() -> None:
     with pytest.raises(ValueError, match="frozen"):
-        TASK.majority = 0.1
+        TASK.baseline = 0.1
