@@ -1,0 +1,82 @@
+"""Long work that may stop at any time and go on later: an artifact that is there is not made again.
+
+What it was made from is kept beside it, so that it is never taken for one of other settings or other inputs.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from lingraft.artifact import Artifact, Kind, read_manifest
+from lingraft.errors import ArtifactError
+from lingraft.files import write_json
+
+_ABSENT = "nothing"
+
+
+class MadeDifferentlyError(ArtifactError):
+    """An artifact stands where one is to be made, but was made from other settings or inputs."""
+
+
+def made_once(out: Path, kind: Kind, made_from: Mapping[str, Any], make: Callable[[], object]) -> Artifact:
+    """The artifact at `out`: made now, unless it is there already and was made from the same.
+
+    Args:
+        out: folder of the artifact; what it was made from stands beside it, in `<out>.made-from.json`.
+        kind: what it is.
+        made_from: all that decides its content, as JSON can hold it: settings by name, and the `mark` of each input.
+        make: writes the artifact to `out`. Only called if nothing is there.
+
+    Raises:
+        MadeDifferentlyError: what is there was made from something else, or it is not known from what.
+        ArtifactError: what is there is damaged or of another kind, or nothing can be written.
+    """
+    key, wanted = key_of(out), json.loads(json.dumps(made_from))
+    if out.is_dir() and any(out.iterdir()):
+        _require_same(out, key, wanted)
+    else:
+        write_json(key, wanted)  # first, so that an artifact never stands without it
+        make()
+    return Artifact.load(out, kind)
+
+
+def mark(folder: Path) -> str:
+    """Fingerprint of an artifact, from its manifest alone: its files are not read.
+
+    Raises:
+        ArtifactError: there is no artifact, or its manifest is damaged.
+    """
+    return Artifact(folder, read_manifest(folder)).fingerprint
+
+
+def key_of(out: Path) -> Path:
+    """The file that says what the artifact at `out` was made from."""
+    return out.with_name(f"{out.name}.made-from.json")
+
+
+def _require_same(out: Path, key: Path, wanted: Mapping[str, Any]) -> None:
+    way_out = f"Remove {out} to have it made again, or choose another folder for all results."
+    try:
+        found = json.loads(key.read_bytes())
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise MadeDifferentlyError(
+            f"{out} is there already, and {key.name}, which would say from what it was made, cannot be read: {error}. "
+            + way_out
+        ) from error
+    before, now = _leaves(found), _leaves(wanted)
+    changed = [name for name in sorted({*before, *now}) if before.get(name, _ABSENT) != now.get(name, _ABSENT)]
+    if changed:
+        listed = "; ".join(f"{name} was {before.get(name, _ABSENT)}, is {now.get(name, _ABSENT)}" for name in changed)
+        raise MadeDifferentlyError(f"{out} was made from something else: {listed}. {way_out}")
+
+
+def _leaves(value: Any, name: str = "") -> dict[str, Any]:
+    """Values that are no mappings, by their keys joined with dots."""
+    if not isinstance(value, dict) or not value:
+        return {name: value}
+    return {
+        leaf: found
+        for key, inner in value.items()
+        for leaf, found in _leaves(inner, f"{name}.{key}" if name else key).items()
+    }

@@ -1,0 +1,84 @@
+"""Work that goes on where it stopped, and refuses what was made from something else."""
+
+from pathlib import Path
+
+import pytest
+
+from lingraft import artifact
+from lingraft.artifact import Artifact, Kind
+from lingraft.errors import ArtifactError
+from lingraft.resumed import MadeDifferentlyError, key_of, made_once, mark
+
+
+class Maker:
+    """Writes a small artifact, and counts how often."""
+
+    def __init__(self, out: Path) -> None:
+        self.out, self.times = out, 0
+
+    def __call__(self) -> None:
+        self.times += 1
+        with artifact.create(self.out, Kind.TEXT) as draft:
+            (draft.folder / "train.jsonl").write_text("{}\n")
+
+    def once(self, **made_from: object) -> Artifact:
+        return made_once(self.out, Kind.TEXT, made_from, self)
+
+
+@pytest.fixture
+def maker(tmp_path: Path) -> Maker:
+    return Maker(tmp_path / "text" / "de")
+
+
+def test_what_is_there_is_not_made_again(maker: Maker) -> None:
+    made = maker.once(steps=10, heads=(1, 2), split={"dev_share": 0.1})
+    again = maker.once(steps=10, heads=[1, 2], split={"dev_share": 0.1})
+    assert maker.times == 1
+    assert made.manifest == again.manifest
+
+
+def test_other_settings_are_refused_with_what_differs_and_the_way_out(maker: Maker) -> None:
+    maker.once(adaptation={"steps": 10, "depth": 2}, source="ab")
+    with pytest.raises(MadeDifferentlyError) as caught:
+        maker.once(adaptation={"steps": 20, "depth": 2}, seed=3)
+    message = str(caught.value)
+    assert "adaptation.steps was 10, is 20" in message
+    assert "seed was nothing, is 3" in message
+    assert "source was ab, is nothing" in message
+    assert "depth" not in message
+    assert f"Remove {maker.out}" in message
+    assert maker.times == 1
+
+
+def test_work_that_stopped_halfway_is_done_from_the_start(maker: Maker) -> None:
+    def stopped() -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        made_once(maker.out, Kind.TEXT, {"steps": 10}, stopped)
+    assert maker.once(steps=20).manifest.kind is Kind.TEXT
+    assert maker.times == 1
+
+
+def test_an_artifact_of_unknown_origin_is_refused(maker: Maker) -> None:
+    maker()
+    with pytest.raises(MadeDifferentlyError, match=r"de\.made-from\.json.* cannot be read.*Remove"):
+        maker.once(steps=10)
+
+
+def test_a_damaged_artifact_is_refused(maker: Maker) -> None:
+    maker.once(steps=10)
+    (maker.out / "train.jsonl").write_text("{")
+    with pytest.raises(ArtifactError, match="truncated or edited"):
+        maker.once(steps=10)
+
+
+def test_what_something_was_made_from_stands_beside_it(maker: Maker) -> None:
+    made = maker.once(steps=10)
+    assert key_of(maker.out).read_text() == '{\n  "steps": 10\n}\n'
+    assert mark(maker.out) == made.fingerprint
+
+
+def test_a_folder_without_an_artifact_has_no_mark(tmp_path: Path) -> None:
+    with pytest.raises(ArtifactError, match=r"has no manifest\.json"):
+        mark(tmp_path)
