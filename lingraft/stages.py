@@ -5,6 +5,7 @@ What a stage trains, over which layers and with which heads, is the system's (`l
 
 import hashlib
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -206,7 +207,14 @@ def adaptation_run(
 
 
 def finetune(
-    recipe: Recipe, task: str, primary: Path, text: Path | None, seed: int, out: Path, watch: Watch
+    recipe: Recipe,
+    task: str,
+    primary: Path,
+    text: Path | None,
+    seed: int,
+    out: Path,
+    watch: Watch,
+    layers: int | None = None,
 ) -> Artifact:
     """Finetune the body on a task in the source language, token table frozen (section 2, step 3).
 
@@ -218,24 +226,27 @@ def finetune(
         seed: of head, dropout and order.
         out: where the task goes.
         watch: is told every point of the learning curve.
+        layers: finetune the mini-model of so many bottom layers in the primary's place (the paper's table 5).
 
     Raises:
         RecipeError: the recipe has no such task, or its [encoder] is not the primary's.
+        DepthError: the primary has no MLM head at `layers`.
         TextError: examples are missing, damaged or without the labels they need.
         TrainingError: the loss is not finite.
         ArtifactError: an input is not what it should be, or `out` cannot be written.
     """
     require_new(out)
     wanted, source = recipe.task(task), load_primary(primary, recipe.primary_shape)
-    kind, shape = kind_of(wanted), source.encoder.shape
+    body = source.encoder if layers is None else mini_model(source.encoder, layers)
+    kind, shape = kind_of(wanted), body.shape
     documents = load_text(text, recipe.source) if text else None
     examples = load_examples(wanted, "train", recipe.source, documents)
     labels = list(wanted.labels) or kind.labels(examples)
     data = kind.prepare(examples, labels, source.tokenizer, shape)
     with torch.random.fork_rng():
         torch.manual_seed(seed)
-        net = kind.net(source.encoder, labels)
-    step = recipe.steps_over(recipe.adaptation.depth)[Stage.FINETUNE]
+        net = kind.net(body, labels)
+    step = replace(recipe.steps_over(recipe.adaptation.depth)[Stage.FINETUNE], layers=shape.layers)
     run = task_run(recipe, step, net, kind, data, wanted.finetuning, seed)
     history = run.watched(seed, f"finetune {task}, seed {seed}", watch)
     held_out = kind.prepare(load_examples(wanted, "dev", recipe.source, documents), labels, source.tokenizer, shape)
