@@ -106,8 +106,8 @@ def _answer(entry: Any, context: str, place: str, layout: str) -> Answer:
     text, start = _text(entry, "text", place, layout), _value(entry, "answer_start", place, layout)
     if not isinstance(start, int) or isinstance(start, bool):
         raise TextError(f"{place}: answer_start must be a whole number, not {start!r}. {layout}")
-    found = context[max(start, 0) : max(start, 0) + len(text)]
-    if start < 0 or found != text:
+    found = context[start : start + len(text)] if start >= 0 else ""
+    if found != text:
         raise TextError(
             f"{place}: the answer {text!r} should stand at character {start} of the context, where {found!r} stands. "
             f"{_advice(text, start, context)}"
@@ -119,7 +119,9 @@ def _advice(text: str, start: int, context: str) -> str:
     """Where the answer stands, or why it may not be found."""
     places = [at for at in range(len(context)) if context.startswith(text, at)]
     if not places:
-        return "It stands nowhere in the context: copy it from there letter by letter, in the same Unicode normalisation."
+        return (
+            "It stands nowhere in the context: copy it from there letter by letter, in the same Unicode normalisation."
+        )
     nearest = min(places, key=lambda at: abs(at - start))
     return f"The nearest one stands at {nearest}: set answer_start to where it is; count characters from 0, not bytes."
 
