@@ -1,0 +1,118 @@
+"""From start and end logits to answers: the n best passages of a context over all its windows.
+
+Legend: B windows, T tokens of an input, L longest answer in tokens, N best spans of a window.
+"""
+
+from collections import defaultdict
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from lingraft.progress import counted
+from lingraft.tasks.squad_windows import WindowBatch, Windows, trimmed
+
+N_BEST = 20
+LONGEST_TOKENS = 30
+"""BERT's settings for SQuAD (Devlin et al. 2019)."""
+_EVALUATION_BATCH = 32
+
+
+class Found(NamedTuple):
+    """A passage that a model takes for the answer."""
+
+    text: str
+    """As it stands in the context."""
+    start: int
+    """First character of the context."""
+    end: int
+    """One behind the last."""
+    score: float
+    """Start logit plus end logit."""
+
+
+class Spans(NamedTuple):
+    """Best spans of each window, best first; the score of a place that no span is left for is -infinity."""
+
+    scores_BN: Tensor
+    starts_BN: Tensor
+    ends_BN: Tensor
+    """Last token."""
+
+
+def best_spans(logits_BT2: Tensor, context_BT: Tensor, n_best: int, longest_tokens: int) -> Spans:
+    """The spans of highest start plus end logit, of all that lie in the context and are not too long.
+
+    Of equal spans the one that begins first comes first, then the shorter.
+
+    Args:
+        logits_BT2: start and end logits.
+        context_BT: True where an answer may lie.
+        n_best: spans of a window that are kept.
+        longest_tokens: longest answer.
+    """
+    start_BT, end_BT = logits_BT2.float().masked_fill(~context_BT[..., None], -torch.inf).unbind(-1)
+    ahead_BTL = F.pad(end_BT, (0, longest_tokens - 1), value=-torch.inf).unfold(1, longest_tokens, 1)
+    scores_BX = (start_BT[..., None] + ahead_BTL).flatten(1)
+    # topk leaves the order of equal values open.
+    order_BX = scores_BX.argsort(dim=1, descending=True, stable=True)[:, :n_best]
+    starts_BN = order_BX // longest_tokens
+    return Spans(scores_BX.gather(1, order_BX), starts_BN, starts_BN + order_BX % longest_tokens)
+
+
+@torch.inference_mode()
+def best_answers(
+    net: nn.Module, data: Windows, n_best: int = N_BEST, longest_tokens: int = LONGEST_TOKENS
+) -> list[list[Found]]:
+    """The n best answers to each question, best first; the net is put into evaluation mode.
+
+    A question has fewer where its context has fewer passages, and none where the tokenizer makes nothing of it.
+    """
+    net.eval()
+    device = next(net.parameters()).device
+    found: dict[int, dict[tuple[int, int], Found]] = defaultdict(dict)
+    by_length = torch.tensor([data.length(index) for index in range(len(data))]).argsort(stable=True)
+    batches = by_length.split(_EVALUATION_BATCH)
+    for chosen in counted(batches, "judge questions", "batch", len(batches)):
+        indices = chosen.tolist()
+        spans = _spans(net, data.batch(indices), device, n_best, longest_tokens)
+        for row, index in enumerate(indices):
+            for answer in _texts(data, index, spans, row):
+                _keep(found[data.windows[index].question], answer)
+    return [_ranked(found[number])[:n_best] for number in range(len(data.questions))]
+
+
+def _spans(net: nn.Module, batch: WindowBatch, device: torch.device, n_best: int, longest_tokens: int) -> Spans:
+    types_BT = None if batch.types_BT is None else batch.types_BT.to(device)
+    logits_BT2 = net(batch.tokens_BT.to(device), batch.visible_BT.to(device), types_BT)
+    spans = best_spans(logits_BT2, batch.context_BT.to(device), n_best, longest_tokens)
+    return Spans(*(tensor_BN.cpu() for tensor_BN in spans))
+
+
+def _texts(data: Windows, index: int, spans: Spans, row: int) -> list[Found]:
+    """Spans of a window as passages of the context, without blanks at their ends."""
+    window = data.windows[index]
+    context, passage = data.questions[window.question].context, data.passages[window.question]
+    shift = window.first - data.context_place(index)
+    found = []
+    for score, start, end in zip(*(tensor_BN[row].tolist() for tensor_BN in spans), strict=True):
+        if score == -torch.inf:
+            break
+        first, stop = int(passage.starts_P[start + shift]), int(passage.ends_P[end + shift])
+        left, right = trimmed(context[first:stop])
+        if left < right:
+            place = first + left, first + right
+            found.append(Found(context[slice(*place)], *place, score))
+    return found
+
+
+def _keep(found: dict[tuple[int, int], Found], answer: Found) -> None:
+    """Windows overlap: of the same passage seen twice the better score counts."""
+    place = answer.start, answer.end
+    if place not in found or found[place].score < answer.score:
+        found[place] = answer
+
+
+def _ranked(found: dict[tuple[int, int], Found]) -> list[Found]:
+    return sorted(found.values(), key=lambda answer: (-answer.score, answer.start, answer.end))

@@ -1,0 +1,193 @@
+"""Questions with their contexts as inputs of an encoder; a long context is read through overlapping windows.
+
+An input is a pair in the primary's own format: <s> question </s></s> context </s>, or for BERT's family
+[CLS] question [SEP] context [SEP] in two segments. What a question leaves of the longest input is a window's room. Two
+neighbouring windows share a quarter of the longest input (128 pieces of 512), though never more than half of the room.
+A question gets at most half of the pieces that an input has beside its special ones.
+
+Legend: B windows, T tokens of an input, P pieces of a context.
+"""
+
+import unicodedata
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+
+from lingraft.errors import TextError
+from lingraft.model_config import EncoderShape
+from lingraft.pieces import SpecialIds
+from lingraft.progress import counted
+from lingraft.tasks.squad import Answer, Question
+from lingraft.tokenizer import Tokenizer
+
+_ENDS = 2
+"""Special pieces beside the separators: one at the beginning, one at the end."""
+
+
+def trimmed(text: str) -> tuple[int, int]:
+    """First and one behind the last character of a text that can be seen.
+
+    White space belongs to the piece behind it, and so does what a tokenizer's normalisation takes for white space, such
+    as zero-width spaces and marks of direction.
+    """
+    seen = [at for at, character in enumerate(text) if not _is_blank(character)]
+    return (seen[0], seen[-1] + 1) if seen else (0, 0)
+
+
+def _is_blank(character: str) -> bool:
+    return character.isspace() or unicodedata.category(character) == "Cf"
+
+
+@dataclass(frozen=True)
+class Passage:
+    """A context in pieces, with the characters that each stands for."""
+
+    ids_P: Tensor
+    starts_P: Tensor
+    ends_P: Tensor
+
+    def __len__(self) -> int:
+        return len(self.ids_P)
+
+    def pieces_of(self, answer: Answer) -> tuple[int, int] | None:
+        """First and last piece of an answer; None where the tokenizer makes no piece of its characters."""
+        first, stop = trimmed(answer.text)
+        inside = (self.starts_P < answer.start + stop) & (self.ends_P > answer.start + first)
+        places = inside.nonzero().flatten().tolist()
+        return (places[0], places[-1]) if places else None
+
+
+class Window(NamedTuple):
+    """Pieces `first` to `stop` - 1 of a question's context."""
+
+    question: int
+    """Index of the question."""
+    first: int
+    stop: int
+    answer_start: int
+    """Place in the input of the first gold answer's first piece; 0, the beginning, where it is not all inside."""
+    answer_end: int
+    """Place of its last piece."""
+
+
+class WindowBatch(NamedTuple):
+    """Padded inputs."""
+
+    tokens_BT: Tensor
+    visible_BT: Tensor
+    types_BT: Tensor | None
+    """Segments; None where the family has fewer than two."""
+    context_BT: Tensor
+    """True where a piece of the context stands."""
+    starts_B: Tensor
+    ends_B: Tensor
+
+
+@dataclass(frozen=True)
+class Windows:
+    """Tokenized questions; each has one window or more."""
+
+    questions: Sequence[Question]
+    asked: list[list[int]]
+    """Pieces of each question, cut to half of an input."""
+    passages: list[Passage]
+    """Context of each question; equal contexts are one object."""
+    windows: list[Window]
+    special: SpecialIds
+    separators: int
+    segments: int
+    truncated: int
+    """Questions of which only the beginning is seen. Contexts are always seen whole."""
+
+    def __len__(self) -> int:
+        return len(self.windows)
+
+    def length(self, index: int) -> int:
+        """Tokens of an input."""
+        window = self.windows[index]
+        return self.context_place(index) + window.stop - window.first + 1
+
+    def context_place(self, index: int) -> int:
+        """Place of the first context piece in an input."""
+        return 1 + len(self.asked[self.windows[index].question]) + self.separators
+
+    def batch(self, chosen: Sequence[int]) -> WindowBatch:
+        """Inputs by their indices, padded to the longest."""
+        rows = [self._row(index) for index in chosen]
+        lengths_B = torch.tensor([len(row) for row in rows])
+        begins_B = torch.tensor([self.context_place(index) for index in chosen])
+        tokens_BT = pad_sequence(rows, batch_first=True, padding_value=self.special.pad)
+        places_1T = torch.arange(tokens_BT.shape[1])[None]
+        visible_BT, behind_BT = places_1T < lengths_B[:, None], places_1T >= begins_B[:, None]
+        return WindowBatch(
+            tokens_BT=tokens_BT,
+            visible_BT=visible_BT,
+            types_BT=(behind_BT & visible_BT).long() if self.segments > 1 else None,
+            context_BT=behind_BT & (places_1T < lengths_B[:, None] - 1),
+            starts_B=torch.tensor([self.windows[index].answer_start for index in chosen]),
+            ends_B=torch.tensor([self.windows[index].answer_end for index in chosen]),
+        )
+
+    def _row(self, index: int) -> Tensor:
+        window, end = self.windows[index], self.special.end
+        question = [self.special.begin, *self.asked[window.question], *[end] * self.separators]
+        context_P = self.passages[window.question].ids_P[window.first : window.stop]
+        return torch.cat([torch.tensor(question), context_P.long(), torch.tensor([end])])
+
+
+def cut(questions: Sequence[Question], tokenizer: Tokenizer, shape: EncoderShape) -> Windows:
+    """Tokenize questions and contexts for a body of this shape.
+
+    Raises:
+        TextError: there are no questions.
+    """
+    if not questions:
+        raise TextError("there are no questions to tokenize. Bring at least one.")
+    free = shape.block_tokens - _ENDS - shape.family.separators
+    whole = tokenizer.encode_all([each.question for each in questions])
+    asked = [ids[: free // 2] for ids in whole]
+    passages: dict[str, Passage] = {}
+    for each in counted(questions, "cut contexts", "question", len(questions)):
+        if each.context not in passages:
+            passages[each.context] = _passage(each.context, tokenizer)
+    found: list[Window] = []
+    for number, (each, ids) in enumerate(zip(questions, asked, strict=True)):
+        place, room = 1 + len(ids) + shape.family.separators, free - len(ids)
+        shared = min(shape.block_tokens // 4, room // 2)
+        found.extend(_windows(number, each, passages[each.context], place, room, shared))
+    return Windows(
+        questions=questions,
+        asked=asked,
+        passages=[passages[each.context] for each in questions],
+        windows=found,
+        special=tokenizer.special,
+        separators=shape.family.separators,
+        segments=shape.family.segments,
+        truncated=sum(len(ids) < len(all_ids) for ids, all_ids in zip(asked, whole, strict=True)),
+    )
+
+
+def _passage(context: str, tokenizer: Tokenizer) -> Passage:
+    return Passage(*(torch.tensor(column, dtype=torch.int32) for column in tokenizer.encode_spans(context)))
+
+
+def _windows(number: int, question: Question, passage: Passage, place: int, room: int, shared: int) -> Iterator[Window]:
+    answer = passage.pieces_of(question.answers[0])
+    for first, stop in _bounds(len(passage), room, shared):
+        inside = answer is not None and first <= answer[0] and answer[1] < stop
+        start, end = (place - first + piece for piece in answer) if answer and inside else (0, 0)
+        yield Window(number, first, stop, start, end)
+
+
+def _bounds(pieces: int, room: int, shared: int) -> Iterator[tuple[int, int]]:
+    """Windows of `room` pieces, each of which begins `shared` pieces before the end of the one before it."""
+    first, stop = 0, min(room, pieces)
+    yield first, stop
+    while stop < pieces:
+        first = stop - shared
+        stop = min(first + room, pieces)
+        yield first, stop
