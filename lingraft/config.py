@@ -112,12 +112,17 @@ class Recipe(Section):
         return self.encoder.cut(step.layers, step.heads)
 
     def for_system(self, system: System, depth: int | None = None) -> Self:
-        """The same project under another system: its primary's shape, and its depth of adaptation."""
+        """The same project under another system: its primary's shape, and its depth of adaptation.
+
+        It speaks of one system, so it has no comparison, and a search only where that system has one.
+        """
         steps = self.steps_over(depth or self.adaptation.depth, system)
         pretrained, adapted = steps[Stage.PRETRAIN], steps[Stage.ADAPT]
         bottom = self.adaptation.model_copy(update={"depth": adapted.layers - adapted.fresh_layers})
         shape = self.encoder.cut(pretrained.layers, pretrained.heads)
-        return self.model_copy(update={"system": system, "encoder": shape, "adaptation": bottom})
+        search = self.search if system is System.MINIJOINT else None
+        one_system = {"system": system, "search": search, "paper": None}
+        return self.model_copy(update=one_system | {"encoder": shape, "adaptation": bottom})
 
     @property
     def languages(self) -> tuple[str, ...]:

@@ -98,5 +98,6 @@ class Paper(Section):
         for name in ("systems", "depths", "pretraining_seeds"):
             given = getattr(self, name)
             if len(set(given)) < len(given) or (not given and name != "depths"):
-                raise ValueError(f"{name} {list(given)} must be one or more, all different")
+                shown = ", ".join(map(str, given))
+                raise ValueError(f"{name} [{shown}] must be one or more, all different")
         return self
