@@ -16,13 +16,13 @@ SHIPPED = sorted((ROOT / "recipes").glob("*.toml"))
 
 
 def changed(**changes: Any) -> dict[str, Any]:
-    """The tiny recipe with values at dotted paths: changed(**{"encoder.width": 8})."""
+    """The tiny recipe with values at dotted paths: changed(**{"encoder.width": 8, "tasks.0.name": "x"})."""
     recipe = copy.deepcopy(TINY)
     for path, value in changes.items():
         *parents, key = path.split(".")
-        section = recipe
+        section: Any = recipe
         for parent in parents:
-            section = section.setdefault(parent, {})
+            section = section[int(parent)] if isinstance(section, list) else section.setdefault(parent, {})
         section[key] = value
     return recipe
 
@@ -77,13 +77,15 @@ def test_every_field_says_what_it_means(section: type[Section], name: str) -> No
     ("path", "suggestion", "allowed"),
     [
         ("tragets", "targets", "adaptation, cluster, encoder"),
-        ("encoder.widht", "width", "attention_heads, block_tokens, dropout, feedforward, layers, mlm_heads, width"),
+        ("encoder.widht", "width", "attention_heads, block_tokens, dropout, family, feedforward, layers, mlm_heads"),
         ("text.pth", "path", "kind, path"),
         ("split.test_shares", "test_share", "dev_share, test_share"),
         ("pretraining.step", "steps", "batch_blocks, clip_norm"),
-        ("adaptation.detph", "depth", "batch_blocks, clip_norm, depth"),
-        ("task.finetune", "finetuning", "examples, finetuning, name"),
-        ("task.finetuning.epoch", "epochs", "batch_documents, clip_norm, epochs"),
+        ("adaptation.detph", "depth", "batch_blocks, checkpoint_every_steps, clip_norm, depth"),
+        ("tasks.0.finetune", "finetuning", "dev, examples, finetuning, kind, labels, languages, name, test, train"),
+        ("tasks.0.finetuning.epoch", "epochs", "batch_examples, clip_norm, epochs"),
+        ("encoder.family.segment", "segments", "activation, layer_norm_eps, position_offset"),
+        ("mini.fresh_layer", "fresh_layers", "batch_blocks, clip_norm, fresh_layers"),
         ("search.langauge", "language", "depths, language, steps_at_depth"),
         ("cluster.training.cpus", "cpu", "accelerator, accelerator_count, cpu"),
     ],
@@ -118,6 +120,8 @@ def test_every_mistake_is_listed_at_once() -> None:
     [
         ({"encoder.mlm_heads": [1, 2]}, ["encoder:", "(1, 2)", "last layer, 3"]),
         ({"encoder.mlm_heads": [2, 1, 3]}, ["encoder:", "(2, 1, 3)", "must rise"]),
+        ({"encoder.mlm_heads": [0, 3]}, ["encoder.mlm_heads.0:", "greater than 0", "given: 0"]),
+        ({"encoder.mlm_heads": [2, 5]}, ["encoder:", "(2, 5)", "to the last layer, 3"]),
         ({"encoder.mlm_heads": []}, ["encoder:", "last layer, 3"]),
         ({"encoder.width": 33}, ["encoder:", "33", "attention_heads 2"]),
         ({"encoder.block_tokens": 4}, ["encoder.block_tokens:", "8", "given: 4"]),
@@ -127,16 +131,25 @@ def test_every_mistake_is_listed_at_once() -> None:
         ({"pretraining.steps": True}, ["pretraining.steps:", "integer", "given: True"]),
         ({"pretraining.learning_rate": float("inf")}, ["pretraining.learning_rate:", "finite"]),
         ({"pretraining.mask_rate": 0.0005}, ["pretraining.mask_rate 0.0005", "none of the 512 tokens"]),
-        ({"adaptation.depth": 4}, ["adaptation.depth [4]", "[1, 2, 3]"]),
+        ({"pretraining.micro_batch_blocks": 5}, ["pretraining:", "micro_batch_blocks 5", "batch_blocks 16"]),
+        ({"pretraining.micro_batch_blocks": 32}, ["micro_batch_blocks 32 must divide batch_blocks 16"]),
+        ({"adaptation.micro_batch_blocks": 0}, ["adaptation.micro_batch_blocks:", "greater than 0"]),
+        (
+            {"pretraining.micro_batch_blocks": 1, "pretraining.mask_rate": 0.01},
+            ["pretraining.mask_rate 0.01 masks none of the 32 tokens at once"],
+        ),
+        ({"adaptation.depth": 0}, ["adaptation.depth:", "greater than 0"]),
+        ({"encoder.mlm_heads": [1, 3], "adaptation.depth": 2}, ["adaptation.depth [2]", "encoder.mlm_heads [1, 3]"]),
+        ({"adaptation.depth": 4}, ["adaptation.depth:", "depth 4 must be from 1 to the primary's 3 layers"]),
         ({"source": "de"}, ["targets ['de', 'tr']", "source, 'de'"]),
         ({"targets": ["de", "de"]}, ["targets ['de', 'de']", "all different"]),
         ({"targets": []}, ["targets []", "one or more"]),
         ({"targets": ["deutsch"]}, ["targets.0:", "BCP 47", "given: 'deutsch'"]),
         ({"source": "EN"}, ["source:", "BCP 47", "given: 'EN'"]),
-        ({"task.examples": {"german": "Wo?"}}, ["task.examples.german:", "BCP 47"]),
-        ({"task.name": "My Task"}, ["task.name:", "lower-case", "given: 'My Task'"]),
-        ({"task.finetuning.seeds": [1, 1]}, ["task.finetuning:", "seeds [1, 1]", "all different"]),
-        ({"task.finetuning.seeds": []}, ["task.finetuning:", "seeds []", "one or more"]),
+        ({"tasks.0.examples": {"german": "Wo?"}}, ["tasks.0.examples.german:", "BCP 47"]),
+        ({"tasks.0.name": "My Task"}, ["tasks.0.name:", "lower-case", "given: 'My Task'"]),
+        ({"tasks.0.finetuning.seeds": [1, 1]}, ["tasks.0.finetuning:", "seeds [1, 1]", "all different"]),
+        ({"tasks.0.finetuning.seeds": []}, ["tasks.0.finetuning:", "seeds []", "one or more"]),
         ({"search.language": "fr"}, ["search.language 'fr'", "['de', 'tr']"]),
         ({"search.depths": [1, 5]}, ["search.depths [1, 5]", "[1, 2, 3]"]),
         ({"split": {"dev_share": 0.5, "test_share": 0.5}}, ["split:", "below 0.9"]),
@@ -180,9 +193,9 @@ def test_mistakes_in_a_file_are_told_with_its_name(tmp_path: Path) -> None:
 
 
 def test_what_a_recipe_lacks_is_said_when_it_is_asked_for() -> None:
-    recipe = Recipe.parse({key: value for key, value in TINY.items() if key not in ("task", "search")})
-    with pytest.raises(RecipeError, match=r"\[task\]"):
-        recipe.require_task()
+    recipe = Recipe.parse({key: value for key, value in TINY.items() if key not in ("tasks", "search")})
+    with pytest.raises(RecipeError, match=r"one task to name: its \[\[tasks\]\] are \[\]"):
+        recipe.task()
     with pytest.raises(RecipeError, match=r"\[search\]"):
         recipe.require_search()
     with pytest.raises(RecipeError, match=r"'el' .* \['en', 'de', 'tr'\]"):

@@ -1,0 +1,91 @@
+"""Tasks in a recipe: several of several kinds, each with its data."""
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lingraft.config import Recipe
+from lingraft.errors import RecipeError
+
+TINY = tomllib.loads(Path(__file__).with_name("tiny.toml").read_text())
+FILES = {split: {"kind": "file", "path": f"{split}-{{language}}.tsv"} for split in ("train", "dev", "test")}
+DATASET = {"kind": "huggingface", "dataset": "facebook/xnli", "configuration": "{language}", "split": "test"}
+
+
+def with_tasks(*tasks: dict[str, Any]) -> Recipe:
+    return Recipe.parse(TINY | {"tasks": list(tasks)})
+
+
+def task(name: str = "xnli", kind: str = "pairs", **changes: Any) -> dict[str, Any]:
+    """A task with data of its own; None leaves a key out."""
+    made = {"name": name, "kind": kind, **FILES, **changes}
+    return {key: value for key, value in made.items() if value is not None}
+
+
+def refusal(*tasks: dict[str, Any]) -> str:
+    with pytest.raises(RecipeError) as caught:
+        with_tasks(*tasks)
+    return str(caught.value)
+
+
+def test_a_project_has_tasks_of_several_kinds() -> None:
+    topic, mixed = {"name": "topic", "kind": "documents"}, task("qa", "questions", test=DATASET)
+    recipe = with_tasks(topic, task(), mixed, task("ner", "tags"), task("mood", "texts"))
+    assert [one.name for one in recipe.tasks] == ["topic", "xnli", "qa", "ner", "mood"]
+    assert [one.name for one in recipe.served_tasks] == ["topic", "mood"]
+    assert Recipe.parse(recipe.to_json()) == recipe
+    assert recipe.task("qa").test is not None
+    assert recipe.task("qa").test.model_dump() == DATASET
+
+
+def test_a_task_is_found_by_name_which_a_lone_one_needs_not() -> None:
+    lone, several = with_tasks(task()), with_tasks(task(), task("qa", "questions"))
+    assert lone.task() is lone.task("xnli") is lone.tasks[0]
+    assert several.task("qa") is several.tasks[1]
+    with pytest.raises(RecipeError, match=r"a task 'topic': its \[\[tasks\]\] are \['qa', 'xnli'\]"):
+        several.task("topic")
+    with pytest.raises(RecipeError, match="one task to name"):
+        several.task()
+
+
+def test_two_tasks_of_one_name_are_refused() -> None:
+    assert "tasks ['xnli', 'xnli'] must have different names" in refusal(task(), task(kind="texts"))
+
+
+@pytest.mark.parametrize("kind", ["texts", "pairs", "questions", "tags"])
+@pytest.mark.parametrize(("absent", "left"), [("test", ["train", "dev"]), ("train", ["dev", "test"])])
+def test_a_task_without_some_of_its_data_is_refused(kind: str, absent: str, left: list[str]) -> None:
+    assert f"kind '{kind}' needs train, dev and test, but has only {left}" in refusal(task(kind=kind, **{absent: None}))
+
+
+def test_documents_come_with_the_text_and_from_nowhere_else() -> None:
+    message = refusal({"name": "topic", "kind": "documents", "test": FILES["test"]})
+    assert "['test'] cannot be set with kind 'documents', whose examples are the recipe's [text]" in message
+
+
+def test_an_unknown_kind_is_answered_with_those_that_there_are() -> None:
+    assert "'documents', 'texts', 'pairs', 'questions' or 'tags'" in refusal(task(kind="summaries"))
+
+
+@pytest.mark.parametrize("changes", [{"languages": ["de", "fr"]}, {"examples": {"fr": "Quoi ?"}}])
+def test_a_language_that_the_project_lacks_is_refused(changes: dict[str, Any]) -> None:
+    assert "task 'xnli' has ['fr']; the languages are ['en', 'de', 'tr']" in refusal(task(**changes))
+
+
+def test_a_task_covers_the_languages_that_it_names_or_all() -> None:
+    some, every = with_tasks(task(languages=["de"]), task("qa", "questions")).tasks
+    assert [language for language in ("en", "de", "tr") if some.covers(language)] == ["de"]
+    assert all(every.covers(language) for language in ("en", "de", "tr"))
+
+
+def test_an_unknown_key_of_a_tasks_data_is_named_with_its_place() -> None:
+    message = refusal(task(), task("qa", "questions", test=DATASET | {"config": "de"}))
+    assert "tasks.1.test.config: unknown key. Did you mean 'configuration'?" in message
+
+
+def test_finetuning_is_the_papers_where_a_task_says_nothing() -> None:
+    settings = with_tasks(task()).task().finetuning
+    found = (settings.epochs, settings.learning_rate, settings.warmup_ratio, settings.seeds)
+    assert found == (3, 1e-5, 0.06, (1, 2, 3, 4, 5))
