@@ -6,10 +6,10 @@ from typing import Any
 import datasets
 import pytest
 
-from lingraft.config import HuggingFace
 from lingraft.documents import Document, content_name
 from lingraft.errors import MissingExtraError, TextError
 from lingraft.huggingface_text import dataset_documents
+from lingraft.text_config import HuggingFace
 
 ROWS = [
     {"text": " Tor! ", "topic": 1, "page": "p1"},

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from lingraft.config import Split
 from lingraft.documents import Document
 from lingraft.errors import TextError
 from lingraft.libreoffice import help_documents, help_folder, page_paragraphs
 from lingraft.text import split_of
+from lingraft.text_config import Split
 
 _PAGE = """<!DOCTYPE html>
 <html><head><title>Title</title><script>var a = "<p>script</p>";</script></head>

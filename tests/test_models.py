@@ -7,9 +7,12 @@ import torch
 from lingraft import artifact
 from lingraft.artifact import Artifact, Kind
 from lingraft.errors import AlignmentError, ArtifactError, RecipeError, TokenizerError
-from lingraft.models import TOKENIZER_FILE, load_embeddings, load_primary, load_task
-from lingraft.tokenizer import Tokenizer
+from lingraft.models import load_embeddings, load_primary, load_task
+from lingraft.pieces import ByRole
+from lingraft.tokenizer import OWN_IDS, Tokenizer
 from tests.workshop import Workshop, copied
+
+TOKENIZER_FILE = "sentencepiece.model"
 
 
 @pytest.fixture(scope="module")
@@ -95,7 +98,7 @@ def test_a_task_takes_the_languages_of_its_primary_in_turn(workshop: Workshop) -
     ):
         task.swap_in(brought)
         with torch.no_grad():
-            found.append(task.classifier.eval()(tokens_BT, visible_BT))
+            found.append(task.net.eval()(tokens_BT, visible_BT))
     assert torch.equal(found[0], found[2])
     assert not torch.equal(found[0], found[1])
 
@@ -159,3 +162,22 @@ def test_truncated_embeddings_are_refused_with_the_file(workshop: Workshop, tmp_
     (folder / name).write_bytes((folder / name).read_bytes()[:-100])
     with pytest.raises(ArtifactError, match=rf"{name} was truncated or edited"):
         load_embeddings(folder)
+
+
+def test_a_task_says_what_it_is(workshop: Workshop) -> None:
+    task = load_task(workshop.tasks[2])
+    assert (task.name, task.seed, task.kind.metric) == ("topic", 2, "accuracy")
+    assert task.settings == workshop.recipe.task("topic")
+    assert task.shape == workshop.recipe.encoder
+
+
+def test_a_vocabulary_keeps_the_special_ids_that_its_manifest_names(workshop: Workshop, tmp_path: Path) -> None:
+    found, theirs = Artifact.load(workshop.primary, Kind.PRIMARY), ByRole(begin=7, pad=5, end=8, unknown=3, mask=6)
+    with artifact.create(tmp_path / "primary", Kind.PRIMARY) as draft:
+        for part in ("body", "vocabulary"):
+            draft.tensors(part, found.tensors(part))
+        (draft.folder / TOKENIZER_FILE).write_bytes((workshop.primary / TOKENIZER_FILE).read_bytes())
+        draft.facts = {"language": "en", "details": found.manifest.details | {"special_ids": theirs._asdict()}}
+    primary = load_primary(tmp_path / "primary")
+    assert primary.encoder.vocabulary.special == primary.tokenizer.special == theirs
+    assert load_primary(workshop.primary).encoder.vocabulary.special == OWN_IDS

@@ -6,11 +6,13 @@ from typing import Any
 import pytest
 
 from lingraft.artifact import Artifact, Kind
-from lingraft.config import Recipe, Split
+from lingraft.config import Recipe
 from lingraft.documents import Document
 from lingraft.errors import ArtifactError, RecipeError, TextError
 from lingraft.text import SPLITS, load_split, prepare, split_of
+from lingraft.text_config import Split
 
+_TASK = {"name": "topic", "kind": "documents"}
 _TRAINING = {"steps": 1, "batch_blocks": 1, "learning_rate": 1e-3}
 
 
@@ -135,7 +137,7 @@ def test_help_pages_in_the_cache_become_a_labelled_text(tmp_path: Path, monkeypa
             page = tmp_path / f"libreoffice-help/libreoffice-help-{folder}_1_all/scalc/{number}.html"
             page.parent.mkdir(parents=True, exist_ok=True)
             page.write_text(f'<div id="DisplayArea"><p>{language} {number}</p><p>{number}</p></div>')
-    recipe = _recipe({"kind": "libreoffice-help"}, task={"name": "topic"})
+    recipe = _recipe({"kind": "libreoffice-help"}, tasks=[_TASK])
     details = prepare(recipe, "de", tmp_path / "out").manifest.details
     assert sum(labels["scalc"] for labels in details["labels"].values()) == 30
     assert details["dropped"] == {"untranslated paragraph": 30}
@@ -174,9 +176,16 @@ def test_too_few_documents_for_every_split_are_counted_in_the_error(tmp_path: Pa
 def test_unlabelled_documents_are_refused_where_the_recipe_has_a_task(tmp_path: Path) -> None:
     (tmp_path / "de.txt").write_text("".join(f"Zeile {number}\n" for number in range(100)))
     with pytest.raises(TextError, match="has no label, and the recipe's task 'topic' needs one") as caught:
-        prepare(_folder(tmp_path, task={"name": "topic"}), "de", tmp_path / "out")
-    assert "remove [task]" in str(caught.value)
+        prepare(_folder(tmp_path, tasks=[_TASK]), "de", tmp_path / "out")
+    assert "remove the task from the recipe" in str(caught.value)
     assert prepare(_folder(tmp_path), "de", tmp_path / "out").manifest.details["labels"]["train"] == {}
+
+
+def test_a_task_with_examples_of_its_own_asks_no_labels_of_the_text(tmp_path: Path) -> None:
+    (tmp_path / "de.txt").write_text("".join(f"Zeile {number}\n" for number in range(100)))
+    files = {split: {"kind": "file", "path": f"{split}.tsv"} for split in SPLITS}
+    recipe = _folder(tmp_path, tasks=[{"name": "xnli", "kind": "pairs", **files}])
+    assert sum(prepare(recipe, "de", tmp_path / "out").manifest.details["documents"].values()) == 100
 
 
 def _damage_bytes(source: Path) -> None:
