@@ -7,7 +7,7 @@ from pathlib import Path
 from torch import Tensor
 
 from lingraft import masked_lm, precision, results
-from lingraft.artifact import Artifact, Cost, Kind
+from lingraft.artifact import Artifact, Cost, Kind, require_aligned
 from lingraft.blocks import load_blocks
 from lingraft.config import Recipe
 from lingraft.embeddings import swap, vocabulary_of
@@ -85,6 +85,7 @@ def evaluate_language(
         ArtifactError: an input is not what it should be, or `out` cannot be written.
     """
     source, learned = load_primary(primary, recipe.primary_shape), load_embeddings(embeddings)
+    require_aligned(f"embeddings of {learned.language!r}", learned.aligned_with, source.fingerprint)
     details, pieces = learned.manifest.details, learned.tokenizer
     step = recipe.steps_over(details["depth"], System(details["system"]))[Stage.ADAPT]
     data, documents = load_blocks(blocks, pieces, recipe.encoder.block_tokens), load_text(text, learned.language)

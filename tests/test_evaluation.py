@@ -7,13 +7,15 @@ import torch
 
 from lingraft import masked_lm
 from lingraft.artifact import MANIFEST, Artifact, Kind
-from lingraft.embeddings import initialise, swap, vocabulary_of
+from lingraft.embeddings import swap, vocabulary_of
 from lingraft.errors import AlignmentError, ArtifactError, RecipeError, TextError, TokenizerError
 from lingraft.evaluation import evaluate_language, evaluate_source
 from lingraft.models import load_embeddings, load_primary, load_task
-from lingraft.results import LanguageResult, SourceResult, load_language, load_source
-from lingraft.stages import work_of
-from lingraft.tasks import labelled
+from lingraft.results import LanguageResult, SourceResult, TaskScores, load_language, load_source
+from lingraft.runs import step_flops
+from lingraft.stages import initial_rows
+from lingraft.systems import Stage
+from lingraft.tasks.labelled_texts import documents_as_examples
 from lingraft.text import load_split
 from lingraft.tokenizer import Tokenizer
 from tests.workshop import Workshop, copied
@@ -32,6 +34,13 @@ def source_judged(shop: Workshop, out: Path, language: str = "en") -> SourceResu
     folders = list(shop.tasks.values())
     evaluate_source(shop.recipe, shop.primary, folders, shop.texts[language], shop.blocks["en"], out)
     return load_source(out)
+
+
+def topic(result: LanguageResult | SourceResult) -> TaskScores:
+    """Scores of the workshop's only task."""
+    (scores,) = result.tasks
+    assert (scores.name, scores.metric) == ("topic", "accuracy")
+    return scores
 
 
 @pytest.fixture(scope="module")
@@ -55,12 +64,11 @@ def held_out(workshop: Workshop, language: str) -> torch.Tensor:
 
 def test_scores_are_shares(german: LanguageResult, english: SourceResult) -> None:
     scores = [*german.masked.model_dump().values(), *english.masked_by_depth.values()]
-    for task in (german.task, english.task):
-        assert task
-        scores += [task.majority, *task.accuracy.by_seed.values()]
-    assert german.task
-    assert german.task.initial
-    scores += german.task.initial.by_seed.values()
+    for task in (topic(german), topic(english)):
+        scores += [task.baseline, *task.score.by_seed.values()]
+    initial = topic(german).initial
+    assert initial
+    scores += initial.by_seed.values()
     assert len(scores) == 15
     assert all(0 < score < 1 for score in scores)
 
@@ -68,41 +76,35 @@ def test_scores_are_shares(german: LanguageResult, english: SourceResult) -> Non
 def test_a_confusion_counts_every_test_document_once_a_seed(
     workshop: Workshop, german: LanguageResult, english: SourceResult
 ) -> None:
-    for language, task in (("de", german.task), ("en", english.task)):
-        assert task
+    for language, task in (("de", topic(german)), ("en", topic(english))):
         documents = load_split(Artifact.load(workshop.texts[language], Kind.TEXT), "test")
         seeds = len(workshop.tasks)
-        assert task.documents == len(documents)
+        assert task.examples == len(documents)
         assert sum(map(sum, task.confusion)) == len(documents) * seeds
         right = sum(task.confusion[index][index] for index in range(len(task.labels)))
-        assert task.accuracy.mean == pytest.approx(right / (len(documents) * seeds))
+        assert task.score.mean == pytest.approx(right / (len(documents) * seeds))
         largest = max(sum(document.label == label for document in documents) for label in task.labels)
-        assert task.majority == pytest.approx(largest / len(documents))
-        assert sorted(task.accuracy.by_seed) == sorted(workshop.tasks)
+        assert task.baseline == pytest.approx(largest / len(documents))
+        assert sorted(task.score.by_seed) == sorted(workshop.tasks)
 
 
 def test_as_initialised_means_a_freshly_initialised_table(workshop: Workshop, german: LanguageResult) -> None:
     primary, pieces = load_primary(workshop.primary), Tokenizer.load(workshop.tokenizers["de"])
-    own = primary.encoder.vocabulary
-    generator = torch.Generator().manual_seed(workshop.recipe.adaptation.seed)
-    rows = initialise(
-        own.table_VD.detach(), own.bias_V.detach(), primary.tokenizer.pieces(), pieces.pieces(), True, generator
-    )
+    rows = initial_rows(workshop.recipe, primary, pieces)
     fresh = vocabulary_of(rows.table_VD, rows.bias_V)
     swap(primary.encoder, fresh)
     blocks_NT = held_out(workshop, "de")
     masked = masked_lm.accuracy(primary.encoder, blocks_NT, (german.depth, german.layers))
     assert (german.masked.mini_initial, german.masked.primary_initial) == (masked[1], masked[3])
     assert german.overlap == rows.copied
-    documents = load_split(Artifact.load(workshop.texts["de"], Kind.TEXT), "test")
-    assert german.task
-    assert german.task.initial
+    documents = documents_as_examples(load_split(Artifact.load(workshop.texts["de"], Kind.TEXT), "test"))
+    initial = topic(german).initial
+    assert initial
     for seed, folder in workshop.tasks.items():
         task = load_task(folder)
-        swap(task.classifier.encoder, fresh)
-        data = labelled.prepare(documents, task.labels, pieces, workshop.recipe.encoder.block_tokens)
-        found = labelled.accuracy(labelled.confusion(task.classifier, data))
-        assert german.task.initial.by_seed[seed] == found
+        swap(task.net.encoder, fresh)
+        data = task.kind.prepare(documents, task.labels, pieces, task.shape)
+        assert initial.by_seed[seed] == task.kind.judge(task.net, data, "de").score
 
 
 def test_masked_scores_are_those_of_the_primary_with_the_embeddings(workshop: Workshop, german: LanguageResult) -> None:
@@ -127,16 +129,17 @@ def test_costs_and_curves_are_those_of_the_training(
     assert german.cost == workshop.curves["de"][-1].cost
     assert english.pretraining == workshop.curves["en"][-1].cost
     finetunings = [workshop.curves[f"seed {seed}"][-1].cost for seed in workshop.tasks]
-    assert english.finetuning.steps == sum(cost.steps for cost in finetunings)
-    assert english.finetuning.flops == sum(cost.flops for cost in finetunings)
-    assert sorted(english.finetuning_history) == sorted(workshop.tasks)
+    assert english.finetuning["topic"].steps == sum(cost.steps for cost in finetunings)
+    assert english.finetuning["topic"].flops == sum(cost.flops for cost in finetunings)
+    assert sorted(english.finetuning_history["topic"]) == sorted(workshop.tasks)
 
 
 def test_the_cost_beside_is_that_of_as_many_updates_over_all_layers(
     workshop: Workshop, german: LanguageResult, tmp_path: Path
 ) -> None:
     recipe = workshop.recipe
-    update = work_of(recipe, recipe.adaptation, german.vocabulary, recipe.encoder.layers).adaptation_flops()
+    whole = recipe.steps_over(recipe.encoder.layers)[Stage.ADAPT]
+    update = step_flops(recipe, whole, recipe.adaptation, german.vocabulary)
     assert german.whole_flops == recipe.adaptation.steps * update > german.cost.flops
     workshop.adapt("de", 3, tmp_path / "standard")
     shop = dataclasses.replace(workshop, embeddings={"de": tmp_path / "standard"})
@@ -147,8 +150,29 @@ def test_the_cost_beside_is_that_of_as_many_updates_over_all_layers(
 
 def test_without_tasks_there_are_masked_scores_only(workshop: Workshop, german: LanguageResult, tmp_path: Path) -> None:
     found = judged(workshop, tmp_path / "out", tasks=False)
-    assert found.task is None
+    assert found.tasks == ()
     assert found.masked == german.masked
+
+
+def test_a_task_is_judged_in_the_languages_that_have_examples(
+    workshop: Workshop, english: SourceResult, german: LanguageResult, tmp_path: Path
+) -> None:
+    foreign = workshop.recipe.task().model_copy(update={"languages": ("en", "tr")})
+    shop = dataclasses.replace(workshop, recipe=workshop.recipe.model_copy(update={"tasks": (foreign,)}))
+    found = judged(shop, tmp_path / "de")
+    assert found.tasks == ()
+    assert found.masked == german.masked
+    assert source_judged(shop, tmp_path / "en").tasks == english.tasks
+
+
+def test_a_task_that_the_recipe_lacks_is_not_judged(workshop: Workshop, tmp_path: Path) -> None:
+    shop = dataclasses.replace(workshop, recipe=workshop.recipe.model_copy(update={"tasks": ()}))
+    with pytest.raises(RecipeError, match="a task 'topic'"):
+        judged(shop, tmp_path / "out")
+
+
+def test_results_name_the_system_and_the_model_that_was_learned_over(german: LanguageResult) -> None:
+    assert (german.system, german.depth, german.fresh_layers, german.layers) == ("MINIJOINT", 1, 0, 3)
 
 
 def test_judging_twice_gives_the_same(workshop: Workshop, german: LanguageResult, tmp_path: Path) -> None:
@@ -156,10 +180,11 @@ def test_judging_twice_gives_the_same(workshop: Workshop, german: LanguageResult
 
 
 def test_embeddings_of_another_primary_are_not_judged(workshop: Workshop, stranger: Path, tmp_path: Path) -> None:
-    with pytest.raises(AlignmentError) as caught:
-        judged(dataclasses.replace(workshop, primary=stranger), tmp_path / "out")
-    for folder in (workshop.primary, stranger):
-        assert load_primary(folder).fingerprint in str(caught.value)
+    for tasks in (True, False):
+        with pytest.raises(AlignmentError) as caught:
+            judged(dataclasses.replace(workshop, primary=stranger), tmp_path / "out", tasks)
+        for folder in (workshop.primary, stranger):
+            assert load_primary(folder).fingerprint in str(caught.value)
     assert not (tmp_path / "out").exists()
 
 
@@ -178,7 +203,7 @@ def test_seeds_that_differ_in_their_labels_are_refused(workshop: Workshop, tmp_p
     manifest["details"]["labels"] = ["garden", "harbour", "street"]
     (other / MANIFEST).write_text(json.dumps(manifest))
     shop = dataclasses.replace(workshop, tasks={1: workshop.tasks[1], 2: other})
-    with pytest.raises(ArtifactError, match=r"task seeds differ in their labels: .*kitchen.* and .*street"):
+    with pytest.raises(ArtifactError, match=r"seeds of task 'topic' differ in labels: .*kitchen.*street"):
         judged(shop, tmp_path / "out")
 
 
