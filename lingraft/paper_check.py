@@ -24,7 +24,7 @@ def averages_table() -> Table:
                 rows.append(Row(system, cells))
     head = ("system", "task", "average of", "printed", "from its cells", "difference")
     notes = ("Cells are rounded to 0.1, so an average may be off by 0.05. Languages of infinite cost are left out.",)
-    return Table("", "averages of the paper's tables 2, 3, A1 and A2, computed again", head, tuple(rows), notes)
+    return Table("", "Averages of the paper's tables 2, 3, A1 and A2, computed again", head, tuple(rows), notes)
 
 
 def ratios_table() -> Table:
@@ -49,7 +49,7 @@ def ratios_table() -> Table:
         "Tasks are XNLI, MLQA and PAWS-X where XQuAD is not named. The paper computed its figures before rounding, so "
         "they differ a little; its 2.3× and 1.6× are nearest to the mean of all cells.",
     )
-    return Table("", "the paper's speed-ups and shares retained, computed again", head, tuple(rows), notes)
+    return Table("", "The paper's speed-ups and shares retained, computed again", head, tuple(rows), notes)
 
 
 def _times(ratio: float | None) -> str:

@@ -86,7 +86,7 @@ def speed_up_table(grid: Grid) -> list[Table]:
         for what, measure, goal in counted
     }
     paper = _papers(grid, grid.minis, DAYS, speed_up)
-    table = _ratio_table(grid, "times less than BL_BASE until near-maximal performance", rows, paper, times)
+    table = _ratio_table(grid, "Times less than BL_BASE until near-maximal performance", rows, paper, times)
     return [table] if rows else []
 
 
@@ -98,7 +98,7 @@ def retained_table(grid: Grid) -> list[Table]:
         for variant in variants
     }
     paper = _papers(grid, variants, SCORES, retained)
-    return [_ratio_table(grid, "share of BL_BASE's final score that is kept", rows, paper, share)] if rows else []
+    return [_ratio_table(grid, "Share of BL_BASE's final score that is kept", rows, paper, share)] if rows else []
 
 
 def papers(printed: Mapping[str, Printed], system: System, rule: _Rule) -> dict[str, Ratios]:

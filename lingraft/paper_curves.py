@@ -1,9 +1,11 @@
 """The paper's learning curves, figures 3, 4 and A1-A3: scores against what was spent, by system and by depth."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import mean
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from lingraft.cost import V100_FLOPS_PER_S
 from lingraft.paper_canvas import LOOKS, Drawing, Look, graded_looks, legend_above, panels, say
@@ -16,6 +18,7 @@ from lingraft.systems import System
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from numpy.typing import NDArray
 
 Looks = Mapping[Variant, tuple[str, Look]]
 """Label and look of each line."""
@@ -42,6 +45,7 @@ class _Panel:
     title: str
     metric: str
     lines: tuple[_Line, ...]
+    languages: tuple[str, ...]
     target: float | None
 
     @property
@@ -58,17 +62,21 @@ class _Panel:
 
 def system_curves(grid: Grid) -> list[Drawing]:
     """Figure 3: the systems' mean curves, one panel per main task; none without a curve."""
-    caption = (
-        "Scores while a language's embeddings are learned, against compute; the mean over the languages named, those "
-        "in which every system came to its end. Dotted, the score that counts as near-maximal."
-    )
     shown = [_panel(grid, task, _of_systems(grid), _counting(grid, task, task.languages)) for task in grid.main_tasks]
+    over = "; ".join(
+        f"{task.title}: {', '.join(panel.languages) or 'none'}"
+        for task, panel in zip(grid.main_tasks, shown, strict=True)
+    )
+    caption = (
+        "Scores while a language's embeddings are learned, against compute; means over the languages in which every "
+        f"system came to its end ({over}). Dotted, the score that counts as near-maximal."
+    )
     return _drawing("figure-3", "Figure 3", "learning curves", caption, shown)
 
 
 def language_curves(grid: Grid, task: TaskFacts) -> list[Drawing]:
     """The systems' curves in every language of a task; none without a curve."""
-    title = f"learning curves of every language, {task.title}"
+    title = f"Learning curves of every language, {task.title}"
     caption = "Dotted, the score that counts as near-maximal. A system without a line has no curve there."
     shown = [_panel(grid, task, _of_systems(grid), [language], language) for language in task.languages]
     return _drawing(f"curves-{task.name}", "", title, caption, shown, columns=3)
@@ -83,22 +91,20 @@ def depth_curves(grid: Grid, system: System) -> list[Drawing]:
     }
     looks[grid.reference] = (str(System.BL_BASE), LOOKS[System.BL_BASE])
     tasks = [task for task in grid.records.tasks if grid.depth_languages(system, task)]
-    return [
-        drawing
-        for place, task in enumerate(tasks)
-        for drawing in _drawing(
-            f"figure-{f'a{place}' if place else 4}-{system}".lower(),
-            f"Figure {f'A{place}' if place else 4}",
-            f"learning curves of {system} by depth, {task.title}",
-            "The first panel is the mean over the languages that it names.",
-            _depth_panels(grid, task, looks, grid.depth_languages(system, task)),
-        )
-    ]
+    return [drawing for place, task in enumerate(tasks) for drawing in _depth_drawing(grid, system, task, looks, place)]
 
 
-def _depth_panels(grid: Grid, task: TaskFacts, looks: Looks, languages: Sequence[str]) -> list[_Panel]:
+def _depth_drawing(grid: Grid, system: System, task: TaskFacts, looks: Looks, place: int) -> list[Drawing]:
+    languages = grid.depth_languages(system, task)
+    number = f"A{place}" if place else "4"
+    title = f"learning curves of {system} by depth, {task.title}"
     each = [_panel(grid, task, looks, [language], language) for language in languages]
-    return [_panel(grid, task, looks, _counting(grid, task, languages)), *each] if len(languages) > 1 else each
+    if len(languages) == 1:
+        caption = f"{languages[0]} alone was run at several depths."
+        return _drawing(f"figure-{number}-{system}".lower(), f"Figure {number}", title, caption, each)
+    shown = [_panel(grid, task, looks, _counting(grid, task, languages)), *each]
+    caption = "The first panel is the mean over those of the other panels' languages that have every curve."
+    return _drawing(f"figure-{number}-{system}".lower(), f"Figure {number}", title, caption, shown)
 
 
 def _of_systems(grid: Grid) -> Looks:
@@ -121,11 +127,18 @@ def _panel(grid: Grid, task: TaskFacts, looks: Looks, languages: Sequence[str], 
     ]
     targets = [target for name in shared if not isinstance(target := grid.target(task, name), Hole)]
     return _Panel(
-        title or f"{task.title}: {', '.join(shared) or 'no language has all curves'}",
+        title or f"{task.title}, {_counted(shared)}",
         f"{task.title} {task.metric}, %",
-        tuple(lines),
+        tuple(line for line in lines if line.scores),  # curves that nowhere overlap have no mean
+        tuple(shared),
         100 * mean(targets) if targets and len(targets) == len(shared) else None,
     )
+
+
+def _counted(languages: Sequence[str]) -> str:
+    if len(languages) > 1:
+        return f"mean of {len(languages)} languages"
+    return languages[0] if languages else "no language has all curves"
 
 
 def _curves(
@@ -136,15 +149,19 @@ def _curves(
 
 
 def _line(label: str, look: Look, curves: Sequence[Sequence[CurvePoint]]) -> _Line:
-    """The mean of curves at the checkpoints that all of them have."""
-    steps = sorted(set.intersection(*({point.step for point in curve} for curve in curves)))
-    at = [[point for curve in curves for point in curve if point.step == step] for step in steps]
-    return _Line(
-        label,
-        look,
-        tuple(mean(point.flops for point in points) / V100_FLOPS_PER_S for points in at),
-        tuple(100 * mean(point.scores.mean for point in points) for points in at),
-    )
+    """The mean of curves, interpolated where one has a checkpoint that another lacks, as far as all of them go."""
+    first, last = max(curve[0].step for curve in curves), min(curve[-1].step for curve in curves)
+    steps = sorted({point.step for curve in curves for point in curve if first <= point.step <= last})
+    flops = _mean_at(steps, curves, lambda point: point.flops)
+    scores = _mean_at(steps, curves, lambda point: point.scores.mean)
+    return _Line(label, look, tuple(flops / V100_FLOPS_PER_S), tuple(100 * scores))
+
+
+def _mean_at(
+    steps: Sequence[int], curves: Sequence[Sequence[CurvePoint]], number: Callable[[CurvePoint], float]
+) -> "NDArray[np.float64]":
+    at = [np.interp(steps, [point.step for point in curve], [number(point) for point in curve]) for curve in curves]
+    return np.mean(at, axis=0)
 
 
 def _drawing(

@@ -90,7 +90,7 @@ def _bars(grid: Grid, variant: Variant, offset: float) -> _Bars:
     tasks = grid.records.tasks
     ours = {task.name: grid.speed_up(variant, task) for task in tasks}
     paper = papers(DAYS, variant.system, speed_up)
-    counts = [f"{len(each.by_language)} of {len(each.by_language) + len(each.left_out)}" for each in ours.values()]
+    counts = [f"{len(each.by_language)}/{len(each.by_language) + len(each.left_out)}" for each in ours.values()]
     return _Bars(variant.system, offset, _heights(grid, ours), [*counts, ""], _heights(grid, paper))
 
 
@@ -132,7 +132,7 @@ def near_drawing(grid: Grid, task: TaskFacts) -> list[Drawing]:
         f"A system without a dot has no number there.{dagger}"
     )
     height = 1.1 + max(_LINE_IN * len(task.languages) * max(len(found) / 3, 1), 0.9)
-    title = f"compute to near-maximal performance by language, {task.title}"
+    title = f"Compute to near-maximal performance by language, {task.title}"
     alt = f"Dot plot of table A1, {task.title}, with the intervals of table A4."
     return [Drawing(f"near-{task.name}", "", title, caption, alt, height, paint)]
 

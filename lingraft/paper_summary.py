@@ -5,6 +5,7 @@ from collections import Counter
 from lingraft.efficiency import Ratios, over_tasks
 from lingraft.paper_costs import share, times
 from lingraft.paper_grid import Grid, Hole, Variant
+from lingraft.paper_records import TaskFacts
 
 
 def summary(grid: Grid) -> list[str]:
@@ -33,18 +34,27 @@ def _counts(by_task: dict[str, Ratios]) -> str:
 
 
 def _missing(grid: Grid) -> list[str]:
-    found = [
-        cell
-        for variant in grid.variants
-        for task in grid.records.tasks
-        for language in task.languages
-        if isinstance(cell := grid.cell(variant, task, language), Hole)
+    planned = _planned(grid)
+    holes = [cell for key in planned if isinstance(cell := grid.cell(*key), Hole)]
+    if not holes:
+        return [f"All {len(planned)} cells of the comparison are there."]
+    reasons = ", ".join(f"{count} {reason}" for reason, count in Counter(hole.reason for hole in holes).most_common())
+    return [f"Of {len(planned)} cells, {len(holes)} are missing: {reasons}."]
+
+
+def _planned(grid: Grid) -> list[tuple[Variant, TaskFacts, str]]:
+    """Every system in every language, and the further depths in the languages that have any."""
+    tasks = grid.records.tasks
+    usual = [(variant, task, language) for variant in grid.variants for task in tasks for language in task.languages]
+    further = [
+        (Variant(system, depth), task, language)
+        for system in grid.records.systems
+        for task in tasks
+        for language in grid.depth_languages(system, task)
+        for depth in grid.depths(system)
+        if Variant(system, depth) not in grid.variants
     ]
-    planned = sum(len(task.languages) for task in grid.records.tasks) * len(grid.variants)
-    if not found:
-        return [f"All {planned} cells of the comparison are there."]
-    reasons = ", ".join(f"{count} {reason}" for reason, count in Counter(hole.reason for hole in found).most_common())
-    return [f"Of {planned} cells, {len(found)} are missing: {reasons}."]
+    return [*usual, *further]
 
 
 def _not_informative(grid: Grid) -> list[str]:

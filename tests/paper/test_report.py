@@ -12,6 +12,8 @@ import pytest
 from lingraft.artifact import Artifact, Kind
 from lingraft.efficiency import CurveError
 from lingraft.errors import ArtifactError, MissingExtraError
+from lingraft.paper_curves import system_curves
+from lingraft.paper_grid import Grid
 from lingraft.paper_report import MARKDOWN_FILE, PAGE_FILE, PaperRecords, markdown, write
 from lingraft.systems import System
 from tests.paper import printed
@@ -85,6 +87,14 @@ def test_every_figure_is_drawn_and_nothing_is_cut_off(which: str, request: pytes
         assert border.min() > 0.99, f"{name} is cut off at its border"
 
 
+def test_a_mean_curve_spans_languages_of_different_checkpoints(made_up: MadeUp) -> None:
+    whole = made_up.cell(System.BL_BASE, 12, "de")
+    sparse = whole.model_copy(update={"points": (*whole.points[::3], whole.points[-1])})
+    alts = [system_curves(Grid(records))[0].alt for records in (made_up.records(), made_up.records(sparse))]
+    assert alts[0] == alts[1]
+    assert "XNLI, mean of 4 languages: BL_BASE 59.4, BL_SMALL 51.5, MINIPOST 58.7, MINIJOINT 57.0" in alts[0]
+
+
 def test_figures_of_fourteen_languages_fit_too(tmp_path: Path) -> None:
     records = printed.records()
     xnli = records.tasks[0]
@@ -130,8 +140,8 @@ def test_no_cell_says_nan_or_inf(holed: Artifact) -> None:
 
 def test_the_first_sentences_say_what_is_missing(holed: Artifact, report: Artifact) -> None:
     sentences = Page(holed.folder / PAGE_FILE).texts("li")
-    assert "Of 24 cells, 4 are missing: 2 failed: out of memory, 2 not run." in sentences
-    assert "All 24 cells of the comparison are there." in Page(report.folder / PAGE_FILE).texts("li")
+    assert "Of 36 cells, 5 are missing: 3 failed: out of memory, 2 not run." in sentences
+    assert "All 36 cells of the comparison are there." in Page(report.folder / PAGE_FILE).texts("li")
 
 
 def test_the_records_are_kept_beside_the_page(report: Artifact, made_up: MadeUp) -> None:
@@ -173,7 +183,7 @@ def test_a_run_of_which_everything_failed_is_still_reported(made_up: MadeUp, tmp
     dead = tuple(cell.model_copy(update={"points": (), "failed": "no memory"}) for cell in records.cells)
     written = write(records.model_copy(update={"cells": dead, "source_cells": ()}), tmp_path / "out")
     assert not list(written.folder.glob("*.png"))
-    assert "Of 16 cells, 16 are missing: 16 failed: no memory." in markdown(PaperRecords.load(written.folder))
+    assert "Of 25 cells, 25 are missing: 25 failed: no memory." in markdown(PaperRecords.load(written.folder))
 
 
 def test_a_curve_that_cannot_be_read_leaves_no_report(made_up: MadeUp, tmp_path: Path) -> None:
