@@ -1,0 +1,148 @@
+"""Small random checkpoints with tokenizers, made on the spot by transformers itself: one function a need.
+
+Weights are large, and drawn for biases and LayerNorms too, so that a tensor that is left out or misplaced shows.
+"""
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
+from torch import Tensor
+from transformers import (
+    BertConfig,
+    BertForMaskedLM,
+    BertTokenizer,
+    CamembertConfig,
+    CamembertForMaskedLM,
+    CamembertTokenizer,
+    PreTrainedConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+    RobertaConfig,
+    RobertaForMaskedLM,
+    RobertaTokenizer,
+    XLMRobertaConfig,
+    XLMRobertaForMaskedLM,
+    XLMRobertaTokenizer,
+)
+
+MODEL_TYPES = ("roberta", "xlm-roberta", "camembert", "bert")
+LINES = [
+    "the harbour was quiet and the boats lay still",
+    "a garden of herbs, and a kitchen full of bread",
+    "Der Hafen war still, und die Boote lagen da.",
+    "Ο κήπος ήταν ήσυχος και το ψωμί ζεστό",
+    "海港很安静，船都停着",
+    "สวนเงียบสงบและขนมปังยังอุ่น",
+    "الميناء هادئ والقوارب ساكنة",
+]
+"""Text that the tokenizers are trained on, in several scripts."""
+_VOCABULARY = 420
+_SPECIAL = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+_CAMEMBERT_FIRST = [("<s>NOTUSED", 0.0), ("<pad>", 0.0), ("</s>NOTUSED", 0.0), ("<unk>", 0.0), ("<unk>NOTUSED", -100.0)]
+_SMALL = {
+    "hidden_size": 32,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "intermediate_size": 48,
+    "max_position_embeddings": 40,
+    "hidden_dropout_prob": 0.0,
+    "attention_probs_dropout_prob": 0.0,
+    "layer_norm_eps": 1e-5,
+}
+_CLASSES: dict[str, tuple[type[PreTrainedConfig], type[PreTrainedModel]]] = {
+    "roberta": (RobertaConfig, RobertaForMaskedLM),
+    "xlm-roberta": (XLMRobertaConfig, XLMRobertaForMaskedLM),
+    "camembert": (CamembertConfig, CamembertForMaskedLM),
+    "bert": (BertConfig, BertForMaskedLM),
+}
+
+
+class Made(NamedTuple):
+    """A checkpoint as transformers has it, and the folder that it is saved in."""
+
+    folder: Path
+    model: Any
+    tokenizer: Any
+
+
+def make_checkpoint(folder: Path, model_type: str, seed: int = 1, **settings: Any) -> Made:
+    """Save a random masked language model with its tokenizer, as a hub repository holds them."""
+    tokenizer = make_tokenizer(model_type)
+    rows = {"vocab_size": len(tokenizer), "pad_token_id": tokenizer.pad_token_id}
+    model = make_model(model_type, seed, **{**rows, **settings})
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return Made(folder, model, tokenizer)
+
+
+@torch.no_grad()
+def make_model(model_type: str, seed: int = 1, **settings: Any) -> Any:
+    """A random masked language model of a few thousand parameters; `settings` go into its configuration."""
+    configuration, model_class = _CLASSES[model_type]
+    model = model_class(configuration(**{"vocab_size": 60, **_SMALL, **settings})).eval()
+    generator = torch.Generator().manual_seed(seed)
+    for name, parameter in model.named_parameters():
+        is_scale = "norm.weight" in name.lower()
+        parameter.normal_(mean=1.0 if is_scale else 0.0, std=0.15, generator=generator)
+    return model
+
+
+@torch.no_grad()
+def logits_of(model: Any, tokens_BT: Tensor, visible_BT: Tensor | None = None) -> Tensor:
+    """Logits (B, T, V) of transformers."""
+    return model(input_ids=tokens_BT, attention_mask=None if visible_BT is None else visible_BT.long()).logits
+
+
+def make_tokenizer(model_type: str) -> PreTrainedTokenizerBase:
+    """A tokenizer of the model type's own class and kind, trained on `LINES`."""
+    return {"roberta": _bytes, "xlm-roberta": _xlm, "camembert": _camembert, "bert": _wordpiece}[model_type]()
+
+
+def _bytes() -> PreTrainedTokenizerBase:
+    trained = Tokenizer(models.BPE())
+    trained.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    settings = {"vocab_size": _VOCABULARY, "special_tokens": _SPECIAL, "initial_alphabet": alphabet}
+    trained.train_from_iterator(LINES, trainers.BpeTrainer(show_progress=False, **settings))
+    vocabulary, merges = _bpe_files(trained)
+    return RobertaTokenizer(vocab=vocabulary, merges=merges)
+
+
+def _bpe_files(trained: Tokenizer) -> tuple[dict[str, int], list[tuple[str, str]]]:
+    import json
+
+    model = json.loads(trained.to_str())["model"]
+    return model["vocab"], [tuple(merge) for merge in model["merges"]]
+
+
+def _pieces() -> list[tuple[str, float]]:
+    import json
+
+    trained = Tokenizer(models.Unigram())
+    trained.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace()])
+    settings = {"vocab_size": 150, "special_tokens": _SPECIAL, "unk_token": "<unk>"}
+    trained.train_from_iterator(LINES, trainers.UnigramTrainer(show_progress=False, **settings))
+    return [(piece, score) for piece, score in json.loads(trained.to_str())["model"]["vocab"]]
+
+
+def _xlm() -> PreTrainedTokenizerBase:
+    """The mask comes last, as in the checkpoints that there are."""
+    pieces = [pair for pair in _pieces() if pair[0] != "<mask>"]
+    return XLMRobertaTokenizer(vocab=[*pieces, ("<mask>", 0.0)])
+
+
+def _camembert() -> PreTrainedTokenizerBase:
+    """CamemBERT's first pieces are unused, so that begin and end have ids of their own behind them."""
+    pieces = [pair for pair in _pieces() if pair[0] not in _SPECIAL]
+    return CamembertTokenizer(vocab=[*_CAMEMBERT_FIRST, ("<s>", 0.0), ("</s>", 0.0), *pieces, ("<mask>", 0.0)])
+
+
+def _wordpiece() -> PreTrainedTokenizerBase:
+    trained = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    trained.normalizer, trained.pre_tokenizer = normalizers.BertNormalizer(), pre_tokenizers.BertPreTokenizer()
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    settings = {"vocab_size": 200, "special_tokens": special}
+    trained.train_from_iterator(LINES, trainers.WordPieceTrainer(show_progress=False, **settings))
+    return BertTokenizer(vocab=trained.get_vocab())
