@@ -1,0 +1,78 @@
+"""An imported primary goes through the stages like one of our own: blocks, judging, adaptation, finetuning."""
+
+import json
+import tomllib
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from lingraft import blocks, evaluation, results, stages, text
+from lingraft.config import Recipe
+from lingraft.hf_import import import_hf, recipe_section
+from lingraft.models import load_embeddings, load_primary
+from lingraft.tokenizer import train
+from tests.hf.checkpoints import MODEL_TYPES, Made
+from tests.made_up import write
+from tests.workshop import unwatched
+
+
+class Lane(NamedTuple):
+    """A recipe that works on an imported primary, and the folder of all artifacts."""
+
+    recipe: Recipe
+    folder: Path
+
+
+@pytest.fixture(scope="module", params=["roberta", "bert"])
+def lane(
+    request: pytest.FixtureRequest, checkpoints: dict[str, Made], tmp_path_factory: pytest.TempPathFactory
+) -> Lane:
+    """Primary imported, source text in blocks of its own pieces, German adapted over all layers."""
+    folder = tmp_path_factory.mktemp(request.param)
+    import_hf(str(checkpoints[request.param].folder), folder / "primary", "en")
+    shape = load_primary(folder / "primary").encoder.shape
+    tiny = Recipe.load(Path(__file__).parents[1] / "tiny.toml").model_dump(mode="json")
+    tiny |= {"system": "BL_BASE", "encoder": shape.model_dump(mode="json"), "search": None, "targets": ["de"]}
+    tiny["adaptation"] |= {"depth": shape.layers, "steps": 5}
+    recipe = Recipe.parse(tiny).with_folder(write(folder / "source", ("en", "de"), count=100))
+    for language in recipe.languages:
+        text.prepare(recipe, language, folder / f"text-{language}")
+    train(recipe, folder / "text-de", folder / "tokenizer-de")
+    for language, pieces in (("en", folder / "primary"), ("de", folder / "tokenizer-de")):
+        blocks.build(recipe, folder / f"text-{language}", pieces, folder / f"blocks-{language}")
+    return Lane(recipe, folder)
+
+
+def test_the_source_is_judged(lane: Lane) -> None:
+    recipe, folder = lane
+    stages.finetune(recipe, "topic", folder / "primary", folder / "text-en", 1, folder / "task", unwatched)
+    given = folder / "text-en", folder / "blocks-en", folder / "source-result"
+    evaluation.evaluate_source(recipe, folder / "primary", [folder / "task"], *given)
+    found = results.load_source(folder / "source-result")
+    assert found.masked_by_depth.keys() == {3}
+    assert (found.pretraining.steps, found.pretraining_history, found.precision) == (0, [], "fp32")
+    assert found.tasks[0].score.by_seed.keys() == {1}
+
+
+def test_a_language_is_adapted_and_judged(lane: Lane) -> None:
+    recipe, folder = lane
+    depth, given = recipe.encoder.layers, (folder / "primary", folder / "blocks-de", folder / "tokenizer-de")
+    stages.adapt(recipe, *given, depth, folder / "de", unwatched)
+    primary, german = load_primary(folder / "primary"), load_embeddings(folder / "de")
+    assert german.aligned_with == primary.fingerprint
+    assert german.manifest.details["overlap"] > len(primary.tokenizer.special)
+    judged = folder / "text-de", folder / "blocks-de", folder / "result-de"
+    evaluation.evaluate_language(recipe, folder / "primary", folder / "de", [], *judged)
+    assert results.load_language(folder / "result-de").primary == primary.fingerprint
+
+
+@pytest.mark.parametrize("model_type", MODEL_TYPES)
+def test_the_section_that_is_printed_is_the_primarys_shape(
+    model_type: str, checkpoints: dict[str, Made], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import_hf(str(checkpoints[model_type].folder), tmp_path / "primary", "en")
+    shape = load_primary(tmp_path / "primary").encoder.shape
+    said = tomllib.loads(recipe_section(shape))["encoder"]
+    assert type(shape).model_validate_json(json.dumps(said), strict=True) == shape
+    assert recipe_section(shape) in capsys.readouterr().err
