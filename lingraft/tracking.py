@@ -269,12 +269,11 @@ def _log_facts(run_id: str, facts: Mapping[str, object]) -> None:
         mlflow.MlflowClient().log_batch(run_id, params=params[start : start + MAX_PARAMS_TAGS_PER_BATCH])
 
 
-def _flat(nested: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested keys joined by dots, as MLflow's parameters are flat."""
+def _flat(nested: Mapping[Any, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested keys joined by dots, as MLflow's parameters are flat and short; places in lists of sections count too."""
     flat: dict[str, Any] = {}
     for key, value in nested.items():
-        if isinstance(value, Mapping):
-            flat |= _flat(value, f"{prefix}{key}.")
-        else:
-            flat[f"{prefix}{key}"] = value
+        if isinstance(value, Sequence) and any(isinstance(each, Mapping) for each in value):
+            value = dict(enumerate(value))
+        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
     return flat

@@ -95,10 +95,12 @@ def test_a_pipelines_run_says_what_it_runs(parent: str) -> None:
 
 
 def test_a_recipe_with_many_values_is_logged_whole(store: Path) -> None:
-    task = RECIPE.require_task().model_copy(update={"examples": {f"a{n}": f"text {n}" for n in range(100, 250)}})
-    run = _run(tracking.open_run(RECIPE.model_copy(update={"task": task}), "source"))
-    assert run.data.params["task.examples.a249"] == "text 249"
-    assert run.data.params["name"] == "tiny"
+    examples = {f"a{n}": f"text {n}" for n in range(100, 350)}
+    tasks = tuple(RECIPE.task().model_copy(update={"name": name, "examples": examples}) for name in ("one", "other"))
+    run = _run(tracking.open_run(RECIPE.model_copy(update={"tasks": tasks}), "source"))
+    names = [run.data.params[key] for key in ("name", "tasks.0.name", "tasks.1.name")]
+    assert (names, run.data.params["tasks.0.finetuning.seeds"]) == (["tiny", "one", "other"], "(1, 2)")
+    assert run.data.params["tasks.1.examples.a349"] == "text 349"
 
 
 def test_a_learning_curve_is_logged_against_steps_tokens_and_flops(parent: str) -> None:
