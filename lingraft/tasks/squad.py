@@ -83,12 +83,19 @@ def _in_file(data: Any, place: str) -> Iterator[Question]:
 
 def _in_row(row: Mapping[str, Any], place: str) -> Question:
     place_of = f"{place}, question {_value(row, 'id', place, _ROW_LAYOUT)!r}"
-    columns = _value(row, "answers", place_of, _ROW_LAYOUT)
-    texts, starts = (_list(columns, key, f"{place_of}, answers", _ROW_LAYOUT) for key in ("text", "answer_start"))
+    context, answers = _text(row, "context", place_of, _ROW_LAYOUT), _row_answers(row, place_of)
+    return _question(row, context, answers, place_of, _ROW_LAYOUT)
+
+
+def _row_answers(row: Mapping[str, Any], place: str) -> list[Any]:
+    """A row's answers one by one; datasets have a list of them, or an object of two lists."""
+    answers = _value(row, "answers", place, _ROW_LAYOUT)
+    if isinstance(answers, list):
+        return answers
+    texts, starts = (_list(answers, key, f"{place}, answers", _ROW_LAYOUT) for key in ("text", "answer_start"))
     if len(texts) != len(starts):
-        raise TextError(f"{place_of}: {len(texts)} answers but {len(starts)} offsets. Give one offset an answer.")
-    answers = [{"text": text, "answer_start": start} for text, start in zip(texts, starts, strict=True)]
-    return _question(row, _text(row, "context", place_of, _ROW_LAYOUT), answers, place_of, _ROW_LAYOUT)
+        raise TextError(f"{place}: {len(texts)} answers but {len(starts)} offsets. Give one offset an answer.")
+    return [{"text": text, "answer_start": start} for text, start in zip(texts, starts, strict=True)]
 
 
 def _question(entry: Mapping[str, Any], context: str, answers: Sequence[Any], place: str, layout: str) -> Question:

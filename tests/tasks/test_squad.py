@@ -74,6 +74,13 @@ def test_rows_of_a_dataset_give_the_same_questions() -> None:
     assert found == [Question("q1", CONTEXT, "Was?", (Answer("Roggen", 39), Answer("Müller", 4)))]
 
 
+def test_rows_may_list_their_answers_one_by_one() -> None:
+    answers = [answer(start=39), answer("Müller", 4)]
+    assert squad.from_rows([row([], [], answers=answers)], "xquad") == squad.from_rows(
+        [row(["Roggen", "Müller"], [39, 4])], "xquad"
+    )
+
+
 def test_an_answer_elsewhere_is_refused_with_its_place(write: Callable[[Any], Path]) -> None:
     # A count of UTF-8 bytes, with four for the thumb and two for the umlaut.
     data = dataset(entry("q7", answers=[answer(start=23)]))
@@ -90,8 +97,9 @@ def test_an_answer_that_is_nowhere_is_refused() -> None:
 
 
 def test_an_offset_does_not_count_from_the_end() -> None:
-    with pytest.raises(TextError, match=r"'Roggen.' should stand at character -7 .* where '' stands"):
-        squad.from_rows([row(["Roggen."], [-7])], "squad")
+    assert CONTEXT[-7:-1] == "Roggen"
+    with pytest.raises(TextError, match=r"'Roggen' should stand at character -7 .* where '' stands"):
+        squad.from_rows([row(["Roggen"], [-7])], "squad")
 
 
 @pytest.mark.parametrize("answers", [[], [answer(), answer("Weizen", 0)]])
@@ -136,7 +144,7 @@ def test_what_is_not_in_squads_format_is_refused_with_its_place(
         ([row(["Roggen"], [])], "row 0, question 'q1': 1 answers but 0 offsets"),
         ([row(["Roggen"], [19]), row([], [])], "row 1, question 'q1' has no answer"),
         ([row(["Roggen"], [19], answers=None)], r"row 0, question 'q1', answers: no key 'text', a NoneType"),
-        ([{"id": "q1"}], r"question 'q1': no key 'answers', only \['id'\]"),
+        ([{"id": "q1"}], r"question 'q1': no key 'context', only \['id'\]"),
     ],
 )
 def test_rows_that_lack_something_are_refused(rows: list[Any], message: str) -> None:
