@@ -1,4 +1,4 @@
-"""An imported primary goes through the stages like one of our own: blocks, judging, adaptation, finetuning."""
+"""An imported primary goes through the stages like one of our own; MINIPOST starts from it (section 2, step 1b)."""
 
 import json
 import tomllib
@@ -28,13 +28,14 @@ class Lane(NamedTuple):
 def lane(
     request: pytest.FixtureRequest, checkpoints: dict[str, Made], tmp_path_factory: pytest.TempPathFactory
 ) -> Lane:
-    """Primary imported, source text in blocks of its own pieces, German adapted over all layers."""
+    """Primary imported, source text in blocks of its own pieces, German text in blocks of pieces trained for it."""
     folder = tmp_path_factory.mktemp(request.param)
     import_hf(str(checkpoints[request.param].folder), folder / "primary", "en")
     shape = load_primary(folder / "primary").encoder.shape
     tiny = Recipe.load(Path(__file__).parents[1] / "tiny.toml").model_dump(mode="json")
-    tiny |= {"system": "BL_BASE", "encoder": shape.model_dump(mode="json"), "search": None, "targets": ["de"]}
-    tiny["adaptation"] |= {"depth": shape.layers, "steps": 5}
+    tiny |= {"system": "MINIPOST", "encoder": shape.model_dump(mode="json"), "search": None, "targets": ["de"]}
+    tiny["mini"] = {"fresh_layers": 1, "steps": 5, "batch_blocks": 4, "learning_rate": 1e-3}
+    tiny["adaptation"] |= {"depth": 1, "steps": 5}
     recipe = Recipe.parse(tiny).with_folder(write(folder / "source", ("en", "de"), count=100))
     for language in recipe.languages:
         text.prepare(recipe, language, folder / f"text-{language}")
@@ -55,15 +56,16 @@ def test_the_source_is_judged(lane: Lane) -> None:
     assert found.tasks[0].score.by_seed.keys() == {1}
 
 
-def test_a_language_is_adapted_and_judged(lane: Lane) -> None:
+def test_a_language_is_adapted_over_fresh_layers_and_judged(lane: Lane) -> None:
     recipe, folder = lane
-    depth, given = recipe.encoder.layers, (folder / "primary", folder / "blocks-de", folder / "tokenizer-de")
-    stages.adapt(recipe, *given, depth, folder / "de", unwatched)
+    stages.build_mini(recipe, folder / "primary", folder / "blocks-en", folder / "mini", unwatched)
+    given = folder / "primary", folder / "blocks-de", folder / "tokenizer-de"
+    stages.adapt(recipe, *given, recipe.adaptation.depth, folder / "de", unwatched, mini=folder / "mini")
     primary, german = load_primary(folder / "primary"), load_embeddings(folder / "de")
     assert german.aligned_with == primary.fingerprint
     assert german.manifest.details["overlap"] > len(primary.tokenizer.special)
     judged = folder / "text-de", folder / "blocks-de", folder / "result-de"
-    evaluation.evaluate_language(recipe, folder / "primary", folder / "de", [], *judged)
+    evaluation.evaluate_language(recipe, folder / "primary", folder / "de", [], *judged, mini=folder / "mini")
     assert results.load_language(folder / "result-de").primary == primary.fingerprint
 
 
