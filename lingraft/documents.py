@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby, islice
 from pathlib import Path
@@ -46,7 +46,40 @@ def read_documents(source: Path, language: str) -> Iterator[Document]:
         TextError: nothing or more than one thing is there for the language, a file of another format,
             undecodable bytes, a damaged compressed file, or JSONL with a missing, unknown or wrong key.
     """
-    place = _find(source, language)
+    yield from _read(_find(source, language))
+
+
+def read_files(paths: Sequence[Path]) -> Iterator[Document]:
+    """Yield the documents of files, and of folders of files, whatever they are called; see `read_documents`.
+
+    Raises:
+        TextError: one is not there, is of another format, undecodable or damaged.
+    """
+    for path in paths:
+        yield from _read(require_there(path))
+
+
+def text_files(path: Path) -> list[Path]:
+    """The files that a file, or a folder of files, is read from, in that order.
+
+    Raises:
+        TextError: there is nothing, or a folder without files.
+    """
+    return [path / inner for inner in _inside(path)] if require_there(path).is_dir() else [path]
+
+
+def require_there(path: Path) -> Path:
+    """Refuse a path that leads to nothing.
+
+    Raises:
+        TextError: there is no such file or folder.
+    """
+    if not path.exists():
+        raise TextError(f"there is no file or folder {path} to read text from. Give one that is there.")
+    return path
+
+
+def _read(place: Path) -> Iterator[Document]:
     if place.is_dir():
         yield from _read_folder(place)
     elif _format_of(place) == ".jsonl":
@@ -73,16 +106,15 @@ def _find(source: Path, language: str) -> Path:
 def _format_of(path: Path) -> str:
     form = Path(path.stem).suffix if path.suffix in COMPRESSIONS else path.suffix
     if form not in _FORMATS:
-        raise TextError(f"{path} is neither plain text nor JSONL by its name. {_LAYOUT}")
+        raise TextError(
+            f"{path} is neither plain text nor JSONL by its name. Its end must be .txt or .jsonl, "
+            "optionally followed by .gz, .xz or .zst."
+        )
     return form
 
 
 def _read_folder(folder: Path) -> Iterator[Document]:
-    paths = sorted(path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
-    visible = [path for path in paths if not any(part.startswith(".") for part in path.parts)]
-    if not visible:
-        raise TextError(f"{folder} holds no files. {_LAYOUT}")
-    for path in visible:
+    for path in _inside(folder):
         label = path.parts[0] if len(path.parts) > 1 else None
         if _format_of(path) == ".jsonl":
             yield from _read_jsonl(folder / path, label)
@@ -90,6 +122,15 @@ def _read_folder(folder: Path) -> Iterator[Document]:
             plain = path.with_suffix("") if path.suffix in COMPRESSIONS else path
             text = "\n".join(read_lines(folder / path)).strip()
             yield Document(plain.with_suffix("").as_posix(), text, label)
+
+
+def _inside(folder: Path) -> list[Path]:
+    """Paths of a folder's files, relative to it, without hidden ones."""
+    paths = sorted(path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
+    visible = [path for path in paths if not any(part.startswith(".") for part in path.parts)]
+    if not visible:
+        raise TextError(f"{folder} holds no files. {_LAYOUT}")
+    return visible
 
 
 def _read_plain(path: Path) -> Iterator[Document]:

@@ -12,12 +12,12 @@ from typing import Any, Literal
 from lingraft import artifact
 from lingraft.artifact import Artifact, Kind
 from lingraft.config import Recipe
-from lingraft.documents import Document, read_documents
+from lingraft.documents import Document, read_documents, read_files
 from lingraft.errors import TextError
 from lingraft.huggingface_text import dataset_documents
 from lingraft.libreoffice import help_documents
 from lingraft.progress import counted
-from lingraft.text_config import Folder, HuggingFace, Split, TextSource
+from lingraft.text_config import Files, Folder, HuggingFace, Split, TextSource
 
 SplitName = Literal["train", "dev", "test"]
 SPLITS: tuple[SplitName, ...] = ("train", "dev", "test")
@@ -110,7 +110,15 @@ def _documents(source: TextSource, language: str, dropped: Counter[str]) -> Iter
         return read_documents(Path(source.path), language)
     if isinstance(source, HuggingFace):
         return dataset_documents(source, language)
+    if isinstance(source, Files):
+        return read_files(_paths(source, language))
     return help_documents(language, dropped)
+
+
+def _paths(source: Files, language: str) -> list[Path]:
+    if language not in source.paths:
+        raise TextError(f"[text] names files for {sorted(source.paths)}, but none for {language!r}. Add it to 'paths'.")
+    return [Path(path) for path in source.paths[language]]
 
 
 def _filled(documents: Iterator[Document], dropped: Counter[str]) -> Iterator[Document]:

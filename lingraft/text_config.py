@@ -5,7 +5,7 @@ from typing import Annotated, Literal, Self
 import pydantic
 from pydantic import Field
 
-from lingraft.section import Section, Share
+from lingraft.section import Language, Section, Share
 
 
 class Split(Section):
@@ -46,4 +46,20 @@ class HuggingFace(Section):
     name_column: str | None = Field(None, description="Column that names a document alike in all languages.")
 
 
-TextSource = Annotated[LibreOfficeHelp | Folder | HuggingFace, Field(discriminator="kind")]
+class Files(Section):
+    """Files of one's own, whatever their names: plain text or JSONL, optionally .gz, .xz or .zst."""
+
+    kind: Literal["files"] = Field(description="Says that text comes from here.")
+    paths: dict[Language, tuple[str, ...]] = Field(
+        description="Each language's files, and folders of files, in the order in which they are read."
+    )
+
+    @pydantic.model_validator(mode="after")
+    def _differ(self) -> Self:
+        for language, paths in self.paths.items():
+            if not paths or len(set(paths)) < len(paths):
+                raise ValueError(f"paths of {language!r}, {list(paths)}, must be one or more, all different")
+        return self
+
+
+TextSource = Annotated[LibreOfficeHelp | Folder | HuggingFace | Files, Field(discriminator="kind")]

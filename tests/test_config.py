@@ -159,6 +159,8 @@ def test_every_mistake_is_listed_at_once() -> None:
         ({"text": {"kind": "web"}}, ["text:", "'libreoffice-help', 'folder', 'huggingface'"]),
         ({"text": {"path": "texts"}}, ["text.kind:", "libreoffice-help, folder, huggingface"]),
         ({"text": {"kind": "folder"}}, ["text.path:", "required"]),
+        ({"text": {"kind": "files", "paths": {"de": []}}}, ["text:", "paths of 'de', []", "one or more"]),
+        ({"text": {"kind": "files", "paths": {"de": ["a", "a"]}}}, ["text:", "['a', 'a']", "all different"]),
     ],
     ids=lambda part: " ".join(part) if isinstance(part, dict) else "",
 )

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from lingraft.documents import Document, content_name, read_documents
+from lingraft.documents import Document, content_name, read_documents, read_files, text_files
 from lingraft.errors import TextError
 
 
@@ -133,3 +133,29 @@ def test_undecodable_bytes_in_a_folders_file_are_named_by_file_and_line(tmp_path
     (tmp_path / "de/a.txt.gz").write_bytes(gzip.compress(b"fine\n\xff\n"))
     with pytest.raises(TextError, match=r"de/a\.txt\.gz, line 2"):
         _texts(tmp_path)
+
+
+def test_files_are_read_in_the_order_given_whatever_their_names(tmp_path: Path) -> None:
+    _write(tmp_path / "news.txt", "Eins.\nZwei.\n")
+    (tmp_path / "web.jsonl.gz").write_bytes(gzip.compress(b'{"text": "Drei.", "label": "web"}\n'))
+    _write(tmp_path / "pages/sport/a.txt", "Tor!")
+    paths = [tmp_path / name for name in ("web.jsonl.gz", "news.txt", "pages")]
+    read = [(document.text, document.label) for document in read_files(paths)]
+    assert read == [("Drei.", "web"), ("Eins.", None), ("Zwei.", None), ("Tor!", "sport")]
+
+
+def test_a_folders_files_are_those_that_are_read(tmp_path: Path) -> None:
+    for name in ("pages/b.txt", "pages/a/c.jsonl", "pages/.hidden/d.txt", "pages/.e.txt"):
+        _write(tmp_path / name, "{}")
+    assert text_files(tmp_path / "pages") == [tmp_path / "pages/a/c.jsonl", tmp_path / "pages/b.txt"]
+    assert text_files(tmp_path / "pages/b.txt") == [tmp_path / "pages/b.txt"]
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [("absent.txt", "no file or folder .*absent.txt"), ("corpus.de", "corpus.de is neither.*must be .txt or .jsonl")],
+)
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, name: str, words: str) -> None:
+    _write(tmp_path / "corpus.de", "Eins.\n")
+    with pytest.raises(TextError, match=words):
+        list(read_files([tmp_path / name]))

@@ -224,3 +224,14 @@ def test_an_edited_split_is_refused_on_load(tmp_path: Path) -> None:
         stream.write('{"name": "x", "text": "y", "label": null}\n')
     with pytest.raises(ArtifactError, match="truncated or edited"):
         Artifact.load(tmp_path / "out", Kind.TEXT)
+
+
+def test_files_of_any_name_are_prepared_for_the_language_that_they_are_given_for(tmp_path: Path) -> None:
+    _write_parallel(tmp_path, 40)
+    (tmp_path / "de.jsonl").rename(tmp_path / "nachrichten.jsonl")
+    recipe = _recipe({"kind": "files", "paths": {"de": [str(tmp_path / "nachrichten.jsonl")]}})
+    prepared = prepare(recipe, "de", tmp_path / "text")
+    assert sum(prepared.manifest.details["documents"].values()) == 40
+    assert all(document.text.startswith("de ") for document in load_split(prepared, "train"))
+    with pytest.raises(TextError, match=r"names files for \['de'\], but none for 'en'"):
+        prepare(recipe, "en", tmp_path / "english")
