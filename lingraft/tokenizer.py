@@ -35,6 +35,14 @@ _LONGEST_LINE_BYTES = 1 << 30
 """SentencePiece's limit. Its default of 4,192 leaves longer lines out without a word."""
 
 
+class TooManyPiecesError(TokenizerError):
+    """More pieces were asked for than the text supports."""
+
+    def __init__(self, message: str, supported: int) -> None:
+        super().__init__(message)
+        self.supported = supported
+
+
 class Engine(Protocol):
     """A library that cuts text into pieces, on one model file."""
 
@@ -167,7 +175,8 @@ def train(recipe: Recipe, text: Path, out: Path) -> Artifact:
     """Train a language's tokenizer on the training split of its text.
 
     Raises:
-        TokenizerError: the vocabulary is larger than the text supports, or smaller than its alphabet needs.
+        TooManyPiecesError: the vocabulary is larger than the text supports.
+        TokenizerError: it is smaller than its alphabet needs, or there is no text.
         ArtifactError: `text` is not a text artifact, or `out` cannot be written.
     """
     source = Artifact.load(text, Kind.TEXT)
@@ -209,9 +218,7 @@ def _train_model(lines: Iterable[str], vocabulary: int, character_coverage: floa
             minloglevel=2,
         )
     except RuntimeError as error:
-        raise TokenizerError(
-            f"a vocabulary of {vocabulary} pieces cannot be trained on this text: {_advice(str(error))}"
-        ) from error
+        raise _refusal(vocabulary, str(error)) from error
     return model.getvalue()
 
 
@@ -224,13 +231,17 @@ def _counted(lines: Iterable[str]) -> Iterator[str]:
         raise TokenizerError("the training split has no lines of text to train a tokenizer on. Bring more text.")
 
 
-def _advice(message: str) -> str:
+def _refusal(vocabulary: int, message: str) -> TokenizerError:
     """What SentencePiece's message means for the recipe."""
+    start = f"a vocabulary of {vocabulary} pieces cannot be trained on this text: "
     if too_high := re.search(r"too high.* a value <= (\d+)", message):
-        return f"it supports {too_high[1]} at most. Lower tokenizer.vocabulary to that, or bring more text."
+        way_out = "Lower tokenizer.vocabulary to that, or bring more text."
+        return TooManyPiecesError(f"{start}it supports {too_high[1]} at most. {way_out}", int(too_high[1]))
     if too_low := re.search(r"smaller than required_chars\. \d+ vs (\d+)", message):
-        return (
-            f"its characters and the special tokens alone are {too_low[1]}. "
+        return TokenizerError(
+            f"{start}its characters and the special tokens alone are {too_low[1]}. "
             "Raise tokenizer.vocabulary to that or more, or lower tokenizer.character_coverage."
         )
-    return f"SentencePiece can make nothing of it ({message.strip()}). Bring other text, or more."
+    return TokenizerError(
+        f"{start}SentencePiece can make nothing of it ({message.strip()}). Bring other text, or more."
+    )
