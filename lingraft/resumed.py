@@ -32,13 +32,25 @@ def made_once(out: Path, kind: Kind, made_from: Mapping[str, Any], make: Callabl
         MadeDifferentlyError: what is there was made from something else, or it is not known from what.
         ArtifactError: what is there is damaged or of another kind, or nothing can be written.
     """
+    done_once(out, made_from, make)
+    return Artifact.load(out, kind)
+
+
+def done_once(out: Path, made_from: Mapping[str, Any], make: Callable[[], object]) -> None:
+    """Fill a folder that is no artifact, such as a checkpoint for transformers, by the rules of `made_once`.
+
+    Nothing can tell whether its files are still what they were.
+
+    Raises:
+        MadeDifferentlyError: what is there was made from something else, or it is not known from what.
+        ArtifactError: nothing can be written.
+    """
     key, wanted = key_of(out), json.loads(json.dumps(made_from))
     if out.is_dir() and any(out.iterdir()):
         _require_same(out, key, wanted)
     else:
-        write_json(key, wanted)  # first, so that an artifact never stands without it
+        write_json(key, wanted)  # first, so that nothing ever stands without it
         make()
-    return Artifact.load(out, kind)
 
 
 def mark(folder: Path) -> str:

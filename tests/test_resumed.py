@@ -7,7 +7,7 @@ import pytest
 from lingraft import artifact
 from lingraft.artifact import Artifact, Kind
 from lingraft.errors import ArtifactError
-from lingraft.resumed import MadeDifferentlyError, key_of, made_once, mark
+from lingraft.resumed import MadeDifferentlyError, done_once, key_of, made_once, mark
 
 
 class Maker:
@@ -82,3 +82,18 @@ def test_what_something_was_made_from_stands_beside_it(maker: Maker) -> None:
 def test_a_folder_without_an_artifact_has_no_mark(tmp_path: Path) -> None:
     with pytest.raises(ArtifactError, match=r"has no manifest\.json"):
         mark(tmp_path)
+
+
+def test_a_folder_that_is_no_artifact_is_filled_once(tmp_path: Path) -> None:
+    out, filled = tmp_path / "out", []
+
+    def fill() -> None:
+        out.mkdir()
+        (out / "config.json").write_text("{}")
+        filled.append(out)
+
+    for _ in range(2):
+        done_once(out, {"embeddings": "ab"}, fill)
+    assert filled == [out]
+    with pytest.raises(MadeDifferentlyError, match="embeddings was ab, is cd"):
+        done_once(out, {"embeddings": "cd"}, fill)
