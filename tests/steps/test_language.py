@@ -1,0 +1,124 @@
+"""What steps of a language add to stages beside tracking: which depth it has, and which results go where."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from mlflow import MlflowClient
+
+from lingraft import results, tracking
+from lingraft.artifact import Artifact, Kind
+from lingraft.errors import DepthError, TrackingError
+from lingraft.registered import embeddings_name, primary_name
+from lingraft.steps import language
+from tests.steps.conftest import Registered
+from tests.tracking_stores import quiet
+
+pytestmark = quiet
+
+
+@pytest.fixture
+def searched(registered: Registered) -> Iterator[int]:
+    """The depth that a search chose for German."""
+    name = primary_name(registered.shop.recipe)
+    tracking.tag(name, "depth.de", "2")
+    yield 2
+    MlflowClient().delete_model_version_tag(name, "1", "depth.de")
+
+
+def test_without_a_search_a_language_has_the_recipes_depth(registered: Registered) -> None:
+    assert language.depths_of(registered.recipe, "de", compare=False) == [1]
+
+
+def test_a_searched_depth_is_adapted_beside_the_recipes(registered: Registered, searched: int) -> None:
+    assert language.depths_of(registered.recipe, "de", compare=False) == [1, searched]
+    assert language.depths_of(registered.recipe, "tr", compare=False) == [1]
+
+
+def test_comparing_adds_all_layers(registered: Registered, searched: int) -> None:
+    assert language.depths_of(registered.recipe, "de", compare=True) == [1, searched, 3]
+    assert language.depths_of(registered.recipe, "tr", compare=True) == [1, 3]
+
+
+def test_a_depth_is_asked_of_a_registered_primary_only(registered: Registered) -> None:
+    other = registered.shop.recipe.model_copy(update={"name": "nameless"}).to_json()
+    with pytest.raises(TrackingError, match="'nameless-primary'"):
+        language.depths_of(other, "de", compare=False)
+
+
+def test_the_searched_depth_is_registered_and_all_results_are_handed_on(
+    registered: Registered, searched: int, tmp_path: Path
+) -> None:
+    run = registered.begin(tmp_path / "run")
+    embeddings, evaluations = zip(*(registered.judge(run, depth, tmp_path) for depth in (1, searched)), strict=True)
+    chosen, handed = tmp_path / "chosen", tmp_path / "results"
+
+    language.register_language(registered.recipe, run, embeddings, evaluations, chosen, handed)
+
+    tags = tracking.tags_of(embeddings_name(registered.shop.recipe, "de"))
+    assert tags["depth"] == str(searched)
+    assert Artifact.load(chosen, Kind.EMBEDDINGS).fingerprint == tags["fingerprint"]
+    assert {results.load_language(folder).depth for folder in handed.iterdir()} == {1, searched}
+
+
+def test_a_language_that_was_not_adapted_over_its_own_depth_is_not_registered(
+    registered: Registered, searched: int, tmp_path: Path
+) -> None:
+    run = registered.begin(tmp_path / "run")
+    embeddings, evaluation = registered.judge(run, 3, tmp_path)
+    with pytest.raises(DepthError, match=r"'de' was adapted over depths \[3\], but its own is now 2"):
+        language.register_language(
+            registered.recipe, run, [embeddings], [evaluation], tmp_path / "chosen", tmp_path / "results"
+        )
+    assert MlflowClient().get_run(run.read_text()).info.status == "FAILED"
+
+
+def test_without_a_task_a_language_is_judged_and_registered_by_masked_accuracy(
+    registered: Registered, tmp_path: Path
+) -> None:
+    recipe = registered.shop.recipe.model_copy(update={"tasks": ()}).to_json()
+    run = registered.begin(tmp_path / "run")
+    judged = registered.judge(run, 1, tmp_path, recipe, tmp_path / "no tasks were written")
+    assert results.load_language(judged[1]).tasks == ()
+    language.register_language(recipe, run, *([one] for one in judged), tmp_path / "chosen", tmp_path / "results")
+    assert Artifact.load(tmp_path / "chosen", Kind.EMBEDDINGS).manifest.language == "de"
+
+
+def test_a_report_needs_no_search(registered: Registered, tmp_path: Path) -> None:
+    run = registered.begin(tmp_path / "run")
+    _, evaluation = registered.judge(run, 1, tmp_path / "group")
+    group = tmp_path / "handed" / "de-1"
+    Artifact.load(evaluation, Kind.EVALUATION).copy_to(group)
+    page = language.report(registered.recipe, run, registered.evaluation, [group.parent], tmp_path / "report")
+    assert page == (tmp_path / "report" / "report.html").read_text(encoding="utf-8")
+    assert MlflowClient().get_run(run.read_text()).info.status == "FINISHED"
+
+
+def test_zero_shot_scores_are_told_by_task_beside_those_as_initialised(registered: Registered, tmp_path: Path) -> None:
+    shop, run = registered.shop, registered.begin(tmp_path / "run")
+    inputs = shop.primary, registered.no_mini, registered.tasks, shop.embeddings["de"]
+    texts = shop.texts["de"], shop.blocks["de"]
+    scores, labels, matrix = language.evaluate_language(registered.recipe, run, *inputs, *texts, tmp_path / "out")
+    (task,) = results.load_language(tmp_path / "out").tasks
+    assert task.initial
+    assert scores["zero_shot_topic"] == task.score.mean
+    assert scores["zero_shot_topic_initial"] == task.initial.mean
+    assert (labels, matrix) == (task.labels, task.confusion)
+    assert {name for name in scores if name.startswith("masked_accuracy_")} == {
+        "masked_accuracy_mini",
+        "masked_accuracy_primary",
+        "masked_accuracy_mini_initial",
+        "masked_accuracy_primary_initial",
+    }
+
+
+def test_a_bundle_holds_the_champion_of_the_task_that_is_named(registered: Registered, tmp_path: Path) -> None:
+    shop, run = registered.shop, registered.begin(tmp_path / "run")
+    folders = shop.primary, registered.tasks, [shop.embeddings["de"]]
+    parity = language.bundle(registered.recipe, run, "topic", *folders, tmp_path / "bundle")
+    made = Artifact.load(tmp_path / "bundle", Kind.BUNDLE)
+    found = [Artifact.load(folder, Kind.TASK) for folder in shop.tasks.values()]
+    best = max(found, key=lambda one: (one.manifest.details["dev_score"], one.manifest.details["seed"]))
+    assert made.manifest.data_hashes["task"] == best.fingerprint
+    assert tracking.tags_of("tiny-bundle-topic")["fingerprint"] == made.fingerprint
+    assert sorted(parity) == ["parity_de", "parity_en"]

@@ -1,0 +1,142 @@
+"""What steps of a source add to stages: jobs of finetuning, what is registered, and what comes back."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from mlflow import MlflowClient
+
+from lingraft import stages, tracking
+from lingraft.artifact import Artifact, Kind
+from lingraft.config import Recipe
+from lingraft.errors import NotRegisteredError, RecipeError
+from lingraft.models import load_mini
+from lingraft.registered import mini_name, primary_name, task_name
+from lingraft.results import load_language
+from lingraft.steps import data, language, source
+from lingraft.systems import System
+from lingraft.training_config import MiniBuilding
+from tests.steps.conftest import Registered
+from tests.tracking_stores import quiet, sqlite_store
+from tests.workshop import Workshop, unwatched
+
+pytestmark = quiet
+BUILDING = MiniBuilding(steps=4, batch_blocks=8, learning_rate=1e-3, fresh_layers=2)
+
+
+def fetched(recipe: str, run: Path, out: Path) -> dict[str, Path]:
+    """What a language pipeline begins with."""
+    folders = {name: out / name for name in ("primary", "tasks", "evaluation", "mini")}
+    source.fetch_source(recipe, run, *folders.values())
+    return folders
+
+
+def test_every_task_is_finetuned_with_every_seed(workshop: Workshop) -> None:
+    topic = workshop.recipe.task()
+    mood = topic.model_copy(
+        update={"name": "mood", "finetuning": topic.finetuning.model_copy(update={"seeds": (3, 1)})}
+    )
+    recipe = workshop.recipe.model_copy(update={"tasks": (topic, mood)})
+    assert source.finetunings(recipe) == ["topic/1", "topic/2", "mood/3", "mood/1"]
+    assert source.finetunings(recipe.model_copy(update={"tasks": ()})) == []
+
+
+def test_a_job_is_a_task_and_its_seed(registered: Registered, tmp_path: Path) -> None:
+    shop, run = registered.shop, registered.begin(tmp_path / "run")
+    folders = shop.primary, shop.texts["en"]
+    shown = source.finetune(registered.recipe, run, "topic/2", *folders, tmp_path / "task")
+    made = Artifact.load(tmp_path / "task", Kind.TASK)
+    assert made.fingerprint == Artifact.load(shop.tasks[2], Kind.TASK).fingerprint
+    assert shown["dev_score"] == made.manifest.details["dev_score"]
+    assert shown["steps"] == made.manifest.cost.steps
+    with pytest.raises(RecipeError, match="a task 'mood'"):
+        source.finetune(registered.recipe, run, "mood/1", *folders, tmp_path / "other")
+
+
+def test_the_source_comes_back_with_a_folder_a_task_and_seed(registered: Registered, tmp_path: Path) -> None:
+    shop = registered.shop
+    found = fetched(registered.recipe, registered.begin(tmp_path / "run"), tmp_path)
+    primary = Artifact.load(shop.primary, Kind.PRIMARY)
+    assert Artifact.load(found["primary"], Kind.PRIMARY).manifest == primary.manifest
+    assert {path.name for path in found["tasks"].iterdir()} == {"topic"}
+    for seed, folder in shop.tasks.items():
+        back = Artifact.load(found["tasks"] / "topic" / f"seed-{seed}", Kind.TASK)
+        assert back.fingerprint == Artifact.load(folder, Kind.TASK).fingerprint
+    assert Artifact.load(found["evaluation"], Kind.EVALUATION).manifest.aligned_with == primary.fingerprint
+    assert list(found["mini"].iterdir()) == []
+
+
+def test_without_a_task_only_the_primary_and_its_evaluation_are_fetched(registered: Registered, tmp_path: Path) -> None:
+    recipe = registered.shop.recipe.model_copy(update={"tasks": ()}).to_json()
+    found = fetched(recipe, registered.begin(tmp_path / "run"), tmp_path)
+    assert Artifact.load(found["primary"], Kind.PRIMARY)
+    assert Artifact.load(found["evaluation"], Kind.EVALUATION)
+    assert list(found["tasks"].iterdir()) == list(found["mini"].iterdir()) == []
+
+
+def test_every_seed_is_registered_and_the_best_on_dev_is_champion(registered: Registered) -> None:
+    name, recipe = task_name(registered.shop.recipe, "topic"), registered.shop.recipe
+    versions = [MlflowClient().get_model_version_by_alias(name, f"seed-{seed}") for seed in (1, 2)]
+    assert [version.tags["seed"] for version in versions] == ["1", "2"]
+    best = max(versions, key=lambda version: (float(version.tags["dev_score"]), int(version.tags["seed"])))
+    assert tracking.tags_of(name)["fingerprint"] == best.tags["fingerprint"]
+    assert tracking.tags_of(primary_name(recipe))["recipe"] == recipe.digest()
+
+
+@dataclass(frozen=True)
+class Post:
+    """A MINIPOST project, and the folder of its store."""
+
+    folder: Path
+    recipe: Recipe
+    primary: Path
+    mini: Path
+    cost: dict[str, float]
+
+
+@pytest.fixture(scope="module")
+def post(workshop: Workshop, tmp_path_factory: pytest.TempPathFactory) -> Post:
+    """Its primary and its mini-model, built by the step and registered."""
+    folder = tmp_path_factory.mktemp("post")
+    recipe = workshop.recipe.model_copy(update={"mini": BUILDING, "tasks": ()}).for_system(System.MINIPOST)
+    brief = recipe.pretraining.model_copy(update={"steps": 2, "warmup_steps": 0})
+    recipe = recipe.model_copy(update={"pretraining": brief})
+    run, primary, mini = folder / "run", folder / "primary", folder / "mini"
+    blocks, tokenizer = workshop.blocks["en"], workshop.tokenizers["en"]
+    stages.pretrain(recipe, blocks, tokenizer, primary, unwatched)
+    with sqlite_store(folder):
+        data.open_run(recipe.to_json(), "source", run)
+        cost = source.build_mini(recipe.to_json(), run, primary, blocks, mini)
+        judged = folder / "judged"
+        source.evaluate_source(recipe.to_json(), run, primary, [], workshop.texts["en"], blocks, judged)
+        source.register_source(recipe.to_json(), run, primary, [], judged)
+    return Post(folder, recipe, primary, mini, cost)
+
+
+def test_a_mini_model_is_registered_fetched_and_adapted_over(workshop: Workshop, post: Post, tmp_path: Path) -> None:
+    built = Artifact.load(post.mini, Kind.MINI)
+    assert post.cost["steps"] == BUILDING.steps
+    with sqlite_store(post.folder):
+        assert mini_name(post.recipe) == "tiny-mini-minipost-1"
+        tags = tracking.tags_of(mini_name(post.recipe))
+        primary = Artifact.load(post.primary, Kind.PRIMARY).fingerprint
+        assert (tags["fingerprint"], tags["depth"], tags["aligned_with"]) == (built.fingerprint, "1", primary)
+        data.open_run(post.recipe.to_json(), "language", tmp_path / "language")
+        recipe, run = post.recipe.to_json(), tmp_path / "language"
+        found = fetched(recipe, run, tmp_path / "fetched")
+        assert load_mini(found["mini"]).fingerprint == built.fingerprint
+        shared = found["primary"], found["mini"]
+        blocks, embeddings = workshop.blocks["de"], tmp_path / "embeddings"
+        language.adapt(recipe, run, 1, *shared, blocks, workshop.tokenizers["de"], embeddings)
+        folders = found["tasks"], embeddings, workshop.texts["de"], blocks
+        language.evaluate_language(recipe, run, *shared, *folders, tmp_path / "result")
+    result = load_language(tmp_path / "result")
+    assert (result.system, result.depth, result.fresh_layers) == ("MINIPOST", 1, 2)
+
+
+def test_a_mini_model_that_is_not_registered_is_named(post: Post, tmp_path: Path) -> None:
+    deeper = post.recipe.for_system(System.MINIPOST, 2).to_json()
+    with sqlite_store(post.folder):
+        data.open_run(deeper, "language", tmp_path / "language")
+        with pytest.raises(NotRegisteredError, match="'tiny-mini-minipost-2'"):
+            fetched(deeper, tmp_path / "language", tmp_path / "fetched")
