@@ -75,7 +75,7 @@ def test_an_evaluation_fills_metrics_and_confusion_matrix(
 ) -> None:
     metrics, confusion = evaluated
     heads = bench.shop.recipe.encoder.mlm_heads
-    assert metrics.metadata.keys() == {"task_accuracy", *(f"masked_accuracy_depth_{depth}" for depth in heads)}
+    assert metrics.metadata.keys() == {"topic_accuracy", *(f"masked_accuracy_depth_{depth}" for depth in heads)}
     matrix = confusion.metadata["confusionMatrix"]
     assert [spec["displayName"] for spec in matrix["annotationSpecs"]] == sorted(TOPICS)
     assert sum(sum(row["row"]) for row in matrix["rows"]) > 0
@@ -87,7 +87,7 @@ def test_an_evaluation_without_a_task_has_no_matrix(bench: Bench) -> None:
     source.evaluate_source.python_func(
         bench.recipe, bench.run, *folders, bench.output("without-task"), metrics, confusion
     )
-    assert "task_accuracy" not in metrics.metadata
+    assert "topic_accuracy" not in metrics.metadata
     assert confusion.metadata["confusionMatrix"]["rows"] == []
 
 
@@ -99,9 +99,37 @@ def test_depths_are_a_list_that_a_loop_can_take(bench: Bench) -> None:
 
 @pytest.mark.usefixtures("evaluated")
 def test_the_source_comes_back_from_the_registry_as_folders(bench: Bench) -> None:
-    primary, tasks, evaluation = (bench.output(f"fetched-{name}") for name in ("primary", "tasks", "evaluation"))
-    source.fetch_source.python_func(bench.recipe, bench.run, primary, tasks, evaluation)
+    names = ("primary", "tasks", "evaluation", "mini")
+    primary, tasks, evaluation, mini = (bench.output(f"fetched-{name}") for name in names)
+    source.fetch_source.python_func(bench.recipe, bench.run, primary, tasks, evaluation, mini)
     expected = Artifact.load(bench.shop.primary, Kind.PRIMARY)
     assert Artifact.load(Path(primary.path), Kind.PRIMARY).manifest == expected.manifest
-    assert {folder.name for folder in Path(tasks.path).iterdir()} == {"seed-1", "seed-2"}
+    assert {folder.name for folder in Path(tasks.path).glob("topic/*")} == {"seed-1", "seed-2"}
     assert Artifact.load(Path(evaluation.path), Kind.EVALUATION)
+    assert list(Path(mini.path).iterdir()) == []
+
+
+def test_a_job_of_finetuning_is_a_task_and_its_seed(bench: Bench) -> None:
+    task, metrics = bench.output("task", dsl.Model), dsl.Metrics()
+    folders = given(bench.shop.primary, dsl.Model), given(bench.shop.texts["en"])
+    source.finetune.python_func(bench.recipe, bench.run, "topic/1", *folders, task, metrics)
+    made, expected = (Artifact.load(folder, Kind.TASK) for folder in (Path(task.path), bench.shop.tasks[1]))
+    assert made.fingerprint == expected.fingerprint
+    assert metrics.metadata["dev_score"] == expected.manifest.details["dev_score"]
+
+
+@pytest.mark.usefixtures("evaluated")
+def test_a_language_is_adapted_and_judged_without_a_mini_model(bench: Bench) -> None:
+    shop, embeddings, evaluation = bench.shop, bench.output("embeddings", dsl.Model), bench.output("judged")
+    names = ("primary", "tasks", "evaluation", "mini")
+    fetched = {name: bench.output(f"for-language-{name}", dsl.Model) for name in names}
+    source.fetch_source.python_func(bench.recipe, bench.run, **fetched)
+    primary, mini, blocks = fetched["primary"], fetched["mini"], given(shop.blocks["de"])
+    tokenizer, metrics, confusion = given(shop.tokenizers["de"]), dsl.Metrics(), dsl.ClassificationMetrics()
+    language.adapt.python_func(bench.recipe, bench.run, 1, primary, mini, blocks, tokenizer, embeddings, metrics)
+    made, expected = Path(embeddings.path), shop.embeddings["de"]
+    assert Artifact.load(made, Kind.EMBEDDINGS).fingerprint == Artifact.load(expected, Kind.EMBEDDINGS).fingerprint
+    folders = primary, mini, fetched["tasks"], embeddings, given(shop.texts["de"]), blocks, evaluation
+    language.evaluate_language.python_func(bench.recipe, bench.run, *folders, metrics, confusion)
+    assert {"zero_shot_topic", "zero_shot_topic_initial", "masked_accuracy_mini", "steps"} <= metrics.metadata.keys()
+    assert len(confusion.metadata["confusionMatrix"]["rows"]) == len(TOPICS)

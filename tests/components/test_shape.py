@@ -49,19 +49,27 @@ def test_a_component_is_a_docstring_imports_paths_and_calls(function: ast.Functi
 
 @pytest.mark.parametrize("function", _functions(), ids=lambda function: function.name)
 def test_a_component_calls_one_function_of_the_library(function: ast.FunctionDef) -> None:
-    imported = [node for node in function.body if isinstance(node, ast.ImportFrom)]
-    assert {node.module for node in imported} <= {"pathlib", "lingraft"}
+    imported = {node.module: node for node in function.body if isinstance(node, ast.ImportFrom)}
+    imported.pop("pathlib", None)
+    ((module, node),) = imported.items()
+    wanted, (name,) = RENAMED.get(function.name, function.name), node.names
+    step = f"{module}.{name.name}" if name.name in STEPS else module
+    assert step == f"lingraft.steps.{HOMES[function.name]}"
     called = [
-        node.func.attr
-        for node in ast.walk(function)
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
-        if isinstance(node.func.value, ast.Name) and node.func.value.id == "steps"
+        call.func
+        for call in ast.walk(function)
+        if isinstance(call, ast.Call) and ast.unparse(call.func).partition(".")[0] == name.name
     ]
-    assert called == [RENAMED.get(function.name, function.name)]
+    assert [ast.unparse(each) for each in called] == [wanted if name.name == wanted else f"{name.name}.{wanted}"]
 
 
 RENAMED = {"export_bundle": "bundle", "write_report": "report"}
-"""Where a component's name says more than its function's, which stands in `steps`."""
+"""Where a component's name says more than its function's, which stands in `lingraft.steps`."""
+STEPS = ("data", "language", "source")
+"""Modules of steps, which components are divided as."""
+HOMES = {
+    one.python_func.__name__: module.__name__.rpartition(".")[2] for module in MODULES for one in _components(module)
+}
 
 
 @pytest.mark.parametrize(
