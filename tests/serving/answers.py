@@ -4,7 +4,8 @@ import torch
 from torch import Tensor
 
 from lingraft.models import load_embeddings, load_primary, load_task
-from lingraft.tasks.labelled import encode, pad
+from lingraft.tasks.pairs import encode, pad
+from lingraft.tokenizer import OWN_IDS
 from tests.made_up import documents
 from tests.tiny import Tiny
 
@@ -20,7 +21,7 @@ def sentences(language: str, words: tuple[int, ...] = (1, 3, 5)) -> list[str]:
 def rows_of(tiny: Tiny, language: str, texts: list[str]) -> list[list[int]]:
     """Token ids, cut to a block."""
     brought = load_embeddings(tiny.embeddings[language]) if language in tiny.embeddings else load_primary(tiny.primary)
-    return encode(texts, brought.tokenizer, load_task(tiny.task).classifier.encoder.shape.block_tokens).rows
+    return encode([(text,) for text in texts], brought.tokenizer, load_task(tiny.task).shape).rows
 
 
 @torch.inference_mode()
@@ -30,5 +31,5 @@ def pytorch_logits(tiny: Tiny, language: str, rows: list[list[int]]) -> Tensor:
     task.swap_in(
         load_embeddings(tiny.embeddings[language]) if language in tiny.embeddings else load_primary(tiny.primary)
     )
-    logits_BC: Tensor = task.classifier.eval()(*pad(rows))
+    logits_BC: Tensor = task.net.eval()(*pad(rows, OWN_IDS.pad))
     return logits_BC
