@@ -45,11 +45,10 @@ def done_once(out: Path, made_from: Mapping[str, Any], make: Callable[[], object
         MadeDifferentlyError: what is there was made from something else, or it is not known from what.
         ArtifactError: nothing can be written.
     """
-    key, wanted = key_of(out), json.loads(json.dumps(made_from))
     if out.is_dir() and any(out.iterdir()):
-        _require_same(out, key, wanted)
+        require_same(out, made_from)
     else:
-        write_json(key, wanted)  # first, so that nothing ever stands without it
+        write_json(key_of(out), made_from)  # first, so that nothing ever stands without it
         make()
 
 
@@ -67,7 +66,13 @@ def key_of(out: Path) -> Path:
     return out.with_name(f"{out.name}.made-from.json")
 
 
-def _require_same(out: Path, key: Path, wanted: Mapping[str, Any]) -> None:
+def require_same(out: Path, made_from: Mapping[str, Any]) -> None:
+    """Refuse what stands at `out` if it was made from something else.
+
+    Raises:
+        MadeDifferentlyError: it was, or it is not known from what; the message says what differs.
+    """
+    key, wanted = key_of(out), json.loads(json.dumps(made_from))
     way_out = f"Remove {out} to have it made again, or choose another folder for all results."
     try:
         found = json.loads(key.read_bytes())
