@@ -89,7 +89,7 @@ class MlmHead(nn.Module):
 
     def __init__(self, shape: EncoderShape) -> None:
         super().__init__()
-        self.activation = _ACTIVATIONS[shape.family.activation]
+        self.activation = _ACTIVATIONS[shape.family.head_activation]
         self.dense = nn.Linear(shape.width, shape.width)
         self.norm = nn.LayerNorm(shape.width, shape.family.layer_norm_eps)
 

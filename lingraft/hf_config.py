@@ -116,11 +116,6 @@ def _require_numbers(read: Mapping[str, Any]) -> None:
 
 def _shape(model_type: str, read: Mapping[str, Any]) -> EncoderShape:
     activation, is_bert = _activation(read["hidden_act"]), model_type == "bert"
-    if activation != "gelu" and not is_bert:
-        raise CheckpointError(
-            f"config.json has hidden_act = {read['hidden_act']!r}, which a {model_type} has in its layers only: its "
-            "MLM head keeps gelu, and our encoder has one activation for both. Take a checkpoint with gelu."
-        )
     offset = 0 if is_bert else read["pad_token_id"] + 1  # RoBERTa counts positions from behind the pad id
     family = {
         "position_offset": offset,
@@ -128,6 +123,7 @@ def _shape(model_type: str, read: Mapping[str, Any]) -> EncoderShape:
         "separators": 1 if is_bert else 2,
         "layer_norm_eps": read["layer_norm_eps"],
         "activation": activation,
+        "head_activation": activation if is_bert else "gelu",
     }
     shape = {
         "width": read["hidden_size"],

@@ -18,6 +18,9 @@ class TokenizerSettings(Section):
     sample_lines: PositiveInt = Field(500_000, description="Lines of text that the tokenizer is trained on, at most.")
 
 
+Activation = Literal["gelu", "gelu_tanh", "relu"]
+
+
 class Family(Section):
     """What tells the architectures of RoBERTa's family apart; our own models have RoBERTa's, the defaults."""
 
@@ -25,7 +28,13 @@ class Family(Section):
     segments: NonNegativeInt = Field(0, description="Rows of the segment (token type) table; 0: there is none.")
     separators: Literal[1, 2] = Field(2, description="End tokens between the two texts of a pair; BERT has 1.")
     layer_norm_eps: PositiveFloat = Field(1e-5, description="What LayerNorms add to a variance.")
-    activation: Literal["gelu", "gelu_tanh", "relu"] = Field("gelu", description="gelu_tanh is the approximate GELU.")
+    activation: Activation = Field("gelu", description="Of layers; gelu_tanh is the approximate GELU.")
+    head_activation: Activation = Field("gelu", description="Of MLM heads; RoBERTa's keep gelu, whatever layers have.")
+
+    @property
+    def marks_second_text(self) -> bool:
+        """Whether the second text of a pair stands in a segment of its own: BERT's does, RoBERTa's does not."""
+        return self.segments > 1 and self.separators == 1
 
 
 class EncoderShape(Section):

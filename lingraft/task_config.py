@@ -58,6 +58,9 @@ class Task(Section):
         description="documents: the recipe's own labelled text; texts or pairs: classification of one text or two "
         "(XNLI, PAWS-X); questions: extractive answers (XQuAD, MLQA); tags: named entities (PAN-X, CoNLL)."
     )
+    evaluation: Literal["squad", "mlqa"] = Field(
+        "squad", description="Of kind 'questions': whose metric; mlqa for MLQA, squad for SQuAD, XQuAD and TyDiQA."
+    )
     labels: tuple[str, ...] = Field((), description="The task's labels, in order; those of the training set if empty.")
     train: TaskData | None = Field(None, description="Training examples in the source language.")
     dev: TaskData | None = Field(None, description="Examples for choices made on the way.")

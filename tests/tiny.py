@@ -17,7 +17,7 @@ from lingraft.artifact import Artifact, Kind
 from lingraft.config import Recipe
 from lingraft.encoder import Encoder, Vocabulary
 from lingraft.models import save_task, save_vocabulary
-from lingraft.tasks.labelled import Classifier
+from lingraft.tasks.classification import Classifier
 from lingraft.tokenizer import Tokenizer
 from tests.made_up import TOPICS
 
@@ -65,9 +65,14 @@ def write_task(recipe: Recipe, primary: Path, out: Path, seed: int, scale: float
         draft.facts = {
             "language": recipe.source,
             "aligned_with": Artifact.load(primary, Kind.PRIMARY).fingerprint,
-            "details": {"task": recipe.require_task().name, "labels": sorted(TOPICS), "shape": shape},
+            "details": {"labels": sorted(TOPICS), "shape": shape} | _task_facts(recipe),
         }
     return out
+
+
+def _task_facts(recipe: Recipe) -> dict[str, object]:
+    task = recipe.task()
+    return {"task": task.name, "settings": task.model_dump(mode="json"), "seed": 1}
 
 
 def write_embeddings(tokenizer: Path, primary: Path, out: Path, seed: int) -> Path:

@@ -35,6 +35,7 @@ class Workshop:
     primary: Path
     embeddings: dict[str, Path]
     tasks: dict[int, Path]
+    """By finetuning seed."""
     curves: dict[str, list[Progress]]
     """What each training stage told whoever watched it."""
 
@@ -57,10 +58,10 @@ class Workshop:
             shop.embeddings[language] = folder / "embeddings" / language
             watch = shop.curves.setdefault(language, []).append
             shop.adapt(language, recipe.adaptation.depth, shop.embeddings[language], watch=watch)
-        for seed in recipe.require_task().finetuning.seeds:
+        for seed in recipe.task().finetuning.seeds:
             shop.tasks[seed] = folder / "task" / str(seed)
             watch = shop.curves.setdefault(f"seed {seed}", []).append
-            stages.finetune(recipe, shop.primary, texts["en"], seed, shop.tasks[seed], watch)
+            stages.finetune(recipe, "topic", shop.primary, texts["en"], seed, shop.tasks[seed], watch)
         return shop
 
     def adapt(

@@ -12,6 +12,7 @@ from lingraft.tasks.kinds import TaskKind
 from lingraft.tasks.labelled_texts import documents_as_examples
 from lingraft.tasks.question_answering import QuestionAnswering
 from lingraft.tasks.rows import Row, in_language
+from lingraft.tasks.squad_metric import Evaluation
 from lingraft.tasks.tagging import Tagging
 from lingraft.text import SplitName, load_split
 
@@ -22,7 +23,7 @@ _CLASS_COLUMNS = ("gold_label", "label", "ner_tags", "tags")
 def kind_of(task: Task) -> TaskKind:
     """How a task's examples are read, batched, learned and judged."""
     if task.kind == "questions":
-        return QuestionAnswering()
+        return QuestionAnswering(Evaluation(task.evaluation))
     if task.kind == "tags":
         return Tagging()
     return Classification(pairs=task.kind == "pairs")

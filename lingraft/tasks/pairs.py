@@ -51,7 +51,7 @@ def encode(texts: Sequence[tuple[str, ...]], tokenizer: Tokenizer, shape: Encode
         rows.append(opening + closing)
         types.append([0] * len(opening) + [1 if second else 0] * len(closing))
     whole_tokens = [sum(map(len, parts)) + _special_tokens(parts, shape) for parts in ids]
-    return Encoded(rows, types if shape.family.segments > 1 else None, whole_tokens)
+    return Encoded(rows, types if shape.family.marks_second_text else None, whole_tokens)
 
 
 def _special_tokens(parts: Sequence[object], shape: EncoderShape) -> int:

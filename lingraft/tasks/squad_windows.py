@@ -99,7 +99,7 @@ class Windows:
     windows: list[Window]
     special: SpecialIds
     separators: int
-    segments: int
+    marks_second_text: bool
     truncated: int
     """Questions of which only the beginning is seen. Contexts are always seen whole."""
 
@@ -126,7 +126,7 @@ class Windows:
         return WindowBatch(
             tokens_BT=tokens_BT,
             visible_BT=visible_BT,
-            types_BT=(behind_BT & visible_BT).long() if self.segments > 1 else None,
+            types_BT=(behind_BT & visible_BT).long() if self.marks_second_text else None,
             context_BT=behind_BT & (places_1T < lengths_B[:, None] - 1),
             starts_B=torch.tensor([self.windows[index].answer_start for index in chosen]),
             ends_B=torch.tensor([self.windows[index].answer_end for index in chosen]),
@@ -166,7 +166,7 @@ def cut(questions: Sequence[Question], tokenizer: Tokenizer, shape: EncoderShape
         windows=found,
         special=tokenizer.special,
         separators=shape.family.separators,
-        segments=shape.family.segments,
+        marks_second_text=shape.family.marks_second_text,
         truncated=sum(len(ids) < len(all_ids) for ids, all_ids in zip(asked, whole, strict=True)),
     )
 

@@ -72,8 +72,9 @@ def test_logits_are_those_of_transformers(model_type: str, odd: str) -> None:
 
 
 @pytest.mark.parametrize("activation", ["gelu_new", "gelu_pytorch_tanh", "relu"])
-def test_logits_are_those_of_transformers_with_another_activation(activation: str) -> None:
-    model, tensors, config = made("bert", hidden_act=activation)
+@pytest.mark.parametrize("model_type", MODEL_TYPES)
+def test_logits_are_those_of_transformers_with_another_activation(model_type: str, activation: str) -> None:
+    model, tensors, config = made(model_type, hidden_act=activation)
     ids = tokens(model)
     theirs = logits_of(model, ids)
     assert (theirs - our_logits(encoder_of(tensors, config), ids)).abs().max() < CLOSE
@@ -258,7 +259,6 @@ def test_an_untied_checkpoint_without_its_projection_is_refused() -> None:
         ({"pruned_heads": {"1": [0]}}, "pruned_heads = "),
         ({"quantization_config": {"bits": 8}}, "quantization_config = "),
         ({"hidden_act": "silu"}, "hidden_act = 'silu'; our encoder has gelu"),
-        ({"hidden_act": "relu"}, "hidden_act = 'relu', which a roberta has in its layers only"),
         ({"num_attention_heads": 5}, "width 32 is not divisible by attention_heads 5"),
         ({"num_hidden_layers": 0}, "num_hidden_layers: Input should be greater than 0"),
         ({"hidden_size": "32"}, "hidden_size = '32'"),
@@ -289,9 +289,10 @@ def test_what_a_configuration_leaves_out_is_what_transformers_takes(theirs: Any)
     assert settings_of({"model_type": theirs.model_type}) == settings_of(whole)
 
 
-def test_families_differ_in_offset_and_separators() -> None:
+def test_families_differ_in_offset_separators_and_head_activation() -> None:
     bert = settings_of(made("bert", hidden_act="relu")[2]).shape.family
-    roberta = settings_of(made("roberta", pad_token_id=4)[2]).shape.family
+    roberta = settings_of(made("roberta", hidden_act="relu", pad_token_id=4)[2]).shape.family
     assert (bert.position_offset, bert.separators, bert.segments) == (0, 1, 2)
     assert (roberta.position_offset, roberta.separators, roberta.segments) == (5, 2, 2)
-    assert (bert.activation, roberta.activation) == ("relu", "gelu")
+    assert (bert.activation, bert.head_activation) == ("relu", "relu")
+    assert (roberta.activation, roberta.head_activation) == ("relu", "gelu")
