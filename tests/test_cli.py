@@ -8,10 +8,13 @@ import pytest
 from typer.testing import CliRunner
 
 from lingraft import __version__
-from lingraft.cli import app
+from lingraft.cli import COMMANDS, app
 
 ROOT = Path(__file__).parents[1]
-STAGES = ("text", "tokenize", "blocks", "pretrain", "finetune", "adapt", "evaluate", "export", "serve", "report")
+STAGES = (
+    *("import", "text", "tokenize", "blocks", "pretrain", "mini", "finetune", "evaluate-source"),
+    *("adapt", "search-depth", "evaluate", "export", "serve", "report", "cost", "verify"),
+)
 
 
 def _lingraft(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -19,11 +22,21 @@ def _lingraft(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([program, *arguments], capture_output=True, text=True, check=False)
 
 
-@pytest.mark.parametrize("stage", STAGES)
+@pytest.mark.parametrize("stage", sorted({*STAGES, *COMMANDS}))
 def test_help_names_and_explains_every_stage(stage: str) -> None:
     everything = CliRunner().invoke(app, ["--help"]).output
     assert f"\n  {stage} " in everything
-    own = CliRunner().invoke(app, [stage, "--help"])
+    _explains_its_options(stage)
+
+
+@pytest.mark.parametrize("form", ["onnx", "hf"])
+def test_help_explains_what_can_be_exported(form: str) -> None:
+    assert f"\n  {form} " in CliRunner().invoke(app, ["export", "--help"]).output
+    _explains_its_options("export", form)
+
+
+def _explains_its_options(*command: str) -> None:
+    own = CliRunner().invoke(app, [*command, "--help"])
     assert own.exit_code == 0
     for line in own.output.splitlines():
         if line.startswith("  --") and "--help" not in line:
