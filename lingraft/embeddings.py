@@ -7,7 +7,8 @@ import torch
 from torch import Tensor
 
 from lingraft.encoder import INITIAL_STD, Encoder, Vocabulary
-from lingraft.tokenizer import SPECIAL_PIECES
+from lingraft.pieces import SpecialIds
+from lingraft.tokenizer import OWN_IDS, SPECIAL_PIECES
 
 
 @dataclass(frozen=True)
@@ -66,9 +67,9 @@ def swap(encoder: Encoder, vocabulary: Vocabulary) -> Vocabulary:
     return previous
 
 
-def vocabulary_of(table_VD: Tensor, bias_V: Tensor) -> Vocabulary:
-    """A vocabulary that holds the tensors given."""
-    vocabulary = Vocabulary(0, table_VD.shape[1])
+def vocabulary_of(table_VD: Tensor, bias_V: Tensor, special: SpecialIds = OWN_IDS) -> Vocabulary:
+    """A vocabulary that holds the tensors given, with its special pieces at the ids given."""
+    vocabulary = Vocabulary(0, table_VD.shape[1], special)
     vocabulary.table_VD = torch.nn.Parameter(table_VD)
     vocabulary.bias_V = torch.nn.Parameter(bias_V)
     return vocabulary
