@@ -51,8 +51,9 @@ def load_rows(source: HuggingFace | TaskDataset, language: str, place: str) -> A
         import datasets
     except ModuleNotFoundError as error:
         raise MissingExtraError("datasets", "data") from error
-    dataset = source.dataset.replace("{language}", language)
-    configuration = source.configuration and source.configuration.replace("{language}", language)
+    name = source.names.get(language, language) if isinstance(source, HuggingFace) else language
+    dataset = source.dataset.replace("{language}", name)
+    configuration = source.configuration and source.configuration.replace("{language}", name)
     try:
         return datasets.load_dataset(dataset, configuration, split=source.split)
     except (OSError, ValueError, datasets.exceptions.DatasetsError) as error:

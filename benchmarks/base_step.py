@@ -1,0 +1,122 @@
+"""One optimizer step of every stage of `recipes/base.toml`, at its true shape, in micro-batches.
+
+    python -m benchmarks.base_step [--recipe recipes/base.toml] [--at-once 4] [--blocks 2048] [--out FILE]
+
+The text is random pieces of the recipe's vocabulary, which cost what real ones do. Prints seconds, FLOP/s by the
+paper's formulas, and the peak of memory so far; stages that `--out` holds already are not run again.
+"""
+
+import argparse
+import json
+import resource
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from lingraft.config import Recipe
+from lingraft.embeddings import Initialised
+from lingraft.encoder import Encoder, fresh_layers, mini_model
+from lingraft.files import write_json
+from lingraft.runs import Run, masked_lm_run, task_run
+from lingraft.stages import adaptation_run
+from lingraft.systems import Stage, System
+from lingraft.tasks.classification import Classification, Classified
+from lingraft.tasks.pairs import Encoded
+from lingraft.tokenizer import OWN_IDS
+
+LABELS = ("contradiction", "entailment", "neutral")
+
+
+def one_update(recipe: Recipe, at_once: int, blocks: int) -> Recipe:
+    """The same recipe with one update a stage, of as many blocks as asked for."""
+    changes = {"steps": 1, "warmup_steps": 0, "batch_blocks": blocks, "micro_batch_blocks": at_once}
+    sections = ("pretraining", "mini", "adaptation")
+    return recipe.model_copy(update={name: getattr(recipe, name).model_copy(update=changes) for name in sections})
+
+
+def random_blocks(recipe: Recipe) -> Tensor:
+    """Blocks (N, T) of random ordinary pieces."""
+    generator = torch.Generator().manual_seed(1)
+    size = recipe.pretraining.batch_blocks, recipe.encoder.block_tokens
+    return torch.randint(len(OWN_IDS), recipe.tokenizer.vocabulary, size, generator=generator, dtype=torch.int32)
+
+
+def stages(recipe: Recipe) -> Iterator[tuple[str, Callable[[], Run]]]:
+    """Every stage's name, and what prepares its run; the cheapest first."""
+    blocks_NT, vocabulary = random_blocks(recipe), recipe.tokenizer.vocabulary
+    depth = recipe.adaptation.depth
+
+    def pretraining() -> Run:
+        encoder = Encoder(recipe.primary_shape, vocabulary)
+        step = recipe.steps_over(depth)[Stage.PRETRAIN]
+        return masked_lm_run(recipe, step, encoder, [*encoder.parameters()], blocks_NT, recipe.pretraining)
+
+    def building() -> Run:
+        step = recipe.steps_over(depth, System.MINIPOST)[Stage.BUILD_MINI]
+        encoder = Encoder(recipe.primary_shape, vocabulary)
+        fresh = fresh_layers(encoder.shape, step.fresh_layers)
+        settings = recipe.for_system(System.MINIPOST).require_mini()
+        mini = mini_model(encoder, depth, fresh)
+        return masked_lm_run(recipe, step, mini, [*fresh.parameters()], blocks_NT, settings)
+
+    def adaptation() -> Run:
+        mini = mini_model(Encoder(recipe.primary_shape, vocabulary), depth)
+        rows = Initialised(mini.vocabulary.table_VD.detach().clone(), torch.zeros(vocabulary), 0)
+        return adaptation_run(recipe, recipe.steps_over(depth)[Stage.ADAPT], mini, rows, blocks_NT, recipe.adaptation)
+
+    def finetuning() -> Run:
+        settings = recipe.tasks[0].finetuning
+        rows = blocks_NT[: settings.batch_examples].tolist()
+        data = Classified(Encoded(rows, None, [len(row) for row in rows]), torch.zeros(len(rows)).long(), OWN_IDS.pad)
+        kind = Classification(pairs=True)
+        net = kind.net(Encoder(recipe.primary_shape, vocabulary), LABELS)
+        step = recipe.steps_over(depth)[Stage.FINETUNE]
+        return task_run(recipe, step, net, kind, data, settings.model_copy(update={"epochs": 1}), seed=1)
+
+    yield "finetuning", finetuning
+    yield f"adaptation over {depth}", adaptation
+    yield "step 1b", building
+    yield "pretraining", pretraining
+
+
+def measured(prepare: Callable[[], Run]) -> dict[str, float]:
+    """Run the one update, and say what it took."""
+    torch.manual_seed(1)
+    run = prepare()
+    started = time.perf_counter()
+    [point] = run.points
+    elapsed_s = time.perf_counter() - started
+    return {
+        "tokens": point.tokens,
+        "loss": point.loss,
+        "elapsed_s": elapsed_s,
+        "tflop": point.flops / 1e12,
+        "gflop_per_s": point.flops / elapsed_s / 1e9,
+        "peak_memory_gib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--recipe", type=Path, default=Path("recipes/base.toml"))
+    parser.add_argument("--at-once", type=int, help="blocks of a micro-batch; the recipe's if absent")
+    parser.add_argument("--blocks", type=int, help="blocks in the update; the recipe's batch if absent")
+    parser.add_argument("--out", type=Path, help="JSON file to keep what was measured in")
+    given = parser.parse_args()
+    recipe = Recipe.load(given.recipe)
+    at_once = given.at_once or recipe.pretraining.blocks_at_once
+    recipe = one_update(recipe, at_once, given.blocks or recipe.pretraining.batch_blocks)
+    found = json.loads(given.out.read_text()) if given.out and given.out.exists() else {}
+    for name, prepare in stages(recipe):
+        if name not in found:
+            found[name] = measured(prepare)
+            print(name, " ".join(f"{key} {value:,.2f}" for key, value in found[name].items()), flush=True)
+            if given.out:
+                write_json(given.out, found)
+
+
+if __name__ == "__main__":
+    main()
