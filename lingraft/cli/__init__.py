@@ -11,6 +11,7 @@ import typer
 
 from lingraft import __version__
 from lingraft.cli import handover, language, source
+from lingraft.cli.add_language import add_language
 from lingraft.cli.options import run_app
 
 app = typer.Typer(
@@ -37,6 +38,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "adapt": language.adapt,
     "search-depth": language.search_depth,
     "evaluate": language.evaluate,
+    "add-language": add_language,
     "serve": handover.serve,
     "report": handover.report,
     "cost": handover.cost,

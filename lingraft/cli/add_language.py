@@ -1,0 +1,59 @@
+"""`lingraft add-language`: the whole language lane as one command."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from lingraft.cli.options import MiniOption, PrimaryOption, TasksOption
+
+# What the command needs is imported by it, so that --help does not wait for torch.
+
+
+def add_language(
+    primary: PrimaryOption,
+    text: Annotated[
+        list[Path],
+        typer.Option(
+            "--text",
+            help="Files of the language, or folders of files: .txt or .jsonl, plain or followed by .gz, .xz or .zst.",
+        ),
+    ],
+    language: Annotated[str, typer.Option("--lang", help="Tag of the language to add, such as 'de' or 'pt-BR'.")],
+    out: Annotated[
+        Path, typer.Option(help="Folder of all results; where it has some already, the work goes on there.")
+    ],
+    more_text: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="FILES", help="More of the language's text, so that --text *.txt works."),
+    ] = None,
+    task: TasksOption = None,
+    mini: MiniOption = None,
+    recipe: Annotated[
+        Path | None,
+        typer.Option(help="The primary's recipe, for settings that no option names. Absent: by primary and text."),
+    ] = None,
+    depth: Annotated[
+        int | None,
+        typer.Option(help="Layers of the mini-model. Absent: the recipe's, else the primary's shallowest head."),
+    ] = None,
+    vocabulary: Annotated[
+        int | None,
+        typer.Option(help="Pieces. Absent: the recipe's, else the primary's, 50,000 and the text's limit at most."),
+    ] = None,
+    steps: Annotated[
+        int | None, typer.Option(help="Updates. Absent: the recipe's, else ten times the text, 500 to 125,000.")
+    ] = None,
+    batch: Annotated[int | None, typer.Option(help="Blocks in one update. Absent: the recipe's, else 32.")] = None,
+    learning_rate: Annotated[float | None, typer.Option(help="Its peak. Absent: the recipe's, else 0.001.")] = None,
+    seed: Annotated[
+        int | None, typer.Option(help="Of initial rows, order of text, and masks. Absent: the recipe's, else 1.")
+    ] = None,
+) -> None:
+    """Add a language to a primary in one resumable command: text to swapped, judged and exported model."""
+    from lingraft.lane_recipe import Wanted
+    from lingraft.language_lane import add_language as run
+
+    wanted = Wanted(depth, vocabulary, steps, batch, learning_rate, seed)
+    files = [*text, *(more_text or [])]
+    print(run(primary, files, language, out, task or [], mini, recipe, wanted).summary())

@@ -1,0 +1,22 @@
+"""One stage of the language lane."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from lingraft.artifact import Artifact, Kind
+from lingraft.progress import say
+from lingraft.resumed import made_once
+
+
+def once(out: Path, kind: Kind, made_from: Mapping[str, Any], make: Callable[[Path], object]) -> Artifact:
+    """Make an artifact at `out`, unless it was made there before from the same, and say which of the two it was.
+
+    Raises:
+        MadeDifferentlyError: what is there was made from something else, or it is not known from what.
+        ArtifactError: what is there is damaged or of another kind, or nothing can be written.
+    """
+    calls = []
+    artifact = made_once(out, kind, made_from, lambda: calls.append(make(out)))
+    say(f"{kind}: {out} ({artifact.fingerprint[:12]}){'' if calls else ', as it was'}")
+    return artifact
