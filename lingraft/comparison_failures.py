@@ -1,0 +1,80 @@
+"""How a job of the comparison fails: its folder says why, what builds on it passes that on, and all else goes on."""
+
+import contextlib
+import shutil
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from lingraft.artifact import MANIFEST
+from lingraft.errors import LingraftError
+from lingraft.files import write_text
+from lingraft.progress import say
+from lingraft.resumed import MadeDifferentlyError
+
+FAILED_FILE = "failed.txt"
+"""Stands alone in a folder where an artifact would be, and says why there is none."""
+EXPECTED = (LingraftError, OSError, RuntimeError, MemoryError)
+"""What a job may fail by: bad input, a disk, a device (out of memory). Anything else is our mistake, and is raised."""
+
+
+class InputFailedError(LingraftError):
+    """What a job builds on has failed; the message is why."""
+
+
+def why(folder: Path) -> str | None:
+    """Why a job failed that was to fill a folder; None if it did not."""
+    note = folder / FAILED_FILE
+    return note.read_text(encoding="utf-8").strip() if note.is_file() else None
+
+
+def require_made(folders: Iterable[Path]) -> None:
+    """Refuse inputs that failed.
+
+    Raises:
+        InputFailedError: one did; the message is why, in the words of the job that failed first.
+    """
+    for folder in folders:
+        if reason := why(folder):
+            raise InputFailedError(reason)
+
+
+def forget(out: Path) -> None:
+    """Remove what a failed job left, so that it can be tried again."""
+    if why(out):
+        shutil.rmtree(out)
+
+
+def in_words(error: BaseException) -> str:
+    """An error in one line."""
+    return " ".join(str(error).split()) or type(error).__name__
+
+
+@contextlib.contextmanager
+def recorded(out: Path, title: str) -> Iterator[None]:
+    """Do a job's work; if it fails, leave in its folder why, and go on.
+
+    Args:
+        out: the job's folder.
+        title: what the job does.
+
+    Raises:
+        MadeDifferentlyError: results of other settings are in the way, which concerns the whole run.
+        ArtifactError: not even the reason can be written.
+    """
+    try:
+        yield
+    except MadeDifferentlyError:
+        raise
+    except InputFailedError as error:
+        _leave(out, str(error))
+    except EXPECTED as error:
+        say(f"failed: {title}: {in_words(error)}")
+        _leave(out, f"{title}: {in_words(error)}")
+
+
+def _leave(out: Path, reason: str) -> None:
+    """A damaged artifact stays for its owner to look at; whatever builds on it fails by itself."""
+    if (out / MANIFEST).exists():
+        return
+    shutil.rmtree(out, ignore_errors=True)
+    write_text(out / FAILED_FILE, reason + "\n")

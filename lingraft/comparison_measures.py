@@ -1,0 +1,89 @@
+"""What the comparison scores a language's embeddings by: finding masked tokens, and the tasks of the recipe.
+
+A measure is made once and then asked about every checkpoint, so that examples are read and cut into pieces once.
+"""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from lingraft import masked_lm, precision
+from lingraft.artifact import Artifact
+from lingraft.models import Embeddings, Primary
+from lingraft.pieces import SpecialIds
+from lingraft.task_config import Task
+from lingraft.task_scores import load_tasks
+from lingraft.tasks.loading import load_examples
+from lingraft.tokenizer import Tokenizer
+
+
+class Score(NamedTuple):
+    """What one language's embeddings score."""
+
+    by_seed: dict[int, float]
+    """Share by finetuning seed; for masked tokens, which need no finetuning, by the primary's pretraining seed."""
+    baseline: float
+    """Of the best trivial answer to the same examples."""
+
+
+Measure = Callable[[Embeddings], Score]
+"""Swaps a language's embeddings in, and scores them."""
+MeasureAny = Callable[[Embeddings | Primary], Score]
+"""The same, and for the primary's own embeddings too."""
+
+
+def masked_tokens(primary: Primary, blocks: Artifact, seed: int) -> Measure:
+    """Share of masked tokens of the test split that a primary finds with a language's embeddings, always at 15%.
+
+    The trivial answer is the piece that is most frequent there.
+
+    Args:
+        primary: the embeddings' own.
+        blocks: of the language.
+        seed: of the primary's pretraining.
+    """
+    blocks_NT, top = blocks.tensors("test")["tokens_NT"], primary.encoder.shape.layers
+
+    def score(learned: Embeddings) -> Score:
+        primary.swap_in(learned)
+        found = masked_lm.accuracy(primary.encoder.to(precision.device()), blocks_NT, (top,))[top]
+        return Score({seed: found}, _most_frequent(blocks_NT, learned.tokenizer.special))
+
+    return score
+
+
+def _most_frequent(blocks_NT: Tensor, special: SpecialIds) -> float:
+    """Share of the most frequent piece among those that may be masked."""
+    counts_V = torch.bincount(blocks_NT.flatten().long(), minlength=max(special) + 1)
+    counts_V[list(special)] = 0
+    return float(counts_V.max() / counts_V.sum())
+
+
+def task_examples(task: Task, finetuned: Sequence[Path], text: Artifact | None, tokenizer: Tokenizer) -> MeasureAny:
+    """Score of a finetuned task on its test examples in a language, with each seed, by its official metric.
+
+    Args:
+        task: says where the examples are.
+        finetuned: the task's folders, one a seed.
+        text: of the language, for a task whose kind is 'documents'.
+        tokenizer: of the language.
+
+    Raises:
+        TextError: test examples are missing or damaged, or have labels that the task does not know.
+        ArtifactError: a folder is not a task, or seeds differ in their labels.
+    """
+    [models] = load_tasks(finetuned).values()
+    first, language = models[0], tokenizer.language
+    data = first.kind.prepare(load_examples(task, "test", language, text), first.labels, tokenizer, first.shape)
+
+    def score(embeddings: Embeddings | Primary) -> Score:
+        judged = {}
+        for model in models:
+            model.swap_in(embeddings)
+            judged[model.seed] = model.kind.judge(model.net.to(precision.device()), data, language)
+        return Score({seed: one.score for seed, one in judged.items()}, judged[first.seed].baseline)
+
+    return score

@@ -1,0 +1,206 @@
+"""The paper's comparison as data: what is pretrained, finetuned, adapted and judged, each once (sections 3 to 5).
+
+A primary is known by its shape and pretraining seed, so that systems that can share one do: BL_BASE and MINIPOST have
+the same, BL_SMALL a shallow one, MINIJOINT one with all its heads.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from lingraft.config import Recipe
+from lingraft.errors import RecipeError
+from lingraft.systems import System
+
+Planned = TypeVar("Planned")
+
+MASKED = "masked"
+"""Name of the comparison's own task: finding masked tokens, which needs no examples and no finetuning."""
+
+
+@dataclass(frozen=True)
+class Finetuning:
+    """A task learned by a primary, or by its mini-model, with one seed."""
+
+    task: str
+    layers: int
+    """Bottom layers of the primary that are finetuned."""
+    seed: int
+
+    @property
+    def word(self) -> str:
+        """One word for it; also its place in a folder of a primary's finetunings."""
+        return f"{self.task}/{self.layers}-layers/seed-{self.seed}"
+
+    def within(self, folder: Path) -> Path:
+        """Where it lies among a primary's finetunings."""
+        return folder / self.word
+
+
+@dataclass(frozen=True)
+class Arm:
+    """A system at one depth, on a primary of one pretraining seed: what every language is adapted by."""
+
+    recipe: Recipe
+    """Under that system, depth and seed."""
+
+    @property
+    def system(self) -> System:
+        """Which one."""
+        return self.recipe.system
+
+    @property
+    def depth(self) -> int:
+        """Bottom layers of the primary that embeddings are learned over."""
+        return self.recipe.adaptation.depth
+
+    @property
+    def seed(self) -> int:
+        """Of pretraining."""
+        return self.recipe.pretraining.seed
+
+    @property
+    def name(self) -> str:
+        """One word, different for every arm."""
+        return f"{self.system.lower().replace('_', '-')}-{self.depth}-seed-{self.seed}"
+
+    @property
+    def title(self) -> str:
+        """For people."""
+        return f"{self.system} at depth {self.depth}, pretraining seed {self.seed}"
+
+    @property
+    def primary(self) -> str:
+        """Name of its primary."""
+        shape = self.recipe.primary_shape
+        heads = "-".join(map(str, shape.mlm_heads))
+        return f"{shape.layers}-layers-heads-{heads}-seed-{self.seed}"
+
+
+@dataclass(frozen=True)
+class PlannedPrimary:
+    """One pretraining, and what is finetuned from it."""
+
+    name: str
+    arms: tuple[Arm, ...]
+    """Those that adapt languages to it."""
+    judged_layers: tuple[int, ...]
+    """Depths of its models that learn tasks: its own, and that of MINIJOINT's mini-model (table 5)."""
+
+    @property
+    def recipe(self) -> Recipe:
+        """Under one of its systems; they agree in all that pretraining and finetuning read."""
+        return self.arms[0].recipe
+
+    @property
+    def layers(self) -> int:
+        """Of the whole primary."""
+        return self.recipe.primary_shape.layers
+
+    @property
+    def title(self) -> str:
+        """For people."""
+        systems = " and ".join(self.systems_of(self.layers))
+        return f"the primary of {systems}, pretraining seed {self.recipe.pretraining.seed}"
+
+    @property
+    def finetunings(self) -> tuple[Finetuning, ...]:
+        """Every task with every seed, by each model that learns tasks."""
+        return tuple(
+            Finetuning(task.name, layers, seed)
+            for layers in self.judged_layers
+            for task in self.recipe.tasks
+            for seed in task.finetuning.seeds
+        )
+
+    def finetuning(self, word: str) -> Finetuning:
+        """One of the finetunings, by its word.
+
+        Raises:
+            RecipeError: the recipe's comparison has no such finetuning.
+        """
+        return _named(word, {one.word: one for one in self.finetunings}, "finetuning")
+
+    def systems_of(self, layers: int) -> tuple[System, ...]:
+        """Systems whose model of so many layers learns tasks; a mini-model that does is MINIJOINT's."""
+        systems = dict.fromkeys(arm.system for arm in self.arms)
+        return tuple(system for system in systems if layers == self.layers or system is System.MINIJOINT)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """All of it."""
+
+    recipe: Recipe
+    arms: tuple[Arm, ...]
+    primaries: tuple[PlannedPrimary, ...]
+
+    def arm(self, name: str) -> Arm:
+        """An arm by its name.
+
+        Raises:
+            RecipeError: the recipe's comparison has no such arm.
+        """
+        return _named(name, {arm.name: arm for arm in self.arms}, "arm")
+
+    def primary(self, name: str) -> PlannedPrimary:
+        """A primary by its name.
+
+        Raises:
+            RecipeError: the recipe's comparison has no such primary.
+        """
+        return _named(name, {primary.name: primary for primary in self.primaries}, "primary")
+
+
+def plan_of(recipe: Recipe) -> Comparison:
+    """Everything that a recipe's comparison runs.
+
+    Where [adaptation] names no checkpoints, the first and the last update are judged.
+
+    Raises:
+        RecipeError: the recipe has no [paper], or a task has the name of the comparison's own.
+    """
+    if recipe.paper is None:
+        raise RecipeError("the recipe has no [paper], which says what is compared. Add one, such as 'systems = [...]'.")
+    if MASKED in {task.name for task in recipe.tasks}:
+        raise RecipeError(f"no task can be called {MASKED!r}: the comparison has that one itself. Choose another name.")
+    arms = [
+        Arm(_of(recipe, system, depth, seed))
+        for seed in recipe.paper.pretraining_seeds
+        for system in recipe.paper.systems
+        for depth in _depths(recipe, system)
+    ]
+    by_primary: dict[str, list[Arm]] = {}
+    for arm in arms:
+        by_primary.setdefault(arm.primary, []).append(arm)
+    primaries = (PlannedPrimary(name, (*its,), _judged_layers(recipe, its)) for name, its in by_primary.items())
+    return Comparison(recipe, (*arms,), (*primaries,))
+
+
+def _of(recipe: Recipe, system: System, depth: int, seed: int) -> Recipe:
+    pretraining = recipe.pretraining.model_copy(update={"seed": seed})
+    every = recipe.adaptation.checkpoint_every_steps
+    if not recipe.adaptation.checkpoint_steps:
+        every = recipe.adaptation.steps
+    adaptation = recipe.adaptation.model_copy(update={"checkpoint_every_steps": every})
+    changed = recipe.model_copy(update={"pretraining": pretraining, "adaptation": adaptation})
+    return changed.for_system(system, depth)
+
+
+def _depths(recipe: Recipe, system: System) -> list[int]:
+    """The recipe's depth, and for MINIJOINT those of table 4 too."""
+    further = recipe.paper.depths if recipe.paper and system is System.MINIJOINT else ()
+    return sorted({recipe.adaptation.depth, *further})
+
+
+def _judged_layers(recipe: Recipe, arms: list[Arm]) -> tuple[int, ...]:
+    layers = {arms[0].recipe.primary_shape.layers}
+    if any(arm.system is System.MINIJOINT for arm in arms):
+        layers.add(recipe.adaptation.depth)
+    return tuple(sorted(layers, reverse=True))
+
+
+def _named(name: str, found: dict[str, Planned], what: str) -> Planned:
+    if name not in found:
+        raise RecipeError(f"the recipe's comparison has no {what} {name!r}; it has {sorted(found)}. Compile it again.")
+    return found[name]

@@ -1,0 +1,92 @@
+"""The plan of a comparison: everything once, and shared where systems can share."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lingraft.comparison_plan import Comparison, plan_of
+from lingraft.errors import RecipeError
+from lingraft.systems import Stage, System
+from tests.comparison.project import ARMS, recipe
+
+
+def plan(folder: Path, **changes: Any) -> Comparison:
+    return plan_of(recipe(folder, **changes))
+
+
+def test_every_system_is_an_arm_and_minijoint_one_at_every_depth(tmp_path: Path) -> None:
+    arms = plan(tmp_path).arms
+    assert {(str(arm.system), arm.depth) for arm in arms} == ARMS
+    assert len(arms) == len({arm.name for arm in arms}) == len(ARMS)
+
+
+def test_standard_adaptation_and_minipost_share_a_primary(tmp_path: Path) -> None:
+    primaries = {tuple(arm.system for arm in one.arms): one for one in plan(tmp_path).primaries}
+    ordinary, small, joint = (
+        primaries[systems]
+        for systems in (
+            (System.BL_BASE, System.MINIPOST),
+            (System.BL_SMALL,),
+            (System.MINIJOINT, System.MINIJOINT),
+        )
+    )
+    shapes = [one.recipe.primary_shape for one in (ordinary, small, joint)]
+    assert [(shape.layers, shape.mlm_heads) for shape in shapes] == [(2, (2,)), (1, (1,)), (2, (1, 2))]
+
+
+def test_every_pretraining_seed_has_arms_and_primaries_of_its_own(tmp_path: Path) -> None:
+    found = plan(tmp_path, paper={"systems": ["BL_BASE", "MINIPOST"], "pretraining_seeds": [1, 7]})
+    assert [one.recipe.pretraining.seed for one in found.primaries] == [1, 7]
+    assert {(arm.system, arm.seed) for arm in found.arms} == {
+        (system, seed) for system in (System.BL_BASE, System.MINIPOST) for seed in (1, 7)
+    }
+    assert {arm.primary for arm in found.arms} == {one.name for one in found.primaries}
+
+
+def test_tasks_are_finetuned_once_a_primary_and_seed_and_by_minijoints_mini_model_too(tmp_path: Path) -> None:
+    found = {one.name: [wanted.word for wanted in one.finetunings] for one in plan(tmp_path).primaries}
+    of_one = ["topic/{}-layers/seed-1", "topic/{}-layers/seed-2", "paws-x/{}-layers/seed-3"]
+    assert found == {
+        "2-layers-heads-2-seed-1": [word.format(2) for word in of_one],
+        "1-layers-heads-1-seed-1": [word.format(1) for word in of_one],
+        "2-layers-heads-1-2-seed-1": [word.format(layers) for layers in (2, 1) for word in of_one],
+    }
+
+
+def test_a_recipe_without_checkpoints_is_judged_at_both_ends(tmp_path: Path) -> None:
+    settings = {"steps": 6, "depth": 1, "batch_blocks": 8, "learning_rate": 1e-3}
+    for arm in plan(tmp_path, adaptation=settings).arms:
+        assert arm.recipe.adaptation.checkpoint_steps == (0, 6)
+
+
+def test_early_checkpoints_alone_stay_as_they_are(tmp_path: Path) -> None:
+    settings = {"steps": 6, "depth": 1, "batch_blocks": 8, "learning_rate": 1e-3, "early_checkpoints": [2]}
+    assert plan(tmp_path, adaptation=settings).arms[0].recipe.adaptation.checkpoint_steps == (0, 2, 6)
+
+
+def test_only_minipost_builds_a_mini_model(tmp_path: Path) -> None:
+    for arm in plan(tmp_path).arms:
+        steps = arm.recipe.steps_over(arm.depth)
+        assert arm.recipe.builds_mini == (Stage.BUILD_MINI in steps) == (arm.system is System.MINIPOST)
+
+
+def test_things_are_found_by_name_and_others_refused(tmp_path: Path) -> None:
+    found = plan(tmp_path)
+    for arm in found.arms:
+        assert found.arm(arm.name) == arm
+    for one in found.primaries:
+        assert found.primary(one.name) == one
+        assert [one.finetuning(wanted.word) for wanted in one.finetunings] == list(one.finetunings)
+    with pytest.raises(RecipeError, match=r"no arm 'bl-base-3-seed-1'; it has \['bl-base-2-seed-1', "):
+        found.arm("bl-base-3-seed-1")
+
+
+def test_a_recipe_without_a_comparison_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(RecipeError, match=r"has no \[paper\]"):
+        plan(tmp_path, paper=None)
+
+
+def test_a_task_cannot_have_the_name_of_the_comparisons_own(tmp_path: Path) -> None:
+    with pytest.raises(RecipeError, match="no task can be called 'masked'"):
+        plan(tmp_path, tasks=[{"name": "masked", "kind": "documents"}])

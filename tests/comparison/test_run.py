@@ -1,0 +1,302 @@
+"""A comparison run for real on made-up text: what its records hold, what fails, and how it goes on."""
+
+import contextlib
+import itertools
+import json
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from lingraft import comparison, stages
+from lingraft.artifact import Artifact, Kind
+from lingraft.comparison_failures import FAILED_FILE
+from lingraft.config import Recipe
+from lingraft.errors import RecipeError
+from lingraft.paper_records import Cell, PaperRecords
+from lingraft.paper_report import MARKDOWN_FILE, PAGE_FILE
+from lingraft.resumed import MadeDifferentlyError
+from tests.comparison.project import ARMS, CHECKPOINTS, recipe
+from tests.made_up import write
+
+pytestmark = pytest.mark.filterwarnings("ignore:Attempting to set identical low and high xlims")
+"""Models this small may be near their best before any training, and then a figure has no width."""
+
+SEEDS = {"topic": {1, 2}, "paws-x": {3}, "masked": {1}}
+JUDGED = {"de": {"topic", "paws-x", "masked"}, "tr": {"topic", "masked"}, "sw": {"topic", "masked"}}
+"""Tasks by language; pairs are in German only."""
+
+
+class Compared:
+    """A finished comparison."""
+
+    def __init__(self, recipe: Recipe, out: Path) -> None:
+        self.recipe, self.out = recipe, out
+        self.report = comparison.run(recipe, out)
+        self.records = PaperRecords.load(self.report.folder)
+
+    def cell(self, system: str, depth: int, language: str, task: str) -> Cell:
+        [found] = [
+            cell
+            for cell in self.records.cells
+            if (cell.system, cell.depth, cell.language, cell.task) == (system, depth, language, task)
+        ]
+        return found
+
+
+@pytest.fixture(scope="module")
+def compared(tmp_path_factory: pytest.TempPathFactory) -> Compared:
+    folder = tmp_path_factory.mktemp("comparison")
+    return Compared(recipe(folder), folder / "out")
+
+
+def without_clock(records: PaperRecords) -> dict[str, Any]:
+    """All that two runs of the same recipe must agree in."""
+    found = records.model_dump(mode="json")
+    for cell in found["cells"]:
+        for point in cell["points"]:
+            del point["elapsed_s"]
+    return found
+
+
+def test_there_is_a_cell_for_every_arm_language_and_task(compared: Compared) -> None:
+    wanted = {
+        (system, depth, language, task)
+        for (system, depth), (language, tasks) in itertools.product(ARMS, JUDGED.items())
+        for task in tasks
+    }
+    assert {(c.system, c.depth, c.language, c.task) for c in compared.records.cells} == wanted
+    assert len(compared.records.cells) == len(wanted)
+
+
+def test_curves_go_from_the_initial_embeddings_to_the_end_with_every_seed(compared: Compared) -> None:
+    found = [cell for cell in compared.records.cells if cell.language != "sw"]
+    assert found
+    for cell in found:
+        assert cell.failed is None
+        assert [point.step for point in cell.points] == CHECKPOINTS
+        assert (cell.points[0].flops, cell.points[0].elapsed_s) == (0, 0)
+        assert all(before.flops < after.flops for before, after in itertools.pairwise(cell.points))
+        assert all(set(point.scores.by_seed) == SEEDS[cell.task] for point in cell.points)
+
+
+def test_what_a_checkpoint_took_is_what_its_manifest_says(compared: Compared) -> None:
+    folder = compared.out / "adaptation/minijoint-1-seed-1/de/checkpoints/step-00000004"
+    cost = Artifact.load(folder, Kind.EMBEDDINGS).manifest.cost
+    [point] = [at for at in compared.cell("MINIJOINT", 1, "de", "topic").points if at.step == 4]
+    assert (point.flops, point.elapsed_s) == (cost.flops, cost.elapsed_s)
+
+
+def test_a_shallower_mini_model_takes_fewer_flops(compared: Compared) -> None:
+    ends = {
+        system: compared.cell(system, depth, "de", "masked").points[-1].flops
+        for system, depth in (("BL_BASE", 2), ("MINIPOST", 1), ("MINIJOINT", 1))
+    }
+    assert ends["MINIJOINT"] < ends["BL_BASE"] == ends["MINIPOST"]
+
+
+def test_a_language_without_text_is_a_hole_that_says_so_everywhere(compared: Compared) -> None:
+    holes = [cell for cell in compared.records.cells if cell.failed]
+    assert {cell.language for cell in holes} == {"sw"}
+    assert len(holes) == len(ARMS) * len(JUDGED["sw"])
+    for cell in holes:
+        assert "text of 'sw': " in cell.failed
+        assert "holds no text for language 'sw'" in cell.failed
+        assert cell.points == ()
+
+
+def test_trivial_baselines_are_those_of_the_judged_examples(compared: Compared) -> None:
+    by_task = {task.name: task.baselines for task in compared.records.tasks}
+    assert by_task["paws-x"] == {"de": 0.5}
+    assert by_task["topic"].keys() == by_task["masked"].keys() == {"de", "tr"}
+    blocks = Artifact.load(compared.out / "blocks/de", Kind.BLOCKS).tensors("test")["tokens_NT"]
+    ordinary = blocks[blocks >= 5]
+    assert by_task["masked"]["de"] == pytest.approx(float(torch.bincount(ordinary).max() / len(ordinary)))
+
+
+def test_the_source_language_is_scored_by_every_model_that_learned_tasks(compared: Compared) -> None:
+    models = {("BL_BASE", 2), ("MINIPOST", 2), ("BL_SMALL", 1), ("MINIJOINT", 2), ("MINIJOINT", 1)}
+    found = {(c.system, c.depth, c.task): c.scores for c in compared.records.source_cells}
+    assert found.keys() == {(*model, task) for model in models for task in SEEDS}
+    assert all(scores and set(scores.by_seed) == SEEDS[task] for (_, _, task), scores in found.items())
+    for task in SEEDS:
+        assert found["BL_BASE", 2, task] == found["MINIPOST", 2, task]
+
+
+def test_a_finetuned_mini_model_is_the_bottom_of_its_primary(compared: Compared) -> None:
+    folder = compared.out / "task/2-layers-heads-1-2-seed-1/topic"
+    sizes = {}
+    for layers in (1, 2):
+        made = Artifact.load(folder / f"{layers}-layers/seed-1", Kind.TASK)
+        primary = Artifact.load(compared.out / "primary/2-layers-heads-1-2-seed-1", Kind.PRIMARY)
+        assert made.manifest.aligned_with == primary.fingerprint
+        assert made.manifest.details["shape"]["layers"] == layers
+        sizes[layers] = {name for name in made.manifest.shapes["body"] if name.startswith("layers.1.")}
+    assert not sizes[1]
+    assert sizes[2]
+
+
+def test_the_comparisons_own_task_is_left_out_of_means_over_tasks(compared: Compared) -> None:
+    facts = {task.name: (task.title, task.metric, task.appendix) for task in compared.records.tasks}
+    assert facts == {
+        "topic": ("topic", "accuracy", False),
+        "paws-x": ("PAWS-X", "accuracy", False),
+        "masked": ("masked tokens", "accuracy", True),
+    }
+
+
+def test_records_say_what_is_known_of_the_languages(compared: Compared) -> None:
+    facts = {one.language: one for one in compared.records.languages}
+    lines = (compared.out / "text/de/train.jsonl").read_text(encoding="utf-8").splitlines()
+    assert facts["de"].text_bytes == sum(len(json.loads(line)["text"].encode()) for line in lines)
+    assert facts["sw"].text_bytes is None
+    assert facts["tr"].word_order == "SOV"
+
+
+def test_report_and_records_so_far_are_written(compared: Compared) -> None:
+    assert (compared.report.folder / PAGE_FILE).is_file()
+    so_far = PaperRecords.model_validate_json((compared.out / "records.json").read_text(encoding="utf-8"))
+    assert so_far == compared.records
+    assert "MINIPOST" in (compared.out / MARKDOWN_FILE).read_text(encoding="utf-8")
+
+
+@contextlib.contextmanager
+def counted(patch: pytest.MonkeyPatch, stop_after: int | None = None) -> Iterator[list[str]]:
+    """What is trained meanwhile; as if somebody pressed Ctrl-C in the midst of the training after so many."""
+    done: list[str] = []
+
+    def watched(name: str) -> None:
+        real = getattr(stages, name)
+
+        def stage(*arguments: Any, **named: Any) -> Any:
+            if stop_after is not None and len(done) == stop_after:
+                raise KeyboardInterrupt
+            made = real(*arguments, **named)
+            done.append(name)
+            return made
+
+        patch.setattr(stages, name, stage)
+
+    for name in ("pretrain", "build_mini", "finetune", "adapt"):
+        watched(name)
+    yield done
+
+
+SMALL: dict[str, Any] = {
+    "targets": ["de"],
+    "paper": {"systems": ["BL_BASE", "MINIPOST"]},
+    "tasks": [{"name": "topic", "kind": "documents", "finetuning": {"epochs": 0.5, "seeds": [1]}}],
+}
+JOBS = ["pretrain", "build_mini", "finetune", "adapt", "adapt"]
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Compared:
+    """Two systems, one language and one task, run without a stop."""
+    folder = tmp_path_factory.mktemp("small")
+    return Compared(recipe(folder, **SMALL), folder / "out")
+
+
+@pytest.mark.parametrize("stop_after", [1, 3, 4])
+def test_a_comparison_that_was_stopped_goes_on_to_the_same_records(
+    small: Compared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stop_after: int
+) -> None:
+    settings = recipe(tmp_path, **SMALL)
+    with monkeypatch.context() as patch, counted(patch, stop_after) as before, pytest.raises(KeyboardInterrupt):
+        comparison.run(settings, tmp_path / "out")
+    with monkeypatch.context() as patch, counted(patch) as after:
+        again = Compared(settings, tmp_path / "out")
+    assert [*before, *after] == JOBS
+    assert without_clock(again.records) == without_clock(small.records)
+
+
+def test_what_is_finished_is_not_run_again(small: Compared, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch, counted(patch) as done:
+        again = Compared(small.recipe, small.out)
+    assert done == []
+    assert again.records == small.records
+
+
+def test_a_language_that_is_added_later_is_all_that_is_run(
+    small: Compared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out"
+    shutil.copytree(small.out, out)
+    more = small.recipe.model_copy(update={"targets": ("de", "tr")})
+    with monkeypatch.context() as patch, counted(patch) as done:
+        records = Compared(more, out).records
+    assert done == ["adapt", "adapt"]
+    assert {cell.language for cell in records.cells if cell.failed is None} == {"de", "tr"}
+
+
+def test_results_of_other_settings_stop_the_run_with_what_differs(small: Compared) -> None:
+    changed = small.recipe.adaptation.model_copy(update={"steps": 7})
+    with pytest.raises(MadeDifferentlyError, match=r"adaptation\.steps was 6, is 7"):
+        comparison.run(small.recipe.model_copy(update={"adaptation": changed}), small.out)
+
+
+def test_a_training_that_runs_away_is_a_hole_while_the_rest_is_there(tmp_path: Path) -> None:
+    absurd = {"steps": 4, "fresh_layers": 1, "batch_blocks": 8, "learning_rate": 1e30, "clip_norm": 1e30}
+    records = Compared(recipe(tmp_path, **SMALL, mini=absurd), tmp_path / "out").records
+    failed = {cell.system: cell.failed for cell in records.cells if cell.language == "de"}
+    assert failed["BL_BASE"] is None
+    assert re.fullmatch(
+        r"mini-model of MINIPOST at depth 1, .*: the loss is nan at step \d of 4 .*", failed["MINIPOST"]
+    )
+    assert all(cell.failed is None for cell in records.source_cells)
+
+
+def test_a_finetuning_that_fails_leaves_its_other_seeds_and_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = stages.finetune
+
+    def without_memory(*arguments: Any, **named: Any) -> Artifact:
+        if arguments[4] == 2:
+            raise torch.OutOfMemoryError("out of memory:\ntried to allocate 20 GiB")
+        return real(*arguments, **named)
+
+    finetuning = {"epochs": 0.5, "seeds": [1, 2]}
+    settings = recipe(tmp_path, **SMALL | {"tasks": [{"name": "topic", "kind": "documents", "finetuning": finetuning}]})
+    with monkeypatch.context() as patch:
+        patch.setattr(stages, "finetune", without_memory)
+        records = Compared(settings, tmp_path / "out").records
+    topic = [cell for cell in records.cells if cell.task == "topic"]
+    assert all(set(point.scores.by_seed) == {1} for cell in topic for point in cell.points)
+    [missing] = [note for note in records.notes if note.startswith("Missing: ")]
+    assert "on 'topic' with seed 2: out of memory: tried to allocate 20 GiB" in missing
+
+    mended = Compared(settings, tmp_path / "out").records
+    assert not [note for note in mended.notes if note.startswith("Missing: ")]
+    topic = [cell for cell in mended.cells if cell.task == "topic"]
+    assert all(set(point.scores.by_seed) == {1, 2} for cell in topic for point in cell.points)
+
+
+def test_a_task_without_examples_in_a_language_is_a_hole_in_that_task_only(tmp_path: Path) -> None:
+    settings = recipe(tmp_path, **SMALL | {"tasks": recipe(tmp_path).model_dump(mode="json")["tasks"]})
+    (tmp_path / "pairs" / "test.de.tsv").unlink()
+    records = Compared(settings, tmp_path / "out").records
+    reasons = {cell.task: cell.failed for cell in records.cells if cell.system == "BL_BASE"}
+    assert (reasons["topic"], reasons["masked"]) == (None, None)
+    assert reasons["paws-x"].startswith("judging of 'paws-x' in 'de': BL_BASE at depth 2")
+    assert "test.de.tsv" in reasons["paws-x"]
+
+
+def test_text_that_is_too_short_is_a_hole_until_there_is_enough(tmp_path: Path) -> None:
+    settings = recipe(tmp_path, **SMALL)
+    write(tmp_path / "text", ("de",), count=3)
+    short = Compared(settings, tmp_path / "out").records
+    assert {cell.failed is None for cell in short.cells} == {False}
+    assert (tmp_path / "out/text/de" / FAILED_FILE).is_file()
+    write(tmp_path / "text", ("de",), count=120)
+    assert all(cell.failed is None for cell in Compared(settings, tmp_path / "out").records.cells)
+
+
+def test_without_a_comparison_in_the_recipe_nothing_is_run(tmp_path: Path) -> None:
+    with pytest.raises(RecipeError, match=r"no \[paper\]"):
+        comparison.run(recipe(tmp_path, paper=None), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
