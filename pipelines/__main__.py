@@ -10,7 +10,7 @@ from lingraft.cli import run_app
 from lingraft.config import Recipe
 from lingraft.errors import LingraftError
 from lingraft.files import writable
-from pipelines import build, local
+from pipelines import build, local, paper
 
 app = typer.Typer(help=__doc__, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 
@@ -26,6 +26,8 @@ PIPELINES = {
     "depth-search": build.depth_search_pipeline,
     "language": build.language_pipeline,
 }
+ALL = PIPELINES | {"paper": paper.paper_pipeline}
+"""With the comparison of systems, which stands apart from the way of one system to an endpoint."""
 
 
 @app.command("compile")
@@ -34,25 +36,28 @@ def compile_all(recipe: RecipeOption, out: OutOption = Path("compiled")) -> None
     settings = Recipe.load(recipe)
     with writable(out):
         out.mkdir(parents=True, exist_ok=True)
-        for name, pipeline in PIPELINES.items():
-            if name != "depth-search" or settings.search:
+        wanted = {"depth-search": settings.search, "paper": settings.paper}
+        for name, pipeline in ALL.items():
+            if wanted.get(name, settings):
                 compiler.Compiler().compile(pipeline(settings), str(out / f"{name}.yaml"))
                 print(out / f"{name}.yaml")
 
 
 @app.command()
 def run(
-    pipeline: Annotated[str, typer.Argument(help="source, depth-search or language; source comes first.")],
+    pipeline: Annotated[
+        str, typer.Argument(help="source, depth-search or language, source first; or paper, by itself.")
+    ],
     recipe: RecipeOption,
     out: OutOption = Path(".lingraft"),
     text: TextOption = None,
     compare: CompareOption = False,
 ) -> None:
     """Run one pipeline on this machine, without a cluster."""
-    if pipeline not in PIPELINES:
-        raise LingraftError(f"there is no pipeline {pipeline!r}; there are {', '.join(PIPELINES)}.")
+    if pipeline not in ALL:
+        raise LingraftError(f"there is no pipeline {pipeline!r}; there are {', '.join(ALL)}.")
     arguments = {"compare": compare} if pipeline == "language" else {}
-    local.run(PIPELINES[pipeline](_recipe(recipe, text)), out, **arguments)
+    local.run(ALL[pipeline](_recipe(recipe, text)), out, **arguments)
 
 
 @app.command()

@@ -1,0 +1,154 @@
+"""The paper's comparison as pipeline steps; a step that fails leaves a folder that says why, and the run goes on."""
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lingraft import tracking
+from lingraft.artifact import Artifact
+from lingraft.comparison_failures import why
+from lingraft.comparison_plan import plan_of
+from lingraft.config import Recipe
+from lingraft.files import new_folder
+from lingraft.steps.facts import Scores, cost_of
+
+if TYPE_CHECKING:
+    from lingraft.comparison_jobs import Job
+
+
+def prepare_language(recipe: str, run: Path, language: str, text: Path, tokenizer: Path, blocks: Path) -> None:
+    """Read a language's text, train its tokenizer, and pack its blocks."""
+    from lingraft import comparison_jobs as jobs
+
+    for job in jobs.lane(Recipe.parse(recipe), language, jobs.Lane(text, tokenizer, blocks)):
+        _attempt(job, run)
+
+
+def pretrain(recipe: str, run: Path, name: str, blocks: Path, tokenizer: Path, out: Path) -> Scores:
+    """Train one of the comparison's primaries, by its name."""
+    from lingraft import comparison_jobs as jobs
+
+    planned = plan_of(Recipe.parse(recipe)).primary(name)
+    return _attempt(jobs.pretraining(planned, blocks, tokenizer, out), run)
+
+
+def build_mini(recipe: str, run: Path, arm: str, primary: Path, blocks: Path, out: Path) -> Scores:
+    """Build the mini-model of an arm that has a step 1b."""
+    from lingraft import comparison_jobs as jobs
+
+    return _attempt(jobs.mini_building(plan_of(Recipe.parse(recipe)).arm(arm), primary, blocks, out), run)
+
+
+def finetune(recipe: str, run: Path, name: str, job: str, primary: Path, text: Path, out: Path) -> Scores:
+    """Finetune a task from a primary with a seed; it goes into `out` under the job's own word."""
+    from lingraft import comparison_jobs as jobs
+
+    planned = plan_of(Recipe.parse(recipe)).primary(name)
+    wanted = planned.finetuning(job)
+    return _attempt(jobs.finetuning(planned, wanted, primary, text, wanted.within(out)), run)
+
+
+def judge_source(
+    recipe: str,
+    run: Path,
+    name: str,
+    finetuned: Sequence[Path],
+    primary: Path,
+    text: Path,
+    tokenizer: Path,
+    blocks: Path,
+    tasks: Path,
+    out: Path,
+) -> Scores:
+    """Gather a primary's finetunings in one folder, `tasks`, and judge them in the source language."""
+    from lingraft import comparison_judging as judging
+
+    gather(finetuned, tasks)
+    planned = plan_of(Recipe.parse(recipe)).primary(name)
+    bodies, source = judging.Bodies(planned, primary, tasks), judging.Lane(text, tokenizer, blocks)
+    return _judged(judging.source_judging(bodies, source, out / planned.name), run)
+
+
+def adapt(
+    recipe: str,
+    run: Path,
+    arm: str,
+    language: str,
+    primary: Path,
+    blocks: Path,
+    tokenizer: Path,
+    out: Path,
+    mini: Path | None = None,
+) -> Scores:
+    """Learn a language's embeddings in one arm, with checkpoints."""
+    from lingraft import comparison_jobs as jobs
+
+    planned = plan_of(Recipe.parse(recipe)).arm(arm)
+    return _attempt(jobs.adaptation(planned, language, primary, mini, blocks, tokenizer, out), run)
+
+
+def judge_language(
+    recipe: str,
+    run: Path,
+    arm: str,
+    language: str,
+    primary: Path,
+    tasks: Path,
+    curve: Path,
+    text: Path,
+    tokenizer: Path,
+    blocks: Path,
+    out: Path,
+) -> Scores:
+    """Judge every checkpoint of a language in one arm; returns the scores at the end."""
+    from lingraft import comparison_judging as judging
+
+    comparison = plan_of(Recipe.parse(recipe))
+    planned = comparison.arm(arm)
+    bodies = judging.Bodies(comparison.primary(planned.primary), primary, tasks)
+    target = judging.Lane(text, tokenizer, blocks)
+    return _judged(judging.language_judging(planned, bodies, target, curve, language, out / arm / language), run)
+
+
+def gather(folders: Sequence[Path], out: Path) -> None:
+    """Everything that several folders hold in one folder; what two of them have is the same in both."""
+    with new_folder(out) as merged:
+        for folder in folders:
+            shutil.copytree(folder, merged, dirs_exist_ok=True)
+
+
+def report(recipe: str, run: Path, results: Path, out: Path) -> str:
+    """Write the comparison's report from all that was judged; returns its page's HTML."""
+    from lingraft import paper_report
+    from lingraft.comparison_records import judged_under, records_of
+
+    with tracking.stage(run.read_text(), "report") as stage:
+        records = records_of(plan_of(Recipe.parse(recipe)), judged_under(results))
+        stage.keep(paper_report.write(records, out), "report")
+    tracking.close_run(run.read_text())
+    return (out / paper_report.PAGE_FILE).read_text(encoding="utf-8")
+
+
+def _attempt(job: "Job", run: Path) -> Scores:
+    """Do a job under a tracking run of its own; returns what it cost, nothing if it failed."""
+
+    def tracked() -> None:
+        with tracking.stage(run.read_text(), job.name) as stage:
+            stage.record(job.make(stage.watch), {})
+
+    job.attempt(tracked)
+    return {} if why(job.out) else cost_of(Artifact.load(job.out, job.kind))
+
+
+def _judged(job: "Job", run: Path) -> Scores:
+    """Judge under a tracking run of its own; returns the scores that there are."""
+    from lingraft.comparison_records import final_scores, load_judged
+
+    def tracked() -> None:
+        with tracking.stage(run.read_text(), job.name) as stage:
+            made = job.make(stage.watch)
+            stage.record(made, final_scores(load_judged(made.folder)))
+
+    job.attempt(tracked)
+    return final_scores(load_judged(job.out))

@@ -1,0 +1,105 @@
+"""The paper's comparison as a pipeline: its systems are known when it is compiled, its languages when it is run."""
+
+from typing import Any, NamedTuple
+
+from kfp import dsl
+from kfp.dsl import base_component
+
+from components import data, paper
+from lingraft.cluster import Cluster
+from lingraft.comparison_plan import Arm, PlannedPrimary, plan_of
+from lingraft.config import Recipe
+from pipelines.cluster import light, training
+
+_LANE = ("text", "tokenizer", "blocks")
+
+
+class PaperOutputs(NamedTuple):
+    """What a run of the comparison leaves behind."""
+
+    report: dsl.Artifact
+
+
+class _Bodies(NamedTuple):
+    """What the steps of one primary put out."""
+
+    primary: Any
+    tasks: Any
+    evaluation: Any
+
+
+def paper_pipeline(settings: Recipe) -> base_component.BaseComponent:
+    """Every system in every language on every task, with learning curves; what fails is a hole in the tables."""
+    cluster, comparison, targets = settings.cluster, plan_of(settings), list(settings.targets)
+
+    @dsl.pipeline(name=f"{settings.name}-paper", description=paper_pipeline.__doc__)
+    def pipeline(recipe: str = settings.to_json(), languages: list = targets) -> PaperOutputs:
+        run = light(data.open_run(recipe=recipe, pipeline="paper"), cluster).outputs["run"]
+        common = {"recipe": recipe, "run": run}
+        source = _text_lane(common, settings.source, cluster)
+        bodies = {one.name: _bodies(one, common, source, cluster) for one in comparison.primaries}
+        minis = {
+            arm.name: _mini(arm, common, bodies[arm.primary], source, cluster)
+            for arm in comparison.arms
+            if arm.recipe.builds_mini
+        }
+        with dsl.ParallelFor(languages, parallelism=cluster.parallel_languages) as language:
+            target = _text_lane(common, language, cluster)
+            in_language = common | {"language": language}
+            judged = {
+                arm.name: _judged(arm, in_language, bodies[arm.primary], minis.get(arm.name), target, cluster)
+                for arm in comparison.arms
+            }
+        results = bodies[comparison.arms[0].primary].evaluation
+        for arm in comparison.arms:
+            its = {"source": bodies[arm.primary].evaluation, "judged": dsl.Collected(judged[arm.name])}
+            gathered = light(paper.gather(before=results, **its), cluster)
+            results = _titled(gathered, f"gather {arm.name}").outputs["results"]
+        reported = light(paper.write_report(**common, results=results), cluster)
+        return PaperOutputs(reported.outputs["report"])
+
+    return pipeline
+
+
+def _text_lane(common: dict[str, Any], language: Any, cluster: Cluster) -> dict[str, Any]:
+    """Text, tokenizer and blocks of a language."""
+    made = light(paper.prepare_language(**common, language=language), cluster)
+    return {name: made.outputs[name] for name in _LANE}
+
+
+def _bodies(one: PlannedPrimary, common: dict[str, Any], source: dict[str, Any], cluster: Cluster) -> _Bodies:
+    """Pretrain a primary, finetune it side by side on every task with every seed, and judge it."""
+    of = common | {"name": one.name}
+    pieces = {"blocks": source["blocks"], "tokenizer": source["tokenizer"]}
+    pretrained = _titled(training(paper.pretrain(**of, **pieces), cluster), f"pretrain {one.name}")
+    primary, made = pretrained.outputs["primary"], {}
+    if one.finetunings:
+        words = [wanted.word for wanted in one.finetunings]
+        with dsl.ParallelFor(words, parallelism=cluster.parallel_languages) as job:
+            finetuned = training(paper.finetune(**of, job=job, primary=primary, text=source["text"]), cluster)
+        made = {"finetuned": dsl.Collected(finetuned.outputs["task"])}
+    judged = training(paper.judge_source(**of, primary=primary, **source, **made), cluster)
+    _titled(judged, f"judge {one.name}")
+    return _Bodies(primary, judged.outputs["tasks"], judged.outputs["evaluation"])
+
+
+def _mini(arm: Arm, common: dict[str, Any], bodies: _Bodies, source: dict[str, Any], cluster: Cluster) -> Any:
+    built = training(paper.build_mini(**common, arm=arm.name, primary=bodies.primary, blocks=source["blocks"]), cluster)
+    return _titled(built, f"build mini {arm.name}").outputs["mini"]
+
+
+def _judged(
+    arm: Arm, common: dict[str, Any], bodies: _Bodies, mini: Any, target: dict[str, Any], cluster: Cluster
+) -> Any:
+    """Adapt a language in one arm, and judge every checkpoint."""
+    of = common | {"arm": arm.name, "primary": bodies.primary}
+    pieces = {"blocks": target["blocks"], "tokenizer": target["tokenizer"]}
+    adapt = paper.adapt(**of, **pieces) if mini is None else paper.adapt_over_mini(**of, **pieces, mini=mini)
+    adapted = _titled(training(adapt, cluster), f"adapt {arm.name}")
+    judged = paper.judge_language(**of, **target, tasks=bodies.tasks, curve=adapted.outputs["curve"])
+    return _titled(training(judged, cluster), f"judge {arm.name}").outputs["evaluation"]
+
+
+def _titled(task: dsl.PipelineTask, title: str) -> dsl.PipelineTask:
+    """Name a step after what it works on: the same step stands many times in this pipeline."""
+    return task.set_display_name(title)
