@@ -18,7 +18,7 @@ from lingraft.errors import LingraftError
 from lingraft.files import writable
 
 _STARTED = re.compile(r"Executing task .*?'([\w-]+)'")
-_ERROR = re.compile(r"^\s*lingraft\.errors\.\w+: ")
+_ERROR = re.compile(r"^\s*lingraft(\.\w+)+Error: ")
 _PROGRESS = re.compile(r"^\s*(precision (fp32|bf16)\b|.*: (step \d+/\d+, loss |(batch|document) \d+))")
 _COLOUR = re.compile(r"\x1b\[\d+m")
 
