@@ -3,28 +3,44 @@
 After a wanted change, `make golden` writes the golden files anew; read their difference before committing it.
 """
 
+import json
 import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from kfp import compiler
 
 from lingraft.config import Recipe
 from lingraft.errors import ArtifactError
+from lingraft.systems import System
+from lingraft.task_config import Task, TaskFile
+from lingraft.training_config import MiniBuilding
 from pipelines.__main__ import PIPELINES, compile_all
 
 Document = dict[str, Any]
 ROOT = Path(__file__).parents[2]
 GOLDEN = ROOT / "tests" / "golden"
 RECIPES = ("base", "demo")
-TRAINING_STEPS = {"pretrain", "finetune", "evaluate-source", "search-depth", "adapt", "evaluate-language"}
+TRAINING_STEPS = {
+    *("pretrain", "build-mini", "finetune", "evaluate-source", "search-depth", "adapt", "evaluate-language"),
+}
 
 
 def _compiled(recipe: Path, folder: Path) -> dict[str, list[Document]]:
     """Specification and Kubernetes settings of a recipe's pipelines, by pipeline."""
     compile_all(recipe, folder)
     return {path.stem: list(yaml.safe_load_all(path.read_text(encoding="utf-8"))) for path in folder.iterdir()}
+
+
+def _compiled_of(recipe: Recipe, folder: Path) -> dict[str, list[Document]]:
+    """The same of a recipe that stands in no file."""
+    found = {}
+    for name in ("source", "language"):
+        compiler.Compiler().compile(PIPELINES[name](recipe), str(folder / f"{name}.yaml"))
+        found[name] = list(yaml.safe_load_all((folder / f"{name}.yaml").read_text(encoding="utf-8")))
+    return found
 
 
 def _steps(documents: list[Document]) -> dict[str, tuple[Document, Document]]:
@@ -130,7 +146,8 @@ def test_only_training_steps_of_the_base_recipe_ask_for_a_gpu(tmp_path: Path) ->
     pipelines = _compiled(ROOT / "recipes/base.toml", tmp_path)
     found = {step: parts for documents in pipelines.values() for step, parts in _steps(documents).items()}
     gpu = {step: parts for step, parts in found.items() if "accelerator" in parts[0]["resources"]}
-    assert gpu.keys() == TRAINING_STEPS - {"finetune"}
+    assert gpu.keys() == TRAINING_STEPS & found.keys()
+    assert gpu.keys() >= TRAINING_STEPS - {"finetune", "build-mini"}
     for container, place in gpu.values():
         accelerator = container["resources"]["accelerator"]
         assert (accelerator["resourceType"], accelerator["resourceCount"]) == ("nvidia.com/gpu", "1")
@@ -162,9 +179,46 @@ def test_languages_and_depths_run_side_by_side_as_many_as_the_recipe_allows(name
 
 
 def test_without_a_task_nothing_is_finetuned_or_served(tmp_path: Path) -> None:
-    base, demo = (_compiled(ROOT / f"recipes/{name}.toml", tmp_path / name) for name in ("base", "demo"))
-    assert _steps(demo["source"]).keys() - _steps(base["source"]).keys() == {"finetune"}
-    assert _steps(demo["language"]).keys() - _steps(base["language"]).keys() == {"export-bundle"}
+    with_task = Recipe.load(ROOT / "recipes/demo.toml")
+    assert with_task.tasks
+    (tmp_path / "without").mkdir()
+    one = _compiled_of(with_task, tmp_path)
+    other = _compiled_of(with_task.model_copy(update={"tasks": ()}), tmp_path / "without")
+    assert _steps(one["source"]).keys() - _steps(other["source"]).keys() == {"finetune"}
+    assert _steps(one["language"]).keys() - _steps(other["language"]).keys() == {"export-bundle"}
+
+
+def test_every_task_is_finetuned_with_every_seed_and_served_if_it_can_be(tmp_path: Path) -> None:
+    demo = Recipe.load(ROOT / "recipes/demo.toml")
+    files = {split: TaskFile(kind="file", path=f"{split}.tsv") for split in ("train", "dev", "test")}
+    others = [Task(name=name, kind=kind, **files) for name, kind in (("mood", "texts"), ("xnli", "pairs"))]
+    compiled = _compiled_of(demo.model_copy(update={"tasks": (*demo.tasks, *others)}), tmp_path)
+    (loop,) = (
+        task["parameterIterator"]["items"]["raw"]
+        for task in compiled["source"][0]["root"]["dag"]["tasks"].values()
+        if "parameterIterator" in task
+    )
+    jobs = [f"help-topic/{seed}" for seed in (1, 2, 3)]
+    jobs += [f"{name}/{seed}" for name in ("mood", "xnli") for seed in (1, 2, 3, 4, 5)]
+    assert json.loads(loop) == jobs
+    exports = [
+        task["inputs"]["parameters"]["task"]["runtimeValue"]["constant"]
+        for name, task in compiled["language"][0]["root"]["dag"]["tasks"].items()
+        if name.startswith("export-bundle")
+    ]
+    assert exports == ["help-topic", "mood"]
+
+
+def test_only_minipost_has_a_step_that_builds_a_mini_model(tmp_path: Path) -> None:
+    demo = Recipe.load(ROOT / "recipes/demo.toml")
+    building = MiniBuilding(steps=10, batch_blocks=8, learning_rate=1e-3)
+    post = demo.model_copy(update={"mini": building}).for_system(System.MINIPOST)
+    (tmp_path / "post").mkdir()
+    joint, built = _compiled_of(demo, tmp_path), _compiled_of(post, tmp_path / "post")
+    assert _steps(built["source"]).keys() - _steps(joint["source"]).keys() == {"build-mini"}
+    (container, _), profile = _steps(built["source"])["build-mini"], post.cluster.training
+    assert container["resources"]["resourceCpuLimit"] == profile.cpu
+    assert _steps(built["language"]).keys() == _steps(joint["language"]).keys()
 
 
 def test_what_a_recipe_says_of_the_cluster_reaches_every_step(tmp_path: Path) -> None:

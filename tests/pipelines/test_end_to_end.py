@@ -8,10 +8,12 @@ import mlflow
 import optuna
 import pytest
 
-from lingraft import results, steps, tracking
+from lingraft import results, tracking
 from lingraft.artifact import Artifact, Kind
 from lingraft.models import HISTORY_FILE
+from lingraft.registered import bundle_name, primary_name
 from lingraft.report import PAGE_FILE, Records
+from lingraft.steps import data, source
 from tests.made_up import TOPICS
 from tests.pipelines.finished import Finished
 from tests.tracking_stores import quiet
@@ -52,12 +54,13 @@ def test_every_pipeline_is_a_run_with_one_run_a_stage_and_all_finished(finished:
     chosen = _chosen(finished)
     trained = {f"{stage}-{run}" for stage in ("adapt", "evaluate") for run in ("de-1", f"de-{chosen}", "tr-1")}
     assert {pipeline: set(stages) for pipeline, (_, stages) in runs.items()} == {
-        "source": _lane("en") | {"pretrain", "finetune-1", "finetune-2", "evaluate-source", "register-source"},
+        "source": _lane("en")
+        | {"pretrain", "finetune-topic-1", "finetune-topic-2", "evaluate-source", "register-source"},
         "depth-search": _lane("de") | {"fetch-source", "search-depth"},
         "language": _lane("de")
         | _lane("tr")
         | trained
-        | {"fetch-source", "register-de", "register-tr", "bundle", "report"},
+        | {"fetch-source", "register-de", "register-tr", "bundle-topic", "report"},
     }
     for parent, stages in runs.values():
         assert {run.info.status for run in (parent, *stages.values())} == {"FINISHED"}
@@ -74,7 +77,7 @@ def test_a_pipelines_run_keeps_the_recipe(finished: Finished) -> None:
     ("pipeline", "stage", "step", "output", "kind"),
     [
         ("source", "pretrain", "pretrain", "primary", Kind.PRIMARY),
-        ("source", "finetune-2", "finetune", "task", Kind.TASK),
+        ("source", "finetune-topic-2", "finetune", "task", Kind.TASK),
         ("language", "adapt-tr-1", "adapt", "embeddings", Kind.EMBEDDINGS),
     ],
 )
@@ -102,7 +105,7 @@ def test_every_stage_says_what_data_it_was_made_from(finished: Finished) -> None
     assert params["tokenizer-en"]["data_text"] == params["text-en"]["fingerprint"] == text.fingerprint
     assert params["blocks-en"]["data_text"] == text.fingerprint
     assert params["pretrain"]["data_blocks"] == params["blocks-en"]["fingerprint"]
-    assert params["finetune-1"]["data_text"] == text.fingerprint
+    assert params["finetune-topic-1"]["data_text"] == text.fingerprint
 
 
 def test_every_model_has_a_champion_that_says_which_primary_it_belongs_to(finished: Finished) -> None:
@@ -124,8 +127,8 @@ def test_every_seed_has_an_alias_and_the_best_on_dev_is_champion(finished: Finis
     versions = [finished.client.get_model_version_by_alias("tiny-task-topic", f"seed-{seed}") for seed in (1, 2)]
     assert [version.tags["seed"] for version in versions] == ["1", "2"]
     assert len({version.tags["fingerprint"] for version in versions}) == 2
-    best = max(float(version.tags["dev_accuracy"]) for version in versions)
-    assert float(finished.champion("task-topic").tags["dev_accuracy"]) == best
+    best = max(float(version.tags["dev_score"]) for version in versions)
+    assert float(finished.champion("task-topic").tags["dev_score"]) == best
 
 
 def test_the_language_is_adapted_over_the_depth_that_the_search_chose(finished: Finished) -> None:
@@ -149,16 +152,16 @@ def test_the_search_leaves_its_trials_in_the_storage_given(finished: Finished) -
 @pytest.mark.usefixtures("store")
 def test_what_is_registered_is_what_the_stages_made(finished: Finished, tmp_path: Path) -> None:
     (primary,) = finished.artifacts("source", "pretrain", "primary", Kind.PRIMARY)
-    fetched = tracking.fetch(steps.primary_name(finished.recipe), Kind.PRIMARY, tmp_path / "primary")
+    fetched = tracking.fetch(primary_name(finished.recipe), Kind.PRIMARY, tmp_path / "primary")
     assert fetched.manifest == primary.manifest
 
 
 @pytest.mark.usefixtures("store")
 def test_the_registered_bundle_serves_all_languages_with_the_champion_task(finished: Finished, tmp_path: Path) -> None:
-    bundle = tracking.fetch(steps.bundle_name(finished.recipe), Kind.BUNDLE, tmp_path / "bundle")
+    bundle = tracking.fetch(bundle_name(finished.recipe, "topic"), Kind.BUNDLE, tmp_path / "bundle")
     assert set(bundle.manifest.details["languages"]) == {"en", "de", "tr"}
     assert bundle.manifest.data_hashes["task"] == finished.champion("task-topic").tags["fingerprint"]
-    parity = finished.stage("language", "bundle").data.metrics
+    parity = finished.stage("language", "bundle-topic").data.metrics
     for language in ("en", "de", "tr"):
         assert bundle.manifest.details["parity"][language] == pytest.approx(parity[f"parity_{language}"])
         assert parity[f"parity_{language}"] < 1e-4
@@ -178,8 +181,8 @@ def test_registering_again_makes_no_second_version(finished: Finished, tmp_path:
     (evaluation,) = finished.artifacts("source", "evaluate-source", "evaluation", Kind.EVALUATION)
     tasks = [one.folder for one in finished.artifacts("source", "finetune", "task", Kind.TASK)]
     run = tmp_path / "run"
-    steps.open_run(finished.recipe.to_json(), "source again", run)
-    steps.register_source(finished.recipe.to_json(), run, primary, tasks, evaluation.folder)
+    data.open_run(finished.recipe.to_json(), "source again", run)
+    source.register_source(finished.recipe.to_json(), run, primary, tasks, evaluation.folder)
     assert state() == before
 
 
@@ -198,21 +201,20 @@ def test_evaluations_show_a_confusion_matrix_and_scores_in_kfp(finished: Finishe
     assert len(judged) == 3
     for shown, score, evaluation in zip(judged, scores, evaluations, strict=True):
         result = results.load_language(evaluation.folder)
-        assert result.task
+        (task,) = result.tasks
         matrix = shown["metadata"]["confusionMatrix"]
         assert [spec["displayName"] for spec in matrix["annotationSpecs"]] == sorted(TOPICS)
-        assert [row["row"] for row in matrix["rows"]] == result.task.confusion
-        assert sum(map(sum, result.task.confusion)) == result.task.documents * len(result.task.accuracy.by_seed)
-        assert score["metadata"]["zero_shot"] == pytest.approx(result.task.accuracy.mean)
+        assert [row["row"] for row in matrix["rows"]] == task.confusion
+        assert sum(map(sum, task.confusion)) == task.examples * len(task.score.by_seed)
+        assert score["metadata"]["zero_shot_topic"] == pytest.approx(task.score.mean)
 
 
 def test_the_made_up_topics_are_learned(finished: Finished) -> None:
     (evaluation,) = finished.artifacts("source", "evaluate-source", "evaluation", Kind.EVALUATION)
-    task = results.load_source(evaluation.folder).task
-    assert task
-    assert task.accuracy.mean > task.majority + 0.1
+    (task,) = results.load_source(evaluation.folder).tasks
+    assert task.score.mean > task.baseline + 0.1
     (shown,) = finished.made("source", "evaluate-source", "metrics")
-    assert shown["metadata"]["task_accuracy"] == pytest.approx(task.accuracy.mean)
+    assert shown["metadata"]["topic_accuracy"] == pytest.approx(task.score.mean)
 
 
 def test_the_report_covers_source_languages_and_search(finished: Finished) -> None:
