@@ -7,7 +7,7 @@ as the fixture `workshop`, and leave its folders as they are.
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -81,6 +81,11 @@ class Workshop:
     def tokens(self, language: str) -> Tensor:
         """Four test blocks (4, T) of a language."""
         return Artifact.load(self.blocks[language], Kind.BLOCKS).tensors("test")["tokens_NT"][:4].long()
+
+
+def changed(recipe: Recipe, section: str, **values: Any) -> Recipe:
+    """The recipe with other values in one of its sections."""
+    return recipe.model_copy(update={section: getattr(recipe, section).model_copy(update=values)})
 
 
 def copied(artifact: Path, to: Path) -> Path:
