@@ -118,6 +118,57 @@ def test_gradients_are_clipped_together() -> None:
     assert clipped == [pytest.approx([1.2, 1.6], rel=1e-4)]
 
 
+def test_micro_batches_make_one_step_of_the_mean_of_their_gradients() -> None:
+    seen: list[Tensor] = []
+    weight = weights([1.0, -2.0])
+    hook = register_optimizer_step_pre_hook(lambda *_: seen.append(weight.grad.clone()))
+    numbers = iter(torch.tensor([[1.0, 0.0], [3.0, 8.0], [5.0, 4.0], [2.0, 2.0], [4.0, 2.0], [0.0, 5.0]]))
+    plan = planned(steps=2, warmup_steps=0, clip_norm=1e9, micro_batches=3, log_every_steps=1)
+    points = list(train(lambda number: (weight * number).sum(), [weight], numbers, plan, nullcontext))
+    hook.remove()
+    assert [gradient.tolist() for gradient in seen] == [pytest.approx([3.0, 4.0]), pytest.approx([2.0, 3.0])]
+    assert [point.step for point in points] == [1, 2]
+    assert points[0].loss == pytest.approx((1 + 3 - 16 + 5 - 8) / 3)
+    assert next(numbers, None) is None
+
+
+@pytest.mark.parametrize("micro_batches", [2, 4])
+def test_micro_batches_learn_what_the_whole_batch_does(micro_batches: int) -> None:
+    drawn = torch.randn(10, 8, 3, generator=torch.Generator().manual_seed(1))
+    learned = []
+    for parts in (1, micro_batches):
+        weight = weights([0.5, -0.5, 0.25])
+        batches = (part for batch in drawn for part in batch.chunk(parts))
+        points = list(
+            train(
+                lambda batch: ((batch * weight).sum(1) - 1).square().mean(),  # noqa: B023
+                [weight],
+                batches,
+                planned(micro_batches=parts, weight_decay=0.1),
+                nullcontext,
+            )
+        )
+        learned.append((weight.detach(), [point.loss for point in points]))
+    torch.testing.assert_close(learned[1][0], learned[0][0], rtol=0, atol=1e-5)
+    assert learned[1][1] == pytest.approx(learned[0][1], rel=1e-5)
+
+
+def test_a_micro_batch_is_clipped_with_its_whole_step() -> None:
+    weight, clipped = weights([0.0]), []
+    hook = register_optimizer_step_pre_hook(lambda *_: clipped.append(float(weight.grad)))
+    numbers = iter([torch.tensor(9.0), torch.tensor(-8.0)])
+    plan = planned(steps=1, warmup_steps=0, clip_norm=1.0, micro_batches=2)
+    list(train(lambda number: (number * weight).sum(), [weight], numbers, plan, nullcontext))
+    hook.remove()
+    assert clipped == [pytest.approx(0.5)]
+
+
+def test_points_come_at_the_stops_too() -> None:
+    weight = weights()
+    points = run(lambda _: weight**2, [weight], planned(stops=frozenset({1, 4, 7})))
+    assert [point.step for point in points] == [1, 4, 7, 8, 10]
+
+
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), float("-inf")])
 def test_a_loss_that_is_not_finite_ends_training_with_what_to_do(bad: float) -> None:
     weight = weights()
