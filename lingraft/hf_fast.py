@@ -28,7 +28,7 @@ def fast_tokenizer(tokenizer: Tokenizer, shape: EncoderShape) -> "Fast":
 
     Args:
         tokenizer: our own, or that of an imported primary.
-        shape: says how many end tokens stand between two texts, and whether there are segments.
+        shape: says how many end tokens stand between two texts, and whether segments tell them apart.
 
     Raises:
         MissingExtraError: the package `tokenizers` is not installed.
@@ -58,7 +58,7 @@ def settings_of(tokenizer: Tokenizer, shape: EncoderShape) -> dict[str, Any]:
     The class is the one that takes `tokenizer.json` as it is; those of model types build it anew by their own rules.
     """
     names = special_pieces(tokenizer)
-    inputs = ["input_ids", *(["token_type_ids"] if shape.family.segments > 1 else []), "attention_mask"]
+    inputs = ["input_ids", *(["token_type_ids"] if shape.family.marks_second_text else []), "attention_mask"]
     return {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "bos_token": names.begin,
@@ -93,7 +93,7 @@ def _reads_alike(made: "Fast", tokenizer: Tokenizer, shape: EncoderShape) -> boo
 def _template(tokenizer: Tokenizer, shape: EncoderShape) -> "processors.TemplateProcessing":
     from tokenizers.processors import TemplateProcessing
 
-    names, second = special_pieces(tokenizer), int(shape.family.segments > 1)
+    names, second = special_pieces(tokenizer), int(shape.family.marks_second_text)
     begin, end = f"{names.begin}:0", f"{names.end}:0"
     return TemplateProcessing(
         single=[begin, "$A:0", end],

@@ -172,7 +172,7 @@ def test_texts_and_pairs_read_as_the_encoder_expects_them(pieces: Tokenizer, sep
         expected, found = encode([texts], pieces, shape), fast.encode(*texts)
         assert found.ids == expected.rows[0]
         assert found.type_ids == (expected.types[0] if expected.types else [0] * len(found.ids))
-    assert ("token_type_ids" in settings_of(pieces, shape)["model_input_names"]) is (segments > 1)
+    assert ("token_type_ids" in settings_of(pieces, shape)["model_input_names"]) is family.marks_second_text
 
 
 def test_a_model_that_is_not_unigram_is_refused(tmp_path: Path) -> None:
