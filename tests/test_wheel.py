@@ -1,0 +1,94 @@
+"""The built wheel in an environment of its own, from an empty folder: a language is added and its model loaded."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+
+from tests import made_up
+from tests.workshop import Workshop
+
+pytestmark = pytest.mark.integration
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+EXTRAS = "huggingface,export,cpu"
+FOREIGN = {"pytest", "kfp", "mlflow", "kserve", "datasets", "optuna"}
+"""Packages of our environment that what was asked for does not bring."""
+
+
+def attempt(*command: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """Run a program that knows nothing of this checkout."""
+    ours = {"PYTHONPATH", "VIRTUAL_ENV", "PYTHONHOME"}
+    outside = {name: value for name, value in os.environ.items() if name not in ours}
+    settings = {"PIP_CONSTRAINT": str(ROOT / "constraints.txt"), "OMP_NUM_THREADS": "1"}
+    return subprocess.run(
+        [*map(str, command)], cwd=cwd, env=outside | settings, check=False, capture_output=True, text=True
+    )
+
+
+def run(*command: str | Path, cwd: Path) -> str:
+    """The same, where it must succeed; returns what it printed."""
+    done = attempt(*command, cwd=cwd)
+    assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+def install_torch(pip: Path, cwd: Path) -> None:
+    """The build that we run on ourselves, from where `make install` looks for it."""
+    wanted = [pip, "install", "--quiet", "--no-compile", "--no-deps", f"torch=={version('torch')}"]
+    index = re.search(r"^TORCH_INDEX \?= (\S+)", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert index
+    if attempt(*wanted, cwd=cwd).returncode != 0:
+        run(*wanted, "--extra-index-url", os.environ.get("TORCH_INDEX", index[1]), cwd=cwd)
+
+
+@pytest.fixture(scope="module")
+def bin_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Programs of an environment that has the wheel, its dependencies, and nothing else."""
+    folder = tmp_path_factory.mktemp("wheel")
+    run(sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", folder / "dist", cwd=ROOT)
+    [wheel] = (folder / "dist").iterdir()
+    run(sys.executable, "-m", "venv", folder / "environment", cwd=folder)
+    programs = folder / "environment" / "bin"
+    install_torch(programs / "pip", folder)
+    run(programs / "pip", "install", "--quiet", "--no-compile", f"{wheel}[{EXTRAS}]", cwd=folder)
+    run(programs / "pip", "check", cwd=folder)
+    return programs
+
+
+@pytest.fixture(scope="module")
+def project(workshop: Workshop, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder as the README has it: a primary, a task of it, and text of a new language."""
+    folder = tmp_path_factory.mktemp("project")
+    shutil.copytree(workshop.primary, folder / "work" / "primary")
+    shutil.copytree(workshop.tasks[1], folder / "work" / "task")
+    made_up.write(folder / "text", ("tr",))
+    return folder
+
+
+def test_the_environment_has_the_wheel_and_no_more_than_it_asks_for(bin_folder: Path, tmp_path: Path) -> None:
+    where = run(bin_folder / "python", "-c", "import lingraft; print(lingraft.__file__)", cwd=tmp_path)
+    assert Path(where.strip()).is_relative_to(bin_folder.parent)
+    installed = {line.partition("==")[0] for line in run(bin_folder / "pip", "freeze", cwd=tmp_path).splitlines()}
+    assert installed & FOREIGN == set()
+    assert {"torch", "transformers", "onnxscript"} <= installed
+
+
+def test_the_readmes_command_and_python_add_a_language_there(bin_folder: Path, project: Path) -> None:
+    [command] = re.findall(r"^lingraft (add-language .*)$", README, re.MULTILINE)
+    [code] = re.findall(r"^```python\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+    summary = run(bin_folder / "lingraft", *command.split(), cwd=project)
+    assert "topic: accuracy without any training example" in summary
+    assert "lingraft serve work/tr/bundle/topic" in summary
+    assert "not " not in summary
+    made = sorted(path.name for path in (project / "work" / "tr").iterdir() if path.is_dir())
+    assert made == ["blocks", "bundle", "embeddings", "evaluation", "hf", "text", "tokenizer"]
+    printed = run(bin_folder / "python", "-c", code, cwd=project)
+    assert printed.startswith(summary)
+    assert printed.split()[-1] in made_up.TOPICS
