@@ -5,7 +5,7 @@ They are the same whether `lingraft.comparison` runs them one after another or a
 
 import shutil
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -85,9 +85,6 @@ class Job:
 
 def lane(recipe: Recipe, language: str, folders: Lane) -> tuple[Job, Job, Job]:
     """Reading a language's text, training its tokenizer, and packing it into blocks."""
-    labelled = [task.name for task in recipe.tasks if task.kind == "documents"]
-    read = {"language": language, **_parts(recipe, "text", "split"), "labelled_for": labelled}
-    packed = {"block_tokens": recipe.encoder.block_tokens}
     its_text, its_tokenizer = {"text": folders.text}, {"tokenizer": folders.tokenizer}
     return (
         Job(
@@ -96,7 +93,7 @@ def lane(recipe: Recipe, language: str, folders: Lane) -> tuple[Job, Job, Job]:
             Kind.TEXT,
             folders.text,
             {},
-            read,
+            {"language": language, **_parts(recipe, "text", "split")},
             lambda _: prepare_text(recipe, language, folders.text),
         ),
         Job(
@@ -114,7 +111,7 @@ def lane(recipe: Recipe, language: str, folders: Lane) -> tuple[Job, Job, Job]:
             Kind.BLOCKS,
             folders.blocks,
             its_text | its_tokenizer,
-            packed,
+            {"block_tokens": recipe.encoder.block_tokens},
             lambda _: build_blocks(recipe, folders.text, folders.tokenizer, folders.blocks),
         ),
     )
@@ -163,7 +160,7 @@ def finetuning(planned: PlannedPrimary, wanted: Finetuning, primary: Path, text:
         Kind.TASK,
         out,
         inputs,
-        {"task": task.model_dump(mode="json", exclude=no_matter), **wanted.__dict__, **_parts(recipe, "precision")},
+        {"task": task.model_dump(mode="json", exclude=no_matter), **asdict(wanted), **_parts(recipe, "precision")},
         lambda watch: stages.finetune(
             recipe, wanted.task, primary, inputs.get("text"), wanted.seed, out, watch, layers=layers
         ),
@@ -186,18 +183,19 @@ def adaptation(
         out: folder for checkpoints and embeddings.
     """
     recipe, last, checkpoints = arm.recipe, out / EMBEDDINGS, out / CHECKPOINTS
-    inputs = {"primary": primary, "blocks": blocks, "tokenizer": tokenizer}
+    inputs = {"primary": primary, "blocks": blocks, "tokenizer": tokenizer} | ({"mini": mini} if mini else {})
 
     def make(watch: Watch) -> Artifact:
         shutil.rmtree(checkpoints, ignore_errors=True)  # of a run that stopped halfway
-        return stages.adapt(recipe, *inputs.values(), arm.depth, last, watch, mini=mini, checkpoints=checkpoints)
+        folders = primary, blocks, tokenizer
+        return stages.adapt(recipe, *folders, arm.depth, last, watch, mini=mini, checkpoints=checkpoints)
 
     return Job(
         f"adapt-{language}-{arm.name}",
         f"adaptation of {language!r} by {arm.title}",
         Kind.EMBEDDINGS,
         last,
-        inputs | ({"mini": mini} if mini else {}),
+        inputs,
         {"system": recipe.system, **_trained(recipe, "adaptation")},
         make,
         _work(recipe.steps_over(arm.depth)[Stage.ADAPT].layers, recipe.adaptation),

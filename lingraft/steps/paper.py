@@ -63,10 +63,11 @@ def judge_source(
 ) -> Scores:
     """Gather a primary's finetunings in one folder, `tasks`, and judge them in the source language."""
     from lingraft import comparison_judging as judging
+    from lingraft.comparison_jobs import Lane
 
     gather(finetuned, tasks)
     planned = plan_of(Recipe.parse(recipe)).primary(name)
-    bodies, source = judging.Bodies(planned, primary, tasks), judging.Lane(text, tokenizer, blocks)
+    bodies, source = judging.Bodies(planned, primary, tasks), Lane(text, tokenizer, blocks)
     return _judged(judging.source_judging(bodies, source, out / planned.name), run)
 
 
@@ -103,11 +104,12 @@ def judge_language(
 ) -> Scores:
     """Judge every checkpoint of a language in one arm; returns the scores at the end."""
     from lingraft import comparison_judging as judging
+    from lingraft.comparison_jobs import Lane
 
     comparison = plan_of(Recipe.parse(recipe))
     planned = comparison.arm(arm)
     bodies = judging.Bodies(comparison.primary(planned.primary), primary, tasks)
-    target = judging.Lane(text, tokenizer, blocks)
+    target = Lane(text, tokenizer, blocks)
     return _judged(judging.language_judging(planned, bodies, target, curve, language, out / arm / language), run)
 
 

@@ -1,0 +1,159 @@
+"""The comparison's pipeline: as it is compiled, and run by kfp.local with a language that fails."""
+
+import contextlib
+import io
+import os
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pytest
+import yaml
+from kfp import compiler, components
+from mlflow import MlflowClient
+
+from lingraft.comparison_plan import plan_of
+from lingraft.config import Recipe
+from lingraft.errors import RecipeError
+from lingraft.paper_records import PaperRecords
+from pipelines import local
+from pipelines.__main__ import compile_all, run
+from pipelines.paper import paper_pipeline
+from tests.comparison.project import CHECKPOINTS, recipe
+from tests.pipelines.finished import TINY, runs_of
+from tests.tracking_stores import quiet
+
+LIGHT = {"open-run", "prepare-language", "gather", "write-report"}
+TRAINING = {"pretrain", "build-mini", "finetune", "judge-source", "adapt", "adapt-over-mini", "judge-language"}
+
+
+def compiled(settings: Recipe, folder: Path) -> list[dict[str, Any]]:
+    """Specification and Kubernetes settings."""
+    file = folder / "paper.yaml"
+    compiler.Compiler().compile(paper_pipeline(settings), str(file))
+    return list(yaml.safe_load_all(file.read_text(encoding="utf-8")))
+
+
+@pytest.fixture(scope="module")
+def settings(tmp_path_factory: pytest.TempPathFactory) -> Recipe:
+    folder = tmp_path_factory.mktemp("compiled")
+    cluster = {"training": {"cpu": "7", "memory": "11Gi"}, "light": {"cpu": "1", "memory": "2Gi"}}
+    return recipe(folder, cluster=cluster | {"parallel_languages": 3})
+
+
+@pytest.fixture(scope="module")
+def documents(settings: Recipe, tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    return compiled(settings, tmp_path_factory.mktemp("yaml"))
+
+
+def dags(specification: dict[str, Any]) -> list[dict[str, Any]]:
+    parts = (specification["root"], *specification["components"].values())
+    return [task for part in parts if "dag" in part for task in part["dag"]["tasks"].values()]
+
+
+def component_of(task: dict[str, Any]) -> str:
+    """A step's name, without the number that tells it from others of its kind."""
+    return str(task["componentRef"]["name"]).removeprefix("comp-").rstrip("0123456789").rstrip("-")
+
+
+def constants(task: dict[str, Any], name: str) -> str:
+    return str(task["inputs"]["parameters"][name]["runtimeValue"]["constant"])
+
+
+def test_every_arm_is_adapted_and_judged_once_a_language(documents: list[dict[str, Any]], settings: Recipe) -> None:
+    tasks = dags(documents[0])
+    arms = sorted(arm.name for arm in plan_of(settings).arms)
+    adapted = [constants(task, "arm") for task in tasks if component_of(task) in {"adapt", "adapt-over-mini"}]
+    judged = [constants(task, "arm") for task in tasks if component_of(task) == "judge-language"]
+    assert sorted(adapted) == sorted(judged) == arms
+    [mini] = [constants(task, "arm") for task in tasks if component_of(task) == "build-mini"]
+    assert mini == "minipost-1-seed-1"
+    assert len([task for task in tasks if component_of(task) == "gather"]) == len(arms)
+
+
+def test_every_primary_is_pretrained_and_finetuned_once(documents: list[dict[str, Any]], settings: Recipe) -> None:
+    tasks = dags(documents[0])
+    names = sorted(one.name for one in plan_of(settings).primaries)
+    for step in ("pretrain", "judge-source"):
+        assert sorted(constants(task, "name") for task in tasks if component_of(task) == step) == names
+    loops = [task["parameterIterator"]["items"] for task in tasks if "parameterIterator" in task]
+    words = [[one.word for one in primary.finetunings] for primary in plan_of(settings).primaries]
+    assert sorted(yaml.safe_load(items["raw"]) for items in loops if "raw" in items) == sorted(words)
+
+
+def test_languages_are_known_when_it_is_run(documents: list[dict[str, Any]], settings: Recipe) -> None:
+    specification = documents[0]
+    inputs = specification["root"]["inputDefinitions"]["parameters"]
+    assert inputs["languages"]["defaultValue"] == list(settings.targets)
+    assert Recipe.parse(inputs["recipe"]["defaultValue"]) == settings
+    loops = [task for task in dags(specification) if "parameterIterator" in task]
+    assert {loop["iteratorPolicy"]["parallelismLimit"] for loop in loops} == {3}
+    inputs = [loop["parameterIterator"]["items"].get("inputParameter") for loop in loops]
+    assert [each for each in inputs if each] == ["pipelinechannel--languages"]
+
+
+def test_steps_run_the_recipes_image_within_their_profile(documents: list[dict[str, Any]], settings: Recipe) -> None:
+    containers = documents[0]["deploymentSpec"]["executors"]
+    places = documents[1]["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
+    assert containers.keys() == places.keys()
+    seen = set()
+    for name, executor in containers.items():
+        step = name.removeprefix("exec-").rstrip("0123456789").rstrip("-")
+        seen.add(step)
+        container = executor["container"]
+        assert container["image"] == settings.cluster.image
+        assert container["resources"]["resourceMemoryLimit"] == ("11Gi" if step in TRAINING else "2Gi")
+    assert seen == LIGHT | TRAINING
+
+
+def test_no_step_is_left_out_because_it_ran_before(documents: list[dict[str, Any]]) -> None:
+    steps = [task for task in dags(documents[0]) if "for-loop" not in task["componentRef"]["name"]]
+    assert steps
+    assert not [task for task in steps if task["cachingOptions"].get("enableCache")]
+
+
+def test_without_tasks_nothing_is_finetuned(tmp_path: Path) -> None:
+    specification, _ = compiled(recipe(tmp_path, tasks=[]), tmp_path)
+    assert {component_of(task) for task in dags(specification)}.isdisjoint({"finetune"})
+
+
+def test_it_is_compiled_with_the_others_where_a_recipe_has_a_comparison(tmp_path: Path) -> None:
+    text = TINY.read_text(encoding="utf-8")
+    for name, more in (("with", '\n[paper]\nsystems = ["BL_BASE", "MINIJOINT"]\n'), ("without", "")):
+        file = tmp_path / f"{name}.toml"
+        file.write_text(text + more, encoding="utf-8")
+        compile_all(file, tmp_path / name)
+    found = {name: {path.stem for path in (tmp_path / name).iterdir()} for name in ("with", "without")}
+    assert found["with"] - found["without"] == {"paper"}
+
+
+def test_a_recipe_without_a_comparison_is_refused() -> None:
+    with pytest.raises(RecipeError, match=r"has no \[paper\]"):
+        run("paper", TINY)
+
+
+@pytest.mark.integration
+@quiet
+@pytest.mark.filterwarnings("ignore:Attempting to set identical low and high xlims")
+def test_it_runs_to_its_report_though_a_language_fails(tmp_path: Path) -> None:
+    finetuning = {"epochs": 0.5, "seeds": [1, 2]}
+    tasks = [{"name": "topic", "kind": "documents", "finetuning": finetuning}]
+    changes = {"targets": ["de", "sw"], "tasks": tasks, "paper": {"systems": ["BL_BASE", "MINIPOST"]}}
+    settings, screen = recipe(tmp_path, **changes), io.StringIO()
+    compiled(settings, tmp_path)
+    pipeline = components.load_component_from_file(str(tmp_path / "paper.yaml"))
+    with mock.patch.dict(os.environ), contextlib.redirect_stdout(screen):
+        os.environ.pop("MLFLOW_TRACKING_URI", None)
+        outputs = local.run(pipeline, tmp_path / "out")
+        parent, stages = runs_of(MlflowClient(os.environ["MLFLOW_TRACKING_URI"]), settings.name)["paper"]
+    records = PaperRecords.load(Path(outputs["report"].path))
+    wanted = {(system, language) for system in ("BL_BASE", "MINIPOST") for language in ("de", "sw")}
+    assert {(cell.system, cell.language) for cell in records.cells} == wanted
+    for cell in records.cells:
+        assert [point.step for point in cell.points] == (CHECKPOINTS if cell.language == "de" else [])
+        assert (cell.failed is None) == (cell.language == "de")
+        assert cell.failed is None or cell.failed.startswith("text of 'sw': ")
+        assert all(set(p.scores.by_seed) == ({1, 2} if cell.task == "topic" else {1}) for p in cell.points)
+    assert parent.info.status == "FINISHED"
+    assert {name for name, stage in stages.items() if stage.info.status == "FAILED"} == {"text-sw"}
+    assert "] write-report\n" in screen.getvalue()
