@@ -17,9 +17,9 @@ import torch
 from torch import Tensor
 
 from lingraft.config import Recipe
-from lingraft.embeddings import Initialised
 from lingraft.encoder import Encoder, fresh_layers, mini_model
 from lingraft.files import write_json
+from lingraft.initial_rows import Initialised
 from lingraft.runs import Run, masked_lm_run, task_run
 from lingraft.stages import adaptation_run
 from lingraft.systems import Stage, System
@@ -64,7 +64,7 @@ def stages(recipe: Recipe) -> Iterator[tuple[str, Callable[[], Run]]]:
 
     def adaptation() -> Run:
         mini = mini_model(Encoder(recipe.primary_shape, vocabulary), depth)
-        rows = Initialised(mini.vocabulary.table_VD.detach().clone(), torch.zeros(vocabulary), 0)
+        rows = Initialised(mini.vocabulary.table_VD.detach().clone(), torch.zeros(vocabulary), 0, {}, {})
         return adaptation_run(recipe, recipe.steps_over(depth)[Stage.ADAPT], mini, rows, blocks_NT, recipe.adaptation)
 
     def finetuning() -> Run:

@@ -16,11 +16,13 @@ from lingraft import artifact
 from lingraft.artifact import Artifact, Kind
 from lingraft.blocks import load_blocks
 from lingraft.config import Recipe
-from lingraft.embeddings import Initialised, initialise, swap, vocabulary_of
+from lingraft.embeddings import swap, vocabulary_of
 from lingraft.encoder import Encoder, fresh_layers, mini_model
 from lingraft.errors import DepthError, RecipeError
 from lingraft.files import require_new
+from lingraft.initial_rows import Initialised, initialise
 from lingraft.models import Primary, load_mini, load_primary, save_task, save_vocabulary
+from lingraft.progress import say
 from lingraft.runs import Run, Watch, describe, masked_lm_run, task_run
 from lingraft.systems import Stage, Step
 from lingraft.tasks.loading import kind_of, load_examples
@@ -131,10 +133,11 @@ def adapt(
     data = load_blocks(blocks, pieces, recipe.encoder.block_tokens)
     settings, step = recipe.adaptation, recipe.steps_over(depth)[Stage.ADAPT]
     model, rows = mini_of(source, step, mini), initial_rows(recipe, source, pieces)
+    say(f"{settings.initialisation} initialisation: {rows.copied} of {len(pieces)} rows are copied from the source")
     stops = settings.checkpoint_steps if checkpoints else ()
     run = adaptation_run(recipe, step, model, rows, _train(data), settings, stops)
     facts: dict[str, Any] = {"depth": depth, "fresh_layers": step.fresh_layers, "system": recipe.system}
-    facts |= {"overlap": rows.copied, "vocabulary": len(pieces)}
+    facts |= {"overlap": rows.copied, "overlap_by_class": rows.counts(), "vocabulary": len(pieces)}
     history: list[Progress] = []
 
     def save(folder: Path) -> None:
@@ -181,15 +184,9 @@ def mini_of(primary: Primary, step: Step, mini: Path | None) -> Encoder:
 
 def initial_rows(recipe: Recipe, primary: Primary, pieces: Tokenizer) -> Initialised:
     """A language's embeddings before training; the same every time for one recipe."""
-    vocabulary = primary.encoder.vocabulary
-    return initialise(
-        vocabulary.table_VD.detach(),
-        vocabulary.bias_V.detach(),
-        primary.tokenizer.pieces(),
-        pieces.pieces(),
-        copy_overlap=recipe.adaptation.initialisation == "overlap",
-        generator=torch.Generator().manual_seed(recipe.adaptation.seed),
-    )
+    settings = recipe.adaptation
+    generator = torch.Generator().manual_seed(settings.seed)
+    return initialise(primary.encoder.vocabulary, primary.tokenizer, pieces, settings.initialisation, generator)
 
 
 def adaptation_run(

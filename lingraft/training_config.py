@@ -1,10 +1,11 @@
 """Training in a recipe: the stages, the search of a depth, and the paper's comparison."""
 
-from typing import Literal, Self
+from typing import Self
 
 import pydantic
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
+from lingraft.initialisation import Initialisation
 from lingraft.section import Language, Section, Share
 from lingraft.systems import System
 
@@ -58,9 +59,10 @@ class Adaptation(Training):
         description="Bottom layers that the mini-model shares with the primary, which must have an MLM head there "
         "(not so for MINIPOST, whose mini-model is built by [mini])."
     )
-    initialisation: Literal["overlap", "random"] = Field(
-        "overlap",
-        description="overlap: rows of pieces that the source vocabulary also has are copied (footnote 1).",
+    initialisation: Initialisation = Field(
+        Initialisation.OVERLAP,
+        description="overlap: rows of pieces that the source vocabulary also has are copied (footnote 1); fitted: the "
+        "rest, too, start near the source's rows of pieces of their kind; random: only special pieces are copied.",
     )
     checkpoint_every_steps: NonNegativeInt = Field(
         0, description="Updates between embeddings that are kept along the way, for learning curves; 0 keeps the last."
