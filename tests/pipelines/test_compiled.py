@@ -17,14 +17,16 @@ from lingraft.errors import ArtifactError
 from lingraft.systems import System
 from lingraft.task_config import Task, TaskFile
 from lingraft.training_config import MiniBuilding
-from pipelines.__main__ import PIPELINES, compile_all
+from pipelines.__main__ import ALL, PIPELINES, compile_all
 
 Document = dict[str, Any]
 ROOT = Path(__file__).parents[2]
 GOLDEN = ROOT / "tests" / "golden"
-RECIPES = ("base", "demo")
+PIPELINES_OF = {"base": sorted(ALL), "demo": sorted(PIPELINES)}
+"""The comparison of systems is the base recipe's only."""
 TRAINING_STEPS = {
     *("pretrain", "build-mini", "finetune", "evaluate-source", "search-depth", "adapt", "evaluate-language"),
+    *("adapt-over-mini", "judge-source", "judge-language"),
 }
 
 
@@ -52,29 +54,40 @@ def _steps(documents: list[Document]) -> dict[str, tuple[Document, Document]]:
     return {name.removeprefix("exec-"): (containers[name]["container"], places[name]) for name in containers}
 
 
-@pytest.fixture(scope="module", params=RECIPES)
-def name(request: pytest.FixtureRequest) -> str:
-    """Each shipped recipe with golden files in turn."""
-    return str(request.param)
+def _trains(step: str) -> bool:
+    """Whether a step trains or judges, whichever time it stands in its pipeline."""
+    return re.sub(r"-\d+$", "", step) in TRAINING_STEPS
 
 
 @pytest.fixture(scope="module")
-def recipe(name: str) -> Recipe:
-    return Recipe.load(ROOT / "recipes" / f"{name}.toml")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Where the pipelines of each shipped recipe with golden files were compiled to."""
+    made = {name: tmp_path_factory.mktemp(name) for name in PIPELINES_OF}
+    for name, out in made.items():
+        compile_all(ROOT / "recipes" / f"{name}.toml", out)
+    return made
+
+
+@pytest.fixture(
+    scope="module",
+    params=[(name, pipeline) for name, pipelines in PIPELINES_OF.items() for pipeline in pipelines],
+    ids="-".join,
+)
+def case(request: pytest.FixtureRequest) -> tuple[str, str]:
+    """Each pipeline of each recipe in turn."""
+    name, pipeline = request.param
+    return name, pipeline
 
 
 @pytest.fixture(scope="module")
-def folder(name: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the recipe's pipelines were compiled to."""
-    out = tmp_path_factory.mktemp(name)
-    compile_all(ROOT / "recipes" / f"{name}.toml", out)
-    return out
+def recipe(case: tuple[str, str]) -> Recipe:
+    return Recipe.load(ROOT / "recipes" / f"{case[0]}.toml")
 
 
-@pytest.fixture(scope="module", params=sorted(PIPELINES))
-def documents(folder: Path, request: pytest.FixtureRequest) -> list[Document]:
-    """Each pipeline in turn."""
-    return list(yaml.safe_load_all((folder / f"{request.param}.yaml").read_text(encoding="utf-8")))
+@pytest.fixture(scope="module")
+def documents(folders: dict[str, Path], case: tuple[str, str]) -> list[Document]:
+    name, pipeline = case
+    return list(yaml.safe_load_all((folders[name] / f"{pipeline}.yaml").read_text(encoding="utf-8")))
 
 
 @pytest.fixture(scope="module")
@@ -89,10 +102,11 @@ def _lasting(yaml_file: Path) -> str:
     return text
 
 
-def test_compiled_pipelines_are_the_golden_ones(name: str, folder: Path) -> None:
+@pytest.mark.parametrize("name", PIPELINES_OF)
+def test_compiled_pipelines_are_the_golden_ones(name: str, folders: dict[str, Path]) -> None:
     golden = {path.name: _lasting(path) for path in (GOLDEN / name).iterdir()}
-    compiled = {path.name: _lasting(path) for path in folder.iterdir()}
-    assert compiled.keys() == golden.keys() == {f"{pipeline}.yaml" for pipeline in PIPELINES}
+    compiled = {path.name: _lasting(path) for path in folders[name].iterdir()}
+    assert compiled.keys() == golden.keys() == {f"{pipeline}.yaml" for pipeline in PIPELINES_OF[name]}
     for file, text in compiled.items():
         assert text == golden[file], f"{name}/{file} changed; if that is wanted, run `make golden`"
 
@@ -104,7 +118,7 @@ def test_a_pipelines_default_recipe_is_the_whole_recipe(documents: list[Document
 
 def test_every_step_runs_the_recipes_image_within_its_profile(steps: dict[str, Any], recipe: Recipe) -> None:
     for step, (container, _) in steps.items():
-        profile = recipe.cluster.training if step in TRAINING_STEPS else recipe.cluster.light
+        profile = recipe.cluster.training if _trains(step) else recipe.cluster.light
         assert container["image"] == recipe.cluster.image
         resources = container["resources"]
         assert (resources["resourceCpuRequest"], resources["resourceCpuLimit"]) == (profile.cpu,) * 2
@@ -146,14 +160,14 @@ def test_only_training_steps_of_the_base_recipe_ask_for_a_gpu(tmp_path: Path) ->
     pipelines = _compiled(ROOT / "recipes/base.toml", tmp_path)
     found = {step: parts for documents in pipelines.values() for step, parts in _steps(documents).items()}
     gpu = {step: parts for step, parts in found.items() if "accelerator" in parts[0]["resources"]}
-    assert gpu.keys() == TRAINING_STEPS & found.keys()
-    assert gpu.keys() >= TRAINING_STEPS - {"finetune", "build-mini"}
+    assert gpu.keys() == {step for step in found if _trains(step)}
+    assert gpu.keys() >= TRAINING_STEPS
     for container, place in gpu.values():
         accelerator = container["resources"]["accelerator"]
         assert (accelerator["resourceType"], accelerator["resourceCount"]) == ("nvidia.com/gpu", "1")
         (shared,) = place["emptyDirMounts"]
         assert (shared["mountPath"], shared["medium"], shared["sizeLimit"]) == ("/dev/shm", "Memory", "16Gi")
-    light = [place for step, (_, place) in found.items() if step not in TRAINING_STEPS]
+    light = [place for step, (_, place) in found.items() if not _trains(step)]
     assert light
     assert not [place for place in light if place.keys() & {"nodeSelector", "tolerations", "emptyDirMounts"}]
 
@@ -172,9 +186,11 @@ def _loops(specification: Document) -> list[Document]:
     return [task["iteratorPolicy"] for task in tasks if "parameterIterator" in task]
 
 
-def test_languages_and_depths_run_side_by_side_as_many_as_the_recipe_allows(name: str, folder: Path) -> None:
-    specification = next(yaml.safe_load_all((folder / "language.yaml").read_text(encoding="utf-8")))
-    limit = {"base": 14, "demo": 1}[name]
+@pytest.mark.parametrize(("name", "limit"), [("base", 14), ("demo", 1)])
+def test_languages_and_depths_run_side_by_side_as_many_as_the_recipe_allows(
+    name: str, limit: int, folders: dict[str, Path]
+) -> None:
+    specification = next(yaml.safe_load_all((folders[name] / "language.yaml").read_text(encoding="utf-8")))
     assert _loops(specification) == [{"parallelismLimit": limit}] * 2
 
 
@@ -231,7 +247,7 @@ def test_what_a_recipe_says_of_the_cluster_reaches_every_step(tmp_path: Path) ->
     changed.write_text(text.replace("[cluster]\n", f"[cluster]\n{cluster}"), encoding="utf-8")
     for documents in _compiled(changed, tmp_path / "out").values():
         for step, (container, place) in _steps(documents).items():
-            wanted = ("7", "11Gi") if step in TRAINING_STEPS else ("250m", "3Gi")
+            wanted = ("7", "11Gi") if _trains(step) else ("250m", "3Gi")
             assert tuple(container["resources"][f"resource{what}Limit"] for what in ("Cpu", "Memory")) == wanted
             assert container["image"] == "registry.example/train:9"
             assert place["secretAsEnv"][0]["secretName"] == "theirs"
