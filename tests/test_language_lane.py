@@ -25,10 +25,12 @@ from lingraft.errors import (
     TextError,
     TokenizerError,
 )
+from lingraft.hf_import import import_hf
 from lingraft.models import load_embeddings, load_primary, load_task
 from lingraft.resumed import MadeDifferentlyError
 from lingraft.text import load_split
 from tests import made_up, tiny
+from tests.hf.checkpoints import make_checkpoint
 from tests.workshop import Workshop, copied, same_tensors, unwatched
 
 ROOT = Path(__file__).parents[1]
@@ -227,6 +229,16 @@ def test_a_primary_with_one_head_is_adapted_over_all_its_layers(
     added = add_language(primary, plain_text(tmp_path, "de"), "de", tmp_path / "de", wanted=BRIEFLY)
     assert (added.scores.system, added.scores.depth, added.scores.standard) == ("BL_BASE", 3, True)
     assert "3 of the primary's 3 layers: standard adaptation" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("model_type", ["bert", "xlm-roberta"])
+def test_an_imported_primary_learns_a_language_with_a_tokenizer_of_our_own(model_type: str, tmp_path: Path) -> None:
+    make_checkpoint(tmp_path / "checkpoint", model_type)
+    import_hf(str(tmp_path / "checkpoint"), tmp_path / "primary", "en")
+    added = add_language(tmp_path / "primary", plain_text(tmp_path, "de"), "de", tmp_path / "de", wanted=BRIEFLY)
+    model = AutoModelForMaskedLM.from_pretrained(added.hf["masked_lm"])
+    assert (model.config.model_type, model.config.vocab_size) == (model_type, added.scores.vocabulary)
+    assert load_embeddings(added.embeddings).tokenizer.model.name == "sentencepiece.model"
 
 
 def test_with_a_mini_model_the_embeddings_are_learned_over_it(workshop: Workshop, tmp_path: Path) -> None:
