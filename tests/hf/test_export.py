@@ -167,6 +167,28 @@ def test_an_imported_checkpoint_comes_out_as_it_went_in(
         assert torch.equal(tensor, theirs[name]), name
 
 
+def test_a_primary_of_our_own_comes_in_again_as_it_went_out(
+    primaries: dict[str, Path], own: dict[str, Tokenizer], tmp_path: Path
+) -> None:
+    export_hf(primaries[OWN], tmp_path / "out")
+    import_hf(str(tmp_path / "out"), tmp_path / "again", "en")
+    before, after = load_primary(primaries[OWN]), load_primary(tmp_path / "again")
+    assert after.tokenizer.encode_all(LINES) == own["en"].encode_all(LINES)
+    assert after.tokenizer.special == OWN_IDS
+    encoded = encode([(line,) for line in LINES], own["en"], SHAPE)
+    ours, again = (our_logits(primary.encoder, encoded, own["en"]) for primary in (before, after))
+    torch.testing.assert_close(again, ours, rtol=0, atol=CLOSE)
+
+
+def test_a_tokenizer_that_transformers_saves_again_stays_the_same(primaries: dict[str, Path], tmp_path: Path) -> None:
+    export_hf(primaries[OWN], tmp_path / "out")
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "out")
+    tokenizer.save_pretrained(tmp_path / "saved")
+    again = AutoTokenizer.from_pretrained(tmp_path / "saved")
+    pair = LINES[:2], [f"a <mask> {line}" for line in LINES[2:4]]
+    assert again(*pair)["input_ids"] == tokenizer(*pair)["input_ids"]
+
+
 @pytest.mark.parametrize(("pad_id", "segments", "activation"), [(1, 1, "relu"), (5, 1, "gelu"), (7, 3, "gelu_new")])
 def test_odd_settings_of_an_imported_primary_are_exported(
     pad_id: int, segments: int, activation: str, own: dict[str, Tokenizer], tmp_path: Path
