@@ -91,7 +91,7 @@ def evaluate_language(
     data, documents = load_blocks(blocks, pieces, recipe.encoder.block_tokens), load_text(text, learned.language)
     models = load_tasks(tasks)
     rows = initial_rows(recipe, source, pieces)
-    initial = vocabulary_of(rows.table_VD, rows.bias_V)
+    initial = vocabulary_of(rows.table_VD, rows.bias_V, rows.special)
     before = judge_all(recipe, models, documents, pieces, lambda model: swap(model.net.encoder, initial))
     after = judge_all(recipe, models, documents, pieces, lambda model: model.swap_in(learned))
     whole = recipe.steps_over(source.encoder.shape.layers, System.BL_BASE)[Stage.ADAPT]

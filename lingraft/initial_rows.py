@@ -13,8 +13,9 @@ from torch import Tensor
 from lingraft.encoder import INITIAL_STD, Vocabulary
 from lingraft.errors import TokenizerError
 from lingraft.initialisation import Initialisation, PieceClass, Pieces, classes_of
-from lingraft.pieces import Surface
+from lingraft.pieces import SpecialIds, Surface
 from lingraft.row_profile import draw_alike
+from lingraft.tokenizer import OWN_IDS
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,8 @@ class Initialised:
     """Pieces whose rows are the source's, special pieces included."""
     copied_by_class: dict[PieceClass, int]
     pieces_by_class: dict[PieceClass, int]
+    special: SpecialIds = OWN_IDS
+    """Ids of the new vocabulary's special pieces."""
 
     def counts(self) -> dict[str, dict[str, int]]:
         """For a manifest: of every class of pieces, how many there are and how many of them were copied."""
@@ -64,7 +67,8 @@ def initialise(
     targets, sources = torch.tensor([*shared]), torch.tensor([*shared.values()])
     table_VD[targets], bias_V[targets] = source_VD[sources], source_V[sources]
     classes = classes_of(target_pieces)
-    return Initialised(table_VD, bias_V, len(shared), Counter(classes[index] for index in shared), Counter(classes))
+    copied = Counter(classes[index] for index in shared)
+    return Initialised(table_VD, bias_V, len(shared), copied, Counter(classes), target_pieces.special)
 
 
 def overlap(source_pieces: Pieces, target_pieces: Pieces) -> dict[int, int]:

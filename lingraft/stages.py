@@ -199,7 +199,7 @@ def adaptation_run(
     stops: Sequence[int] = (),
 ) -> Run:
     """Put `rows` into a mini-model and return the run that trains them and nothing else, not yet begun."""
-    swap(mini, vocabulary_of(rows.table_VD.clone(), rows.bias_V.clone()))
+    swap(mini, vocabulary_of(rows.table_VD.clone(), rows.bias_V.clone(), rows.special))
     return masked_lm_run(recipe, step, mini, [*mini.vocabulary.parameters()], blocks_NT, settings, stops)
 
 

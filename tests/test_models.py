@@ -9,6 +9,8 @@ from lingraft.artifact import Artifact, Kind
 from lingraft.errors import AlignmentError, ArtifactError, RecipeError, TokenizerError
 from lingraft.models import load_embeddings, load_primary, load_task
 from lingraft.pieces import ByRole
+from lingraft.stages import adaptation_run, initial_rows, mini_of
+from lingraft.systems import Stage
 from lingraft.tokenizer import OWN_IDS, Tokenizer
 from tests.workshop import Workshop, copied
 
@@ -171,7 +173,7 @@ def test_a_task_says_what_it_is(workshop: Workshop) -> None:
     assert task.shape == workshop.recipe.encoder
 
 
-def test_a_vocabulary_keeps_the_special_ids_that_its_manifest_names(workshop: Workshop, tmp_path: Path) -> None:
+def test_a_vocabulary_keeps_its_tokenizers_special_ids_in_training_too(workshop: Workshop, tmp_path: Path) -> None:
     found, theirs = Artifact.load(workshop.primary, Kind.PRIMARY), ByRole(begin=7, pad=5, end=8, unknown=3, mask=6)
     with artifact.create(tmp_path / "primary", Kind.PRIMARY) as draft:
         for part in ("body", "vocabulary"):
@@ -180,4 +182,8 @@ def test_a_vocabulary_keeps_the_special_ids_that_its_manifest_names(workshop: Wo
         draft.facts = {"language": "en", "details": found.manifest.details | {"special_ids": theirs._asdict()}}
     primary = load_primary(tmp_path / "primary")
     assert primary.encoder.vocabulary.special == primary.tokenizer.special == theirs
+    step = workshop.recipe.steps_over(1)[Stage.ADAPT]
+    mini, rows = mini_of(primary, step, None), initial_rows(workshop.recipe, primary, primary.tokenizer)
+    adaptation_run(workshop.recipe, step, mini, rows, workshop.tokens("en"), workshop.recipe.adaptation)
+    assert mini.vocabulary.special == theirs
     assert load_primary(workshop.primary).encoder.vocabulary.special == OWN_IDS
