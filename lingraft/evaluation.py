@@ -12,7 +12,7 @@ from lingraft.blocks import load_blocks
 from lingraft.config import Recipe
 from lingraft.embeddings import swap, vocabulary_of
 from lingraft.encoder import Encoder, Vocabulary
-from lingraft.models import HISTORY_FILE, Primary, TaskModel, load_embeddings, load_primary
+from lingraft.models import HISTORY_FILE, Primary, TaskModel, load_embeddings, load_mini, load_primary
 from lingraft.results import LanguageResult, MaskedScores, Point, SourceResult, TaskScores
 from lingraft.runs import step_flops
 from lingraft.stages import initial_rows, mini_of
@@ -108,6 +108,7 @@ def evaluate_language(
         masked=_masked(source, mini_of(source, step, mini), (learned.vocabulary, initial), _test(data)),
         tasks=tuple(map(_beside, after, before)),
         cost=learned.manifest.cost,
+        building=load_mini(mini).manifest.cost if mini else None,
         whole_flops=learned.manifest.cost.steps * step_flops(recipe, whole, recipe.adaptation, len(pieces)),
         history=_history(embeddings),
         precision=details["precision"],

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, Self
 
-from lingraft.artifact import Artifact, Kind, require_aligned
+from lingraft.artifact import Artifact, Cost, Kind, require_aligned
 from lingraft.config import Recipe
 from lingraft.errors import ArtifactError
 from lingraft.results import LanguageResult, Result, SearchResult, SourceResult, TaskScores
@@ -133,6 +133,11 @@ class Records(Result):
     def tested(self, task: str) -> tuple[LanguageResult, ...]:
         """All languages that were tested on a task."""
         return tuple(row for row in self.languages if task in row.task_scores)
+
+    @property
+    def built(self) -> dict[Layers, Cost]:
+        """What step 1b took, by the layers of the mini-model that it built."""
+        return {Layers.under(row): row.building for row in self.languages if row.building}
 
     @property
     def fresh(self) -> bool:

@@ -81,6 +81,7 @@ def _source_lines(records: Records) -> list[str]:
         f"  masked-token accuracy by head: {heads}",
         f"  pretraining: {_cost(source.pretraining, unit)}",
     ]
+    lines += [f"  step 1b, {over} layers: {_cost(cost, unit)}" for over, cost in records.built.items()]
     return [*lines, *map(_score_line, source.tasks), *_finetuning_lines(source, unit)]
 
 

@@ -105,6 +105,7 @@ class LanguageResult(Result):
     masked: MaskedScores
     tasks: tuple[TaskScores, ...] = pydantic.Field(description="Those that have test examples in the language.")
     cost: Cost
+    building: Cost | None = pydantic.Field(None, description="What step 1b took, once for all languages.")
     whole_flops: float = pydantic.Field(description="What as many updates over all layers would have cost (A3).")
     history: list[Point]
     precision: str

@@ -125,3 +125,11 @@ def test_equal_depths_with_and_without_fresh_layers_are_rows_of_their_own(made_u
     post = made_up.language("de", 2, system="MINIPOST", fresh_layers=2, embeddings="f" * 64)
     rows = Records.of(made_up.source(), [post, made_up.language("de", 2)]).rows
     assert [row.layers for row in rows] == ["2", "2 + 2 fresh"]
+
+
+def test_what_step_1b_took_is_told_once_for_all_languages(made_up: SimpleNamespace) -> None:
+    cost = Cost(steps=300, tokens=614_400, flops=2.1e12, elapsed_s=41.0)
+    post = {"system": "MINIPOST", "fresh_layers": 2, "building": cost}
+    rows = [made_up.language("de", 2, **post), made_up.language("tr", 2, **post), made_up.language("tr", 6)]
+    lines = [line for line in table(made_up.source(), rows).splitlines() if "step 1b" in line]
+    assert lines == ["  step 1b, 2 + 2 fresh layers: 614,400 tokens, 41.0 s, 2.1 TFLOP"]
