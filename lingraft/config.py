@@ -81,8 +81,8 @@ class Recipe(Section):
                 self.steps_over(self.adaptation.depth, system)
             except DepthError as error:
                 raise ValueError(f"adaptation.depth: {error}") from error
-        if self.system is not System.MINIPOST:
-            self._require_heads("adaptation.depth", (self.adaptation.depth,))
+            if system is System.MINIJOINT:
+                self._require_heads("adaptation.depth", (self.adaptation.depth,))
         self._require_heads("paper.depths", self.paper.depths if self.paper else ())
         if self.search:
             if self.system is not System.MINIJOINT:

@@ -85,7 +85,7 @@ def _attend(
 
 
 class MlmHead(nn.Module):
-    """Dense, activation, LayerNorm; the output projection is the vocabulary's table, and the bias is the vocabulary's."""
+    """Dense, activation, LayerNorm; the output projection is the vocabulary's table, its bias the vocabulary's too."""
 
     def __init__(self, shape: EncoderShape) -> None:
         super().__init__()

@@ -102,12 +102,12 @@ def _heights(grid: Grid, by_task: Mapping[str, Ratios]) -> list[float | None]:
 
 
 def near_drawing(grid: Grid, task: TaskFacts) -> list[Drawing]:
-    """What table 3 or A1 holds of a task, with the checkpoints before and after; none if nothing was reached."""
+    """What table 3 or A1 holds of a task, with the checkpoints before and after; none if nothing took any compute."""
     found = {
         variant: [grid.reached(variant, task, language) for language in task.languages] for variant in grid.variants
     }
     uppers = [each.upper for row in found.values() for each in row if _finite(each)]
-    if not uppers:
+    if not any(uppers):
         return []
     unit, beyond = TimeUnit.fitting([max(uppers)]), 1.08 * max(uppers)
 

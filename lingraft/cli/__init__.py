@@ -10,7 +10,7 @@ from collections.abc import Callable
 import typer
 
 from lingraft import __version__
-from lingraft.cli import handover, language, source
+from lingraft.cli import handover, language, paper, source
 from lingraft.cli.add_language import add_language
 from lingraft.cli.options import run_app
 
@@ -39,6 +39,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "search-depth": language.search_depth,
     "evaluate": language.evaluate,
     "add-language": add_language,
+    "paper": paper.paper,
     "serve": handover.serve,
     "report": handover.report,
     "cost": handover.cost,

@@ -23,9 +23,6 @@ from lingraft.resumed import MadeDifferentlyError
 from tests.comparison.project import ARMS, CHECKPOINTS, recipe
 from tests.made_up import write
 
-pytestmark = pytest.mark.filterwarnings("ignore:Attempting to set identical low and high xlims")
-"""Models this small may be near their best before any training, and then a figure has no width."""
-
 SEEDS = {"topic": {1, 2}, "paws-x": {3}, "masked": {1}}
 JUDGED = {"de": {"topic", "paws-x", "masked"}, "tr": {"topic", "masked"}, "sw": {"topic", "masked"}}
 """Tasks by language; pairs are in German only."""

@@ -26,7 +26,6 @@ from tests.tracking_stores import quiet, sqlite_store
 pytestmark = [
     quiet,
     # Models this small may be near their best before any training, and then a figure has no width.
-    pytest.mark.filterwarnings("ignore:Attempting to set identical low and high xlims"),
 ]
 TASKS = [{"name": "topic", "kind": "documents", "finetuning": {"epochs": 0.5, "seeds": [1, 2]}}]
 CHANGES: dict[str, Any] = {

@@ -134,7 +134,6 @@ def test_a_recipe_without_a_comparison_is_refused() -> None:
 
 @pytest.mark.integration
 @quiet
-@pytest.mark.filterwarnings("ignore:Attempting to set identical low and high xlims")
 def test_it_runs_to_its_report_though_a_language_fails(tmp_path: Path) -> None:
     finetuning = {"epochs": 0.5, "seeds": [1, 2]}
     tasks = [{"name": "topic", "kind": "documents", "finetuning": finetuning}]
