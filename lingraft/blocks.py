@@ -14,8 +14,8 @@ from lingraft import artifact
 from lingraft.artifact import Artifact, Kind
 from lingraft.config import Recipe
 from lingraft.errors import ArtifactError, TextError, TokenizerError
-from lingraft.text import SPLITS, load_split
 from lingraft.pieces import SpecialIds
+from lingraft.text import SPLITS, load_split
 from lingraft.tokenizer import Tokenizer
 
 

@@ -25,6 +25,7 @@ class LibreOfficeHelp(Section):
     """LibreOffice's help pages from Debian's packages: parallel pages, labelled by the part of the product."""
 
     kind: Literal["libreoffice-help"] = Field(description="Says that text comes from here.")
+    licence: Literal["MPL-2.0"] = Field("MPL-2.0", description="By the packages' copyright files.")
 
 
 class Folder(Section):
@@ -32,6 +33,7 @@ class Folder(Section):
 
     kind: Literal["folder"] = Field(description="Says that text comes from here.")
     path: str = Field(description="Folder that holds <language>.txt, <language>.jsonl(.gz|.xz|.zst) or <language>/.")
+    licence: str | None = Field(None, description="Licence of the text, for model cards; 'not stated' if absent.")
 
 
 class HuggingFace(Section):
@@ -44,6 +46,8 @@ class HuggingFace(Section):
     text_column: str = Field("text", description="Column that holds the text.")
     label_column: str | None = Field(None, description="Column that holds the label; a task needs one.")
     name_column: str | None = Field(None, description="Column that names a document alike in all languages.")
+    names: dict[Language, str] = Field({}, description="What the dataset calls a language, where it is not its tag.")
+    licence: str | None = Field(None, description="Licence of the text, for model cards; 'not stated' if absent.")
 
 
 class Files(Section):
@@ -53,6 +57,7 @@ class Files(Section):
     paths: dict[Language, tuple[str, ...]] = Field(
         description="Each language's files, and folders of files, in the order in which they are read."
     )
+    licence: str | None = Field(None, description="Licence of the text, for model cards; 'not stated' if absent.")
 
     @pydantic.model_validator(mode="after")
     def _differ(self) -> Self:

@@ -19,6 +19,7 @@ from lingraft.config import Recipe
 from lingraft.errors import TokenizerError
 from lingraft.files import sha256_of
 from lingraft.pieces import ByRole, Spans, SpecialIds, Surface
+from lingraft.sentencepiece_file import with_exact_scores
 from lingraft.text import load_split
 
 OWN_IDS: SpecialIds = ByRole(begin=0, pad=1, end=2, unknown=3, mask=4)
@@ -219,7 +220,7 @@ def _train_model(lines: Iterable[str], vocabulary: int, character_coverage: floa
         )
     except RuntimeError as error:
         raise _refusal(vocabulary, str(error)) from error
-    return model.getvalue()
+    return with_exact_scores(model.getvalue())
 
 
 def _counted(lines: Iterable[str]) -> Iterator[str]:

@@ -78,7 +78,7 @@ def test_every_field_says_what_it_means(section: type[Section], name: str) -> No
     [
         ("tragets", "targets", "adaptation, cluster, encoder"),
         ("encoder.widht", "width", "attention_heads, block_tokens, dropout, family, feedforward, layers, mlm_heads"),
-        ("text.pth", "path", "kind, path"),
+        ("text.pth", "path", "kind, licence, path"),
         ("split.test_shares", "test_share", "dev_share, test_share"),
         ("pretraining.step", "steps", "batch_blocks, clip_norm"),
         ("adaptation.detph", "depth", "batch_blocks, checkpoint_every_steps, clip_norm, depth"),
@@ -100,7 +100,7 @@ def test_an_unknown_key_inside_a_list_is_named_with_its_place() -> None:
     assert "cluster.training.tolerations.1.efect: unknown key. Did you mean 'effect'?" in message
 
 
-@pytest.mark.parametrize(("kind", "allowed"), [("folder", "kind, path"), ("libreoffice-help", "kind")])
+@pytest.mark.parametrize(("kind", "allowed"), [("folder", "kind, licence, path"), ("libreoffice-help", "kind, licence")])
 def test_a_kind_of_text_written_as_a_key_is_an_unknown_key_of_that_kind(kind: str, allowed: str) -> None:
     text = {"kind": kind, "folder": "texts"} | ({"path": "texts"} if kind == "folder" else {})
     assert f"text.folder: unknown key. Allowed here: {allowed}." in refusal(text=text)
@@ -206,5 +206,5 @@ def test_what_a_recipe_lacks_is_said_when_it_is_asked_for() -> None:
 
 def test_text_of_ones_own_replaces_the_recipes(tmp_path: Path) -> None:
     recipe = Recipe.parse(changed(text={"kind": "libreoffice-help"})).with_folder(tmp_path)
-    assert recipe.text.model_dump() == {"kind": "folder", "path": str(tmp_path)}
+    assert recipe.text.model_dump() == {"kind": "folder", "path": str(tmp_path), "licence": None}
     assert Recipe.parse(recipe.to_json()) == recipe

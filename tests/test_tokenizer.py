@@ -10,6 +10,7 @@ from lingraft import artifact, tokenizer
 from lingraft.artifact import Artifact, Kind
 from lingraft.config import Recipe
 from lingraft.errors import ArtifactError, TokenizerError
+from lingraft.sentencepiece_file import SCORE_STEP, pieces
 from lingraft.text import load_split
 from lingraft.tokenizer import OWN_IDS, SPECIAL_PIECES, Tokenizer
 from tests.workshop import Workshop
@@ -148,3 +149,9 @@ def test_an_edited_tokenizer_is_refused(workshop: Workshop, tmp_path: Path) -> N
     shutil.copyfile(workshop.tokenizers["tr"] / "sentencepiece.model", folder / "sentencepiece.model")
     with pytest.raises(ArtifactError, match=r"sentencepiece\.model was truncated or edited"):
         Tokenizer.load(folder)
+
+
+def test_scores_add_up_exactly_so_that_ties_are_ties_in_every_library(workshop: Workshop) -> None:
+    scores = [piece.score for piece in pieces(Tokenizer.load(workshop.tokenizers["de"]).model.read_bytes())]
+    assert any(scores)
+    assert all((score / SCORE_STEP).is_integer() for score in scores)

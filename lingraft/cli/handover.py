@@ -38,12 +38,15 @@ def export_hf(
     evaluation: Annotated[
         Path | None, typer.Option(help="From `lingraft evaluate`; its scores go into the model card.")
     ] = None,
+    data: Annotated[
+        list[Path] | None, typer.Option(help="Text and blocks that it was made from, for the card; once each.")
+    ] = None,
 ) -> None:
     """Write one language of one task as a checkpoint that transformers' Auto classes load, with a model card."""
     from lingraft.hf_export import export_hf as write
 
-    write(primary, out, embeddings=embeddings, task=task, evaluation=evaluation)
-    print(out)
+    made = write(primary, out, embeddings=embeddings, task=task, evaluation=evaluation, data=data or ())
+    print(f"{made.folder}: {made.auto_class}, logits equal ours within {made.difference:.1e}")
 
 
 def serve(
