@@ -123,7 +123,7 @@ def test_every_setting_is_shown_with_its_option() -> None:
         "1 of the primary's 3 layers (--depth)",
         "118 pieces (--vocabulary)",
         "1,250 of 32 blocks of 32 tokens: 4,000 blocks of text, 10 times (--steps, --batch)",
-        "0.001, 100 updates of warm-up (--learning-rate)",
+        "0.002, 100 updates of warm-up (--learning-rate)",
         "seed           7 (--seed)",
     ):
         assert words in lines

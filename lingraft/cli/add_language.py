@@ -45,7 +45,7 @@ def add_language(
         int | None, typer.Option(help="Updates. Absent: the recipe's, else ten times the text, 500 to 125,000.")
     ] = None,
     batch: Annotated[int | None, typer.Option(help="Blocks in one update. Absent: the recipe's, else 32.")] = None,
-    learning_rate: Annotated[float | None, typer.Option(help="Its peak. Absent: the recipe's, else 0.001.")] = None,
+    learning_rate: Annotated[float | None, typer.Option(help="Its peak. Absent: the recipe's, else 0.002.")] = None,
     seed: Annotated[
         int | None, typer.Option(help="Of initial rows, order of text, and masks. Absent: the recipe's, else 1.")
     ] = None,
