@@ -25,9 +25,9 @@ makes do with the most for any amount (section 3)."""
 _WARMUP_SHARE = 0.08
 """10,000 of 125,000 updates in the paper (section 3)."""
 _BATCH_BLOCKS, _LEARNING_RATE = 32, 2e-3
-"""For one accelerator, or none; the paper's 7e-4 goes with 2,048 blocks. A table alone bears a high rate: 5e-4, 1e-3, 2e-3
-and 4e-3 found 8.4, 9.5, 10.4 and 11.5% of masked tokens (500 updates of Swahili over 2 of 4 layers of width 128); deeper
-and wider primaries bear less, so it is not the highest."""
+"""For one accelerator, or none; the paper's 7e-4 goes with 2,048 blocks. A table alone bears a high rate: 5e-4, 1e-3,
+2e-3 and 4e-3 found 8.4, 9.5, 10.4 and 11.5% of masked tokens (500 updates of Swahili, 2 of 4 layers of width 128). Not
+the highest: deeper and wider primaries, which we have not measured, may bear less."""
 
 
 @dataclass(frozen=True)
