@@ -13,12 +13,15 @@ from pathlib import Path
 
 import pytest
 
+from lingraft.artifact import Artifact, Kind
 from tests import made_up
+from tests.hf.checkpoints import make_checkpoint
 
 ROOT = Path(__file__).parents[1]
 BIN = Path(sys.executable).parent
 _BLOCK = re.compile(r"^```sh\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _MAKE, _STAGE, _KUSTOMIZE = ("make ", "lingraft ", "kubectl apply -k ")
+_SERVE = "lingraft serve "
 _COMPILE, _ASK = "python -m pipelines compile ", "curl "
 
 
@@ -78,8 +81,10 @@ def worked(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("readme")
     made_up.write(folder / "text", ("en", "de", "tr"))
     shutil.copy(ROOT / "tests" / "tiny.toml", folder / "recipe.toml")
-    for command in _starting(_STAGE)[:-1]:
-        _run(command, folder)
+    make_checkpoint(folder / "my-encoder", "roberta")
+    for command in _starting(_STAGE):
+        if not command.startswith(_SERVE):
+            _run(command, folder)
     return folder
 
 
@@ -87,13 +92,26 @@ def test_the_stages_lead_to_a_report(worked: Path) -> None:
     assert (worked / "work" / "report" / "report.html").stat().st_size > 10_000
 
 
+def test_an_imported_checkpoint_is_a_primary(worked: Path) -> None:
+    assert (
+        Artifact.load(worked / "work" / "my-encoder", Kind.PRIMARY).manifest.details["origin"]["model_type"]
+        == "roberta"
+    )
+
+
+def test_a_language_is_handed_on_with_its_card(worked: Path) -> None:
+    card = (worked / "work" / "hf-de" / "README.md").read_text(encoding="utf-8")
+    assert "MINIJOINT" in card
+
+
 @pytest.fixture
 def served(worked: Path) -> Iterator[str]:
-    """Address of the README's last stage, the endpoint."""
+    """Address of the README's endpoint."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    command = [*_starting(_STAGE)[-1].split(), "--host", "127.0.0.1", "--port", str(port)]
+    [serve] = _starting(_SERVE)
+    command = [*serve.split(), "--host", "127.0.0.1", "--port", str(port)]
     with subprocess.Popen([str(BIN / command[0]), *command[1:]], cwd=worked) as server:
         try:
             _wait(f"http://127.0.0.1:{port}/v2/health/ready", server)
