@@ -19,7 +19,7 @@ from torch import Tensor
 from lingraft.config import Recipe
 from lingraft.encoder import Encoder, fresh_layers, mini_model
 from lingraft.files import write_json
-from lingraft.initial_rows import Initialised
+from lingraft.initialisation.rows import Initialised
 from lingraft.runs import Run, masked_lm_run, task_run
 from lingraft.stages import adaptation_run
 from lingraft.systems import Stage, System

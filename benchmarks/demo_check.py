@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from lingraft.config import Recipe
 from lingraft.errors import LingraftError
-from lingraft.report import Records
+from lingraft.report.page import Records
 from lingraft.results import LanguageResult, TaskScores
 
 FEWEST_DOCUMENTS, SEEDS = 400, 3

@@ -18,8 +18,8 @@ from lingraft import blocks, masked_lm, stages, text, tokenizer
 from lingraft.blocks import load_blocks
 from lingraft.config import Recipe
 from lingraft.encoder import mini_model
-from lingraft.initial_rows import Initialised, initialise
-from lingraft.initialisation import Initialisation
+from lingraft.initialisation.classes import Initialisation
+from lingraft.initialisation.rows import Initialised, initialise
 from lingraft.models import Primary, load_primary
 from lingraft.systems import Stage
 from lingraft.tokenizer import Tokenizer

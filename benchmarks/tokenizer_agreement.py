@@ -17,7 +17,7 @@ from typing import NamedTuple
 from lingraft import artifact, tokenizer
 from lingraft.artifact import Kind
 from lingraft.config import Recipe
-from lingraft.hf_fast import fast_tokenizer
+from lingraft.hf.fast import fast_tokenizer
 from lingraft.lines import read_lines
 from lingraft.tokenizer import OWN_IDS, Tokenizer
 

@@ -4,12 +4,12 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
-_PLACES = {"Wanted": "lingraft.lane_recipe", "add_language": "lingraft.language_lane"}
+_PLACES = {"Wanted": "lingraft.lane.recipe", "add_language": "lingraft.lane.run"}
 __all__ = ["Wanted", "__version__", "add_language"]
 
 if TYPE_CHECKING:
-    from lingraft.lane_recipe import Wanted
-    from lingraft.language_lane import add_language
+    from lingraft.lane.recipe import Wanted
+    from lingraft.lane.run import add_language
 
 
 def __getattr__(name: str) -> Any:

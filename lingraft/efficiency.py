@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from statistics import mean
 from typing import NamedTuple, Self
 
-from lingraft.cost import V100_DAY_FLOPS
+from lingraft.cost.formulas import V100_DAY_FLOPS
 from lingraft.errors import LingraftError
 
 NEAR_MAXIMAL = 0.95

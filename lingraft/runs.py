@@ -15,7 +15,7 @@ from lingraft import masked_lm, precision
 from lingraft.artifact import Draft
 from lingraft.blocks import batches
 from lingraft.config import Recipe
-from lingraft.cost import Work, flops_per_update
+from lingraft.cost.formulas import Work, flops_per_update
 from lingraft.encoder import Encoder
 from lingraft.models import HISTORY_FILE
 from lingraft.progress import say, shown

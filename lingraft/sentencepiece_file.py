@@ -53,7 +53,7 @@ def pieces(model: bytes) -> list[Piece]:
 
 
 def charsmap(model: bytes) -> bytes:
-    """The compiled normalisation rules (see `lingraft.charsmap`); empty where text is left as it is.
+    """The compiled normalisation rules (see `lingraft.hf.charsmap`); empty where text is left as it is.
 
     Raises:
         TokenizerError: the bytes are no SentencePiece model.

@@ -20,7 +20,7 @@ from lingraft.embeddings import swap, vocabulary_of
 from lingraft.encoder import Encoder, fresh_layers, mini_model
 from lingraft.errors import DepthError, RecipeError
 from lingraft.files import require_new
-from lingraft.initial_rows import Initialised, initialise
+from lingraft.initialisation.rows import Initialised, initialise
 from lingraft.models import Primary, load_mini, load_primary, save_task, save_vocabulary
 from lingraft.progress import say
 from lingraft.runs import Run, Watch, describe, masked_lm_run, task_run

@@ -95,7 +95,7 @@ def _surface(piece: str) -> Surface:
 def _engine(model: Path) -> Engine:
     if model.suffix != _FAST_SUFFIX:
         return SentencePieceEngine(model)
-    from lingraft.fast_tokenizer import FastEngine
+    from lingraft.hf.engine import FastEngine
 
     return FastEngine.load(model)
 

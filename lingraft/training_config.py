@@ -5,7 +5,7 @@ from typing import Self
 import pydantic
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
-from lingraft.initialisation import Initialisation
+from lingraft.initialisation.classes import Initialisation
 from lingraft.section import Language, Section, Share
 from lingraft.systems import System
 

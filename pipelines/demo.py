@@ -9,7 +9,7 @@ from lingraft.artifact import Artifact, Kind
 from lingraft.config import Recipe
 from lingraft.errors import NotRegisteredError
 from lingraft.registered import bundle_name, primary_name
-from lingraft.report import PAGE_FILE, Records, table
+from lingraft.report.page import PAGE_FILE, Records, table
 from lingraft.serving.ask import Question, ask
 from lingraft.task_config import Task
 from pipelines import build, local

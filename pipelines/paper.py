@@ -7,7 +7,7 @@ from kfp.dsl import base_component
 
 from components import data, paper
 from lingraft.cluster import Cluster
-from lingraft.comparison_plan import Arm, PlannedPrimary, plan_of
+from lingraft.comparison.plan import Arm, PlannedPrimary, plan_of
 from lingraft.config import Recipe
 from pipelines.cluster import light, training
 

@@ -100,7 +100,9 @@ def test_an_unknown_key_inside_a_list_is_named_with_its_place() -> None:
     assert "cluster.training.tolerations.1.efect: unknown key. Did you mean 'effect'?" in message
 
 
-@pytest.mark.parametrize(("kind", "allowed"), [("folder", "kind, licence, path"), ("libreoffice-help", "kind, licence")])
+@pytest.mark.parametrize(
+    ("kind", "allowed"), [("folder", "kind, licence, path"), ("libreoffice-help", "kind, licence")]
+)
 def test_a_kind_of_text_written_as_a_key_is_an_unknown_key_of_that_kind(kind: str, allowed: str) -> None:
     text = {"kind": kind, "folder": "texts"} | ({"path": "texts"} if kind == "folder" else {})
     assert f"text.folder: unknown key. Allowed here: {allowed}." in refusal(text=text)

@@ -18,7 +18,7 @@ from lingraft.efficiency import (
     v100_days,
 )
 from lingraft.errors import LingraftError
-from lingraft.published import DAYS, RETAINED_PERCENT, SCORES, SPEED_UPS, Printed
+from lingraft.paper.published import DAYS, RETAINED_PERCENT, SCORES, SPEED_UPS, Printed
 from lingraft.systems import System
 
 MAIN = ("xnli", "mlqa", "paws-x")

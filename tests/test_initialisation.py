@@ -9,8 +9,8 @@ from tokenizers import decoders, models, pre_tokenizers
 from lingraft.artifact import Artifact, Kind
 from lingraft.encoder import INITIAL_STD, Vocabulary
 from lingraft.errors import TokenizerError
-from lingraft.initial_rows import Initialised, initialise, overlap
-from lingraft.initialisation import Initialisation, PieceClass, Pieces, classes_of
+from lingraft.initialisation.classes import Initialisation, PieceClass, Pieces, classes_of
+from lingraft.initialisation.rows import Initialised, initialise, overlap
 from lingraft.models import load_primary
 from lingraft.pieces import SpecialIds, Surface
 from lingraft.stages import initial_rows

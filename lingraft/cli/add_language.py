@@ -51,8 +51,8 @@ def add_language(
     ] = None,
 ) -> None:
     """Add a language to a primary in one resumable command: text to swapped, judged and exported model."""
-    from lingraft.lane_recipe import Wanted
-    from lingraft.language_lane import add_language as run
+    from lingraft.lane.recipe import Wanted
+    from lingraft.lane.run import add_language as run
 
     wanted = Wanted(depth, vocabulary, steps, batch, learning_rate, seed)
     files = [*text, *(more_text or [])]

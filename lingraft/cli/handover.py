@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from lingraft.cli.options import EmbeddingsOption, OutOption, PrimaryOption, say
-from lingraft.cost_command import cost
+from lingraft.cost.command import cost
 
 __all__ = ["EXPORT_HELP", "cost", "export_hf", "export_onnx", "report", "serve", "verify"]
 
@@ -43,7 +43,7 @@ def export_hf(
     ] = None,
 ) -> None:
     """Write one language of one task as a checkpoint that transformers' Auto classes load, with a model card."""
-    from lingraft.hf_export import export_hf as write
+    from lingraft.hf.export import export_hf as write
 
     made = write(primary, out, embeddings=embeddings, task=task, evaluation=evaluation, data=data or ())
     print(f"{made.folder}: {made.auto_class}, logits equal ours within {made.difference:.1e}")
@@ -67,7 +67,7 @@ def report(
     search: Annotated[Path | None, typer.Option(help="From `lingraft search-depth`.")] = None,
 ) -> None:
     """Write the report as one HTML page, and print its table."""
-    from lingraft.report import table, write
+    from lingraft.report.page import table, write
     from lingraft.results import load_language, load_search, load_source
 
     judged, languages = load_source(source), [load_language(folder) for folder in evaluation]

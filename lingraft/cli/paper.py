@@ -18,8 +18,8 @@ def paper(
     ],
 ) -> None:
     """Compare the systems that the recipe's [paper] names in all languages and tasks, and write tables and figures."""
-    from lingraft import comparison
-    from lingraft.paper_report import PAGE_FILE
+    from lingraft.comparison import runner as comparison
+    from lingraft.paper.report import PAGE_FILE
 
     made = comparison.run(Recipe.load(recipe), out)
     say(made)

@@ -33,7 +33,7 @@ def import_primary(
     ] = None,
 ) -> None:
     """Turn a checkpoint from Hugging Face into a primary (safetensors only), and print its [encoder] for a recipe."""
-    from lingraft.hf_import import import_hf, recipe_section
+    from lingraft.hf.imported import import_hf, recipe_section
     from lingraft.models import load_primary
 
     say(import_hf(source, out, language, revision))

@@ -154,7 +154,7 @@ def bundle(
 
 def report(recipe: str, run: Path, evaluation: Path, results: Sequence[Path], out: Path) -> str:
     """Write the report of a source and its languages; returns the page's HTML."""
-    from lingraft.report import write
+    from lingraft.report.page import write
 
     settings = Recipe.parse(recipe)
     with tracking.stage(run.read_text(), "report") as stage:

@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING
 
 from lingraft import tracking
 from lingraft.artifact import Artifact
-from lingraft.comparison_failures import why
-from lingraft.comparison_plan import plan_of
+from lingraft.comparison.failures import why
+from lingraft.comparison.plan import plan_of
 from lingraft.config import Recipe
 from lingraft.files import new_folder
 from lingraft.steps.facts import Scores, cost_of
 
 if TYPE_CHECKING:
-    from lingraft.comparison_jobs import Job
+    from lingraft.comparison.jobs import Job
 
 
 def prepare_language(recipe: str, run: Path, language: str, text: Path, tokenizer: Path, blocks: Path) -> None:
     """Read a language's text, train its tokenizer, and pack its blocks."""
-    from lingraft import comparison_jobs as jobs
+    from lingraft.comparison import jobs
 
     for job in jobs.lane(Recipe.parse(recipe), language, jobs.Lane(text, tokenizer, blocks)):
         _attempt(job, run)
@@ -27,7 +27,7 @@ def prepare_language(recipe: str, run: Path, language: str, text: Path, tokenize
 
 def pretrain(recipe: str, run: Path, name: str, blocks: Path, tokenizer: Path, out: Path) -> Scores:
     """Train one of the comparison's primaries, by its name."""
-    from lingraft import comparison_jobs as jobs
+    from lingraft.comparison import jobs
 
     planned = plan_of(Recipe.parse(recipe)).primary(name)
     return _attempt(jobs.pretraining(planned, blocks, tokenizer, out), run)
@@ -35,14 +35,14 @@ def pretrain(recipe: str, run: Path, name: str, blocks: Path, tokenizer: Path, o
 
 def build_mini(recipe: str, run: Path, arm: str, primary: Path, blocks: Path, out: Path) -> Scores:
     """Build the mini-model of an arm that has a step 1b."""
-    from lingraft import comparison_jobs as jobs
+    from lingraft.comparison import jobs
 
     return _attempt(jobs.mini_building(plan_of(Recipe.parse(recipe)).arm(arm), primary, blocks, out), run)
 
 
 def finetune(recipe: str, run: Path, name: str, job: str, primary: Path, text: Path, out: Path) -> Scores:
     """Finetune a task from a primary with a seed; it goes into `out` under the job's own word."""
-    from lingraft import comparison_jobs as jobs
+    from lingraft.comparison import jobs
 
     planned = plan_of(Recipe.parse(recipe)).primary(name)
     wanted = planned.finetuning(job)
@@ -62,8 +62,8 @@ def judge_source(
     out: Path,
 ) -> Scores:
     """Gather a primary's finetunings in one folder, `tasks`, and judge them in the source language."""
-    from lingraft import comparison_judging as judging
-    from lingraft.comparison_jobs import Lane
+    from lingraft.comparison import judging
+    from lingraft.comparison.jobs import Lane
 
     gather(finetuned, tasks)
     planned = plan_of(Recipe.parse(recipe)).primary(name)
@@ -83,7 +83,7 @@ def adapt(
     mini: Path | None = None,
 ) -> Scores:
     """Learn a language's embeddings in one arm, with checkpoints."""
-    from lingraft import comparison_jobs as jobs
+    from lingraft.comparison import jobs
 
     planned = plan_of(Recipe.parse(recipe)).arm(arm)
     return _attempt(jobs.adaptation(planned, language, primary, mini, blocks, tokenizer, out), run)
@@ -103,8 +103,8 @@ def judge_language(
     out: Path,
 ) -> Scores:
     """Judge every checkpoint of a language in one arm; returns the scores at the end."""
-    from lingraft import comparison_judging as judging
-    from lingraft.comparison_jobs import Lane
+    from lingraft.comparison import judging
+    from lingraft.comparison.jobs import Lane
 
     comparison = plan_of(Recipe.parse(recipe))
     planned = comparison.arm(arm)
@@ -122,8 +122,8 @@ def gather(folders: Sequence[Path], out: Path) -> None:
 
 def report(recipe: str, run: Path, results: Path, out: Path) -> str:
     """Write the comparison's report from all that was judged; returns its page's HTML."""
-    from lingraft import paper_report
-    from lingraft.comparison_records import judged_under, records_of
+    from lingraft.comparison.records import judged_under, records_of
+    from lingraft.paper import report as paper_report
 
     with tracking.stage(run.read_text(), "report") as stage:
         records = records_of(plan_of(Recipe.parse(recipe)), judged_under(results))
@@ -145,7 +145,7 @@ def _attempt(job: "Job", run: Path) -> Scores:
 
 def _judged(job: "Job", run: Path) -> Scores:
     """Judge under a tracking run of its own; returns the scores that there are."""
-    from lingraft.comparison_records import final_scores, load_judged
+    from lingraft.comparison.records import final_scores, load_judged
 
     def tracked() -> None:
         with tracking.stage(run.read_text(), job.name) as stage:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from lingraft.comparison_plan import Comparison, plan_of
+from lingraft.comparison.plan import Comparison, plan_of
 from lingraft.errors import RecipeError
 from lingraft.systems import Stage, System
 from tests.comparison.project import ARMS, recipe

@@ -12,13 +12,14 @@ from typing import Any
 import pytest
 import torch
 
-from lingraft import comparison, stages
+from lingraft import stages
 from lingraft.artifact import Artifact, Kind
-from lingraft.comparison_failures import FAILED_FILE
+from lingraft.comparison import runner as comparison
+from lingraft.comparison.failures import FAILED_FILE
 from lingraft.config import Recipe
 from lingraft.errors import RecipeError
-from lingraft.paper_records import Cell, PaperRecords
-from lingraft.paper_report import MARKDOWN_FILE, PAGE_FILE
+from lingraft.paper.records import Cell, PaperRecords
+from lingraft.paper.report import MARKDOWN_FILE, PAGE_FILE
 from lingraft.resumed import MadeDifferentlyError
 from tests.comparison.project import ARMS, CHECKPOINTS, recipe
 from tests.made_up import write

@@ -14,11 +14,11 @@ from mlflow.entities import Run
 
 from components import data, paper
 from lingraft.artifact import Artifact, Kind
-from lingraft.comparison_failures import FAILED_FILE, why
-from lingraft.comparison_plan import plan_of
+from lingraft.comparison.failures import FAILED_FILE, why
+from lingraft.comparison.plan import plan_of
 from lingraft.config import Recipe
 from lingraft.errors import RecipeError
-from lingraft.paper_records import PaperRecords
+from lingraft.paper.records import PaperRecords
 from tests.comparison.project import CHECKPOINTS, recipe
 from tests.pipelines.finished import runs_of
 from tests.tracking_stores import quiet, sqlite_store

@@ -14,11 +14,11 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 from transformers import AutoTokenizer
 
-from lingraft import hf_export
 from lingraft.encoder import Encoder
 from lingraft.errors import AlignmentError, ArtifactError, ExportError, MissingExtraError
-from lingraft.hf_export import export_hf
-from lingraft.hf_import import import_hf
+from lingraft.hf import export as hf_export
+from lingraft.hf.export import export_hf
+from lingraft.hf.imported import import_hf
 from lingraft.model_config import EncoderShape
 from lingraft.models import Embeddings, load_embeddings, load_primary, load_task
 from lingraft.tasks.pairs import Encoded, encode, pad, pad_types

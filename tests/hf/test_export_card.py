@@ -8,7 +8,7 @@ import huggingface_hub
 import pytest
 from transformers import pipeline
 
-from lingraft.hf_export import export_hf
+from lingraft.hf.export import export_hf
 from lingraft.tokenizer import Tokenizer
 from tests.hf.models import LABELS, LANGUAGE, write_language, write_own_primary, write_task_of
 from tests.hf.scripts import lines_of, trained

@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 import sentencepiece
 
-from lingraft import charsmap, sentencepiece_file
+from lingraft import sentencepiece_file
 from lingraft.errors import MissingExtraError, TokenizerError
-from lingraft.hf_fast import fast_tokenizer, settings_of, special_pieces
-from lingraft.hf_unigram import unigram
+from lingraft.hf import charsmap
+from lingraft.hf.fast import fast_tokenizer, settings_of, special_pieces
+from lingraft.hf.unigram import unigram
 from lingraft.model_config import EncoderShape, Family
 from lingraft.sentencepiece_file import SCORE_STEP, with_exact_scores
 from lingraft.tasks.pairs import encode

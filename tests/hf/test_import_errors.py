@@ -12,8 +12,8 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from lingraft.errors import ArtifactError, LingraftError, MissingExtraError, TokenizerError
-from lingraft.hf_import import import_hf
-from lingraft.hf_weights import CheckpointError
+from lingraft.hf.imported import import_hf
+from lingraft.hf.weights import CheckpointError
 from tests.hf.checkpoints import Made, make_tokenizer
 
 WEIGHTS, TOKENIZER, CONFIG = "model.safetensors", "tokenizer.json", "config.json"

@@ -9,7 +9,7 @@ import pytest
 
 from lingraft import blocks, evaluation, results, stages, text
 from lingraft.config import Recipe
-from lingraft.hf_import import import_hf, recipe_section
+from lingraft.hf.imported import import_hf, recipe_section
 from lingraft.models import load_embeddings, load_primary
 from lingraft.tokenizer import train
 from tests.hf.checkpoints import MODEL_TYPES, Made

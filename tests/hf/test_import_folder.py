@@ -13,9 +13,9 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoTokenizer
 
 from lingraft.artifact import Artifact, Cost, Kind
-from lingraft.hf_import import import_hf
-from lingraft.hf_source import INDEX
-from lingraft.hf_tokenizer import from_fairseq
+from lingraft.hf.imported import import_hf
+from lingraft.hf.source import INDEX
+from lingraft.hf.tokenizer import from_fairseq
 from lingraft.models import Primary, load_primary
 from lingraft.pieces import ByRole
 from lingraft.sentencepiece_file import charsmap

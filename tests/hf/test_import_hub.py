@@ -14,7 +14,7 @@ from typing import NamedTuple
 import pytest
 
 from lingraft.artifact import Artifact, Kind
-from lingraft.hf_import import import_hf
+from lingraft.hf.imported import import_hf
 from tests.hf.checkpoints import Made
 from tests.hf.hub import COMMIT, GATED, SEALED, TOKEN, Hub, serving
 
@@ -22,7 +22,7 @@ IMPORT = """
 import json, sys
 from pathlib import Path
 from lingraft.errors import LingraftError
-from lingraft.hf_import import import_hf
+from lingraft.hf.imported import import_hf
 
 def said(source, revision, out):
     try:

@@ -9,7 +9,7 @@ import pytest
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
 
 from lingraft.errors import TokenizerError
-from lingraft.fast_tokenizer import FastEngine
+from lingraft.hf.engine import FastEngine
 from lingraft.pieces import Surface
 from tests.hf.checkpoints import LINES, MODEL_TYPES, Made
 

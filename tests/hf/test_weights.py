@@ -9,8 +9,8 @@ from torch import Tensor
 from transformers import BertConfig, CamembertConfig, RobertaConfig, XLMRobertaConfig
 
 from lingraft.encoder import Encoder
-from lingraft.hf_config import DEFAULTS, defaults_of, settings_of
-from lingraft.hf_weights import CheckpointError, Converted, from_checkpoint, names_of, to_checkpoint
+from lingraft.hf.config import DEFAULTS, defaults_of, settings_of
+from lingraft.hf.weights import CheckpointError, Converted, from_checkpoint, names_of, to_checkpoint
 from tests.hf.checkpoints import MODEL_TYPES, logits_of, make_model
 
 CLOSE = 1e-5

@@ -1,7 +1,7 @@
 import pytest
 
 from lingraft.artifact import Artifact
-from lingraft.paper_report import write
+from lingraft.paper.report import write
 from tests.paper.made_up import MadeUp
 
 

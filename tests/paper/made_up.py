@@ -4,8 +4,8 @@ import math
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
-from lingraft.paper_records import Cell, CurvePoint, LanguageFacts, PaperRecords, SourceCell, TaskFacts
-from lingraft.published import DISTANCES
+from lingraft.paper.published import DISTANCES
+from lingraft.paper.records import Cell, CurvePoint, LanguageFacts, PaperRecords, SourceCell, TaskFacts
 from lingraft.results import SeedScores
 from lingraft.systems import System
 

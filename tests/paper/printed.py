@@ -2,9 +2,9 @@
 
 import math
 
-from lingraft.cost import V100_DAY_FLOPS
-from lingraft.paper_records import Cell, CurvePoint, PaperRecords, TaskFacts
-from lingraft.published import DAYS, SCORES
+from lingraft.cost.formulas import V100_DAY_FLOPS
+from lingraft.paper.published import DAYS, SCORES
+from lingraft.paper.records import Cell, CurvePoint, PaperRecords, TaskFacts
 from lingraft.results import SeedScores
 from lingraft.systems import System
 

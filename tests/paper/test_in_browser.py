@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from lingraft.artifact import Artifact
-from lingraft.paper_report import PAGE_FILE
+from lingraft.paper.report import PAGE_FILE
 from tests.report.browser import Page, new_page, running_chromium
 from tests.report.test_in_browser import CUT_TABLES
 

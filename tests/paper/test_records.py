@@ -7,8 +7,8 @@ import pytest
 
 from lingraft.efficiency import CurveError
 from lingraft.errors import ArtifactError
-from lingraft.paper_grid import COMPUTE, Goal, Grid, Hole
-from lingraft.paper_records import Cell, PaperRecords
+from lingraft.paper.grid import COMPUTE, Goal, Grid, Hole
+from lingraft.paper.records import Cell, PaperRecords
 from lingraft.results import SeedScores
 from lingraft.systems import System
 from tests.paper.made_up import MadeUp

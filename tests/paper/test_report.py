@@ -12,9 +12,9 @@ import pytest
 from lingraft.artifact import Artifact, Kind
 from lingraft.efficiency import CurveError
 from lingraft.errors import ArtifactError, MissingExtraError
-from lingraft.paper_curves import system_curves
-from lingraft.paper_grid import Grid
-from lingraft.paper_report import MARKDOWN_FILE, PAGE_FILE, PaperRecords, markdown, write
+from lingraft.paper.curves import system_curves
+from lingraft.paper.grid import Grid
+from lingraft.paper.report import MARKDOWN_FILE, PAGE_FILE, PaperRecords, markdown, write
 from lingraft.systems import System
 from tests.paper import printed
 from tests.paper.made_up import MadeUp

@@ -2,11 +2,12 @@
 
 import pytest
 
-from lingraft.paper_cells import Table
-from lingraft.paper_costs import near_table, retained_table, speed_up_table
-from lingraft.paper_depths import final_by_depth, near_by_depth
-from lingraft.paper_grid import MEASURED, Goal, Grid
-from lingraft.paper_tables import (
+from lingraft.paper.cells import Table
+from lingraft.paper.costs import near_table, retained_table, speed_up_table
+from lingraft.paper.depths import final_by_depth, near_by_depth
+from lingraft.paper.grid import MEASURED, Goal, Grid
+from lingraft.paper.published import DAYS, SCORES
+from lingraft.paper.tables import (
     final_spread_table,
     final_table,
     languages_table,
@@ -14,7 +15,6 @@ from lingraft.paper_tables import (
     source_table,
     spent_table,
 )
-from lingraft.published import DAYS, SCORES
 from lingraft.results import SeedScores
 from lingraft.systems import System
 from tests.paper import printed

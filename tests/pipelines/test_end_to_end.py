@@ -12,7 +12,7 @@ from lingraft import results, tracking
 from lingraft.artifact import Artifact, Kind
 from lingraft.models import HISTORY_FILE
 from lingraft.registered import bundle_name, primary_name
-from lingraft.report import PAGE_FILE, Records
+from lingraft.report.page import PAGE_FILE, Records
 from lingraft.steps import data, source
 from tests.made_up import TOPICS
 from tests.pipelines.finished import Finished

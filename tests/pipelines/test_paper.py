@@ -12,10 +12,10 @@ import yaml
 from kfp import compiler, components
 from mlflow import MlflowClient
 
-from lingraft.comparison_plan import plan_of
+from lingraft.comparison.plan import plan_of
 from lingraft.config import Recipe
 from lingraft.errors import RecipeError
-from lingraft.paper_records import PaperRecords
+from lingraft.paper.records import PaperRecords
 from pipelines import local
 from pipelines.__main__ import compile_all, run
 from pipelines.paper import paper_pipeline

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from lingraft.artifact import Artifact, Cost
-from lingraft.report import write
+from lingraft.report.page import write
 from lingraft.results import (
     LanguageResult,
     MaskedScores,

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from lingraft.artifact import Artifact
-from lingraft.report import PAGE_FILE
+from lingraft.report.page import PAGE_FILE
 from tests.report.browser import new_page, running_chromium
 
 WINDOWS = {"desktop": (1280, 900), "phone": (375, 812)}

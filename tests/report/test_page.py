@@ -10,7 +10,7 @@ import pytest
 from lingraft.artifact import Artifact, Kind
 from lingraft.config import Recipe
 from lingraft.errors import MissingExtraError
-from lingraft.report import PAGE_FILE, Records, table, write
+from lingraft.report.page import PAGE_FILE, Records, table, write
 from tests.report.page import Page
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from lingraft.artifact import Cost
 from lingraft.errors import AlignmentError, ArtifactError
-from lingraft.report import Records, table, write
+from lingraft.report.page import Records, table, write
 
 
 def test_the_depths_searched_and_standard_are_marked(made_up: SimpleNamespace) -> None:

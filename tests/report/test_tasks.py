@@ -4,7 +4,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from lingraft.artifact import Artifact
-from lingraft.report import PAGE_FILE, write
+from lingraft.report.page import PAGE_FILE, write
 from tests.report.page import Page
 
 

@@ -1,0 +1,1 @@
+"""The paper's comparison: systems x languages x tasks x seeds, run job by job."""

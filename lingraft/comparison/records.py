@@ -1,0 +1,168 @@
+"""What the comparison's judging found, and all of it together as the records that tables and figures are drawn from."""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import pydantic
+from pydantic import Field
+
+from lingraft import artifact
+from lingraft.artifact import MANIFEST, Artifact, Kind
+from lingraft.comparison.failures import FAILED_FILE, why
+from lingraft.comparison.plan import MASKED, Comparison
+from lingraft.errors import ArtifactError
+from lingraft.paper.published import DISTANCES, SCORES
+from lingraft.paper.records import Cell, LanguageFacts, PaperRecords, SourceCell, TaskFacts
+from lingraft.results import RESULT_FILE, Result
+from lingraft.task_config import Task, TaskKindName
+from lingraft.tasks.loading import kind_of
+
+_OF = "comparison"
+_DISTANCES_FROM = "en"
+_TRIVIAL: dict[TaskKindName, str] = {
+    "documents": "most frequent class",
+    "texts": "most frequent class",
+    "pairs": "most frequent class",
+    "questions": "whole context, or its first sentence",
+    "tags": "one tag for every word",
+}
+"""What `Judged.baseline` is for a kind of task, as a table names it."""
+
+
+class Judged(Result):
+    """One language judged in one arm, or the source language judged in one primary."""
+
+    language: str = Field("", description="Empty if there is nothing but what was lost.")
+    cells: tuple[Cell, ...] = ()
+    source_cells: tuple[SourceCell, ...] = ()
+    baselines: dict[str, float] = Field({}, description="Task to the score of its trivial answer in the language.")
+    lost: tuple[str, ...] = Field((), description="Why finetuning seeds, or all scores, are missing.")
+    text_bytes: int | None = Field(None, description="Of the language's training text.")
+    machine: str = Field("", description="Where it was judged, and trained.")
+
+    @property
+    def whole(self) -> bool:
+        """Whether nothing failed."""
+        return not self.lost and not any(
+            [cell.failed for cell in self.cells] + [one.failed for one in self.source_cells]
+        )
+
+
+def save_judged(judged: Judged, out: Path) -> Artifact:
+    """Write what was judged as an artifact.
+
+    Raises:
+        ArtifactError: `out` cannot be written.
+    """
+    with artifact.create(out, Kind.EVALUATION) as draft:
+        (draft.folder / RESULT_FILE).write_text(judged.model_dump_json(indent=2) + "\n", encoding="utf-8")
+        draft.facts = {"language": judged.language, "details": {"of": _OF}}
+    return Artifact.load(out, Kind.EVALUATION)
+
+
+def load_judged(folder: Path) -> Judged:
+    """Open what `save_judged` wrote, or why there is nothing.
+
+    Raises:
+        ArtifactError: not such an evaluation, or damaged.
+    """
+    if reason := why(folder):
+        return Judged(lost=(reason,))
+    found = Artifact.load(folder, Kind.EVALUATION)
+    if found.manifest.details.get("of") != _OF:
+        raise ArtifactError(f"{folder} is an evaluation, but not of the paper's comparison. Give the folder of one.")
+    try:
+        return Judged.model_validate_json((folder / RESULT_FILE).read_text(encoding="utf-8"))
+    except pydantic.ValidationError as error:
+        raise ArtifactError(f"{folder / RESULT_FILE} is damaged: {error}. Judge again.") from error
+
+
+def judged_under(folder: Path) -> list[Judged]:
+    """Everything judged, or failed, that lies anywhere in a folder.
+
+    Raises:
+        ArtifactError: something else lies there too, or something is damaged.
+    """
+    found = {path.parent for name in (MANIFEST, FAILED_FILE) for path in folder.rglob(name)}
+    return [load_judged(each) for each in sorted(found)]
+
+
+def final_scores(judged: Judged) -> dict[str, float]:
+    """Means over finetuning seeds at the end of training, by task; for a source by layers too."""
+    cells = {cell.task: cell.points[-1].scores for cell in judged.cells if cell.failed is None}
+    source = {f"{cell.task}-{cell.depth}-layers": cell.scores for cell in judged.source_cells if cell.scores}
+    return {name: scores.mean for name, scores in {**cells, **source}.items()}
+
+
+def records_of(comparison: Comparison, judged: Iterable[Judged]) -> PaperRecords:
+    """All that was judged so far as one record; what is planned and missing is a hole there.
+
+    Raises:
+        ArtifactError: the records do not fit each other.
+    """
+    found, recipe = [*judged], comparison.recipe
+    text_bytes = {one.language: one.text_bytes for one in found if one.text_bytes is not None}
+    records = PaperRecords(
+        title=recipe.name,
+        source=recipe.source,
+        layers=recipe.encoder.layers,
+        depth=recipe.adaptation.depth,
+        pretraining_seed=comparison.arms[0].seed,
+        systems=tuple(dict.fromkeys(arm.system for arm in comparison.arms)),
+        tasks=(*(_task_facts(comparison, task, found) for task in recipe.tasks), _masked_facts(comparison, found)),
+        languages=tuple(_language_facts(comparison, name, text_bytes.get(name)) for name in recipe.languages),
+        cells=tuple(cell for one in found for cell in one.cells),
+        source_cells=tuple(cell for one in found for cell in one.source_cells),
+        machine="; ".join(dict.fromkeys(one.machine for one in found if one.machine)),
+        notes=(*_notes(comparison), *dict.fromkeys(f"Missing: {reason}" for one in found for reason in one.lost)),
+    )
+    return records.checked()
+
+
+def _task_facts(comparison: Comparison, task: Task, judged: Sequence[Judged]) -> TaskFacts:
+    printed = SCORES.get(task.name)
+    return TaskFacts(
+        name=task.name,
+        title=printed.title if printed else task.name,
+        metric=kind_of(task).metric,
+        languages=tuple(language for language in comparison.recipe.targets if task.covers(language)),
+        trivial=_TRIVIAL[task.kind],
+        baselines=_baselines(task.name, judged),
+        appendix=printed.appendix if printed else False,
+    )
+
+
+def _masked_facts(comparison: Comparison, judged: Sequence[Judged]) -> TaskFacts:
+    """Beside tasks it is not what the method is for, so that means over tasks leave it out."""
+    return TaskFacts(
+        name=MASKED,
+        title="masked tokens",
+        metric="accuracy",
+        languages=comparison.recipe.targets,
+        trivial="most frequent piece",
+        baselines=_baselines(MASKED, judged),
+        appendix=bool(comparison.recipe.tasks),
+    )
+
+
+def _baselines(task: str, judged: Sequence[Judged]) -> dict[str, float]:
+    return {one.language: one.baselines[task] for one in judged if task in one.baselines}
+
+
+def _language_facts(comparison: Comparison, language: str, text_bytes: int | None) -> LanguageFacts:
+    known = DISTANCES.get(language) if comparison.recipe.source == _DISTANCES_FROM else None
+    facts = known._asdict() if known else {}
+    return LanguageFacts(language=language, text_bytes=text_bytes, **facts)
+
+
+def _notes(comparison: Comparison) -> list[str]:
+    recipe = comparison.recipe
+    stages = {"Pretraining": recipe.pretraining, "step 1b": recipe.mini, "adaptation": recipe.adaptation}
+    trained = ", ".join(f"{name} {s.steps:,} updates of {s.batch_blocks:,} blocks" for name, s in stages.items() if s)
+    return [
+        f"{trained}; blocks of {recipe.encoder.block_tokens} tokens, width {recipe.encoder.width}, vocabularies of "
+        f"{recipe.tokenizer.vocabulary:,} pieces. The paper: 125,000 updates of 2,048 blocks of 512 tokens, width 768, "
+        "50,000 pieces.",
+        f"Text: {recipe.text.kind}. Accuracy on masked tokens is of the primary with the language's embeddings, on "
+        "the text's test split, always at 15%; its seed is that of pretraining.",
+    ]

@@ -1,0 +1,180 @@
+"""The paper's comparison on one machine, one job after another: it may stop at any time and goes on where it was.
+
+A job that fails is a hole in the tables, with its reason; it is tried again when the comparison goes on.
+"""
+
+import contextlib
+import shutil
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from lingraft.artifact import Artifact, Kind
+from lingraft.comparison import jobs, judging
+from lingraft.comparison.failures import forget
+from lingraft.comparison.jobs import Job, Lane
+from lingraft.comparison.judging import Bodies
+from lingraft.comparison.plan import Arm, Comparison, PlannedPrimary, plan_of
+from lingraft.comparison.records import Judged, load_judged, records_of
+from lingraft.config import Recipe
+from lingraft.errors import ArtifactError
+from lingraft.files import writable, write_text
+from lingraft.paper import report as paper_report
+from lingraft.paper.records import RECORDS_FILE
+from lingraft.paper.report import MARKDOWN_FILE
+from lingraft.progress import say
+from lingraft.resumed import made_once, require_same
+from lingraft.train import Progress
+
+REPORT = "report"
+"""Folder of the finished report among the results."""
+
+
+def run(recipe: Recipe, out: Path) -> Artifact:
+    """Pretrain, finetune, adapt and judge all that the recipe's [paper] asks for, and write its report.
+
+    Records and tables so far are written after every judgement (`records.json`, `paper.md`), the whole report with its
+    figures at the end (`report/`).
+
+    Args:
+        recipe: with its [paper].
+        out: folder for everything that is made; with results of an earlier run, only what is missing is run.
+
+    Raises:
+        RecipeError: the recipe has no [paper], or a task has the name of the comparison's own.
+        MadeDifferentlyError: `out` has results that were trained from other settings.
+        ArtifactError: `out` cannot be written.
+        MissingExtraError: matplotlib or jinja2 is not installed.
+    """
+    comparison = plan_of(recipe)
+    planned = [*jobs_of(comparison, out)]
+    clock = _Clock(planned)
+    judged: list[Judged] = []
+    for number, job in enumerate(planned, start=1):
+        say(f"[{number}/{len(planned)}{clock.left}] {job.title}")
+        with clock.measuring(job):
+            _attempt(job)
+        if job.kind is Kind.EVALUATION:
+            judged.append(load_judged(job.out))
+            _write_so_far(comparison, judged, out)
+    return _report(comparison, judged, out / REPORT)
+
+
+def jobs_of(comparison: Comparison, out: Path) -> Iterator[Job]:
+    """All jobs, each after those that it builds on: the source language's, then language by language."""
+    recipe = comparison.recipe
+    source = Lane.under(out, recipe.source)
+    yield from jobs.lane(recipe, recipe.source, source)
+    bodies = {primary.name: _bodies(primary, out) for primary in comparison.primaries}
+    for primary in comparison.primaries:
+        yield from _of_primary(primary, bodies[primary.name], source, out)
+    for language in recipe.targets:
+        target = Lane.under(out, language)
+        yield from jobs.lane(recipe, language, target)
+        for arm in comparison.arms:
+            yield from _of_language(arm, bodies[arm.primary], language, target, out)
+
+
+def _of_primary(primary: PlannedPrimary, bodies: Bodies, source: Lane, out: Path) -> Iterator[Job]:
+    yield jobs.pretraining(primary, source.blocks, source.tokenizer, bodies.primary)
+    for arm in primary.arms:
+        if arm.recipe.builds_mini:
+            yield jobs.mini_building(arm, bodies.primary, source.blocks, _mini(arm, out))
+    for wanted in primary.finetunings:
+        yield jobs.finetuning(primary, wanted, bodies.primary, source.text, wanted.within(bodies.tasks))
+    yield judging.source_judging(bodies, source, out / "judged" / primary.name)
+
+
+def _of_language(arm: Arm, bodies: Bodies, language: str, target: Lane, out: Path) -> Iterator[Job]:
+    mini = _mini(arm, out) if arm.recipe.builds_mini else None
+    curve = out / "adaptation" / arm.name / language
+    yield jobs.adaptation(arm, language, bodies.primary, mini, target.blocks, target.tokenizer, curve)
+    yield judging.language_judging(arm, bodies, target, curve, language, out / "judged" / arm.name / language)
+
+
+def _bodies(primary: PlannedPrimary, out: Path) -> Bodies:
+    return Bodies(primary, out / "primary" / primary.name, out / "task" / primary.name)
+
+
+def _mini(arm: Arm, out: Path) -> Path:
+    return out / "mini" / arm.name
+
+
+def _attempt(job: Job) -> None:
+    """Do a job, unless it is done; one that failed is tried again.
+
+    Judging loses nothing but time, so that it is done again wherever anything has changed or had failed.
+    """
+
+    def once() -> None:
+        if job.kind is Kind.EVALUATION and job.out.is_dir() and _outdated(job):
+            shutil.rmtree(job.out)
+        made_once(job.out, job.kind, job.made_from, lambda: job.make(_unwatched))
+
+    forget(job.out)
+    job.attempt(once)
+
+
+def _outdated(job: Job) -> bool:
+    try:
+        require_same(job.out, job.made_from)
+        return not load_judged(job.out).whole
+    except ArtifactError:
+        return True
+
+
+def _unwatched(point: Progress) -> None:
+    """Every artifact has its own history."""
+
+
+def _write_so_far(comparison: Comparison, judged: Sequence[Judged], out: Path) -> None:
+    records = records_of(comparison, judged)
+    write_text(out / RECORDS_FILE, records.model_dump_json(indent=2) + "\n")
+    write_text(out / MARKDOWN_FILE, paper_report.markdown(records))
+
+
+def _report(comparison: Comparison, judged: Sequence[Judged], out: Path) -> Artifact:
+    """Write the report beside the one of an earlier run, and put it in its place."""
+    new = out.with_name(f".{out.name}-new")
+    with writable(out):
+        shutil.rmtree(new, ignore_errors=True)
+        paper_report.write(records_of(comparison, judged), new)
+        shutil.rmtree(out, ignore_errors=True)
+        new.rename(out)
+    return Artifact.load(out, Kind.REPORT)
+
+
+class _Clock:
+    """How long the jobs that are left will take, if they go on like those of their kind."""
+
+    def __init__(self, planned: Sequence[Job]) -> None:
+        self._left = {job.out: job for job in planned}
+        self._work: dict[Kind, float] = {}
+        self._elapsed_s: dict[Kind, float] = {}
+
+    @contextlib.contextmanager
+    def measuring(self, job: Job) -> Iterator[None]:
+        """Count a job as done; learn from it if there was something to do."""
+        there, started = job.out.exists(), time.monotonic()
+        yield
+        del self._left[job.out]
+        if not there:
+            self._work[job.kind] = self._work.get(job.kind, 0.0) + job.work
+            self._elapsed_s[job.kind] = self._elapsed_s.get(job.kind, 0.0) + time.monotonic() - started
+
+    @property
+    def left(self) -> str:
+        """For people; empty before anything is known."""
+        known = [job for job in self._left.values() if job.kind in self._work]
+        if not known:
+            return ""
+        left_s = sum(job.work * self._elapsed_s[job.kind] / self._work[job.kind] for job in known)
+        more = "" if len(known) == len(self._left) else " or more"
+        return f", {_duration(left_s)}{more} left"
+
+
+def _duration(seconds: float) -> str:
+    for unit, length in (("days", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= 2 * length:
+            return f"{seconds / length:.0f} {unit}"
+    return f"{seconds:.0f} s"

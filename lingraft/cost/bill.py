@@ -1,0 +1,164 @@
+"""What each system costs under a recipe: one run for each of its steps, by the paper's formulas."""
+
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from lingraft.config import Recipe
+from lingraft.cost.formulas import FORMULAS, V100_DAY_FLOPS, CostError, Work, flops_per_update
+from lingraft.errors import DepthError
+from lingraft.systems import Stage, Step, Steps, System, Trained
+from lingraft.task_config import Task
+from lingraft.training_config import Training
+
+_FIRST = (Trained.EVERYTHING, Trained.FRESH_LAYERS)
+
+
+@dataclass(frozen=True)
+class Run:
+    """A training run of one step."""
+
+    name: str
+    step: Step
+    updates: int
+    work: Work
+    seeds: int = 1
+    """Runs that differ in nothing but their seed."""
+
+    @property
+    def formula(self) -> str:
+        """Number of the paper's equation."""
+        return FORMULAS[self.step.trained].name
+
+    @property
+    def flops(self) -> float:
+        """FLOPs of the run with one seed, in one language."""
+        return self.updates * flops_per_update(self.step, self.work)
+
+    @property
+    def v100_days(self) -> float:
+        """Days of a V100 at the paper's 30 TFLOP/s, likewise."""
+        return self.flops / V100_DAY_FLOPS
+
+    @property
+    def each_language(self) -> bool:
+        """Whether every target language needs a run of its own."""
+        return self.step.trained is Trained.EMBEDDINGS
+
+    @property
+    def comes_first(self) -> bool:
+        """Whether all other runs wait for this one."""
+        return self.step.trained in _FIRST
+
+    def times(self, languages: int) -> int:
+        """Runs in all."""
+        return languages if self.each_language else self.seeds
+
+
+@dataclass(frozen=True)
+class Bill:
+    """All runs of a system."""
+
+    system: System
+    depth: int
+    """Bottom layers that the mini-model shares with the primary, as asked for."""
+    runs: tuple[Run, ...]
+
+    @property
+    def adapted_layers(self) -> int:
+        """Layers that a language's embeddings are learned over."""
+        return next(run.step.layers for run in self.runs if run.each_language)
+
+    def flops(self, languages: int) -> float:
+        """FLOPs of everything that so many languages need."""
+        return sum(run.flops * run.times(languages) for run in self.runs)
+
+
+class LeftOut(NamedTuple):
+    """A system that the recipe has no settings for."""
+
+    system: System
+    depth: int
+    reason: str
+
+
+def bills(
+    recipe: Recipe,
+    systems: Sequence[System] = (),
+    depths: Sequence[int] = (),
+    examples: Mapping[str, int] | None = None,
+) -> tuple[list[Bill], list[LeftOut]]:
+    """What each system costs, and the systems that the recipe has no settings for.
+
+    Args:
+        recipe: shape, updates and batches.
+        systems: those asked for, each of which must be possible; every possible one if empty.
+        depths: of the mini-model; the recipe's `adaptation.depth` if empty. A system without a mini-model is listed
+            once.
+        examples: training examples of each task whose finetuning is to be counted, by name.
+
+    Raises:
+        DepthError: a depth that no model of the recipe has, or that a system asked for cannot have.
+        CostError: a number of examples below 1.
+        RecipeError: the recipe has no such task.
+    """
+    tasks = [(recipe.task(name), count) for name, count in (examples or {}).items()]
+    found: dict[tuple[System, tuple[Run, ...]], Bill] = {}
+    left_out = []
+    for system, depth in itertools.product(systems or System, depths or (recipe.adaptation.depth,)):
+        try:
+            steps = _steps(recipe, system, depth)
+        except DepthError as error:
+            if systems or not 1 <= depth <= recipe.encoder.layers:
+                raise
+            left_out.append(LeftOut(system, depth, str(error)))
+        else:
+            runs = tuple(_runs(recipe, steps, tasks))
+            found.setdefault((system, runs), Bill(system, depth, runs))
+    return list(found.values()), left_out
+
+
+def searched(recipe: Recipe) -> Run | None:
+    """A trial of the recipe's depth search, `seeds` of which it makes at most; all cost the same. None without one."""
+    if recipe.search is None:
+        return None
+    step = recipe.steps_over(recipe.adaptation.depth)[Stage.ADAPT]
+    trials = len(recipe.search.depths or recipe.encoder.mlm_heads)
+    return Run("search", step, recipe.search.steps_at_depth, _work(recipe, recipe.adaptation, step), trials)
+
+
+def _steps(recipe: Recipe, system: System, depth: int) -> Steps:
+    steps = recipe.steps_over(depth, system)
+    heads = set(steps[Stage.PRETRAIN].heads)
+    if Stage.BUILD_MINI not in steps and not set(steps[Stage.ADAPT].heads) <= heads:
+        raise DepthError(
+            f"{system} at depth {depth} needs an MLM head there, but encoder.mlm_heads gives heads at {sorted(heads)} "
+            f"only. Add {depth} to encoder.mlm_heads."
+        )
+    return steps
+
+
+def _runs(recipe: Recipe, steps: Steps, tasks: Iterable[tuple[Task, int]]) -> Iterator[Run]:
+    settings = {Stage.PRETRAIN: recipe.pretraining, Stage.BUILD_MINI: recipe.mini, Stage.ADAPT: recipe.adaptation}
+    for stage, training in settings.items():
+        if training and (step := steps.get(stage)):
+            yield Run(stage, step, training.steps, _work(recipe, training, step))
+    for task, examples in tasks:
+        yield _finetuning(recipe, steps[Stage.FINETUNE], task, examples)
+
+
+def _work(recipe: Recipe, training: Training, step: Step) -> Work:
+    shape, vocabulary = recipe.encoder, recipe.tokenizer.vocabulary
+    blocks, heads = training.batch_blocks, len(step.heads)
+    return Work(step.layers, shape.width, vocabulary, shape.block_tokens, blocks, training.mask_rate, heads)
+
+
+def _finetuning(recipe: Recipe, step: Step, task: Task, examples: int) -> Run:
+    """As many updates as `stages.finetune` makes, every example as long as a block: an upper bound."""
+    if examples < 1:
+        raise CostError(f"task {task.name!r} cannot be finetuned on {examples} examples. Give 1 or more.")
+    settings, shape = task.finetuning, recipe.encoder
+    updates = max(1, round(settings.epochs * examples / settings.batch_examples))
+    work = Work(step.layers, shape.width, 0, shape.block_tokens, settings.batch_examples, mask_rate=0.0, heads=0)
+    return Run(f"{step.stage} on {task.name}", step, updates, work, len(settings.seeds))

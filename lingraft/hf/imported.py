@@ -1,0 +1,121 @@
+"""A Hugging Face checkpoint as a primary: the model that one already has, ready for new languages."""
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pydantic
+
+from lingraft import artifact
+from lingraft.artifact import Artifact, Kind
+from lingraft.embeddings import vocabulary_of
+from lingraft.errors import TokenizerError
+from lingraft.files import require_new
+from lingraft.hf import source as hf_source
+from lingraft.hf.config import Settings, settings_of
+from lingraft.hf.source import Checkpoint
+from lingraft.hf.tokenizer import keep_tokenizer
+from lingraft.hf.weights import CheckpointError, Converted, from_checkpoint
+from lingraft.model_config import EncoderShape
+from lingraft.models import HISTORY_FILE, save_vocabulary
+from lingraft.progress import say
+from lingraft.section import Language
+from lingraft.tokenizer import Tokenizer
+
+
+def import_hf(source: str, out: Path, language: str, revision: str | None = None) -> Artifact:
+    """Turn a masked language model of RoBERTa, XLM-R, CamemBERT or BERT into a primary with one head, at the top.
+
+    MINIPOST starts from it (paper section 2, step 1b). It has cost us nothing and has no learning curve.
+
+    Args:
+        source: a folder, or a hub id such as 'roberta-base'.
+        out: the new primary.
+        language: BCP 47 tag of the language that it stands for.
+        revision: branch, tag or commit on the hub.
+
+    Raises:
+        CheckpointError: it cannot be had, is a pickle, of another architecture, or lacks or exceeds its tensors.
+        TokenizerError: its tokenizer is missing, has another size than the token table, or lacks a special piece.
+        MissingExtraError: the extra 'huggingface' is not installed.
+        ArtifactError: `out` is not empty or cannot be written.
+    """
+    require_new(out)
+    _require_language(language)
+    found = hf_source.locate(source, revision)
+    settings = settings_of(hf_source.read_config(found.folder))
+    weights = hf_source.read_weights(found.folder)
+    with tempfile.TemporaryDirectory() as folder:
+        kept = keep_tokenizer(found.folder, settings.model_type, language, Path(folder))
+        _require_rows(kept.tokenizer, settings.vocabulary, source)
+        model = settings.shape, settings.model_type, settings.vocabulary, settings.tied
+        converted = from_checkpoint(weights, *model)
+        made = _save(out, settings, converted, kept.tokenizer, found)
+    for note in (*settings.notes, *converted.notes, *kept.notes):
+        say(f"{source}: {note}")
+    say(f"a recipe for this primary needs:\n{recipe_section(settings.shape)}")
+    return made
+
+
+def recipe_section(shape: EncoderShape) -> str:
+    """The [encoder] section, in TOML, of a recipe that works on a primary of this shape."""
+    sections = {"encoder": shape.model_dump(mode="json"), "encoder.family": shape.family.model_dump(mode="json")}
+    del sections["encoder"]["family"]
+    return "\n".join(
+        line
+        for name, fields in sections.items()
+        for line in (f"[{name}]", *(f"{key} = {_toml(value)}" for key, value in fields.items() if value is not None))
+    )
+
+
+def _toml(value: Any) -> str:
+    return f'"{value}"' if isinstance(value, str) else str(value)
+
+
+def _require_language(language: str) -> None:
+    try:
+        pydantic.TypeAdapter(Language).validate_python(language)
+    except pydantic.ValidationError as error:
+        raise CheckpointError(f"language {language!r} is no BCP 47 tag. Give one such as 'en' or 'pt-BR'.") from error
+
+
+def _require_rows(tokenizer: Tokenizer, rows: int, source: str) -> None:
+    """Surplus rows may be padding or those of another tokenizer: nothing in a checkpoint tells which, so we refuse."""
+    if len(tokenizer) == rows:
+        return
+    raise TokenizerError(
+        f"the token table of {source} has {rows} rows, but its tokenizer has {len(tokenizer)} pieces. If the two "
+        "belong together, and the table was only padded or tokens were added, make them agree with transformers: "
+        "model.resize_token_embeddings(len(tokenizer)), then save_pretrained() both. If not, fetch the right tokenizer."
+    )
+
+
+def _save(out: Path, settings: Settings, converted: Converted, tokenizer: Tokenizer, found: Checkpoint) -> Artifact:
+    tensors = converted.tensors
+    vocabulary = vocabulary_of(tensors["vocabulary.table_VD"], tensors["vocabulary.bias_V"], tokenizer.special)
+    with artifact.create(out, Kind.PRIMARY) as draft:
+        draft.tensors("body", {name: t for name, t in tensors.items() if not name.startswith("vocabulary.")})
+        save_vocabulary(draft, vocabulary, tokenizer)
+        (draft.folder / HISTORY_FILE).touch()
+        draft.facts = {
+            "language": tokenizer.language,
+            "tokenizer_hash": tokenizer.hash,
+            "details": {
+                "precision": "fp32",
+                "device": "cpu",
+                "shape": settings.shape.model_dump(mode="json"),
+                "special_ids": tokenizer.special._asdict(),
+                "origin": _origin(settings, found),
+            },
+        }
+    return Artifact.load(out, Kind.PRIMARY)
+
+
+def _origin(settings: Settings, found: Checkpoint) -> dict[str, str | None]:
+    return {
+        "model_type": settings.model_type,
+        "name": found.name,
+        "revision": found.revision,
+        "sha": found.sha or hf_source.content_hash(found.folder),
+        "licence": hf_source.licence(found.folder),
+    }

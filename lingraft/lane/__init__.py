@@ -1,0 +1,1 @@
+"""The whole lane of a language as one resumable call."""

@@ -1,0 +1,83 @@
+"""What the language lane hands on: checkpoints for transformers, and ONNX bundles for the endpoint."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from lingraft.artifact import Artifact, Kind
+from lingraft.errors import MissingExtraError
+from lingraft.hf.export import export_hf
+from lingraft.lane.added import MASKED_LM
+from lingraft.lane.stage import once
+from lingraft.lane.tasks import LaneTask
+from lingraft.progress import say
+from lingraft.resumed import done_once
+
+
+@dataclass(frozen=True)
+class Exports:
+    """A judged language, to be exported with every task."""
+
+    primary: Path
+    tasks: dict[str, LaneTask]
+    learned: Artifact
+    """Its embeddings."""
+    scores: Artifact
+    """Their evaluation."""
+    data: tuple[Path, Path]
+    """Text that they were learned from, and its blocks."""
+    out: Path
+
+    def checkpoints(self) -> dict[str, Path]:
+        """Folders for transformers by task, and one with the MLM head.
+
+        Raises:
+            ExportError: transformers computes something else.
+            MadeDifferentlyError: one is there that was made from something else.
+        """
+        tasks: dict[str, LaneTask | None] = {MASKED_LM: None} | self.tasks
+        return {name: self._checkpoint(self.out / "hf" / name, task) for name, task in tasks.items()}
+
+    def _checkpoint(self, folder: Path, task: LaneTask | None) -> Path:
+        made_from = self._marks(task) | {"evaluation": self.scores.fingerprint}
+        body = task.folders[task.best] if task else None
+
+        def make() -> None:
+            export_hf(self.primary, folder, self.learned.folder, body, self.scores.folder, self.data)
+
+        done_once(folder, made_from, make)
+        say(f"checkpoint: {folder}")
+        return folder
+
+    def bundles(self) -> tuple[dict[str, Path], dict[str, str]]:
+        """Bundles by task, and why there is none of the others.
+
+        Raises:
+            ExportError: ONNX Runtime computes something else.
+            MadeDifferentlyError: one is there that was made from something else.
+        """
+        bundles, reasons = {}, {}
+        for name, task in self.tasks.items():
+            try:
+                bundles[name] = self._bundle(name, task)
+            except (MissingExtraError, _NotServedError) as error:
+                reasons[f"bundled for the endpoint, task {name!r}"] = str(error)
+        return bundles, reasons
+
+    def _bundle(self, name: str, task: LaneTask) -> Path:
+        if not task.served:
+            raise _NotServedError(f"the endpoint does not answer tasks of kind {task.settings.kind!r} so far")
+
+        def make(out: Path) -> None:
+            from lingraft.export import bundle
+
+            bundle(self.primary, task.folders[task.best], [self.learned.folder], out)
+
+        return once(self.out / "bundle" / name, Kind.BUNDLE, self._marks(task), make).folder
+
+    def _marks(self, task: LaneTask | None) -> dict[str, str | None]:
+        marks = {"primary": self.learned.manifest.aligned_with, "embeddings": self.learned.fingerprint}
+        return marks | ({"task": task.mark} if task else {})
+
+
+class _NotServedError(ValueError):
+    """The endpoint has no answer for a task; the message is the reason."""

@@ -1,0 +1,1 @@
+"""The paper's tables and figures from records of our own runs."""

@@ -1,0 +1,98 @@
+"""The paper's comparison from our own runs: Markdown, one HTML page, PNG figures, and their records."""
+
+import base64
+from collections.abc import Sequence
+from pathlib import Path
+
+from lingraft import __version__, artifact
+from lingraft.artifact import Artifact, Kind
+from lingraft.errors import MissingExtraError
+from lingraft.paper.cells import Table
+from lingraft.paper.grid import Grid
+from lingraft.paper.records import RECORDS_FILE, PaperRecords
+from lingraft.paper.sections import Section, sections_of
+from lingraft.paper.summary import basis, summary
+
+__all__ = ["MARKDOWN_FILE", "PAGE_FILE", "PaperRecords", "markdown", "write"]
+
+PAGE_FILE = "paper.html"
+MARKDOWN_FILE = "paper.md"
+
+
+def write(records: PaperRecords, out: Path) -> Artifact:
+    """Write the page, the Markdown, a PNG file per figure, and records.json.
+
+    Args:
+        records: of all runs, failed ones too.
+        out: folder of the new artifact.
+
+    Raises:
+        ArtifactError: the records do not fit each other, or `out` cannot be written.
+        CurveError: a curve that is empty or not sorted.
+        MissingExtraError: matplotlib or jinja2 is not installed.
+    """
+    grid = Grid(records)
+    sections = sections_of(grid)
+    pictures = {drawing.file: drawing.png() for section in sections for drawing in section.drawings}
+    page, text = _page(grid, sections, pictures), _markdown(grid, sections)
+    with artifact.create(out, Kind.REPORT) as draft:
+        for file, png in pictures.items():
+            (draft.folder / f"{file}.png").write_bytes(png)
+        (draft.folder / PAGE_FILE).write_text(page, encoding="utf-8")
+        (draft.folder / MARKDOWN_FILE).write_text(text, encoding="utf-8")
+        (draft.folder / RECORDS_FILE).write_text(records.model_dump_json(indent=2) + "\n", encoding="utf-8")
+        draft.facts = {"language": records.source, "details": {"of": "paper", "title": records.title}}
+    return Artifact.load(out, Kind.REPORT)
+
+
+def markdown(records: PaperRecords) -> str:
+    """All tables as Markdown; its figures are the files that `write` puts beside it.
+
+    Raises:
+        ArtifactError: the records do not fit each other.
+        CurveError: a curve that is empty or not sorted.
+    """
+    grid = Grid(records)
+    return _markdown(grid, sections_of(grid))
+
+
+def _markdown(grid: Grid, sections: Sequence[Section]) -> str:
+    lines = [f"# {grid.records.title}", "", *(f"- {line}" for line in summary(grid)), ""]
+    lines += [paragraph for line in basis(grid) for paragraph in (line, "")]
+    for section in sections:
+        lines += [f"## {section.title}", "", section.prose, ""]
+        for table in section.tables:
+            lines += _table_lines(table)
+        for drawing in section.drawings:
+            lines += [f"![{drawing.alt}]({drawing.file}.png)", "", f"**{drawing.heading}.** {drawing.caption}", ""]
+    return "\n".join([*lines, f"Made by lingraft {__version__} from {RECORDS_FILE}."]) + "\n"
+
+
+def _table_lines(table: Table) -> list[str]:
+    rule = ["---", *["---:"] * (len(table.head) - 1)]
+    rows = [table.head, rule, *((f"*{row.label}*" if row.tone else row.label, *row.cells) for row in table.rows)]
+    body = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
+    notes = [line for note in table.notes for line in (note, "")]
+    return [f"**{table.caption}**", "", *body, "", *notes]
+
+
+def _page(grid: Grid, sections: Sequence[Section], pictures: dict[str, bytes]) -> str:
+    try:
+        import jinja2
+    except ModuleNotFoundError as error:
+        raise MissingExtraError("jinja2", "report") from error
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("lingraft"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template(PAGE_FILE).render(
+        records=grid.records,
+        summary=summary(grid),
+        basis=basis(grid),
+        sections=sections,
+        pictures={file: base64.b64encode(png).decode() for file, png in pictures.items()},
+        version=__version__,
+    )

@@ -1,0 +1,89 @@
+"""First sentences of the paper's comparison: how much is saved and kept, over what, and how much is missing."""
+
+from collections import Counter
+
+from lingraft.efficiency import Ratios, over_tasks
+from lingraft.paper.costs import share, times
+from lingraft.paper.grid import Grid, Hole, Variant
+from lingraft.paper.records import TaskFacts
+
+
+def summary(grid: Grid) -> list[str]:
+    """A sentence per mini-model system, and one for what is missing."""
+    return [*(_system(grid, variant) for variant in grid.minis), *_missing(grid), *_not_informative(grid)]
+
+
+def _system(grid: Grid, variant: Variant) -> str:
+    sped = {task.title: grid.speed_up(variant, task) for task in grid.main_tasks}
+    kept = {task.title: grid.retained(variant, task) for task in grid.main_tasks}
+    speed, retained = over_tasks(sped.values()), over_tasks(kept.values())
+    if speed is None or retained is None:
+        return f"{variant.system}: no language has a number both for it and for BL_BASE."
+    return (
+        f"{variant.system}: a speed-up of {times(speed)} over BL_BASE in compute to near-maximal performance "
+        f"({_counts(sped)}), and {share(retained)} of BL_BASE's score at the end ({_counts(kept)})."
+    )
+
+
+def _counts(by_task: dict[str, Ratios]) -> str:
+    """How many languages of each task were counted."""
+    return ", ".join(
+        f"{title}: {len(ratios.by_language)} of {len(ratios.by_language) + len(ratios.left_out)} languages"
+        for title, ratios in by_task.items()
+    )
+
+
+def _missing(grid: Grid) -> list[str]:
+    planned = _planned(grid)
+    holes = [cell for key in planned if isinstance(cell := grid.cell(*key), Hole)]
+    if not holes:
+        return [f"All {len(planned)} cells of the comparison are there."]
+    reasons = ", ".join(f"{count} {reason}" for reason, count in Counter(hole.reason for hole in holes).most_common())
+    return [f"Of {len(planned)} cells, {len(holes)} are missing: {reasons}."]
+
+
+def _planned(grid: Grid) -> list[tuple[Variant, TaskFacts, str]]:
+    """Every system in every language, and the further depths in the languages that have any."""
+    tasks = grid.records.tasks
+    usual = [(variant, task, language) for variant in grid.variants for task in tasks for language in task.languages]
+    further = [
+        (Variant(system, depth), task, language)
+        for system in grid.records.systems
+        for task in tasks
+        for language in grid.depth_languages(system, task)
+        for depth in grid.depths(system)
+        if Variant(system, depth) not in grid.variants
+    ]
+    return [*usual, *further]
+
+
+def _not_informative(grid: Grid) -> list[str]:
+    named = [
+        f"{task.title} {language}"
+        for task in grid.records.tasks
+        for language in task.languages
+        if not grid.counts(task, language)
+    ]
+    if not named:
+        return []
+    return [
+        f"Not informative, and left out of all means, since BL_BASE is less than 5 points above the trivial baseline: "
+        f"{', '.join(named)}."
+    ]
+
+
+def basis(grid: Grid) -> list[str]:
+    """What the numbers are of: the model, the seeds, the machine, the data."""
+    records = grid.records
+    seeds = {len(point.scores.by_seed) for cell in records.cells for point in cell.points}
+    finetuned = f"{min(seeds)} to {max(seeds)}" if len(seeds) > 1 else str(max(seeds, default=0))
+    lines = [
+        f"Source language {records.source}; a primary of {records.layers} layers; mini-models and BL_SMALL of "
+        f"{records.depth} shared layers where no other depth is named. Pretraining seed {records.pretraining_seed}; "
+        f"finetuning seeds per score: {finetuned}.",
+        "A V100 is taken to do 30 TFLOP/s, as in the paper, so that its time is another word for FLOPs. A dash with a "
+        "number is a hole, and its reason stands under the table. Means leave out what is marked, and where they are "
+        "not over all languages, say over how many.",
+    ]
+    measured = [f"Seconds were measured on {records.machine}."] if records.machine else []
+    return [*lines, *measured, *records.notes]

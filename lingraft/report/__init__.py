@@ -1,0 +1,1 @@
+"""The report of a run: tables for the terminal, one HTML page."""

@@ -1,0 +1,183 @@
+"""Columns of the report's tables: what each one shows, in plain words, and how its numbers are written.
+
+Those of tasks are in `lingraft.report.tasks`.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from statistics import mean
+
+from lingraft.report.records import Records, Row
+from lingraft.results import LanguageResult, SeedScores
+
+UNKNOWN = "–"
+"""Stands for what was not measured."""
+
+Show = Callable[[float], str]
+_PREFIXES = ("", "k", "M", "G", "T", "P", "E", "Z")
+
+
+def percent(share: float) -> str:
+    """A share as a percentage with one decimal."""
+    return f"{share:.1%}"
+
+
+def count(number: float) -> str:
+    """A whole number with separators."""
+    return f"{number:,.0f}"
+
+
+def seconds(elapsed_s: float) -> str:
+    """Seconds with one decimal, without their unit."""
+    return f"{elapsed_s:,.1f}"
+
+
+def spread(scores: SeedScores) -> str:
+    """Mean over seeds, and where there are several their standard deviation, in percentage points."""
+    deviation = f" ± {100 * scores.deviation:.1f}" if len(scores.by_seed) > 1 else ""
+    return percent(scores.mean) + deviation
+
+
+@dataclass(frozen=True)
+class FlopsUnit:
+    """One unit for all of a report, so that its numbers compare at a glance."""
+
+    name: str
+    scale: float
+
+    @classmethod
+    def fitting(cls, records: Records) -> "FlopsUnit":
+        """The largest unit in which the cheapest training still takes 1 or more."""
+        costs = [row.cost.flops for row in records.languages] + [records.source.pretraining.flops]
+        smallest = min((cost for cost in costs if cost > 0), default=1.0)
+        power = sum(smallest >= 1000**n for n in range(1, len(_PREFIXES)))
+        return cls(f"{_PREFIXES[power]}FLOP", 1000.0**power)
+
+    def show(self, flops: float) -> str:
+        """FLOPs in this unit, without its name."""
+        return f"{flops / self.scale:,.1f}"
+
+
+@dataclass(frozen=True)
+class Column:
+    """One number per row; a mean row shows the mean of its languages' numbers."""
+
+    title: str
+    short: str
+    """Heading where room is scarce."""
+    meaning: str
+    value: Callable[[LanguageResult], float | None]
+    show: Show
+    scores: Callable[[LanguageResult], SeedScores | None] | None = None
+    """Where the number is a mean over seeds: all of them, to show how far they spread."""
+
+    def cell(self, row: Row) -> str:
+        """The number as text."""
+        values = [self.value(result) for result in row.results]
+        known = [value for value in values if value is not None]
+        if len(known) < len(values):
+            return UNKNOWN
+        seeds = self.scores(row.results[0]) if self.scores and len(row.results) == 1 else None
+        return spread(seeds) if seeds else self.show(mean(known))
+
+
+@dataclass(frozen=True)
+class Group:
+    """Columns under one heading."""
+
+    title: str
+    short: str
+    columns: tuple[Column, ...]
+
+
+def overlap_group(records: Records) -> Group:
+    """Pieces shared with the source's vocabulary."""
+    of = f"also in the vocabulary of {records.source.language}"
+    return Group(
+        f"overlap with {records.source.language}",
+        "overlap",
+        (
+            Column(
+                "tokens",
+                "tokens",
+                f"Pieces of the language's vocabulary that are {of}; initialisation by "
+                "overlap copies their embeddings as a start, all others start at random.",
+                lambda row: row.overlap,
+                count,
+            ),
+            Column(
+                "share",
+                "share",
+                "The same as a share of the language's vocabulary.",
+                lambda row: row.overlap / row.vocabulary,
+                percent,
+            ),
+        ),
+    )
+
+
+def masked_groups() -> list[Group]:
+    """Held-out masked-token accuracy of the mini-model and of the primary, before and after."""
+    mini = (
+        Column(
+            "before",
+            "before",
+            "The mini-model (the layers learned over and the head on them) with the embeddings as initialised.",
+            lambda row: row.masked.mini_initial,
+            percent,
+        ),
+        Column(
+            "after",
+            "after",
+            "The mini-model with the embeddings that were learned over it.",
+            lambda row: row.masked.mini,
+            percent,
+        ),
+    )
+    primary = (
+        Column(
+            "before",
+            "before",
+            "The whole primary, all layers, with the embeddings as initialised.",
+            lambda row: row.masked.primary_initial,
+            percent,
+        ),
+        Column(
+            "after",
+            "after",
+            "The whole primary with the learned embeddings swapped in: the test of whether what "
+            "was learned over a few layers fits all of them.",
+            lambda row: row.masked.primary,
+            percent,
+        ),
+    )
+    return [Group("masked: mini-model", "mini-model", mini), Group("masked: primary", "primary", primary)]
+
+
+def cost_group(unit: FlopsUnit) -> Group:
+    """What adaptation took, beside what it would have taken over all layers."""
+    columns = (
+        Column("seconds", "seconds", "Time spent training the embeddings.", lambda row: row.cost.elapsed_s, seconds),
+        Column(
+            unit.name,
+            unit.name,
+            f"Floating-point operations spent, by the paper's formulas, in {unit.name}.",
+            lambda row: row.cost.flops,
+            unit.show,
+        ),
+        Column(
+            f"all layers, {unit.name}",
+            "all layers",
+            "What as many updates over all layers (standard adaptation) cost by the same formulas.",
+            lambda row: row.whole_flops,
+            unit.show,
+        ),
+        Column(
+            "spent / all layers",
+            "ratio",
+            "Operations spent as a share of that.",
+            lambda row: row.cost.flops / row.whole_flops,
+            percent,
+        ),
+    )
+    return Group("cost of adaptation", "cost of adaptation", columns)

@@ -1,0 +1,279 @@
+"""The report's plots: curves of what was learned, scores and costs per language, the depth search."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from lingraft.report.canvas import COLOURS, Plot, draw, line_styles, percent_ticks, si_ticks
+from lingraft.report.columns import percent
+from lingraft.report.records import Layers, Records
+from lingraft.report.tasks import rival
+from lingraft.results import LanguageResult, Point, SourceResult, Trial
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+Styles = Mapping[Layers, tuple[str, str]]
+"""Dash pattern and colour of a line, by what embeddings were learned over."""
+
+
+def _fall(points: Sequence[Point]) -> str:
+    return f"from {points[0].loss:.2f} to {points[-1].loss:.2f}"
+
+
+def pretraining_plot(source: SourceResult) -> Plot:
+    """Loss over tokens, with FLOPs on a second scale above."""
+    points = source.pretraining_history
+
+    def paint(axes: "Axes") -> None:
+        axes.plot([p.tokens for p in points], [p.loss for p in points], color=COLOURS["blue"])
+        axes.set(xlabel="tokens read", ylabel="loss (cross-entropy, nats)")
+        si_ticks(axes.xaxis)
+        flops_per_token = points[-1].flops / points[-1].tokens
+        above = axes.secondary_xaxis(
+            "top",
+            functions=(
+                lambda t: np.asarray(t, float) * flops_per_token,
+                lambda f: np.asarray(f, float) / flops_per_token,
+            ),
+        )
+        above.set_xlabel("compute")
+        si_ticks(above.xaxis, "FLOP")
+
+    return draw(
+        f"Pretraining in {source.language}",
+        "How well the primary guesses hidden tokens while it learns (the mean loss of its heads; lower is better).",
+        f"Line plot: the pretraining loss goes {_fall(points)}.",
+        paint,
+    )
+
+
+def finetuning_plot(source: SourceResult, task: str) -> Plot:
+    """Loss over updates, a line per seed."""
+    runs = source.finetuning_history[task]
+
+    def paint(axes: "Axes") -> None:
+        for (seed, points), (style, colour) in zip(runs.items(), line_styles(), strict=False):
+            axes.plot([p.step for p in points], [p.loss for p in points], style, color=colour, label=f"seed {seed}")
+        axes.set(xlabel="updates", ylabel="loss (cross-entropy, nats)")
+        axes.legend()
+
+    falls = "; ".join(f"seed {seed} {_fall(points)}" for seed, points in runs.items())
+    return draw(
+        f"Finetuning on {task} in {source.language}",
+        "How well the body, with frozen embeddings, learns the task; one line per seed.",
+        f"Line plot of the finetuning loss: {falls}.",
+        paint,
+    )
+
+
+def layer_styles(records: Records) -> Styles:
+    """One look per mini-model, the same in all plots; all layers are grey and dashed."""
+    whole = Layers(records.source.layers)
+    trials = [Layers(trial.depth) for trial in records.search.trials] if records.search else []
+    fewer = sorted({*records.overs, *trials} - {whole})
+    return {**dict(zip(fewer, line_styles(), strict=False)), whole: ("--", COLOURS["grey"])}
+
+
+def adaptation_plots(language: str, results: Sequence[LanguageResult], styles: Styles) -> list[Plot]:
+    """Loss over tokens and over FLOPs, a line per mini-model."""
+    falls = "; ".join(f"over {Layers.under(r)} layers {_fall(r.history)}" for r in results)
+
+    def over(quantity: Callable[[Point], float], label: str, unit: str) -> "Callable[[Axes], None]":
+        def paint(axes: "Axes") -> None:
+            for result in results:
+                layers = Layers.under(result)
+                style, colour = styles[layers]
+                label_of = f"{layers.of(result.layers)} layers"
+                losses = [point.loss for point in result.history]
+                axes.plot([quantity(p) for p in result.history], losses, style, color=colour, label=label_of)
+            axes.set(xlabel=label, ylabel="loss (cross-entropy, nats)")
+            si_ticks(axes.xaxis, unit)
+            axes.legend()
+
+        return paint
+
+    return [
+        draw(
+            f"Adaptation to {language}, by text read",
+            "Loss while the embeddings are learned over a frozen body, against the text read; lower is better.",
+            f"Line plot of the adaptation loss over tokens: {falls}.",
+            over(lambda p: p.tokens, "tokens read", ""),
+        ),
+        draw(
+            f"Adaptation to {language}, by compute",
+            "The same losses by operations spent: fewer layers finish earlier.",
+            f"Line plot of the adaptation loss over FLOPs: {falls}.",
+            over(lambda p: p.flops, "compute", "FLOP"),
+        ),
+    ]
+
+
+@dataclass(frozen=True)
+class _Dots:
+    """One kind of dot in a plot with a line per language and mini-model; what is None is left out."""
+
+    label: str
+    marker: str
+    colour: str
+    values: list[float | None]
+    deviations: list[float] | None = None
+    hollow: bool = False
+    size: float = 6
+
+    def paint(self, axes: "Axes") -> None:
+        places = [place for place, value in enumerate(self.values) if value is not None]
+        deviations = self.deviations and [self.deviations[place] for place in places]
+        axes.errorbar(
+            [value for value in self.values if value is not None],
+            places,
+            xerr=deviations,
+            fmt=self.marker,
+            color=COLOURS[self.colour],
+            markerfacecolor="none" if self.hollow else COLOURS[self.colour],
+            markersize=self.size,
+            capsize=3,
+            label=self.label,
+        )
+
+
+def _row_labels(results: Sequence[LanguageResult]) -> list[str]:
+    return [f"{result.language}  {Layers.under(result).of(result.layers)}" for result in results]
+
+
+def _paint_rows(axes: "Axes", labels: list[str]) -> None:
+    """A line per label, from top to bottom, and a legend above."""
+    axes.set_yticks(range(len(labels)), labels)
+    axes.set_ylim(len(labels) - 0.4, -0.6)
+    axes.tick_params(axis="y", length=0)
+    axes.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=2, borderaxespad=0.2)
+
+
+def _dot_plot(
+    records: Records,
+    dots: list[_Dots],
+    results: Sequence[LanguageResult],
+    reference: float | None,
+    titles: tuple[str, str, str],
+) -> Plot:
+    """Dots on a line per language and mini-model, and the source's score, if it has one, as a reference."""
+    title, caption, label = titles
+
+    def paint(axes: "Axes") -> None:
+        for kind in dots:
+            kind.paint(axes)
+        if reference is not None:
+            axes.axvline(reference, color=COLOURS["grey"], linestyle=":", label=f"{records.source.language} (source)")
+        _paint_rows(axes, _row_labels(results))
+        axes.set_xlabel(label)
+        percent_ticks(axes.xaxis)
+
+    said = [
+        f"{name}: "
+        + ", ".join(f"{kind.label} {percent(value)}" for kind in dots if (value := kind.values[place]) is not None)
+        for place, name in enumerate(_row_labels(results))
+    ]
+    return draw(title, caption, f"Dot plot. {'; '.join(said)}.", paint, _height(results))
+
+
+def _height(results: Sequence[LanguageResult]) -> float:
+    return 1.4 + 0.3 * len(results)
+
+
+def masked_plot(records: Records) -> Plot:
+    """Masked accuracy: as initialised, by the mini-model, by the primary."""
+    results = records.languages
+    dots = [
+        _Dots("primary, before", "o", "grey", [r.masked.primary_initial for r in results], hollow=True),
+        _Dots("mini-model, after", "D", "orange", [r.masked.mini for r in results]),
+        _Dots("primary, after", "o", "blue", [r.masked.primary for r in results]),
+    ]
+    titles = (
+        "Masked-token accuracy",
+        "How far the learned embeddings carry each model from where they started; a line per language and mini-model.",
+        "hidden tokens guessed right",
+    )
+    return _dot_plot(records, dots, results, records.source.masked_by_depth[records.source.layers], titles)
+
+
+def task_plot(records: Records, task: str) -> Plot:
+    """Zero-shot scores against initialisation and a trivial answer, with deviations over seeds."""
+    facts, results, source = records.scores(task), records.tested(task), records.source.task_scores.get(task)
+    scores = [result.task_scores[task] for result in results]
+    several = all(len(found.score.by_seed) > 1 for found in scores)
+    deviations = [found.score.deviation for found in scores] if several else None
+    dots = [
+        _Dots(rival(facts), "|", "red", [found.baseline for found in scores], size=13),
+        _Dots("before", "o", "grey", [found.initial.mean if found.initial else None for found in scores], hollow=True),
+        _Dots("after", "o", "blue", [found.score.mean for found in scores], deviations),
+    ]
+    spread = " Whiskers are one standard deviation over finetuning seeds." if several else ""
+    titles = (
+        f"Zero-shot {facts.metric} on {task}",
+        f"Scores in languages that the task was never taught in.{spread}",
+        facts.metric,
+    )
+    return _dot_plot(records, dots, results, source.score.mean if source else None, titles)
+
+
+def cost_plot(records: Records) -> Plot:
+    """FLOPs spent, before those of all layers."""
+    results = records.languages
+    places = range(len(results))
+
+    def paint(axes: "Axes") -> None:
+        whole = [result.whole_flops for result in results]
+        spent = [result.cost.flops for result in results]
+        axes.barh(places, whole, 0.7, facecolor="none", edgecolor=COLOURS["grey"], label="all layers")
+        axes.barh(places, spent, 0.7, color=COLOURS["blue"], label="spent")
+        for place, result in enumerate(results):
+            share = percent(result.cost.flops / result.whole_flops)
+            axes.annotate(
+                share, (max(whole[place], spent[place]), place), (4, 0), textcoords="offset points", va="center"
+            )
+        axes.grid(visible=False, axis="y")
+        axes.margins(x=0.15)
+        axes.set_xlabel("compute")
+        si_ticks(axes.xaxis, "FLOP")
+        _paint_rows(axes, _row_labels(results))
+
+    return draw(
+        "Compute of adaptation",
+        "Operations spent on a language's embeddings, and what as many updates over all layers take.",
+        "Bar chart; the table gives the same numbers.",
+        paint,
+        _height(results),
+    )
+
+
+def search_plot(trials: Sequence[Trial], chosen: int, styles: Styles) -> Plot:
+    """Score over FLOPs, a line per trial; the chosen depth stands out."""
+
+    def paint(axes: "Axes") -> None:
+        for trial in trials:
+            style, colour = styles[Layers(trial.depth)]
+            points = trial.scores_by_flops or [(trial.flops, trial.score)]
+            remark = " (chosen)" if trial.depth == chosen else " (stopped early)" if trial.pruned else ""
+            axes.plot(
+                *zip(*points, strict=True),
+                style,
+                color=colour,
+                marker="x" if trial.pruned else "o",
+                linewidth=3.5 if trial.depth == chosen else 1.2,
+                label=f"{trial.depth} layers{remark}",
+            )
+        axes.set(xlabel="compute", ylabel="masked-token accuracy, dev")
+        si_ticks(axes.xaxis, "FLOP")
+        percent_ticks(axes.yaxis)
+        axes.legend()
+
+    return draw(
+        "Depth search",
+        "Each line is a short adaptation over one depth, all with the same budget of operations; "
+        "the thick one is the depth chosen. Scores are of dev documents, not of test documents.",
+        f"Line plot of dev accuracy over FLOPs; {chosen} layers were chosen.",
+        paint,
+    )

@@ -1,0 +1,142 @@
+"""The terminal's tables: plain text, about 130 columns wide."""
+
+from collections.abc import Callable, Sequence
+
+from lingraft.artifact import Cost
+from lingraft.report.columns import (
+    UNKNOWN,
+    FlopsUnit,
+    Group,
+    cost_group,
+    count,
+    masked_groups,
+    overlap_group,
+    percent,
+    seconds,
+    spread,
+)
+from lingraft.report.records import Records, Row
+from lingraft.report.tasks import basis, plain, task_group
+from lingraft.results import LanguageResult, SearchResult, SourceResult, TaskScores
+
+_GAP = "  "
+"""Between groups of columns; columns of a group are one space apart."""
+
+
+def table(
+    source: SourceResult,
+    languages: Sequence[LanguageResult],
+    search: SearchResult | None = None,
+) -> str:
+    """The source in a few lines, a row per language and mini-model, means over languages, and what the columns mean.
+
+    Of several tasks, or one that some languages lack, each has a table of its own below the first.
+
+    Raises:
+        ArtifactError: no language, or two different embeddings for one language and mini-model.
+        AlignmentError: a language or the search belongs to another primary than the source.
+    """
+    records = Records.of(source, languages, search)
+    legend = (
+        "mini-model, primary: share of hidden tokens that each guesses right; overlap: pieces that the source has too."
+    )
+    return "\n".join([*_source_lines(records), "", *_all_tables(records), legend, *notes(records)])
+
+
+def notes(records: Records) -> list[str]:
+    """What the words and marks in the tables mean, and why columns are missing."""
+    return [
+        "before: embeddings as initialised, untrained; after: as learned. Scores are of test data only.",
+        f"layers: those that the embeddings were learned over, of {records.source.layers}; "
+        "standard: all of them, the usual way" + ("; searched: chosen by the depth search." if records.search else "."),
+        *(["fresh: layers built on top of these, for the mini-model alone."] if records.fresh else []),
+        *_task_notes(records),
+    ]
+
+
+def _task_notes(records: Records) -> list[str]:
+    if not records.tasks:
+        return ["No zero-shot scores: the recipe names no task, so none was finetuned and tested."]
+    found = [result.task_scores.get(task) for task in records.tasks for result in records.languages]
+    missing = any(task is None or task.initial is None for task in found)
+    return [_seeds_note(records), *([f"{UNKNOWN}: not measured."] if missing else [])]
+
+
+def _seeds_note(records: Records) -> str:
+    seeds = {task: len(records.scores(task).score.by_seed) for task in records.tasks}
+    if set(seeds.values()) == {1}:
+        return "One finetuning seed: no ±."
+    if len(set(seeds.values())) == 1:
+        return f"±: standard deviation over {max(seeds.values())} finetuning seeds."
+    numbers = ", ".join(f"{task} {number}" for task, number in seeds.items())
+    return f"±: standard deviation over finetuning seeds ({numbers})."
+
+
+def _source_lines(records: Records) -> list[str]:
+    source, unit = records.source, FlopsUnit.fitting(records)
+    heads = ", ".join(f"{percent(score)} at layer {depth}" for depth, score in sorted(source.masked_by_depth.items()))
+    lines = [
+        f"Source {source.language}: {source.layers} layers, {count(source.vocabulary)} pieces, {source.precision}, "
+        f"primary {source.primary[:12]}",
+        f"  masked-token accuracy by head: {heads}",
+        f"  pretraining: {_cost(source.pretraining, unit)}",
+    ]
+    lines += [f"  step 1b, {over} layers: {_cost(cost, unit)}" for over, cost in records.built.items()]
+    return [*lines, *map(_score_line, source.tasks), *_finetuning_lines(source, unit)]
+
+
+def _score_line(task: TaskScores) -> str:
+    further = "".join(f", {plain(metric)} {spread(scores)}" for metric, scores in task.others.items())
+    return f"  {task.name}: {task.metric} {spread(task.score)}{further} ({basis(task)})"
+
+
+def _finetuning_lines(source: SourceResult, unit: FlopsUnit) -> list[str]:
+    seeds = {task: ", ".join(map(str, runs)) for task, runs in source.finetuning_history.items()}
+    return [
+        f"  finetuning on {task}, all seeds ({seeds[task]}): {_cost(cost, unit)}"
+        for task, cost in source.finetuning.items()
+    ]
+
+
+def _cost(cost: Cost, unit: FlopsUnit) -> str:
+    return f"{count(cost.tokens)} tokens, {seconds(cost.elapsed_s)} s, {unit.show(cost.flops)} {unit.name}"
+
+
+def _all_tables(records: Records) -> list[str]:
+    """Every table's lines, with an empty line below each."""
+    first = [overlap_group(records), *masked_groups()]
+    cost, tasks = cost_group(FlopsUnit.fitting(records)), [task_group(records, task) for task in records.tasks]
+    if _fit_one_table(records):
+        return [*_table_lines([*first, *tasks, cost], records.rows, records.means), ""]
+    lines = [*_table_lines([*first, cost], records.rows, records.means), ""]
+    for task, group in zip(records.tasks, tasks, strict=True):
+        lines += [*_table_lines([group], records.rows, records.means_on(task)), ""]
+    return lines
+
+
+def _fit_one_table(records: Records) -> bool:
+    """Whether at most one task was tested, and in every language, so that all means are over the same languages."""
+    return len(records.tasks) <= 1 and all(records.tested(task) == records.languages for task in records.tasks)
+
+
+def _table_lines(groups: Sequence[Group], rows: Sequence[Row], means: Sequence[Row]) -> list[str]:
+    shown = [*rows, *means]
+    names = [["language", *(row.language for row in shown)], ["layers", *(row.layers for row in shown)]]
+    blocks = [_block("", [column], str.ljust) for column in names] + [
+        _block(group.short, [[c.short, *(c.cell(row) for row in shown)] for c in group.columns], str.rjust)
+        for group in groups
+    ]
+    lines = [_GAP.join(cells).rstrip() for cells in zip(*blocks, strict=True)]
+    rule, end = "-" * len(lines[1]), 2 + len(rows)
+    return [*lines[:2], rule, *lines[2:end], *([rule, *lines[end:]] if means else [])]
+
+
+def _block(title: str, columns: Sequence[Sequence[str]], justify: Callable[[str, int], str]) -> list[str]:
+    """Lines of equal width: the title over columns that are as wide as their longest cell."""
+    widths = [max(len(cell) for cell in column) for column in columns]
+    lines = [
+        " ".join(justify(cell, width) for cell, width in zip(cells, widths, strict=True))
+        for cells in zip(*columns, strict=True)
+    ]
+    width = max(len(title), len(lines[0]))
+    return [title.center(width), *(line.rjust(width) for line in lines)]

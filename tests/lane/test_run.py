@@ -1,0 +1,160 @@
+"""The whole language lane as one call: what it leaves, and how it goes on."""
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import AutoModelForMaskedLM, AutoModelForSequenceClassification, AutoTokenizer
+
+from lingraft import add_language, artifact
+from lingraft.artifact import Artifact, Kind
+from lingraft.lane.added import AddedLanguage
+from lingraft.models import load_embeddings, load_primary, load_task
+from lingraft.text import load_split
+from tests import made_up
+from tests.lane.given import BRIEFLY, RECIPE, files_of, out_of, plain_text
+from tests.workshop import Workshop, same_tensors
+
+ROOT = Path(__file__).parents[2]
+
+STOPPED_IN_THE_MIDST_OF_TRAINING = """
+import os, signal
+from lingraft import runs
+from lingraft.cli import main
+
+def stopped(points, steps, title):
+    next(points)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+runs.shown = stopped
+main()
+"""
+
+
+def test_the_lane_gives_what_its_stages_give_one_by_one(workshop: Workshop, added: AddedLanguage) -> None:
+    one_by_one = Artifact.load(workshop.embeddings["tr"], Kind.EMBEDDINGS)
+    assert Artifact.load(added.embeddings, Kind.EMBEDDINGS).fingerprint == one_by_one.fingerprint
+
+
+def test_every_stage_leaves_an_artifact_or_a_checkpoint(added: AddedLanguage) -> None:
+    for kind in (Kind.TEXT, Kind.TOKENIZER, Kind.BLOCKS, Kind.EMBEDDINGS, Kind.EVALUATION):
+        assert Artifact.load(out_of(added) / kind, kind).manifest.language == "tr"
+    assert added.bundles == {"topic": out_of(added) / "bundle" / "topic"}
+    assert Artifact.load(added.bundles["topic"], Kind.BUNDLE).manifest.details["languages"] == ["en", "tr"]
+    assert added.hf == {name: out_of(added) / "hf" / name for name in ("masked_lm", "topic")}
+
+
+def test_all_seeds_are_judged_and_the_best_is_exported(workshop: Workshop, added: AddedLanguage) -> None:
+    [scores] = added.scores.tasks
+    assert set(scores.score.by_seed) == {1, 2}
+    best = max(workshop.tasks, key=lambda seed: (load_task(workshop.tasks[seed]).manifest.details["dev_score"], seed))
+    bundle = Artifact.load(added.bundles["topic"], Kind.BUNDLE)
+    assert bundle.manifest.data_hashes["task"] == load_task(workshop.tasks[best]).fingerprint
+
+
+def test_the_checkpoints_compute_what_our_models_compute(workshop: Workshop, added: AddedLanguage) -> None:
+    ours, [page, *_] = load_task(workshop.tasks[2]), made_up.documents("tr", 1)
+    ours.swap_in(load_embeddings(added.embeddings))
+    tokenizer = AutoTokenizer.from_pretrained(added.hf["topic"])
+    given = tokenizer(page["text"], return_tensors="pt", truncation=True, max_length=ours.shape.block_tokens)
+    theirs = AutoModelForSequenceClassification.from_pretrained(added.hf["topic"]).eval()
+    with torch.inference_mode():
+        logits_BC = ours.net.eval()(given["input_ids"], given["attention_mask"].bool())
+        assert torch.allclose(theirs(**given).logits, logits_BC, atol=1e-5)
+    assert [*theirs.config.id2label.values()] == ours.labels
+    assert AutoModelForMaskedLM.from_pretrained(added.hf["masked_lm"]).config.vocab_size == len(tokenizer)
+    assert added.loaders == {"masked_lm": "AutoModelForMaskedLM", "topic": "AutoModelForSequenceClassification"}
+
+
+def test_the_summary_says_scores_before_and_after_the_cost_and_where_everything_is(added: AddedLanguage) -> None:
+    lines, [task] = added.summary().splitlines(), added.scores.tasks
+    masked, cost = added.scores.masked, added.scores.cost
+    assert f"{masked.primary_initial:.1%} -> {masked.primary:.1%}" in lines[0]
+    assert task.initial is not None
+    assert f"{task.initial.mean:.1%} -> {task.score.mean:.1%} (trivial answer {task.baseline:.1%}, 2 seeds" in lines[1]
+    assert f"{cost.elapsed_s:.0f} s by {cost.flops:.3g} FLOPs" in lines[2]
+    for folder in (*added.hf.values(), *added.bundles.values(), added.embeddings):
+        assert str(folder) in added.summary()
+    assert "not " not in added.summary()
+
+
+def test_called_again_it_makes_nothing_again_and_tells_the_same(
+    workshop: Workshop, text: Path, added: AddedLanguage, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = files_of(out_of(added))
+    moved = text.rename(text.with_name("elsewhere.jsonl")).rename(text)
+    tasks = [*workshop.tasks.values()]
+    again = add_language(str(workshop.primary), [moved], "tr", str(out_of(added)), tasks=tasks, recipe=RECIPE)
+    assert again == added
+    assert files_of(out_of(added)) == before
+    assert capsys.readouterr().err.count("as it was") == 6
+
+
+def test_a_killed_run_goes_on_where_it_was_and_ends_as_if_it_had_not_been_killed(
+    workshop: Workshop, text: Path, tmp_path: Path, added: AddedLanguage
+) -> None:
+    out = tmp_path / "tr"
+    given = ["--primary", workshop.primary, "--text", text, "--lang", "tr", "--recipe", RECIPE, "--out", out]
+    command = [sys.executable, "-c", STOPPED_IN_THE_MIDST_OF_TRAINING, "add-language", *map(str, given)]
+    assert subprocess.run(command, check=False, capture_output=True).returncode == -9
+    assert {path.name for path in out.iterdir() if path.is_dir()} == {"text", "tokenizer", "blocks"}
+    before = files_of(out)
+    done = add_language(workshop.primary, text, "tr", out, recipe=RECIPE)
+    after = files_of(out)
+    finished = [name for name in before if name != "embeddings.made-from.json"]
+    assert {name: after[name] for name in finished} == {name: before[name] for name in finished}
+    assert load_embeddings(done.embeddings).fingerprint == load_embeddings(added.embeddings).fingerprint
+
+
+def test_what_cannot_be_judged_or_bundled_is_said_with_the_reason_and_still_exported(
+    workshop: Workshop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "onnxscript", None)
+    monkeypatch.delitem(sys.modules, "lingraft.export", raising=False)
+    text = plain_text(tmp_path, "de")
+    added = add_language(workshop.primary, text, "de", tmp_path / "de", tasks=[workshop.tasks[1]], wanted=BRIEFLY)
+    assert (added.scores.tasks, added.bundles) == ((), {})
+    assert set(added.hf) == {"masked_lm", "topic"}
+    summary = added.summary()
+    assert re.search(r"^not judged on task 'topic': .*no label", summary, re.MULTILINE)
+    assert re.search(r"^not bundled .* 'topic': onnxscript is not installed.*lingraft\[export\]", summary, re.MULTILINE)
+    assert "'topic' will not be judged" in capsys.readouterr().err
+
+
+def test_several_files_and_folders_are_one_text(workshop: Workshop, tmp_path: Path) -> None:
+    made_up.write(tmp_path / "pages", ("de",), count=150)
+    paths = [plain_text(tmp_path, "tr", 150), tmp_path / "pages"]
+    added = add_language(workshop.primary, paths, "de", tmp_path / "de", wanted=BRIEFLY)
+    prepared = Artifact.load(out_of(added) / "text", Kind.TEXT)
+    assert sum(prepared.manifest.details["documents"].values()) == 300
+    assert {document.label is None for document in load_split(prepared, "train")} == {True, False}
+
+
+def test_the_readmes_python_adds_a_language_and_asks_the_model(
+    workshop: Workshop, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    [code] = re.findall(r"^```python\n(.*?)^```", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
+    assert len(code.splitlines()) <= 12
+    (tmp_path / "work").mkdir()
+    shutil.copytree(workshop.primary, tmp_path / "work/primary")
+    shutil.copytree(workshop.tasks[1], tmp_path / "work/task")
+    (tmp_path / "text").mkdir()
+    shutil.copy(text, tmp_path / "text/tr.jsonl")
+    monkeypatch.chdir(tmp_path)
+    exec(compile(code, "README.md", "exec"), {})
+    printed = capsys.readouterr().out
+    assert "topic: accuracy without any training example" in printed
+    assert printed.split()[-1] in made_up.TOPICS
+
+
+def test_the_body_that_is_exported_is_the_primarys(workshop: Workshop, added: AddedLanguage) -> None:
+    ours = load_primary(workshop.primary)
+    ours.swap_in(load_embeddings(added.embeddings))
+    theirs = AutoModelForMaskedLM.from_pretrained(added.hf["masked_lm"])
+    table_VD = theirs.get_input_embeddings().weight
+    assert same_tensors({"table": table_VD.detach()}, {"table": ours.encoder.vocabulary.table_VD.detach()})
+    assert artifact.read_manifest(added.embeddings).aligned_with == ours.fingerprint
