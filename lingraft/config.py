@@ -118,7 +118,10 @@ class Recipe(Section):
         """
         steps = self.steps_over(depth or self.adaptation.depth, system)
         pretrained, adapted = steps[Stage.PRETRAIN], steps[Stage.ADAPT]
-        bottom = self.adaptation.model_copy(update={"depth": adapted.layers - adapted.fresh_layers})
+        changes = {"depth": adapted.layers - adapted.fresh_layers}
+        if self.paper and system in self.paper.checkpoint_every_steps:
+            changes["checkpoint_every_steps"] = self.paper.checkpoint_every_steps[system]
+        bottom = self.adaptation.model_copy(update=changes)
         shape = self.encoder.cut(pretrained.layers, pretrained.heads)
         search = self.search if system is System.MINIJOINT else None
         one_system = {"system": system, "search": search, "paper": None}

@@ -94,6 +94,9 @@ class Paper(Section):
     systems: tuple[System, ...] = Field(tuple(System), description="Systems that are compared.")
     depths: tuple[PositiveInt, ...] = Field((), description="Further MINIJOINT depths, as in table 4; each has a head.")
     pretraining_seeds: tuple[int, ...] = Field((1,), description="Every primary is pretrained once with each.")
+    checkpoint_every_steps: dict[System, PositiveInt] = Field(
+        {}, description="In place of adaptation.checkpoint_every_steps, for systems that are looked at more often."
+    )
 
     @pydantic.model_validator(mode="after")
     def _differ(self) -> Self:

@@ -203,3 +203,12 @@ def test_checkpoints_are_kept_from_the_initialisation_to_the_last_update(
     adaptation = recipe(adaptation=depth(1) | kept).adaptation
     assert adaptation.steps == 30
     assert adaptation.checkpoint_steps == expected
+
+
+def test_a_system_may_be_looked_at_more_often_than_the_others() -> None:
+    adaptation = TINY["adaptation"] | {"steps": 6, "checkpoint_every_steps": 3}
+    paper = {"checkpoint_every_steps": {"BL_BASE": 2}}
+    made = recipe(adaptation=adaptation, paper=paper)
+    looked_at = {system: made.for_system(system).adaptation.checkpoint_steps for system in System}
+    assert looked_at[System.BL_BASE] == (0, 2, 4, 6)
+    assert {looked_at[system] for system in System if system is not System.BL_BASE} == {(0, 3, 6)}

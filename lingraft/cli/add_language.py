@@ -21,8 +21,9 @@ def add_language(
     ],
     language: Annotated[str, typer.Option("--lang", help="Tag of the language to add, such as 'de' or 'pt-BR'.")],
     out: Annotated[
-        Path, typer.Option(help="Folder of all results; where it has some already, the work goes on there.")
-    ],
+        Path | None,
+        typer.Option(help="Folder of all results, named as the language if absent; what it has already is not redone."),
+    ] = None,
     more_text: Annotated[
         list[Path] | None,
         typer.Argument(metavar="FILES", help="More of the language's text, so that --text *.txt works."),
@@ -50,10 +51,13 @@ def add_language(
         int | None, typer.Option(help="Of initial rows, order of text, and masks. Absent: the recipe's, else 1.")
     ] = None,
 ) -> None:
-    """Add a language to a primary in one resumable command: text to swapped, judged and exported model."""
+    """Add a language to a primary in one resumable command: text to swapped, judged and exported model.
+
+    A command that was stopped goes on with the stage that it was at.
+    """
     from lingraft.lane.recipe import Wanted
     from lingraft.lane.run import add_language as run
 
     wanted = Wanted(depth, vocabulary, steps, batch, learning_rate, seed)
     files = [*text, *(more_text or [])]
-    print(run(primary, files, language, out, task or [], mini, recipe, wanted).summary())
+    print(run(primary, files, language, out or Path(language), task or [], mini, recipe, wanted).summary())

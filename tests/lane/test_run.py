@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 import torch
 from transformers import AutoModelForMaskedLM, AutoModelForSequenceClassification, AutoTokenizer
+from typer.testing import CliRunner
 
 from lingraft import add_language, artifact
 from lingraft.artifact import Artifact, Kind
+from lingraft.cli import app
 from lingraft.lane.added import AddedLanguage
 from lingraft.models import load_embeddings, load_primary, load_task
 from lingraft.text import load_split
@@ -158,3 +160,13 @@ def test_the_body_that_is_exported_is_the_primarys(workshop: Workshop, added: Ad
     table_VD = theirs.get_input_embeddings().weight
     assert same_tensors({"table": table_VD.detach()}, {"table": ours.encoder.vocabulary.table_VD.detach()})
     assert artifact.read_manifest(added.embeddings).aligned_with == ours.fingerprint
+
+
+def test_the_command_needs_no_more_than_primary_text_and_language(
+    workshop: Workshop, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    given = ["--primary", str(workshop.primary), "--text", str(text), "--lang", "tr", "--steps", "2", "--batch", "4"]
+    done = CliRunner().invoke(app, ["add-language", *given])
+    assert done.exit_code == 0, done.output
+    assert (tmp_path / "tr" / "embeddings" / "manifest.json").is_file()
