@@ -165,7 +165,12 @@ def speed_up(system: Mapping[str, float], reference: Mapping[str, float]) -> Rat
     Args:
         system: language to cost, infinite where it never got there.
         reference: the same for the reference system, in the same unit.
+
+    Raises:
+        CurveError: a cost that is negative or no number.
     """
+    _require_costs("the system", system)
+    _require_costs("the reference", reference)
     ratios, left_out = {}, {}
     for language in dict.fromkeys([*reference, *system]):
         if reason := _incomparable(system.get(language), reference.get(language)):
@@ -180,7 +185,17 @@ def _incomparable(cost: float | None, reference: float | None) -> str:
         return "no cost of the system" if cost is None else "no cost of the reference"
     if math.isinf(cost) or math.isinf(reference):
         return "never reached" if math.isinf(cost) else "never reached by the reference"
-    return "reached before any update" if cost == 0 else ""
+    if cost == 0 or reference == 0:  # no ratio says how much is saved of nothing
+        return "reached before any update" if cost == 0 else "reached by the reference before any update"
+    return ""
+
+
+def _require_costs(whose: str, costs: Mapping[str, float]) -> None:
+    odd = {language: cost for language, cost in costs.items() if not cost >= 0}
+    if odd:
+        raise CurveError(
+            f"the costs of {whose} have {odd}. Give costs of 0 or more, infinite where it was never reached."
+        )
 
 
 def retained(system: Mapping[str, float], reference: Mapping[str, float]) -> Ratios:

@@ -130,6 +130,20 @@ def test_languages_without_a_ratio_are_named_with_the_reason() -> None:
     }
 
 
+def test_a_reference_that_needs_no_update_is_no_ratio_of_0() -> None:
+    found = speed_up({"de": 5.0, "tr": 1.0, "ru": 0.0}, {"de": 0.0, "tr": 4.0, "ru": 0.0})
+    assert found.mean == 4.0
+    assert found.left_out == {"de": "reached by the reference before any update", "ru": "reached before any update"}
+
+
+@pytest.mark.parametrize("cost", [-1.0, -math.inf, math.nan])
+def test_a_cost_that_is_negative_or_no_number_is_refused(cost: float) -> None:
+    with pytest.raises(CurveError, match=r"costs of the system have \{'tr': .*0 or more, infinite where"):
+        speed_up({"de": 1.0, "tr": cost}, {"de": 2.0, "tr": 2.0})
+    with pytest.raises(CurveError, match=r"costs of the reference have \{'tr': "):
+        speed_up({"de": 1.0, "tr": 2.0}, {"de": 2.0, "tr": cost})
+
+
 def test_a_mean_over_no_language_is_none_rather_than_a_number() -> None:
     nothing = speed_up({"tr": math.inf}, {"tr": 2.0})
     assert nothing.mean is None
