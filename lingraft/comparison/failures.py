@@ -13,8 +13,14 @@ from lingraft.resumed import MadeDifferentlyError
 
 FAILED_FILE = "failed.txt"
 """Stands alone in a folder where an artifact would be, and says why there is none."""
-EXPECTED = (LingraftError, OSError, RuntimeError, MemoryError)
-"""What a job may fail by: bad input, a disk, a device (out of memory). Anything else is our mistake, and is raised."""
+EXPECTED = (LingraftError, OSError, MemoryError)
+"""What a job may fail by: input, a disk, and, inside `devices_named`, a device. All else is our mistake, and raised."""
+_NO_CPU_MEMORY = "DefaultCPUAllocator: can't allocate memory"
+"""By these words alone can torch's lack of memory on the CPU be told from its other runtime errors."""
+
+
+class DeviceFailedError(LingraftError):
+    """A device is out of memory, or broken; the message is what torch says of it."""
 
 
 class InputFailedError(LingraftError):
@@ -50,6 +56,23 @@ def in_words(error: BaseException) -> str:
 
 
 @contextlib.contextmanager
+def devices_named() -> Iterator[None]:
+    """Tell failures of a device from mistakes of ours, such as shapes that do not fit: torch's errors are all one kind.
+
+    Raises:
+        DeviceFailedError: a device is out of memory, or broken.
+    """
+    try:
+        yield
+    except RuntimeError as error:
+        import torch  # whoever only asks why something failed does not wait for it
+
+        if not (isinstance(error, torch.OutOfMemoryError | torch.AcceleratorError) or _NO_CPU_MEMORY in str(error)):
+            raise
+        raise DeviceFailedError(in_words(error)) from error
+
+
+@contextlib.contextmanager
 def recorded(out: Path, title: str) -> Iterator[None]:
     """Do a job's work; if it fails, leave in its folder why, and go on.
 
@@ -62,7 +85,8 @@ def recorded(out: Path, title: str) -> Iterator[None]:
         ArtifactError: not even the reason can be written.
     """
     try:
-        yield
+        with devices_named():
+            yield
     except MadeDifferentlyError:
         raise
     except InputFailedError as error:

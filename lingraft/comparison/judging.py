@@ -16,7 +16,7 @@ import torch
 from lingraft import masked_lm, precision
 from lingraft.artifact import Kind
 from lingraft.blocks import load_blocks
-from lingraft.comparison.failures import EXPECTED, InputFailedError, in_words, require_made, why
+from lingraft.comparison.failures import EXPECTED, InputFailedError, devices_named, in_words, require_made, why
 from lingraft.comparison.jobs import CHECKPOINTS, EMBEDDINGS, Job, Lane
 from lingraft.comparison.measures import Measure, MeasureAny, masked_tokens, task_examples
 from lingraft.comparison.plan import MASKED, Arm, Finetuning, PlannedPrimary
@@ -175,7 +175,8 @@ def _tried(title: str, inputs: Sequence[Path], work: Callable[[], Found]) -> tup
     """What some work found, or why it found nothing."""
     try:
         require_made(inputs)
-        return work(), None
+        with devices_named():
+            return work(), None
     except InputFailedError as error:
         return None, str(error)
     except EXPECTED as error:
