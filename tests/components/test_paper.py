@@ -23,10 +23,7 @@ from tests.comparison.project import CHECKPOINTS, recipe
 from tests.pipelines.finished import runs_of
 from tests.tracking_stores import quiet, sqlite_store
 
-pytestmark = [
-    quiet,
-    # Models this small may be near their best before any training, and then a figure has no width.
-]
+pytestmark = quiet
 TASKS = [{"name": "topic", "kind": "documents", "finetuning": {"epochs": 0.5, "seeds": [1, 2]}}]
 CHANGES: dict[str, Any] = {
     "targets": ["de", "sw"],
