@@ -193,9 +193,7 @@ def _incomparable(cost: float | None, reference: float | None) -> str:
 def _require_costs(whose: str, costs: Mapping[str, float]) -> None:
     odd = {language: cost for language, cost in costs.items() if not cost >= 0}
     if odd:
-        raise CurveError(
-            f"the costs of {whose} have {odd}. Give costs of 0 or more, infinite where it was never reached."
-        )
+        raise CurveError(f"the costs of {whose} have {odd}. Give 0 or more, or infinity if never reached.")
 
 
 def retained(system: Mapping[str, float], reference: Mapping[str, float]) -> Ratios:
