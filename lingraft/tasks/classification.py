@@ -13,10 +13,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from lingraft.encoder import INITIAL_STD, Encoder
-from lingraft.errors import TextError
 from lingraft.model_config import EncoderShape
 from lingraft.tasks.kinds import Judged
 from lingraft.tasks.labelled_texts import Example, examples_of, read_examples
+from lingraft.tasks.labels import labels_of, numbered
 from lingraft.tasks.order import by_length, shuffled
 from lingraft.tasks.pairs import Encoded, encode, pad, pad_types
 from lingraft.tokenizer import Tokenizer
@@ -111,12 +111,7 @@ class Classification:
         Raises:
             TextError: fewer than two classes.
         """
-        names = sorted({example.label for example in examples})
-        if len(names) < 2:
-            raise TextError(
-                f"a task needs two or more labels to tell apart; the training examples have {names}. Label more."
-            )
-        return names
+        return labels_of((example.label for example in examples), "label")
 
     def net(self, encoder: Encoder, labels: Sequence[str]) -> Classifier:
         """The encoder under a new head."""
@@ -130,13 +125,7 @@ class Classification:
         Raises:
             TextError: an example's label is not one of the task's.
         """
-        numbers = {name: index for index, name in enumerate(labels)}
-        for example in examples:
-            if example.label not in numbers:
-                raise TextError(
-                    f"{example.place} has label {example.label!r}; the task knows {list(labels)}. "
-                    "Correct the label, or finetune with examples that have it."
-                )
+        numbers = numbered(labels, ((example.place, example.label) for example in examples), "label")
         encoded = encode([example.texts for example in examples], tokenizer, shape)
         labels_N = torch.tensor([numbers[example.label] for example in examples])
         return Classified(encoded, labels_N, tokenizer.special.pad)

@@ -16,10 +16,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from lingraft.encoder import INITIAL_STD, Encoder
-from lingraft.errors import TextError
 from lingraft.masking import NOT_PREDICTED
 from lingraft.model_config import EncoderShape
 from lingraft.tasks.kinds import Judged
+from lingraft.tasks.labels import labels_of, numbered
 from lingraft.tasks.order import by_length, shuffled
 from lingraft.tasks.pairs import pad
 from lingraft.tasks.spans import OUTSIDE, span_scores
@@ -105,12 +105,7 @@ class Tagging:
         Raises:
             TextError: fewer than two tags.
         """
-        names = sorted({tag for sentence in examples for tag in sentence.tags})
-        if len(names) < 2:
-            raise TextError(
-                f"tagging needs two or more tags to tell apart; the training sentences have {names}. Tag more of them."
-            )
-        return names
+        return labels_of((tag for sentence in examples for tag in sentence.tags), "tag")
 
     def net(self, encoder: Encoder, labels: Sequence[str]) -> Tagger:
         """The encoder under a new head."""
@@ -124,20 +119,15 @@ class Tagging:
         Raises:
             TextError: a sentence has a tag that is not one of the task's.
         """
-        numbers = {name: index for index, name in enumerate(labels)}
-        for sentence in examples:
-            if unknown := sorted(set(sentence.tags) - numbers.keys()):
-                raise TextError(
-                    f"{sentence.place}: a word has tag {unknown[0]!r}; the task knows {list(labels)}. "
-                    "Correct the tag, or finetune with sentences that have it."
-                )
+        tags = ((f"{sentence.place}: a word", tag) for sentence in examples for tag in sentence.tags)
+        numbers = numbered(labels, tags, "tag")
         words = iter(_word_pieces([word for sentence in examples for word in sentence.words], tokenizer))
         room = shape.block_tokens - 2
         tokens, targets, truncated = [], [], 0
         for sentence in examples:
             pieces = [next(words) for _ in sentence.words]
-            tags = (_spread(numbers[tag], word) for tag, word in zip(sentence.tags, pieces, strict=True))
-            ids, classes = list(chain.from_iterable(pieces)), list(chain.from_iterable(tags))
+            spread = (_spread(numbers[tag], word) for tag, word in zip(sentence.tags, pieces, strict=True))
+            ids, classes = list(chain.from_iterable(pieces)), list(chain.from_iterable(spread))
             tokens.append([tokenizer.special.begin, *ids[:room], tokenizer.special.end])
             targets.append([NOT_PREDICTED, *classes[:room], NOT_PREDICTED])
             truncated += len(ids) > room
