@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lingraft.errors import MissingExtraError
-from lingraft.report.canvas import COLOURS
+from lingraft.report.canvas import COLOURS, style
 from lingraft.systems import System
 
 if TYPE_CHECKING:
@@ -17,27 +17,7 @@ WIDTH_IN = 7.6
 _DOTS_PER_INCH = 160
 _LEGEND_COLUMNS = 5
 _INK = "#1c1f23"
-_RC = {
-    "font.size": 9,
-    "text.color": _INK,
-    "text.parse_math": False,
-    "axes.titlesize": 9.5,
-    "axes.edgecolor": COLOURS["grey"],
-    "axes.labelcolor": _INK,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "axes.axisbelow": True,
-    "grid.color": COLOURS["grid"],
-    "grid.linewidth": 0.7,
-    "xtick.color": COLOURS["grey"],
-    "ytick.color": COLOURS["grey"],
-    "xtick.labelcolor": _INK,
-    "ytick.labelcolor": _INK,
-    "legend.frameon": False,
-    "lines.linewidth": 1.6,
-    "lines.markersize": 4.5,
-}
+_STYLE = {"font.size": 9, "axes.titlesize": 9.5, "lines.linewidth": 1.6, "lines.markersize": 4.5}
 
 
 @dataclass(frozen=True)
@@ -100,7 +80,7 @@ class Drawing:
             from matplotlib.layout_engine import ConstrainedLayoutEngine
         except ModuleNotFoundError as error:
             raise MissingExtraError("matplotlib", "report") from error
-        with matplotlib.rc_context(_RC):  # type: ignore[arg-type]  # the stubs want every key as a literal
+        with matplotlib.rc_context(style(_INK) | _STYLE):  # type: ignore[arg-type]  # the stubs want every key as a literal
             layout = ConstrainedLayoutEngine(w_pad=0.08, h_pad=0.06)
             figure = Figure(figsize=(WIDTH_IN, self.height_in), layout=layout, dpi=_DOTS_PER_INCH)
             self.paint(figure)

@@ -6,12 +6,12 @@ from pathlib import Path
 
 from lingraft import __version__, artifact
 from lingraft.artifact import Artifact, Kind
-from lingraft.errors import MissingExtraError
 from lingraft.paper.cells import Table
 from lingraft.paper.grid import Grid
 from lingraft.paper.records import RECORDS_FILE, PaperRecords
 from lingraft.paper.sections import Section, sections_of
 from lingraft.paper.summary import basis, summary
+from lingraft.report.page import environment
 
 __all__ = ["MARKDOWN_FILE", "PAGE_FILE", "PaperRecords", "markdown", "write"]
 
@@ -77,22 +77,15 @@ def _table_lines(table: Table) -> list[str]:
 
 
 def _page(grid: Grid, sections: Sequence[Section], pictures: dict[str, bytes]) -> str:
-    try:
-        import jinja2
-    except ModuleNotFoundError as error:
-        raise MissingExtraError("jinja2", "report") from error
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("lingraft"),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    return environment.get_template(PAGE_FILE).render(
-        records=grid.records,
-        summary=summary(grid),
-        basis=basis(grid),
-        sections=sections,
-        pictures={file: base64.b64encode(png).decode() for file, png in pictures.items()},
-        version=__version__,
+    return (
+        environment()
+        .get_template(PAGE_FILE)
+        .render(
+            records=grid.records,
+            summary=summary(grid),
+            basis=basis(grid),
+            sections=sections,
+            pictures={file: base64.b64encode(png).decode() for file, png in pictures.items()},
+            version=__version__,
+        )
     )

@@ -6,7 +6,7 @@ import itertools
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lingraft.errors import MissingExtraError
 
@@ -32,27 +32,37 @@ _LINES = [COLOURS[name] for name in ("blue", "orange", "green", "purple", "red",
 _STYLE = {
     "font.size": 9.5,
     "legend.fontsize": 9,
-    "legend.frameon": False,
     "legend.handlelength": 1.6,
-    "text.color": _INK,
-    "text.parse_math": False,
-    "axes.edgecolor": COLOURS["grey"],
-    "axes.labelcolor": _INK,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "axes.axisbelow": True,
-    "grid.color": COLOURS["grid"],
-    "grid.linewidth": 0.7,
-    "xtick.color": COLOURS["grey"],
-    "ytick.color": COLOURS["grey"],
-    "xtick.labelcolor": _INK,
-    "ytick.labelcolor": _INK,
     "lines.linewidth": 1.8,
     "lines.markersize": 6,
     "svg.fonttype": "none",
     "svg.hashsalt": "lingraft",
 }
+
+
+def style(ink: str) -> dict[str, Any]:
+    """Matplotlib's settings that all our figures share: few lines, grey axes, words in one colour.
+
+    Args:
+        ink: colour of the words.
+    """
+    return {
+        "legend.frameon": False,
+        "text.color": ink,
+        "text.parse_math": False,
+        "axes.edgecolor": COLOURS["grey"],
+        "axes.labelcolor": ink,
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "axes.grid": True,
+        "axes.axisbelow": True,
+        "grid.color": COLOURS["grid"],
+        "grid.linewidth": 0.7,
+        "xtick.color": COLOURS["grey"],
+        "ytick.color": COLOURS["grey"],
+        "xtick.labelcolor": ink,
+        "ytick.labelcolor": ink,
+    }
 
 
 @dataclass(frozen=True)
@@ -75,7 +85,7 @@ def draw(title: str, caption: str, alt: str, paint: "Callable[[Axes], None]", he
         from matplotlib.figure import Figure
     except ModuleNotFoundError as error:
         raise MissingExtraError("matplotlib", "report") from error
-    with matplotlib.rc_context(_STYLE):  # type: ignore[arg-type]  # the stubs want every key as a literal
+    with matplotlib.rc_context(style(_INK) | _STYLE):  # type: ignore[arg-type]  # the stubs want every key as a literal
         figure = Figure(figsize=(_WIDTH_IN, height_in), layout="constrained")
         paint(figure.subplots())
         stream = io.StringIO()

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lingraft import __version__, artifact
 from lingraft.artifact import Artifact, Kind
@@ -37,7 +37,10 @@ from lingraft.report.table import notes, table
 from lingraft.report.tasks import basis, plain, task_group
 from lingraft.results import LanguageResult, SearchResult, SourceResult, TaskScores
 
-__all__ = ["PAGE_FILE", "Records", "table", "write"]
+if TYPE_CHECKING:
+    import jinja2
+
+__all__ = ["PAGE_FILE", "Records", "environment", "table", "write"]
 
 PAGE_FILE = "report.html"
 
@@ -77,19 +80,28 @@ def write(
     return Artifact.load(out, Kind.REPORT)
 
 
-def _page(records: Records) -> str:
+def environment() -> "jinja2.Environment":
+    """What the pages' templates are read with: all that is filled in is text, and a name that is not there an error.
+
+    Raises:
+        MissingExtraError: jinja2 is not installed.
+    """
     try:
         import jinja2
     except ModuleNotFoundError as error:
         raise MissingExtraError("jinja2", "report") from error
-    environment = jinja2.Environment(
+    return jinja2.Environment(
         loader=jinja2.PackageLoader("lingraft"),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {
+
+
+def _page(records: Records) -> str:
+    templates = environment()
+    templates.filters |= {
         "percent": percent,
         "count": count,
         "seconds": seconds,
@@ -97,7 +109,7 @@ def _page(records: Records) -> str:
         "basis": basis,
         "plain": plain,
     }
-    return environment.get_template(PAGE_FILE).render(_context(records))
+    return templates.get_template(PAGE_FILE).render(_context(records))
 
 
 @dataclass(frozen=True)
