@@ -52,7 +52,7 @@ def stages(recipe: Recipe) -> Iterator[tuple[str, Callable[[], Run]]]:
     def pretraining() -> Run:
         encoder = Encoder(recipe.primary_shape, vocabulary)
         step = recipe.steps_over(depth)[Stage.PRETRAIN]
-        return masked_lm_run(recipe, step, encoder, [*encoder.parameters()], blocks_NT, recipe.pretraining)
+        return masked_lm_run(recipe, step, encoder, blocks_NT, recipe.pretraining)
 
     def building() -> Run:
         step = recipe.steps_over(depth, System.MINIPOST)[Stage.BUILD_MINI]
@@ -60,7 +60,7 @@ def stages(recipe: Recipe) -> Iterator[tuple[str, Callable[[], Run]]]:
         fresh = fresh_layers(encoder.shape, step.fresh_layers)
         settings = recipe.for_system(System.MINIPOST).require_mini()
         mini = mini_model(encoder, depth, fresh)
-        return masked_lm_run(recipe, step, mini, [*fresh.parameters()], blocks_NT, settings)
+        return masked_lm_run(recipe, step, mini, blocks_NT, settings)
 
     def adaptation() -> Run:
         mini = mini_model(Encoder(recipe.primary_shape, vocabulary), depth)

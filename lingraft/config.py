@@ -81,6 +81,8 @@ class Recipe(Section):
                 self.steps_over(self.adaptation.depth, system)
             except DepthError as error:
                 raise ValueError(f"adaptation.depth: {error}") from error
+            if self.system is System.BL_BASE and self.adaptation.depth != self.encoder.layers:
+                raise ValueError(f"adaptation.depth must be {self.encoder.layers}, all layers, where system is BL_BASE")
             if system is System.MINIJOINT:
                 self._require_heads("adaptation.depth", (self.adaptation.depth,))
         self._require_heads("paper.depths", self.paper.depths if self.paper else ())

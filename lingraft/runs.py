@@ -4,6 +4,7 @@ Masked language modelling and finetuning differ in the loss and the batches; wha
 """
 
 import json
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -19,7 +20,7 @@ from lingraft.cost.formulas import Work, flops_per_update
 from lingraft.encoder import Encoder
 from lingraft.models import HISTORY_FILE
 from lingraft.progress import say, shown
-from lingraft.systems import Step
+from lingraft.systems import Step, Trained
 from lingraft.task_config import Finetuning
 from lingraft.tasks.kinds import Prepared, TaskKind
 from lingraft.train import Plan, Progress, train
@@ -67,27 +68,37 @@ def step_flops(recipe: Recipe, step: Step, settings: Training, vocabulary: int) 
     return flops_per_update(step, Work(step.layers, shape.width, vocabulary, *blocks, settings.mask_rate, heads))
 
 
+def trained_by(step: Step, model: nn.Module) -> list[nn.Parameter]:
+    """The parameters that a step trains, of an encoder or of a task's net; all others are frozen.
+
+    Positions and LayerNorms train with the body; the vocabulary does not, or the languages would no longer fit.
+    """
+    encoder: Any = getattr(model, "encoder", model)
+    named = {
+        Trained.EVERYTHING: encoder.parameters,
+        Trained.FRESH_LAYERS: encoder.layers[len(encoder.layers) - step.fresh_layers :].parameters,
+        Trained.EMBEDDINGS: encoder.vocabulary.parameters,
+    }
+    if step.trained is not Trained.BODY:
+        return [*named[step.trained]()]
+    fixed = {*encoder.vocabulary.parameters(), *encoder.heads.parameters()}
+    return [parameter for parameter in model.parameters() if parameter not in fixed]
+
+
 def masked_lm_run(
-    recipe: Recipe,
-    step: Step,
-    encoder: Encoder,
-    trained: Sequence[nn.Parameter],
-    blocks_NT: Tensor,
-    settings: Training,
-    stops: Sequence[int] = (),
+    recipe: Recipe, step: Step, encoder: Encoder, blocks_NT: Tensor, settings: Training, stops: Sequence[int] = ()
 ) -> Run:
-    """Masked language modelling with the step's heads; all but `trained` is frozen here.
+    """Masked language modelling with the step's heads; what the step does not train is frozen here.
 
     Args:
         recipe: number format and threads.
-        step: layers and heads.
+        step: what is trained, over which layers, with which heads.
         encoder: the model of the step, with as many layers.
-        trained: parameters of the encoder.
         blocks_NT: training blocks (N, T).
         settings: length and schedule.
         stops: further steps after which the run yields a point.
     """
-    device = precision.device()
+    device, trained = precision.device(), trained_by(step, encoder)
     _train_only(encoder.to(device), trained)
     at_once = settings.blocks_at_once
     plan = Plan(
@@ -113,16 +124,11 @@ def masked_lm_run(
 def task_run(
     recipe: Recipe, step: Step, net: nn.Module, kind: TaskKind, data: Prepared, settings: Finetuning, seed: int
 ) -> Run:
-    """Finetuning of the body and the task's head; the vocabulary and the MLM heads stay as they are.
-
-    Positions and LayerNorms train with the body; the vocabulary does not, or the languages would no longer fit.
-    """
-    net.to(precision.device())
-    encoder: Any = net.encoder
-    fixed = {*encoder.vocabulary.parameters(), *encoder.heads.parameters()}
-    trained = [parameter for parameter in net.parameters() if parameter not in fixed]
+    """Finetuning of the body and the task's head; the vocabulary and the MLM heads stay as they are."""
+    trained = trained_by(step, net.to(precision.device()))
     _train_only(net, trained)
-    steps, shape = max(1, round(settings.epochs * len(data) / settings.batch_examples)), recipe.encoder
+    batches_an_epoch, shape = math.ceil(len(data) / settings.batch_examples), recipe.encoder
+    steps = max(1, round(settings.epochs * batches_an_epoch))
     tokens = settings.batch_examples * shape.block_tokens
     work = Work(step.layers, shape.width, 0, shape.block_tokens, settings.batch_examples, mask_rate=0.0, heads=0)
     plan = Plan(

@@ -47,7 +47,7 @@ def pretrain(recipe: Recipe, blocks: Path, tokenizer: Path, out: Path, watch: Wa
     with torch.random.fork_rng():
         torch.manual_seed(settings.seed)
         encoder = Encoder(recipe.primary_shape, len(pieces))
-    run = masked_lm_run(recipe, step, encoder, [*encoder.parameters()], _train(data), settings)
+    run = masked_lm_run(recipe, step, encoder, _train(data), settings)
     history = run.watched(settings.seed, f"pretrain {recipe.source}", watch)
     with artifact.create(out, Kind.PRIMARY) as draft:
         draft.tensors("body", encoder.body_tensors())
@@ -84,7 +84,7 @@ def build_mini(recipe: Recipe, primary: Path, blocks: Path, out: Path, watch: Wa
         fresh = fresh_layers(source.encoder.shape, step.fresh_layers)
     depth = step.layers - step.fresh_layers
     mini = mini_model(source.encoder, depth, fresh)
-    run = masked_lm_run(recipe, step, mini, [*fresh.parameters()], _train(data), settings)
+    run = masked_lm_run(recipe, step, mini, _train(data), settings)
     history = run.watched(settings.seed, f"build mini-model of {step.layers} layers", watch)
     with artifact.create(out, Kind.MINI) as draft:
         draft.tensors("layers", fresh.state_dict())
@@ -131,7 +131,7 @@ def adapt(
     require_new(out)
     source, pieces = load_primary(primary, recipe.primary_shape), Tokenizer.load(tokenizer)
     data = load_blocks(blocks, pieces, recipe.encoder.block_tokens)
-    settings, step = recipe.adaptation, recipe.steps_over(depth)[Stage.ADAPT]
+    settings, step = recipe.adaptation, _adaptation_over(recipe, depth)
     model, rows = mini_of(source, step, mini), initial_rows(recipe, source, pieces)
     say(f"{settings.initialisation} initialisation: {rows.copied} of {len(pieces)} rows are copied from the source")
     stops = settings.checkpoint_steps if checkpoints else ()
@@ -160,6 +160,16 @@ def adapt(
     return Artifact.load(out, Kind.EMBEDDINGS)
 
 
+def _adaptation_over(recipe: Recipe, depth: int) -> Step:
+    step = recipe.steps_over(depth)[Stage.ADAPT]
+    if step.layers - step.fresh_layers != depth:
+        raise DepthError(
+            f"system {recipe.system} adapts over all {step.layers} layers, but depth {depth} was asked for. Ask for "
+            f"{step.layers}, or set system = 'MINIJOINT'."
+        )
+    return step
+
+
 def mini_of(primary: Primary, step: Step, mini: Path | None) -> Encoder:
     """The model that a step of adaptation runs over: a cut of the primary, with fresh layers if the step has them.
 
@@ -170,7 +180,8 @@ def mini_of(primary: Primary, step: Step, mini: Path | None) -> Encoder:
     """
     if bool(step.fresh_layers) != (mini is not None):
         needed = "needs the mini-model of step 1b" if step.fresh_layers else "has no use for a mini-model of step 1b"
-        raise RecipeError(f"adaptation over {step.layers} layers {needed}, but got {mini}. Correct it, or `system`.")
+        mend = "Give the folder that `lingraft mini` wrote (--mini)" if step.fresh_layers else "Leave it out (--mini)"
+        raise RecipeError(f"adaptation over {step.layers} layers {needed}, but got {mini}. {mend}, or change `system`.")
     if mini is None:
         return mini_model(primary.encoder, step.layers)
     built = load_mini(mini)
@@ -200,7 +211,7 @@ def adaptation_run(
 ) -> Run:
     """Put `rows` into a mini-model and return the run that trains them and nothing else, not yet begun."""
     swap(mini, vocabulary_of(rows.table_VD.clone(), rows.bias_V.clone(), rows.special))
-    return masked_lm_run(recipe, step, mini, [*mini.vocabulary.parameters()], blocks_NT, settings, stops)
+    return masked_lm_run(recipe, step, mini, blocks_NT, settings, stops)
 
 
 def finetune(
@@ -243,10 +254,10 @@ def finetune(
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         net = kind.net(body, labels)
+    held_out = kind.prepare(load_examples(wanted, "dev", recipe.source, documents), labels, source.tokenizer, shape)
     step = replace(recipe.steps_over(recipe.adaptation.depth)[Stage.FINETUNE], layers=shape.layers)
     run = task_run(recipe, step, net, kind, data, wanted.finetuning, seed)
     history = run.watched(seed, f"finetune {task}, seed {seed}", watch)
-    held_out = kind.prepare(load_examples(wanted, "dev", recipe.source, documents), labels, source.tokenizer, shape)
     judged = kind.judge(net, held_out, recipe.source)
     hashes = {"text": documents.fingerprint} if documents else {}
     hashes |= {"examples": _content_hash(examples)}

@@ -1,6 +1,6 @@
 """The four systems of the paper (section 2, figure 2) as data: what each step trains, over which layers and heads.
 
-Nothing else in the library asks which system it is at: stages, costs and pipelines follow the steps.
+Stages, costs and pipelines follow the steps, and do not ask which system they are at.
 """
 
 from dataclasses import dataclass

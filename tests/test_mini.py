@@ -72,7 +72,7 @@ def begun(workshop: Workshop, primary: Path, depth: int = 1) -> tuple[Encoder, E
     fresh = fresh_layers(whole.shape, 2)
     small = mini_model(whole, depth, fresh)
     step = recipe.steps_over(depth)[Stage.BUILD_MINI]
-    run = masked_lm_run(recipe, step, small, [*fresh.parameters()], blocks_of(workshop), recipe.require_mini())
+    run = masked_lm_run(recipe, step, small, blocks_of(workshop), recipe.require_mini())
     return whole, small, run
 
 
@@ -169,6 +169,20 @@ def test_an_adaptation_keeps_less_for_backward_than_training_everything(primary:
     assert recorded(whole, [*whole.vocabulary.parameters()]) < recorded(whole, [*whole.parameters()])
 
 
+@pytest.mark.parametrize("stage", ["step 1b", "adaptation", "finetuning"])
+def test_no_stage_changes_a_file_of_the_primary(
+    workshop: Workshop, primary: Path, mini: Path, tmp_path: Path, stage: str
+) -> None:
+    recipe, before = minipost(workshop.recipe), files(primary)
+    if stage == "step 1b":
+        stages.build_mini(recipe, primary, workshop.blocks["en"], tmp_path / "out", unwatched)
+    elif stage == "adaptation":
+        adapted(workshop, recipe, primary, tmp_path / "out", mini=mini)
+    else:
+        stages.finetune(recipe, "topic", primary, workshop.texts["en"], 1, tmp_path / "out", unwatched)
+    assert files(primary) == before
+
+
 def test_embeddings_learned_over_the_mini_model_say_so_and_leave_everything_else(
     workshop: Workshop, primary: Path, mini: Path, tmp_path: Path
 ) -> None:
@@ -229,6 +243,15 @@ def test_a_mini_model_of_another_primary_is_refused_with_both_fingerprints(works
     other = load_primary(workshop.primary)
     with pytest.raises(AlignmentError, match=other.fingerprint):
         load_mini(mini).of(other)
+
+
+def test_standard_adaptation_over_fewer_layers_is_refused(workshop: Workshop, primary: Path, tmp_path: Path) -> None:
+    standard = minipost(workshop.recipe).for_system(System.BL_BASE)
+    data = workshop.blocks["de"], workshop.tokenizers["de"]
+    with pytest.raises(DepthError, match="BL_BASE adapts over all 3 layers, but depth 2 was asked for"):
+        stages.adapt(standard, primary, *data, 2, tmp_path / "out", unwatched)
+    made = stages.adapt(standard, primary, *data, 3, tmp_path / "out", unwatched)
+    assert made.manifest.details["depth"] == 3
 
 
 def test_step_1b_is_minipost_s_alone(workshop: Workshop, tmp_path: Path) -> None:

@@ -171,6 +171,16 @@ def test_in_finetuning_the_vocabulary_is_bit_for_bit_what_it_was(
     assert optimized == {id(parameter) for parameter in made[0].parameters()} - frozen
 
 
+@pytest.mark.parametrize(("batch", "epochs"), [(7, 1), (64, 2), (10_000, 3)])
+def test_every_example_is_seen_once_an_epoch(workshop: Workshop, tmp_path: Path, batch: int, epochs: int) -> None:
+    task = workshop.recipe.task()
+    finetuning = task.finetuning.model_copy(update={"batch_examples": batch, "epochs": epochs})
+    recipe = workshop.recipe.model_copy(update={"tasks": (task.model_copy(update={"finetuning": finetuning}),)})
+    made = stages.finetune(recipe, "topic", workshop.primary, workshop.texts["en"], 1, tmp_path / "task", unwatched)
+    details = made.manifest.details
+    assert made.manifest.cost.steps == epochs * -(-details["examples"] // batch)
+
+
 def test_seeds_of_finetuning_differ_and_repeat(workshop: Workshop, tmp_path: Path) -> None:
     recipe, text = workshop.recipe, workshop.texts["en"]
     again = stages.finetune(recipe, "topic", workshop.primary, text, 1, tmp_path / "again", unwatched)

@@ -2,12 +2,16 @@
 
 import dataclasses
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from lingraft import stages
+from lingraft.artifact import Artifact
 from lingraft.blocks import build
 from lingraft.errors import ArtifactError, DepthError, RecipeError, TextError, TokenizerError, TrainingError
+from lingraft.task_config import Task
+from lingraft.text import SplitName
 from lingraft.train import Progress
 from tests.workshop import Workshop, changed, unwatched
 
@@ -83,5 +87,23 @@ def test_an_output_that_cannot_be_written_is_named_before_training(
     with pytest.raises(ArtifactError, match=words):
         stages.finetune(
             workshop.recipe, "topic", workshop.primary, workshop.texts["en"], 1, tmp_path / out, seen.append
+        )
+    assert seen == []
+
+
+def test_bad_dev_examples_are_found_before_any_training(
+    workshop: Workshop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = stages.load_examples
+
+    def bad_dev(task: Task, split: SplitName, language: str, text: Artifact | None) -> list[Any]:
+        found = given(task, split, language, text)
+        return [dataclasses.replace(example, label="moon") for example in found] if split == "dev" else found
+
+    monkeypatch.setattr(stages, "load_examples", bad_dev)
+    seen: list[Progress] = []
+    with pytest.raises(TextError, match="moon"):
+        stages.finetune(
+            workshop.recipe, "topic", workshop.primary, workshop.texts["en"], 1, tmp_path / "out", seen.append
         )
     assert seen == []

@@ -134,7 +134,11 @@ def test_steps_are_the_recipes_own_systems_unless_another_is_named() -> None:
 
 
 def test_the_primarys_shape_has_the_systems_layers_and_heads() -> None:
-    shapes = {system: recipe(system=system, search=None).primary_shape for system in System}
+    depths = {System.BL_BASE: depth(3)}
+    shapes = {
+        system: recipe(system=system, search=None, adaptation=depths.get(system, TINY["adaptation"])).primary_shape
+        for system in System
+    }
     assert {system: (shape.layers, shape.mlm_heads) for system, shape in shapes.items()} == {
         System.BL_BASE: (3, (3,)),
         System.BL_SMALL: (1, (1,)),
@@ -164,7 +168,7 @@ def test_only_minipost_does_without_a_head_at_its_depth() -> None:
 @pytest.mark.parametrize("system", [system for system in System if system is not System.MINIJOINT])
 def test_a_search_under_another_system_than_minijoint_is_refused(system: System) -> None:
     with pytest.raises(RecipeError, match=rf"heads of a MINIJOINT primary; system is {system}"):
-        recipe(system=system)
+        recipe(system=system, adaptation=depth(3) if system is System.BL_BASE else TINY["adaptation"])
 
 
 def test_step_1b_is_asked_for_under_minipost_only() -> None:
@@ -212,3 +216,7 @@ def test_a_system_may_be_looked_at_more_often_than_the_others() -> None:
     looked_at = {system: made.for_system(system).adaptation.checkpoint_steps for system in System}
     assert looked_at[System.BL_BASE] == (0, 2, 4, 6)
     assert {looked_at[system] for system in System if system is not System.BL_BASE} == {(0, 3, 6)}
+
+
+def test_standard_adaptation_over_fewer_than_all_layers_is_refused() -> None:
+    assert "adaptation.depth must be 3, all layers" in refusal(system="BL_BASE", adaptation=depth(1))
