@@ -74,7 +74,7 @@ def devices_named() -> Iterator[None]:
 
 @contextlib.contextmanager
 def recorded(out: Path, title: str) -> Iterator[None]:
-    """Do a job's work; if it fails, leave in its folder why, and go on.
+    """Do a job's work; if it fails, say so, leave in its folder why, and go on.
 
     Args:
         out: the job's folder.
@@ -90,6 +90,7 @@ def recorded(out: Path, title: str) -> Iterator[None]:
     except MadeDifferentlyError:
         raise
     except InputFailedError as error:
+        say(f"left out: {title}: an input failed")
         _leave(out, str(error))
     except EXPECTED as error:
         say(f"failed: {title}: {in_words(error)}")

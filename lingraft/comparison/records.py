@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import pydantic
 from pydantic import Field
@@ -117,6 +118,30 @@ def records_of(comparison: Comparison, judged: Iterable[Judged]) -> PaperRecords
         notes=(*_notes(comparison), *dict.fromkeys(f"Missing: {reason}" for one in found for reason in one.lost)),
     )
     return records.checked()
+
+
+class Holes(NamedTuple):
+    """Cells of a comparison's tables, those of the source language included."""
+
+    planned: int
+    missing: int
+    """Those without a score."""
+    short: int
+    """Those whose score lacks some finetuning seed."""
+
+
+def holes_of(comparison: Comparison, records: PaperRecords) -> Holes:
+    """How much of what is planned the records lack."""
+    tasks = comparison.recipe.tasks
+    covered = {name: 1 + sum(task.covers(name) for task in tasks) for name in comparison.recipe.languages}
+    models = sum(len(one.systems_of(layers)) for one in comparison.primaries for layers in one.judged_layers)
+    planned = len(comparison.arms) * sum(covered[name] for name in comparison.recipe.targets)
+    planned += models * covered[comparison.recipe.source]
+    seeds = {task.name: len(task.finetuning.seeds) for task in tasks} | {MASKED: 1}
+    found = [(cell.task, cell.points[-1].scores) for cell in records.cells if cell.failed is None]
+    found += [(cell.task, cell.scores) for cell in records.source_cells if cell.scores]
+    short = sum(len(scores.by_seed) < seeds[task] for task, scores in found)
+    return Holes(planned, planned - len(found), short)
 
 
 def _task_facts(comparison: Comparison, task: Task, judged: Sequence[Judged]) -> TaskFacts:

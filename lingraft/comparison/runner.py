@@ -1,6 +1,7 @@
 """The paper's comparison on one machine, one job after another: it may stop at any time and goes on where it was.
 
-A job that fails is a hole in the tables, with its reason; it is tried again when the comparison goes on.
+A job that fails is a hole in the tables, with its reason; it is tried again when the comparison goes on. Holes are no
+error of the run: it ends as one without them, and says how many there are.
 """
 
 import contextlib
@@ -15,7 +16,7 @@ from lingraft.comparison.failures import forget
 from lingraft.comparison.jobs import Job, Lane
 from lingraft.comparison.judging import Bodies
 from lingraft.comparison.plan import Arm, Comparison, PlannedPrimary, plan_of
-from lingraft.comparison.records import Judged, load_judged, records_of
+from lingraft.comparison.records import Judged, holes_of, load_judged, records_of
 from lingraft.config import Recipe
 from lingraft.errors import ArtifactError
 from lingraft.files import writable, write_text
@@ -57,7 +58,9 @@ def run(recipe: Recipe, out: Path) -> Artifact:
         if job.kind is Kind.EVALUATION:
             judged.append(load_judged(job.out))
             _write_so_far(comparison, judged, out)
-    return _report(comparison, judged, out / REPORT)
+    made = _report(comparison, judged, out / REPORT)
+    _say_holes(comparison, judged, out / MARKDOWN_FILE)
+    return made
 
 
 def jobs_of(comparison: Comparison, out: Path) -> Iterator[Job]:
@@ -142,6 +145,16 @@ def _report(comparison: Comparison, judged: Sequence[Judged], out: Path) -> Arti
         shutil.rmtree(out, ignore_errors=True)
         new.rename(out)
     return Artifact.load(out, Kind.REPORT)
+
+
+def _say_holes(comparison: Comparison, judged: Sequence[Judged], tables: Path) -> None:
+    holes = holes_of(comparison, records_of(comparison, judged))
+    if holes.missing or holes.short:
+        short = f", and {holes.short} lack finetuning seeds" if holes.short else ""
+        say(
+            f"{holes.missing} of {holes.planned} cells are missing{short}; {tables} says why. That is no error: run "
+            "the same again to fill them."
+        )
 
 
 class _Clock:

@@ -52,6 +52,10 @@ def compared(tmp_path_factory: pytest.TempPathFactory) -> Compared:
     return Compared(recipe(folder), folder / "out")
 
 
+def closing_line(error_output: str) -> str:
+    return error_output.strip().splitlines()[-1]
+
+
 def without_clock(records: PaperRecords) -> dict[str, Any]:
     """All that two runs of the same recipe must agree in."""
     found = records.model_dump(mode="json")
@@ -105,6 +109,21 @@ def test_a_language_without_text_is_a_hole_that_says_so_everywhere(compared: Com
         assert "text of 'sw': " in cell.failed
         assert "holds no text for language 'sw'" in cell.failed
         assert cell.points == ()
+
+
+def test_what_is_left_out_is_said_and_counted_at_the_end(
+    compared: Compared, capsys: pytest.CaptureFixture[str]
+) -> None:
+    comparison.run(compared.recipe, compared.out)
+    said = capsys.readouterr().err
+    assert "failed: text of 'sw': " in said
+    for job in ("tokenizer of 'sw'", "blocks of 'sw'", "adaptation of 'sw'"):
+        assert f"left out: {job}" in said
+    missing = len(ARMS) * len(JUDGED["sw"])
+    planned = len(compared.records.cells) + len(compared.records.source_cells)
+    told = closing_line(said)
+    assert told.startswith(f"{missing} of {planned} cells are missing; {compared.out / MARKDOWN_FILE} says why.")
+    assert "holds no text for language 'sw'" in (compared.out / MARKDOWN_FILE).read_text(encoding="utf-8")
 
 
 def test_trivial_baselines_are_those_of_the_judged_examples(compared: Compared) -> None:
@@ -249,7 +268,7 @@ def test_a_training_that_runs_away_is_a_hole_while_the_rest_is_there(tmp_path: P
 
 
 def test_a_finetuning_that_fails_leaves_its_other_seeds_and_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     real = stages.finetune
 
@@ -268,7 +287,10 @@ def test_a_finetuning_that_fails_leaves_its_other_seeds_and_is_named(
     [missing] = [note for note in records.notes if note.startswith("Missing: ")]
     assert "on 'topic' with seed 2: out of memory: tried to allocate 20 GiB" in missing
 
+    assert closing_line(capsys.readouterr().err).startswith("0 of 8 cells are missing, and 4 lack finetuning seeds; ")
+
     mended = Compared(settings, tmp_path / "out").records
+    assert "cells are missing" not in capsys.readouterr().err
     assert not [note for note in mended.notes if note.startswith("Missing: ")]
     topic = [cell for cell in mended.cells if cell.task == "topic"]
     assert all(set(point.scores.by_seed) == {1, 2} for cell in topic for point in cell.points)
