@@ -19,11 +19,11 @@ class Job(NamedTuple):
 
 @dataclass(frozen=True)
 class Plan:
-    """Jobs that come first, one after the other on one accelerator, and then a lane of jobs for each."""
+    """Jobs that come first, one after the other on one accelerator, and then a lane of jobs for each that gets one."""
 
     first: tuple[Job, ...]
     lanes: tuple[tuple[Job, ...], ...]
-    """One for each accelerator, the one that ran `first` in front; empty where there are more of them than jobs."""
+    """One for each accelerator that gets a job, the one that ran `first` in front, though it may have no other."""
 
     @property
     def first_hours(self) -> float:
@@ -68,8 +68,8 @@ def plan(first: Sequence[Job], jobs: Sequence[Job], accelerators: int) -> Plan:
     """
     if accelerators < 1:
         raise CostError(f"a plan needs 1 or more accelerators, not {accelerators}. Give --gpus 1 or more.")
-    lanes: list[list[Job]] = [[] for _ in range(accelerators)]
-    free = [(0.0, lane) for lane in range(accelerators)]
+    lanes: list[list[Job]] = [[] for _ in range(max(1, min(accelerators, len(jobs))))]
+    free = [(0.0, lane) for lane in range(len(lanes))]
     for job in sorted(jobs, key=lambda job: -job.hours):
         busy_hours, lane = heapq.heappop(free)
         lanes[lane].append(job)

@@ -93,6 +93,12 @@ def test_more_accelerators_than_jobs_stay_idle_and_are_said_to() -> None:
     assert "  GPU 3: de 195.08 h\n  2 without a job" in text
 
 
+def test_any_number_of_accelerators_is_planned_at_once() -> None:
+    text = table("--gpus", "100000000", "--languages", "3", "--system", "BL_SMALL")
+    assert "on 100000000 x V100" in text
+    assert "  GPU 3: de 195.08 h\n  99999997 without a job" in text
+
+
 def test_finetuning_shares_the_plan_with_the_languages() -> None:
     found = machine("--examples", "topic=400000", "--gpus", "3", "--system", "BL_SMALL")["accelerators"][0]
     (plan,) = found["systems"]

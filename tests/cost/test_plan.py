@@ -53,6 +53,12 @@ def test_an_accelerator_without_a_job_is_not_rented() -> None:
     assert plan(jobs(10), [], 5).rented_hours == 10
 
 
+def test_accelerators_beyond_the_jobs_change_nothing_however_many() -> None:
+    given = jobs(3, 1, 2)
+    assert plan(jobs(10), given, 10**12) == plan(jobs(10), given, 3)
+    assert plan(jobs(10), [], 10**12) == plan(jobs(10), [], 1)
+
+
 def test_every_job_is_done_once_and_no_plan_is_worse_than_it_says() -> None:
     draw = random.Random(3)
     for gpus in (2, 3):
