@@ -65,7 +65,8 @@ class Accelerator:
     def parse(cls, text: str, utilisation: float | None = None, price_per_hour: float | None = None) -> Self:
         """Read `NAME[:PEAK_TFLOPS[:UTILISATION[:PRICE_PER_HOUR]]]`; an empty part counts as absent.
 
-        Without a utilisation from anywhere, a V100 has the paper's (30 TFLOP/s), and others an assumed one.
+        Without a utilisation from anywhere, a V100 of the peak that we know has the paper's (30 TFLOP/s), and others an
+        assumed one.
 
         Args:
             text: a name we know, or any name with its peak.
@@ -137,6 +138,6 @@ def _peak(name: str) -> float:
 def _utilisation(name: str, peak_tflops: float | None, given: float | None) -> tuple[float, str]:
     if given is not None:
         return given, "given"
-    if name == "V100" and peak_tflops is None:
+    if name == "V100" and peak_tflops in (None, PEAKS_TFLOPS[name]):
         return V100_FLOPS_PER_S / _TERA / PEAKS_TFLOPS[name], "the paper's"
     return ASSUMED_UTILISATION, "assumed"
