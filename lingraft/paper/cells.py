@@ -7,7 +7,7 @@ from statistics import mean
 from typing import Literal, Self
 
 from lingraft.efficiency import Reached
-from lingraft.paper.grid import Grid, Hole
+from lingraft.paper.grid import Grid, Hole, Reasons
 from lingraft.paper.records import TaskFacts
 from lingraft.results import SeedScores
 
@@ -48,18 +48,24 @@ class Table:
 
 
 class Notes:
-    """Footnotes of one table: what its marks mean, each reason once."""
+    """Footnotes of one table: what its marks mean, each reason once, and in short.
 
-    def __init__(self) -> None:
-        self._reasons: dict[str, str] = {}
+    Args:
+        reasons: numbers of the reasons of the page's holes.
+    """
+
+    def __init__(self, reasons: Reasons) -> None:
+        self._reasons = reasons
+        self._holes: dict[str, str] = {}
         self._marks: dict[str, str] = {}
         self._remarks: dict[str, None] = {}
         self._seeds_differ = False
 
     def hole(self, hole: Hole) -> str:
         """A dash with the number of its reason."""
-        number = str(len(self._reasons) + 1).translate(_RAISED)
-        return _HOLE + self._reasons.setdefault(hole.reason, number)
+        mark = hole_mark(self._reasons.number(hole))
+        self._holes[mark] = hole.short
+        return mark
 
     def never(self) -> str:
         """The mark of what was never reached."""
@@ -99,9 +105,14 @@ class Notes:
     @property
     def lines(self) -> tuple[str, ...]:
         """All of them, to be shown under the table."""
-        holes = [f"{_HOLE}{number}: {reason}." for reason, number in self._reasons.items()]
+        holes = [f"{mark}: {reason.rstrip('.')}." for mark, reason in self._holes.items()]
         marks = [f"{mark}: {meaning}." for mark, meaning in self._marks.items()]
         return (*self._remarks, *marks, *holes)
+
+
+def hole_mark(number: int) -> str:
+    """A dash with the number of its reason."""
+    return _HOLE + str(number).translate(_RAISED)
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,7 @@ def near_table(
         goal: what counts as near-maximal.
         intervals: show the checkpoints before and after too.
     """
-    notes = Notes()
+    notes = Notes(grid.reasons)
     found = {
         variant: {language: grid.reached(variant, task, language, measure, goal) for language in task.languages}
         for variant in variants
@@ -119,7 +119,7 @@ def _papers(
 
 
 def _ratio_table(grid: Grid, title: str, ours: Mapping[str, ByTask], paper: Mapping[str, ByTask], show: Show) -> Table:
-    notes, tasks = Notes(), grid.records.tasks
+    notes, tasks = Notes(grid.reasons), grid.records.tasks
     notes.say("Ratios are taken per language, then averaged; the last column is the mean of the tasks' means.")
     if any(task.appendix for task in tasks):
         named = ", ".join(task.title for task in tasks if task.appendix)

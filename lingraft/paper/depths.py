@@ -11,7 +11,7 @@ from lingraft.systems import System
 
 def near_by_depth(grid: Grid, system: System, intervals: bool = False) -> list[Table]:
     """Table 4, or with intervals A4: a row per language and task, a column per depth; none without several depths."""
-    notes, depths = Notes(), grid.depths(system)
+    notes, depths = Notes(grid.reasons), grid.depths(system)
     found = {
         (task.title, notes.language(grid, task, language)): [
             grid.reached(Variant(system, depth), task, language) for depth in depths
@@ -34,7 +34,7 @@ def near_by_depth(grid: Grid, system: System, intervals: bool = False) -> list[T
 
 def final_by_depth(grid: Grid, system: System) -> list[Table]:
     """Table A3: final scores by depth, mean over the languages that were run at several; BL_BASE last."""
-    notes, depths = Notes(), grid.depths(system)
+    notes, depths = Notes(grid.reasons), grid.depths(system)
     variants = [*(Variant(system, depth) for depth in depths), grid.reference]
     found = {
         task.name: {

@@ -1,10 +1,12 @@
 """The records as a grid to look numbers up in: each is there, or is a hole that says why it is not."""
 
+import re
+import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, Self, TypeVar
 
 from lingraft import efficiency
 from lingraft.cost.formulas import V100_FLOPS_PER_S
@@ -22,6 +24,28 @@ class Hole:
     """A number that is not there."""
 
     reason: str
+
+    @classmethod
+    def failed(cls, why: str) -> Self:
+        """One whose run failed."""
+        return cls(f"failed: {why.strip().rstrip('.')}")
+
+    @property
+    def short(self) -> str:
+        """The reason's first sentence, and of a long one the beginning, for places where many reasons stand."""
+        first = re.split(r"\n|(?<=[.!?])\s", self.reason, maxsplit=1)[0].rstrip(".")
+        return textwrap.shorten(first, _SHORT, placeholder=" …") if len(first) > _SHORT else first
+
+
+class Reasons:
+    """Numbers for the reasons of holes, in the order in which they are first asked for: one each for a whole page."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, int] = {}
+
+    def number(self, hole: Hole) -> int:
+        """The number of a hole's reason."""
+        return self._numbers.setdefault(hole.reason, len(self._numbers) + 1)
 
 
 class Variant(NamedTuple):
@@ -53,6 +77,8 @@ class Goal(StrEnum):
 
 
 Number = TypeVar("Number")
+_SHORT = 120
+"""Characters of a reason where many reasons stand."""
 
 
 class Grid:
@@ -65,6 +91,7 @@ class Grid:
 
     def __init__(self, records: PaperRecords) -> None:
         self.records = records.checked()
+        self.reasons = Reasons()
         self._cells = {
             (cell.system, cell.depth, cell.task, cell.language, cell.pretraining_seed): cell for cell in records.cells
         }
@@ -121,7 +148,7 @@ class Grid:
         found = self._cells.get(key)
         if found is None:
             return Hole("not run")
-        return found if found.failed is None else Hole(f"failed: {found.failed.rstrip('.')}")
+        return found if found.failed is None else Hole.failed(found.failed)
 
     def final(self, variant: Variant, task: TaskFacts, language: str, seed: int | None = None) -> SeedScores | Hole:
         """Scores at the end of training."""
@@ -151,7 +178,7 @@ class Grid:
         """The near-maximal score, or why there is none."""
         reference = self.final(self.reference, task, language)
         if isinstance(reference, Hole):
-            return Hole(f"no target, since BL_BASE has no final score ({reference.reason})")
+            return Hole(f"no target, since BL_BASE has no final score ({reference.short})")
         if goal is Goal.PAPER:
             return near_maximal(reference.mean)
         baseline = self.baseline(task, language)
@@ -218,9 +245,9 @@ class Grid:
             if not self.counts(task, language):
                 left_out[language] = "not informative"
             elif isinstance(own, Hole):
-                left_out[language] = own.reason
+                left_out[language] = own.short
             elif isinstance(base, Hole):
-                left_out[language] = f"BL_BASE {base.reason}"
+                left_out[language] = f"BL_BASE {base.short}"
             elif language in ratios.left_out:
                 left_out[language] = ratios.left_out[language]
         return Ratios(ratios.by_language, left_out)

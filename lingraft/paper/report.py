@@ -77,15 +77,12 @@ def _table_lines(table: Table) -> list[str]:
 
 
 def _page(grid: Grid, sections: Sequence[Section], pictures: dict[str, bytes]) -> str:
-    return (
-        environment()
-        .get_template(PAGE_FILE)
-        .render(
-            records=grid.records,
-            summary=summary(grid),
-            basis=basis(grid),
-            sections=sections,
-            pictures={file: base64.b64encode(png).decode() for file, png in pictures.items()},
-            version=__version__,
-        )
+    template = environment().get_template(PAGE_FILE)
+    return template.render(
+        records=grid.records,
+        summary=summary(grid),
+        basis=basis(grid),
+        sections=sections,
+        pictures={file: base64.b64encode(png).decode() for file, png in pictures.items()},
+        version=__version__,
     )

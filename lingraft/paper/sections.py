@@ -9,6 +9,7 @@ from lingraft.paper.check import averages_table, ratios_table
 from lingraft.paper.costs import near_table, retained_table, speed_up_table
 from lingraft.paper.curves import depth_curves, language_curves, system_curves
 from lingraft.paper.depths import final_by_depth, near_by_depth
+from lingraft.paper.failures import failures_table
 from lingraft.paper.figures import depth_drawings, near_drawing, speed_up_drawing
 from lingraft.paper.grid import MEASURED, Goal, Grid, Variant
 from lingraft.paper.tables import (
@@ -52,6 +53,7 @@ def sections_of(grid: Grid) -> list[Section]:
             "Computed from its printed tables by the code that computed ours: how far the arithmetic can be trusted.",
             [ratios_table(), averages_table()],
         ),
+        Section("What failed, and why", "By the numbers of the holes in the tables above.", failures_table(grid)),
     ]
     return [section for section in sections if section.tables]
 

@@ -38,7 +38,7 @@ def _missing(grid: Grid) -> list[str]:
     holes = [cell for key in planned if isinstance(cell := grid.cell(*key), Hole)]
     if not holes:
         return [f"All {len(planned)} cells of the comparison are there."]
-    reasons = ", ".join(f"{count} {reason}" for reason, count in Counter(hole.reason for hole in holes).most_common())
+    reasons = ", ".join(f"{count} {reason}" for reason, count in Counter(hole.short for hole in holes).most_common())
     return [f"Of {len(planned)} cells, {len(holes)} are missing: {reasons}."]
 
 
@@ -82,7 +82,8 @@ def basis(grid: Grid) -> list[str]:
         f"{records.depth} shared layers where no other depth is named. Pretraining seed {records.pretraining_seed}; "
         f"finetuning seeds per score: {finetuned}.",
         "A V100 is taken to do 30 TFLOP/s, as in the paper, so that its time is another word for FLOPs. A dash with a "
-        "number is a hole, and its reason stands under the table. Means leave out what is marked, and where they are "
+        "number is a hole; the same number is the same reason, which stands in short under the table, and of what "
+        "failed, in full at the end. Means leave out what is marked, and where they are "
         "not over all languages, say over how many.",
     ]
     measured = [f"Seconds were measured on {records.machine}."] if records.machine else []

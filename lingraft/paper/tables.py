@@ -36,7 +36,7 @@ def languages_table(grid: Grid) -> list[Table]:
 
 def spent_table(grid: Grid) -> Table:
     """What a whole adaptation took, mean over a system's runs: the costs beside table 2."""
-    notes = Notes()
+    notes = Notes(grid.reasons)
     notes.say("Means over the runs that came to their end. FLOPs are by equation A3; a V100 does 30 TFLOP/s.")
     ends = {variant: _ends(grid, variant) for variant in grid.variants}
     unit = TimeUnit.fitting(point.flops / V100_FLOPS_PER_S for points in ends.values() for point in points)
@@ -85,7 +85,7 @@ def final_spread_table(grid: Grid, task: TaskFacts) -> Table:
 
 
 def _scores(grid: Grid, task: TaskFacts, number: str, write: Write, *remarks: str) -> Table:
-    notes = Notes()
+    notes = Notes(grid.reasons)
     found = {variant: [grid.final(variant, task, language) for language in task.languages] for variant in grid.variants}
     notes.seeds(scores for row in found.values() for scores in row)
     for remark in remarks:
@@ -136,9 +136,9 @@ def source_table(grid: Grid) -> list[Table]:
         if cell.pretraining_seed == seed
     }
     found = {
-        key: cell.scores if cell.scores is not None else Hole(f"failed: {cell.failed}") for key, cell in cells.items()
+        key: cell.scores if cell.scores is not None else Hole.failed(cell.failed or "") for key, cell in cells.items()
     }
-    notes, tasks = Notes(), grid.records.tasks
+    notes, tasks = Notes(grid.reasons), grid.records.tasks
     notes.seeds(found.values())
     notes.say(_DEVIATION)
     rows = [
@@ -163,7 +163,7 @@ def pretraining_table(grid: Grid) -> list[Table]:
 
 
 def _pretrainings(grid: Grid, variant: Variant, seeds: Sequence[int]) -> Table:
-    notes, main = Notes(), grid.records.pretraining_seed
+    notes, main = Notes(grid.reasons), grid.records.pretraining_seed
     columns = [
         (task, language)
         for task in grid.records.tasks

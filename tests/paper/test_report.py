@@ -144,6 +144,18 @@ def test_the_first_sentences_say_what_is_missing(holed: Artifact, report: Artifa
     assert "All 36 cells of the comparison are there." in Page(report.folder / PAGE_FILE).texts("li")
 
 
+def test_an_error_stands_once_in_full_at_the_end(made_up: MadeUp) -> None:
+    why = "ArtifactError: it is damaged. Make it again, since nothing else will do"
+    text = markdown(
+        made_up.records(*(made_up.failed(System.MINIPOST, 4, language, why=why) for language in ["de", "tr"]))
+    )
+    assert text.count("ArtifactError: it is damaged.\n") > 5
+    assert text.count("nothing else will do") == 1
+    assert text.index("## What failed, and why") < text.index("nothing else will do")
+    assert "2 are missing: 2 failed: ArtifactError: it is damaged." in text
+    assert "What failed" not in markdown(made_up.records())
+
+
 def test_the_records_are_kept_beside_the_page(report: Artifact, made_up: MadeUp) -> None:
     assert PaperRecords.load(report.folder) == made_up.records()
     assert Artifact.load(report.folder, Kind.REPORT).manifest.details["of"] == "paper"

@@ -5,6 +5,7 @@ import pytest
 from lingraft.paper.cells import Table
 from lingraft.paper.costs import near_table, retained_table, speed_up_table
 from lingraft.paper.depths import final_by_depth, near_by_depth
+from lingraft.paper.failures import failures_table
 from lingraft.paper.grid import MEASURED, Goal, Grid
 from lingraft.paper.published import DAYS, SCORES
 from lingraft.paper.tables import (
@@ -96,6 +97,21 @@ def test_a_cell_that_is_not_there_is_a_hole_too_and_each_reason_has_its_number(m
     assert rows(table)[POST][1] == "–¹"
     assert rows(table)[JOINT][0] == "–²"
     assert table.notes[-2:] == ("–¹: failed: out of memory.", "–²: not run.")
+
+
+def test_a_reason_has_one_number_in_all_tables_and_stands_there_in_short(made_up: MadeUp) -> None:
+    why = f"ArtifactError: {'long ' * 60}path is damaged. Make it\nagain"
+    records = made_up.records(made_up.failed(POST, 4, "de"), made_up.failed(SMALL, 4, "zh", why=why))
+    grid = Grid(records)
+    first, second = final_table(grid, grid.records.tasks[0]), near(grid)
+    assert [rows(table)[POST][1] for table in (first, second)] == ["–²", "–²"]
+    assert [rows(table)[SMALL][3] for table in (first, second)] == ["–¹", "–¹"]
+    (short,) = (note for note in first.notes if note.startswith("–¹"))
+    assert short.startswith("–¹: failed: ArtifactError: long long")
+    assert len(short) < 130
+    (failures,) = failures_table(grid)
+    assert rows(failures) == {"–¹": ("1", SMALL, "zh"), "–²": ("1", POST, "de")}
+    assert failures.notes == (f"–¹: failed: {why.replace(chr(10), ' ')}.", "–²: failed: out of memory.")
 
 
 def test_without_bl_base_there_is_no_target_and_the_rows_say_so(made_up: MadeUp) -> None:
