@@ -1,11 +1,15 @@
 """First sentences of the paper's comparison: how much is saved and kept, over what, and how much is missing."""
 
+import math
 from collections import Counter
+from collections.abc import Iterable
 
 from lingraft.efficiency import Ratios, over_tasks
 from lingraft.paper.costs import share, times
 from lingraft.paper.grid import Grid, Hole, Variant
 from lingraft.paper.records import TaskFacts
+
+_NO_TASK = "all tasks are the appendix's"
 
 
 def summary(grid: Grid) -> list[str]:
@@ -14,21 +18,61 @@ def summary(grid: Grid) -> list[str]:
 
 
 def _system(grid: Grid, variant: Variant) -> str:
+    return f"{variant.system}: {_sped(grid, variant)}; {_kept(grid, variant)}."
+
+
+def _sped(grid: Grid, variant: Variant) -> str:
     sped = {task.title: grid.speed_up(variant, task) for task in grid.main_tasks}
+    speed = over_tasks(sped.values())
+    what = "over BL_BASE in compute to near-maximal performance"
+    if speed is not None:
+        return f"a speed-up of {times(speed)} {what} ({_counts(sped)})"
+    reasons = (f"{task.title}: {_why_no_speed_up(grid, variant, task, sped[task.title])}" for task in grid.main_tasks)
+    return f"no speed-up {what} ({'; '.join(reasons) or _NO_TASK})"
+
+
+def _kept(grid: Grid, variant: Variant) -> str:
     kept = {task.title: grid.retained(variant, task) for task in grid.main_tasks}
-    speed, retained = over_tasks(sped.values()), over_tasks(kept.values())
-    if speed is None or retained is None:
-        return f"{variant.system}: no language has a number both for it and for BL_BASE."
-    return (
-        f"{variant.system}: a speed-up of {times(speed)} over BL_BASE in compute to near-maximal performance "
-        f"({_counts(sped)}), and {share(retained)} of BL_BASE's score at the end ({_counts(kept)})."
+    retained = over_tasks(kept.values())
+    if retained is not None:
+        return f"{share(retained)} of BL_BASE's score at the end ({_counts(kept)})"
+    reasons = (
+        f"{title}: {', '.join(_per_reason(ratios.left_out.values(), len(ratios.left_out)))}"
+        for title, ratios in kept.items()
     )
+    return f"no share of BL_BASE's score at the end ({'; '.join(reasons) or _NO_TASK})"
+
+
+def _why_no_speed_up(grid: Grid, variant: Variant, task: TaskFacts, ratios: Ratios) -> str:
+    """What became of each language; one that is not informative may have been reached, or not, all the same."""
+    reasons, only = [], []
+    for language in task.languages:
+        reached = grid.reached(variant, task, language)
+        if isinstance(reached, Hole):
+            reasons.append(reached.short)
+        elif math.isinf(reached.estimate):
+            reasons.append("never reached 95% of BL_BASE")
+        elif grid.counts(task, language):
+            reasons.append(ratios.left_out[language])
+        else:
+            only.append(language)
+    named = [f"reached 95% of BL_BASE only in languages that are not informative ({', '.join(only)})"] if only else []
+    return ", ".join([*named, *_per_reason(reasons, len(task.languages))])
+
+
+def _per_reason(reasons: Iterable[str], of: int) -> list[str]:
+    """In how many of so many languages each reason holds."""
+    return [f"{reason} in {count} of {_languages(of)}" for reason, count in Counter(reasons).most_common()]
+
+
+def _languages(count: int) -> str:
+    return f"{count} language" + "s" * (count != 1)
 
 
 def _counts(by_task: dict[str, Ratios]) -> str:
     """How many languages of each task were counted."""
     return ", ".join(
-        f"{title}: {len(ratios.by_language)} of {len(ratios.by_language) + len(ratios.left_out)} languages"
+        f"{title}: {len(ratios.by_language)} of {_languages(len(ratios.by_language) + len(ratios.left_out))}"
         for title, ratios in by_task.items()
     )
 
