@@ -8,6 +8,9 @@ from lingraft.errors import MissingExtraError, TextError
 from lingraft.task_config import TaskDataset
 from lingraft.text_config import HuggingFace
 
+_PARQUET = "refs/convert/parquet"
+"""The hub's own conversion of a dataset: a folder a configuration, and no card that would name them."""
+
 
 def dataset_documents(source: HuggingFace, language: str) -> Iterator[Document]:
     """Yield a dataset's rows; class labels become their names, missing ones None, and a missing text "".
@@ -39,13 +42,13 @@ def load_rows(source: HuggingFace | TaskDataset, language: str, place: str) -> A
     """Open a split of a dataset (a `datasets.Dataset`: rows, `column_names`, `features`).
 
     Args:
-        source: dataset, configuration and split; '{language}' in the first two is replaced.
+        source: dataset, configuration, split and revision; '{language}' in the first two is replaced.
         language: what by.
         place: where the recipe names the dataset, for errors.
 
     Raises:
         MissingExtraError: the package `datasets` is not installed.
-        TextError: the dataset, its configuration or its split cannot be loaded.
+        TextError: the dataset, its configuration, split or revision cannot be loaded, or it is a loading script.
     """
     try:
         import datasets
@@ -54,12 +57,22 @@ def load_rows(source: HuggingFace | TaskDataset, language: str, place: str) -> A
     name = source.names.get(language, language) if isinstance(source, HuggingFace) else language
     dataset = source.dataset.replace("{language}", name)
     configuration = source.configuration and source.configuration.replace("{language}", name)
+    chosen = {"data_dir" if source.revision == _PARQUET else "name": configuration}
     try:
-        return datasets.load_dataset(dataset, configuration, split=source.split)
+        return datasets.load_dataset(dataset, split=source.split, revision=source.revision, **chosen)
     except (OSError, ValueError, datasets.exceptions.DatasetsError) as error:
+        revision = f", revision {source.revision!r}" if source.revision else ""
         raise TextError(
-            f"dataset {dataset!r}, configuration {configuration!r}, split {source.split!r} cannot be loaded: "
-            f"{str(error).rstrip('.')}. Check all three in the recipe's {place}, and the network."
+            f"dataset {dataset!r}, configuration {configuration!r}, split {source.split!r}{revision} cannot be loaded: "
+            f"{str(error).rstrip('.')}. Check them in the recipe's {place}, and the network."
+        ) from error
+    except RuntimeError as error:
+        # Of no type of its own: only the message tells a loading script from a defect.
+        if "scripts are no longer supported" not in str(error):
+            raise
+        raise TextError(
+            f"dataset {dataset!r} cannot be loaded: {str(error).rstrip('.')}. Set revision = {_PARQUET!r}, the hub's "
+            f"own conversion, in the recipe's {place}; of a local folder, give one that holds data files and no script."
         ) from error
 
 

@@ -45,6 +45,9 @@ class TaskDataset(Section):
     dataset: str = Field(description="Dataset id or local folder; '{language}' in it is replaced by the language.")
     configuration: str | None = Field(None, description="Configuration; '{language}' is replaced by the language.")
     split: str = Field(description="Split of the dataset.")
+    revision: str | None = Field(
+        None, description="Branch, tag or commit on the hub; 'refs/convert/parquet' where main is a loading script."
+    )
 
 
 TaskData = Annotated[TaskFile | TaskDataset, Field(discriminator="kind")]

@@ -43,6 +43,9 @@ class HuggingFace(Section):
     dataset: str = Field(description="Dataset id or local folder; '{language}' in it is replaced by the language.")
     configuration: str | None = Field(None, description="Configuration; '{language}' is replaced by the language.")
     split: str = Field("train", description="Split of the dataset that is read; ours is made anew, by [split].")
+    revision: str | None = Field(
+        None, description="Branch, tag or commit on the hub; 'refs/convert/parquet' where main is a loading script."
+    )
     text_column: str = Field("text", description="Column that holds the text.")
     label_column: str | None = Field(None, description="Column that holds the label; a task needs one.")
     name_column: str | None = Field(None, description="Column that names a document alike in all languages.")

@@ -8,7 +8,8 @@ import pytest
 
 from lingraft.documents import Document, content_name
 from lingraft.errors import MissingExtraError, TextError
-from lingraft.huggingface_text import dataset_documents
+from lingraft.huggingface_text import dataset_documents, load_rows
+from lingraft.task_config import TaskDataset
 from lingraft.text_config import HuggingFace
 
 ROWS = [
@@ -90,6 +91,55 @@ def test_an_unknown_split_or_configuration_is_named(tmp_path: Path, changes: dic
 def test_a_missing_dataset_folder_is_named(tmp_path: Path) -> None:
     with pytest.raises(TextError, match=r"absent', configuration None, split 'train' cannot be loaded"):
         list(dataset_documents(_source(tmp_path / "absent"), "de"))
+
+
+@pytest.mark.parametrize("configuration", [None, "mlqa.{language}.{language}"])
+def test_a_loading_script_is_answered_with_the_hubs_own_conversion(tmp_path: Path, configuration: str | None) -> None:
+    (tmp_path / "mlqa").mkdir()
+    (tmp_path / "mlqa" / "mlqa.py").write_text("raise SystemExit('was run')\n", encoding="utf-8")
+    source = TaskDataset(
+        kind="huggingface", dataset=str(tmp_path / "mlqa"), configuration=configuration, split="test", revision="main"
+    )
+    with pytest.raises(TextError, match=r"found mlqa\.py\. Set revision = 'refs/convert/parquet'.* task 'mlqa'; of a"):
+        load_rows(source, "de", "task 'mlqa'")
+
+
+def test_a_runtime_error_of_another_kind_is_not_taken_for_a_loading_script(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        raise RuntimeError("out of file handles")
+
+    _save_jsonl(tmp_path / "set")
+    monkeypatch.setattr(datasets.load, "load_dataset_builder", fail)
+    with pytest.raises(RuntimeError, match="out of file handles"):
+        load_rows(_source(tmp_path / "set"), "de", "[text] section")
+
+
+@pytest.mark.parametrize("language", ["de", "es"])
+def test_in_the_hubs_conversion_a_configuration_is_a_folder(tmp_path: Path, language: str) -> None:
+    for name in ("de", "es"):
+        folder = tmp_path / "mlqa" / f"mlqa.{name}.{name}" / "test"
+        folder.mkdir(parents=True)
+        datasets.Dataset.from_list([{"text": name}]).to_parquet(folder / "0000.parquet")
+    source = _source(
+        tmp_path / "mlqa", configuration="mlqa.{language}.{language}", split="test", revision="refs/convert/parquet"
+    )
+    assert [document.text for document in dataset_documents(source, language)] == [language]
+
+
+def test_the_revision_reaches_the_hub(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def record(*_: Any, revision: str | None, **__: Any) -> None:
+        asked.append(revision)
+        raise datasets.exceptions.DatasetNotFoundError("Revision 'v9' doesn't exist.")
+
+    monkeypatch.setattr(datasets.load, "dataset_module_factory", record)
+    source = TaskDataset(kind="huggingface", dataset="facebook/xnli", split="test", revision="v9")
+    with pytest.raises(TextError, match="split 'test', revision 'v9' cannot be loaded: Revision 'v9' doesn't exist"):
+        load_rows(source, "de", "task 'xnli'")
+    assert asked == ["v9"]
 
 
 def test_a_missing_package_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

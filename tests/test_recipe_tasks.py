@@ -12,6 +12,7 @@ from lingraft.errors import RecipeError
 TINY = tomllib.loads(Path(__file__).with_name("tiny.toml").read_text())
 FILES = {split: {"kind": "file", "path": f"{split}-{{language}}.tsv"} for split in ("train", "dev", "test")}
 DATASET = {"kind": "huggingface", "dataset": "facebook/xnli", "configuration": "{language}", "split": "test"}
+PARQUET = {"revision": "refs/convert/parquet"}
 
 
 def with_tasks(*tasks: dict[str, Any]) -> Recipe:
@@ -31,13 +32,13 @@ def refusal(*tasks: dict[str, Any]) -> str:
 
 
 def test_a_project_has_tasks_of_several_kinds() -> None:
-    topic, mixed = {"name": "topic", "kind": "documents"}, task("qa", "questions", test=DATASET)
+    topic, mixed = {"name": "topic", "kind": "documents"}, task("qa", "questions", test=DATASET | PARQUET)
     recipe = with_tasks(topic, task(), mixed, task("ner", "tags"), task("mood", "texts"))
     assert [one.name for one in recipe.tasks] == ["topic", "xnli", "qa", "ner", "mood"]
     assert [one.name for one in recipe.served_tasks] == ["topic", "mood"]
     assert Recipe.parse(recipe.to_json()) == recipe
     assert recipe.task("qa").test is not None
-    assert recipe.task("qa").test.model_dump() == DATASET
+    assert recipe.task("qa").test.model_dump() == DATASET | PARQUET
 
 
 def test_a_task_is_found_by_name_which_a_lone_one_needs_not() -> None:
