@@ -81,6 +81,21 @@ class Task(Section):
             raise ValueError(f"kind {self.kind!r} needs train, dev and test, but has only {given}")
         return self
 
+    @pydantic.model_validator(mode="after")
+    def _settings_count(self) -> Self:
+        labels = list(self.labels)
+        if labels and self.kind == "questions":
+            raise ValueError(f"labels {labels} cannot be set with kind 'questions', whose answers are parts of a text")
+        if len(set(labels)) < len(labels) or len(labels) == 1:
+            raise ValueError(
+                f"labels {labels} must be two or more, all different; leave them out to take the training set's"
+            )
+        if self.evaluation != "squad" and self.kind != "questions":
+            raise ValueError(
+                f"evaluation {self.evaluation!r} is for kind 'questions' only, and kind is {self.kind!r}. Leave it out"
+            )
+        return self
+
     def covers(self, language: str) -> bool:
         """Whether the task has test examples in a language."""
         return not self.languages or language in self.languages

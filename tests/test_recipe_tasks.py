@@ -66,6 +66,29 @@ def test_documents_come_with_the_text_and_from_nowhere_else() -> None:
     assert "['test'] cannot be set with kind 'documents', whose examples are the recipe's [text]" in message
 
 
+@pytest.mark.parametrize("kind", ["texts", "pairs", "tags"])
+@pytest.mark.parametrize("labels", [["yes"], ["yes", "no", "yes"]])
+def test_labels_that_tell_nothing_apart_are_refused(kind: str, labels: list[str]) -> None:
+    message = refusal(task(kind=kind, labels=labels))
+    assert f"tasks.0: labels {labels} must be two or more, all different; leave them out to take the" in message
+
+
+def test_the_labels_that_a_recipe_gives_keep_their_order() -> None:
+    assert with_tasks(task(labels=["yes", "no"])).task().labels == ("yes", "no")
+
+
+def test_questions_have_no_labels() -> None:
+    message = refusal(task(kind="questions", labels=["yes", "no"]))
+    assert "tasks.0: labels ['yes', 'no'] cannot be set with kind 'questions'" in message
+
+
+@pytest.mark.parametrize("kind", ["texts", "pairs", "tags"])
+def test_mlqas_evaluation_is_for_questions_only(kind: str) -> None:
+    message = refusal(task(kind=kind, evaluation="mlqa"))
+    assert f"tasks.0: evaluation 'mlqa' is for kind 'questions' only, and kind is '{kind}'. Leave it out." in message
+    assert with_tasks(task(kind="questions", evaluation="mlqa")).task().evaluation == "mlqa"
+
+
 def test_an_unknown_kind_is_answered_with_those_that_there_are() -> None:
     assert "'documents', 'texts', 'pairs', 'questions' or 'tags'" in refusal(task(kind="summaries"))
 
