@@ -43,7 +43,7 @@ class EncoderShape(Section):
     width: PositiveInt = Field(description="Hidden size, D.")
     layers: PositiveInt = Field(description="Transformer layers of the primary, L.")
     attention_heads: PositiveInt = Field(description="Attention heads of a layer; they divide the width.")
-    mlm_heads: tuple[PositiveInt, ...] = Field(
+    mlm_heads: tuple[int, ...] = Field(
         description="Layers that carry an MLM head. The last layer must; each other one is a mini-model's depth."
     )
     block_tokens: int = Field(ge=8, description="Tokens of a block, T; also the longest input.")
@@ -55,8 +55,12 @@ class EncoderShape(Section):
     def _is_possible(self) -> Self:
         if self.width % self.attention_heads:
             raise ValueError(f"width {self.width} is not divisible by attention_heads {self.attention_heads}")
-        if list(self.mlm_heads) != sorted(set(self.mlm_heads)) or self.mlm_heads[-1:] != (self.layers,):
-            raise ValueError(f"mlm_heads {self.mlm_heads} must rise, without repeats, to the last layer, {self.layers}")
+        heads = list(self.mlm_heads)
+        if heads != sorted(set(heads)) or heads[-1:] != [self.layers] or heads[0] < 1:
+            raise ValueError(
+                f"mlm_heads {heads} must be layers from 1 to {self.layers}, rising without repeats, "
+                f"the last layer, {self.layers}, included"
+            )
         return self
 
     def cut(self, layers: int, heads: tuple[int, ...]) -> Self:
