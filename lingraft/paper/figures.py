@@ -137,8 +137,8 @@ def near_drawing(grid: Grid, task: TaskFacts) -> list[Drawing]:
     return [Drawing(f"near-{task.name}", "", title, caption, alt, height, paint)]
 
 
-def _finite(reached: Reached | Hole) -> TypeGuard[Reached]:
-    return not isinstance(reached, Hole) and math.isfinite(reached.estimate)
+def _finite(reached: Reached | Hole | None) -> TypeGuard[Reached]:
+    return isinstance(reached, Reached) and math.isfinite(reached.estimate)
 
 
 def _paint_reached(
@@ -184,7 +184,8 @@ def depth_drawings(grid: Grid, system: System) -> list[Drawing]:
 
     caption = (
         "Left, scores at the end of training, dashed BL_BASE's; right, compute until 95% of them. Each line is a "
-        "language; a hollow dot at the top never gets there."
+        "language; a hollow dot at the top never gets there, "
+        "and lines break where there is no number."
     )
     height = _HEAD_IN + _PANEL_IN * len(tasks)
     alt = "Line plots; tables 4 and A3 hold their numbers."
@@ -219,10 +220,13 @@ def _ends(grid: Grid, system: System, task: TaskFacts, language: str) -> dict[in
 
 
 def _paint_finals(axes: "Axes", grid: Grid, system: System, task: TaskFacts) -> None:
-    looks = _language_looks(grid, system)
+    looks, depths = _language_looks(grid, system), grid.depths(system)
     for language in grid.depth_languages(system, task):
         look, ends = looks[language], _ends(grid, system, task, language)
-        axes.plot(list(ends), list(ends.values()), look.line, color=look.colour, marker=look.marker, label=language)
+        if not ends:  # without a line, neither a name in the legend nor something to compare with
+            continue
+        heights = [ends.get(depth, math.nan) for depth in depths]
+        axes.plot(depths, heights, look.line, color=look.colour, marker=look.marker, label=language)
         reference = grid.final(grid.reference, task, language)
         if not isinstance(reference, Hole):
             axes.axhline(100 * reference.mean, color=look.colour, linestyle="--", linewidth=0.9)
@@ -244,9 +248,10 @@ def _paint_times(axes: "Axes", grid: Grid, system: System, task: TaskFacts, dept
     looks, apart = _language_looks(grid, system), 0.03 * (depths[-1] - depths[0])
     for place, (language, row) in enumerate(found.items()):
         look, shift = looks[language], apart * (place - (len(found) - 1) / 2)
-        finite = {depth: each.estimate / unit.seconds for depth, each in row.items() if _finite(each)}
+        # What is not a number leaves a gap, so that no line goes past a depth that never got there.
+        heights = [each.estimate / unit.seconds if _finite(each := row.get(depth)) else math.nan for depth in depths]
         never = [depth + shift for depth, each in row.items() if not _finite(each)]
-        axes.plot(list(finite), list(finite.values()), look.line, color=look.colour, marker=look.marker)
+        axes.plot(depths, heights, look.line, color=look.colour, marker=look.marker)
         axes.plot(never, [top / unit.seconds] * len(never), look.marker, color=look.colour, markerfacecolor="none")
     axes.set_title(f"{task.title}, until near-maximal", loc="left")
     axes.set_ylabel(f"compute, V100 {unit.name}")
