@@ -51,10 +51,16 @@ def explain(root: type[Section], problem: Any) -> str:
     if problem["type"] == "union_tag_not_found":
         kinds = [str(_kind_of(found)) for section in sections for found in _sections_at(section, path[-1])]
         return f"{key}.kind: missing. Allowed here: {', '.join(kinds)}."
-    message = problem["msg"].removeprefix("Value error, ")
+    message = problem["msg"].removeprefix("Value error, ").rstrip(".")
     given = problem["input"]
     shown = "" if isinstance(given, dict) else f" (given: {given!r})"
-    return f"{key}: {message}{shown}."
+    prefix = "" if not path and _begins_with_key(root, message) else f"{key}: "
+    return f"{prefix}{message}{shown}."
+
+
+def _begins_with_key(root: type[Section], message: str) -> bool:
+    """Whether a complaint about a whole recipe names its key itself, such as 'adaptation.depth: ...'."""
+    return re.split(r"[.: ]", message, maxsplit=1)[0] in root.model_fields
 
 
 def _follow(root: type[Section], location: tuple[int | str, ...]) -> tuple[list[str], list[type[Section]]]:

@@ -1,4 +1,5 @@
 import copy
+import re
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -107,6 +108,25 @@ def test_an_unknown_key_inside_a_list_is_named_with_its_place() -> None:
 def test_a_kind_of_text_written_as_a_key_is_an_unknown_key_of_that_kind(kind: str, allowed: str) -> None:
     text = {"kind": kind, "folder": "texts"} | ({"path": "texts"} if kind == "folder" else {})
     assert f"text.folder: unknown key. Allowed here: {allowed}." in refusal(text=text)
+
+
+@pytest.mark.parametrize(
+    ("changes", "line"),
+    [
+        ({"source": "de"}, "targets ['de', 'tr'] must be one or more, all different, without the source, 'de'."),
+        ({"search.depths": [5]}, "search.depths [5] must be among encoder.mlm_heads [1, 2, 3]."),
+        ({"tasks.0.languages": ["fr"]}, "recipe: task 'topic' has ['fr']; the languages are ['en', 'de', 'tr']."),
+        ({"encoder.width": 0}, "encoder.width: Input should be greater than 0 (given: 0)."),
+    ],
+    ids=lambda part: " ".join(part) if isinstance(part, dict) else "",
+)
+def test_a_mistake_is_one_line_with_one_key_and_one_full_stop(changes: dict[str, Any], line: str) -> None:
+    assert refusal(**changes).splitlines()[1:] == [f"  {line}"]
+
+
+def test_a_mistake_of_several_sentences_ends_in_one_full_stop() -> None:
+    [line] = refusal(**{"adaptation.depth": 4}).splitlines()[1:]
+    assert re.fullmatch(r"  adaptation\.depth: depth 4 must be from 1 to the primary's 3 layers\. [^.]+\.", line)
 
 
 def test_every_mistake_is_listed_at_once() -> None:
