@@ -7,7 +7,7 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,8 @@ _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _NOT_OURS = {errno.EACCES, errno.EPERM, errno.EROFS, errno.EIO}
 _IN_THE_WAY = {errno.ENOTDIR, errno.EEXIST, errno.EISDIR, errno.ENOTEMPTY, errno.ENAMETOOLONG}
 _REFUSALS = _FULL | _NOT_OURS | _IN_THE_WAY
+_NO_PLACE = _REFUSALS | {errno.ENOENT}
+"""Where nothing is read, what is not there can only be the place to write to, such as in /proc."""
 
 
 def sha256_of(path: Path) -> str:
@@ -41,17 +43,34 @@ def _sync(path: Path) -> None:
 def writable(path: Path) -> Iterator[None]:
     """Turn the operating system's refusal to write into an error that names the path and the way out.
 
+    The body may read inputs too: one that is absent stays a FileNotFoundError.
+
     Raises:
-        ArtifactError: the disk is full, read-only, or not ours to write to.
+        ArtifactError: the disk is full, read-only, or not ours to write to, or something is in the way.
     """
+    with _named(path, _REFUSALS):
+        yield
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder, and those that it lies in, unless it is there.
+
+    Raises:
+        ArtifactError: there cannot be one.
+    """
+    with _named(folder, _NO_PLACE):
+        folder.mkdir(parents=True, exist_ok=True)
+
+
+@contextlib.contextmanager
+def _named(path: Path, refusals: Set[int]) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno not in _REFUSALS:
+        if error.errno not in refusals:
             raise
-        raise ArtifactError(
-            f"cannot write {path}: {error}. Free space there, or choose another folder that you may write to."
-        ) from error
+        free = "Free space there, or choose" if error.errno in _FULL else "Choose"
+        raise ArtifactError(f"cannot write {path}: {error}. {free} another output that you may write to.") from error
 
 
 @contextlib.contextmanager
@@ -63,8 +82,8 @@ def new_folder(folder: Path) -> Iterator[Path]:
     Raises:
         ArtifactError: `folder` holds something, or cannot be written.
     """
+    temporary = _sibling(folder)
     with writable(folder):
-        temporary = _sibling(folder)
         try:
             yield temporary
             for path in sorted(temporary.rglob("*")):
@@ -85,15 +104,15 @@ def require_new(folder: Path) -> None:
     Raises:
         ArtifactError: `folder` holds something, or cannot be written.
     """
-    with writable(folder):
-        _sibling(folder).rmdir()
+    _sibling(folder).rmdir()
 
 
 def _sibling(folder: Path) -> Path:
-    if folder.is_file() or (folder.is_dir() and any(folder.iterdir())):
-        raise ArtifactError(f"{folder} exists already. Choose another output, or remove it first.")
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    return Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+    with _named(folder, _NO_PLACE):
+        if folder.is_file() or (folder.is_dir() and any(folder.iterdir())):
+            raise ArtifactError(f"{folder} exists already. Choose another output, or remove it first.")
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        return Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
 
 
 def write_text(path: Path, text: str) -> None:
@@ -102,7 +121,7 @@ def write_text(path: Path, text: str) -> None:
     Raises:
         ArtifactError: the path cannot be written.
     """
-    with writable(path):
+    with _named(path, _NO_PLACE):
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(
             "w", encoding="utf-8", dir=path.parent, prefix=f".{path.name}-", delete=False

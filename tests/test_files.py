@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from lingraft.errors import ArtifactError
-from lingraft.files import new_folder, require_new, sha256_of, writable, write_json, write_text
+from lingraft.files import make_folder, new_folder, require_new, sha256_of, writable, write_json, write_text
 from tests.full_disk import LIMIT_BYTES, full_disk
 
 
@@ -83,9 +83,19 @@ def test_a_parent_that_is_a_file_is_refused_with_the_path(tmp_path: Path) -> Non
         with pytest.raises(ArtifactError) as caught:
             write_in_place(target, "x")
         assert f"cannot write {target}" in str(caught.value)
-        with pytest.raises(ArtifactError) as caught:
-            write_text(target, "x")
-        assert f"cannot write {target}" in str(caught.value)
+        for write in (make_folder, lambda out: write_text(out, "x")):
+            with pytest.raises(ArtifactError, match=f"cannot write {target}.* Choose another output") as caught:
+                write(target)
+            assert "Free space" not in str(caught.value)
+
+
+@pytest.mark.parametrize("target", ["/proc/out", "/proc/deep/out"])
+def test_a_place_where_nothing_can_be_made_is_refused_with_the_path(target: str) -> None:
+    """Linux says of it that there is no such file, even to root."""
+    writers = (require_new, make_folder, lambda out: write_text(out, "x"), lambda out: write_in_place(out, "x"))
+    for write in writers:
+        with pytest.raises(ArtifactError, match=f"cannot write {target}: .* Choose another output"):
+            write(Path(target))
 
 
 def test_an_output_can_be_tried_before_the_work(tmp_path: Path) -> None:
@@ -107,7 +117,7 @@ def test_a_full_disk_is_an_error_that_says_what_to_do_and_leaves_nothing(tmp_pat
         write()
     assert f"cannot write {tmp_path / 'out'}: " in str(caught.value)
     assert os.strerror(errno.ENOSPC) in str(caught.value)
-    assert "Free space there, or choose another folder" in str(caught.value)
+    assert "Free space there, or choose another output" in str(caught.value)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -137,8 +147,9 @@ def test_a_folder_in_place_of_the_file_is_refused(tmp_path: Path) -> None:
 
 
 def test_what_is_no_refusal_to_write_passes_unchanged(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError), writable(tmp_path / "out"):
-        (tmp_path / "absent").read_text()
+    for writing in (writable, new_folder):
+        with pytest.raises(FileNotFoundError), writing(tmp_path / "out"):
+            (tmp_path / "absent").read_text()
 
 
 def test_an_input_that_cannot_be_read_is_named_beside_the_output(tmp_path: Path) -> None:
