@@ -13,6 +13,7 @@ from lingraft.errors import ArtifactError
 from lingraft.files import write_json
 
 _ABSENT = "nothing"
+_KEY_ENDING = ".made-from.json"
 
 
 class MadeDifferentlyError(ArtifactError):
@@ -63,7 +64,7 @@ def mark(folder: Path) -> str:
 
 def key_of(out: Path) -> Path:
     """The file that says what the artifact at `out` was made from."""
-    return out.with_name(f"{out.name}.made-from.json")
+    return out.with_name(f"{out.name}{_KEY_ENDING}")
 
 
 def require_same(out: Path, made_from: Mapping[str, Any]) -> None:
@@ -73,19 +74,39 @@ def require_same(out: Path, made_from: Mapping[str, Any]) -> None:
         MadeDifferentlyError: it was, or it is not known from what; the message says what differs.
     """
     key, wanted = key_of(out), json.loads(json.dumps(made_from))
-    way_out = f"Remove {out} to have it made again, or choose another folder for all results."
     try:
         found = json.loads(key.read_bytes())
     except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
         raise MadeDifferentlyError(
             f"{out} is there already, and {key.name}, which would say from what it was made, cannot be read: {error}. "
-            + way_out
+            + _way_out(out)
         ) from error
     before, now = _leaves(found), _leaves(wanted)
     changed = [name for name in sorted({*before, *now}) if before.get(name, _ABSENT) != now.get(name, _ABSENT)]
     if changed:
         listed = "; ".join(f"{name} was {before.get(name, _ABSENT)}, is {now.get(name, _ABSENT)}" for name in changed)
-        raise MadeDifferentlyError(f"{out} was made from something else: {listed}. {way_out}")
+        raise MadeDifferentlyError(f"{out} was made from something else: {listed}. {_way_out(out)}")
+
+
+def _way_out(out: Path) -> str:
+    """What is made from a new artifact differs too, so that one removal at a time would be refused again and again."""
+    keys = [*out.parent.glob(f"*{_KEY_ENDING}"), *out.parent.glob(f"*/*{_KEY_ENDING}")]
+    made_from = {key.with_name(key.name.removesuffix(_KEY_ENDING)): key.read_bytes() for key in keys}
+    followers = sorted(map(str, _followers(out, made_from)))
+    named = f", which is here {', '.join(followers)}," if followers else ""
+    again = f"Remove {out} and what was made from it{named} to have it made again"
+    return f"{again}, or choose another folder for all results."
+
+
+def _followers(out: Path, made_from: Mapping[Path, bytes]) -> set[Path]:
+    """Those of some folders that were made from an artifact, or from what was made from it."""
+    try:
+        its = mark(out).encode()
+    except ArtifactError:  # a folder for others than us has no mark, and nothing is made from it
+        return set()
+    direct = {folder for folder, key in made_from.items() if its in key and folder != out and folder.exists()}
+    rest = {folder: key for folder, key in made_from.items() if folder not in direct}
+    return direct.union(*(_followers(folder, rest) for folder in direct))
 
 
 def _leaves(value: Any, name: str = "") -> dict[str, Any]:

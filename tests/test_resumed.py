@@ -13,13 +13,13 @@ from lingraft.resumed import MadeDifferentlyError, done_once, key_of, made_once,
 class Maker:
     """Writes a small artifact, and counts how often."""
 
-    def __init__(self, out: Path) -> None:
-        self.out, self.times = out, 0
+    def __init__(self, out: Path, content: str = "{}\n") -> None:
+        self.out, self.content, self.times = out, content, 0
 
     def __call__(self) -> None:
         self.times += 1
         with artifact.create(self.out, Kind.TEXT) as draft:
-            (draft.folder / "train.jsonl").write_text("{}\n")
+            (draft.folder / "train.jsonl").write_text(self.content)
 
     def once(self, **made_from: object) -> Artifact:
         return made_once(self.out, Kind.TEXT, made_from, self)
@@ -48,6 +48,20 @@ def test_other_settings_are_refused_with_what_differs_and_the_way_out(maker: Mak
     assert "depth" not in message
     assert f"Remove {maker.out}" in message
     assert maker.times == 1
+
+
+def test_what_was_made_from_what_is_refused_is_to_be_removed_with_it(tmp_path: Path) -> None:
+    text, blocks, other = (Maker(tmp_path / name, content=name) for name in ("text", "blocks", "other"))
+    made = blocks.once(inputs={"text": text.once(steps=10).fingerprint})
+    checkpoint = tmp_path / "hf" / "topic"
+    done_once(checkpoint, {"blocks": made.fingerprint}, lambda: (checkpoint / "files").mkdir(parents=True))
+    other.once(steps=10)
+    with pytest.raises(MadeDifferentlyError) as caught:
+        text.once(steps=20)
+    whole = f"Remove {text.out} and what was made from it, which is here {blocks.out}, {checkpoint}, to have it made"
+    assert whole in str(caught.value)
+    with pytest.raises(MadeDifferentlyError, match=f"Remove {other.out} and what was made from it to have it"):
+        other.once(steps=20)
 
 
 def test_work_that_stopped_halfway_is_done_from_the_start(maker: Maker) -> None:
