@@ -9,7 +9,8 @@ from kfp import compiler
 from lingraft.cli import run_app
 from lingraft.config import Recipe
 from lingraft.errors import LingraftError
-from lingraft.files import writable
+from lingraft.files import make_folder, writable
+from lingraft.progress import say
 from pipelines import build, local, paper
 
 app = typer.Typer(help=__doc__, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
@@ -32,15 +33,19 @@ ALL = PIPELINES | {"paper": paper.paper_pipeline}
 
 @app.command("compile")
 def compile_all(recipe: RecipeOption, out: OutOption = Path("compiled")) -> None:
-    """Write the pipelines as YAML, to be uploaded to Kubeflow Pipelines."""
+    """Write the pipelines as YAML, to be uploaded to Kubeflow Pipelines; those of another recipe do not stay beside."""
     settings = Recipe.load(recipe)
+    make_folder(out)
     with writable(out):
-        out.mkdir(parents=True, exist_ok=True)
         wanted = {"depth-search": settings.search, "paper": settings.paper}
         for name, pipeline in ALL.items():
+            file = out / f"{name}.yaml"
             if wanted.get(name, settings):
-                compiler.Compiler().compile(pipeline(settings), str(out / f"{name}.yaml"))
-                print(out / f"{name}.yaml")
+                compiler.Compiler().compile(pipeline(settings), str(file))
+                print(file)
+            elif file.exists():
+                file.unlink()
+                say(f"removed {file}: this recipe has no such pipeline")
 
 
 @app.command()

@@ -261,6 +261,19 @@ def test_without_a_search_there_is_no_search_pipeline(tmp_path: Path) -> None:
     assert _compiled(changed, tmp_path / "out").keys() == {"source", "language"}
 
 
+def test_pipelines_that_only_another_recipe_had_do_not_stay(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    _compiled(ROOT / "recipes/base.toml", tmp_path)
+    (tmp_path / "mine.yaml").write_text("mine")
+    capsys.readouterr()
+    compile_all(ROOT / "recipes/demo.toml", tmp_path)
+    assert {path.stem for path in tmp_path.iterdir()} == {*PIPELINES_OF["demo"], "mine"}
+    printed = capsys.readouterr()
+    gone = [tmp_path / f"{name}.yaml" for name in PIPELINES_OF["base"] if name not in PIPELINES_OF["demo"]]
+    assert gone
+    assert printed.err == "".join(f"removed {path}: this recipe has no such pipeline\n" for path in gone)
+    assert not any(str(path) in printed.out for path in gone)
+
+
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(ArtifactError, match=r"cannot write .*file/compiled"):
