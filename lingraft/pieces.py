@@ -23,8 +23,8 @@ class Surface(NamedTuple):
 
     text: str
     """Decoded text, without any mark of the word's beginning or continuation."""
-    initial: bool
-    """Whether the piece begins a word."""
+    initial: bool | None
+    """Whether the piece begins a word; None where its tokenizer has no other form of it, and so does not tell."""
 
 
 class Spans(NamedTuple):

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 import torch
 from tokenizers import Tokenizer as FastTokenizer
-from tokenizers import decoders, models, pre_tokenizers
+from tokenizers import decoders, models, normalizers, pre_tokenizers
 
 from lingraft.artifact import Artifact, Kind
 from lingraft.encoder import INITIAL_STD, Vocabulary
@@ -14,7 +14,8 @@ from lingraft.initialisation.rows import Initialised, initialise, overlap
 from lingraft.models import load_primary
 from lingraft.pieces import SpecialIds, Surface
 from lingraft.stages import initial_rows
-from lingraft.tokenizer import OWN_IDS, Tokenizer
+from lingraft.tokenizer import OWN_IDS, SPECIAL_PIECES, Tokenizer
+from tests.hf.scripts import trained
 from tests.workshop import Workshop
 
 WIDTH = 24
@@ -35,9 +36,12 @@ class Listed:
         return self.listed
 
 
+OWN = (None,) * len(OWN_IDS)
+
+
 def own(*texts: str) -> Listed:
     """A vocabulary with our special ids; a leading space marks pieces that begin a word."""
-    return Listed([None] * 5 + [Surface(text.strip(), text.startswith(" ")) for text in texts])
+    return Listed([*OWN, *[Surface(text.strip(), text.startswith(" ")) for text in texts]])
 
 
 SOURCE = Listed(
@@ -81,6 +85,15 @@ def test_special_rows_are_copied_by_role(how: Initialisation) -> None:
     for target, origin in zip(OWN_IDS, ELSEWHERE, strict=True):
         assert torch.equal(found.table_VD[target], source.table_VD[origin])
         assert found.bias_V[target] == source.bias_V[origin]
+
+
+def test_a_piece_that_does_not_tell_agrees_with_any_but_comes_behind_one_that_does() -> None:
+    untold = Listed([*OWN, Surface(",", None), Surface("a", False)])
+    assert overlap(untold, own(" ,", ",", " a", "a")) == {5: 5, 6: 5, 8: 6}
+    assert overlap(own(" ,", ","), untold) == {5: 6}
+    assert overlap(own(" ,"), untold) == {5: 5}
+    both = Listed([*OWN, Surface(",", None), Surface(",", True), Surface(",", False)])
+    assert overlap(both, both) == {5: 5, 6: 6, 7: 7}
 
 
 def test_a_special_piece_is_never_matched_by_how_it_reads() -> None:
@@ -160,6 +173,8 @@ def fast(model: models.Model, around: str, path: Path) -> Tokenizer:
     made = FastTokenizer(model)
     if around == "bytes":
         made.pre_tokenizer, made.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
+    elif around == "bert":
+        made.normalizer, made.pre_tokenizer = normalizers.BertNormalizer(), pre_tokenizers.BertPreTokenizer()
     else:
         made.pre_tokenizer, made.decoder = pre_tokenizers.Whitespace(), decoders.WordPiece()
     made.add_special_tokens(["<s>", "<pad>", "</s>", "<unk>", "<mask>"])
@@ -178,6 +193,39 @@ def test_pieces_of_different_kinds_of_tokenizers_meet(tmp_path: Path, workshop: 
     expected = {read[Surface(begins, True)]: 5, read[Surface(goes_on, False)]: 6}
     for name, model in (("bytes", models.BPE(in_bytes, [])), ("words", models.WordPiece(in_words, unk_token="<unk>"))):
         assert overlap(fast(model, name, tmp_path / f"{name}.json"), ours) == expected
+
+
+ALONE = [",", ".", "港"]
+"""Words of their own to BERT, wherever they stand."""
+
+
+def alone_in(kind: str, folder: Path) -> Tokenizer:
+    """A tokenizer that has each character alone, without a mark of a word's beginning."""
+    if kind == "sentencepiece":
+        return trained(["港港,港.港,,港..a"] * 9, folder, 12, "xx")
+    special = {piece: index for index, piece in enumerate(SPECIAL_PIECES)}
+    if kind == "bert":
+        pieces = special | {piece: 5 + place for place, piece in enumerate([*(f"##{each}" for each in ALONE), *ALONE])}
+        model: models.Model = models.WordPiece(pieces, unk_token="<unk>")
+    else:
+        model = models.BPE(special | {",": 5, ".": 6, "æ¸¯": 7}, [])  # GPT-2's characters for the bytes of 港
+    folder.mkdir()
+    return fast(model, kind, folder / "tokenizer.json")
+
+
+@pytest.mark.parametrize("other", ["sentencepiece", "bytes"])
+def test_punctuation_and_chinese_characters_of_bert_meet_those_of_other_tokenizers(other: str, tmp_path: Path) -> None:
+    """BERT has them without a prefix inside a word too; its rows of those with a prefix were never trained."""
+    bert, theirs = alone_in("bert", tmp_path / "bert"), alone_in(other, tmp_path / other)
+    in_bert = {piece: index for index, piece in enumerate(bert.pieces())}
+    elsewhere = {surface: index for index, surface in enumerate(theirs.surfaces())}
+    same = {in_bert[piece]: elsewhere[Surface(piece, False)] for piece in ALONE}
+    untrained = {in_bert[f"##{piece}"] for piece in ALONE}
+    to_theirs, to_bert = overlap(bert, theirs), overlap(theirs, bert)
+    assert same.items() <= to_bert.items()
+    assert {other: own for own, other in same.items()}.items() <= to_theirs.items()
+    assert untrained.isdisjoint(to_theirs.values())
+    assert untrained.isdisjoint(to_bert)
 
 
 def kinds(count: int, letters: str = "abcdefghij") -> Listed:

@@ -53,7 +53,7 @@ class FastEngine:
         tokenizer.no_truncation()
         tokenizer.no_padding()
         tokenizer.encode_special_tokens = True
-        reading = _reading(tokenizer.model, settings, path)
+        reading = _reading(tokenizer, settings, path)
         return cls(tokenizer, _pieces(settings), reading, _unknown(settings["model"], tokenizer))
 
     def __len__(self) -> int:
@@ -118,13 +118,13 @@ def _trimmed(text: str, start: int, end: int) -> tuple[int, int]:
     return start, end
 
 
-def _reading(model: Any, settings: dict[str, Any], path: Path) -> Reading:
+def _reading(tokenizer: "Tokenizer", settings: dict[str, Any], path: Path) -> Reading:
     """How pieces of this file read, told from its model and from what stands around the model."""
-    kind = type(model).__name__
+    kind = type(tokenizer.model).__name__
     around = [settings.get(part) for part in ("normalizer", "pre_tokenizer", "decoder")]
     steps, marked = set(_types(around)), _METASPACE in json.dumps(around, ensure_ascii=False)
     if kind == "WordPiece":
-        return _continued(model.continuing_subword_prefix)
+        return _continued(tokenizer)
     if kind == "BPE" and "ByteLevel" in steps:
         return _from_bytes
     if kind in ("Unigram", "BPE") and marked:
@@ -146,13 +146,31 @@ def _types(node: Any) -> Iterator[str]:
             yield from _types(each)
 
 
-def _continued(prefix: str) -> Reading:
-    """WordPiece: a prefix marks what goes on with a word."""
+def _continued(tokenizer: "Tokenizer") -> Reading:
+    """WordPiece: a prefix marks what goes on with a word.
+
+    Characters that are words of their own, as punctuation and Chinese are to BERT, have no prefix wherever they stand,
+    so that its lack says nothing; with one, no text ever comes to them, and their rows are as they were drawn.
+    """
+    model: Any = tokenizer.model
+    prefix = model.continuing_subword_prefix
 
     def reading(piece: str) -> Surface | None:
-        return Surface(piece.removeprefix(prefix), not piece.startswith(prefix))
+        text, initial = piece.removeprefix(prefix), not piece.startswith(prefix)
+        if len(text) != 1 or not _stands_alone(text, tokenizer):
+            return Surface(text, initial)
+        return Surface(text, None) if initial else None
 
     return reading
+
+
+def _stands_alone(character: str, tokenizer: "Tokenizer") -> bool:
+    """Whether a character is a word of its own even inside a word and beside itself."""
+    if tokenizer.pre_tokenizer is None:
+        return False
+    text = f"a{character}{character}a"
+    normal = tokenizer.normalizer.normalize_str(text) if tokenizer.normalizer else text
+    return [word for word, _ in tokenizer.pre_tokenizer.pre_tokenize_str(normal)] == ["a", character, character, "a"]
 
 
 def _from_metaspace(piece: str) -> Surface | None:

@@ -142,7 +142,7 @@ def _one_thread() -> Iterator[None]:
 def _features(surface: Surface | None, rank: int) -> tuple[float, ...]:
     """Of a piece by its place in the vocabulary; log of it, because frequency falls by a power of the rank (Zipf)."""
     kind, place = class_of(surface), math.log(rank + 2)
-    length, initial = (min(len(surface.text), _LONGEST), surface.initial) if surface else (0, False)
+    length, initial = (min(len(surface.text), _LONGEST), bool(surface.initial)) if surface else (0, False)
     kinds = (kind is PieceClass.DIGITS, kind is PieceClass.OTHER, kind is PieceClass.NO_TEXT)
     return (1.0, place, place**2, initial, initial * place, length, length**2, *kinds)
 

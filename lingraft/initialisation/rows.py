@@ -4,7 +4,7 @@ Legend: V vocabulary, D width.
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -74,10 +74,19 @@ def initialise(
 def overlap(source_pieces: Pieces, target_pieces: Pieces) -> dict[int, int]:
     """Source id by target id, of pieces that are not special, decode to the same text and agree in beginning a word.
 
-    Of several source pieces that read alike, the first is taken.
+    A piece that does not tell whether it begins a word agrees with any, but comes behind one that tells the same. Of
+    several source pieces that read alike, the first is taken.
     """
     source_ids = {surface: index for index, surface in reversed([*_ordinary(source_pieces)])}
-    return {index: source_ids[surface] for index, surface in _ordinary(target_pieces) if surface in source_ids}
+    matches = ((index, _match(surface, source_ids)) for index, surface in _ordinary(target_pieces))
+    return {index: source_id for index, source_id in matches if source_id is not None}
+
+
+def _match(wanted: Surface, source_ids: Mapping[Surface, int]) -> int | None:
+    # Punctuation and Chinese characters, which WordPiece does not tell about, mostly follow without a space elsewhere.
+    agreeing = (None, False, True) if wanted.initial is None else (wanted.initial, None)
+    surfaces = (Surface(wanted.text, initial) for initial in agreeing)
+    return next((source_ids[surface] for surface in surfaces if surface in source_ids), None)
 
 
 def _ordinary(pieces: Pieces) -> Iterator[tuple[int, Surface]]:

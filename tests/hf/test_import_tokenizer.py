@@ -75,6 +75,37 @@ def test_surfaces_of_every_kind(checkpoints: dict[str, Made]) -> None:
     assert read("bert", "##e") == Surface("e", False)
 
 
+@pytest.mark.parametrize(
+    ("steps", "comma", "chinese"),
+    [
+        ((normalizers.BertNormalizer(), pre_tokenizers.BertPreTokenizer()), (None, True), (None, True)),
+        (
+            (normalizers.BertNormalizer(handle_chinese_chars=False), pre_tokenizers.BertPreTokenizer()),
+            (None, True),
+            (True, False),
+        ),
+        ((None, pre_tokenizers.Whitespace()), (True, False), (True, False)),
+        ((None, None), (True, False), (True, False)),
+    ],
+)
+def test_a_piece_tells_of_a_words_beginning_unless_it_always_stands_alone(
+    steps: tuple[Any, Any], comma: tuple[bool | None, bool], chinese: tuple[bool | None, bool], tmp_path: Path
+) -> None:
+    """Each with what it tells without a prefix, and whether no text comes to it with one."""
+    pieces = ["[UNK]", ",", "##,", "海", "##海", "€", "##€", "a", "##a"]
+    made = Tokenizer(models.WordPiece(vocab={piece: index for index, piece in enumerate(pieces)}, unk_token="[UNK]"))
+    if steps[0]:
+        made.normalizer = steps[0]
+    if steps[1]:
+        made.pre_tokenizer = steps[1]
+    found = FastEngine.load(written(made, tmp_path)).surfaces()
+    for place, (text, (initial, never)) in enumerate(
+        {",": comma, "海": chinese, "€": (True, False), "a": (True, False)}.items()
+    ):
+        expected = Surface(text, initial), None if never else Surface(text, False)
+        assert tuple(found[2 * place + 1 : 2 * place + 3]) == expected
+
+
 @pytest.mark.parametrize("model_type", MODEL_TYPES)
 def test_special_pieces_have_no_surface(model_type: str, checkpoints: dict[str, Made]) -> None:
     made = checkpoints[model_type]
