@@ -4,16 +4,17 @@ The header is what the Hugging Face hub reads; https://huggingface.co/docs/hub/m
 """
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 from string import Template
+from typing import Any
 
 from lingraft import results
-from lingraft.artifact import Artifact, Cost, Kind, Manifest, require_aligned
+from lingraft.artifact import Artifact, Kind, Manifest, require_aligned
 from lingraft.errors import AlignmentError
-from lingraft.hf.card_data import NOT_STATED, Sources, Text, sources_of, table
+from lingraft.hf.card_data import NOT_STATED, Sources, Text, cost_table, sources_of, table
 from lingraft.hf.fast import special_pieces
 from lingraft.hf.model import Form
 from lingraft.models import Embeddings, Primary, TaskModel
@@ -97,7 +98,7 @@ def card(model: Model, evaluation: Path | None = None, data: Sequence[Path] = ()
         longest=model.source.encoder.shape.block_tokens,
         end_piece=special_pieces(model.brought.tokenizer).end,
         data=_data(model, sources.texts),
-        cost=_cost(model),
+        cost=_cost(model, judged),
         scores=_scores(model, judged),
         licences="\n".join(_licences(model, sources)),
         limits="\n".join(f"- {limit}" for limit in _limits(model, judged)),
@@ -166,16 +167,21 @@ def _system(model: Model) -> str:
     if not isinstance(model.brought, Embeddings):
         return f"The vocabulary is that of the primary itself, whose source language is `{model.language}`."
     details, layers = model.brought.manifest.details, model.source.encoder.shape.layers
-    fresh = details.get("fresh_layers")
-    over = (
-        f"the bottom {details['depth']} of {layers} layers" if "depth" in details else f"a depth that is {NOT_STATED}"
-    )
     return (
-        f"The token embeddings were learned by mini-model adaptation (arXiv 2212.10503), system "
-        f"{details.get('system', NOT_STATED)}, over {over}{f' and {fresh} fresh ones' if fresh else ''}, with the body "
-        f"frozen, and then put into the whole model. The primary's source language is "
+        f"The token embeddings were learned by {_adaptation(details, layers)}, system "
+        f"{details.get('system', NOT_STATED)}, with the body frozen. The primary's source language is "
         f"`{model.source.tokenizer.language}`."
     )
+
+
+def _adaptation(details: Mapping[str, Any], layers: int) -> str:
+    """How embeddings were learned: over all layers, it is the baseline that mini-models are compared with."""
+    depth, fresh = details.get("depth"), details.get("fresh_layers")
+    if depth == layers:
+        return f"standard adaptation over all {layers} layers (arXiv 1910.11856)"
+    over = f"the bottom {depth} of {layers} layers" if depth else f"a depth that is {NOT_STATED}"
+    added = f" and {fresh} fresh layer{'s' if fresh > 1 else ''}" if fresh else ""
+    return f"mini-model adaptation (arXiv 2212.10503) over {over}{added}, then put into the whole model"
 
 
 def _usage(model: Model) -> Iterator[str]:
@@ -208,20 +214,16 @@ def _data(model: Model, texts: Sequence[Text]) -> str:
     return "\n\n".join(parts)
 
 
-def _cost(model: Model) -> str:
-    rows = [(name, *_cost_cells(manifest.cost)) for name, manifest in _trainings(model).items()]
-    parts = [table(("trained", "updates", "tokens", "FLOPs", "seconds"), rows)] if rows else []
+def _cost(model: Model, judged: SourceResult | LanguageResult | None) -> str:
+    costs = {name: manifest.cost for name, manifest in _trainings(model).items()}
+    building = judged.building if isinstance(judged, LanguageResult) else None
+    costs |= {"fresh layers (step 1b, once for all languages)": building} if building else {}
+    parts = [cost_table(costs)] if costs else []
     if model.origin:
         parts.append(f"The primary was imported; what its training cost is {NOT_STATED}.")
-    if model.brought.manifest.details.get("fresh_layers"):
+    if model.brought.manifest.details.get("fresh_layers") and building is None:
         parts.append(f"What building the mini-model's fresh layers (step 1b) cost is {NOT_STATED}.")
     return "\n\n".join([*parts, "FLOPs are by the paper's equations A1, A3 and A4."])
-
-
-def _cost_cells(cost: Cost) -> tuple[str, ...]:
-    if not cost.steps:
-        return (NOT_STATED,) * 4
-    return f"{cost.steps:,}", f"{cost.tokens:,}", f"{cost.flops:.3g}", f"{cost.elapsed_s:,.0f}"
 
 
 def _scores(model: Model, judged: SourceResult | LanguageResult | None) -> str:
@@ -256,7 +258,7 @@ def _licences(model: Model, sources: Sources) -> Iterator[str]:
         yield f"- text in `{text.language}` ({text.origin}): {text.licence}"
     for name, manifest in _trainings(model).items():
         if not sources.cover(manifest):
-            yield f"- what the {name} was trained on: {NOT_STATED}"
+            yield f"- training text of the {name}: {NOT_STATED}"
 
 
 def _limits(model: Model, judged: SourceResult | LanguageResult | None) -> Iterator[str]:

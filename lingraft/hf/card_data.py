@@ -1,10 +1,10 @@
-"""What a model was trained on, as its artifacts tell it: followed by fingerprints, nothing taken on trust."""
+"""What a model was trained on, led back by fingerprints, and what that cost: nothing taken on trust."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from lingraft.artifact import Artifact, Kind, Manifest, read_manifest
+from lingraft.artifact import Artifact, Cost, Kind, Manifest, read_manifest
 from lingraft.errors import ArtifactError
 
 NOT_STATED = "not stated"
@@ -78,6 +78,19 @@ def _text(found: Artifact) -> Text:
         fingerprint=found.fingerprint,
         licence=str(source.get("licence") or NOT_STATED),
     )
+
+
+def cost_table(costs: Mapping[str, Cost]) -> str:
+    """What trainings cost, by what was trained."""
+    return table(
+        ("trained", "updates", "tokens", "FLOPs", "seconds"), [(name, *_cells(c)) for name, c in costs.items()]
+    )
+
+
+def _cells(cost: Cost) -> tuple[str, ...]:
+    if not cost.steps:
+        return (NOT_STATED,) * 4
+    return f"{cost.steps:,}", f"{cost.tokens:,}", f"{cost.flops:.3g}", f"{cost.elapsed_s:,.0f}"
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:

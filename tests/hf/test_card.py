@@ -1,5 +1,6 @@
 """A model card states what manifests and evaluations say, and says where they say nothing."""
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -7,8 +8,8 @@ from typing import Any
 import pytest
 import yaml
 
-from lingraft import artifact
-from lingraft.artifact import MANIFEST, Artifact, Kind
+from lingraft import artifact, results
+from lingraft.artifact import MANIFEST, Artifact, Cost, Kind
 from lingraft.errors import AlignmentError, ArtifactError
 from lingraft.evaluation import evaluate_language, evaluate_source
 from lingraft.hf import card as model_card
@@ -45,6 +46,14 @@ def with_manifest(folder: Path, to: Path, **changes: Any) -> Path:
     return to
 
 
+def adapted(shop: Workshop, to: Path, **details: Any) -> Model:
+    """The model of German, with embeddings whose manifest speaks of another system."""
+    known = Artifact.load(shop.embeddings["de"], Kind.EMBEDDINGS).manifest.details
+    folder = with_manifest(shop.embeddings["de"], to, details=known | details)
+    model = model_of(shop, "de", None)
+    return dataclasses.replace(model, brought=load_embeddings(folder))
+
+
 @pytest.fixture(scope="module")
 def german(workshop: Workshop, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The evaluation of German, both seeds."""
@@ -72,15 +81,31 @@ def test_the_header_is_what_the_hub_reads(workshop: Workshop) -> None:
 
 def test_system_and_depth_are_those_of_the_embeddings(workshop: Workshop, tmp_path: Path) -> None:
     card = model_card.card(model_of(workshop, "de", seed=1))
-    assert "system MINIJOINT, over the bottom 1 of 3 layers, with the body frozen" in card
-    post = {"details": Artifact.load(workshop.embeddings["de"], Kind.EMBEDDINGS).manifest.details}
-    post["details"] |= {"system": "MINIPOST", "depth": 2, "fresh_layers": 1}
-    folder = with_manifest(workshop.embeddings["de"], tmp_path / "post", **post)
-    model = model_of(workshop, "de", None)
-    card = model_card.card(Model(model.source, load_embeddings(folder), None, model.form, model.model_type))
-    assert "system MINIPOST, over the bottom 2 of 3 layers and 1 fresh ones" in card
-    assert "fresh layers (step 1b) cost is not stated" in section(card, "Cost")
-    assert "mini-model adaptation (arXiv" not in model_card.card(model_of(workshop, "en", None))
+    assert "mini-model adaptation (arXiv 2212.10503) over the bottom 1 of 3 layers, then put into" in card
+    assert "system MINIJOINT, with the body frozen" in card
+    for fresh, said in ((1, "2 of 3 layers and 1 fresh layer,"), (2, "2 of 3 layers and 2 fresh layers,")):
+        model = adapted(workshop, tmp_path / str(fresh), system="MINIPOST", depth=2, fresh_layers=fresh)
+        assert said in model_card.card(model)
+        assert "system MINIPOST" in model_card.card(model)
+    standard = model_card.card(adapted(workshop, tmp_path / "base", system="BL_BASE", depth=3, fresh_layers=0))
+    assert "standard adaptation over all 3 layers (arXiv 1910.11856), system BL_BASE, with the body" in standard
+    for card in (standard, model_card.card(model_of(workshop, "en", None))):
+        assert "mini-model adaptation (arXiv" not in card
+
+
+def test_cost_of_step_1b_is_that_of_the_evaluation(workshop: Workshop, german: Path, tmp_path: Path) -> None:
+    model = adapted(workshop, tmp_path / "post", system="MINIPOST", depth=2, fresh_layers=1)
+    judged = load_language(german).model_copy(update={"embeddings": model.brought.fingerprint})
+    spent = Cost(steps=1234, tokens=56789, flops=3.21e15, elapsed_s=77)
+    for name, building in (("with", spent), ("without", None)):
+        results.save(judged.model_copy(update={"building": building}), Kind.EVALUATION, tmp_path / name)
+    cost = section(model_card.card(model, tmp_path / "with"), "Cost")
+    assert "| fresh layers (step 1b, once for all languages) | 1,234 | 56,789 | 3.21e+15 | 77 |" in cost
+    assert "not stated" not in cost
+    for evaluation in (tmp_path / "without", None):
+        cost = section(model_card.card(model, evaluation), "Cost")
+        assert "fresh layers (step 1b) cost is not stated" in cost
+        assert "| fresh layers" not in cost
 
 
 def test_cost_is_that_of_every_training(workshop: Workshop) -> None:
@@ -151,7 +176,9 @@ def test_an_evaluation_of_something_else_is_refused(workshop: Workshop, german: 
 def test_what_nobody_says_is_not_stated(workshop: Workshop) -> None:
     card = model_card.card(model_of(workshop, "de", seed=1))
     assert "No evaluation was given" in section(card, "Scores")
-    assert section(card, "Licences of the inputs").count("was trained on: not stated") == 3
+    assert section(card, "Licences of the inputs").splitlines()[1:] == [
+        f"- training text of the {name}: not stated" for name in ("primary", "embeddings", "task topic")
+    ]
     assert "no score of it is stated above" in section(card, "What it is not for")
 
 
