@@ -34,10 +34,11 @@ def import_primary(
 ) -> None:
     """Turn a checkpoint from Hugging Face into a primary (safetensors only), and print its [encoder] for a recipe."""
     from lingraft.hf.imported import import_hf, recipe_section
-    from lingraft.models import load_primary
+    from lingraft.model_config import EncoderShape
 
-    say(import_hf(source, out, language, revision))
-    print(recipe_section(load_primary(out).encoder.shape))
+    made = import_hf(source, out, language, revision)
+    say(made)
+    print(recipe_section(EncoderShape(**made.manifest.details["shape"])))
 
 
 def text(

@@ -36,7 +36,8 @@ def import_hf(source: str, out: Path, language: str, revision: str | None = None
 
     Raises:
         CheckpointError: it cannot be had, is a pickle, of another architecture, or lacks or exceeds its tensors.
-        TokenizerError: its tokenizer is missing, has another size than the token table, or lacks a special piece.
+        TokenizerError: its tokenizer is missing or damaged, has another size than the token table or another pad id
+            than the configuration, or lacks a special piece.
         MissingExtraError: the extra 'huggingface' is not installed.
         ArtifactError: `out` is not empty or cannot be written.
     """
@@ -48,12 +49,12 @@ def import_hf(source: str, out: Path, language: str, revision: str | None = None
     with tempfile.TemporaryDirectory() as folder:
         kept = keep_tokenizer(found.folder, settings.model_type, language, Path(folder))
         _require_rows(kept.tokenizer, settings.vocabulary, source)
+        _require_pad(kept.tokenizer, settings, source)
         model = settings.shape, settings.model_type, settings.vocabulary, settings.tied
         converted = from_checkpoint(weights, *model)
         made = _save(out, settings, converted, kept.tokenizer, found)
     for note in (*settings.notes, *converted.notes, *kept.notes):
         say(f"{source}: {note}")
-    say(f"a recipe for this primary needs:\n{recipe_section(settings.shape)}")
     return made
 
 
@@ -87,6 +88,18 @@ def _require_rows(tokenizer: Tokenizer, rows: int, source: str) -> None:
         f"the token table of {source} has {rows} rows, but its tokenizer has {len(tokenizer)} pieces. If the two "
         "belong together, and the table was only padded or tokens were added, make them agree with transformers: "
         "model.resize_token_embeddings(len(tokenizer)), then save_pretrained() both. If not, fetch the right tokenizer."
+    )
+
+
+def _require_pad(tokenizer: Tokenizer, settings: Settings, source: str) -> None:
+    """RoBERTa's family skips what config.json takes for padding as it counts positions; BERT counts from the first."""
+    named, found = settings.shape.family.position_offset - 1, tokenizer.special.pad
+    if settings.model_type == "bert" or named == found:
+        return
+    raise TokenizerError(
+        f"config.json of {source} has pad_token_id {named}, but its tokenizer pads with id {found}. Positions are "
+        "counted by the first, so that the two must agree. Correct the one that is wrong, or fetch both anew, from "
+        "one source."
     )
 
 
