@@ -54,7 +54,7 @@ def near_table(
         cells = [near(reached, write, notes) for reached in row.values()]
         rows.append(Row(variant.system, (*cells, average(counted, len(task.languages), unit.show))))
     head = ("system", *(notes.language(grid, task, language) for language in task.languages), MEAN)
-    return Table(number, f"{task.title}, {measure.name} {unit.name} until {goal}", head, tuple(rows), notes.lines)
+    return Table(number, f"{task.title}, {measure.prefix}{unit.name} until {goal}", head, tuple(rows), notes.lines)
 
 
 def _estimates(found: Iterable[Reached | Hole]) -> Iterable[float]:

@@ -12,6 +12,7 @@ from lingraft.paper.canvas import LOOKS, Drawing, Look, graded_looks, legend_abo
 from lingraft.paper.cells import TimeUnit
 from lingraft.paper.grid import Grid, Hole, Variant
 from lingraft.paper.records import CurvePoint, TaskFacts
+from lingraft.paper.words import counted
 from lingraft.report.canvas import COLOURS
 from lingraft.systems import System
 
@@ -86,7 +87,7 @@ def depth_curves(grid: Grid, system: System) -> list[Drawing]:
     """Figure 4, of the first task, and A1 and those that follow, of the others: curves by depth."""
     variants = [Variant(system, depth) for depth in grid.depths(system)]
     looks = {
-        variant: (f"{variant.depth} layers", look)
+        variant: (counted(variant.depth, "layer"), look)
         for variant, look in zip(variants, graded_looks(len(variants)), strict=True)
     }
     looks[grid.reference] = (str(System.BL_BASE), LOOKS[System.BL_BASE])
@@ -180,7 +181,7 @@ def _drawing(
         for place, each in enumerate(axes):
             known = place % columns and shown[place].metric == shown[place - 1].metric
             each.set_ylabel("" if known else shown[place].metric)
-        figure.supxlabel(f"compute, V100 {unit.name}", fontsize="medium")
+        figure.supxlabel(f"compute, V100-{unit.name}", fontsize="medium")
         legend_above(figure, axes)
 
     alt = f"Line plots. Scores at the end of training: {'; '.join(panel.said for panel in shown)}."

@@ -28,7 +28,7 @@ def near_by_depth(grid: Grid, system: System, intervals: bool = False) -> list[T
         Row(f"{language} {title}", tuple(near(each, write, notes) for each in row))
         for (title, language), row in found.items()
     ]
-    title = f"V100 {unit.name} to near-maximal performance, {system} by depth"
+    title = f"V100-{unit.name} to near-maximal performance, {system} by depth"
     return [Table("Table A4" if intervals else "Table 4", title, _head(depths), tuple(rows), notes.lines)] * bool(rows)
 
 

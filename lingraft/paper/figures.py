@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _BAR = 0.36
 _PAPER = {"facecolor": "#ffffff", "edgecolor": "none", "pad": 1.5}
-"""Behind text that stands on a bar."""
+"""Behind text that stands on a bar or a line."""
 _MARKERS = "osDv^P*X"
 _PANEL_IN, _HEAD_IN, _LINE_IN = 2.4, 0.6, 0.28
 
@@ -110,12 +110,20 @@ def near_drawing(grid: Grid, task: TaskFacts) -> list[Drawing]:
     if not any(uppers):
         return []
     unit, beyond = TimeUnit.fitting([max(uppers)]), 1.08 * max(uppers)
+    empty = [
+        language
+        for language, column in zip(task.languages, zip(*found.values(), strict=True), strict=True)
+        if all(isinstance(reached, Hole) for reached in column)
+    ]
 
     def paint(figure: "Figure") -> None:
         axes = figure.subplots()
         for order, (variant, row) in enumerate(found.items()):
             offset = (order - (len(found) - 1) / 2) * 0.17
             _paint_reached(axes, variant.system, row, offset, unit, beyond)
+        for place, language in enumerate(task.languages):
+            if language in empty:
+                axes.text(0.01 * beyond / unit.seconds, place, "no number", va="center", fontsize=8, bbox=_PAPER)
         axes.axvline(beyond / unit.seconds, color=COLOURS["grid"], linewidth=8, zorder=0)
         axes.text(beyond / unit.seconds, 1.01, "never", transform=axes.get_xaxis_transform(), ha="center")
         labels = [language + ("" if grid.counts(task, language) else " †") for language in task.languages]
@@ -123,13 +131,14 @@ def near_drawing(grid: Grid, task: TaskFacts) -> list[Drawing]:
         axes.set_ylim(len(labels) - 0.4, -0.6)
         axes.set_xlim(0, 1.04 * beyond / unit.seconds)
         axes.tick_params(axis="y", length=0)
-        axes.set_xlabel(f"compute, V100 {unit.name}")
+        axes.set_xlabel(f"compute, V100-{unit.name}")
         legend_above(figure, [axes])
 
     dagger = " †: not informative." if not all(grid.counts(task, language) for language in task.languages) else ""
+    nothing = f" No system has a number in {', '.join(empty)}." if empty else ""
     caption = (
         "Compute until 95% of BL_BASE's final score; whiskers reach from the checkpoint before to the one after. "
-        f"A system without a dot has no number there.{dagger}"
+        f"A system without a dot has no number there.{nothing}{dagger}"
     )
     height = 1.1 + max(_LINE_IN * len(task.languages) * max(len(found) / 3, 1), 0.9)
     title = f"Compute to near-maximal performance by language, {task.title}"
@@ -193,7 +202,7 @@ def depth_drawings(grid: Grid, system: System) -> list[Drawing]:
         Drawing(
             f"depths-{system}".lower(),
             "",
-            f"what the depth of {system}'s mini-model changes",
+            f"What the depth of {system}'s mini-model changes",
             caption,
             alt,
             height,
@@ -254,7 +263,7 @@ def _paint_times(axes: "Axes", grid: Grid, system: System, task: TaskFacts, dept
         axes.plot(depths, heights, look.line, color=look.colour, marker=look.marker)
         axes.plot(never, [top / unit.seconds] * len(never), look.marker, color=look.colour, markerfacecolor="none")
     axes.set_title(f"{task.title}, until near-maximal", loc="left")
-    axes.set_ylabel(f"compute, V100 {unit.name}")
+    axes.set_ylabel(f"compute, V100-{unit.name}")
     if any(not _finite(each) for row in found.values() for each in row.values()):
         axes.axhline(top / unit.seconds, color=COLOURS["grid"], linewidth=8, zorder=0)
         axes.text(1.01, top / unit.seconds, "never", transform=axes.get_yaxis_transform(), va="center")

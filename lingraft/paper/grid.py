@@ -59,13 +59,14 @@ class Variant(NamedTuple):
 class Measure:
     """A way of counting what a checkpoint took, in seconds."""
 
-    name: str
+    prefix: str
+    """Before a unit of time, such as days."""
     spent: Spent
 
 
-COMPUTE = Measure("V100", lambda point: point.flops / V100_FLOPS_PER_S)
+COMPUTE = Measure("V100-", lambda point: point.flops / V100_FLOPS_PER_S)
 """FLOPs as time on a V100, by the paper's 30 TFLOP/s (appendix A.1)."""
-MEASURED = Measure("measured", lambda point: point.elapsed_s)
+MEASURED = Measure("measured ", lambda point: point.elapsed_s)
 """What training took where it ran."""
 
 

@@ -15,6 +15,7 @@ from pydantic import Field
 from lingraft.artifact import Artifact, Kind
 from lingraft.efficiency import LearningCurve
 from lingraft.errors import ArtifactError
+from lingraft.paper.words import counted
 from lingraft.results import Result, SeedScores
 from lingraft.systems import System
 
@@ -48,7 +49,7 @@ class Cell(Result):
     def name(self) -> str:
         """For messages and footnotes."""
         seed = f"pretraining seed {self.pretraining_seed}"
-        return f"{self.system} over {self.depth} layers, {self.language}, {self.task}, {seed}"
+        return f"{self.system} over {counted(self.depth, 'layer')}, {self.language}, {self.task}, {seed}"
 
     def curve(self, spent: Spent) -> LearningCurve:
         """Mean score over finetuning seeds, against what a checkpoint took.
@@ -148,7 +149,9 @@ class PaperRecords(Result):
         return self
 
     def _require_source_cells(self) -> None:
-        named = [(f"{cell.system} over {cell.depth} layers in {self.source}", cell) for cell in self.source_cells]
+        named = [
+            (f"{cell.system} over {counted(cell.depth, 'layer')} in {self.source}", cell) for cell in self.source_cells
+        ]
         _require_single("score", (f"{name}, {cell.task}, seed {cell.pretraining_seed}" for name, cell in named))
         for name, cell in named:
             self._require_planned(name, cell.system, cell.depth, cell.task)

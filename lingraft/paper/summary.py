@@ -8,6 +8,7 @@ from lingraft.efficiency import Ratios, over_tasks
 from lingraft.paper.costs import share, times
 from lingraft.paper.grid import Grid, Hole, Variant
 from lingraft.paper.records import TaskFacts
+from lingraft.paper.words import counted
 
 _NO_TASK = "all tasks are the appendix's"
 
@@ -62,17 +63,13 @@ def _why_no_speed_up(grid: Grid, variant: Variant, task: TaskFacts, ratios: Rati
 
 def _per_reason(reasons: Iterable[str], of: int) -> list[str]:
     """In how many of so many languages each reason holds."""
-    return [f"{reason} in {count} of {_languages(of)}" for reason, count in Counter(reasons).most_common()]
-
-
-def _languages(count: int) -> str:
-    return f"{count} language" + "s" * (count != 1)
+    return [f"{reason} in {count} of {counted(of, 'language')}" for reason, count in Counter(reasons).most_common()]
 
 
 def _counts(by_task: dict[str, Ratios]) -> str:
     """How many languages of each task were counted."""
     return ", ".join(
-        f"{title}: {len(ratios.by_language)} of {_languages(len(ratios.by_language) + len(ratios.left_out))}"
+        f"{title}: {len(ratios.by_language)} of {counted(len(ratios.by_language) + len(ratios.left_out), 'language')}"
         for title, ratios in by_task.items()
     )
 
@@ -83,7 +80,8 @@ def _missing(grid: Grid) -> list[str]:
     if not holes:
         return [f"All {len(planned)} cells of the comparison are there."]
     reasons = ", ".join(f"{count} {reason}" for reason, count in Counter(hole.short for hole in holes).most_common())
-    return [f"Of {len(planned)} cells, {len(holes)} are missing: {reasons}."]
+    verb = "is" if len(holes) == 1 else "are"
+    return [f"Of {counted(len(planned), 'cell')}, {len(holes)} {verb} missing: {reasons}."]
 
 
 def _planned(grid: Grid) -> list[tuple[Variant, TaskFacts, str]]:
@@ -122,9 +120,9 @@ def basis(grid: Grid) -> list[str]:
     seeds = {len(point.scores.by_seed) for cell in records.cells for point in cell.points}
     finetuned = f"{min(seeds)} to {max(seeds)}" if len(seeds) > 1 else str(max(seeds, default=0))
     lines = [
-        f"Source language {records.source}; a primary of {records.layers} layers; mini-models and BL_SMALL of "
-        f"{records.depth} shared layers where no other depth is named. Pretraining seed {records.pretraining_seed}; "
-        f"finetuning seeds per score: {finetuned}.",
+        f"Source language {records.source}; a primary of {counted(records.layers, 'layer')}; mini-models and BL_SMALL "
+        f"of {counted(records.depth, 'shared layer')} where no other depth is named. "
+        f"Pretraining seed {records.pretraining_seed}; finetuning seeds per score: {finetuned}.",
         "A V100 is taken to do 30 TFLOP/s, as in the paper, so that its time is another word for FLOPs. A dash with a "
         "number is a hole; the same number is the same reason, which stands in short under the table, and of what "
         "failed, in full at the end. Means leave out what is marked, and where they are "

@@ -8,6 +8,7 @@ from lingraft.cost.formulas import V100_FLOPS_PER_S
 from lingraft.paper.cells import MEAN, Notes, Row, Table, TimeUnit, average, operations, points, score, spread
 from lingraft.paper.grid import ORDER, Grid, Hole, Variant
 from lingraft.paper.records import CurvePoint, TaskFacts
+from lingraft.paper.words import counted, megabytes
 from lingraft.results import SeedScores
 
 Write = Callable[[SeedScores | Hole, Notes], str]
@@ -21,7 +22,7 @@ def languages_table(grid: Grid) -> list[Table]:
         Row(
             facts.language + (" (source)" if facts.language == grid.records.source else ""),
             (
-                _UNKNOWN if facts.text_bytes is None else f"{facts.text_bytes / 1e6:,.1f}",
+                _UNKNOWN if facts.text_bytes is None else megabytes(facts.text_bytes),
                 facts.word_order or _UNKNOWN,
                 *(_UNKNOWN if share is None else f"{share:.2f}" for share in (facts.syntactic, facts.phylogenetic)),
             ),
@@ -47,7 +48,7 @@ def spent_table(grid: Grid) -> Table:
     ]
     if grid.records.machine:
         notes.say(f"Measured on {grid.records.machine}, by the clock of training alone.")
-    head = ("system", "shared layers", "updates", "FLOPs", f"V100, {unit.name}", f"measured, {measured.name}")
+    head = ("system", "shared layers", "updates", "FLOPs", f"V100-{unit.name}", f"measured, {measured.name}")
     return Table("Table 2", "the cost of adapting one language", head, tuple(rows), notes.lines)
 
 
@@ -143,7 +144,7 @@ def source_table(grid: Grid) -> list[Table]:
     notes.say(_DEVIATION)
     rows = [
         Row(
-            f"{variant.system}, {variant.depth} layers",
+            f"{variant.system}, {counted(variant.depth, 'layer')}",
             tuple(spread(found.get((variant, task.name), Hole("not run")), notes) for task in tasks),
         )
         for variant in sorted({variant for variant, _ in found}, key=_paper_order)
@@ -184,5 +185,5 @@ def _pretrainings(grid: Grid, variant: Variant, seeds: Sequence[int]) -> Table:
         for seed in seeds
     ]
     head = ("pretraining", *(f"{task.title} {language}" for task, language in columns))
-    title = f"{variant.system} over {variant.depth} layers, pretrained {len(seeds)} times; scores in percent"
+    title = f"{variant.system} over {counted(variant.depth, 'layer')}, pretrained {len(seeds)} times; scores in percent"
     return Table("Table A5", title, head, tuple(rows), notes.lines)

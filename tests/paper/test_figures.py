@@ -8,8 +8,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from lingraft.paper.canvas import Drawing
-from lingraft.paper.figures import depth_drawings
+from lingraft.paper.figures import depth_drawings, near_drawing
 from lingraft.paper.grid import Grid
+from lingraft.paper.sections import sections_of
 from lingraft.systems import System
 from tests.paper.made_up import DEPTHS, MadeUp
 
@@ -47,3 +48,19 @@ def test_the_legend_names_no_language_without_a_line(made_up: MadeUp) -> None:
     figure = painted(depth_drawings(Grid(made_up.records(*dead, tasks=[made_up.task("xnli", ("de", "tr"))])), JOINT))
     (legend,) = figure.legends
     assert [text.get_text() for text in legend.get_texts()] == ["de"]
+
+
+def test_a_language_in_which_nothing_has_a_number_says_so(made_up: MadeUp) -> None:
+    records = made_up.records(made_up.failed(System.BL_BASE, 12, "tr"), tasks=[made_up.task("xnli", ("de", "tr"))])
+    drawings = near_drawing(Grid(records), records.tasks[0])
+    assert "No system has a number in tr." in drawings[0].caption
+    (axes,) = painted(drawings).axes
+    assert [text.get_position()[1] for text in axes.texts if text.get_text() == "no number"] == [1]
+    whole = made_up.records()
+    assert "No system" not in near_drawing(Grid(whole), whole.tasks[0])[0].caption
+
+
+def test_every_heading_begins_with_a_capital(made_up: MadeUp) -> None:
+    drawings = [each for section in sections_of(Grid(made_up.records())) for each in section.drawings]
+    assert len(drawings) > 5
+    assert all(drawing.heading[0].isupper() for drawing in drawings)

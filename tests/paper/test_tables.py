@@ -8,6 +8,7 @@ from lingraft.paper.depths import final_by_depth, near_by_depth
 from lingraft.paper.failures import failures_table
 from lingraft.paper.grid import MEASURED, Goal, Grid
 from lingraft.paper.published import DAYS, SCORES
+from lingraft.paper.records import LanguageFacts
 from lingraft.paper.tables import (
     final_spread_table,
     final_table,
@@ -49,7 +50,7 @@ def test_table_2_prints_the_paper_s_scores_and_averages(paper: Grid) -> None:
 def test_tables_3_and_a1_print_the_paper_s_days_and_its_infinity(paper: Grid) -> None:
     for place, task in enumerate(paper.records.tasks):
         table = near(paper, place)
-        assert table.title.startswith(f"{task.title}, V100 days until 95%")
+        assert table.title.startswith(f"{task.title}, V100-days until 95%")
         found = rows(table)
         for system in DAYS[task.name].rows:
             expected = ["∞" if days == float("inf") else f"{days:.1f}" for days in DAYS[task.name].rows[system]]
@@ -238,6 +239,30 @@ def test_what_is_not_known_of_a_language_is_a_question_mark(made_up: MadeUp) -> 
     assert "?: not recorded." in table.notes
 
 
+@pytest.mark.parametrize(
+    ("size", "written"),
+    [
+        (0, "0.0"),
+        (12, "0.000012"),
+        (34_000, "0.034"),
+        (500_000, "0.50"),
+        (1_000_000, "1.0"),
+        (12_345_678_900, "12,345.7"),
+    ],
+)
+def test_a_small_text_has_a_size_too(made_up: MadeUp, size: int, written: str) -> None:
+    facts = LanguageFacts(language="ar", text_bytes=size)
+    (table,) = languages_table(Grid(made_up.records(languages=(facts,))))
+    assert rows(table)["ar"][0] == written
+
+
+def test_one_layer_is_no_layers(made_up: MadeUp) -> None:
+    (table,) = source_table(
+        Grid(made_up.records(source_cells=(made_up.source(JOINT, 1, 0.5), made_up.source(JOINT, 2, 0.6))))
+    )
+    assert [row.label for row in table.rows] == ["MINIJOINT, 2 layers", "MINIJOINT, 1 layer"]
+
+
 def test_short_runs_are_shown_in_a_unit_that_fits_them(made_up: MadeUp) -> None:
     records = made_up.records()
     short = tuple(
@@ -252,6 +277,6 @@ def test_short_runs_are_shown_in_a_unit_that_fits_them(made_up: MadeUp) -> None:
         for cell in records.cells
     )
     long, brief = near(Grid(records)), near(Grid(records.model_copy(update={"cells": short})))
-    assert "V100 days" in long.title
-    assert "V100 seconds" in brief.title
+    assert "V100-days" in long.title
+    assert "V100-seconds" in brief.title
     assert float(rows(brief)[BASE][0]) == pytest.approx(float(rows(long)[BASE][0]) * 0.864, abs=0.05)
