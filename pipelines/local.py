@@ -15,7 +15,7 @@ from kfp import local
 from kfp.dsl import base_component
 
 from lingraft.errors import LingraftError
-from lingraft.files import writable
+from lingraft.files import make_folder
 
 _STARTED = re.compile(r"Executing task .*?'([\w-]+)'")
 _ERROR = re.compile(r"^\s*lingraft(\.\w+)+Error: ")
@@ -60,8 +60,7 @@ def set_up(out: Path) -> None:
     Raises:
         ArtifactError: `out` cannot be written.
     """
-    with writable(out):
-        out.mkdir(parents=True, exist_ok=True)
+    make_folder(out)
     os.environ.setdefault("MLFLOW_TRACKING_URI", f"sqlite:///{out.resolve() / 'mlflow.db'}")
     os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
 

@@ -17,7 +17,10 @@ def paper(
         Path, typer.Option("--out", help="Folder for everything that is made; a run that was stopped goes on there.")
     ],
 ) -> None:
-    """Compare the systems that the recipe's [paper] names in all languages and tasks, and write tables and figures."""
+    """Compare the systems that the recipe's [paper] names in all languages and tasks, and write tables and figures.
+
+    A job that failed is a hole in them, with its reason, and no error; the same command tries it again.
+    """
     from lingraft.comparison import runner as comparison
     from lingraft.paper.report import PAGE_FILE
 
