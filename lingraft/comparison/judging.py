@@ -24,6 +24,7 @@ from lingraft.comparison.records import Judged, save_judged
 from lingraft.errors import ArtifactError
 from lingraft.models import Primary, load_embeddings, load_primary
 from lingraft.paper.records import Cell, CurvePoint, SourceCell
+from lingraft.paper.words import counted
 from lingraft.results import SeedScores
 from lingraft.task_config import Task
 from lingraft.text import load_text
@@ -238,4 +239,4 @@ def machine() -> str:
     cpuinfo = Path("/proc/cpuinfo")
     lines = cpuinfo.read_text(encoding="utf-8").splitlines() if cpuinfo.is_file() else []
     named = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return f"{[*named, platform.machine()][0]}, {torch.get_num_threads()} threads"
+    return f"{[*named, platform.machine()][0]}, {counted(torch.get_num_threads(), 'thread')}"
