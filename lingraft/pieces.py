@@ -27,6 +27,15 @@ class Surface(NamedTuple):
     """Whether the piece begins a word; None where its tokenizer has no other form of it, and so does not tell."""
 
 
+SPACE_MARK = "\N{LOWER ONE EIGHTH BLOCK}"
+"""SentencePiece's mark of a space, and so of a word's beginning."""
+
+
+def surface_of_marked(piece: str) -> Surface:
+    """How a piece with SentencePiece's mark reads."""
+    return Surface(piece.removeprefix(SPACE_MARK).replace(SPACE_MARK, " "), piece.startswith(SPACE_MARK))
+
+
 class Spans(NamedTuple):
     """Pieces of a text with the places they come from, in characters of the text as it was given."""
 

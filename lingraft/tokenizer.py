@@ -18,7 +18,7 @@ from lingraft.artifact import Artifact, Kind, read_manifest
 from lingraft.config import Recipe
 from lingraft.errors import TokenizerError
 from lingraft.files import sha256_of
-from lingraft.pieces import ByRole, Spans, SpecialIds, Surface
+from lingraft.pieces import ByRole, Spans, SpecialIds, Surface, surface_of_marked
 from lingraft.sentencepiece_file import with_exact_scores
 from lingraft.text import load_split
 
@@ -30,8 +30,6 @@ TOKENIZER_FILES = (_MODEL, f"tokenizer{_FAST_SUFFIX}")
 """Of our own tokenizers, and of an imported primary's."""
 _CARRIERS = (Kind.PRIMARY, Kind.EMBEDDINGS)
 """Kinds of artifacts that hold a tokenizer beside what they are."""
-_SPACE = "\N{LOWER ONE EIGHTH BLOCK}"
-"""SentencePiece's mark of a space, and so of a word's beginning."""
 _LONGEST_LINE_BYTES = 1 << 30
 """SentencePiece's limit. Its default of 4,192 leaves longer lines out without a word."""
 
@@ -85,11 +83,9 @@ class SentencePieceEngine:
     def surfaces(self) -> list[Surface | None]:
         control = self._processor.is_control, self._processor.is_unknown
         special = [any(is_special(index) for is_special in control) for index in range(len(self))]
-        return [None if hidden else _surface(piece) for hidden, piece in zip(special, self.pieces(), strict=True)]
-
-
-def _surface(piece: str) -> Surface:
-    return Surface(piece.removeprefix(_SPACE).replace(_SPACE, " "), piece.startswith(_SPACE))
+        return [
+            None if hidden else surface_of_marked(piece) for hidden, piece in zip(special, self.pieces(), strict=True)
+        ]
 
 
 def _engine(model: Path) -> Engine:

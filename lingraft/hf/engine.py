@@ -11,14 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from lingraft.errors import MissingExtraError, TokenizerError
-from lingraft.pieces import Spans, Surface
+from lingraft.pieces import SPACE_MARK, Spans, Surface, surface_of_marked
 
 if TYPE_CHECKING:
     from tokenizers import Encoding, Tokenizer
 
 Reading = Callable[[str], Surface | None]
 """How a piece reads as text."""
-_METASPACE = "\N{LOWER ONE EIGHTH BLOCK}"
 _BYTE_PIECE = re.compile(r"<0x[0-9A-F]{2}>")
 
 
@@ -49,7 +48,9 @@ class FastEngine:
             raw = path.read_bytes()
             tokenizer, settings = Tokenizer.from_buffer(raw), json.loads(raw)
         except (OSError, ValueError) as error:
-            raise TokenizerError(f"{path} is no tokenizer.json: {error}. Save the fast tokenizer anew.") from error
+            raise TokenizerError(
+                f"{path} is damaged, or no tokenizer.json: {error}. Fetch it anew, or save the fast tokenizer anew."
+            ) from error
         tokenizer.no_truncation()
         tokenizer.no_padding()
         tokenizer.encode_special_tokens = True
@@ -122,13 +123,13 @@ def _reading(tokenizer: "Tokenizer", settings: dict[str, Any], path: Path) -> Re
     """How pieces of this file read, told from its model and from what stands around the model."""
     kind = type(tokenizer.model).__name__
     around = [settings.get(part) for part in ("normalizer", "pre_tokenizer", "decoder")]
-    steps, marked = set(_types(around)), _METASPACE in json.dumps(around, ensure_ascii=False)
+    steps, marked = set(_types(around)), SPACE_MARK in json.dumps(around, ensure_ascii=False)
     if kind == "WordPiece":
         return _continued(tokenizer)
     if kind == "BPE" and "ByteLevel" in steps:
         return _from_bytes
     if kind in ("Unigram", "BPE") and marked:
-        return _from_metaspace
+        return _from_marked
     raise TokenizerError(
         f"{path} has a {kind} model with {sorted(steps) or 'nothing'} around it: how its pieces read as text "
         "is not known. Take a checkpoint with byte-level BPE, WordPiece or SentencePiece pieces."
@@ -173,11 +174,9 @@ def _stands_alone(character: str, tokenizer: "Tokenizer") -> bool:
     return [word for word, _ in tokenizer.pre_tokenizer.pre_tokenize_str(normal)] == ["a", character, character, "a"]
 
 
-def _from_metaspace(piece: str) -> Surface | None:
+def _from_marked(piece: str) -> Surface | None:
     """SentencePiece's mark; bytes that stand for characters without a piece are no text by themselves."""
-    if _BYTE_PIECE.fullmatch(piece):
-        return None
-    return Surface(piece.removeprefix(_METASPACE).replace(_METASPACE, " "), piece.startswith(_METASPACE))
+    return None if _BYTE_PIECE.fullmatch(piece) else surface_of_marked(piece)
 
 
 def _from_bytes(piece: str) -> Surface | None:

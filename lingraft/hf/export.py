@@ -17,7 +17,7 @@ from lingraft.encoder import Encoder
 from lingraft.errors import ExportError, MissingExtraError
 from lingraft.files import new_folder, require_new, write_json, write_text
 from lingraft.hf.card import Model, card
-from lingraft.hf.fast import fast_tokenizer, settings_of
+from lingraft.hf.fast import fast_tokenizer, tokenizer_config
 from lingraft.hf.model import OWN_MODEL_TYPE, config_of, encoder_of, form_of, tensors_of
 from lingraft.models import Embeddings, Primary, TaskModel, load_embeddings, load_primary, load_task
 from lingraft.tasks.pairs import pad, pad_types
@@ -75,7 +75,7 @@ def export_hf(
         write_json(folder / "config.json", config_of(net, model_type, labels))
         save_file(tensors_of(net, model_type), folder / "model.safetensors", metadata={"format": "pt"})
         fast_tokenizer(brought.tokenizer, shape).save(str(folder / "tokenizer.json"))
-        write_json(folder / "tokenizer_config.json", settings_of(brought.tokenizer, shape))
+        write_json(folder / "tokenizer_config.json", tokenizer_config(brought.tokenizer, shape))
         write_text(folder / "README.md", page)
         difference = _difference(folder, net)
     return Exported(out, form_of(net).auto_class, difference)

@@ -52,7 +52,7 @@ def fast_tokenizer(tokenizer: Tokenizer, shape: EncoderShape) -> "Fast":
     return made
 
 
-def settings_of(tokenizer: Tokenizer, shape: EncoderShape) -> dict[str, Any]:
+def tokenizer_config(tokenizer: Tokenizer, shape: EncoderShape) -> dict[str, Any]:
     """What stands in `tokenizer_config.json`: special tokens by transformers' names, and the longest input.
 
     The class is the one that takes `tokenizer.json` as it is; those of model types build it anew by their own rules.

@@ -72,7 +72,7 @@ def config_of(net: nn.Module, model_type: str, labels: Sequence[str] = ()) -> di
 
     Args:
         net: encoder or task's net, with the vocabulary that it is exported with.
-        model_type: one of `hf_weights.DIALECTS`.
+        model_type: one of `lingraft.hf.weights.DIALECTS`.
         labels: the task's labels, in the order of its classes; none for masked tokens and question answering.
     """
     encoder = encoder_of(net)
@@ -108,7 +108,7 @@ def tensors_of(net: nn.Module, model_type: str) -> dict[str, Tensor]:
 
     Args:
         net: encoder or task's net, with the vocabulary that it is exported with.
-        model_type: one of `hf_weights.DIALECTS`.
+        model_type: one of `lingraft.hf.weights.DIALECTS`.
     """
     encoder, form = encoder_of(net), form_of(net)
     shape, body = encoder.shape, DIALECTS[model_type].body

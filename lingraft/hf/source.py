@@ -3,6 +3,7 @@
 Only settings, safetensors and tokenizer files are fetched and read. A pickle can run code as it is opened, so none is.
 """
 
+import hashlib
 import json
 import os
 import re
@@ -150,8 +151,6 @@ def content_hash(folder: Path) -> str:
     names = [WEIGHTS] if (folder / WEIGHTS).is_file() else sorted(set(_weight_map(folder).values()))
     if len(names) == 1:
         return sha256_of(folder / names[0])
-    import hashlib
-
     return hashlib.sha256("".join(sha256_of(folder / name) for name in names).encode()).hexdigest()
 
 

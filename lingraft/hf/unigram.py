@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 from lingraft import sentencepiece_file
 from lingraft.errors import MissingExtraError, TokenizerError
 from lingraft.hf.charsmap import Parts, parts_of
+from lingraft.pieces import SPACE_MARK
 from lingraft.sentencepiece_file import UNKNOWN, Piece
 
 if TYPE_CHECKING:
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 
 _SEPARATOR, _STAND_IN = "\ufffe", "\uffff"
 """Code points that are no characters, now or ever; text that has the first all the same is given the second."""
-_SPACE = "\N{LOWER ONE EIGHTH BLOCK}"
 
 
 def unigram(model: bytes, name: str) -> "Tokenizer":
@@ -53,7 +53,7 @@ def unigram(model: bytes, name: str) -> "Tokenizer":
     vocabulary = [(piece.text, piece.score) for piece in pieces]
     made = Tokenizer(models.Unigram(vocabulary, unk_id=unknown, byte_fallback=False))
     made.normalizer = _normalizer(sentencepiece_file.charsmap(model), pieces, name)
-    made.decoder = decoders.Metaspace(replacement=_SPACE, prepend_scheme="always")
+    made.decoder = decoders.Metaspace(replacement=SPACE_MARK, prepend_scheme="always")
     return made
 
 
@@ -82,8 +82,8 @@ def _normalizer(charsmap: bytes, pieces: list[Piece], name: str) -> "normalizers
             normalizers.Replace(_SEPARATOR, ""),
             normalizers.Replace(Regex(" +"), " "),
             normalizers.Replace(Regex(r"\A | \z"), ""),
-            normalizers.Prepend(_SPACE),
-            normalizers.Replace(" ", _SPACE),
+            normalizers.Prepend(SPACE_MARK),
+            normalizers.Replace(" ", SPACE_MARK),
         ]
     )
 

@@ -123,7 +123,7 @@ def from_checkpoint(
 
     Args:
         tensors: all of the checkpoint.
-        shape: from its configuration (`hf_config.shape_of`).
+        shape: from its configuration (`lingraft.hf.config.settings_of`).
         model_type: one of `DIALECTS`.
         vocabulary: rows of the token table that its configuration speaks of.
         tied: whether its configuration ties the output projection to the token table.

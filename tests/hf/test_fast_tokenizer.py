@@ -12,7 +12,7 @@ import sentencepiece
 from lingraft import sentencepiece_file
 from lingraft.errors import MissingExtraError, TokenizerError
 from lingraft.hf import charsmap
-from lingraft.hf.fast import fast_tokenizer, settings_of, special_pieces
+from lingraft.hf.fast import fast_tokenizer, special_pieces, tokenizer_config
 from lingraft.hf.unigram import unigram
 from lingraft.model_config import EncoderShape, Family
 from lingraft.sentencepiece_file import SCORE_STEP, with_exact_scores
@@ -173,7 +173,7 @@ def test_texts_and_pairs_read_as_the_encoder_expects_them(pieces: Tokenizer, sep
         expected, found = encode([texts], pieces, shape), fast.encode(*texts)
         assert found.ids == expected.rows[0]
         assert found.type_ids == (expected.types[0] if expected.types else [0] * len(found.ids))
-    assert ("token_type_ids" in settings_of(pieces, shape)["model_input_names"]) is family.marks_second_text
+    assert ("token_type_ids" in tokenizer_config(pieces, shape)["model_input_names"]) is family.marks_second_text
 
 
 def test_a_model_that_is_not_unigram_is_refused(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from lingraft import blocks, evaluation, results, stages, text
 from lingraft.cli import app
 from lingraft.config import Recipe
-from lingraft.hf.imported import import_hf, recipe_section
+from lingraft.hf.imported import import_hf
 from lingraft.models import load_embeddings, load_primary
 from lingraft.tokenizer import train
 from tests.hf.checkpoints import MODEL_TYPES, Made
