@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lingraft import sentencepiece_file
 from lingraft.errors import MissingExtraError, TokenizerError
+from lingraft.hf.engine import FastEngine
 from lingraft.hf.source import SENTENCEPIECE, TOKENIZER_FILES
 from lingraft.pieces import ByRole, SpecialIds
 from lingraft.tokenizer import SPECIAL_PIECES, Tokenizer
@@ -51,13 +52,14 @@ def keep_tokenizer(checkpoint: Path, model_type: str, language: str, into: Path)
         into: folder that gets the file.
 
     Raises:
-        TokenizerError: there is none, it has no fast form, or it lacks a special piece.
+        TokenizerError: there is none, it is damaged, it has no fast form, or it lacks a special piece.
         MissingExtraError: `tokenizers` or `transformers` is not installed.
     """
     kept, made = into / FAST, [f"{FAST} was made from the checkpoint's slow tokenizer"]
     if not any((checkpoint / name).is_file() for name in TOKENIZER_FILES):
         raise TokenizerError(f"{checkpoint} has no tokenizer. Put its files there: {', '.join(TOKENIZER_FILES)}.")
     if (checkpoint / FAST).is_file():
+        FastEngine.load(checkpoint / FAST)  # transformers would not say which of the files is damaged
         shutil.copyfile(checkpoint / FAST, kept)
         return Kept(_with_roles(kept, language, _roles_of(_loaded(checkpoint)), checkpoint), [])
     if (checkpoint / SENTENCEPIECE).is_file() and model_type in _FIRST:
@@ -110,9 +112,10 @@ def _loaded(checkpoint: Path) -> Any:
     try:
         return AutoTokenizer.from_pretrained(checkpoint, local_files_only=True, trust_remote_code=False)
     except (OSError, ValueError, ImportError, KeyError, TypeError, AttributeError) as error:
-        raise TokenizerError(
-            f"the tokenizer in {checkpoint} cannot be loaded: {error}. Take a checkpoint that comes with a {FAST}."
-        ) from error
+        advice = f"Take a checkpoint that comes with a {FAST}."
+        if (checkpoint / FAST).is_file():
+            advice = f"Its {FAST} is whole: correct the other files of the tokenizer, or fetch them anew."
+        raise TokenizerError(f"the tokenizer in {checkpoint} cannot be loaded: {error}. {advice}") from error
 
 
 def _roles_of(loaded: Any) -> ByRole[str]:

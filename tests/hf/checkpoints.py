@@ -68,8 +68,10 @@ class Made(NamedTuple):
 
 
 def make_checkpoint(folder: Path, model_type: str, seed: int = 1, **settings: Any) -> Made:
-    """Save a random masked language model with its tokenizer, as a hub repository holds them."""
+    """Save a random masked language model and a tokenizer with the same pad id, as a hub repository holds them."""
     tokenizer = make_tokenizer(model_type)
+    if "pad_token_id" in settings:
+        tokenizer.pad_token = tokenizer.convert_ids_to_tokens(settings["pad_token_id"])
     rows = {"vocab_size": len(tokenizer), "pad_token_id": tokenizer.pad_token_id}
     model = make_model(model_type, seed, **{**rows, **settings})
     model.save_pretrained(folder)

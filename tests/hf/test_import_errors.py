@@ -11,10 +11,11 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from lingraft.artifact import Kind
 from lingraft.errors import ArtifactError, LingraftError, MissingExtraError, TokenizerError
 from lingraft.hf.imported import import_hf
 from lingraft.hf.weights import CheckpointError
-from tests.hf.checkpoints import Made, make_tokenizer
+from tests.hf.checkpoints import MODEL_TYPES, Made, make_tokenizer
 
 WEIGHTS, TOKENIZER, CONFIG = "model.safetensors", "tokenizer.json", "config.json"
 
@@ -111,6 +112,19 @@ def test_a_configuration_with_another_number_of_rows_is_refused(folder: Path) ->
     refuse(folder, CheckpointError, r"lm_head\.bias is \(419,\), not \(420,\)")
 
 
+@pytest.mark.parametrize("model_type", MODEL_TYPES)
+def test_a_configuration_that_counts_positions_by_another_pad_id_is_refused(
+    model_type: str, checkpoints: dict[str, Made], tmp_path: Path
+) -> None:
+    folder = shutil.copytree(checkpoints[model_type].folder, tmp_path / "checkpoint")
+    pad = checkpoints[model_type].tokenizer.pad_token_id
+    edit(folder / CONFIG, lambda config: config.update(pad_token_id=pad + 4))
+    if model_type == "bert":  # its positions do not depend on padding
+        assert import_hf(str(folder), tmp_path / "primary", "en").manifest.kind is Kind.PRIMARY
+    else:
+        refuse(folder, TokenizerError, rf"has pad_token_id {pad + 4}, but its tokenizer pads with id {pad}\. Positions")
+
+
 def test_a_tokenizer_without_a_mask_is_refused(folder: Path) -> None:
     def rename(tokenizer: dict[str, Any]) -> None:
         vocabulary = tokenizer["model"]["vocab"]
@@ -132,9 +146,16 @@ def test_a_checkpoint_without_a_tokenizer_is_refused(folder: Path) -> None:
     refuse(folder, TokenizerError, r"has no tokenizer\. Put its files there: tokenizer\.json")
 
 
-def test_a_damaged_tokenizer_is_refused(folder: Path) -> None:
-    (folder / TOKENIZER).write_text("{}")
-    refuse(folder, TokenizerError, r"tokenizer")
+@pytest.mark.parametrize("kept", [0.0, 0.5, 0.99])
+def test_a_damaged_tokenizer_is_refused(folder: Path, kept: float) -> None:
+    whole = (folder / TOKENIZER).read_bytes()
+    (folder / TOKENIZER).write_bytes(whole[: int(len(whole) * kept)])
+    refuse(folder, TokenizerError, r"checkpoint/tokenizer\.json is damaged, or no tokenizer\.json: .*Fetch it anew")
+
+
+def test_damage_beside_a_whole_tokenizer_is_told_apart(folder: Path) -> None:
+    (folder / "tokenizer_config.json").write_text("{")
+    refuse(folder, TokenizerError, r"cannot be loaded: .*Its tokenizer\.json is whole: correct the other files")
 
 
 def test_a_tokenizer_that_needs_code_of_its_own_is_refused(folder: Path) -> None:
