@@ -46,7 +46,7 @@ def export_hf(
     from lingraft.hf.export import export_hf as write
 
     made = write(primary, out, embeddings=embeddings, task=task, evaluation=evaluation, data=data or ())
-    print(f"{made.folder}: {made.auto_class}, logits equal ours within {made.difference:.1e}")
+    print(f"{made.folder}: {made.auto_class}, logits equal ours within {made.difference:.1e} in float64")
 
 
 def serve(
