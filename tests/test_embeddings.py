@@ -1,8 +1,13 @@
 import torch
 
+from lingraft.artifact import Artifact, Kind
 from lingraft.embeddings import swap, vocabulary_of
 from lingraft.encoder import Encoder
+from lingraft.initialisation.classes import Initialisation
+from lingraft.initialisation.rows import overlap
 from lingraft.models import load_embeddings, load_primary
+from lingraft.stages import initial_rows
+from lingraft.tokenizer import OWN_IDS, Tokenizer
 from tests.workshop import Workshop
 
 
@@ -34,3 +39,16 @@ def test_a_vocabulary_may_have_another_size(workshop: Workshop) -> None:
     found = encoder.masked_logits(torch.tensor([[0, 6, 2]]), torch.tensor([1]), (1,))[1]
     assert found.tolist() == [list(range(7))]
     assert len(encoder.vocabulary) == 7
+
+
+def test_a_recipe_says_where_rows_start_from_and_the_manifest_how_many_were_copied(workshop: Workshop) -> None:
+    primary, pieces = load_primary(workshop.primary), Tokenizer.load(workshop.tokenizers["de"])
+    settings = workshop.recipe.adaptation.model_copy(update={"initialisation": Initialisation.RANDOM})
+    random = workshop.recipe.model_copy(update={"adaptation": settings})
+    shared = overlap(primary.tokenizer, pieces)
+    found = initial_rows(workshop.recipe, primary, pieces)
+    assert found.copied == len(shared) + len(OWN_IDS) > len(OWN_IDS)
+    assert initial_rows(random, primary, pieces).copied == len(OWN_IDS)
+    details = Artifact.load(workshop.embeddings["de"], Kind.EMBEDDINGS).manifest.details
+    assert details["overlap"] == found.copied
+    assert details["overlap_by_class"] == found.counts()

@@ -113,7 +113,7 @@ ACTIVATIONS = {
 @pytest.mark.parametrize("name", ACTIVATIONS)
 @torch.no_grad()
 def test_the_head_and_the_layers_have_the_familys_activation(name: str) -> None:
-    shape = shape_of(activation=name)
+    shape = shape_of(activation=name, head_activation=name)
     head, vocabulary, hidden_MD = MlmHead(shape), Vocabulary(VOCABULARY, 24), torch.randn(5, 24)
     features_MD = F.layer_norm(ACTIVATIONS[name](head.dense(hidden_MD)), (24,))
     torch.testing.assert_close(head(hidden_MD, vocabulary), features_MD @ vocabulary.table_VD.T, **CLOSE)

@@ -6,14 +6,11 @@ import torch
 from tokenizers import Tokenizer as FastTokenizer
 from tokenizers import decoders, models, normalizers, pre_tokenizers
 
-from lingraft.artifact import Artifact, Kind
 from lingraft.encoder import INITIAL_STD, Vocabulary
 from lingraft.errors import TokenizerError
 from lingraft.initialisation.classes import Initialisation, PieceClass, Pieces, classes_of
 from lingraft.initialisation.rows import Initialised, initialise, overlap
-from lingraft.models import load_primary
 from lingraft.pieces import SpecialIds, Surface
-from lingraft.stages import initial_rows
 from lingraft.tokenizer import OWN_IDS, SPECIAL_PIECES, Tokenizer
 from tests.hf.scripts import trained
 from tests.workshop import Workshop
@@ -287,16 +284,3 @@ def test_fitted_rows_do_not_depend_on_the_number_of_threads() -> None:
     finally:
         torch.set_num_threads(threads)
     assert torch.equal(*found)
-
-
-def test_a_recipe_says_where_rows_start_from_and_the_manifest_how_many_were_copied(workshop: Workshop) -> None:
-    primary, pieces = load_primary(workshop.primary), Tokenizer.load(workshop.tokenizers["de"])
-    settings = workshop.recipe.adaptation.model_copy(update={"initialisation": Initialisation.RANDOM})
-    random = workshop.recipe.model_copy(update={"adaptation": settings})
-    shared = overlap(primary.tokenizer, pieces)
-    found = initial_rows(workshop.recipe, primary, pieces)
-    assert found.copied == len(shared) + len(OWN_IDS) > len(OWN_IDS)
-    assert initial_rows(random, primary, pieces).copied == len(OWN_IDS)
-    details = Artifact.load(workshop.embeddings["de"], Kind.EMBEDDINGS).manifest.details
-    assert details["overlap"] == found.copied
-    assert details["overlap_by_class"] == found.counts()

@@ -3,7 +3,6 @@
 import contextlib
 import itertools
 import json
-import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,45 +14,22 @@ import torch
 from lingraft import stages
 from lingraft.artifact import Artifact, Kind
 from lingraft.comparison import runner as comparison
-from lingraft.comparison.failures import FAILED_FILE
-from lingraft.config import Recipe
 from lingraft.errors import RecipeError
-from lingraft.paper.records import Cell, PaperRecords
+from lingraft.paper.records import PaperRecords
 from lingraft.paper.report import MARKDOWN_FILE, PAGE_FILE
 from lingraft.resumed import MadeDifferentlyError
+from tests.comparison.compared import SMALL, Compared, closing_line
 from tests.comparison.project import ARMS, CHECKPOINTS, recipe
-from tests.made_up import write
 
 SEEDS = {"topic": {1, 2}, "paws-x": {3}, "masked": {1}}
 JUDGED = {"de": {"topic", "paws-x", "masked"}, "tr": {"topic", "masked"}, "sw": {"topic", "masked"}}
 """Tasks by language; pairs are in German only."""
 
 
-class Compared:
-    """A finished comparison."""
-
-    def __init__(self, recipe: Recipe, out: Path) -> None:
-        self.recipe, self.out = recipe, out
-        self.report = comparison.run(recipe, out)
-        self.records = PaperRecords.load(self.report.folder)
-
-    def cell(self, system: str, depth: int, language: str, task: str) -> Cell:
-        [found] = [
-            cell
-            for cell in self.records.cells
-            if (cell.system, cell.depth, cell.language, cell.task) == (system, depth, language, task)
-        ]
-        return found
-
-
 @pytest.fixture(scope="module")
 def compared(tmp_path_factory: pytest.TempPathFactory) -> Compared:
     folder = tmp_path_factory.mktemp("comparison")
     return Compared(recipe(folder), folder / "out")
-
-
-def closing_line(error_output: str) -> str:
-    return error_output.strip().splitlines()[-1]
 
 
 def without_clock(records: PaperRecords) -> dict[str, Any]:
@@ -203,11 +179,6 @@ def counted(patch: pytest.MonkeyPatch, stop_after: int | None = None) -> Iterato
     yield done
 
 
-SMALL: dict[str, Any] = {
-    "targets": ["de"],
-    "paper": {"systems": ["BL_BASE", "MINIPOST"]},
-    "tasks": [{"name": "topic", "kind": "documents", "finetuning": {"epochs": 0.5, "seeds": [1]}}],
-}
 JOBS = ["pretrain", "build_mini", "finetune", "adapt", "adapt"]
 
 
@@ -254,66 +225,6 @@ def test_results_of_other_settings_stop_the_run_with_what_differs(small: Compare
     changed = small.recipe.adaptation.model_copy(update={"steps": 7})
     with pytest.raises(MadeDifferentlyError, match=r"adaptation\.steps was 6, is 7"):
         comparison.run(small.recipe.model_copy(update={"adaptation": changed}), small.out)
-
-
-def test_a_training_that_runs_away_is_a_hole_while_the_rest_is_there(tmp_path: Path) -> None:
-    absurd = {"steps": 4, "fresh_layers": 1, "batch_blocks": 8, "learning_rate": 1e30, "clip_norm": 1e30}
-    records = Compared(recipe(tmp_path, **SMALL, mini=absurd), tmp_path / "out").records
-    failed = {cell.system: cell.failed for cell in records.cells if cell.language == "de"}
-    assert failed["BL_BASE"] is None
-    assert re.fullmatch(
-        r"mini-model of MINIPOST at depth 1, .*: the loss is nan at step \d of 4 .*", failed["MINIPOST"]
-    )
-    assert all(cell.failed is None for cell in records.source_cells)
-
-
-def test_a_finetuning_that_fails_leaves_its_other_seeds_and_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    real = stages.finetune
-
-    def without_memory(*arguments: Any, **named: Any) -> Artifact:
-        if arguments[4] == 2:
-            raise torch.OutOfMemoryError("out of memory:\ntried to allocate 20 GiB")
-        return real(*arguments, **named)
-
-    finetuning = {"epochs": 0.5, "seeds": [1, 2]}
-    settings = recipe(tmp_path, **SMALL | {"tasks": [{"name": "topic", "kind": "documents", "finetuning": finetuning}]})
-    with monkeypatch.context() as patch:
-        patch.setattr(stages, "finetune", without_memory)
-        records = Compared(settings, tmp_path / "out").records
-    topic = [cell for cell in records.cells if cell.task == "topic"]
-    assert all(set(point.scores.by_seed) == {1} for cell in topic for point in cell.points)
-    [missing] = [note for note in records.notes if note.startswith("Missing: ")]
-    assert "on 'topic' with seed 2: out of memory: tried to allocate 20 GiB" in missing
-
-    assert closing_line(capsys.readouterr().err).startswith("0 of 8 cells are missing, and 4 lack finetuning seeds; ")
-
-    mended = Compared(settings, tmp_path / "out").records
-    assert "cells are missing" not in capsys.readouterr().err
-    assert not [note for note in mended.notes if note.startswith("Missing: ")]
-    topic = [cell for cell in mended.cells if cell.task == "topic"]
-    assert all(set(point.scores.by_seed) == {1, 2} for cell in topic for point in cell.points)
-
-
-def test_a_task_without_examples_in_a_language_is_a_hole_in_that_task_only(tmp_path: Path) -> None:
-    settings = recipe(tmp_path, **SMALL | {"tasks": recipe(tmp_path).model_dump(mode="json")["tasks"]})
-    (tmp_path / "pairs" / "test.de.tsv").unlink()
-    records = Compared(settings, tmp_path / "out").records
-    reasons = {cell.task: cell.failed for cell in records.cells if cell.system == "BL_BASE"}
-    assert (reasons["topic"], reasons["masked"]) == (None, None)
-    assert reasons["paws-x"].startswith("judging of 'paws-x' in 'de': BL_BASE at depth 2")
-    assert "test.de.tsv" in reasons["paws-x"]
-
-
-def test_text_that_is_too_short_is_a_hole_until_there_is_enough(tmp_path: Path) -> None:
-    settings = recipe(tmp_path, **SMALL)
-    write(tmp_path / "text", ("de",), count=3)
-    short = Compared(settings, tmp_path / "out").records
-    assert {cell.failed is None for cell in short.cells} == {False}
-    assert (tmp_path / "out/text/de" / FAILED_FILE).is_file()
-    write(tmp_path / "text", ("de",), count=120)
-    assert all(cell.failed is None for cell in Compared(settings, tmp_path / "out").records.cells)
 
 
 def test_without_a_comparison_in_the_recipe_nothing_is_run(tmp_path: Path) -> None:
