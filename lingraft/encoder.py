@@ -113,7 +113,7 @@ class Encoder(nn.Module):
         self.input_norm = nn.LayerNorm(shape.width, family.layer_norm_eps)
         self.layers = nn.ModuleList(Layer(shape) for _ in range(shape.layers))
         self.heads = nn.ModuleDict({str(depth): MlmHead(shape) for depth in shape.mlm_heads})
-        self.apply(_initialise)
+        self.apply(draw_weights)
 
     @property
     def depths(self) -> tuple[int, ...]:
@@ -197,7 +197,7 @@ class Encoder(nn.Module):
 
 def fresh_layers(shape: EncoderShape, count: int) -> nn.ModuleList:
     """Layers of random weights, as pretraining begins with, drawn from torch's global generator."""
-    return nn.ModuleList(Layer(shape) for _ in range(count)).apply(_initialise)
+    return nn.ModuleList(Layer(shape) for _ in range(count)).apply(draw_weights)
 
 
 def mini_model(primary: Encoder, depth: int, fresh: Sequence[nn.Module] | nn.ModuleList = ()) -> Encoder:
@@ -231,7 +231,7 @@ def _rows(count: int, width: int) -> nn.Parameter:
     return nn.Parameter(torch.empty(count, width).normal_(std=INITIAL_STD))
 
 
-def _initialise(module: nn.Module) -> None:
+def draw_weights(module: nn.Module) -> None:
     """BERT's initialisation: normal weights of standard deviation 0.02, zero biases."""
     if isinstance(module, nn.Linear):
         nn.init.normal_(module.weight, std=INITIAL_STD)

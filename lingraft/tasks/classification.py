@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from lingraft.encoder import INITIAL_STD, Encoder
+from lingraft.encoder import Encoder, draw_weights
 from lingraft.model_config import EncoderShape
 from lingraft.tasks.kinds import Judged
 from lingraft.tasks.labelled_texts import Example, examples_of, read_examples
@@ -32,8 +32,7 @@ class Classifier(nn.Module):
         self.dense = nn.Linear(width, width)
         self.out = nn.Linear(width, classes)
         for linear in (self.dense, self.out):
-            nn.init.normal_(linear.weight, std=INITIAL_STD)
-            nn.init.zeros_(linear.bias)
+            draw_weights(linear)
 
     def forward(self, tokens_BT: Tensor, visible_BT: Tensor, types_BT: Tensor | None = None) -> Tensor:
         """Logits (B, C)."""

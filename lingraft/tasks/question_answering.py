@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from lingraft.encoder import INITIAL_STD, Encoder
+from lingraft.encoder import Encoder, draw_weights
 from lingraft.model_config import EncoderShape
 from lingraft.tasks import squad, squad_metric
 from lingraft.tasks.kinds import Judged
@@ -33,8 +33,7 @@ class SpanExtractor(nn.Module):
         super().__init__()
         self.encoder = encoder
         self.out = nn.Linear(encoder.shape.width, 2)
-        nn.init.normal_(self.out.weight, std=INITIAL_STD)
-        nn.init.zeros_(self.out.bias)
+        draw_weights(self.out)
 
     def forward(self, tokens_BT: Tensor, visible_BT: Tensor, types_BT: Tensor | None = None) -> Tensor:
         """Logits (B, T, 2) of start and end."""

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from lingraft.encoder import INITIAL_STD, Encoder
+from lingraft.encoder import Encoder, draw_weights
 from lingraft.masking import NOT_PREDICTED
 from lingraft.model_config import EncoderShape
 from lingraft.tasks.kinds import Judged
@@ -34,8 +34,7 @@ class Tagger(nn.Module):
         super().__init__()
         self.encoder = encoder
         self.out = nn.Linear(encoder.shape.width, tags)
-        nn.init.normal_(self.out.weight, std=INITIAL_STD)
-        nn.init.zeros_(self.out.bias)
+        draw_weights(self.out)
 
     def forward(self, tokens_BT: Tensor, visible_BT: Tensor, types_BT: Tensor | None = None) -> Tensor:
         """Logits (B, T, C)."""
