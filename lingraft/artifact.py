@@ -1,7 +1,8 @@
 """The contract between stages: a folder of safetensors and files under one verified JSON manifest.
 
-A folder without its manifest does not exist. Loading checks every file's hash; combining artifacts that were
-not trained against the same primary is an error that names both fingerprints.
+A folder without its manifest does not exist. Loading checks every file's hash, or, where there are too many bytes to
+read them twice, each file's when it is first used; combining artifacts that were not trained against the same primary
+is an error that names both fingerprints.
 """
 
 import contextlib
@@ -140,10 +141,12 @@ def create(folder: Path, kind: Kind) -> Iterator[Draft]:
 
 @dataclass(frozen=True)
 class Artifact:
-    """A verified artifact on disk."""
+    """An artifact on disk, whose files are verified before they are used."""
 
     folder: Path
     manifest: Manifest
+    deferred: bool = False
+    """Whether a file's hash is checked when it is first used, rather than on loading."""
 
     @classmethod
     def load(cls, folder: Path, kind: Kind) -> Self:
@@ -152,14 +155,41 @@ class Artifact:
         Raises:
             ArtifactError: no manifest, another kind or format, or a file that is missing, surplus or changed.
         """
+        found = cls.open(folder, kind)
+        for name in found.manifest.files:
+            found.verify(name)
+        return cls(folder, found.manifest)
+
+    @classmethod
+    def open(cls, folder: Path, kind: Kind) -> Self:
+        """Open an artifact of the kind expected, whose files are hashed by `verify` before they are used.
+
+        For one with so many bytes that reading all of them would hold the work up.
+
+        Raises:
+            ArtifactError: no manifest, another kind or format, or a file that is missing or surplus.
+        """
         manifest = read_manifest(folder)
         if manifest.kind is not kind:
             raise ArtifactError(
                 f"{folder} is an artifact of kind {manifest.kind}, but one of kind {kind} is needed here. "
                 f"Give the folder of a {kind} artifact."
             )
-        _verify_files(folder, manifest)
-        return cls(folder, manifest)
+        _require_files(folder, manifest)
+        return cls(folder, manifest, deferred=True)
+
+    def verify(self, name: str) -> None:
+        """Compare one file with its hash in the manifest.
+
+        Raises:
+            ArtifactError: it was truncated or edited.
+        """
+        actual, expected = sha256_of(self.folder / name), self.manifest.files[name]
+        if actual != expected:
+            raise ArtifactError(
+                f"{self.folder / name} was truncated or edited: its SHA-256 is {actual[:12]}, "
+                f"the manifest says {expected[:12]}. Fetch or make the artifact again."
+            )
 
     def copy_to(self, out: Path) -> None:
         """Copy the artifact to another folder.
@@ -174,7 +204,7 @@ class Artifact:
         """Tensors of one part, on the CPU.
 
         Raises:
-            ArtifactError: the artifact has no such part.
+            ArtifactError: the artifact has no such part, or it was edited.
         """
         from safetensors.torch import load_file
 
@@ -182,6 +212,8 @@ class Artifact:
             raise ArtifactError(
                 f"{self.folder} has no part {part!r}, only {sorted(self.manifest.fingerprints)}. Make it anew."
             )
+        if self.deferred:
+            self.verify(f"{part}.safetensors")
         try:
             return load_file(self.folder / f"{part}.safetensors")
         except SafetensorError as error:
@@ -215,19 +247,12 @@ def read_manifest(folder: Path) -> Manifest:
         raise ArtifactError(f"{path} is damaged: {error}. Make the artifact again, or fetch it anew.") from error
 
 
-def _verify_files(folder: Path, manifest: Manifest) -> None:
+def _require_files(folder: Path, manifest: Manifest) -> None:
     present = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()} - {MANIFEST}
     if missing := sorted(set(manifest.files) - present):
         raise ArtifactError(f"{folder} lacks {missing}. Fetch or make the artifact again.")
     if surplus := sorted(present - set(manifest.files)):
         raise ArtifactError(f"{folder} holds {surplus}, which its manifest does not name. Remove them.")
-    for name, expected in manifest.files.items():
-        actual = sha256_of(folder / name)
-        if actual != expected:
-            raise ArtifactError(
-                f"{folder / name} was truncated or edited: its SHA-256 is {actual[:12]}, "
-                f"the manifest says {expected[:12]}. Fetch or make the artifact again."
-            )
 
 
 def require_aligned(what: str, aligned_with: str | None, primary: str) -> None:

@@ -15,7 +15,8 @@ from lingraft.artifact import Artifact, Kind
 from lingraft.config import Recipe
 from lingraft.errors import ArtifactError, TextError, TokenizerError
 from lingraft.pieces import SpecialIds
-from lingraft.text import SPLITS, load_split
+from lingraft.shards import TENSOR, Blocks, LocalShards
+from lingraft.text import SPLITS, SplitName, load_split
 from lingraft.tokenizer import Tokenizer
 
 
@@ -32,17 +33,17 @@ def build(recipe: Recipe, text: Path, tokenizer: Path, out: Path) -> Artifact:
     length = recipe.encoder.block_tokens
     with artifact.create(out, Kind.BLOCKS) as draft:
         counts, left_out = {}, {}
-        for split in SPLITS:
-            documents = pieces.encode_all([document.text for document in load_split(source, split)])
+        for name in SPLITS:
+            documents = pieces.encode_all([document.text for document in load_split(source, name)])
             blocks_NT = pack(documents, length, pieces.special)
             if not len(blocks_NT):
                 raise TextError(
-                    f"the {split} split of {source.manifest.language!r} is shorter than a block: {length}. "
+                    f"the {name} split of {source.manifest.language!r} is shorter than a block: {length}. "
                     "Bring more text, raise the split's share, or lower encoder.block_tokens."
                 )
-            draft.tensors(split, {"tokens_NT": blocks_NT})
-            counts[split] = blocks_NT.numel()
-            left_out[split] = sum(map(len, documents)) + len(documents) - len(blocks_NT) * (length - 1)
+            draft.tensors(name, {"tokens_NT": blocks_NT})
+            counts[name] = blocks_NT.numel()
+            left_out[name] = sum(map(len, documents)) + len(documents) - len(blocks_NT) * (length - 1)
         draft.facts = {
             "language": source.manifest.language,
             "tokenizer_hash": pieces.hash,
@@ -77,6 +78,12 @@ def load_blocks(folder: Path, tokenizer: Tokenizer, block_tokens: int) -> Artifa
             f"{folder} has blocks of {length} tokens, but the recipe says {block_tokens}. Make them again with it."
         )
     return found
+
+
+def split(blocks: Artifact, name: SplitName) -> Blocks:
+    """The blocks of one split, by row number; each shard is compared with its hash before its first use."""
+    count, block_tokens = blocks.manifest.shapes[name][TENSOR]
+    return Blocks(count, block_tokens, count, None, LocalShards(blocks, [f"{name}.safetensors"]))
 
 
 def pack(documents: list[list[int]], block_tokens: int, special: SpecialIds) -> Tensor:
