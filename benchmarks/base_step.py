@@ -16,12 +16,13 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from lingraft.adaptation import adaptation_run
 from lingraft.config import Recipe
 from lingraft.encoder import Encoder, fresh_layers, mini_model
 from lingraft.files import write_json
 from lingraft.initialisation.rows import Initialised
 from lingraft.runs import Run, masked_lm_run, task_run
-from lingraft.stages import adaptation_run
+from lingraft.shards import in_memory
 from lingraft.systems import Stage, System
 from lingraft.tasks.classification import Classification, Classified
 from lingraft.tasks.pairs import Encoded
@@ -47,12 +48,13 @@ def random_blocks(recipe: Recipe) -> Tensor:
 def stages(recipe: Recipe) -> Iterator[tuple[str, Callable[[], Run]]]:
     """Every stage's name, and what prepares its run; the cheapest first."""
     blocks_NT, vocabulary = random_blocks(recipe), recipe.tokenizer.vocabulary
+    blocks = in_memory(blocks_NT)
     depth = recipe.adaptation.depth
 
     def pretraining() -> Run:
         encoder = Encoder(recipe.primary_shape, vocabulary)
         step = recipe.steps_over(depth)[Stage.PRETRAIN]
-        return masked_lm_run(recipe, step, encoder, blocks_NT, recipe.pretraining)
+        return masked_lm_run(recipe, step, encoder, blocks, recipe.pretraining)
 
     def building() -> Run:
         step = recipe.steps_over(depth, System.MINIPOST)[Stage.BUILD_MINI]
@@ -60,21 +62,22 @@ def stages(recipe: Recipe) -> Iterator[tuple[str, Callable[[], Run]]]:
         fresh = fresh_layers(encoder.shape, step.fresh_layers)
         settings = recipe.for_system(System.MINIPOST).require_mini()
         mini = mini_model(encoder, depth, fresh)
-        return masked_lm_run(recipe, step, mini, blocks_NT, settings)
+        return masked_lm_run(recipe, step, mini, blocks, settings)
 
     def adaptation() -> Run:
         mini = mini_model(Encoder(recipe.primary_shape, vocabulary), depth)
         rows = Initialised(mini.vocabulary.table_VD.detach().clone(), torch.zeros(vocabulary), 0, {}, {})
-        return adaptation_run(recipe, recipe.steps_over(depth)[Stage.ADAPT], mini, rows, blocks_NT, recipe.adaptation)
+        return adaptation_run(recipe, recipe.steps_over(depth)[Stage.ADAPT], mini, rows, blocks, recipe.adaptation)
 
     def finetuning() -> Run:
         settings = recipe.tasks[0].finetuning
         rows = blocks_NT[: settings.batch_examples].tolist()
         data = Classified(Encoded(rows, None, [len(row) for row in rows]), torch.zeros(len(rows)).long(), OWN_IDS.pad)
         kind = Classification(pairs=True)
+        once = {"epochs": 1, "micro_batch_examples": recipe.pretraining.micro_batch_blocks}
         net = kind.net(Encoder(recipe.primary_shape, vocabulary), LABELS)
         step = recipe.steps_over(depth)[Stage.FINETUNE]
-        return task_run(recipe, step, net, kind, data, settings.model_copy(update={"epochs": 1}), seed=1)
+        return task_run(recipe, step, net, kind, data, settings.model_copy(update=once), seed=1)
 
     yield "finetuning", finetuning
     yield f"adaptation over {depth}", adaptation

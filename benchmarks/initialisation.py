@@ -15,12 +15,14 @@ import torch
 from torch import Tensor
 
 from lingraft import blocks, masked_lm, stages, text, tokenizer
+from lingraft.adaptation import adaptation_run
 from lingraft.blocks import load_blocks
 from lingraft.config import Recipe
 from lingraft.encoder import mini_model
 from lingraft.initialisation.classes import Initialisation
 from lingraft.initialisation.rows import Initialised, initialise
 from lingraft.models import Primary, load_primary
+from lingraft.shards import in_memory
 from lingraft.systems import Stage
 from lingraft.tokenizer import Tokenizer
 
@@ -93,7 +95,7 @@ class Bench:
         """Learn a language's embeddings over the mini-model, and judge them in the whole primary on the way."""
         step, mini = self.recipe.steps_over(DEPTH)[Stage.ADAPT], mini_model(primary.encoder, DEPTH)
         training = self.recipe.adaptation.model_copy(update={"seed": seed})
-        run = stages.adaptation_run(self.recipe, step, mini, rows, blocks_NT["train"], training, STEPS)
+        run = adaptation_run(self.recipe, step, mini, rows, in_memory(blocks_NT["train"]), training, STEPS)
 
         def judged() -> float:
             primary.encoder.vocabulary = mini.vocabulary

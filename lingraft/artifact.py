@@ -43,6 +43,7 @@ class Kind(StrEnum):
     SEARCH = "search"
     BUNDLE = "bundle"
     REPORT = "report"
+    TRAINING = "training"
 
 
 class Cost(pydantic.BaseModel, frozen=True, extra="forbid"):

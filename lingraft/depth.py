@@ -4,8 +4,9 @@ import hashlib
 from pathlib import Path
 
 from lingraft import masked_lm, precision, results
+from lingraft.adaptation import adaptation_run, initial_rows, mini_of
 from lingraft.artifact import Artifact, Cost, Kind
-from lingraft.blocks import load_blocks
+from lingraft.blocks import load_blocks, split
 from lingraft.config import Recipe
 from lingraft.embeddings import swap
 from lingraft.encoder import Encoder
@@ -15,7 +16,6 @@ from lingraft.models import load_primary
 from lingraft.progress import shown
 from lingraft.results import SearchResult, Trial
 from lingraft.runs import step_flops
-from lingraft.stages import adaptation_run, initial_rows, mini_of
 from lingraft.systems import Stage
 from lingraft.tokenizer import Tokenizer
 from lingraft.training_config import Search
@@ -113,7 +113,7 @@ class _Trials:
         self.recipe, self.search, self.source = recipe, search, load_primary(primary, recipe.primary_shape)
         pieces = Tokenizer.load(tokenizer, search.language)
         self.data = load_blocks(blocks, pieces, recipe.encoder.block_tokens)
-        self.train_NT, self.dev_NT = (self.data.tensors(split)["tokens_NT"] for split in ("train", "dev"))
+        self.train, self.dev_NT = split(self.data, "train"), split(self.data, "dev").all()
         self.rows = initial_rows(recipe, self.source, pieces)
         self.depths = search.depths or self.source.encoder.depths
         for depth in self.depths:
@@ -138,7 +138,7 @@ class _Trials:
         )
         step = self.recipe.steps_over(depth)[Stage.ADAPT]
         mini = mini_of(self.source, step, None)
-        run = adaptation_run(self.recipe, step, mini, self.rows, self.train_NT, settings)
+        run = adaptation_run(self.recipe, step, mini, self.rows, self.train, settings)
         seen: list[tuple[float, float]] = []
         for look, point in enumerate(shown(run.points, steps, f"search {self.search.language}: depth {depth}")):
             score = self._score(mini)

@@ -7,6 +7,7 @@ from pathlib import Path
 from torch import Tensor
 
 from lingraft import masked_lm, precision, results
+from lingraft.adaptation import initial_rows, mini_of
 from lingraft.artifact import Artifact, Cost, Kind, require_aligned
 from lingraft.blocks import load_blocks
 from lingraft.config import Recipe
@@ -15,7 +16,6 @@ from lingraft.encoder import Encoder, Vocabulary
 from lingraft.models import HISTORY_FILE, Primary, TaskModel, load_embeddings, load_mini, load_primary
 from lingraft.results import LanguageResult, MaskedScores, Point, SourceResult, TaskScores
 from lingraft.runs import step_flops
-from lingraft.stages import initial_rows, mini_of
 from lingraft.systems import Stage, System
 from lingraft.task_scores import judge_all, load_tasks
 from lingraft.text import load_text

@@ -1,14 +1,16 @@
 """Masked language modelling: the loss that trains primaries and embeddings, and the accuracy that judges them."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from lingraft.encoder import Encoder
 from lingraft.masking import NOT_PREDICTED, Maskable, mask
+from lingraft.noise import seed_of
 from lingraft.progress import counted
+from lingraft.stream import Drawn
 
 JUDGED_MASK_RATE = 0.15
 """Accuracy is always measured at 15%, whatever the rate in training."""
@@ -16,27 +18,36 @@ _JUDGED_SEED = 20_221_210
 _EVALUATION_BATCH = 64
 
 
-def loss(
-    encoder: Encoder, depths: tuple[int, ...], mask_rate: float, generator: torch.Generator
-) -> Callable[[Tensor], Tensor]:
-    """The loss of a batch of tokens (B, T): mean over heads of the cross-entropy at masked positions (section 2).
+class MaskedLmLoss(nn.Module):
+    """The loss of a batch: mean over heads of the cross-entropy at masked positions (section 2)."""
 
-    Args:
-        encoder: body and vocabulary.
-        depths: heads whose losses are averaged; no layer above the deepest is computed.
-        mask_rate: share of tokens to predict.
-        generator: randomness of the masks, on the encoder's device.
-    """
+    def __init__(self, encoder: Encoder, depths: tuple[int, ...], mask_rate: float, seed: int) -> None:
+        """Say what predicts, and how much.
 
-    pieces = _pieces(encoder)
+        Args:
+            encoder: body and vocabulary.
+            depths: heads whose losses are averaged; no layer above the deepest is computed.
+            mask_rate: share of tokens to predict.
+            seed: decides the masks.
+        """
+        super().__init__()
+        self.encoder, self.depths, self.mask_rate = encoder, depths, mask_rate
+        self.seed, self.pieces = seed_of("masks", seed), _pieces(encoder)
 
-    def loss_of(tokens_BT: Tensor) -> Tensor:
-        masked = mask(tokens_BT, mask_rate, pieces, generator)
-        logits = encoder.masked_logits(masked.tokens_BT, masked.positions_M, depths)
-        losses = [F.cross_entropy(logits_MV.float(), masked.targets_M) for logits_MV in logits.values()]
-        return torch.stack(losses).mean()
+    def forward(self, drawn: Drawn) -> Tensor:
+        """A scalar. Places that a block of mostly special tokens leaves unpredicted count as predicted with no loss.
 
-    return loss_of
+        The divisor is then the same for all blocks, however they are divided into batches.
+        """
+        tokens_BT = drawn.tokens_BT.to(self.encoder.positions_TD.device, non_blocking=True)
+        masked = mask(tokens_BT, self.mask_rate, self.pieces, self.seed, drawn.first)
+        logits = self.encoder.masked_logits(masked.tokens_BT, masked.positions_M, self.depths)
+        losses = [_sum(logits_MV, masked.targets_M) for logits_MV in logits.values()]
+        return torch.stack(losses).mean() / max(len(masked.targets_M), 1)
+
+
+def _sum(logits_MV: Tensor, targets_M: Tensor) -> Tensor:
+    return F.cross_entropy(logits_MV.float(), targets_M, reduction="sum", ignore_index=NOT_PREDICTED)
 
 
 @torch.inference_mode()
@@ -48,11 +59,11 @@ def accuracy(encoder: Encoder, blocks_NT: Tensor, depths: Iterable[int]) -> dict
     depths = tuple(depths)
     encoder.eval()
     device, pieces = encoder.positions_TD.device, _pieces(encoder)
-    generator = torch.Generator(device).manual_seed(_JUDGED_SEED)
     found, judged = dict.fromkeys(depths, 0), 0
     batches = blocks_NT.split(_EVALUATION_BATCH)
-    for tokens_BT in counted(batches, "judge masked tokens", "batch", len(batches)):
-        masked = mask(tokens_BT.long().to(device), JUDGED_MASK_RATE, pieces, generator)
+    for number, tokens_BT in enumerate(counted(batches, "judge masked tokens", "batch", len(batches))):
+        first = number * _EVALUATION_BATCH
+        masked = mask(tokens_BT.long().to(device), JUDGED_MASK_RATE, pieces, _JUDGED_SEED, first)
         logits = encoder.masked_logits(masked.tokens_BT, masked.positions_M, depths)
         for depth, logits_MV in logits.items():
             found[depth] += int((logits_MV.argmax(-1) == masked.targets_M).sum())

@@ -1,10 +1,12 @@
 """Masked language modelling targets: a fixed share of tokens, of these 80% masked, 10% replaced, 10% kept."""
 
+import math
 from typing import NamedTuple, Self
 
 import torch
 from torch import Tensor
 
+from lingraft.noise import BITS, numbers
 from lingraft.pieces import SpecialIds
 
 NOT_PREDICTED = -100
@@ -45,29 +47,46 @@ class Maskable(NamedTuple):
         return cls(special.mask, special_V.to(device), (~special_V).nonzero().flatten().to(device))
 
 
-def mask(tokens_BT: Tensor, mask_rate: float, pieces: Maskable, generator: torch.Generator) -> Masked:
-    """Choose round(mask_rate * B * T) tokens, none of them special, and hide them: 80% masked, 10% random, 10% kept.
+def mask(tokens_BT: Tensor, mask_rate: float, pieces: Maskable, seed: int, first: int = 0) -> Masked:
+    """Choose tokens, none of them special, and hide them: 80% masked, 10% random, 10% kept.
 
-    The number is the same in every batch, so nothing waits for the device to count.
+    How many, and which, depends on a block's place in the stream alone: not on the blocks that share its batch, and
+    nothing waits for the device to count.
 
     Args:
         tokens_BT: token ids, int64.
-        mask_rate: share of all tokens that are predicted.
+        mask_rate: share of all tokens that are predicted, see `predicted`.
         pieces: the vocabulary's, on the tokens' device.
-        generator: the only source of randomness, on the tokens' device.
+        seed: decides all masks of a stream, 63 bits.
+        first: place in the stream of the batch's first block.
     """
-    device = tokens_BT.device
-    flat = tokens_BT.flatten()
-    count = round(mask_rate * flat.numel())
-    lots = torch.rand(flat.shape, generator=generator, device=device)
-    lots = lots.masked_fill(pieces.special_V[flat], -1.0)
-    positions_M = lots.topk(count, sorted=False).indices.sort().values
-    targets_M = flat[positions_M]
-    fate_M = torch.rand(count, generator=generator, device=device)
-    drawn_M = torch.randint(len(pieces.ordinary_N), (count,), generator=generator, device=device)
+    device, (blocks, tokens) = tokens_BT.device, tokens_BT.shape
+    lots_BT, fates_BT, draws_BT = numbers(seed, 3 * first, 3 * blocks, tokens, device).view(blocks, 3, tokens).unbind(1)
+    counts_B = [predicted(mask_rate, tokens, place, 1) for place in range(first, first + blocks)]
+    most = max(counts_B)
+    lots_BT = lots_BT.masked_fill(pieces.special_V[tokens_BT], -1)
+    places_BK = lots_BT.topk(most).indices + tokens * torch.arange(blocks, device=device)[:, None]
+    chosen = [row * most + column for row, count in enumerate(counts_B) for column in range(count)]
+    positions_M = places_BK.flatten()[torch.tensor(chosen, device=device)].sort().values
+    targets_M = tokens_BT.flatten()[positions_M]
+    fate_M = fates_BT.flatten()[positions_M] / 2**BITS
+    drawn_M = draws_BT.flatten()[positions_M] % len(pieces.ordinary_N)
     hidden_M = torch.where(fate_M < _REPLACED_BY_MASK, pieces.mask_id, targets_M)
     hidden_M = torch.where(fate_M >= 1 - _REPLACED_AT_RANDOM, pieces.ordinary_N[drawn_M], hidden_M)
     special_M = pieces.special_V[targets_M]
-    masked = flat.clone()
+    masked = tokens_BT.flatten().clone()
     masked[positions_M] = torch.where(special_M, targets_M, hidden_M)
     return Masked(masked.view_as(tokens_BT), positions_M, targets_M.masked_fill(special_M, NOT_PREDICTED))
+
+
+def predicted(mask_rate: float, tokens: int, first: int, blocks: int) -> int:
+    """How many tokens are predicted in some blocks of a stream: the share of all, to the nearest token.
+
+    Args:
+        mask_rate: share of all tokens.
+        tokens: of a block.
+        first: place in the stream of the first of the blocks.
+        blocks: how many, one behind the other.
+    """
+    before, after = (math.floor(mask_rate * tokens * place + 0.5) for place in (first, first + blocks))
+    return after - before

@@ -17,8 +17,8 @@ _PROBE_S = 1.0
 
 
 def device() -> torch.device:
-    """The first CUDA device if there is one, else the CPU."""
-    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    """This process's CUDA device if there is one, else the CPU."""
+    return torch.device("cuda", torch.cuda.current_device()) if torch.cuda.is_available() else torch.device("cpu")
 
 
 def precise(choice: Literal["fp32", "bf16"]) -> Precise:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 from tqdm import tqdm
 
 if TYPE_CHECKING:
-    from lingraft.train import Progress
+    from lingraft.plan import Progress
 
 
 Item = TypeVar("Item")

@@ -28,6 +28,7 @@ class Point(Result):
     elapsed_s: float
     loss: float
     learning_rate: float
+    dev_score: float | None = None
 
 
 class SeedScores(Result):

@@ -81,11 +81,15 @@ def require_same(out: Path, made_from: Mapping[str, Any]) -> None:
             f"{out} is there already, and {key.name}, which would say from what it was made, cannot be read: {error}. "
             + _way_out(out)
         ) from error
+    if changed := differences(found, wanted):
+        raise MadeDifferentlyError(f"{out} was made from something else: {'; '.join(changed)}. {_way_out(out)}")
+
+
+def differences(found: Any, wanted: Any) -> list[str]:
+    """How two values from JSON differ, leaf by leaf, in words."""
     before, now = _leaves(found), _leaves(wanted)
     changed = [name for name in sorted({*before, *now}) if before.get(name, _ABSENT) != now.get(name, _ABSENT)]
-    if changed:
-        listed = "; ".join(f"{name} was {before.get(name, _ABSENT)}, is {now.get(name, _ABSENT)}" for name in changed)
-        raise MadeDifferentlyError(f"{out} was made from something else: {listed}. {_way_out(out)}")
+    return [f"{name} was {before.get(name, _ABSENT)}, is {now.get(name, _ABSENT)}" for name in changed]
 
 
 def _way_out(out: Path) -> str:

@@ -3,62 +3,83 @@
 Masked language modelling and finetuning differ in the loss and the batches; what is trained is the stage's choice.
 """
 
+import itertools
 import json
-import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from lingraft import masked_lm, precision
+from lingraft import masked_lm, precision, processes
 from lingraft.artifact import Draft
-from lingraft.blocks import batches
 from lingraft.config import Recipe
 from lingraft.cost.formulas import Work, flops_per_update
 from lingraft.encoder import Encoder
 from lingraft.models import HISTORY_FILE
+from lingraft.pace_config import Pace
+from lingraft.plan import Plan, Progress
 from lingraft.progress import say, shown
+from lingraft.shards import Blocks
+from lingraft.stream import block_stream, steps_of, task_stream
 from lingraft.systems import Step, Trained
 from lingraft.task_config import Finetuning
 from lingraft.tasks.kinds import Prepared, TaskKind
-from lingraft.train import Plan, Progress, train
+from lingraft.train import Stream, train
 from lingraft.training_config import Training
+from lingraft.training_state import Keeper, TrainingState
 
-Batch = TypeVar("Batch")
-Begun = tuple[Callable[[Batch], Tensor], Iterator[Batch]]
-"""The loss of a batch, and the batches from the first one on."""
+_PLANNED = (
+    "learning_rate",
+    "weight_decay",
+    "clip_norm",
+    "log_every_steps",
+    "skipped_steps",
+    "judge_every_steps",
+    "patience",
+    "flop_budget",
+)
 Watch = Callable[[Progress], None]
 """Is told every point of a learning curve, for example to record it."""
 
 
 @dataclass(frozen=True)
 class Run:
-    """A training that has not begun yet."""
+    """A training that has not begun yet, or goes on from a checkpoint."""
 
     points: Iterator[Progress]
     plan: Plan
     number_format: str
+    state: TrainingState
+    """Where training stands; it moves on."""
+    earlier: tuple[Progress, ...]
+    """The learning curve up to the checkpoint."""
+    keeper: Keeper | None
 
-    def watched(self, seed: int, title: str, watch: Watch) -> list[Progress]:
-        """Train to the end under a progress bar, and return the learning curve.
+    def watched(self, title: str, watch: Watch) -> list[Progress]:
+        """Train to the end under a progress bar, and return the learning curve, from its very beginning.
 
         Args:
-            seed: what dropout draws from.
             title: of the progress bar.
-            watch: is told every point.
+            watch: is told every point, earlier ones first.
 
         Raises:
-            TrainingError: the loss is not finite.
+            TrainingError: too many losses or gradients are not finite.
+            Interruption: the process was asked to stop, and a checkpoint was written.
         """
-        history = []
-        with torch.random.fork_rng():
-            torch.manual_seed(seed)
-            for point in shown(self.points, self.plan.steps, title):
-                watch(point)
-                history.append(point)
+        history = [*self.earlier]
+        for point in self.earlier:
+            watch(point)
+        for point in shown(self.points, self.plan.last_step, title):
+            watch(point)
+            history.append(point)
         return history
+
+    def forget(self) -> None:
+        """Remove the checkpoints, when what was trained is on disk."""
+        if self.keeper:
+            self.keeper.remove()
 
 
 def step_flops(recipe: Recipe, step: Step, settings: Training, vocabulary: int) -> float:
@@ -86,7 +107,14 @@ def trained_by(step: Step, model: nn.Module) -> list[nn.Parameter]:
 
 
 def masked_lm_run(
-    recipe: Recipe, step: Step, encoder: Encoder, blocks_NT: Tensor, settings: Training, stops: Sequence[int] = ()
+    recipe: Recipe,
+    step: Step,
+    encoder: Encoder,
+    blocks: Blocks,
+    settings: Training,
+    stops: Sequence[int] = (),
+    keeper: Keeper | None = None,
+    judge: Callable[[], float] | None = None,
 ) -> Run:
     """Masked language modelling with the step's heads; what the step does not train is frozen here.
 
@@ -94,61 +122,88 @@ def masked_lm_run(
         recipe: number format and threads.
         step: what is trained, over which layers, with which heads.
         encoder: the model of the step, with as many layers.
-        blocks_NT: training blocks (N, T).
+        blocks: to train on.
         settings: length and schedule.
         stops: further steps after which the run yields a point.
+        keeper: keeps checkpoints, and finds the one to go on from.
+        judge: the dev score, where the settings ask for looks at it.
+
+    Raises:
+        RecipeError: the batch cannot be divided over the processes.
     """
-    device, trained = precision.device(), trained_by(step, encoder)
-    _train_only(encoder.to(device), trained)
-    at_once = settings.blocks_at_once
+    trained = trained_by(step, encoder.to(precision.device()))
+    _train_only(encoder, trained)
+    encoder.recompute = settings.recompute
     plan = Plan(
         steps=settings.steps,
         warmup_steps=settings.warmup_steps,
         **_pace(settings),
-        tokens_per_step=settings.batch_blocks * blocks_NT.shape[1],
+        seed=settings.seed,
+        tokens_per_step=settings.batch_blocks * blocks.block_tokens,
         flops_per_step=step_flops(recipe, step, settings, len(encoder.vocabulary)),
-        micro_batches=settings.batch_blocks // at_once,
         stops=frozenset(stops),
     )
-
-    def begin() -> Begun[Tensor]:
-        order = torch.Generator().manual_seed(settings.seed)
-        masks = torch.Generator(device).manual_seed(settings.seed)
-        stream = (tokens_BT.to(device) for tokens_BT in batches(blocks_NT, at_once, order))
-        return masked_lm.loss(encoder, step.heads, settings.mask_rate, masks), stream
-
-    encoder.train()
-    return _run(begin, trained, plan, recipe)
+    at_once = settings.micro_batch_blocks
+    stream = block_stream(blocks, settings.batch_blocks, at_once, settings.mask_rate, settings.seed)
+    loss_of = masked_lm.MaskedLmLoss(encoder, step.heads, settings.mask_rate, settings.seed)
+    return _run(recipe, loss_of, trained, stream, plan, keeper, judge)
 
 
 def task_run(
-    recipe: Recipe, step: Step, net: nn.Module, kind: TaskKind, data: Prepared, settings: Finetuning, seed: int
+    recipe: Recipe,
+    step: Step,
+    net: nn.Module,
+    kind: TaskKind,
+    data: Prepared,
+    settings: Finetuning,
+    seed: int,
+    keeper: Keeper | None = None,
+    judge: Callable[[], float] | None = None,
 ) -> Run:
-    """Finetuning of the body and the task's head; the vocabulary and the MLM heads stay as they are."""
+    """Finetuning of the body and the task's head; the vocabulary and the MLM heads stay as they are.
+
+    Args:
+        recipe: number format and threads.
+        step: what is trained, over how many layers.
+        net: the body under the task's head.
+        kind: of the task.
+        data: to train on.
+        settings: length and schedule.
+        seed: of order and dropout.
+        keeper: keeps checkpoints, and finds the one to go on from.
+        judge: the dev score, where the settings ask for looks at it.
+    """
     trained = trained_by(step, net.to(precision.device()))
     _train_only(net, trained)
-    batches_an_epoch, shape = math.ceil(len(data) / settings.batch_examples), recipe.encoder
-    steps = max(1, round(settings.epochs * batches_an_epoch))
-    tokens = settings.batch_examples * shape.block_tokens
+    encoder: Any = net.encoder
+    encoder.recompute = settings.recompute
+    steps, shape = steps_of(data, settings.batch_examples, settings.epochs), recipe.encoder
     work = Work(step.layers, shape.width, 0, shape.block_tokens, settings.batch_examples, mask_rate=0.0, heads=0)
     plan = Plan(
         steps=steps,
         warmup_steps=round(settings.warmup_ratio * steps),
         **_pace(settings),
-        tokens_per_step=tokens,
+        seed=seed,
+        tokens_per_step=settings.batch_examples * shape.block_tokens,
         flops_per_step=flops_per_update(step, work),
     )
-
-    def begin() -> Begun[Any]:
-        stream = kind.batches(data, settings.batch_examples, torch.Generator().manual_seed(seed))
-        return lambda batch: kind.loss(net, batch), stream
-
-    net.train()
-    return _run(begin, trained, plan, recipe)
+    stream = task_stream(data, settings.batch_examples, settings.micro_batch_examples, seed)
+    return _run(recipe, _TaskLoss(net, kind), trained, stream, plan, keeper, judge)
 
 
-def _pace(settings: Training | Finetuning) -> dict[str, Any]:
-    return settings.model_dump(include={"learning_rate", "weight_decay", "clip_norm", "log_every_steps"})
+class _TaskLoss(nn.Module):
+    """The loss of a batch of examples."""
+
+    def __init__(self, net: nn.Module, kind: TaskKind) -> None:
+        super().__init__()
+        self.net, self._kind = net, kind
+
+    def forward(self, batch: Any) -> Tensor:
+        return self._kind.loss(self.net, batch)
+
+
+def _pace(settings: Pace) -> dict[str, Any]:
+    return {name: getattr(settings, name) for name in _PLANNED}
 
 
 def _train_only(model: nn.Module, trained: Sequence[nn.Parameter]) -> None:
@@ -158,15 +213,34 @@ def _train_only(model: nn.Module, trained: Sequence[nn.Parameter]) -> None:
         parameter.requires_grad_(True)
 
 
-def _run(begin: Callable[[], Begun[Batch]], trained: Sequence[nn.Parameter], plan: Plan, recipe: Recipe) -> Run:
-    """The probe sees as many batches as time allows, so training begins anew: it must not depend on the clock."""
+def _run(
+    recipe: Recipe,
+    loss_of: nn.Module,
+    trained: Sequence[nn.Parameter],
+    stream: Stream[Any],
+    plan: Plan,
+    keeper: Keeper | None,
+    judge: Callable[[], float] | None,
+) -> Run:
+    """What goes on from a checkpoint keeps its number format, which a measurement may have chosen."""
     if recipe.threads:
         torch.set_num_threads(recipe.threads)
-    probed_loss, probed = begin()
-    number_format, reason = precision.choose(recipe.precision, lambda: probed_loss(next(probed)), list(trained))
+    loss_of.train()
+    state = keeper.newest() if keeper else None
+    if keeper and state:
+        number_format, reason = keeper.noted["precision"], f"going on after step {state.step} of {plan.last_step}"
+    else:
+        state = TrainingState()
+        probed = itertools.cycle(batch for _, batch in stream(1))
+        number_format, reason = precision.choose(recipe.precision, lambda: loss_of(next(probed)), list(trained))
+        # Each process has measured; they must agree.
+        number_format = "bf16" if processes.highest(number_format == "bf16") else "fp32"
+    if keeper:
+        keeper.noted = {"precision": number_format}
     say(reason)
-    loss_of, stream = begin()
-    return Run(train(loss_of, trained, stream, plan, precision.precise(number_format)), plan, number_format)
+    earlier = tuple(state.points)
+    points = train(loss_of, trained, stream, plan, precision.precise(number_format), state, keeper, judge)
+    return Run(points, plan, number_format, state, earlier, keeper)
 
 
 def describe(
@@ -175,12 +249,15 @@ def describe(
     data_hashes: dict[str, str],
     settings: Training | Finetuning,
     history: Sequence[Progress],
-    number_format: str,
+    run: Run,
 ) -> None:
     """Put the learning curve into an artifact, and into its manifest what was trained, on what, and at what cost."""
     lines = "".join(json.dumps(point._asdict()) + "\n" for point in history)
     (draft.folder / HISTORY_FILE).write_text(lines, encoding="utf-8")
-    details: dict[str, Any] = {"precision": number_format, "device": precision.device().type}
+    details: dict[str, Any] = {"precision": run.number_format, "device": precision.device().type}
+    details |= {"processes": processes.count(), "left_out_steps": run.state.left_out}
+    if run.state.best.score is not None:
+        details |= {"best_step": run.state.best.step, "best_dev_score": run.state.best.score}
     draft.facts = {
         "language": language,
         "data_hashes": data_hashes,

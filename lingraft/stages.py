@@ -7,37 +7,42 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import torch
-from torch import Tensor
 
-from lingraft import artifact
-from lingraft.artifact import Artifact, Kind
-from lingraft.blocks import load_blocks
+from lingraft.artifact import Artifact, Draft, Kind
+from lingraft.blocks import load_blocks, split
 from lingraft.config import Recipe
-from lingraft.embeddings import swap, vocabulary_of
 from lingraft.encoder import Encoder, fresh_layers, mini_model
-from lingraft.errors import DepthError, RecipeError
 from lingraft.files import require_new
-from lingraft.initialisation.rows import Initialised, initialise
-from lingraft.models import Primary, load_mini, load_primary, save_task, save_vocabulary
-from lingraft.progress import say
-from lingraft.runs import Run, Watch, describe, masked_lm_run, task_run
-from lingraft.systems import Stage, Step
+from lingraft.kept import keeper_of, masked_judge, saved
+from lingraft.models import load_primary, save_task, save_vocabulary
+from lingraft.runs import Watch, describe, masked_lm_run, task_run
+from lingraft.systems import Stage
 from lingraft.tasks.loading import kind_of, load_examples
 from lingraft.text import load_text
 from lingraft.tokenizer import Tokenizer
-from lingraft.train import Progress
-from lingraft.training_config import Training
 
 
-def pretrain(recipe: Recipe, blocks: Path, tokenizer: Path, out: Path, watch: Watch) -> Artifact:
+def pretrain(
+    recipe: Recipe, blocks: Path, tokenizer: Path, out: Path, watch: Watch, state: Path | None = None
+) -> Artifact:
     """Train the primary with its MLM heads from nothing, in the source language (paper section 2, step 1).
+
+    Interrupted, it goes on from its last checkpoint when it is called again, as all stages do that train.
+
+    Args:
+        recipe: with its [pretraining].
+        blocks: of the source language.
+        tokenizer: that they were made with.
+        out: where the primary goes.
+        watch: is told every point of the learning curve.
+        state: where checkpoints stand while it trains; `<out>.training` if absent.
 
     Raises:
         TokenizerError: the tokenizer is not the source's, or the blocks were made with another.
-        TrainingError: the loss is not finite.
+        TrainingError: too many losses or gradients are not finite.
+        Interruption: the process was asked to stop, and a checkpoint was written.
         ArtifactError: an input is not what it should be, or `out` cannot be written.
     """
     require_new(out)
@@ -47,17 +52,25 @@ def pretrain(recipe: Recipe, blocks: Path, tokenizer: Path, out: Path, watch: Wa
     with torch.random.fork_rng():
         torch.manual_seed(settings.seed)
         encoder = Encoder(recipe.primary_shape, len(pieces))
-    run = masked_lm_run(recipe, step, encoder, _train(data), settings)
-    history = run.watched(settings.seed, f"pretrain {recipe.source}", watch)
-    with artifact.create(out, Kind.PRIMARY) as draft:
+    made_from = {"stage": "pretrain", "blocks": data.fingerprint, "shape": encoder.shape.model_dump(mode="json")}
+    keeper = keeper_of(out, state, settings, made_from)
+    judge = masked_judge(encoder, encoder, split(data, "dev"), settings)
+    train = split(data, "train")
+    run = masked_lm_run(recipe, step, encoder, train, settings, keeper=keeper, judge=judge)
+    history = run.watched(f"pretrain {recipe.source}", watch)
+
+    def fill(draft: Draft) -> None:
         draft.tensors("body", encoder.body_tensors())
         save_vocabulary(draft, encoder.vocabulary, pieces)
-        describe(draft, pieces.language, {"blocks": data.fingerprint}, settings, history, run.number_format)
+        describe(draft, pieces.language, {"blocks": data.fingerprint}, settings, history, run)
         draft.facts["details"] |= {"shape": encoder.shape.model_dump(mode="json")}
-    return Artifact.load(out, Kind.PRIMARY)
+
+    return saved(out, Kind.PRIMARY, fill, run)
 
 
-def build_mini(recipe: Recipe, primary: Path, blocks: Path, out: Path, watch: Watch) -> Artifact:
+def build_mini(
+    recipe: Recipe, primary: Path, blocks: Path, out: Path, watch: Watch, state: Path | None = None
+) -> Artifact:
     """Train MINIPOST's fresh layers between the bottom of the primary and its MLM head (section 2, step 1b).
 
     Tokens pass the lowest layers without autograd: nothing there is trained, nor anything below.
@@ -68,11 +81,13 @@ def build_mini(recipe: Recipe, primary: Path, blocks: Path, out: Path, watch: Wa
         blocks: of the source language, made with the primary's tokenizer.
         out: where the fresh layers go.
         watch: is told every point of the learning curve.
+        state: where checkpoints stand while it trains; `<out>.training` if absent.
 
     Raises:
         RecipeError: the recipe's system has no step 1b, or its [encoder] is not the primary's.
         TokenizerError: the blocks were made with another tokenizer.
-        TrainingError: the loss is not finite.
+        TrainingError: too many losses or gradients are not finite.
+        Interruption: the process was asked to stop, and a checkpoint was written.
         ArtifactError: an input is not what it should be, or `out` cannot be written.
     """
     require_new(out)
@@ -84,134 +99,20 @@ def build_mini(recipe: Recipe, primary: Path, blocks: Path, out: Path, watch: Wa
         fresh = fresh_layers(source.encoder.shape, step.fresh_layers)
     depth = step.layers - step.fresh_layers
     mini = mini_model(source.encoder, depth, fresh)
-    run = masked_lm_run(recipe, step, mini, _train(data), settings)
-    history = run.watched(settings.seed, f"build mini-model of {step.layers} layers", watch)
-    with artifact.create(out, Kind.MINI) as draft:
+    made_from = {"stage": "mini", "primary": source.fingerprint, "blocks": data.fingerprint, "depth": depth}
+    keeper = keeper_of(out, state, settings, made_from)
+    judge = masked_judge(mini, mini, split(data, "dev"), settings)
+    run = masked_lm_run(recipe, step, mini, split(data, "train"), settings, keeper=keeper, judge=judge)
+    history = run.watched(f"build mini-model of {step.layers} layers", watch)
+
+    def fill(draft: Draft) -> None:
         draft.tensors("layers", fresh.state_dict())
-        describe(draft, recipe.source, {"blocks": data.fingerprint}, settings, history, run.number_format)
+        describe(draft, recipe.source, {"blocks": data.fingerprint}, settings, history, run)
         draft.facts["aligned_with"] = source.fingerprint
         draft.facts["details"] |= {"shape": mini.shape.model_dump(mode="json"), "depth": depth}
         draft.facts["details"] |= {"fresh_layers": step.fresh_layers, "system": recipe.system}
-    return Artifact.load(out, Kind.MINI)
 
-
-def adapt(
-    recipe: Recipe,
-    primary: Path,
-    blocks: Path,
-    tokenizer: Path,
-    depth: int,
-    out: Path,
-    watch: Watch,
-    mini: Path | None = None,
-    checkpoints: Path | None = None,
-) -> Artifact:
-    """Learn one language's embeddings over a frozen mini-model of the primary (section 2, step 2).
-
-    Args:
-        recipe: its system says which model the embeddings are learned over.
-        primary: whose body they are to fit.
-        blocks: of the target language.
-        tokenizer: that the blocks were made with.
-        depth: bottom layers of the primary that the mini-model has.
-        out: where the embeddings go.
-        watch: is told every point of the learning curve.
-        mini: MINIPOST's fresh layers, where the system has them.
-        checkpoints: folder for the embeddings along the way, each an artifact of its own (`step-<update>`), at the
-            updates that the recipe's [adaptation] names; update 0 is the initialisation.
-
-    Raises:
-        DepthError: the primary has no MLM head at `depth`, or the mini-model is of another depth.
-        AlignmentError: the mini-model was built from another primary.
-        RecipeError: the recipe's [encoder] is not the primary's, or its system and `mini` do not go together.
-        TokenizerError: the blocks were made with another tokenizer.
-        TrainingError: the loss is not finite.
-        ArtifactError: an input is not what it should be, or an output cannot be written.
-    """
-    require_new(out)
-    source, pieces = load_primary(primary, recipe.primary_shape), Tokenizer.load(tokenizer)
-    data = load_blocks(blocks, pieces, recipe.encoder.block_tokens)
-    settings, step = recipe.adaptation, _adaptation_over(recipe, depth)
-    model, rows = mini_of(source, step, mini), initial_rows(recipe, source, pieces)
-    say(f"{settings.initialisation} initialisation: {rows.copied} of {len(pieces)} rows are copied from the source")
-    stops = settings.checkpoint_steps if checkpoints else ()
-    run = adaptation_run(recipe, step, model, rows, _train(data), settings, stops)
-    facts: dict[str, Any] = {"depth": depth, "fresh_layers": step.fresh_layers, "system": recipe.system}
-    facts |= {"overlap": rows.copied, "overlap_by_class": rows.counts(), "vocabulary": len(pieces)}
-    history: list[Progress] = []
-
-    def save(folder: Path) -> None:
-        with artifact.create(folder, Kind.EMBEDDINGS) as draft:
-            save_vocabulary(draft, model.vocabulary, pieces)
-            describe(draft, pieces.language, {"blocks": data.fingerprint}, settings, history, run.number_format)
-            draft.facts["aligned_with"] = source.fingerprint
-            draft.facts["details"] |= facts
-
-    def keep(point: Progress) -> None:
-        watch(point)
-        history.append(point)
-        if checkpoints and point.step in stops:
-            save(checkpoints / f"step-{point.step:08d}")
-
-    if checkpoints and 0 in stops:
-        save(checkpoints / f"step-{0:08d}")
-    run.watched(settings.seed, f"adapt {pieces.language} over {step.layers} layers", keep)
-    save(out)
-    return Artifact.load(out, Kind.EMBEDDINGS)
-
-
-def _adaptation_over(recipe: Recipe, depth: int) -> Step:
-    step = recipe.steps_over(depth)[Stage.ADAPT]
-    if step.layers - step.fresh_layers != depth:
-        raise DepthError(
-            f"system {recipe.system} adapts over all {step.layers} layers, but depth {depth} was asked for. Ask for "
-            f"{step.layers}, or set system = 'MINIJOINT'."
-        )
-    return step
-
-
-def mini_of(primary: Primary, step: Step, mini: Path | None) -> Encoder:
-    """The model that a step of adaptation runs over: a cut of the primary, with fresh layers if the step has them.
-
-    Raises:
-        RecipeError: fresh layers are needed and not given, or given and not needed.
-        DepthError: the primary has no MLM head there, or the fresh layers are for another depth.
-        AlignmentError: the fresh layers were trained in another primary.
-    """
-    if bool(step.fresh_layers) != (mini is not None):
-        needed = "needs the mini-model of step 1b" if step.fresh_layers else "has no use for a mini-model of step 1b"
-        mend = "Give the folder that `lingraft mini` wrote (--mini)" if step.fresh_layers else "Leave it out (--mini)"
-        raise RecipeError(f"adaptation over {step.layers} layers {needed}, but got {mini}. {mend}, or change `system`.")
-    if mini is None:
-        return mini_model(primary.encoder, step.layers)
-    built = load_mini(mini)
-    if (built.depth, len(built.layers)) != (step.layers - step.fresh_layers, step.fresh_layers):
-        raise DepthError(
-            f"{mini} is a mini-model of {built.depth} + {len(built.layers)} layers, but {step.layers} of which "
-            f"{step.fresh_layers} are fresh are wanted. Build it anew, or ask for its depth."
-        )
-    return built.of(primary)
-
-
-def initial_rows(recipe: Recipe, primary: Primary, pieces: Tokenizer) -> Initialised:
-    """A language's embeddings before training; the same every time for one recipe."""
-    settings = recipe.adaptation
-    generator = torch.Generator().manual_seed(settings.seed)
-    return initialise(primary.encoder.vocabulary, primary.tokenizer, pieces, settings.initialisation, generator)
-
-
-def adaptation_run(
-    recipe: Recipe,
-    step: Step,
-    mini: Encoder,
-    rows: Initialised,
-    blocks_NT: Tensor,
-    settings: Training,
-    stops: Sequence[int] = (),
-) -> Run:
-    """Put `rows` into a mini-model and return the run that trains them and nothing else, not yet begun."""
-    swap(mini, vocabulary_of(rows.table_VD.clone(), rows.bias_V.clone(), rows.special))
-    return masked_lm_run(recipe, step, mini, blocks_NT, settings, stops)
+    return saved(out, Kind.MINI, fill, run)
 
 
 def finetune(
@@ -223,6 +124,7 @@ def finetune(
     out: Path,
     watch: Watch,
     layers: int | None = None,
+    state: Path | None = None,
 ) -> Artifact:
     """Finetune the body on a task in the source language, token table frozen (section 2, step 3).
 
@@ -235,12 +137,14 @@ def finetune(
         out: where the task goes.
         watch: is told every point of the learning curve.
         layers: finetune the mini-model of so many bottom layers in the primary's place (the paper's table 5).
+        state: where checkpoints stand while it trains; `<out>.training` if absent.
 
     Raises:
         RecipeError: the recipe has no such task, or its [encoder] is not the primary's.
         DepthError: the primary has no MLM head at `layers`.
         TextError: examples are missing, damaged or without the labels they need.
-        TrainingError: the loss is not finite.
+        TrainingError: too many losses or gradients are not finite.
+        Interruption: the process was asked to stop, and a checkpoint was written.
         ArtifactError: an input is not what it should be, or `out` cannot be written.
     """
     require_new(out)
@@ -256,24 +160,30 @@ def finetune(
         net = kind.net(body, labels)
     held_out = kind.prepare(load_examples(wanted, "dev", recipe.source, documents), labels, source.tokenizer, shape)
     step = replace(recipe.steps_over(recipe.adaptation.depth)[Stage.FINETUNE], layers=shape.layers)
-    run = task_run(recipe, step, net, kind, data, wanted.finetuning, seed)
-    history = run.watched(seed, f"finetune {task}, seed {seed}", watch)
-    judged = kind.judge(net, held_out, recipe.source)
     hashes = {"text": documents.fingerprint} if documents else {}
     hashes |= {"examples": _content_hash(examples)}
-    with artifact.create(out, Kind.TASK) as draft:
+    made_from = {"stage": "finetune", "primary": source.fingerprint, "labels": labels, "seed": seed, **hashes}
+    keeper = keeper_of(out, state, wanted.finetuning, {**made_from, "layers": shape.layers})
+
+    def judge() -> float:
+        score = kind.judge(net, held_out, recipe.source).score
+        net.train()
+        return score
+
+    run = task_run(recipe, step, net, kind, data, wanted.finetuning, seed, keeper, judge)
+    history = run.watched(f"finetune {task}, seed {seed}", watch)
+    judged = kind.judge(net, held_out, recipe.source)
+
+    def fill(draft: Draft) -> None:
         save_task(draft, net)
-        describe(draft, recipe.source, hashes, wanted.finetuning, history, run.number_format)
+        describe(draft, recipe.source, hashes, wanted.finetuning, history, run)
         draft.facts["aligned_with"] = source.fingerprint
         draft.facts["details"] |= {"task": task, "settings": wanted.model_dump(mode="json"), "labels": labels}
         draft.facts["details"] |= {"seed": seed, "metric": kind.metric, "dev_score": judged.score}
         draft.facts["details"] |= {"examples": len(examples), "rows": len(data), "truncated": data.truncated}
         draft.facts["details"] |= {"shape": shape.model_dump(mode="json")}
-    return Artifact.load(out, Kind.TASK)
 
-
-def _train(blocks: Artifact) -> Tensor:
-    return blocks.tensors("train")["tokens_NT"]
+    return saved(out, Kind.TASK, fill, run)
 
 
 def _content_hash(examples: Sequence[object]) -> str:

@@ -3,8 +3,9 @@
 from typing import Annotated, Literal, Self
 
 import pydantic
-from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
+from pydantic import Field, PositiveFloat, PositiveInt
 
+from lingraft.pace_config import Pace
 from lingraft.section import Language, Name, Section
 
 TaskKindName = Literal["documents", "texts", "pairs", "questions", "tags"]
@@ -12,17 +13,17 @@ SERVED_KINDS: tuple[TaskKindName, ...] = ("documents", "texts")
 """Kinds that the endpoint can answer so far: one text, one label."""
 
 
-class Finetuning(Section):
+class Finetuning(Pace):
     """Finetuning the body on a task in the source language, token embeddings frozen (section 2, step 3)."""
 
     epochs: PositiveFloat = Field(3, description="Times that every training example is seen.")
     batch_examples: PositiveInt = Field(32, description="Examples in one update (windows, for long contexts).")
+    micro_batch_examples: PositiveInt | None = Field(
+        None, description="Examples computed at once, where an update's do not fit into memory; all if absent."
+    )
     learning_rate: PositiveFloat = Field(1e-5, description="Peak of the schedule: linear warm-up, then decay to 0.")
     warmup_ratio: float = Field(0.06, ge=0.0, lt=1.0, description="Share of the updates that warm up.")
-    weight_decay: NonNegativeFloat = Field(0.01, description="AdamW's decay of matrices; biases and norms have none.")
-    clip_norm: PositiveFloat = Field(1.0, description="Largest gradient norm; larger ones are scaled down to it.")
     seeds: tuple[int, ...] = Field((1, 2, 3, 4, 5), description="Finetuned once with each; scores are their mean.")
-    log_every_steps: PositiveInt = Field(20, description="Updates between two points of the learning curve.")
 
     @pydantic.model_validator(mode="after")
     def _seeds_differ(self) -> Self:

@@ -1,125 +1,154 @@
-"""THE loop: pretraining, adaptation and finetuning differ in loss, trainable parameters and batches only."""
+"""THE loop: pretraining, step 1b, adaptation and finetuning differ in loss, trainable parameters and batches only."""
 
-import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple, TypeVar
+from contextlib import AbstractContextManager, nullcontext
+from typing import NoReturn, TypeVar
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
 
-from lingraft.artifact import Cost
+from lingraft import processes
+from lingraft.ahead import ahead
 from lingraft.errors import TrainingError
+from lingraft.finite import LeftOut
+from lingraft.noise import seed_of
+from lingraft.optimizer import Optimizer
+from lingraft.plan import Plan, Progress
 from lingraft.precision import Precise
-
-ADAM_BETAS, ADAM_EPS = (0.9, 0.98), 1e-6
-"""RoBERTa's settings, which the paper follows."""
-
+from lingraft.stopping import Interruption, Notice, noticed
+from lingraft.stopwatch import Stopwatch
+from lingraft.training_state import Keeper, TrainingState
 
 Batch = TypeVar("Batch")
-
-
-class Progress(NamedTuple):
-    """One point of a learning curve."""
-
-    step: int
-    tokens: int
-    flops: float
-    elapsed_s: float
-    loss: float
-    """Mean over the steps since the point before."""
-    learning_rate: float
-
-    @property
-    def cost(self) -> Cost:
-        """What the steps so far took."""
-        return Cost(steps=self.step, tokens=self.tokens, flops=self.flops, elapsed_s=self.elapsed_s)
-
-
-@dataclass(frozen=True)
-class Plan:
-    """How long and how fast to train, and what a step costs."""
-
-    steps: int
-    learning_rate: float
-    warmup_steps: int
-    weight_decay: float
-    clip_norm: float
-    log_every_steps: int
-    tokens_per_step: int
-    flops_per_step: float
-    micro_batches: int = 1
-    """Batches of which the mean gradient makes a step."""
-    stops: frozenset[int] = frozenset()
-    """Further steps after which the caller is told, for example to keep what has been learned."""
-
-    def learning_rate_at(self, step: int) -> float:
-        """Linear warm-up to the peak, then linear decay to 0 after the last step; steps count from 1."""
-        if step <= self.warmup_steps:
-            return self.learning_rate * step / self.warmup_steps
-        return self.learning_rate * (self.steps + 1 - step) / (self.steps + 1 - max(self.warmup_steps, 1))
+MicroBatches = Sequence[tuple[float, Batch]]
+"""Of one step and process; each with its share in the mean over the global batch."""
+Stream = Callable[[int], MicroBatches[Batch]]
+"""The micro-batches of a step; steps count from 1."""
+_GO_ON, _KEEP, _STOP = range(3)
 
 
 def train(
-    loss_of: Callable[[Batch], Tensor],
+    loss_of: nn.Module,
     parameters: Sequence[nn.Parameter],
-    batches: Iterator[Batch],
+    stream: Stream[Batch],
     plan: Plan,
     precise: Precise,
+    state: TrainingState | None = None,
+    keeper: Keeper | None = None,
+    judge: Callable[[], float] | None = None,
 ) -> Iterator[Progress]:
     """Train, and yield a point of the learning curve every `log_every_steps` steps, at the stops, and after the last.
 
-    The caller may look, evaluate or stop between points; that time does not count.
+    The caller may look, evaluate or stop between points; that time does not count. In the end the parameters are
+    those after the last step or, where there is a `judge`, those of the best dev score.
 
     Args:
-        loss_of: the loss of a batch, a scalar.
+        loss_of: gives the loss of a batch, a scalar.
         parameters: what is trained; nothing else gets a gradient or optimizer state.
-        batches: at least `plan.steps * plan.micro_batches` of them.
+        stream: what to train on.
         plan: length and schedule.
         precise: number format of the forward pass.
+        state: where to go on from; the beginning if absent.
+        keeper: writes checkpoints on the way, if any are wanted.
+        judge: the dev score, the higher the better; asked where the plan says.
 
     Raises:
-        TrainingError: the loss is not finite.
+        TrainingError: more steps than the plan allows had a loss or a gradient that is not finite.
+        Interruption: the process was asked to stop, and a checkpoint was written.
     """
-    optimizer = _optimizer(parameters, plan)
-    losses: list[Tensor] = []
-    elapsed_s, started = 0.0, time.perf_counter()
-    for step in range(1, plan.steps + 1):
-        for group in optimizer.param_groups:
-            group["lr"] = plan.learning_rate_at(step)
-        for _ in range(plan.micro_batches):
-            with precise():
-                loss = loss_of(next(batches))
-            (loss / plan.micro_batches).backward()
-            losses.append(loss.detach())
-        nn.utils.clip_grad_norm_(parameters, plan.clip_norm, foreach=True)
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
-        if step % plan.log_every_steps == 0 or step in plan.stops or step == plan.steps:
-            mean = _finite_mean(losses, step, plan)
-            elapsed_s += time.perf_counter() - started
-            tokens, flops = step * plan.tokens_per_step, step * plan.flops_per_step
-            yield Progress(step, tokens, flops, elapsed_s, mean, plan.learning_rate_at(step))
-            losses.clear()
-            started = time.perf_counter()
+    state = state or TrainingState()
+    optimizer, parallel = Optimizer(parameters, plan.weight_decay, plan.clip_norm), processes.parallel(loss_of)
+    if state.optimizer:
+        optimizer.restore(state.optimizer)
+    left_out, watch = LeftOut(state.left_out), Stopwatch(state.elapsed_s)
+    steps, order = range(state.step + 1, plan.last_step + 1), _GO_ON
+    with noticed() if keeper else nullcontext(Notice()) as notice:
+        for step, micro_batches in zip(steps, ahead(map(stream, steps)), strict=True):
+            loss = _backward(parallel, micro_batches, plan, step, precise, notice)
+            if loss is None:
+                order = _STOP
+            else:
+                left_out.add(step, optimizer.step(plan.learning_rate_at(step), loss))
+                left_out.settle(waiting=0 if plan.told_at(step) else 1)
+                _require_few(left_out, plan, stream, keeper)
+                state.step, state.elapsed_s = step, watch.elapsed_s
+                state.losses.append(loss)
+                if plan.told_at(step):
+                    with watch.paused():
+                        yield _point(state, plan, judge, parameters)
+                if 0 < plan.patience <= state.best.looks_since:
+                    break
+                order = _order(notice, keeper)
+            if keeper and order != _GO_ON:
+                state.optimizer = optimizer.tensors()
+                keeper.keep(state)
+            if keeper and order == _STOP:
+                _leave(notice, keeper, state)
+        state.best.put_back(parameters)
 
 
-def _optimizer(parameters: Sequence[nn.Parameter], plan: Plan) -> torch.optim.Optimizer:
-    """AdamW that decays matrices but not biases and LayerNorms."""
-    matrices = [parameter for parameter in parameters if parameter.ndim > 1]
-    vectors = [parameter for parameter in parameters if parameter.ndim <= 1]
-    groups = [
-        {"params": matrices, "weight_decay": plan.weight_decay},
-        {"params": vectors, "weight_decay": 0.0},
-    ]
-    return torch.optim.AdamW(groups, lr=plan.learning_rate, betas=ADAM_BETAS, eps=ADAM_EPS, fused=True)
+def _backward(
+    loss_of: nn.Module, micro_batches: MicroBatches[Batch], plan: Plan, step: int, precise: Precise, notice: Notice
+) -> Tensor | None:
+    """Gradients of the mean loss of a step's global batch; its loss, or None if asked to stop in the middle."""
+    total = torch.zeros(())
+    first = processes.rank() * len(micro_batches)
+    with torch.random.fork_rng():
+        for number, (share, batch) in enumerate(micro_batches):
+            if processes.highest(notice.signal_number):
+                return None
+            torch.manual_seed(seed_of("dropout", plan.seed, step, first + number))
+            with _unsynchronised(loss_of, number + 1 < len(micro_batches)):
+                with precise():
+                    loss = loss_of(batch)
+                (loss * (share * processes.count())).backward()
+            total = total.to(loss.device) + loss.detach() * share
+    return processes.total(total)
 
 
-def _finite_mean(losses: list[Tensor], step: int, plan: Plan) -> float:
-    mean = float(torch.stack(losses).float().mean())
-    if not torch.isfinite(torch.tensor(mean)):
-        raise TrainingError(
-            f"the loss is {mean} at step {step} of {plan.steps} (learning rate {plan.learning_rate_at(step):.2e}). "
-            "Lower the learning rate, lengthen the warm-up, or use precision = 'fp32'."
-        )
-    return mean
+def _unsynchronised(loss_of: nn.Module, wanted: bool) -> AbstractContextManager[None]:
+    """Gradients of all micro-batches but the last stay with the process."""
+    return loss_of.no_sync() if wanted and isinstance(loss_of, DistributedDataParallel) else nullcontext()
+
+
+def _point(
+    state: TrainingState, plan: Plan, judge: Callable[[], float] | None, parameters: Sequence[nn.Parameter]
+) -> Progress:
+    losses_S = torch.stack(state.losses).float()
+    score = None
+    if judge and plan.judged_at(state.step):
+        score = judge()
+        state.best.look(score, state.step, parameters)
+    loss = float(losses_S[losses_S.isfinite()].mean())
+    state.losses.clear()
+    state.points.append(plan.point(state.step, state.elapsed_s, loss, score))
+    return state.points[-1]
+
+
+def _require_few(left_out: LeftOut, plan: Plan, stream: Stream[Batch], keeper: Keeper | None) -> None:
+    if len(left_out.steps) <= plan.skipped_steps:
+        return
+    step = left_out.steps[-1]
+    kept = f" Its batch is kept in {keeper.keep_batch(step, stream(step))}." if keeper else ""
+    raise TrainingError(
+        f"the loss or a gradient is not finite at step {step} of {plan.steps} (learning rate "
+        f"{plan.learning_rate_at(step):.2e}), and {len(left_out.steps) - 1} steps were left out before it, of "
+        f"{plan.skipped_steps} that may be.{kept} Lower the learning rate, lengthen the warm-up, or use "
+        "precision = 'fp32'."
+    )
+
+
+def _order(notice: Notice, keeper: Keeper | None) -> int:
+    """What all processes do after a step."""
+    if keeper is None:
+        return _GO_ON
+    return processes.highest(_STOP if notice.signal_number else _KEEP if keeper.due() else _GO_ON)
+
+
+def _leave(notice: Notice, keeper: Keeper, state: TrainingState) -> NoReturn:
+    keeper.settle()
+    raise Interruption(
+        notice.signal_number,
+        f"asked to stop after step {state.step}; the checkpoint is in {keeper.folder}. Run the same again to go on.",
+    )

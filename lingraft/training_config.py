@@ -3,14 +3,15 @@
 from typing import Self
 
 import pydantic
-from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
 
 from lingraft.initialisation.classes import Initialisation
+from lingraft.pace_config import Pace
 from lingraft.section import Language, Section, Share
 from lingraft.systems import System
 
 
-class Training(Section):
+class Training(Pace):
     """One run of the training loop."""
 
     steps: PositiveInt = Field(description="Optimizer updates.")
@@ -21,10 +22,8 @@ class Training(Section):
     learning_rate: PositiveFloat = Field(description="Peak of the schedule: linear warm-up, then linear decay to 0.")
     warmup_steps: NonNegativeInt = Field(0, description="Updates over which the learning rate rises to its peak.")
     mask_rate: Share = Field(0.15, description="Share of tokens that are predicted; of these 80/10/10 as in BERT.")
-    weight_decay: NonNegativeFloat = Field(0.01, description="AdamW's decay of matrices; biases and norms have none.")
-    clip_norm: PositiveFloat = Field(1.0, description="Largest gradient norm; larger ones are scaled down to it.")
     seed: int = Field(1, description="Decides weights, order of blocks and masks.")
-    log_every_steps: PositiveInt = Field(20, description="Updates between two points of the learning curve.")
+    judged_blocks: PositiveInt = Field(1024, description="Dev blocks that a look at the dev score reads, the first.")
 
     @pydantic.model_validator(mode="after")
     def _warms_up_in_time(self) -> Self:

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from lingraft import masked_lm
+from lingraft.adaptation import initial_rows
 from lingraft.artifact import MANIFEST, Artifact, Kind
 from lingraft.embeddings import swap, vocabulary_of
 from lingraft.errors import AlignmentError, ArtifactError, RecipeError, TextError, TokenizerError
@@ -13,7 +14,6 @@ from lingraft.evaluation import evaluate_language, evaluate_source
 from lingraft.models import load_embeddings, load_primary, load_task
 from lingraft.results import LanguageResult, SourceResult, TaskScores, load_language, load_source
 from lingraft.runs import step_flops
-from lingraft.stages import initial_rows
 from lingraft.systems import Stage
 from lingraft.tasks.labelled_texts import documents_as_examples
 from lingraft.text import load_split

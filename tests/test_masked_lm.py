@@ -5,12 +5,12 @@ import torch
 from torch.nn import functional as F
 
 from lingraft import masked_lm
+from lingraft.adaptation import initial_rows
 from lingraft.artifact import Artifact, Kind
 from lingraft.embeddings import swap, vocabulary_of
 from lingraft.encoder import Encoder, Vocabulary
 from lingraft.masking import Maskable, mask
 from lingraft.models import Primary, load_embeddings, load_primary
-from lingraft.stages import initial_rows
 from lingraft.tokenizer import OWN_IDS
 from tests.workshop import Workshop
 

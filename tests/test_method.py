@@ -14,6 +14,7 @@ import pytest
 import torch
 
 from lingraft import artifact, blocks, stages, text, tokenizer
+from lingraft.adaptation import adapt
 from lingraft.artifact import Artifact, Kind
 from lingraft.config import Recipe
 from lingraft.evaluation import evaluate_language, evaluate_source
@@ -130,7 +131,7 @@ def outcome(languages: Languages, system: System, out: Path) -> Outcome:
 
     def learned(settings: Recipe, depth: int, fresh: Path | None) -> LanguageResult:
         folder = out / f"over-{depth}"
-        stages.adapt(settings, primary, packed["de"], pieces["de"], depth, folder, unwatched, mini=fresh)
+        adapt(settings, primary, packed["de"], pieces["de"], depth, folder, unwatched, mini=fresh)
         evaluate_language(settings, primary, folder, [], read["de"], packed["de"], folder / "judged", mini=fresh)
         return load_language(folder / "judged")
 

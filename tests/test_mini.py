@@ -11,13 +11,13 @@ from torch import Tensor
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from lingraft import stages
+from lingraft.adaptation import adapt, initial_rows
 from lingraft.artifact import Artifact, Kind
 from lingraft.config import Recipe
 from lingraft.encoder import Encoder, fresh_layers, mini_model
 from lingraft.errors import AlignmentError, DepthError, RecipeError
 from lingraft.models import load_embeddings, load_mini, load_primary
 from lingraft.runs import masked_lm_run
-from lingraft.stages import initial_rows
 from lingraft.systems import Stage, System
 from tests.workshop import Workshop, same_tensors, unwatched
 
@@ -58,7 +58,7 @@ def files(folder: Path) -> dict[str, bytes]:
 
 def adapted(workshop: Workshop, recipe: Recipe, primary: Path, out: Path, **given: Any) -> Artifact:
     data = workshop.blocks["de"], workshop.tokenizers["de"]
-    return stages.adapt(recipe, primary, *data, recipe.adaptation.depth, out, unwatched, **given)
+    return adapt(recipe, primary, *data, recipe.adaptation.depth, out, unwatched, **given)
 
 
 def blocks_of(workshop: Workshop) -> Tensor:
@@ -249,8 +249,8 @@ def test_standard_adaptation_over_fewer_layers_is_refused(workshop: Workshop, pr
     standard = minipost(workshop.recipe).for_system(System.BL_BASE)
     data = workshop.blocks["de"], workshop.tokenizers["de"]
     with pytest.raises(DepthError, match="BL_BASE adapts over all 3 layers, but depth 2 was asked for"):
-        stages.adapt(standard, primary, *data, 2, tmp_path / "out", unwatched)
-    made = stages.adapt(standard, primary, *data, 3, tmp_path / "out", unwatched)
+        adapt(standard, primary, *data, 2, tmp_path / "out", unwatched)
+    made = adapt(standard, primary, *data, 3, tmp_path / "out", unwatched)
     assert made.manifest.details["depth"] == 3
 
 

@@ -5,11 +5,11 @@ import pytest
 import torch
 
 from lingraft import artifact
+from lingraft.adaptation import adaptation_run, initial_rows, mini_of
 from lingraft.artifact import Artifact, Kind
 from lingraft.errors import AlignmentError, ArtifactError, RecipeError, TokenizerError
 from lingraft.models import load_embeddings, load_primary, load_task
 from lingraft.pieces import ByRole
-from lingraft.stages import adaptation_run, initial_rows, mini_of
 from lingraft.systems import Stage
 from lingraft.tokenizer import OWN_IDS, Tokenizer
 from tests.workshop import Workshop, copied

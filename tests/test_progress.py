@@ -6,8 +6,8 @@ from collections.abc import Iterator
 import pytest
 
 from lingraft import progress
+from lingraft.plan import Progress
 from lingraft.progress import counted, say, shown
-from lingraft.train import Progress
 
 
 class Terminal(io.StringIO):

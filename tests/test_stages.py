@@ -9,16 +9,16 @@ import torch
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from lingraft import precision, stages
+from lingraft.adaptation import adaptation_run, initial_rows, mini_of
 from lingraft.artifact import Artifact, Kind
 from lingraft.config import Recipe
 from lingraft.encoder import Encoder
 from lingraft.models import HISTORY_FILE, Primary, load_embeddings, load_primary, load_task
+from lingraft.plan import Progress
 from lingraft.runs import Run
-from lingraft.stages import adaptation_run, initial_rows, mini_of
 from lingraft.systems import Stage
 from lingraft.tasks import classification
 from lingraft.tasks.classification import Classifier
-from lingraft.train import Progress
 from tests.workshop import Workshop, changed, same_tensors, unwatched
 
 

@@ -10,9 +10,9 @@ from lingraft import stages
 from lingraft.artifact import Artifact
 from lingraft.blocks import build
 from lingraft.errors import ArtifactError, DepthError, RecipeError, TextError, TokenizerError, TrainingError
+from lingraft.plan import Progress
 from lingraft.task_config import Task
 from lingraft.text import SplitName
-from lingraft.train import Progress
 from tests.workshop import Workshop, changed, unwatched
 
 

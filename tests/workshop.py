@@ -13,10 +13,11 @@ import torch
 from torch import Tensor
 
 from lingraft import blocks, stages, text, tokenizer
+from lingraft.adaptation import adapt
 from lingraft.artifact import Artifact, Kind
 from lingraft.config import Recipe
+from lingraft.plan import Progress
 from lingraft.stages import Watch
-from lingraft.train import Progress
 from tests.made_up import write
 
 
@@ -69,7 +70,7 @@ class Workshop:
     ) -> Artifact:
         """Learn one language's embeddings, over a depth and on a primary of one's own choice."""
         pieces, packed = self.tokenizers[language], self.blocks[language]
-        return stages.adapt(self.recipe, primary or self.primary, packed, pieces, depth, out, watch)
+        return adapt(self.recipe, primary or self.primary, packed, pieces, depth, out, watch)
 
     def other_primary(self, out: Path) -> Path:
         """A primary of the same shape and language, from one update with another seed."""

@@ -37,12 +37,12 @@ def adapt(
     ] = None,
 ) -> None:
     """Learn one language's embeddings over the bottom layers, body frozen (step 2)."""
-    from lingraft import stages
+    from lingraft import adaptation
 
     settings = Recipe.load(recipe)
     chosen = settings.adaptation.depth if depth is None else depth
     folders = primary, blocks, tokenizer
-    say(stages.adapt(settings, *folders, chosen, out, unwatched, mini=mini, checkpoints=checkpoints))
+    say(adaptation.adapt(settings, *folders, chosen, out, unwatched, mini=mini, checkpoints=checkpoints))
 
 
 def search_depth(

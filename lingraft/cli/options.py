@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lingraft.errors import LingraftError
+from lingraft.stopping import Interruption
 
 if TYPE_CHECKING:
     from lingraft.artifact import Artifact
-    from lingraft.train import Progress
+    from lingraft.plan import Progress
 
 RecipeOption = Annotated[Path, typer.Option("--recipe", help="TOML recipe; the ones we ship are in recipes/.")]
 OutOption = Annotated[Path, typer.Option("--out", help="Folder of the new artifact; must not hold anything yet.")]
@@ -49,3 +50,6 @@ def run_app(app: typer.Typer) -> None:
     except LingraftError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(1)
+    except Interruption as interruption:
+        print(f"stopped: {interruption}", file=sys.stderr)
+        sys.exit(interruption.exit_code)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from lingraft import stages
+from lingraft.adaptation import adapt
 from lingraft.artifact import Artifact, Kind
 from lingraft.blocks import build as build_blocks
 from lingraft.comparison.failures import recorded, require_made, why
@@ -188,7 +189,7 @@ def adaptation(
     def make(watch: Watch) -> Artifact:
         shutil.rmtree(checkpoints, ignore_errors=True)  # of a run that stopped halfway
         folders = primary, blocks, tokenizer
-        return stages.adapt(recipe, *folders, arm.depth, last, watch, mini=mini, checkpoints=checkpoints)
+        return adapt(recipe, *folders, arm.depth, last, watch, mini=mini, checkpoints=checkpoints)
 
     return Job(
         f"adapt-{language}-{arm.name}",

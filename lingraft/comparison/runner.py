@@ -23,9 +23,9 @@ from lingraft.files import writable, write_text
 from lingraft.paper import report as paper_report
 from lingraft.paper.records import RECORDS_FILE
 from lingraft.paper.report import MARKDOWN_FILE
+from lingraft.plan import Progress
 from lingraft.progress import say
 from lingraft.resumed import made_once, require_same
-from lingraft.train import Progress
 
 REPORT = "report"
 """Folder of the finished report among the results."""

@@ -10,6 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from lingraft.adaptation import adapt
 from lingraft.artifact import Artifact, Kind
 from lingraft.blocks import build
 from lingraft.config import Recipe
@@ -23,12 +24,11 @@ from lingraft.lane.recipe import Basis, LaneRecipe, Wanted, shown
 from lingraft.lane.stage import once
 from lingraft.lane.tasks import LaneTask, NotJudgedError, open_tasks
 from lingraft.models import load_mini, load_primary
+from lingraft.plan import Progress
 from lingraft.progress import say
 from lingraft.results import load_language
-from lingraft.stages import adapt
 from lingraft.text import prepare
 from lingraft.tokenizer import Tokenizer, TooManyPiecesError, train
-from lingraft.train import Progress
 
 PathLike = Path | str
 NOTHING_BY_NAME = Wanted()

@@ -61,11 +61,11 @@ def adapt(
     out: Path,
 ) -> Scores:
     """Learn one language's embeddings over one depth; the folder `mini` is empty without a step 1b."""
-    from lingraft import stages
+    from lingraft import adaptation
 
     with tracking.stage(run.read_text(), f"adapt-{language_of(blocks_folder, Kind.BLOCKS)}-{depth}") as stage:
         folders = primary, blocks_folder, tokenizer_folder
-        made = stages.adapt(Recipe.parse(recipe), *folders, depth, out, stage.watch, mini=given(mini))
+        made = adaptation.adapt(Recipe.parse(recipe), *folders, depth, out, stage.watch, mini=given(mini))
         stage.record(made, {})
     return cost_of(made)
 

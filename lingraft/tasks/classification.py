@@ -3,7 +3,7 @@
 Legend: B batch, T tokens, D width, C classes, N examples.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,7 +17,7 @@ from lingraft.model_config import EncoderShape
 from lingraft.tasks.kinds import Judged
 from lingraft.tasks.labelled_texts import Example, examples_of, read_examples
 from lingraft.tasks.labels import labels_of, numbered
-from lingraft.tasks.order import by_length, shuffled
+from lingraft.tasks.order import by_length
 from lingraft.tasks.pairs import Encoded, encode, pad, pad_types
 from lingraft.tokenizer import Tokenizer
 
@@ -79,6 +79,10 @@ class Classified:
         types_BT = pad_types(None if types is None else [types[row] for row in rows])
         return Batch(tokens_BT, visible_BT, types_BT, self.labels_N[chosen])
 
+    def targets(self, chosen: Tensor) -> int:
+        """One class an example."""
+        return len(chosen)
+
 
 class Classification:
     """Sorting texts, or pairs of texts, into two or more classes."""
@@ -128,10 +132,6 @@ class Classification:
         encoded = encode([example.texts for example in examples], tokenizer, shape)
         labels_N = torch.tensor([numbers[example.label] for example in examples])
         return Classified(encoded, labels_N, tokenizer.special.pad)
-
-    def batches(self, data: Classified, batch_rows: int, generator: torch.Generator) -> Iterator[Batch]:
-        """Endless shuffled batches; each epoch a new order. An epoch's last batch may be smaller."""
-        return (data.batch(chosen) for chosen in shuffled(len(data), batch_rows, generator))
 
     def loss(self, net: Classifier, batch: Batch) -> Tensor:
         """Mean cross-entropy over a batch, a scalar."""

@@ -3,12 +3,12 @@
 Three kinds: `classification` (one text or a pair), `question_answering` (extractive) and `tagging` (named entities).
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from torch import Generator, Tensor, nn
+from torch import Tensor, nn
 
 from lingraft.encoder import Encoder
 from lingraft.model_config import EncoderShape
@@ -47,6 +47,12 @@ class Prepared(Protocol):
     def __len__(self) -> int:
         """Rows that training draws from: examples, or windows where an example needs several."""
 
+    def batch(self, chosen: Tensor) -> Any:
+        """The rows of the numbers given, padded alike: a record of tensors."""
+
+    def targets(self, chosen: Tensor) -> int:
+        """What the loss of these rows is the mean of: so much they weigh in a larger batch."""
+
 
 class TaskKind(Protocol):
     """Loading, batches, head and official metric of one kind of task."""
@@ -76,9 +82,6 @@ class TaskKind(Protocol):
         self, examples: Sequence[Any], labels: Sequence[str], tokenizer: Tokenizer, shape: EncoderShape
     ) -> Prepared:
         """Tokenize examples for a body of this shape; a label that is not among `labels` is an error."""
-
-    def batches(self, data: Any, batch_rows: int, generator: Generator) -> Iterator[Any]:
-        """Endless shuffled batches; each epoch a new order."""
 
     def loss(self, net: Any, batch: Any) -> Tensor:
         """The loss of a batch, a scalar, on the device of the net's head."""

@@ -1,4 +1,4 @@
-"""In which order examples come: shuffled for training, by length for judging."""
+"""In which order examples are judged."""
 
 from collections.abc import Iterator, Sequence, Sized
 
@@ -8,12 +8,6 @@ from torch import Tensor
 from lingraft.progress import counted
 
 EVALUATION_BATCH = 64
-
-
-def shuffled(count: int, batch_rows: int, generator: torch.Generator) -> Iterator[Tensor]:
-    """Endless batches of row numbers; each epoch a new order, whose last batch may be smaller."""
-    while True:
-        yield from torch.randperm(count, generator=generator).split(batch_rows)
 
 
 def by_length(rows: Sequence[Sized], title: str) -> Iterator[Tensor]:

@@ -4,7 +4,7 @@ Legend: B windows, T tokens, D width.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,6 @@ from lingraft.encoder import Encoder, draw_weights
 from lingraft.model_config import EncoderShape
 from lingraft.tasks import squad, squad_metric
 from lingraft.tasks.kinds import Judged
-from lingraft.tasks.order import shuffled
 from lingraft.tasks.squad import Question
 from lingraft.tasks.squad_answers import LONGEST_TOKENS, N_BEST, best_answers
 from lingraft.tasks.squad_metric import Evaluation, Score
@@ -93,10 +92,6 @@ class QuestionAnswering:
             TextError: there are no questions.
         """
         return cut(examples, tokenizer, shape)
-
-    def batches(self, data: Windows, batch_rows: int, generator: torch.Generator) -> Iterator[WindowBatch]:
-        """Endless shuffled batches of windows; each epoch a new order. An epoch's last batch may be smaller."""
-        return (data.batch(chosen.tolist()) for chosen in shuffled(len(data), batch_rows, generator))
 
     def loss(self, net: SpanExtractor, batch: WindowBatch) -> Tensor:
         """Mean of the cross-entropies of start and end over all places but padding (Devlin et al. 2019).

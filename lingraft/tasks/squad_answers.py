@@ -76,7 +76,7 @@ def best_answers(
     batches = by_length.split(_EVALUATION_BATCH)
     for chosen in counted(batches, "judge questions", "batch", len(batches)):
         indices = chosen.tolist()
-        spans = _spans(net, data.batch(indices), device, n_best, longest_tokens)
+        spans = _spans(net, data.batch(torch.tensor(indices)), device, n_best, longest_tokens)
         for row, index in enumerate(indices):
             for answer in _texts(data, index, spans, row):
                 _keep(found[data.windows[index].question], answer)

@@ -115,11 +115,16 @@ class Windows:
         """Place of the first context piece in an input."""
         return 1 + len(self.asked[self.windows[index].question]) + self.separators
 
-    def batch(self, chosen: Sequence[int]) -> WindowBatch:
+    def targets(self, chosen: Tensor) -> int:
+        """One span a window."""
+        return len(chosen)
+
+    def batch(self, chosen: Tensor) -> WindowBatch:
         """Inputs by their indices, padded to the longest."""
-        rows = [self._row(index) for index in chosen]
+        indices = chosen.tolist()
+        rows = [self._row(index) for index in indices]
         lengths_B = torch.tensor([len(row) for row in rows])
-        begins_B = torch.tensor([self.context_place(index) for index in chosen])
+        begins_B = torch.tensor([self.context_place(index) for index in indices])
         tokens_BT = pad_sequence(rows, batch_first=True, padding_value=self.special.pad)
         places_1T = torch.arange(tokens_BT.shape[1])[None]
         visible_BT, behind_BT = places_1T < lengths_B[:, None], places_1T >= begins_B[:, None]
@@ -128,8 +133,8 @@ class Windows:
             visible_BT=visible_BT,
             types_BT=(behind_BT & visible_BT).long() if self.marks_second_text else None,
             context_BT=behind_BT & (places_1T < lengths_B[:, None] - 1),
-            starts_B=torch.tensor([self.windows[index].answer_start for index in chosen]),
-            ends_B=torch.tensor([self.windows[index].answer_end for index in chosen]),
+            starts_B=torch.tensor([self.windows[index].answer_start for index in indices]),
+            ends_B=torch.tensor([self.windows[index].answer_end for index in indices]),
         )
 
     def _row(self, index: int) -> Tensor:

@@ -5,7 +5,7 @@ The first piece of each word carries its tag; further pieces are not predicted.
 Legend: B batch, T tokens, D width, C tags, N tokens of a whole batch.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -20,7 +20,7 @@ from lingraft.masking import NOT_PREDICTED
 from lingraft.model_config import EncoderShape
 from lingraft.tasks.kinds import Judged
 from lingraft.tasks.labels import labels_of, numbered
-from lingraft.tasks.order import by_length, shuffled
+from lingraft.tasks.order import by_length
 from lingraft.tasks.pairs import pad
 from lingraft.tasks.spans import OUTSIDE, span_scores
 from lingraft.tasks.tagged_sentences import Sentence, read_sentences, sentences_of
@@ -75,6 +75,11 @@ class Tagged:
         rows = chosen.tolist()
         tokens_BT, visible_BT = pad([self.tokens[row] for row in rows], self.pad_id)
         return Batch(tokens_BT, visible_BT, pad([self.labels[row] for row in rows], NOT_PREDICTED)[0])
+
+    def targets(self, chosen: Tensor) -> int:
+        """One tag a word; a batch without words counts as one, since its loss is 0."""
+        words = sum(label != NOT_PREDICTED for row in chosen.tolist() for label in self.labels[row])
+        return max(words, 1)
 
 
 class Tagging:
@@ -131,10 +136,6 @@ class Tagging:
             targets.append([NOT_PREDICTED, *classes[:room], NOT_PREDICTED])
             truncated += len(ids) > room
         return Tagged(examples, tokens, targets, tuple(labels), tokenizer.special.pad, truncated)
-
-    def batches(self, data: Tagged, batch_rows: int, generator: torch.Generator) -> Iterator[Batch]:
-        """Endless shuffled batches; each epoch a new order. An epoch's last batch may be smaller."""
-        return (data.batch(chosen) for chosen in shuffled(len(data), batch_rows, generator))
 
     def loss(self, net: Tagger, batch: Batch) -> Tensor:
         """Mean cross-entropy over the words of a batch, a scalar; 0 for a batch without words."""

@@ -9,6 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from lingraft import blocks, evaluation, results, stages, text
+from lingraft.adaptation import adapt
 from lingraft.cli import app
 from lingraft.config import Recipe
 from lingraft.hf.imported import import_hf
@@ -62,7 +63,7 @@ def test_a_language_is_adapted_over_fresh_layers_and_judged(lane: Lane) -> None:
     recipe, folder = lane
     stages.build_mini(recipe, folder / "primary", folder / "blocks-en", folder / "mini", unwatched)
     given = folder / "primary", folder / "blocks-de", folder / "tokenizer-de"
-    stages.adapt(recipe, *given, recipe.adaptation.depth, folder / "de", unwatched, mini=folder / "mini")
+    adapt(recipe, *given, recipe.adaptation.depth, folder / "de", unwatched, mini=folder / "mini")
     primary, german = load_primary(folder / "primary"), load_embeddings(folder / "de")
     assert german.aligned_with == primary.fingerprint
     assert german.manifest.details["overlap"] > len(primary.tokenizer.special)

@@ -23,7 +23,7 @@ from alembic.script import ScriptDirectory
 from lingraft import artifact, tracking
 from lingraft.artifact import Artifact, Kind
 from lingraft.config import Recipe
-from lingraft.train import Progress
+from lingraft.plan import Progress
 from tests.manifests.mlflow_server import Document, running
 
 ROOT = Path(__file__).parents[2]

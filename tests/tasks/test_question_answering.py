@@ -79,10 +79,10 @@ def test_the_head_is_drawn_as_berts() -> None:
 def test_logits_do_not_depend_on_padding(pieces: Tokenizer, shape: EncoderShape) -> None:
     net = extractor(pieces, shape).eval()
     data = QA.prepare([ask("rye", "rye"), *QUESTIONS], [], pieces, shape)
-    together = data.batch(list(range(len(data))))
+    together = data.batch(torch.arange(len(data)))
     logits_BT2 = net(together.tokens_BT, together.visible_BT, together.types_BT)
     for index in range(len(data)):
-        alone = data.batch([index])
+        alone = data.batch(torch.tensor([index]))
         expected_1T2 = net(alone.tokens_BT, alone.visible_BT, alone.types_BT)
         assert expected_1T2.shape == (1, data.length(index), 2)
         torch.testing.assert_close(logits_BT2[index, : data.length(index)], expected_1T2[0], rtol=0, atol=1e-5)
@@ -91,7 +91,7 @@ def test_logits_do_not_depend_on_padding(pieces: Tokenizer, shape: EncoderShape)
 @torch.no_grad()
 def test_segments_reach_the_encoder(pieces: Tokenizer) -> None:
     net = extractor(pieces, BERT_SHAPE).eval()
-    batch = QA.prepare(QUESTIONS[:1], [], pieces, BERT_SHAPE).batch([0])
+    batch = QA.prepare(QUESTIONS[:1], [], pieces, BERT_SHAPE).batch(torch.tensor([0]))
     assert not torch.allclose(net(*batch[:3]), net(*batch[:2]))
 
 
@@ -116,7 +116,7 @@ def test_every_window_comes_once_an_epoch_and_epochs_differ(pieces: Tokenizer) -
     rounds = math.ceil(len(data) / 5)
     drawn = list(islice(QA.batches(data, 5, torch.Generator().manual_seed(1)), 2 * rounds))
     epochs = [[row for batch in half for row in inputs(batch)] for half in (drawn[:rounds], drawn[rounds:])]
-    whole = sorted(inputs(data.batch(list(range(len(data))))))
+    whole = sorted(inputs(data.batch(torch.arange(len(data)))))
     assert sorted(epochs[0]) == sorted(epochs[1]) == whole
     assert epochs[0] != epochs[1]
 

@@ -34,7 +34,7 @@ def answered(data: Windows, index: int) -> str:
 def test_a_short_pair_is_one_window_in_robertas_format(pieces: Tokenizer) -> None:
     data = cut([ask("rye and wheat", "rye", question="what in winter")], pieces, SHAPE)
     question, context = pieces.encode("what in winter"), pieces.encode("rye and wheat")
-    batch = data.batch([0])
+    batch = data.batch(torch.tensor([0]))
     assert batch.tokens_BT.tolist() == [[BEGIN, *question, END, END, *context, END]]
     assert batch.types_BT is None
     assert batch.visible_BT.all()
@@ -44,7 +44,7 @@ def test_a_short_pair_is_one_window_in_robertas_format(pieces: Tokenizer) -> Non
 def test_bert_has_one_separator_and_two_segments(pieces: Tokenizer) -> None:
     questions = [ask("rye and wheat", "rye"), ask("rye", "rye")]
     question, context, short = pieces.encode("what"), pieces.encode("rye and wheat"), pieces.encode("rye")
-    batch = cut(questions, pieces, BERT_SHAPE).batch([0, 1])
+    batch = cut(questions, pieces, BERT_SHAPE).batch(torch.tensor([0, 1]))
     padding = len(context) - len(short)
     assert batch.tokens_BT.tolist() == [
         [BEGIN, *question, END, *context, END],
@@ -73,7 +73,7 @@ def test_windows_cover_the_context_with_the_overlap_stated(pieces: Tokenizer, bl
         assert one.stop - one.first == room
         assert other.first == one.stop - shared
     for index, window in enumerate(data.windows):
-        batch = data.batch([index])
+        batch = data.batch(torch.tensor([index]))
         assert batch.tokens_BT[batch.context_BT].tolist() == whole[window.first : window.stop]
         assert batch.tokens_BT.shape == (1, data.length(index))
         assert data.length(index) <= block_tokens
@@ -147,14 +147,14 @@ def test_equal_contexts_are_cut_once(pieces: Tokenizer) -> None:
 
 def test_a_context_of_which_the_tokenizer_makes_nothing_is_a_window_without_an_answer(pieces: Tokenizer) -> None:
     data = cut([ask("\u200b", "\u200b")], pieces, SHAPE)
-    batch = data.batch([0])
+    batch = data.batch(torch.tensor([0]))
     assert batch.tokens_BT.tolist() == [[BEGIN, *pieces.encode("what"), END, END, END]]
     assert (batch.starts_B.tolist(), batch.ends_B.tolist(), batch.context_BT.any().item()) == ([0], [0], False)
 
 
 def test_batches_pad_positions_and_masks_alike(pieces: Tokenizer) -> None:
     data = cut([ask(LONG, "wheat"), ask("rye", "rye")], pieces, SHAPE)
-    batch = data.batch([len(data) - 1, 0])
+    batch = data.batch(torch.tensor([len(data) - 1, 0]))
     assert batch.tokens_BT.shape == batch.visible_BT.shape == batch.context_BT.shape == (2, SHAPE.block_tokens)
     assert torch.equal(batch.tokens_BT == PAD, ~batch.visible_BT)
     assert not (batch.context_BT & ~batch.visible_BT).any()

@@ -1,0 +1,47 @@
+"""Notice that the machine is about to go: a spot node's SIGTERM, or Ctrl-C."""
+
+import contextlib
+import signal
+import threading
+from collections.abc import Iterator
+from types import FrameType
+
+EXIT_CODES = {signal.SIGTERM: 75, signal.SIGINT: 130}
+"""75 is sysexits' EX_TEMPFAIL: nothing is wrong, try again. 130 is what shells report of Ctrl-C."""
+
+
+class Interruption(BaseException):
+    """Training has stopped because it was asked to, and goes on when it is started again.
+
+    No error: what collects the failures of many trainings must not take it for one.
+    """
+
+    def __init__(self, signal_number: int, message: str) -> None:
+        super().__init__(message)
+        self.exit_code = EXIT_CODES[signal.Signals(signal_number)]
+
+
+class Notice:
+    """Whether the process has been asked to stop, by which signal; 0 if not."""
+
+    def __init__(self) -> None:
+        self.signal_number = 0
+
+    def give(self, signal_number: int, _: FrameType | None) -> None:
+        """Handle a signal; one that comes again while training stops is not an order to stop at once."""
+        self.signal_number = signal_number
+
+
+@contextlib.contextmanager
+def noticed() -> Iterator[Notice]:
+    """Turn SIGTERM and SIGINT into a notice meanwhile; where only a thread trains, signals stay what they are."""
+    notice = Notice()
+    if threading.current_thread() is not threading.main_thread():
+        yield notice
+        return
+    before = {number: signal.signal(number, notice.give) for number in EXIT_CODES}
+    try:
+        yield notice
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,102 @@
+"""What each step of a training sees: its micro-batches, from the step's number alone.
+
+A global batch is divided over the processes, and each part into micro-batches; every micro-batch comes with its share
+in the mean over the global batch, so that the gradient is the same however it is divided.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from torch import Tensor
+
+from lingraft import processes
+from lingraft.errors import RecipeError
+from lingraft.masking import predicted
+from lingraft.order import Order
+from lingraft.shards import Blocks
+from lingraft.tasks.kinds import Prepared
+
+
+class Drawn(NamedTuple):
+    """Blocks for masked language modelling."""
+
+    tokens_BT: Tensor
+    first: int
+    """Place of the first one in the order of the whole training, by which it is masked."""
+
+
+def block_stream(
+    blocks: Blocks, batch_blocks: int, at_once: int | None, mask_rate: float, seed: int
+) -> Callable[[int], list[tuple[float, Drawn]]]:
+    """Shuffled blocks; every epoch has each block once, in an order of its own.
+
+    Args:
+        blocks: what is drawn from.
+        batch_blocks: of a step, over all processes.
+        at_once: of a micro-batch; all of a process's if absent.
+        mask_rate: share of tokens that are predicted, by which micro-batches weigh.
+        seed: decides the order.
+
+    Raises:
+        RecipeError: batch and micro-batch cannot be divided over the processes.
+    """
+    own = _part_of(batch_blocks, at_once)
+    order, size = Order(len(blocks), seed, blocks.window), at_once or own
+
+    def micro_batches(step: int) -> list[tuple[float, Drawn]]:
+        first = (step - 1) * batch_blocks
+        total = predicted(mask_rate, blocks.block_tokens, first, batch_blocks)
+        starts = range(first + processes.rank() * own, first + (processes.rank() + 1) * own, size)
+        blocks.expect(order.rows(starts.stop, own))
+        return [
+            (
+                predicted(mask_rate, blocks.block_tokens, start, size) / total,
+                Drawn(blocks.take(order.rows(start, size)), start),
+            )
+            for start in starts
+        ]
+
+    return micro_batches
+
+
+def _part_of(batch_blocks: int, at_once: int | None) -> int:
+    own, rest = divmod(batch_blocks, processes.count())
+    if rest or own % (at_once or 1):
+        raise RecipeError(
+            f"batch_blocks {batch_blocks} in micro-batches of {at_once or 'any size'} cannot be divided over "
+            f"{processes.count()} processes. Choose a batch that is a multiple of micro_batch_blocks x processes."
+        )
+    return own
+
+
+def task_stream(
+    data: Prepared, batch_examples: int, at_once: int | None, seed: int
+) -> Callable[[int], list[tuple[float, Any]]]:
+    """Shuffled examples; each epoch a new order, whose last batch may be smaller.
+
+    Args:
+        data: what is drawn from.
+        batch_examples: rows of a step, over all processes.
+        at_once: rows of a micro-batch; all of a process's if absent.
+        seed: decides the order.
+    """
+    count, order = len(data), Order(len(data), seed)
+    steps_an_epoch = math.ceil(count / batch_examples)
+
+    def micro_batches(step: int) -> list[tuple[float, Any]]:
+        epoch, place = divmod(step - 1, steps_an_epoch)
+        first = place * batch_examples
+        chosen = order.rows(epoch * count + first, min(batch_examples, count - first))
+        total = data.targets(chosen)
+        own = chosen.tensor_split(processes.count())[processes.rank()]
+        if not len(own):  # gradients are averaged over all processes, so each must have some
+            return [(0.0, data.batch(chosen[:1]))]
+        return [(data.targets(part) / total, data.batch(part)) for part in own.split(at_once or len(own))]
+
+    return micro_batches
+
+
+def steps_of(data: Prepared, batch_examples: int, epochs: float) -> int:
+    """Steps in which every row is seen `epochs` times, at least one."""
+    return max(1, round(epochs * math.ceil(len(data) / batch_examples)))
