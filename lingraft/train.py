@@ -149,6 +149,6 @@ def _order(notice: Notice, keeper: Keeper | None) -> int:
 def _leave(notice: Notice, keeper: Keeper, state: TrainingState) -> NoReturn:
     keeper.settle()
     raise Interruption(
-        notice.signal_number,
+        processes.highest(notice.signal_number),  # not every process has been asked
         f"asked to stop after step {state.step}; the checkpoint is in {keeper.folder}. Run the same again to go on.",
     )
