@@ -16,7 +16,7 @@ from lingraft import artifact, tracking
 from lingraft.artifact import MANIFEST, Artifact, Cost, Kind
 from lingraft.config import Recipe
 from lingraft.errors import ArtifactError, TrackingError
-from lingraft.train import Progress
+from lingraft.plan import Progress
 from tests.manifests import conftest as manifests
 from tests.manifests.mlflow_server import running
 from tests.tracking_stores import quiet, sqlite_store
@@ -285,8 +285,8 @@ def test_an_unknown_run_is_no_place_for_a_stage(store: Path) -> None:
 
 @pytest.fixture
 def nobody(monkeypatch: pytest.MonkeyPatch) -> str:
-    """The address of a server that is down, which is asked once only; MLflow would ask for minutes."""
-    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+    """The address of a server that is down, which is asked once only."""
+    monkeypatch.setenv("LINGRAFT_TRACKING_WAIT_S", "0")
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return f"http://127.0.0.1:{probe.getsockname()[1]}"

@@ -1,0 +1,29 @@
+"""The only package that knows MLflow: one run a stage under one run a pipeline, and the registry of artifacts.
+
+Where runs go is `MLFLOW_TRACKING_URI`'s business (with `MLFLOW_TRACKING_TOKEN` and its kin from the environment):
+a server on a cluster, a SQLite file on one machine. `LINGRAFT_TRACKING_WAIT_S` says for how many seconds (120) a server
+that is down is waited for when a stage begins or ends; training itself never waits for it.
+"""
+
+from lingraft.errors import MissingExtraError
+
+try:
+    import mlflow  # noqa: F401  what follows needs it
+except ImportError as error:
+    raise MissingExtraError("mlflow", "tracking") from error
+
+from lingraft.tracking.registry import CHAMPION, fetch, fetch_kept, register, tag, tags_of
+from lingraft.tracking.runs import StageRun, close_run, open_run, stage
+
+__all__ = [
+    "CHAMPION",
+    "StageRun",
+    "close_run",
+    "fetch",
+    "fetch_kept",
+    "open_run",
+    "register",
+    "stage",
+    "tag",
+    "tags_of",
+]

@@ -1,0 +1,257 @@
+"""One run a stage, under one run a pipeline: curves, scores, and what was made."""
+
+import contextlib
+import time
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import mlflow
+from mlflow.entities import Metric, Param, RunTag
+from mlflow.utils.mlflow_tags import MLFLOW_PARENT_RUN_ID
+from mlflow.utils.validation import MAX_METRICS_PER_BATCH, MAX_PARAMS_TAGS_PER_BATCH
+
+from lingraft.artifact import MANIFEST, Artifact, Cost
+from lingraft.config import Recipe
+from lingraft.errors import TrackingError
+from lingraft.progress import say
+from lingraft.tracking.points import Outbox, UnreachableError
+from lingraft.tracking.server import LAST_WORDS_S, Asking, asking, explained, hurried
+
+if TYPE_CHECKING:
+    from lingraft.plan import Progress
+
+_SQLITE = "sqlite:///"
+_REQUEST = "lingraft.request"
+"""Tag by which a run is known to be ours when the answer to its making was lost."""
+_METRICS_A_POINT = 4
+
+Watched = tuple[int, "Progress"]
+"""When, in milliseconds, and what."""
+
+
+class StageRun:
+    """A stage's run: pass `watch` to the stage, and `record` what came out."""
+
+    def __init__(self, run_id: str, name: str, ask: Asking) -> None:
+        self.run_id = run_id
+        self.ask = ask
+        self._name = name
+        self._made: Path | None = None
+        self._points = Outbox(partial(_log_points, run_id), MAX_METRICS_PER_BATCH // _METRICS_A_POINT)
+
+    def watch(self, point: "Progress") -> None:
+        """Log one point of a learning curve against steps, tokens and FLOPs, at some later time.
+
+        Training does not wait for that, and does not fail with it. At the end of the stage the rest is sent, for as
+        long as `LINGRAFT_TRACKING_WAIT_S` says; a line says what did not arrive. The time of a point is fixed here, so
+        that what is sent twice is the same to MLflow, and counts once.
+        """
+        self._points.add((_now_ms(), point))
+
+    def record(self, made: Artifact, scores: Mapping[str, float], judged: Cost | None = None) -> None:
+        """Log what a stage made: its scores, its cost, what it was made from, and its manifest.
+
+        All of that is in the artifact too, so a server that stays down does not fail a stage that has done its work:
+        a line says what is missing where.
+
+        Args:
+            made: the stage's artifact.
+            scores: logged against steps, tokens and FLOPs.
+            judged: what training cost whatever the scores are of, where that is not `made` itself.
+
+        Raises:
+            TrackingError: the server refuses.
+        """
+        self._made = made.folder
+        try:
+            with whole(made):
+                self._record(made, scores, judged or made.manifest.cost)
+        except UnreachableError as error:
+            say(f"Run {self.run_id} of stage {self._name!r} lacks manifest, cost and {len(scores)} scores. {error}")
+
+    def keep(self, made: Artifact, name: str) -> None:
+        """Keep an artifact with the run, under a name; `fetch_kept` brings it back.
+
+        Raises:
+            TrackingError: the server refuses, or stays down.
+        """
+        with whole(made):
+            self.ask.transfer(partial(mlflow.MlflowClient().log_artifacts, self.run_id, str(made.folder), name))
+
+    def _record(self, made: Artifact, scores: Mapping[str, float], judged: Cost) -> None:
+        manifest, now_ms = made.manifest, _now_ms()
+        cost = {f"cost_{key}": float(value) for key, value in manifest.cost.model_dump().items()}
+        metrics = [Metric(key, value, now_ms, manifest.cost.steps) for key, value in cost.items()]
+        metrics += [Metric(key, value, now_ms, at) for key, value, at in _against_all_axes(scores, judged)]
+        hashes = {f"data_{name}": value for name, value in manifest.data_hashes.items()}
+        # What is nested has names from the data, such as labels, which MLflow's parameters may not be called by.
+        details = {key: value for key, value in manifest.details.items() if not isinstance(value, Mapping)}
+        facts = {**_flat(manifest.recipe), **details, **hashes, "fingerprint": made.fingerprint}
+        client = mlflow.MlflowClient()
+        self.ask(lambda: client.log_batch(self.run_id, metrics, tags=[RunTag("kind", manifest.kind)]))
+        self.ask(lambda: client.log_dict(self.run_id, manifest.model_dump(mode="json"), MANIFEST))
+        self.ask(lambda: _log_facts(self.run_id, facts))
+
+    def finish(self) -> None:
+        """Send the rest of the curve, and mark the run as finished.
+
+        Raises:
+            TrackingError: the server refuses, as where the run was deleted.
+        """
+        self._deliver(self.ask.left_s)
+        try:
+            if self.ask.repeated:
+                self.ask(partial(_drop_twins, self.run_id))
+            self.ask(lambda: mlflow.MlflowClient().set_terminated(self.run_id, "FINISHED"))
+        except UnreachableError as error:
+            say(f"Run {self.run_id} of stage {self._name!r} is not marked as finished, though the stage is. {error}")
+
+    def fail(self, parent_run: str) -> None:
+        """Send what can be sent at once, and mark the run and its pipeline's as failed if MLflow answers."""
+        self._deliver(LAST_WORDS_S)
+        with hurried() as ask, contextlib.suppress(TrackingError):  # why the stage failed matters more
+            for run_id in (self.run_id, parent_run):
+                ask(partial(mlflow.MlflowClient().set_terminated, run_id, "FAILED"))
+
+    def _deliver(self, within_s: float) -> None:
+        began = time.monotonic()
+        lost = self._points.close(within_s)
+        if not lost.count:
+            return
+        self.ask.left_s = max(0.0, self.ask.left_s - (time.monotonic() - began))
+        found = f"{self._made} has them all." if self._made else "A rerun that resumes the training sends them again."
+        reason = lost.error or f"MLflow did not answer within {within_s:.0f} s."
+        first = f", from step {lost.points[0][1].step} on" if lost.points else ""
+        curve = f"{lost.count} points of its learning curve{first}"
+        say(f"Run {self.run_id} of stage {self._name!r} lacks {curve}. {found} {reason}")
+
+
+@contextlib.contextmanager
+def whole(made: Artifact) -> Iterator[None]:
+    """Add to an error of tracking that the artifact it is about is not lost."""
+    try:
+        yield
+    except TrackingError as error:
+        raise type(error)(f"{error} The {made.manifest.kind} in {made.folder} is whole.") from error
+
+
+def open_run(recipe: Recipe, pipeline: str) -> str:
+    """Begin the run of a whole pipeline, and return its id for the stages to stand under.
+
+    Raises:
+        TrackingError: the tracking server refuses, or stays down for as long as it is waited for.
+    """
+    tags = {"mlflow.runName": pipeline, "pipeline": pipeline, "project": recipe.name}
+    with asking() as ask:
+        experiment = ask(partial(_experiment, recipe.name))
+        run_id = ask(partial(_run, experiment, tags | _mark()))
+        ask(lambda: mlflow.MlflowClient().log_dict(run_id, recipe.model_dump(mode="json"), "recipe.json"))
+        ask(lambda: _log_facts(run_id, _flat(recipe.model_dump())))
+        if ask.repeated:
+            ask(partial(_drop_twins, run_id))
+    return run_id
+
+
+def close_run(run_id: str) -> None:
+    """End the run of a whole pipeline that succeeded; a stage that fails has ended it already.
+
+    Raises:
+        TrackingError: the tracking server refuses, or stays down for as long as it is waited for.
+    """
+    with asking() as ask:
+        ask(lambda: mlflow.MlflowClient().set_terminated(run_id, "FINISHED"))
+
+
+@contextlib.contextmanager
+def stage(parent_run: str, name: str) -> Iterator[StageRun]:
+    """The run of one stage; if the stage fails, its run and its pipeline's are marked as failed.
+
+    Raises:
+        TrackingError: the tracking server refuses, or is down and stays so for as long as it is waited for. Nothing has
+            been done by then, and the stage can be run again.
+    """
+    with asking() as ask:
+        experiment = ask(lambda: mlflow.MlflowClient().get_run(parent_run).info.experiment_id)
+        tags = {"mlflow.runName": name, MLFLOW_PARENT_RUN_ID: parent_run, "stage": name}
+        run = StageRun(ask(partial(_run, experiment, tags | _mark())), name, ask)
+        try:
+            yield run
+            run.finish()
+        except BaseException:
+            run.fail(parent_run)
+            raise
+
+
+def _now_ms() -> int:
+    return int(time.time() * 1000)
+
+
+def _log_points(run_id: str, points: Sequence[Watched]) -> None:
+    """All in one request; MLflow keeps one of two metrics with equal name, time, step and value."""
+    metrics = []
+    for now_ms, point in points:
+        axes = _against_all_axes({"loss": point.loss}, point.cost)
+        metrics += [Metric(key, value, now_ms, at) for key, value, at in axes]
+        metrics.append(Metric("learning_rate", point.learning_rate, now_ms, point.step))
+    with explained():
+        mlflow.MlflowClient().log_batch(run_id, metrics, synchronous=True)
+
+
+def _against_all_axes(scores: Mapping[str, float], cost: Cost) -> Iterator[tuple[str, float, int]]:
+    for key, value in scores.items():
+        yield key, value, cost.steps
+        yield f"{key}_by_tokens", value, cost.tokens
+        yield f"{key}_by_gflops", value, round(cost.flops / 1e9)
+
+
+def _mark() -> dict[str, str]:
+    return {_REQUEST: uuid.uuid4().hex}
+
+
+def _run(experiment: str, tags: Mapping[str, str]) -> str:
+    """The run of these tags, of which one is like no other's; made unless it is there already."""
+    found = _runs_marked(experiment, tags[_REQUEST])
+    return found[0] if found else str(mlflow.MlflowClient().create_run(experiment, tags=dict(tags)).info.run_id)
+
+
+def _runs_marked(experiment: str, mark: str) -> list[str]:
+    found = mlflow.MlflowClient().search_runs([experiment], f"tags.`{_REQUEST}` = '{mark}'")
+    return [str(run.info.run_id) for run in found]
+
+
+def _drop_twins(run_id: str) -> None:
+    """Delete runs that a request made which had been taken for lost and was repeated."""
+    client = mlflow.MlflowClient()
+    run = client.get_run(run_id)
+    for twin in set(_runs_marked(run.info.experiment_id, run.data.tags[_REQUEST])) - {run_id}:
+        client.delete_run(twin)
+
+
+def _experiment(name: str) -> str:
+    """The experiment's id; beside a SQLite file, artifacts go into a folder next to it and not to where one stands."""
+    found = mlflow.get_experiment_by_name(name)
+    if found is not None:
+        return str(found.experiment_id)
+    uri = mlflow.get_tracking_uri()
+    database = Path(uri.removeprefix(_SQLITE)) if uri.startswith(_SQLITE) else None
+    return str(mlflow.create_experiment(name, (database.parent / "artifacts").as_uri() if database else None))
+
+
+def _log_facts(run_id: str, facts: Mapping[str, object]) -> None:
+    params = [Param(key, str(value)) for key, value in facts.items()]
+    for start in range(0, len(params), MAX_PARAMS_TAGS_PER_BATCH):
+        batch = params[start : start + MAX_PARAMS_TAGS_PER_BATCH]
+        mlflow.MlflowClient().log_batch(run_id, params=batch, synchronous=True)
+
+
+def _flat(nested: Mapping[Any, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested keys joined by dots, as MLflow's parameters are flat and short; places in lists of sections count too."""
+    flat: dict[str, Any] = {}
+    for key, value in nested.items():
+        if isinstance(value, Sequence) and any(isinstance(each, Mapping) for each in value):
+            value = dict(enumerate(value))
+        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
+    return flat
