@@ -37,13 +37,19 @@ def counted(items: Iterable[Item], title: str, unit: str, total: int | None = No
         total: how many there are, where that is known; without it there is no time left to show.
     """
     terminal = sys.stderr.isatty()
-    said_at = time.monotonic()
+    began = said_at = time.monotonic()
     with tqdm(items, desc=title, unit=unit, total=total, file=sys.stderr, leave=False, disable=not terminal) as bar:
         for number, item in enumerate(bar, start=1):
             if not terminal and time.monotonic() - said_at > _LINE_EVERY_S:
                 said_at = time.monotonic()
-                say(f"{title}: {unit} {number}{f'/{total}' if total else ''}")
+                say(f"{title}: {unit} {number}{_pace(number, total, said_at - began)}")
             yield item
+
+
+def _pace(number: int, total: int | None, elapsed_s: float) -> str:
+    rate = number / elapsed_s
+    left = f", {(total - number) / rate:.0f} s left" if total else ""
+    return f"{f'/{total}' if total else ''}, {rate:,.0f} a second{left}"
 
 
 def _bar(points: "Iterator[Progress]", steps: int, title: str) -> "Iterator[Progress]":

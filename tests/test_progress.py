@@ -68,7 +68,7 @@ def test_counted_items_pass_through_and_a_log_gets_a_line_every_ten_seconds(
     assert list(counted("abcdef", "judge documents", "batch", 6)) == list("abcdef")
     lines = capsys.readouterr().err.splitlines()
     assert lines
-    assert all(re.fullmatch(r"judge documents: batch \d/6", line) for line in lines)
+    assert all(re.fullmatch(r"judge documents: batch \d/6, [\d,]+ a second, \d+ s left", line) for line in lines)
 
 
 def test_counted_items_are_a_bar_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
