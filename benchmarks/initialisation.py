@@ -16,7 +16,7 @@ from torch import Tensor
 
 from lingraft import blocks, masked_lm, stages, text, tokenizer
 from lingraft.adaptation import adaptation_run
-from lingraft.blocks import load_blocks
+from lingraft.blocks import load_blocks, split
 from lingraft.config import Recipe
 from lingraft.encoder import mini_model
 from lingraft.initialisation.classes import Initialisation
@@ -88,8 +88,8 @@ class Bench:
     def blocks_of(self, language: str, pieces: Tokenizer) -> dict[str, Tensor]:
         """Blocks (N, T) to learn from and to be judged on."""
         found = load_blocks(self.folder("blocks", language), pieces, self.recipe.encoder.block_tokens)
-        held_out_NT = found.tensors("dev")["tokens_NT"][:JUDGED_BLOCKS]
-        return {"train": found.tensors("train")["tokens_NT"], "dev": held_out_NT}
+        held_out_NT = split(found, "dev").all()[:JUDGED_BLOCKS]
+        return {"train": split(found, "train").all(), "dev": held_out_NT}
 
     def curve(self, primary: Primary, rows: Initialised, blocks_NT: dict[str, Tensor], seed: int) -> Curve:
         """Learn a language's embeddings over the mini-model, and judge them in the whole primary on the way."""

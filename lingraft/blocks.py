@@ -3,29 +3,52 @@
 Each block begins with <s>; documents stand one after the other, each closed by </s> (RoBERTa's FULL-SENTENCES).
 """
 
+import json
+import math
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from lingraft import artifact
 from lingraft.artifact import Artifact, Kind
 from lingraft.config import Recipe
+from lingraft.documents import Document
 from lingraft.errors import ArtifactError, TextError, TokenizerError
-from lingraft.pieces import SpecialIds
-from lingraft.shards import TENSOR, Blocks, LocalShards
-from lingraft.text import SPLITS, SplitName, load_split
+from lingraft.object_storage import RemoteFiles, open_remote, uri_of
+from lingraft.progress import counted
+from lingraft.shard_files import FileShelf, LocalFiles
+from lingraft.shards import SHARD_BYTES, TENSOR, WINDOW_SHARDS, Blocks, Ids, Writer, ids_dtype
+from lingraft.text import SPLITS, SplitName
+from lingraft.token_stream import token_stream
 from lingraft.tokenizer import Tokenizer
 
+CACHE_BYTES = 16 << 30
+"""What shards from object storage may take on this machine, unless a caller says otherwise."""
 
-def build(recipe: Recipe, text: Path, tokenizer: Path, out: Path) -> Artifact:
-    """Tokenize and pack all splits of one language.
+
+def build(
+    recipe: Recipe,
+    text: Path,
+    tokenizer: Path,
+    out: Path,
+    workers: int | None = None,
+    shard_bytes: int = SHARD_BYTES,
+) -> Artifact:
+    """Tokenize and pack all splits of one language, as a stream: never a split in memory.
+
+    Args:
+        recipe: says how long blocks are.
+        text: text artifact of the language.
+        tokenizer: artifact with its tokenizer.
+        out: folder of the blocks.
+        workers: processes that tokenize, as many as there are cores if absent; the blocks are the same.
+        shard_bytes: of token ids in a full shard.
 
     Raises:
         TokenizerError: the tokenizer belongs to another language.
         TextError: a split is shorter than one block.
+        WorkerError: a worker process died.
         ArtifactError: an input is not what it should be, or `out` cannot be written.
     """
     source = Artifact.load(text, Kind.TEXT)
@@ -34,16 +57,14 @@ def build(recipe: Recipe, text: Path, tokenizer: Path, out: Path) -> Artifact:
     with artifact.create(out, Kind.BLOCKS) as draft:
         counts, left_out = {}, {}
         for name in SPLITS:
-            documents = pieces.encode_all([document.text for document in load_split(source, name)])
-            blocks_NT = pack(documents, length, pieces.special)
-            if not len(blocks_NT):
+            writer = Writer(draft, name, length, len(pieces), shard_bytes)
+            left_out[name] = _write(_documents(source, name), pieces, writer, workers)
+            if not writer.count:
                 raise TextError(
                     f"the {name} split of {source.manifest.language!r} is shorter than a block: {length}. "
                     "Bring more text, raise the split's share, or lower encoder.block_tokens."
                 )
-            draft.tensors(name, {"tokens_NT": blocks_NT})
-            counts[name] = blocks_NT.numel()
-            left_out[name] = sum(map(len, documents)) + len(documents) - len(blocks_NT) * (length - 1)
+            counts[name] = writer.count * length
         draft.facts = {
             "language": source.manifest.language,
             "tokenizer_hash": pieces.hash,
@@ -53,19 +74,50 @@ def build(recipe: Recipe, text: Path, tokenizer: Path, out: Path) -> Artifact:
                 "tokens_left_out": left_out,
                 "block_tokens": length,
                 "vocabulary": len(pieces),
+                "window_shards": WINDOW_SHARDS,
             },
         }
-    return Artifact.load(out, Kind.BLOCKS)
+    return Artifact.open(out, Kind.BLOCKS)
 
 
-def load_blocks(folder: Path, tokenizer: Tokenizer, block_tokens: int) -> Artifact:
+def _documents(text: Artifact, split: SplitName) -> Iterator[Document]:
+    total = text.manifest.details["documents"][split]
+    return counted(_read(text, split), f"blocks {text.manifest.language} {split}", "document", total)
+
+
+def _read(text: Artifact, split: SplitName) -> Iterator[Document]:
+    with (text.folder / f"{split}.jsonl").open(encoding="utf-8") as stream:
+        for line in stream:
+            yield Document(**json.loads(line))
+
+
+def _write(documents: Iterator[Document], pieces: Tokenizer, writer: Writer, workers: int | None) -> int:
+    """Write a split, and return how many of its tokens fill no block."""
+    rest = np.empty(0, writer.dtype)
+    for stream in token_stream(documents, pieces, writer.dtype, workers):
+        blocks_NT, rest = pack(np.concatenate([rest, stream]), writer.block_tokens, pieces.special.begin)
+        writer.add(blocks_NT)
+    writer.close()
+    return len(rest)
+
+
+def load_blocks(folder: Path | str, tokenizer: Tokenizer, block_tokens: int) -> Artifact:
     """Open blocks of the length given that were made with the tokenizer given.
 
+    Their bytes are not read yet: `split` gives blocks whose shards are hashed before they are first used.
+
+    Args:
+        folder: here, or in object storage as a URI that fsspec understands, such as s3://bucket/blocks.
+        tokenizer: that they must have been made with.
+        block_tokens: that each must have.
+
     Raises:
-        ArtifactError: not blocks, damaged, or of another length.
+        ArtifactError: not blocks, damaged, of another length, or out of reach.
         TokenizerError: they were made with another tokenizer.
+        MissingExtraError: the storage needs a client that is not installed.
     """
-    found = Artifact.load(folder, Kind.BLOCKS)
+    uri = uri_of(folder)
+    found = open_remote(uri, Kind.BLOCKS) if uri else Artifact.open(Path(folder), Kind.BLOCKS)
     made_with = found.manifest.tokenizer_hash
     if made_with != tokenizer.hash:
         raise TokenizerError(
@@ -80,30 +132,62 @@ def load_blocks(folder: Path, tokenizer: Tokenizer, block_tokens: int) -> Artifa
     return found
 
 
-def split(blocks: Artifact, name: SplitName) -> Blocks:
-    """The blocks of one split, by row number; each shard is compared with its hash before its first use."""
-    count, block_tokens = blocks.manifest.shapes[name][TENSOR]
-    return Blocks(count, block_tokens, count, None, LocalShards(blocks, [f"{name}.safetensors"]))
+def split(blocks: Artifact, name: SplitName, cache_bytes: int = CACHE_BYTES) -> Blocks:
+    """The blocks of one split, by row number; each shard is compared with its hash before its first use.
+
+    Args:
+        blocks: the artifact, here or in object storage.
+        name: of the split.
+        cache_bytes: what shards from object storage may take here at a time.
+
+    Raises:
+        ArtifactError: it was made before blocks were sharded, a shard is truncated, or the cache is too small.
+    """
+    manifest = blocks.manifest
+    parts = sorted(part for part in manifest.fingerprints if part.startswith(f"{name}-"))
+    if not parts:
+        raise ArtifactError(
+            f"{blocks.origin or blocks.folder} was made by lingraft {manifest.library_version} and has no shards of "
+            f"its {name} split, only {sorted(manifest.fingerprints)}. Make the blocks again with `lingraft blocks`."
+        )
+    shapes = [manifest.shapes[part][TENSOR] for part in parts]
+    shard_blocks, block_tokens = shapes[0]
+    shard_bytes = shard_blocks * block_tokens * ids_dtype(manifest.details["vocabulary"]).itemsize
+    window_shards = min(manifest.details["window_shards"], len(parts))
+    files = [f"{part}.safetensors" for part in parts]
+    shelf = _remote(blocks, files, cache_bytes, shard_bytes, window_shards) if blocks.origin else _local(blocks, files)
+    return Blocks(
+        count=sum(count for count, _ in shapes),
+        block_tokens=block_tokens,
+        shard_blocks=shard_blocks,
+        window=window_shards * shard_blocks if len(parts) > window_shards else None,
+        shelf=shelf,
+    )
 
 
-def pack(documents: list[list[int]], block_tokens: int, special: SpecialIds) -> Tensor:
-    """Pack documents into (N blocks, T tokens), int32; a last block that is not full is left out."""
-    stream = np.concatenate([np.asarray([*ids, special.end], dtype=np.int32) for ids in documents])
+def _local(blocks: Artifact, files: list[str]) -> FileShelf:
+    for name in files:
+        path = blocks.folder / name
+        [shape] = blocks.manifest.shapes[path.stem].values()
+        if path.stat().st_size <= math.prod(shape) * ids_dtype(blocks.manifest.details["vocabulary"]).itemsize:
+            blocks.verify(name)  # a cut file is found now, not after days of training
+    return FileShelf(LocalFiles(blocks), files)
+
+
+def _remote(blocks: Artifact, files: list[str], cache_bytes: int, shard_bytes: int, window_shards: int) -> FileShelf:
+    room = cache_bytes // shard_bytes
+    if room < window_shards:
+        raise ArtifactError(
+            f"a cache of {cache_bytes:,} bytes holds {room} shards of {blocks.origin}, and shuffling needs "
+            f"{window_shards} at a time. Give it {2 * window_shards * shard_bytes:,} bytes or more."
+        )
+    return FileShelf(RemoteFiles(blocks, room), files, room)
+
+
+def pack(stream: Ids, block_tokens: int, begin: int) -> tuple[Ids, Ids]:
+    """Cut a stream of ids into blocks (N, T), each after a <s>; the rest, which fills no block, comes back too."""
     body = block_tokens - 1
     count = len(stream) // body
-    blocks_NT = np.full((count, block_tokens), special.begin, dtype=np.int32)
+    blocks_NT = np.full((count, block_tokens), begin, stream.dtype)
     blocks_NT[:, 1:] = stream[: count * body].reshape(count, body)
-    return torch.from_numpy(blocks_NT)
-
-
-def batches(blocks_NT: Tensor, batch_blocks: int, generator: torch.Generator) -> Iterator[Tensor]:
-    """Endless shuffled batches (B, T), int64: each epoch a new order, every block once an epoch.
-
-    A batch that an epoch's end would cut short is filled from the next epoch.
-    """
-    order = torch.empty(0, dtype=torch.long)
-    while True:
-        while len(order) < batch_blocks:
-            order = torch.cat([order, torch.randperm(len(blocks_NT), generator=generator)])
-        chosen, order = order[:batch_blocks], order[batch_blocks:]
-        yield blocks_NT[chosen].long()
+    return blocks_NT, stream[count * body :]

@@ -9,7 +9,7 @@ from torch import Tensor
 from lingraft import masked_lm, precision, results
 from lingraft.adaptation import initial_rows, mini_of
 from lingraft.artifact import Artifact, Cost, Kind, require_aligned
-from lingraft.blocks import load_blocks
+from lingraft.blocks import load_blocks, split
 from lingraft.config import Recipe
 from lingraft.embeddings import swap, vocabulary_of
 from lingraft.encoder import Encoder, Vocabulary
@@ -133,7 +133,7 @@ def _hashes(source: Primary, text: Artifact, blocks: Artifact, models: dict[str,
 
 
 def _test(blocks: Artifact) -> Tensor:
-    return blocks.tensors("test")["tokens_NT"]
+    return split(blocks, "test").all()
 
 
 def _masked(

@@ -1,4 +1,4 @@
-"""The store of one split's blocks: shards of token ids, memory-mapped where they lie, read by row number.
+"""The store of one split's blocks: shards of token ids, memory-mapped, read by row number.
 
 Legend: N blocks, B rows asked for, T tokens of a block. Ids are stored as uint16, or uint32 where the vocabulary
 exceeds 65,536, and come out as int64.
@@ -6,7 +6,7 @@ exceeds 65,536, and come out as int64.
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -15,10 +15,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from lingraft.artifact import Artifact
+from lingraft.artifact import Draft
 
 TENSOR = "tokens_NT"
-_DTYPES = {"U16": "<u2", "U32": "<u4", "I32": "<i4"}
+SHARD_BYTES = 64 << 20
+"""Of token ids in a full shard."""
+WINDOW_SHARDS = 4
+"""Shards that are shuffled among themselves. It stands in every artifact too, as data order depends on it."""
+_SMALL_VOCABULARY = 1 << 16
+_DTYPES = {"U16": "<u2", "U32": "<u4"}
 """safetensors' names to numpy's."""
 
 Ids = NDArray[Any]
@@ -33,11 +38,19 @@ class Shelf(Protocol):
         ...
 
     def expect(self, indices: Sequence[int]) -> None:
-        """Hear which shards are needed soon, in that order."""
+        """Make shards that are needed soon ready in the background, in this order, as far as there is room."""
         ...
 
 
-@dataclass(frozen=True)
+class Ordered(Protocol):
+    """An endless sequence of row numbers, as `lingraft.order.Order` is one."""
+
+    def rows(self, first: int, count: int) -> Tensor:
+        """Row numbers (count) at the places from `first` on."""
+        ...
+
+
+@dataclass
 class Blocks:
     """The blocks of one split, by row number."""
 
@@ -48,6 +61,7 @@ class Blocks:
     window: int | None
     """Blocks that are shuffled among themselves, a whole number of shards; None: all of them."""
     shelf: Shelf
+    _followed: int | None = field(default=None, init=False)
 
     def __len__(self) -> int:
         return self.count
@@ -67,14 +81,28 @@ class Blocks:
             taken_BT[here] = self.shelf.shard(index)[rows[here] - index * self.shard_blocks]
         return torch.from_numpy(taken_BT)
 
-    def expect(self, rows_B: Tensor) -> None:
-        """Make the shards of rows that will be taken soon ready in the background; need not be called."""
-        shards = self._rows(rows_B) // self.shard_blocks
-        self.shelf.expect(list(dict.fromkeys(shards.tolist())))
-
     def all(self) -> Tensor:
         """All blocks (N, T), int64; for splits that are small."""
         return self.take(torch.arange(self.count))
+
+    def expect(self, rows_B: Tensor) -> None:
+        """Make the shards of rows that will be taken soon ready in the background."""
+        shards = self._rows(rows_B) // self.shard_blocks
+        self.shelf.expect(list(dict.fromkeys(shards.tolist())))
+
+    def follow(self, order: Ordered, place: int) -> None:
+        """Make ready in the background what an order asks for from a place on: that window of it and the next.
+
+        Made for every step: it does something once a shard's worth of blocks only.
+        """
+        stretch = place // self.shard_blocks
+        if stretch != self._followed:
+            self._followed = stretch
+            window = self.window or self.count
+            # One row tells its whole window; steps of a shard miss none but the last window, where that is shorter.
+            rows = [int(order.rows(place + ahead, 1)) for ahead in range(0, 2 * window, self.shard_blocks)]
+            starts = dict.fromkeys(row - row % window for row in rows)
+            self.expect(torch.cat([torch.arange(start, min(start + window, self.count)) for start in starts]))
 
     def _rows(self, rows_B: Tensor) -> NDArray[np.int64]:
         rows: NDArray[np.int64] = rows_B.cpu().numpy()
@@ -102,22 +130,50 @@ class _Memory:
         """It is there already."""
 
 
-class LocalShards:
-    """Shards of an artifact on disk, each compared with its hash before it is mapped."""
+class Writer:
+    """Writes one split of an artifact, a shard whenever one is full; close it to write the rest."""
 
-    def __init__(self, artifact: Artifact, names: Sequence[str]) -> None:
-        self._artifact = artifact
-        self._names = names
-        self._mapped: dict[int, Ids] = {}
+    def __init__(
+        self, draft: Draft, split: str, block_tokens: int, vocabulary: int, shard_bytes: int = SHARD_BYTES
+    ) -> None:
+        self.dtype, self.block_tokens = ids_dtype(vocabulary), block_tokens
+        shard_blocks = max(1, shard_bytes // (block_tokens * self.dtype.itemsize))
+        self._draft, self._split = draft, split
+        self._shard_NT = np.empty((shard_blocks, block_tokens), self.dtype)
+        self._filled = 0
+        self.count = 0
+        """Blocks so far."""
 
-    def shard(self, index: int) -> Ids:
-        if index not in self._mapped:
-            self._artifact.verify(self._names[index])
-            self._mapped[index] = map_ids(self._artifact.folder / self._names[index])
-        return self._mapped[index]
+    def add(self, blocks_NT: Ids) -> None:
+        """Append blocks (N, T).
 
-    def expect(self, indices: Sequence[int]) -> None:
-        """They are on this machine already."""
+        Raises:
+            ArtifactError: a shard cannot be written.
+        """
+        while len(blocks_NT):
+            room = self._shard_NT[self._filled : self._filled + len(blocks_NT)]
+            room[:], blocks_NT = blocks_NT[: len(room)], blocks_NT[len(room) :]
+            self._filled += len(room)
+            self.count += len(room)
+            if self._filled == len(self._shard_NT):
+                self.close()
+
+    def close(self) -> None:
+        """Write the blocks that fill no shard.
+
+        Raises:
+            ArtifactError: they cannot be written.
+        """
+        if self._filled:
+            number = (self.count - 1) // len(self._shard_NT)
+            shard_NT = torch.from_numpy(self._shard_NT[: self._filled])
+            self._draft.tensors(f"{self._split}-{number:05d}", {TENSOR: shard_NT})
+            self._filled = 0
+
+
+def ids_dtype(vocabulary: int) -> "np.dtype[Any]":
+    """The smallest type that holds the ids of a vocabulary."""
+    return np.dtype(np.uint16 if vocabulary <= _SMALL_VOCABULARY else np.uint32)
 
 
 def map_ids(path: Path) -> Ids:

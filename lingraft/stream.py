@@ -48,7 +48,7 @@ def block_stream(
         first = (step - 1) * batch_blocks
         total = predicted(mask_rate, blocks.block_tokens, first, batch_blocks)
         starts = range(first + processes.rank() * own, first + (processes.rank() + 1) * own, size)
-        blocks.expect(order.rows(starts.stop, own))
+        blocks.follow(order, starts.stop)
         return [
             (
                 predicted(mask_rate, blocks.block_tokens, start, size) / total,

@@ -8,6 +8,7 @@ import torch
 from lingraft import masked_lm
 from lingraft.adaptation import initial_rows
 from lingraft.artifact import MANIFEST, Artifact, Kind
+from lingraft.blocks import split
 from lingraft.embeddings import swap, vocabulary_of
 from lingraft.errors import AlignmentError, ArtifactError, RecipeError, TextError, TokenizerError
 from lingraft.evaluation import evaluate_language, evaluate_source
@@ -59,7 +60,7 @@ def stranger(workshop: Workshop, tmp_path_factory: pytest.TempPathFactory) -> Pa
 
 
 def held_out(workshop: Workshop, language: str) -> torch.Tensor:
-    return Artifact.load(workshop.blocks[language], Kind.BLOCKS).tensors("test")["tokens_NT"]
+    return split(Artifact.load(workshop.blocks[language], Kind.BLOCKS), "test").all()
 
 
 def test_scores_are_shares(german: LanguageResult, english: SourceResult) -> None:

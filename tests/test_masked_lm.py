@@ -7,6 +7,7 @@ from torch.nn import functional as F
 from lingraft import masked_lm
 from lingraft.adaptation import initial_rows
 from lingraft.artifact import Artifact, Kind
+from lingraft.blocks import split
 from lingraft.embeddings import swap, vocabulary_of
 from lingraft.encoder import Encoder, Vocabulary
 from lingraft.masking import Maskable, mask
@@ -55,14 +56,14 @@ def test_an_untrained_model_is_as_good_as_guessing(workshop: Workshop) -> None:
 
 
 def test_pretraining_learns(workshop: Workshop, primary: Primary) -> None:
-    blocks_NT = Artifact.load(workshop.blocks["en"], Kind.BLOCKS).tensors("test")["tokens_NT"]
+    blocks_NT = split(Artifact.load(workshop.blocks["en"], Kind.BLOCKS), "test").all()
     chance = 1 / workshop.recipe.tokenizer.vocabulary
     for share in masked_lm.accuracy(primary.encoder, blocks_NT, (1, 2, 3)).values():
         assert share > 6 * chance
 
 
 def test_accuracy_is_the_share_of_masked_tokens_found(workshop: Workshop, primary: Primary) -> None:
-    blocks_NT = Artifact.load(workshop.blocks["en"], Kind.BLOCKS).tensors("test")["tokens_NT"]
+    blocks_NT = split(Artifact.load(workshop.blocks["en"], Kind.BLOCKS), "test").all()
     always = int(blocks_NT[blocks_NT > 4].mode().values)
     with torch.no_grad():
         primary.encoder.vocabulary.bias_V[always] = 1e6
@@ -73,14 +74,14 @@ def test_accuracy_is_the_share_of_masked_tokens_found(workshop: Workshop, primar
 
 
 def test_accuracy_is_the_same_each_time_and_for_each_set_of_heads(workshop: Workshop, primary: Primary) -> None:
-    blocks_NT = Artifact.load(workshop.blocks["en"], Kind.BLOCKS).tensors("test")["tokens_NT"]
+    blocks_NT = split(Artifact.load(workshop.blocks["en"], Kind.BLOCKS), "test").all()
     together = masked_lm.accuracy(primary.encoder, blocks_NT, (1, 3))
     assert together == masked_lm.accuracy(primary.encoder, blocks_NT, {3, 1})
     assert together[3] == masked_lm.accuracy(primary.encoder, blocks_NT, (3,))[3]
 
 
 def test_adaptation_learns_what_the_primary_can_use(workshop: Workshop, primary: Primary) -> None:
-    blocks_NT = Artifact.load(workshop.blocks["de"], Kind.BLOCKS).tensors("test")["tokens_NT"].long()
+    blocks_NT = split(Artifact.load(workshop.blocks["de"], Kind.BLOCKS), "test").all()
     learned = load_embeddings(workshop.embeddings["de"])
     rows = initial_rows(workshop.recipe, primary, learned.tokenizer)
 

@@ -13,11 +13,13 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 from lingraft import stages
 from lingraft.adaptation import adapt, initial_rows
 from lingraft.artifact import Artifact, Kind
+from lingraft.blocks import split
 from lingraft.config import Recipe
 from lingraft.encoder import Encoder, fresh_layers, mini_model
 from lingraft.errors import AlignmentError, DepthError, RecipeError
 from lingraft.models import load_embeddings, load_mini, load_primary
 from lingraft.runs import masked_lm_run
+from lingraft.shards import Blocks
 from lingraft.systems import Stage, System
 from tests.workshop import Workshop, same_tensors, unwatched
 
@@ -61,8 +63,8 @@ def adapted(workshop: Workshop, recipe: Recipe, primary: Path, out: Path, **give
     return adapt(recipe, primary, *data, recipe.adaptation.depth, out, unwatched, **given)
 
 
-def blocks_of(workshop: Workshop) -> Tensor:
-    return Artifact.load(workshop.blocks["en"], Kind.BLOCKS).tensors("train")["tokens_NT"]
+def blocks_of(workshop: Workshop) -> Blocks:
+    return split(Artifact.load(workshop.blocks["en"], Kind.BLOCKS), "train")
 
 
 def begun(workshop: Workshop, primary: Path, depth: int = 1) -> tuple[Encoder, Encoder, Any]:

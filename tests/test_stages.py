@@ -11,6 +11,7 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 from lingraft import precision, stages
 from lingraft.adaptation import adaptation_run, initial_rows, mini_of
 from lingraft.artifact import Artifact, Kind
+from lingraft.blocks import split
 from lingraft.config import Recipe
 from lingraft.encoder import Encoder
 from lingraft.models import HISTORY_FILE, Primary, load_embeddings, load_primary, load_task
@@ -40,8 +41,8 @@ def begun(workshop: Workshop, primary: Primary, depth: int) -> tuple[Encoder, Ru
     step = workshop.recipe.steps_over(depth)[Stage.ADAPT]
     mini = mini_of(primary, step, None)
     rows = initial_rows(workshop.recipe, primary, load_embeddings(workshop.embeddings["de"]).tokenizer)
-    blocks_NT = parts(workshop.blocks["de"], Kind.BLOCKS, "train")["tokens_NT"]
-    return mini, adaptation_run(workshop.recipe, step, mini, rows, blocks_NT, workshop.recipe.adaptation)
+    blocks = split(Artifact.load(workshop.blocks["de"], Kind.BLOCKS), "train")
+    return mini, adaptation_run(workshop.recipe, step, mini, rows, blocks, workshop.recipe.adaptation)
 
 
 @pytest.fixture

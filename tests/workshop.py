@@ -15,6 +15,7 @@ from torch import Tensor
 from lingraft import blocks, stages, text, tokenizer
 from lingraft.adaptation import adapt
 from lingraft.artifact import Artifact, Kind
+from lingraft.blocks import split
 from lingraft.config import Recipe
 from lingraft.plan import Progress
 from lingraft.stages import Watch
@@ -81,7 +82,7 @@ class Workshop:
 
     def tokens(self, language: str) -> Tensor:
         """Four test blocks (4, T) of a language."""
-        return Artifact.load(self.blocks[language], Kind.BLOCKS).tensors("test")["tokens_NT"][:4].long()
+        return split(Artifact.load(self.blocks[language], Kind.BLOCKS), "test").all()[:4]
 
 
 def changed(recipe: Recipe, section: str, **values: Any) -> Recipe:

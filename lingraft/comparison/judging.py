@@ -15,7 +15,7 @@ import torch
 
 from lingraft import masked_lm, precision
 from lingraft.artifact import Kind
-from lingraft.blocks import load_blocks
+from lingraft.blocks import load_blocks, split
 from lingraft.comparison.failures import EXPECTED, InputFailedError, devices_named, in_words, require_made, why
 from lingraft.comparison.jobs import CHECKPOINTS, EMBEDDINGS, Job, Lane
 from lingraft.comparison.measures import Measure, MeasureAny, masked_tokens, task_examples
@@ -212,7 +212,7 @@ def _task_measure(task: Task, bodies: Bodies, layers: int, lane: Lane, language:
 
 def _masked_in_source(bodies: Bodies, source: Lane, layers: int) -> SeedScores:
     primary, recipe = bodies.load(), bodies.planned.recipe
-    blocks_NT = load_blocks(source.blocks, primary.tokenizer, recipe.encoder.block_tokens).tensors("test")["tokens_NT"]
+    blocks_NT = split(load_blocks(source.blocks, primary.tokenizer, recipe.encoder.block_tokens), "test").all()
     found = masked_lm.accuracy(primary.encoder.to(precision.device()), blocks_NT, (layers,))[layers]
     return SeedScores(by_seed={recipe.pretraining.seed: found})
 

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from lingraft import masked_lm, precision
 from lingraft.artifact import Artifact
+from lingraft.blocks import split
 from lingraft.models import Embeddings, Primary
 from lingraft.pieces import SpecialIds
 from lingraft.task_config import Task
@@ -45,7 +46,7 @@ def masked_tokens(primary: Primary, blocks: Artifact, seed: int) -> Measure:
         blocks: of the language.
         seed: of the primary's pretraining.
     """
-    blocks_NT, top = blocks.tensors("test")["tokens_NT"], primary.encoder.shape.layers
+    blocks_NT, top = split(blocks, "test").all(), primary.encoder.shape.layers
 
     def score(learned: Embeddings) -> Score:
         primary.swap_in(learned)

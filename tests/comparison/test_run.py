@@ -13,6 +13,7 @@ import torch
 
 from lingraft import stages
 from lingraft.artifact import Artifact, Kind
+from lingraft.blocks import split
 from lingraft.comparison import runner as comparison
 from lingraft.errors import RecipeError
 from lingraft.paper.records import PaperRecords
@@ -106,7 +107,7 @@ def test_trivial_baselines_are_those_of_the_judged_examples(compared: Compared) 
     by_task = {task.name: task.baselines for task in compared.records.tasks}
     assert by_task["paws-x"] == {"de": 0.5}
     assert by_task["topic"].keys() == by_task["masked"].keys() == {"de", "tr"}
-    blocks = Artifact.load(compared.out / "blocks/de", Kind.BLOCKS).tensors("test")["tokens_NT"]
+    blocks = split(Artifact.load(compared.out / "blocks/de", Kind.BLOCKS), "test").all()
     ordinary = blocks[blocks >= 5]
     assert by_task["masked"]["de"] == pytest.approx(float(torch.bincount(ordinary).max() / len(ordinary)))
 

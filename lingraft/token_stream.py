@@ -1,0 +1,65 @@
+"""Documents to one stream of token ids, cut on all cores; memory and bytes do not depend on how many there are.
+
+This module is what worker processes import, so it does without PyTorch.
+"""
+
+import functools
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lingraft.documents import Document
+from lingraft.pieces import SpecialIds
+from lingraft.tokenizer import Tokenizer
+from lingraft.workers import in_order
+
+_CHUNK_CHARACTERS = 1 << 18
+"""Of the documents that a worker is given at once: some milliseconds of work per kilobyte sent back and forth."""
+
+
+def token_stream(
+    documents: Iterable[Document], pieces: Tokenizer, dtype: "np.dtype[Any]", workers: int | None = None
+) -> Iterator[NDArray[Any]]:
+    """Yield the ids of document after document, each closed by </s>, in pieces (n) of some size.
+
+    Args:
+        documents: taken as they are needed.
+        pieces: the tokenizer.
+        dtype: of the ids.
+        workers: processes; as many as there are cores if None.
+
+    Raises:
+        WorkerError: a worker process died.
+    """
+    work = functools.partial(_encoded, pieces.model.resolve(), pieces.language, pieces.special, dtype)
+    return in_order(work, _chunks(documents), workers)
+
+
+def _chunks(documents: Iterable[Document]) -> Iterator[list[str]]:
+    texts: list[str] = []
+    characters = 0
+    for document in documents:
+        texts.append(document.text)
+        characters += len(document.text)
+        if characters >= _CHUNK_CHARACTERS:
+            yield texts
+            texts, characters = [], 0
+    if texts:
+        yield texts
+
+
+def _encoded(model: Path, language: str, special: SpecialIds, dtype: "np.dtype[Any]", texts: list[str]) -> NDArray[Any]:
+    pieces = _opened(model, language, special)
+    ids: list[int] = []
+    for text in texts:
+        ids += pieces.encode(text)
+        ids.append(special.end)
+    return np.array(ids, dtype)
+
+
+@functools.lru_cache(maxsize=1)
+def _opened(model: Path, language: str, special: SpecialIds) -> Tokenizer:
+    return Tokenizer.from_file(model, language, special)
