@@ -4,19 +4,19 @@ import gzip
 import lzma
 import zlib
 from collections.abc import Iterator
-from pathlib import Path
 from typing import IO, BinaryIO
 
 import zstandard
 
 from lingraft.errors import TextError
+from lingraft.places import Place, reading
 
 COMPRESSIONS = (".gz", ".xz", ".zst")
 _CHUNK_BYTES = 1 << 20
 _BYTE_ORDER_MARK = "\ufeff"
 
 
-def read_lines(path: Path) -> Iterator[str]:
+def read_lines(path: Place) -> Iterator[str]:
     r"""Yield a file's lines without their ends ("\n" or "\r\n"); .gz, .xz and .zst are unpacked on the way.
 
     Raises:
@@ -43,14 +43,13 @@ def _split(chunks: Iterator[bytes]) -> Iterator[bytes]:
         yield pending
 
 
-def _unpacked(path: Path) -> Iterator[bytes]:
-    try:
-        with path.open("rb") as stream:
+def _unpacked(path: Place) -> Iterator[bytes]:
+    # A file that is no gzip is an OSError too, so damage is looked for within.
+    with reading(path), path.open("rb") as stream:
+        try:
             yield from _chunks(stream, path.suffix)
-    except (EOFError, zlib.error, gzip.BadGzipFile, lzma.LZMAError, zstandard.ZstdError) as error:
-        raise TextError(f"{path} is damaged or truncated: {error}. Compress or fetch it again.") from error
-    except OSError as error:
-        raise TextError(f"{path} cannot be read: {error.strerror or error}. Check the path and its rights.") from error
+        except (EOFError, zlib.error, gzip.BadGzipFile, lzma.LZMAError, zstandard.ZstdError) as error:
+            raise TextError(f"{path} is damaged or truncated: {error}. Compress or fetch it again.") from error
 
 
 def _chunks(stream: BinaryIO, suffix: str) -> Iterator[bytes]:

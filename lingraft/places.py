@@ -1,0 +1,172 @@
+"""Where text lies: files and folders here, or in a store that fsspec reaches, such as s3://bucket/corpus."""
+
+import contextlib
+import glob
+import importlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import BinaryIO, cast
+
+import fsspec
+
+from lingraft.errors import MissingExtraError, TextError
+
+_EXTRAS = {
+    "s3": "s3", "s3a": "s3", "gs": "gcs", "gcs": "gcs", "az": "azure", "abfs": "azure", "abfss": "azure",
+    "http": "data", "https": "data",
+}  # fmt: skip
+"""What of ours brings the package that reads a protocol."""
+_FAILURES = {
+    "s3": ("botocore.exceptions.BotoCoreError", "botocore.exceptions.ClientError"),
+    "gcs": ("gcsfs.retry.HttpError", "google.auth.exceptions.GoogleAuthError", "aiohttp.ClientError"),
+    "azure": ("azure.core.exceptions.AzureError",),
+    "data": ("aiohttp.ClientError",),
+}
+"""What these packages raise where a file of this machine would raise an OSError."""
+
+
+@dataclass(frozen=True)
+class Remote:
+    """A file or folder in a store: the few of pathlib's questions that reading text asks."""
+
+    uri: str
+    system: fsspec.AbstractFileSystem
+    path: str
+    """As the store itself names it."""
+
+    @classmethod
+    def of(cls, uri: str) -> "Remote":
+        """Open the store of a URI.
+
+        Raises:
+            MissingExtraError: the package that reads it is not installed.
+            TextError: there is no such protocol, or the store cannot be set up.
+        """
+        protocol = uri.partition("://")[0].rpartition("::")[2]
+        try:
+            system, path = fsspec.core.url_to_fs(uri)
+        except ImportError as error:
+            if protocol not in _EXTRAS:
+                raise
+            raise MissingExtraError(f"what reads {protocol}://", _EXTRAS[protocol]) from error
+        except ValueError as error:
+            raise TextError(
+                f"{uri} cannot be opened: {str(error).rstrip('.')}. Check its protocol and settings."
+            ) from error
+        return cls(uri, system, path)
+
+    def __str__(self) -> str:
+        return self.uri
+
+    def __truediv__(self, inner: str | PurePosixPath) -> "Remote":
+        return Remote(f"{self.uri.rstrip('/')}/{inner}", self.system, f"{self.path.rstrip('/')}/{inner}")
+
+    @property
+    def suffix(self) -> str:
+        """End of its name, with the dot."""
+        return PurePosixPath(self.path).suffix
+
+    @property
+    def stem(self) -> str:
+        """Its name without the suffix."""
+        return PurePosixPath(self.path).stem
+
+    def exists(self) -> bool:
+        """Whether there is a file or folder."""
+        with reading(self):
+            return bool(self.system.exists(self.path))
+
+    def is_dir(self) -> bool:
+        """Whether it is a folder."""
+        with reading(self):
+            return bool(self.system.isdir(self.path))
+
+    def open(self, mode: str = "rb") -> BinaryIO:
+        """Open it to be read from its start, a few megabytes at a time."""
+        return cast(BinaryIO, self.system.open(self.path, mode))
+
+    @property
+    def failures(self) -> tuple[type[Exception], ...]:
+        """What its store raises where it cannot be read, beside OSError."""
+        protocols = self.system.protocol if isinstance(self.system.protocol, tuple) else (self.system.protocol,)
+        extras = {_EXTRAS[protocol] for protocol in protocols if protocol in _EXTRAS}
+        names = [name.rpartition(".") for extra in sorted(extras) for name in _FAILURES[extra]]
+        return tuple(getattr(importlib.import_module(module), name) for module, _, name in names)
+
+
+Place = Path | Remote
+
+
+def place_of(name: str) -> Place:
+    """The place of a path, or of a URI.
+
+    Raises:
+        MissingExtraError: the package that reads the URI is not installed.
+        TextError: there is no such protocol.
+    """
+    return Remote.of(name) if "://" in name else Path(name)
+
+
+def places_of(name: str) -> list[Place]:
+    """The place of a path or URI; of a pattern with *, ** or ?, all that it fits, sorted, hidden ones left out.
+
+    Raises:
+        MissingExtraError: the package that reads the URI is not installed.
+        TextError: the pattern fits nothing, or the store cannot be read.
+    """
+    place = place_of(name)
+    if not glob.has_magic(name) or place.exists():
+        return [place]
+    system, pattern = fsspec.core.url_to_fs(name)
+    with reading(place):
+        paths = [path for path in sorted(system.glob(pattern)) if not PurePosixPath(path).name.startswith(".")]
+    found: list[Place] = [
+        Remote(system.unstrip_protocol(path), system, path) if isinstance(place, Remote) else Path(path)
+        for path in paths
+    ]
+    if not found:
+        raise TextError(f"the pattern {name} fits no file or folder. Check it, and that the text is there.")
+    return found
+
+
+def names_in(folder: Place) -> list[str]:
+    """Names of what lies directly in a folder, sorted.
+
+    Raises:
+        TextError: the folder cannot be read.
+    """
+    with reading(folder):
+        paths = folder.system.ls(folder.path, detail=False) if isinstance(folder, Remote) else folder.iterdir()
+        return sorted(PurePosixPath(path).name for path in paths)
+
+
+def files_in(folder: Place) -> list[PurePosixPath]:
+    """Paths of all files in a folder, relative to it and sorted; none whose name or folder starts with a dot.
+
+    Raises:
+        TextError: the folder cannot be read.
+    """
+    with reading(folder):
+        if isinstance(folder, Remote):
+            root = folder.path.rstrip("/") + "/"
+            paths = [PurePosixPath(path.removeprefix(root)) for path in folder.system.find(folder.path)]
+        else:
+            paths = [PurePosixPath(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()]
+    return [path for path in sorted(paths) if not any(part.startswith(".") for part in path.parts)]
+
+
+@contextlib.contextmanager
+def reading(place: Place) -> Iterator[None]:
+    """Turn a refusal to let a place be read into an error that names it.
+
+    Raises:
+        TextError: it cannot be read.
+    """
+    failures = place.failures if isinstance(place, Remote) else ()
+    try:
+        yield
+    except OSError as error:
+        raise TextError(f"{place} cannot be read: {error.strerror or error}. Check the path and its rights.") from error
+    except failures as error:
+        raise TextError(f"{place} cannot be read: {error}. Check the URI, the credentials and the network.") from error
