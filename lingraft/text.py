@@ -3,24 +3,31 @@
 import contextlib
 import hashlib
 import json
+import tempfile
+import unicodedata
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from lingraft import artifact
 from lingraft.artifact import Artifact, Kind
+from lingraft.cleaning.census import Census
+from lingraft.cleaning.once import once
 from lingraft.config import Recipe
 from lingraft.documents import Document, read_documents, read_files
 from lingraft.errors import TextError
 from lingraft.huggingface_text import dataset_documents
 from lingraft.libreoffice import help_documents
+from lingraft.places import Place, place_of, places_of
+from lingraft.prepared import NOTHING_LEFT, Preparation, Prepared, batches
 from lingraft.progress import counted
-from lingraft.text_config import Files, Folder, HuggingFace, Split, TextSource
+from lingraft.splits import SPLITS, SplitName, split_of
+from lingraft.text_config import Files, Folder, HuggingFace, TextSource
+from lingraft.workers import in_order
 
-SplitName = Literal["train", "dev", "test"]
-SPLITS: tuple[SplitName, ...] = ("train", "dev", "test")
+__all__ = ["SPLITS", "SplitName", "load_split", "load_text", "prepare", "read_split", "split_of"]
 
 
 @dataclass
@@ -31,31 +38,21 @@ class _Census:
     characters: Counter[str] = field(default_factory=Counter)
     labels: dict[str, Counter[str]] = field(default_factory=lambda: {split: Counter() for split in SPLITS})
     dropped: Counter[str] = field(default_factory=Counter)
+    cleaning: Census = field(default_factory=Census)
 
-    def add(self, split: SplitName, document: Document) -> None:
-        self.documents[split] += 1
-        self.characters[split] += len(document.text)
+    def add(self, document: Prepared) -> None:
+        self.documents[document.split] += 1
+        self.characters[document.split] += document.characters
         if document.label is not None:
-            self.labels[split][document.label] += 1
+            self.labels[document.split][document.label] += 1
 
     def details(self) -> dict[str, Any]:
         return {
             "documents": {split: self.documents[split] for split in SPLITS},
             "characters": {split: self.characters[split] for split in SPLITS},
             "labels": {split: dict(counts) for split, counts in self.labels.items()},
-            "dropped": dict(self.dropped),
+            "dropped": {reason: count for reason, count in self.dropped.items() if count},
         }
-
-
-def split_of(name: str, split: Split) -> SplitName:
-    """Split that a document belongs to: its name's SHA-256 as a point in [0, 1); test lies lowest, then dev.
-
-    The same in every language and on every machine, whatever else is in the corpus.
-    """
-    point = int.from_bytes(hashlib.sha256(name.encode("utf-8")).digest()[:8], "big") / 2**64
-    if point < split.test_share:
-        return "test"
-    return "dev" if point < split.test_share + split.dev_share else "train"
 
 
 def prepare(recipe: Recipe, language: str, out: Path) -> Artifact:
@@ -68,17 +65,21 @@ def prepare(recipe: Recipe, language: str, out: Path) -> Artifact:
         ArtifactError: `out` holds something, or cannot be written.
     """
     recipe.require_language(language)
-    census = _Census()
-    documents = _documents(recipe.text, language, census.dropped)
+    census, cleaning = _Census(), recipe.text.cleaning
+    read = counted(_documents(recipe.text, language, census.dropped), f"text {language}", "document")
     with artifact.create(out, Kind.TEXT) as draft:
-        read = counted(_filled(documents, census.dropped), f"text {language}", "document")
-        digest = _write(read, recipe, draft.folder, census)
+        prepared = _prepared(_labelled(read, recipe), recipe, census)
+        with tempfile.TemporaryDirectory(dir=draft.folder) as work:
+            if cleaning and cleaning.deduplicate:
+                prepared = _once(prepared, Path(work), census)
+            digest = _write(prepared, draft.folder, census)
         _require_every_split(census, language, recipe)
+        cleaned = {"cleaning": census.cleaning.details() | {"unicode": unicodedata.unidata_version}} if cleaning else {}
         draft.facts = {
             "language": language,
             "data_hashes": {"documents": digest},
             "recipe": recipe.model_dump(mode="json", include={"text", "split"}),
-            "details": census.details(),
+            "details": census.details() | cleaned,
         }
     return Artifact.load(out, Kind.TEXT)
 
@@ -99,15 +100,21 @@ def load_text(folder: Path, language: str) -> Artifact:
     return found
 
 
-def load_split(text: Artifact, split: SplitName) -> list[Document]:
-    """Documents of one split of a text artifact, in the order in which they were read."""
+def read_split(text: Artifact, split: SplitName) -> Iterator[Document]:
+    """Documents of one split of a text artifact, in the order in which they were read, as a stream."""
     with (text.folder / f"{split}.jsonl").open(encoding="utf-8") as stream:
-        return [Document(**json.loads(line)) for line in stream]
+        for line in stream:
+            yield Document(**json.loads(line))
+
+
+def load_split(text: Artifact, split: SplitName) -> list[Document]:
+    """All documents of a split that memory holds with ease, such as a task's examples; see `read_split`."""
+    return list(read_split(text, split))
 
 
 def _documents(source: TextSource, language: str, dropped: Counter[str]) -> Iterator[Document]:
     if isinstance(source, Folder):
-        return read_documents(Path(source.path), language)
+        return read_documents(place_of(source.path), language)
     if isinstance(source, HuggingFace):
         return dataset_documents(source, language)
     if isinstance(source, Files):
@@ -115,34 +122,51 @@ def _documents(source: TextSource, language: str, dropped: Counter[str]) -> Iter
     return help_documents(language, dropped)
 
 
-def _paths(source: Files, language: str) -> list[Path]:
+def _paths(source: Files, language: str) -> list[Place]:
     if language not in source.paths:
         raise TextError(f"[text] names files for {sorted(source.paths)}, but none for {language!r}. Add it to 'paths'.")
-    return [Path(path) for path in source.paths[language]]
+    found = [place for name in source.paths[language] for place in places_of(name)]
+    if twice := [str(place) for place, times in Counter(found).items() if times > 1]:
+        raise TextError(
+            f"'paths' of {language!r} name {twice[0]} more than once, by itself or by patterns. Name it once."
+        )
+    return found
 
 
-def _filled(documents: Iterator[Document], dropped: Counter[str]) -> Iterator[Document]:
-    for document in documents:
-        if document.text:
-            yield document
-        else:
-            dropped["empty document"] += 1
-
-
-def _write(documents: Iterator[Document], recipe: Recipe, folder: Path, census: _Census) -> str:
-    """Write each document to its split as it is read; returns SHA-256 of all of them."""
-    digest = hashlib.sha256()
+def _labelled(documents: Iterator[Document], recipe: Recipe) -> Iterator[Document]:
     labelling = [task.name for task in recipe.tasks if task.kind == "documents"]
+    for document in documents:
+        if labelling and document.text and document.label is None:
+            raise _unlabelled(document, labelling[0])
+        yield document
+
+
+def _prepared(documents: Iterator[Document], recipe: Recipe, census: _Census) -> Iterator[Prepared]:
+    """Documents cleaned and encoded, by all cores, in their order."""
+    preparation = Preparation(recipe.split, recipe.text.cleaning)
+    for batch in in_order(preparation, batches(documents), recipe.threads or None):
+        census.dropped.update(batch.dropped)
+        census.cleaning.add(batch.census)
+        yield from batch.documents
+
+
+def _once(prepared: Iterator[Prepared], work: Path, census: _Census) -> Iterator[Prepared]:
+    for document in once(prepared, work, census.cleaning):
+        if document is None:
+            census.dropped[NOTHING_LEFT] += 1
+        else:
+            yield document
+
+
+def _write(documents: Iterator[Prepared], folder: Path, census: _Census) -> str:
+    """Write each document to its split; returns SHA-256 of all of them."""
+    digest = hashlib.sha256()
     with contextlib.ExitStack() as stack:
         streams = {split: stack.enter_context((folder / f"{split}.jsonl").open("wb")) for split in SPLITS}
         for document in documents:
-            if labelling and document.label is None:
-                raise _unlabelled(document, labelling[0])
-            line = json.dumps(asdict(document), ensure_ascii=False, sort_keys=True).encode("utf-8") + b"\n"
-            digest.update(line)
-            split = split_of(document.name, recipe.split)
-            streams[split].write(line)
-            census.add(split, document)
+            digest.update(document.line)
+            streams[document.split].write(document.line)
+            census.add(document)
     return digest.hexdigest()
 
 

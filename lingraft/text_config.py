@@ -3,7 +3,7 @@
 from typing import Annotated, Literal, Self
 
 import pydantic
-from pydantic import Field
+from pydantic import Field, PositiveInt
 
 from lingraft.section import Language, Section, Share
 
@@ -21,28 +21,70 @@ class Split(Section):
         return self
 
 
-class LibreOfficeHelp(Section):
+UnicodeForm = Literal["NFC", "none"]
+
+
+class Cleaning(Section):
+    """What is done to text before it is split; a paragraph is a line of a document that is not blank.
+
+    Characters that nobody can see (control, zero-width, private and unassigned ones) are removed, and white space
+    becomes single spaces.
+    """
+
+    unicode: UnicodeForm = Field("NFC", description="Unicode's normal form that text is brought into.")
+    min_characters: PositiveInt = Field(5, description="Length of the shortest paragraph that is kept.")
+    max_characters: PositiveInt = Field(100_000, description="Length of the longest paragraph that is kept.")
+    max_digit_share: Share = Field(0.3, description="Largest share of a paragraph's characters that may be digits.")
+    max_symbol_share: Share = Field(0.3, description="The same for punctuation and symbols.")
+    max_repetition_share: Share = Field(
+        0.4,
+        description="Largest share of a paragraph that its most frequent sequence of three words may cover "
+        "(of eight characters, where words are not parted by spaces).",
+    )
+    deduplicate: bool = Field(True, description="Keep a paragraph once, where it is first read, in all splits.")
+
+    @pydantic.model_validator(mode="after")
+    def _leaves_a_length(self) -> Self:
+        if self.min_characters > self.max_characters:
+            raise ValueError(f"min_characters {self.min_characters} must not exceed max_characters")
+        return self
+
+
+def _absent(value: object) -> bool:
+    return value is None
+
+
+class _Cleanable(Section):
+    # Left out where absent, so that recipes that ask for no cleaning keep their digest.
+    cleaning: Cleaning | None = Field(None, exclude_if=_absent, description="Absent: text is taken as it is.")
+
+
+class LibreOfficeHelp(_Cleanable):
     """LibreOffice's help pages from Debian's packages: parallel pages, labelled by the part of the product."""
 
     kind: Literal["libreoffice-help"] = Field(description="Says that text comes from here.")
     licence: Literal["MPL-2.0"] = Field("MPL-2.0", description="By the packages' copyright files.")
 
 
-class Folder(Section):
-    """Files of one's own: plain text or JSONL, optionally .gz, .xz or .zst, one file or folder a language."""
+class Folder(_Cleanable):
+    """Files of one's own: plain text, JSONL (optionally .gz, .xz or .zst) or Parquet, a file or folder a language."""
 
     kind: Literal["folder"] = Field(description="Says that text comes from here.")
-    path: str = Field(description="Folder that holds <language>.txt, <language>.jsonl(.gz|.xz|.zst) or <language>/.")
+    path: str = Field(
+        description="Folder, here or as a URI (s3://, gs://, az://), that holds <language>.txt, "
+        "<language>.jsonl(.gz|.xz|.zst), <language>.parquet or <language>/."
+    )
     licence: str | None = Field(None, description="Licence of the text, for model cards; 'not stated' if absent.")
 
 
-class HuggingFace(Section):
+class HuggingFace(_Cleanable):
     """A dataset by its Hugging Face id (or a local dataset folder)."""
 
     kind: Literal["huggingface"] = Field(description="Says that text comes from here.")
     dataset: str = Field(description="Dataset id or local folder; '{language}' in it is replaced by the language.")
     configuration: str | None = Field(None, description="Configuration; '{language}' is replaced by the language.")
     split: str = Field("train", description="Split of the dataset that is read; ours is made anew, by [split].")
+    streaming: bool = Field(False, description="Read rows as they arrive, in place of downloading the whole first.")
     revision: str | None = Field(
         None, description="Branch, tag or commit on the hub; 'refs/convert/parquet' where main is a loading script."
     )
@@ -53,12 +95,13 @@ class HuggingFace(Section):
     licence: str | None = Field(None, description="Licence of the text, for model cards; 'not stated' if absent.")
 
 
-class Files(Section):
-    """Files of one's own, whatever their names: plain text or JSONL, optionally .gz, .xz or .zst."""
+class Files(_Cleanable):
+    """Files of one's own, whatever their names: plain text, JSONL (optionally .gz, .xz or .zst) or Parquet."""
 
     kind: Literal["files"] = Field(description="Says that text comes from here.")
     paths: dict[Language, tuple[str, ...]] = Field(
-        description="Each language's files, and folders of files, in the order in which they are read."
+        description="Each language's files, folders of files and patterns such as 'news/*.txt', here or as URIs "
+        "(s3://, gs://, az://), in the order in which they are read."
     )
     licence: str | None = Field(None, description="Licence of the text, for model cards; 'not stated' if absent.")
 

@@ -9,7 +9,6 @@ import contextlib
 import json
 import math
 import os
-import pickle
 import queue
 import signal
 import subprocess
@@ -196,22 +195,29 @@ def serve(descriptor: str) -> None:
     # Ctrl-C reaches the whole group; the parent decides, and its end is the end of the connection.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     connection = Connection(int(descriptor))
-    messages: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+    messages: queue.SimpleQueue[Any] = queue.SimpleQueue()
     # Taken in beside the work, or parent and worker could each wait for the other to read.
+    threading.excepthook = _end
     threading.Thread(target=_take_in, args=(connection, messages), daemon=True).start()
-    function = pickle.loads(messages.get())
+    function = messages.get()
     while True:
-        answer = _worked(function, pickle.loads(messages.get()))
+        answer = _worked(function, messages.get())
         # Where nobody reads any more, the other thread ends this process.
         with contextlib.suppress(ConnectionError):
             connection.send(answer)
 
 
-def _take_in(connection: Connection, messages: "queue.SimpleQueue[bytes]") -> None:
-    with contextlib.suppress(EOFError, OSError):
+def _take_in(connection: Connection, messages: "queue.SimpleQueue[Any]") -> None:
+    with contextlib.suppress(EOFError, ConnectionError):
         while True:
-            messages.put(connection.recv_bytes())
+            messages.put(connection.recv())
     os._exit(0)
+
+
+def _end(defect: threading.ExceptHookArgs) -> None:
+    """End the process with the thread that failed: what it should have brought would be waited for for ever."""
+    threading.__excepthook__(defect)
+    os._exit(1)
 
 
 def _worked(function: Callable[[Any], Any], item: Any) -> Any:

@@ -80,7 +80,7 @@ def test_every_field_says_what_it_means(section: type[Section], name: str) -> No
     [
         ("tragets", "targets", "adaptation, cluster, encoder"),
         ("encoder.widht", "width", "attention_heads, block_tokens, dropout, family, feedforward, layers, mlm_heads"),
-        ("text.pth", "path", "kind, licence, path"),
+        ("text.pth", "path", "cleaning, kind, licence, path"),
         ("split.test_shares", "test_share", "dev_share, test_share"),
         ("pretraining.step", "steps", "batch_blocks, clip_norm"),
         ("adaptation.detph", "depth", "batch_blocks, checkpoint_every_steps, clip_norm, depth"),
@@ -103,7 +103,7 @@ def test_an_unknown_key_inside_a_list_is_named_with_its_place() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "allowed"), [("folder", "kind, licence, path"), ("libreoffice-help", "kind, licence")]
+    ("kind", "allowed"), [("folder", "cleaning, kind, licence, path"), ("libreoffice-help", "cleaning, kind, licence")]
 )
 def test_a_kind_of_text_written_as_a_key_is_an_unknown_key_of_that_kind(kind: str, allowed: str) -> None:
     text = {"kind": kind, "folder": "texts"} | ({"path": "texts"} if kind == "folder" else {})

@@ -1,0 +1,130 @@
+"""Exact duplicates among any number of paragraphs in bounded memory: keys are sorted into files, settled one by one.
+
+Two paragraphs are duplicates if their 128-bit keys are equal. In memory are a million keys at a time; above that they
+lie on disk, 24 bytes a paragraph, in 256 files by their first byte. Each file is then sorted by itself, and one with
+more than four million different keys is divided again by the next byte. What is found is noted on disk too, by the
+place of the paragraph, and read in the order of the text. So the first of several stays, however the work was divided.
+"""
+
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+_KEY = np.dtype([("low", "<u8"), ("high", "<u8")])
+_ENTRY = np.dtype([("low", "<u8"), ("high", "<u8"), ("place", "<u8")])
+_IN_MEMORY = 1 << 20
+"""Keys, 24 MB; the most that is sorted at a time, beside those of a file that are known to differ."""
+_DIFFERENT = 1 << 22
+"""Keys of a file that are held at a time, 96 MB."""
+_WINDOW = 1 << 22
+"""Paragraphs whose duplicates are looked up at a time."""
+
+Entries = NDArray[np.void]
+
+
+class Duplicates:
+    """Takes the keys of paragraphs in the order of the text, then tells which of them are repetitions."""
+
+    def __init__(self, folder: Path) -> None:
+        """Start with an empty folder, for this alone, on a disk with room for 24 bytes a paragraph."""
+        self._folder = folder
+        self._pending = bytearray()
+        self._spilt = 0
+        """Keys that are on disk."""
+
+    def add(self, keys: bytes) -> None:
+        """Take the keys of the next paragraphs, 16 bytes each."""
+        self._pending += keys
+        if len(self._pending) >= _IN_MEMORY * _KEY.itemsize:
+            self._spill()
+
+    def flags(self) -> Iterator[NDArray[np.bool_]]:
+        """Whether each paragraph is a repetition of an earlier one: runs of flags, in the order of the text."""
+        if self._spilt:
+            self._spill()
+            for bucket in sorted(self._folder.iterdir()):
+                for places in _repetitions(bucket, 1):
+                    self._note(places)
+        else:
+            self._note(_settled(self._entries())[1])
+        for start in range(0, self._taken, _WINDOW):
+            yield self._window(start)
+
+    @property
+    def _taken(self) -> int:
+        return self._spilt + len(self._pending) // _KEY.itemsize
+
+    def _entries(self) -> Entries:
+        """Those of the keys that are in memory."""
+        keys = np.frombuffer(bytes(self._pending), _KEY)
+        entries = np.empty(len(keys), _ENTRY)
+        entries["low"], entries["high"] = keys["low"], keys["high"]
+        entries["place"] = np.arange(self._spilt, self._spilt + len(keys))
+        return entries
+
+    def _spill(self) -> None:
+        entries = self._entries()
+        _divide(entries, self._folder / "keys", 0)
+        self._spilt += len(entries)
+        self._pending.clear()
+
+    def _note(self, places: NDArray[np.uint64]) -> None:
+        for window in np.unique(places // _WINDOW):
+            with self._noted(int(window) * _WINDOW).open("ab") as stream:
+                stream.write(places[places // _WINDOW == window].tobytes())
+
+    def _window(self, start: int) -> NDArray[np.bool_]:
+        flags = np.zeros(min(_WINDOW, self._taken - start), np.bool_)
+        if self._noted(start).exists():
+            flags[np.fromfile(self._noted(start), np.uint64) - np.uint64(start)] = True
+        return flags
+
+    def _noted(self, start: int) -> Path:
+        return self._folder / f"places-{start}"
+
+
+def _repetitions(bucket: Path, depth: int) -> Iterator[NDArray[np.uint64]]:
+    """Places of the repetitions in a file of entries whose keys have `depth` bytes in common; the file goes."""
+    different = np.empty(0, _ENTRY)
+    for entries in _read(bucket):
+        different, places = _settled(np.concatenate([different, entries]))
+        if len(different) > _DIFFERENT:
+            break
+        yield places
+    else:
+        bucket.unlink()
+        return
+    for entries in _read(bucket):
+        _divide(entries, bucket, depth)
+    bucket.unlink()
+    for part in sorted(bucket.parent.glob(f"{bucket.name}-*")):
+        yield from _repetitions(part, depth + 1)
+
+
+def _settled(entries: Entries) -> tuple[Entries, NDArray[np.uint64]]:
+    """The first entry of each key, and the places of all others."""
+    # This sort is stable, and equal keys stand in the order of the text.
+    entries = entries[np.lexsort((entries["low"], entries["high"]))]
+    first = np.ones(len(entries), np.bool_)
+    first[1:] = (entries["low"][1:] != entries["low"][:-1]) | (entries["high"][1:] != entries["high"][:-1])
+    return entries[first], entries["place"][~first]
+
+
+def _divide(entries: Entries, stem: Path, depth: int) -> None:
+    """Append entries to files by byte number `depth` of their keys, each in the order in which they come."""
+    byte = (entries["low"] >> np.uint64(8 * depth)).astype(np.uint8)
+    order = np.argsort(byte, kind="stable")
+    ends = np.searchsorted(byte[order], np.arange(257))
+    for value, start, end in zip(count(), ends, ends[1:], strict=False):
+        if start < end:
+            with stem.with_name(f"{stem.name}-{value:02x}").open("ab") as stream:
+                stream.write(entries[order[start:end]].tobytes())
+
+
+def _read(bucket: Path) -> Iterator[Entries]:
+    with bucket.open("rb") as stream:
+        while portion := stream.read(_IN_MEMORY * _ENTRY.itemsize):
+            yield np.frombuffer(portion, _ENTRY)
