@@ -1,0 +1,98 @@
+"""What is compared: shapes x number formats x kinds of training, and the FLOPs of each by the paper's formulas."""
+
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from itertools import product
+from typing import Any, Literal, NamedTuple
+
+from lingraft.cost.formulas import Work
+
+Format = Literal["fp32", "bf16"]
+FORMATS: tuple[Format, ...] = ("fp32", "bf16")
+MASK_RATE, LEARNING_RATE, WEIGHT_DECAY, CLIP_NORM = 0.15, 1e-4, 0.01, 1.0
+DEEP, MINI = 12, 4
+"""Layers of the primary, and of the mini-model."""
+
+
+class Training(StrEnum):
+    """What is trained."""
+
+    PRETRAINING = "pretraining"
+    ADAPTATION = f"adaptation over {DEEP} layers"
+    MINI = f"mini-model adaptation over {MINI} layers"
+
+    @property
+    def peer(self) -> "Training":
+        """What the peer does in its place: it knows no mini-models, so it adapts over all layers."""
+        return Training.ADAPTATION if self is Training.MINI else self
+
+    @property
+    def layers(self) -> int:
+        """Layers that tokens pass through."""
+        return MINI if self is Training.MINI else DEEP
+
+
+class Shape(NamedTuple):
+    """A model and its batch."""
+
+    name: str
+    width: int
+    attention_heads: int
+    vocabulary: int
+    tokens: int
+    """Of a block."""
+    blocks: int
+    """Of an update."""
+
+    @property
+    def tokens_per_step(self) -> int:
+        return self.tokens * self.blocks
+
+
+def shapes(tokens_per_step: int) -> tuple[Shape, ...]:
+    """The shapes compared, each with a batch of so many tokens."""
+    sizes = (
+        ("base, 128 tokens", 768, 12, 50_000, 128),
+        ("base, 512 tokens", 768, 12, 50_000, 512),
+        ("small, 128 tokens", 256, 4, 8_000, 128),
+    )
+    return tuple(Shape(*size, tokens_per_step // size[-1]) for size in sizes)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One comparison."""
+
+    shape: Shape
+    format: Format
+    training: Training
+
+    @property
+    def name(self) -> str:
+        return f"{self.shape.name}, {self.format}, {self.training}"
+
+    @property
+    def peer(self) -> "Cell":
+        """What the peer trains."""
+        return Cell(self.shape, self.format, self.training.peer)
+
+    @property
+    def flops(self) -> float:
+        """Of an update, by the paper's formulas A1 and A3."""
+        shape = self.shape
+        work = Work(self.training.layers, shape.width, shape.vocabulary, shape.tokens, shape.blocks, MASK_RATE)
+        return work.pretraining_flops() if self.training is Training.PRETRAINING else work.adaptation_flops()
+
+    def plain(self) -> dict[str, Any]:
+        """As JSON holds it."""
+        return asdict(self)
+
+    @classmethod
+    def of(cls, plain: dict[str, Any]) -> "Cell":
+        """What `plain` gave."""
+        return cls(Shape(*plain["shape"]), plain["format"], Training(plain["training"]))
+
+
+def cells(tokens_per_step: int) -> list[Cell]:
+    """All comparisons, those of one peer together."""
+    return [Cell(*each) for each in product(shapes(tokens_per_step), FORMATS, Training)]

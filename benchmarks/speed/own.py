@@ -1,0 +1,90 @@
+"""Our side: the stage's own run of THE loop, with its data, optimizer and checks, stopped and timed between steps."""
+
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TypeVar
+
+from torch import Tensor
+
+import lingraft.train
+from benchmarks.speed.cells import CLIP_NORM, DEEP, LEARNING_RATE, MASK_RATE, MINI, WEIGHT_DECAY, Cell, Training
+from benchmarks.speed.orders import Orders
+from lingraft.ahead import ahead
+from lingraft.config import Recipe
+from lingraft.encoder import Encoder, mini_model
+from lingraft.model_config import EncoderShape
+from lingraft.runs import masked_lm_run
+from lingraft.shards import in_memory
+from lingraft.systems import Stage, Step, Trained
+
+_RECIPE = Path("recipes/base.toml")
+_ENDLESS = 1_000_000
+
+Item = TypeVar("Item")
+
+
+class OrdersEndError(Exception):
+    """There is nothing more to train."""
+
+
+def serve(cell: Cell, blocks_NT: Tensor, orders: Orders) -> None:
+    """Train as told, to the end of the orders."""
+    recipe = _recipe(cell)
+    encoder = mini_model(Encoder(recipe.encoder, cell.shape.vocabulary), cell.training.layers)
+    pretrains = cell.training is Training.PRETRAINING
+    step = Step(
+        Stage.PRETRAIN if pretrains else Stage.ADAPT,
+        Trained.EVERYTHING if pretrains else Trained.EMBEDDINGS,
+        cell.training.layers,
+        heads=(cell.training.layers,),
+    )
+
+    def timed(batches: Iterable[Item]) -> Iterator[Item]:
+        return _as_told(ahead(batches), orders)
+
+    # The loop asks for a step's batch when it has done with the step before.
+    lingraft.train.ahead = timed
+    run = masked_lm_run(recipe, step, encoder, in_memory(blocks_NT), recipe.pretraining)
+    try:
+        run.watched("speed", lambda _: None)
+    except OrdersEndError:
+        return
+
+
+def _as_told(batches: Iterator[Item], orders: Orders) -> Iterator[Item]:
+    while steps := orders.wait():
+        waiting_s = 0.0
+        for _ in range(steps):
+            asked_at = time.perf_counter()
+            batch = next(batches)
+            waiting_s += time.perf_counter() - asked_at
+            yield batch
+        orders.done(waiting_s)
+    raise OrdersEndError
+
+
+def _recipe(cell: Cell) -> Recipe:
+    """The base recipe with the cell's shape, number format and batch."""
+    shape = cell.shape
+    recipe = Recipe.load(_RECIPE)
+    training = recipe.pretraining.model_copy(
+        update={
+            "steps": _ENDLESS,
+            "log_every_steps": _ENDLESS,
+            "batch_blocks": shape.blocks,
+            "micro_batch_blocks": None,
+            "learning_rate": LEARNING_RATE,
+            "weight_decay": WEIGHT_DECAY,
+            "clip_norm": CLIP_NORM,
+            "mask_rate": MASK_RATE,
+        }
+    )
+    encoder = EncoderShape(
+        width=shape.width,
+        layers=DEEP,
+        attention_heads=shape.attention_heads,
+        mlm_heads=(MINI, DEEP),
+        block_tokens=shape.tokens,
+    )
+    return recipe.model_copy(update={"precision": cell.format, "encoder": encoder, "pretraining": training})

@@ -1,0 +1,48 @@
+"""The comparison as a picture: tokens a second against Trainer's, and the share of the machine's peak."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from benchmarks.speed.cells import Cell, Training
+from benchmarks.speed.table import share_of_peak
+from lingraft.report.canvas import COLOURS
+
+_COLOURS = {
+    Training.PRETRAINING: COLOURS["blue"],
+    Training.ADAPTATION: COLOURS["orange"],
+    Training.MINI: COLOURS["green"],
+}
+
+
+def draw(cells: Sequence[Cell], found: dict[str, Any], path: Path) -> None:
+    """Write the picture as PNG."""
+    figure = Figure(figsize=(11, 0.34 * len(cells) + 1.6), layout="constrained")
+    FigureCanvasAgg(figure)
+    faster, share = figure.subplots(1, 2, sharey=True)
+    labels = [f"{cell.shape.name}, {cell.format}" for cell in cells]
+    ratios = [found["comparison"][cell.name]["ratio"] for cell in cells]
+    _bars(faster, cells, labels, ratios, "{:.2f}x")
+    faster.plot([cell.peer.flops / cell.flops for cell in cells], range(len(cells)), "k|", ms=12, label="FLOP ratio")
+    faster.axvline(1.0, color="grey", lw=0.8)
+    faster.set_xlabel("times as many tokens a second as transformers.Trainer")
+    _bars(share, cells, labels, [share_of_peak(cell, found) * 100 for cell in cells], "{:.0f}%")
+    share.set_xlabel("% of the matrix-multiplication peak, FLOPs by the paper's formulas")
+    faster.legend(loc="lower right", fontsize=8)
+    figure.savefig(path, dpi=130, metadata={"Software": None})
+
+
+def _bars(axes: Axes, cells: Sequence[Cell], labels: Sequence[str], values: Sequence[float], text: str) -> None:
+    for training, colour in _COLOURS.items():
+        places = [place for place, cell in enumerate(cells) if cell.training is training]
+        drawn = axes.barh(places, [values[place] for place in places], color=colour, label=str(training))
+        axes.bar_label(drawn, [text.format(values[place]) for place in places], padding=3, fontsize=8)
+    axes.set_yticks(range(len(cells)), labels, fontsize=8)
+    axes.margins(x=0.12)
+    if not axes.yaxis_inverted():
+        axes.invert_yaxis()
+    axes.spines[["top", "right"]].set_visible(False)

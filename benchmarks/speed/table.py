@@ -1,0 +1,105 @@
+"""The comparison as Markdown."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from benchmarks.speed.cells import Cell
+from benchmarks.speed.settings import Settings
+
+_GIB = 2**30
+
+
+def table(cells: Sequence[Cell], found: dict[str, Any]) -> str:
+    """A page: what was compared on what, the ratios, the shares of the peak, memory, and the peer's settings."""
+    [(batch, machine)] = found["machine"].items()
+    versions = ", ".join(f"{name} {version}" for name, version in machine.items() if name != "device")
+    parts = [
+        "# Training speed and memory",
+        f"`python -m benchmarks.training_speed` on {machine['device']}; {versions}; {batch}.",
+        "Trainer is `transformers.Trainer` with the recipe of run_mlm, at the fastest of its settings tried below, no "
+        "dropout on either side, equal shape, batch, length and clipping. A mini-model adaptation stands against "
+        "Trainer's adaptation over all layers, which is what it takes the place of. Both sides run in turns, each in a "
+        "process of its own; ratios are medians over the rounds.",
+        "## Tokens a second",
+        _speed(cells, found),
+        "FLOPs are the paper's (A1 and A3), so the FLOP ratio says what fewer layers alone would give. With its heap "
+        "reused: Trainer run with the allocator setting that lingraft makes for itself on a CPU.",
+        "## Share of the machine's matrix-multiplication peak",
+        _shares(cells, found),
+        "## Peak memory of the process, and waiting for data",
+        _memory(cells, found),
+        "## Trainer's settings tried",
+        _tuning(found),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def peak_of(cell: Cell, found: dict[str, Any]) -> float:
+    """FLOP/s of the fastest matrix product in the cell's format."""
+    rates: dict[str, float] = found["peak"][f"{cell.shape.name}, {cell.format}"]
+    return max(rates.values())
+
+
+def share_of_peak(cell: Cell, found: dict[str, Any]) -> float:
+    """FLOP/s by the paper's formulas over the machine's peak."""
+    step_s: float = found["comparison"][cell.name]["lingraft"]["step_s"]
+    return cell.flops / step_s / peak_of(cell, found)
+
+
+def _speed(cells: Iterable[Cell], found: dict[str, Any]) -> str:
+    head = ["shape", "format", "training", "lingraft", "Trainer", "ratio", "FLOP ratio", "with its heap reused"]
+    rows = []
+    for cell in cells:
+        record, heap = found["comparison"][cell.name], found.get("heap", {}).get(cell.name)
+        rates = [f"{cell.shape.tokens_per_step / record[side]['step_s']:,.0f}" for side in ("lingraft", "trainer")]
+        ratios = f"**{record['ratio']:.2f}**", f"{cell.peer.flops / cell.flops:.2f}"
+        rows.append([*_names(cell), *rates, *ratios, f"{heap['ratio']:.2f}" if heap else "-"])
+    return _markdown(head, rows, left=3)
+
+
+def _shares(cells: Iterable[Cell], found: dict[str, Any]) -> str:
+    head = ["shape", "format", "training", "GFLOP an update", "GFLOP/s", "peak GFLOP/s", "share"]
+    rows = []
+    for cell in cells:
+        peak, share = peak_of(cell, found), share_of_peak(cell, found)
+        rows.append(
+            [
+                *_names(cell),
+                f"{cell.flops / 1e9:,.0f}",
+                f"{share * peak / 1e9:,.0f}",
+                f"{peak / 1e9:,.0f}",
+                f"{share:.0%}",
+            ]
+        )
+    return _markdown(head, rows, left=3)
+
+
+def _memory(cells: Iterable[Cell], found: dict[str, Any]) -> str:
+    head = ["shape", "format", "training", "lingraft GiB", "Trainer GiB", "waiting for the next batch"]
+    rows = []
+    for cell in cells:
+        record = found["comparison"][cell.name]
+        own = record["lingraft"]
+        peaks = [f"{record[side]['peak_bytes'] / _GIB:.2f}" for side in ("lingraft", "trainer")]
+        rows.append([*_names(cell), *peaks, f"{own['waiting_s'] / own['step_s']:.2%}"])
+    return _markdown(head, rows, left=3)
+
+
+def _tuning(found: dict[str, Any]) -> str:
+    head = ["what Trainer trains", "settings", "seconds a step", "first step", "taken"]
+    rows = []
+    for name, record in found["tuning"].items():
+        for trial in record["trials"]:
+            times = [f"{trial[key]:.3f}" if trial[key] is not None else "fails" for key in ("step_s", "warmup_s")]
+            taken = "yes" if trial["settings"] == record["chosen"] else ""
+            rows.append([name, str(Settings(**trial["settings"])), *times, taken])
+    return _markdown(head, rows, left=2)
+
+
+def _names(cell: Cell) -> list[str]:
+    return [cell.shape.name, cell.format, str(cell.training)]
+
+
+def _markdown(head: Sequence[str], rows: Iterable[Sequence[str]], left: int) -> str:
+    rule = ["---" if column < left else "---:" for column in range(len(head))]
+    return "\n".join(f"| {' | '.join(row)} |" for row in (head, rule, *rows))
