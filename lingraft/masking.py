@@ -67,7 +67,7 @@ def mask(tokens_BT: Tensor, mask_rate: float, pieces: Maskable, seed: int, first
     lots_BT = lots_BT.masked_fill(pieces.special_V[tokens_BT], -1)
     places_BK = lots_BT.topk(most).indices + tokens * torch.arange(blocks, device=device)[:, None]
     chosen = [row * most + column for row, count in enumerate(counts_B) for column in range(count)]
-    positions_M = places_BK.flatten()[torch.tensor(chosen, device=device)].sort().values
+    positions_M = places_BK.flatten()[torch.tensor(chosen, dtype=torch.int64, device=device)].sort().values
     targets_M = tokens_BT.flatten()[positions_M]
     fate_M = fates_BT.flatten()[positions_M] / 2**BITS
     drawn_M = draws_BT.flatten()[positions_M] % len(pieces.ordinary_N)

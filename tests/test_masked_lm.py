@@ -10,8 +10,11 @@ from lingraft.artifact import Artifact, Kind
 from lingraft.blocks import split
 from lingraft.embeddings import swap, vocabulary_of
 from lingraft.encoder import Encoder, Vocabulary
+from lingraft.masked_lm import MaskedLmLoss
 from lingraft.masking import Maskable, mask
 from lingraft.models import Primary, load_embeddings, load_primary
+from lingraft.noise import seed_of
+from lingraft.stream import Drawn
 from lingraft.tokenizer import OWN_IDS
 from tests.workshop import Workshop
 
@@ -29,10 +32,10 @@ def test_the_loss_is_the_mean_of_the_heads_cross_entropies(workshop: Workshop, p
     tokens_BT, encoder = workshop.tokens("en"), primary.encoder
 
     def loss(depths: tuple[int, ...]) -> torch.Tensor:
-        return masked_lm.loss(encoder, depths, 0.15, torch.Generator().manual_seed(5))(tokens_BT)
+        return MaskedLmLoss(encoder, depths, 0.15, seed=5)(Drawn(tokens_BT, 12))
 
     pieces = maskable(len(encoder.vocabulary))
-    masked = mask(tokens_BT, 0.15, pieces, torch.Generator().manual_seed(5))
+    masked = mask(tokens_BT, 0.15, pieces, seed_of("masks", 5), first=12)
     logits = encoder.masked_logits(masked.tokens_BT, masked.positions_M, (1, 2, 3))
     each = [F.cross_entropy(logits[depth], masked.targets_M) for depth in (1, 2, 3)]
     assert len({float(one.detach()) for one in each}) == 3
@@ -40,10 +43,10 @@ def test_the_loss_is_the_mean_of_the_heads_cross_entropies(workshop: Workshop, p
     torch.testing.assert_close(loss((2,)), each[1])
 
 
-def test_every_batch_is_masked_anew(workshop: Workshop, primary: Primary) -> None:
-    loss_of = masked_lm.loss(primary.encoder, (3,), 0.15, torch.Generator().manual_seed(5))
-    first, second = (float(loss_of(workshop.tokens("en")).detach()) for _ in range(2))
-    assert first != second
+def test_a_block_is_masked_anew_each_time_it_comes(workshop: Workshop, primary: Primary) -> None:
+    loss_of = MaskedLmLoss(primary.encoder, (3,), 0.15, seed=5)
+    first, again, later = (float(loss_of(Drawn(workshop.tokens("en"), place)).detach()) for place in (0, 0, 4))
+    assert first == again != later
 
 
 def test_an_untrained_model_is_as_good_as_guessing(workshop: Workshop) -> None:
@@ -51,8 +54,8 @@ def test_an_untrained_model_is_as_good_as_guessing(workshop: Workshop) -> None:
     with torch.random.fork_rng():
         torch.manual_seed(1)
         fresh = Encoder(workshop.recipe.encoder, vocabulary)
-    loss_of = masked_lm.loss(fresh, (1, 2, 3), 0.15, torch.Generator().manual_seed(5))
-    assert float(loss_of(workshop.tokens("en")).detach()) == pytest.approx(math.log(vocabulary), rel=0.05)
+    loss_of = MaskedLmLoss(fresh, (1, 2, 3), 0.15, seed=5)
+    assert float(loss_of(Drawn(workshop.tokens("en"), 0)).detach()) == pytest.approx(math.log(vocabulary), rel=0.05)
 
 
 def test_pretraining_learns(workshop: Workshop, primary: Primary) -> None:
@@ -67,7 +70,7 @@ def test_accuracy_is_the_share_of_masked_tokens_found(workshop: Workshop, primar
     always = int(blocks_NT[blocks_NT > 4].mode().values)
     with torch.no_grad():
         primary.encoder.vocabulary.bias_V[always] = 1e6
-    masked = mask(blocks_NT[:64].long(), 0.15, maskable(120), torch.Generator().manual_seed(masked_lm._JUDGED_SEED))
+    masked = mask(blocks_NT[:64].long(), 0.15, maskable(120), masked_lm._JUDGED_SEED)
     share = float((masked.targets_M == always).float().mean())
     assert masked_lm.accuracy(primary.encoder, blocks_NT[:64], (3,)) == {3: pytest.approx(share)}
     assert 0 < share < 1
@@ -89,7 +92,7 @@ def test_adaptation_learns_what_the_primary_can_use(workshop: Workshop, primary:
     def losses(vocabulary: Vocabulary) -> list[float]:
         swap(primary.encoder, vocabulary)
         return [
-            float(masked_lm.loss(primary.encoder, (depth,), 0.15, torch.Generator().manual_seed(5))(blocks_NT))
+            float(MaskedLmLoss(primary.encoder, (depth,), 0.15, seed=5)(Drawn(blocks_NT, 0)))
             for depth in (workshop.recipe.adaptation.depth, primary.encoder.shape.layers)
         ]
 

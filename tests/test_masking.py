@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from lingraft.masking import NOT_PREDICTED, Maskable, Masked, mask
+from lingraft.masking import NOT_PREDICTED, Maskable, Masked, mask, predicted
 from lingraft.pieces import ByRole, SpecialIds
 from lingraft.tokenizer import OWN_IDS
 
@@ -27,7 +27,7 @@ def tokens(blocks: int = 400, length: int = 64) -> Tensor:
 
 
 def masked(tokens_BT: Tensor, rate: float = 0.15, seed: int = 1) -> Masked:
-    return mask(tokens_BT, rate, PIECES, torch.Generator().manual_seed(seed))
+    return mask(tokens_BT, rate, PIECES, seed)
 
 
 @pytest.mark.parametrize("rate", [0.01, 0.15, 0.3, 0.5])
@@ -71,8 +71,8 @@ def test_special_tokens_are_never_predicted() -> None:
 def test_every_other_token_is_as_likely_to_be_predicted() -> None:
     tokens_BT = tokens(16, 16)
     counts = torch.zeros(tokens_BT.numel())
-    for seed in range(2000):
-        counts[masked(tokens_BT, 0.15, seed).positions_M] += 1
+    for number in range(2000):
+        counts[mask(tokens_BT, 0.15, PIECES, seed=1, first=16 * number).positions_M] += 1
     ordinary = (tokens_BT >= SPECIALS).flatten()
     expected = counts.sum() / ordinary.sum()
     assert counts[~ordinary].sum() == 0
@@ -94,10 +94,34 @@ def test_the_seed_decides_the_mask() -> None:
     assert not torch.equal(one.positions_M, other.positions_M)
 
 
-def test_a_generator_moves_on_from_batch_to_batch() -> None:
-    generator = torch.Generator().manual_seed(1)
-    first, second = (mask(tokens(), 0.15, PIECES, generator) for _ in range(2))
+def test_blocks_at_other_places_of_the_stream_are_masked_otherwise() -> None:
+    first, second = (mask(tokens(), 0.15, PIECES, 1, first=place) for place in (0, 400))
     assert not torch.equal(first.positions_M, second.positions_M)
+
+
+@pytest.mark.parametrize("sizes", [[1] * 12, [5, 7], [2, 4, 6]])
+@pytest.mark.parametrize("rate", [0.01, 0.15, 0.5])
+def test_a_blocks_mask_does_not_depend_on_the_batch_it_comes_in(sizes: list[int], rate: float) -> None:
+    tokens_BT = tokens(12, 30)
+    whole = mask(tokens_BT, rate, PIECES, 1, first=7)
+    starts = [sum(sizes[:at]) for at in range(len(sizes))]
+    parts = [
+        mask(part_BT, rate, PIECES, 1, first=7 + start)
+        for start, part_BT in zip(starts, tokens_BT.split(sizes), strict=True)
+    ]
+    assert torch.equal(torch.cat([part.tokens_BT for part in parts]), whole.tokens_BT)
+    assert torch.equal(torch.cat([part.targets_M for part in parts]), whole.targets_M)
+    places = [part.positions_M + 30 * start for start, part in zip(starts, parts, strict=True)]
+    assert torch.equal(torch.cat(places), whole.positions_M)
+
+
+@pytest.mark.parametrize(("rate", "length"), [(0.15, 128), (0.15, 30), (0.01, 10), (0.3, 7), (1 / 3, 512)])
+def test_places_predicted_are_the_share_of_all_so_far_to_the_nearest(rate: float, length: int) -> None:
+    for blocks in (1, 2, 9, 1000):
+        assert abs(predicted(rate, length, 0, blocks) - rate * length * blocks) <= 0.5
+        assert sum(predicted(rate, length, place, 1) for place in range(5, 5 + blocks)) == predicted(
+            rate, length, 5, blocks
+        )
 
 
 @pytest.mark.parametrize("special", ELSEWHERE.values(), ids=ELSEWHERE)
@@ -108,7 +132,7 @@ def test_special_pieces_of_another_tokenizer_are_neither_hidden_nor_drawn(specia
     for place, index in enumerate(special, start=3):
         tokens_BT[:, place] = index
     ids = torch.tensor(sorted(set(special)))
-    found = mask(tokens_BT, 0.5, pieces, torch.Generator().manual_seed(1))
+    found = mask(tokens_BT, 0.5, pieces, seed=1)
     now_M = found.tokens_BT.flatten()[found.positions_M]
     assert not torch.isin(found.targets_M, ids).any()
     changed = now_M != found.targets_M
@@ -121,6 +145,6 @@ def test_special_pieces_of_another_tokenizer_are_neither_hidden_nor_drawn(specia
 def test_what_is_ordinary_at_our_own_special_ids_is_hidden_like_any_other() -> None:
     special = ELSEWHERE["ids of BERT"]
     tokens_BT = torch.full((20, 50), OWN_IDS.mask)
-    found = mask(tokens_BT, 0.15, Maskable.of(VOCABULARY, special, CPU), torch.Generator().manual_seed(1))
+    found = mask(tokens_BT, 0.15, Maskable.of(VOCABULARY, special, CPU), seed=1)
     assert torch.equal(found.targets_M, torch.full((150,), OWN_IDS.mask))
     assert int((found.tokens_BT == special.mask).sum()) > 100

@@ -10,6 +10,7 @@ from lingraft.artifact import Artifact, Kind
 from lingraft.errors import AlignmentError, ArtifactError, RecipeError, TokenizerError
 from lingraft.models import load_embeddings, load_primary, load_task
 from lingraft.pieces import ByRole
+from lingraft.shards import in_memory
 from lingraft.systems import Stage
 from lingraft.tokenizer import OWN_IDS, Tokenizer
 from tests.workshop import Workshop, copied
@@ -184,6 +185,6 @@ def test_a_vocabulary_keeps_its_tokenizers_special_ids_in_training_too(workshop:
     assert primary.encoder.vocabulary.special == primary.tokenizer.special == theirs
     step = workshop.recipe.steps_over(1)[Stage.ADAPT]
     mini, rows = mini_of(primary, step, None), initial_rows(workshop.recipe, primary, primary.tokenizer)
-    adaptation_run(workshop.recipe, step, mini, rows, workshop.tokens("en"), workshop.recipe.adaptation)
+    adaptation_run(workshop.recipe, step, mini, rows, in_memory(workshop.tokens("en")), workshop.recipe.adaptation)
     assert mini.vocabulary.special == theirs
     assert load_primary(workshop.primary).encoder.vocabulary.special == OWN_IDS

@@ -75,9 +75,8 @@ def best_answers(
     by_length = torch.tensor([data.length(index) for index in range(len(data))]).argsort(stable=True)
     batches = by_length.split(_EVALUATION_BATCH)
     for chosen in counted(batches, "judge questions", "batch", len(batches)):
-        indices = chosen.tolist()
-        spans = _spans(net, data.batch(torch.tensor(indices)), device, n_best, longest_tokens)
-        for row, index in enumerate(indices):
+        spans = _spans(net, data.batch(chosen), device, n_best, longest_tokens)
+        for row, index in enumerate(chosen.tolist()):
             for answer in _texts(data, index, spans, row):
                 _keep(found[data.windows[index].question], answer)
     return [_ranked(found[number])[:n_best] for number in range(len(data.questions))]

@@ -6,6 +6,7 @@ import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ import torch
 from lingraft import stages
 from lingraft.artifact import Artifact, Kind
 from lingraft.blocks import split
+from lingraft.comparison import jobs
 from lingraft.comparison import runner as comparison
 from lingraft.errors import RecipeError
 from lingraft.paper.records import PaperRecords
@@ -163,8 +165,8 @@ def counted(patch: pytest.MonkeyPatch, stop_after: int | None = None) -> Iterato
     """What is trained meanwhile; as if somebody pressed Ctrl-C in the midst of the training after so many."""
     done: list[str] = []
 
-    def watched(name: str) -> None:
-        real = getattr(stages, name)
+    def watched(place: ModuleType, name: str) -> None:
+        real = getattr(place, name)
 
         def stage(*arguments: Any, **named: Any) -> Any:
             if stop_after is not None and len(done) == stop_after:
@@ -173,10 +175,11 @@ def counted(patch: pytest.MonkeyPatch, stop_after: int | None = None) -> Iterato
             done.append(name)
             return made
 
-        patch.setattr(stages, name, stage)
+        patch.setattr(place, name, stage)
 
-    for name in ("pretrain", "build_mini", "finetune", "adapt"):
-        watched(name)
+    for name in ("pretrain", "build_mini", "finetune"):
+        watched(stages, name)
+    watched(jobs, "adapt")
     yield done
 
 

@@ -1,13 +1,17 @@
 """Small things that tests of tasks need: a tokenizer, shapes of both families, an encoder of large random weights."""
 
 import io
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import sentencepiece
 import torch
 
 from lingraft.encoder import Encoder
 from lingraft.model_config import EncoderShape, Family
+from lingraft.stream import task_stream
+from lingraft.tasks.kinds import Prepared
 from lingraft.tokenizer import OWN_IDS, SPECIAL_PIECES, Tokenizer
 from tests.made_up import documents
 
@@ -59,3 +63,11 @@ def encoder(of: EncoderShape) -> Encoder:
         for parameter in found.parameters():
             parameter.normal_(std=0.5, generator=generator)
     return found
+
+
+def drawn(data: Prepared, batch_examples: int, steps: int) -> Iterator[Any]:
+    """What the first steps of a finetuning see."""
+    stream = task_stream(data, batch_examples, None, seed=1)
+    for step in range(1, steps + 1):
+        for _, batch in stream(step):
+            yield batch

@@ -1,5 +1,3 @@
-from itertools import islice
-
 import pytest
 import torch
 from torch.nn import functional as F
@@ -11,7 +9,7 @@ from lingraft.tasks.classification import Classification, Classified, Classifier
 from lingraft.tasks.labelled_texts import Example
 from lingraft.tasks.pairs import Encoded
 from lingraft.tokenizer import OWN_IDS, Tokenizer
-from tests.tasks.little import BERT, ROBERTA, VOCABULARY, encoder, own_tokenizer, shape
+from tests.tasks.little import BERT, ROBERTA, VOCABULARY, drawn, encoder, own_tokenizer, shape
 
 TEXTS, PAIRS = Classification(pairs=False), Classification(pairs=True)
 
@@ -68,12 +66,12 @@ def test_a_label_that_the_task_does_not_know_is_refused_with_those_it_does(piece
 
 def test_every_example_comes_once_an_epoch_with_its_label() -> None:
     data = numbered([4, 5, 6, 7, 8, 9, 10])
-    drawn = list(islice(TEXTS.batches(data, 3, torch.Generator().manual_seed(1)), 6))
-    assert [len(batch.labels_B) for batch in drawn] == [3, 3, 1] * 2
-    epochs = [torch.cat([batch.tokens_BT[:, 1] for batch in drawn[at : at + 3]]).tolist() for at in (0, 3)]
+    batches = list(drawn(data, 3, 6))
+    assert [len(batch.labels_B) for batch in batches] == [3, 3, 1] * 2
+    epochs = [torch.cat([batch.tokens_BT[:, 1] for batch in batches[at : at + 3]]).tolist() for at in (0, 3)]
     assert sorted(epochs[0]) == sorted(epochs[1]) == list(range(5, 12))
     assert epochs[0] != epochs[1]
-    for batch in drawn:
+    for batch in batches:
         assert torch.equal((batch.tokens_BT[:, 1] - 5) % 2, batch.labels_B)
 
 
@@ -155,7 +153,7 @@ def test_training_fits_a_few_examples_of_five_classes(pieces: Tokenizer, family:
     optimizer = torch.optim.AdamW(net.parameters(), lr=5e-3)
     assert PAIRS.judge(net, data, "en").score < 0.5
     net.train()
-    for batch in islice(PAIRS.batches(data, 25, torch.Generator().manual_seed(1)), 60):
+    for batch in drawn(data, 25, 60):
         PAIRS.loss(net, batch).backward()
         optimizer.step()
         optimizer.zero_grad()

@@ -1,5 +1,4 @@
 import math
-from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -15,6 +14,7 @@ from lingraft.tasks.squad import Question
 from lingraft.tasks.squad_metric import Evaluation
 from lingraft.tasks.squad_windows import WindowBatch
 from lingraft.tokenizer import Tokenizer
+from tests.tasks.little import drawn
 from tests.tasks.made_up_questions import BERT_SHAPE, LINES, SHAPE, ask, tokenizer
 
 QA = QuestionAnswering()
@@ -114,8 +114,8 @@ def test_every_window_comes_once_an_epoch_and_epochs_differ(pieces: Tokenizer) -
     data = QA.prepare([ask(" ".join(LINES), "wheat"), *QUESTIONS], [], pieces, SHAPE)
     assert len(data) > len(QUESTIONS) + 4
     rounds = math.ceil(len(data) / 5)
-    drawn = list(islice(QA.batches(data, 5, torch.Generator().manual_seed(1)), 2 * rounds))
-    epochs = [[row for batch in half for row in inputs(batch)] for half in (drawn[:rounds], drawn[rounds:])]
+    batches = list(drawn(data, 5, 2 * rounds))
+    epochs = [[row for batch in half for row in inputs(batch)] for half in (batches[:rounds], batches[rounds:])]
     whole = sorted(inputs(data.batch(torch.arange(len(data)))))
     assert sorted(epochs[0]) == sorted(epochs[1]) == whole
     assert epochs[0] != epochs[1]
@@ -128,7 +128,7 @@ def test_a_tiny_model_learns_its_questions_by_heart(pieces: Tokenizer) -> None:
     before = QA.judge(net, data, "en")
     net.train()
     optimizer = torch.optim.Adam(net.parameters(), lr=3e-3)
-    for batch in islice(QA.batches(data, 8, torch.Generator().manual_seed(1)), 120):
+    for batch in drawn(data, 8, 120):
         loss = QA.loss(net, batch)
         loss.backward()
         optimizer.step()

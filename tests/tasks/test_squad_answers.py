@@ -26,7 +26,7 @@ class Pointer(nn.Module):
         super().__init__()
         self.strength = nn.Parameter(torch.tensor(9.0))
         self.places = {
-            tuple(data.batch([index]).tokens_BT[0].tolist()): (window.answer_start, window.answer_end)
+            tuple(data.batch(torch.tensor([index])).tokens_BT[0].tolist()): (window.answer_start, window.answer_end)
             for index, window in enumerate(data.windows)
         }
 
@@ -145,7 +145,7 @@ def test_the_same_passage_seen_twice_counts_once_with_its_better_score(pieces: T
 
     class Louder(Pointer):
         def forward(self, tokens_BT: Tensor, visible_BT: Tensor, types_BT: Tensor | None = None) -> Tensor:
-            loud_B = (tokens_BT == data.batch([higher]).tokens_BT).all(1)
+            loud_B = (tokens_BT == data.batch(torch.tensor([higher])).tokens_BT).all(1)
             return super().forward(tokens_BT, visible_BT) * torch.where(loud_B, 2.0, 1.0)[:, None, None]
 
     found = best_answers(Louder(data), data)[0]

@@ -1,4 +1,3 @@
-from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,7 @@ from lingraft.masking import NOT_PREDICTED
 from lingraft.tasks.tagged_sentences import Sentence, read_sentences
 from lingraft.tasks.tagging import Tagger, Tagging, predicted_tags
 from lingraft.tokenizer import OWN_IDS, Tokenizer
-from tests.tasks.little import BERT, VOCABULARY, encoder, lines, own_tokenizer, shape
+from tests.tasks.little import BERT, VOCABULARY, drawn, encoder, lines, own_tokenizer, shape
 
 TASK = Tagging()
 LABELS = ["B-LOC", "B-PER", "I-PER", "O"]
@@ -151,7 +150,7 @@ def test_training_fits_a_few_sentences(pieces: Tokenizer) -> None:
     torch.manual_seed(1)
     net = TASK.net(Encoder(shape(dropout=0.1), VOCABULARY), LABELS)
     optimizer = torch.optim.AdamW(net.parameters(), lr=5e-3)
-    for batch in islice(TASK.batches(data, 2, torch.Generator().manual_seed(1)), 60):
+    for batch in drawn(data, 2, 60):
         TASK.loss(net, batch).backward()
         optimizer.step()
         optimizer.zero_grad()
