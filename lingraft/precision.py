@@ -8,6 +8,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from lingraft import processes
 from lingraft.config import Precision
 
 Precise = Callable[[], AbstractContextManager[object]]
@@ -18,7 +19,14 @@ _PROBE_S = 1.0
 
 def device() -> torch.device:
     """This process's CUDA device if there is one, else the CPU."""
+    processes.meet()
     return torch.device("cuda", torch.cuda.current_device()) if torch.cuda.is_available() else torch.device("cpu")
+
+
+def forked() -> AbstractContextManager[None]:
+    """Give torch's generators back as they were; of GPUs only this process's own is touched."""
+    own = device()
+    return torch.random.fork_rng([] if own.type == "cpu" else [own])
 
 
 def precise(choice: Literal["fp32", "bf16"]) -> Precise:

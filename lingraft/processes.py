@@ -1,6 +1,7 @@
-"""Training on several processes at once, as `torchrun` starts them; without it, one process leads and is alone.
+"""Training on several processes at once, as `torchrun` starts them; without it, nothing here costs anything.
 
-A recipe states the global batch. Each process computes its part, and gradients are averaged over all of them.
+A recipe states the global batch. Each process computes its part, and gradients are averaged over all of them. They
+begin with the same weights and take the same steps, so their weights stay the same bit for bit.
 """
 
 import atexit
@@ -9,46 +10,52 @@ import os
 import torch
 from torch import Tensor, distributed, nn
 
+from lingraft.errors import TrainingError
+from lingraft.ranks import count, leads, rank
 
-def count() -> int:
-    """Processes that train together."""
-    _join()
-    return distributed.get_world_size() if distributed.is_initialized() else 1
+__all__ = ["count", "highest", "leaders", "leads", "meet", "orphaned", "parallel", "rank", "total", "wait"]
 
-
-def rank() -> int:
-    """Number of this process, from 0."""
-    _join()
-    return distributed.get_rank() if distributed.is_initialized() else 0
-
-
-def leads() -> bool:
-    """Whether this is the process that writes, tracks and shows progress."""
-    return rank() == 0
+_PARENT = os.getppid()
 
 
 def parallel(loss_of: nn.Module) -> nn.Module:
-    """The same loss; its backward pass averages gradients over all processes while it computes them."""
+    """The same loss; its backward pass averages gradients over all processes while it computes them.
+
+    The leader's weights become everybody's. Gradients stay where they arrive, so there is no second copy of them.
+    """
     if count() == 1:
         return loss_of
-    return nn.parallel.DistributedDataParallel(loss_of)
+    meet()
+    return nn.parallel.DistributedDataParallel(loss_of, broadcast_buffers=False, gradient_as_bucket_view=True)
 
 
 def total(value: Tensor) -> Tensor:
-    """Sum of a tensor over all processes."""
+    """Sum of a tensor over all processes; on a GPU nothing waits for it."""
     if count() > 1:
+        meet()
         value = value.clone()
         distributed.all_reduce(value)
     return value
 
 
 def highest(value: int) -> int:
-    """The highest of all processes' numbers, so that all of them decide alike; no device is waited for."""
+    """The highest of all processes' numbers, so that all of them decide alike; no GPU is waited for."""
     if count() == 1:
         return value
+    meet()
     found = torch.tensor(value)
     distributed.all_reduce(found, distributed.ReduceOp.MAX)
     return int(found)
+
+
+def leaders(value: float) -> float:
+    """The leader's number: what was measured decides alike everywhere, though no two machines measure the same."""
+    if count() == 1:
+        return value
+    meet()
+    found = torch.tensor(value, dtype=torch.float64)
+    distributed.broadcast(found, src=0)
+    return float(found)
 
 
 def wait() -> None:
@@ -56,13 +63,33 @@ def wait() -> None:
     highest(0)
 
 
-def _join() -> None:
-    """Meet the others, if `torchrun` has started any; whoever is lost ends all, torchrun sees to that."""
-    if distributed.is_initialized() or int(os.environ.get("WORLD_SIZE", "1")) == 1:
+def orphaned() -> bool:
+    """Whether the `torchrun` that started this process is gone, so that nobody would end it."""
+    return count() > 1 and os.getppid() != _PARENT
+
+
+def meet() -> None:
+    """Meet the others, if there are any, each with a GPU of its own where there are GPUs.
+
+    A process that is lost ends all others: `torchrun` sees to that.
+
+    Raises:
+        TrainingError: more processes than GPUs were started.
+    """
+    if count() == 1 or distributed.is_initialized():
         return
     backend = "gloo"
     if torch.cuda.is_available():
-        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+        _take_gpu(int(os.environ.get("LOCAL_RANK", "0")))
         backend = "cpu:gloo,cuda:nccl"
     distributed.init_process_group(backend)
     atexit.register(distributed.destroy_process_group)
+
+
+def _take_gpu(number: int) -> None:
+    if number >= torch.cuda.device_count():
+        raise TrainingError(
+            f"{number + 1} processes or more were started here, but there are {torch.cuda.device_count()} GPUs. "
+            "Start one process a GPU."
+        )
+    torch.cuda.set_device(number)

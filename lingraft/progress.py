@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 from tqdm import tqdm
 
+from lingraft import ranks
+
 if TYPE_CHECKING:
     from lingraft.plan import Progress
 
@@ -17,12 +19,16 @@ _LINE_EVERY_S = 10.0
 
 
 def say(message: str) -> None:
-    """One line of plain text on standard error."""
-    tqdm.write(message, file=sys.stderr)
+    """One line of plain text on standard error; of several processes that train together, from the leader alone."""
+    if ranks.leads():
+        tqdm.write(message, file=sys.stderr)
 
 
 def shown(points: "Iterator[Progress]", steps: int, title: str) -> "Iterator[Progress]":
-    """Pass a learning curve's points on, and show each."""
+    """Pass a learning curve's points on, and show each; of several processes the leader does."""
+    if not ranks.leads():
+        yield from points
+        return
     show = _bar if sys.stderr.isatty() else _lines
     yield from show(points, steps, title)
 
@@ -36,7 +42,7 @@ def counted(items: Iterable[Item], title: str, unit: str, total: int | None = No
         unit: what one of them is.
         total: how many there are, where that is known; without it there is no time left to show.
     """
-    terminal = sys.stderr.isatty()
+    terminal = sys.stderr.isatty() and ranks.leads()
     began = said_at = time.monotonic()
     with tqdm(items, desc=title, unit=unit, total=total, file=sys.stderr, leave=False, disable=not terminal) as bar:
         for number, item in enumerate(bar, start=1):

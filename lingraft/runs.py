@@ -233,8 +233,8 @@ def _run(
         state = TrainingState()
         probed = itertools.cycle(batch for _, batch in stream(1))
         number_format, reason = precision.choose(recipe.precision, lambda: loss_of(next(probed)), list(trained))
-        # Each process has measured; they must agree.
-        number_format = "bf16" if processes.highest(number_format == "bf16") else "fp32"
+        # Each process has measured, at the same time; the leader's choice is everybody's.
+        number_format = "bf16" if processes.leaders(number_format == "bf16") else "fp32"
     if keeper:
         keeper.noted = {"precision": number_format}
     say(reason)

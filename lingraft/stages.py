@@ -17,6 +17,7 @@ from lingraft.encoder import Encoder, fresh_layers, mini_model
 from lingraft.files import require_new
 from lingraft.kept import keeper_of, masked_judge, saved
 from lingraft.models import load_primary, save_task, save_vocabulary
+from lingraft.precision import forked
 from lingraft.runs import Watch, describe, masked_lm_run, task_run
 from lingraft.systems import Stage
 from lingraft.tasks.loading import kind_of, load_examples
@@ -49,7 +50,7 @@ def pretrain(
     pieces = Tokenizer.load(tokenizer, recipe.source)
     data = load_blocks(blocks, pieces, recipe.encoder.block_tokens)
     settings, step = recipe.pretraining, recipe.steps_over(recipe.adaptation.depth)[Stage.PRETRAIN]
-    with torch.random.fork_rng():
+    with forked():
         torch.manual_seed(settings.seed)
         encoder = Encoder(recipe.primary_shape, len(pieces))
     made_from = {"stage": "pretrain", "blocks": data.fingerprint, "shape": encoder.shape.model_dump(mode="json")}
@@ -94,7 +95,7 @@ def build_mini(
     settings, step = recipe.require_mini(), recipe.steps_over(recipe.adaptation.depth)[Stage.BUILD_MINI]
     source = load_primary(primary, recipe.primary_shape)
     data = load_blocks(blocks, source.tokenizer, recipe.encoder.block_tokens)
-    with torch.random.fork_rng():
+    with forked():
         torch.manual_seed(settings.seed)
         fresh = fresh_layers(source.encoder.shape, step.fresh_layers)
     depth = step.layers - step.fresh_layers
@@ -155,7 +156,7 @@ def finetune(
     examples = load_examples(wanted, "train", recipe.source, documents)
     labels = list(wanted.labels) or kind.labels(examples)
     data = kind.prepare(examples, labels, source.tokenizer, shape)
-    with torch.random.fork_rng():
+    with forked():
         torch.manual_seed(seed)
         net = kind.net(body, labels)
     held_out = kind.prepare(load_examples(wanted, "dev", recipe.source, documents), labels, source.tokenizer, shape)

@@ -89,10 +89,12 @@ def task_stream(
         first = place * batch_examples
         chosen = order.rows(epoch * count + first, min(batch_examples, count - first))
         total = data.targets(chosen)
-        own = chosen.tensor_split(processes.count())[processes.rank()]
-        if not len(own):  # gradients are averaged over all processes, so each must have some
-            return [(0.0, data.batch(chosen[:1]))]
-        return [(data.targets(part) / total, data.batch(part)) for part in own.split(at_once or len(own))]
+        parts = chosen.split(at_once or math.ceil(len(chosen) / processes.count()))
+        own = math.ceil(len(parts) / processes.count())
+        mine = parts[processes.rank() * own :][:own]
+        filled = [(data.targets(part) / total, data.batch(part)) for part in mine]
+        # Gradients are averaged over all processes, so each has as many micro-batches, some of which count for nothing.
+        return filled + [(0.0, data.batch(chosen[:1]))] * (own - len(mine))
 
     return micro_batches
 

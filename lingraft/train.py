@@ -1,5 +1,6 @@
 """THE loop: pretraining, step 1b, adaptation and finetuning differ in loss, trainable parameters and batches only."""
 
+import signal
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import NoReturn, TypeVar
@@ -15,7 +16,7 @@ from lingraft.finite import LeftOut
 from lingraft.noise import seed_of
 from lingraft.optimizer import Optimizer
 from lingraft.plan import Plan, Progress
-from lingraft.precision import Precise
+from lingraft.precision import Precise, forked
 from lingraft.stopping import Interruption, Notice, noticed
 from lingraft.stopwatch import Stopwatch
 from lingraft.training_state import Keeper, TrainingState
@@ -94,9 +95,9 @@ def _backward(
     """Gradients of the mean loss of a step's global batch; its loss, or None if asked to stop in the middle."""
     total = torch.zeros(())
     first = processes.rank() * len(micro_batches)
-    with torch.random.fork_rng():
+    with forked():
         for number, (share, batch) in enumerate(micro_batches):
-            if processes.highest(notice.signal_number):
+            if number and processes.highest(notice.signal_number):  # after every step all have asked anyway
                 return None
             torch.manual_seed(seed_of("dropout", plan.seed, step, first + number))
             with _unsynchronised(loss_of, number + 1 < len(micro_batches)):
@@ -118,7 +119,7 @@ def _point(
     losses_S = torch.stack(state.losses).float()
     score = None
     if judge and plan.judged_at(state.step):
-        score = judge()
+        score = processes.leaders(judge())
         state.best.look(score, state.step, parameters)
     loss = float(losses_S[losses_S.isfinite()].mean())
     state.losses.clear()
@@ -143,12 +144,17 @@ def _order(notice: Notice, keeper: Keeper | None) -> int:
     """What all processes do after a step."""
     if keeper is None:
         return _GO_ON
-    return processes.highest(_STOP if notice.signal_number else _KEEP if keeper.due() else _GO_ON)
+    return processes.highest(_STOP if _asked(notice) else _KEEP if keeper.due() else _GO_ON)
+
+
+def _asked(notice: Notice) -> int:
+    """The signal that asks to stop, 0 if none does; without a `torchrun` above it, a process has been told, too."""
+    return notice.signal_number or (signal.SIGTERM if processes.orphaned() else 0)
 
 
 def _leave(notice: Notice, keeper: Keeper, state: TrainingState) -> NoReturn:
     keeper.settle()
     raise Interruption(
-        processes.highest(notice.signal_number),  # not every process has been asked
+        processes.highest(_asked(notice)),  # not every process has been asked
         f"asked to stop after step {state.step}; the checkpoint is in {keeper.folder}. Run the same again to go on.",
     )

@@ -118,7 +118,9 @@ class Keeper:
         return None
 
     def due(self) -> bool:
-        """Whether it is time for a checkpoint, and the one before is on disk."""
+        """Whether it is time for a checkpoint, and the one before is on disk; the leader knows."""
+        if not processes.leads():
+            return False
         writing = self._writer is not None and self._writer.is_alive()
         return not writing and time.monotonic() - self._kept_at >= self.every_s
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from lingraft import ranks
 from lingraft.errors import LingraftError
 from lingraft.stopping import Interruption
 
@@ -34,7 +35,9 @@ EmbeddingsOption = Annotated[
 
 
 def say(made: "Artifact") -> None:
-    """Tell what was made, beside the command's output."""
+    """Tell what was made, beside the command's output; of several processes the leader does."""
+    if not ranks.leads():
+        return
     language = f" of {made.manifest.language!r}" if made.manifest.language else ""
     print(f"{made.manifest.kind}{language}: {made.folder} ({made.fingerprint[:12]})", file=sys.stderr)
 
