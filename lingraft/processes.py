@@ -26,7 +26,7 @@ def parallel(loss_of: nn.Module) -> nn.Module:
     if count() == 1:
         return loss_of
     meet()
-    return nn.parallel.DistributedDataParallel(loss_of, broadcast_buffers=False, gradient_as_bucket_view=True)
+    return nn.parallel.DistributedDataParallel(loss_of, gradient_as_bucket_view=True)
 
 
 def total(value: Tensor) -> Tensor:

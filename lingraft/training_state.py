@@ -94,14 +94,24 @@ class Keeper:
 
         A checkpoint that is torn, cut short or edited is renamed, and so is one of other settings, inputs or shapes;
         none is deleted.
+
+        Raises:
+            ArtifactError: not all processes find the same.
         """
-        if not processes.leads():
+        if processes.leads():
+            for torn in self.folder.glob(".step-*"):
+                shutil.rmtree(torn)
+            found = self._newest()
+            processes.wait()
+        else:
             processes.wait()  # until what is of no use has been renamed
-            return self._newest()
-        for torn in self.folder.glob(".step-*"):
-            shutil.rmtree(torn)
-        found = self._newest()
-        processes.wait()
+            found = self._newest()
+        step = found.step if found else 0
+        if (newest := processes.highest(step)) != step:
+            raise ArtifactError(
+                f"process {processes.rank()} finds a checkpoint after step {step} in {self.folder}, and another one "
+                f"after step {newest}. All machines must see the same folder."
+            )
         return found
 
     def _newest(self) -> TrainingState | None:
@@ -114,6 +124,8 @@ class Keeper:
                 self.noted = facts["noted"]
                 return state
             except ArtifactError as error:
+                if not processes.leads():
+                    raise
                 self._set_aside(place, error)
         return None
 
