@@ -15,31 +15,59 @@ _PARQUET = "refs/convert/parquet"
 def dataset_documents(source: HuggingFace, language: str) -> Iterator[Document]:
     """Yield a dataset's rows; class labels become their names, missing ones None, and a missing text "".
 
+    Where the source streams, rows come as they arrive, and nothing is kept on disk.
+
     Raises:
         MissingExtraError: the package `datasets` is not installed.
         TextError: the dataset or split cannot be loaded, lacks a column, or its text is not text.
     """
     dataset = load_rows(source, language, "[text] section")
     columns = [source.text_column, source.label_column, source.name_column]
-    if missing := [column for column in columns if column is not None and column not in dataset.column_names]:
-        raise TextError(
-            f"dataset {source.dataset!r} has no column {missing[0]!r}; it has {dataset.column_names}. "
-            "Set text_column, label_column and name_column in the recipe's [text] section."
-        )
-    for number, row in enumerate(dataset):
+    for number, row in enumerate(_arriving(dataset, source)):
+        # A stream of JSON lines knows its columns by its rows alone.
+        if missing := [column for column in columns if column is not None and column not in row]:
+            raise TextError(
+                f"dataset {source.dataset!r}, row {number}, has no column {missing[0]!r}; it has {list(row)}. "
+                "Set text_column, label_column and name_column in the recipe's [text] section."
+            )
         text = "" if row[source.text_column] is None else row[source.text_column]
         if not isinstance(text, str):
             raise TextError(
                 f"dataset {source.dataset!r}, row {number}: column {source.text_column!r} holds {text!r}, "
-                f"not text. Set text_column to one of {dataset.column_names}."
+                f"not text. Set text_column to one of {list(row)}."
             )
         text = text.strip()
         name = row[source.name_column] if source.name_column else None
         yield Document(content_name(text) if name is None else str(name), text, _label(dataset, source, row))
 
 
+def _arriving(dataset: Any, source: HuggingFace) -> Iterator[dict[str, Any]]:
+    """Rows of a dataset; those of a stream are read, and may be found damaged or out of reach, only now."""
+    if not source.streaming:
+        yield from dataset
+        return
+    import aiohttp
+    import datasets
+    import pyarrow
+
+    failures = OSError, ValueError, datasets.exceptions.DatasetsError, pyarrow.ArrowException, aiohttp.ClientError
+    rows, number = iter(dataset), 0
+    while True:
+        try:
+            row = next(rows, None)
+        except failures as error:
+            raise TextError(
+                f"dataset {source.dataset!r} cannot be read on from row {number}: {str(error).rstrip('.')}. Check the "
+                "network and the dataset's files, and start again; without streaming, what has arrived is kept."
+            ) from error
+        if row is None:
+            return
+        yield row
+        number += 1
+
+
 def load_rows(source: HuggingFace | TaskDataset, language: str, place: str) -> Any:
-    """Open a split of a dataset (a `datasets.Dataset`: rows, `column_names`, `features`).
+    """Open a split of a dataset (a `datasets.Dataset`, or an `IterableDataset` of a source that streams).
 
     Args:
         source: dataset, configuration, split and revision; '{language}' in the first two is replaced.
@@ -59,7 +87,10 @@ def load_rows(source: HuggingFace | TaskDataset, language: str, place: str) -> A
     configuration = source.configuration and source.configuration.replace("{language}", name)
     chosen = {"data_dir" if source.revision == _PARQUET else "name": configuration}
     try:
-        return datasets.load_dataset(dataset, split=source.split, revision=source.revision, **chosen)
+        streaming = isinstance(source, HuggingFace) and source.streaming
+        return datasets.load_dataset(
+            dataset, split=source.split, revision=source.revision, streaming=streaming, **chosen
+        )
     except (OSError, ValueError, datasets.exceptions.DatasetsError) as error:
         revision = f", revision {source.revision!r}" if source.revision else ""
         raise TextError(
@@ -80,8 +111,8 @@ def _label(dataset: Any, source: HuggingFace, row: dict[str, Any]) -> str | None
     if source.label_column is None:
         return None
     label = row[source.label_column]
-    feature = dataset.features[source.label_column]
-    if hasattr(feature, "int2str"):
+    feature = (dataset.features or {}).get(source.label_column)
+    if feature is not None and hasattr(feature, "int2str"):
         # Class labels are counted from 0; -1 marks a row without a label.
         return None if label is None or label < 0 else str(feature.int2str(label))
     return None if label is None else str(label)

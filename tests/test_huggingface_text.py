@@ -1,5 +1,6 @@
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -146,3 +147,31 @@ def test_a_missing_package_names_the_extra(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setitem(sys.modules, "datasets", None)
     with pytest.raises(MissingExtraError, match=r"lingraft\[data\]"):
         list(dataset_documents(_source(tmp_path), "de"))
+
+
+@pytest.mark.parametrize("save", [_save_jsonl, _save_parquet_with_class_labels])
+def test_a_stream_gives_the_same_documents_and_keeps_nothing_on_disk(
+    tmp_path: Path, save: Callable[[Path], None]
+) -> None:
+    save(tmp_path / "set")
+    columns = {"label_column": "topic", "name_column": "page"}
+    streamed = list(dataset_documents(_source(tmp_path / "set", streaming=True, **columns), "de"))
+    assert not list((tmp_path / "cache").rglob("*.arrow"))
+    assert list(dataset_documents(_source(tmp_path / "set", **columns), "de")) == streamed
+    assert list((tmp_path / "cache").rglob("*.arrow"))
+
+
+def test_a_stream_is_read_no_further_than_asked_for(tmp_path: Path) -> None:
+    _save_jsonl(tmp_path / "set")
+    (tmp_path / "set" / "train.jsonl").rename(tmp_path / "set" / "train-00000-of-00002.jsonl")
+    (tmp_path / "set" / "train-00001-of-00002.jsonl").write_text('{"text": "ganz', encoding="utf-8")
+    documents = dataset_documents(_source(tmp_path / "set", streaming=True), "de")
+    assert [next(documents).text for _ in ROWS] == ["Tor!", "Regen.", ""]
+    with pytest.raises(TextError, match=r"cannot be read on from row 3: .*Check the network and the dataset's files"):
+        next(documents)
+
+
+def test_a_missing_column_of_a_stream_is_answered_with_those_there_are(tmp_path: Path) -> None:
+    _save_jsonl(tmp_path / "set")
+    with pytest.raises(TextError, match=r"row 0, has no column 'body'; it has \['text', 'topic', 'page'\]"):
+        list(dataset_documents(_source(tmp_path / "set", text_column="body", streaming=True), "de"))
