@@ -35,11 +35,11 @@ class Cleaning(Section):
     min_characters: PositiveInt = Field(5, description="Length of the shortest paragraph that is kept.")
     max_characters: PositiveInt = Field(100_000, description="Length of the longest paragraph that is kept.")
     max_digit_share: Share = Field(0.3, description="Largest share of a paragraph's characters that may be digits.")
-    max_symbol_share: Share = Field(0.3, description="The same for punctuation and symbols.")
+    max_symbol_share: Share = Field(0.4, description="The same for punctuation and symbols.")
     max_repetition_share: Share = Field(
         0.4,
-        description="Largest share of a paragraph that its most frequent sequence of three words may cover "
-        "(of eight characters, where words are not parted by spaces).",
+        description="Largest share of a paragraph that a sequence of three words (of eight characters, where spaces "
+        "do not part words) may cover if it occurs three times or more.",
     )
     deduplicate: bool = Field(True, description="Keep a paragraph once, where it is first read, in all splits.")
 

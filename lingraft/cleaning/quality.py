@@ -17,6 +17,8 @@ TOO_SHORT, TOO_LONG, DIGITS, SYMBOLS, REPETITION = (
 )
 _WORDS, _CHARACTERS = 3, 8
 """Lengths of the n-grams whose repetition counts."""
+_FEWEST = 3
+"""Occurrences that make a repetition; people say things twice."""
 _LONGEST_MEAN_WORD = 16
 """Where words are longer on average, spaces do not part words: Thai, Chinese, or no language."""
 
@@ -66,7 +68,7 @@ def _share(signs: str, paragraph: str) -> float:
 
 
 def _repeats(paragraph: str, limit: float) -> bool:
-    """Whether the most frequent n-gram, occurring more than once, covers more than `limit` of the paragraph."""
+    """Whether the most frequent n-gram, occurring three times or more, covers more than `limit` of the paragraph."""
     words = paragraph.split(" ")
     if len(paragraph) > _LONGEST_MEAN_WORD * len(words):
         grams = Counter(paragraph[start : start + _CHARACTERS] for start in range(len(paragraph) - _CHARACTERS + 1))
@@ -79,4 +81,4 @@ def _repeats(paragraph: str, limit: float) -> bool:
 
 def _covers(counts: Counter[str] | Counter[tuple[str, str, str]], size: int, length: int, limit: float) -> bool:
     most = max(counts.values(), default=0)
-    return most > 1 and most * size > limit * length
+    return most >= _FEWEST and most * size > limit * length
