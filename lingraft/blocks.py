@@ -3,7 +3,6 @@
 Each block begins with <s>; documents stand one after the other, each closed by </s> (RoBERTa's FULL-SENTENCES).
 """
 
-import json
 import math
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,7 +18,7 @@ from lingraft.object_storage import RemoteFiles, open_remote, uri_of
 from lingraft.progress import counted
 from lingraft.shard_files import FileShelf, LocalFiles
 from lingraft.shards import SHARD_BYTES, TENSOR, WINDOW_SHARDS, Blocks, Ids, Writer, ids_dtype
-from lingraft.text import SPLITS, SplitName
+from lingraft.text import SPLITS, SplitName, read_split
 from lingraft.token_stream import token_stream
 from lingraft.tokenizer import Tokenizer
 
@@ -27,22 +26,14 @@ CACHE_BYTES = 16 << 30
 """What shards from object storage may take on this machine, unless a caller says otherwise."""
 
 
-def build(
-    recipe: Recipe,
-    text: Path,
-    tokenizer: Path,
-    out: Path,
-    workers: int | None = None,
-    shard_bytes: int = SHARD_BYTES,
-) -> Artifact:
-    """Tokenize and pack all splits of one language, as a stream: never a split in memory.
+def build(recipe: Recipe, text: Path, tokenizer: Path, out: Path, shard_bytes: int = SHARD_BYTES) -> Artifact:
+    """Tokenize and pack all splits of one language as a stream, on all cores: never a split in memory.
 
     Args:
-        recipe: says how long blocks are.
+        recipe: says how long blocks are, and on how many cores they are made; their bytes do not depend on that.
         text: text artifact of the language.
         tokenizer: artifact with its tokenizer.
         out: folder of the blocks.
-        workers: processes that tokenize, as many as there are cores if absent; the blocks are the same.
         shard_bytes: of token ids in a full shard.
 
     Raises:
@@ -58,7 +49,7 @@ def build(
         counts, left_out = {}, {}
         for name in SPLITS:
             writer = Writer(draft, name, length, len(pieces), shard_bytes)
-            left_out[name] = _write(_documents(source, name), pieces, writer, workers)
+            left_out[name] = _write(_documents(source, name), pieces, writer, recipe.threads or None)
             if not writer.count:
                 raise TextError(
                     f"the {name} split of {source.manifest.language!r} is shorter than a block: {length}. "
@@ -82,13 +73,7 @@ def build(
 
 def _documents(text: Artifact, split: SplitName) -> Iterator[Document]:
     total = text.manifest.details["documents"][split]
-    return counted(_read(text, split), f"blocks {text.manifest.language} {split}", "document", total)
-
-
-def _read(text: Artifact, split: SplitName) -> Iterator[Document]:
-    with (text.folder / f"{split}.jsonl").open(encoding="utf-8") as stream:
-        for line in stream:
-            yield Document(**json.loads(line))
+    return counted(read_split(text, split), f"blocks {text.manifest.language} {split}", "document", total)
 
 
 def _write(documents: Iterator[Document], pieces: Tokenizer, writer: Writer, workers: int | None) -> int:

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import torch
 
-from lingraft import blocks, progress
+from lingraft import blocks, progress, token_stream
 from lingraft.artifact import Artifact, Kind
 from lingraft.blocks import load_blocks, pack
 from lingraft.config import Recipe
@@ -105,20 +105,22 @@ def test_text_shorter_than_a_block_is_refused_with_its_split(workshop: Workshop,
     assert not (tmp_path / "out").exists()
 
 
-def test_bytes_do_not_depend_on_the_number_of_workers(workshop: Workshop, tmp_path: Path) -> None:
-    made = [
-        blocks.build(
-            workshop.recipe, workshop.texts["de"], workshop.tokenizers["de"], tmp_path / str(workers), workers, 1 << 12
-        )
-        for workers in (1, 2, 3)
-    ]
+def test_bytes_do_not_depend_on_the_number_of_cores(
+    workshop: Workshop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(token_stream, "_CHUNK_CHARACTERS", 1000)  # or one worker would get everything
+    made = []
+    for threads in (1, 2, 3):
+        recipe = workshop.recipe.model_copy(update={"threads": threads})
+        source = workshop.texts["de"], workshop.tokenizers["de"]
+        made.append(blocks.build(recipe, *source, tmp_path / str(threads), shard_bytes=1 << 12))
     assert len(made[0].manifest.files) > 6
     assert made[0].manifest.files == made[1].manifest.files == made[2].manifest.files
 
 
 def test_blocks_are_the_same_however_large_shards_are(workshop: Workshop, tmp_path: Path) -> None:
     source = workshop.recipe, workshop.texts["de"], workshop.tokenizers["de"]
-    small = blocks.build(*source, tmp_path / "small", 1, shard_bytes=1000)
+    small = blocks.build(*source, tmp_path / "small", shard_bytes=1000)
     assert len(small.manifest.files) > 20
     for name in SPLITS:
         one, other = blocks.split(small, name), blocks.split(Artifact.open(workshop.blocks["de"], Kind.BLOCKS), name)
@@ -129,7 +131,7 @@ def test_progress_is_told_with_rate_and_time_left(
     workshop: Workshop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(progress, "_LINE_EVERY_S", 0.0)
-    blocks.build(workshop.recipe, workshop.texts["de"], workshop.tokenizers["de"], tmp_path / "out", 1)
+    blocks.build(workshop.recipe, workshop.texts["de"], workshop.tokenizers["de"], tmp_path / "out")
     total = Artifact.load(workshop.texts["de"], Kind.TEXT).manifest.details["documents"]["train"]
     said = capsys.readouterr().err
     assert re.search(rf"blocks de train: document \d+/{total}, [\d,]+ a second, \d+ s left", said)
