@@ -22,12 +22,14 @@ from lingraft.progress import say
 from lingraft.resumed import mark
 from lingraft.runs import Run, Watch, describe, masked_lm_run
 from lingraft.shards import Blocks
+from lingraft.spread import spread
 from lingraft.systems import Stage, Step
 from lingraft.tokenizer import Tokenizer
 from lingraft.training_config import Training
 from lingraft.training_state import Keeper
 
 
+@spread
 def adapt(
     recipe: Recipe,
     primary: Path,

@@ -5,6 +5,9 @@ Nothing is imported for that: the command line asks before PyTorch is there.
 
 import os
 
+WANTED = "LINGRAFT_PROCESSES"
+"""Variable that says on how many processes of this machine to train."""
+
 
 def count() -> int:
     """Processes that train together."""

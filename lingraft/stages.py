@@ -19,12 +19,14 @@ from lingraft.kept import keeper_of, masked_judge, saved
 from lingraft.models import load_primary, save_task, save_vocabulary
 from lingraft.precision import forked
 from lingraft.runs import Watch, describe, masked_lm_run, task_run
+from lingraft.spread import spread
 from lingraft.systems import Stage
 from lingraft.tasks.loading import kind_of, load_examples
 from lingraft.text import load_text
 from lingraft.tokenizer import Tokenizer
 
 
+@spread
 def pretrain(
     recipe: Recipe, blocks: Path, tokenizer: Path, out: Path, watch: Watch, state: Path | None = None
 ) -> Artifact:
@@ -69,6 +71,7 @@ def pretrain(
     return saved(out, Kind.PRIMARY, fill, run)
 
 
+@spread
 def build_mini(
     recipe: Recipe, primary: Path, blocks: Path, out: Path, watch: Watch, state: Path | None = None
 ) -> Artifact:
@@ -116,6 +119,7 @@ def build_mini(
     return saved(out, Kind.MINI, fill, run)
 
 
+@spread
 def finetune(
     recipe: Recipe,
     task: str,

@@ -5,19 +5,39 @@ a primary from Hugging Face instead, `mini` builds a mini-model of it); then tex
 each language, or `add-language` for all of that; export, serve and report at the end.
 """
 
+import os
 from collections.abc import Callable
+from typing import Annotated
 
 import typer
 
-from lingraft import __version__
+from lingraft import __version__, ranks
 from lingraft.cli import handover, language, paper, source
 from lingraft.cli.add_language import add_language
 from lingraft.cli.options import run_app
+from lingraft.errors import TrainingError
 
 app = typer.Typer(
     help=__doc__, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None
 )
 export = typer.Typer(help=handover.EXPORT_HELP, no_args_is_help=True)
+
+
+@app.callback()
+def settings(
+    context: typer.Context,
+    processes: Annotated[
+        int | None,
+        typer.Option(min=1, help="Processes of this machine that share each training, one a GPU; the result is alike."),
+    ] = None,
+) -> None:
+    if processes:
+        os.environ[ranks.WANTED] = str(processes)
+    if ranks.count() > 1 and context.invoked_subcommand not in TRAINING:
+        raise TrainingError(
+            f"{ranks.count()} processes were started for `{context.invoked_subcommand}`, which is for one. Of torchrun "
+            f"use {', '.join(sorted(TRAINING))}, or start one process with --processes {ranks.count()}."
+        )
 
 
 @app.command()
@@ -45,6 +65,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "cost": handover.cost,
     "verify": handover.verify,
 }
+TRAINING = {"pretrain", "mini", "adapt", "finetune"}
 for command, function in COMMANDS.items():
     app.command(command)(function)
 app.add_typer(export, name="export")

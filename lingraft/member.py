@@ -1,0 +1,57 @@
+"""One of the processes that `lingraft.spread` starts: runs a stage, and tells whoever called it how it goes."""
+
+import importlib
+import json
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, get_type_hints
+
+import torch
+from pydantic import TypeAdapter
+
+from lingraft import errors, ranks
+from lingraft.errors import LingraftError
+from lingraft.plan import Progress
+from lingraft.spread import CALL_FILE, NEWS_FILE
+from lingraft.stopping import Interruption
+
+
+def main(folder: Path) -> int:
+    """Run the stage that a folder tells of; returns the exit code."""
+    call = json.loads((folder / CALL_FILE).read_bytes())
+    _share_threads()
+    stage = getattr(importlib.import_module(call["module"]), call["stage"])
+    hints = get_type_hints(stage)
+    given = {name: TypeAdapter(hints[name]).validate_python(value) for name, value in call["arguments"].items()}
+
+    def watch(point: Progress) -> None:
+        _tell(folder, {"point": point})
+
+    try:
+        stage(**given, watch=watch)
+    except LingraftError as error:
+        kind = next(kind for kind in type(error).__mro__ if kind.__module__ == errors.__name__)
+        _tell(folder, {"error": kind.__name__, "message": str(error)})
+        return 1
+    except Interruption as interruption:
+        return interruption.exit_code
+    return 0
+
+
+def _share_threads() -> None:
+    """As many CPU threads as there are for each process, unless somebody has decided on them."""
+    if "OMP_NUM_THREADS" not in os.environ:
+        torch.set_num_threads(max(1, len(os.sched_getaffinity(0)) // int(os.environ["LOCAL_WORLD_SIZE"])))
+
+
+def _tell(folder: Path, news: Mapping[str, Any]) -> None:
+    """What others than the leader see is the same; but whoever fails first is the last to speak."""
+    if ranks.leads() or "error" in news:
+        with (folder / NEWS_FILE).open("a", encoding="utf-8") as lines:
+            lines.write(json.dumps(news) + "\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1])))
