@@ -5,11 +5,14 @@ import errno
 import hashlib
 import json
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Iterator, Set
 from pathlib import Path
 from typing import Any
+
+from safetensors import SafetensorError
 
 from lingraft.errors import ArtifactError
 
@@ -66,11 +69,20 @@ def make_folder(folder: Path) -> None:
 def _named(path: Path, refusals: Set[int]) -> Iterator[None]:
     try:
         yield
-    except OSError as error:
-        if error.errno not in refusals:
+    except (OSError, SafetensorError) as error:
+        number = _number_of(error)
+        if number not in refusals:
             raise
-        free = "Free space there, or choose" if error.errno in _FULL else "Choose"
+        free = "Free space there, or choose" if number in _FULL else "Choose"
         raise ArtifactError(f"cannot write {path}: {error}. {free} another output that you may write to.") from error
+
+
+def _number_of(error: OSError | SafetensorError) -> int | None:
+    """What the operating system said; safetensors and shutil.copytree have it in their text alone."""
+    if isinstance(error, OSError) and error.errno is not None:
+        return error.errno
+    found = re.search(r"\(os error (\d+)\)|\[Errno (\d+)\]", str(error))
+    return int(found[1] or found[2]) if found else None
 
 
 @contextlib.contextmanager

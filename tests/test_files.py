@@ -2,11 +2,14 @@ import errno
 import hashlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from safetensors import SafetensorError
+from safetensors.torch import load_file
 
 from lingraft.errors import ArtifactError
 from lingraft.files import make_folder, new_folder, require_new, sha256_of, writable, write_json, write_text
@@ -119,6 +122,25 @@ def test_a_full_disk_is_an_error_that_says_what_to_do_and_leaves_nothing(tmp_pat
     assert os.strerror(errno.ENOSPC) in str(caught.value)
     assert "Free space there, or choose another output" in str(caught.value)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_tree_that_does_not_fit_is_a_full_disk(tmp_path: Path) -> None:
+    """`shutil.copytree` keeps what the operating system said in its text alone."""
+    write_text(tmp_path / "source/file", "x" * (LIMIT_BYTES + 1))
+    (tmp_path / "place").mkdir()
+    with (
+        full_disk(),
+        pytest.raises(ArtifactError, match=r"cannot write .*out: .*File too large.*Free space there"),
+        new_folder(tmp_path / "place/out") as temporary,
+    ):
+        shutil.copytree(tmp_path / "source", temporary, dirs_exist_ok=True)
+    assert list((tmp_path / "place").iterdir()) == []
+
+
+def test_a_damaged_file_that_is_read_meanwhile_is_no_full_disk(tmp_path: Path) -> None:
+    write_text(tmp_path / "damaged.safetensors", "no tensors")
+    with pytest.raises(SafetensorError), new_folder(tmp_path / "out"):
+        load_file(tmp_path / "damaged.safetensors")
 
 
 def test_a_file_that_does_not_fit_leaves_the_old_one(tmp_path: Path) -> None:

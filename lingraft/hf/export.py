@@ -74,7 +74,7 @@ def export_hf(
     with new_folder(out) as folder:
         write_json(folder / "config.json", config_of(net, model_type, labels))
         save_file(tensors_of(net, model_type), folder / "model.safetensors", metadata={"format": "pt"})
-        fast_tokenizer(brought.tokenizer, shape).save(str(folder / "tokenizer.json"))
+        write_text(folder / "tokenizer.json", fast_tokenizer(brought.tokenizer, shape).to_str(pretty=True))
         write_json(folder / "tokenizer_config.json", tokenizer_config(brought.tokenizer, shape))
         write_text(folder / "README.md", page)
         difference = _difference(folder, net)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lingraft import sentencepiece_file
 from lingraft.errors import MissingExtraError, TokenizerError
+from lingraft.files import writable, write_text
 from lingraft.hf.engine import FastEngine
 from lingraft.hf.source import SENTENCEPIECE, TOKENIZER_FILES
 from lingraft.pieces import ByRole, SpecialIds
@@ -53,6 +54,7 @@ def keep_tokenizer(checkpoint: Path, model_type: str, language: str, into: Path)
 
     Raises:
         TokenizerError: there is none, it is damaged, it has no fast form, or it lacks a special piece.
+        ArtifactError: `into` cannot be written.
         MissingExtraError: `tokenizers` or `transformers` is not installed.
     """
     kept, made = into / FAST, [f"{FAST} was made from the checkpoint's slow tokenizer"]
@@ -60,10 +62,11 @@ def keep_tokenizer(checkpoint: Path, model_type: str, language: str, into: Path)
         raise TokenizerError(f"{checkpoint} has no tokenizer. Put its files there: {', '.join(TOKENIZER_FILES)}.")
     if (checkpoint / FAST).is_file():
         FastEngine.load(checkpoint / FAST)  # transformers would not say which of the files is damaged
-        shutil.copyfile(checkpoint / FAST, kept)
+        with writable(kept):
+            shutil.copyfile(checkpoint / FAST, kept)
         return Kept(_with_roles(kept, language, _roles_of(_loaded(checkpoint)), checkpoint), [])
     if (checkpoint / SENTENCEPIECE).is_file() and model_type in _FIRST:
-        from_fairseq(checkpoint / SENTENCEPIECE, model_type).save(str(kept))
+        write_text(kept, from_fairseq(checkpoint / SENTENCEPIECE, model_type).to_str(pretty=True))
         return Kept(_with_roles(kept, language, SPECIAL_PIECES, checkpoint), made)
     loaded = _loaded(checkpoint)
     fast = getattr(loaded, "backend_tokenizer", None)
@@ -72,7 +75,7 @@ def keep_tokenizer(checkpoint: Path, model_type: str, language: str, into: Path)
             f"{checkpoint} has a {type(loaded).__name__}, which has no fast form. Take a checkpoint that comes with a "
             f"{FAST}, or make one for it."
         )
-    fast.save(str(kept))
+    write_text(kept, fast.to_str(pretty=True))
     return Kept(_with_roles(kept, language, _roles_of(loaded), checkpoint), made)
 
 
