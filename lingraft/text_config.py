@@ -46,7 +46,9 @@ class Cleaning(Section):
     @pydantic.model_validator(mode="after")
     def _leaves_a_length(self) -> Self:
         if self.min_characters > self.max_characters:
-            raise ValueError(f"min_characters {self.min_characters} must not exceed max_characters")
+            raise ValueError(
+                f"min_characters {self.min_characters} must not exceed max_characters {self.max_characters}"
+            )
         return self
 
 

@@ -1,0 +1,79 @@
+import os
+import random
+import tracemalloc
+from pathlib import Path
+
+import pytest
+
+from lingraft.cleaning import duplicates
+from lingraft.cleaning.duplicates import Duplicates
+
+
+def flags_of(keys: list[bytes], folder: Path) -> list[bool]:
+    folder.mkdir(parents=True)
+    found = Duplicates(folder)
+    for start in range(0, len(keys), 7):
+        found.add(b"".join(keys[start : start + 7]))
+    return [bool(flag) for run in found.flags() for flag in run]
+
+
+def expected(keys: list[bytes]) -> list[bool]:
+    seen: set[bytes] = set()
+    return [key in seen or seen.add(key) is not None for key in keys]
+
+
+def drawn(count: int, different: int, prefix: bytes = b"") -> list[bytes]:
+    draw = random.Random(different)
+    keys = [prefix + draw.randbytes(16 - len(prefix)) for _ in range(different)]
+    return [draw.choice(keys) for _ in range(count)]
+
+
+@pytest.mark.parametrize("in_memory", [16, 1 << 20], ids=["on disk", "in memory"])
+@pytest.mark.parametrize("different", [1, 300, 5000])
+def test_all_but_the_first_of_equal_keys_are_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_memory: int, different: int
+) -> None:
+    monkeypatch.setattr(duplicates, "_IN_MEMORY", in_memory)
+    keys = drawn(3000, different)
+    assert flags_of(keys, tmp_path / "keys") == expected(keys)
+
+
+def test_a_file_with_too_many_different_keys_is_divided_until_it_fits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(duplicates, "_IN_MEMORY", 64)
+    monkeypatch.setattr(duplicates, "_DIFFERENT", 8)
+    monkeypatch.setattr(duplicates, "_WINDOW", 100)
+    keys = drawn(3000, 1000, prefix=b"abc")
+    assert flags_of(keys, tmp_path / "keys") == expected(keys)
+
+
+def test_keys_that_differ_in_one_bit_differ(tmp_path: Path) -> None:
+    key = os.urandom(16)
+    keys = [key] + [bytes(byte ^ (1 << bit) * (place == at) for at, byte in enumerate(key))
+                    for place in range(16) for bit in range(8)]  # fmt: skip
+    assert flags_of(keys, tmp_path / "keys") == [False] * 129
+
+
+def test_no_key_gives_no_flag(tmp_path: Path) -> None:
+    assert flags_of([], tmp_path / "keys") == []
+
+
+def test_memory_does_not_grow_with_the_number_of_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(duplicates, "_IN_MEMORY", 1 << 10)
+    monkeypatch.setattr(duplicates, "_DIFFERENT", 1 << 10)
+    monkeypatch.setattr(duplicates, "_WINDOW", 1 << 10)
+
+    def peak(count: int) -> int:
+        folder = tmp_path / str(count)
+        folder.mkdir()
+        found, draw = Duplicates(folder), random.Random(0)
+        tracemalloc.start()
+        for _ in range(count // 256):
+            found.add(draw.randbytes(16 * 256))
+        assert sum(len(run) for run in found.flags()) == count
+        _, most = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        return most
+
+    assert peak(1 << 16) < 1.5 * peak(1 << 12)
