@@ -1,0 +1,49 @@
+"""Several processes of lingraft, started as a user starts them."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+TORCHRUN = (sys.executable, "-m", "torch.distributed.run", "--standalone")
+
+
+def environment() -> dict[str, str]:
+    """Ours, with one CPU thread a process."""
+    return os.environ | {"OMP_NUM_THREADS": "1"}
+
+
+def torchrun(*program: str, processes: int = 2, options: tuple[str, ...] = ()) -> list[str]:
+    """The command that runs a module on several processes."""
+    return [*TORCHRUN, "--nproc-per-node", str(processes), *options, "-m", *program]
+
+
+def lingraft(*arguments: str) -> list[str]:
+    """The command of one process."""
+    return [sys.executable, "-m", "lingraft", *arguments]
+
+
+def finished(command: list[str], timeout_s: float = 120) -> subprocess.CompletedProcess[str]:
+    """Run to the end; one that hangs is killed with all that it has started, and fails the test."""
+    with begun(command) as process:
+        try:
+            out, err = process.communicate(timeout=timeout_s)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            raise
+    return subprocess.CompletedProcess(command, process.returncode, out, err)
+
+
+def begun(command: list[str]) -> subprocess.Popen[str]:
+    """Start a command as the leader of a group of processes."""
+    return subprocess.Popen(
+        command,
+        cwd=ROOT,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
