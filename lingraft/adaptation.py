@@ -1,21 +1,23 @@
 """Learning a language's embeddings over a frozen mini-model (paper section 2, step 2)."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from lingraft import artifact, precision, processes
+from lingraft.alone import remove_torn
 from lingraft.artifact import Artifact, Draft, Kind
 from lingraft.blocks import load_blocks, split
 from lingraft.config import Recipe
 from lingraft.embeddings import swap, vocabulary_of
 from lingraft.encoder import Encoder, mini_model
 from lingraft.errors import DepthError, RecipeError
-from lingraft.files import require_new
 from lingraft.initialisation.rows import Initialised, initialise
-from lingraft.kept import keeper_of, masked_judge, saved
+from lingraft.keeper import Keeper
+from lingraft.kept import finished, keeping, masked_judge, require_room, saved, saved_along
 from lingraft.models import Primary, load_mini, load_primary, save_vocabulary
 from lingraft.plan import Progress
 from lingraft.progress import say
@@ -26,7 +28,6 @@ from lingraft.spread import spread
 from lingraft.systems import Stage, Step
 from lingraft.tokenizer import Tokenizer
 from lingraft.training_config import Training
-from lingraft.training_state import Keeper
 
 
 @spread
@@ -66,7 +67,7 @@ def adapt(
         Interruption: the process was asked to stop, and a checkpoint was written.
         ArtifactError: an input is not what it should be, or an output cannot be written.
     """
-    require_new(out)
+    require_room(out, state)
     source, pieces = load_primary(primary, recipe.primary_shape), Tokenizer.load(tokenizer)
     data = load_blocks(blocks, pieces, recipe.encoder.block_tokens)
     settings, step = recipe.adaptation, _adaptation_over(recipe, depth)
@@ -74,37 +75,60 @@ def adapt(
     say(f"{settings.initialisation} initialisation: {rows.copied} of {len(pieces)} rows are copied from the source")
     stops = settings.checkpoint_steps if checkpoints else ()
     made_from: dict[str, Any] = {"stage": "adapt", "system": recipe.system, "primary": source.fingerprint}
-    made_from |= {"depth": depth, "blocks": data.fingerprint, "mini": mark(mini) if mini else None}
-    keeper = keeper_of(out, state, settings, made_from)
-    judge = _judge_in(source, model, split(data, "dev"), settings)
-    run = adaptation_run(recipe, step, model, rows, split(data, "train"), settings, stops, keeper, judge)
-    facts: dict[str, Any] = {"depth": depth, "fresh_layers": step.fresh_layers, "system": recipe.system}
-    facts |= {"overlap": rows.copied, "overlap_by_class": rows.counts(), "vocabulary": len(pieces)}
-    history: list[Progress] = []
+    made_from |= {"depth": depth, "blocks": data.fingerprint, "mini": mark(mini) if mini else None, "stops": stops}
+    with keeping(recipe, out, state, settings, made_from) as keeper:
+        if made := finished(out, Kind.EMBEDDINGS, keeper):
+            return made
+        judge = _judge_in(source, model, split(data, "dev"), settings)
+        run = adaptation_run(recipe, step, model, rows, split(data, "train"), settings, stops, keeper, judge)
+        facts: dict[str, Any] = {"depth": depth, "fresh_layers": step.fresh_layers, "system": recipe.system}
+        facts |= {"overlap": rows.copied, "overlap_by_class": rows.counts(), "vocabulary": len(pieces)}
+        origin: dict[str, Any] = {"aligned_with": source.fingerprint, "data_hashes": {"blocks": data.fingerprint}}
+        curve = _Curve(checkpoints, stops, settings, origin)
+        history: list[Progress] = []
 
-    def fill(draft: Draft) -> None:
-        save_vocabulary(draft, model.vocabulary, pieces)
-        describe(draft, pieces.language, {"blocks": data.fingerprint}, settings, history, run)
-        draft.facts["aligned_with"] = source.fingerprint
-        draft.facts["details"] |= facts
+        def fill(draft: Draft) -> None:
+            save_vocabulary(draft, model.vocabulary, pieces)
+            describe(draft, pieces.language, origin["data_hashes"], settings, history, run)
+            draft.facts |= origin
+            draft.facts["details"] |= facts
 
-    def save_along(reached: int) -> None:
-        """What an interrupted training has saved is not saved again by the one that goes on from before it."""
-        folder = checkpoints / f"step-{reached:08d}" if checkpoints else None
-        if folder and reached in stops and processes.leads() and not folder.exists():
-            with artifact.create(folder, Kind.EMBEDDINGS) as draft:
+        def keep(point: Progress) -> None:
+            watch(point)
+            history.append(point)
+            if point not in run.earlier:
+                curve.save(point.step, fill)
+
+        if not run.earlier:
+            curve.save(0, fill)
+        run.watched(f"adapt {pieces.language} over {step.layers} layers", keep)
+        return saved(out, Kind.EMBEDDINGS, fill, run)
+
+
+@dataclass(frozen=True)
+class _Curve:
+    """The embeddings along the way of an adaptation, each an artifact of its own."""
+
+    folder: Path | None
+    """Absent: none are kept."""
+    stops: Sequence[int]
+    settings: Training
+    origin: Mapping[str, Any]
+    """What their manifests say of where they come from."""
+
+    def save(self, reached: int, fill: Callable[[Draft], None]) -> None:
+        """Save those at a stop, unless a training that was interrupted has done so, which this one repeats.
+
+        Raises:
+            ArtifactError: those of another training stand there.
+        """
+        if self.folder is None or reached not in self.stops or not processes.leads():
+            return
+        place = self.folder / f"step-{reached:08d}"
+        remove_torn(place)
+        if not saved_along(place, self.settings, self.origin):
+            with artifact.create(place, Kind.EMBEDDINGS) as draft:
                 fill(draft)
-
-    def keep(point: Progress) -> None:
-        watch(point)
-        history.append(point)
-        if point not in run.earlier:
-            save_along(point.step)
-
-    if not run.earlier:
-        save_along(0)
-    run.watched(f"adapt {pieces.language} over {step.layers} layers", keep)
-    return saved(out, Kind.EMBEDDINGS, fill, run)
 
 
 def _judge_in(primary: Primary, mini: Encoder, dev: Blocks, settings: Training) -> Callable[[], float]:

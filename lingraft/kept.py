@@ -1,35 +1,109 @@
 """What every stage does about being interrupted, looked at and written: alike, so it stands here once."""
 
-from collections.abc import Callable, Mapping
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from lingraft import artifact, masked_lm, processes
-from lingraft.artifact import Artifact, Draft, Kind
+from lingraft.alone import alone, remove_torn
+from lingraft.artifact import Artifact, Draft, Kind, read_manifest
+from lingraft.config import Recipe
 from lingraft.encoder import Encoder
+from lingraft.files import require_new
+from lingraft.keeper import Keeper
 from lingraft.pace_config import Pace
 from lingraft.runs import Run
 from lingraft.shards import Blocks
+from lingraft.stopping import interruptible
 from lingraft.training_config import Training
-from lingraft.training_state import Keeper
 
 _OF_NO_EFFECT = {"keep_every_s", "recompute", "micro_batch_blocks", "micro_batch_examples"}
 """Settings that may change when an interrupted training goes on: the mathematics stays the same."""
 
 
-def keeper_of(out: Path, state: Path | None, settings: Pace, made_from: Mapping[str, Any]) -> Keeper:
-    """Keeps a stage's checkpoints beside its output, unless they are to stand elsewhere.
+def require_room(out: Path, state: Path | None) -> None:
+    """Refuse an output before long work, unless checkpoints stand beside it: `finished` sees to it then.
+
+    Raises:
+        ArtifactError: `out` holds something, or cannot be written.
+    """
+    if not (_taken(out) and any(_place(out, state).glob("step-*"))):
+        require_new(out)
+
+
+@contextlib.contextmanager
+def keeping(
+    recipe: Recipe, out: Path, state: Path | None, settings: Pace, made_from: Mapping[str, Any]
+) -> Iterator[Keeper]:
+    """Keep a stage's checkpoints beside its output, unless they are to stand elsewhere, until its result is on disk.
 
     Args:
+        recipe: which number format it trains in.
         out: the stage's output.
         state: where checkpoints stand; `<out>.training` if None.
         settings: of the training.
         made_from: what else decides its result, such as the fingerprints of its inputs.
+
+    Raises:
+        ArtifactError: another process trains the same at this moment.
+        Interruption: the process was asked to stop.
     """
-    decisive = settings.model_dump(mode="json", exclude=_OF_NO_EFFECT)
-    return Keeper(state or out.with_name(f"{out.name}.training"), {**made_from, **decisive}, settings.keep_every_s)
+    decisive = {"precision": recipe.precision, **made_from, **_decisive(settings.model_dump(mode="json"))}
+    place = _place(out, state)
+    with interruptible(), alone(place) if processes.leads() else contextlib.nullcontext():
+        keeper = Keeper(place, decisive, settings.keep_every_s)
+        if processes.leads():
+            remove_torn(out)
+        try:
+            yield keeper
+        finally:
+            keeper.close()
+
+
+def finished(out: Path, kind: Kind, keeper: Keeper) -> Artifact | None:
+    """What a run has made that was killed before it could remove its checkpoints; None if there is still work to do.
+
+    Raises:
+        ArtifactError: `out` holds something else.
+    """
+    if not processes.highest(_taken(out)):
+        return None
+    if keeper.newest() is None:
+        require_new(out)
+    found = Artifact.load(out, kind)
+    processes.wait()
+    keeper.remove()
+    return found
+
+
+def saved_along(folder: Path, settings: Pace, facts: Mapping[str, Any]) -> bool:
+    """Whether a training before this one, which was interrupted, has saved an artifact on its way.
+
+    Args:
+        folder: of the artifact.
+        settings: of this training.
+        facts: of the manifest that this training would write.
+    """
+    if not folder.exists():
+        return False
+    found = read_manifest(folder)
+    settings_then, settings_now = _decisive(found.recipe), _decisive(settings.model_dump(mode="json"))
+    return settings_then == settings_now and all(getattr(found, name) == facts[name] for name in facts)
+
+
+def _decisive(settings: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in settings.items() if name not in _OF_NO_EFFECT}
+
+
+def _place(out: Path, state: Path | None) -> Path:
+    return state or out.with_name(f"{out.name}.training")
+
+
+def _taken(out: Path) -> bool:
+    return out.is_dir() and any(out.iterdir())
 
 
 def masked_judge(trained: Encoder, judged: Encoder, dev: Blocks, settings: Training) -> Callable[[], float]:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from lingraft.artifact import Cost
+from lingraft.errors import TrainingError
 
 
 class Progress(NamedTuple):
@@ -50,12 +51,24 @@ class Plan:
     flop_budget: float | None = None
     """Training ends before it would take more."""
 
+    def __post_init__(self) -> None:
+        """Check that there is a step to take.
+
+        Raises:
+            TrainingError: the budget is smaller than one.
+        """
+        if self.flop_budget is not None and self.flop_budget < self.flops_per_step:
+            raise TrainingError(
+                f"flop_budget {self.flop_budget:.3g} does not suffice for one update, which takes "
+                f"{self.flops_per_step:.3g} FLOPs. Raise it, or make updates smaller."
+            )
+
     @property
     def last_step(self) -> int:
         """The step that training ends with, unless the dev score ends it before."""
         if self.flop_budget is None:
             return self.steps
-        return min(self.steps, max(1, int(self.flop_budget // self.flops_per_step)))
+        return min(self.steps, int(self.flop_budget // self.flops_per_step))
 
     def learning_rate_at(self, step: int) -> float:
         """Linear warm-up to the peak, then linear decay to 0 after the last of `steps`; steps count from 1."""

@@ -17,6 +17,7 @@ from lingraft.artifact import Draft
 from lingraft.config import Recipe
 from lingraft.cost.formulas import Work, flops_per_update
 from lingraft.encoder import Encoder
+from lingraft.keeper import Keeper
 from lingraft.models import HISTORY_FILE
 from lingraft.pace_config import Pace
 from lingraft.plan import Plan, Progress
@@ -28,7 +29,7 @@ from lingraft.task_config import Finetuning
 from lingraft.tasks.kinds import Prepared, TaskKind
 from lingraft.train import Stream, train
 from lingraft.training_config import Training
-from lingraft.training_state import Keeper, TrainingState
+from lingraft.training_state import TrainingState
 
 _PLANNED = (
     "learning_rate",

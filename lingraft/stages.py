@@ -4,23 +4,24 @@ What a stage trains, over which layers and with which heads, is the system's (`l
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import torch
+from torch import nn
 
 from lingraft.artifact import Artifact, Draft, Kind
 from lingraft.blocks import load_blocks, split
 from lingraft.config import Recipe
 from lingraft.encoder import Encoder, fresh_layers, mini_model
-from lingraft.files import require_new
-from lingraft.kept import keeper_of, masked_judge, saved
+from lingraft.kept import finished, keeping, masked_judge, require_room, saved
 from lingraft.models import load_primary, save_task, save_vocabulary
 from lingraft.precision import forked
 from lingraft.runs import Watch, describe, masked_lm_run, task_run
 from lingraft.spread import spread
 from lingraft.systems import Stage
+from lingraft.tasks.kinds import Prepared, TaskKind
 from lingraft.tasks.loading import kind_of, load_examples
 from lingraft.text import load_text
 from lingraft.tokenizer import Tokenizer
@@ -48,7 +49,7 @@ def pretrain(
         Interruption: the process was asked to stop, and a checkpoint was written.
         ArtifactError: an input is not what it should be, or `out` cannot be written.
     """
-    require_new(out)
+    require_room(out, state)
     pieces = Tokenizer.load(tokenizer, recipe.source)
     data = load_blocks(blocks, pieces, recipe.encoder.block_tokens)
     settings, step = recipe.pretraining, recipe.steps_over(recipe.adaptation.depth)[Stage.PRETRAIN]
@@ -56,19 +57,21 @@ def pretrain(
         torch.manual_seed(settings.seed)
         encoder = Encoder(recipe.primary_shape, len(pieces))
     made_from = {"stage": "pretrain", "blocks": data.fingerprint, "shape": encoder.shape.model_dump(mode="json")}
-    keeper = keeper_of(out, state, settings, made_from)
-    judge = masked_judge(encoder, encoder, split(data, "dev"), settings)
-    train = split(data, "train")
-    run = masked_lm_run(recipe, step, encoder, train, settings, keeper=keeper, judge=judge)
-    history = run.watched(f"pretrain {recipe.source}", watch)
+    with keeping(recipe, out, state, settings, made_from) as keeper:
+        if made := finished(out, Kind.PRIMARY, keeper):
+            return made
+        judge = masked_judge(encoder, encoder, split(data, "dev"), settings)
+        train = split(data, "train")
+        run = masked_lm_run(recipe, step, encoder, train, settings, keeper=keeper, judge=judge)
+        history = run.watched(f"pretrain {recipe.source}", watch)
 
-    def fill(draft: Draft) -> None:
-        draft.tensors("body", encoder.body_tensors())
-        save_vocabulary(draft, encoder.vocabulary, pieces)
-        describe(draft, pieces.language, {"blocks": data.fingerprint}, settings, history, run)
-        draft.facts["details"] |= {"shape": encoder.shape.model_dump(mode="json")}
+        def fill(draft: Draft) -> None:
+            draft.tensors("body", encoder.body_tensors())
+            save_vocabulary(draft, encoder.vocabulary, pieces)
+            describe(draft, pieces.language, {"blocks": data.fingerprint}, settings, history, run)
+            draft.facts["details"] |= {"shape": encoder.shape.model_dump(mode="json")}
 
-    return saved(out, Kind.PRIMARY, fill, run)
+        return saved(out, Kind.PRIMARY, fill, run)
 
 
 @spread
@@ -94,7 +97,7 @@ def build_mini(
         Interruption: the process was asked to stop, and a checkpoint was written.
         ArtifactError: an input is not what it should be, or `out` cannot be written.
     """
-    require_new(out)
+    require_room(out, state)
     settings, step = recipe.require_mini(), recipe.steps_over(recipe.adaptation.depth)[Stage.BUILD_MINI]
     source = load_primary(primary, recipe.primary_shape)
     data = load_blocks(blocks, source.tokenizer, recipe.encoder.block_tokens)
@@ -104,19 +107,21 @@ def build_mini(
     depth = step.layers - step.fresh_layers
     mini = mini_model(source.encoder, depth, fresh)
     made_from = {"stage": "mini", "primary": source.fingerprint, "blocks": data.fingerprint, "depth": depth}
-    keeper = keeper_of(out, state, settings, made_from)
-    judge = masked_judge(mini, mini, split(data, "dev"), settings)
-    run = masked_lm_run(recipe, step, mini, split(data, "train"), settings, keeper=keeper, judge=judge)
-    history = run.watched(f"build mini-model of {step.layers} layers", watch)
+    with keeping(recipe, out, state, settings, made_from) as keeper:
+        if made := finished(out, Kind.MINI, keeper):
+            return made
+        judge = masked_judge(mini, mini, split(data, "dev"), settings)
+        run = masked_lm_run(recipe, step, mini, split(data, "train"), settings, keeper=keeper, judge=judge)
+        history = run.watched(f"build mini-model of {step.layers} layers", watch)
 
-    def fill(draft: Draft) -> None:
-        draft.tensors("layers", fresh.state_dict())
-        describe(draft, recipe.source, {"blocks": data.fingerprint}, settings, history, run)
-        draft.facts["aligned_with"] = source.fingerprint
-        draft.facts["details"] |= {"shape": mini.shape.model_dump(mode="json"), "depth": depth}
-        draft.facts["details"] |= {"fresh_layers": step.fresh_layers, "system": recipe.system}
+        def fill(draft: Draft) -> None:
+            draft.tensors("layers", fresh.state_dict())
+            describe(draft, recipe.source, {"blocks": data.fingerprint}, settings, history, run)
+            draft.facts["aligned_with"] = source.fingerprint
+            draft.facts["details"] |= {"shape": mini.shape.model_dump(mode="json"), "depth": depth}
+            draft.facts["details"] |= {"fresh_layers": step.fresh_layers, "system": recipe.system}
 
-    return saved(out, Kind.MINI, fill, run)
+        return saved(out, Kind.MINI, fill, run)
 
 
 @spread
@@ -152,7 +157,7 @@ def finetune(
         Interruption: the process was asked to stop, and a checkpoint was written.
         ArtifactError: an input is not what it should be, or `out` cannot be written.
     """
-    require_new(out)
+    require_room(out, state)
     wanted, source = recipe.task(task), load_primary(primary, recipe.primary_shape)
     body = source.encoder if layers is None else mini_model(source.encoder, layers)
     kind, shape = kind_of(wanted), body.shape
@@ -163,32 +168,42 @@ def finetune(
     with forked():
         torch.manual_seed(seed)
         net = kind.net(body, labels)
-    held_out = kind.prepare(load_examples(wanted, "dev", recipe.source, documents), labels, source.tokenizer, shape)
+    dev = load_examples(wanted, "dev", recipe.source, documents)
+    held_out = kind.prepare(dev, labels, source.tokenizer, shape)
     step = replace(recipe.steps_over(recipe.adaptation.depth)[Stage.FINETUNE], layers=shape.layers)
     hashes = {"text": documents.fingerprint} if documents else {}
     hashes |= {"examples": _content_hash(examples)}
-    made_from = {"stage": "finetune", "primary": source.fingerprint, "labels": labels, "seed": seed, **hashes}
-    keeper = keeper_of(out, state, wanted.finetuning, {**made_from, "layers": shape.layers})
+    made_from = {"stage": "finetune", "primary": source.fingerprint, "layers": shape.layers, "seed": seed, **hashes}
+    made_from |= {"dev": _content_hash(dev), "kind": wanted.kind, "evaluation": wanted.evaluation, "labels": labels}
+    with keeping(recipe, out, state, wanted.finetuning, made_from) as keeper:
+        if made := finished(out, Kind.TASK, keeper):
+            return made
+        judge = _judge_of(net, kind, held_out, recipe.source)
+        run = task_run(recipe, step, net, kind, data, wanted.finetuning, seed, keeper, judge)
+        history = run.watched(f"finetune {task}, seed {seed}", watch)
+        judged = kind.judge(net, held_out, recipe.source)
 
-    def judge() -> float:
-        score = kind.judge(net, held_out, recipe.source).score
+        def fill(draft: Draft) -> None:
+            save_task(draft, net)
+            describe(draft, recipe.source, hashes, wanted.finetuning, history, run)
+            draft.facts["aligned_with"] = source.fingerprint
+            draft.facts["details"] |= {"task": task, "settings": wanted.model_dump(mode="json"), "labels": labels}
+            draft.facts["details"] |= {"seed": seed, "metric": kind.metric, "dev_score": judged.score}
+            draft.facts["details"] |= {"examples": len(examples), "rows": len(data), "truncated": data.truncated}
+            draft.facts["details"] |= {"shape": shape.model_dump(mode="json")}
+
+        return saved(out, Kind.TASK, fill, run)
+
+
+def _judge_of(net: nn.Module, kind: TaskKind, held_out: Prepared, language: str) -> Callable[[], float]:
+    """The dev score of a task that is being learned."""
+
+    def score() -> float:
+        found = kind.judge(net, held_out, language).score
         net.train()
-        return score
+        return found
 
-    run = task_run(recipe, step, net, kind, data, wanted.finetuning, seed, keeper, judge)
-    history = run.watched(f"finetune {task}, seed {seed}", watch)
-    judged = kind.judge(net, held_out, recipe.source)
-
-    def fill(draft: Draft) -> None:
-        save_task(draft, net)
-        describe(draft, recipe.source, hashes, wanted.finetuning, history, run)
-        draft.facts["aligned_with"] = source.fingerprint
-        draft.facts["details"] |= {"task": task, "settings": wanted.model_dump(mode="json"), "labels": labels}
-        draft.facts["details"] |= {"seed": seed, "metric": kind.metric, "dev_score": judged.score}
-        draft.facts["details"] |= {"examples": len(examples), "rows": len(data), "truncated": data.truncated}
-        draft.facts["details"] |= {"shape": shape.model_dump(mode="json")}
-
-    return saved(out, Kind.TASK, fill, run)
+    return score
 
 
 def _content_hash(examples: Sequence[object]) -> str:

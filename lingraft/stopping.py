@@ -3,7 +3,7 @@
 import contextlib
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import FrameType
 
 EXIT_CODES = {signal.SIGTERM: 75, signal.SIGINT: 130}
@@ -21,27 +21,61 @@ class Interruption(BaseException):
         self.exit_code = EXIT_CODES[signal.Signals(signal_number)]
 
 
+class _BrokenOff(BaseException):
+    """What is done at the moment need not be finished."""
+
+
 class Notice:
     """Whether the process has been asked to stop, by which signal; 0 if not."""
 
     def __init__(self) -> None:
         self.signal_number = 0
+        self._breaks_off = False
 
     def give(self, signal_number: int, _: FrameType | None) -> None:
         """Handle a signal; one that comes again while training stops is not an order to stop at once."""
         self.signal_number = signal_number
+        if self._breaks_off:
+            raise _BrokenOff
+
+    def unless_asked(self, work: Callable[[], float]) -> float | None:
+        """What work gives that takes long and can wait; None if there is notice before it is done."""
+        self._breaks_off = True
+        try:
+            return None if self.signal_number else work()
+        except _BrokenOff:
+            return None
+        finally:
+            self._breaks_off = False
 
 
 @contextlib.contextmanager
 def noticed() -> Iterator[Notice]:
     """Turn SIGTERM and SIGINT into a notice meanwhile; where only a thread trains, signals stay what they are."""
     notice = Notice()
+    with _handled(notice.give):
+        yield notice
+
+
+@contextlib.contextmanager
+def interruptible() -> Iterator[None]:
+    """Turn SIGTERM and SIGINT into an `Interruption` at once, where `noticed` does not see to them."""
+
+    def stop(signal_number: int, _: FrameType | None) -> None:
+        raise Interruption(signal_number, "asked to stop. Run the same again to go on.")
+
+    with _handled(stop):
+        yield
+
+
+@contextlib.contextmanager
+def _handled(handle: Callable[[int, FrameType | None], None]) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
-        yield notice
+        yield
         return
-    before = {number: signal.signal(number, notice.give) for number in EXIT_CODES}
+    before = {number: signal.signal(number, handle) for number in EXIT_CODES}
     try:
-        yield notice
+        yield
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

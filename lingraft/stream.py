@@ -46,7 +46,7 @@ def block_stream(
 
     def micro_batches(step: int) -> list[tuple[float, Drawn]]:
         first = (step - 1) * batch_blocks
-        total = predicted(mask_rate, blocks.block_tokens, first, batch_blocks)
+        total = predicted(mask_rate, blocks.block_tokens, first, batch_blocks) or 1  # blocks may be that short
         starts = range(first + processes.rank() * own, first + (processes.rank() + 1) * own, size)
         blocks.follow(order, starts.stop)
         return [

@@ -3,7 +3,7 @@
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import NoReturn, TypeVar
+from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -13,13 +13,14 @@ from lingraft import processes
 from lingraft.ahead import ahead
 from lingraft.errors import TrainingError
 from lingraft.finite import LeftOut
+from lingraft.keeper import Keeper
 from lingraft.noise import seed_of
 from lingraft.optimizer import Optimizer
 from lingraft.plan import Plan, Progress
 from lingraft.precision import Precise, forked
 from lingraft.stopping import Interruption, Notice, noticed
 from lingraft.stopwatch import Stopwatch
-from lingraft.training_state import Keeper, TrainingState
+from lingraft.training_state import TrainingState
 
 Batch = TypeVar("Batch")
 MicroBatches = Sequence[tuple[float, Batch]]
@@ -27,6 +28,7 @@ MicroBatches = Sequence[tuple[float, Batch]]
 Stream = Callable[[int], MicroBatches[Batch]]
 """The micro-batches of a step; steps count from 1."""
 _GO_ON, _KEEP, _STOP = range(3)
+_WAY_OUT = "Lower the learning rate, lengthen the warm-up, or use precision = 'fp32'."
 
 
 def train(
@@ -55,38 +57,46 @@ def train(
         judge: the dev score, the higher the better; asked where the plan says.
 
     Raises:
-        TrainingError: more steps than the plan allows had a loss or a gradient that is not finite.
+        TrainingError: more steps than the plan allows, or the last ones, had a loss or a gradient that is not finite.
         Interruption: the process was asked to stop, and a checkpoint was written.
     """
     state = state or TrainingState()
     optimizer, parallel = Optimizer(parameters, plan.weight_decay, plan.clip_norm), processes.parallel(loss_of)
-    if state.optimizer:
-        optimizer.restore(state.optimizer)
+    _put_back(state, optimizer)
     left_out, watch = LeftOut(state.left_out), Stopwatch(state.elapsed_s)
-    steps, order = range(state.step + 1, plan.last_step + 1), _GO_ON
     with noticed() if keeper else nullcontext(Notice()) as notice:
+        yield from _told(state, plan, judge, parameters, notice)
+        _obey(_order(notice, keeper), notice, keeper, state, optimizer)
+        steps = range(state.step + 1, 1 + (state.step if state.ended(plan) else plan.last_step))
         for step, micro_batches in zip(steps, ahead(map(stream, steps)), strict=True):
             loss = _backward(parallel, micro_batches, plan, step, precise, notice)
-            if loss is None:
-                order = _STOP
-            else:
+            if loss is not None:
                 left_out.add(step, optimizer.step(plan.learning_rate_at(step), loss))
                 left_out.settle(waiting=0 if plan.told_at(step) else 1)
                 _require_few(left_out, plan, stream, keeper)
                 state.step, state.elapsed_s = step, watch.elapsed_s
                 state.losses.append(loss)
-                if plan.told_at(step):
-                    with watch.paused():
-                        yield _point(state, plan, judge, parameters)
-                if 0 < plan.patience <= state.best.looks_since:
+                with watch.paused():
+                    yield from _told(state, plan, judge, parameters, notice)
+                if state.ended(plan):
                     break
-                order = _order(notice, keeper)
-            if keeper and order != _GO_ON:
-                state.optimizer = optimizer.tensors()
-                keeper.keep(state)
-            if keeper and order == _STOP:
-                _leave(notice, keeper, state)
+            order = _STOP if loss is None else _order(notice, keeper)
+            if order != _GO_ON:
+                left_out.settle()
+            _obey(order, notice, keeper, state, optimizer)
+        _require_sound_end(left_out, plan, state)
+        if keeper:
+            state.optimizer = optimizer.tensors()
+            keeper.ended = state
         state.best.put_back(parameters)
+
+
+def _put_back(state: TrainingState, optimizer: Optimizer) -> None:
+    """Go on from the tensors of a checkpoint, and let go of them: they are as large as all that trains."""
+    if state.optimizer:
+        optimizer.restore(state.optimizer)
+        state.optimizer = {}
+    state.losses = [loss.to(optimizer.parameters[0].device) for loss in state.losses]
 
 
 def _backward(
@@ -113,31 +123,54 @@ def _unsynchronised(loss_of: nn.Module, wanted: bool) -> AbstractContextManager[
     return loss_of.no_sync() if wanted and isinstance(loss_of, DistributedDataParallel) else nullcontext()
 
 
-def _point(
-    state: TrainingState, plan: Plan, judge: Callable[[], float] | None, parameters: Sequence[nn.Parameter]
-) -> Progress:
-    losses_S = torch.stack(state.losses).float()
+def _told(
+    state: TrainingState,
+    plan: Plan,
+    judge: Callable[[], float] | None,
+    parameters: Sequence[nn.Parameter],
+    notice: Notice,
+) -> Iterator[Progress]:
+    """The point of the learning curve after a step, if there is to be one and it has not been told before.
+
+    Who is asked to stop while it looks at the dev score tells it when training goes on.
+    """
+    if not (state.losses and plan.told_at(state.step)):
+        return
     score = None
     if judge and plan.judged_at(state.step):
-        score = processes.leaders(judge())
+        score = notice.unless_asked(judge)
+        if processes.highest(score is None):
+            return
+        score = processes.leaders(score or 0.0)
         state.best.look(score, state.step, parameters)
+    losses_S = torch.stack(state.losses).float()
     loss = float(losses_S[losses_S.isfinite()].mean())
     state.losses.clear()
     state.points.append(plan.point(state.step, state.elapsed_s, loss, score))
-    return state.points[-1]
+    yield state.points[-1]
 
 
 def _require_few(left_out: LeftOut, plan: Plan, stream: Stream[Batch], keeper: Keeper | None) -> None:
     if len(left_out.steps) <= plan.skipped_steps:
         return
     step = left_out.steps[-1]
-    kept = f" Its batch is kept in {keeper.keep_batch(step, stream(step))}." if keeper else ""
+    batch = f" {keeper.keep_batch(step, plan.learning_rate_at(step), stream(step))}" if keeper else ""
     raise TrainingError(
-        f"the loss or a gradient is not finite at step {step} of {plan.steps} (learning rate "
-        f"{plan.learning_rate_at(step):.2e}), and {len(left_out.steps) - 1} steps were left out before it, of "
-        f"{plan.skipped_steps} that may be.{kept} Lower the learning rate, lengthen the warm-up, or use "
-        "precision = 'fp32'."
+        f"{_not_finite(plan, step)}, and {len(left_out.steps) - 1} steps were left out before it, of "
+        f"{plan.skipped_steps} that may be.{batch} {_WAY_OUT}"
     )
+
+
+def _require_sound_end(left_out: LeftOut, plan: Plan, state: TrainingState) -> None:
+    """One step may be left out by accident, also the last one; of weights that give no finite loss any more none is."""
+    last = {max(state.step - 1, 1), state.step}
+    if last <= {*left_out.steps}:
+        raise TrainingError(f"{_not_finite(plan, state.step)}, with which training ended. {_WAY_OUT}")
+
+
+def _not_finite(plan: Plan, step: int) -> str:
+    rate = f"learning rate {plan.learning_rate_at(step):.2e}"
+    return f"the loss or a gradient is not finite at step {step} of {plan.steps} ({rate})"
 
 
 def _order(notice: Notice, keeper: Keeper | None) -> int:
@@ -152,9 +185,12 @@ def _asked(notice: Notice) -> int:
     return notice.signal_number or (signal.SIGTERM if processes.orphaned() else 0)
 
 
-def _leave(notice: Notice, keeper: Keeper, state: TrainingState) -> NoReturn:
-    keeper.settle()
-    raise Interruption(
-        processes.highest(_asked(notice)),  # not every process has been asked
-        f"asked to stop after step {state.step}; the checkpoint is in {keeper.folder}. Run the same again to go on.",
-    )
+def _obey(order: int, notice: Notice, keeper: Keeper | None, state: TrainingState, optimizer: Optimizer) -> None:
+    if keeper is None or order == _GO_ON:
+        return
+    state.optimizer = optimizer.tensors()
+    keeper.keep(state, last=order == _STOP)
+    if order == _STOP:
+        keeper.settle()
+        signal_number = processes.highest(_asked(notice))  # not every process has been asked
+        raise Interruption(signal_number, f"asked to stop after step {state.step}; {keeper.whence()}")

@@ -3,7 +3,6 @@
 They are the same whether `lingraft.comparison.runner` runs them one after another or a pipeline runs them as steps.
 """
 
-import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -187,7 +186,6 @@ def adaptation(
     inputs = {"primary": primary, "blocks": blocks, "tokenizer": tokenizer} | ({"mini": mini} if mini else {})
 
     def make(watch: Watch) -> Artifact:
-        shutil.rmtree(checkpoints, ignore_errors=True)  # of a run that stopped halfway
         folders = primary, blocks, tokenizer
         return adapt(recipe, *folders, arm.depth, last, watch, mini=mini, checkpoints=checkpoints)
 
