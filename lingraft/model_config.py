@@ -12,10 +12,16 @@ class TokenizerSettings(Section):
     """One SentencePiece unigram model a language."""
 
     vocabulary: int = Field(gt=5, description="Pieces, the five special tokens included.")
-    character_coverage: float = Field(
-        0.9995, gt=0.9, le=1.0, description="Share of the text's characters that get a piece; the rest are unknown."
+    character_coverage: float | None = Field(
+        None,
+        gt=0.9,
+        le=1.0,
+        description="Share of the text's characters that get a piece; the rest are unknown. "
+        "Absent: 0.9995 of text in Han, Kana or Hangul, and all of other text.",
     )
-    sample_lines: PositiveInt = Field(500_000, description="Lines of text that the tokenizer is trained on, at most.")
+    sample_lines: PositiveInt = Field(
+        500_000, description="Lines of text that the tokenizer is trained on, at most; spread over all of it."
+    )
 
 
 Activation = Literal["gelu", "gelu_tanh", "relu"]

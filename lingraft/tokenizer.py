@@ -7,7 +7,6 @@ import io
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Protocol
 
@@ -19,8 +18,8 @@ from lingraft.config import Recipe
 from lingraft.errors import TokenizerError
 from lingraft.files import sha256_of
 from lingraft.pieces import ByRole, Spans, SpecialIds, Surface, surface_of_marked
+from lingraft.sample import Survey, spread, training_lines
 from lingraft.sentencepiece_file import with_exact_scores
-from lingraft.text import load_split
 
 OWN_IDS: SpecialIds = ByRole(begin=0, pad=1, end=2, unknown=3, mask=4)
 SPECIAL_PIECES: ByRole[str] = ByRole("<s>", "<pad>", "</s>", "<unk>", "<mask>")
@@ -169,7 +168,9 @@ class Tokenizer:
 
 
 def train(recipe: Recipe, text: Path, out: Path) -> Artifact:
-    """Train a language's tokenizer on the training split of its text.
+    """Train a language's tokenizer on a sample of the training split of its text.
+
+    The text is read twice, line by line: once to know how much there is and in which script, once to choose from it.
 
     Raises:
         TooManyPiecesError: the vocabulary is larger than the text supports.
@@ -178,8 +179,10 @@ def train(recipe: Recipe, text: Path, out: Path) -> Artifact:
     """
     source = Artifact.load(text, Kind.TEXT)
     settings = recipe.tokenizer
-    lines = (line for document in load_split(source, "train") for line in document.text.splitlines() if line.strip())
-    model = _train_model(islice(lines, settings.sample_lines), settings.vocabulary, settings.character_coverage)
+    there = Survey.of(source)
+    coverage = settings.character_coverage or there.character_coverage
+    lines = spread(training_lines(source), there.lines, settings.sample_lines)
+    model = _train_model(lines, settings.vocabulary, coverage)
     with artifact.create(out, Kind.TOKENIZER) as draft:
         (draft.folder / _MODEL).write_bytes(model)
         draft.facts = {
@@ -187,7 +190,11 @@ def train(recipe: Recipe, text: Path, out: Path) -> Artifact:
             "tokenizer_hash": sha256_of(draft.folder / _MODEL),
             "data_hashes": {"text": source.fingerprint},
             "recipe": settings.model_dump(mode="json"),
-            "details": {"special_ids": OWN_IDS._asdict()},
+            "details": {
+                "special_ids": OWN_IDS._asdict(),
+                "character_coverage": coverage,
+                "sample": {"lines": min(there.lines, settings.sample_lines), "of_lines": there.lines},
+            },
         }
     return Artifact.load(out, Kind.TOKENIZER)
 

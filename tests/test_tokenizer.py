@@ -12,7 +12,7 @@ from lingraft.config import Recipe
 from lingraft.errors import ArtifactError, TokenizerError
 from lingraft.sentencepiece_file import SCORE_STEP, pieces
 from lingraft.text import load_split
-from lingraft.tokenizer import OWN_IDS, SPECIAL_PIECES, Tokenizer
+from lingraft.tokenizer import OWN_IDS, SPECIAL_PIECES, Tokenizer, TooManyPiecesError
 from tests.workshop import Workshop
 
 
@@ -127,10 +127,43 @@ def test_lines_count_however_long_they_are(workshop: Workshop, tmp_path: Path) -
     assert OWN_IDS.unknown not in Tokenizer.load(tmp_path / "out").encode("qa xo ju")
 
 
-def test_no_more_lines_are_read_than_asked_for(workshop: Workshop, tmp_path: Path) -> None:
-    text = write_text(tmp_path / "text", ["ba de ki lo mu na", "ba de", "qa xo ju"])
+def test_a_sample_is_spread_over_the_whole_text_and_recorded(workshop: Workshop, tmp_path: Path) -> None:
+    text = write_text(tmp_path / "text", [*["ba de ki lo mu na"] * 4000, *["qa xo ju"] * 4000])
+    made = tokenizer.train(wanting(workshop.recipe, vocabulary=21, sample_lines=100), text, tmp_path / "out")
+    assert OWN_IDS.unknown not in Tokenizer.load(tmp_path / "out").encode("ba qa")
+    assert made.manifest.details["sample"] == {"lines": 100, "of_lines": 8000}
+
+
+def test_lines_that_are_not_in_the_sample_have_no_say(workshop: Workshop, tmp_path: Path) -> None:
+    text = write_text(tmp_path / "text", [*["ba de ki lo mu na"] * 2000, "qa xo ju"])
     tokenizer.train(wanting(workshop.recipe, vocabulary=18, sample_lines=2), text, tmp_path / "out")
     assert OWN_IDS.unknown in Tokenizer.load(tmp_path / "out").encode("qa")
+
+
+_LATIN = ["ba de ki lo mu na"] * 4000 + ["q"]
+_HAN = ["\u4e00\u4e8c\u4e09\u56db\u4e94\u516d"] * 4000 + ["\u9f98"]
+
+
+@pytest.mark.parametrize(
+    ("lines", "rare", "coverage", "unknown"),
+    [
+        (_LATIN, "q", None, False),
+        (_LATIN, "q", 0.9995, True),
+        (_HAN, "\u9f98", None, True),
+        (_HAN, "\u9f98", 1.0, False),
+    ],
+    ids=["Latin", "Latin, as asked for", "Han", "Han, as asked for"],
+)
+def test_coverage_follows_the_script_unless_the_recipe_says(
+    workshop: Workshop, tmp_path: Path, lines: list[str], rare: str, coverage: float | None, unknown: bool
+) -> None:
+    text = write_text(tmp_path / "text", lines)
+    with pytest.raises(TooManyPiecesError) as caught:
+        tokenizer.train(wanting(workshop.recipe, vocabulary=99, character_coverage=coverage), text, tmp_path / "out")
+    settings = {"vocabulary": caught.value.supported, "character_coverage": coverage}
+    made = tokenizer.train(wanting(workshop.recipe, **settings), text, tmp_path / "out")
+    assert (OWN_IDS.unknown in Tokenizer.load(tmp_path / "out").encode(rare)) == unknown
+    assert made.manifest.details["character_coverage"] == (0.9995 if unknown else 1.0)
 
 
 def test_a_language_without_a_tokenizer_is_told_how_to_get_one(tmp_path: Path) -> None:
