@@ -87,7 +87,7 @@ def test_every_field_says_what_it_means(section: type[Section], name: str) -> No
         ("tasks.0.finetune", "finetuning", "dev, evaluation, examples, finetuning, kind, labels, languages, name"),
         ("tasks.0.finetuning.epoch", "epochs", "batch_examples, clip_norm, epochs"),
         ("encoder.family.segment", "segments", "activation, "),
-        ("mini.fresh_layer", "fresh_layers", "batch_blocks, clip_norm, fresh_layers"),
+        ("mini.fresh_layer", "fresh_layers", "batch_blocks, clip_norm, flop_budget, fresh_layers"),
         ("search.langauge", "language", "depths, language, steps_at_depth"),
         ("cluster.training.cpus", "cpu", "accelerator, accelerator_count, cpu"),
     ],
