@@ -2,6 +2,7 @@
 
 from kfp import dsl, kubernetes
 
+from lingraft import ranks
 from lingraft.cluster import Cluster, Profile
 
 _USER_ID = 10001
@@ -19,8 +20,11 @@ def light(task: dsl.PipelineTask, cluster: Cluster) -> dsl.PipelineTask:
 
 
 def training(task: dsl.PipelineTask, cluster: Cluster) -> dsl.PipelineTask:
-    """Set up a step that trains."""
-    return _place(task, cluster, cluster.training)
+    """Set up a step that trains, on a process an accelerator where it has several."""
+    profile = cluster.training
+    if profile.accelerator and profile.accelerator_count > 1:
+        task.set_env_variable(ranks.WANTED, str(profile.accelerator_count))
+    return _place(task, cluster, profile)
 
 
 def _place(task: dsl.PipelineTask, cluster: Cluster, profile: Profile) -> dsl.PipelineTask:

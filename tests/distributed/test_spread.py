@@ -1,0 +1,107 @@
+"""A stage on several processes, for whoever calls it: one artifact, one curve, one tracking run, one error."""
+
+from pathlib import Path
+
+import pytest
+from kfp import dsl
+from mlflow import MlflowClient
+
+from components.step import step
+from lingraft import ranks, stages
+from lingraft.cluster import Cluster, Profile
+from lingraft.errors import RecipeError
+from lingraft.plan import Progress
+from lingraft.steps import data, source
+from pipelines import build, local
+from pipelines.cluster import training
+from tests.distributed.test_two_processes import curve
+from tests.pipelines.finished import runs_of, tiny
+from tests.tracking_stores import quiet, sqlite_store
+from tests.workshop import Workshop, changed, unwatched
+
+pytestmark = quiet
+
+
+def briefly(workshop: Workshop) -> Workshop:
+    recipe = changed(workshop.recipe, "pretraining", steps=9, log_every_steps=2, warmup_steps=2)
+    return Workshop(**(vars(workshop) | {"recipe": recipe}))
+
+
+@pytest.fixture
+def two(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(ranks.WANTED, "2")
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+
+
+@pytest.mark.usefixtures("two")
+@pytest.mark.integration
+def test_whoever_watches_a_spread_stage_hears_of_every_point_once(workshop: Workshop, tmp_path: Path) -> None:
+    shop, heard = briefly(workshop), list[Progress]()
+    made = stages.pretrain(
+        shop.recipe, shop.blocks["en"], shop.tokenizers["en"], out=tmp_path / "out", watch=heard.append
+    )
+    assert [point.step for point in heard] == [2, 4, 6, 8, 9]
+    assert heard == curve(tmp_path / "out")
+    assert made.manifest.details["processes"] == 2
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out"]
+
+
+@pytest.mark.usefixtures("two")
+@pytest.mark.integration
+def test_a_spread_stages_error_is_the_one_that_it_raised(workshop: Workshop, tmp_path: Path) -> None:
+    recipe = changed(workshop.recipe, "pretraining", batch_blocks=7)
+    with pytest.raises(RecipeError, match=r"batch_blocks 7 .* cannot be divided over 2 processes"):
+        stages.pretrain(recipe, workshop.blocks["en"], workshop.tokenizers["en"], tmp_path / "out", unwatched)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.usefixtures("two")
+@pytest.mark.integration
+def test_a_spread_step_has_one_tracking_run_with_its_whole_curve(workshop: Workshop, tmp_path: Path) -> None:
+    shop, run = briefly(workshop), tmp_path / "run"
+    recipe = shop.recipe.to_json()
+    with sqlite_store(tmp_path) as uri:
+        data.open_run(recipe, "source", run)
+        shown = source.pretrain(recipe, run, shop.blocks["en"], shop.tokenizers["en"], tmp_path / "out")
+        stage = runs_of(MlflowClient(uri), shop.recipe.name)["source"][1]["pretrain"]
+        history = MlflowClient(uri).get_metric_history(stage.info.run_id, "loss")
+    assert shown["steps"] == 9
+    assert [point.step for point in history] == [2, 4, 6, 8, 9]
+    assert stage.info.status == "FINISHED"
+    assert stage.data.params["processes"] == "2"
+
+
+@pytest.mark.usefixtures("two")
+@pytest.mark.integration
+def test_a_pipeline_trains_on_two_processes(tmp_path: Path) -> None:
+    recipe = tiny(tmp_path, tasks=())
+    with sqlite_store(tmp_path) as uri:
+        local.run(build.source_pipeline(recipe), tmp_path / "out")
+        pretrained = runs_of(MlflowClient(uri), recipe.name)["source"][1]["pretrain"]
+    assert pretrained.data.params["processes"] == "2"
+
+
+@pytest.mark.parametrize("wanted", ["0", "-1", "two", ""])
+def test_a_number_of_processes_that_is_none_is_refused(
+    workshop: Workshop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wanted: str
+) -> None:
+    monkeypatch.setenv(ranks.WANTED, wanted)
+    with pytest.raises(RecipeError, match=f"{ranks.WANTED} is '{wanted}'"):
+        stages.pretrain(workshop.recipe, workshop.blocks["en"], workshop.tokenizers["en"], tmp_path / "o", unwatched)
+
+
+@pytest.mark.parametrize(("count", "set_to"), [(1, None), (4, "4")])
+def test_a_step_with_several_accelerators_trains_on_as_many_processes(count: int, set_to: str | None) -> None:
+    profile = Profile(accelerator="nvidia.com/gpu", accelerator_count=count)
+
+    @step
+    def work() -> None:
+        return None
+
+    @dsl.pipeline(name="one-step")
+    def pipeline() -> None:
+        training(work(), Cluster(training=profile))
+
+    executors = pipeline.pipeline_spec.deployment_spec["executors"]
+    given = {pair["name"]: pair["value"] for pair in executors["exec-work"]["container"]["env"]}
+    assert given.get(ranks.WANTED) == set_to
