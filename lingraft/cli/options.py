@@ -54,5 +54,6 @@ def run_app(app: typer.Typer) -> None:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(1)
     except Interruption as interruption:
-        print(f"stopped: {interruption}", file=sys.stderr)
+        if ranks.leads():
+            print(f"stopped: {interruption}", file=sys.stderr)
         sys.exit(interruption.exit_code)
