@@ -37,7 +37,9 @@ class Recipe(Section):
     tokenizer: TokenizerSettings = Field(description="How each language is cut into pieces.")
     encoder: EncoderShape = Field(description="Shape of the primary.")
     precision: Precision = Field("auto", description="auto: bf16 only where a two-second probe finds it faster.")
-    threads: NonNegativeInt = Field(0, description="CPU threads of a training step; 0 leaves it to PyTorch.")
+    threads: NonNegativeInt = Field(
+        0, description="CPU threads of a training step, and processes that read text; 0: by the machine."
+    )
     pretraining: Training = Field(description="How the primary is trained.")
     mini: MiniBuilding | None = Field(None, description="How MINIPOST's mini-model is built; no other system has it.")
     adaptation: Adaptation = Field(description="How each language's embeddings are trained.")
@@ -227,5 +229,6 @@ class Recipe(Section):
         return found[name]
 
     def with_folder(self, path: Path) -> Self:
-        """The same recipe on text of one's own (`--text DIR`)."""
-        return self.model_copy(update={"text": Folder(kind="folder", path=str(path.resolve()))})
+        """The same recipe on text of one's own (`--text DIR`), cleaned alike."""
+        folder = Folder(kind="folder", path=str(path.resolve()), cleaning=self.text.cleaning)
+        return self.model_copy(update={"text": folder})

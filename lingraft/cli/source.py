@@ -49,11 +49,15 @@ def text(
         Path | None, typer.Option("--text", help="Text of your own, in place of the recipe's: one file or folder each.")
     ] = None,
 ) -> None:
-    """Read one language's text and split it into train, dev and test."""
+    """Read one language's text, clean it where the recipe asks for it, and split it into train, dev and test."""
+    from lingraft.cleaning.census import table
     from lingraft.text import prepare
 
     settings = Recipe.load(recipe)
-    say(prepare(settings.with_folder(folder) if folder else settings, language, out))
+    made = prepare(settings.with_folder(folder) if folder else settings, language, out)
+    say(made)
+    if "cleaning" in made.manifest.details:
+        print(table(made.manifest.details["cleaning"]))
 
 
 def tokenize(recipe: RecipeOption, text: TextOption, out: OutOption) -> None:

@@ -101,8 +101,10 @@ class LaneRecipe:
         if language == basis.language:
             raise RecipeError(f"{language!r} is the primary's own language. Give the text and tag of another one.")
         raw = _taken_from(recipe, basis, wanted) if recipe else _derived(basis, wanted)
-        paths = [str(path.resolve()) for path in text]
-        raw |= {"targets": [language], "text": {"kind": "files", "paths": {language: paths}}, "tasks": []}
+        files: dict[str, Any] = {"kind": "files", "paths": {language: [str(path.resolve()) for path in text]}}
+        if recipe and recipe.text.cleaning:
+            files["cleaning"] = recipe.text.cleaning.model_dump()
+        raw |= {"targets": [language], "text": files, "tasks": []}
         _put(raw["tokenizer"], vocabulary=wanted.vocabulary)
         _put(raw["adaptation"], batch_blocks=wanted.batch_blocks, learning_rate=wanted.learning_rate, seed=wanted.seed)
         if wanted.steps is not None:

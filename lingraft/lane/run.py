@@ -136,6 +136,8 @@ class _Lane:
             for number, file in enumerate(text_files(path))
         }
         made_from = {"language": self.language, "files": files, "split": recipe.split.model_dump()}
+        if recipe.text.cleaning:
+            made_from["cleaning"] = recipe.text.cleaning.model_dump()
         return once(self.out / "text", Kind.TEXT, made_from, lambda out: prepare(recipe, self.language, out))
 
     def _tokenizer(self, text: Artifact) -> Artifact:

@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from lingraft import prepared, workers
-from lingraft.artifact import Artifact
+from lingraft.artifact import Artifact, Kind
 from lingraft.cleaning import duplicates
 from lingraft.cleaning.census import table
+from lingraft.cli import app
 from lingraft.config import Recipe
 from lingraft.errors import RecipeError
 from lingraft.text import SPLITS, load_split, prepare, read_split
@@ -19,6 +21,12 @@ from lingraft.workers import WorkerError
 
 _TRAINING = {"steps": 1, "batch_blocks": 1, "learning_rate": 1e-3}
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
+
+
+_PAIRS = """kind = "texts"
+train = { kind = "file", path = "train.tsv" }
+dev = { kind = "file", path = "dev.tsv" }
+test = { kind = "file", path = "test.tsv" }"""
 
 
 def recipe(source: Path, cleaning: dict[str, Any] | None = None, **changes: Any) -> Recipe:
@@ -189,3 +197,22 @@ def test_a_worker_that_is_killed_leaves_an_error_and_no_artifact(
 def test_impossible_cleaning_is_refused_with_its_place(cleaning: dict[str, Any], message: str) -> None:
     with pytest.raises(RecipeError, match=message):
         recipe(Path("here"), cleaning)
+
+
+def test_text_of_ones_own_in_place_of_the_recipes_is_cleaned_alike(tmp_path: Path) -> None:
+    asked = recipe(Path("elsewhere"), {"min_characters": 7})
+    assert asked.with_folder(tmp_path).text.cleaning == asked.text.cleaning
+    assert recipe(Path("elsewhere")).with_folder(tmp_path).text.cleaning is None
+
+
+def test_the_command_prints_what_was_dropped(tmp_path: Path) -> None:
+    source = write(tmp_path / "source", made_up(50))
+    given = tmp_path / "recipe.toml"
+    tiny = (Path(__file__).parents[1] / "tiny.toml").read_text()
+    given.write_text(
+        tiny.replace('path = "text"', f'path = "{source}"\n[text.cleaning]').replace('kind = "documents"', _PAIRS)
+    )
+    done = CliRunner().invoke(app, ["text", "--recipe", str(given), "--language", "de", "--out", str(tmp_path / "out")])
+    assert done.exit_code == 0
+    census = Artifact.load(tmp_path / "out", Kind.TEXT).manifest.details["cleaning"]
+    assert table(census) in done.output

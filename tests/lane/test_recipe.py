@@ -9,7 +9,7 @@ from lingraft.config import Recipe
 from lingraft.errors import DepthError, LingraftError, RecipeError
 from lingraft.lane.recipe import Basis, LaneRecipe, Wanted, shown
 from lingraft.systems import System
-from lingraft.text_config import Files
+from lingraft.text_config import Cleaning, Files
 
 RECIPE = Recipe.load(Path(__file__).parents[1] / "tiny.toml")
 TINY = Basis(language="en", shape=RECIPE.encoder, vocabulary=120, depth=None, fresh_layers=0)
@@ -81,6 +81,13 @@ def test_a_recipe_brings_all_but_language_text_and_tasks() -> None:
     assert recipe.text == Files(kind="files", paths={"sw": (str(Path("here/sw.txt").resolve()),)})
     same = ("source", "tokenizer", "encoder", "adaptation", "split", "precision", "system")
     assert {name: getattr(recipe, name) for name in same} == {name: getattr(RECIPE, name) for name in same}
+
+
+def test_a_recipe_that_cleans_its_text_cleans_the_new_languages() -> None:
+    cleaning = Cleaning(min_characters=7)
+    recipe = RECIPE.model_copy(update={"text": RECIPE.text.model_copy(update={"cleaning": cleaning})})
+    assert settled(recipe=recipe).recipe.text.cleaning == cleaning
+    assert settled(recipe=RECIPE).recipe.text.cleaning is None
 
 
 def test_what_is_asked_for_goes_before_the_recipe() -> None:
