@@ -1,9 +1,11 @@
 import gzip
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from lingraft import documents
 from lingraft.documents import Document, content_name, read_documents, read_files, text_files
 from lingraft.errors import TextError
 
@@ -25,6 +27,33 @@ def test_blank_lines_separate_documents_of_a_plain_text_file(tmp_path: Path) -> 
 def test_without_blank_lines_each_line_is_a_document(tmp_path: Path) -> None:
     _write(tmp_path / "de.txt", "\nEins.\n Zwei. \nDrei.\n\n")
     assert _texts(tmp_path) == ["Eins.", "Zwei.", "Drei."]
+
+
+@pytest.mark.parametrize(("allowed", "texts"), [(30, ["Eins.\nZwei.", "Drei."]), (8, ["Eins.", "Zwei.", "Drei."])])
+def test_a_blank_line_parts_documents_if_it_comes_early_enough(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, allowed: int, texts: list[str]
+) -> None:
+    monkeypatch.setattr(documents, "_LOOK_AHEAD", allowed)
+    _write(tmp_path / "de.txt", "Eins.\nZwei.\n\nDrei.\n")
+    assert _texts(tmp_path) == texts
+
+
+def test_a_plain_text_file_is_read_once_and_no_further_than_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = []
+
+    def lines(_: Path) -> Iterator[str]:
+        for number in range(10_000):
+            read.append(number)
+            yield f"Zeile {number}"
+
+    monkeypatch.setattr(documents, "_LOOK_AHEAD", 100)
+    monkeypatch.setattr(documents, "read_lines", lines)
+    _write(tmp_path / "de.txt", "read by the function above")
+    found = read_documents(tmp_path, "de")
+    assert [next(found).text for _ in range(100)] == [f"Zeile {number}" for number in range(100)]
+    assert read == list(range(100))
 
 
 def test_equal_texts_get_equal_names_and_different_texts_different_ones(tmp_path: Path) -> None:

@@ -1,4 +1,7 @@
 import json
+import random
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,7 +12,7 @@ from lingraft.artifact import Artifact, Kind
 from lingraft.config import Recipe
 from lingraft.documents import Document
 from lingraft.errors import ArtifactError, RecipeError, TextError
-from lingraft.text import SPLITS, load_split, prepare, split_of
+from lingraft.text import SPLITS, load_split, prepare, read_split, split_of
 from lingraft.text_config import Split
 
 _TASK = {"name": "topic", "kind": "documents"}
@@ -235,3 +238,65 @@ def test_files_of_any_name_are_prepared_for_the_language_that_they_are_given_for
     assert all(document.text.startswith("de ") for document in load_split(prepared, "train"))
     with pytest.raises(TextError, match=r"names files for \['de'\], but none for 'en'"):
         prepare(recipe, "en", tmp_path / "english")
+
+
+def test_patterns_are_read_in_their_order_and_nothing_twice(tmp_path: Path) -> None:
+    _write_parallel(tmp_path, 40)
+    for number in range(3):
+        (tmp_path / f"part-{number}.txt").write_text("".join(f"{number}/{line}\n" for line in range(40)))
+    parts, first = str(tmp_path / "part-*.txt"), str(tmp_path / "part-0.txt")
+    recipe = _recipe({"kind": "files", "paths": {"de": [parts], "en": [parts, first]}})
+    prepared = prepare(recipe, "de", tmp_path / "text")
+    found = [document.text for document in load_split(prepared, "train")]
+    assert found == sorted(found, key=lambda text: [int(part) for part in text.split("/")])
+    assert {text.partition("/")[0] for text in found} == {"0", "1", "2"}
+    with pytest.raises(TextError, match=r"'paths' of 'en' name .*part-0\.txt more than once"):
+        prepare(recipe, "en", tmp_path / "english")
+
+
+def test_a_split_is_read_as_a_stream(tmp_path: Path) -> None:
+    _write_parallel(tmp_path, 40)
+    prepared = prepare(_folder(tmp_path), "de", tmp_path / "text")
+    documents = read_split(prepared, "train")
+    assert [next(documents), *documents] == load_split(prepared, "train")
+
+
+_PREPARE = """
+import re, resource, sys
+from pathlib import Path
+from lingraft import prepared
+from lingraft.cleaning import duplicates
+from lingraft.text import prepare
+from lingraft.text_config import Cleaning
+from tests.test_text import _folder
+
+prepared._BATCH_CHARACTERS, duplicates._IN_MEMORY = 1 << 14, 1 << 10
+recipe = _folder(Path(sys.argv[1]), threads=2)
+cleaning = Cleaning() if sys.argv[3] == "cleaned" else None
+text = recipe.text.model_copy(update={"cleaning": cleaning})
+prepare(recipe.model_copy(update={"text": text}), "de", Path(sys.argv[2]))
+# Not ru_maxrss, which begins with what the process held that this one was started by.
+own = int(re.search(r"VmHWM:\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1])
+print(own + resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
+"""
+
+
+def _peak_kilobytes(source: Path, out: Path, cleaning: str) -> int:
+    """Of a process that prepares a text, and of the largest of its workers."""
+    command = [sys.executable, "-c", _PREPARE, str(source), str(out), cleaning]
+    done = subprocess.run(command, cwd=Path(__file__).parents[1], check=True, stdout=subprocess.PIPE, text=True)
+    return int(done.stdout)
+
+
+@pytest.mark.parametrize("cleaning", ["cleaned", "as it is"])
+def test_memory_does_not_grow_with_the_text(tmp_path: Path, cleaning: str) -> None:
+    draw = random.Random(1)
+    words = ["".join(draw.choices("abcdefgh", k=4)) for _ in range(3000)]
+    peaks = []
+    for megabytes in (2, 20):
+        source = tmp_path / str(megabytes)
+        source.mkdir()
+        with (source / "de.txt").open("w") as stream:
+            stream.writelines(" ".join(draw.choices(words, k=200)) + "\n\n" for _ in range(megabytes * 1000))
+        peaks.append(_peak_kilobytes(source, tmp_path / f"out-{megabytes}", cleaning))
+    assert peaks[1] - peaks[0] < 9000
