@@ -13,7 +13,7 @@ from mlflow.exceptions import MlflowException
 from mlflow.utils.mlflow_tags import MLFLOW_MODEL_VERSIONS
 
 from lingraft.artifact import Artifact, Kind
-from lingraft.errors import ArtifactError, NotRegisteredError
+from lingraft.errors import ArtifactError, NotRegisteredError, TrackingError
 from lingraft.progress import say
 from lingraft.tracking.runs import StageRun, whole
 from lingraft.tracking.server import Asking, asking
@@ -84,7 +84,7 @@ def fetch_kept(run_id: str, name: str, kind: Kind, out: Path) -> Artifact:
         ArtifactError: what came is damaged, or `out` cannot be written.
     """
     with asking() as ask:
-        return _download(ask, f"runs:/{run_id}/{name}", f"{name!r} of run {run_id}", kind, out)
+        return _download(ask, ask(partial(_place_of, run_id, name)), f"{name!r} of run {run_id}", kind, out)
 
 
 def tag(name: str, key: str, value: str, alias: str = CHAMPION) -> None:
@@ -129,6 +129,17 @@ def _download(ask: Asking, uri: str, what: str, kind: Kind, out: Path) -> Artifa
             raise ArtifactError(f"{what} at {mlflow.get_tracking_uri()} came as {error}") from error
         found.copy_to(out)
     return Artifact.load(out, kind)
+
+
+def _place_of(run_id: str, name: str) -> str:
+    """Where a run keeps an artifact; MLflow's `runs:/` takes a server that is down for an artifact that is absent."""
+    client = mlflow.MlflowClient()
+    if not client.list_artifacts(run_id, name):
+        raise TrackingError(
+            f"run {run_id} at {mlflow.get_tracking_uri()} keeps no {name!r}. Run the step that makes it, or give the "
+            "run that has it."
+        )
+    return f"{client.get_run(run_id).info.artifact_uri}/{name}"
 
 
 def _downloaded(uri: str, stack: contextlib.ExitStack) -> Path:

@@ -5,7 +5,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from http import HTTPStatus
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import mlflow
 from mlflow.environment_variables import MLFLOW_HTTP_REQUEST_MAX_RETRIES, MLFLOW_HTTP_REQUEST_TIMEOUT
@@ -148,11 +148,14 @@ def explained() -> Iterator[None]:
         ) from error
 
 
-def _may_pass(error: MlflowException | OSError) -> bool:
-    """An OSError is that of an upload: of the HTTP client if it has a response, else of local files."""
+def _may_pass(error: Any) -> bool:
+    """Whether an error, or one that it came of, is of the network or the server: MLflow calls some "no access".
+
+    An OSError is that of an upload: of the HTTP client if it has a response, else of local files.
+    """
     if isinstance(error, MlflowException):
         status = ERROR_CODE_TO_HTTP_STATUS.get(error.error_code, HTTPStatus.INTERNAL_SERVER_ERROR)
-        return error.error_code in _EXISTS or _passing(status)
+        return error.error_code in _EXISTS or _passing(status) or _may_pass(error.__cause__ or error.__context__)
     return hasattr(error, "response") and (error.response is None or _passing(error.response.status_code))
 
 

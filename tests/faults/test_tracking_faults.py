@@ -1,0 +1,454 @@
+"""Training and registration while MLflow's server is down, slow, answers 500 or does its work and cannot say so.
+
+The server is MLflow's own, with the command of our manifests; `mlflow_proxy` stands before it.
+"""
+
+import dataclasses
+import itertools
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import mlflow
+import pytest
+import torch
+from mlflow import MlflowClient
+from mlflow.entities import Run
+
+from lingraft import artifact, tracking
+from lingraft.artifact import Artifact, Kind
+from lingraft.config import Recipe
+from lingraft.errors import TrackingError
+from lingraft.plan import Progress
+from lingraft.tracking.points import UnreachableError
+from tests.faults.mlflow_proxy import Fault, Proxy, proxy_to
+from tests.manifests import conftest as manifests
+from tests.manifests.mlflow_server import running
+from tests.workshop import Workshop, changed
+
+pytestmark = [pytest.mark.integration]
+RECIPE = Recipe.load(Path(__file__).parents[1] / "tiny.toml")
+STEPS = 12
+LOG_BATCH = "POST /api/2.0/mlflow/runs/log-batch"
+CREATE_RUN = "POST /api/2.0/mlflow/runs/create"
+CREATE_VERSION = "POST /api/2.0/mlflow/model-versions/create"
+
+documents, pods = manifests.documents, manifests.pods
+
+
+@pytest.fixture(scope="session")
+def overlay() -> str:
+    """Overlays start the same server, but for the number of workers."""
+    return "local"
+
+
+@pytest.fixture(scope="module")
+def server_port(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+    folder = tmp_path_factory.mktemp("server")
+    objects = [request.getfixturevalue(name) for name in ("documents", "pods")]
+    with running(*objects, f"sqlite:///{folder / 'mlflow.db'}", folder) as port:
+        yield port
+
+
+@pytest.fixture
+def proxy(server_port: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
+    """What MLFLOW_TRACKING_URI points at; a server that is down is asked often."""
+    with proxy_to(server_port) as proxy:
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://localhost:{proxy.port}")
+        monkeypatch.setenv("LINGRAFT_TRACKING_WAIT_S", "60")
+        for asks in ("server", "points"):
+            monkeypatch.setattr(f"lingraft.tracking.{asks}.pauses", lambda: itertools.repeat(0.05))
+        yield proxy
+
+
+@pytest.fixture
+def truth(server_port: int) -> MlflowClient:
+    """Asks the server itself, past the proxy."""
+    return MlflowClient(f"http://localhost:{server_port}")
+
+
+@pytest.fixture
+def parent(proxy: Proxy) -> str:
+    return tracking.open_run(RECIPE, "language")
+
+
+@pytest.fixture(scope="module")
+def shop(workshop: Workshop) -> Workshop:
+    """Adapts for a few steps, each of which is a point of the curve."""
+    settings = {"steps": STEPS, "log_every_steps": 1}
+    return dataclasses.replace(workshop, recipe=changed(workshop.recipe, "adaptation", **settings))
+
+
+@pytest.fixture(scope="module")
+def undisturbed(shop: Workshop, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The fingerprint of what is trained without tracking."""
+    return shop.adapt("de", 1, tmp_path_factory.mktemp("undisturbed") / "out").fingerprint
+
+
+def history(truth: MlflowClient, run_id: str, metric: str = "loss") -> list[tuple[int, float]]:
+    return [(at.step, at.value) for at in truth.get_metric_history(run_id, metric)]
+
+
+def losses(curve: list[Progress]) -> list[tuple[int, float]]:
+    return [(point.step, point.loss) for point in curve]
+
+
+def train(shop: Workshop, run: tracking.StageRun, out: Path, meanwhile: Callable[[int], None]) -> list[Progress]:
+    """Adapt as the pipeline's step does, with something going on at every point; returns the curve."""
+    curve: list[Progress] = []
+
+    def watch(point: Progress) -> None:
+        run.watch(point)
+        curve.append(point)
+        meanwhile(point.step)
+
+    run.record(shop.adapt("de", 1, out, watch=watch), {})
+    assert [point.step for point in curve] == [*range(1, STEPS + 1)]
+    return curve
+
+
+@pytest.mark.parametrize("fault", [Fault.REFUSED, Fault.CUT, Fault.UNANSWERED, Fault.UNANSWERED_500])
+def test_faults_during_training_change_no_weight_and_no_curve(
+    fault: Fault, proxy: Proxy, truth: MlflowClient, parent: str, shop: Workshop, undisturbed: str, tmp_path: Path
+) -> None:
+    def meanwhile(step: int) -> None:
+        if step == 3:
+            proxy.fault = lambda request: fault if request == LOG_BATCH else Fault.NONE
+        if step == 6:
+            proxy.wait_until(lambda: len(proxy.injected) >= 2)
+        if step == 9:
+            proxy.fault = lambda request: Fault.NONE
+
+    with tracking.stage(parent, "adapt-de") as run:
+        curve = train(shop, run, tmp_path / "out", meanwhile)
+    assert {name for name, _ in proxy.injected} == {fault}
+    assert Artifact.load(tmp_path / "out", Kind.EMBEDDINGS).fingerprint == undisturbed
+    for metric in ("loss", "loss_by_tokens", "loss_by_gflops", "learning_rate"):
+        assert len(history(truth, run.run_id, metric)) == STEPS
+    assert history(truth, run.run_id) == losses(curve)
+    assert truth.get_run(run.run_id).info.status == "FINISHED"
+
+
+def test_a_server_that_goes_and_comes_back_gets_the_whole_curve(
+    proxy: Proxy, truth: MlflowClient, parent: str, shop: Workshop, undisturbed: str, tmp_path: Path
+) -> None:
+    def meanwhile(step: int) -> None:
+        if step == 4:
+            proxy.wait_until(lambda: LOG_BATCH in proxy.forwarded)
+            proxy.down()
+        if step == STEPS:
+            proxy.up()
+
+    with tracking.stage(parent, "adapt-de") as run:
+        curve = train(shop, run, tmp_path / "out", meanwhile)
+    assert history(truth, run.run_id) == losses(curve)
+    assert Artifact.load(tmp_path / "out", Kind.EMBEDDINGS).fingerprint == undisturbed
+
+
+def test_training_ends_while_the_server_has_not_answered_its_first_point(
+    proxy: Proxy, truth: MlflowClient, parent: str, shop: Workshop, undisturbed: str, tmp_path: Path
+) -> None:
+    """If a step waited for the server, training would not get to its end: the server answers only afterwards."""
+    proxy.fault = lambda request: Fault.HELD if request == LOG_BATCH else Fault.NONE
+    with tracking.stage(parent, "adapt-de") as run:
+        curve: list[Progress] = []
+
+        def watch(point: Progress) -> None:
+            run.watch(point)
+            curve.append(point)
+            if point.step == 2:
+                proxy.wait_until(lambda: bool(proxy.injected))
+
+        made = shop.adapt("de", 1, tmp_path / "out", watch=watch)
+        assert (history(truth, run.run_id), len(proxy.injected)) == ([], 1)
+        proxy.released.set()
+    assert made.fingerprint == undisturbed
+    assert history(truth, run.run_id) == losses(curve)
+
+
+def test_a_slow_server_gets_the_whole_curve(
+    proxy: Proxy, truth: MlflowClient, parent: str, shop: Workshop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So slow that MLflow's client gives each request up, and sends it again, before the server has it."""
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "1")
+    with tracking.stage(parent, "adapt-de") as run:
+        proxy.fault = lambda request: Fault.HELD if len(proxy.injected) < 2 else Fault.NONE
+        curve = train(shop, run, tmp_path / "out", lambda step: None)
+        proxy.released.set()
+    assert [fault for fault, _ in proxy.injected] == [Fault.HELD, Fault.HELD]
+    assert history(truth, run.run_id) == losses(curve)
+
+
+def test_a_server_that_stays_down_fails_no_stage_and_its_loss_is_told(
+    proxy: Proxy,
+    truth: MlflowClient,
+    parent: str,
+    shop: Workshop,
+    undisturbed: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("LINGRAFT_TRACKING_WAIT_S", "1")
+
+    def meanwhile(step: int) -> None:
+        if step == 4:
+            proxy.wait_until(lambda: LOG_BATCH in proxy.forwarded)
+            proxy.down()
+
+    with tracking.stage(parent, "adapt-de") as run:
+        curve = train(shop, run, tmp_path / "out", meanwhile)
+    said, arrived = capsys.readouterr().err, history(truth, run.run_id)
+    assert arrived == losses(curve)[: len(arrived)]
+    assert f"lacks {STEPS - len(arrived)} points of its learning curve, from step {len(arrived) + 1} on." in said
+    assert f"{tmp_path / 'out'} has them all." in said
+    assert f"Run {run.run_id} of stage 'adapt-de' lacks manifest, cost and 0 scores." in said
+    assert f"The embeddings in {tmp_path / 'out'} is whole." in said
+    assert f"Run {run.run_id} of stage 'adapt-de' is not marked as finished, though the stage is." in said
+    assert Artifact.load(tmp_path / "out", Kind.EMBEDDINGS).fingerprint == undisturbed
+    kept = (tmp_path / "out/history.jsonl").read_text().splitlines()
+    assert len(kept) == STEPS
+
+
+def test_a_stage_does_not_begin_while_the_server_is_down_and_then_does(
+    proxy: Proxy, parent: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def enter() -> None:
+        with tracking.stage(parent, "adapt-de"):
+            entered.append(parent)
+
+    entered: list[str] = []
+    proxy.down()
+    monkeypatch.setenv("LINGRAFT_TRACKING_WAIT_S", "1")
+    with pytest.raises(TrackingError, match=r"localhost.* See that the server is up.*LINGRAFT_TRACKING_WAIT_S"):
+        enter()
+    assert entered == []
+    assert "Asking again" in capsys.readouterr().err
+    proxy.up()
+    enter()
+    assert entered == [parent]
+
+
+def test_thousands_of_points_of_a_resumed_training_take_few_requests(
+    proxy: Proxy, truth: MlflowClient, parent: str
+) -> None:
+    curve = [Progress(step, step * 512, step * 1e6, step * 0.1, 1 / step, 1e-3) for step in range(1, 5001)]
+    before = proxy.requests.count(LOG_BATCH)
+    with tracking.stage(parent, "adapt-de") as run:
+        for point in curve:
+            run.watch(point)
+    assert proxy.requests.count(LOG_BATCH) - before <= 5000 // 250 + 1
+    assert history(truth, run.run_id) == losses(curve)
+
+
+def test_a_stage_that_is_stopped_does_not_wait_for_a_server_that_is_down(proxy: Proxy, parent: str) -> None:
+    """The wait is a minute here, and a spot notice gives half of one; the test's own limit is the runner's."""
+
+    def stop() -> None:
+        with tracking.stage(parent, "adapt-de") as run:
+            proxy.down()
+            run.watch(Progress(1, 1, 1.0, 1.0, 1.0, 1.0))
+            raise SystemExit
+
+    with pytest.raises(SystemExit):
+        stop()
+
+
+def a_stage(recipe: Recipe, made: Artifact) -> str:
+    """All that a pipeline's step asks of MLflow, from the pipeline's run to the registered version."""
+    parent = tracking.open_run(recipe, "language")
+    with tracking.stage(parent, "bundle") as run:
+        run.watch(Progress(1, 512, 1e6, 0.1, 4.0, 1e-3))
+        run.record(made, {"accuracy": 0.5})
+        run.keep(made, "kept")
+        version = tracking.register(f"{recipe.name}-model", made.folder, made.manifest.kind, run, {"score": 0.5})
+    tracking.close_run(parent)
+    return version
+
+
+def fails(recipe: Recipe, made: Artifact) -> bool:
+    try:
+        a_stage(recipe, made)
+    except UnreachableError:
+        return True
+    return False
+
+
+def disturb_once(proxy: Proxy, fault: Fault, number: int) -> None:
+    """Do something to the request of this number, counted from now."""
+    count = itertools.count()
+    proxy.fault = lambda request: fault if next(count) == number else Fault.NONE
+
+
+def made_up(folder: Path) -> Artifact:
+    with artifact.create(folder, Kind.EMBEDDINGS) as draft:
+        draft.tensors("vocabulary", {"table_VD": torch.ones(4, 3)})
+        draft.facts = {"language": "de"}
+    return Artifact.load(folder, Kind.EMBEDDINGS)
+
+
+def named(name: str) -> Recipe:
+    return RECIPE.model_copy(update={"name": name})
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Artifact:
+    return made_up(tmp_path / "made")
+
+
+def require_one_of_each(truth: MlflowClient, recipe: Recipe, made: Artifact) -> None:
+    """One version, one logged model, complete, with the content."""
+    (version,) = truth.search_model_versions(f"name='{recipe.name}-model'")
+    assert (version.version, version.tags["fingerprint"]) == ("1", made.fingerprint)
+    assert version.tags["score"] == "0.5"
+    experiment = truth.get_experiment_by_name(recipe.name)
+    assert experiment
+    (model,) = truth.search_logged_models([experiment.experiment_id])
+    assert (model.status, f"models:/{model.model_id}") == ("READY", version.source)
+    assert truth.get_model_version_by_alias(f"{recipe.name}-model", tracking.CHAMPION).version == "1"
+
+
+def runs_of(truth: MlflowClient, recipe: Recipe) -> list[Run]:
+    experiment = truth.get_experiment_by_name(recipe.name)
+    assert experiment
+    return list(truth.search_runs([experiment.experiment_id]))
+
+
+@pytest.mark.parametrize("fault", [Fault.CUT, Fault.UNANSWERED])
+def test_any_one_request_may_fail_and_nothing_is_lost_or_made_twice(
+    fault: Fault, proxy: Proxy, truth: MlflowClient, made: Artifact, tmp_path: Path
+) -> None:
+    for number in itertools.count():
+        recipe = named(f"healed-{fault.name.lower()}-{number}")
+        disturb_once(proxy, fault, number)
+        assert a_stage(recipe, made) == "1"
+        if len(proxy.injected) == number:
+            break
+        require_one_of_each(truth, recipe, made)
+        runs = {run.info.run_name: run for run in runs_of(truth, recipe)}
+        assert len(runs_of(truth, recipe)) == 2
+        assert {name: run.info.status for name, run in runs.items()} == {"language": "FINISHED", "bundle": "FINISHED"}
+        assert history(truth, runs["bundle"].info.run_id) == [(1, 4.0)]
+        assert runs["bundle"].data.params["fingerprint"] == made.fingerprint
+        assert runs["bundle"].data.metrics["accuracy"] == 0.5
+    assert number >= 20
+    fetched = tracking.fetch(f"{recipe.name}-model", Kind.EMBEDDINGS, tmp_path / "out")
+    assert fetched.manifest == made.manifest
+
+
+@pytest.mark.parametrize("fault", [Fault.REFUSED, Fault.UNANSWERED])
+def test_a_rerun_after_any_failure_registers_nothing_twice(
+    fault: Fault, proxy: Proxy, truth: MlflowClient, made: Artifact, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LINGRAFT_TRACKING_WAIT_S", "0")
+    failures = 0
+    for number in itertools.count():
+        recipe = named(f"rerun-{fault.name.lower()}-{number}")
+        disturb_once(proxy, fault, number)
+        failures += fails(recipe, made)
+        if len(proxy.injected) == number:
+            break
+        proxy.fault = lambda request: Fault.NONE
+        assert a_stage(recipe, made) == "1"
+        require_one_of_each(truth, recipe, made)
+        assert Artifact.load(made.folder, Kind.EMBEDDINGS).manifest == made.manifest
+    assert failures >= 15
+
+
+def test_a_failed_registration_says_that_the_artifact_is_whole_and_where(
+    proxy: Proxy, parent: str, made: Artifact, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LINGRAFT_TRACKING_WAIT_S", "0")
+
+    def fail(attempt: Callable[[tracking.StageRun], object]) -> None:
+        proxy.fault = lambda request: Fault.NONE
+        with tracking.stage(parent, "bundle") as run:
+            proxy.fault = lambda request: Fault.REFUSED
+            attempt(run)
+
+    for attempt in (
+        lambda run: run.keep(made, "kept"),
+        lambda run: tracking.register("whole", made.folder, Kind.EMBEDDINGS, run, {}),
+    ):
+        with pytest.raises(TrackingError, match=f"The embeddings in {made.folder} is whole"):
+            fail(attempt)
+
+
+def test_a_run_made_by_a_request_that_came_late_goes(
+    proxy: Proxy, truth: MlflowClient, parent: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The client has given the first request up and repeated it when the server gets both."""
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "1")
+    hold_first(proxy, CREATE_RUN)
+    before = len(runs_of(truth, RECIPE))
+    with tracking.stage(parent, "adapt-de") as run:
+        proxy.released.set()
+        proxy.wait_until(lambda: proxy.forwarded.count(CREATE_RUN) == 3)
+        assert len(runs_of(truth, RECIPE)) == before + 2
+    assert len(runs_of(truth, RECIPE)) == before + 1
+    assert truth.get_run(run.run_id).info.status == "FINISHED"
+
+
+def test_a_version_made_by_a_request_that_came_late_goes_on_the_next_run(
+    proxy: Proxy, truth: MlflowClient, parent: str, made: Artifact, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "1")
+    hold_first(proxy, CREATE_VERSION)
+
+    def register() -> str:
+        with tracking.stage(parent, "bundle") as run:
+            return tracking.register("late", made.folder, Kind.EMBEDDINGS, run, {})
+
+    assert register() == "1"
+    proxy.released.set()
+    proxy.wait_until(lambda: proxy.forwarded.count(CREATE_VERSION) == 2)
+    assert len(truth.search_model_versions("name='late'")) == 2
+    assert register() == "1"
+    (version,) = truth.search_model_versions("name='late'")
+    assert version.version == truth.get_model_version_by_alias("late", tracking.CHAMPION).version == "1"
+
+
+def test_a_twin_that_somebody_points_an_alias_at_stays(
+    proxy: Proxy, truth: MlflowClient, parent: str, made: Artifact
+) -> None:
+    def register() -> str:
+        with tracking.stage(parent, "bundle") as run:
+            return tracking.register("pinned", made.folder, Kind.EMBEDDINGS, run, {})
+
+    assert register() == "1"
+    source = str(truth.get_model_version("pinned", "1").source)
+    same = {"tags": {"fingerprint": made.fingerprint}, "model_id": source.removeprefix("models:/")}
+    for _ in range(2):
+        truth.create_model_version("pinned", source, **same)
+    truth.set_registered_model_alias("pinned", "theirs", "2")
+    assert register() == "1"
+    assert sorted(version.version for version in truth.search_model_versions("name='pinned'")) == ["1", "2"]
+
+
+def hold_first(proxy: Proxy, request: str) -> None:
+    """Forward the first request of this kind only when told to."""
+    proxy.fault = lambda seen: Fault.HELD if seen == request and not proxy.injected else Fault.NONE
+
+
+def test_a_download_goes_on_when_the_server_is_back(proxy: Proxy, parent: str, made: Artifact, tmp_path: Path) -> None:
+    with tracking.stage(parent, "bundle") as run:
+        run.keep(made, "kept")
+        tracking.register("fetched", made.folder, Kind.EMBEDDINGS, run, {})
+    for fault in (Fault.REFUSED, Fault.CUT, Fault.UNANSWERED):
+        for number in itertools.count():
+            proxy.injected.clear()
+            disturb_once(proxy, fault, number)
+            out = tmp_path / f"{fault.name}-{number}"
+            assert tracking.fetch("fetched", Kind.EMBEDDINGS, out / "version").manifest == made.manifest
+            assert tracking.fetch_kept(run.run_id, "kept", Kind.EMBEDDINGS, out / "kept").manifest == made.manifest
+            if not proxy.injected:
+                break
+        assert number >= 5
+
+
+def test_the_environment_is_as_before_after_a_stage(proxy: Proxy, parent: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "7")
+    with tracking.stage(parent, "adapt-de"):
+        assert mlflow.environment_variables.MLFLOW_HTTP_REQUEST_TIMEOUT.get() == 7
+        assert mlflow.environment_variables.MLFLOW_HTTP_REQUEST_MAX_RETRIES.get() == 0
+    assert mlflow.environment_variables.MLFLOW_HTTP_REQUEST_TIMEOUT.get() == 7
+    assert not mlflow.environment_variables.MLFLOW_HTTP_REQUEST_MAX_RETRIES.is_set()
