@@ -1,0 +1,84 @@
+"""Runs a command, and says how long it took and how much memory it and all its children took at a time."""
+
+import subprocess
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+_LOOK_EVERY_S = 0.1
+_PROC = Path("/proc")
+
+
+class Ran(NamedTuple):
+    """What a command took."""
+
+    elapsed_s: float
+    peak_bytes: int
+    """Of all its processes together: their proportional set size, in which a page that several share counts once."""
+
+
+class CommandError(RuntimeError):
+    """A command failed; the message is what it said last."""
+
+
+def run(command: Sequence[str], environment: Mapping[str, str] | None = None) -> Ran:
+    """Run a command to its end.
+
+    Raises:
+        CommandError: it failed.
+    """
+    began = time.perf_counter()
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
+        peak = _Peak(process.pid)
+        said, _ = process.communicate()
+        elapsed_s = time.perf_counter() - began
+        peak.stop()
+    if process.returncode:
+        raise CommandError(said.decode(errors="replace")[-2000:])
+    return Ran(round(elapsed_s, 2), peak.seen_bytes)
+
+
+class _Peak:
+    def __init__(self, root: int) -> None:
+        self.seen_bytes = 0
+        self._root, self._over = root, threading.Event()
+        self._thread = threading.Thread(target=self._watch)
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        while not self._over.wait(_LOOK_EVERY_S):
+            self.seen_bytes = max(self.seen_bytes, sum(map(_own_bytes, _tree(self._root))))
+
+
+def _tree(root: int) -> Iterator[int]:
+    """A process and all that came from it."""
+    children = defaultdict(list)
+    for folder in _PROC.iterdir():
+        if folder.name.isdigit() and (parent := _parent(folder)) is not None:
+            children[parent].append(int(folder.name))
+    waiting = [root]
+    while waiting:
+        yield (process := waiting.pop())
+        waiting += children[process]
+
+
+def _parent(folder: Path) -> int | None:
+    try:
+        return int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+    except (FileNotFoundError, ProcessLookupError):  # it has ended meanwhile
+        return None
+
+
+def _own_bytes(process: int) -> int:
+    try:
+        lines = (_PROC / str(process) / "smaps_rollup").read_text().splitlines()
+    except (FileNotFoundError, ProcessLookupError):
+        return 0
+    return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:"))

@@ -1,0 +1,45 @@
+import sys
+from typing import Any
+
+import pytest
+
+from benchmarks.data_page import page
+from benchmarks.process_tree import CommandError, run
+
+MB = 1 << 20
+CHILD = f"import time; held = bytearray({200 * MB}); time.sleep(0.6)"
+
+
+def test_memory_of_children_counts() -> None:
+    parent = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {CHILD!r}])"
+    ran = run([sys.executable, "-c", parent])
+    assert 200 * MB < ran.peak_bytes < 300 * MB
+    assert ran.elapsed_s > 0.6
+
+
+def test_a_command_that_fails_says_why() -> None:
+    with pytest.raises(CommandError, match="no such thing"):
+        run([sys.executable, "-c", "raise SystemExit('no such thing')"])
+
+
+def test_the_page_adds_up() -> None:
+    def ran(elapsed_s: float, gib: float) -> dict[str, Any]:
+        return {"elapsed_s": elapsed_s, "peak_bytes": int(gib * 2**30)}
+
+    one = {
+        "text": ran(4, 0.25),
+        "tokenizer": ran(9, 1),
+        "blocks": ran(6, 0.5),
+        "peer": ran(15, 0.75),
+        "plain_text": ran(1, 0.25),
+        "plain_blocks": ran(4, 0.5),
+        "text_bytes": 50_000_000,
+        "tokens": 2_000_000,
+        "equal_lines": 1.0,
+    }
+    other = one | {"peer": ran(35, 1.5)}
+    flat = {"language": "sw", "copies": 4, "once": one, "copied": one | {"blocks": ran(20, 0.625)}}
+    found = page({"sw": one, "tr": other, "flatness": flat}, 50_000, 1000, 512)
+    assert "| sw | 50.0 | 2.0 | 9 | 10.0 | 5.0 | 15.0 | **3.00** | 5.0 | 0.50 | 0.75 | 100.00% |" in found
+    assert "100 MB of text in **20 s** (5.0 MB/s); as is 10 s, the peer 50 s, **5.00 times** ours" in found
+    assert "| blocks | 0.500 | 0.625 | 6.0 | 20.0 |" in found
