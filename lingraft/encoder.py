@@ -6,24 +6,21 @@ What belongs to the vocabulary (the token table and the output bias) stands apar
 what a language brings: `vocabulary` is swapped, everything else is the body and its heads.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
+from typing import cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
 
 from lingraft.errors import DepthError
+from lingraft.kernels.layer import ACTIVATIONS, Kind, Weights, trained_layer
 from lingraft.model_config import EncoderShape
 from lingraft.pieces import SpecialIds
 from lingraft.tokenizer import OWN_IDS
 
 INITIAL_STD = 0.02
-SHORT_TOKENS = 256
-_ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
-    "gelu": F.gelu,
-    "gelu_tanh": lambda hidden: F.gelu(hidden, approximate="tanh"),
-    "relu": F.relu,
-}
 
 
 class Vocabulary(nn.Module):
@@ -46,7 +43,7 @@ class Layer(nn.Module):
         super().__init__()
         width, feedforward = shape.width, shape.feedforward or 4 * shape.width
         self.attention_heads, self.dropout = shape.attention_heads, shape.dropout
-        self.activation = _ACTIVATIONS[shape.family.activation]
+        self.activation = ACTIVATIONS[shape.family.activation]
         self.qkv = nn.Linear(width, 3 * width)
         self.attention_out = nn.Linear(width, width)
         self.attention_norm = nn.LayerNorm(width, shape.family.layer_norm_eps)
@@ -55,33 +52,31 @@ class Layer(nn.Module):
         self.output_norm = nn.LayerNorm(width, shape.family.layer_norm_eps)
 
     def forward(self, hidden_BTD: Tensor, visible_B11T: Tensor | None) -> Tensor:
+        if hidden_BTD.device.type == "cpu" and torch.is_grad_enabled():
+            return self._trained(hidden_BTD, visible_B11T)
         batch, tokens, width = hidden_BTD.shape
         qkv = self.qkv(hidden_BTD).view(batch, tokens, 3, self.attention_heads, -1)
         query_BHTK, key_BHTK, value_BHTK = qkv.permute(2, 0, 3, 1, 4).unbind(0)
-        drop = self.dropout if self.training else 0.0
-        mixed_BHTK = _attend(query_BHTK, key_BHTK, value_BHTK, visible_B11T, drop)
+        mixed_BHTK = F.scaled_dot_product_attention(
+            query_BHTK, key_BHTK, value_BHTK, visible_B11T, dropout_p=self._share_dropped
+        )
         mixed_BTD = self.attention_out(mixed_BHTK.transpose(1, 2).reshape(batch, tokens, width))
         hidden_BTD = self.attention_norm(hidden_BTD + self._drop(mixed_BTD))
-        return self.output_norm(hidden_BTD + self._drop(self.down(self.activation(self.up(hidden_BTD)))))
+        return self.output_norm(hidden_BTD + self._drop(self.down(self.activation.forward(self.up(hidden_BTD)))))
+
+    def _trained(self, hidden_BTD: Tensor, visible_B11T: Tensor | None) -> Tensor:
+        """The same by the forward and backward pass for training on a CPU."""
+        kind = Kind(self.attention_heads, self.activation, self.output_norm.eps, self._share_dropped)
+        modules = self.qkv, self.attention_out, self.attention_norm, self.up, self.down, self.output_norm
+        weights = Weights(*(tensor for module in modules for tensor in (module.weight, module.bias)))
+        return trained_layer(kind, visible_B11T, hidden_BTD, weights)
+
+    @property
+    def _share_dropped(self) -> float:
+        return self.dropout if self.training else 0.0
 
     def _drop(self, hidden_BTD: Tensor) -> Tensor:
         return F.dropout(hidden_BTD, self.dropout, self.training) if self.dropout else hidden_BTD
-
-
-def _attend(
-    query_BHTK: Tensor, key_BHTK: Tensor, value_BHTK: Tensor, visible_B11T: Tensor | None, drop: float
-) -> Tensor:
-    """Scaled dot-product attention; short training blocks on a CPU go through plain matrix products.
-
-    There the fused kernel's backward pass is the slower one: docs/decisions/0004-attention-on-cpu.md.
-    """
-    on_cpu, tokens = query_BHTK.device.type == "cpu", query_BHTK.shape[2]
-    if not (on_cpu and query_BHTK.requires_grad and tokens <= SHORT_TOKENS) or drop:
-        return F.scaled_dot_product_attention(query_BHTK, key_BHTK, value_BHTK, visible_B11T, dropout_p=drop)
-    scores_BHTT = (query_BHTK * query_BHTK.shape[-1] ** -0.5) @ key_BHTK.transpose(-1, -2)
-    if visible_B11T is not None:
-        scores_BHTT = scores_BHTT.masked_fill(~visible_B11T, -torch.inf)
-    return torch.softmax(scores_BHTT, -1) @ value_BHTK
 
 
 class MlmHead(nn.Module):
@@ -89,14 +84,18 @@ class MlmHead(nn.Module):
 
     def __init__(self, shape: EncoderShape) -> None:
         super().__init__()
-        self.activation = _ACTIVATIONS[shape.family.head_activation]
+        self.activation = ACTIVATIONS[shape.family.head_activation].forward
         self.dense = nn.Linear(shape.width, shape.width)
         self.norm = nn.LayerNorm(shape.width, shape.family.layer_norm_eps)
 
     def forward(self, hidden_MD: Tensor, vocabulary: Vocabulary) -> Tensor:
         """Logits (M, V) of the masked tokens' hidden states (M, D)."""
-        features_MD = self.norm(self.activation(self.dense(hidden_MD)))
-        return F.linear(features_MD, vocabulary.table_VD, vocabulary.bias_V)
+        return F.linear(self.features(hidden_MD), vocabulary.table_VD, vocabulary.bias_V)
+
+    def features(self, hidden_MD: Tensor) -> Tensor:
+        """What the table makes logits of, (M, D)."""
+        features_MD: Tensor = self.norm(self.activation(self.dense(hidden_MD)))
+        return features_MD
 
 
 class Encoder(nn.Module):
@@ -105,6 +104,8 @@ class Encoder(nn.Module):
     def __init__(self, shape: EncoderShape, vocabulary_size: int) -> None:
         super().__init__()
         self.shape = shape
+        self.recompute = False
+        """Whether training keeps only what passes between layers, and computes the rest again in the backward pass."""
         self.vocabulary = Vocabulary(vocabulary_size, shape.width)
         family = shape.family
         self.positions_TD = _rows(shape.block_tokens + family.position_offset, shape.width)
@@ -138,6 +139,7 @@ class Encoder(nn.Module):
         depths: Iterable[int],
         visible_BT: Tensor | None = None,
         types_BT: Tensor | None = None,
+        below_heads: bool = False,
     ) -> dict[int, Tensor]:
         """Hidden states (B, T, D) after each depth asked for; no layer above the deepest one is computed.
 
@@ -146,19 +148,26 @@ class Encoder(nn.Module):
             depths: layer numbers, from 1.
             visible_BT: True where a token may be attended to; absent for packed blocks, which have no padding.
             types_BT: segment of each token, where the family has segments; absent: all in the first one.
+            below_heads: whether MLM heads follow. Their gradient of the table is dense, and so that of the rows
+                looked up is left sparse, to be added to it in place.
         """
         wanted = set(depths)
         drop = self.shape.dropout
-        hidden_BTD = F.embedding(tokens_BT, self.vocabulary.table_VD)
+        hidden_BTD = F.embedding(tokens_BT, self.vocabulary.table_VD, sparse=below_heads)
         hidden_BTD = self.input_norm(hidden_BTD + self._places(tokens_BT.shape[1], types_BT))
         hidden_BTD = F.dropout(hidden_BTD, drop, self.training) if drop else hidden_BTD
         visible_B11T = None if visible_BT is None else visible_BT[:, None, None, :]
         found = {}
         for depth, layer in enumerate(self.layers[: max(wanted)], start=1):
-            hidden_BTD = layer(hidden_BTD, visible_B11T)
+            hidden_BTD = self._through(layer, hidden_BTD, visible_B11T)
             if depth in wanted:
                 found[depth] = hidden_BTD
         return found
+
+    def _through(self, layer: nn.Module, hidden_BTD: Tensor, visible_B11T: Tensor | None) -> Tensor:
+        if self.recompute and torch.is_grad_enabled():
+            return checkpoint(layer, hidden_BTD, visible_B11T, use_reentrant=False)
+        return layer(hidden_BTD, visible_B11T)
 
     def _places(self, tokens: int, types_BT: Tensor | None) -> Tensor:
         """Position embeddings (T, D), with those of segments (B, T, D) added where the family has them."""
@@ -171,7 +180,14 @@ class Encoder(nn.Module):
     def masked_logits(
         self, tokens_BT: Tensor, positions_M: Tensor, depths: Iterable[int], visible_BT: Tensor | None = None
     ) -> dict[int, Tensor]:
-        """Logits (M, V) at masked positions only, from the head at each depth asked for.
+        """Logits (M, V) at masked positions only, from the head at each depth asked for; see `masked_features`."""
+        vocabulary, found = self.vocabulary, self.masked_features(tokens_BT, positions_M, depths, visible_BT)
+        return {depth: F.linear(each_MD, vocabulary.table_VD, vocabulary.bias_V) for depth, each_MD in found.items()}
+
+    def masked_features(
+        self, tokens_BT: Tensor, positions_M: Tensor, depths: Iterable[int], visible_BT: Tensor | None = None
+    ) -> dict[int, Tensor]:
+        """What the table makes logits of, (M, D), at masked positions only, from the head at each depth asked for.
 
         Args:
             tokens_BT: token ids, some of them hidden by the mask.
@@ -185,10 +201,9 @@ class Encoder(nn.Module):
         depths = tuple(depths)
         for depth in depths:
             self.require_depth(depth)
-        hidden = self.hidden_states(tokens_BT, depths, visible_BT)
-        return {
-            depth: self.heads[str(depth)](hidden[depth].flatten(0, 1)[positions_M], self.vocabulary) for depth in depths
-        }
+        hidden = self.hidden_states(tokens_BT, depths, visible_BT, below_heads=True)
+        heads = {depth: cast(MlmHead, self.heads[str(depth)]) for depth in depths}
+        return {depth: head.features(hidden[depth].flatten(0, 1)[positions_M]) for depth, head in heads.items()}
 
     def body_tensors(self) -> dict[str, Tensor]:
         """Everything but the vocabulary, by name."""

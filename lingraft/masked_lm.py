@@ -4,9 +4,9 @@ from collections.abc import Iterable
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from lingraft.encoder import Encoder
+from lingraft.kernels.cross_entropy import summed_cross_entropy
 from lingraft.masking import NOT_PREDICTED, Maskable, mask
 from lingraft.noise import seed_of
 from lingraft.progress import counted
@@ -41,13 +41,12 @@ class MaskedLmLoss(nn.Module):
         """
         tokens_BT = drawn.tokens_BT.to(self.encoder.positions_TD.device, non_blocking=True)
         masked = mask(tokens_BT, self.mask_rate, self.pieces, self.seed, drawn.first)
-        logits = self.encoder.masked_logits(masked.tokens_BT, masked.positions_M, self.depths)
-        losses = [_sum(logits_MV, masked.targets_M) for logits_MV in logits.values()]
+        features, vocabulary = self.encoder.masked_features(*masked[:2], self.depths), self.encoder.vocabulary
+        losses = [
+            summed_cross_entropy(each_MD, vocabulary.table_VD, vocabulary.bias_V, masked.targets_M, NOT_PREDICTED)
+            for each_MD in features.values()
+        ]
         return torch.stack(losses).mean() / max(len(masked.targets_M), 1)
-
-
-def _sum(logits_MV: Tensor, targets_M: Tensor) -> Tensor:
-    return F.cross_entropy(logits_MV.float(), targets_M, reduction="sum", ignore_index=NOT_PREDICTED)
 
 
 @torch.inference_mode()

@@ -6,7 +6,7 @@ from torch import Tensor
 from torch.nn import functional as F
 from transformers import RobertaConfig, RobertaForMaskedLM
 
-from lingraft.encoder import SHORT_TOKENS, Encoder, _attend
+from lingraft.encoder import Encoder
 from lingraft.errors import DepthError
 from lingraft.model_config import EncoderShape
 from lingraft.tokenizer import OWN_IDS
@@ -147,24 +147,6 @@ def test_padding_changes_nothing_but_rounding(encoder: Encoder) -> None:
     torch.testing.assert_close(whole[1:2, :11], alone, **CLOSE)
 
 
-def attention_inputs(tokens: int = 20, seed: int = 4) -> list[Tensor]:
-    generator = torch.Generator().manual_seed(seed)
-    return [torch.empty(2, 3, tokens, 16).normal_(generator=generator).requires_grad_() for _ in range(3)]
-
-
-@pytest.mark.parametrize("with_padding", [False, True])
-def test_attention_in_training_is_the_fused_kernels(with_padding: bool) -> None:
-    visible_B11T = (torch.arange(20) < torch.tensor([[20], [7]]))[:, None, None, :] if with_padding else None
-    plain, fused = attention_inputs(), attention_inputs()
-    plain_BHTK = _attend(*plain, visible_B11T, drop=0.0)
-    fused_BHTK = F.scaled_dot_product_attention(*fused, visible_B11T)
-    torch.testing.assert_close(plain_BHTK, fused_BHTK, **CLOSE)
-    (plain_BHTK**2).sum().backward()
-    (fused_BHTK**2).sum().backward()
-    for mine, kernels in zip(plain, fused, strict=True):
-        torch.testing.assert_close(mine.grad, kernels.grad, **CLOSE)
-
-
 @pytest.mark.parametrize("with_padding", [False, True])
 def test_training_computes_what_inference_does(encoder: Encoder, with_padding: bool) -> None:
     tokens_BT, visible_BT = padded() if with_padding else (some_tokens(), None)
@@ -173,14 +155,6 @@ def test_training_computes_what_inference_does(encoder: Encoder, with_padding: b
         inferred = encoder.masked_logits(tokens_BT, some_places(), (2, 4), visible_BT)
     for depth in (2, 4):
         torch.testing.assert_close(trained[depth], inferred[depth], **CLOSE)
-
-
-@pytest.mark.parametrize(("tokens", "gradient"), [(SHORT_TOKENS + 1, True), (SHORT_TOKENS, False)])
-def test_long_blocks_and_inference_go_through_the_fused_kernel_itself(tokens: int, gradient: bool) -> None:
-    inputs = attention_inputs(tokens)
-    with torch.set_grad_enabled(gradient):
-        inputs = inputs if gradient else [tensor.detach() for tensor in inputs]
-        assert torch.equal(_attend(*inputs, None, drop=0.0), F.scaled_dot_product_attention(*inputs))
 
 
 def test_a_head_computes_nothing_above_itself(encoder: Encoder) -> None:
@@ -216,6 +190,34 @@ def test_dropout_works_in_training_only(encoder: Encoder) -> None:
     assert not torch.allclose(once, twice, atol=1e-2)
     with torch.no_grad():
         assert torch.equal(dropping.eval().hidden_states(tokens_BT, (4,))[4], encoder.hidden_states(tokens_BT, (4,))[4])
+
+
+def gradients(encoder: Encoder, recompute: bool) -> tuple[dict[str, Tensor], int]:
+    """Gradients of all parameters, and the bytes that autograd kept for them besides the parameters."""
+    encoder.recompute = recompute
+    encoder.zero_grad()
+    parameters, kept = {parameter.data_ptr() for parameter in encoder.parameters()}, {}
+
+    def keep(tensor: Tensor) -> Tensor:
+        if tensor.untyped_storage().data_ptr() not in parameters:
+            kept[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
+        return tensor
+
+    torch.manual_seed(7)
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        found = encoder.masked_logits(some_tokens(), some_places(), (2, 4))
+    (found[2].logsumexp(1).sum() + found[4].logsumexp(1).sum()).backward()
+    return {name: parameter.grad for name, parameter in encoder.named_parameters()}, sum(kept.values())
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.2])
+def test_recomputing_gives_the_very_same_gradients_from_less_memory(encoder: Encoder, dropout: float) -> None:
+    dropping = Encoder(SHAPE.model_copy(update={"dropout": dropout}), VOCABULARY).train()
+    dropping.load_state_dict(encoder.state_dict())
+    plain, whole_bytes = gradients(dropping, recompute=False)
+    again, less_bytes = gradients(dropping, recompute=True)
+    assert all(torch.equal(plain[name], again[name]) for name in plain)
+    assert less_bytes < whole_bytes / 3
 
 
 def test_the_body_is_everything_but_the_vocabulary(encoder: Encoder) -> None:

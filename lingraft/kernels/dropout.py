@@ -1,0 +1,32 @@
+"""Dropout masks from 16 random bits an element, several times as fast as `bernoulli_` on a CPU."""
+
+import torch
+from torch import Tensor
+
+_LEVELS = 2**16
+_A_WORD = 4
+"""Draws of 16 bits in a random number of 64."""
+
+
+def kept(shape: torch.Size | tuple[int, ...], share: float, generator: torch.Generator | None = None) -> Tensor:
+    """True where an element stays; each is dropped with the share given, to the nearest 2**-16.
+
+    Args:
+        shape: of the mask.
+        share: of elements that are dropped.
+        generator: on the CPU; torch's global one if absent.
+    """
+    count = torch.Size(shape).numel()
+    words = torch.empty(-(-count // _A_WORD), dtype=torch.int64).random_(-(2**63), None, generator=generator)
+    draws = words.view(torch.int16)[:count].view(shape)
+    return draws >= round(share * _LEVELS) - _LEVELS // 2
+
+
+def scale(share: float) -> float:
+    """What kept elements are multiplied by, so that the mean stays."""
+    return _LEVELS / (_LEVELS - round(share * _LEVELS))
+
+
+def drop_(hidden: Tensor, keep: Tensor, share: float) -> Tensor:
+    """Drop elements in place, and scale the others; the same to values and to gradients."""
+    return hidden.mul_(keep).mul_(scale(share))
