@@ -4,9 +4,9 @@ import signal
 import subprocess
 import sys
 import textwrap
-import threading
 import time
 from collections.abc import Iterator
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import pytest
@@ -54,11 +54,17 @@ def die_amid(number: int, mark: Path) -> int:
     return number
 
 
-def die_while_answering(number: int) -> bytes:
-    """More than a socket holds, so that a process that is killed a little later is in the middle of its answer."""
-    if number == 1:
-        threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGKILL)).start()
-    return bytes(1 << 27) if number == 1 else b""
+def die_amid_answer(number: int) -> bytes:
+    if number == 3:
+        Connection._send = send_half  # type: ignore[attr-defined]
+    return bytes(1 << 20)
+
+
+def send_half(connection: Connection, message: bytes) -> None:
+    """What a kill between two writes leaves: the length of the message, and some of it."""
+    os.write(connection.fileno(), message if len(message) < 100 else message[:1000])
+    if len(message) >= 100:
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 def alive(pid: int) -> bool:
@@ -147,11 +153,8 @@ def test_a_worker_that_is_killed_is_an_error_and_no_hang(tmp_path: Path, count: 
 
 
 def test_a_worker_that_is_killed_in_the_middle_of_its_answer_is_an_error_and_no_hang() -> None:
-    answers = in_order(die_while_answering, range(100), 2)
-    assert next(answers) == b""
-    time.sleep(1.0)
     with pytest.raises(WorkerError, match="SIGKILL"):
-        list(answers)
+        list(in_order(die_amid_answer, range(100), 2))
 
 
 def test_workers_end_with_the_iterator() -> None:
