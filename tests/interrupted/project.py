@@ -1,0 +1,186 @@
+"""A tiny project whose trainings last long enough to be interrupted often, and keep checkpoints all the time."""
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.interrupted.commands import Command, Limits, run, start
+from tests.workshop import Workshop
+
+STAGES = ("pretrain", "mini", "adapt", "finetune")
+TENSORS = {
+    "pretrain": ("body", "vocabulary"),
+    "mini": ("layers",),
+    "adapt": ("vocabulary",),
+    "finetune": ("body", "head"),
+}
+_RECIPE = """
+name = "interrupted"
+source = "en"
+targets = ["de"]
+precision = "fp32"
+threads = 1
+system = "MINIPOST"
+
+[text]
+kind = "folder"
+path = "text"
+
+[tokenizer]
+vocabulary = 120
+
+[encoder]
+width = 32
+layers = 2
+attention_heads = 2
+mlm_heads = [2]
+block_tokens = 32
+dropout = 0.1
+
+[pretraining]
+steps = {steps}
+batch_blocks = 6
+micro_batch_blocks = 3
+learning_rate = 3e-3
+warmup_steps = 5
+{pace}
+
+[mini]
+steps = {steps}
+batch_blocks = 6
+fresh_layers = 1
+learning_rate = {mini_rate}
+{pace}
+
+[adaptation]
+depth = 1
+steps = {steps}
+batch_blocks = 6
+learning_rate = 3e-3
+checkpoint_every_steps = 25
+early_checkpoints = [3]
+{pace}
+
+[[tasks]]
+name = "topic"
+kind = "documents"
+
+[tasks.finetuning]
+epochs = {epochs}
+batch_examples = 13
+micro_batch_examples = 5
+learning_rate = 1e-3
+{pace}
+"""
+PACE = {"log_every_steps": 7, "keep_every_s": 0.02, "judge_every_steps": 20}
+
+
+def recipe(folder: Path, steps: int = 80, epochs: float = 4, mini_rate: float = 3e-3, **pace: Any) -> Path:
+    """Write the recipe; what it says of pace goes for all trainings."""
+    lines = "\n".join(f"{key} = {value}" for key, value in (PACE | pace).items())
+    path = folder / "recipe.toml"
+    folder.mkdir(parents=True, exist_ok=True)
+    path.write_text(_RECIPE.format(steps=steps, epochs=epochs, mini_rate=mini_rate, pace=lines), encoding="utf-8")
+    return path
+
+
+@dataclass
+class Project:
+    """Command lines of the stages, and what they give where nothing interrupts them."""
+
+    shop: Workshop
+    recipe: Path
+    folder: Path
+    whole: dict[str, Path] = field(default_factory=dict)
+    """Results by stage, each of one run without a stop."""
+
+    def finish(self) -> None:
+        """Run every stage without a stop."""
+        for stage in STAGES:
+            self.whole[stage] = self.folder / stage
+            run(self.arguments(stage, self.whole[stage]), self.folder / f"{stage}.log")
+
+    def arguments(self, stage: str, out: Path, recipe: Path | None = None) -> list[str]:
+        """A command line; inputs from other stages are the results of the runs without a stop."""
+        blocks, shop = self.shop.blocks, self.shop
+        given = {
+            "pretrain": {"blocks": blocks["en"], "tokenizer": shop.tokenizers["en"]},
+            "mini": {"primary": self.folder / "pretrain", "blocks": blocks["en"]},
+            "adapt": {
+                "primary": self.folder / "pretrain",
+                "mini": self.folder / "mini",
+                "blocks": blocks["de"],
+                "tokenizer": shop.tokenizers["de"],
+                "checkpoints": curve(out),
+            },
+            "finetune": {"primary": self.folder / "pretrain", "text": shop.texts["en"]},
+        }[stage] | {"recipe": recipe or self.recipe, "out": out}
+        return [stage, *(word for name, folder in given.items() for word in (f"--{name}", str(folder)))]
+
+    def start(self, stage: str, out: Path, limits: Limits | None = None, recipe: Path | None = None) -> Command:
+        """Begin a stage, or go on with it."""
+        return start(self.arguments(stage, out, recipe), out.with_name(f"{out.name}.log"), limits)
+
+    def goes_on_to_the_same(self, stage: str, out: Path, limits: Limits | None = None) -> Command:
+        """Go on with a stage to its end, and compare the result with that of the run without a stop."""
+        command = self.start(stage, out, limits)
+        assert command.ends() == 0, command.said
+        require_same(stage, out, self.whole[stage])
+        return command
+
+
+def curve(out: Path) -> Path:
+    """Where an adaptation keeps embeddings along the way."""
+    return out.with_name(f"{out.name}-curve")
+
+
+def training(out: Path) -> Path:
+    """Where a stage keeps its checkpoints."""
+    return out.with_name(f"{out.name}.training")
+
+
+def checkpoints(out: Path) -> list[Path]:
+    """Of a stage, the newest one last."""
+    return sorted(training(out).glob("step-*"))
+
+
+def being_written(out: Path) -> bool:
+    """Whether a checkpoint is being written at this moment."""
+    return any(training(out).glob(".step-*"))
+
+
+def steps_kept(out: Path) -> int:
+    """After how many steps the newest checkpoint was written."""
+    return max((int(place.name.removeprefix("step-")) for place in checkpoints(out)), default=0)
+
+
+def require_same(stage: str, out: Path, whole: Path) -> None:
+    """Weights are equal to the byte, curves but for the time they took, and so is all that was kept on the way."""
+    for part in TENSORS[stage]:
+        assert (out / f"{part}.safetensors").read_bytes() == (whole / f"{part}.safetensors").read_bytes()
+    assert history(out) == history(whole)
+    assert facts(out) == facts(whole)
+    assert not training(out).exists()
+    assert [*out.parent.glob(".*")] == []
+    if stage == "adapt":
+        along, along_whole = sorted(curve(out).iterdir()), sorted(curve(whole).iterdir())
+        assert [place.name for place in along] == [place.name for place in along_whole]
+        for place, place_whole in zip(along, along_whole, strict=True):
+            found, wanted = (each / "vocabulary.safetensors" for each in (place, place_whole))
+            assert found.read_bytes() == wanted.read_bytes()
+            assert history(place) == history(place_whole)
+
+
+def history(folder: Path) -> list[dict[str, Any]]:
+    """A learning curve without its clock."""
+    lines = (folder / "history.jsonl").read_text(encoding="utf-8").splitlines()
+    return [{key: value for key, value in json.loads(line).items() if key != "elapsed_s"} for line in lines]
+
+
+def facts(folder: Path) -> dict[str, Any]:
+    """A manifest without clock and hash of the curve."""
+    found = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+    found["cost"].pop("elapsed_s")
+    found["files"].pop("history.jsonl")
+    return found
