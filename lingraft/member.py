@@ -14,6 +14,7 @@ from pydantic import TypeAdapter
 from lingraft import errors, ranks
 from lingraft.errors import LingraftError
 from lingraft.plan import Progress
+from lingraft.progress import say
 from lingraft.spread import CALL_FILE, NEWS_FILE
 from lingraft.stopping import Interruption
 
@@ -36,6 +37,7 @@ def main(folder: Path) -> int:
         _tell(folder, {"error": kind.__name__, "message": str(error)})
         return 1
     except Interruption as interruption:
+        say(str(interruption))
         return interruption.exit_code
     return 0
 

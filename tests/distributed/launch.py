@@ -1,5 +1,6 @@
 """Several processes of lingraft, started as a user starts them."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -31,13 +32,13 @@ def finished(command: list[str], timeout_s: float = 120) -> subprocess.Completed
         try:
             out, err = process.communicate(timeout=timeout_s)
         except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
+            kill_all(process)
             raise
     return subprocess.CompletedProcess(command, process.returncode, out, err)
 
 
 def begun(command: list[str]) -> subprocess.Popen[str]:
-    """Start a command as the leader of a group of processes."""
+    """Start a command."""
     return subprocess.Popen(
         command,
         cwd=ROOT,
@@ -45,5 +46,20 @@ def begun(command: list[str]) -> subprocess.Popen[str]:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        start_new_session=True,
     )
+
+
+def kill_all(process: subprocess.Popen[str]) -> None:
+    """Kill a process and all that it has started, whatever is left of them; workers have groups of their own."""
+    for pid in [process.pid, *children_of(process.pid)]:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    process.wait()
+
+
+def children_of(pid: int) -> list[int]:
+    """Ids of the processes that a process has started; none if it has ended."""
+    try:
+        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except FileNotFoundError:
+        return []

@@ -1,0 +1,191 @@
+"""Tokens per second of a pretraining and an adaptation against the number of processes, and what agreeing costs.
+
+    python -m benchmarks.scale_out --layouts 1x2 2x1 --shape small
+
+A layout is processes x CPU threads of each; on GPUs, one a process, the threads matter little. Every layout trains the
+same global batch by the library's own loop, checkpoints excepted; layouts alternate, and medians are printed.
+"""
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+
+from lingraft import processes
+from lingraft.config import Recipe
+from lingraft.encoder import Encoder, mini_model
+from lingraft.precision import device
+from lingraft.runs import Run, masked_lm_run
+from lingraft.shards import in_memory
+from lingraft.systems import Stage
+
+SHAPES = {"small": (256, 4, 8_000), "base": (768, 12, 50_000)}
+"""Width, attention heads, vocabulary; 12 layers."""
+LAYERS, MINI, TOKENS = 12, 4, 128
+PRETRAINING, ADAPTATION, MINI_ADAPTATION = KINDS = ("pretraining", "adaptation, 12 layers", "adaptation, 4 layers")
+EXCHANGES = WHAT_TO_DO, LOSS = ("what to do", "loss")
+CALLS = 200
+
+
+class Layout(NamedTuple):
+    """How many processes, and CPU threads of each."""
+
+    processes: int
+    threads: int
+
+    def __str__(self) -> str:
+        return f"{self.processes} x {self.threads}"
+
+    @classmethod
+    def parse(cls, text: str) -> "Layout":
+        """From '2x1'."""
+        count, threads = map(int, text.split("x"))
+        return cls(count, threads)
+
+
+def recipe_for(shape: str, blocks: int, steps: int, precision: str) -> Recipe:
+    """A recipe whose pretraining and adaptation have a point of the curve before what is measured, and one after."""
+    width, attention_heads, vocabulary = SHAPES[shape]
+    training = {"steps": steps, "batch_blocks": blocks, "learning_rate": 1e-4, "log_every_steps": steps // 3}
+    return Recipe.parse(
+        {
+            "name": "scale-out",
+            "source": "en",
+            "targets": ["de"],
+            "precision": precision,
+            "text": {"kind": "folder", "path": "text"},
+            "tokenizer": {"vocabulary": vocabulary},
+            "encoder": {
+                "width": width,
+                "layers": LAYERS,
+                "attention_heads": attention_heads,
+                "mlm_heads": [MINI, LAYERS],
+                "block_tokens": TOKENS,
+            },
+            "pretraining": training,
+            "adaptation": training | {"depth": MINI},
+        }
+    )
+
+
+def begun(recipe: Recipe, kind: str, vocabulary: int) -> Run:
+    """A training on blocks of random tokens."""
+    torch.manual_seed(1)
+    encoder, settings = Encoder(recipe.encoder, vocabulary), recipe.pretraining
+    blocks = in_memory(torch.randint(5, vocabulary, (1024, TOKENS)))
+    if kind == PRETRAINING:
+        return masked_lm_run(recipe, recipe.steps_over(MINI)[Stage.PRETRAIN], encoder, blocks, settings)
+    depth = LAYERS if kind == ADAPTATION else MINI
+    step = recipe.steps_over(depth)[Stage.ADAPT]
+    return masked_lm_run(recipe, step, mini_model(encoder, depth), blocks, settings)
+
+
+def tokens_per_s(run: Run) -> float:
+    """Of the later two thirds of a training."""
+    first, *_, last = run.points
+    return (last.tokens - first.tokens) / (last.elapsed_s - first.elapsed_s)
+
+
+def agreeing_s() -> dict[str, float]:
+    """Seconds of the two exchanges of every step beside the gradients: what to do, and the loss."""
+    loss = torch.zeros((), device=device())
+    found = {}
+    for name, exchange in ((WHAT_TO_DO, lambda: processes.highest(0)), (LOSS, lambda: processes.total(loss))):
+        processes.wait()
+        started = time.perf_counter()
+        for _ in range(CALLS):
+            exchange()
+        if loss.is_cuda:
+            torch.cuda.synchronize()
+        found[name] = (time.perf_counter() - started) / CALLS
+    return found
+
+
+def beginning_s(recipe: Recipe, vocabulary: int) -> float:
+    """Seconds in which a frozen model's weights are made the same on all processes, when an adaptation begins."""
+    mini = mini_model(Encoder(recipe.encoder, vocabulary), LAYERS).to(device()).requires_grad_(False)
+    mini.vocabulary.requires_grad_(True)
+    processes.wait()
+    started = time.perf_counter()
+    processes.parallel(mini)
+    processes.wait()
+    return time.perf_counter() - started
+
+
+def work(shape: str, blocks: int, steps: int, precision: str, out: Path) -> None:
+    """What each process does; the leader writes what was measured."""
+    recipe, vocabulary = recipe_for(shape, blocks, steps, precision), SHAPES[shape][2]
+    torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
+    found: dict[str, Any] = {kind: tokens_per_s(begun(recipe, kind, vocabulary)) for kind in KINDS}
+    found |= {"agreeing": agreeing_s(), "beginning": beginning_s(recipe, vocabulary), "device": device().type}
+    if processes.leads():
+        out.write_text(json.dumps(found), encoding="utf-8")
+
+
+def measured(layout: Layout, options: argparse.Namespace) -> dict[str, Any]:
+    """Run a layout in processes of its own."""
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "found.json"
+        given = ["--shape", options.shape, "--blocks", options.blocks, "--steps", options.steps]
+        given += ["--precision", options.precision, "--work", out]
+        launcher = ["torch.distributed.run", "--standalone", "--nproc-per-node", layout.processes, "-m"]
+        command = [sys.executable, "-m", *launcher, "benchmarks.scale_out", *given]
+        environment = os.environ | {"OMP_NUM_THREADS": str(layout.threads)}
+        subprocess.run([*map(str, command)], env=environment, check=True)
+        return dict(json.loads(out.read_text(encoding="utf-8")))
+
+
+def table(rounds: dict[Layout, list[dict[str, Any]]]) -> str:
+    """Medians as Markdown, scaling against the first layout; ranges in brackets."""
+    reference, *_ = rounds
+    lines = ["| processes x threads | training | tokens/s | against " + f"{reference} |", "|---|---|---|---|"]
+    for kind in KINDS:
+        base = statistics.median(found[kind] for found in rounds[reference])
+        for layout, founds in rounds.items():
+            rates = [found[kind] for found in founds]
+            middle = statistics.median(rates)
+            spread = f"{min(rates):,.0f} to {max(rates):,.0f}"
+            lines.append(f"| {layout} | {kind} | {middle:,.0f} ({spread}) | {middle / base:.2f} |")
+    for layout, founds in rounds.items():
+        medians = {name: statistics.median(found["agreeing"][name] for found in founds) for name in EXCHANGES}
+        words = ", ".join(f"{name} {seconds * 1e6:,.0f} us" for name, seconds in medians.items())
+        beginning = statistics.median(found["beginning"] for found in founds)
+        lines.append(f"\n{layout}: agreeing on {words} a step; equal weights at the beginning {beginning:.2f} s")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Alternate the layouts, and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--layouts", nargs="+", type=Layout.parse, default=[Layout(1, 2), Layout(2, 1)])
+    parser.add_argument("--shape", choices=SHAPES, default="small")
+    parser.add_argument("--blocks", type=int, default=32, help="of an update, over all processes")
+    parser.add_argument("--steps", type=int, default=12)
+    parser.add_argument("--precision", choices=("fp32", "bf16"), default="fp32")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--work", type=Path, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.work:
+        work(options.shape, options.blocks, options.steps, options.precision, options.work)
+        return
+    rounds: dict[Layout, list[dict[str, Any]]] = {layout: [] for layout in options.layouts}
+    for _ in range(options.rounds):
+        for layout, founds in rounds.items():
+            founds.append(measured(layout, options))
+    where = rounds[options.layouts[0]][0]["device"]
+    print(f"{platform.machine()}, {os.cpu_count()} cores, {where}, torch {torch.__version__}, {options.precision}")
+    print(f"{options.shape} shape, {options.blocks} x {TOKENS} tokens an update, medians of {options.rounds}\n")
+    print(table(rounds))
+
+
+if __name__ == "__main__":
+    main()
