@@ -110,6 +110,14 @@ def new_folder(folder: Path) -> Iterator[Path]:
             shutil.rmtree(temporary, ignore_errors=True)
 
 
+def cache_folder(name: str) -> Path:
+    """Where what was fetched is kept for the next time; `LINGRAFT_CACHE` says where all of it goes."""
+    if chosen := os.environ.get("LINGRAFT_CACHE"):
+        return Path(chosen) / name
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "lingraft" / name
+
+
 def require_new(folder: Path) -> None:
     """Refuse an output before long work, rather than after it.
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from lingraft.documents import Document
 from lingraft.errors import TextError
-from lingraft.files import new_folder
+from lingraft.files import cache_folder, new_folder
 from lingraft.lines import read_lines
 
 _PACKAGE = "libreoffice-help-"
@@ -126,7 +126,7 @@ def help_folder(language: str) -> Path:
     """
     package = _PACKAGE + _SUFFIXES.get(language.lower(), language.lower())
     try:
-        cache = _cache_folder()
+        cache = cache_folder("libreoffice-help")
         cache.mkdir(parents=True, exist_ok=True)
         with (cache / ".lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -135,13 +135,6 @@ def help_folder(language: str) -> Path:
         raise TextError(
             f"the cache for {package} cannot be used: {error}. Set LINGRAFT_CACHE to a folder that you may write to."
         ) from error
-
-
-def _cache_folder() -> Path:
-    if chosen := os.environ.get("LINGRAFT_CACHE"):
-        return Path(chosen) / "libreoffice-help"
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "lingraft" / "libreoffice-help"
 
 
 def _cached(cache: Path, package: str) -> Path | None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from lingraft.artifact import MANIFEST, Artifact, Kind, read_manifest
 from lingraft.errors import ArtifactError, LingraftError, MissingExtraError
-from lingraft.files import make_folder, sha256_of, writable
+from lingraft.files import cache_folder, make_folder, sha256_of, writable
 from lingraft.shard_files import in_background
 from lingraft.shards import Ids, map_ids
 
@@ -65,7 +65,7 @@ def open_remote(uri: str, kind: Kind, cache: Path | None = None) -> Artifact:
     except TimeoutError as error:
         raise _stalled(uri, STALL_S) from error
     name = hashlib.sha256(uri.encode() + b"\0" + content).hexdigest()[:32]
-    folder = (cache or _cache_folder()) / name
+    folder = (cache or cache_folder("blocks")) / name
     make_folder(folder)
     (folder / MANIFEST).write_bytes(content)
     manifest = read_manifest(folder)
@@ -239,10 +239,3 @@ def _lock(path: Path) -> Iterator[bool]:
             yield False
         else:
             yield True
-
-
-def _cache_folder() -> Path:
-    if chosen := os.environ.get("LINGRAFT_CACHE"):
-        return Path(chosen) / "blocks"
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "lingraft" / "blocks"

@@ -21,7 +21,12 @@ TextOption = Annotated[Path, typer.Option("--text", help="Text artifact, from `l
 TokenizerOption = Annotated[
     Path, typer.Option("--tokenizer", help="From `lingraft tokenize`; or an imported primary, which has its own.")
 ]
-BlocksOption = Annotated[Path, typer.Option("--blocks", help="Blocks artifact, from `lingraft blocks`.")]
+BlocksOption = Annotated[
+    Path,
+    typer.Option(
+        "--blocks", help="Blocks artifact, from `lingraft blocks`; a folder, or a URI such as s3://bucket/blocks."
+    ),
+]
 PrimaryOption = Annotated[Path, typer.Option("--primary", help="From `lingraft pretrain` or `lingraft import`.")]
 MiniOption = Annotated[
     Path | None, typer.Option("--mini", help="From `lingraft mini`, if the recipe's system is MINIPOST.")

@@ -1,4 +1,4 @@
-"""Compares stores of token blocks: `python docs/decisions/0010-sharded-blocks.py STORE --folder FOLDER`.
+"""Compares stores of token blocks: `python benchmarks/block_stores.py STORE --folder FOLDER`.
 
 STORE is own, litdata, mosaicml or datasets; each needs its package in the environment. 200,000 made-up blocks of 512
 ids (205 MB) are written and then read: batches of 32 random rows, and the first batch after 1,100,000 shuffled samples.
