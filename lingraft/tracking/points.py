@@ -61,7 +61,7 @@ class Outbox(Generic[Point]):
         self._send, self._batch_points, self._limit = send, batch_points, limit
         self._waiting: deque[Point] = deque()
         self._dropped, self._error = 0, None
-        self._closing = self._given_up = False
+        self._closing = self._hurried = self._given_up = False
         self._changed = threading.Condition()
         self._thread = threading.Thread(target=self._deliver, name="lingraft-tracking", daemon=True)
 
@@ -127,11 +127,11 @@ class Outbox(Generic[Point]):
             return self._given_up or (self._closing and not isinstance(error, UnreachableError))
 
     def _rest(self, pause_s: float) -> bool:
-        """Wait before the next attempt; returns whether it was cut short, as the points are wanted there now."""
+        """Wait before the next attempt; returns whether the end cuts it short, as it does once."""
         with self._changed:
-            closing = self._closing
-            self._changed.wait_for(lambda: self._given_up or self._closing != closing, pause_s)
-            return self._closing != closing
+            self._changed.wait_for(lambda: self._given_up or (self._closing and not self._hurried), pause_s)
+            cut, self._hurried = self._closing and not self._hurried, self._closing
+            return cut
 
 
 def _first(points: "deque[Point]", count: int) -> Iterator[Point]:

@@ -1,0 +1,216 @@
+"""Everything that writes an artifact or an export, done on disks that fill up at every possible place.
+
+Run as a program, with a folder to work in: it makes a tiny project there, lets each writer write in peace, then again
+with the kernel refusing files beyond one size after another, and prints as JSON what each attempt came to.
+"""
+
+import json
+import resource
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from lingraft import blocks, evaluation, export, stages, text, tokenizer
+from lingraft.artifact import Artifact, Kind
+from lingraft.files import write_json
+from lingraft.hf.export import export_hf
+from lingraft.hf.imported import import_hf
+from lingraft.paper import report as paper_report
+from lingraft.report.page import write as write_report
+from lingraft.results import load_language, load_source
+from lingraft.resumed import made_once
+from lingraft.steps.paper import gather
+from tests.hf.checkpoints import make_checkpoint
+from tests.paper.made_up import _records
+from tests.tiny import Tiny
+from tests.workshop import Workshop, changed, unwatched
+
+
+@dataclass
+class Attempt:
+    """What came of writing on a disk that was too small."""
+
+    largest_file: int
+    """Bytes that a file could have."""
+    error: str
+    message: str
+    left: list[str]
+    """What lies beside and in place of the output."""
+
+
+@dataclass
+class Given:
+    """What the writers work on."""
+
+    shop: Workshop
+    tiny: Tiny
+    checkpoint: Path
+    source: Path
+    language: Path
+
+    @classmethod
+    def make(cls, folder: Path) -> Self:
+        """Make everything, in peace."""
+        shop = Workshop.make(folder / "shop")
+        recipe = shop.recipe.model_copy(update={"search": None})
+        for section in ("pretraining", "adaptation"):
+            recipe = changed(recipe, section, steps=2, warmup_steps=0)
+        short = Workshop(
+            recipe, shop.texts, shop.tokenizers, shop.blocks, shop.primary, shop.embeddings, shop.tasks, {}
+        )
+        given = cls(
+            short,
+            Tiny.make(recipe, shop.tokenizers, folder / "tiny"),
+            folder / "checkpoint",
+            folder / "evaluation" / "source",
+            folder / "evaluation" / "de",
+        )
+        make_checkpoint(given.checkpoint, "roberta")
+        evaluate_source(given, given.source)
+        evaluate_language(given, given.language)
+        return given
+
+
+def prepare_text(given: Given, out: Path) -> None:
+    text.prepare(given.shop.recipe, "de", out)
+
+
+def train_tokenizer(given: Given, out: Path) -> None:
+    tokenizer.train(given.shop.recipe, given.shop.texts["de"], out)
+
+
+def build_blocks(given: Given, out: Path) -> None:
+    blocks.build(given.shop.recipe, given.shop.texts["de"], given.shop.tokenizers["de"], out)
+
+
+def pretrain(given: Given, out: Path) -> None:
+    stages.pretrain(given.shop.recipe, given.shop.blocks["en"], given.shop.tokenizers["en"], out, unwatched)
+
+
+def adapt(given: Given, out: Path) -> None:
+    given.shop.adapt("de", 1, out)
+
+
+def finetune(given: Given, out: Path) -> None:
+    shop = given.shop
+    stages.finetune(shop.recipe, "topic", shop.primary, shop.texts["en"], 1, out, unwatched)
+
+
+def evaluate_source(given: Given, out: Path) -> None:
+    shop = given.shop
+    evaluation.evaluate_source(
+        shop.recipe, shop.primary, list(shop.tasks.values()), shop.texts["en"], shop.blocks["en"], out
+    )
+
+
+def evaluate_language(given: Given, out: Path) -> None:
+    shop, tasks = given.shop, list(given.shop.tasks.values())
+    folders = shop.primary, shop.embeddings["de"], tasks, shop.texts["de"], shop.blocks["de"]
+    evaluation.evaluate_language(shop.recipe, *folders, out)
+
+
+def export_bundle(given: Given, out: Path) -> None:
+    export.bundle(given.tiny.primary, given.tiny.task, list(given.tiny.embeddings.values()), out)
+
+
+def export_for_transformers(given: Given, out: Path) -> None:
+    export_hf(given.shop.primary, out, given.shop.embeddings["de"])
+
+
+def import_from_transformers(given: Given, out: Path) -> None:
+    import_hf(str(given.checkpoint), out, "en")
+
+
+def report(given: Given, out: Path) -> None:
+    write_report(load_source(given.source), [load_language(given.language)], None, out, given.shop.recipe)
+
+
+def report_of_the_paper(given: Given, out: Path) -> None:
+    paper_report.write(_records(), out)
+
+
+def copy(given: Given, out: Path) -> None:
+    Artifact.load(given.tiny.primary, Kind.PRIMARY).copy_to(out)
+
+
+def gather_folders(given: Given, out: Path) -> None:
+    gather([given.tiny.primary.parent / "embeddings", given.shop.tokenizers["de"].parent], out)
+
+
+def write_numbers(given: Given, out: Path) -> None:
+    write_json(out, list(range(2000)))
+
+
+def make_once(given: Given, out: Path) -> None:
+    made_once(out, Kind.EMBEDDINGS, {"setting": 1}, lambda: given.shop.adapt("de", 1, out))
+
+
+WRITERS: dict[str, Callable[[Given, Path], None]] = {
+    writer.__name__: writer
+    for writer in (
+        prepare_text,
+        train_tokenizer,
+        build_blocks,
+        pretrain,
+        adapt,
+        finetune,
+        evaluate_source,
+        evaluate_language,
+        export_bundle,
+        export_for_transformers,
+        import_from_transformers,
+        report,
+        report_of_the_paper,
+        copy,
+        gather_folders,
+        write_numbers,
+        make_once,
+    )
+}
+
+
+@contextmanager
+def files_no_larger_than(size: int) -> Iterator[None]:
+    """Let the kernel refuse all writing beyond a size, as a quota does."""
+    _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+
+
+def attempts(writer: Callable[[Given, Path], None], given: Given, folder: Path) -> Iterator[Attempt]:
+    """Write in peace, then with all, most, and the largest files too large; then in peace where it has failed."""
+    writer(given, folder / "peace" / "out")
+    sizes = sorted({file.stat().st_size for file in (folder / "peace").rglob("*") if file.is_file()} - {0})
+    for largest in sorted({0, sizes[len(sizes) // 2] - 1, sizes[-1] - 1}):
+        place = folder / f"{largest}"
+        place.mkdir()
+        error: Exception | None = None
+        try:
+            with files_no_larger_than(largest):
+                writer(given, place / "out")
+        except Exception as caught:  # noqa: BLE001  whatever it is, the test judges it
+            error = caught
+        left = sorted(path.relative_to(place).as_posix() for path in place.rglob("*"))
+        yield Attempt(largest, type(error).__name__, str(error), left)
+        writer(given, place / "out")
+
+
+def main(folder: Path) -> dict[str, list[dict[str, Any]]]:
+    """What every writer did, by its name."""
+    given = Given.make(folder / "given")
+    return {
+        name: [asdict(attempt) for attempt in attempts(writer, given, folder / name)]
+        for name, writer in WRITERS.items()
+    }
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    print(json.dumps(main(Path(sys.argv[1]))))
