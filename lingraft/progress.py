@@ -1,5 +1,6 @@
 """What long work shows: a bar with rate, loss and time left on a terminal, plain lines in a log."""
 
+import contextlib
 import sys
 import time
 from collections.abc import Iterable, Iterator
@@ -21,7 +22,8 @@ _LINE_EVERY_S = 10.0
 def say(message: str) -> None:
     """One line of plain text on standard error; of several processes that train together, from the leader alone."""
     if ranks.leads():
-        tqdm.write(message, file=sys.stderr)
+        with contextlib.suppress(OSError):  # a log on a full disk must not end a training
+            tqdm.write(message, file=sys.stderr)
 
 
 def shown(points: "Iterator[Progress]", steps: int, title: str) -> "Iterator[Progress]":

@@ -1,7 +1,9 @@
+import contextlib
 import io
 import re
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -76,3 +78,12 @@ def test_counted_items_are_a_bar_on_a_terminal(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(sys, "stderr", terminal)
     assert list(counted("abc", "text de", "document")) == list("abc")
     assert "text de" in terminal.getvalue()
+
+
+def test_a_log_that_cannot_be_written_does_not_end_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Path("/dev/full").open("w", buffering=1) as full:
+        monkeypatch.setattr(sys, "stderr", full)
+        say("nobody hears this")
+        monkeypatch.undo()
+        with contextlib.suppress(OSError):
+            full.close()
