@@ -12,6 +12,7 @@ RECIPE ?= recipes/demo.toml  #: the demo's recipe
 TEXT ?=  #: folder of your own text for the demo, one file or folder per language
 PORT ?= 8080  #: where `make serve` listens
 PYTEST_ARGS ?=  #: more arguments for pytest
+SOAK_FAULTS ?= 25  #: faults that `make soak` does to each stage
 
 # Make keeps the blanks before the comments above.
 python := $(strip $(PYTHON))
@@ -36,8 +37,8 @@ ifeq ($(filter $(accelerator),cpu gpu),)
 $(error ACCELERATOR is '$(accelerator)', but must be cpu or gpu)
 endif
 
-.PHONY: help install demo demo-compare demo-check serve ui test test-integration test-all lint format types golden \
-	system-deps lock clean
+.PHONY: help install demo demo-compare demo-check serve ui test test-integration test-all soak lint format types \
+	golden system-deps lock clean
 
 help: ## print this list
 	@echo "Targets:"
@@ -102,6 +103,9 @@ test-integration: install ## only the tests that need minutes or what system-dep
 	$(bin)/python -m pytest -m integration $(PYTEST_ARGS)
 
 test-all: test test-integration ## every test
+
+soak: install ## kill, stop and damage every training stage at random moments, and compare what it arrives at
+	SOAK_FAULTS=$(SOAK_FAULTS) $(bin)/python -m pytest -m integration tests/interrupted/test_soak.py $(PYTEST_ARGS)
 
 lint: install ## check format and lint rules
 	$(bin)/ruff format --check .

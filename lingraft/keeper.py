@@ -99,8 +99,11 @@ class Keeper:
         """Whether it is time for a checkpoint, and the one before is on disk; the leader knows."""
         if not processes.leads():
             return False
-        writing = self._written is not None and not self._written.done()
-        return not writing and time.monotonic() - self._kept_at >= self.every_s
+        return not self._writing and time.monotonic() - self._kept_at >= self.every_s
+
+    @property
+    def _writing(self) -> bool:
+        return self._written is not None and not self._written.done()
 
     def keep(self, state: TrainingState, last: bool = False) -> None:
         """Write a checkpoint beside training, which is held up only while the state is copied in memory.
@@ -109,11 +112,15 @@ class Keeper:
 
         Args:
             state: to keep.
-            last: whether training stops here.
+            last: whether training stops here. Then one that is being written will do: whoever asks to stop may not
+                wait for two.
         """
         if not processes.leads():
             return
+        spared = last and self._writing
         self.settle()
+        if spared and self._on_disk is not None:
+            return
         started = time.perf_counter()
         facts = {"format": _FORMAT, "state": state.facts(), "noted": dict(self.noted), "made_from": self.made_from}
         content = state.tensors(), facts
