@@ -11,10 +11,12 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from lingraft.kernels.dropout import drop_, kept
+from lingraft.kernels.dropout import kept, scale
 
 SHORT_TOKENS = 256
 _SCORES_AT_ONCE = 2**21
+_TORCHS = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
+_TORCHS_BACKWARD = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
 
 
 class Attention(NamedTuple):
@@ -27,7 +29,10 @@ class Attention(NamedTuple):
 
 
 def attend(packed_3BHTK: Tensor, attention: Attention) -> tuple[Tensor, Tensor | None]:
-    """Mixed values (B, T, H, K), and the probabilities (B, H, T, T) if the backward pass gets them."""
+    """Mixed values (B, T, H, K), and what the backward pass gets with them: probabilities (B, H, T, T), if anything."""
+    if by_torch(packed_3BHTK, attention):
+        mixed_BHTK, normaliser_BHT = _TORCHS(*packed_3BHTK, scale=1.0)
+        return mixed_BHTK.transpose(1, 2).contiguous(), normaliser_BHT
     _, batch, heads, tokens, width = packed_3BHTK.shape
     mixed_BTHK = packed_3BHTK.new_empty(batch, tokens, heads, width)
     short = tokens <= SHORT_TOKENS
@@ -37,38 +42,60 @@ def attend(packed_3BHTK: Tensor, attention: Attention) -> tuple[Tensor, Tensor |
         out_bHTT = None if kept_BHTT is None else kept_BHTT[blocks]
         share_bHTT = _probabilities(packed_3BHTK, blocks, attention.visible_B11T, out_bHTT)
         if attention.drop:
-            keep_bHTT = kept(share_bHTT.shape, attention.drop, generator)
-            share_bHTT = drop_(share_bHTT.clone() if short else share_bHTT, keep_bHTT, attention.drop)
+            share_bHTT = share_bHTT * kept(share_bHTT, attention.drop, generator)
         mixed_bHTK = torch.bmm(_each_head(share_bHTT), _each_head(packed_3BHTK[2, blocks]))
         mixed_BTHK[blocks] = mixed_bHTK.view(-1, heads, tokens, width).transpose(1, 2)
-    return mixed_BTHK, kept_BHTT
+    return mixed_BTHK.mul_(scale(attention.drop)) if attention.drop else mixed_BTHK, kept_BHTT
 
 
 def attend_backward(
-    gradient_BTHK: Tensor, packed_3BHTK: Tensor, kept_BHTT: Tensor | None, attention: Attention
+    gradient_BTHK: Tensor, packed_3BHTK: Tensor, mixed_BTHK: Tensor | None, saved: Tensor | None, attention: Attention
 ) -> Tensor:
-    """Gradient (3, B, H, T, K) of queries (as they came, scaled), keys and values."""
+    """Gradient (3, B, H, T, K) of queries (as they came, scaled), keys and values.
+
+    Args:
+        gradient_BTHK: of the mixed values.
+        packed_3BHTK: as in `attend`.
+        mixed_BTHK: what `attend` gave; read only where `by_torch`.
+        saved: what `attend` gave with it.
+        attention: as in `attend`.
+    """
+    if by_torch(packed_3BHTK, attention):
+        return _torchs_backward(gradient_BTHK, packed_3BHTK, mixed_BTHK, saved)
     found_3BHTK = torch.empty_like(packed_3BHTK)
     generator = torch.Generator().manual_seed(attention.seed)
     for blocks in _portions(packed_3BHTK):
         query, key, value = (_each_head(packed_3BHTK[part, blocks]) for part in range(3))
         to_query, to_key, to_value = (_each_head(found_3BHTK[part, blocks]) for part in range(3))
-        above = _each_head(gradient_BTHK[blocks].transpose(1, 2).contiguous())
-        if kept_BHTT is None:
-            share_bHTT = _probabilities(packed_3BHTK, blocks, attention.visible_B11T)
+        above = _each_head((gradient_BTHK[blocks] * scale(attention.drop)).transpose(1, 2).contiguous())
+        if saved is None:
+            share = _each_head(_probabilities(packed_3BHTK, blocks, attention.visible_B11T))
         else:
-            share_bHTT = kept_BHTT[blocks]
-        share, to_share = _each_head(share_bHTT), torch.bmm(above, value.transpose(1, 2))
-        if attention.drop:
-            keep = _each_head(kept(share_bHTT.shape, attention.drop, generator))
-            drop_(to_share, keep, attention.drop)
-            torch.bmm(drop_(share.clone(), keep, attention.drop).transpose(1, 2), above, out=to_value)
-        else:
-            torch.bmm(share.transpose(1, 2), above, out=to_value)
+            share = _each_head(saved[blocks])
+        to_share = torch.bmm(above, value.transpose(1, 2))
+        keep = kept(share, attention.drop, generator) if attention.drop else None
+        torch.bmm((share if keep is None else share * keep).transpose(1, 2), above, out=to_value)
+        if keep is not None:
+            to_share.mul_(keep)
         to_scores = torch._softmax_backward_data(to_share, share, -1, share.dtype)
         torch.bmm(to_scores, key, out=to_query)
         torch.bmm(to_scores.transpose(1, 2), query, out=to_key)
     return found_3BHTK
+
+
+def by_torch(packed_3BHTK: Tensor, attention: Attention) -> bool:
+    """Whether torch's own fused attention is the faster one: for long blocks in float32, nothing dropped or hidden."""
+    plain = not attention.drop and attention.visible_B11T is None
+    return plain and packed_3BHTK.dtype != torch.bfloat16 and packed_3BHTK.shape[3] > SHORT_TOKENS
+
+
+def _torchs_backward(
+    gradient_BTHK: Tensor, packed_3BHTK: Tensor, mixed_BTHK: Tensor | None, normaliser_BHT: Tensor | None
+) -> Tensor:
+    above_BHTK = gradient_BTHK.transpose(1, 2).contiguous()
+    mixed_BHTK = None if mixed_BTHK is None else mixed_BTHK.transpose(1, 2)
+    found = _TORCHS_BACKWARD(above_BHTK, *packed_3BHTK, mixed_BHTK, normaliser_BHT, 0.0, False, scale=1.0)
+    return torch.stack(found)
 
 
 def _portions(packed_3BHTK: Tensor) -> Iterator[slice]:

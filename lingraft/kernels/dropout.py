@@ -8,18 +8,18 @@ _A_WORD = 4
 """Draws of 16 bits in a random number of 64."""
 
 
-def kept(shape: torch.Size | tuple[int, ...], share: float, generator: torch.Generator | None = None) -> Tensor:
-    """True where an element stays; each is dropped with the share given, to the nearest 2**-16.
+def kept(hidden: Tensor, share: float, generator: torch.Generator | None = None) -> Tensor:
+    """1 where an element stays, else 0, in the shape and format of `hidden`.
 
     Args:
-        shape: of the mask.
-        share: of elements that are dropped.
+        hidden: what will be multiplied.
+        share: of elements that are dropped, taken to the nearest 2**-16.
         generator: on the CPU; torch's global one if absent.
     """
-    count = torch.Size(shape).numel()
+    count = hidden.numel()
     words = torch.empty(-(-count // _A_WORD), dtype=torch.int64).random_(-(2**63), None, generator=generator)
-    draws = words.view(torch.int16)[:count].view(shape)
-    return draws >= round(share * _LEVELS) - _LEVELS // 2
+    draws = words.view(torch.int16)[:count].view(hidden.shape)
+    return torch.ge(draws, round(share * _LEVELS) - _LEVELS // 2, out=torch.empty_like(draws, dtype=hidden.dtype))
 
 
 def scale(share: float) -> float:

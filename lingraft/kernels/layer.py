@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
-from lingraft.kernels.attention import Attention, attend, attend_backward
+from lingraft.kernels.attention import Attention, attend, attend_backward, by_torch
 from lingraft.kernels.casts import cast, compute_format
 from lingraft.kernels.dropout import drop_, kept
 
@@ -70,7 +70,8 @@ class Saved(NamedTuple):
     visible_B11T: Tensor | None
     entering_ND: Tensor | None
     packed_3BHTK: Tensor
-    share_BHTT: Tensor | None
+    attended: Tensor | None
+    """What `attend` gave besides."""
     mixed_ND: Tensor | None
     keep_mixed_ND: Tensor | None
     first_ND: Tensor
@@ -108,7 +109,8 @@ class _TrainedLayer(torch.autograd.Function):
         with torch.autocast(hidden_BTD.device.type, enabled=False):
             out_ND, saved = _forward(kind, ctx.attention, hidden_BTD, weights, number_format)
         if not any(ctx.needs_input_grad[3:]):
-            saved = saved._replace(entering_ND=None, mixed_ND=None, between_ND=None, activated_NF=None)
+            mixed_ND = saved.mixed_ND if by_torch(saved.packed_3BHTK, ctx.attention) else None
+            saved = saved._replace(entering_ND=None, mixed_ND=mixed_ND, between_ND=None, activated_NF=None)
         ctx.attention = ctx.attention._replace(visible_B11T=None)
         ctx.save_for_backward(*saved, *weights)
         return out_ND.view_as(hidden_BTD)
@@ -140,7 +142,7 @@ def _forward(
     qkv_NO = torch.addmm(weights.qkv_O, entering_ND, weights.qkv_OI.t())
     packed_3BHTK = _packed(qkv_NO, hidden_BTD.shape, kind.heads)
     packed_3BHTK[0].mul_(packed_3BHTK.shape[-1] ** -0.5)
-    mixed_BTHK, share_BHTT = attend(packed_3BHTK, attention)
+    mixed_BTHK, attended = attend(packed_3BHTK, attention)
     mixed_ND = mixed_BTHK.view_as(hidden_ND)
     added_ND, keep_mixed_ND = _dropped(
         torch.addmm(weights.attention_out_O, mixed_ND, weights.attention_out_OI.t()), kind.drop
@@ -161,7 +163,7 @@ def _forward(
         attention.visible_B11T,
         entering_ND,
         packed_3BHTK,
-        share_BHTT,
+        attended,
         mixed_ND,
         keep_mixed_ND,
         first_ND,
@@ -199,8 +201,10 @@ def _backward(
     to_added_ND = _dropped_backward(to_first_ND, saved.keep_mixed_ND, kind.drop, number_format)
     to_attention_out = _matrix_backward(to_added_ND, saved.mixed_ND, trained[2:4])
     to_mixed_ND = to_added_ND @ weights.attention_out_OI
+    apart = batch, tokens, kind.heads, -1
+    mixed_BTHK = None if saved.mixed_ND is None else saved.mixed_ND.view(apart)
     to_packed_3BHTK = attend_backward(
-        to_mixed_ND.view(batch, tokens, kind.heads, -1), saved.packed_3BHTK, saved.share_BHTT, attention
+        to_mixed_ND.view(apart), saved.packed_3BHTK, mixed_BTHK, saved.attended, attention
     )
     to_packed_3BHTK[0].mul_(to_packed_3BHTK.shape[-1] ** -0.5)
     to_qkv_NO = to_packed_3BHTK.permute(1, 3, 0, 2, 4).reshape(batch * tokens, -1)
@@ -237,7 +241,7 @@ def _norm_backward(
 def _dropped(hidden_ND: Tensor, share: float) -> tuple[Tensor, Tensor | None]:
     if not share:
         return hidden_ND, None
-    keep_ND = kept(hidden_ND.shape, share)
+    keep_ND = kept(hidden_ND, share)
     return drop_(hidden_ND, keep_ND, share), keep_ND
 
 

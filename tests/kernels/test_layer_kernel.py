@@ -111,7 +111,11 @@ def test_dropout_follows_the_seed() -> None:
     assert not torch.equal(drawn(1), drawn(2))
 
 
-def test_bfloat16_is_no_further_from_float32_than_autocast_is() -> None:
+@pytest.mark.parametrize("keeps_probabilities", [True, False])
+def test_bfloat16_is_no_further_from_float32_than_autocast_is(
+    keeps_probabilities: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(attention, "SHORT_TOKENS", TOKENS if keeps_probabilities else TOKENS - 1)
     layer = made(width=64)
     _, exact = gradients(by_autograd, layer, None)
     distances = {}
