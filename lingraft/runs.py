@@ -18,6 +18,7 @@ from lingraft.config import Recipe
 from lingraft.cost.formulas import Work, flops_per_update
 from lingraft.encoder import Encoder
 from lingraft.keeper import Keeper
+from lingraft.kernels.heap import reuse_freed_memory
 from lingraft.models import HISTORY_FILE
 from lingraft.pace_config import Pace
 from lingraft.plan import Plan, Progress
@@ -226,6 +227,8 @@ def _run(
     """What goes on from a checkpoint keeps its number format, which a measurement may have chosen."""
     if recipe.threads:
         torch.set_num_threads(recipe.threads)
+    if precision.device().type == "cpu":
+        reuse_freed_memory()
     loss_of.train()
     state = keeper.newest() if keeper else None
     if keeper and state:
