@@ -172,7 +172,7 @@ class Keeper:
         self.ended = None
         if processes.leads():
             try:
-                for place in self.folder.glob("step-*"):
+                for place in sorted(self.folder.glob("step-*")):  # the newest one goes last
                     _discard(place)
             except OSError as error:
                 say(f"the checkpoints in {self.folder} are of no use any more, but cannot be removed: {error}")

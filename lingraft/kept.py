@@ -135,5 +135,6 @@ def saved(out: Path, kind: Kind, fill: Callable[[Draft], None], run: Run) -> Art
         with artifact.create(out, kind) as draft:
             fill(draft)
     processes.wait()
+    made = Artifact.load(out, kind)
     run.forget()
-    return Artifact.load(out, kind)
+    return made

@@ -51,21 +51,33 @@ class Notice:
 
 @contextlib.contextmanager
 def noticed() -> Iterator[Notice]:
-    """Turn SIGTERM and SIGINT into a notice meanwhile; where only a thread trains, signals stay what they are."""
+    """Turn SIGTERM and SIGINT into a notice meanwhile; where only a thread trains, signals stay what they are.
+
+    A notice that came too late to be heeded is given again to whoever sees to signals otherwise.
+    """
     notice = Notice()
     with _handled(notice.give):
         yield notice
+    if notice.signal_number:
+        signal.raise_signal(notice.signal_number)
 
 
 @contextlib.contextmanager
 def interruptible() -> Iterator[None]:
     """Turn SIGTERM and SIGINT into an `Interruption` at once, where `noticed` does not see to them."""
+    raised: list[Interruption] = []
 
     def stop(signal_number: int, _: FrameType | None) -> None:
-        raise Interruption(signal_number, "asked to stop. Run the same again to go on.")
+        raised.append(Interruption(signal_number, "asked to stop. Run the same again to go on."))
+        raise raised[-1]
 
     with _handled(stop):
-        yield
+        try:
+            yield
+        except BaseException as error:
+            if raised and error is not raised[-1]:  # what it broke off has tripped over it
+                raise raised[-1] from error
+            raise
 
 
 @contextlib.contextmanager

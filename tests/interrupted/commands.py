@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
@@ -76,10 +77,14 @@ class Command:
 
 
 def start(arguments: list[str], log: Path, limits: Limits | None = None) -> Command:
-    """Start `lingraft` with some arguments; what it says goes to a file."""
+    """Start `lingraft` with some arguments, and wait until it has begun; what it says goes to a file."""
     log.touch()
-    process = _SERVER.Process(target=_run, args=(arguments, str(log), limits or Limits()))
+    begun, begins = _SERVER.Pipe(duplex=False)
+    process = _SERVER.Process(target=_run, args=(begins, arguments, str(log), limits or Limits()))
     process.start()
+    begins.close()
+    begun.recv_bytes()
+    begun.close()
     return Command(process, log)
 
 
@@ -90,7 +95,9 @@ def run(arguments: list[str], log: Path, limits: Limits | None = None) -> Comman
     return command
 
 
-def _run(arguments: list[str], log: str, limits: Limits) -> None:
+def _run(begins: Connection, arguments: list[str], log: str, limits: Limits) -> None:
+    begins.send_bytes(b"begun")
+    begins.close()
     with open(log, "ab", buffering=0) as stream:  # noqa: PTH123  the descriptor is what counts
         os.dup2(stream.fileno(), sys.stdout.fileno())
         os.dup2(stream.fileno(), sys.stderr.fileno())
@@ -101,7 +108,10 @@ def _run(arguments: list[str], log: str, limits: Limits) -> None:
     sys.argv = ["lingraft", *arguments]
     from lingraft.cli import main
 
-    main()
+    try:
+        main()
+    except KeyboardInterrupt:
+        sys.exit(130)  # as the interpreter ends by itself, but not under multiprocessing
 
 
 def _lose_roots_rights() -> None:

@@ -1,0 +1,129 @@
+"""What stages do about being interrupted when training itself has ended: nothing is trained again."""
+
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lingraft import stages
+from lingraft.artifact import Artifact, Kind
+from lingraft.config import Recipe
+from lingraft.errors import ArtifactError
+from lingraft.plan import Progress
+from lingraft.stopping import Interruption, interruptible
+from lingraft.tasks.kinds import Judged
+from tests.workshop import Workshop, changed
+
+
+@pytest.fixture
+def short(workshop: Workshop) -> Recipe:
+    return changed(workshop.recipe, "pretraining", steps=6, warmup_steps=1, log_every_steps=2)
+
+
+def pretrained(workshop: Workshop, recipe: Recipe, out: Path, watch: Callable[[Progress], None]) -> Artifact:
+    return stages.pretrain(recipe, workshop.blocks["en"], workshop.tokenizers["en"], out, watch)
+
+
+def kept(out: Path) -> list[str]:
+    return sorted(place.name for place in out.with_name(f"{out.name}.training").glob("*"))
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_stop_while_the_result_is_written_keeps_all_that_was_trained(
+    workshop: Workshop, short: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+) -> None:
+    whole, out = pretrained(workshop, short, tmp_path / "whole", lambda _: None), tmp_path / "out"
+    real = stages.describe
+
+    def stopped(*arguments: Any) -> None:
+        real(*arguments)
+        os.kill(os.getpid(), number)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(stages, "describe", stopped)
+        with pytest.raises(Interruption, match="Run the same again to go on"):
+            pretrained(workshop, short, out, lambda _: None)
+    assert kept(out) == ["step-00000006"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out.training", "whole"]
+    require_ends(workshop, short, out, whole)
+
+
+def test_a_result_that_cannot_be_written_is_not_lost(
+    workshop: Workshop, short: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole, out = pretrained(workshop, short, tmp_path / "whole", lambda _: None), tmp_path / "out"
+
+    def in_the_way(*arguments: Any) -> None:
+        out.mkdir()
+        (out / "other").write_text("of somebody else")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(stages, "save_vocabulary", in_the_way)
+        with pytest.raises(ArtifactError, match="cannot write"):
+            pretrained(workshop, short, out, lambda _: None)
+    (out / "other").unlink()
+    assert kept(out) == ["step-00000006"]
+    require_ends(workshop, short, out, whole)
+
+
+def require_ends(workshop: Workshop, recipe: Recipe, out: Path, whole: Artifact) -> None:
+    """The same call ends well, tells the whole curve, and has trained nothing again."""
+    clock: list[float] = []
+    made = pretrained(workshop, recipe, out, lambda point: clock.append(point.elapsed_s))
+    assert made.fingerprint == whole.fingerprint
+    assert len(clock) == 3
+    assert kept(out) == []
+
+
+def test_a_stop_during_the_last_judging_keeps_all_that_was_trained(
+    workshop: Workshop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from lingraft.tasks.classification import Classification
+
+    out, real = tmp_path / "out", Classification.judge
+
+    def stopped(*arguments: Any) -> Judged:
+        os.kill(os.getpid(), signal.SIGTERM)
+        return real(*arguments)
+
+    given = workshop.recipe, "topic", workshop.primary, workshop.texts["en"], 1, out
+    with monkeypatch.context() as patch:
+        patch.setattr(Classification, "judge", stopped)
+        with pytest.raises(Interruption) as caught:
+            stages.finetune(*given, lambda _: None)
+    assert caught.value.exit_code == 75
+    assert kept(out) == ["step-00000014"]
+    made = stages.finetune(*given, lambda _: None)
+    assert made.fingerprint == Artifact.load(workshop.tasks[1], Kind.TASK).fingerprint
+    assert kept(out) == []
+
+
+def test_a_stop_that_comes_too_late_for_training_is_heeded_afterwards(
+    workshop: Workshop, short: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from lingraft.early_stop import Best
+
+    def stopped(*_: Any) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr(Best, "put_back", stopped)
+    with pytest.raises(Interruption):
+        pretrained(workshop, short, tmp_path / "out", lambda _: None)
+    assert kept(tmp_path / "out") == ["step-00000006"]
+
+
+def test_a_stop_is_a_stop_even_if_what_it_broke_off_trips_over_it() -> None:
+    def library() -> None:
+        try:
+            os.kill(os.getpid(), signal.SIGTERM)
+        finally:
+            raise AttributeError("no lock to release")
+
+    with pytest.raises(Interruption) as caught, interruptible():
+        library()
+    assert caught.value.exit_code == 75
+    with pytest.raises(AttributeError, match="of its own"), interruptible():
+        raise AttributeError("of its own")
