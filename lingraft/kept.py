@@ -1,6 +1,7 @@
 """What every stage does about being interrupted, looked at and written: alike, so it stands here once."""
 
 import contextlib
+import itertools
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,8 @@ def require_room(out: Path, state: Path | None) -> None:
     Raises:
         ArtifactError: `out` holds something, or cannot be written.
     """
-    if not (_taken(out) and any(_place(out, state).glob("step-*"))):
+    checkpoints = itertools.chain.from_iterable(_place(out, state).glob(name) for name in ("step-*", ".step-*"))
+    if not (_taken(out) and any(checkpoints)):
         require_new(out)
 
 
@@ -67,7 +69,7 @@ def finished(out: Path, kind: Kind, keeper: Keeper) -> Artifact | None:
     """What a run has made that was killed before it could remove its checkpoints; None if there is still work to do.
 
     Raises:
-        ArtifactError: `out` holds something else.
+        ArtifactError: `out` holds something else, or no checkpoint is whole any more that would say whose it is.
     """
     if not processes.highest(_taken(out)):
         return None

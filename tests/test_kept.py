@@ -127,3 +127,14 @@ def test_a_stop_is_a_stop_even_if_what_it_broke_off_trips_over_it() -> None:
     assert caught.value.exit_code == 75
     with pytest.raises(AttributeError, match="of its own"), interruptible():
         raise AttributeError("of its own")
+
+
+def test_what_a_run_left_that_was_killed_while_it_removed_its_last_checkpoint_is_removed(
+    workshop: Workshop, short: Recipe, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    pretrained(workshop, short, out, lambda _: None)
+    (tmp_path / "out.training/.step-00000006-doomed").mkdir(parents=True)
+    with pytest.raises(ArtifactError, match="out exists already"):
+        pretrained(workshop, short, out, lambda _: None)
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]

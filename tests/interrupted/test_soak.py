@@ -43,6 +43,10 @@ def finish(project: Project, stage: str, out: Path) -> None:
     if not out.exists() or checkpoints(out):
         command = project.start(stage, out)
         assert command.ends() == 0, command.said
+    elif any(training(out).glob(".step-*")):  # killed while it removed what it needed no more: the next call does
+        command = project.start(stage, out)
+        assert command.ends() == 1
+        assert f"{out} exists already" in command.said
     for place in training(out).glob("set-aside-*"):
         shutil.rmtree(place)
     if training(out).exists():

@@ -48,12 +48,12 @@ def test_a_stop_in_the_midst_of_training_loses_no_step(project: Project, tmp_pat
 
 
 def test_early_stopping_goes_on_with_its_best_so_far(project: Project, tmp_path: Path) -> None:
-    settings = recipe(tmp_path, steps=400, judge_every_steps=5, patience=3, mini_rate=0.02)
+    settings = recipe(tmp_path, steps=900, judge_every_steps=20, patience=6, mini_rate=0.02)
     whole, out = tmp_path / "whole", tmp_path / "out"
     assert project.start("mini", whole, recipe=settings).ends() == 0
     last = history(whole)[-1]["step"]
-    assert 20 <= last < 400
-    for aim in (last // 3, 2 * last // 3):
+    assert 120 <= last < 900
+    for aim in (last // 4, last // 2):
         command = project.start("mini", out, recipe=settings)
         assert command.signalled_when(signal.SIGKILL, lambda: steps_kept(out) >= aim) == -signal.SIGKILL  # noqa: B023
     assert project.start("mini", out, recipe=settings).ends() == 0
