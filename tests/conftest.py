@@ -1,5 +1,8 @@
 """A test that was left out proves nothing, so a run with one in it fails. Also what tests of all folders share."""
 
+import functools
+import inspect
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,6 +17,14 @@ def workshop(tmp_path_factory: pytest.TempPathFactory) -> "Workshop":
     from tests.workshop import Workshop
 
     return Workshop.make(tmp_path_factory.mktemp("workshop"))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _stacks_without_sources() -> Iterator[None]:
+    """KFP asks for the stack, sources included, at each setting of a step: minutes for a pipeline under xdist."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(inspect, "stack", functools.partial(inspect.stack, 0))
+        yield
 
 
 def _left_out(config: pytest.Config) -> list[pytest.TestReport]:

@@ -178,10 +178,11 @@ def test_workers_end_when_the_items_cannot_be_read() -> None:
 
 _SCRIPT = textwrap.dedent(
     """
-    import sys, time
+    import signal, sys, time
     from lingraft.workers import in_order
     from tests.test_workers import slower_at_first
 
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # what a shell runs in the background ignores it
     for number, pid in in_order(slower_at_first, iter(int, 1), 2):
         print(pid, flush=True)
         time.sleep(0.05)
