@@ -52,7 +52,8 @@ class Layer(nn.Module):
         self.output_norm = nn.LayerNorm(width, shape.family.layer_norm_eps)
 
     def forward(self, hidden_BTD: Tensor, visible_B11T: Tensor | None) -> Tensor:
-        if hidden_BTD.device.type == "cpu" and torch.is_grad_enabled():
+        # What is exported is to be made of plain operations, of any batch.
+        if hidden_BTD.device.type == "cpu" and torch.is_grad_enabled() and not torch.compiler.is_exporting():
             return self._trained(hidden_BTD, visible_B11T)
         batch, tokens, width = hidden_BTD.shape
         qkv = self.qkv(hidden_BTD).view(batch, tokens, 3, self.attention_heads, -1)

@@ -156,7 +156,7 @@ def test_few_shards_are_expected_all_at_once() -> None:
 
 
 def test_a_shard_that_does_not_fit_on_the_disk_leaves_nothing(tmp_path: Path) -> None:
-    with full_disk(), pytest.raises(ArtifactError, match=r"cannot write train-00000\.safetensors"):
+    with full_disk(), pytest.raises(ArtifactError, match=r"cannot write .*blocks: .*Free space there"):
         packed(tmp_path / "blocks", 4000, 1000)
     assert list(tmp_path.iterdir()) == []
 

@@ -17,6 +17,7 @@ from lingraft.artifact import MANIFEST, Artifact, Cost
 from lingraft.config import Recipe
 from lingraft.errors import TrackingError
 from lingraft.progress import say
+from lingraft.stopping import Interruption
 from lingraft.tracking.points import Outbox, UnreachableError
 from lingraft.tracking.server import LAST_WORDS_S, Asking, asking, explained, hurried
 
@@ -109,12 +110,13 @@ class StageRun:
         except UnreachableError as error:
             say(f"Run {self.run_id} of stage {self._name!r} is not marked as finished, though the stage is. {error}")
 
-    def fail(self, parent_run: str) -> None:
-        """Send what can be sent at once, and mark the run and its pipeline's as failed if MLflow answers."""
+    def break_off(self, parent_run: str, error: BaseException) -> None:
+        """Send what can be sent at once, and mark the run and its pipeline's as failed or killed if MLflow answers."""
+        status = "KILLED" if isinstance(error, Interruption | KeyboardInterrupt) else "FAILED"
         self._deliver(LAST_WORDS_S)
         with hurried() as ask, contextlib.suppress(TrackingError):  # why the stage failed matters more
             for run_id in (self.run_id, parent_run):
-                ask(partial(mlflow.MlflowClient().set_terminated, run_id, "FAILED"))
+                ask(partial(mlflow.MlflowClient().set_terminated, run_id, status))
 
     def _deliver(self, within_s: float) -> None:
         began = time.monotonic()
@@ -180,8 +182,8 @@ def stage(parent_run: str, name: str) -> Iterator[StageRun]:
         try:
             yield run
             run.finish()
-        except BaseException:
-            run.fail(parent_run)
+        except BaseException as error:
+            run.break_off(parent_run, error)
             raise
 
 
