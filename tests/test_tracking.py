@@ -1,6 +1,7 @@
 """Runs and registry, against a local SQLite store and against the MLflow server that our manifests run."""
 
 import json
+import signal
 import socket
 from collections.abc import Iterator
 from functools import partial
@@ -15,8 +16,9 @@ from mlflow.entities import Run
 from lingraft import artifact, tracking
 from lingraft.artifact import MANIFEST, Artifact, Cost, Kind
 from lingraft.config import Recipe
-from lingraft.errors import ArtifactError, TrackingError
+from lingraft.errors import ArtifactError, TextError, TrackingError
 from lingraft.plan import Progress
+from lingraft.stopping import Interruption
 from tests.manifests import conftest as manifests
 from tests.manifests.mlflow_server import running
 from tests.tracking_stores import quiet, sqlite_store
@@ -131,17 +133,28 @@ def test_what_a_stage_made_is_logged_with_scores_cost_and_origin(parent: str, tm
     assert mlflow.artifacts.load_dict(f"{run.info.artifact_uri}/{MANIFEST}") == made.manifest.model_dump(mode="json")
 
 
-def test_a_failing_stage_marks_itself_and_its_pipeline_as_failed(parent: str) -> None:
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (TextError("no text"), "FAILED"),
+        (KeyboardInterrupt("by hand"), "KILLED"),
+        (Interruption(signal.SIGTERM, "asked to stop"), "KILLED"),
+    ],
+    ids=["error", "Ctrl-C", "SIGTERM"],
+)
+def test_a_stage_that_fails_or_stops_marks_itself_and_its_pipeline(
+    parent: str, error: BaseException, status: str
+) -> None:
     stages = []
 
-    def fail() -> None:
+    def end() -> None:
         with tracking.stage(parent, "adapt-tr") as stage:
             stages.append(stage)
-            raise KeyboardInterrupt("stopped by hand")
+            raise error
 
-    with pytest.raises(KeyboardInterrupt, match="stopped by hand"):
-        fail()
-    assert {_run(run_id).info.status for run_id in (parent, stages[0].run_id)} == {"FAILED"}
+    with pytest.raises(type(error)):
+        end()
+    assert {_run(run_id).info.status for run_id in (parent, stages[0].run_id)} == {status}
 
 
 def test_a_stage_fails_with_its_own_error_even_when_its_run_cannot_be_marked(parent: str) -> None:
