@@ -8,8 +8,9 @@ from tests.interrupted.project import Project
 
 
 def kept(out: Path) -> int:
-    """How many steps of a training under a folder are kept."""
-    return max((int(place.name.removeprefix("step-")) for place in out.rglob("*.training/step-*")), default=0)
+    """How many steps of the adaptation in a lane's folder are kept."""
+    steps = (out / "embeddings.training").glob("step-*")
+    return max((int(place.name.removeprefix("step-")) for place in steps), default=0)
 
 
 def test_adding_a_language_goes_on_within_its_adaptation(project: Project, tmp_path: Path) -> None:

@@ -103,7 +103,12 @@ def test_a_killed_run_goes_on_where_it_was_and_ends_as_if_it_had_not_been_killed
     given = ["--primary", workshop.primary, "--text", text, "--lang", "tr", "--recipe", RECIPE, "--out", out]
     command = [sys.executable, "-c", STOPPED_IN_THE_MIDST_OF_TRAINING, "add-language", *map(str, given)]
     assert subprocess.run(command, check=False, capture_output=True).returncode == -9
-    assert {path.name for path in out.iterdir() if path.is_dir()} == {"text", "tokenizer", "blocks"}
+    assert {path.name for path in out.iterdir() if path.is_dir()} == {
+        "text",
+        "tokenizer",
+        "blocks",
+        "embeddings.training",
+    }
     before = files_of(out)
     done = add_language(workshop.primary, text, "tr", out, recipe=RECIPE)
     after = files_of(out)
