@@ -294,7 +294,8 @@ def test_an_unknown_protocol_is_refused() -> None:
 
 def test_a_missing_client_is_named_by_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "adlfs", None)
-    monkeypatch.delitem(sys.modules["fsspec.registry"]._registry, "az", raising=False)  # what has been asked for once stays
+    # Whoever has asked for it before in this process would get it again.
+    monkeypatch.delitem(sys.modules["fsspec.registry"]._registry, "az", raising=False)
     with pytest.raises(MissingExtraError, match=r"pip install 'lingraft\[azure\]'"):
         open_remote("az://container/blocks", Kind.BLOCKS)
 
