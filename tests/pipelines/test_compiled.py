@@ -5,6 +5,7 @@ After a wanted change, `make golden` writes the golden files anew; read their di
 
 import json
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,10 @@ TRAINING_STEPS = {
 def _compiled(recipe: Path, folder: Path) -> dict[str, list[Document]]:
     """Specification and Kubernetes settings of a recipe's pipelines, by pipeline."""
     compile_all(recipe, folder)
+    return _read(folder)
+
+
+def _read(folder: Path) -> dict[str, list[Document]]:
     return {path.stem: list(yaml.safe_load_all(path.read_text(encoding="utf-8"))) for path in folder.iterdir()}
 
 
@@ -156,9 +161,8 @@ def test_no_step_is_left_out_because_it_ran_before(documents: list[Document]) ->
     assert not [task for task in tasks if task["cachingOptions"].get("enableCache")]
 
 
-def test_only_training_steps_of_the_base_recipe_ask_for_a_gpu(tmp_path: Path) -> None:
-    pipelines = _compiled(ROOT / "recipes/base.toml", tmp_path)
-    found = {step: parts for documents in pipelines.values() for step, parts in _steps(documents).items()}
+def test_only_training_steps_of_the_base_recipe_ask_for_a_gpu(folders: dict[str, Path]) -> None:
+    found = {step: parts for documents in _read(folders["base"]).values() for step, parts in _steps(documents).items()}
     gpu = {step: parts for step, parts in found.items() if "accelerator" in parts[0]["resources"]}
     assert gpu.keys() == {step for step in found if _trains(step)}
     assert gpu.keys() >= TRAINING_STEPS
@@ -172,10 +176,10 @@ def test_only_training_steps_of_the_base_recipe_ask_for_a_gpu(tmp_path: Path) ->
     assert not [place for place in light if place.keys() & {"nodeSelector", "tolerations", "emptyDirMounts"}]
 
 
-def test_the_base_recipe_trains_on_the_nodes_that_the_manifests_name(tmp_path: Path) -> None:
+def test_the_base_recipe_trains_on_the_nodes_that_the_manifests_name(folders: dict[str, Path]) -> None:
     patch = yaml.safe_load((ROOT / "manifests/overlays/prod/endpoint.yaml").read_text(encoding="utf-8"))
     served = {operation["path"].rpartition("/")[2]: operation["value"] for operation in patch}
-    _, place = _steps(_compiled(ROOT / "recipes/base.toml", tmp_path)["source"])["pretrain"]
+    _, place = _steps(_read(folders["base"])["source"])["pretrain"]
     assert place["nodeSelector"]["labels"] == served["nodeSelector"]
     assert place["tolerations"] == served["tolerations"]
 
@@ -261,8 +265,10 @@ def test_without_a_search_there_is_no_search_pipeline(tmp_path: Path) -> None:
     assert _compiled(changed, tmp_path / "out").keys() == {"source", "language"}
 
 
-def test_pipelines_that_only_another_recipe_had_do_not_stay(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    _compiled(ROOT / "recipes/base.toml", tmp_path)
+def test_pipelines_that_only_another_recipe_had_do_not_stay(
+    tmp_path: Path, folders: dict[str, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(folders["base"], tmp_path, dirs_exist_ok=True)
     (tmp_path / "mine.yaml").write_text("mine")
     capsys.readouterr()
     compile_all(ROOT / "recipes/demo.toml", tmp_path)
