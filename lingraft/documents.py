@@ -33,6 +33,20 @@ class Document:
     label: str | None = None
 
 
+def portions(documents: Iterable[Document], characters: int) -> Iterator[list[Document]]:
+    """Documents in portions of so many characters or little more: as many as a process is given at once."""
+    portion: list[Document] = []
+    held = 0
+    for document in documents:
+        portion.append(document)
+        held += len(document.text) + len(document.name)
+        if held >= characters:
+            yield portion
+            portion, held = [], 0
+    if portion:
+        yield portion
+
+
 def content_name(text: str) -> str:
     """Name of a document that has none: equal texts get equal names, hence the same split."""
     return hashlib.sha256(text.encode("utf-8")).hexdigest()[:32]

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from lingraft.cleaning.census import INVISIBLE, Census
 from lingraft.cleaning.characters import tidied
 from lingraft.cleaning.quality import fault
-from lingraft.documents import Document
+from lingraft.documents import Document, portions
 from lingraft.splits import SplitName, split_of
 from lingraft.text_config import Cleaning, Split
 
@@ -95,17 +95,8 @@ def key_of(paragraph: str) -> bytes:
 
 
 def batches(documents: Iterable[Document]) -> Iterator[list[Document]]:
-    """Documents in portions of half a million characters or little more: as many as a process is given at once."""
-    batch: list[Document] = []
-    characters = 0
-    for document in documents:
-        batch.append(document)
-        characters += len(document.text) + len(document.name)
-        if characters >= _BATCH_CHARACTERS:
-            yield batch
-            batch, characters = [], 0
-    if batch:
-        yield batch
+    """Documents in portions of half a million characters or little more."""
+    return portions(documents, _BATCH_CHARACTERS)
 
 
 def _kept(line: str, cleaning: Cleaning, census: Census) -> str | None:

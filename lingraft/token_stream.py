@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lingraft.documents import Document
+from lingraft.documents import Document, portions
 from lingraft.pieces import SpecialIds
 from lingraft.tokenizer import Tokenizer
 from lingraft.workers import in_order
@@ -35,20 +35,8 @@ def token_stream(
         WorkerError: a worker process died.
     """
     work = functools.partial(_encoded, pieces.model.resolve(), pieces.language, pieces.special, dtype)
-    return in_order(work, _chunks(documents), workers)
-
-
-def _chunks(documents: Iterable[Document]) -> Iterator[list[str]]:
-    texts: list[str] = []
-    characters = 0
-    for document in documents:
-        texts.append(document.text)
-        characters += len(document.text)
-        if characters >= _CHUNK_CHARACTERS:
-            yield texts
-            texts, characters = [], 0
-    if texts:
-        yield texts
+    chunks = ([document.text for document in portion] for portion in portions(documents, _CHUNK_CHARACTERS))
+    return in_order(work, chunks, workers)
 
 
 def _encoded(model: Path, language: str, special: SpecialIds, dtype: "np.dtype[Any]", texts: list[str]) -> NDArray[Any]:

@@ -8,10 +8,10 @@ LIMIT_BYTES = 4096
 
 
 @contextlib.contextmanager
-def full_disk() -> Iterator[None]:
-    """Let the kernel refuse to write a file beyond LIMIT_BYTES; Python sees an OSError, as from a full disk."""
+def full_disk(limit_bytes: int = LIMIT_BYTES) -> Iterator[None]:
+    """Let the kernel refuse to write a file beyond a limit; Python sees an OSError, as from a full disk or a quota."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (LIMIT_BYTES, hard))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit_bytes, hard))
     try:
         yield
     finally:

@@ -14,35 +14,13 @@ from lingraft.documents import Document
 from lingraft.errors import ArtifactError, RecipeError, TextError
 from lingraft.text import SPLITS, load_split, prepare, read_split, split_of
 from lingraft.text_config import Split
+from tests.text_recipe import text_recipe
 
 _TASK = {"name": "topic", "kind": "documents"}
-_TRAINING = {"steps": 1, "batch_blocks": 1, "learning_rate": 1e-3}
-
-
-def _recipe(text: dict[str, Any], **changes: Any) -> Recipe:
-    return Recipe.parse(
-        {
-            "name": "test",
-            "source": "en",
-            "targets": ["de"],
-            "text": text,
-            "tokenizer": {"vocabulary": 100},
-            "encoder": {
-                "width": 8,
-                "layers": 2,
-                "attention_heads": 2,
-                "mlm_heads": [1, 2],
-                "block_tokens": 8,
-            },
-            "pretraining": _TRAINING,
-            "adaptation": {**_TRAINING, "depth": 1},
-            **changes,
-        }
-    )
 
 
 def _folder(path: Path, **changes: Any) -> Recipe:
-    return _recipe({"kind": "folder", "path": str(path)}, **changes)
+    return text_recipe({"kind": "folder", "path": str(path)}, **changes)
 
 
 def _write_parallel(source: Path, documents: int, languages: tuple[str, ...] = ("en", "de")) -> None:
@@ -140,7 +118,7 @@ def test_help_pages_in_the_cache_become_a_labelled_text(tmp_path: Path, monkeypa
             page = tmp_path / f"libreoffice-help/libreoffice-help-{folder}_1_all/scalc/{number}.html"
             page.parent.mkdir(parents=True, exist_ok=True)
             page.write_text(f'<div id="DisplayArea"><p>{language} {number}</p><p>{number}</p></div>')
-    recipe = _recipe({"kind": "libreoffice-help"}, tasks=[_TASK])
+    recipe = text_recipe({"kind": "libreoffice-help"}, tasks=[_TASK])
     details = prepare(recipe, "de", tmp_path / "out").manifest.details
     assert sum(labels["scalc"] for labels in details["labels"].values()) == 30
     assert details["dropped"] == {"untranslated paragraph": 30}
@@ -153,7 +131,7 @@ def test_a_dataset_named_in_the_recipe_becomes_a_text(tmp_path: Path, monkeypatc
     (tmp_path / "set-de").mkdir()
     _write_parallel(tmp_path / "set-de", 30, ("de",))
     source = {"kind": "huggingface", "dataset": str(tmp_path / "set-{language}"), "name_column": "name"}
-    text = prepare(_recipe(source), "de", tmp_path / "out")
+    text = prepare(text_recipe(source), "de", tmp_path / "out")
     assert sum(text.manifest.details["documents"].values()) == 30
 
 
@@ -232,7 +210,7 @@ def test_an_edited_split_is_refused_on_load(tmp_path: Path) -> None:
 def test_files_of_any_name_are_prepared_for_the_language_that_they_are_given_for(tmp_path: Path) -> None:
     _write_parallel(tmp_path, 40)
     (tmp_path / "de.jsonl").rename(tmp_path / "nachrichten.jsonl")
-    recipe = _recipe({"kind": "files", "paths": {"de": [str(tmp_path / "nachrichten.jsonl")]}})
+    recipe = text_recipe({"kind": "files", "paths": {"de": [str(tmp_path / "nachrichten.jsonl")]}})
     prepared = prepare(recipe, "de", tmp_path / "text")
     assert sum(prepared.manifest.details["documents"].values()) == 40
     assert all(document.text.startswith("de ") for document in load_split(prepared, "train"))
@@ -245,7 +223,7 @@ def test_patterns_are_read_in_their_order_and_nothing_twice(tmp_path: Path) -> N
     for number in range(3):
         (tmp_path / f"part-{number}.txt").write_text("".join(f"{number}/{line}\n" for line in range(40)))
     parts, first = str(tmp_path / "part-*.txt"), str(tmp_path / "part-0.txt")
-    recipe = _recipe({"kind": "files", "paths": {"de": [parts], "en": [parts, first]}})
+    recipe = text_recipe({"kind": "files", "paths": {"de": [parts], "en": [parts, first]}})
     prepared = prepare(recipe, "de", tmp_path / "text")
     found = [document.text for document in load_split(prepared, "train")]
     assert found == sorted(found, key=lambda text: [int(part) for part in text.split("/")])

@@ -1,3 +1,4 @@
+import functools
 import itertools
 import math
 from collections.abc import Callable, Sequence
@@ -12,21 +13,10 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 from lingraft.errors import TrainingError
 from lingraft.plan import Plan, Progress
 from lingraft.train import train
+from tests import plans
 
-PLAN = Plan(
-    steps=10,
-    learning_rate=0.1,
-    warmup_steps=4,
-    weight_decay=0.0,
-    clip_norm=1.0,
-    log_every_steps=4,
-    tokens_per_step=64,
-    flops_per_step=1e6,
-)
-
-
-def planned(**changes: Any) -> Plan:
-    return Plan(**(PLAN.__dict__ | changes))
+planned = functools.partial(plans.planned, steps=10, warmup_steps=4)
+PLAN = planned()
 
 
 class Loss(nn.Module):

@@ -1,5 +1,6 @@
 """How training ends: too many steps that are not finite, a dev score that does not rise, a budget, a stop."""
 
+import functools
 import math
 import os
 import signal
@@ -20,21 +21,10 @@ from lingraft.plan import Plan, Progress
 from lingraft.stopping import Interruption
 from lingraft.train import train
 from lingraft.training_state import TrainingState
+from tests import plans
 
-PLAN = Plan(
-    steps=20,
-    learning_rate=0.1,
-    warmup_steps=0,
-    weight_decay=0.0,
-    clip_norm=1.0,
-    log_every_steps=4,
-    tokens_per_step=64,
-    flops_per_step=1e6,
-)
-
-
-def planned(**changes: Any) -> Plan:
-    return Plan(**(PLAN.__dict__ | changes))
+planned = functools.partial(plans.planned, steps=20, warmup_steps=0)
+PLAN = planned()
 
 
 class Numbers(NamedTuple):

@@ -18,8 +18,8 @@ from lingraft.config import Recipe
 from lingraft.errors import RecipeError
 from lingraft.text import SPLITS, load_split, prepare, read_split
 from lingraft.workers import WorkerError
+from tests.text_recipe import text_recipe
 
-_TRAINING = {"steps": 1, "batch_blocks": 1, "learning_rate": 1e-3}
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
@@ -31,19 +31,7 @@ test = { kind = "file", path = "test.tsv" }"""
 
 def recipe(source: Path, cleaning: dict[str, Any] | None = None, **changes: Any) -> Recipe:
     text = {"kind": "folder", "path": str(source)} | ({} if cleaning is None else {"cleaning": cleaning})
-    return Recipe.parse(
-        {
-            "name": "test",
-            "source": "en",
-            "targets": ["de"],
-            "text": text,
-            "tokenizer": {"vocabulary": 100},
-            "encoder": {"width": 8, "layers": 2, "attention_heads": 2, "mlm_heads": [1, 2], "block_tokens": 8},
-            "pretraining": _TRAINING,
-            "adaptation": {**_TRAINING, "depth": 1},
-            **changes,
-        }
-    )
+    return text_recipe(text, **changes)
 
 
 def sentence(draw: random.Random) -> str:

@@ -5,11 +5,9 @@ with the kernel refusing files beyond one size after another, and prints as JSON
 """
 
 import json
-import resource
 import signal
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -24,6 +22,7 @@ from lingraft.report.page import write as write_report
 from lingraft.results import load_language, load_source
 from lingraft.resumed import made_once
 from lingraft.steps.paper import gather
+from tests.full_disk import full_disk
 from tests.hf.checkpoints import make_checkpoint
 from tests.paper.made_up import _records
 from tests.tiny import Tiny
@@ -173,17 +172,6 @@ WRITERS: dict[str, Callable[[Given, Path], None]] = {
 }
 
 
-@contextmanager
-def files_no_larger_than(size: int) -> Iterator[None]:
-    """Let the kernel refuse all writing beyond a size, as a quota does."""
-    _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
-
-
 def attempts(writer: Callable[[Given, Path], None], given: Given, folder: Path) -> Iterator[Attempt]:
     """Write in peace, then with all, most, and the largest files too large; then in peace where it has failed."""
     writer(given, folder / "peace" / "out")
@@ -193,7 +181,7 @@ def attempts(writer: Callable[[Given, Path], None], given: Given, folder: Path) 
         place.mkdir()
         error: Exception | None = None
         try:
-            with files_no_larger_than(largest):
+            with full_disk(largest):
                 writer(given, place / "out")
         except Exception as caught:  # noqa: BLE001  whatever it is, the test judges it
             error = caught

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.interrupted.commands import Limits
+from tests.interrupted.commands import Command, Limits
 from tests.interrupted.project import Project, checkpoints, recipe, require_same, steps_kept, training
 
 
@@ -17,6 +17,17 @@ def interrupted(project: Project, out: Path, stage: str = "mini", at: int = 10) 
     command = project.start(stage, out)
     code = command.signalled_when(signal.SIGKILL, lambda: len(checkpoints(out)) >= 2 and steps_kept(out) >= at)
     assert code == -signal.SIGKILL, command.said
+
+
+def ended_over_a_read_only_folder(project: Project, out: Path) -> Command:
+    """Train to the end where nobody may write into the folder of checkpoints."""
+    try:
+        training(out).chmod(0o555)
+        command = project.start("mini", out, Limits(as_anybody=True))
+        assert command.ends() == 0, command.said
+    finally:
+        training(out).chmod(0o755)
+    return command
 
 
 def torn(place: Path) -> None:
@@ -129,12 +140,7 @@ def test_a_folder_for_checkpoints_that_is_read_only_stops_nothing(project: Proje
     out = tmp_path / "out"
     interrupted(project, out)
     kept = checkpoints(out)[-1]
-    try:
-        training(out).chmod(0o555)
-        command = project.start("mini", out, Limits(as_anybody=True))
-        assert command.ends() == 0, command.said
-    finally:
-        training(out).chmod(0o755)
+    command = ended_over_a_read_only_folder(project, out)
     assert "no checkpoint after step" in command.said
     assert "are of no use any more, but cannot be removed" in command.said
     assert kept in checkpoints(out)
@@ -147,12 +153,7 @@ def test_a_damaged_checkpoint_in_a_read_only_folder_is_passed_over(project: Proj
     interrupted(project, out)
     before, newest = checkpoints(out)[-2:]
     truncated(newest)
-    try:
-        training(out).chmod(0o555)
-        command = project.start("mini", out, Limits(as_anybody=True))
-        assert command.ends() == 0, command.said
-    finally:
-        training(out).chmod(0o755)
+    command = ended_over_a_read_only_folder(project, out)
     assert f"checkpoint {newest.name} is not used: " in command.said
     assert f"going on after step {int(before.name.removeprefix('step-'))} of 80" in command.said
     shutil.rmtree(training(out))
