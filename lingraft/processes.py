@@ -9,6 +9,8 @@ import os
 
 import torch
 from torch import Tensor, distributed, nn
+from torch.distributed.distributed_c10d import PrefixStore, Store
+from torch.distributed.rendezvous import rendezvous
 
 from lingraft.errors import TrainingError
 from lingraft.ranks import count, leads, rank
@@ -82,8 +84,21 @@ def meet() -> None:
     if torch.cuda.is_available():
         _take_gpu(int(os.environ.get("LOCAL_RANK", "0")))
         backend = "cpu:gloo,cuda:nccl"
-    distributed.init_process_group(backend)
+    distributed.init_process_group(backend, store=_store(), rank=rank(), world_size=count())
     atexit.register(distributed.destroy_process_group)
+
+
+def _store() -> Store:
+    """Where processes leave their addresses for each other.
+
+    `torchrun` keeps one store over its restarts (pytorch issue 135712), so that an address of a process that is gone
+    could be read before the new one is written; on one machine the number of restarts keeps them apart. On several
+    machines each counts for itself: docs/several-gpus.md says what to set there.
+    """
+    store, _, _ = next(rendezvous("env://"))
+    if os.environ.get("LOCAL_WORLD_SIZE") == os.environ["WORLD_SIZE"]:
+        return PrefixStore(f"attempt {os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
+    return store
 
 
 def _take_gpu(number: int) -> None:
