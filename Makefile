@@ -100,7 +100,7 @@ test: lint types ## install, lint, type-check and run the fast tests with covera
 	$(pytest) -m "not integration" --cov --cov-report=term $(PYTEST_ARGS)
 
 test-integration: install ## only the tests that need minutes or what system-deps installs
-	$(bin)/python -m pytest -m integration $(PYTEST_ARGS)
+	$(pytest) -m integration $(PYTEST_ARGS)
 
 test-all: test test-integration ## every test
 
