@@ -38,7 +38,7 @@ class Recipe(Section):
     encoder: EncoderShape = Field(description="Shape of the primary.")
     precision: Precision = Field("auto", description="auto: bf16 only where a two-second probe finds it faster.")
     threads: NonNegativeInt = Field(
-        0, description="CPU threads of a training step, and processes that read text; 0: by the machine."
+        0, description="CPU threads of each training process, and processes that read text; 0: by the machine."
     )
     pretraining: Training = Field(description="How the primary is trained.")
     mini: MiniBuilding | None = Field(None, description="How MINIPOST's mini-model is built; no other system has it.")

@@ -1,5 +1,6 @@
 """The command line: help that teaches, and errors that say what to do."""
 
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +16,17 @@ STAGES = (
     *("import", "text", "tokenize", "blocks", "pretrain", "mini", "finetune", "evaluate-source"),
     *("adapt", "search-depth", "evaluate", "export", "serve", "report", "cost", "verify"),
 )
+
+WAITING = """
+import time, typer
+from lingraft.cli import run_app
+app = typer.Typer()
+@app.command()
+def wait() -> None:
+    print("waiting", flush=True)
+    time.sleep(60)
+run_app(app)
+"""
 
 
 def _lingraft(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -75,3 +87,14 @@ def test_an_unknown_option_ends_with_usage() -> None:
     done = _lingraft("adapt", "--dept", "2")
     assert done.returncode == 2
     assert "--dept" in done.stderr
+
+
+@pytest.mark.parametrize(("asked", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 75)])
+def test_a_command_that_is_broken_off_says_so_without_a_traceback(asked: signal.Signals, code: int) -> None:
+    command = [sys.executable, "-c", WAITING]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout
+        assert process.stdout.readline() == "waiting\n"
+        process.send_signal(asked)
+        _, told = process.communicate(timeout=60)
+    assert (process.returncode, told) == (code, "stopped: asked to stop. Run the same again to go on.\n")

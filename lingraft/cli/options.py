@@ -8,7 +8,7 @@ import typer
 
 from lingraft import ranks
 from lingraft.errors import LingraftError
-from lingraft.stopping import Interruption
+from lingraft.stopping import Interruption, interruptible
 
 if TYPE_CHECKING:
     from lingraft.artifact import Artifact
@@ -52,9 +52,10 @@ def unwatched(point: "Progress") -> None:
 
 
 def run_app(app: typer.Typer) -> None:
-    """Run a command line, and end with a message instead of a traceback where the user can mend it."""
+    """Run a command line, and end with a message instead of a traceback where the user can mend it, or broke it off."""
     try:
-        app()
+        with interruptible():
+            app()
     except LingraftError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(1)
