@@ -1,0 +1,73 @@
+"""The benchmark against Trainer: what its page says of what was measured, and both sides for real at a tiny shape."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks import training_speed
+from benchmarks.speed.cells import Cell, Shape, Training
+from benchmarks.speed.settings import Settings
+from benchmarks.speed.side import Side, SideError
+from benchmarks.speed.table import table
+
+TINY = Shape("tiny, 16 tokens", 32, 2, 300, 16, 2)
+
+
+def test_the_page_holds_ratios_shares_and_settings() -> None:
+    mini = Cell(TINY, "fp32", Training.MINI)
+
+    def side(step_s: float, gib: float, waiting_s: float | None) -> dict[str, Any]:
+        return {"step_s": step_s, "peak_bytes": gib * 2**30, "waiting_s": waiting_s}
+
+    trials = [
+        {"settings": Settings().plain(), "step_s": 0.5, "warmup_s": 2.0},
+        {"settings": Settings(compiled=True).plain(), "step_s": None, "warmup_s": None},
+    ]
+    found = table(
+        [mini],
+        {
+            "machine": {"32 tokens an update": {"device": "a machine", "torch": "9"}},
+            "peak": {"tiny, 16 tokens, fp32": {"one": mini.flops, "other": 8 * mini.flops}},
+            "tuning": {mini.peer.name: {"trials": trials, "chosen": trials[0]["settings"]}},
+            "comparison": {
+                mini.name: {"ratio": 2.0, "lingraft": side(0.25, 1.5, 0.001), "trainer": side(0.5, 3, None)}
+            },
+        },
+    )
+    flop_ratio = f"{mini.peer.flops / mini.flops:.2f}"
+    assert f"| tiny, 16 tokens | fp32 | {mini.training} | 128 | 64 | **2.00** | {flop_ratio} | - |" in found
+    assert "| 50% |" in found
+    assert "| 1.50 | 3.00 | 0.40% |" in found
+    assert f"| {mini.peer.name} | {Settings()} | 0.500 | 2.000 | yes |" in found
+    assert f"| {Settings(compiled=True)} | fails | fails |  |" in found
+
+
+@pytest.mark.integration
+def test_both_sides_train_and_what_was_measured_is_not_measured_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cell = Cell(TINY, "fp32", Training.MINI)
+    monkeypatch.setattr(Settings, "alternatives", staticmethod(lambda: iter([{"attention": "eager"}])))
+    monkeypatch.setattr(training_speed, "cells", lambda _: [cell])
+    given = ["--rounds", "1", "--tokens", str(TINY.tokens_per_step), "--out", str(tmp_path / "speed")]
+    monkeypatch.setattr(sys, "argv", ["training_speed", *given])
+    training_speed.main()
+    found = json.loads((tmp_path / "speed.json").read_text())
+    record = found["comparison"][cell.name]
+    assert record["ratio"] == pytest.approx(record["trainer"]["step_s"] / record["lingraft"]["step_s"])
+    assert min(record[name]["peak_bytes"] for name in ("lingraft", "trainer")) > 2**26
+    assert (tmp_path / "speed.png").read_bytes().startswith(b"\x89PNG")
+    training_speed.main()
+    assert json.loads((tmp_path / "speed.json").read_text()) == found
+
+
+def test_a_side_that_cannot_train_says_why() -> None:
+    impossible = TINY._replace(attention_heads=5)
+    with (
+        Side(Cell(impossible, "fp32", Training.PRETRAINING)) as side,
+        pytest.raises(SideError, match="attention_heads"),
+    ):
+        side.train(1)
