@@ -8,7 +8,6 @@ paper's formulas, and the peak of memory so far; stages that `--out` holds alrea
 
 import argparse
 import json
-import resource
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,6 +15,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from benchmarks.speed.memory import resident_peak_bytes
 from lingraft.adaptation import adaptation_run
 from lingraft.config import Recipe
 from lingraft.encoder import Encoder, fresh_layers, mini_model
@@ -98,7 +98,7 @@ def measured(prepare: Callable[[], Run]) -> dict[str, float]:
         "elapsed_s": elapsed_s,
         "tflop": point.flops / 1e12,
         "gflop_per_s": point.flops / elapsed_s / 1e9,
-        "peak_memory_gib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20,
+        "peak_memory_gib": resident_peak_bytes() / 2**30,
     }
 
 

@@ -1,6 +1,7 @@
 """The benchmark against Trainer: what its page says of what was measured, and both sides for real at a tiny shape."""
 
 import json
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from benchmarks.speed.settings import Settings
 from benchmarks.speed.side import Side, SideError
 from benchmarks.speed.table import table
 
+MB = 1 << 20
 TINY = Shape("tiny, 16 tokens", 32, 2, 300, 16, 2)
 
 
@@ -62,6 +64,13 @@ def test_both_sides_train_and_what_was_measured_is_not_measured_again(
     assert (tmp_path / "speed.png").read_bytes().startswith(b"\x89PNG")
     training_speed.main()
     assert json.loads((tmp_path / "speed.json").read_text()) == found
+
+
+def test_a_child_is_not_charged_with_what_its_parent_held() -> None:
+    child = "from benchmarks.speed.memory import resident_peak_bytes; print(resident_peak_bytes())"
+    parent = f"import subprocess, sys; held = bytearray({300 * MB}); subprocess.run([sys.executable, '-c', {child!r}])"
+    found = subprocess.run([sys.executable, "-c", parent], check=True, capture_output=True, text=True)
+    assert MB < int(found.stdout) < 200 * MB
 
 
 def test_a_side_that_cannot_train_says_why() -> None:

@@ -12,6 +12,8 @@ import time
 
 import torch
 
+from benchmarks.speed.memory import resident_peak_bytes
+
 
 class Orders:
     """The side's end of the line."""
@@ -50,7 +52,7 @@ def peak_bytes() -> int:
     """The most memory that this process has held: of the GPU if there is one, else resident."""
     if torch.cuda.is_available():
         return torch.cuda.max_memory_allocated()
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    return resident_peak_bytes()
 
 
 def _cpu_s() -> float:
