@@ -23,6 +23,11 @@ class Ran(NamedTuple):
 class CommandError(RuntimeError):
     """A command failed; the message is what it said last."""
 
+    def __init__(self, said: str, ran: Ran) -> None:
+        super().__init__(said)
+        self.ran = ran
+        """What it took until then."""
+
 
 def run(command: Sequence[str], environment: Mapping[str, str] | None = None) -> Ran:
     """Run a command to its end.
@@ -33,12 +38,15 @@ def run(command: Sequence[str], environment: Mapping[str, str] | None = None) ->
     began = time.perf_counter()
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
         peak = _Peak(process.pid)
-        said, _ = process.communicate()
-        elapsed_s = time.perf_counter() - began
-        peak.stop()
+        try:
+            said, _ = process.communicate()
+            elapsed_s = time.perf_counter() - began
+        finally:
+            peak.stop()
+    ran = Ran(round(elapsed_s, 2), peak.seen_bytes)
     if process.returncode:
-        raise CommandError(said.decode(errors="replace")[-2000:])
-    return Ran(round(elapsed_s, 2), peak.seen_bytes)
+        raise CommandError(said.decode(errors="replace")[-2000:], ran)
+    return ran
 
 
 class _Peak:

@@ -1,4 +1,6 @@
+import subprocess
 import sys
+import threading
 from typing import Any
 
 import pytest
@@ -20,6 +22,17 @@ def test_memory_of_children_counts() -> None:
 def test_a_command_that_fails_says_why() -> None:
     with pytest.raises(CommandError, match="no such thing"):
         run([sys.executable, "-c", "raise SystemExit('no such thing')"])
+
+
+def test_nothing_goes_on_looking_when_a_command_is_broken_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken_off(_: subprocess.Popen[bytes]) -> None:
+        raise RuntimeError("broken off")
+
+    monkeypatch.setattr(subprocess.Popen, "communicate", broken_off)
+    threads = threading.active_count()
+    with pytest.raises(RuntimeError, match="broken off"):
+        run([sys.executable, "-c", "pass"])
+    assert threading.active_count() == threads
 
 
 def test_the_page_adds_up() -> None:

@@ -4,7 +4,7 @@ import json
 import subprocess
 import sys
 import tempfile
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from types import TracebackType
 from typing import NamedTuple
 
@@ -74,7 +74,9 @@ class Side(AbstractContextManager["Side"]):
     ) -> None:
         assert self._process.stdin
         assert self._process.stdout
-        self._process.stdin.close()
+        # An order that could not be given is still to be written; the error of the side that ended says more.
+        with suppress(BrokenPipeError):
+            self._process.stdin.close()
         self._process.wait(timeout=300)
         self._process.stdout.close()
         self._log.close()
