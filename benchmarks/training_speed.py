@@ -3,54 +3,36 @@
     python -m benchmarks.training_speed [--only TEXT] [--rounds 5] [--tokens 4096] [--out FILE]
 
 Each comparison runs both sides in turns, each in a process of its own. Whatever `--out`.json holds is not measured
-again, so an interrupted run goes on where it was; the table (.md) and the plot (.png) are drawn anew each time.
+again, so an interrupted run goes on where it was, on the same machine, with the same versions and batch only; the table
+(.md) and the plot (.png) are drawn anew each time.
 """
 
 import argparse
-import json
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import torch
 
 from benchmarks.speed.cells import Cell, cells
 from benchmarks.speed.machine import described
 from benchmarks.speed.measure import compared, tuned
-from benchmarks.speed.peak import rates
+from benchmarks.speed.peak import fastest, rates
 from benchmarks.speed.plot import draw
+from benchmarks.speed.records import OtherMachineError, Records
 from benchmarks.speed.settings import Settings
 from benchmarks.speed.table import table
-from lingraft.files import write_json, write_text
+from lingraft.files import write_text
 
 _HEAP_ROUNDS = 2
 
 
-class Records:
-    """What was measured, on disk as soon as it is."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self.found: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
-
-    def get(self, kind: str, name: str, measure: Callable[[], Any]) -> Any:
-        """A record, measured if there is none yet."""
-        of_kind = self.found.setdefault(kind, {})
-        if name not in of_kind:
-            of_kind[name] = measure()
-            print(kind, name, _short(of_kind[name]), sep=" | ", flush=True)
-            write_json(self._path, self.found)
-        return of_kind[name]
-
-
 def measure(cell: Cell, records: Records, rounds: int) -> None:
     """All measurements of a cell, those of its peer and its machine included."""
-    records.get("peak", f"{cell.shape.name}, {cell.format}", lambda: rates(cell.shape, cell.format))
+    product = fastest(records.get("peak", f"{cell.shape.name}, {cell.format}", lambda: rates(cell.shape, cell.format)))
     best = Settings(**records.get("tuning", cell.peer.name, lambda: tuned(cell.peer))["chosen"])
-    records.get("comparison", cell.name, lambda: compared(cell, best, rounds))
+    records.get("comparison", cell.name, lambda: compared(cell, best, rounds, product))
     if not torch.cuda.is_available():
         reused = Settings(**{**best.plain(), "reused_heap": True})
-        records.get("heap", cell.name, lambda: compared(cell, reused, _HEAP_ROUNDS))
+        records.get("heap", cell.name, lambda: compared(cell, reused, _HEAP_ROUNDS, product))
 
 
 def main() -> None:
@@ -61,8 +43,11 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("docs/benchmarks/training-speed"), help="without suffix")
     given = parser.parse_args()
     given.out.parent.mkdir(parents=True, exist_ok=True)
-    records, chosen = Records(given.out.with_suffix(".json")), cells(given.tokens)
-    records.get("machine", f"{given.tokens} tokens an update", described)
+    chosen = cells(given.tokens)
+    try:
+        records = Records(given.out.with_suffix(".json"), f"{given.tokens} tokens an update", described())
+    except OtherMachineError as error:
+        parser.error(str(error))
     for cell in chosen:
         if given.only in cell.name:
             measure(cell, records, given.rounds)
@@ -70,10 +55,6 @@ def main() -> None:
     if measured:
         write_text(given.out.with_suffix(".md"), table(measured, records.found))
         draw(measured, records.found, given.out.with_suffix(".png"))
-
-
-def _short(value: Any) -> str:
-    return json.dumps(value)[:200]
 
 
 if __name__ == "__main__":

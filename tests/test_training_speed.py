@@ -7,12 +7,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from benchmarks import training_speed
-from benchmarks.speed.cells import Cell, Shape, Training
+from benchmarks.speed.aims import ratio_aim, share_aim
+from benchmarks.speed.cells import Cell, Shape, Training, shapes
+from benchmarks.speed.records import OtherMachineError, Records
 from benchmarks.speed.settings import Settings
 from benchmarks.speed.side import Side, SideError
+from benchmarks.speed.store import stored
 from benchmarks.speed.table import table
+from lingraft.shards import WINDOW_SHARDS
 
 MB = 1 << 20
 TINY = Shape("tiny, 16 tokens", 32, 2, 300, 16, 2)
@@ -22,7 +27,7 @@ def test_the_page_holds_ratios_shares_and_settings() -> None:
     mini = Cell(TINY, "fp32", Training.MINI)
 
     def side(step_s: float, gib: float, waiting_s: float | None) -> dict[str, Any]:
-        return {"step_s": step_s, "peak_bytes": gib * 2**30, "waiting_s": waiting_s}
+        return {"step_s": step_s, "first_step_s": 9.0, "peak_bytes": gib * 2**30, "waiting_s": waiting_s}
 
     trials = [
         {"settings": Settings().plain(), "step_s": 0.5, "warmup_s": 2.0},
@@ -31,20 +36,54 @@ def test_the_page_holds_ratios_shares_and_settings() -> None:
     found = table(
         [mini],
         {
-            "machine": {"32 tokens an update": {"device": "a machine", "torch": "9"}},
-            "peak": {"tiny, 16 tokens, fp32": {"one": mini.flops, "other": 8 * mini.flops}},
+            "machine": {"32 tokens an update": {"device": "a machine", "kind": "cpu", "torch": "9"}},
             "tuning": {mini.peer.name: {"trials": trials, "chosen": trials[0]["settings"]}},
             "comparison": {
-                mini.name: {"ratio": 2.0, "lingraft": side(0.25, 1.5, 0.001), "trainer": side(0.5, 3, None)}
+                mini.name: {
+                    "commit": "abc",
+                    "ratio": 2.0,
+                    "peak_flop_s": 8 * mini.flops,
+                    "lingraft": side(0.25, 1.5, 0.001),
+                    "trainer": side(0.5, 3, None),
+                }
             },
         },
     )
     flop_ratio = f"{mini.peer.flops / mini.flops:.2f}"
-    assert f"| tiny, 16 tokens | fp32 | {mini.training} | 128 | 64 | **2.00** | {flop_ratio} | - |" in found
-    assert "| 50% |" in found
-    assert "| 1.50 | 3.00 | 0.40% |" in found
+    assert f"| {mini.training} | 128 | 64 | **2.00** | {flop_ratio}, missed | {flop_ratio} | - |" in found
+    assert "| 50% | - |" in found
+    assert "| 1.50 | 3.00 | 9.00 | 9.00 | 0.40% |" in found
+    assert "Code measured: abc." in found
     assert f"| {mini.peer.name} | {Settings()} | 0.500 | 2.000 | yes |" in found
     assert f"| {Settings(compiled=True)} | fails | fails |  |" in found
+
+
+def test_aims_stand_where_they_were_set() -> None:
+    base, _, small = shapes(4096)
+    assert ratio_aim(Cell(base, "bf16", Training.MINI)) == 5.0
+    mini = Cell(small, "bf16", Training.MINI)
+    assert ratio_aim(mini) == mini.flop_ratio
+    assert share_aim(Cell(base, "fp32", Training.PRETRAINING), "cpu") == 0.75
+    assert share_aim(Cell(base, "fp32", Training.PRETRAINING), "cuda") is None
+    assert share_aim(Cell(base, "bf16", Training.MINI), "cpu") is None
+
+
+@pytest.mark.parametrize(("batch", "machine"), [("other", {"torch": "1"}), ("batch", {"torch": "2"})])
+def test_records_of_another_batch_or_machine_are_not_gone_on_with(
+    tmp_path: Path, batch: str, machine: dict[str, str]
+) -> None:
+    path = tmp_path / "speed.json"
+    assert Records(path, "batch", {"torch": "1"}).get("peak", "one", lambda: 3.0) == 3.0
+    assert Records(path, "batch", {"torch": "1"}).get("peak", "one", lambda: 4.0) == 3.0
+    with pytest.raises(OtherMachineError, match="do not compare"):
+        Records(path, batch, machine)
+
+
+def test_blocks_come_back_from_shards_on_disk(tmp_path: Path) -> None:
+    blocks_NT = torch.arange(19 * 4).view(19, 4)
+    found = stored(blocks_NT, 300, tmp_path / "blocks")
+    assert torch.equal(found.all(), blocks_NT)
+    assert len([*(tmp_path / "blocks").glob("train-*.safetensors")]) > WINDOW_SHARDS
 
 
 @pytest.mark.integration
@@ -59,6 +98,9 @@ def test_both_sides_train_and_what_was_measured_is_not_measured_again(
     training_speed.main()
     found = json.loads((tmp_path / "speed.json").read_text())
     record = found["comparison"][cell.name]
+    assert record["steps_of_a_round"][0] >= 3
+    assert record["lingraft"]["waiting_s"] > 0
+    assert record["peak_flop_s"] > 0
     assert record["ratio"] == pytest.approx(record["trainer"]["step_s"] / record["lingraft"]["step_s"])
     assert min(record[name]["peak_bytes"] for name in ("lingraft", "trainer")) > 2**26
     assert (tmp_path / "speed.png").read_bytes().startswith(b"\x89PNG")

@@ -32,6 +32,10 @@ class Training(StrEnum):
         return MINI if self is Training.MINI else DEEP
 
 
+_BASE = 768, 12, 50_000
+"""Width, attention heads and vocabulary."""
+
+
 class Shape(NamedTuple):
     """A model and its batch."""
 
@@ -48,12 +52,17 @@ class Shape(NamedTuple):
     def tokens_per_step(self) -> int:
         return self.tokens * self.blocks
 
+    @property
+    def is_base(self) -> bool:
+        """Whether it is RoBERTa-base, whatever the length of blocks."""
+        return (self.width, self.attention_heads, self.vocabulary) == _BASE
+
 
 def shapes(tokens_per_step: int) -> tuple[Shape, ...]:
     """The shapes compared, each with a batch of so many tokens."""
     sizes = (
-        ("base, 128 tokens", 768, 12, 50_000, 128),
-        ("base, 512 tokens", 768, 12, 50_000, 512),
+        ("base, 128 tokens", *_BASE, 128),
+        ("base, 512 tokens", *_BASE, 512),
         ("small, 128 tokens", 256, 4, 8_000, 128),
     )
     return tuple(Shape(*size, tokens_per_step // size[-1]) for size in sizes)
@@ -82,6 +91,11 @@ class Cell:
         shape = self.shape
         work = Work(self.training.layers, shape.width, shape.vocabulary, shape.tokens, shape.blocks, MASK_RATE)
         return work.pretraining_flops() if self.training is Training.PRETRAINING else work.adaptation_flops()
+
+    @property
+    def flop_ratio(self) -> float:
+        """What fewer layers alone would give against the peer."""
+        return self.peer.flops / self.flops
 
     def plain(self) -> dict[str, Any]:
         """As JSON holds it."""

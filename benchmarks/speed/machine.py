@@ -2,19 +2,37 @@
 
 import os
 import platform
+import shutil
+import subprocess
 from importlib.metadata import version
 from pathlib import Path
 
 import torch
 
+from lingraft.precision import device
+
+_ROOT = Path(__file__).parents[2]
+
 
 def described() -> dict[str, str]:
     """Processor or GPU, cores and versions."""
-    device = torch.cuda.get_device_name() if torch.cuda.is_available() else f"{_processor()}, {_cores()} cores"
-    return {"device": device} | {name: version(name) for name in ("torch", "transformers", "accelerate")}
+    name = torch.cuda.get_device_name() if torch.cuda.is_available() else f"{_processor()}, {cores()} cores"
+    packages = {package: version(package) for package in ("torch", "transformers", "accelerate")}
+    return {"device": name, "kind": device().type} | packages
 
 
-def _cores() -> int:
+def commit() -> str | None:
+    """Of the code at hand, and whether it has changed since; None where there is no repository."""
+    git = shutil.which("git")
+    if git is None:
+        return None
+    command = [git, "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]
+    found = subprocess.run(command, cwd=_ROOT, capture_output=True, text=True, check=False)
+    return found.stdout.strip() or None
+
+
+def cores() -> int:
+    """That this process may use."""
     return len(os.sched_getaffinity(0))
 
 

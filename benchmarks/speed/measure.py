@@ -5,11 +5,17 @@ from dataclasses import replace
 from typing import Any
 
 from benchmarks.speed.cells import Cell
+from benchmarks.speed.machine import commit
+from benchmarks.speed.peak import Product, peak
 from benchmarks.speed.settings import Settings
 from benchmarks.speed.side import Side, SideError, Timed
 
 _ROUND_S = 2.0
-"""A round is as many steps as take about so long, at least one."""
+"""A round is as many steps as take about so long."""
+_LEAST_STEPS = 3
+"""Of a round: two batches were made while the other side trained, and say nothing of waiting."""
+_WARMUP = 2
+"""Steps after the first one: they still fetch memory from the system."""
 
 
 def tuned(cell: Cell, tries: int = 2) -> dict[str, Any]:
@@ -35,44 +41,56 @@ def _trial(cell: Cell, settings: Settings, tries: int) -> dict[str, Any]:
     try:
         with Side(cell, settings) as side:
             warmup = side.train(1)
-            steps = _steps_of_a_round(side)
+            steps = _steps_of_a_round(side, 1)
             step_s = min(side.train(steps).step_s for _ in range(tries))
     except SideError as error:
         return {"settings": settings.plain(), "step_s": None, "warmup_s": None, "error": str(error)}
     return {"settings": settings.plain(), "step_s": step_s, "warmup_s": warmup.step_s, "error": None}
 
 
-def compared(cell: Cell, settings: Settings, rounds: int) -> dict[str, Any]:
+def compared(cell: Cell, settings: Settings, rounds: int, product: Product) -> dict[str, Any]:
     """Both sides in turns, each in a process of its own.
 
     Args:
         cell: what lingraft trains; the peer trains what it can in its place.
         settings: the peer's.
         rounds: of both.
+        product: the matrix product whose rate, measured between rounds, is the machine's peak.
     """
     with Side(cell) as own, Side(cell.peer, settings) as peer:
         sides = (own, peer)
-        for side in sides:
-            side.train(1)
-        steps = [_steps_of_a_round(side) for side in sides]
+        firsts = [_warmed_up(side) for side in sides]
+        steps = [_steps_of_a_round(side, _LEAST_STEPS) for side in sides]
         timed: tuple[list[Timed], list[Timed]] = ([], [])
+        peaks = []
         for _ in range(rounds):
+            peaks.append(peak(product, cell.format))
             for side, count, found in zip(sides, steps, timed, strict=True):
                 found.append(side.train(count))
     ratios = [theirs.step_s / ours.step_s for ours, theirs in zip(*timed, strict=True)]
     return {
+        "commit": commit(),
         "rounds": rounds,
         "steps_of_a_round": steps,
         "ratio": statistics.median(ratios),
         "ratios": ratios,
         "cpu_ratio": statistics.median(theirs.cpu_s / ours.cpu_s for ours, theirs in zip(*timed, strict=True)),
-        "lingraft": _summary(timed[0]),
-        "trainer": _summary(timed[1]),
+        "peak_flop_s": statistics.median(peaks),
+        "peaks_flop_s": peaks,
+        "lingraft": {"first_step_s": firsts[0].step_s} | _summary(timed[0]),
+        "trainer": {"first_step_s": firsts[1].step_s} | _summary(timed[1]),
     }
 
 
-def _steps_of_a_round(side: Side) -> int:
-    return max(1, round(_ROUND_S / side.train(1).step_s))
+def _warmed_up(side: Side) -> Timed:
+    """Its first step."""
+    first = side.train(1)
+    side.train(_WARMUP)
+    return first
+
+
+def _steps_of_a_round(side: Side, at_least: int) -> int:
+    return max(at_least, round(_ROUND_S / side.train(1).step_s))
 
 
 def _summary(rounds: list[Timed]) -> dict[str, Any]:

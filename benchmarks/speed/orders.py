@@ -34,7 +34,7 @@ class Orders:
         """Say that the steps were trained.
 
         Args:
-            waiting_s: how much of the time was spent waiting for batches.
+            waiting_s: seconds of a step spent waiting for its batch, where that is known.
         """
         if torch.cuda.is_available():
             torch.cuda.synchronize()

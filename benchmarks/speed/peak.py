@@ -9,7 +9,9 @@ from benchmarks.speed.cells import Format, Shape
 from lingraft.precision import device
 
 _DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
-_SQUARE, _SECONDS = 4096, 1.5
+_SQUARE, _SECONDS, _AGAIN_S = 4096, 1.5, 0.5
+
+_TIMES = " x "
 
 Product = tuple[int, int, int]
 """Rows, reduced size and columns of a matrix product."""
@@ -29,16 +31,27 @@ def products(shape: Shape) -> Iterator[Product]:
 
 def rates(shape: Shape, number_format: Format) -> dict[str, float]:
     """FLOP/s of each product, the best of some repetitions."""
-    return {" x ".join(map(str, product)): _rate(product, number_format) for product in products(shape)}
+    return {_TIMES.join(map(str, product)): _rate(product, number_format, _SECONDS) for product in products(shape)}
+
+
+def fastest(found: dict[str, float]) -> Product:
+    """Of what `rates` gave."""
+    rows, reduced, columns = map(int, max(found, key=found.__getitem__).split(_TIMES))
+    return rows, reduced, columns
+
+
+def peak(product: Product, number_format: Format) -> float:
+    """FLOP/s of one product, measured briefly."""
+    return _rate(product, number_format, _AGAIN_S)
 
 
 @torch.inference_mode()
-def _rate(product: Product, number_format: Format) -> float:
+def _rate(product: Product, number_format: Format, seconds: float) -> float:
     rows, reduced, columns = product
     options = {"dtype": _DTYPES[number_format], "device": device()}
     left, right = torch.randn(rows, reduced, **options), torch.randn(reduced, columns, **options)
     out = torch.mm(left, right)
-    best_s, ends_at = float("inf"), time.perf_counter() + _SECONDS
+    best_s, ends_at = float("inf"), time.perf_counter() + seconds
     while time.perf_counter() < ends_at:
         _wait()
         started = time.perf_counter()

@@ -27,7 +27,7 @@ def draw(cells: Sequence[Cell], found: dict[str, Any], path: Path) -> None:
     labels = [f"{cell.shape.name}, {cell.format}" for cell in cells]
     ratios = [found["comparison"][cell.name]["ratio"] for cell in cells]
     _bars(faster, cells, labels, ratios, "{:.2f}x")
-    faster.plot([cell.peer.flops / cell.flops for cell in cells], range(len(cells)), "k|", ms=12, label="FLOP ratio")
+    faster.plot([cell.flop_ratio for cell in cells], range(len(cells)), "k|", ms=12, label="FLOP ratio")
     faster.axvline(1.0, color="grey", lw=0.8)
     faster.set_xlabel("times as many tokens a second as transformers.Trainer")
     _bars(share, cells, labels, [share_of_peak(cell, found) * 100 for cell in cells], "{:.0f}%")

@@ -11,6 +11,7 @@ from torch import Tensor
 from benchmarks.speed.cells import Cell, Shape
 from benchmarks.speed.orders import Orders
 from benchmarks.speed.settings import Settings
+from benchmarks.speed.store import stored
 from lingraft.tokenizer import OWN_IDS
 
 _STEPS_AN_EPOCH, _SEED = 16, 1
@@ -25,7 +26,8 @@ def main() -> None:
     if asked["settings"] is None:
         from benchmarks.speed.own import serve as serve_own
 
-        serve_own(cell, blocks_NT, orders)
+        with tempfile.TemporaryDirectory() as folder:
+            serve_own(cell, stored(blocks_NT, cell.shape.vocabulary, Path(folder) / "blocks"), orders)
         return
     from benchmarks.speed.peer import serve as serve_peer
 

@@ -20,7 +20,7 @@ class Timed(NamedTuple):
     """Of a step, summed over cores: other programs on the machine disturb it less than the clock."""
     peak_bytes: int
     waiting_s: float | None
-    """Of a step, spent waiting for its batch, where that is measured."""
+    """Of a step, spent waiting for a batch that was not made before the first of them."""
 
 
 class SideError(RuntimeError):
@@ -65,9 +65,7 @@ class Side(AbstractContextManager["Side"]):
         if not line:
             raise self._ended()
         answer = json.loads(line)
-        waiting_s = answer["waiting_s"]
-        each = waiting_s if waiting_s is None else waiting_s / steps
-        return Timed(answer["seconds"] / steps, answer["cpu_s"] / steps, answer["peak_bytes"], each)
+        return Timed(answer["seconds"] / steps, answer["cpu_s"] / steps, answer["peak_bytes"], answer["waiting_s"])
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

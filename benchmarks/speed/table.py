@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from benchmarks.speed.aims import ratio_aim, share_aim
 from benchmarks.speed.cells import Cell
 from benchmarks.speed.settings import Settings
 
@@ -12,21 +13,26 @@ _GIB = 2**30
 def table(cells: Sequence[Cell], found: dict[str, Any]) -> str:
     """A page: what was compared on what, the ratios, the shares of the peak, memory, and the peer's settings."""
     [(batch, machine)] = found["machine"].items()
-    versions = ", ".join(f"{name} {version}" for name, version in machine.items() if name != "device")
+    versions = ", ".join(f"{name} {version}" for name, version in machine.items() if name not in ("device", "kind"))
     parts = [
         "# Training speed and memory",
         f"`python -m benchmarks.training_speed` on {machine['device']}; {versions}; {batch}.",
         "Trainer is `transformers.Trainer` with the recipe of run_mlm, at the fastest of its settings tried below, no "
         "dropout on either side, equal shape, batch, length and clipping. A mini-model adaptation stands against "
         "Trainer's adaptation over all layers, which is what it takes the place of. Both sides run in turns, each in a "
-        "process of its own; ratios are medians over the rounds.",
+        "process of its own; ratios are medians over the rounds. lingraft reads its blocks from shards on disk, "
+        f"Trainer from memory. Code measured: {_commits(cells, found)}.",
         "## Tokens a second",
         _speed(cells, found),
         "FLOPs are the paper's (A1 and A3), so the FLOP ratio says what fewer layers alone would give. With its heap "
-        "reused: Trainer run with the allocator setting that lingraft makes for itself on a CPU.",
+        "reused: Trainer run with the allocator setting that lingraft makes for itself on a CPU. Away from the base "
+        "shape the aim is the FLOP ratio.",
         "## Share of the machine's matrix-multiplication peak",
-        _shares(cells, found),
-        "## Peak memory of the process, and waiting for data",
+        "The peak is the rate of the fastest product of the step, or of a large square, measured between the rounds of "
+        "the same comparison; the median counts.",
+        _shares(cells, found, machine["kind"]),
+        "## Peak memory of the process, the first step, and waiting for data",
+        "Waiting is that for the third and later batches of a round: the first two were made while Trainer trained.",
         _memory(cells, found),
         "## Trainer's settings tried",
         _tuning(found),
@@ -35,9 +41,9 @@ def table(cells: Sequence[Cell], found: dict[str, Any]) -> str:
 
 
 def peak_of(cell: Cell, found: dict[str, Any]) -> float:
-    """FLOP/s of the fastest matrix product in the cell's format."""
-    rates: dict[str, float] = found["peak"][f"{cell.shape.name}, {cell.format}"]
-    return max(rates.values())
+    """FLOP/s of the fastest matrix product in the cell's format, between the rounds of its comparison."""
+    peak: float = found["comparison"][cell.name]["peak_flop_s"]
+    return peak
 
 
 def share_of_peak(cell: Cell, found: dict[str, Any]) -> float:
@@ -47,18 +53,18 @@ def share_of_peak(cell: Cell, found: dict[str, Any]) -> float:
 
 
 def _speed(cells: Iterable[Cell], found: dict[str, Any]) -> str:
-    head = ["shape", "format", "training", "lingraft", "Trainer", "ratio", "FLOP ratio", "with its heap reused"]
+    head = ["shape", "format", "training", "lingraft", "Trainer", "ratio", "aim", "FLOP ratio", "with its heap reused"]
     rows = []
     for cell in cells:
         record, heap = found["comparison"][cell.name], found.get("heap", {}).get(cell.name)
         rates = [f"{cell.shape.tokens_per_step / record[side]['step_s']:,.0f}" for side in ("lingraft", "trainer")]
-        ratios = f"**{record['ratio']:.2f}**", f"{cell.peer.flops / cell.flops:.2f}"
+        ratios = f"**{record['ratio']:.2f}**", _aim(record["ratio"], ratio_aim(cell), ".2f"), f"{cell.flop_ratio:.2f}"
         rows.append([*_names(cell), *rates, *ratios, f"{heap['ratio']:.2f}" if heap else "-"])
     return _markdown(head, rows, left=3)
 
 
-def _shares(cells: Iterable[Cell], found: dict[str, Any]) -> str:
-    head = ["shape", "format", "training", "GFLOP an update", "GFLOP/s", "peak GFLOP/s", "share"]
+def _shares(cells: Iterable[Cell], found: dict[str, Any], kind: str) -> str:
+    head = ["shape", "format", "training", "GFLOP an update", "GFLOP/s", "peak GFLOP/s", "share", "aim"]
     rows = []
     for cell in cells:
         peak, share = peak_of(cell, found), share_of_peak(cell, found)
@@ -69,19 +75,23 @@ def _shares(cells: Iterable[Cell], found: dict[str, Any]) -> str:
                 f"{share * peak / 1e9:,.0f}",
                 f"{peak / 1e9:,.0f}",
                 f"{share:.0%}",
+                _aim(share, share_aim(cell, kind), ".0%"),
             ]
         )
     return _markdown(head, rows, left=3)
 
 
 def _memory(cells: Iterable[Cell], found: dict[str, Any]) -> str:
-    head = ["shape", "format", "training", "lingraft GiB", "Trainer GiB", "waiting for the next batch"]
+    sides = "lingraft", "trainer"
+    head = ["shape", "format", "training", "lingraft GiB", "Trainer GiB"]
+    head += ["first step s", "Trainer's", "waiting for the next batch"]
     rows = []
     for cell in cells:
         record = found["comparison"][cell.name]
         own = record["lingraft"]
-        peaks = [f"{record[side]['peak_bytes'] / _GIB:.2f}" for side in ("lingraft", "trainer")]
-        rows.append([*_names(cell), *peaks, f"{own['waiting_s'] / own['step_s']:.2%}"])
+        peaks = [f"{record[side]['peak_bytes'] / _GIB:.2f}" for side in sides]
+        firsts = [f"{record[side]['first_step_s']:.2f}" for side in sides]
+        rows.append([*_names(cell), *peaks, *firsts, f"{own['waiting_s'] / own['step_s']:.2%}"])
     return _markdown(head, rows, left=3)
 
 
@@ -94,6 +104,18 @@ def _tuning(found: dict[str, Any]) -> str:
             taken = "yes" if trial["settings"] == record["chosen"] else ""
             rows.append([name, str(Settings(**trial["settings"])), *times, taken])
     return _markdown(head, rows, left=2)
+
+
+def _aim(reached: float, aim: float | None, form: str) -> str:
+    """What was aimed at, and whether it was missed."""
+    if aim is None:
+        return "-"
+    return f"{aim:{form}}" if round(reached, 2) >= round(aim, 2) else f"{aim:{form}}, missed"
+
+
+def _commits(cells: Iterable[Cell], found: dict[str, Any]) -> str:
+    known = dict.fromkeys(found["comparison"][cell.name]["commit"] for cell in cells)
+    return ", ".join(commit or "outside a repository" for commit in known)
 
 
 def _names(cell: Cell) -> list[str]:

@@ -1,0 +1,30 @@
+"""Blocks on disk, as a training finds them: shards that the library wrote, verified and mapped as they are needed."""
+
+from pathlib import Path
+
+from torch import Tensor
+
+from lingraft import artifact, blocks
+from lingraft.artifact import Artifact, Kind
+from lingraft.shards import WINDOW_SHARDS, Blocks, Writer, ids_dtype
+
+_SHARDS = 2 * WINDOW_SHARDS
+"""Two windows, so that shards come and go while a training reads."""
+
+
+def stored(blocks_NT: Tensor, vocabulary: int, folder: Path) -> Blocks:
+    """Write blocks (N, T) as an artifact, and open its train split.
+
+    Raises:
+        ArtifactError: it cannot be written.
+    """
+    count, length = blocks_NT.shape
+    shard_bytes = -(-count // _SHARDS) * length * ids_dtype(vocabulary).itemsize
+    with artifact.create(folder, Kind.BLOCKS) as draft:
+        writer = Writer(draft, "train", length, vocabulary, shard_bytes)
+        writer.add(blocks_NT.numpy())
+        writer.close()
+        draft.facts = {
+            "details": {"block_tokens": length, "vocabulary": vocabulary, "window_shards": WINDOW_SHARDS},
+        }
+    return blocks.split(Artifact.open(folder, Kind.BLOCKS), "train")
