@@ -1,6 +1,6 @@
 """Text to blocks: how fast, in how much memory, and beside what a user of transformers would do.
 
-    python -m benchmarks.data --data DIR [--languages sw el ...] [--flat LANGUAGE] --out FILE
+    python -m benchmarks.data --data DIR [--languages sw el ...] [--flat LANGUAGE] [--rounds 1] --out FILE
 
 DIR holds <language>.txt, plain or .gz, .xz, .zst. Each side starts from that file and ends with blocks on disk;
 training the tokenizer, which both share, is timed apart. Whatever `--out`.json holds is not measured again, so an
@@ -12,6 +12,7 @@ import argparse
 import json
 import os
 import re
+import statistics
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
@@ -96,7 +97,7 @@ class Bench:
         return self._lingraft("text", "--recipe", recipe, "--language", self.language, "--out", self.folder / out)
 
     def tokenizer(self, paths: Sequence[Path]) -> Ran:
-        """Train it, with as many pieces as wanted or as the text supports."""
+        """Train it, with as many pieces as wanted or as the text supports; a training in vain counts too."""
         made = "--text", self.folder / "text", "--out", self.folder / "tokenizer"
         try:
             return self._lingraft("tokenize", "--recipe", self.recipe("cleaned", paths), *made)
@@ -105,7 +106,9 @@ class Bench:
             if not supported:
                 raise
             self.vocabulary = int(supported[1])
-            return self._lingraft("tokenize", "--recipe", self.recipe("cleaned", paths), *made)
+            again = self._lingraft("tokenize", "--recipe", self.recipe("cleaned", paths), *made)
+            peak_bytes = max(error.ran.peak_bytes, again.peak_bytes)
+            return Ran(round(error.ran.elapsed_s + again.elapsed_s, 2), peak_bytes)
 
     def blocks(self, recipe: Path, text: str, out: str) -> Ran:
         """From a text artifact to blocks."""
@@ -159,7 +162,25 @@ class Bench:
 
 
 def measure(language: str, file: Path, settings: argparse.Namespace) -> dict[str, Any]:
-    """Both sides on one language."""
+    """Both sides on one language, in turns: median times, and the most memory of all rounds."""
+    rounds = [_round(language, file, settings) for _ in range(settings.rounds)]
+    return rounds[-1][1] | {"rounds": len(rounds)} | over_rounds([ran for ran, _ in rounds])
+
+
+def over_rounds(rounds: Sequence[dict[str, Ran]]) -> dict[str, Any]:
+    """Of each part: the median time, every round's, and the most memory."""
+    return {
+        name: {
+            "elapsed_s": statistics.median(ran[name].elapsed_s for ran in rounds),
+            "rounds_s": [ran[name].elapsed_s for ran in rounds],
+            "peak_bytes": max(ran[name].peak_bytes for ran in rounds),
+        }
+        for name in rounds[0]
+    }
+
+
+def _round(language: str, file: Path, settings: argparse.Namespace) -> tuple[dict[str, Ran], dict[str, Any]]:
+    """What each part took, and how much there was."""
     with tempfile.TemporaryDirectory(dir=settings.work) as folder:
         bench = Bench(Path(folder), language, settings)
         cleaned, plain = bench.recipe("cleaned", [file]), bench.recipe("plain", [file], cleaned=False)
@@ -171,7 +192,7 @@ def measure(language: str, file: Path, settings: argparse.Namespace) -> dict[str
             "plain_text": bench.text(plain, "plain-text"),
             "plain_blocks": bench.blocks(plain, "plain-text", "plain-blocks"),
         }
-        return {name: one._asdict() for name, one in ran.items()} | bench.counts(file)
+        return ran, bench.counts(file)
 
 
 def flatness(language: str, file: Path, settings: argparse.Namespace) -> dict[str, Any]:
@@ -211,6 +232,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--languages", nargs="*", default=[], help="only these; all if absent")
     parser.add_argument("--flat", help="language whose corpus is also taken four times over")
+    parser.add_argument("--rounds", type=int, default=1, help="of both sides, in turns, on each language")
     parser.add_argument("--vocabulary", type=int, default=50_000)
     parser.add_argument("--sample-lines", type=int, default=100_000, help="on which a tokenizer is trained, at most")
     parser.add_argument("--block-tokens", type=int, default=512)

@@ -19,7 +19,9 @@ def page(found: dict[str, Any], vocabulary: int, sample_lines: int, block_tokens
         "lingraft reads, normalises, filters and deduplicates, splits into train, dev and test, tokenises and packs. "
         "The peer is `datasets.map` (batched, a process a core) with lingraft's export of the same tokenizer as a fast "
         "one, and run_mlm's `group_texts`, saved to disk; it does not clean, so the columns *as is* leave cleaning out "
-        "on our side too. Memory is the peak over all processes of a side, shared pages counted once.",
+        "on our side too. Sides run in turns; times are medians over the rounds, memory is the peak of all rounds over "
+        "all processes of a side, shared pages counted once. Where the text does not support the vocabulary, training the "
+        "tokenizer counts both the attempt that said so and the one with as many pieces as the text supports.",
         _languages(languages),
         _sums(languages),
     ]
@@ -29,14 +31,17 @@ def page(found: dict[str, Any], vocabulary: int, sample_lines: int, block_tokens
 
 
 def _languages(languages: dict[str, Any]) -> str:
-    head = "language|text MB|tokens M|tokenizer s|cleaned s|as is s|peer s|ratio as is|MB/s|GiB|peer GiB|cut alike"
+    head = "language|rounds|text MB|tokens M|tokenizer s|tokenizer GiB|cleaned s|as is s|peer s|ratio as is|MB/s|GiB|"
+    head += "peer GiB|cut alike"
     rows = [
         "|".join(
             [
                 name,
+                str(one["rounds"]),
                 f"{one['text_bytes'] / _MB:.1f}",
                 f"{one['tokens'] / _MB:.1f}",
                 f"{one['tokenizer']['elapsed_s']:.0f}",
+                f"{_peak(one, 'tokenizer'):.2f}",
                 *(f"{seconds:.1f}" for seconds in (_cleaned_s(one), _plain_s(one), one["peer"]["elapsed_s"])),
                 f"**{one['peer']['elapsed_s'] / _plain_s(one):.2f}**",
                 f"{one['text_bytes'] / _MB / _cleaned_s(one):.1f}",
@@ -61,7 +66,8 @@ def _sums(languages: dict[str, Any]) -> str:
         f"{plain_s:,.0f} s, the peer {peer_s:,.0f} s, **{peer_s / plain_s:.2f} times** ours. Training tokenizers took "
         f"{sum(one['tokenizer']['elapsed_s'] for one in ones):,.0f} s. Most memory: "
         f"**{max(_peak(one, 'text', 'blocks') for one in ones):.2f} GiB**, the peer "
-        f"{max(_peak(one, 'peer') for one in ones):.2f} GiB."
+        f"{max(_peak(one, 'peer') for one in ones):.2f} GiB, training tokenizers "
+        f"{max(_peak(one, 'tokenizer') for one in ones):.2f} GiB."
     )
 
 
