@@ -4,6 +4,7 @@ Each block begins with <s>; documents stand one after the other, each closed by 
 """
 
 import math
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,7 +24,8 @@ from lingraft.token_stream import token_stream
 from lingraft.tokenizer import Tokenizer
 
 CACHE_BYTES = 16 << 30
-"""What shards from object storage may take on this machine, unless a caller says otherwise."""
+"""What shards from object storage may take on this machine, unless `CACHE_VARIABLE` or a caller says otherwise."""
+CACHE_VARIABLE = "LINGRAFT_CACHE_BYTES"
 
 
 def build(recipe: Recipe, text: Path, tokenizer: Path, out: Path, shard_bytes: int = SHARD_BYTES) -> Artifact:
@@ -117,16 +119,18 @@ def load_blocks(folder: Path | str, tokenizer: Tokenizer, block_tokens: int) -> 
     return found
 
 
-def split(blocks: Artifact, name: SplitName, cache_bytes: int = CACHE_BYTES) -> Blocks:
+def split(blocks: Artifact, name: SplitName, cache_bytes: int | None = None) -> Blocks:
     """The blocks of one split, by row number; each shard is compared with its hash before its first use.
 
     Args:
         blocks: the artifact, here or in object storage.
         name: of the split.
-        cache_bytes: what shards from object storage may take here at a time.
+        cache_bytes: what shards from object storage may take here at a time; if absent, $LINGRAFT_CACHE_BYTES, or
+            16 GiB.
 
     Raises:
-        ArtifactError: it was made before blocks were sharded, a shard is truncated, or the cache is too small.
+        ArtifactError: it was made before blocks were sharded, a shard is truncated, or the cache is too small or
+            its size no number.
     """
     manifest = blocks.manifest
     parts = sorted(part for part in manifest.fingerprints if part.startswith(f"{name}-"))
@@ -159,14 +163,26 @@ def _local(blocks: Artifact, files: list[str]) -> FileShelf:
     return FileShelf(LocalFiles(blocks), files)
 
 
-def _remote(blocks: Artifact, files: list[str], cache_bytes: int, shard_bytes: int, window_shards: int) -> FileShelf:
+def _remote(
+    blocks: Artifact, files: list[str], cache_bytes: int | None, shard_bytes: int, window_shards: int
+) -> FileShelf:
+    cache_bytes = _cache_bytes() if cache_bytes is None else cache_bytes
     room = cache_bytes // shard_bytes
     if room < window_shards:
         raise ArtifactError(
             f"a cache of {cache_bytes:,} bytes holds {room} shards of {blocks.origin}, and shuffling needs "
-            f"{window_shards} at a time. Give it {2 * window_shards * shard_bytes:,} bytes or more."
+            f"{window_shards} at a time. Give it {2 * window_shards * shard_bytes:,} bytes or more ({CACHE_VARIABLE})."
         )
     return FileShelf(RemoteFiles(blocks, room), files, room)
+
+
+def _cache_bytes() -> int:
+    said = os.environ.get(CACHE_VARIABLE)
+    if said is None:
+        return CACHE_BYTES
+    if not (said.isascii() and said.isdigit()):
+        raise ArtifactError(f"{CACHE_VARIABLE} must be a whole number of bytes, such as {CACHE_BYTES}, not {said!r}.")
+    return int(said)
 
 
 def pack(stream: Ids, block_tokens: int, begin: int) -> tuple[Ids, Ids]:
