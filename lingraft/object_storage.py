@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from lingraft.artifact import MANIFEST, Artifact, Kind, read_manifest
 from lingraft.errors import ArtifactError, LingraftError, MissingExtraError
-from lingraft.files import cache_folder, make_folder, sha256_of, writable
+from lingraft.files import cache_folder, sha256_of, writable, write_text
 from lingraft.shard_files import in_background
 from lingraft.shards import Ids, map_ids
 
@@ -28,6 +28,7 @@ RETRY_AFTER_S = (0.5, 2.0, 8.0)
 STALL_S = 120.0
 """Without a byte arriving, a fetch is given up."""
 _LOCK_POLL_S = 0.1
+_ATTEMPTS = 3
 _URI = re.compile(r"([a-z][a-z0-9+.-]+):(/{1,3})(.+)", re.IGNORECASE)
 _EXTRAS = {"s3": "s3", "s3a": "s3", "gs": "gcs", "gcs": "gcs", "az": "azure", "abfs": "azure", "abfss": "azure"}
 """By protocol, the extra that brings its client."""
@@ -66,8 +67,8 @@ def open_remote(uri: str, kind: Kind, cache: Path | None = None) -> Artifact:
         raise _stalled(uri, STALL_S) from error
     name = hashlib.sha256(uri.encode() + b"\0" + content).hexdigest()[:32]
     folder = (cache or cache_folder("blocks")) / name
-    make_folder(folder)
-    (folder / MANIFEST).write_bytes(content)
+    # Ranks of one training do this at once, and each reads what is there.
+    write_text(folder / MANIFEST, _decoded(content, uri))
     manifest = read_manifest(folder)
     if manifest.kind is not kind:
         raise ArtifactError(
@@ -105,17 +106,22 @@ class RemoteFiles:
         path = self._artifact.folder / name
         self._held.add(name)
         async with self._alone(path):
-            if not self._is_whole(name):
-                self._make_room()
-                await _persistently(functools.partial(self._fetch, name), f"{self._artifact.origin}/{name}")
-            return map_ids(path)
+            for _ in range(_ATTEMPTS):
+                # Who clears a cache by hand, or by the clock, asks for no lock: what is gone is fetched again.
+                with contextlib.suppress(FileNotFoundError):
+                    if not self._is_whole(name):
+                        self._make_room()
+                        await _persistently(functools.partial(self._fetch, name), f"{self._artifact.origin}/{name}")
+                    return map_ids(path)
+        raise ArtifactError(
+            f"{path} was removed {_ATTEMPTS} times before it could be read. Find out what removes files there, or set "
+            "LINGRAFT_CACHE to another folder."
+        )
 
     def give_up(self, name: str) -> None:
         """Remove a file; what is mapped can still be read."""
         self._held.discard(name)
-        with _lock(self._artifact.folder / name) as ours:
-            if ours:
-                (self._artifact.folder / name).unlink(missing_ok=True)
+        _removed(self._artifact.folder / name)
 
     def require_progress(self) -> None:
         """Refuse to wait for ever.
@@ -142,11 +148,12 @@ class RemoteFiles:
         return path.is_file() and sha256_of(path) == self._artifact.manifest.files[name]
 
     def _make_room(self) -> None:
-        """Remove what earlier programs have left, the oldest first."""
+        """Remove what earlier programs have left, the oldest first, but for what another process is about to map."""
         there = sorted(self._artifact.folder.glob("*.safetensors"), key=_modified_s)
-        left = [path for path in there if path.name not in self._held]
-        for path in left[: max(0, len(there) - self._room + 1)]:
-            path.unlink(missing_ok=True)
+        surplus = len(there) - self._room + 1
+        for path in there:
+            if surplus > 0 and path.name not in self._held:
+                surplus -= _removed(path)
 
     def _fetch(self, name: str) -> None:
         from fsspec.callbacks import Callback
@@ -189,6 +196,13 @@ def _read(storage: "AbstractFileSystem", path: str, uri: str) -> bytes:
         raise ArtifactError(f"{uri} is not an artifact: it has no {MANIFEST}. Check the address.") from error
 
 
+def _decoded(manifest: bytes, uri: str) -> str:
+    try:
+        return manifest.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise ArtifactError(f"{uri}/{MANIFEST} is damaged: {error}. Make the artifact again.") from error
+
+
 async def _persistently(work: Callable[[], Result], what: str) -> Result:
     """Do something over a network; what it raises is tried again a few times, unless it is an error of ours."""
     pauses = list(RETRY_AFTER_S)
@@ -227,6 +241,14 @@ def _modified_s(path: Path) -> float:
         return path.stat().st_mtime
     except FileNotFoundError:  # another process gave it up meanwhile
         return 0.0
+
+
+def _removed(path: Path) -> bool:
+    """Remove a cached file, unless a process is fetching or about to map it; whether it is gone."""
+    with _lock(path) as ours:
+        if ours:
+            path.unlink(missing_ok=True)
+        return ours
 
 
 @contextlib.contextmanager

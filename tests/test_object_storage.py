@@ -1,3 +1,4 @@
+import fcntl
 import http.server
 import os
 import subprocess
@@ -19,6 +20,7 @@ from lingraft.errors import ArtifactError, MissingExtraError
 from lingraft.object_storage import RemoteFiles, open_remote, uri_of
 from lingraft.order import Order
 from lingraft.shard_files import FileShelf
+from lingraft.shards import Ids, map_ids
 from lingraft.tokenizer import Tokenizer
 from tests.test_shards import T, flip_a_bit, packed
 from tests.workshop import Workshop
@@ -190,6 +192,83 @@ def test_what_an_earlier_program_left_in_the_cache_counts(web: Web) -> None:
 def test_a_cache_that_is_too_small_to_shuffle_in_is_refused_with_the_size_it_needs(web: Web) -> None:
     with pytest.raises(ArtifactError, match=r"holds 1 shards of .*shuffling needs 2 at a time. Give it 320 bytes"):
         split(open_remote(web.uri, Kind.BLOCKS), "train", cache_bytes=2 * SHARD_BYTES - 1)
+
+
+def test_the_caches_size_may_stand_in_the_environment(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = open_remote(web.uri, Kind.BLOCKS)
+    monkeypatch.setenv("LINGRAFT_CACHE_BYTES", str(3 * SHARD_BYTES))
+    blocks = split(found, "train")
+    for row in range(0, 95, 10):
+        assert int(blocks.take(torch.tensor([row]))[0, 0]) == row
+    assert len(names(found.folder)) == 3
+    monkeypatch.setenv("LINGRAFT_CACHE_BYTES", str(SHARD_BYTES))
+    with pytest.raises(ArtifactError, match=r"a cache of 80 bytes .*320 bytes or more \(LINGRAFT_CACHE_BYTES\)"):
+        split(found, "train")
+
+
+@pytest.mark.parametrize("said", ["", "16 GiB", "-1", "1e9"])
+def test_a_cache_size_that_is_no_number_is_refused(web: Web, monkeypatch: pytest.MonkeyPatch, said: str) -> None:
+    monkeypatch.setenv("LINGRAFT_CACHE_BYTES", said)
+    with pytest.raises(ArtifactError, match=f"LINGRAFT_CACHE_BYTES must be a whole number of bytes.*'{said}'"):
+        split(open_remote(web.uri, Kind.BLOCKS), "train")
+
+
+def test_no_room_is_made_by_what_another_process_is_about_to_map(web: Web) -> None:
+    found = open_remote(web.uri, Kind.BLOCKS)
+    split(found, "train").all()
+    kept = found.folder / "train-00004.safetensors"
+    with (found.folder / f".{kept.name}.lock").open("w") as stream:
+        fcntl.flock(stream, fcntl.LOCK_EX)
+        blocks = split(found, "train", cache_bytes=2 * SHARD_BYTES)
+        (found.folder / "train-00000.safetensors").unlink()
+        blocks.take(torch.tensor([0]))
+        assert names(found.folder) == ["train-00000.safetensors", kept.name]
+
+
+def test_a_file_that_goes_between_its_hash_and_its_mapping_is_fetched_again(
+    web: Web, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = open_remote(web.uri, Kind.BLOCKS)
+    split(found, "train").take(torch.tensor([42]))
+    disappearances = ["once"]
+
+    def mapped(path: Path) -> Ids:
+        if disappearances:
+            disappearances.pop()
+            path.unlink()
+        return map_ids(path)
+
+    monkeypatch.setattr(object_storage, "map_ids", mapped)
+    assert int(split(found, "train").take(torch.tensor([42]))[0, 0]) == 42
+    assert web.asked == ["train-00004.safetensors"] * 2
+    disappearances += ["again"] * 99
+    with pytest.raises(ArtifactError, match=r"train-00004\.safetensors was removed 3 times before it could be read"):
+        split(found, "train").take(torch.tensor([42]))
+
+
+def test_a_manifest_in_the_cache_is_whole_at_any_time(tmp_path: Path) -> None:
+    stored = packed(tmp_path / "stored", 95, 10).folder
+    path = open_remote(f"file://{stored}", Kind.BLOCKS).folder / MANIFEST
+    whole, ended, seen = path.read_bytes(), threading.Event(), set()
+
+    def look() -> None:
+        while not ended.is_set():
+            seen.add(path.read_bytes())
+
+    looking = threading.Thread(target=look)
+    looking.start()
+    for _ in range(100):
+        open_remote(f"file://{stored}", Kind.BLOCKS)
+    ended.set()
+    looking.join()
+    assert seen == {whole}
+
+
+def test_a_manifest_that_is_no_text_is_refused(tmp_path: Path) -> None:
+    stored = packed(tmp_path / "stored", 95, 10).folder
+    (stored / MANIFEST).write_bytes(b"\xff\xfe")
+    with pytest.raises(ArtifactError, match=rf"stored/{MANIFEST} is damaged: .*Make the artifact again"):
+        open_remote(f"file://{stored}", Kind.BLOCKS)
 
 
 @pytest.mark.parametrize("fault", ["answer_500", "cut_short", "flip"])
