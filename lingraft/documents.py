@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain, groupby
@@ -20,8 +20,16 @@ _LAYOUT = (
     "Expected one of <language>.txt, <language>.jsonl (each optionally .gz, .xz or .zst), <language>.parquet "
     "or a folder <language>/ with such files."
 )
-_LOOK_AHEAD = 1 << 24
-"""Characters of a plain text file that are searched for a blank line."""
+_LOOK_AHEAD = 1 << 20
+"""Characters of a plain text file that decide whether blank lines separate its documents."""
+_DOCUMENT_LINES = 100
+"""On average, at most, where blank lines separate documents; where they would make longer ones, they are strays."""
+_DOCUMENT_CHARACTERS = 1 << 20
+"""Of a document in plain text, unless a single line has more."""
+_LINE_BYTES = 1 << 24
+STRAY_BLANKS = "plain text files with too few blank lines to separate documents: each line is one"
+DIVIDED = f"plain text documents of more than {_DOCUMENT_CHARACTERS:,} characters: divided at line ends"
+"""What a reader notes, and counts."""
 
 
 @dataclass(frozen=True)
@@ -52,31 +60,42 @@ def content_name(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8")).hexdigest()[:32]
 
 
-def read_documents(source: Place, language: str) -> Iterator[Document]:
+def read_documents(source: Place, language: str, notes: Counter[str] | None = None) -> Iterator[Document]:
     """Yield the documents in `<source>/<language>.txt|.jsonl[.gz|.xz|.zst]`, `.parquet` or `<source>/<language>/`.
 
-    A plain text file for a language holds documents separated by blank lines or, where no blank line stands
-    between lines of its first 16 million characters, one document a line. In a folder each plain text file is one
-    document, named by its path without the suffix. JSONL has one object a line with the keys text and, optionally,
-    name and label; Parquet has columns of these names, and its other columns are not read.
-    A folder's first sub-folder is the label of documents that state none (as in scikit-learn's load_files).
+    A plain text file holds documents separated by blank lines if that makes documents of 100 lines or less on
+    average of its first million characters, and one document a line otherwise. A document of more than 2^20
+    characters is divided at a line's end; its parts have one name, so that one split gets them all. A line has
+    16 MiB at most.
+    JSONL has one object a line with the keys text and, optionally, name and label; Parquet has columns of these
+    names, and its other columns are not read.
+    A folder's files are read like these. But if it has sub-folders, the first is the label of documents that state
+    none (as in scikit-learn's load_files), and each of its plain text files is one document, named by its path
+    without the suffix, of 2^20 characters at most.
     A document may be blank. Files and folders whose name starts with a dot are not read.
+
+    Args:
+        source: folder with the text.
+        language: its name there.
+        notes: counts what was decided on the way, `STRAY_BLANKS` and `DIVIDED`.
 
     Raises:
         TextError: nothing or more than one thing is there for the language, a file of another format,
-            undecodable bytes, a damaged file, or JSONL or Parquet with a missing, unknown or wrong key.
+            undecodable bytes, a damaged file, a line or document that is too long, or JSONL or Parquet with a
+            missing, unknown or wrong key.
     """
-    yield from _read(_find(source, language))
+    yield from _read(_find(source, language), Counter() if notes is None else notes)
 
 
-def read_files(paths: Iterable[Place]) -> Iterator[Document]:
+def read_files(paths: Iterable[Place], notes: Counter[str] | None = None) -> Iterator[Document]:
     """Yield the documents of files, and of folders of files, whatever they are called; see `read_documents`.
 
     Raises:
-        TextError: one is not there, is of another format, undecodable or damaged.
+        TextError: one is not there, is of another format, undecodable or damaged, or holds a line or document that
+            is too long.
     """
     for path in paths:
-        yield from _read(path)
+        yield from _read(path, Counter() if notes is None else notes)
 
 
 def text_files(path: Path) -> list[Path]:
@@ -99,14 +118,25 @@ def require_there(path: Place) -> Place:
     return path
 
 
-def _read(place: Place) -> Iterator[Document]:
-    if require_there(place).is_dir():
-        for inner in _inside(place):
-            yield from _read_inner(place, inner)
-    elif _format_of(place) == _PLAIN:
-        yield from _read_plain(place)
+def _read(place: Place, notes: Counter[str]) -> Iterator[Document]:
+    if not require_there(place).is_dir():
+        yield from _read_file(place, None, notes)
+        return
+    inside = _inside(place)
+    labelled = any(len(path.parts) > 1 for path in inside)
+    for inner in inside:
+        label = inner.parts[0] if len(inner.parts) > 1 else None
+        if labelled and _format_of(place / inner) == _PLAIN:
+            yield _read_whole(place / inner, inner, label)
+        else:
+            yield from _read_file(place / inner, label, notes)
+
+
+def _read_file(path: Place, label: str | None, notes: Counter[str]) -> Iterator[Document]:
+    if _format_of(path) == _PLAIN:
+        yield from _read_plain(path, notes)
     else:
-        yield from _read_records(place, None)
+        yield from _read_records(path, label)
 
 
 def _find(source: Place, language: str) -> Place:
@@ -132,14 +162,20 @@ def _format_of(path: Place) -> str:
     return form
 
 
-def _read_inner(folder: Place, path: PurePosixPath) -> Iterator[Document]:
-    label = path.parts[0] if len(path.parts) > 1 else None
-    if _format_of(folder / path) == _PLAIN:
-        plain = path.with_suffix("") if path.suffix in COMPRESSIONS else path
-        text = "\n".join(read_lines(folder / path)).strip()
-        yield Document(plain.with_suffix("").as_posix(), text, label)
-    else:
-        yield from _read_records(folder / path, label)
+def _read_whole(path: Place, inner: PurePosixPath, label: str | None) -> Document:
+    lines, characters = [], 0
+    for line in read_lines(path, _LINE_BYTES):
+        lines.append(line)
+        characters += len(line) + 1
+        if characters > _DOCUMENT_CHARACTERS:
+            raise TextError(
+                f"{path} has more than {_DOCUMENT_CHARACTERS:,} characters, and in a folder with sub-folders, which "
+                "are labels, each plain text file is one document. Divide it; or, if the corpus has no labels, put "
+                "all files into one folder, or name them by a pattern ([text] kind = 'files'): then each is read as "
+                "many documents."
+            )
+    plain = inner.with_suffix("") if inner.suffix in COMPRESSIONS else inner
+    return Document(plain.with_suffix("").as_posix(), "\n".join(lines).strip(), label)
 
 
 def _inside(folder: Place) -> list[PurePosixPath]:
@@ -150,14 +186,36 @@ def _inside(folder: Place) -> list[PurePosixPath]:
     return paths
 
 
-def _read_plain(path: Place) -> Iterator[Document]:
-    lines = read_lines(path)
-    head, paragraphs = _look_ahead(lines)
+def _read_plain(path: Place, notes: Counter[str]) -> Iterator[Document]:
+    lines = read_lines(path, _LINE_BYTES)
+    head, paragraphs = _look_ahead(lines, notes)
     for filled, group in groupby(chain(_drained(head), lines), key=_is_filled):
         if filled and paragraphs:
-            yield _unnamed("\n".join(group))
+            yield from _divided(group, notes)
         elif filled:
             yield from map(_unnamed, group)
+
+
+def _divided(lines: Iterable[str], notes: Counter[str]) -> Iterator[Document]:
+    """The document that lines make; several if they are too many."""
+    name = ""
+    for number, part in enumerate(_parts(lines)):
+        document = _unnamed(part)
+        name = name or document.name
+        notes[DIVIDED] += number == 1
+        yield Document(name, document.text)
+
+
+def _parts(lines: Iterable[str]) -> Iterator[str]:
+    held: list[str] = []
+    characters = 0
+    for line in lines:
+        if held and characters + len(line) > _DOCUMENT_CHARACTERS:
+            yield "\n".join(held)
+            held, characters = [], 0
+        held.append(line)
+        characters += len(line) + 1
+    yield "\n".join(held)
 
 
 def _unnamed(text: str) -> Document:
@@ -165,19 +223,23 @@ def _unnamed(text: str) -> Document:
     return Document(content_name(text), text)
 
 
-def _look_ahead(lines: Iterator[str]) -> tuple[deque[str], bool]:
-    """Lines taken from the iterator, and whether a blank one stands between two that are not."""
+def _look_ahead(lines: Iterator[str], notes: Counter[str]) -> tuple[deque[str], bool]:
+    """Lines taken from the iterator, and whether blank ones separate documents."""
     head: deque[str] = deque()
-    characters, begun, blank = 0, False, False
+    characters = filled = gaps = 0
+    blank = False
     for line in lines:
         head.append(line)
         characters += len(line)
-        filled = _is_filled(line)
-        if (filled and blank) or characters > _LOOK_AHEAD:
-            return head, filled and blank
-        begun = begun or filled
-        blank = begun and not filled
-    return head, False
+        if _is_filled(line):
+            gaps += blank and filled > 0
+            filled += 1
+        blank = not _is_filled(line)
+        if characters > _LOOK_AHEAD:
+            break
+    separated = gaps > 0 and filled <= (gaps + 1) * _DOCUMENT_LINES
+    notes[STRAY_BLANKS] += gaps > 0 and not separated
+    return head, separated
 
 
 def _drained(lines: deque[str]) -> Iterator[str]:
@@ -199,7 +261,7 @@ def _read_records(path: Place, folder_label: str | None) -> Iterator[Document]:
 
 
 def _read_jsonl(path: Place) -> Iterator[tuple[str, dict[str, Any]]]:
-    for number, line in enumerate(read_lines(path), start=1):
+    for number, line in enumerate(read_lines(path, _LINE_BYTES), start=1):
         if _is_filled(line):
             place = f"{path}, line {number}"
             yield place, _parse(line, place)

@@ -12,17 +12,28 @@ from lingraft.errors import TextError
 from lingraft.places import Place, reading
 
 COMPRESSIONS = (".gz", ".xz", ".zst")
+LONGEST_LINE_BYTES = 1 << 28
+"""Unless a caller says less; a whole JSON file, such as SQuAD's, is one line."""
 _CHUNK_BYTES = 1 << 20
 _BYTE_ORDER_MARK = "\ufeff"
 
 
-def read_lines(path: Place) -> Iterator[str]:
+def read_lines(path: Place, longest_bytes: int = LONGEST_LINE_BYTES) -> Iterator[str]:
     r"""Yield a file's lines without their ends ("\n" or "\r\n"); .gz, .xz and .zst are unpacked on the way.
 
+    Args:
+        path: the file.
+        longest_bytes: that a line may have.
+
     Raises:
-        TextError: the file cannot be read, its compression is damaged or truncated, or a line is not UTF-8.
+        TextError: the file cannot be read, its compression is damaged or truncated, or a line is too long or not UTF-8.
     """
-    for number, raw in enumerate(_split(_unpacked(path)), start=1):
+    for number, raw in enumerate(_split(_unpacked(path), longest_bytes), start=1):
+        if len(raw) > longest_bytes:
+            raise TextError(
+                f"{path}, line {number}: the line has more than {longest_bytes:,} bytes. "
+                "Break it into shorter lines, or check that the file is text."
+            )
         try:
             line = raw.decode("utf-8")
         except UnicodeDecodeError as error:
@@ -34,13 +45,22 @@ def read_lines(path: Place) -> Iterator[str]:
         yield line.removeprefix(_BYTE_ORDER_MARK) if number == 1 else line
 
 
-def _split(chunks: Iterator[bytes]) -> Iterator[bytes]:
-    pending = b""
+def _split(chunks: Iterator[bytes], longest_bytes: int) -> Iterator[bytes]:
+    """Lines; one that is too long comes as far as it was read, and is the last."""
+    pending: list[bytes] = []
+    held = 0
     for chunk in chunks:
-        *complete, pending = (pending + chunk).split(b"\n")
-        yield from complete
-    if pending:
-        yield pending
+        first, *others = chunk.split(b"\n")
+        pending.append(first)
+        held += len(first)
+        if others:
+            yield b"".join(pending)
+            yield from others[:-1]
+            pending, held = [others[-1]], len(others[-1])
+        elif held > longest_bytes:
+            break
+    if held:
+        yield b"".join(pending)
 
 
 def _unpacked(path: Place) -> Iterator[bytes]:

@@ -22,7 +22,7 @@ from lingraft.huggingface_text import dataset_documents
 from lingraft.libreoffice import help_documents
 from lingraft.places import Place, place_of, places_of
 from lingraft.prepared import NOTHING_LEFT, Preparation, Prepared, batches
-from lingraft.progress import counted
+from lingraft.progress import counted, say
 from lingraft.splits import SPLITS, SplitName, split_of
 from lingraft.text_config import Files, Folder, HuggingFace, TextSource
 from lingraft.workers import in_order
@@ -38,6 +38,8 @@ class _Census:
     characters: Counter[str] = field(default_factory=Counter)
     labels: dict[str, Counter[str]] = field(default_factory=lambda: {split: Counter() for split in SPLITS})
     dropped: Counter[str] = field(default_factory=Counter)
+    notes: Counter[str] = field(default_factory=Counter)
+    """How files were read where they could have been read otherwise."""
     cleaning: Census = field(default_factory=Census)
 
     def add(self, document: Prepared) -> None:
@@ -47,12 +49,14 @@ class _Census:
             self.labels[document.split][document.label] += 1
 
     def details(self) -> dict[str, Any]:
-        return {
+        found = {
             "documents": {split: self.documents[split] for split in SPLITS},
             "characters": {split: self.characters[split] for split in SPLITS},
             "labels": {split: dict(counts) for split, counts in self.labels.items()},
             "dropped": {reason: count for reason, count in self.dropped.items() if count},
         }
+        notes = {note: count for note, count in self.notes.items() if count}
+        return found | ({"reading": notes} if notes else {})
 
 
 def prepare(recipe: Recipe, language: str, out: Path) -> Artifact:
@@ -66,7 +70,7 @@ def prepare(recipe: Recipe, language: str, out: Path) -> Artifact:
     """
     recipe.require_language(language)
     census, cleaning = _Census(), recipe.text.cleaning
-    read = counted(_documents(recipe.text, language, census.dropped), f"text {language}", "document")
+    read = counted(_documents(recipe.text, language, census), f"text {language}", "document")
     with artifact.create(out, Kind.TEXT) as draft:
         prepared = _prepared(_labelled(read, recipe), recipe, census)
         with tempfile.TemporaryDirectory(dir=draft.folder) as work:
@@ -74,6 +78,9 @@ def prepare(recipe: Recipe, language: str, out: Path) -> Artifact:
                 prepared = _once(prepared, Path(work), census)
             digest = _write(prepared, draft.folder, census)
         _require_every_split(census, language, recipe)
+        for note, count in census.notes.items():
+            if count:
+                say(f"text {language}: {count:,} {note}")
         cleaned = {"cleaning": census.cleaning.details() | {"unicode": unicodedata.unidata_version}} if cleaning else {}
         draft.facts = {
             "language": language,
@@ -112,14 +119,14 @@ def load_split(text: Artifact, split: SplitName) -> list[Document]:
     return list(read_split(text, split))
 
 
-def _documents(source: TextSource, language: str, dropped: Counter[str]) -> Iterator[Document]:
+def _documents(source: TextSource, language: str, census: _Census) -> Iterator[Document]:
     if isinstance(source, Folder):
-        return read_documents(place_of(source.path), language)
+        return read_documents(place_of(source.path), language, census.notes)
     if isinstance(source, HuggingFace):
         return dataset_documents(source, language)
     if isinstance(source, Files):
-        return read_files(_paths(source, language))
-    return help_documents(language, dropped)
+        return read_files(_paths(source, language), census.notes)
+    return help_documents(language, census.dropped)
 
 
 def _paths(source: Files, language: str) -> list[Place]:

@@ -1,12 +1,13 @@
 import gzip
 import json
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from lingraft import documents
-from lingraft.documents import Document, content_name, read_documents, read_files, text_files
+from lingraft.documents import DIVIDED, STRAY_BLANKS, Document, content_name, read_documents, read_files, text_files
 from lingraft.errors import TextError
 
 
@@ -38,12 +39,52 @@ def test_a_blank_line_parts_documents_if_it_comes_early_enough(
     assert _texts(tmp_path) == texts
 
 
+def test_a_stray_blank_line_does_not_make_one_document_of_thousands_of_lines(tmp_path: Path) -> None:
+    lines = [f"Satz {number}." for number in range(5000)]
+    _write(tmp_path / "de.txt", "\n".join([*lines[:7], "", *lines[7:]]))
+    notes: Counter[str] = Counter()
+    assert [document.text for document in read_documents(tmp_path, "de", notes)] == lines
+    assert notes == {STRAY_BLANKS: 1}
+
+
+@pytest.mark.parametrize(("length", "documents"), [(100, 50), (101, 5050)])
+def test_blank_lines_separate_documents_of_a_hundred_lines_or_less_on_average(
+    tmp_path: Path, length: int, documents: int
+) -> None:
+    page = "Satz.\n" * length
+    _write(tmp_path / "de.txt", "\n".join([page] * 50))
+    assert len(_texts(tmp_path)) == documents
+
+
+def test_a_document_that_is_too_long_is_divided_at_a_line_and_stays_in_one_split(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(documents, "_DOCUMENT_CHARACTERS", 20)
+    _write(
+        tmp_path / "de.txt", "Kurz.\n\nZeile eins.\nZeile zwei.\nDrei.\nEine Zeile, die allein zu lang ist.\n\nEnde.\n"
+    )
+    notes: Counter[str] = Counter()
+    found = list(read_documents(tmp_path, "de", notes))
+    parts = ["Zeile eins.", "Zeile zwei.\nDrei.", "Eine Zeile, die allein zu lang ist."]
+    assert [document.text for document in found] == ["Kurz.", *parts, "Ende."]
+    assert {document.name for document in found[1:4]} == {content_name(parts[0])}
+    assert notes[DIVIDED] == 1
+
+
+@pytest.mark.parametrize("name", ["de.txt", "de.jsonl", "de/a.txt", "de/sport/a.txt"])
+def test_a_line_that_is_too_long_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setattr(documents, "_LINE_BYTES", 20)
+    _write(tmp_path / name, '{"text": "1"}\n' + "x" * 21)
+    with pytest.raises(TextError, match=rf"{name}, line 2: the line has more than 20 bytes"):
+        _texts(tmp_path)
+
+
 def test_a_plain_text_file_is_read_once_and_no_further_than_asked_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read = []
 
-    def lines(_: Path) -> Iterator[str]:
+    def lines(*_: object) -> Iterator[str]:
         for number in range(10_000):
             read.append(number)
             yield f"Zeile {number}"
@@ -85,6 +126,32 @@ def test_a_folder_gives_one_document_a_text_file_labelled_by_its_first_sub_folde
         Document("sport/b", "Ball.", "sport"),
         Document("top", "Ohne Label.", None),
     ]
+
+
+def test_a_folder_without_sub_folders_is_read_as_its_files_are(tmp_path: Path) -> None:
+    _write(tmp_path / "de/1.txt", "Eins.\nZwei.\n")
+    _write(tmp_path / "de/2.txt", "Drei,\nvier.\n\nFünf.\n")
+    _write(tmp_path / "de/3.jsonl", '{"text": "Sechs."}\n')
+    found = list(read_documents(tmp_path, "de"))
+    assert found == list(read_files([tmp_path / "de/1.txt", tmp_path / "de/2.txt", tmp_path / "de/3.jsonl"]))
+    assert [document.text for document in found] == ["Eins.", "Zwei.", "Drei,\nvier.", "Fünf.", "Sechs."]
+
+
+def test_a_folders_shard_is_read_no_further_than_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(documents, "_LOOK_AHEAD", 100)
+    _write(tmp_path / "de/1.txt", "Zeile.\n" * 300_000)
+    with (tmp_path / "de/1.txt").open("ab") as stream:
+        stream.write(b"\xff\n")
+    found = read_documents(tmp_path, "de")
+    assert [next(found).text for _ in range(5)] == ["Zeile."] * 5
+    with pytest.raises(TextError, match="line 300001"):
+        list(found)
+
+
+def test_a_labelled_file_that_is_a_corpus_rather_than_a_document_is_refused(tmp_path: Path) -> None:
+    _write(tmp_path / "de/sport/a.txt", "Tor!\n" * (1 << 18))
+    with pytest.raises(TextError, match=r"de/sport/a\.txt has more than 1,048,576 characters.*\[text\] kind = 'files'"):
+        _texts(tmp_path)
 
 
 def test_parallel_files_have_the_same_name_in_every_language(tmp_path: Path) -> None:

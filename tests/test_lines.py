@@ -81,3 +81,21 @@ def test_a_byte_changed_in_a_compressed_file_is_noticed(tmp_path: Path, suffix: 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(TextError, match=r"absent\.txt cannot be read: No such file"):
         list(read_lines(tmp_path / "absent.txt"))
+
+
+@pytest.mark.parametrize("suffix", PACK)
+@pytest.mark.parametrize("length", [21, 3 << 20])
+def test_a_line_that_is_too_long_is_refused_wherever_it_ends(tmp_path: Path, suffix: str, length: int) -> None:
+    path = tmp_path / f"a.txt{suffix}"
+    for end in (b"", b"\nend\n"):
+        path.write_bytes(PACK[suffix](b"x" * 20 + b"\n" + b"y" * length + end))
+        with pytest.raises(TextError, match=r"line 2: the line has more than 20 bytes. Break it into shorter lines"):
+            list(read_lines(path, 20))
+
+
+def test_no_more_of_a_line_that_is_too_long_is_read_than_tells_it(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    with path.open("wb") as stream:
+        stream.truncate(1 << 34)
+    with pytest.raises(TextError, match="line 1: the line has more than 1,000 bytes"):
+        list(read_lines(path, 1000))

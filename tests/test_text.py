@@ -10,7 +10,7 @@ import pytest
 
 from lingraft.artifact import Artifact, Kind
 from lingraft.config import Recipe
-from lingraft.documents import Document
+from lingraft.documents import STRAY_BLANKS, Document
 from lingraft.errors import ArtifactError, RecipeError, TextError
 from lingraft.text import SPLITS, load_split, prepare, read_split, split_of
 from lingraft.text_config import Split
@@ -230,6 +230,16 @@ def test_patterns_are_read_in_their_order_and_nothing_twice(tmp_path: Path) -> N
     assert {text.partition("/")[0] for text in found} == {"0", "1", "2"}
     with pytest.raises(TextError, match=r"'paths' of 'en' name .*part-0\.txt more than once"):
         prepare(recipe, "en", tmp_path / "english")
+
+
+def test_the_manifest_and_the_log_say_how_files_were_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = [f"Satz {number}." for number in range(300)]
+    (tmp_path / "de.txt").write_text("\n".join([lines[0], "", *lines[1:]]))
+    text = prepare(_folder(tmp_path), "de", tmp_path / "out")
+    assert text.manifest.details["reading"] == {STRAY_BLANKS: 1}
+    assert f"text de: 1 {STRAY_BLANKS}" in capsys.readouterr().err
+    (tmp_path / "de.txt").write_text("\n".join(lines))
+    assert "reading" not in prepare(_folder(tmp_path), "de", tmp_path / "again").manifest.details
 
 
 def test_a_split_is_read_as_a_stream(tmp_path: Path) -> None:
