@@ -17,6 +17,7 @@ from lingraft.plan import Progress
 from lingraft.progress import say
 from lingraft.spread import CALL_FILE, NEWS_FILE
 from lingraft.stopping import Interruption
+from lingraft.workers import cores
 
 
 def main(folder: Path) -> int:
@@ -45,7 +46,7 @@ def main(folder: Path) -> int:
 def _share_threads() -> None:
     """As many CPU threads as there are for each process, unless somebody has decided on them."""
     if "OMP_NUM_THREADS" not in os.environ:
-        torch.set_num_threads(max(1, len(os.sched_getaffinity(0)) // int(os.environ["LOCAL_WORLD_SIZE"])))
+        torch.set_num_threads(max(1, cores() // int(os.environ["LOCAL_WORLD_SIZE"])))
 
 
 def _tell(folder: Path, news: Mapping[str, Any]) -> None:
