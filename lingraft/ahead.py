@@ -1,20 +1,87 @@
 """Batches made ready by a thread while the step before them trains."""
 
+import functools
+import threading
+import weakref
 from collections import deque
-from collections.abc import Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TypeVar
+from collections.abc import Callable, Iterable, Iterator
+from concurrent import futures
+from queue import SimpleQueue
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
 
 Item = TypeVar("Item")
 
 _READY = 2
+_LOOK_S = 0.05
+"""Seconds between two looks whether there is a reason not to wait any more."""
 
 
-def ahead(items: Iterable[Item]) -> Iterator[Item]:
-    """Pass items on; the next two are made meanwhile. What making them raises is raised here, in its turn."""
-    source, end = iter(items), object()
-    with ThreadPoolExecutor(1, thread_name_prefix="batches") as maker:
-        ready: deque[Future[Item | object]] = deque(maker.submit(next, source, end) for _ in range(_READY))
-        while (item := ready.popleft().result()) is not end:
-            ready.append(maker.submit(next, source, end))
-            yield item  # type: ignore[misc]
+class Ahead(Iterator[Item]):
+    """Items in their order; the next two are made meanwhile. What making them raises is raised here, in its turn.
+
+    Nobody waits for the thread that makes them: neither who stops reading, nor the end of the process.
+    """
+
+    def __init__(self, items: Iterable[Item]) -> None:
+        """Begin to make them."""
+        self._asked_for: SimpleQueue[futures.Future[Item] | None] = SimpleQueue()
+        self._ready: deque[futures.Future[Item]] = deque()
+        for _ in range(_READY):
+            self._ask()
+        self.close = weakref.finalize(self, self._asked_for.put, None)
+        """Let the thread end, as it does when nobody can read any more."""
+        given = iter(items), self._asked_for
+        threading.Thread(target=_make, args=given, name="batches", daemon=True).start()
+
+    def wait(self, unless: Callable[[], object]) -> None:
+        """Until the next item is ready, or there is a reason not to wait for it."""
+        while not (self._ready[0].done() or unless()):
+            futures.wait([self._ready[0]], _LOOK_S)
+
+    def __next__(self) -> Item:
+        """The next item."""
+        item = self._ready[0].result()  # an error is not passed over, nor is the end
+        self._ready.popleft()
+        self._ask()
+        return item
+
+    def _ask(self) -> None:
+        item: futures.Future[Item] = futures.Future()
+        self._ready.append(item)
+        self._asked_for.put(item)
+
+
+def ahead(items: Iterable[Item]) -> Ahead[Item]:
+    """Batches, made ahead; where there is a GPU, in memory that it reads by itself, so that nobody waits meanwhile."""
+    if torch.cuda.is_available():
+        items = map(functools.partial(_pinned_for, torch.cuda.current_device()), items)
+    return Ahead(items)
+
+
+def _make(source: Iterator[Item], asked_for: SimpleQueue[futures.Future[Item] | None]) -> None:
+    while (item := asked_for.get()) is not None:
+        try:
+            item.set_result(next(source))
+        except BaseException as error:  # noqa: BLE001  whatever it is, and the end too, is the reader's
+            item.set_exception(error)
+            return
+
+
+def _pinned_for(gpu: int, batch: Any) -> Any:
+    with torch.cuda.device(gpu):  # every thread has a device of its own, and begins with the first
+        return _pinned(batch)
+
+
+def _pinned(batch: Any) -> Any:
+    """The same, its tensors in pinned memory."""
+    if isinstance(batch, Tensor):
+        return batch.pin_memory()
+    if isinstance(batch, list):
+        return [*map(_pinned, batch)]
+    if isinstance(batch, tuple):
+        parts: Any = [*map(_pinned, batch)]
+        return type(batch)(*parts) if hasattr(batch, "_fields") else tuple(parts)
+    return batch

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from lingraft import processes
-from lingraft.ahead import ahead
+from lingraft.ahead import Ahead, ahead
 from lingraft.errors import TrainingError
 from lingraft.finite import LeftOut
 from lingraft.keeper import Keeper
@@ -66,9 +66,10 @@ def train(
     left_out, watch = LeftOut(state.left_out), Stopwatch(state.elapsed_s)
     with noticed() if keeper else nullcontext(Notice()) as notice:
         yield from _told(state, plan, judge, parameters, notice)
-        _obey(_order(notice, keeper), notice, keeper, state, optimizer)
         steps = range(state.step + 1, 1 + (state.step if state.ended(plan) else plan.last_step))
-        for step, micro_batches in zip(steps, ahead(map(stream, steps)), strict=True):
+        batches = ahead(map(stream, steps))
+        _obey(_order(notice, keeper, batches), notice, keeper, state, optimizer)
+        for step, micro_batches in zip(steps, batches, strict=True):
             loss = _backward(parallel, micro_batches, plan, step, precise, notice)
             if loss is not None:
                 left_out.add(step, optimizer.step(plan.learning_rate_at(step), loss))
@@ -80,7 +81,7 @@ def train(
                     yield from _told(state, plan, judge, parameters, notice)
                 if state.ended(plan):
                     break
-            order = _STOP if loss is None else _order(notice, keeper)
+            order = _STOP if loss is None else _order(notice, keeper, batches)
             if order != _GO_ON:
                 left_out.settle()
             _obey(order, notice, keeper, state, optimizer)
@@ -173,10 +174,11 @@ def _not_finite(plan: Plan, step: int) -> str:
     return f"the loss or a gradient is not finite at step {step} of {plan.steps} ({rate})"
 
 
-def _order(notice: Notice, keeper: Keeper | None) -> int:
-    """What all processes do after a step."""
+def _order(notice: Notice, keeper: Keeper | None, batches: Ahead[MicroBatches[Batch]]) -> int:
+    """What all processes do before the next step, whose batch is there; who is asked to stop does not wait for it."""
     if keeper is None:
         return _GO_ON
+    batches.wait(unless=lambda: _asked(notice))
     return processes.highest(_STOP if _asked(notice) else _KEEP if keeper.due() else _GO_ON)
 
 

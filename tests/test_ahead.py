@@ -2,10 +2,13 @@ import itertools
 import threading
 import time
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import pytest
+import torch
+from torch import Tensor
 
-from lingraft.ahead import ahead
+from lingraft.ahead import _pinned, ahead
 
 
 def makers() -> list[threading.Thread]:
@@ -35,7 +38,7 @@ def test_the_next_items_are_made_meanwhile_and_no_more() -> None:
     time.sleep(0.02)
     assert made == [0, 1, 2]
     ready.close()
-    assert makers() == []
+    require_none_left()
 
 
 def test_an_error_comes_in_its_turn_and_ends_the_thread() -> None:
@@ -67,6 +70,72 @@ def test_a_reader_that_stops_ends_the_thread() -> None:
         if item == 5:
             break
     del item
+    require_none_left()
+
+
+def require_none_left() -> None:
     deadline = time.monotonic() + 5
     while makers():
         assert time.monotonic() < deadline
+
+
+def stalled(gate: threading.Event) -> Iterator[int]:
+    """One item, and then a source that does not answer."""
+    yield 1
+    gate.wait()
+    yield 2
+
+
+def test_who_has_a_reason_not_to_wait_goes_on_without_the_item_and_loses_none() -> None:
+    gate, looks = threading.Event(), itertools.count()
+    ready = ahead(stalled(gate))
+    ready.wait(unless=lambda: False)
+    assert next(ready) == 1
+    ready.wait(unless=lambda: next(looks) == 3)
+    gate.set()
+    ready.wait(unless=lambda: False)
+    assert list(ready) == [2]
+
+
+def test_an_error_and_the_end_are_told_as_often_as_they_are_asked_for() -> None:
+    def items() -> Iterator[int]:
+        yield 0
+        raise OSError("the disk is gone")
+
+    failing, ending = ahead(items()), ahead([0])
+    assert (next(failing), next(ending)) == (0, 0)
+    for _ in range(4):
+        with pytest.raises(OSError, match="the disk is gone"):
+            next(failing)
+        assert next(ending, None) is None
+
+
+def test_nobody_waits_for_a_source_that_stalls_when_reading_ends() -> None:
+    gate = threading.Event()
+    begun = time.monotonic()
+    ready = ahead(stalled(gate))
+    next(ready)
+    ready.close()
+    del ready
+    assert time.monotonic() - begun < 5
+    assert all(thread.daemon for thread in makers())
+    gate.set()
+    require_none_left()
+
+
+class Tokens(NamedTuple):
+    """A batch."""
+
+    tokens_BT: Tensor
+    types_BT: Tensor | None
+    first: int
+
+
+def test_all_tensors_of_a_batch_are_pinned_and_nothing_else_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Tensor, "pin_memory", lambda tensor: tensor + 100)  # what only a machine with a GPU can do
+    batch = [(0.25, Tokens(torch.ones(2), None, 7)), (0.75, Tokens(torch.zeros(2), torch.ones(1), 9))]
+    pinned = _pinned(batch)
+    assert [(share, type(tokens), tokens.first) for share, tokens in pinned] == [(0.25, Tokens, 7), (0.75, Tokens, 9)]
+    assert [tokens.tokens_BT.tolist() for _, tokens in pinned] == [[101, 101], [100, 100]]
+    assert pinned[0][1].types_BT is None
+    assert pinned[1][1].types_BT.tolist() == [101]
