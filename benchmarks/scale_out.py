@@ -1,15 +1,15 @@
 """Tokens per second of a pretraining and an adaptation against the number of processes, and what agreeing costs.
 
-    python -m benchmarks.scale_out --layouts 1x2 2x1 --shape small
+    python -m benchmarks.scale_out --layouts 1x2 2x1 --shape small [--out docs/benchmarks/scale-out.json]
 
 A layout is processes x CPU threads of each; on GPUs, one a process, the threads matter little. Every layout trains the
-same global batch by the library's own loop, checkpoints excepted; layouts alternate, and medians are printed.
+same global batch by the library's own loop, checkpoints excepted; layouts alternate, and medians are printed. `--out`
+keeps every round, by what was asked for and on which machine.
 """
 
 import argparse
 import json
 import os
-import platform
 import statistics
 import subprocess
 import sys
@@ -20,9 +20,11 @@ from typing import Any, NamedTuple
 
 import torch
 
+from benchmarks.speed.machine import commit, cores, described
 from lingraft import processes
 from lingraft.config import Recipe
 from lingraft.encoder import Encoder, mini_model
+from lingraft.files import write_json
 from lingraft.precision import device
 from lingraft.runs import Run, masked_lm_run
 from lingraft.shards import in_memory
@@ -163,6 +165,15 @@ def table(rounds: dict[Layout, list[dict[str, Any]]]) -> str:
     return "\n".join(lines)
 
 
+def kept(path: Path, name: str, rounds: dict[Layout, list[dict[str, Any]]]) -> None:
+    """Put every round into a JSON file, in place of what was there by that name."""
+    found = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    layouts = {str(layout): founds for layout, founds in rounds.items()}
+    write_json(
+        path, found | {name: {"commit": commit(), "machine": described() | {"cores": str(cores())}, "layouts": layouts}}
+    )
+
+
 def main() -> None:
     """Alternate the layouts, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -172,6 +183,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=12)
     parser.add_argument("--precision", choices=("fp32", "bf16"), default="fp32")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--out", type=Path, help="JSON file that keeps every round")
     parser.add_argument("--work", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.work:
@@ -181,10 +193,13 @@ def main() -> None:
     for _ in range(options.rounds):
         for layout, founds in rounds.items():
             founds.append(measured(layout, options))
-    where = rounds[options.layouts[0]][0]["device"]
-    print(f"{platform.machine()}, {os.cpu_count()} cores, {where}, torch {torch.__version__}, {options.precision}")
-    print(f"{options.shape} shape, {options.blocks} x {TOKENS} tokens an update, medians of {options.rounds}\n")
+    where, machine = rounds[options.layouts[0]][0]["device"], described()["device"]
+    asked = f"{options.shape} shape, {options.blocks} x {TOKENS} tokens an update, {options.precision}"
+    print(f"{machine}, {where}, torch {torch.__version__}")
+    print(f"{asked}, medians of {options.rounds}\n")
     print(table(rounds))
+    if options.out:
+        kept(options.out, f"{asked}, {machine}", rounds)
 
 
 if __name__ == "__main__":

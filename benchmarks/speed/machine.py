@@ -16,7 +16,7 @@ _ROOT = Path(__file__).parents[2]
 
 def described() -> dict[str, str]:
     """Processor or GPU, cores and versions."""
-    name = torch.cuda.get_device_name() if torch.cuda.is_available() else f"{_processor()}, {cores()} cores"
+    name = torch.cuda.get_device_name() if torch.cuda.is_available() else f"{_processor()}, bound to {cores()} cores"
     packages = {package: version(package) for package in ("torch", "transformers", "accelerate")}
     return {"device": name, "kind": device().type} | packages
 
