@@ -1,6 +1,7 @@
 """The benchmark against Trainer: what its page says of what was measured, and both sides for real at a tiny shape."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -122,3 +123,21 @@ def test_a_side_that_cannot_train_says_why() -> None:
         pytest.raises(SideError, match="attention_heads"),
     ):
         side.train(1)
+
+
+def test_a_step_is_broken_down_into_its_parts() -> None:
+    cell = Cell(TINY, "fp32", Training.PRETRAINING)
+    program = f"""
+from benchmarks.speed.breakdown import broken_down
+from benchmarks.speed.cells import Cell
+print(broken_down(Cell.of({json.loads(json.dumps(cell.plain()))}), steps=2))
+"""
+    # In a process of its own: it times the loop's own functions. A GPU's operations run on while Python does.
+    environment = os.environ | {"CUDA_VISIBLE_DEVICES": ""}
+    ran = subprocess.run([sys.executable, "-c", program], env=environment, check=True, capture_output=True, text=True)
+    rows = [line.split("|") for line in ran.stdout.splitlines() if "% |" in line]
+    parts = {name.strip(): float(ms.replace(",", "")) for _, name, ms, *_ in rows}
+    assert {"products of matrices", "attention", "activation", "LayerNorm", "cross-entropy", "optimizer"} < {*parts}
+    assert min(parts.values()) >= 0
+    timed_ms = float(ran.stdout.split("a step, ")[1].split(" ms")[0].replace(",", ""))
+    assert sum(parts.values()) == pytest.approx(timed_ms, abs=2)

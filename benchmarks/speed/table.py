@@ -60,7 +60,7 @@ def _speed(cells: Iterable[Cell], found: dict[str, Any]) -> str:
         rates = [f"{cell.shape.tokens_per_step / record[side]['step_s']:,.0f}" for side in ("lingraft", "trainer")]
         ratios = f"**{record['ratio']:.2f}**", _aim(record["ratio"], ratio_aim(cell), ".2f"), f"{cell.flop_ratio:.2f}"
         rows.append([*_names(cell), *rates, *ratios, f"{heap['ratio']:.2f}" if heap else "-"])
-    return _markdown(head, rows, left=3)
+    return markdown(head, rows, left=3)
 
 
 def _shares(cells: Iterable[Cell], found: dict[str, Any], kind: str) -> str:
@@ -78,7 +78,7 @@ def _shares(cells: Iterable[Cell], found: dict[str, Any], kind: str) -> str:
                 _aim(share, share_aim(cell, kind), ".0%"),
             ]
         )
-    return _markdown(head, rows, left=3)
+    return markdown(head, rows, left=3)
 
 
 def _memory(cells: Iterable[Cell], found: dict[str, Any]) -> str:
@@ -92,7 +92,7 @@ def _memory(cells: Iterable[Cell], found: dict[str, Any]) -> str:
         peaks = [f"{record[side]['peak_bytes'] / _GIB:.2f}" for side in sides]
         firsts = [f"{record[side]['first_step_s']:.2f}" for side in sides]
         rows.append([*_names(cell), *peaks, *firsts, f"{own['waiting_s'] / own['step_s']:.2%}"])
-    return _markdown(head, rows, left=3)
+    return markdown(head, rows, left=3)
 
 
 def _tuning(found: dict[str, Any]) -> str:
@@ -103,7 +103,7 @@ def _tuning(found: dict[str, Any]) -> str:
             times = [f"{trial[key]:.3f}" if trial[key] is not None else "fails" for key in ("step_s", "warmup_s")]
             taken = "yes" if trial["settings"] == record["chosen"] else ""
             rows.append([name, str(Settings(**trial["settings"])), *times, taken])
-    return _markdown(head, rows, left=2)
+    return markdown(head, rows, left=2)
 
 
 def _aim(reached: float, aim: float | None, form: str) -> str:
@@ -122,6 +122,7 @@ def _names(cell: Cell) -> list[str]:
     return [cell.shape.name, cell.format, str(cell.training)]
 
 
-def _markdown(head: Sequence[str], rows: Iterable[Sequence[str]], left: int) -> str:
+def markdown(head: Sequence[str], rows: Iterable[Sequence[str]], left: int) -> str:
+    """A table whose first columns, so many of them, are words."""
     rule = ["---" if column < left else "---:" for column in range(len(head))]
     return "\n".join(f"| {' | '.join(row)} |" for row in (head, rule, *rows))
