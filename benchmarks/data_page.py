@@ -20,8 +20,8 @@ def page(found: dict[str, Any], vocabulary: int, sample_lines: int, block_tokens
         "The peer is `datasets.map` (batched, a process a core) with lingraft's export of the same tokenizer as a fast "
         "one, and run_mlm's `group_texts`, saved to disk; it does not clean, so the columns *as is* leave cleaning out "
         "on our side too. Sides run in turns; times are medians over the rounds, memory is the peak of all rounds over "
-        "all processes of a side, shared pages counted once. Where the text does not support the vocabulary, training the "
-        "tokenizer counts both the attempt that said so and the one with as many pieces as the text supports.",
+        "all processes of a side, shared pages counted once. Where the text does not support the vocabulary, training "
+        "the tokenizer counts both the attempt that said so and the one with as many pieces as the text supports.",
         _languages(languages),
         _sums(languages),
     ]
