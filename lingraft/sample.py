@@ -1,4 +1,4 @@
-"""The lines that a tokenizer is trained on: as many as asked for, spread over the whole text, read as a stream."""
+"""The lines that a tokenizer is trained on: as many as asked for and memory holds, spread over the whole text."""
 
 import random
 import re
@@ -16,12 +16,18 @@ _COVERAGE_OF_LARGE, _COVERAGE_OF_SMALL = 0.9995, 1.0
 """What SentencePiece's documentation advises for scripts with thousands of characters, and for the others."""
 
 
+SAMPLE_CHARACTERS = 1 << 28
+"""Of a sample, at most. SentencePiece's training takes some 21 bytes of memory for each: 5.6 GB."""
+
+
 @dataclass(frozen=True)
 class Survey:
     """What there is to choose from."""
 
     lines: int
     """In the training split, blank ones left out."""
+    characters: int
+    """Of these lines."""
     large_script_share: float
     """Of the characters, those that are Han, Kana or Hangul."""
 
@@ -33,7 +39,12 @@ class Survey:
             lines += 1
             characters += len(line)
             large += 0 if line.isascii() else sum(map(len, _LARGE_SCRIPTS.findall(line)))
-        return cls(lines, large / max(characters, 1))
+        return cls(lines, characters, large / max(characters, 1))
+
+    def sample_lines(self, wanted: int) -> int:
+        """As many lines as are wanted and there, or as have `SAMPLE_CHARACTERS` characters at the text's average."""
+        held = self.lines * SAMPLE_CHARACTERS // max(self.characters, 1)
+        return min(wanted, self.lines, max(held, 1))
 
     @property
     def character_coverage(self) -> float:

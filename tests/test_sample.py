@@ -43,7 +43,21 @@ def test_each_part_of_the_text_gives_its_share() -> None:
 def test_lines_are_those_of_the_training_split_that_are_not_blank(tmp_path: Path) -> None:
     text = written(tmp_path / "text", ["one\n\n  \ntwo", "three"])
     assert list(training_lines(text)) == ["one", "two", "three"]
-    assert Survey.of(text) == Survey(lines=3, large_script_share=0.0)
+    assert Survey.of(text) == Survey(lines=3, characters=11, large_script_share=0.0)
+
+
+@pytest.mark.parametrize(
+    ("lines", "characters", "wanted", "sampled"),
+    [
+        (500, 100_000, 1000, 500),
+        (2_000_000, 400_000_000, 500_000, 500_000),
+        (2_000_000, 200_000_000_000, 500_000, 2684),
+        (1, 1 << 30, 500_000, 1),
+        (0, 0, 500_000, 0),
+    ],
+)
+def test_a_sample_has_no_more_lines_than_memory_holds(lines: int, characters: int, wanted: int, sampled: int) -> None:
+    assert Survey(lines, characters, 0.0).sample_lines(wanted) == sampled
 
 
 @pytest.mark.parametrize(
