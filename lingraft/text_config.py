@@ -41,7 +41,12 @@ class Cleaning(Section):
         description="Largest share of a paragraph that a sequence of three words (of eight characters, where spaces "
         "do not part words) may cover if it occurs three times or more.",
     )
-    deduplicate: bool = Field(True, description="Keep a paragraph once, where it is first read, in all splits.")
+    deduplicate: bool = Field(
+        True,
+        description="Keep a paragraph once, where it is first read, in all splits. Paragraphs are compared by 128-bit "
+        "hashes that are sorted on disk, so that memory does not grow with the text; while it runs, the disk of the "
+        "output holds a copy of the cleaned text and 24 bytes a paragraph.",
+    )
 
     @pydantic.model_validator(mode="after")
     def _leaves_a_length(self) -> Self:
@@ -69,7 +74,11 @@ class LibreOfficeHelp(_Cleanable):
 
 
 class Folder(_Cleanable):
-    """Files of one's own: plain text, JSONL (optionally .gz, .xz or .zst) or Parquet, a file or folder a language."""
+    """Files of one's own: plain text, JSONL (optionally .gz, .xz or .zst) or Parquet, a file or folder a language.
+
+    A plain text file has one document a line, or documents separated by blank lines; in a folder with sub-folders,
+    which are labels, it is one document of 2^20 characters at most.
+    """
 
     kind: Literal["folder"] = Field(description="Says that text comes from here.")
     path: str = Field(
@@ -98,7 +107,10 @@ class HuggingFace(_Cleanable):
 
 
 class Files(_Cleanable):
-    """Files of one's own, whatever their names: plain text, JSONL (optionally .gz, .xz or .zst) or Parquet."""
+    """Files of one's own, whatever their names: plain text, JSONL (optionally .gz, .xz or .zst) or Parquet.
+
+    Each is read as a folder's are, see `Folder`; sub-folders of one that is named, but not of a pattern, are labels.
+    """
 
     kind: Literal["files"] = Field(description="Says that text comes from here.")
     paths: dict[Language, tuple[str, ...]] = Field(

@@ -7,6 +7,7 @@ import pytest
 
 from lingraft.cleaning import duplicates
 from lingraft.cleaning.duplicates import Duplicates
+from lingraft.text_config import Cleaning
 
 
 def flags_of(keys: list[bytes], folder: Path) -> list[bool]:
@@ -57,6 +58,14 @@ def test_keys_that_differ_in_one_bit_differ(tmp_path: Path) -> None:
 
 def test_no_key_gives_no_flag(tmp_path: Path) -> None:
     assert flags_of([], tmp_path / "keys") == []
+
+
+def test_the_disk_that_the_recipe_speaks_of_is_what_keys_take(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(duplicates, "_IN_MEMORY", 1 << 10)
+    found = Duplicates(tmp_path)
+    found.add(random.Random(0).randbytes(16 << 12))
+    stored = sum(path.stat().st_size for path in tmp_path.iterdir())
+    assert f"{stored >> 12} bytes a paragraph" in str(Cleaning.model_fields["deduplicate"].description)
 
 
 def test_memory_does_not_grow_with_the_number_of_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
