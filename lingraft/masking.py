@@ -62,12 +62,12 @@ def mask(tokens_BT: Tensor, mask_rate: float, pieces: Maskable, seed: int, first
     """
     device, (blocks, tokens) = tokens_BT.device, tokens_BT.shape
     lots_BT, fates_BT, draws_BT = numbers(seed, 3 * first, 3 * blocks, tokens, device).view(blocks, 3, tokens).unbind(1)
-    counts_B = [predicted(mask_rate, tokens, place, 1) for place in range(first, first + blocks)]
-    most = max(counts_B)
+    most = max(predicted(mask_rate, tokens, place, 1) for place in range(first, first + blocks))
     lots_BT = lots_BT.masked_fill(pieces.special_V[tokens_BT], -1)
     places_BK = lots_BT.topk(most).indices + tokens * torch.arange(blocks, device=device)[:, None]
-    chosen = [row * most + column for row, count in enumerate(counts_B) for column in range(count)]
-    positions_M = places_BK.flatten()[torch.tensor(chosen, dtype=torch.int64, device=device)].sort().values
+    surplus_BK = torch.arange(most, device=device) >= _counts(mask_rate, tokens, first, blocks, device)[:, None]
+    in_order = places_BK.masked_fill(surplus_BK, tokens_BT.numel()).flatten().sort().values
+    positions_M = in_order[: predicted(mask_rate, tokens, first, blocks)]
     targets_M = tokens_BT.flatten()[positions_M]
     fate_M = fates_BT.flatten()[positions_M] / 2**BITS
     drawn_M = draws_BT.flatten()[positions_M] % len(pieces.ordinary_N)
@@ -90,3 +90,9 @@ def predicted(mask_rate: float, tokens: int, first: int, blocks: int) -> int:
     """
     before, after = (math.floor(mask_rate * tokens * place + 0.5) for place in (first, first + blocks))
     return after - before
+
+
+def _counts(mask_rate: float, tokens: int, first: int, blocks: int, device: torch.device) -> Tensor:
+    """`predicted` of each block by itself (B), computed where it is needed: what the host gives, devices wait for."""
+    places = torch.arange(first, first + blocks + 1, dtype=torch.float64, device=device)
+    return (mask_rate * tokens * places + 0.5).floor().diff()

@@ -3,8 +3,10 @@ import torch
 from torch import Tensor
 
 from lingraft.masking import NOT_PREDICTED, Maskable, Masked, mask, predicted
+from lingraft.noise import numbers
 from lingraft.pieces import ByRole, SpecialIds
 from lingraft.tokenizer import OWN_IDS
+from tests.calls import Calls
 
 VOCABULARY, SPECIALS = 1000, len(OWN_IDS)
 BEGIN, END, MASK = OWN_IDS.begin, OWN_IDS.end, OWN_IDS.mask
@@ -113,6 +115,28 @@ def test_a_blocks_mask_does_not_depend_on_the_batch_it_comes_in(sizes: list[int]
     assert torch.equal(torch.cat([part.targets_M for part in parts]), whole.targets_M)
     places = [part.positions_M + 30 * start for start, part in zip(starts, parts, strict=True)]
     assert torch.equal(torch.cat(places), whole.positions_M)
+
+
+@pytest.mark.parametrize(("rate", "length"), [(0.15, 30), (0.01, 10), (0.3, 7), (1 / 3, 16)])
+@pytest.mark.parametrize("first", [0, 7, 10**9])
+def test_each_block_hides_as_many_as_are_due_where_its_lots_are_highest(rate: float, length: int, first: int) -> None:
+    tokens_BT = torch.randint(SPECIALS, VOCABULARY, (9, length), generator=torch.Generator().manual_seed(7))
+    lots = [numbers(1, 3 * place, 1, length, CPU)[0] for place in range(first, first + 9)]
+    counts = [predicted(rate, length, place, 1) for place in range(first, first + 9)]
+    wanted = [
+        row * length + place
+        for row, (lots_T, count) in enumerate(zip(lots, counts, strict=True))
+        for place in sorted(lots_T.argsort(descending=True)[:count].tolist())
+    ]
+    assert mask(tokens_BT, rate, PIECES, 1, first).positions_M.tolist() == wanted
+
+
+def test_masking_neither_takes_numbers_from_the_host_nor_waits_for_the_device_to_count() -> None:
+    tokens_BT = tokens()
+    with Calls() as calls:
+        mask(tokens_BT, 0.15, PIECES, seed=1)
+    assert "topk" in calls.names
+    assert calls.names.isdisjoint({"lift_fresh", "_to_copy", "copy_", "nonzero", "_local_scalar_dense"})
 
 
 @pytest.mark.parametrize(("rate", "length"), [(0.15, 128), (0.15, 30), (0.01, 10), (0.3, 7), (1 / 3, 512)])
