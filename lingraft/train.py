@@ -1,5 +1,6 @@
 """THE loop: pretraining, step 1b, adaptation and finetuning differ in loss, trainable parameters and batches only."""
 
+import functools
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -104,7 +105,7 @@ def _backward(
     loss_of: nn.Module, micro_batches: MicroBatches[Batch], plan: Plan, step: int, precise: Precise, notice: Notice
 ) -> Tensor | None:
     """Gradients of the mean loss of a step's global batch; its loss, or None if asked to stop in the middle."""
-    total = torch.zeros(())
+    losses: list[Tensor] = []
     first = processes.rank() * len(micro_batches)
     with forked():
         for number, (share, batch) in enumerate(micro_batches):
@@ -115,8 +116,8 @@ def _backward(
                 with precise():
                     loss = loss_of(batch)
                 (loss * (share * processes.count())).backward()
-            total = total.to(loss.device) + loss.detach() * share
-    return processes.total(total)
+            losses.append(loss.detach() * share)
+    return processes.total(functools.reduce(torch.add, losses))
 
 
 def _unsynchronised(loss_of: nn.Module, wanted: bool) -> AbstractContextManager[None]:

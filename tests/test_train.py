@@ -12,8 +12,10 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from lingraft.errors import TrainingError
 from lingraft.plan import Plan, Progress
-from lingraft.train import train
+from lingraft.stopping import Notice
+from lingraft.train import _backward, train
 from tests import plans
+from tests.calls import Calls
 
 planned = functools.partial(plans.planned, steps=10, warmup_steps=4)
 PLAN = planned()
@@ -193,3 +195,14 @@ def test_a_loss_that_is_not_finite_ends_training_with_what_to_do(bad: float) -> 
     expected = r"not finite at step 6 of 10 \(learning rate 7\.14e-02\).* Lower the learning rate"
     with pytest.raises(TrainingError, match=expected):
         next(points)
+
+
+def test_a_step_takes_nothing_from_the_host_to_the_device_of_its_loss() -> None:
+    weight = nn.Parameter(torch.ones(2, device="meta"))
+    micro_batches = [(0.5, torch.ones(2, device="meta"))] * 2
+    with Calls() as calls:
+        total = _backward(Loss(lambda batch: (weight * batch).sum()), micro_batches, PLAN, 1, nullcontext, Notice())
+    assert total is not None
+    assert total.device.type == "meta"
+    assert "sum" in calls.names
+    assert "_to_copy" not in calls.names
