@@ -86,7 +86,7 @@ def train(
             if order != _GO_ON:
                 left_out.settle()
             _obey(order, notice, keeper, state, optimizer)
-        _require_sound_end(left_out, plan, state)
+        _require_sound_end(left_out, plan, state, stream, keeper)
         if keeper:
             state.optimizer = optimizer.tensors()
             keeper.ended = state
@@ -156,18 +156,24 @@ def _require_few(left_out: LeftOut, plan: Plan, stream: Stream[Batch], keeper: K
     if len(left_out.steps) <= plan.skipped_steps:
         return
     step = left_out.steps[-1]
-    batch = f" {keeper.keep_batch(step, plan.learning_rate_at(step), stream(step))}" if keeper else ""
     raise TrainingError(
         f"{_not_finite(plan, step)}, and {len(left_out.steps) - 1} steps were left out before it, of "
-        f"{plan.skipped_steps} that may be.{batch} {_WAY_OUT}"
+        f"{plan.skipped_steps} that may be.{_batch_kept(plan, step, stream, keeper)} {_WAY_OUT}"
     )
 
 
-def _require_sound_end(left_out: LeftOut, plan: Plan, state: TrainingState) -> None:
+def _require_sound_end(
+    left_out: LeftOut, plan: Plan, state: TrainingState, stream: Stream[Batch], keeper: Keeper | None
+) -> None:
     """One step may be left out by accident, also the last one; of weights that give no finite loss any more none is."""
     last = {max(state.step - 1, 1), state.step}
     if last <= {*left_out.steps}:
-        raise TrainingError(f"{_not_finite(plan, state.step)}, with which training ended. {_WAY_OUT}")
+        kept = _batch_kept(plan, state.step, stream, keeper)
+        raise TrainingError(f"{_not_finite(plan, state.step)}, with which training ended.{kept} {_WAY_OUT}")
+
+
+def _batch_kept(plan: Plan, step: int, stream: Stream[Batch], keeper: Keeper | None) -> str:
+    return f" {keeper.keep_batch(step, plan.learning_rate_at(step), stream(step))}" if keeper else ""
 
 
 def _not_finite(plan: Plan, step: int) -> str:

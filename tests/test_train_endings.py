@@ -4,8 +4,6 @@ import functools
 import math
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -132,6 +130,14 @@ def test_training_does_not_end_in_steps_that_were_left_out(bad: tuple[int, ...],
         trained(plan, *bad)
 
 
+def test_the_batch_in_which_training_ended_is_kept(tmp_path: Path) -> None:
+    with pytest.raises(TrainingError, match=r"training ended\. Its batch is kept in .*-00000020-process-0\."):
+        trained(planned(skipped_steps=5), 19, 20, keeper=keeper(tmp_path, 1000))
+    found = Artifact.load(tmp_path / "not-finite-step-00000020-process-0", Kind.TRAINING)
+    assert found.tensors("batch")["0001.values_B"].isnan().any()
+    assert found.manifest.details["learning_rate"] == PLAN.learning_rate_at(20)
+
+
 @pytest.mark.parametrize("stop", [3, 4, 5])
 def test_steps_left_out_before_a_checkpoint_are_known_to_who_goes_on_from_it(tmp_path: Path, stop: int) -> None:
     plan = planned(skipped_steps=3, log_every_steps=100)
@@ -220,43 +226,6 @@ def test_a_stop_during_a_look_at_the_dev_score_does_not_wait_for_it(tmp_path: Pa
     again = [*state.points, *trained(plan, state=state, judge=lambda: 2.0)[1]]
     assert [point.step for point in again] == [4, 8, 12, 16, 20]
     assert [point.loss for point in again] == [point.loss for point in trained(plan, judge=lambda: 2.0)[1]]
-
-
-@pytest.mark.parametrize(("stalls", "kept"), [(1, 0), (9, 8)])
-def test_a_source_that_stalls_does_not_hold_up_who_is_asked_to_stop(tmp_path: Path, stalls: int, kept: int) -> None:
-    """In a process of its own, whose end must not wait for the source either."""
-    done = subprocess.run(
-        [sys.executable, "-c", _STALLING, str(tmp_path), str(stalls)], capture_output=True, text=True, timeout=50
-    )
-    assert done.returncode == 75, done.stderr
-    assert f"asked to stop after step {kept}; step {kept} is kept in" in done.stdout
-    state = keeper_at(tmp_path, kept)
-    assert torch.equal(trained(PLAN, state=state)[0], trained(PLAN)[0])
-
-
-_STALLING = """
-import os, signal, sys, threading
-from contextlib import nullcontext
-from pathlib import Path
-from lingraft.stopping import Interruption
-from lingraft.train import train
-from tests.test_train_endings import PLAN, Model, keeper, stream
-
-folder, stalls = Path(sys.argv[1]), int(sys.argv[2])
-
-def stalling(step):
-    if step == stalls:
-        threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGTERM)).start()
-        threading.Event().wait(600)
-    return stream()(step)
-
-model = Model()
-try:
-    list(train(model, [model.weight], stalling, PLAN, nullcontext, keeper=keeper(folder, 1000)))
-except Interruption as stopped:
-    print(stopped)
-    sys.exit(stopped.exit_code)
-"""
 
 
 @pytest.mark.parametrize("stop", [1, 3, 4, 8, 19, 20])
