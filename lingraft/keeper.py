@@ -2,14 +2,16 @@
 
 import itertools
 import json
+import os
 import shutil
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
+from safetensors import SafetensorError
 from torch import Tensor
 
 from lingraft import artifact, processes
@@ -24,6 +26,13 @@ _FORMAT = 1
 """Of what is written; a checkpoint of another is of no use."""
 _KEPT = 2
 _PART, _FACTS_FILE = "state", "state.json"
+_NO_FILE = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
+_NOT_WRITTEN = (LingraftError, OSError, SafetensorError)
+"""What a disk that takes nothing raises: safetensors says some of it in words of its own."""
+_PAUSES_S = (0.5, 1.0, 2.0)
+"""Between tries to read, as network drives that are lost for a moment come back."""
+
+Found = TypeVar("Found")
 
 
 class Keeper:
@@ -47,7 +56,7 @@ class Keeper:
         self._kept_at = time.monotonic()
         self._on_disk: int | None = None
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
-        self._written: Future[None] | None = None
+        self._written: Future[bool] | None = None
 
     def newest(self) -> TrainingState | None:
         """The newest state that is whole and of this training; `noted` is then what was noted beside it.
@@ -57,9 +66,10 @@ class Keeper:
 
         Raises:
             ArtifactError: not all processes find the same.
+            TrainingError: the disk cannot be read, also when tried again; nothing is renamed for it.
         """
         if processes.leads():
-            for torn in self.folder.glob(".step-*"):
+            for torn in _places(self.folder, ".step-"):
                 shutil.rmtree(torn, ignore_errors=True)
             found = self._newest()
             processes.wait()
@@ -75,12 +85,12 @@ class Keeper:
         return found
 
     def _newest(self) -> TrainingState | None:
-        for place in sorted(self.folder.glob("step-*"), reverse=True):
+        for place in reversed(_places(self.folder, "step-")):
             try:
-                state, self.noted = self._read(place)
+                state, self.noted = _patiently(self._read, place)
                 self._on_disk = state.step
                 return state
-            except (ArtifactError, OSError) as error:
+            except ArtifactError as error:
                 if not processes.leads():
                     raise
                 _set_aside(place, error)
@@ -197,6 +207,37 @@ class Keeper:
                 _discard(old)
         except (LingraftError, OSError) as error:
             say(f"no checkpoint after step {step}: {error}{'' if last else ' Training goes on.'}")
+
+
+def _places(folder: Path, prefix: str) -> list[Path]:
+    """What a folder holds whose names begin so, in their order; a glob would find nothing on a disk that is lost."""
+    try:
+        return sorted(folder / name for name in _patiently(os.listdir, folder) if name.startswith(prefix))
+    except ArtifactError:
+        return []
+
+
+def _patiently(read: Callable[[Path], Found], place: Path) -> Found:
+    """What there is to read, though not at the first try.
+
+    Raises:
+        ArtifactError: there is nothing.
+        TrainingError: nothing can be said of it, as the disk cannot be read.
+    """
+    pauses_s = iter(_PAUSES_S)
+    while True:
+        try:
+            return read(place)
+        except _NO_FILE as error:
+            raise ArtifactError(f"{place} is not whole: {error}.") from error
+        except OSError as error:
+            if (pause_s := next(pauses_s, None)) is None:
+                raise TrainingError(
+                    f"{place} cannot be read: {error}. It may be whole, and stays where it is. Run the same again when "
+                    "the disk can be read, or rename it to do without."
+                ) from error
+            say(f"{place} cannot be read yet: {error}. It is tried again in {pause_s} s.")
+            time.sleep(pause_s)
 
 
 def _discard(place: Path) -> None:

@@ -1,9 +1,12 @@
 """Checkpoints: what is kept, and that what is damaged or another's is never used."""
 
+import errno
 import json
+import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -12,6 +15,7 @@ from torch import Tensor
 from lingraft import artifact
 from lingraft.artifact import MANIFEST, Artifact, Kind
 from lingraft.early_stop import Best
+from lingraft.errors import TrainingError
 from lingraft.keeper import Keeper
 from lingraft.plan import Progress
 from lingraft.training_state import TrainingState
@@ -126,6 +130,59 @@ def test_a_file_that_is_missing_is_named(tmp_path: Path, capsys: pytest.CaptureF
     (tmp_path / "step-00000007" / name).unlink()
     require_equal(keeper(tmp_path).newest(), state(6))
     assert name in capsys.readouterr().err
+
+
+class Drive:
+    """A disk on which, for some tries, files of some name cannot be read."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, name: str, number: int, tries: int) -> None:
+        self.name, self.number, self.tries = name, number, tries
+        for reader in ("open", "read_bytes"):
+            monkeypatch.setattr(Path, reader, self.refusing(getattr(Path, reader)))
+        monkeypatch.setattr(os, "listdir", self.refusing(os.listdir))
+        monkeypatch.setattr("lingraft.keeper._PAUSES_S", (0.001, 0.001))
+
+    def refusing(self, real: Callable[..., Any]) -> Callable[..., Any]:
+        def read(path: Path, *given: Any, **named: Any) -> Any:
+            if Path(path).name == self.name and self.tries:
+                self.tries -= 1
+                raise OSError(self.number, os.strerror(self.number), str(path))
+            return real(path, *given, **named)
+
+        return read
+
+
+UNREADABLE = [*FILES, "training"]
+
+
+@pytest.mark.parametrize("name", UNREADABLE)
+@pytest.mark.parametrize("number", [errno.EACCES, errno.ESTALE, errno.EIO, errno.EMFILE])
+def test_what_cannot_be_read_for_now_is_no_damage_and_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, number: int
+) -> None:
+    folder = tmp_path / "training"
+    keep(folder, 6, 7)
+    with monkeypatch.context() as patch:
+        Drive(patch, name, number, tries=1000)
+        with pytest.raises(
+            TrainingError, match=rf"training.* cannot be read: .*{name}.* Run the same again when"
+        ) as told:
+            keeper(folder).newest()
+    assert os.strerror(number) in str(told.value)
+    assert names(folder) == ["step-00000006", "step-00000007"]
+    require_equal(keeper(folder).newest(), state(7))
+
+
+@pytest.mark.parametrize("name", UNREADABLE)
+def test_what_can_be_read_at_another_try_is_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    folder = tmp_path / "training"
+    keep(folder, 6, 7)
+    Drive(monkeypatch, name, errno.ESTALE, tries=2)
+    require_equal(keeper(folder).newest(), state(7))
+    assert capsys.readouterr().err.count("cannot be read yet") == 2
+    assert names(folder) == ["step-00000006", "step-00000007"]
 
 
 def test_what_was_left_of_a_checkpoint_being_written_is_removed(tmp_path: Path) -> None:
