@@ -3,7 +3,7 @@
 import contextlib
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from types import FrameType
 
 EXIT_CODES = {signal.SIGTERM: 75, signal.SIGINT: 130}
@@ -53,13 +53,18 @@ class Notice:
 def noticed() -> Iterator[Notice]:
     """Turn SIGTERM and SIGINT into a notice meanwhile; where only a thread trains, signals stay what they are.
 
-    A notice that came too late to be heeded is given again to whoever sees to signals otherwise.
+    A notice that came too late to be heeded, or beside an error, is given again to whoever sees to signals otherwise.
     """
     notice = Notice()
-    with _handled(notice.give):
-        yield notice
-    if notice.signal_number:
-        signal.raise_signal(notice.signal_number)
+    try:
+        with handled(notice.give):
+            yield notice
+    except Interruption:
+        notice.signal_number = 0  # it has been heeded
+        raise
+    finally:
+        if notice.signal_number:
+            signal.raise_signal(notice.signal_number)
 
 
 @contextlib.contextmanager
@@ -71,7 +76,7 @@ def interruptible() -> Iterator[None]:
         raised.append(Interruption(signal_number, "asked to stop. Run the same again to go on."))
         raise raised[-1]
 
-    with _handled(stop):
+    with handled(stop):
         try:
             yield
         except BaseException as error:
@@ -81,13 +86,29 @@ def interruptible() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _handled(handle: Callable[[int, FrameType | None], None]) -> Iterator[None]:
-    if threading.current_thread() is not threading.main_thread():
+def handled(
+    handle: Callable[[int, FrameType | None], None], numbers: Iterable[signal.Signals] = tuple(EXIT_CODES)
+) -> Iterator[None]:
+    """Handle signals meanwhile, but for those that are ignored; only the main thread can, in others nothing changes."""
+    with restored(numbers):
+        if threading.current_thread() is threading.main_thread():
+            for number in heeded(numbers):
+                signal.signal(number, handle)
         yield
-        return
-    before = {number: signal.signal(number, handle) for number in EXIT_CODES}
+
+
+@contextlib.contextmanager
+def restored(numbers: Iterable[signal.Signals] = tuple(EXIT_CODES)) -> Iterator[None]:
+    """Put back what sees to signals, whatever a library has set meanwhile."""
+    before = {number: signal.getsignal(number) for number in numbers}
     try:
         yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        if threading.current_thread() is threading.main_thread():
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+def heeded(numbers: Iterable[signal.Signals] = tuple(EXIT_CODES)) -> list[signal.Signals]:
+    """Those that are not ignored, as a shell has its background jobs ignore Ctrl-C, which is meant for others."""
+    return [number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN]

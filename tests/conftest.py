@@ -2,6 +2,7 @@
 
 import functools
 import inspect
+import signal
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -25,6 +26,14 @@ def _stacks_without_sources() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(inspect, "stack", functools.partial(inspect.stack, 0))
         yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _heed_ctrl_c() -> Iterator[None]:
+    """Ctrl-C is tested too where a shell has started the tests in the background, and has them ignore it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 def _left_out(config: pytest.Config) -> list[pytest.TestReport]:

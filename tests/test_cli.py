@@ -17,6 +17,19 @@ STAGES = (
     *("adapt", "search-depth", "evaluate", "export", "serve", "report", "cost", "verify"),
 )
 
+AFTER_AN_ERROR = """
+import os, signal, typer
+from lingraft.cli import run_app
+from lingraft.errors import TrainingError
+from lingraft.stopping import noticed
+app = typer.Typer()
+@app.command()
+def train() -> None:
+    with noticed():
+        os.kill(os.getpid(), signal.SIGTERM)
+        raise TrainingError("the loss is not finite")
+run_app(app)
+"""
 WAITING = """
 import time, typer
 from lingraft.cli import run_app
@@ -98,3 +111,23 @@ def test_a_command_that_is_broken_off_says_so_without_a_traceback(asked: signal.
         process.send_signal(asked)
         _, told = process.communicate(timeout=60)
     assert (process.returncode, told) == (code, "stopped: asked to stop. Run the same again to go on.\n")
+
+
+def test_a_command_in_the_background_of_a_script_is_not_broken_off_by_ctrl_c() -> None:
+    command = ["sh", "-c", "trap '' INT; exec \"$@\"", "sh", sys.executable, "-c", WAITING]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout
+        assert process.stdout.readline() == "waiting\n"
+        process.send_signal(signal.SIGINT)
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(timeout=1)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=60) == 75
+
+
+def test_what_went_wrong_before_a_stop_is_told_as_well() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", AFTER_AN_ERROR], capture_output=True, text=True, check=False, timeout=60
+    )
+    told = ["error: the loss is not finite", "stopped: asked to stop. Run the same again to go on."]
+    assert (done.returncode, done.stderr.splitlines()) == (75, told)

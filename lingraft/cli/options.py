@@ -61,5 +61,17 @@ def run_app(app: typer.Typer) -> None:
         sys.exit(1)
     except Interruption as interruption:
         if ranks.leads():
+            if error_before := _error_before(interruption):
+                print(f"error: {error_before}", file=sys.stderr)
             print(f"stopped: {interruption}", file=sys.stderr)
         sys.exit(interruption.exit_code)
+
+
+def _error_before(interruption: Interruption) -> LingraftError | None:
+    """What had gone wrong already when the process was asked to stop, and would not be told of otherwise."""
+    before: BaseException | None = interruption
+    while before and before.__cause__ is None:
+        before = before.__context__
+        if isinstance(before, LingraftError):
+            return before
+    return None
