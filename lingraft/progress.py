@@ -3,7 +3,7 @@
 import contextlib
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from typing import TYPE_CHECKING, TypeVar
 
 from tqdm import tqdm
@@ -26,7 +26,7 @@ def say(message: str) -> None:
             tqdm.write(message, file=sys.stderr)
 
 
-def shown(points: "Iterator[Progress]", steps: int, title: str) -> "Iterator[Progress]":
+def shown(points: "Iterator[Progress]", steps: int, title: str) -> "Generator[Progress, None, None]":
     """Pass a learning curve's points on, and show each; of several processes the leader does."""
     if not ranks.leads():
         yield from points

@@ -5,9 +5,10 @@ Masked language modelling and finetuning differ in the loss and the batches; wha
 
 import itertools
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -50,7 +51,8 @@ Watch = Callable[[Progress], None]
 class Run:
     """A training that has not begun yet, or goes on from a checkpoint."""
 
-    points: Iterator[Progress]
+    points: Generator[Progress, None, None]
+    """Trains as it is asked; to be closed, so that it sees no longer to signals."""
     plan: Plan
     number_format: str
     state: TrainingState
@@ -71,11 +73,12 @@ class Run:
             Interruption: the process was asked to stop, and a checkpoint was written.
         """
         history = [*self.earlier]
-        for point in self.earlier:
-            watch(point)
-        for point in shown(self.points, self.plan.last_step, title):
-            watch(point)
-            history.append(point)
+        with closing(self.points), closing(shown(self.points, self.plan.last_step, title)) as points:
+            for point in self.earlier:
+                watch(point)
+            for point in points:
+                watch(point)
+                history.append(point)
         return history
 
     def forget(self) -> None:
@@ -244,7 +247,7 @@ def _run(
     say(reason)
     earlier = tuple(state.points)
     points = train(loss_of, trained, stream, plan, precision.precise(number_format), state, keeper, judge)
-    return Run(points, plan, number_format, state, earlier, keeper)
+    return Run(cast("Generator[Progress, None, None]", points), plan, number_format, state, earlier, keeper)
 
 
 def describe(
