@@ -8,7 +8,6 @@ import functools
 import inspect
 import json
 import os
-import signal
 import sys
 import tempfile
 import threading
@@ -26,7 +25,7 @@ from lingraft.artifact import Artifact, read_manifest
 from lingraft.errors import LingraftError, RecipeError, TrainingError
 from lingraft.files import write_json
 from lingraft.plan import Progress
-from lingraft.stopping import EXIT_CODES, Interruption
+from lingraft.stopping import EXIT_CODES, Interruption, heeded, restored
 
 CALL_FILE, NEWS_FILE = "call.json", "news.jsonl"
 _LOOK_EVERY_S = 0.2
@@ -74,8 +73,8 @@ def _run(processes: int, folder: Path, watch: Callable[[Progress], None]) -> Non
     ended = threading.Event()
     (folder / NEWS_FILE).touch()
     with ThreadPoolExecutor(1, thread_name_prefix="news") as reader:
-        news = reader.submit(_read, folder / NEWS_FILE, watch, ended)
-        try:
+        try:  # from here on, or the reader would be waited for that nobody has told of the end
+            news = reader.submit(_read, folder / NEWS_FILE, watch, ended)
             lost = _launch(processes, folder)
         finally:
             ended.set()
@@ -100,11 +99,12 @@ def _launch(processes: int, folder: Path) -> str:
         local_addr="localhost",
         max_restarts=0,
         logs_specs=DefaultLogsSpecs(log_dir=str(folder / "logs")),
-        signals_to_handle=",".join(signal.Signals(number).name for number in EXIT_CODES),
+        signals_to_handle=",".join(number.name for number in heeded()),
         shutdown_timeout=_CHECKPOINT_S,
     )
     try:
-        elastic_launch(config, sys.executable)("-m", "lingraft.member", str(folder))
+        with restored():
+            elastic_launch(config, sys.executable)("-m", "lingraft.member", str(folder))
     except SignalException as stopped:
         raise _stopped(stopped.sigval) from stopped
     except ChildFailedError as failed:

@@ -1,5 +1,8 @@
 """A stage on several processes, for whoever calls it: one artifact, one curve, one tracking run, one error."""
 
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,14 +15,37 @@ from lingraft.cluster import Cluster, Profile
 from lingraft.errors import RecipeError
 from lingraft.plan import Progress
 from lingraft.steps import data, source
+from lingraft.stopping import EXIT_CODES
 from pipelines import build, local
 from pipelines.cluster import training
+from tests.distributed.launch import ROOT, environment
 from tests.distributed.test_two_processes import curve
 from tests.pipelines.finished import runs_of, tiny
 from tests.tracking_stores import quiet, sqlite_store
 from tests.workshop import Workshop, changed, unwatched
 
 pytestmark = quiet
+_ASKED_EARLY = """
+import signal, sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from lingraft import spread
+from lingraft.stopping import Interruption, interruptible
+
+class AskedEarly(ThreadPoolExecutor):
+    def submit(self, *work):
+        begun = super().submit(*work)
+        signal.raise_signal(signal.SIGTERM)
+        return begun
+
+spread.ThreadPoolExecutor = AskedEarly
+try:
+    with interruptible():
+        spread._run(2, Path(sys.argv[1]), print)
+except Interruption as interruption:
+    sys.exit(interruption.exit_code)
+"""
+"""In a process of its own: what hangs can be ended."""
 
 
 def briefly(workshop: Workshop) -> Workshop:
@@ -37,13 +63,29 @@ def two(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.integration
 def test_whoever_watches_a_spread_stage_hears_of_every_point_once(workshop: Workshop, tmp_path: Path) -> None:
     shop, heard = briefly(workshop), list[Progress]()
+    handlers = [signal.getsignal(number) for number in EXIT_CODES]
     made = stages.pretrain(
         shop.recipe, shop.blocks["en"], shop.tokenizers["en"], out=tmp_path / "out", watch=heard.append
     )
+    assert [signal.getsignal(number) for number in EXIT_CODES] == handlers
     assert [point.step for point in heard] == [2, 4, 6, 8, 9]
     assert heard == curve(tmp_path / "out")
     assert made.manifest.details["processes"] == 2
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out"]
+
+
+def test_a_stop_before_the_processes_are_started_leaves_nobody_waiting(tmp_path: Path) -> None:
+    script = tmp_path / "asked_early.py"
+    script.write_text(_ASKED_EARLY, encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, str(script), str(tmp_path)],
+        env=environment() | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 75, done.stderr
 
 
 @pytest.mark.usefixtures("two")
