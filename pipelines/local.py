@@ -4,23 +4,32 @@ import contextlib
 import io
 import os
 import re
+import signal
+import subprocess
 import sys
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 from kfp import local
 from kfp.dsl import base_component
+from kfp.local import subprocess_task_handler
 
 from lingraft.errors import LingraftError
 from lingraft.files import make_folder
+from lingraft.stopping import EXIT_CODES, Interruption, handled
 
 _STARTED = re.compile(r"Executing task .*?'([\w-]+)'")
 _ERROR = re.compile(r"^\s*lingraft(\.\w+)+Error: ")
+_STOPPED = re.compile(r"^\s*lingraft\.stopping\.Interruption: ")
 _PROGRESS = re.compile(r"^\s*(precision (fp32|bf16)\b|.*: (step \d+/\d+, loss |(batch|document) \d+))")
 _COLOUR = re.compile(r"\x1b\[\d+m")
+_LOST_TERMINAL = signal.SIGHUP, signal.SIGQUIT
+_PATIENCE_S = 30
+"""For which a step that is asked to stop may write its checkpoint and its last words; then it is killed."""
 
 
 class PipelineFailedError(LingraftError):
@@ -33,6 +42,7 @@ class _Screen(io.TextIOBase):
     def __init__(self, log: io.TextIOBase, screen: Any) -> None:
         self.log, self.screen, self.started = log, screen, time.monotonic()
         self.error: str | None = None
+        self.stopped: str | None = None
         self.rest = ""
 
     def write(self, text: str) -> int:
@@ -45,6 +55,8 @@ class _Screen(io.TextIOBase):
                 self._show(f"          {line.strip()}")
             elif _ERROR.match(line):
                 self.error = _ERROR.sub("", line)
+            elif _STOPPED.match(line):
+                self.stopped = _STOPPED.sub("", line)
         return len(text)
 
     def flush(self) -> None:
@@ -52,6 +64,75 @@ class _Screen(io.TextIOBase):
 
     def _show(self, line: str) -> None:
         print(line, file=self.screen, flush=True)
+
+
+class _Steps:
+    """The processes of steps, which are asked to stop with us.
+
+    Each is in a session of its own, so that it gets Ctrl-C on a terminal from us alone, and once. A step's shell would
+    not pass a signal on, so the whole group gets it.
+    """
+
+    def __init__(self) -> None:
+        self.signal_number = 0
+        self._running: set[int] = set()
+        self._untold: set[int] = set()
+
+    def run(self, full_command: Sequence[str], env_vars: Mapping[str, str] | None = None) -> int:
+        """Run a step to its end, as `kfp.local` would; none begins any more after we were asked to stop."""
+        if self.signal_number:
+            return EXIT_CODES[signal.Signals(self.signal_number)]
+        with subprocess.Popen(
+            full_command,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            bufsize=1,
+            env=os.environ | (env_vars or {}),
+            start_new_session=True,
+        ) as process:
+            self._running.add(process.pid)
+            self._untold.add(process.pid)
+            if self.signal_number:  # while it was started
+                self._tell(process.pid)
+            try:
+                for line in process.stdout or ():
+                    print(line, end="")
+                print()
+                return process.wait()
+            finally:
+                self._running.discard(process.pid)
+                self._untold.discard(process.pid)
+
+    def stop(self, signal_number: int, _: FrameType | None) -> None:
+        """Handle a signal: pass it on, and wait for the steps to end, but not for ever."""
+        if self.signal_number:
+            return
+        self.signal_number = signal_number
+        signal.alarm(_PATIENCE_S)
+        for group in [*self._untold]:
+            self._tell(group)
+
+    def kill(self, *_: object) -> None:
+        """Handle the alarm."""
+        self._send_all(signal.SIGKILL)
+
+    def hang_up(self, signal_number: int, _: FrameType | None) -> None:
+        """Handle the loss of the terminal, which ends us and our steps alike."""
+        self._send_all(signal_number)
+        signal.signal(signal_number, signal.SIG_DFL)
+        signal.raise_signal(signal_number)
+
+    def _tell(self, group: int) -> None:
+        """Pass the signal on, once whoever comes first."""
+        with contextlib.suppress(KeyError, ProcessLookupError):
+            self._untold.remove(group)
+            os.killpg(group, self.signal_number)
+
+    def _send_all(self, signal_number: int) -> None:
+        for group in [*self._running]:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(group, signal_number)
 
 
 def set_up(out: Path) -> None:
@@ -76,17 +157,41 @@ def run(pipeline: base_component.BaseComponent, out: Path, **arguments: Any) -> 
     Raises:
         PipelineFailedError: a step failed; the message says what the step said and where the log is.
         ArtifactError: `out` cannot be written.
+        Interruption: this process was asked to stop, and so were the steps that ran.
     """
     set_up(out)
     out = out.resolve()
     local.init(runner=local.SubprocessRunner(use_venv=False), pipeline_root=str(out / "runs"), raise_on_error=True)
-    with _screened(out / f"{pipeline.name}.log") as screen:
+    with _screened(out / f"{pipeline.name}.log") as screen, _stoppable() as steps:
         try:
             outputs: dict[str, Any] = pipeline(**arguments).outputs
         except RuntimeError as error:
+            if steps.signal_number:
+                raise _interruption(steps, screen) from error
             reason = screen.error or _COLOUR.sub("", str(error))
             raise PipelineFailedError(f"{reason}\nThe whole log: {out / f'{pipeline.name}.log'}") from error
+    if steps.signal_number:
+        raise _interruption(steps, screen)
     return outputs
+
+
+def _interruption(steps: _Steps, screen: _Screen) -> Interruption:
+    said = f" The step said: {screen.stopped}" if screen.stopped else ""
+    return Interruption(steps.signal_number, f"asked to stop. Run the same again to begin the pipeline anew.{said}")
+
+
+@contextlib.contextmanager
+def _stoppable() -> Iterator[_Steps]:
+    """Have `kfp.local` start steps that are asked to stop with us; it would leave them running, and wait."""
+    steps, kfps = _Steps(), subprocess_task_handler.run_local_subprocess
+    with handled(steps.hang_up, _LOST_TERMINAL), handled(steps.kill, [signal.SIGALRM]), handled(steps.stop):
+        subprocess_task_handler.run_local_subprocess = steps.run
+        try:
+            yield steps
+        finally:
+            subprocess_task_handler.run_local_subprocess = kfps
+            if steps.signal_number:
+                signal.alarm(0)
 
 
 @contextlib.contextmanager

@@ -1,19 +1,69 @@
 """Local runs that go wrong: what the user is told, and what tracking says afterwards."""
 
+import contextlib
 import os
+import re
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from collections.abc import Callable
 from pathlib import Path
 from unittest import mock
 
 import pytest
+from kfp import dsl
 from mlflow import MlflowClient
 
+from components.step import step
 from lingraft.errors import ArtifactError, LingraftError, RecipeError
+from lingraft.stopping import Interruption
 from pipelines import build, local
 from pipelines.__main__ import run
+from tests.distributed.launch import ROOT, children_of
 from tests.pipelines.finished import TINY, runs_of, tiny
 from tests.tracking_stores import quiet, sqlite_store
+from tests.workshop import Workshop, changed
 
 pytestmark = quiet
+_TRAINING = textwrap.dedent(
+    """
+    import sys
+    from pathlib import Path
+    import typer
+    from kfp import dsl
+    from components.step import step
+    from lingraft.cli import run_app
+    from pipelines import local
+
+    @step
+    def training(recipe: str, blocks: str, tokenizer: str, made: str) -> None:
+        from pathlib import Path
+        from lingraft import stages
+        from lingraft.config import Recipe
+        stages.pretrain(Recipe.parse(recipe), Path(blocks), Path(tokenizer), Path(made), lambda point: None)
+
+    @step
+    def next_step(mark: str) -> None:
+        from pathlib import Path
+        Path(mark).touch()
+
+    @dsl.pipeline(name="trains")
+    def pipeline(recipe: str, blocks: str, tokenizer: str, made: str) -> None:
+        next_step(mark=f"{made}.next").after(training(recipe=recipe, blocks=blocks, tokenizer=tokenizer, made=made))
+
+    app = typer.Typer()
+
+    @app.command()
+    def run(folder: Path, recipe: Path, blocks: str, tokenizer: str) -> None:
+        given = {"recipe": recipe.read_text(), "blocks": blocks, "tokenizer": tokenizer, "made": str(folder / "made")}
+        local.run(pipeline, folder / "runs", **given)
+
+    run_app(app)
+    """
+)
 
 
 def test_a_failing_step_ends_in_its_own_message_and_marks_its_runs(tmp_path: Path) -> None:
@@ -62,3 +112,106 @@ def test_the_search_of_a_recipe_without_one_is_refused(tmp_path: Path) -> None:
     recipe.write_text(text.replace('[search]\nlanguage = "de"\nsteps_at_depth = 8\n', ""), encoding="utf-8")
     with pytest.raises(RecipeError, match=r"no \[search\]"):
         run("depth-search", recipe)
+
+
+@pytest.fixture
+def endless(workshop: Workshop, tmp_path: Path) -> list[str]:
+    """The command of a pipeline whose first step trains for hours, into `made`."""
+    script, recipe = tmp_path / "trains.py", tmp_path / "recipe.json"
+    script.write_text(_TRAINING, encoding="utf-8")
+    endless = changed(workshop.recipe, "pretraining", steps=10**6, log_every_steps=5)
+    recipe.write_text(endless.to_json(), encoding="utf-8")
+    given = tmp_path, recipe, workshop.blocks["en"], workshop.tokenizers["en"]
+    return [sys.executable, str(script), *map(str, given)]
+
+
+def to_it(process: subprocess.Popen[str]) -> int:
+    """Where `kill` sends a signal."""
+    return process.pid
+
+
+def to_its_group(process: subprocess.Popen[str]) -> int:
+    """Where Ctrl-C on a terminal goes."""
+    return -process.pid
+
+
+@pytest.mark.parametrize(
+    ("asked", "code", "where"),
+    [(signal.SIGTERM, 75, to_it), (signal.SIGINT, 130, to_it), (signal.SIGINT, 130, to_its_group)],
+)
+def test_a_pipeline_that_is_asked_to_stop_ends_with_the_checkpoint_of_the_step_that_trained(
+    endless: list[str],
+    tmp_path: Path,
+    asked: signal.Signals,
+    code: int,
+    where: Callable[[subprocess.Popen[str]], int],
+) -> None:
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
+    with begun(endless, environment) as process:
+        heard = heard_until(process, "loss")
+        groups = {process.pid, *map(os.getpgid, children_of(process.pid))}
+        began = time.monotonic()
+        os.kill(where(process), asked)
+        try:
+            _, told = process.communicate(timeout=60)
+        finally:
+            for group in groups:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(group, signal.SIGKILL)
+    assert process.returncode == code, told + heard
+    assert time.monotonic() - began < 20
+    kept = sorted(place.name for place in (tmp_path / "made.training").glob("step-*"))
+    number = int(kept[-1].removeprefix("step-"))
+    assert re.search(
+        rf"^stopped: asked to stop\. .* The step said: asked to stop after step {number}; step", told, re.M
+    )
+    assert "Traceback" not in told
+    assert not (tmp_path / "made.next").exists()
+    said = (tmp_path / "runs" / "trains.log").read_text(encoding="utf-8")
+    assert said.count("Interruption: asked to stop") == 1
+
+
+def begun(command: list[str], environment: dict[str, str]) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+
+
+def heard_until(process: subprocess.Popen[str], word: str) -> str:
+    """What a process writes to its output, up to the first line with a word."""
+    heard = ""
+    for line in process.stdout or ():
+        heard += line
+        if word in line:
+            return heard
+    raise AssertionError(f"ended without {word!r}: {heard}{process.communicate()[1]}")
+
+
+@step
+def deaf(mark: str) -> None:
+    import signal
+    import time
+    from pathlib import Path
+
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    Path(mark).touch()
+    time.sleep(600)
+
+
+def test_a_step_that_does_not_listen_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    @dsl.pipeline(name="deaf")
+    def pipeline(mark: str) -> None:
+        deaf(mark=mark)
+
+    def ask() -> None:
+        while not (tmp_path / "mark").exists():
+            time.sleep(0.05)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr(local, "_PATIENCE_S", 1)
+    before = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGALRM, signal.SIGHUP)]
+    threading.Thread(target=ask, daemon=True).start()
+    with pytest.raises(Interruption) as caught:
+        local.run(pipeline, tmp_path / "out", mark=str(tmp_path / "mark"))
+    assert caught.value.exit_code == 75
+    assert [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGALRM, signal.SIGHUP)] == before
