@@ -276,15 +276,18 @@ def _peak_kilobytes(source: Path, out: Path, cleaning: str) -> int:
     return int(done.stdout)
 
 
-@pytest.mark.parametrize("cleaning", ["cleaned", "as it is"])
-def test_memory_does_not_grow_with_the_text(tmp_path: Path, cleaning: str) -> None:
+@pytest.mark.parametrize(
+    ("cleaning", "file", "end"),
+    [("cleaned", "de.txt", "\n\n"), ("as it is", "de.txt", "\n\n"), ("as it is", "de/shard.txt", "\n")],
+)
+def test_memory_does_not_grow_with_the_text(tmp_path: Path, cleaning: str, file: str, end: str) -> None:
     draw = random.Random(1)
     words = ["".join(draw.choices("abcdefgh", k=4)) for _ in range(3000)]
     peaks = []
     for megabytes in (2, 20):
         source = tmp_path / str(megabytes)
-        source.mkdir()
-        with (source / "de.txt").open("w") as stream:
-            stream.writelines(" ".join(draw.choices(words, k=200)) + "\n\n" for _ in range(megabytes * 1000))
+        (source / file).parent.mkdir(parents=True)
+        with (source / file).open("w") as stream:
+            stream.writelines(" ".join(draw.choices(words, k=200)) + end for _ in range(megabytes * 1000))
         peaks.append(_peak_kilobytes(source, tmp_path / f"out-{megabytes}", cleaning))
     assert peaks[1] - peaks[0] < 9000
