@@ -11,7 +11,7 @@ import argparse
 import functools
 import tempfile
 import time
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -56,7 +56,7 @@ class Clock(TorchDispatchMode):
 
     def __init__(self) -> None:
         super().__init__()
-        self.spent_s: Counter[str] = Counter()
+        self.spent_s: dict[str, float] = defaultdict(float)
         self.product_flops = 0
         """Of the products outside of parts."""
         self._part: str | None = None
@@ -129,9 +129,9 @@ def broken_down(cell: Cell, steps: int) -> str:
     with tempfile.TemporaryDirectory() as folder, clock.parts():
         serve(cell, stored(made_up_blocks(cell.shape), cell.shape.vocabulary, Path(folder) / "blocks"), orders)
     _, plain_s, timed_s = orders.steps_s
-    rest_s = timed_s - clock.spent_s.total() / steps
-    parts = [(name, spent_s / steps) for name, spent_s in clock.spent_s.most_common()] + [("rest", rest_s)]
-    rows = [[name, f"{spent_s * 1e3:,.1f}", f"{spent_s / timed_s:.1%}"] for name, spent_s in parts]
+    rest_s = timed_s - sum(clock.spent_s.values()) / steps
+    parts = sorted(((spent_s / steps, name) for name, spent_s in clock.spent_s.items()), reverse=True)
+    rows = [[name, f"{spent_s * 1e3:,.1f}", f"{spent_s / timed_s:.1%}"] for spent_s, name in [*parts, (rest_s, "rest")]]
     products_s = clock.spent_s[PRODUCTS]
     return (
         f"{cell.name}: {plain_s * 1e3:,.0f} ms a step, {timed_s * 1e3:,.0f} ms while timed in place; "

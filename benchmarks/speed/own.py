@@ -2,14 +2,14 @@
 
 import statistics
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
 import lingraft.train
 from benchmarks.speed.cells import CLIP_NORM, DEEP, LEARNING_RATE, MASK_RATE, MINI, WEIGHT_DECAY, Cell, Training
 from benchmarks.speed.orders import Orders
-from lingraft.ahead import ahead
+from lingraft.ahead import Ahead, ahead
 from lingraft.config import Recipe
 from lingraft.encoder import Encoder, mini_model
 from lingraft.model_config import EncoderShape
@@ -41,8 +41,8 @@ def serve(cell: Cell, blocks: Blocks, orders: Orders) -> None:
         heads=(cell.training.layers,),
     )
 
-    def timed(batches: Iterable[Item]) -> Iterator[Item]:
-        return _as_told(ahead(batches), orders)
+    def timed(batches: Iterable[Item]) -> _AsTold[Item]:
+        return _AsTold(ahead(batches), orders)
 
     # The loop asks for a step's batch when it has done with the step before.
     lingraft.train.ahead = timed
@@ -53,17 +53,41 @@ def serve(cell: Cell, blocks: Blocks, orders: Orders) -> None:
         return
 
 
-def _as_told(batches: Iterator[Item], orders: Orders) -> Iterator[Item]:
-    while steps := orders.wait():
-        waits_s = []
-        for _ in range(steps):
-            asked_at = time.perf_counter()
-            batch = next(batches)
-            waits_s.append(time.perf_counter() - asked_at)
-            yield batch
-        later_s = waits_s[_READY:]
-        orders.done(statistics.fmean(later_s) if later_s else None)
-    raise OrdersEndError
+class _AsTold(Iterator[Item]):
+    """Batches for as many steps at a time as are ordered; between orders the loop stands still."""
+
+    def __init__(self, batches: Ahead[Item], orders: Orders) -> None:
+        self._batches, self._orders = batches, orders
+        self._left = 0
+        self._waits_s: list[float] = []
+        """For each batch since the last order."""
+        self._waited_s = 0.0
+        """For the next one so far."""
+
+    def wait(self, unless: Callable[[], object]) -> None:
+        """As the loop does where it may be asked to stop."""
+        asked_at = time.perf_counter()
+        self._batches.wait(unless)
+        self._waited_s += time.perf_counter() - asked_at
+
+    def __next__(self) -> Item:
+        if not self._left:
+            self._next_order()
+        asked_at = time.perf_counter()
+        batch = next(self._batches)
+        self._waits_s.append(self._waited_s + time.perf_counter() - asked_at)
+        self._waited_s = 0.0
+        self._left -= 1
+        return batch
+
+    def _next_order(self) -> None:
+        if self._waits_s:
+            later_s = self._waits_s[_READY:]
+            self._orders.done(statistics.fmean(later_s) if later_s else None)
+            self._waits_s.clear()
+        self._left = self._orders.wait()
+        if not self._left:
+            raise OrdersEndError
 
 
 def _recipe(cell: Cell) -> Recipe:
