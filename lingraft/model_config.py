@@ -20,7 +20,9 @@ class TokenizerSettings(Section):
         "Absent: 0.9995 of text in Han, Kana or Hangul, and all of other text.",
     )
     sample_lines: PositiveInt = Field(
-        500_000, description="Lines of text that the tokenizer is trained on, at most; spread over all of it."
+        500_000,
+        description="Lines of text that the tokenizer is trained on, at most; spread over all of it. Where they are "
+        "long, fewer: about 2^28 characters in all, which take some 6 GB of memory.",
     )
 
 

@@ -181,8 +181,8 @@ def train(recipe: Recipe, text: Path, out: Path) -> Artifact:
     settings = recipe.tokenizer
     there = Survey.of(source)
     coverage = settings.character_coverage or there.character_coverage
-    lines = spread(training_lines(source), there.lines, settings.sample_lines)
-    model = _train_model(lines, settings.vocabulary, coverage)
+    sampled = there.sample_lines(settings.sample_lines)
+    model = _train_model(spread(training_lines(source), there.lines, sampled), settings.vocabulary, coverage)
     with artifact.create(out, Kind.TOKENIZER) as draft:
         (draft.folder / _MODEL).write_bytes(model)
         draft.facts = {
@@ -193,7 +193,7 @@ def train(recipe: Recipe, text: Path, out: Path) -> Artifact:
             "details": {
                 "special_ids": OWN_IDS._asdict(),
                 "character_coverage": coverage,
-                "sample": {"lines": min(there.lines, settings.sample_lines), "of_lines": there.lines},
+                "sample": {"lines": sampled, "of_lines": there.lines},
             },
         }
     return Artifact.load(out, Kind.TOKENIZER)

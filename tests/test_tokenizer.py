@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from lingraft import artifact, tokenizer
+from lingraft import artifact, sample, tokenizer
 from lingraft.artifact import Artifact, Kind
 from lingraft.config import Recipe
 from lingraft.errors import ArtifactError, TokenizerError
@@ -132,6 +132,13 @@ def test_a_sample_is_spread_over_the_whole_text_and_recorded(workshop: Workshop,
     made = tokenizer.train(wanting(workshop.recipe, vocabulary=21, sample_lines=100), text, tmp_path / "out")
     assert OWN_IDS.unknown not in Tokenizer.load(tmp_path / "out").encode("ba qa")
     assert made.manifest.details["sample"] == {"lines": 100, "of_lines": 8000}
+
+
+def test_a_sample_of_long_lines_has_fewer(workshop: Workshop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sample, "SAMPLE_CHARACTERS", 17 * 300)
+    text = write_text(tmp_path / "text", ["ba de ki lo mu na"] * 4000)
+    made = tokenizer.train(wanting(workshop.recipe, vocabulary=18, sample_lines=1000), text, tmp_path / "out")
+    assert made.manifest.details["sample"] == {"lines": 300, "of_lines": 4000}
 
 
 def test_lines_that_are_not_in_the_sample_have_no_say(workshop: Workshop, tmp_path: Path) -> None:
