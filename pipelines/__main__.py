@@ -1,4 +1,4 @@
-"""`python -m pipelines compile|run|demo`: the pipelines of a recipe, compiled for a cluster or run on this machine."""
+"""`python -m pipelines compile|submit|follow|run|demo`: a recipe's pipelines, for a cluster or on this machine."""
 
 from pathlib import Path
 from typing import Annotated
@@ -8,10 +8,11 @@ from kfp import compiler
 
 from lingraft.cli import run_app
 from lingraft.config import Recipe
-from lingraft.errors import LingraftError
 from lingraft.files import make_folder, writable
 from lingraft.progress import say
-from pipelines import build, local, paper
+from pipelines import local
+from pipelines.catalogue import PIPELINES, pipeline_named
+from pipelines.server import commands
 
 app = typer.Typer(help=__doc__, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 
@@ -22,14 +23,6 @@ TextOption = Annotated[
 ]
 CompareOption = Annotated[bool, typer.Option("--compare", help="Adapt over all layers as well, to compare with.")]
 
-PIPELINES = {
-    "source": build.source_pipeline,
-    "depth-search": build.depth_search_pipeline,
-    "language": build.language_pipeline,
-}
-ALL = PIPELINES | {"paper": paper.paper_pipeline}
-"""With the comparison of systems, which stands apart from the way of one system to an endpoint."""
-
 
 @app.command("compile")
 def compile_all(recipe: RecipeOption, out: OutOption = Path("compiled")) -> None:
@@ -38,7 +31,7 @@ def compile_all(recipe: RecipeOption, out: OutOption = Path("compiled")) -> None
     make_folder(out)
     with writable(out):
         wanted = {"depth-search": settings.search, "paper": settings.paper}
-        for name, pipeline in ALL.items():
+        for name, pipeline in PIPELINES.items():
             file = out / f"{name}.yaml"
             if wanted.get(name, settings):
                 compiler.Compiler().compile(pipeline(settings), str(file))
@@ -59,10 +52,8 @@ def run(
     compare: CompareOption = False,
 ) -> None:
     """Run one pipeline on this machine, without a cluster."""
-    if pipeline not in ALL:
-        raise LingraftError(f"there is no pipeline {pipeline!r}; there are {', '.join(ALL)}.")
     arguments = {"compare": compare} if pipeline == "language" else {}
-    local.run(ALL[pipeline](_recipe(recipe, text)), out, **arguments)
+    local.run(pipeline_named(pipeline)(_recipe(recipe, text)), out, **arguments)
 
 
 @app.command()
@@ -76,6 +67,10 @@ def demo(
     from pipelines import demo as main_job
 
     main_job.run(_recipe(recipe, text), out, compare)
+
+
+app.command()(commands.submit)
+app.command()(commands.follow)
 
 
 def _recipe(path: Path, text: Path | None) -> Recipe:

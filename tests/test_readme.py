@@ -16,6 +16,7 @@ import pytest
 from lingraft.artifact import Artifact, Kind
 from tests import made_up
 from tests.hf.checkpoints import make_checkpoint
+from tests.pipelines.kfp_server import KfpServer
 
 ROOT = Path(__file__).parents[1]
 BIN = Path(sys.executable).parent
@@ -23,6 +24,7 @@ _BLOCK = re.compile(r"^```sh\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _MAKE, _STAGE, _KUSTOMIZE = ("make ", "lingraft ", "kubectl apply -k ")
 _SERVE = "lingraft serve "
 _COMPILE, _ASK = "python -m pipelines compile ", "curl "
+_SUBMIT = "python -m pipelines submit "
 
 
 def _commands() -> list[str]:
@@ -52,7 +54,7 @@ def _run(command: str, folder: Path) -> str:
 
 
 def test_every_command_is_one_that_a_test_runs() -> None:
-    known = (_MAKE, _STAGE, _KUSTOMIZE, _COMPILE, _ASK)
+    known = (_MAKE, _STAGE, _KUSTOMIZE, _COMPILE, _SUBMIT, _ASK)
     assert [command for command in _commands() if not command.startswith(known)] == []
 
 
@@ -73,6 +75,15 @@ def test_the_manifests_build(command: str) -> None:
 def test_the_pipelines_compile(command: str, tmp_path: Path) -> None:
     _run(command.replace("--out compiled", f"--out {tmp_path}"), ROOT)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["depth-search.yaml", "language.yaml", "source.yaml"]
+
+
+@pytest.mark.parametrize("command", _starting(_SUBMIT))
+def test_a_pipeline_is_submitted(command: str) -> None:
+    server = KfpServer()
+    with server.serving() as address:
+        link = _run(command.replace("http://localhost:8888", address), ROOT)
+    [run_id] = server.runs
+    assert link == f"{address}/#/runs/details/{run_id}\n"
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,138 @@
+"""`submit` and `follow`: the pipelines on a Kubeflow Pipelines server, from the command line."""
+
+import json
+import os
+import tempfile
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from kfp import compiler
+from kfp.dsl import base_component
+
+from lingraft.config import Recipe
+from lingraft.errors import RecipeError
+from lingraft.progress import say
+from pipelines.catalogue import PIPELINES, pipeline_named
+from pipelines.server import follow as following
+from pipelines.server.connection import IN_CLUSTER, Connection
+from pipelines.server.runs import Order, repeat, start
+from pipelines.server.upload import upload
+
+_DIGEST = "@sha256:"
+
+PipelineArgument = Annotated[str, typer.Argument(help=f"{', '.join(PIPELINES)}; source comes first.")]
+RecipeOption = Annotated[Path, typer.Option("--recipe", help="TOML recipe; the ones we ship are in recipes/.")]
+HostOption = Annotated[
+    str, typer.Option("--host", envvar="KF_PIPELINES_ENDPOINT", help="Address of the server's API, http(s)://...")
+]
+NamespaceOption = Annotated[
+    str, typer.Option("--namespace", envvar="KF_PIPELINES_NAMESPACE", help="Profile, on a multi-user installation.")
+]
+TokenFileOption = Annotated[
+    Path | None,
+    typer.Option("--token-file", help="File with a bearer token, read for every request; or set KF_PIPELINES_TOKEN."),
+]
+CertificateOption = Annotated[
+    Path | None, typer.Option("--ca", envvar="KF_PIPELINES_CA", help="CA certificate of the server, as PEM.")
+]
+PageOption = Annotated[
+    str, typer.Option("--ui", envvar="KF_PIPELINES_UI_ENDPOINT", help="Address of the UI, for links; --host if absent.")
+]
+SetOption = Annotated[
+    list[str], typer.Option("--set", help="A parameter of the pipeline, name=value; the value as JSON, or plain text.")
+]
+CronOption = Annotated[
+    str, typer.Option("--cron", help="Run on this schedule: six fields, seconds first ('0 0 3 * * *': every night).")
+]
+
+
+def submit(
+    pipeline: PipelineArgument,
+    recipe: RecipeOption,
+    host: HostOption = IN_CLUSTER,
+    namespace: NamespaceOption = "",
+    token_file: TokenFileOption = None,
+    ca: CertificateOption = None,
+    ui: PageOption = "",
+    experiment: Annotated[str, typer.Option(help="Made if there is none; the recipe's name if absent.")] = "",
+    name: Annotated[str, typer.Option(help="Of the run; pipeline and time if absent.")] = "",
+    service_account: Annotated[str, typer.Option(help="Of the steps; the server's choice if absent.")] = "",
+    given: SetOption = [],  # noqa: B006 - typer copies it
+    cron: CronOption = "",
+    wait: Annotated[bool, typer.Option(help="Follow the run to its end, which decides the exit code.")] = True,
+    unpinned: Annotated[bool, typer.Option("--unpinned", help="Take an image without a digest, as for kind.")] = False,
+) -> None:
+    """Upload a pipeline as a version, start a run of it or a schedule, and wait until the run has ended well."""
+    settings = Recipe.load(recipe)
+    _require_pinned(settings, unpinned)
+    made = pipeline_named(pipeline)(settings)
+    connection = _connection(host, namespace, token_file, ca, ui)
+    client = connection.client()
+    with tempfile.TemporaryDirectory() as folder:
+        package = Path(folder) / f"{made.name}.yaml"
+        compiler.Compiler().compile(made, str(package))
+        version = upload(connection, client, package)
+    say(f"pipeline {made.name}, version {version.display_name or version.name}")
+    run_name = name or (made.name if cron else f"{made.name} {time.strftime('%Y-%m-%d %H:%M:%S')}")
+    order = Order(version, experiment or settings.name, run_name, _parameters(made, given), service_account)
+    if cron:
+        say(f"recurring run {run_name} ({cron}): {repeat(connection, client, order, cron)}")
+        return
+    run_id = start(connection, client, order)
+    print(connection.link(run_id), flush=True)
+    if wait:
+        following.follow(connection, client, run_id, say)
+        say(f"{run_name}: succeeded")
+
+
+def follow(
+    run_id: Annotated[str, typer.Argument(help="Id of the run; its link ends with it.")],
+    host: HostOption = IN_CLUSTER,
+    namespace: NamespaceOption = "",
+    token_file: TokenFileOption = None,
+    ca: CertificateOption = None,
+    ui: PageOption = "",
+) -> None:
+    """Wait until a run has ended well, and tell what its steps do meanwhile."""
+    connection = _connection(host, namespace, token_file, ca, ui)
+    following.follow(connection, connection.client(), run_id, say)
+    say("succeeded")
+
+
+def _connection(host: str, namespace: str, token_file: Path | None, ca: Path | None, ui: str) -> Connection:
+    return Connection(host, namespace, os.environ.get("KF_PIPELINES_TOKEN", ""), token_file, ca, ui)
+
+
+def _require_pinned(recipe: Recipe, unpinned: bool) -> None:
+    """A tag may name another image tomorrow, or after a node is replaced in the middle of a run."""
+    if not unpinned and _DIGEST not in recipe.cluster.image:
+        raise RecipeError(
+            f"cluster.image {recipe.cluster.image!r} has no digest, so nobody can say what will run. Put "
+            "name@sha256:... in the recipe (`make pin-images` reads it from the registry), or give --unpinned."
+        )
+
+
+def _parameters(pipeline: base_component.BaseComponent, given: Iterable[str]) -> dict[str, Any]:
+    """Parameters of a run, each one that the pipeline has.
+
+    Raises:
+        RecipeError: one is not name=value, or unknown.
+    """
+    known = sorted(pipeline.component_spec.inputs or {})
+    found = {}
+    for word in given:
+        name, separator, value = word.partition("=")
+        if not separator or name not in known:
+            raise RecipeError(f"--set {word!r} is not NAME=VALUE with one of {known}.")
+        found[name] = _value(value)
+    return found
+
+
+def _value(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text

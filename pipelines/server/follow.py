@@ -1,0 +1,94 @@
+"""A run followed to its end: what its steps do, as they do it, and why it failed if it did."""
+
+import time
+from collections.abc import Callable, Iterator
+
+import kfp_server_api as kfp
+
+from lingraft.errors import LingraftError
+from pipelines.server.connection import Connection, ServerError, asked
+
+DONE = "SUCCEEDED"
+_ENDS = {DONE, "FAILED", "CANCELED", "SKIPPED"}
+"""kfp's own way to wait knows nothing of CANCELED, and never ends then."""
+_WORTH_A_WORD = {"RUNNING", *_ENDS}
+_PREPARES = "-driver"
+_LOOK_EVERY_S, _PATIENCE_S = 5.0, 600.0
+
+
+class RunFailedError(LingraftError):
+    """A run on the server ended otherwise than well; the message says which steps, and why."""
+
+
+def follow(
+    connection: Connection,
+    client: kfp.ApiClient,
+    run_id: str,
+    tell: Callable[[str], None],
+    patience_s: float = _PATIENCE_S,
+) -> None:
+    """Wait until a run has ended well, and tell what its steps do meanwhile.
+
+    Args:
+        connection: to the server.
+        client: of its API.
+        run_id: the run.
+        tell: is given each line.
+        patience_s: seconds for which the server may be away; the run goes on without being looked at.
+
+    Raises:
+        RunFailedError: the run failed, or was cancelled.
+        ServerError: the server refused, or was away for too long.
+    """
+    started, told = time.monotonic(), dict[str, str]()
+    for run in _looks(connection, client, run_id, patience_s):
+        for task in _tasks(run):
+            if task.state in _WORTH_A_WORD and told.get(task.task_id) != task.state:
+                told[task.task_id] = task.state
+                tell(f"[{time.monotonic() - started:5.0f} s] {task.display_name}: {task.state.lower()}")
+        if run.state in _ENDS:
+            _require_done(connection, run)
+            return
+
+
+def _looks(connection: Connection, client: kfp.ApiClient, run_id: str, patience_s: float) -> Iterator[kfp.V2beta1Run]:
+    """The run as it is, again and again; a server that is away for a while is looked for again."""
+    seen_at = time.monotonic()
+    while True:
+        try:
+            with asked(connection, f"look at run {run_id}"):
+                run = kfp.RunServiceApi(client).run_service_get_run(run_id)
+            seen_at = time.monotonic()
+            yield run
+        except ServerError as error:
+            if not _may_heal(error) or time.monotonic() - seen_at > patience_s:
+                raise
+        time.sleep(_LOOK_EVERY_S)
+
+
+def _may_heal(error: ServerError) -> bool:
+    """Whether it was the server that failed, not the question."""
+    cause = error.__cause__
+    return not isinstance(cause, kfp.ApiException) or cause.status is None or cause.status >= 500
+
+
+def _tasks(run: kfp.V2beta1Run) -> list[kfp.V2beta1PipelineTaskDetail]:
+    """Steps in the order in which they began, without the server's own, which prepare each of them."""
+    details = (run.run_details.task_details or []) if run.run_details else []
+    steps = [task for task in details if not task.display_name.endswith(_PREPARES)]
+    return sorted(steps, key=lambda task: (task.start_time is None, str(task.start_time), task.task_id))
+
+
+def _require_done(connection: Connection, run: kfp.V2beta1Run) -> None:
+    if run.state == DONE:
+        return
+    reasons = [f"{task.display_name}: {_why(task.error)}" for task in _tasks(run) if task.state == "FAILED"]
+    reasons = reasons or [_why(run.error)]
+    raise RunFailedError(
+        f"run {run.display_name} ended as {run.state.lower()}. {' '.join(reasons)} Logs: {connection.link(run.run_id)}"
+    )
+
+
+def _why(error: kfp.GoogleRpcStatus | None) -> str:
+    """Servers up to 2.17 never say (kubeflow/pipelines issue 14007)."""
+    return error.message if error and error.message else "the server gives no reason; its pod's log does."

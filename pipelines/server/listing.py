@@ -1,0 +1,41 @@
+"""What a server has under a name: found by its own filter, so that nothing is paged through."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import kfp_server_api as kfp
+
+TAKEN = 409
+"""Answer to a name that somebody has taken, perhaps a moment ago."""
+
+
+def named(listing: Callable[..., Any], noun: str, name: str, **where: str) -> Any:
+    """The first thing that a listing has under a display name; None if it has none.
+
+    Args:
+        listing: method of the API that lists.
+        noun: field of its answer.
+        name: the display name.
+        where: what else the method wants, such as a namespace.
+    """
+    wanted = kfp.V2beta1Predicate(kfp.V2beta1PredicateOperation.EQUALS, key="display_name", string_value=name)
+    of_name = json.dumps(kfp.ApiClient().sanitize_for_serialization(kfp.V2beta1Filter(predicates=[wanted])))
+    given = {key: value for key, value in where.items() if value}
+    found = getattr(listing(**given, filter=of_name), noun) or []
+    return found[0] if found else None
+
+
+def found_or_made(find: Callable[[], Any], make: Callable[[], Any]) -> Any:
+    """What is there, else what is made; if somebody else makes it meanwhile, theirs.
+
+    Raises:
+        kfp.ApiException: it can be neither found nor made.
+    """
+    try:
+        return find() or make()
+    except kfp.ApiException as error:
+        theirs = find() if error.status == TAKEN else None
+        if theirs is None:
+            raise
+        return theirs

@@ -1,0 +1,105 @@
+"""Runs on the server, started once, or again and again on a schedule."""
+
+import functools
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import kfp_server_api as kfp
+
+from pipelines.server.connection import Connection, asked
+from pipelines.server.listing import found_or_made, named
+
+
+@dataclass(frozen=True)
+class Order:
+    """What is to be run."""
+
+    version: kfp.V2beta1PipelineVersion
+    experiment: str
+    """Name of the experiment; made if there is none."""
+    name: str
+    """Of the run."""
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    """Of the pipeline; its defaults hold for the others."""
+    service_account: str = ""
+    """Of the steps; the server's own choice if empty."""
+
+
+def start(connection: Connection, client: kfp.ApiClient, order: Order) -> str:
+    """Start a run; returns its id.
+
+    Raises:
+        ServerError: the server refused, failed or was not there.
+    """
+    experiment_id = _experiment(connection, client, order.experiment)
+    with asked(connection, f"start {order.name}"):
+        return str(
+            kfp.RunServiceApi(client).run_service_create_run(kfp.V2beta1Run(**_common(order, experiment_id))).run_id
+        )
+
+
+def repeat(connection: Connection, client: kfp.ApiClient, order: Order, cron: str) -> str:
+    """Run on a schedule, one run at a time, none made up for that was missed; returns the recurring run's id.
+
+    A schedule of the same name is taken down when the new one stands.
+
+    Args:
+        connection: to the server.
+        client: of its API.
+        order: what is to be run.
+        cron: six fields, seconds first: "0 0 3 * * *" is every night at three.
+
+    Raises:
+        ServerError: the server refused, failed or was not there.
+    """
+    schedules = kfp.RecurringRunServiceApi(client)
+    experiment_id = _experiment(connection, client, order.experiment)
+    wanted = kfp.V2beta1RecurringRun(
+        **_common(order, experiment_id),
+        trigger=kfp.V2beta1Trigger(cron_schedule=kfp.V2beta1CronSchedule(cron=cron)),
+        mode=kfp.RecurringRunMode.ENABLE,
+        max_concurrency="1",
+        no_catchup=True,
+    )
+    with asked(connection, f"schedule {order.name}"):
+        before = named(
+            schedules.recurring_run_service_list_recurring_runs,
+            "recurring_runs",
+            order.name,
+            experiment_id=experiment_id,
+            namespace=connection.namespace,
+        )
+        made = schedules.recurring_run_service_create_recurring_run(wanted)
+        if before:
+            schedules.recurring_run_service_delete_recurring_run(before.recurring_run_id)
+    return str(made.recurring_run_id)
+
+
+def _common(order: Order, experiment_id: str) -> dict[str, Any]:
+    """What a run and a recurring one have in common."""
+    version = kfp.V2beta1PipelineVersionReference(
+        pipeline_id=order.version.pipeline_id, pipeline_version_id=order.version.pipeline_version_id
+    )
+    return {
+        "experiment_id": experiment_id,
+        "display_name": order.name,
+        "pipeline_version_reference": version,
+        "runtime_config": kfp.V2beta1RuntimeConfig(parameters=dict(order.parameters)),
+        "service_account": order.service_account or None,
+    }
+
+
+def _experiment(connection: Connection, client: kfp.ApiClient, name: str) -> str:
+    experiments = kfp.ExperimentServiceApi(client)
+    wanted = kfp.V2beta1Experiment(display_name=name, namespace=connection.namespace or None)
+    find = functools.partial(
+        named,
+        experiments.experiment_service_list_experiments,
+        "experiments",
+        name,
+        namespace=connection.namespace,
+    )
+    with asked(connection, f"experiment {name}"):
+        made = found_or_made(find, lambda: experiments.experiment_service_create_experiment(wanted))
+    return str(made.experiment_id)

@@ -1,0 +1,46 @@
+"""A compiled pipeline as a version of a named pipeline on the server: the same YAML is the same version."""
+
+import functools
+import hashlib
+from pathlib import Path
+
+import kfp_server_api as kfp
+import yaml
+
+from pipelines.server.connection import Connection, asked
+from pipelines.server.listing import found_or_made, named
+
+_HASH_CHARACTERS = 12
+
+
+def upload(connection: Connection, client: kfp.ApiClient, package: Path) -> kfp.V2beta1PipelineVersion:
+    """Bring a compiled pipeline to the server; what is there already is not uploaded again.
+
+    Args:
+        connection: to the server.
+        client: of its API.
+        package: the YAML; the pipeline's name stands in it, and the version is named by its hash.
+
+    Raises:
+        ServerError: the server refused, failed or was not there.
+    """
+    content = package.read_bytes()
+    name = str(next(iter(yaml.safe_load_all(content)))["pipelineInfo"]["name"])
+    version = hashlib.sha256(content).hexdigest()[:_HASH_CHARACTERS]
+    pipelines, uploads = kfp.PipelineServiceApi(client), kfp.PipelineUploadServiceApi(client)
+    wanted = kfp.V2beta1Pipeline(name=name, display_name=name, namespace=connection.namespace or None)
+    with asked(connection, f"upload pipeline {name}"):
+        of_name = functools.partial(
+            named, pipelines.pipeline_service_list_pipelines, "pipelines", name, namespace=connection.namespace
+        )
+        pipeline_id = found_or_made(of_name, lambda: pipelines.pipeline_service_create_pipeline(wanted)).pipeline_id
+        of_version = functools.partial(
+            named,
+            pipelines.pipeline_service_list_pipeline_versions,
+            "pipeline_versions",
+            version,
+            pipeline_id=pipeline_id,
+        )
+        return found_or_made(
+            of_version, lambda: uploads.upload_pipeline_version(str(package), name=version, pipelineid=pipeline_id)
+        )

@@ -1,0 +1,194 @@
+"""Pipelines on a Kubeflow Pipelines server: uploaded, started, scheduled and followed through its REST API."""
+
+import contextlib
+import copy
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from lingraft.config import Recipe
+from lingraft.errors import LingraftError, RecipeError
+from pipelines.server import commands, connection, follow
+from pipelines.server.connection import Connection, ServerError
+from tests.pipelines.kfp_server import REASON, TOKEN, KfpServer
+
+TINY = Path(__file__).parents[1] / "tiny.toml"
+PINNED = "registry.example/train@sha256:" + "0" * 64
+
+
+@pytest.fixture
+def server() -> KfpServer:
+    return KfpServer()
+
+
+@pytest.fixture
+def host(server: KfpServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    monkeypatch.setattr(follow, "_LOOK_EVERY_S", 0.01)
+    monkeypatch.setattr(connection, "_PAUSE_S", 0.0)
+    with server.serving() as address:
+        yield address
+
+
+@pytest.fixture
+def recipe(tmp_path: Path) -> Path:
+    path = tmp_path / "recipe.toml"
+    tiny = TINY.read_text(encoding="utf-8")
+    path.write_text(tiny.replace("[cluster]\n", f'[cluster]\nimage = "{PINNED}"\n'), encoding="utf-8")
+    return path
+
+
+def test_a_pipeline_is_uploaded_started_and_followed_to_its_end(
+    server: KfpServer, host: str, recipe: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    commands.submit("source", recipe, host, ui="https://ui.example/pipeline/", given=["language=de"])
+    [run] = server.runs.values()
+    [version] = server.versions
+    settings = Recipe.load(recipe)
+    assert [pipeline.display_name for pipeline in server.pipelines] == [f"{settings.name}-source"]
+    assert run.pipeline_version_reference.pipeline_version_id == version.pipeline_version_id
+    assert run.runtime_config.parameters == {"language": "de"}
+    assert run.experiment_id == server.experiments[0].experiment_id
+    assert server.experiments[0].display_name == settings.name
+    package = next(iter(yaml.safe_load_all(server.packages[version.name])))
+    assert package["pipelineInfo"]["name"] == f"{settings.name}-source"
+    told = capsys.readouterr()
+    assert told.out == f"https://ui.example/pipeline/#/runs/details/{run.run_id}\n"
+    assert "adapt: running" in told.err
+    assert "adapt: succeeded" in told.err
+    assert "driver" not in told.err
+
+
+def test_the_same_pipeline_is_the_same_version_and_another_recipe_another_one(
+    server: KfpServer, host: str, recipe: Path
+) -> None:
+    for _ in range(2):
+        commands.submit("source", recipe, host, wait=False)
+    assert (len(server.pipelines), len(server.versions), len(server.runs)) == (1, 1, 2)
+    recipe.write_text(recipe.read_text().replace("steps = 60", "steps = 61", 1))
+    commands.submit("source", recipe, host, wait=False)
+    assert (len(server.pipelines), len(server.versions), len(server.experiments)) == (1, 2, 1)
+
+
+@pytest.mark.parametrize("noun", ["pipelines", "versions", "experiments"])
+def test_what_somebody_else_makes_at_the_same_moment_is_used(
+    server: KfpServer, host: str, recipe: Path, noun: str
+) -> None:
+    commands.submit("source", recipe, host, wait=False)
+    [theirs] = there = getattr(server, noun)
+    taken = copy.copy(theirs)
+    there.clear()
+    if noun == "versions":
+        server.packages.clear()
+    server.raced = lambda: there.append(taken)
+    commands.submit("source", recipe, host, wait=False)
+    assert there == [taken]
+
+
+def test_a_run_that_fails_is_an_error_with_its_steps_and_its_page(server: KfpServer, host: str, recipe: Path) -> None:
+    server.story = [{"adapt": "RUNNING"}, {"adapt": "FAILED", "report": "SKIPPED"}]
+    server.end = "FAILED"
+    with pytest.raises(follow.RunFailedError, match=rf"ended as failed. adapt: .* Logs: {host}/#/runs/details/"):
+        commands.submit("source", recipe, host)
+
+
+def test_the_exit_code_is_the_runs_truth(server: KfpServer, host: str, recipe: Path) -> None:
+    command = [sys.executable, "-m", "pipelines", "submit", "source", "--recipe", str(recipe), "--host", host]
+    for end, code in (("SUCCEEDED", 0), ("FAILED", 1)):
+        server.story, server.end = [{"adapt": end}], end
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert (done.returncode, "error: run" in done.stderr) == (code, bool(code)), done.stderr
+
+
+def test_a_run_that_fails_before_its_first_step_says_why(server: KfpServer, host: str, recipe: Path) -> None:
+    server.story, server.end, server.error = [{}], "FAILED", "no such service account"
+    with pytest.raises(follow.RunFailedError, match="no such service account"):
+        commands.submit("source", recipe, host)
+
+
+def test_a_run_that_is_cancelled_does_not_keep_anybody_waiting(server: KfpServer, host: str, recipe: Path) -> None:
+    server.end = "CANCELED"
+    with pytest.raises(follow.RunFailedError, match="ended as canceled"):
+        commands.submit("source", recipe, host)
+
+
+def test_a_server_that_fails_for_a_while_is_looked_for_again(server: KfpServer, host: str, recipe: Path) -> None:
+    commands.submit("source", recipe, host, wait=False)
+    [run_id] = server.runs
+    server.faults["GET", f"runs/{run_id}"] = [500] * 12 + [503]
+    commands.follow(run_id, host)
+    assert not server.faults["GET", f"runs/{run_id}"]
+
+
+def test_a_server_that_stays_away_is_an_error_in_the_end(server: KfpServer, host: str, recipe: Path) -> None:
+    to = Connection(host)
+    server.faults["GET", "runs/one"] = [500] * 100
+    with pytest.raises(ServerError, match=rf"look at run one: .* answers 500 .*{REASON}"):
+        follow.follow(to, to.client(), "one", print, patience_s=0.0)
+
+
+def test_a_start_that_fails_is_not_repeated(server: KfpServer, host: str, recipe: Path) -> None:
+    server.faults["POST", "runs"] = [500]
+    with pytest.raises(ServerError, match="answers 500"):
+        commands.submit("source", recipe, host)
+    assert server.asked.count(("POST", "runs")) == 1
+
+
+def test_the_token_comes_from_a_file_that_may_be_renewed_or_the_environment(
+    server: KfpServer, host: str, recipe: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.token = TOKEN
+    with pytest.raises(ServerError, match=r"answers 401 .*token is not valid.* set KF_PIPELINES_TOKEN"):
+        commands.submit("source", recipe, host)
+    monkeypatch.setenv("KF_PIPELINES_TOKEN", TOKEN)
+    commands.submit("source", recipe, host)
+    token = tmp_path / "token"
+    token.write_text("an old token\n")
+    to = Connection(host, token_file=token)
+    client, [run_id] = to.client(), server.runs
+    with pytest.raises(ServerError, match="answers 401"):
+        follow.follow(to, client, run_id, print)
+    token.write_text(f"{TOKEN}\n")
+    follow.follow(to, client, run_id, print)
+
+
+def test_a_schedule_takes_the_place_of_the_one_before(server: KfpServer, host: str, recipe: Path) -> None:
+    for cron in ("0 0 3 * * *", "0 0 4 * * *"):
+        commands.submit("language", recipe, host, cron=cron)
+    [schedule] = server.schedules
+    assert schedule.trigger.cron_schedule.cron == "0 0 4 * * *"
+    assert (schedule.mode, schedule.no_catchup, schedule.max_concurrency) == ("ENABLE", True, "1")
+    assert server.runs == {}
+
+
+def test_an_image_without_a_digest_is_refused_unless_it_is_wanted(server: KfpServer, host: str) -> None:
+    with pytest.raises(RecipeError, match="has no digest"):
+        commands.submit("source", TINY, host, wait=False)
+    assert server.asked == []
+    commands.submit("source", TINY, host, wait=False, unpinned=True)
+    assert len(server.runs) == 1
+
+
+@pytest.mark.parametrize("word", ["depth=3", "language"])
+def test_a_parameter_that_the_pipeline_does_not_have_is_refused(host: str, recipe: Path, word: str) -> None:
+    with pytest.raises(RecipeError, match=r"is not NAME=VALUE with one of \['language', 'recipe'\]"):
+        commands.submit("source", recipe, host, given=[word])
+
+
+def test_an_unknown_pipeline_is_answered_with_those_there_are(host: str, recipe: Path) -> None:
+    with pytest.raises(LingraftError, match="there are source, depth-search, language, paper"):
+        commands.submit("sauce", recipe, host)
+
+
+def test_a_server_that_is_not_there_and_a_host_that_is_none_are_named(recipe: Path, tmp_path: Path) -> None:
+    with pytest.raises(ServerError, match="must begin with http"):
+        Connection("somewhere").client()
+    with pytest.raises(ServerError, match="there is no file"):
+        Connection(certificate=tmp_path / "ca.pem").client()
+    with contextlib.ExitStack() as stack:
+        gone = stack.enter_context(KfpServer().serving())
+    with pytest.raises(ServerError, match=r"cannot be reached: .* kubectl port-forward"):
+        commands.submit("source", recipe, gone)
