@@ -122,14 +122,13 @@ class Keeper:
 
         Args:
             state: to keep.
-            last: whether training stops here. Then one that is being written will do: whoever asks to stop may not
-                wait for two.
+            last: whether training stops here. Then one that is being written will do, if it is written in the end:
+                whoever asks to stop may not wait for two.
         """
         if not processes.leads():
             return
-        spared = last and self._writing
-        self.settle()
-        if spared and self._on_disk is not None:
+        spares = last and self._writing
+        if self.settle() and spares:
             return
         started = time.perf_counter()
         facts = {"format": _FORMAT, "state": state.facts(), "noted": dict(self.noted), "made_from": self.made_from}
@@ -158,15 +157,14 @@ class Keeper:
                 with artifact.create(place, Kind.TRAINING) as draft:
                     draft.tensors("batch", tensors)
                     draft.facts = {"details": details}
-        except ArtifactError as error:
+        except _NOT_WRITTEN as error:
             return f"Its batch is not kept: {error}"
         return f"Its batch is kept in {place}."
 
-    def settle(self) -> None:
-        """Until the checkpoint being written is on disk."""
+    def settle(self) -> bool:
+        """Until the checkpoint being written is on disk; whether it is."""
         written, self._written = self._written, None
-        if written is not None:
-            written.result()
+        return written is not None and written.result()
 
     def whence(self) -> str:
         """Where training goes on from when it is started again, in words."""
@@ -187,13 +185,21 @@ class Keeper:
             except OSError as error:
                 say(f"the checkpoints in {self.folder} are of no use any more, but cannot be removed: {error}")
 
-    def close(self) -> None:
-        """Write what training ended with, if the result is not on disk yet, and wait for it."""
-        if self.ended is not None:
-            self.keep(self.ended, last=True)
+    def close(self, in_haste: bool = False) -> None:
+        """Write what training ended with, if the result is not on disk yet, and wait for it.
+
+        Args:
+            in_haste: whether one that is being written will do in its place.
+        """
+        if not in_haste:
+            self.settle()
+        ended, self.ended = self.ended, None
+        if ended is not None:
+            self.keep(ended, last=True)
         self.settle()
 
-    def _write(self, step: int, last: bool, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
+    def _write(self, step: int, last: bool, tensors: dict[str, Tensor], facts: dict[str, Any]) -> bool:
+        """Write a checkpoint, and say whether it is on disk; where it is not, nothing else has changed."""
         place = self.folder / f"step-{step:08d}"
         try:
             _require_finite(tensors, step)
@@ -202,11 +208,16 @@ class Keeper:
                 with artifact.create(place, Kind.TRAINING) as draft:
                     draft.tensors(_PART, tensors)
                     write_json(draft.folder / _FACTS_FILE, facts)  # a file, for manifests have no hash of their own
-            self._on_disk = step
+        except _NOT_WRITTEN as error:
+            say(f"no checkpoint after step {step}: {error}{'' if last else ' Training goes on.'}")
+            return False
+        self._on_disk = step
+        try:
             for old in sorted(self.folder.glob("step-*"))[:-_KEPT]:
                 _discard(old)
-        except (LingraftError, OSError) as error:
-            say(f"no checkpoint after step {step}: {error}{'' if last else ' Training goes on.'}")
+        except OSError as error:
+            say(f"the checkpoints before the newest {_KEPT} in {self.folder} cannot be removed: {error}")
+        return True
 
 
 def _places(folder: Path, prefix: str) -> list[Path]:

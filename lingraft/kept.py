@@ -18,11 +18,13 @@ from lingraft.keeper import Keeper
 from lingraft.pace_config import Pace
 from lingraft.runs import Run
 from lingraft.shards import Blocks
-from lingraft.stopping import interruptible
+from lingraft.stopping import Interruption, interruptible
 from lingraft.training_config import Training
 
-_OF_NO_EFFECT = {"keep_every_s", "recompute", "micro_batch_blocks", "micro_batch_examples"}
+_OF_NO_EFFECT = {"keep_every_s", "recompute"}
 """Settings that may change when an interrupted training goes on: the mathematics stays the same."""
+_OF_DROPOUT = {"micro_batch_blocks", "micro_batch_examples"}
+"""Settings that decide nothing but what dropout draws, a micro-batch at a time."""
 
 
 def require_room(out: Path, state: Path | None) -> None:
@@ -43,7 +45,7 @@ def keeping(
     """Keep a stage's checkpoints beside its output, unless they are to stand elsewhere, until its result is on disk.
 
     Args:
-        recipe: which number format it trains in.
+        recipe: which number format it trains in, with how much dropout.
         out: the stage's output.
         state: where checkpoints stand; `<out>.training` if None.
         settings: of the training.
@@ -53,7 +55,8 @@ def keeping(
         ArtifactError: another process trains the same at this moment.
         Interruption: the process was asked to stop.
     """
-    decisive = {"precision": recipe.precision, **made_from, **_decisive(settings.model_dump(mode="json"))}
+    decisive = {"precision": recipe.precision, **made_from}
+    decisive |= _decisive(settings.model_dump(mode="json"), recipe.encoder.dropout)
     place = _place(out, state)
     with interruptible(), alone(place) if processes.leads() else contextlib.nullcontext():
         keeper = Keeper(place, decisive, settings.keep_every_s)
@@ -61,6 +64,9 @@ def keeping(
             remove_torn(out)
         try:
             yield keeper
+        except Interruption:
+            keeper.close(in_haste=True)
+            raise
         finally:
             keeper.close()
 
@@ -92,12 +98,13 @@ def saved_along(folder: Path, settings: Pace, facts: Mapping[str, Any]) -> bool:
     if not folder.exists():
         return False
     found = read_manifest(folder)
-    settings_then, settings_now = _decisive(found.recipe), _decisive(settings.model_dump(mode="json"))
-    return settings_then == settings_now and all(getattr(found, name) == facts[name] for name in facts)
+    then, now = (_decisive(each, dropout=0.0) for each in (found.recipe, settings.model_dump(mode="json")))
+    return then == now and all(getattr(found, name) == facts[name] for name in facts)
 
 
-def _decisive(settings: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in settings.items() if name not in _OF_NO_EFFECT}
+def _decisive(settings: Mapping[str, Any], dropout: float) -> dict[str, Any]:
+    of_no_effect = _OF_NO_EFFECT if dropout else _OF_NO_EFFECT | _OF_DROPOUT
+    return {name: value for name, value in settings.items() if name not in of_no_effect}
 
 
 def _place(out: Path, state: Path | None) -> Path:

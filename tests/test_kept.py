@@ -1,20 +1,26 @@
 """What stages do about being interrupted when training itself has ended: nothing is trained again."""
 
+import contextlib
 import os
 import signal
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from lingraft import stages
 from lingraft.artifact import Artifact, Kind
 from lingraft.config import Recipe
 from lingraft.errors import ArtifactError
+from lingraft.keeper import Keeper
+from lingraft.kept import keeping
 from lingraft.plan import Progress
 from lingraft.stopping import Interruption, interruptible
 from lingraft.tasks.kinds import Judged
+from lingraft.training_state import TrainingState
 from tests.workshop import Workshop, changed
 
 
@@ -113,6 +119,44 @@ def test_a_stop_that_comes_too_late_for_training_is_heeded_afterwards(
     with pytest.raises(Interruption):
         pretrained(workshop, short, tmp_path / "out", lambda _: None)
     assert kept(tmp_path / "out") == ["step-00000006"]
+
+
+@pytest.mark.parametrize(("dropout", "decides"), [(0.0, False), (0.1, True)])
+def test_the_size_of_micro_batches_decides_a_training_only_where_there_is_dropout(
+    workshop: Workshop, tmp_path: Path, capsys: pytest.CaptureFixture[str], dropout: float, decides: bool
+) -> None:
+    recipe, place = changed(workshop.recipe, "encoder", dropout=dropout), tmp_path / "state"
+
+    def kept_by(at_once: int) -> contextlib.AbstractContextManager[Keeper]:
+        settings = recipe.pretraining.model_copy(update={"micro_batch_blocks": at_once})
+        return keeping(recipe, tmp_path / "out", place, settings, {"stage": "pretrain"})
+
+    with kept_by(2) as keeper:
+        keeper.keep(TrainingState(3, optimizer={"0000.weight": torch.ones(2)}))
+    with kept_by(1) as keeper:
+        assert (keeper.newest() is None) == decides
+    assert ("micro_batch_blocks was 2, is 1" in capsys.readouterr().err) == decides
+
+
+def test_a_result_that_fails_beside_a_checkpoint_being_written_loses_nothing_and_a_stop_does_not_wait(
+    workshop: Workshop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ends = {ArtifactError("in the way"): 6, Interruption(signal.SIGTERM, "asked to stop"): 5}
+    for error, last in ends.items():
+        place, gate, real = tmp_path / str(last), threading.Event(), Keeper._write
+        with monkeypatch.context() as patch:
+            patch.setattr(Keeper, "_write", lambda *given: gate.wait(10) and real(*given))  # noqa: B023
+            threading.Timer(0.2, gate.set).start()
+            with pytest.raises(type(error)):
+                end_in(error, workshop.recipe, tmp_path / "out", place)
+        assert max(path.name for path in place.iterdir()) == f"step-{last:08d}"
+
+
+def end_in(error: BaseException, recipe: Recipe, out: Path, place: Path) -> None:
+    with keeping(recipe, out, place, recipe.pretraining, {}) as keeper:
+        keeper.keep(TrainingState(5))
+        keeper.ended = TrainingState(6)
+        raise error
 
 
 def test_a_stop_is_a_stop_even_if_what_it_broke_off_trips_over_it() -> None:
