@@ -383,6 +383,7 @@ def test_a_missing_client_is_named_by_its_extra(monkeypatch: pytest.MonkeyPatch)
 def bucket() -> Iterator[str]:
     """A bucket of a server that speaks S3."""
     import boto3
+    import s3fs
     from moto.server import ThreadedMotoServer
 
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
@@ -399,6 +400,7 @@ def bucket() -> Iterator[str]:
         patch.setenv("AWS_DEFAULT_REGION", "us-east-1")
         boto3.client("s3", endpoint_url=endpoint).create_bucket(Bucket="corpus")
         yield endpoint
+    s3fs.S3FileSystem.clear_instance_cache()  # its system would go to this server in other tests too
     server.stop()
 
 

@@ -13,6 +13,7 @@ import boto3
 import datasets
 import fsspec
 import pytest
+import s3fs
 import zstandard
 from moto.server import ThreadedMotoServer
 
@@ -58,10 +59,9 @@ def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     for name, content in CORPUS.items():
         client.put_object(Bucket="corpus", Key=f"texts/{name}", Body=content)
     fsspec.config.conf.clear()
+    s3fs.S3FileSystem.clear_instance_cache()  # one that another test left would go to its server
     yield "s3://corpus/texts"
     client.close()
-    import s3fs
-
     s3fs.S3FileSystem.clear_instance_cache()
     server.stop()
 
