@@ -8,7 +8,7 @@ import json
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -247,7 +247,7 @@ def _run(
     say(reason)
     earlier = tuple(state.points)
     points = train(loss_of, trained, stream, plan, precision.precise(number_format), state, keeper, judge)
-    return Run(cast("Generator[Progress, None, None]", points), plan, number_format, state, earlier, keeper)
+    return Run(points, plan, number_format, state, earlier, keeper)
 
 
 def describe(

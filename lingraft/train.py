@@ -2,7 +2,7 @@
 
 import functools
 import signal
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TypeVar
 
@@ -41,7 +41,7 @@ def train(
     state: TrainingState | None = None,
     keeper: Keeper | None = None,
     judge: Callable[[], float] | None = None,
-) -> Iterator[Progress]:
+) -> Generator[Progress, None, None]:
     """Train, and yield a point of the learning curve every `log_every_steps` steps, at the stops, and after the last.
 
     The caller may look, evaluate or stop between points; that time does not count. In the end the parameters are

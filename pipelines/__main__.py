@@ -13,10 +13,10 @@ from lingraft.progress import say
 from pipelines import local
 from pipelines.catalogue import PIPELINES, pipeline_named
 from pipelines.server import commands
+from pipelines.server.commands import RecipeOption
 
 app = typer.Typer(help=__doc__, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 
-RecipeOption = Annotated[Path, typer.Option("--recipe", help="TOML recipe; the ones we ship are in recipes/.")]
 OutOption = Annotated[Path, typer.Option("--out", help="Folder for everything that is made.")]
 TextOption = Annotated[
     Path | None, typer.Option("--text", help="Text of your own: a folder with one file or folder per language.")
