@@ -109,6 +109,38 @@ def test_both_sides_train_and_what_was_measured_is_not_measured_again(
     assert json.loads((tmp_path / "speed.json").read_text()) == found
 
 
+@pytest.mark.integration
+@pytest.mark.parametrize("training", [Training.STEP_1B, Training.FINETUNING])
+def test_both_sides_train_the_stages_measured_for_their_memory(training: Training) -> None:
+    cell = Cell(TINY, "fp32", training)
+    with Side(cell) as own, Side(cell, Settings()) as peer:
+        assert own.train(2).step_s > 0
+        assert peer.train(2).step_s > 0
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize(
+    ("training", "frozen"),
+    [
+        (Training.PRETRAINING, set()),
+        (Training.ADAPTATION, {"layer.11", "position_embeddings", "lm_head.dense"}),
+        (Training.STEP_1B, {"layer.0", "layer.1", "word_embeddings", "lm_head.bias"}),
+        (Training.FINETUNING, {"word_embeddings"}),
+    ],
+)
+def test_the_peer_freezes_what_the_stage_does_not_train(training: Training, frozen: set[str]) -> None:
+    from benchmarks.speed.peer import model
+
+    parameters = [*model(Cell(TINY, "fp32", training), "sdpa").named_parameters()]
+    trained = " ".join(name for name, parameter in parameters if parameter.requires_grad)
+    everything = " ".join(name for name, _ in parameters)
+    for part in frozen:
+        assert part in everything
+        assert part not in trained
+    assert trained
+    assert (trained == everything) == (not frozen)
+
+
 def test_a_child_is_not_charged_with_what_its_parent_held() -> None:
     child = "from benchmarks.speed.memory import resident_peak_bytes; print(resident_peak_bytes())"
     parent = f"import subprocess, sys; held = bytearray({300 * MB}); subprocess.run([sys.executable, '-c', {child!r}])"

@@ -15,12 +15,12 @@ _SHARES = {("cpu", "fp32"): 0.75, ("cpu", "bf16"): 0.5, ("cuda", "bf16"): 0.5}
 """Of the matrix-multiplication peak, at base shape, where tokens pass through all layers."""
 
 
-def ratio_aim(cell: Cell) -> float:
+def ratio_aim(cell: Cell) -> float | None:
     """Times as many tokens a second as Trainer's; away from the base shape, no less than fewer layers give."""
-    return _RATIOS[cell.training, cell.format] if cell.shape.is_base else cell.flop_ratio
+    return _RATIOS.get((cell.training, cell.format)) if cell.shape.is_base else cell.flop_ratio
 
 
 def share_aim(cell: Cell, kind: str) -> float | None:
     """Share of the peak of a device of this kind, if one is aimed at."""
-    whole = cell.shape.is_base and cell.training is not Training.MINI
+    whole = cell.shape.is_base and cell.training in (Training.PRETRAINING, Training.ADAPTATION)
     return _SHARES.get((kind, cell.format)) if whole else None

@@ -1,17 +1,20 @@
-"""What is compared: shapes x number formats x kinds of training, and the FLOPs of each by the paper's formulas."""
+"""What is compared: shapes x number formats x stages of training, and the FLOPs of each by the paper's formulas."""
 
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from itertools import product
 from typing import Any, Literal, NamedTuple
 
-from lingraft.cost.formulas import Work
+from lingraft.cost.formulas import Work, flops_per_update
+from lingraft.systems import Stage, Step, Trained
 
 Format = Literal["fp32", "bf16"]
 FORMATS: tuple[Format, ...] = ("fp32", "bf16")
 MASK_RATE, LEARNING_RATE, WEIGHT_DECAY, CLIP_NORM = 0.15, 1e-4, 0.01, 1.0
-DEEP, MINI = 12, 4
-"""Layers of the primary, and of the mini-model."""
+DEEP, MINI, FRESH = 12, 4, 2
+"""Layers of the primary, of the mini-model, and those of the mini-model that step 1b trains."""
+LABELS = ("contradiction", "entailment", "neutral")
+"""Of the task that is finetuned."""
 
 
 class Training(StrEnum):
@@ -20,6 +23,8 @@ class Training(StrEnum):
     PRETRAINING = "pretraining"
     ADAPTATION = f"adaptation over {DEEP} layers"
     MINI = f"mini-model adaptation over {MINI} layers"
+    STEP_1B = f"step 1b, {FRESH} of {MINI} layers"
+    FINETUNING = "finetuning of pairs"
 
     @property
     def peer(self) -> "Training":
@@ -27,9 +32,20 @@ class Training(StrEnum):
         return Training.ADAPTATION if self is Training.MINI else self
 
     @property
-    def layers(self) -> int:
-        """Layers that tokens pass through."""
-        return MINI if self is Training.MINI else DEEP
+    def step(self) -> Step:
+        """What is trained, over which layers, with which heads."""
+        return _STEPS[self]
+
+
+_STEPS = {
+    Training.PRETRAINING: Step(Stage.PRETRAIN, Trained.EVERYTHING, DEEP, (DEEP,)),
+    Training.ADAPTATION: Step(Stage.ADAPT, Trained.EMBEDDINGS, DEEP, (DEEP,)),
+    Training.MINI: Step(Stage.ADAPT, Trained.EMBEDDINGS, MINI, (MINI,)),
+    Training.STEP_1B: Step(Stage.BUILD_MINI, Trained.FRESH_LAYERS, MINI, (MINI,), FRESH),
+    Training.FINETUNING: Step(Stage.FINETUNE, Trained.BODY, DEEP),
+}
+_EVERYWHERE = (Training.PRETRAINING, Training.ADAPTATION, Training.MINI)
+"""Measured at every shape; the others at the shape of a task's pairs, for their memory."""
 
 
 _BASE = 768, 12, 50_000
@@ -87,10 +103,10 @@ class Cell:
 
     @property
     def flops(self) -> float:
-        """Of an update, by the paper's formulas A1 and A3."""
-        shape = self.shape
-        work = Work(self.training.layers, shape.width, shape.vocabulary, shape.tokens, shape.blocks, MASK_RATE)
-        return work.pretraining_flops() if self.training is Training.PRETRAINING else work.adaptation_flops()
+        """Of an update, by the paper's formulas."""
+        shape, step, heads = self.shape, self.training.step, len(self.training.step.heads)
+        work = step.layers, shape.width, shape.vocabulary, shape.tokens, shape.blocks, MASK_RATE if heads else 0.0
+        return flops_per_update(step, Work(*work, heads))
 
     @property
     def flop_ratio(self) -> float:
@@ -109,4 +125,8 @@ class Cell:
 
 def cells(tokens_per_step: int) -> list[Cell]:
     """All comparisons, those of one peer together."""
-    return [Cell(*each) for each in product(shapes(tokens_per_step), FORMATS, Training)]
+    return [
+        Cell(shape, format_, training)
+        for number, shape in enumerate(shapes(tokens_per_step))
+        for format_, training in product(FORMATS, _EVERYWHERE if number else Training)
+    ]

@@ -6,19 +6,30 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
+import torch
+
 import lingraft.train
-from benchmarks.speed.cells import CLIP_NORM, DEEP, LEARNING_RATE, MASK_RATE, MINI, WEIGHT_DECAY, Cell, Training
+from benchmarks.speed.cells import CLIP_NORM, DEEP, LABELS, LEARNING_RATE, MASK_RATE, MINI, WEIGHT_DECAY, Cell
 from benchmarks.speed.orders import Orders
 from lingraft.ahead import Ahead, ahead
 from lingraft.config import Recipe
-from lingraft.encoder import Encoder, mini_model
+from lingraft.encoder import Encoder, fresh_layers, mini_model
 from lingraft.model_config import EncoderShape
-from lingraft.runs import masked_lm_run
+from lingraft.runs import Run, masked_lm_run, task_run
 from lingraft.shards import Blocks
-from lingraft.systems import Stage, Step, Trained
+from lingraft.systems import Stage
+from lingraft.tasks.classification import Classification, Classified
+from lingraft.tasks.pairs import Encoded
+from lingraft.tokenizer import OWN_IDS
 
 _RECIPE = Path("recipes/base.toml")
 _ENDLESS = 1_000_000
+_PACE = {
+    "log_every_steps": _ENDLESS,
+    "learning_rate": LEARNING_RATE,
+    "weight_decay": WEIGHT_DECAY,
+    "clip_norm": CLIP_NORM,
+}
 _READY = 2
 """Batches that were made while the other side trained: nobody waits for them."""
 
@@ -31,22 +42,13 @@ class OrdersEndError(Exception):
 
 def serve(cell: Cell, blocks: Blocks, orders: Orders) -> None:
     """Train as told, to the end of the orders."""
-    recipe = _recipe(cell)
-    encoder = mini_model(Encoder(recipe.encoder, cell.shape.vocabulary), cell.training.layers)
-    pretrains = cell.training is Training.PRETRAINING
-    step = Step(
-        Stage.PRETRAIN if pretrains else Stage.ADAPT,
-        Trained.EVERYTHING if pretrains else Trained.EMBEDDINGS,
-        cell.training.layers,
-        heads=(cell.training.layers,),
-    )
 
     def timed(batches: Iterable[Item]) -> _AsTold[Item]:
         return _AsTold(ahead(batches), orders)
 
     # The loop asks for a step's batch when it has done with the step before.
     lingraft.train.ahead = timed
-    run = masked_lm_run(recipe, step, encoder, blocks, recipe.pretraining)
+    run = _run(cell, blocks)
     try:
         run.watched("speed", lambda _: None)
     except OrdersEndError:
@@ -90,6 +92,29 @@ class _AsTold(Iterator[Item]):
             raise OrdersEndError
 
 
+def _run(cell: Cell, blocks: Blocks) -> Run:
+    """The cell's training from the very beginning, as its stage would set it up."""
+    recipe, step = _recipe(cell), cell.training.step
+    primary = Encoder(recipe.encoder, cell.shape.vocabulary)
+    if step.stage is Stage.FINETUNE:
+        return _finetuning(recipe, cell, primary, blocks)
+    fresh = fresh_layers(primary.shape, step.fresh_layers)
+    model = mini_model(primary, step.layers - step.fresh_layers, fresh)
+    return masked_lm_run(recipe, step, model, blocks, recipe.pretraining)
+
+
+def _finetuning(recipe: Recipe, cell: Cell, primary: Encoder, blocks: Blocks) -> Run:
+    """Blocks in the place of pairs, as long as they get."""
+    rows = blocks.all().tolist()
+    encoded = Encoded(rows, None, [len(row) for row in rows])
+    data = Classified(encoded, torch.arange(len(rows)) % len(LABELS), OWN_IDS.pad)
+    training = recipe.tasks[0].finetuning.model_copy(
+        update={"epochs": _ENDLESS, "batch_examples": cell.shape.blocks, "micro_batch_examples": None, **_PACE}
+    )
+    kind = Classification(pairs=True)
+    return task_run(recipe, cell.training.step, kind.net(primary, LABELS), kind, data, training, seed=1)
+
+
 def _recipe(cell: Cell) -> Recipe:
     """The base recipe with the cell's shape, number format and batch."""
     shape = cell.shape
@@ -97,13 +122,10 @@ def _recipe(cell: Cell) -> Recipe:
     training = recipe.pretraining.model_copy(
         update={
             "steps": _ENDLESS,
-            "log_every_steps": _ENDLESS,
             "batch_blocks": shape.blocks,
             "micro_batch_blocks": None,
-            "learning_rate": LEARNING_RATE,
-            "weight_decay": WEIGHT_DECAY,
-            "clip_norm": CLIP_NORM,
             "mask_rate": MASK_RATE,
+            **_PACE,
         }
     )
     encoder = EncoderShape(

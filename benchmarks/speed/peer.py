@@ -1,4 +1,4 @@
-"""The peer: `transformers.Trainer` with the recipe of run_mlm (its data set, its collator, its loop)."""
+"""The peer: `transformers.Trainer` with the recipes of run_mlm and run_glue (their data sets, collators, loops)."""
 
 from pathlib import Path
 from typing import Any
@@ -9,20 +9,24 @@ from tokenizers import Tokenizer, models
 from torch import Tensor
 from transformers import (
     DataCollatorForLanguageModeling,
+    PreTrainedModel,
     PreTrainedTokenizerFast,
     RobertaConfig,
     RobertaForMaskedLM,
+    RobertaForSequenceClassification,
     Trainer,
     TrainerCallback,
     TrainerControl,
     TrainerState,
     TrainingArguments,
+    default_data_collator,
 )
 
-from benchmarks.speed.cells import CLIP_NORM, DEEP, LEARNING_RATE, MASK_RATE, WEIGHT_DECAY, Cell, Shape, Training
+from benchmarks.speed.cells import CLIP_NORM, LABELS, LEARNING_RATE, MASK_RATE, WEIGHT_DECAY, Cell, Shape, Training
 from benchmarks.speed.orders import Orders
 from benchmarks.speed.settings import Settings
 from lingraft.pieces import SpecialIds
+from lingraft.systems import Trained
 from lingraft.tokenizer import OWN_IDS
 
 
@@ -70,22 +74,20 @@ def serve(cell: Cell, settings: Settings, blocks_NT: Tensor, orders: Orders, fol
     trainer = Trainer(
         model=model(cell, settings.attention),
         args=arguments,
-        train_dataset=rows(blocks_NT),
-        data_collator=DataCollatorForLanguageModeling(
-            tokenizer=tokenizer(cell.shape, OWN_IDS), mlm_probability=MASK_RATE
-        ),
+        train_dataset=pairs(blocks_NT) if cell.training is Training.FINETUNING else rows(blocks_NT),
+        data_collator=collator(cell),
         callbacks=[Ordered(orders)],
     )
     trainer.train()
 
 
-def model(cell: Cell, attention: str) -> RobertaForMaskedLM:
-    """RobertaForMaskedLM of the cell's shape; in adaptation all but the vocabulary's weights are frozen."""
-    shape = cell.shape
+def model(cell: Cell, attention: str) -> PreTrainedModel:
+    """RoBERTa of the cell's shape under the stage's head; what the stage does not train is frozen."""
+    step, shape = cell.training.step, cell.shape
     config = RobertaConfig(
         vocab_size=shape.vocabulary,
         hidden_size=shape.width,
-        num_hidden_layers=DEEP,
+        num_hidden_layers=step.layers,
         num_attention_heads=shape.attention_heads,
         intermediate_size=4 * shape.width,
         max_position_embeddings=shape.tokens + 2,
@@ -93,15 +95,36 @@ def model(cell: Cell, attention: str) -> RobertaForMaskedLM:
         hidden_dropout_prob=0.0,
         attention_probs_dropout_prob=0.0,
         pad_token_id=OWN_IDS.pad,
+        num_labels=len(LABELS),
         attn_implementation=attention,
     )
+    if cell.training is Training.FINETUNING:
+        classifier = RobertaForSequenceClassification(config)
+        classifier.roberta.embeddings.word_embeddings.requires_grad_(False)
+        return classifier
     made = RobertaForMaskedLM(config)
-    if cell.training is not Training.PRETRAINING:
+    if step.trained is Trained.FRESH_LAYERS:
+        made.requires_grad_(False)
+        made.roberta.encoder.layer[-step.fresh_layers :].requires_grad_(True)
+    if step.trained is Trained.EMBEDDINGS:
         made.requires_grad_(False)
         made.roberta.embeddings.word_embeddings.requires_grad_(True)
         made.lm_head.decoder.requires_grad_(True)
         made.lm_head.bias.requires_grad_(True)
     return made
+
+
+def collator(cell: Cell) -> Any:
+    """Masks on the fly, as run_mlm does; as they are, as run_glue has it for examples of one length."""
+    if cell.training is Training.FINETUNING:
+        return default_data_collator
+    return DataCollatorForLanguageModeling(tokenizer=tokenizer(cell.shape, OWN_IDS), mlm_probability=MASK_RATE)
+
+
+def pairs(blocks_NT: Tensor) -> datasets.Dataset:
+    """Blocks in the place of labelled pairs, as long as they get."""
+    made = rows(blocks_NT).remove_columns("special_tokens_mask")
+    return made.add_column("label", [number % len(LABELS) for number in range(len(made))])
 
 
 def rows(blocks_NT: Tensor) -> datasets.Dataset:

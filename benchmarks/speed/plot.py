@@ -16,6 +16,8 @@ _COLOURS = {
     Training.PRETRAINING: COLOURS["blue"],
     Training.ADAPTATION: COLOURS["orange"],
     Training.MINI: COLOURS["green"],
+    Training.STEP_1B: COLOURS["purple"],
+    Training.FINETUNING: COLOURS["grey"],
 }
 
 

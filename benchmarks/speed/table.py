@@ -17,14 +17,16 @@ def table(cells: Sequence[Cell], found: dict[str, Any]) -> str:
     parts = [
         "# Training speed and memory",
         f"`python -m benchmarks.training_speed` on {machine['device']}; {versions}; {batch}.",
-        "Trainer is `transformers.Trainer` with the recipe of run_mlm, at the fastest of its settings tried below, no "
-        "dropout on either side, equal shape, batch, length and clipping. A mini-model adaptation stands against "
+        "Trainer is `transformers.Trainer` with the recipe of run_mlm (run_glue for finetuning), at the fastest of its "
+        "settings tried below, no dropout on either side, equal shape, batch, length and clipping. A "
+        "mini-model adaptation stands against "
         "Trainer's adaptation over all layers, which is what it takes the place of. Both sides run in turns, each in a "
         "process of its own; ratios are medians over the rounds. lingraft reads its blocks from shards on disk, "
         f"Trainer from memory. Code measured: {_commits(cells, found)}.",
         "## Tokens a second",
         _speed(cells, found),
-        "FLOPs are the paper's (A1 and A3), so the FLOP ratio says what fewer layers alone would give. With its heap "
+        "FLOPs are the paper's (A1, A3, A4; finetuning by A1 without a head), so the FLOP ratio says what fewer layers "
+        "alone would give. With its heap "
         "reused: Trainer run with the allocator setting that lingraft makes for itself on a CPU. Away from the base "
         "shape the aim is the FLOP ratio.",
         "## Share of the machine's matrix-multiplication peak",
