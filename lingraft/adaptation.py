@@ -77,14 +77,14 @@ def adapt(
     made_from: dict[str, Any] = {"stage": "adapt", "system": recipe.system, "primary": source.fingerprint}
     made_from |= {"depth": depth, "blocks": data.fingerprint, "mini": mark(mini) if mini else None, "stops": stops}
     with keeping(recipe, out, state, settings, made_from) as keeper:
-        if made := finished(out, Kind.EMBEDDINGS, keeper):
+        if made := finished(out, Kind.EMBEDDINGS, keeper, watch):
             return made
         judge = _judge_in(source, model, split(data, "dev"), settings)
         run = adaptation_run(recipe, step, model, rows, split(data, "train"), settings, stops, keeper, judge)
         facts: dict[str, Any] = {"depth": depth, "fresh_layers": step.fresh_layers, "system": recipe.system}
         facts |= {"overlap": rows.copied, "overlap_by_class": rows.counts(), "vocabulary": len(pieces)}
         origin: dict[str, Any] = {"aligned_with": source.fingerprint, "data_hashes": {"blocks": data.fingerprint}}
-        curve = _Curve(checkpoints, stops, settings, origin)
+        curve = _Curve(checkpoints, stops, settings, recipe.encoder.dropout, origin)
         history: list[Progress] = []
 
         def fill(draft: Draft) -> None:
@@ -113,6 +113,7 @@ class _Curve:
     """Absent: none are kept."""
     stops: Sequence[int]
     settings: Training
+    dropout: float
     origin: Mapping[str, Any]
     """What their manifests say of where they come from."""
 
@@ -126,7 +127,7 @@ class _Curve:
             return
         place = self.folder / f"step-{reached:08d}"
         remove_torn(place)
-        if not saved_along(place, self.settings, self.origin):
+        if not saved_along(place, self.settings, self.dropout, self.origin):
             with artifact.create(place, Kind.EMBEDDINGS) as draft:
                 fill(draft)
 

@@ -16,7 +16,7 @@ from lingraft.encoder import Encoder
 from lingraft.files import require_new
 from lingraft.keeper import Keeper
 from lingraft.pace_config import Pace
-from lingraft.runs import Run
+from lingraft.runs import Run, Watch, curve_of
 from lingraft.shards import Blocks
 from lingraft.stopping import Interruption, interruptible
 from lingraft.training_config import Training
@@ -71,8 +71,14 @@ def keeping(
             keeper.close()
 
 
-def finished(out: Path, kind: Kind, keeper: Keeper) -> Artifact | None:
+def finished(out: Path, kind: Kind, keeper: Keeper, watch: Watch) -> Artifact | None:
     """What a run has made that was killed before it could remove its checkpoints; None if there is still work to do.
+
+    Args:
+        out: the stage's output.
+        kind: of the artifact there.
+        keeper: of its checkpoints.
+        watch: is told the whole learning curve, which whoever watched the run that was killed may have lost.
 
     Raises:
         ArtifactError: `out` holds something else, or no checkpoint is whole any more that would say whose it is.
@@ -82,23 +88,26 @@ def finished(out: Path, kind: Kind, keeper: Keeper) -> Artifact | None:
     if keeper.newest() is None:
         require_new(out)
     found = Artifact.load(out, kind)
+    for point in curve_of(found):
+        watch(point)
     processes.wait()
     keeper.remove()
     return found
 
 
-def saved_along(folder: Path, settings: Pace, facts: Mapping[str, Any]) -> bool:
+def saved_along(folder: Path, settings: Pace, dropout: float, facts: Mapping[str, Any]) -> bool:
     """Whether a training before this one, which was interrupted, has saved an artifact on its way.
 
     Args:
         folder: of the artifact.
         settings: of this training.
+        dropout: of its encoder.
         facts: of the manifest that this training would write.
     """
     if not folder.exists():
         return False
     found = read_manifest(folder)
-    then, now = (_decisive(each, dropout=0.0) for each in (found.recipe, settings.model_dump(mode="json")))
+    then, now = (_decisive(each, dropout) for each in (found.recipe, settings.model_dump(mode="json")))
     return then == now and all(getattr(found, name) == facts[name] for name in facts)
 
 

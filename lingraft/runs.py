@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from lingraft import masked_lm, precision, processes
-from lingraft.artifact import Draft
+from lingraft.artifact import Artifact, Draft
 from lingraft.config import Recipe
 from lingraft.cost.formulas import Work, flops_per_update
 from lingraft.encoder import Encoder
@@ -248,6 +248,12 @@ def _run(
     earlier = tuple(state.points)
     points = train(loss_of, trained, stream, plan, precision.precise(number_format), state, keeper, judge)
     return Run(points, plan, number_format, state, earlier, keeper)
+
+
+def curve_of(made: Artifact) -> list[Progress]:
+    """The learning curve that `describe` has put into an artifact."""
+    lines = (made.folder / HISTORY_FILE).read_text(encoding="utf-8").splitlines()
+    return [Progress(**json.loads(line)) for line in lines]
 
 
 def describe(

@@ -58,7 +58,7 @@ def pretrain(
         encoder = Encoder(recipe.primary_shape, len(pieces))
     made_from = {"stage": "pretrain", "blocks": data.fingerprint, "shape": encoder.shape.model_dump(mode="json")}
     with keeping(recipe, out, state, settings, made_from) as keeper:
-        if made := finished(out, Kind.PRIMARY, keeper):
+        if made := finished(out, Kind.PRIMARY, keeper, watch):
             return made
         judge = masked_judge(encoder, encoder, split(data, "dev"), settings)
         train = split(data, "train")
@@ -108,7 +108,7 @@ def build_mini(
     mini = mini_model(source.encoder, depth, fresh)
     made_from = {"stage": "mini", "primary": source.fingerprint, "blocks": data.fingerprint, "depth": depth}
     with keeping(recipe, out, state, settings, made_from) as keeper:
-        if made := finished(out, Kind.MINI, keeper):
+        if made := finished(out, Kind.MINI, keeper, watch):
             return made
         judge = masked_judge(mini, mini, split(data, "dev"), settings)
         run = masked_lm_run(recipe, step, mini, split(data, "train"), settings, keeper=keeper, judge=judge)
@@ -176,7 +176,7 @@ def finetune(
     made_from = {"stage": "finetune", "primary": source.fingerprint, "layers": shape.layers, "seed": seed, **hashes}
     made_from |= {"dev": _content_hash(dev), "kind": wanted.kind, "evaluation": wanted.evaluation, "labels": labels}
     with keeping(recipe, out, state, wanted.finetuning, made_from) as keeper:
-        if made := finished(out, Kind.TASK, keeper):
+        if made := finished(out, Kind.TASK, keeper, watch):
             return made
         judge = _judge_of(net, kind, held_out, recipe.source)
         run = task_run(recipe, step, net, kind, data, wanted.finetuning, seed, keeper, judge)

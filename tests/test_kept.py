@@ -16,7 +16,7 @@ from lingraft.artifact import Artifact, Kind
 from lingraft.config import Recipe
 from lingraft.errors import ArtifactError
 from lingraft.keeper import Keeper
-from lingraft.kept import keeping
+from lingraft.kept import keeping, saved_along
 from lingraft.plan import Progress
 from lingraft.stopping import Interruption, interruptible
 from lingraft.tasks.kinds import Judged
@@ -119,6 +119,38 @@ def test_a_stop_that_comes_too_late_for_training_is_heeded_afterwards(
     with pytest.raises(Interruption):
         pretrained(workshop, short, tmp_path / "out", lambda _: None)
     assert kept(tmp_path / "out") == ["step-00000006"]
+
+
+def test_a_run_killed_between_its_result_and_its_end_tells_its_curve_when_it_is_run_again(
+    workshop: Workshop, short: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out"
+    first: list[Progress] = []
+    second: list[Progress] = []
+
+    def killed(_: Keeper) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Keeper, "remove", killed)
+        with pytest.raises(KeyboardInterrupt):
+            pretrained(workshop, short, out, first.append)
+    assert kept(out) == ["step-00000006"]
+    pretrained(workshop, short, out, second.append)
+    assert second == first
+    assert kept(out) == []
+
+
+@pytest.mark.parametrize(("dropout", "same"), [(0.0, True), (0.1, False)])
+def test_embeddings_along_the_way_are_of_another_training_where_dropout_draws_otherwise(
+    workshop: Workshop, dropout: float, same: bool
+) -> None:
+    made = Artifact.load(workshop.embeddings["de"], Kind.EMBEDDINGS)
+    then = workshop.recipe.adaptation
+    halved = then.model_copy(update={"micro_batch_blocks": 1})
+    facts = {"aligned_with": made.manifest.aligned_with}
+    assert saved_along(made.folder, then, dropout, facts)
+    assert saved_along(made.folder, halved, dropout, facts) == same
 
 
 @pytest.mark.parametrize(("dropout", "decides"), [(0.0, False), (0.1, True)])

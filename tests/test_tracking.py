@@ -1,6 +1,7 @@
 """Runs and registry, against a local SQLite store and against the MLflow server that our manifests run."""
 
 import json
+import os
 import signal
 import socket
 from collections.abc import Iterator
@@ -155,6 +156,19 @@ def test_a_stage_that_fails_or_stops_marks_itself_and_its_pipeline(
     with pytest.raises(type(error)):
         end()
     assert {_run(run_id).info.status for run_id in (parent, stages[0].run_id)} == {status}
+
+
+def test_a_stage_that_does_not_train_is_marked_as_killed_by_a_signal(parent: str) -> None:
+    stages = []
+
+    def asked_to_stop() -> None:
+        with tracking.stage(parent, "tokenizer-tr") as stage:
+            stages.append(stage)
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    with pytest.raises(Interruption, match="asked to stop"):
+        asked_to_stop()
+    assert {_run(run_id).info.status for run_id in (parent, stages[0].run_id)} == {"KILLED"}
 
 
 def test_a_stage_fails_with_its_own_error_even_when_its_run_cannot_be_marked(parent: str) -> None:

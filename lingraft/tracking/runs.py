@@ -17,7 +17,7 @@ from lingraft.artifact import MANIFEST, Artifact, Cost
 from lingraft.config import Recipe
 from lingraft.errors import TrackingError
 from lingraft.progress import say
-from lingraft.stopping import Interruption
+from lingraft.stopping import Interruption, interruptible
 from lingraft.tracking.points import Outbox, UnreachableError
 from lingraft.tracking.server import LAST_WORDS_S, Asking, asking, explained, hurried
 
@@ -169,13 +169,14 @@ def close_run(run_id: str) -> None:
 
 @contextlib.contextmanager
 def stage(parent_run: str, name: str) -> Iterator[StageRun]:
-    """The run of one stage; if the stage fails, its run and its pipeline's are marked as failed.
+    """The run of one stage; if the stage fails or is stopped, its run and its pipeline's are marked so.
 
     Raises:
+        Interruption: the process was asked to stop where the stage itself does not see to that.
         TrackingError: the tracking server refuses, or is down and stays so for as long as it is waited for. Nothing has
             been done by then, and the stage can be run again.
     """
-    with asking() as ask:
+    with interruptible(), asking() as ask:
         experiment = ask(lambda: mlflow.MlflowClient().get_run(parent_run).info.experiment_id)
         tags = {"mlflow.runName": name, MLFLOW_PARENT_RUN_ID: parent_run, "stage": name}
         run = StageRun(ask(partial(_run, experiment, tags | _mark())), name, ask)

@@ -1,0 +1,59 @@
+"""Trainings that end by themselves, in processes of their own: losses that are not finite, and a budget of FLOPs."""
+
+import re
+import signal
+from pathlib import Path
+
+import pytest
+from safetensors.torch import load_file
+
+from tests.interrupted.project import (
+    STAGES,
+    Project,
+    checkpoints,
+    facts,
+    history,
+    recipe,
+    require_same,
+    steps_kept,
+    training,
+)
+
+_RATES = {"learning_rate = 3e-3": "learning_rate = 1e30", "learning_rate = 1e-3": "learning_rate = 1e30"}
+"""With which weights are beyond float32 after a few steps."""
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_a_training_that_runs_away_ends_in_an_error_with_step_rate_and_batch(
+    project: Project, tmp_path: Path, stage: str
+) -> None:
+    out = tmp_path / "out"
+    wild = recipe(tmp_path, mini_rate=1e30, skipped_steps=2)
+    text = wild.read_text(encoding="utf-8")
+    for tame, wilder in _RATES.items():
+        text = text.replace(tame, wilder)
+    wild.write_text(text, encoding="utf-8")
+    command = project.start(stage, out, recipe=wild)
+    assert command.ends() == 1, command.said
+    found = re.search(r"step (\d+)", command.said)
+    assert found, command.said
+    assert re.search(r"learning rate \S*e\+", command.said), command.said
+    assert "Traceback" not in command.said
+    assert [*training(out).glob("*batch*")], sorted(training(out).iterdir())
+    assert not out.exists()
+    for place in checkpoints(out):
+        for file in place.glob("*.safetensors"):
+            assert all(tensor.isfinite().all() for tensor in load_file(file).values() if tensor.is_floating_point())
+
+
+def test_a_budget_of_flops_holds_over_kills(project: Project, tmp_path: Path) -> None:
+    [*_, last] = history(project.whole["pretrain"])
+    settings = recipe(tmp_path, flop_budget=last["flops"] / 2)
+    whole, out = tmp_path / "whole", tmp_path / "out"
+    assert project.start("pretrain", whole, recipe=settings).ends() == 0
+    assert facts(whole)["cost"]["steps"] == 40
+    assert facts(whole)["cost"]["flops"] <= last["flops"] / 2
+    command = project.start("pretrain", out, recipe=settings)
+    assert command.signalled_when(signal.SIGKILL, lambda: steps_kept(out) >= 10) == -signal.SIGKILL
+    assert project.start("pretrain", out, recipe=settings).ends() == 0
+    require_same("pretrain", out, whole)
