@@ -1,6 +1,6 @@
 """Training speed and memory: against transformers.Trainer, and against the machine's limit.
 
-    python -m benchmarks.training_speed [--only TEXT] [--rounds 5] [--tokens 4096] [--out FILE]
+    python -m benchmarks.training_speed [--only TEXT] [--rounds 5] [--tokens 4096] [--heap] [--out FILE]
 
 Each comparison runs both sides in turns, each in a process of its own. Whatever `--out`.json holds is not measured
 again, so an interrupted run goes on where it was, on the same machine, with the same versions and batch only; the table
@@ -25,12 +25,12 @@ from lingraft.files import write_text
 _HEAP_ROUNDS = 2
 
 
-def measure(cell: Cell, records: Records, rounds: int) -> None:
-    """All measurements of a cell, those of its peer and its machine included."""
+def measure(cell: Cell, records: Records, rounds: int, heap: bool) -> None:
+    """All measurements of a cell, those of its peer and its machine included; and, if asked for, a peer's own heap."""
     product = fastest(records.get("peak", f"{cell.shape.name}, {cell.format}", lambda: rates(cell.shape, cell.format)))
     best = Settings(**records.get("tuning", cell.peer.name, lambda: tuned(cell.peer))["chosen"])
     records.get("comparison", cell.name, lambda: compared(cell, best, rounds, product))
-    if not torch.cuda.is_available():
+    if heap:
         reused = Settings(**{**best.plain(), "reused_heap": True})
         records.get("heap", cell.name, lambda: compared(cell, reused, _HEAP_ROUNDS, product))
 
@@ -40,8 +40,11 @@ def main() -> None:
     parser.add_argument("--only", default="", help="comparisons whose name has this in it; all if absent")
     parser.add_argument("--rounds", type=int, default=5, help="of both sides, in turns")
     parser.add_argument("--tokens", type=int, default=4096, help="of an update")
+    parser.add_argument("--heap", action="store_true", help="also run Trainer with its freed memory reused, on a CPU")
     parser.add_argument("--out", type=Path, default=Path("docs/benchmarks/training-speed"), help="without suffix")
     given = parser.parse_args()
+    if given.heap and torch.cuda.is_available():
+        parser.error("--heap is a setting of the allocator of a CPU: hide the GPU (CUDA_VISIBLE_DEVICES=)")
     given.out.parent.mkdir(parents=True, exist_ok=True)
     chosen = cells(given.tokens)
     try:
@@ -50,7 +53,7 @@ def main() -> None:
         parser.error(str(error))
     for cell in chosen:
         if given.only in cell.name:
-            measure(cell, records, given.rounds)
+            measure(cell, records, given.rounds, given.heap)
     measured = [cell for cell in chosen if cell.name in records.found.get("comparison", {})]
     if measured:
         write_text(given.out.with_suffix(".md"), table(measured, records.found))

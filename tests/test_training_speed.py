@@ -94,7 +94,7 @@ def test_both_sides_train_and_what_was_measured_is_not_measured_again(
     cell = Cell(TINY, "fp32", Training.MINI)
     monkeypatch.setattr(Settings, "alternatives", staticmethod(lambda: iter([{"attention": "eager"}])))
     monkeypatch.setattr(training_speed, "cells", lambda _: [cell])
-    given = ["--rounds", "1", "--tokens", str(TINY.tokens_per_step), "--out", str(tmp_path / "speed")]
+    given = ["--heap", "--rounds", "1", "--tokens", str(TINY.tokens_per_step), "--out", str(tmp_path / "speed")]
     monkeypatch.setattr(sys, "argv", ["training_speed", *given])
     training_speed.main()
     found = json.loads((tmp_path / "speed.json").read_text())
