@@ -23,7 +23,7 @@ class Training(StrEnum):
     PRETRAINING = "pretraining"
     ADAPTATION = f"adaptation over {DEEP} layers"
     MINI = f"mini-model adaptation over {MINI} layers"
-    STEP_1B = f"step 1b, {FRESH} of {MINI} layers"
+    STEP_1B = f"step 1b, {FRESH} fresh layers"
     FINETUNING = "finetuning of pairs"
 
     @property
