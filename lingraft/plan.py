@@ -6,6 +6,9 @@ from typing import NamedTuple
 from lingraft.artifact import Cost
 from lingraft.errors import TrainingError
 
+_ROUNDING = 1e-6
+"""Of a step."""
+
 
 class Progress(NamedTuple):
     """One point of a learning curve."""
@@ -68,7 +71,8 @@ class Plan:
         """The step that training ends with, unless the dev score ends it before."""
         if self.flop_budget is None:
             return self.steps
-        return min(self.steps, int(self.flop_budget // self.flops_per_step))
+        # A budget of so many steps is so many, however their sum was rounded.
+        return min(self.steps, int(self.flop_budget / self.flops_per_step + _ROUNDING))
 
     def learning_rate_at(self, step: int) -> float:
         """Linear warm-up to the peak, then linear decay to 0 after the last of `steps`; steps count from 1."""

@@ -39,11 +39,13 @@ def test_a_training_that_runs_away_ends_in_an_error_with_step_rate_and_batch(
     assert found, command.said
     assert re.search(r"learning rate \S*e\+", command.said), command.said
     assert "Traceback" not in command.said
-    assert [*training(out).glob("*batch*")], sorted(training(out).iterdir())
+    assert [*training(out).glob("not-finite-step-*")], sorted(training(out).iterdir())
     assert not out.exists()
     for place in checkpoints(out):
         for file in place.glob("*.safetensors"):
-            assert all(tensor.isfinite().all() for tensor in load_file(file).values() if tensor.is_floating_point())
+            tensors = load_file(file)
+            tensors.pop("losses", None)  # those that were left out are among them
+            assert all(tensor.isfinite().all() for tensor in tensors.values())
 
 
 def test_a_budget_of_flops_holds_over_kills(project: Project, tmp_path: Path) -> None:
@@ -52,7 +54,7 @@ def test_a_budget_of_flops_holds_over_kills(project: Project, tmp_path: Path) ->
     whole, out = tmp_path / "whole", tmp_path / "out"
     assert project.start("pretrain", whole, recipe=settings).ends() == 0
     assert facts(whole)["cost"]["steps"] == 40
-    assert facts(whole)["cost"]["flops"] <= last["flops"] / 2
+    assert facts(whole)["cost"]["flops"] == pytest.approx(last["flops"] / 2)
     command = project.start("pretrain", out, recipe=settings)
     assert command.signalled_when(signal.SIGKILL, lambda: steps_kept(out) >= 10) == -signal.SIGKILL
     assert project.start("pretrain", out, recipe=settings).ends() == 0
