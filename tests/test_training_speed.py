@@ -51,7 +51,7 @@ def test_the_page_holds_ratios_shares_and_settings() -> None:
         },
     )
     flop_ratio = f"{mini.peer.flops / mini.flops:.2f}"
-    assert f"| {mini.training} | 128 | 64 | **2.00** | {flop_ratio}, missed | {flop_ratio} | - |" in found
+    assert f"| {mini.training} | 128 | 64 | **2.00** | {flop_ratio}, missed | {flop_ratio} |\n" in found
     assert "| 50% | - |" in found
     assert "| 1.50 | 3.00 | 9.00 | 9.00 | 0.40% |" in found
     assert "Code measured: abc." in found

@@ -23,7 +23,7 @@ _COLOURS = {
 
 def draw(cells: Sequence[Cell], found: dict[str, Any], path: Path) -> None:
     """Write the picture as PNG."""
-    figure = Figure(figsize=(11, 0.34 * len(cells) + 1.6), layout="constrained")
+    figure = Figure(figsize=(11, 0.34 * len(cells) + 2.0), layout="constrained")
     FigureCanvasAgg(figure)
     faster, share = figure.subplots(1, 2, sharey=True)
     labels = [f"{cell.shape.name}, {cell.format}" for cell in cells]
@@ -34,7 +34,8 @@ def draw(cells: Sequence[Cell], found: dict[str, Any], path: Path) -> None:
     faster.set_xlabel("times as many tokens a second as transformers.Trainer")
     _bars(share, cells, labels, [share_of_peak(cell, found) * 100 for cell in cells], "{:.0f}%")
     share.set_xlabel("% of the matrix-multiplication peak, FLOPs by the paper's formulas")
-    faster.legend(loc="lower right", fontsize=8)
+    handles, names = faster.get_legend_handles_labels()
+    figure.legend(handles, names, loc="outside upper center", ncols=3, fontsize=8, frameon=False)
     figure.savefig(path, dpi=130, metadata={"Software": None})
 
 

@@ -10,6 +10,9 @@ from benchmarks.speed.settings import Settings
 _GIB = 2**30
 
 
+_HEAP = " With its heap reused: Trainer run with the allocator setting that lingraft makes for itself on a CPU."
+
+
 def table(cells: Sequence[Cell], found: dict[str, Any]) -> str:
     """A page: what was compared on what, the ratios, the shares of the peak, memory, and the peer's settings."""
     [(batch, machine)] = found["machine"].items()
@@ -26,9 +29,7 @@ def table(cells: Sequence[Cell], found: dict[str, Any]) -> str:
         "## Tokens a second",
         _speed(cells, found),
         "FLOPs are the paper's (A1, A3, A4; finetuning by A1 without a head), so the FLOP ratio says what fewer layers "
-        "alone would give. With its heap "
-        "reused: Trainer run with the allocator setting that lingraft makes for itself on a CPU. Away from the base "
-        "shape the aim is the FLOP ratio.",
+        "alone would give; away from the base shape it is the aim." + (_HEAP if found.get("heap") else ""),
         "## Share of the machine's matrix-multiplication peak",
         "The peak is the rate of the fastest product of the step, or of a large square, measured between the rounds of "
         "the same comparison; the median counts.",
@@ -55,13 +56,16 @@ def share_of_peak(cell: Cell, found: dict[str, Any]) -> float:
 
 
 def _speed(cells: Iterable[Cell], found: dict[str, Any]) -> str:
-    head = ["shape", "format", "training", "lingraft", "Trainer", "ratio", "aim", "FLOP ratio", "with its heap reused"]
+    heaps = found.get("heap", {})
+    head = ["shape", "format", "training", "lingraft", "Trainer", "ratio", "aim", "FLOP ratio"]
+    head += ["with its heap reused"] if heaps else []
     rows = []
     for cell in cells:
-        record, heap = found["comparison"][cell.name], found.get("heap", {}).get(cell.name)
+        record, heap = found["comparison"][cell.name], heaps.get(cell.name)
         rates = [f"{cell.shape.tokens_per_step / record[side]['step_s']:,.0f}" for side in ("lingraft", "trainer")]
         ratios = f"**{record['ratio']:.2f}**", _aim(record["ratio"], ratio_aim(cell), ".2f"), f"{cell.flop_ratio:.2f}"
-        rows.append([*_names(cell), *rates, *ratios, f"{heap['ratio']:.2f}" if heap else "-"])
+        reused = [f"{heap['ratio']:.2f}" if heap else "-"] if heaps else []
+        rows.append([*_names(cell), *rates, *ratios, *reused])
     return markdown(head, rows, left=3)
 
 
