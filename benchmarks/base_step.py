@@ -15,7 +15,9 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from benchmarks.speed.cells import LABELS
 from benchmarks.speed.memory import resident_peak_bytes
+from benchmarks.speed.own import in_place_of_pairs
 from lingraft.adaptation import adaptation_run
 from lingraft.config import Recipe
 from lingraft.encoder import Encoder, fresh_layers, mini_model
@@ -24,11 +26,8 @@ from lingraft.initialisation.rows import Initialised
 from lingraft.runs import Run, masked_lm_run, task_run
 from lingraft.shards import in_memory
 from lingraft.systems import Stage, System
-from lingraft.tasks.classification import Classification, Classified
-from lingraft.tasks.pairs import Encoded
+from lingraft.tasks.classification import Classification
 from lingraft.tokenizer import OWN_IDS
-
-LABELS = ("contradiction", "entailment", "neutral")
 
 
 def one_update(recipe: Recipe, at_once: int, blocks: int) -> Recipe:
@@ -72,7 +71,7 @@ def stages(recipe: Recipe) -> Iterator[tuple[str, Callable[[], Run]]]:
     def finetuning() -> Run:
         settings = recipe.tasks[0].finetuning
         rows = blocks_NT[: settings.batch_examples].tolist()
-        data = Classified(Encoded(rows, None, [len(row) for row in rows]), torch.zeros(len(rows)).long(), OWN_IDS.pad)
+        data = in_place_of_pairs(rows, torch.zeros(len(rows)).long())
         kind = Classification(pairs=True)
         once = {"epochs": 1, "micro_batch_examples": recipe.pretraining.micro_batch_blocks}
         net = kind.net(Encoder(recipe.primary_shape, vocabulary), LABELS)

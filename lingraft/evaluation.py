@@ -1,6 +1,5 @@
 """Judging on text that no training saw: the source with its tasks, and a language with its embeddings swapped in."""
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,9 +12,9 @@ from lingraft.blocks import load_blocks, split
 from lingraft.config import Recipe
 from lingraft.embeddings import swap, vocabulary_of
 from lingraft.encoder import Encoder, Vocabulary
-from lingraft.models import HISTORY_FILE, Primary, TaskModel, load_embeddings, load_mini, load_primary
+from lingraft.models import Primary, TaskModel, load_embeddings, load_mini, load_primary
 from lingraft.results import LanguageResult, MaskedScores, Point, SourceResult, TaskScores
-from lingraft.runs import step_flops
+from lingraft.runs import curve_of, step_flops
 from lingraft.systems import Stage, System
 from lingraft.task_scores import judge_all, load_tasks
 from lingraft.text import load_text
@@ -156,8 +155,7 @@ def _masked(
 
 
 def _history(folder: Path) -> list[Point]:
-    lines = (folder / HISTORY_FILE).read_text(encoding="utf-8").splitlines()
-    return [Point(**json.loads(line)) for line in lines]
+    return [Point(**point._asdict()) for point in curve_of(folder)]
 
 
 def _sum(costs: Sequence[Cost]) -> Cost:

@@ -88,7 +88,7 @@ def finished(out: Path, kind: Kind, keeper: Keeper, watch: Watch) -> Artifact | 
     if keeper.newest() is None:
         require_new(out)
     found = Artifact.load(out, kind)
-    for point in curve_of(found):
+    for point in curve_of(found.folder):
         watch(point)
     processes.wait()
     keeper.remove()

@@ -8,13 +8,14 @@ import json
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from lingraft import masked_lm, precision, processes
-from lingraft.artifact import Artifact, Draft
+from lingraft.artifact import Draft
 from lingraft.config import Recipe
 from lingraft.cost.formulas import Work, flops_per_update
 from lingraft.encoder import Encoder
@@ -250,9 +251,9 @@ def _run(
     return Run(points, plan, number_format, state, earlier, keeper)
 
 
-def curve_of(made: Artifact) -> list[Progress]:
-    """The learning curve that `describe` has put into an artifact."""
-    lines = (made.folder / HISTORY_FILE).read_text(encoding="utf-8").splitlines()
+def curve_of(folder: Path) -> list[Progress]:
+    """The learning curve that `describe` has put into an artifact's folder."""
+    lines = (folder / HISTORY_FILE).read_text(encoding="utf-8").splitlines()
     return [Progress(**json.loads(line)) for line in lines]
 
 

@@ -48,6 +48,7 @@ _EVERYWHERE = (Training.PRETRAINING, Training.ADAPTATION, Training.MINI)
 """Measured at every shape; the others at the shape of a task's pairs, for their memory."""
 
 
+_PAIR_TOKENS = 128
 _BASE = 768, 12, 50_000
 """Width, attention heads and vocabulary."""
 
@@ -69,6 +70,11 @@ class Shape(NamedTuple):
         return self.tokens * self.blocks
 
     @property
+    def is_of_pairs(self) -> bool:
+        """Whether it is RoBERTa-base on blocks as long as a task's pairs."""
+        return self.is_base and self.tokens == _PAIR_TOKENS
+
+    @property
     def is_base(self) -> bool:
         """Whether it is RoBERTa-base, whatever the length of blocks."""
         return (self.width, self.attention_heads, self.vocabulary) == _BASE
@@ -77,7 +83,7 @@ class Shape(NamedTuple):
 def shapes(tokens_per_step: int) -> tuple[Shape, ...]:
     """The shapes compared, each with a batch of so many tokens."""
     sizes = (
-        ("base, 128 tokens", *_BASE, 128),
+        ("base, 128 tokens", *_BASE, _PAIR_TOKENS),
         ("base, 512 tokens", *_BASE, 512),
         ("small, 128 tokens", 256, 4, 8_000, 128),
     )
@@ -125,8 +131,5 @@ class Cell:
 
 def cells(tokens_per_step: int) -> list[Cell]:
     """All comparisons, those of one peer together."""
-    return [
-        Cell(shape, format_, training)
-        for number, shape in enumerate(shapes(tokens_per_step))
-        for format_, training in product(FORMATS, _EVERYWHERE if number else Training)
-    ]
+    every = (Cell(*each) for each in product(shapes(tokens_per_step), FORMATS, Training))
+    return [cell for cell in every if cell.training in _EVERYWHERE or cell.shape.is_of_pairs]

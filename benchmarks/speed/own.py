@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TypeVar
 
 import torch
+from torch import Tensor
 
 import lingraft.train
 from benchmarks.speed.cells import CLIP_NORM, DEEP, LABELS, LEARNING_RATE, MASK_RATE, MINI, WEIGHT_DECAY, Cell
@@ -106,13 +107,17 @@ def _run(cell: Cell, blocks: Blocks) -> Run:
 def _finetuning(recipe: Recipe, cell: Cell, primary: Encoder, blocks: Blocks) -> Run:
     """Blocks in the place of pairs, as long as they get."""
     rows = blocks.all().tolist()
-    encoded = Encoded(rows, None, [len(row) for row in rows])
-    data = Classified(encoded, torch.arange(len(rows)) % len(LABELS), OWN_IDS.pad)
+    data = in_place_of_pairs(rows, torch.arange(len(rows)) % len(LABELS))
     training = recipe.tasks[0].finetuning.model_copy(
         update={"epochs": _ENDLESS, "batch_examples": cell.shape.blocks, "micro_batch_examples": None, **_PACE}
     )
     kind = Classification(pairs=True)
     return task_run(recipe, cell.training.step, kind.net(primary, LABELS), kind, data, training, seed=1)
+
+
+def in_place_of_pairs(rows: list[list[int]], labels_N: Tensor) -> Classified:
+    """Rows of tokens as if they were pairs that had been tokenized."""
+    return Classified(Encoded(rows, None, [len(row) for row in rows]), labels_N, OWN_IDS.pad)
 
 
 def _recipe(cell: Cell) -> Recipe:

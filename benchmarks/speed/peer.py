@@ -103,11 +103,10 @@ def model(cell: Cell, attention: str) -> PreTrainedModel:
         classifier.roberta.embeddings.word_embeddings.requires_grad_(False)
         return classifier
     made = RobertaForMaskedLM(config)
+    made.requires_grad_(step.trained is Trained.EVERYTHING)
     if step.trained is Trained.FRESH_LAYERS:
-        made.requires_grad_(False)
         made.roberta.encoder.layer[-step.fresh_layers :].requires_grad_(True)
     if step.trained is Trained.EMBEDDINGS:
-        made.requires_grad_(False)
         made.roberta.embeddings.word_embeddings.requires_grad_(True)
         made.lm_head.decoder.requires_grad_(True)
         made.lm_head.bias.requires_grad_(True)

@@ -42,7 +42,7 @@ dropout = 0.1
 steps = {steps}
 batch_blocks = 6
 micro_batch_blocks = 3
-learning_rate = 3e-3
+learning_rate = {rate}
 warmup_steps = 5
 {pace}
 
@@ -57,7 +57,7 @@ learning_rate = {mini_rate}
 depth = 1
 steps = {steps}
 batch_blocks = 6
-learning_rate = 3e-3
+learning_rate = {rate}
 checkpoint_every_steps = 25
 early_checkpoints = [3]
 {pace}
@@ -70,18 +70,27 @@ kind = "documents"
 epochs = {epochs}
 batch_examples = 13
 micro_batch_examples = 5
-learning_rate = 1e-3
+learning_rate = {task_rate}
 {pace}
 """
 PACE = {"log_every_steps": 7, "keep_every_s": 0.02, "judge_every_steps": 20}
 
 
-def recipe(folder: Path, steps: int = 80, epochs: float = 4, mini_rate: float = 3e-3, **pace: Any) -> Path:
+def recipe(
+    folder: Path,
+    steps: int = 80,
+    epochs: float = 4,
+    rate: float = 3e-3,
+    mini_rate: float = 3e-3,
+    task_rate: float = 1e-3,
+    **pace: Any,
+) -> Path:
     """Write the recipe; what it says of pace goes for all trainings."""
     lines = "\n".join(f"{key} = {value}" for key, value in (PACE | pace).items())
+    settings = {"steps": steps, "epochs": epochs, "rate": rate, "mini_rate": mini_rate, "task_rate": task_rate}
     path = folder / "recipe.toml"
     folder.mkdir(parents=True, exist_ok=True)
-    path.write_text(_RECIPE.format(steps=steps, epochs=epochs, mini_rate=mini_rate, pace=lines), encoding="utf-8")
+    path.write_text(_RECIPE.format(**settings, pace=lines), encoding="utf-8")
     return path
 
 
