@@ -12,9 +12,10 @@ from lingraft.blocks import load_blocks, split
 from lingraft.config import Recipe
 from lingraft.embeddings import swap, vocabulary_of
 from lingraft.encoder import Encoder, Vocabulary
+from lingraft.history import curve_of
 from lingraft.models import Primary, TaskModel, load_embeddings, load_mini, load_primary
 from lingraft.results import LanguageResult, MaskedScores, Point, SourceResult, TaskScores
-from lingraft.runs import curve_of, step_flops
+from lingraft.runs import step_flops
 from lingraft.systems import Stage, System
 from lingraft.task_scores import judge_all, load_tasks
 from lingraft.text import load_text

@@ -14,9 +14,10 @@ from lingraft.artifact import Artifact, Draft, Kind, read_manifest
 from lingraft.config import Recipe
 from lingraft.encoder import Encoder
 from lingraft.files import require_new
+from lingraft.history import curve_of
 from lingraft.keeper import Keeper
 from lingraft.pace_config import Pace
-from lingraft.runs import Run, Watch, curve_of
+from lingraft.runs import Run, Watch
 from lingraft.shards import Blocks
 from lingraft.stopping import Interruption, interruptible
 from lingraft.training_config import Training

@@ -18,8 +18,6 @@ from lingraft.tasks.kinds import TaskKind
 from lingraft.tasks.loading import kind_of
 from lingraft.tokenizer import Tokenizer
 
-HISTORY_FILE = "history.jsonl"
-
 
 @dataclass(frozen=True)
 class Primary:

@@ -4,11 +4,9 @@ Masked language modelling and finetuning differ in the loss and the batches; wha
 """
 
 import itertools
-import json
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -19,9 +17,9 @@ from lingraft.artifact import Draft
 from lingraft.config import Recipe
 from lingraft.cost.formulas import Work, flops_per_update
 from lingraft.encoder import Encoder
+from lingraft.history import write_curve
 from lingraft.keeper import Keeper
 from lingraft.kernels.heap import reuse_freed_memory
-from lingraft.models import HISTORY_FILE
 from lingraft.pace_config import Pace
 from lingraft.plan import Plan, Progress
 from lingraft.progress import say, shown
@@ -251,12 +249,6 @@ def _run(
     return Run(points, plan, number_format, state, earlier, keeper)
 
 
-def curve_of(folder: Path) -> list[Progress]:
-    """The learning curve that `describe` has put into an artifact's folder."""
-    lines = (folder / HISTORY_FILE).read_text(encoding="utf-8").splitlines()
-    return [Progress(**json.loads(line)) for line in lines]
-
-
 def describe(
     draft: Draft,
     language: str,
@@ -266,8 +258,7 @@ def describe(
     run: Run,
 ) -> None:
     """Put the learning curve into an artifact, and into its manifest what was trained, on what, and at what cost."""
-    lines = "".join(json.dumps(point._asdict()) + "\n" for point in history)
-    (draft.folder / HISTORY_FILE).write_text(lines, encoding="utf-8")
+    write_curve(draft.folder, history)
     details: dict[str, Any] = {"precision": run.number_format, "device": precision.device().type}
     details |= {"processes": processes.count(), "left_out_steps": run.state.left_out}
     if run.state.best.score is not None:

@@ -14,7 +14,8 @@ from lingraft.artifact import Artifact, Kind
 from lingraft.blocks import split
 from lingraft.config import Recipe
 from lingraft.encoder import Encoder
-from lingraft.models import HISTORY_FILE, Primary, load_embeddings, load_primary, load_task
+from lingraft.history import HISTORY_FILE
+from lingraft.models import Primary, load_embeddings, load_primary, load_task
 from lingraft.plan import Progress
 from lingraft.runs import Run
 from lingraft.systems import Stage

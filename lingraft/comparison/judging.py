@@ -16,12 +16,13 @@ import torch
 from lingraft import masked_lm, precision
 from lingraft.artifact import Kind
 from lingraft.blocks import load_blocks, split
-from lingraft.comparison.failures import EXPECTED, InputFailedError, devices_named, in_words, require_made, why
-from lingraft.comparison.jobs import CHECKPOINTS, EMBEDDINGS, Job, Lane
+from lingraft.comparison.jobs import CHECKPOINTS, EMBEDDINGS
 from lingraft.comparison.measures import Measure, MeasureAny, masked_tokens, task_examples
 from lingraft.comparison.plan import MASKED, Arm, Finetuning, PlannedPrimary
 from lingraft.comparison.records import Judged, save_judged
 from lingraft.errors import ArtifactError
+from lingraft.failures import EXPECTED, InputFailedError, devices_named, in_words, require_made, why
+from lingraft.jobs import Job, Lane
 from lingraft.models import Primary, load_embeddings, load_primary
 from lingraft.paper.records import Cell, CurvePoint, SourceCell
 from lingraft.paper.words import counted
@@ -146,8 +147,8 @@ def language_judging(arm: Arm, bodies: Bodies, target: Lane, curve: Path, langua
         out,
         target._asdict() | bodies.inputs() | {"embeddings": curve / EMBEDDINGS},
         _judged_on(covering),
-        lambda _: save_judged(judge_language(arm, bodies, target, curve, language), out),
-        bodies.planned.layers * len(arm.recipe.adaptation.checkpoint_steps) * (1 + len(covering)),
+        lambda folder, _: save_judged(judge_language(arm, bodies, target, curve, language), folder),
+        work=bodies.planned.layers * len(arm.recipe.adaptation.checkpoint_steps) * (1 + len(covering)),
         bears_failed_inputs=True,
     )
 
@@ -162,8 +163,8 @@ def source_judging(bodies: Bodies, source: Lane, out: Path) -> Job:
         out,
         source._asdict() | bodies.inputs(),
         _judged_on(tasks) | {"systems": planned.systems_of(planned.layers)},
-        lambda _: save_judged(judge_source(bodies, source), out),
-        planned.layers * (1 + len(tasks)),
+        lambda folder, _: save_judged(judge_source(bodies, source), folder),
+        work=planned.layers * (1 + len(tasks)),
         bears_failed_inputs=True,
     )
 

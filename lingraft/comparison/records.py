@@ -9,9 +9,9 @@ from pydantic import Field
 
 from lingraft import artifact
 from lingraft.artifact import MANIFEST, Artifact, Kind
-from lingraft.comparison.failures import FAILED_FILE, why
 from lingraft.comparison.plan import MASKED, Comparison
 from lingraft.errors import ArtifactError
+from lingraft.failures import FAILED_FILE, why
 from lingraft.paper.published import DISTANCES, SCORES
 from lingraft.paper.records import Cell, LanguageFacts, PaperRecords, SourceCell, TaskFacts
 from lingraft.results import RESULT_FILE, Result

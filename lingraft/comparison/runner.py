@@ -12,14 +12,14 @@ from pathlib import Path
 
 from lingraft.artifact import Artifact, Kind
 from lingraft.comparison import jobs, judging
-from lingraft.comparison.failures import forget
-from lingraft.comparison.jobs import Job, Lane
 from lingraft.comparison.judging import Bodies
 from lingraft.comparison.plan import Arm, Comparison, PlannedPrimary, plan_of
 from lingraft.comparison.records import Judged, holes_of, load_judged, records_of
 from lingraft.config import Recipe
 from lingraft.errors import ArtifactError
+from lingraft.failures import forget
 from lingraft.files import writable, write_text
+from lingraft.jobs import Job, Lane, lane
 from lingraft.paper import report as paper_report
 from lingraft.paper.records import RECORDS_FILE
 from lingraft.paper.report import MARKDOWN_FILE
@@ -56,7 +56,7 @@ def run(recipe: Recipe, out: Path) -> Artifact:
         with clock.measuring(job):
             _attempt(job)
         if job.kind is Kind.EVALUATION:
-            judged.append(load_judged(job.out))
+            judged.append(load_judged(job.made))
             _write_so_far(comparison, judged, out)
     made = _report(comparison, judged, out / REPORT)
     _say_holes(comparison, judged, out / MARKDOWN_FILE)
@@ -67,13 +67,13 @@ def jobs_of(comparison: Comparison, out: Path) -> Iterator[Job]:
     """All jobs, each after those that it builds on: the source language's, then language by language."""
     recipe = comparison.recipe
     source = Lane.under(out, recipe.source)
-    yield from jobs.lane(recipe, recipe.source, source)
+    yield from lane(recipe, recipe.source, source)
     bodies = {primary.name: _bodies(primary, out) for primary in comparison.primaries}
     for primary in comparison.primaries:
         yield from _of_primary(primary, bodies[primary.name], source, out)
     for language in recipe.targets:
         target = Lane.under(out, language)
-        yield from jobs.lane(recipe, language, target)
+        yield from lane(recipe, language, target)
         for arm in comparison.arms:
             yield from _of_language(arm, bodies[arm.primary], language, target, out)
 
@@ -110,18 +110,18 @@ def _attempt(job: Job) -> None:
     """
 
     def once() -> None:
-        if job.kind is Kind.EVALUATION and job.out.is_dir() and _outdated(job):
-            shutil.rmtree(job.out)
-        made_once(job.out, job.kind, job.made_from, lambda: job.make(_unwatched))
+        if job.kind is Kind.EVALUATION and job.made.is_dir() and _outdated(job):
+            shutil.rmtree(job.made)
+        made_once(job.made, job.kind, job.made_from, lambda: job.make(job.out, _unwatched))
 
-    forget(job.out)
+    forget(job.made)
     job.attempt(once)
 
 
 def _outdated(job: Job) -> bool:
     try:
-        require_same(job.out, job.made_from)
-        return not load_judged(job.out).whole
+        require_same(job.made, job.made_from)
+        return not load_judged(job.made).whole
     except ArtifactError:
         return True
 
@@ -161,16 +161,16 @@ class _Clock:
     """How long the jobs that are left will take, if they go on like those of their kind."""
 
     def __init__(self, planned: Sequence[Job]) -> None:
-        self._left = {job.out: job for job in planned}
+        self._left = {job.made: job for job in planned}
         self._work: dict[Kind, float] = {}
         self._elapsed_s: dict[Kind, float] = {}
 
     @contextlib.contextmanager
     def measuring(self, job: Job) -> Iterator[None]:
         """Count a job as done; learn from it if there was something to do."""
-        there, started = job.out.exists(), time.monotonic()
+        there, started = job.made.exists(), time.monotonic()
         yield
-        del self._left[job.out]
+        del self._left[job.made]
         if not there:
             self._work[job.kind] = self._work.get(job.kind, 0.0) + job.work
             self._elapsed_s[job.kind] = self._elapsed_s.get(job.kind, 0.0) + time.monotonic() - started

@@ -16,8 +16,9 @@ from lingraft.hf.config import Settings, settings_of
 from lingraft.hf.source import Checkpoint
 from lingraft.hf.tokenizer import keep_tokenizer
 from lingraft.hf.weights import CheckpointError, Converted, from_checkpoint
+from lingraft.history import write_curve
 from lingraft.model_config import EncoderShape
-from lingraft.models import HISTORY_FILE, save_vocabulary
+from lingraft.models import save_vocabulary
 from lingraft.progress import say
 from lingraft.section import Language
 from lingraft.tokenizer import Tokenizer
@@ -109,7 +110,7 @@ def _save(out: Path, settings: Settings, converted: Converted, tokenizer: Tokeni
     with artifact.create(out, Kind.PRIMARY) as draft:
         draft.tensors("body", {name: t for name, t in tensors.items() if not name.startswith("vocabulary.")})
         save_vocabulary(draft, vocabulary, tokenizer)
-        (draft.folder / HISTORY_FILE).touch()
+        write_curve(draft.folder, ())
         draft.facts = {
             "language": tokenizer.language,
             "tokenizer_hash": tokenizer.hash,

@@ -9,7 +9,7 @@ import torch
 
 from lingraft import stages
 from lingraft.artifact import Artifact
-from lingraft.comparison.failures import FAILED_FILE
+from lingraft.failures import FAILED_FILE
 from tests.comparison.compared import SMALL, Compared, closing_line
 from tests.comparison.project import recipe
 from tests.made_up import write

@@ -1,4 +1,4 @@
-"""How a job of the comparison fails: its folder says why, what builds on it passes that on, and all else goes on."""
+"""How a job fails among others: its folder says why, what builds on it passes that on, and all else goes on."""
 
 import contextlib
 import shutil
@@ -91,14 +91,17 @@ def recorded(out: Path, title: str) -> Iterator[None]:
         raise
     except InputFailedError as error:
         say(f"left out: {title}: an input failed")
-        _leave(out, str(error))
+        leave(out, str(error))
     except EXPECTED as error:
         say(f"failed: {title}: {in_words(error)}")
-        _leave(out, f"{title}: {in_words(error)}")
+        leave(out, f"{title}: {in_words(error)}")
 
 
-def _leave(out: Path, reason: str) -> None:
-    """A damaged artifact stays for its owner to look at; whatever builds on it fails by itself."""
+def leave(out: Path, reason: str) -> None:
+    """Leave in a folder why it is not what it was to be.
+
+    A damaged artifact stays for its owner to look at; whatever builds on it fails by itself.
+    """
     if (out / MANIFEST).exists():
         return
     shutil.rmtree(out, ignore_errors=True)
