@@ -19,25 +19,29 @@ def open_run(recipe: str, pipeline: str, run: dsl.Output[dsl.Artifact]):
 
 
 @step
-def prepare_text(recipe: str, run: dsl.Input[dsl.Artifact], language: str, text: dsl.Output[dsl.Dataset]):
+def prepare_text(
+    recipe: str, run: dsl.Input[dsl.Artifact], language: str, text: dsl.Output[dsl.Dataset], isolated: bool = False
+):
     """Read, split and write one language's text."""
-    from pathlib import Path
+    from lingraft.launch import launcher
 
-    from lingraft.steps import data
-
-    data.prepare_text(recipe, Path(run.path), language, Path(text.path))
+    folders = {"run": run.path}, {"out": text.path}
+    launcher.run("data.prepare_text", *folders, isolated, recipe=recipe, language=language)
 
 
 @step
 def train_tokenizer(
-    recipe: str, run: dsl.Input[dsl.Artifact], text: dsl.Input[dsl.Dataset], tokenizer: dsl.Output[dsl.Artifact]
+    recipe: str,
+    run: dsl.Input[dsl.Artifact],
+    text: dsl.Input[dsl.Dataset],
+    tokenizer: dsl.Output[dsl.Artifact],
+    isolated: bool = False,
 ):
     """Train one language's SentencePiece tokenizer."""
-    from pathlib import Path
+    from lingraft.launch import launcher
 
-    from lingraft.steps import data
-
-    data.train_tokenizer(recipe, Path(run.path), Path(text.path), Path(tokenizer.path))
+    inputs = {"run": run.path, "text_folder": text.path}
+    launcher.run("data.train_tokenizer", inputs, {"out": tokenizer.path}, isolated, recipe=recipe)
 
 
 @step
@@ -47,10 +51,10 @@ def build_blocks(
     text: dsl.Input[dsl.Dataset],
     tokenizer: dsl.Input[dsl.Artifact],
     blocks: dsl.Output[dsl.Dataset],
+    isolated: bool = False,
 ):
     """Pack one language's text into blocks of token ids."""
-    from pathlib import Path
+    from lingraft.launch import launcher
 
-    from lingraft.steps import data
-
-    data.build_blocks(recipe, Path(run.path), Path(text.path), Path(tokenizer.path), Path(blocks.path))
+    inputs = {"run": run.path, "text_folder": text.path, "tokenizer_folder": tokenizer.path}
+    launcher.run("data.build_blocks", inputs, {"out": blocks.path}, isolated, recipe=recipe)

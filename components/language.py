@@ -11,7 +11,6 @@ from components.step import step
 def search_depth(
     recipe: str,
     run: dsl.Input[dsl.Artifact],
-    storage: str,
     primary: dsl.Input[dsl.Model],
     blocks: dsl.Input[dsl.Dataset],
     tokenizer: dsl.Input[dsl.Artifact],
@@ -19,13 +18,15 @@ def search_depth(
     metrics: dsl.Output[dsl.Metrics],
 ):
     """Choose one language's mini-model depth by short adaptations at equal compute."""
-    from pathlib import Path
+    from lingraft.launch import launcher
 
-    from lingraft.steps import language
-
-    paths = Path(blocks.path), Path(tokenizer.path)
-    scores = language.search_depth(recipe, Path(run.path), Path(primary.path), *paths, storage, Path(search.path))
-    metrics.metadata.update(scores)
+    inputs = {
+        "run": run.path,
+        "primary": primary.path,
+        "blocks_folder": blocks.path,
+        "tokenizer_folder": tokenizer.path,
+    }
+    metrics.metadata.update(launcher.run("language.search_depth", inputs, {"out": search.path}, recipe=recipe))
 
 
 @step
@@ -49,12 +50,18 @@ def adapt(
     metrics: dsl.Output[dsl.Metrics],
 ):
     """Learn one language's embeddings over the bottom layers, body frozen."""
-    from pathlib import Path
+    from lingraft.launch import launcher
 
-    from lingraft.steps import language
-
-    paths = [Path(item.path) for item in (primary, mini, blocks, tokenizer, embeddings)]
-    metrics.metadata.update(language.adapt(recipe, Path(run.path), depth, *paths))
+    inputs = {
+        "run": run.path,
+        "primary": primary.path,
+        "mini": mini.path,
+        "blocks_folder": blocks.path,
+        "tokenizer_folder": tokenizer.path,
+    }
+    values = {"recipe": recipe, "depth": depth}
+    found = launcher.run("language.adapt", inputs, {"out": embeddings.path}, isolated=True, otherwise={}, **values)
+    metrics.metadata.update(found)
 
 
 @step
@@ -72,12 +79,20 @@ def evaluate_language(
     confusion: dsl.Output[dsl.ClassificationMetrics],
 ):
     """Swap a language's embeddings into the primary and the tasks, and judge both on its test split."""
-    from pathlib import Path
+    from lingraft.launch import launcher
 
-    from lingraft.steps import language
-
-    inputs = [Path(item.path) for item in (primary, mini, tasks, embeddings, text, blocks)]
-    scores, labels, matrix = language.evaluate_language(recipe, Path(run.path), *inputs, Path(evaluation.path))
+    inputs = {
+        "run": run.path,
+        "primary": primary.path,
+        "mini": mini.path,
+        "tasks": tasks.path,
+        "embeddings": embeddings.path,
+        "text_folder": text.path,
+        "blocks_folder": blocks.path,
+    }
+    alone = {"isolated": True, "otherwise": ({}, [], [])}
+    found = launcher.run("language.evaluate_language", inputs, {"out": evaluation.path}, **alone, recipe=recipe)
+    scores, labels, matrix = found
     metrics.metadata.update(scores)
     confusion.log_confusion_matrix(labels, matrix)
 
@@ -86,18 +101,23 @@ def evaluate_language(
 def register_language(
     recipe: str,
     run: dsl.Input[dsl.Artifact],
+    language: str,
     embeddings: dsl.Input[List[dsl.Model]],  # noqa: UP006
     evaluations: dsl.Input[List[dsl.Artifact]],  # noqa: UP006
     chosen: dsl.Output[dsl.Model],
     results: dsl.Output[dsl.Artifact],
+    outcome: dsl.Output[dsl.Artifact],
 ):
-    """Register the embeddings of the language's own depth, and hand on all its evaluations."""
+    """Register the embeddings of the language's own depth, hand on its evaluations, and say what became of it."""
     from pathlib import Path
 
-    from lingraft.steps import language
+    from lingraft.launch import launcher
+    from lingraft.outcomes import conclude
 
-    folders = [Path(item.path) for item in embeddings], [Path(item.path) for item in evaluations]
-    language.register_language(recipe, Path(run.path), *folders, Path(chosen.path), Path(results.path))
+    made = [[item.path for item in items] for items in (embeddings, evaluations)]
+    inputs, outputs = {"embeddings": made[0], "evaluations": made[1]}, {"chosen": chosen.path, "results": results.path}
+    launcher.run("language.register_language", inputs | {"run": run.path}, outputs, isolated=True, recipe=recipe)
+    conclude(language, Path(results.path), Path(outcome.path))
 
 
 @step
@@ -112,14 +132,16 @@ def export_bundle(
     metrics: dsl.Output[dsl.Metrics],
 ):
     """Export one task body with the tables of all languages to ONNX, check parity, and register the bundle."""
-    from pathlib import Path
+    from lingraft.launch import launcher
 
-    from lingraft.steps import language
-
-    folders = [Path(item.path) for item in embeddings]
-    paths = Path(primary.path), Path(tasks.path)
-    scores = language.bundle(recipe, Path(run.path), task, *paths, folders, Path(bundle.path))
-    metrics.metadata.update(scores)
+    inputs = {
+        "run": run.path,
+        "primary": primary.path,
+        "tasks": tasks.path,
+        "embeddings": [item.path for item in embeddings],
+    }
+    values = {"recipe": recipe, "task": task, "bears_failed_inputs": True}
+    metrics.metadata.update(launcher.run("language.bundle", inputs, {"out": bundle.path}, **values))
 
 
 @step
@@ -128,14 +150,25 @@ def write_report(
     run: dsl.Input[dsl.Artifact],
     evaluation: dsl.Input[dsl.Artifact],
     results: dsl.Input[List[dsl.Artifact]],  # noqa: UP006
+    outcomes: dsl.Input[List[dsl.Artifact]],  # noqa: UP006
     report: dsl.Output[dsl.Artifact],
     page: dsl.Output[dsl.HTML],
 ):
-    """Write the report, and show its page in the KFP UI; closes the pipeline's tracking run."""
+    """Write the report of all languages that succeeded, with what became of the others, and show its page."""
     from pathlib import Path
 
     from lingraft.steps import language
 
-    folders = [Path(item.path) for item in results]
-    html = language.report(recipe, Path(run.path), Path(evaluation.path), folders, Path(report.path))
+    folders = [[Path(item.path) for item in items] for items in (results, outcomes)]
+    html = language.report(recipe, Path(run.path), Path(evaluation.path), *folders, Path(report.path))
     Path(page.path).write_text(html, encoding="utf-8")
+
+
+@step
+def require_languages(run: dsl.Input[dsl.Artifact], outcomes: dsl.Input[List[dsl.Artifact]]):  # noqa: UP006
+    """Fail with every language's reason if any failed; closes the pipeline's tracking run."""
+    from pathlib import Path
+
+    from lingraft.steps import language
+
+    language.require_languages(Path(run.path), [Path(item.path) for item in outcomes])

@@ -17,12 +17,11 @@ def prepare_language(
     blocks: dsl.Output[dsl.Dataset],
 ):
     """Read a language's text, train its tokenizer, and pack its blocks."""
-    from pathlib import Path
+    from lingraft.launch import launcher
 
-    from lingraft.steps import paper
-
-    folders = [Path(item.path) for item in (text, tokenizer, blocks)]
-    paper.prepare_language(recipe, Path(run.path), language, *folders)
+    outputs = {"text": text.path, "tokenizer": tokenizer.path, "blocks": blocks.path}
+    values = {"recipe": recipe, "language": language}
+    launcher.run("paper.prepare_language", {"run": run.path}, outputs, isolated=True, **values)
 
 
 @step
@@ -36,12 +35,12 @@ def pretrain(
     metrics: dsl.Output[dsl.Metrics],
 ):
     """Train one of the comparison's primaries in the source language."""
-    from pathlib import Path
+    from lingraft.launch import launcher
 
-    from lingraft.steps import paper
-
-    folders = [Path(item.path) for item in (blocks, tokenizer, primary)]
-    metrics.metadata.update(paper.pretrain(recipe, Path(run.path), name, *folders))
+    alone = {"isolated": True, "bears_failed_inputs": True, "otherwise": {}}
+    inputs = {"run": run.path, "blocks": blocks.path, "tokenizer": tokenizer.path}
+    found = launcher.run("paper.pretrain", inputs, {"out": primary.path}, **alone, recipe=recipe, name=name)
+    metrics.metadata.update(found)
 
 
 @step
@@ -55,12 +54,12 @@ def build_mini(
     metrics: dsl.Output[dsl.Metrics],
 ):
     """Train the fresh layers of an arm that has a step 1b."""
-    from pathlib import Path
+    from lingraft.launch import launcher
 
-    from lingraft.steps import paper
-
-    folders = [Path(item.path) for item in (primary, blocks, mini)]
-    metrics.metadata.update(paper.build_mini(recipe, Path(run.path), arm, *folders))
+    alone = {"isolated": True, "bears_failed_inputs": True, "otherwise": {}}
+    inputs = {"run": run.path, "primary": primary.path, "blocks": blocks.path}
+    found = launcher.run("paper.build_mini", inputs, {"out": mini.path}, **alone, recipe=recipe, arm=arm)
+    metrics.metadata.update(found)
 
 
 @step
@@ -75,12 +74,12 @@ def finetune(
     metrics: dsl.Output[dsl.Metrics],
 ):
     """Finetune one of a primary's models on one task in the source language, with one seed."""
-    from pathlib import Path
+    from lingraft.launch import launcher
 
-    from lingraft.steps import paper
-
-    folders = [Path(item.path) for item in (primary, text, task)]
-    metrics.metadata.update(paper.finetune(recipe, Path(run.path), name, job, *folders))
+    alone = {"isolated": True, "bears_failed_inputs": True, "otherwise": {}}
+    inputs = {"run": run.path, "primary": primary.path, "text": text.path}
+    values = {"recipe": recipe, "name": name, "job": job}
+    metrics.metadata.update(launcher.run("paper.finetune", inputs, {"out": task.path}, **alone, **values))
 
 
 @step
@@ -98,13 +97,19 @@ def judge_source(
     finetuned: dsl.Input[List[dsl.Model]] = None,  # noqa: UP006
 ):
     """Gather a primary's finetunings, and judge them in the source language."""
-    from pathlib import Path
+    from lingraft.launch import launcher
 
-    from lingraft.steps import paper
-
-    made = [Path(item.path) for item in finetuned or ()]
-    folders = [Path(item.path) for item in (primary, text, tokenizer, blocks, tasks, evaluation)]
-    metrics.metadata.update(paper.judge_source(recipe, Path(run.path), name, made, *folders))
+    alone = {"isolated": True, "bears_failed_inputs": True, "otherwise": {}}
+    inputs = {
+        "run": run.path,
+        "finetuned": [item.path for item in finetuned or ()],
+        "primary": primary.path,
+        "text": text.path,
+        "tokenizer": tokenizer.path,
+        "blocks": blocks.path,
+    }
+    outputs, values = {"tasks": tasks.path, "out": evaluation.path}, {"recipe": recipe, "name": name}
+    metrics.metadata.update(launcher.run("paper.judge_source", inputs, outputs, **alone, **values))
 
 
 @step
@@ -120,12 +125,12 @@ def adapt(
     metrics: dsl.Output[dsl.Metrics],
 ):
     """Learn a language's embeddings over a cut of the primary, and keep them along the way."""
-    from pathlib import Path
+    from lingraft.launch import launcher
 
-    from lingraft.steps import paper
-
-    folders = [Path(item.path) for item in (primary, blocks, tokenizer, curve)]
-    metrics.metadata.update(paper.adapt(recipe, Path(run.path), arm, language, *folders))
+    alone = {"isolated": True, "bears_failed_inputs": True, "otherwise": {}}
+    inputs = {"run": run.path, "primary": primary.path, "blocks": blocks.path, "tokenizer": tokenizer.path}
+    values = {"recipe": recipe, "arm": arm, "language": language}
+    metrics.metadata.update(launcher.run("paper.adapt", inputs, {"out": curve.path}, **alone, **values))
 
 
 @step
@@ -142,12 +147,18 @@ def adapt_over_mini(
     metrics: dsl.Output[dsl.Metrics],
 ):
     """Learn a language's embeddings over the mini-model of step 1b, and keep them along the way."""
-    from pathlib import Path
+    from lingraft.launch import launcher
 
-    from lingraft.steps import paper
-
-    folders = [Path(item.path) for item in (primary, blocks, tokenizer, curve, mini)]
-    metrics.metadata.update(paper.adapt(recipe, Path(run.path), arm, language, *folders))
+    alone = {"isolated": True, "bears_failed_inputs": True, "otherwise": {}}
+    inputs = {
+        "run": run.path,
+        "primary": primary.path,
+        "mini": mini.path,
+        "blocks": blocks.path,
+        "tokenizer": tokenizer.path,
+    }
+    values = {"recipe": recipe, "arm": arm, "language": language}
+    metrics.metadata.update(launcher.run("paper.adapt", inputs, {"out": curve.path}, **alone, **values))
 
 
 @step
@@ -166,12 +177,20 @@ def judge_language(
     metrics: dsl.Output[dsl.Metrics],
 ):
     """Swap every checkpoint of a language into the primary and all finetuned bodies, and judge them."""
-    from pathlib import Path
+    from lingraft.launch import launcher
 
-    from lingraft.steps import paper
-
-    folders = [Path(item.path) for item in (primary, tasks, curve, text, tokenizer, blocks, evaluation)]
-    metrics.metadata.update(paper.judge_language(recipe, Path(run.path), arm, language, *folders))
+    alone = {"isolated": True, "bears_failed_inputs": True, "otherwise": {}}
+    inputs = {
+        "run": run.path,
+        "primary": primary.path,
+        "tasks": tasks.path,
+        "curve": curve.path,
+        "text": text.path,
+        "tokenizer": tokenizer.path,
+        "blocks": blocks.path,
+    }
+    values = {"recipe": recipe, "arm": arm, "language": language}
+    metrics.metadata.update(launcher.run("paper.judge_language", inputs, {"out": evaluation.path}, **alone, **values))
 
 
 @step

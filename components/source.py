@@ -17,12 +17,10 @@ def pretrain(
     metrics: dsl.Output[dsl.Metrics],
 ):
     """Train the primary with all its MLM heads in the source language."""
-    from pathlib import Path
+    from lingraft.launch import launcher
 
-    from lingraft.steps import source
-
-    scores = source.pretrain(recipe, Path(run.path), Path(blocks.path), Path(tokenizer.path), Path(primary.path))
-    metrics.metadata.update(scores)
+    inputs = {"run": run.path, "blocks_folder": blocks.path, "tokenizer_folder": tokenizer.path}
+    metrics.metadata.update(launcher.run("source.pretrain", inputs, {"out": primary.path}, recipe=recipe))
 
 
 @step
@@ -35,12 +33,10 @@ def build_mini(
     metrics: dsl.Output[dsl.Metrics],
 ):
     """Train MINIPOST's fresh layers between the bottom of the primary and its MLM head (step 1b)."""
-    from pathlib import Path
+    from lingraft.launch import launcher
 
-    from lingraft.steps import source
-
-    paths = Path(primary.path), Path(blocks.path), Path(mini.path)
-    metrics.metadata.update(source.build_mini(recipe, Path(run.path), *paths))
+    inputs = {"run": run.path, "primary": primary.path, "blocks_folder": blocks.path}
+    metrics.metadata.update(launcher.run("source.build_mini", inputs, {"out": mini.path}, recipe=recipe))
 
 
 @step
@@ -54,12 +50,10 @@ def finetune(
     metrics: dsl.Output[dsl.Metrics],
 ):
     """Finetune the body on one task in the source language, embeddings frozen, with one seed: `<task>/<seed>`."""
-    from pathlib import Path
+    from lingraft.launch import launcher
 
-    from lingraft.steps import source
-
-    scores = source.finetune(recipe, Path(run.path), job, Path(primary.path), Path(text.path), Path(task.path))
-    metrics.metadata.update(scores)
+    inputs = {"run": run.path, "primary": primary.path, "text_folder": text.path}
+    metrics.metadata.update(launcher.run("source.finetune", inputs, {"out": task.path}, recipe=recipe, job=job))
 
 
 @step
@@ -75,13 +69,13 @@ def evaluate_source(
     tasks: dsl.Input[List[dsl.Model]] = None,  # noqa: UP006
 ):
     """Judge the primary and its finetuned tasks on the source language's test split."""
-    from pathlib import Path
+    from lingraft.launch import launcher
 
-    from lingraft.steps import source
-
-    folders = [Path(task.path) for task in tasks or ()]
-    paths = Path(text.path), Path(blocks.path), Path(evaluation.path)
-    scores, labels, matrix = source.evaluate_source(recipe, Path(run.path), Path(primary.path), folders, *paths)
+    finetuned = [task.path for task in tasks or ()]
+    inputs = {"run": run.path, "primary": primary.path, "text_folder": text.path, "blocks_folder": blocks.path}
+    outputs = {"out": evaluation.path}
+    found = launcher.run("source.evaluate_source", inputs | {"tasks": finetuned}, outputs, recipe=recipe)
+    scores, labels, matrix = found
     metrics.metadata.update(scores)
     confusion.log_confusion_matrix(labels, matrix)
 

@@ -13,7 +13,7 @@ from typing import Any, Literal, Self
 import pydantic
 from pydantic import Field, NonNegativeInt
 
-from lingraft.cluster import Cluster
+from lingraft.cluster import Cluster, StageName
 from lingraft.errors import DepthError, RecipeError
 from lingraft.model_config import EncoderShape, TokenizerSettings
 from lingraft.section import Language, Name, Section, explain
@@ -56,6 +56,7 @@ class Recipe(Section):
                 f"targets {list(self.targets)} must be one or more, all different, without the source, {self.source!r}"
             )
         self._require_masks()
+        self._require_divisible()
         self._require_tasks()
         self._require_depths()
         return self
@@ -66,6 +67,24 @@ class Recipe(Section):
             tokens = settings.blocks_at_once * self.encoder.block_tokens if settings else 0
             if settings and not round(settings.mask_rate * tokens):
                 raise ValueError(f"{stage}.mask_rate {settings.mask_rate} masks none of the {tokens} tokens at once")
+
+    def _require_divisible(self) -> None:
+        """A cluster's processes divide batches, which is known before they are started."""
+        stages: tuple[tuple[StageName, Training | None], ...] = (
+            ("pretraining", self.pretraining),
+            ("mini", self.mini),
+            ("adaptation", self.adaptation),
+        )
+        for stage, settings in stages:
+            processes = self.cluster.profile_of(stage).processes
+            if not settings or processes == 1:
+                continue
+            own, rest = divmod(settings.batch_blocks, processes)
+            if rest or own % (settings.micro_batch_blocks or 1):
+                raise ValueError(
+                    f"{stage}.batch_blocks {settings.batch_blocks} must be a multiple of micro_batch_blocks "
+                    f"({settings.micro_batch_blocks or 'absent'}) x the {processes} processes of the stage's profile"
+                )
 
     def _require_tasks(self) -> None:
         names = [task.name for task in self.tasks]

@@ -22,6 +22,7 @@ from lingraft.training_config import Search
 
 try:
     import optuna
+    from sqlalchemy import make_url
     from sqlalchemy.exc import SQLAlchemyError
 except ImportError as error:
     raise MissingExtraError("optuna", "search") from error
@@ -83,9 +84,16 @@ def _study(name: str, storage: str | None) -> optuna.Study:
         )
     except (SQLAlchemyError, optuna.exceptions.StorageInternalError) as error:
         raise TrackingError(
-            f"the Optuna storage {storage} cannot be used: {error}. Give the URL of a database that can be written, "
-            "such as sqlite:///optuna.db, and see that its folder or server is there."
+            f"the Optuna storage {_without_password(storage)} cannot be used: {error}. Give the URL of a database that "
+            "can be written, such as sqlite:///optuna.db, and see that its folder or server is there."
         ) from error
+
+
+def _without_password(storage: str | None) -> str:
+    try:
+        return make_url(storage or "").render_as_string(hide_password=True)
+    except SQLAlchemyError:
+        return "that is given"
 
 
 def _cost(recipe: Recipe, trials: list[Trial]) -> Cost:

@@ -4,6 +4,9 @@
 class LingraftError(ValueError):
     """Root of all errors that lingraft raises on bad input."""
 
+    heals = False
+    """Whether the same may succeed a while later, with nobody mending anything."""
+
 
 class RecipeError(LingraftError):
     """A recipe has an unknown key or an impossible value; the message names the key's path."""

@@ -7,6 +7,26 @@ import os
 
 WANTED = "LINGRAFT_PROCESSES"
 """Variable that says on how many processes of this machine to train."""
+ALL = "all"
+"""Its value for one process an accelerator, or one where there is none."""
+SHARED = "LINGRAFT_NODES_FOLDER"
+"""Variable: the folder in which nodes that train together find what to do; Kubeflow's own say how many there are."""
+_NODES, _NODE, _ADDRESS, _PORT = "PET_NNODES", "PET_NODE_RANK", "PET_MASTER_ADDR", "PET_MASTER_PORT"
+
+
+def nodes() -> int:
+    """Machines that train together."""
+    return int(os.environ.get(_NODES, "1")) if SHARED in os.environ else 1
+
+
+def node() -> int:
+    """Number of this machine, from 0."""
+    return int(os.environ.get(_NODE, "0")) if nodes() > 1 else 0
+
+
+def meeting_point() -> str:
+    """Address at which the processes of several machines meet."""
+    return f"{os.environ[_ADDRESS]}:{os.environ[_PORT]}" if nodes() > 1 else "localhost:0"
 
 
 def count() -> int:

@@ -1,11 +1,14 @@
-"""A training stage on several processes of this machine: whoever calls it gets one artifact, one curve and one error.
+"""A training stage on several processes: whoever calls it gets one artifact, one curve and one error.
 
-`LINGRAFT_PROCESSES` says how many; the command line (`lingraft --processes 2 ...`) and pipelines set it. What calls a
-stage stays one process, so tracking, pipelines and records need not know. `torchrun` itself is for several machines.
+`LINGRAFT_PROCESSES` says how many on this machine; the command line (`lingraft --processes 2 ...`) and pipelines set
+it. What calls a stage stays one process, so tracking, pipelines and records need not know. Where several machines train
+together, the stage is called on the first, and the others `join` it through a folder that all of them have.
 """
 
+import contextlib
 import functools
 import inspect
+import itertools
 import json
 import os
 import sys
@@ -13,7 +16,7 @@ import tempfile
 import threading
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, ParamSpec, get_type_hints
@@ -23,13 +26,18 @@ from pydantic import TypeAdapter
 from lingraft import errors, ranks
 from lingraft.artifact import Artifact, read_manifest
 from lingraft.errors import LingraftError, RecipeError, TrainingError
-from lingraft.files import write_json
+from lingraft.files import write_json, write_text
 from lingraft.plan import Progress
+from lingraft.progress import say
 from lingraft.stopping import EXIT_CODES, Interruption, heeded, restored
 
 CALL_FILE, NEWS_FILE = "call.json", "news.jsonl"
 _LOOK_EVERY_S = 0.2
 _CHECKPOINT_S = 25
+_ENDED = "ended"
+"""File in the folder of several machines: there is nothing more to train."""
+_MEETING_S = 1800
+"""For which machines wait for one another: nodes are ordered, and images are brought, at different speeds."""
 
 Given = ParamSpec("Given")
 
@@ -46,32 +54,75 @@ def spread(stage: Callable[Given, Artifact]) -> Callable[Given, Artifact]:
     @functools.wraps(stage)
     def on_all(*args: Given.args, **kwargs: Given.kwargs) -> Artifact:
         processes = _wanted()
-        if processes == 1 or ranks.count() > 1:
+        if processes * ranks.nodes() == 1 or ranks.count() > 1:
             return stage(*args, **kwargs)
         given = inspect.signature(stage).bind(*args, **kwargs).arguments
         watch = given.pop("watch")
-        with tempfile.TemporaryDirectory(prefix="lingraft-") as folder:
+        with _place() as folder:
             hints = get_type_hints(stage)
             arguments = {name: TypeAdapter(hints[name]).dump_python(given[name], mode="json") for name in given}
             call = {"module": stage.__module__, "stage": stage.__name__, "arguments": arguments}
-            write_json(Path(folder) / CALL_FILE, call)
-            _run(processes, Path(folder), watch)
+            (folder / NEWS_FILE).touch()
+            write_json(folder / CALL_FILE, call)
+            _run(processes, folder, watch)
         return Artifact.load(given["out"], read_manifest(given["out"]).kind)
 
     return on_all
 
 
+def join() -> int:
+    """Take part in the trainings of the first machine, until it has ended; returns an exit code.
+
+    Raises:
+        Interruption: this machine was asked to stop.
+    """
+    shared = Path(os.environ[ranks.SHARED])
+    for number in itertools.count():
+        while not (shared / str(number) / CALL_FILE).exists():
+            if (shared / _ENDED).exists():
+                return 0
+            time.sleep(_LOOK_EVERY_S)
+        if lost := _launch(_wanted(), shared / str(number)):
+            say(lost)
+            return 1
+    raise AssertionError("count() does not end")
+
+
+def leave() -> None:
+    """Tell the other machines that there is nothing more to train."""
+    if ranks.nodes() > 1:
+        write_text(Path(os.environ[ranks.SHARED]) / _ENDED, "")
+
+
+@contextlib.contextmanager
+def _place() -> Iterator[Path]:
+    """Where processes find what to do: for several machines the next folder of those that all of them have."""
+    if ranks.nodes() == 1:
+        with tempfile.TemporaryDirectory(prefix="lingraft-") as temporary:
+            yield Path(temporary)
+        return
+    shared = Path(os.environ[ranks.SHARED])
+    folder = shared / str(sum(each.is_dir() for each in shared.iterdir()) if shared.is_dir() else 0)
+    folder.mkdir(parents=True)
+    yield folder
+
+
 def _wanted() -> int:
     given = os.environ.get(ranks.WANTED, "1")
+    if given == ranks.ALL:
+        import torch
+
+        return max(1, torch.cuda.device_count())
     if not (given.isdecimal() and int(given)):
-        raise RecipeError(f"{ranks.WANTED} is {given!r}. Set it to a number of processes, from 1, or not at all.")
+        raise RecipeError(
+            f"{ranks.WANTED} is {given!r}. Set it to a number of processes, from 1, to {ranks.ALL!r}, or not at all."
+        )
     return int(given)
 
 
 def _run(processes: int, folder: Path, watch: Callable[[Progress], None]) -> None:
     """Start the processes, and pass on what the leader tells, until all have ended."""
     ended = threading.Event()
-    (folder / NEWS_FILE).touch()
     with ThreadPoolExecutor(1, thread_name_prefix="news") as reader:
         try:  # from here on, or the reader would be waited for that nobody has told of the end
             news = reader.submit(_read, folder / NEWS_FILE, watch, ended)
@@ -89,16 +140,18 @@ def _launch(processes: int, folder: Path) -> str:
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
+    nodes = ranks.nodes()
+    alone: dict[str, Any] = {"rdzv_backend": "c10d", "run_id": uuid.uuid4().hex, "local_addr": "localhost"}
+    place = {"rank": ranks.node(), "timeout": _MEETING_S}
+    several: dict[str, Any] = {"rdzv_backend": "static", "run_id": folder.name, "rdzv_configs": place}
     config = LaunchConfig(
-        min_nodes=1,
-        max_nodes=1,
+        min_nodes=nodes,
+        max_nodes=nodes,
         nproc_per_node=processes,
-        run_id=uuid.uuid4().hex,
-        rdzv_backend="c10d",
-        rdzv_endpoint="localhost:0",
-        local_addr="localhost",
+        rdzv_endpoint=ranks.meeting_point(),
+        **(several if nodes > 1 else alone),
         max_restarts=0,
-        logs_specs=DefaultLogsSpecs(log_dir=str(folder / "logs")),
+        logs_specs=DefaultLogsSpecs(log_dir=str(folder / f"logs-{ranks.node()}")),
         signals_to_handle=",".join(number.name for number in heeded()),
         shutdown_timeout=_CHECKPOINT_S,
     )
@@ -113,8 +166,8 @@ def _launch(processes: int, folder: Path) -> str:
         if failure.exitcode in asked:
             raise _stopped(asked[failure.exitcode]) from failed
         return (
-            f"process {rank} of {processes} ended with exit code {failure.exitcode}, and so the others were ended. "
-            "Run the same again: training goes on from its last checkpoint."
+            f"process {rank} of {processes * nodes} ended with exit code {failure.exitcode}, and so the others were "
+            "ended. Run the same again: training goes on from its last checkpoint."
         )
     return ""
 

@@ -77,6 +77,10 @@ class Adaptation(Training):
         return tuple(sorted({*regular, *(step for step in self.early_checkpoints if step < self.steps), self.steps}))
 
 
+SEARCH_STORAGE = "LINGRAFT_SEARCH_STORAGE"
+"""Environment variable: the Optuna storage of searches, whose URL may have a password in it."""
+
+
 class Search(Section):
     """Optuna's search of a language's mini-model depth among the primary's heads (section 5.2)."""
 

@@ -138,6 +138,13 @@ def test_text_of_another_language_than_the_searched_one_is_refused(workshop: Wor
         _search(workshop, tmp_path / "search", _with_search(workshop.recipe, language="tr"))
 
 
+def test_a_password_in_a_storage_that_cannot_be_used_is_not_told(workshop: Workshop, tmp_path: Path) -> None:
+    address = f"postgresql+psycopg://lingraft:secret@/optuna?host={tmp_path}"
+    with pytest.raises(TrackingError, match=r"lingraft:\*\*\*@") as caught:
+        _search(workshop, tmp_path / "search", storage=address)
+    assert "secret" not in str(caught.value)
+
+
 def test_a_storage_that_cannot_be_used_is_named_with_what_to_give(workshop: Workshop, tmp_path: Path) -> None:
     address = f"sqlite:///{tmp_path / 'missing' / 'optuna.db'}"
     with pytest.raises(TrackingError, match=re.escape(address)):

@@ -171,6 +171,18 @@ def test_a_stage_that_does_not_train_is_marked_as_killed_by_a_signal(parent: str
     assert {_run(run_id).info.status for run_id in (parent, stages[0].run_id)} == {"KILLED"}
 
 
+def test_a_stage_that_was_killed_is_marked_by_the_next_attempt(parent: str) -> None:
+    lost = tracking.stage(parent, "adapt-tr")
+    before = lost.__enter__()  # and never ended
+    other = tracking.stage(parent, "adapt-de")
+    going_on = other.__enter__()
+    with tracking.stage(parent, "adapt-tr"):
+        assert _run(before.run_id).info.status == "KILLED"
+        assert _run(going_on.run_id).info.status == "RUNNING"
+    other.__exit__(None, None, None)
+    lost.__exit__(None, None, None)
+
+
 def test_a_stage_fails_with_its_own_error_even_when_its_run_cannot_be_marked(parent: str) -> None:
     def fail() -> None:
         with tracking.stage(parent, "adapt-tr") as stage:

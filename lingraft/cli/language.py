@@ -18,6 +18,7 @@ from lingraft.cli.options import (
     unwatched,
 )
 from lingraft.config import Recipe
+from lingraft.training_config import SEARCH_STORAGE
 
 # What a command needs is imported by it, so that --help does not wait for torch.
 
@@ -52,7 +53,10 @@ def search_depth(
     tokenizer: TokenizerOption,
     out: OutOption,
     storage: Annotated[
-        str | None, typer.Option(help="Optuna storage, such as sqlite:///optuna.db; a search goes on from there.")
+        str | None,
+        typer.Option(
+            envvar=SEARCH_STORAGE, help="Optuna storage, such as sqlite:///optuna.db; a search goes on from there."
+        ),
     ] = None,
 ) -> None:
     """Choose a language's mini-model depth by short adaptations at equal compute."""

@@ -1,8 +1,9 @@
 """The report: one HTML page that opens from disk and needs no network, its records, and the terminal's table."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from lingraft import __version__, artifact
@@ -51,6 +52,7 @@ def write(
     search: SearchResult | None,
     out: Path,
     recipe: Recipe | None = None,
+    failed: Mapping[str, str] = MappingProxyType({}),
 ) -> Artifact:
     """Write report.html, one self-contained page, and report.json, the records it was made from.
 
@@ -58,6 +60,7 @@ def write(
         source: the evaluation of the source.
         languages: evaluations of the languages, in the order to show; standard adaptation is compared where present.
         search: the depth search, if there was one.
+        failed: why languages have no evaluation.
         out: folder of the new artifact.
         recipe: shown at the end of the page, if given.
 
@@ -66,7 +69,7 @@ def write(
         AlignmentError: a language or the search belongs to another primary than the source.
         MissingExtraError: matplotlib or jinja2 is not installed.
     """
-    records = Records.of(source, languages, search, recipe)
+    records = Records.of(source, languages, search, recipe, failed)
     page = _page(records)
     with artifact.create(out, Kind.REPORT) as draft:
         (draft.folder / PAGE_FILE).write_text(page, encoding="utf-8")

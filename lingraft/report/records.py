@@ -1,9 +1,12 @@
 """What a report is made from: the source, one row per language and mini-model, means over languages."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple, Self
+
+import pydantic
 
 from lingraft.artifact import Artifact, Cost, Kind, require_aligned
 from lingraft.config import Recipe
@@ -55,6 +58,7 @@ class Records(Result):
     languages: tuple[LanguageResult, ...]
     search: SearchResult | None = None
     recipe: Recipe | None = None
+    failed: dict[str, str] = pydantic.Field({}, description="Why languages have no evaluation, by language.")
 
     @classmethod
     def of(
@@ -63,6 +67,7 @@ class Records(Result):
         languages: Sequence[LanguageResult],
         search: SearchResult | None = None,
         recipe: Recipe | None = None,
+        failed: Mapping[str, str] = MappingProxyType({}),
     ) -> Self:
         """Check that the records belong together; order them by language as given, then by layers.
 
@@ -81,7 +86,7 @@ class Records(Result):
             require_aligned(f"the depth search for {search.language!r}", search.primary, source.primary)
         order = list(dict.fromkeys(row.language for row in languages))
         ordered = sorted(_distinct(languages), key=lambda row: (order.index(row.language), Layers.under(row)))
-        return cls(source=source, languages=tuple(ordered), search=search, recipe=recipe)
+        return cls(source=source, languages=tuple(ordered), search=search, recipe=recipe, failed=dict(failed))
 
     @classmethod
     def load(cls, folder: Path) -> Self:

@@ -2,10 +2,11 @@
 
 from pathlib import Path
 
-from lingraft import text, tokenizer, tracking
+from lingraft import jobs, tracking
 from lingraft.artifact import Kind
 from lingraft.config import Recipe
 from lingraft.files import write_text
+from lingraft.steps.doing import do
 from lingraft.steps.facts import language_of
 
 
@@ -15,20 +16,19 @@ def open_run(recipe: str, pipeline: str, out: Path) -> None:
 
 
 def prepare_text(recipe: str, run: Path, language: str, out: Path) -> None:
-    """Read, split and write one language's text."""
-    with tracking.stage(run.read_text(), f"text-{language}") as stage:
-        stage.record(text.prepare(Recipe.parse(recipe), language, out), {})
+    """Read, split and write one language's text, which is read anew each time: it may have grown."""
+    job = jobs.text(Recipe.parse(recipe), language, out)
+    with tracking.stage(run.read_text(), job.name) as stage:
+        stage.record(job.make(out, stage.watch), {})
 
 
 def train_tokenizer(recipe: str, run: Path, text_folder: Path, out: Path) -> None:
     """Train one language's tokenizer."""
-    with tracking.stage(run.read_text(), f"tokenizer-{language_of(text_folder, Kind.TEXT)}") as stage:
-        stage.record(tokenizer.train(Recipe.parse(recipe), text_folder, out), {})
+    language = language_of(text_folder, Kind.TEXT)
+    do(jobs.tokenizer(Recipe.parse(recipe), language, text_folder, out), run)
 
 
 def build_blocks(recipe: str, run: Path, text_folder: Path, tokenizer_folder: Path, out: Path) -> None:
     """Pack one language's text into blocks."""
-    from lingraft import blocks
-
-    with tracking.stage(run.read_text(), f"blocks-{language_of(text_folder, Kind.TEXT)}") as stage:
-        stage.record(blocks.build(Recipe.parse(recipe), text_folder, tokenizer_folder, out), {})
+    language = language_of(text_folder, Kind.TEXT)
+    do(jobs.blocks(Recipe.parse(recipe), language, text_folder, tokenizer_folder, out), run)

@@ -1,37 +1,46 @@
 """Once per language: depth search, adaptation, judging, registration; then bundle and report."""
 
+import html
+import os
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from lingraft import tracking
+from lingraft import jobs, tracking
 from lingraft.artifact import Artifact, Kind
 from lingraft.config import Recipe
 from lingraft.errors import DepthError
+from lingraft.failures import leave, why
+from lingraft.outcomes import LanguagesFailedError, load_outcome, require_all
 from lingraft.registered import bundle_name, embeddings_name, primary_name
 from lingraft.results import LanguageResult, SearchResult, load_language, load_search, load_source
+from lingraft.steps.doing import do, one_job
 from lingraft.steps.facts import (
     Judgement,
     Scores,
     confusion_of,
-    cost_of,
     given,
     language_of,
     merit_of,
     task_folders,
     zero_shot,
 )
+from lingraft.training_config import SEARCH_STORAGE
 
 
 def search_depth(
-    recipe: str, run: Path, primary: Path, blocks_folder: Path, tokenizer_folder: Path, storage: str, out: Path
+    recipe: str, run: Path, primary: Path, blocks_folder: Path, tokenizer_folder: Path, out: Path
 ) -> Scores:
-    """Search one language's depth, and tag the registered primary with what was found."""
+    """Search one language's depth, and tag the registered primary with what was found.
+
+    Trials are kept where the environment says, so that a search that was interrupted goes on.
+    """
     from lingraft.depth import search
 
     settings = Recipe.parse(recipe)
     with tracking.stage(run.read_text(), "search-depth") as stage:
-        made = search(settings, primary, blocks_folder, tokenizer_folder, storage or None, out)
+        storage = os.environ.get(SEARCH_STORAGE)
+        made = search(settings, primary, blocks_folder, tokenizer_folder, storage, out)
         result = load_search(out)
         scores = {f"dev_masked_accuracy_depth_{trial.depth}": trial.score for trial in result.trials}
         stage.record(made, scores | {"chosen_depth": float(result.chosen)})
@@ -50,6 +59,7 @@ def depths_of(recipe: str, language: str, compare: bool) -> list[int]:
     return sorted({settings.adaptation.depth, chosen, *whole})
 
 
+@one_job
 def adapt(
     recipe: str,
     run: Path,
@@ -61,13 +71,9 @@ def adapt(
     out: Path,
 ) -> Scores:
     """Learn one language's embeddings over one depth; the folder `mini` is empty without a step 1b."""
-    from lingraft import adaptation
-
-    with tracking.stage(run.read_text(), f"adapt-{language_of(blocks_folder, Kind.BLOCKS)}-{depth}") as stage:
-        folders = primary, blocks_folder, tokenizer_folder
-        made = adaptation.adapt(Recipe.parse(recipe), *folders, depth, out, stage.watch, mini=given(mini))
-        stage.record(made, {})
-    return cost_of(made)
+    language = language_of(blocks_folder, Kind.BLOCKS)
+    folders = primary, given(mini), blocks_folder, tokenizer_folder, out
+    return do(jobs.adaptation(Recipe.parse(recipe), depth, language, *folders), run)
 
 
 def evaluate_language(
@@ -138,13 +144,16 @@ def _of_own_depth(
 def bundle(
     recipe: str, run: Path, task: str, primary: Path, tasks: Path, embeddings: Sequence[Path], out: Path
 ) -> Scores:
-    """Export a task's champion with all languages to ONNX, check parity, and register the bundle."""
+    """Export a task's champion with all languages that there are to ONNX, check parity, and register the bundle."""
     from lingraft.export import bundle as export
 
-    settings = Recipe.parse(recipe)
+    settings, learned = Recipe.parse(recipe), [folder for folder in embeddings if not why(folder)]
+    if not learned:
+        leave(out, "no language succeeded, so there is nothing to serve beside the source language")
+        return {}
     best = max((folder for folder in task_folders(settings, tasks) if folder.parent.name == task), key=merit_of)
     with tracking.stage(run.read_text(), f"bundle-{task}") as stage:
-        made = export(primary, best, embeddings, out)
+        made = export(primary, best, learned, out)
         parity = {f"parity_{key}": float(value) for key, value in made.manifest.details["parity"].items()}
         stage.record(made, parity)
         evidence = {**made.manifest.data_hashes, **parity}
@@ -152,17 +161,37 @@ def bundle(
     return parity
 
 
-def report(recipe: str, run: Path, evaluation: Path, results: Sequence[Path], out: Path) -> str:
-    """Write the report of a source and its languages; returns the page's HTML."""
+def report(
+    recipe: str, run: Path, evaluation: Path, results: Sequence[Path], outcomes: Sequence[Path], out: Path
+) -> str:
+    """Write the report of a source and its languages, with why some failed; returns the page's HTML."""
     from lingraft.report.page import write
 
     settings = Recipe.parse(recipe)
     with tracking.stage(run.read_text(), "report") as stage:
-        languages = [load_language(folder) for group in results for folder in sorted(group.iterdir())]
-        made = write(load_source(evaluation), languages, _searched(settings), out, settings)
+        whole = [group for group in results if not why(group)]
+        languages = [load_language(folder) for group in whole for folder in sorted(group.iterdir())]
+        failed = {each.language: each.failed for each in map(load_outcome, outcomes) if each.failed}
+        if not languages:
+            leave(out, "no language succeeded, so there is nothing to report beside the source language")
+            return f"<p>{html.escape('; '.join(f'{name}: {reason}' for name, reason in failed.items()))}</p>"
+        made = write(load_source(evaluation), languages, _searched(settings), out, settings, failed)
         stage.keep(made, "report")
-    tracking.close_run(run.read_text())
     return (out / "report.html").read_text(encoding="utf-8")
+
+
+def require_languages(run: Path, outcomes: Sequence[Path]) -> None:
+    """End the pipeline's run as what it was.
+
+    Raises:
+        LanguagesFailedError: languages failed; the message says which, and why.
+    """
+    try:
+        require_all([load_outcome(folder) for folder in outcomes])
+    except LanguagesFailedError:
+        tracking.close_run(run.read_text(), failed=True)
+        raise
+    tracking.close_run(run.read_text())
 
 
 def _chosen_depth(recipe: Recipe, language: str) -> int:

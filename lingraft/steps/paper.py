@@ -3,50 +3,47 @@
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from lingraft import tracking
-from lingraft.artifact import Artifact
-from lingraft.comparison.failures import why
 from lingraft.comparison.plan import plan_of
 from lingraft.config import Recipe
 from lingraft.files import new_folder
-from lingraft.steps.facts import Scores, cost_of
-
-if TYPE_CHECKING:
-    from lingraft.comparison.jobs import Job
+from lingraft.jobs import Job, Lane, lane
+from lingraft.steps.doing import attempt, one_job
+from lingraft.steps.facts import Scores
 
 
 def prepare_language(recipe: str, run: Path, language: str, text: Path, tokenizer: Path, blocks: Path) -> None:
     """Read a language's text, train its tokenizer, and pack its blocks."""
-    from lingraft.comparison import jobs
-
-    for job in jobs.lane(Recipe.parse(recipe), language, jobs.Lane(text, tokenizer, blocks)):
-        _attempt(job, run)
+    for job in lane(Recipe.parse(recipe), language, Lane(text, tokenizer, blocks)):
+        attempt(job, run)
 
 
+@one_job
 def pretrain(recipe: str, run: Path, name: str, blocks: Path, tokenizer: Path, out: Path) -> Scores:
     """Train one of the comparison's primaries, by its name."""
     from lingraft.comparison import jobs
 
     planned = plan_of(Recipe.parse(recipe)).primary(name)
-    return _attempt(jobs.pretraining(planned, blocks, tokenizer, out), run)
+    return attempt(jobs.pretraining(planned, blocks, tokenizer, out), run)
 
 
+@one_job
 def build_mini(recipe: str, run: Path, arm: str, primary: Path, blocks: Path, out: Path) -> Scores:
     """Build the mini-model of an arm that has a step 1b."""
     from lingraft.comparison import jobs
 
-    return _attempt(jobs.mini_building(plan_of(Recipe.parse(recipe)).arm(arm), primary, blocks, out), run)
+    return attempt(jobs.mini_building(plan_of(Recipe.parse(recipe)).arm(arm), primary, blocks, out), run)
 
 
+@one_job
 def finetune(recipe: str, run: Path, name: str, job: str, primary: Path, text: Path, out: Path) -> Scores:
     """Finetune a task from a primary with a seed; it goes into `out` under the job's own word."""
     from lingraft.comparison import jobs
 
     planned = plan_of(Recipe.parse(recipe)).primary(name)
     wanted = planned.finetuning(job)
-    return _attempt(jobs.finetuning(planned, wanted, primary, text, wanted.within(out)), run)
+    return attempt(jobs.finetuning(planned, wanted, primary, text, wanted.within(out)), run)
 
 
 def judge_source(
@@ -63,7 +60,6 @@ def judge_source(
 ) -> Scores:
     """Gather a primary's finetunings in one folder, `tasks`, and judge them in the source language."""
     from lingraft.comparison import judging
-    from lingraft.comparison.jobs import Lane
 
     gather(finetuned, tasks)
     planned = plan_of(Recipe.parse(recipe)).primary(name)
@@ -71,6 +67,7 @@ def judge_source(
     return _judged(judging.source_judging(bodies, source, out / planned.name), run)
 
 
+@one_job
 def adapt(
     recipe: str,
     run: Path,
@@ -86,7 +83,7 @@ def adapt(
     from lingraft.comparison import jobs
 
     planned = plan_of(Recipe.parse(recipe)).arm(arm)
-    return _attempt(jobs.adaptation(planned, language, primary, mini, blocks, tokenizer, out), run)
+    return attempt(jobs.adaptation(planned, language, primary, mini, blocks, tokenizer, out), run)
 
 
 def judge_language(
@@ -104,7 +101,6 @@ def judge_language(
 ) -> Scores:
     """Judge every checkpoint of a language in one arm; returns the scores at the end."""
     from lingraft.comparison import judging
-    from lingraft.comparison.jobs import Lane
 
     comparison = plan_of(Recipe.parse(recipe))
     planned = comparison.arm(arm)
@@ -132,25 +128,14 @@ def report(recipe: str, run: Path, results: Path, out: Path) -> str:
     return (out / paper_report.PAGE_FILE).read_text(encoding="utf-8")
 
 
-def _attempt(job: "Job", run: Path) -> Scores:
-    """Do a job under a tracking run of its own; returns what it cost, nothing if it failed."""
-
-    def tracked() -> None:
-        with tracking.stage(run.read_text(), job.name) as stage:
-            stage.record(job.make(stage.watch), {})
-
-    job.attempt(tracked)
-    return {} if why(job.out) else cost_of(Artifact.load(job.out, job.kind))
-
-
-def _judged(job: "Job", run: Path) -> Scores:
+def _judged(job: Job, run: Path) -> Scores:
     """Judge under a tracking run of its own; returns the scores that there are."""
     from lingraft.comparison.records import final_scores, load_judged
 
     def tracked() -> None:
         with tracking.stage(run.read_text(), job.name) as stage:
-            made = job.make(stage.watch)
+            made = job.make(job.out, stage.watch)  # never taken from before: what failed in it may go well now
             stage.record(made, final_scores(load_judged(made.folder)))
 
     job.attempt(tracked)
-    return final_scores(load_judged(job.out))
+    return final_scores(load_judged(job.made))

@@ -3,34 +3,31 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from lingraft import tracking
+from lingraft import jobs, tracking
 from lingraft.artifact import Artifact, Kind
 from lingraft.config import Recipe
 from lingraft.registered import mini_name, primary_name, task_name
 from lingraft.results import load_source
-from lingraft.steps.facts import Judgement, Scores, confusion_of, cost_of, merit_of, task_folders
+from lingraft.steps.doing import do, one_job
+from lingraft.steps.facts import Judgement, Scores, confusion_of, merit_of, task_folders
 
 
+@one_job
 def pretrain(recipe: str, run: Path, blocks_folder: Path, tokenizer_folder: Path, out: Path) -> Scores:
     """Train the primary."""
-    from lingraft import stages
-
-    with tracking.stage(run.read_text(), "pretrain") as stage:
-        made = stages.pretrain(Recipe.parse(recipe), blocks_folder, tokenizer_folder, out, stage.watch)
-        stage.record(made, {})
-    return cost_of(made)
+    return do(jobs.pretraining(Recipe.parse(recipe), blocks_folder, tokenizer_folder, out), run)
 
 
+@one_job
 def build_mini(recipe: str, run: Path, primary: Path, blocks_folder: Path, out: Path) -> Scores:
     """Build and register the mini-model of systems that have a step 1b."""
-    from lingraft import stages
-
     settings = Recipe.parse(recipe)
-    with tracking.stage(run.read_text(), "build-mini") as stage:
-        made = stages.build_mini(settings, primary, blocks_folder, out, stage.watch)
-        stage.record(made, {})
-        tracking.register(mini_name(settings), out, Kind.MINI, stage, {"depth": made.manifest.details["depth"]})
-    return cost_of(made)
+
+    def register(made: Artifact, stage: tracking.StageRun) -> None:
+        depth = made.manifest.details["depth"]
+        tracking.register(mini_name(settings), made.folder, Kind.MINI, stage, {"depth": depth})
+
+    return do(jobs.mini_building(settings, primary, blocks_folder, out), run, register=register)
 
 
 def finetunings(recipe: Recipe) -> list[str]:
@@ -38,16 +35,12 @@ def finetunings(recipe: Recipe) -> list[str]:
     return [f"{task.name}/{seed}" for task in recipe.tasks for seed in task.finetuning.seeds]
 
 
+@one_job
 def finetune(recipe: str, run: Path, job: str, primary: Path, text_folder: Path, out: Path) -> Scores:
     """Finetune one task in the source language with one seed; `job` is one of `finetunings`."""
-    from lingraft import stages
-
     task, seed = job.rsplit("/", 1)
-    with tracking.stage(run.read_text(), f"finetune-{task}-{seed}") as stage:
-        made = stages.finetune(Recipe.parse(recipe), task, primary, text_folder, int(seed), out, stage.watch)
-        scores = {"dev_score": float(made.manifest.details["dev_score"])}
-        stage.record(made, scores)
-    return cost_of(made) | scores
+    wanted = jobs.finetuning(Recipe.parse(recipe), task, int(seed), primary, text_folder, out)
+    return do(wanted, run, lambda made: {"dev_score": float(made.manifest.details["dev_score"])})
 
 
 def evaluate_source(

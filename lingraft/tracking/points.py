@@ -20,6 +20,8 @@ Point = TypeVar("Point")
 class UnreachableError(TrackingError):
     """The server is down, too slow, or answers that it cannot at the moment; asked later, it may."""
 
+    heals = True
+
 
 @dataclass(frozen=True)
 class Undelivered(Generic[Point]):

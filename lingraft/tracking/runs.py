@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _SQLITE = "sqlite:///"
 _REQUEST = "lingraft.request"
 """Tag by which a run is known to be ours when the answer to its making was lost."""
-_METRICS_A_POINT = 4
+_METRICS_A_POINT = 5
 
 Watched = tuple[int, "Progress"]
 """When, in milliseconds, and what."""
@@ -157,19 +157,21 @@ def open_run(recipe: Recipe, pipeline: str) -> str:
     return run_id
 
 
-def close_run(run_id: str) -> None:
-    """End the run of a whole pipeline that succeeded; a stage that fails has ended it already.
+def close_run(run_id: str, failed: bool = False) -> None:
+    """End the run of a whole pipeline; a stage that fails alone has marked it already, others have gone on since.
 
     Raises:
         TrackingError: the tracking server refuses, or stays down for as long as it is waited for.
     """
     with asking() as ask:
-        ask(lambda: mlflow.MlflowClient().set_terminated(run_id, "FINISHED"))
+        ask(lambda: mlflow.MlflowClient().set_terminated(run_id, "FAILED" if failed else "FINISHED"))
 
 
 @contextlib.contextmanager
 def stage(parent_run: str, name: str) -> Iterator[StageRun]:
     """The run of one stage; if the stage fails or is stopped, its run and its pipeline's are marked so.
+
+    Who was killed could not do that, so whoever does the same stage again marks its run as killed.
 
     Raises:
         Interruption: the process was asked to stop where the stage itself does not see to that.
@@ -178,6 +180,7 @@ def stage(parent_run: str, name: str) -> Iterator[StageRun]:
     """
     with interruptible(), asking() as ask:
         experiment = ask(lambda: mlflow.MlflowClient().get_run(parent_run).info.experiment_id)
+        ask(partial(_end_lost, experiment, parent_run, name))
         tags = {"mlflow.runName": name, MLFLOW_PARENT_RUN_ID: parent_run, "stage": name}
         run = StageRun(ask(partial(_run, experiment, tags | _mark())), name, ask)
         try:
@@ -199,6 +202,7 @@ def _log_points(run_id: str, points: Sequence[Watched]) -> None:
         axes = _against_all_axes({"loss": point.loss}, point.cost)
         metrics += [Metric(key, value, now_ms, at) for key, value, at in axes]
         metrics.append(Metric("learning_rate", point.learning_rate, now_ms, point.step))
+        metrics.append(Metric("left_out_steps", point.left_out_steps, now_ms, point.step))
     with explained():
         mlflow.MlflowClient().log_batch(run_id, metrics, synchronous=True)
 
@@ -223,6 +227,14 @@ def _run(experiment: str, tags: Mapping[str, str]) -> str:
 def _runs_marked(experiment: str, mark: str) -> list[str]:
     found = mlflow.MlflowClient().search_runs([experiment], f"tags.`{_REQUEST}` = '{mark}'")
     return [str(run.info.run_id) for run in found]
+
+
+def _end_lost(experiment: str, parent_run: str, name: str) -> None:
+    """Mark runs of the same stage that somebody began and never ended."""
+    client = mlflow.MlflowClient()
+    same = f"tags.`{MLFLOW_PARENT_RUN_ID}` = '{parent_run}' and tags.stage = '{name}'"
+    for run in client.search_runs([experiment], f"{same} and attributes.status = 'RUNNING'"):
+        client.set_terminated(run.info.run_id, "KILLED")
 
 
 def _drop_twins(run_id: str) -> None:

@@ -14,16 +14,16 @@ from mlflow.entities import Run
 
 from components import data, paper
 from lingraft.artifact import Artifact, Kind
-from lingraft.comparison.failures import FAILED_FILE, why
 from lingraft.comparison.plan import plan_of
 from lingraft.config import Recipe
-from lingraft.errors import RecipeError
+from lingraft.failures import FAILED_FILE, why
+from lingraft.launch.calls import LaunchError
 from lingraft.paper.records import PaperRecords
 from tests.comparison.project import CHECKPOINTS, recipe
 from tests.pipelines.finished import runs_of
 from tests.tracking_stores import quiet, sqlite_store
 
-pytestmark = quiet
+pytestmark = [quiet, pytest.mark.integration]
 TASKS = [{"name": "topic", "kind": "documents", "finetuning": {"epochs": 0.5, "seeds": [1, 2]}}]
 CHANGES: dict[str, Any] = {
     "targets": ["de", "sw"],
@@ -171,5 +171,5 @@ def test_the_page_is_shown_and_kept(finished: Finished, tmp_path: Path) -> None:
 
 def test_an_arm_of_another_recipe_is_our_mistake_and_no_hole(bench: Bench) -> None:
     inputs = {name: dsl.Artifact(name=name, uri=str(bench.folder / name)) for name in ("primary", "blocks")}
-    with pytest.raises(RecipeError, match="no arm 'minijoint-1-seed-1'"):
+    with pytest.raises(LaunchError, match="no arm 'minijoint-1-seed-1'"):
         bench.do("wrong", paper.build_mini, arm="minijoint-1-seed-1", **inputs)

@@ -35,6 +35,8 @@ EVERY = [(_home(module), function) for module in MODULES for function in _functi
 every_function = pytest.mark.parametrize(
     ("home", "function"), EVERY, ids=[f"{home}.{function.name}" for home, function in EVERY]
 )
+ALSO = ("pathlib", "lingraft.outcomes")
+"""What a component may import beside its function: paths, and what the next step is told."""
 RENAMED = {"export_bundle": "bundle", "write_report": "report", "adapt_over_mini": "adapt"}
 """Where a component's name says more than its function's, which stands in `lingraft.steps`."""
 
@@ -58,12 +60,17 @@ def test_a_component_is_a_docstring_imports_paths_and_calls(home: str, function:
 
 @every_function
 def test_a_component_calls_one_function_of_the_library(home: str, function: ast.FunctionDef) -> None:
-    """The one of its name, in the module of steps that is called as the component's own."""
+    """The one of its name, in the module of steps that is called as the component's own; or has it launched."""
     wanted = RENAMED.get(function.name, function.name)
-    imported = [node for node in function.body if isinstance(node, ast.ImportFrom) and node.module != "pathlib"]
+    imported = [node for node in function.body if isinstance(node, ast.ImportFrom) and node.module not in ALSO]
     (source,), (name,) = imported, imported[0].names
-    called = [ast.unparse(node.func) for node in ast.walk(function) if isinstance(node, ast.Call)]
+    calls = [node for node in ast.walk(function) if isinstance(node, ast.Call)]
+    called = [ast.unparse(node.func) for node in calls]
     ours = [call for call in called if call.partition(".")[0] == name.name]
+    if ours == ["launcher.run"]:
+        (launched,) = [node.args[0].value for node in calls if ast.unparse(node.func) == "launcher.run"]
+        assert (source.module, launched) == ("lingraft.launch", f"{home}.{wanted}")
+        return
     of_module = (source.module, name.name, ours) == ("lingraft.steps", home, [f"{home}.{wanted}"])
     of_function = (source.module, name.name, ours) == (f"lingraft.steps.{home}", wanted, [wanted])
     assert of_module or of_function, f"{home}.{function.name}: from {source.module} import {name.name}; {ours}"

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 from kfp import dsl
 from mlflow import MlflowClient
 
@@ -17,7 +18,7 @@ from lingraft.plan import Progress
 from lingraft.steps import data, source
 from lingraft.stopping import EXIT_CODES
 from pipelines import build, local
-from pipelines.cluster import training
+from pipelines.cluster import Nodes, training
 from tests.distributed.launch import ROOT, environment
 from tests.distributed.test_two_processes import curve
 from tests.pipelines.finished import runs_of, tiny
@@ -132,9 +133,19 @@ def test_a_number_of_processes_that_is_none_is_refused(
         stages.pretrain(workshop.recipe, workshop.blocks["en"], workshop.tokenizers["en"], tmp_path / "o", unwatched)
 
 
-@pytest.mark.parametrize(("count", "set_to"), [(1, None), (4, "4")])
-def test_a_step_with_several_accelerators_trains_on_as_many_processes(count: int, set_to: str | None) -> None:
-    profile = Profile(accelerator="nvidia.com/gpu", accelerator_count=count)
+def test_all_accelerators_are_as_many_processes_as_there_are(
+    workshop: Workshop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(ranks.WANTED, ranks.ALL)
+    made = stages.pretrain(
+        workshop.recipe, workshop.blocks["en"], workshop.tokenizers["en"], tmp_path / "primary", unwatched
+    )
+    assert made.manifest.details["processes"] == max(1, torch.cuda.device_count())
+
+
+@pytest.mark.parametrize(("accelerator", "set_to"), [(None, None), ("nvidia.com/gpu", "all")])
+def test_a_step_with_accelerators_trains_on_as_many_processes(accelerator: str | None, set_to: str | None) -> None:
+    profile = Profile(accelerator=accelerator)
 
     @step
     def work() -> None:
@@ -142,7 +153,7 @@ def test_a_step_with_several_accelerators_trains_on_as_many_processes(count: int
 
     @dsl.pipeline(name="one-step")
     def pipeline() -> None:
-        training(work(), Cluster(training=profile))
+        training(work(), Nodes(Cluster(training=profile), {}), "adaptation")
 
     executors = pipeline.pipeline_spec.deployment_spec["executors"]
     given = {pair["name"]: pair["value"] for pair in executors["exec-work"]["container"]["env"]}

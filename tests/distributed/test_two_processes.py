@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import load_file
 
 from lingraft.artifact import read_manifest
-from lingraft.models import HISTORY_FILE
+from lingraft.history import HISTORY_FILE
 from lingraft.plan import Progress
 from tests.distributed import jobs
 from tests.distributed.launch import finished, torchrun

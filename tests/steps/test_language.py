@@ -9,6 +9,7 @@ from mlflow import MlflowClient
 from lingraft import results, tracking
 from lingraft.artifact import Artifact, Kind
 from lingraft.errors import DepthError, TrackingError
+from lingraft.outcomes import conclude
 from lingraft.registered import embeddings_name, primary_name
 from lingraft.steps import language
 from tests.steps.conftest import Registered
@@ -89,8 +90,11 @@ def test_a_report_needs_no_search(registered: Registered, tmp_path: Path) -> Non
     _, evaluation = registered.judge(run, 1, tmp_path / "group")
     group = tmp_path / "handed" / "de-1"
     Artifact.load(evaluation, Kind.EVALUATION).copy_to(group)
-    page = language.report(registered.recipe, run, registered.evaluation, [group.parent], tmp_path / "report")
+    conclude("de", group.parent, tmp_path / "outcome")
+    outcomes = [tmp_path / "outcome"]
+    page = language.report(registered.recipe, run, registered.evaluation, [group.parent], outcomes, tmp_path / "report")
     assert page == (tmp_path / "report" / "report.html").read_text(encoding="utf-8")
+    language.require_languages(run, outcomes)
     assert MlflowClient().get_run(run.read_text()).info.status == "FINISHED"
 
 

@@ -1,0 +1,253 @@
+"""Steps as Jobs of a cluster whose pods are real processes, which are killed, stopped, refused and found again."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lingraft import reuse
+from lingraft.artifact import Artifact, Kind
+from lingraft.cluster import Cluster, Profile
+from lingraft.config import Recipe
+from lingraft.launch import launcher
+from lingraft.launch.calls import LaunchError
+from lingraft.steps import data
+from tests.launch.api_server import DROP, ApiServer
+from tests.launch.node import Node
+from tests.tracking_stores import quiet, sqlite_store
+from tests.workshop import Workshop, changed
+
+pytestmark = [quiet, pytest.mark.integration]
+LONG = {"steps": 400, "keep_every_s": 0.05}
+LATE = 3000
+"""Steps of a training that outlives its launcher."""
+
+
+@dataclass
+class Bench:
+    """A cluster, and a step that is to be launched on it."""
+
+    server: ApiServer
+    node: Node
+    folder: Path
+    recipe: Recipe
+    inputs: dict[str, str]
+
+    def run(self, **options: Any) -> Any:
+        """Launch a pretraining."""
+        outputs = {"out": str(self.folder / "out")}
+        given = options | {"recipe": self.recipe.to_json()}
+        return launcher.run("source.pretrain", self.inputs, outputs, **given)
+
+    def when(self, is_time: Callable[[], bool], act: Callable[[str], None]) -> None:
+        """Do something to the newest pod as soon as it is time, while the launcher goes on."""
+
+        def wait() -> None:
+            while not (self.node.processes and is_time()):
+                time.sleep(0.01)
+            act([*self.node.processes][-1])
+
+        threading.Thread(target=wait, daemon=True).start()
+
+    def steps_kept(self) -> int:
+        """By the training so far."""
+        places = (self.folder / "claim").glob("results/primary-*/result.training/step-*")
+        return max((int(place.name.removeprefix("step-")) for place in places), default=0)
+
+    def trains(self) -> bool:
+        """Whether there is something to lose."""
+        return self.steps_kept() > 20
+
+    def jobs(self) -> list[str]:
+        """Names of those that were created, by their numbers."""
+        return sorted(name for plural, name in self.server.objects if plural == "jobs")
+
+
+@pytest.fixture
+def bench(workshop: Workshop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
+    server, claim = ApiServer(), tmp_path / "claim"
+    profile = Profile(spot=True, memory="3Gi", retries=2)
+    cluster = Cluster(storage_path=str(claim), stages={"pretraining": profile})
+    recipe = changed(workshop.recipe, "pretraining", **LONG).model_copy(update={"cluster": cluster, "threads": 1})
+    monkeypatch.setenv(launcher.STAGE, "pretraining")
+    monkeypatch.setenv(reuse.WHERE, str(claim / "results"))
+    with server.serving(tmp_path) as kubeconfig, sqlite_store(tmp_path) as uri:
+        monkeypatch.setenv("KUBECONFIG", str(kubeconfig))
+        node = Node(server, {"MLFLOW_TRACKING_URI": uri})
+        node.join()
+        data.open_run(recipe.to_json(), "source", tmp_path / "run")
+        folders = {"blocks_folder": workshop.blocks["en"], "tokenizer_folder": workshop.tokenizers["en"]}
+        inputs = {"run": str(tmp_path / "run")} | {name: str(folder) for name, folder in folders.items()}
+        yield Bench(server, node, tmp_path, recipe, inputs)
+        node.close()
+
+
+def test_a_step_runs_as_a_job_and_its_log_and_result_come_back(bench: Bench, capfd: pytest.CaptureFixture[str]) -> None:
+    made = bench.run()
+    assert made["steps"] == LONG["steps"]
+    assert Artifact.load(bench.folder / "out", Kind.PRIMARY)
+    [job] = [bench.server.objects["jobs", name] for name in bench.jobs()]
+    pod = job["spec"]["template"]["spec"]
+    assert pod["containers"][0]["resources"]["limits"] == {"cpu": "2", "memory": "3Gi"}
+    assert job["spec"]["backoffLimit"] == 0
+    said = capfd.readouterr()
+    assert "pretrain en: step 400/400" in said.out
+    assert "was launched in namespace lingraft" in said.err
+    assert [*(bench.folder / "claim/launched/calls").iterdir()] == []
+
+
+@pytest.mark.parametrize("told", [True, False], ids=["the node says so", "the pod is just gone"])
+def test_a_lost_node_is_replaced_and_the_step_goes_on(
+    bench: Bench, told: bool, capfd: pytest.CaptureFixture[str]
+) -> None:
+    bench.when(bench.trains, lambda pod: bench.node.vanish(pod, told))
+    assert bench.run()["steps"] == LONG["steps"]
+    assert [name[-2:] for name in bench.jobs()] == ["-1", "-2"]
+    said = capfd.readouterr()
+    assert "lost its node" in said.err
+    assert "attempt 2 of 3" in said.err
+    assert "going on after step" in said.out
+
+
+def test_nodes_that_are_lost_too_often_are_a_failure_with_its_reason(bench: Bench) -> None:
+    def lose_all(pod: str) -> None:
+        bench.node.vanish(pod)
+        bench.when(lambda: [*bench.node.processes][-1] != pod, lose_all)
+
+    bench.when(lambda: bool(bench.node.processes), lose_all)
+    with pytest.raises(LaunchError, match=r"lost its node .*\(attempt 3 of 3\)"):
+        bench.run()
+
+
+def test_a_step_that_takes_too_much_memory_is_not_tried_again(bench: Bench) -> None:
+    bench.when(bench.trains, bench.node.kill_for_memory)
+    with pytest.raises(LaunchError, match=r"out of memory \(3Gi\)"):
+        bench.run()
+    assert len(bench.jobs()) == 1
+
+
+def test_an_error_of_the_step_is_its_launchers(bench: Bench) -> None:
+    bench.recipe = changed(bench.recipe, "encoder", block_tokens=16)
+    with pytest.raises(LaunchError, match="block"):
+        bench.run()
+    assert len(bench.jobs()) == 1
+
+
+@pytest.mark.parametrize("faults", [[500, 503], [DROP, DROP], [410], [500, DROP, 410, 429]])
+def test_the_api_server_may_fail_and_forget_meanwhile(bench: Bench, faults: list[int]) -> None:
+    bench.server.faults["watch", "jobs"] = [*faults]
+    bench.server.faults["GET", "pods"] = [DROP, 500]
+
+    def restart(_: str) -> None:
+        bench.server.forget()
+        bench.server.hang_up()
+
+    bench.when(bench.trains, restart)
+    assert bench.run()["steps"] == LONG["steps"]
+    assert len(bench.jobs()) == 1
+
+
+def test_a_creation_whose_answer_was_lost_is_found_again(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    from lingraft.launch.workload import Workloads
+
+    real = Workloads.create
+
+    def twice(self: Workloads, manifest: dict[str, Any]) -> dict[str, Any]:
+        real(self, manifest)
+        return real(self, manifest)
+
+    monkeypatch.setattr(Workloads, "create", twice)
+    assert bench.run()["steps"] == LONG["steps"]
+    assert len(bench.jobs()) == 1
+
+
+def test_a_quota_without_room_is_waited_for(bench: Bench, capfd: pytest.CaptureFixture[str]) -> None:
+    bench.server.refusals["POST", "jobs"] = 'jobs "x" is forbidden: exceeded quota: gpus, requested: 1, used: 8'
+
+    def free() -> None:
+        while ("POST", "jobs") not in bench.server.asked:
+            time.sleep(0.01)
+        bench.server.refusals.clear()
+
+    threading.Thread(target=free, daemon=True).start()
+    assert bench.run(pause_s=0.5)["steps"] == LONG["steps"]
+    assert "exceeded quota" in capfd.readouterr().err
+
+
+def test_a_missing_right_is_named_and_not_waited_for(bench: Bench) -> None:
+    bench.server.refusals["POST", "jobs"] = 'User "pipeline" cannot create resource "jobs"'
+    with pytest.raises(LaunchError, match=r"Kubernetes refuses \(403\).*cannot create resource"):
+        bench.run()
+
+
+def test_warnings_about_pods_are_passed_on_once(bench: Bench, capfd: pytest.CaptureFixture[str]) -> None:
+    def warn(pod: str) -> None:
+        bench.server.warn(pod, "FailedScheduling", "0/9 nodes have room")
+        bench.server.warn(pod, "FailedScheduling", "0/9 nodes have room")
+
+    bench.when(lambda: bool(bench.jobs()), warn)
+    bench.run()
+    assert capfd.readouterr().err.count("FailedScheduling: 0/9 nodes have room") == 1
+
+
+def test_a_job_that_somebody_deletes_is_a_failure(bench: Bench) -> None:
+    bench.when(bench.trains, lambda _: bench.server.remove("jobs", bench.jobs()[-1]) and None)
+    with pytest.raises(LaunchError, match="was deleted by somebody"):
+        bench.run()
+
+
+def launched(bench: Bench) -> subprocess.Popen[str]:
+    """A launcher in a process of its own, which does the same as `bench.run()`."""
+    call = bench.folder / "launch.json"
+    call.write_text(json.dumps([bench.inputs, str(bench.folder / "out"), bench.recipe.to_json()]), encoding="utf-8")
+    program = f"""
+import json, sys
+from pathlib import Path
+from lingraft.launch import launcher
+from lingraft.stopping import Interruption, interruptible
+inputs, out, recipe = json.loads(Path({str(call)!r}).read_text())
+try:
+    with interruptible():
+        launcher.run("source.pretrain", inputs, {{"out": out}}, recipe=recipe)
+except Interruption as interruption:
+    sys.exit(interruption.exit_code)
+"""
+    return subprocess.Popen([sys.executable, "-c", program], env=os.environ, text=True)
+
+
+def test_a_launcher_that_is_lost_is_replaced_by_one_that_finds_the_job(
+    bench: Bench, capfd: pytest.CaptureFixture[str]
+) -> None:
+    bench.recipe = changed(bench.recipe, "pretraining", steps=LATE)
+    first = launched(bench)
+    while not bench.trains():
+        assert first.poll() is None
+        time.sleep(0.01)
+    first.kill()
+    first.wait()
+    assert bench.run()["steps"] == LATE
+    assert len(bench.jobs()) == 1
+    assert "is there already, and is followed" in capfd.readouterr().err
+
+
+def test_a_step_that_is_cancelled_ends_its_job_which_keeps_where_it_is(bench: Bench) -> None:
+    bench.recipe = changed(bench.recipe, "pretraining", steps=10_000)
+    launcher_process = launched(bench)
+    while not bench.trains():
+        assert launcher_process.poll() is None
+        time.sleep(0.01)
+    launcher_process.send_signal(signal.SIGTERM)
+    assert launcher_process.wait(60) == 75
+    [pod] = bench.node.processes.values()
+    assert pod.wait(60) == 75
+    assert bench.jobs() == []
+    assert bench.steps_kept() > 20
