@@ -22,6 +22,8 @@ class Progress(NamedTuple):
     learning_rate: float
     dev_score: float | None = None
     """At steps at which training looks at it."""
+    left_out_steps: int = 0
+    """So far, since their loss or gradient was not finite."""
 
     @property
     def cost(self) -> Cost:
@@ -60,7 +62,7 @@ class Plan:
         Raises:
             TrainingError: the budget is smaller than one.
         """
-        if self.flop_budget is not None and self.flop_budget < self.flops_per_step:
+        if self.flop_budget is not None and self.last_step < 1:
             raise TrainingError(
                 f"flop_budget {self.flop_budget:.3g} does not suffice for one update, which takes "
                 f"{self.flops_per_step:.3g} FLOPs. Raise it, or make updates smaller."
@@ -89,7 +91,9 @@ class Plan:
         regular = step % self.log_every_steps == 0 or step == self.last_step
         return regular or step in self.stops or self.judged_at(step)
 
-    def point(self, step: int, elapsed_s: float, loss: float, dev_score: float | None) -> Progress:
+    def point(
+        self, step: int, elapsed_s: float, loss: float, dev_score: float | None, left_out_steps: int = 0
+    ) -> Progress:
         """The point of the learning curve after a step."""
-        tokens, flops = step * self.tokens_per_step, step * self.flops_per_step
-        return Progress(step, tokens, flops, elapsed_s, loss, self.learning_rate_at(step), dev_score)
+        tokens, flops, rate = step * self.tokens_per_step, step * self.flops_per_step, self.learning_rate_at(step)
+        return Progress(step, tokens, flops, elapsed_s, loss, rate, dev_score, left_out_steps)

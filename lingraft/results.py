@@ -29,6 +29,7 @@ class Point(Result):
     loss: float
     learning_rate: float
     dev_score: float | None = None
+    left_out_steps: int = 0
 
 
 class SeedScores(Result):

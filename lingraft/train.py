@@ -148,7 +148,7 @@ def _told(
     losses_S = torch.stack(state.losses).float()
     loss = float(losses_S[losses_S.isfinite()].mean())
     state.losses.clear()
-    state.points.append(plan.point(state.step, state.elapsed_s, loss, score))
+    state.points.append(plan.point(state.step, state.elapsed_s, loss, score, len(state.left_out)))
     yield state.points[-1]
 
 

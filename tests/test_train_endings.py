@@ -77,10 +77,11 @@ def test_a_step_that_is_not_finite_is_left_out_and_no_other() -> None:
     assert seen[-1].isfinite().all()
 
 
-def test_a_points_loss_leaves_out_what_is_not_finite() -> None:
+def test_a_points_loss_leaves_out_what_is_not_finite_and_counts_it() -> None:
     _, with_bad = trained(planned(skipped_steps=1, log_every_steps=2, steps=4), 2)
     _, alone = trained(planned(log_every_steps=1, steps=4))
     assert with_bad[0].loss == alone[0].loss
+    assert [point.left_out_steps for point in with_bad] == [1, 1]
 
 
 @pytest.mark.parametrize("allowed", [0, 1, 3])

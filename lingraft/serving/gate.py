@@ -13,6 +13,7 @@ from lingraft.serving.questions import MAX_BODY_BYTES
 try:
     from fastapi import FastAPI
     from fastapi.exceptions import RequestValidationError
+    from prometheus_client import Counter
     from starlette.datastructures import Headers
     from starlette.exceptions import HTTPException
     from starlette.requests import Request
@@ -24,6 +25,9 @@ except ImportError as error:
 _PROBLEMS_SHOWN = 5
 _TOO_LARGE = f"send at most {MAX_BODY_BYTES} bytes in one request."
 _BINARY = "inference-header-content-length"
+_ELSEWHERE = "elsewhere"
+"""Counts as one: paths that are not ours would be a metric each."""
+_ANSWERS = Counter("lingraft_answers", "Answers of the endpoint, by path and HTTP status", ["path", "status"])
 
 
 def guard(app: FastAPI, name: str, metadata: Callable[[], Mapping[str, Any]]) -> None:
@@ -52,8 +56,15 @@ class _Gate:
         self._paths = paths
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        refusal = self._refusal(scope) if scope["type"] == "http" else None
-        await (refusal or self._app)(scope, _limited(receive), send)
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        asked = scope["path"] if scope["path"] in self._paths else _ELSEWHERE
+        try:
+            await (self._refusal(scope) or self._app)(scope, _limited(receive), _counted(send, asked))
+        except Exception:  # what answers it stands before us
+            _ANSWERS.labels(asked, HTTPStatus.INTERNAL_SERVER_ERROR.value).inc()
+            raise
 
     def _refusal(self, scope: Scope) -> JSONResponse | None:
         headers = Headers(scope=scope)
@@ -70,6 +81,17 @@ class _Gate:
         if int(headers.get("content-length", 0)) > MAX_BODY_BYTES:
             return _refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, _TOO_LARGE)
         return None
+
+
+def _counted(send: Send, path: str) -> Send:
+    """Count an answer by its status."""
+
+    async def answer(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            _ANSWERS.labels(path, message["status"]).inc()
+        await send(message)
+
+    return answer
 
 
 def _limited(receive: Receive) -> Receive:

@@ -1,6 +1,7 @@
 """The real server in a process of its own, over HTTP."""
 
 import json
+import re
 import socket
 import subprocess
 import sys
@@ -46,6 +47,21 @@ def answers(response: httpx.Response) -> dict[str, list[Any]]:
 @pytest.mark.parametrize("path", ["/v2/health/live", "/v2/health/ready", "/v2/models/topic/ready", "/metrics", "/"])
 def test_health_and_metrics_are_told(client: httpx.Client, path: str) -> None:
     assert client.get(path).status_code == 200
+
+
+def test_answers_are_counted_by_path_and_status(client: httpx.Client) -> None:
+    def counted(path: str, status: int) -> float:
+        line = rf'^lingraft_answers_total{{path="{path}",status="{status}"}} (.*)$'
+        found = re.search(line, client.get("/metrics").text, re.MULTILINE)
+        return float(found[1]) if found else 0.0
+
+    before = [counted(INFER, 200), counted(INFER, 400), counted("elsewhere", 404)]
+    assert client.post(INFER, json=body()).status_code == 200
+    assert client.post(INFER, json=body(languages=["xx"])).status_code == 400
+    for path in ("/v2/models/other", "/v2/models/another"):
+        assert client.get(path).status_code == 404
+    after = [counted(INFER, 200), counted(INFER, 400), counted("elsewhere", 404)]
+    assert [now - then for now, then in zip(after, before, strict=True)] == [1, 1, 2]
 
 
 def test_metadata_tells_inputs_outputs_languages_labels_and_limits(client: httpx.Client, bundle: Path) -> None:
