@@ -6,10 +6,11 @@ from kfp import dsl
 from kfp.dsl import base_component, pipeline_channel
 
 from components import data, language, source
-from lingraft.cluster import Cluster
+from lingraft.cluster import StageName
 from lingraft.config import Recipe
 from lingraft.steps.source import finetunings
-from pipelines.cluster import light, training
+from pipelines.cluster import Nodes, light, training
+from pipelines.settable import settable
 
 
 class LanguageOutputs(NamedTuple):
@@ -29,32 +30,39 @@ def source_pipeline(settings: Recipe) -> base_component.BaseComponent:
     cluster = settings.cluster
 
     @dsl.pipeline(name=f"{settings.name}-source", description=source_pipeline.__doc__)
-    def pipeline(recipe: str = settings.to_json(), language: str = settings.source) -> None:
-        run = _open(recipe, "source", cluster)
-        lane = _text_lane(recipe, run, language, cluster)
+    @settable(cluster, *_source_stages(settings))
+    def pipeline(nodes: Nodes, recipe: str = settings.to_json(), language: str = settings.source) -> None:
+        run = _open(recipe, "source", nodes)
+        lane = _text_lane(recipe, run, language, nodes)
         blocks, text = lane.blocks.outputs["blocks"], lane.text.outputs["text"]
         pretrained = source.pretrain(
             recipe=recipe, run=run, blocks=blocks, tokenizer=lane.tokenizer.outputs["tokenizer"]
         )
-        training(pretrained, cluster)
+        training(pretrained, nodes, "pretraining")
         common = {"recipe": recipe, "run": run, "primary": pretrained.outputs["primary"]}
         if settings.builds_mini:
-            training(source.build_mini(**common, blocks=blocks), cluster)
-        finetuned = _finetunings(settings, common, text)
+            training(source.build_mini(**common, blocks=blocks), nodes, "mini")
+        finetuned = _finetunings(settings, common, text, nodes)
         judged = source.evaluate_source(**common, text=text, blocks=blocks, **_collected(finetuned))
-        training(judged, cluster)
+        training(judged, nodes, "judging")
         registered = source.register_source(**common, evaluation=judged.outputs["evaluation"], **_collected(finetuned))
-        light(registered, cluster)
+        light(registered, nodes)
 
     return pipeline
 
 
-def _finetunings(settings: Recipe, common: dict[str, Any], text: Any) -> dsl.PipelineTask | None:
+def _source_stages(settings: Recipe) -> tuple[StageName, ...]:
+    mini: tuple[StageName, ...] = ("mini",) if settings.builds_mini else ()
+    finetuning: tuple[StageName, ...] = ("finetuning",) if settings.tasks else ()
+    return "pretraining", *mini, *finetuning, "judging"
+
+
+def _finetunings(settings: Recipe, common: dict[str, Any], text: Any, nodes: Nodes) -> dsl.PipelineTask | None:
     """One finetuning a task and seed, side by side; none without tasks."""
     if not settings.tasks:
         return None
-    with dsl.ParallelFor(finetunings(settings), parallelism=settings.cluster.parallel_languages) as job:
-        return training(source.finetune(**common, job=job, text=text), settings.cluster)
+    with dsl.ParallelFor(finetunings(settings), parallelism=nodes.cluster.parallel_languages) as job:
+        return training(source.finetune(**common, job=job, text=text), nodes, "finetuning")
 
 
 def _collected(finetuned: dsl.PipelineTask | None) -> dict[str, Any]:
@@ -67,20 +75,21 @@ def depth_search_pipeline(settings: Recipe) -> base_component.BaseComponent:
     wanted = settings.require_search().language
 
     @dsl.pipeline(name=f"{settings.name}-depth-search", description=depth_search_pipeline.__doc__)
-    def pipeline(recipe: str = settings.to_json(), target: str = wanted, storage: str = "") -> None:
-        run = _open(recipe, "depth-search", cluster)
-        fetched = light(source.fetch_source(recipe=recipe, run=run), cluster)
-        lane = _text_lane(recipe, run, target, cluster)
+    @settable(cluster, "search")
+    def pipeline(nodes: Nodes, recipe: str = settings.to_json(), target: str = wanted) -> None:
+        run = _open(recipe, "depth-search", nodes)
+        fetched = light(source.fetch_source(recipe=recipe, run=run), nodes)
+        lane = _text_lane(recipe, run, target, nodes)
         training(
             language.search_depth(
                 recipe=recipe,
                 run=run,
-                storage=storage,
                 primary=fetched.outputs["primary"],
                 blocks=lane.blocks.outputs["blocks"],
                 tokenizer=lane.tokenizer.outputs["tokenizer"],
             ),
-            cluster,
+            nodes,
+            "search",
         )
 
     return pipeline
@@ -91,20 +100,23 @@ def language_pipeline(settings: Recipe) -> base_component.BaseComponent:
     cluster, targets = settings.cluster, list(settings.targets)
 
     @dsl.pipeline(name=f"{settings.name}-language", description=language_pipeline.__doc__)
-    def pipeline(recipe: str = settings.to_json(), languages: list = targets, compare: bool = False) -> LanguageOutputs:
-        run = _open(recipe, "language", cluster)
-        fetched = light(source.fetch_source(recipe=recipe, run=run), cluster)
+    @settable(cluster, "adaptation", "judging")
+    def pipeline(
+        nodes: Nodes, recipe: str = settings.to_json(), languages: list = targets, compare: bool = False
+    ) -> LanguageOutputs:
+        run = _open(recipe, "language", nodes)
+        fetched = light(source.fetch_source(recipe=recipe, run=run), nodes)
         common = {"recipe": recipe, "run": run, "primary": fetched.outputs["primary"]}
         mini = {"mini": fetched.outputs["mini"]}
         with dsl.ParallelFor(languages, parallelism=cluster.parallel_languages) as target:
-            lane = _text_lane(recipe, run, target, cluster)
+            lane = _text_lane(recipe, run, target, nodes, isolated=True)
             folders = {"blocks": lane.blocks.outputs["blocks"]}
-            depths = light(language.depths_of(recipe=recipe, language=target, compare=compare), cluster)
+            depths = light(language.depths_of(recipe=recipe, language=target, compare=compare), nodes)
             with dsl.ParallelFor(depths.output, parallelism=cluster.parallel_languages) as depth:
                 adapted = language.adapt(
                     **common, **mini, depth=depth, tokenizer=lane.tokenizer.outputs["tokenizer"], **folders
                 )
-                training(adapted, cluster)
+                training(adapted, nodes, "adaptation")
                 judged = language.evaluate_language(
                     **common,
                     **mini,
@@ -113,21 +125,23 @@ def language_pipeline(settings: Recipe) -> base_component.BaseComponent:
                     text=lane.text.outputs["text"],
                     **folders,
                 )
-                training(judged, cluster)
+                training(judged, nodes, "judging")
             registered = language.register_language(
                 recipe=recipe,
                 run=run,
+                language=target,
                 embeddings=dsl.Collected(adapted.outputs["embeddings"]),
                 evaluations=dsl.Collected(judged.outputs["evaluation"]),
             )
-            light(registered, cluster)
+            light(registered, nodes)
         reported = language.write_report(
             recipe=recipe,
             run=run,
             evaluation=fetched.outputs["evaluation"],
             results=dsl.Collected(registered.outputs["results"]),
+            outcomes=dsl.Collected(registered.outputs["outcome"]),
         )
-        light(reported, cluster)
+        light(reported, nodes)
         for task in settings.served_tasks:
             exported = language.export_bundle(
                 **common,
@@ -135,20 +149,22 @@ def language_pipeline(settings: Recipe) -> base_component.BaseComponent:
                 tasks=fetched.outputs["tasks"],
                 embeddings=dsl.Collected(registered.outputs["chosen"]),
             )
-            light(exported, cluster)
+            light(exported, nodes)
             reported.after(exported)
+        required = language.require_languages(run=run, outcomes=dsl.Collected(registered.outputs["outcome"]))
+        light(required, nodes).after(reported)
         return LanguageOutputs(reported.outputs["report"])
 
     return pipeline
 
 
-def _open(recipe: str, pipeline: str, cluster: Cluster) -> pipeline_channel.PipelineArtifactChannel:
-    return light(data.open_run(recipe=recipe, pipeline=pipeline), cluster).outputs["run"]
+def _open(recipe: str, pipeline: str, nodes: Nodes) -> pipeline_channel.PipelineArtifactChannel:
+    return light(data.open_run(recipe=recipe, pipeline=pipeline), nodes).outputs["run"]
 
 
-def _text_lane(recipe: str, run: Any, target: str, cluster: Cluster) -> _TextLane:
-    text = light(data.prepare_text(recipe=recipe, run=run, language=target), cluster)
-    made = {"recipe": recipe, "run": run, "text": text.outputs["text"]}
-    tokenizer = light(data.train_tokenizer(**made), cluster)
-    blocks = light(data.build_blocks(**made, tokenizer=tokenizer.outputs["tokenizer"]), cluster)
+def _text_lane(recipe: str, run: Any, target: str, nodes: Nodes, isolated: bool = False) -> _TextLane:
+    text = light(data.prepare_text(recipe=recipe, run=run, language=target, isolated=isolated), nodes)
+    made = {"recipe": recipe, "run": run, "text": text.outputs["text"], "isolated": isolated}
+    tokenizer = light(data.train_tokenizer(**made), nodes)
+    blocks = light(data.build_blocks(**made, tokenizer=tokenizer.outputs["tokenizer"]), nodes)
     return _TextLane(text, tokenizer, blocks)

@@ -1,51 +1,81 @@
 """What a step asks of Kubernetes, set on KFP tasks from the recipe's profiles. Local runs ignore it."""
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
 from kfp import dsl, kubernetes
+from kfp.dsl import pipeline_channel
 
-from lingraft import ranks
-from lingraft.cluster import Cluster, Profile
+from lingraft import metrics, ranks, reuse
+from lingraft.cluster import Cluster, Profile, StageName
+from lingraft.launch import launcher
+from lingraft.launch.pods import (
+    CACHES,
+    CREDENTIAL_KEYS,
+    METRICS_LABEL,
+    METRICS_PORT,
+    TRACKING_KEYS,
+    USER_ID,
+)
 
-_USER_ID = 10001
-"""The images' user: the namespace's pod security admits no root."""
-_TRACKING_KEYS = ("MLFLOW_TRACKING_URI",)
-_CREDENTIAL_KEYS = ("MLFLOW_TRACKING_USERNAME", "MLFLOW_TRACKING_PASSWORD", "MLFLOW_TRACKING_TOKEN")
-"""Taken from the same Secret where it has them."""
-_CACHES = {"LINGRAFT_CACHE": "lingraft", "HF_HOME": "huggingface"}
-"""Folders on the claim, so that text is brought once and not into a pod that goes."""
+
+@dataclass(frozen=True)
+class Nodes:
+    """What steps are set up with."""
+
+    cluster: Cluster
+    asks: Mapping[str, Any]
+    """What a run may ask for in place of the recipe: values or pipeline channels, by names such as `mini_memory`."""
 
 
-def light(task: dsl.PipelineTask, cluster: Cluster) -> dsl.PipelineTask:
+def light(task: dsl.PipelineTask, nodes: Nodes) -> dsl.PipelineTask:
     """Set up a step that moves or reads data."""
-    return _place(task, cluster, cluster.light)
+    return _place(task, nodes.cluster, nodes.cluster.light, {})
 
 
-def training(task: dsl.PipelineTask, cluster: Cluster) -> dsl.PipelineTask:
-    """Set up a step that trains, on a process an accelerator where it has several."""
-    profile = cluster.training
-    if profile.accelerator and profile.accelerator_count > 1:
-        task.set_env_variable(ranks.WANTED, str(profile.accelerator_count))
-    return _place(task, cluster, profile)
+def training(task: dsl.PipelineTask, nodes: Nodes, stage: StageName) -> dsl.PipelineTask:
+    """Set up a step that trains, on a process an accelerator where it has any.
+
+    What KFP has no setter for, or could not survive, is launched from a small step: nodes that vanish, several nodes,
+    ephemeral storage, priority classes, time limits.
+    """
+    cluster, profile = nodes.cluster, nodes.cluster.profile_of(stage)
+    if profile.launched:
+        task.set_env_variable(launcher.STAGE, stage)
+        return _place(task, cluster, cluster.launcher, {})
+    if profile.accelerator:
+        task.set_env_variable(ranks.WANTED, ranks.ALL)  # a run may ask for more of them
+    task.set_env_variable(metrics.PORT, str(METRICS_PORT))
+    kubernetes.add_pod_label(task, METRICS_LABEL, "true")
+    own = f"{stage}_"
+    asked = {name.removeprefix(own): value for name, value in nodes.asks.items() if name.startswith(own)}
+    # As KFP's setters of resources do not do themselves: a loop around the step would not be handed the parameters.
+    task.register_pipeline_channels(pipeline_channel.extract_pipeline_channels_from_any([*asked.values()]))
+    return _place(task, cluster, profile, asked)
 
 
-def _place(task: dsl.PipelineTask, cluster: Cluster, profile: Profile) -> dsl.PipelineTask:
+def _place(task: dsl.PipelineTask, cluster: Cluster, profile: Profile, asked: Mapping[str, Any]) -> dsl.PipelineTask:
     task.set_container_image(cluster.image).set_caching_options(False)
-    task.set_cpu_request(profile.cpu).set_cpu_limit(profile.cpu)
-    task.set_memory_request(profile.memory).set_memory_limit(profile.memory)
+    cpu, memory = asked.get("cpu", profile.cpu), asked.get("memory", profile.memory)
+    task.set_cpu_request(cpu).set_cpu_limit(cpu).set_memory_request(memory).set_memory_limit(memory)
     task.set_env_variable("HOME", "/tmp")  # the user id has no home of its own in the image
-    _add_accelerator(task, profile)
-    kubernetes.set_security_context(task, run_as_user=_USER_ID, run_as_group=_USER_ID, run_as_non_root=True)
-    for keys, optional in ((_TRACKING_KEYS, False), (_CREDENTIAL_KEYS, True)):
+    task.set_env_variable(reuse.WHERE, cluster.results_place).set_env_variable(reuse.IMAGE, cluster.image)
+    _add_accelerator(task, profile, asked)
+    kubernetes.set_security_context(task, run_as_user=USER_ID, run_as_group=USER_ID, run_as_non_root=True)
+    for keys, optional in ((TRACKING_KEYS, False), (CREDENTIAL_KEYS, True)):
         names = {key: key for key in keys}
         kubernetes.use_secret_as_env(task, cluster.tracking_secret, names, optional=optional)
-    for name, folder in _CACHES.items():
+    for name, folder in CACHES.items():
         task.set_env_variable(name, f"{cluster.storage_path}/{folder}")
     kubernetes.mount_pvc(task, pvc_name=cluster.storage_claim, mount_path=cluster.storage_path)
     return task
 
 
-def _add_accelerator(task: dsl.PipelineTask, profile: Profile) -> None:
+def _add_accelerator(task: dsl.PipelineTask, profile: Profile, asked: Mapping[str, Any]) -> None:
     if profile.accelerator:
-        task.set_accelerator_type(profile.accelerator).set_accelerator_limit(profile.accelerator_count)
+        task.set_accelerator_type(asked.get("accelerator", profile.accelerator))
+        task.set_accelerator_limit(asked.get("accelerator_count", profile.accelerator_count))
     for key, value in profile.node_selector.items():
         kubernetes.add_node_selector(task, label_key=key, label_value=value)
     for toleration in profile.tolerations:

@@ -28,7 +28,7 @@ def run(recipe: Recipe, out: Path, compare: bool) -> None:
     if not (compare and _is_registered(recipe)):
         local.run(build.source_pipeline(recipe), out)
         if recipe.search:
-            local.run(build.depth_search_pipeline(recipe), out, storage=f"sqlite:///{out.resolve() / 'optuna.db'}")
+            local.run(build.depth_search_pipeline(recipe), out)
     outputs = local.run(build.language_pipeline(recipe), out, compare=compare)
     report = out / "report"
     _renew(Artifact.load(Path(outputs["report"].path), Kind.REPORT), report)

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -18,9 +18,11 @@ from kfp import local
 from kfp.dsl import base_component
 from kfp.local import subprocess_task_handler
 
+from lingraft import reuse
 from lingraft.errors import LingraftError
 from lingraft.files import make_folder
 from lingraft.stopping import EXIT_CODES, Interruption, handled
+from lingraft.training_config import SEARCH_STORAGE
 
 _STARTED = re.compile(r"Executing task .*?'([\w-]+)'")
 _ERROR = re.compile(r"^\s*lingraft(\.\w+)+Error: ")
@@ -78,8 +80,11 @@ class _Steps:
         self._running: set[int] = set()
         self._untold: set[int] = set()
 
-    def run(self, full_command: Sequence[str], env_vars: Mapping[str, str] | None = None) -> int:
-        """Run a step to its end, as `kfp.local` would; none begins any more after we were asked to stop."""
+    def run(self, full_command: Sequence[str], env_vars: object = None) -> int:
+        """Run a step to its end, as `kfp.local` would; none begins any more after we were asked to stop.
+
+        Variables that a step has on the cluster, such as folders on its claim, are not for this machine.
+        """
         if self.signal_number:
             return EXIT_CODES[signal.Signals(self.signal_number)]
         with subprocess.Popen(
@@ -88,7 +93,6 @@ class _Steps:
             stderr=subprocess.STDOUT,
             text=True,
             bufsize=1,
-            env=os.environ | (env_vars or {}),
             start_new_session=True,
         ) as process:
             self._running.add(process.pid)
@@ -136,13 +140,17 @@ class _Steps:
 
 
 def set_up(out: Path) -> None:
-    """Send tracking to a SQLite store under `out`, unless `MLFLOW_TRACKING_URI` says where.
+    """Keep runs, searches and what steps make under `out`, unless the environment says where.
+
+    A pipeline that is run again goes on where it was, by what `lingraft.reuse` finds there.
 
     Raises:
         ArtifactError: `out` cannot be written.
     """
     make_folder(out)
     os.environ.setdefault("MLFLOW_TRACKING_URI", f"sqlite:///{out.resolve() / 'mlflow.db'}")
+    os.environ.setdefault(SEARCH_STORAGE, f"sqlite:///{out.resolve() / 'optuna.db'}")
+    os.environ.setdefault(reuse.WHERE, str(out.resolve() / "results"))
     os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
 
 
@@ -177,7 +185,7 @@ def run(pipeline: base_component.BaseComponent, out: Path, **arguments: Any) -> 
 
 def _interruption(steps: _Steps, screen: _Screen) -> Interruption:
     said = f" The step said: {screen.stopped}" if screen.stopped else ""
-    return Interruption(steps.signal_number, f"asked to stop. Run the same again to begin the pipeline anew.{said}")
+    return Interruption(steps.signal_number, f"asked to stop. Run the same again to go on.{said}")
 
 
 @contextlib.contextmanager

@@ -6,10 +6,11 @@ from kfp import dsl
 from kfp.dsl import base_component
 
 from components import data, paper
-from lingraft.cluster import Cluster
-from lingraft.comparison.plan import Arm, PlannedPrimary, plan_of
+from lingraft.cluster import StageName
+from lingraft.comparison.plan import Arm, Comparison, PlannedPrimary, plan_of
 from lingraft.config import Recipe
-from pipelines.cluster import light, training
+from pipelines.cluster import Nodes, light, training
+from pipelines.settable import settable
 
 _LANE = ("text", "tokenizer", "blocks")
 
@@ -30,74 +31,82 @@ class _Bodies(NamedTuple):
 
 def paper_pipeline(settings: Recipe) -> base_component.BaseComponent:
     """Every system in every language on every task, with learning curves; what fails is a hole in the tables."""
-    cluster, comparison, targets = settings.cluster, plan_of(settings), list(settings.targets)
+    comparison, targets = plan_of(settings), list(settings.targets)
 
     @dsl.pipeline(name=f"{settings.name}-paper", description=paper_pipeline.__doc__)
-    def pipeline(recipe: str = settings.to_json(), languages: list = targets) -> PaperOutputs:
-        run = light(data.open_run(recipe=recipe, pipeline="paper"), cluster).outputs["run"]
+    @settable(settings.cluster, *_stages(comparison))
+    def pipeline(nodes: Nodes, recipe: str = settings.to_json(), languages: list = targets) -> PaperOutputs:
+        run = light(data.open_run(recipe=recipe, pipeline="paper"), nodes).outputs["run"]
         common = {"recipe": recipe, "run": run}
-        source = _text_lane(common, settings.source, cluster)
-        bodies = {one.name: _bodies(one, common, source, cluster) for one in comparison.primaries}
+        source = _text_lane(common, settings.source, nodes)
+        bodies = {one.name: _bodies(one, common, source, nodes) for one in comparison.primaries}
         minis = {
-            arm.name: _mini(arm, common, bodies[arm.primary], source, cluster)
+            arm.name: _mini(arm, common, bodies[arm.primary], source, nodes)
             for arm in comparison.arms
             if arm.recipe.builds_mini
         }
-        with dsl.ParallelFor(languages, parallelism=cluster.parallel_languages) as language:
-            target = _text_lane(common, language, cluster)
+        with dsl.ParallelFor(languages, parallelism=nodes.cluster.parallel_languages) as language:
+            target = _text_lane(common, language, nodes)
             in_language = common | {"language": language}
             judged = {
-                arm.name: _judged(arm, in_language, bodies[arm.primary], minis.get(arm.name), target, cluster)
+                arm.name: _judged(arm, in_language, bodies[arm.primary], minis.get(arm.name), target, nodes)
                 for arm in comparison.arms
             }
         results = bodies[comparison.arms[0].primary].evaluation
         for arm in comparison.arms:
             its = {"source": bodies[arm.primary].evaluation, "judged": dsl.Collected(judged[arm.name])}
-            gathered = light(paper.gather(before=results, **its), cluster)
+            gathered = light(paper.gather(before=results, **its), nodes)
             results = _titled(gathered, f"gather {arm.name}").outputs["results"]
-        reported = light(paper.write_report(**common, results=results), cluster)
+        reported = light(paper.write_report(**common, results=results), nodes)
         return PaperOutputs(reported.outputs["report"])
 
     return pipeline
 
 
-def _text_lane(common: dict[str, Any], language: Any, cluster: Cluster) -> dict[str, Any]:
+def _stages(comparison: Comparison) -> tuple[StageName, ...]:
+    mini: tuple[StageName, ...] = ("mini",) if any(arm.recipe.builds_mini for arm in comparison.arms) else ()
+    tuned: tuple[StageName, ...] = ("finetuning",) if any(one.finetunings for one in comparison.primaries) else ()
+    return "pretraining", *mini, *tuned, "adaptation", "judging"
+
+
+def _text_lane(common: dict[str, Any], language: Any, nodes: Nodes) -> dict[str, Any]:
     """Text, tokenizer and blocks of a language."""
-    made = light(paper.prepare_language(**common, language=language), cluster)
+    made = light(paper.prepare_language(**common, language=language), nodes)
     return {name: made.outputs[name] for name in _LANE}
 
 
-def _bodies(one: PlannedPrimary, common: dict[str, Any], source: dict[str, Any], cluster: Cluster) -> _Bodies:
+def _bodies(one: PlannedPrimary, common: dict[str, Any], source: dict[str, Any], nodes: Nodes) -> _Bodies:
     """Pretrain a primary, finetune it side by side on every task with every seed, and judge it."""
     of = common | {"name": one.name}
     pieces = {"blocks": source["blocks"], "tokenizer": source["tokenizer"]}
-    pretrained = _titled(training(paper.pretrain(**of, **pieces), cluster), f"pretrain {one.name}")
+    pretrained = _titled(training(paper.pretrain(**of, **pieces), nodes, "pretraining"), f"pretrain {one.name}")
     primary, made = pretrained.outputs["primary"], {}
     if one.finetunings:
         words = [wanted.word for wanted in one.finetunings]
-        with dsl.ParallelFor(words, parallelism=cluster.parallel_languages) as job:
-            finetuned = training(paper.finetune(**of, job=job, primary=primary, text=source["text"]), cluster)
+        with dsl.ParallelFor(words, parallelism=nodes.cluster.parallel_languages) as job:
+            finetuned = training(
+                paper.finetune(**of, job=job, primary=primary, text=source["text"]), nodes, "finetuning"
+            )
         made = {"finetuned": dsl.Collected(finetuned.outputs["task"])}
-    judged = training(paper.judge_source(**of, primary=primary, **source, **made), cluster)
+    judged = training(paper.judge_source(**of, primary=primary, **source, **made), nodes, "judging")
     _titled(judged, f"judge {one.name}")
     return _Bodies(primary, judged.outputs["tasks"], judged.outputs["evaluation"])
 
 
-def _mini(arm: Arm, common: dict[str, Any], bodies: _Bodies, source: dict[str, Any], cluster: Cluster) -> Any:
-    built = training(paper.build_mini(**common, arm=arm.name, primary=bodies.primary, blocks=source["blocks"]), cluster)
+def _mini(arm: Arm, common: dict[str, Any], bodies: _Bodies, source: dict[str, Any], nodes: Nodes) -> Any:
+    built = paper.build_mini(**common, arm=arm.name, primary=bodies.primary, blocks=source["blocks"])
+    training(built, nodes, "mini")
     return _titled(built, f"build mini {arm.name}").outputs["mini"]
 
 
-def _judged(
-    arm: Arm, common: dict[str, Any], bodies: _Bodies, mini: Any, target: dict[str, Any], cluster: Cluster
-) -> Any:
+def _judged(arm: Arm, common: dict[str, Any], bodies: _Bodies, mini: Any, target: dict[str, Any], nodes: Nodes) -> Any:
     """Adapt a language in one arm, and judge every checkpoint."""
     of = common | {"arm": arm.name, "primary": bodies.primary}
     pieces = {"blocks": target["blocks"], "tokenizer": target["tokenizer"]}
     adapt = paper.adapt(**of, **pieces) if mini is None else paper.adapt_over_mini(**of, **pieces, mini=mini)
-    adapted = _titled(training(adapt, cluster), f"adapt {arm.name}")
+    adapted = _titled(training(adapt, nodes, "adaptation"), f"adapt {arm.name}")
     judged = paper.judge_language(**of, **target, tasks=bodies.tasks, curve=adapted.outputs["curve"])
-    return _titled(training(judged, cluster), f"judge {arm.name}").outputs["evaluation"]
+    return _titled(training(judged, nodes, "judging"), f"judge {arm.name}").outputs["evaluation"]
 
 
 def _titled(task: dsl.PipelineTask, title: str) -> dsl.PipelineTask:

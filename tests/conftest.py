@@ -2,9 +2,11 @@
 
 import functools
 import inspect
+import os
 import signal
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
+from unittest import mock
 
 import pytest
 
@@ -34,6 +36,13 @@ def _heed_ctrl_c() -> Iterator[None]:
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
+
+
+@pytest.fixture(autouse=True)
+def _own_environment() -> Iterator[None]:
+    """Local pipelines set variables for their steps, which are not for the next test."""
+    with mock.patch.dict(os.environ):
+        yield
 
 
 def _left_out(config: pytest.Config) -> list[pytest.TestReport]:

@@ -57,8 +57,7 @@ class Finished:
         with mock.patch.dict(os.environ), contextlib.redirect_stdout(screen):
             os.environ.pop("MLFLOW_TRACKING_URI", None)
             local.run(components.load_component_from_file(compiled), out)
-            storage = f"sqlite:///{folder / 'optuna.db'}"
-            local.run(build.depth_search_pipeline(recipe), out, storage=storage)
+            local.run(build.depth_search_pipeline(recipe), out)
             outputs = local.run(build.language_pipeline(recipe), out)
             uri = os.environ["MLFLOW_TRACKING_URI"]
         return cls(out, recipe, uri, screen.getvalue(), outputs)

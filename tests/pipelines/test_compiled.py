@@ -13,8 +13,11 @@ import pytest
 import yaml
 from kfp import compiler
 
+from lingraft import reuse
+from lingraft.cluster import Profile
 from lingraft.config import Recipe
 from lingraft.errors import ArtifactError
+from lingraft.launch import launcher
 from lingraft.systems import System
 from lingraft.task_config import Task, TaskFile
 from lingraft.training_config import MiniBuilding
@@ -26,6 +29,7 @@ ROOT = Path(__file__).parents[2]
 GOLDEN = ROOT / "tests" / "golden"
 PIPELINES_OF = {"base": sorted(PIPELINES), "demo": sorted(PIPELINES.keys() - {"paper"})}
 """The comparison of systems is the base recipe's only."""
+_PARAMETER = re.compile(r"\{\{\$\.inputs\.parameters\['pipelinechannel--(\w+)'\]\}\}")
 TRAINING_STEPS = {
     *("pretrain", "build-mini", "finetune", "evaluate-source", "search-depth", "adapt", "evaluate-language"),
     *("adapt-over-mini", "judge-source", "judge-language"),
@@ -52,12 +56,25 @@ def _compiled_of(recipe: Recipe, folder: Path) -> dict[str, list[Document]]:
 
 
 def _steps(documents: list[Document]) -> dict[str, tuple[Document, Document]]:
-    """Container and Kubernetes settings by step."""
+    """Container and Kubernetes settings by step, where nobody sets a parameter."""
     specification, settings = documents
+    parameters = specification["root"]["inputDefinitions"]["parameters"]
     containers = specification["deploymentSpec"]["executors"]
     places = settings["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
     assert containers.keys() == places.keys()
-    return {name.removeprefix("exec-"): (containers[name]["container"], places[name]) for name in containers}
+    found = {}
+    for name, executor in containers.items():
+        resources = _unset(executor["container"]["resources"], parameters)
+        found[name.removeprefix("exec-")] = (executor["container"] | {"resources": resources}, places[name])
+    return found
+
+
+def _unset(value: Any, parameters: Document) -> Any:
+    """Resources with the defaults of the parameters that they name."""
+    if isinstance(value, dict):
+        return {key: _unset(child, parameters) for key, child in value.items()}
+    named = isinstance(value, str) and _PARAMETER.fullmatch(value)
+    return parameters[named[1]]["defaultValue"] if named else value
 
 
 def _trains(step: str) -> bool:
@@ -148,7 +165,8 @@ def test_every_step_reaches_tracking_and_storage(steps: dict[str, Any], recipe: 
         assert not address.get("optional")
         assert credentials["optional"]
         assert {key["secretKey"] for key in credentials["keyToEnv"]} == {
-            f"MLFLOW_TRACKING_{key}" for key in ("USERNAME", "PASSWORD", "TOKEN")
+            *(f"MLFLOW_TRACKING_{key}" for key in ("USERNAME", "PASSWORD", "TOKEN")),
+            "LINGRAFT_SEARCH_STORAGE",
         }
         (claim,) = place["pvcMount"]
         assert (claim["constant"], claim["mountPath"]) == (recipe.cluster.storage_claim, recipe.cluster.storage_path)
@@ -257,6 +275,56 @@ def test_what_a_recipe_says_of_the_cluster_reaches_every_step(tmp_path: Path) ->
             assert container["image"] == "registry.example/train:9"
             assert place["secretAsEnv"][0]["secretName"] == "theirs"
             assert (place["pvcMount"][0]["constant"], place["pvcMount"][0]["mountPath"]) == ("big", "/big")
+
+
+def test_what_a_stage_asks_of_a_node_can_be_set_for_a_run(tmp_path: Path) -> None:
+    demo = Recipe.load(ROOT / "recipes/demo.toml")
+    gpus = Profile(cpu="9", memory="19Gi", accelerator="nvidia.com/gpu", accelerator_count=2, shared_memory="2Gi")
+    cluster = demo.cluster.model_copy(update={"stages": {"pretraining": gpus, "judging": Profile(spot=True)}})
+    specification, _ = _compiled_of(demo.model_copy(update={"cluster": cluster}), tmp_path)["source"]
+    parameters = specification["root"]["inputDefinitions"]["parameters"]
+    training = cluster.training
+    assert {name: given["defaultValue"] for name, given in parameters.items() if "_" in name} == {
+        "pretraining_cpu": "9",
+        "pretraining_memory": "19Gi",
+        "pretraining_accelerator": "nvidia.com/gpu",
+        "pretraining_accelerator_count": "2",
+        "finetuning_cpu": training.cpu,
+        "finetuning_memory": training.memory,
+    }
+    assert {given["parameterType"] for given in parameters.values()} == {"STRING"}  # the driver reads nothing else
+    resources = specification["deploymentSpec"]["executors"]["exec-pretrain"]["container"]["resources"]
+    named = {key: _PARAMETER.fullmatch(value) for key, value in resources.items() if key != "accelerator"}
+    assert {found[1] for found in named.values() if found} == {"pretraining_cpu", "pretraining_memory"}
+    counted = _PARAMETER.fullmatch(resources["accelerator"]["resourceCount"])
+    assert counted
+    assert counted[1] == "pretraining_accelerator_count"
+
+
+def test_a_step_that_trains_answers_prometheus(steps: dict[str, Any]) -> None:
+    for step, (container, place) in steps.items():
+        labels = place.get("podMetadata", {}).get("labels", {})
+        assert ({"name": "LINGRAFT_METRICS_PORT", "value": "9400"} in container["env"]) == _trains(step)
+        assert (labels == {"lingraft.io/metrics": "true"}) == _trains(step)
+
+
+def test_a_stage_on_spot_nodes_is_launched_from_a_small_step(tmp_path: Path) -> None:
+    demo = Recipe.load(ROOT / "recipes/demo.toml")
+    spot = Profile(accelerator="nvidia.com/gpu", accelerator_count=2, shared_memory="2Gi", spot=True)
+    cluster = demo.cluster.model_copy(update={"stages": {"adaptation": spot}})
+    steps = _steps(_compiled_of(demo.model_copy(update={"cluster": cluster}), tmp_path)["language"])
+    container, place = steps["adapt"]
+    assert {"name": launcher.STAGE, "value": "adaptation"} in container["env"]
+    assert "accelerator" not in container["resources"]
+    assert container["resources"]["resourceMemoryLimit"] == cluster.launcher.memory
+    assert not place.keys() & {"nodeSelector", "tolerations", "emptyDirMounts"}
+    assert launcher.STAGE not in {one["name"] for one in steps["evaluate-language"][0]["env"]}
+
+
+def test_every_step_knows_where_results_are_shared_and_by_which_image(steps: dict[str, Any], recipe: Recipe) -> None:
+    for container, _ in steps.values():
+        assert {"name": reuse.WHERE, "value": recipe.cluster.results_place} in container["env"]
+        assert {"name": reuse.IMAGE, "value": recipe.cluster.image} in container["env"]
 
 
 def test_without_a_search_there_is_no_search_pipeline(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from lingraft import results, tracking
 from lingraft.artifact import Artifact, Kind
-from lingraft.models import HISTORY_FILE
+from lingraft.history import HISTORY_FILE
 from lingraft.registered import bundle_name, primary_name
 from lingraft.report.page import PAGE_FILE, Records
 from lingraft.steps import data, source
@@ -141,8 +141,8 @@ def test_the_language_is_adapted_over_the_depth_that_the_search_chose(finished: 
     assert finished.champion("embeddings-tr").tags["depth"] == str(finished.recipe.adaptation.depth)
 
 
-def test_the_search_leaves_its_trials_in_the_storage_given(finished: Finished) -> None:
-    storage = f"sqlite:///{finished.folder.parent / 'optuna.db'}"
+def test_the_search_leaves_its_trials_in_a_storage_beside_what_was_made(finished: Finished) -> None:
+    storage = f"sqlite:///{finished.folder / 'optuna.db'}"
     (name,) = optuna.get_all_study_names(storage)
     study = optuna.load_study(study_name=name, storage=storage)
     assert study.best_params == {"depth": _chosen(finished)}

@@ -3,6 +3,7 @@
 import contextlib
 import io
 import os
+import re
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -96,13 +97,17 @@ def test_steps_run_the_recipes_image_within_their_profile(documents: list[dict[s
     containers = documents[0]["deploymentSpec"]["executors"]
     places = documents[1]["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
     assert containers.keys() == places.keys()
-    seen = set()
+    parameters, seen = documents[0]["root"]["inputDefinitions"]["parameters"], set()
     for name, executor in containers.items():
         step = name.removeprefix("exec-").rstrip("0123456789").rstrip("-")
         seen.add(step)
         container = executor["container"]
         assert container["image"] == settings.cluster.image
-        assert container["resources"]["resourceMemoryLimit"] == ("11Gi" if step in TRAINING else "2Gi")
+        memory = container["resources"]["resourceMemoryLimit"]
+        if named := re.search(r"'pipelinechannel--(\w+_memory)'", memory):
+            memory = parameters[named[1]]["defaultValue"]
+        assert bool(named) == (step in TRAINING)
+        assert memory == ("11Gi" if step in TRAINING else "2Gi")
     assert seen == LIGHT | TRAINING
 
 

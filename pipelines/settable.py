@@ -1,0 +1,48 @@
+"""Pipeline parameters for what stages ask of a node: they can be set anew for each run, without compiling again."""
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from lingraft.cluster import Cluster, StageName
+from pipelines.cluster import Nodes
+
+
+def settable(cluster: Cluster, *stages: StageName) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Give a pipeline parameters such as `pretraining_memory`; what is not given is what the recipe says.
+
+    The function takes what it sets its steps up with as `nodes`. All parameters are strings, since KFP's driver reads
+    no numbers where it sets up pods. A stage that is launched has none: the parameter `recipe` says what it asks for.
+    """
+    defaults = {name: value for stage in stages for name, value in _asked(cluster, stage).items()}
+
+    def decorate(pipeline: Callable[..., Any]) -> Callable[..., Any]:
+        own = inspect.signature(pipeline)
+        kept = [each for each in own.parameters.values() if each.name != "nodes"]
+        added = [
+            inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=value, annotation=str)
+            for name, value in defaults.items()
+        ]
+        signature = own.replace(parameters=[*kept, *added])
+
+        @functools.wraps(pipeline)
+        def with_nodes(*values: Any) -> Any:
+            given = signature.bind(*values).arguments
+            asks = {name: given.pop(name) for name in defaults}
+            return pipeline(**given, nodes=Nodes(cluster, asks))
+
+        with_nodes.__signature__ = signature  # type: ignore[attr-defined]
+        return with_nodes
+
+    return decorate
+
+
+def _asked(cluster: Cluster, stage: StageName) -> dict[str, str]:
+    profile = cluster.profile_of(stage)
+    if profile.launched:
+        return {}
+    asked = {"cpu": profile.cpu, "memory": profile.memory}
+    if profile.accelerator:
+        asked |= {"accelerator": profile.accelerator, "accelerator_count": str(profile.accelerator_count)}
+    return {f"{stage}_{name}": value for name, value in asked.items()}
