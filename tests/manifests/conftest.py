@@ -29,9 +29,16 @@ def documents(overlay: str) -> list[Document]:
 @pytest.fixture(scope="session")
 def pods(documents: list[Document]) -> dict[str, Document]:
     """Pod specifications by 'Kind/name' of the object that starts them."""
-    found = {}
-    for document in documents:
-        spec = document.get("spec", {})
-        if pod := spec.get("predictor") or spec.get("template", {}).get("spec"):
-            found[f"{document['kind']}/{document['metadata']['name']}"] = pod
-    return found
+    return {
+        f"{document['kind']}/{document['metadata']['name']}": pod for document in documents if (pod := pod_of(document))
+    }
+
+
+def pod_of(document: Document) -> Document | None:
+    """The pod specification in an object, if it starts pods."""
+    spec = document.get("spec", {})
+    if document["kind"] == "ClusterTrainingRuntime":
+        (replicated,) = spec["template"]["spec"]["replicatedJobs"]
+        spec = replicated["template"]["spec"]
+    pod = spec.get("predictor") or spec.get("template", {}).get("spec", {})
+    return pod if "containers" in pod else None

