@@ -13,6 +13,9 @@ TEXT ?=  #: folder of your own text for the demo, one file or folder per languag
 PORT ?= 8080  #: where `make serve` listens
 PYTEST_ARGS ?=  #: more arguments for pytest
 SOAK_FAULTS ?= 25  #: faults that `make soak` does to each stage
+IMAGES_WORK ?= .images-check  #: new folder of what `make images-check` makes
+IMAGES_ARGS ?=  #: more arguments for docker/check.py, such as --pip-conf FILE behind a mirror
+PINNED ?= docker/train.Dockerfile docker/serve.Dockerfile manifests/base/kustomization.yaml manifests/overlays/local/kustomization.yaml manifests/overlays/prod/kustomization.yaml  #: files that `make pin-images` writes digests into
 
 # Make keeps the blanks before the comments above.
 python := $(strip $(PYTHON))
@@ -29,7 +32,7 @@ torch_version := $(shell sed -n 's/^torch==//p' constraints.txt)
 # Build tools come from the lock too; pip reads that only from the environment.
 pip_install := PIP_CONSTRAINT=constraints.txt $(bin)/pip install
 as_root := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
-system_packages := chromium fonts-dejavu-core postgresql
+system_packages := chromium fonts-dejavu-core postgresql skopeo
 demo := $(bin)/python -m pipelines demo --recipe $(recipe) --out $(demo_dir) $(if $(text),--text "$(text)")
 pytest := OMP_NUM_THREADS=1 $(bin)/python -m pytest --numprocesses=auto --maxprocesses=4 --dist=loadfile
 
@@ -38,7 +41,7 @@ $(error ACCELERATOR is '$(accelerator)', but must be cpu or gpu)
 endif
 
 .PHONY: help install demo demo-compare demo-check serve ui test test-integration test-all soak lint format types \
-	golden system-deps lock clean
+	golden images-check pin-images system-deps lock clean
 
 help: ## print this list
 	@echo "Targets:"
@@ -122,6 +125,12 @@ golden: install ## write the golden pipeline YAML anew; read the difference befo
 	@for recipe in base demo; do \
 	  $(bin)/python -m pipelines compile --recipe "recipes/$$recipe.toml" --out "tests/golden/$$recipe"; \
 	done
+
+images-check: install ## build both images and use them, as root with buildah and debootstrap, after `make demo`
+	$(bin)/python docker/check.py --demo $(demo_dir) --work $(strip $(IMAGES_WORK)) $(strip $(IMAGES_ARGS))
+
+pin-images: install ## write the digests of images, read from their registries, where they are named by tags
+	$(bin)/python docker/pin.py $(strip $(PINNED))
 
 # The demo, too, fetches its text by apt's lists.
 system-deps: ## install what the integration tests need from Debian

@@ -27,7 +27,7 @@ COPY pyproject.toml LICENSE ./
 COPY lingraft/__init__.py lingraft/
 RUN --mount=type=secret,id=pip,target=/etc/pip.conf \
     touch README.md \
-    && pip install --no-cache-dir --constraint constraints.txt '.[pipelines,tracking,search,data,report,export,cpu]' \
+    && pip install --no-cache-dir --constraint constraints.txt '.[pipelines,kubernetes,tracking,search,postgresql,data,s3,gcs,azure,report,export,cpu]' \
     && pip uninstall --yes lingraft
 
 FROM dependencies AS project
