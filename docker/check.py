@@ -1,6 +1,6 @@
 """Build both images and use them: the demo's pretraining in the one, an answered request in the other.
 
-    python docker/check.py --demo .demo
+    python docker/check.py --demo .demo --work .images-check
 
 For Linux and root, with Debian's buildah and debootstrap, and what `make demo` has made. No registry is asked: a Debian
 with its own Python 3.11, made by debootstrap, stands in for the base image. Containers run as the image says, by its
@@ -154,7 +154,9 @@ def serve(image: str, bundle: Path) -> None:
             outputs = {each["name"]: each["data"] for each in json.load(answer)["outputs"]}
         print(f"serve image: {asked['text']!r} -> {outputs['label'][0]} ({outputs['probability'][0]:.0%})")
         process.send_signal(signal.SIGTERM)
-        print(f"serve image: ended with {process.wait(STOP_S)} on SIGTERM")
+        code = process.wait(STOP_S)
+        print(f"serve image: ended with {code} on SIGTERM")
+        assert code == 0, "the server did not end in good order"
 
 
 def _wait_until_ready(process: subprocess.Popen[str]) -> None:
@@ -180,6 +182,8 @@ def main() -> None:
     given = parser.parse_args()
     if os.geteuid():
         parser.error("run it as root: containers have a root of their own")
+    if given.work.exists():
+        parser.error(f"{given.work} is there already: remove it, or name another folder")
     given.work.mkdir(parents=True)
     os.chown(given.work, 10001, 10001)
     make_base(given.mirror)

@@ -236,7 +236,7 @@ def test_thousands_of_points_of_a_resumed_training_take_few_requests(
     with tracking.stage(parent, "adapt-de") as run:
         for point in curve:
             run.watch(point)
-    assert proxy.requests.count(LOG_BATCH) - before <= 5000 // 250 + 1
+    assert proxy.requests.count(LOG_BATCH) - before <= 5000 // 200 + 1
     assert history(truth, run.run_id) == losses(curve)
 
 
