@@ -20,7 +20,7 @@ from lingraft.section import Language, Name, Section, explain
 from lingraft.systems import Stage, Steps, System, steps_of
 from lingraft.task_config import SERVED_KINDS, Task
 from lingraft.text_config import Folder, Split, TextSource
-from lingraft.training_config import Adaptation, MiniBuilding, Paper, Search, Training
+from lingraft.training_config import Adaptation, MiniBuilding, Paper, Search, Training, part_of
 
 Precision = Literal["auto", "fp32", "bf16"]
 
@@ -79,8 +79,7 @@ class Recipe(Section):
             processes = self.cluster.profile_of(stage).processes
             if not settings or processes == 1:
                 continue
-            own, rest = divmod(settings.batch_blocks, processes)
-            if rest or own % (settings.micro_batch_blocks or 1):
+            if part_of(settings.batch_blocks, settings.micro_batch_blocks, processes) is None:
                 raise ValueError(
                     f"{stage}.batch_blocks {settings.batch_blocks} must be a multiple of micro_batch_blocks "
                     f"({settings.micro_batch_blocks or 'absent'}) x the {processes} processes of the stage's profile"

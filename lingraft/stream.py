@@ -16,6 +16,7 @@ from lingraft.masking import predicted
 from lingraft.order import Order
 from lingraft.shards import Blocks
 from lingraft.tasks.kinds import Prepared
+from lingraft.training_config import part_of
 
 
 class Drawn(NamedTuple):
@@ -61,8 +62,8 @@ def block_stream(
 
 
 def _part_of(batch_blocks: int, at_once: int | None) -> int:
-    own, rest = divmod(batch_blocks, processes.count())
-    if rest or own % (at_once or 1):
+    own = part_of(batch_blocks, at_once, processes.count())
+    if own is None:
         raise RecipeError(
             f"batch_blocks {batch_blocks} in micro-batches of {at_once or 'any size'} cannot be divided over "
             f"{processes.count()} processes. Choose a batch that is a multiple of micro_batch_blocks x processes."

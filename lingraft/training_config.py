@@ -11,6 +11,12 @@ from lingraft.section import Language, Section, Share
 from lingraft.systems import System
 
 
+def part_of(batch_blocks: int, at_once: int | None, processes: int) -> int | None:
+    """Blocks of a batch for each process; None where they cannot be divided, in micro-batches if any are wanted."""
+    own, rest = divmod(batch_blocks, processes)
+    return None if rest or own % (at_once or 1) else own
+
+
 class Training(Pace):
     """One run of the training loop."""
 

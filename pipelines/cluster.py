@@ -7,16 +7,16 @@ from typing import Any
 from kfp import dsl, kubernetes
 from kfp.dsl import pipeline_channel
 
-from lingraft import metrics, ranks, reuse
+from lingraft import metrics, ranks
 from lingraft.cluster import Cluster, Profile, StageName
 from lingraft.launch import launcher
 from lingraft.launch.pods import (
-    CACHES,
     CREDENTIAL_KEYS,
     METRICS_LABEL,
     METRICS_PORT,
     TRACKING_KEYS,
     USER_ID,
+    variables,
 )
 
 
@@ -59,15 +59,13 @@ def _place(task: dsl.PipelineTask, cluster: Cluster, profile: Profile, asked: Ma
     task.set_container_image(cluster.image).set_caching_options(False)
     cpu, memory = asked.get("cpu", profile.cpu), asked.get("memory", profile.memory)
     task.set_cpu_request(cpu).set_cpu_limit(cpu).set_memory_request(memory).set_memory_limit(memory)
-    task.set_env_variable("HOME", "/tmp")  # the user id has no home of its own in the image
-    task.set_env_variable(reuse.WHERE, cluster.results_place).set_env_variable(reuse.IMAGE, cluster.image)
+    for name, value in variables(cluster).items():
+        task.set_env_variable(name, value)
     _add_accelerator(task, profile, asked)
     kubernetes.set_security_context(task, run_as_user=USER_ID, run_as_group=USER_ID, run_as_non_root=True)
     for keys, optional in ((TRACKING_KEYS, False), (CREDENTIAL_KEYS, True)):
         names = {key: key for key in keys}
         kubernetes.use_secret_as_env(task, cluster.tracking_secret, names, optional=optional)
-    for name, folder in CACHES.items():
-        task.set_env_variable(name, f"{cluster.storage_path}/{folder}")
     kubernetes.mount_pvc(task, pvc_name=cluster.storage_claim, mount_path=cluster.storage_path)
     return task
 

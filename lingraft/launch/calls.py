@@ -3,7 +3,7 @@
 import importlib
 import inspect
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,8 @@ from lingraft.errors import LingraftError
 
 MODULES = ("data", "language", "paper", "source")
 """Of `lingraft.steps`; nothing else is ever called by name."""
+Folders = Mapping[str, str | Sequence[str]]
+"""Files and folders by a step's names for them; a list where it takes several."""
 _NO_MEMORY = "out of memory"
 
 
@@ -66,6 +68,11 @@ class Call(pydantic.BaseModel, frozen=True, extra="forbid"):
         if surplus := sorted({*self.arguments} - {*inspect.signature(found).parameters}):
             raise UnknownStepError(f"step {self.step!r} takes no {', '.join(surplus)}.")
         return found
+
+
+def listed(folders: str | Sequence[str]) -> list[str]:
+    """One or several, as several."""
+    return [folders] if isinstance(folders, str) else [*folders]
 
 
 def is_done(call: Call) -> bool:

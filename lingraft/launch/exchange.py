@@ -3,14 +3,12 @@
 import hashlib
 import json
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from lingraft.artifact import MANIFEST
 from lingraft.files import new_folder, sha256_of, write_text
-from lingraft.launch.calls import Answer, Call
-
-Folders = Mapping[str, str | Sequence[str]]
+from lingraft.launch.calls import Answer, Call, Folders, listed
 
 
 class Exchange:
@@ -29,7 +27,7 @@ class Exchange:
             outputs: those that it fills.
         """
         self._inputs_root, self._call, self._inputs, self._outputs = root / "inputs", call, inputs, outputs
-        marks = {name: [mark_of(Path(each)) for each in _listed(folders)] for name, folders in inputs.items()}
+        marks = {name: [mark_of(Path(each)) for each in listed(folders)] for name, folders in inputs.items()}
         self._values = {name: call.arguments[name] for name in call.arguments if name not in {*inputs, *outputs}}
         decisive = json.dumps({"step": call.step, "inputs": marks, "values": self._values}, sort_keys=True)
         self.key = hashlib.sha256(decisive.encode()).hexdigest()[:20]
@@ -62,7 +60,7 @@ class Exchange:
         Raises:
             ArtifactError: they cannot be written.
         """
-        inputs = {name: _like(folders, map(self._sent, _listed(folders))) for name, folders in self._inputs.items()}
+        inputs = {name: _like(folders, map(self._sent, listed(folders))) for name, folders in self._inputs.items()}
         theirs = {name: str(self.folder / "out" / name) for name in self._outputs}
         call = Call(step=self._call.step, arguments={**inputs, **theirs, **self._values})
         write_text(self.call_file, call.model_dump_json())
@@ -115,10 +113,6 @@ def _copy(source: Path, out: Path) -> None:
         return
     with new_folder(out) as coming:
         shutil.copytree(source, coming, dirs_exist_ok=True)
-
-
-def _listed(folders: str | Sequence[str]) -> list[str]:
-    return [folders] if isinstance(folders, str) else [*folders]
 
 
 def _like(given: str | Sequence[str], made: Iterator[str]) -> str | list[str]:

@@ -4,7 +4,7 @@ import itertools
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from lingraft.cluster import StageName
 from lingraft.config import Recipe
 from lingraft.failures import InputFailedError, leave, require_made
 from lingraft.launch import child
-from lingraft.launch.calls import Call, Ended, LaunchError, LostError, is_done
+from lingraft.launch.calls import Call, Ended, Folders, LaunchError, LostError, is_done, listed
 from lingraft.progress import say
 
 RETRIES = 3
@@ -24,7 +24,6 @@ PAUSE_S = 10.0
 
 STAGE = "LINGRAFT_LAUNCH"
 """Environment variable: the stage by whose profile the step is launched on Kubernetes; unset, it is a child process."""
-Folders = Mapping[str, str | Sequence[str]]
 
 
 def run(
@@ -91,8 +90,7 @@ def _launched(call: Call, inputs: Folders, outputs: Folders, stage: str, pause_s
 
 
 def _all(folders: Folders) -> Iterator[str]:
-    for each in folders.values():
-        yield from [each] if isinstance(each, str) else each
+    return itertools.chain.from_iterable(map(listed, folders.values()))
 
 
 def _clear(outputs: Folders) -> None:

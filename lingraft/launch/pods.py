@@ -37,13 +37,14 @@ def pod(cluster: Cluster, profile: Profile, command: Sequence[str], labels: Mapp
         "env": environment(cluster, profile),
         "resources": resources(profile),
         "volumeMounts": mounts(cluster, profile),
-        "securityContext": {
-            "allowPrivilegeEscalation": False,
-            "capabilities": {"drop": ["ALL"]},
-            "readOnlyRootFilesystem": True,
-        },
+        "securityContext": secured(),
     }
     return {"metadata": {"labels": dict(labels)}, "spec": placement(profile) | shell(cluster, profile, [container])}
+
+
+def secured() -> Manifest:
+    """Of every container."""
+    return {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}, "readOnlyRootFilesystem": True}
 
 
 def shell(cluster: Cluster, profile: Profile, containers: list[Manifest]) -> Manifest:
@@ -86,11 +87,15 @@ def resources(profile: Profile) -> Manifest:
     return {"requests": asked, "limits": dict(asked)}
 
 
-def environment(cluster: Cluster, profile: Profile) -> list[Manifest]:
-    """What the step reads."""
+def variables(cluster: Cluster) -> dict[str, str]:
+    """What every step reads, one of KFP or one that it launches; the user id has no home of its own in the image."""
     plain = {"HOME": "/tmp", reuse.WHERE: cluster.results_place, reuse.IMAGE: cluster.image}
-    plain[metrics.PORT] = str(METRICS_PORT)
-    plain |= {name: f"{cluster.storage_path}/{folder}" for name, folder in CACHES.items()}
+    return plain | {name: f"{cluster.storage_path}/{folder}" for name, folder in CACHES.items()}
+
+
+def environment(cluster: Cluster, profile: Profile) -> list[Manifest]:
+    """What a launched step reads."""
+    plain = variables(cluster) | {metrics.PORT: str(METRICS_PORT)}
     if profile.processes > profile.nodes:
         plain[ranks.WANTED] = str(profile.processes // profile.nodes)
     if wait := os.environ.get("LINGRAFT_TRACKING_WAIT_S"):

@@ -89,8 +89,7 @@ def job(name: str, cluster: Cluster, profile: Profile, exchange: Exchange) -> Ma
 def train_job(name: str, cluster: Cluster, profile: Profile, exchange: Exchange) -> Manifest:
     """A TrainJob of several nodes under the torch runtime, which tells each node its place among them."""
     labels = {LABEL: exchange.key, **STEP}
-    secured = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}, "readOnlyRootFilesystem": True}
-    container = {"name": _NODE, "volumeMounts": pods.mounts(cluster, profile), "securityContext": secured}
+    container = {"name": _NODE, "volumeMounts": pods.mounts(cluster, profile), "securityContext": pods.secured()}
     shell = pods.shell(cluster, profile, [container])
     patched = ("terminationGracePeriodSeconds", "securityContext", "containers", "volumes")
     pod = {field: shell[field] for field in patched} | pods.placement(profile)
