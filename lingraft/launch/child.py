@@ -41,15 +41,31 @@ def attempt(call: Call) -> Ended:
 
 
 def _run(command: list[str]) -> int:
-    """Run to the end; who is asked to stop passes that on, and waits. A group of its own is not asked twice."""
+    """Run to the end; who is asked to stop passes that on, and waits. A group of its own is not asked twice.
+
+    Returns:
+        The exit code; of a step that was stopped before it could heed what was passed on, that of one that has.
+    """
+    started: list[subprocess.Popen[bytes]] = []
+    coming: list[int] = []
+    passed_on: set[int] = set()
+
+    def pass_on() -> None:
+        while started and coming:
+            passed_on.add(number := coming.pop())
+            started[0].send_signal(number)
+
+    def ask(number: int, _: FrameType | None) -> None:
+        coming.append(number)
+        pass_on()
+
     environment = os.environ | {LAUNCHER: str(os.getpid())}
-    with subprocess.Popen(command, process_group=0, env=environment) as process:
-
-        def pass_on(number: int, _: FrameType | None) -> None:
-            process.send_signal(number)
-
-        with handled(pass_on):
-            return process.wait()
+    # Handled from before the process is there: what comes while it starts waits until it can be passed on.
+    with handled(ask), subprocess.Popen(command, process_group=0, env=environment) as process:
+        started.append(process)
+        pass_on()
+        code = process.wait()
+    return EXIT_CODES[signal.Signals(-code)] if -code in passed_on else code
 
 
 def _killed_for_memory() -> int:
