@@ -3,7 +3,7 @@
     python docker/pin.py docker/train.Dockerfile docker/serve.Dockerfile manifests/overlays/prod/kustomization.yaml
 
 Debian's skopeo asks the registries, with the credentials of your docker or podman login. Nothing is written unless
-every image was found.
+every image was found; where a file cannot be written, those before it are put back.
 """
 
 import argparse
@@ -11,8 +11,11 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+
+from lingraft.errors import ArtifactError
+from lingraft.files import write_text
 
 BASE = re.compile(r"^ARG BASE_IMAGE=(?P<name>[^\s:@]+):(?P<tag>[^\s@]+)(?:@sha256:[0-9a-f]{64})?$", re.MULTILINE)
 ENTRY = re.compile(
@@ -44,6 +47,28 @@ def pinned(text: str, ask: Callable[[str], str]) -> str:
     return ENTRY.sub(lambda each: f"{each['head']}\n    digest: {ask(_named(each))}", text)
 
 
+def replace_all(before: Mapping[Path, str], after: Mapping[Path, str]) -> None:
+    """Write what has changed of several texts, all or none.
+
+    Args:
+        before: the texts by their files, as they are.
+        after: as they are to be.
+
+    Raises:
+        ArtifactError: one cannot be written; the others are what they were.
+    """
+    written: list[Path] = []
+    try:
+        for file in before:
+            if after[file] != before[file]:
+                write_text(file, after[file])
+                written.append(file)
+    except BaseException:  # Ctrl-C too
+        for file in written:
+            write_text(file, before[file])
+        raise
+
+
 def _named(found: re.Match[str]) -> str:
     return f"{found['name']}:{found['tag']}"
 
@@ -64,11 +89,14 @@ def main() -> None:
         print(f"{image} {found}")
         return found
 
-    written = {file: pinned(file.read_text(encoding="utf-8"), ask) for file in given.files}
+    before = {file: file.read_text(encoding="utf-8") for file in given.files}
+    after = {file: pinned(text, ask) for file, text in before.items()}
     if missing:
         sys.exit("nothing was written, since not every image was found:\n" + "\n".join(missing))
-    for file, text in written.items():
-        file.write_text(text, encoding="utf-8")
+    try:
+        replace_all(before, after)
+    except ArtifactError as error:
+        sys.exit(f"images were not pinned: {error}")
 
 
 if __name__ == "__main__":

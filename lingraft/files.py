@@ -7,6 +7,7 @@ import json
 import os
 import re
 import shutil
+import stat
 import tempfile
 from collections.abc import Iterator, Set
 from pathlib import Path
@@ -136,13 +137,14 @@ def _sibling(folder: Path) -> Path:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a UTF-8 text file atomically.
+    """Write a UTF-8 text file atomically; one that is there keeps its permissions.
 
     Raises:
         ArtifactError: the path cannot be written.
     """
     with _named(path, _NO_PLACE):
         path.parent.mkdir(parents=True, exist_ok=True)
+        mode = stat.S_IMODE(path.stat().st_mode) if path.is_file() else 0o644
         with tempfile.NamedTemporaryFile(
             "w", encoding="utf-8", dir=path.parent, prefix=f".{path.name}-", delete=False
         ) as stream:
@@ -151,7 +153,7 @@ def write_text(path: Path, text: str) -> None:
                 stream.write(text)
                 stream.flush()
                 os.fsync(stream.fileno())
-                temporary.chmod(0o644)
+                temporary.chmod(mode)
                 temporary.replace(path)
             finally:
                 temporary.unlink(missing_ok=True)

