@@ -1,10 +1,18 @@
-"""Build both images and use them: the demo's pretraining in the one, an answered request in the other.
+"""Build both images and use them.
 
     python docker/check.py --demo .demo --work .images-check
 
-For Linux and root, with Debian's buildah and debootstrap, and what `make demo` has made. No registry is asked: a Debian
-with its own Python 3.11, made by debootstrap, stands in for the base image. Containers run as the image says, by its
-user, with a read-only root but for /tmp, as on the cluster. Prints the images' sizes.
+- A Debian with its own Python 3.11, made by debootstrap, stands in for the base image, so that no registry is asked.
+  It is made once, and stays in buildah's storage; so do the images `localhost/lingraft-{train,serve}:check`.
+- Both images are built for CPUs from the working tree, and what their largest parts take is printed.
+- The train image does the demo's pretraining, of which `--steps` makes a shorter one; what comes of it is in `--work`.
+- The serve image's health check has to say "unhealthy" where nothing answers, and "healthy" beside a server that is
+  ready; that server answers one question, and has to end with 0 on SIGTERM.
+
+Containers run by the image's user, in its environment, with a read-only root but for /tmp, as on the cluster, but in
+the network of this machine. They are removed in the end, also when this is interrupted.
+
+For Linux and root, with Debian's buildah and debootstrap, and what `make demo` has made.
 """
 
 import argparse
@@ -17,35 +25,18 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from containers import ROOT, buildah, container, running
+
 from lingraft.artifact import MANIFEST, Kind, read_manifest
 from lingraft.config import Recipe
+from lingraft.stopping import Interruption, interruptible
 
-ROOT = Path(__file__).parents[1]
 BASE = "localhost/lingraft-base:bookworm"
 PACKAGES = ["python3.11", "python3.11-venv", "python-is-python3"]
-PORT, READY_S, STOP_S = 8080, 120, 30
-STORAGE = ["--storage-driver", "vfs"]
-
-
-def buildah(*arguments: object, quiet: bool = True) -> str:
-    """Run buildah's command; returns what it said."""
-    command = ["buildah", *STORAGE, *map(str, arguments)]
-    done = subprocess.run(command, cwd=ROOT, check=True, text=True, stdout=subprocess.PIPE if quiet else None)
-    return (done.stdout or "").strip()
-
-
-@contextlib.contextmanager
-def container(image: str) -> Iterator[tuple[str, Path]]:
-    """A container of an image, and the folder of its root."""
-    name = buildah("from", "--pull-never", image)
-    try:
-        yield name, Path(buildah("mount", name))
-    finally:
-        buildah("rm", name)
+PORT, READY_S, ANSWER_S, STOP_S = 8080, 120, 30, 30
 
 
 def make_base(mirror: str | None) -> None:
@@ -92,28 +83,6 @@ def _bytes_of(folder: Path) -> int:
     return int(done.stdout.split()[0])
 
 
-@contextlib.contextmanager
-def running(image: str, arguments: Sequence[str], mounts: dict[str, Path]) -> Iterator[subprocess.Popen[str]]:
-    """Start a container with the image's entry point, environment and user, its root read-only but for /tmp."""
-    with container(image) as (_, root):
-        config: dict[str, Any] = json.loads(buildah("inspect", "--type", "image", image))["OCIv1"]["config"]
-        lines = [f"mount --bind {root} {root}"]
-        for inside, outside in mounts.items():
-            (root / inside.strip("/")).mkdir(exist_ok=True)
-            lines.append(f"mount --bind {outside} {root}{inside}")
-        lines += [f"mount --rbind /{each} {root}/{each}" for each in ("proc", "dev")]
-        lines += [f"mount -t tmpfs tmpfs {root}/tmp", f"chmod 1777 {root}/tmp", f"mount -o remount,bind,ro {root}"]
-        entered = ["chroot", f"--userspec={config['User']}", str(root), "/usr/bin/env", "-i", *config["Env"]]
-        command = [*config["Entrypoint"], *arguments]
-        script = " && ".join(lines) + ' && exec "$@"'
-        isolated = ["unshare", "--mount", "--propagation", "private", "sh", "-ec", script, "sh", *entered, *command]
-        with subprocess.Popen(isolated, text=True) as process:
-            try:
-                yield process
-            finally:
-                process.kill()
-
-
 def artifact_of(demo: Path, kind: Kind, language: str) -> Path:
     """What the demo made of a kind in a language."""
     for manifest in sorted((demo / "runs").rglob(MANIFEST)):
@@ -123,51 +92,94 @@ def artifact_of(demo: Path, kind: Kind, language: str) -> Path:
     sys.exit(f"no {kind} of {language!r} in {demo}: run 'make demo' first")
 
 
+def shortened(recipe: str, steps: int) -> str:
+    """A recipe's text with another number of pretraining steps."""
+    for name, value in (("steps", steps), ("warmup_steps", steps // 10)):
+        pattern = rf"(^\[pretraining\]\n(?:(?!\[).*\n)*?{name} = )\d+"
+        recipe, found = re.subn(pattern, rf"\g<1>{value}", recipe, count=1, flags=re.MULTILINE)
+        if not found:
+            sys.exit(f"the recipe's [pretraining] has no {name}, which --steps would change")
+    return recipe
+
+
 def train(image: str, demo: Path, work: Path, steps: int | None) -> None:
     """Do the demo's pretraining in the train image."""
     text = (ROOT / "recipes" / "demo.toml").read_text(encoding="utf-8")
-    if steps:
-        text = re.sub(r"(\[pretraining\]\n(?:.*\n)*?steps = )\d+", rf"\g<1>{steps}", text, count=1)
-        text = re.sub(r"(\[pretraining\]\n(?:.*\n)*?warmup_steps = )\d+", rf"\g<1>{steps // 10}", text, count=1)
-    (work / "recipe.toml").write_text(text, encoding="utf-8")
+    (work / "recipe.toml").write_text(shortened(text, steps) if steps else text, encoding="utf-8")
     source = Recipe.load(work / "recipe.toml").source
     folders = {f"/{kind}": artifact_of(demo, kind, source) for kind in (Kind.BLOCKS, Kind.TOKENIZER)}
     arguments = ["pretrain", "--recipe", "/made/recipe.toml", "--out", "/made/primary"]
     arguments += [part for folder in folders for part in (f"--{folder.strip('/')}", folder)]
-    with running(image, arguments, {"/made": work, **folders}) as process:
-        assert process.wait() == 0, "pretraining failed in the train image"
+    with running(image, arguments, {"/made": work, **folders}) as started:
+        if code := started.process.wait():
+            sys.exit(f"pretraining ended with {code} in the train image, and said why above")
     made = read_manifest(work / "primary")
     print(f"train image: pretrained {made.cost.steps} steps in {made.cost.elapsed_s:.0f} s")
 
 
 def serve(image: str, bundle: Path) -> None:
-    """Ask the serve image one question, and stop it as Kubernetes does."""
-    with running(image, ["/bundle", f"--port={PORT}"], {"/bundle": bundle}) as process:
-        _wait_until_ready(process)
-        url = f"http://127.0.0.1:{PORT}/v2/models"
-        with urllib.request.urlopen(url) as answer:
-            name = json.load(answer)["models"][0]
-        asked = {"text": "How do I sort a column?", "language": "en"}
-        inputs = [{"name": key, "datatype": "BYTES", "shape": [1], "data": [value]} for key, value in asked.items()]
-        body, headers = json.dumps({"inputs": inputs}).encode(), {"Content-Type": "application/json"}
-        with urllib.request.urlopen(urllib.request.Request(f"{url}/{name}/infer", body, headers)) as answer:
-            outputs = {each["name"]: each["data"] for each in json.load(answer)["outputs"]}
-        print(f"serve image: {asked['text']!r} -> {outputs['label'][0]} ({outputs['probability'][0]:.0%})")
-        process.send_signal(signal.SIGTERM)
-        code = process.wait(STOP_S)
-        print(f"serve image: ended with {code} on SIGTERM")
-        assert code == 0, "the server did not end in good order"
+    """See what the serve image's health check says, ask a question, and stop it as Kubernetes does."""
+    with running(image, [], {}, idle=True) as started:
+        started.wait_until_up()
+        if started.is_healthy():
+            sys.exit(f"the health check says that all is well where nothing answers. Is port {PORT} in use?")
+    print("serve image: unhealthy where nothing answers")
+    with running(image, ["/bundle", f"--port={PORT}"], {"/bundle": bundle}) as started:
+        _wait_until_ready(started.process)
+        if not started.is_healthy():
+            sys.exit("the health check says that nothing is well beside a server that is ready")
+        print("serve image: healthy when it is ready")
+        _ask()
+        started.process.send_signal(signal.SIGTERM)
+        try:
+            code = started.process.wait(STOP_S)
+        except subprocess.TimeoutExpired:
+            sys.exit(f"the server had not ended {STOP_S} s after SIGTERM")
+    if code:
+        sys.exit(f"the server ended with {code} on SIGTERM, but 0 is good order")
+    print("serve image: ended with 0 on SIGTERM")
 
 
 def _wait_until_ready(process: subprocess.Popen[str]) -> None:
     began = time.monotonic()
     while time.monotonic() < began + READY_S:
-        assert process.poll() is None, "the server ended"
-        with contextlib.suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{PORT}/v2/health/ready"):
+        if (code := process.poll()) is not None:
+            sys.exit(f"the server ended with {code} before it was ready, and said why above")
+        with contextlib.suppress(OSError), _answer("/v2/health/ready"):
             print(f"serve image: ready after {time.monotonic() - began:.1f} s")
             return
         time.sleep(0.1)
     sys.exit(f"the server was not ready after {READY_S} s")
+
+
+def _ask() -> None:
+    with _answer("/v2/models") as answer:
+        name = json.load(answer)["models"][0]
+    asked = {"text": "How do I sort a column?", "language": "en"}
+    inputs = [{"name": key, "datatype": "BYTES", "shape": [1], "data": [value]} for key, value in asked.items()]
+    with _answer(f"/v2/models/{name}/infer", json.dumps({"inputs": inputs}).encode()) as answer:
+        outputs = {each["name"]: each["data"] for each in json.load(answer)["outputs"]}
+    print(f"serve image: {asked['text']!r} -> {outputs['label'][0]} ({outputs['probability'][0]:.0%})")
+
+
+def _answer(path: str, body: bytes | None = None) -> Any:
+    headers = {"Content-Type": "application/json"}
+    return urllib.request.urlopen(
+        urllib.request.Request(f"http://127.0.0.1:{PORT}{path}", body, headers), None, ANSWER_S
+    )
+
+
+def check(given: argparse.Namespace) -> None:
+    """Do all of it."""
+    given.work.mkdir(parents=True)
+    os.chown(given.work, 10001, 10001)
+    make_base(given.mirror)
+    images = {name: build(name, given) for name in ("train", "serve")}
+    for name, image in images.items():
+        megabytes = {part: round(size / 1e6) for part, size in sizes(image).items()}
+        print(f"{name} image, MB: {json.dumps(megabytes)}")
+    train(images["train"], given.demo.resolve(), given.work.resolve(), given.steps)
+    serve(images["serve"], given.demo.resolve() / "bundle")
 
 
 def main() -> None:
@@ -184,15 +196,12 @@ def main() -> None:
         parser.error("run it as root: containers have a root of their own")
     if given.work.exists():
         parser.error(f"{given.work} is there already: remove it, or name another folder")
-    given.work.mkdir(parents=True)
-    os.chown(given.work, 10001, 10001)
-    make_base(given.mirror)
-    images = {name: build(name, given) for name in ("train", "serve")}
-    for name, image in images.items():
-        megabytes = {part: round(size / 1e6) for part, size in sizes(image).items()}
-        print(f"{name} image, MB: {json.dumps(megabytes)}")
-    train(images["train"], given.demo.resolve(), given.work.resolve(), given.steps)
-    serve(images["serve"], given.demo.resolve() / "bundle")
+    try:
+        with interruptible():
+            check(given)
+    except Interruption as interruption:
+        print("interrupted", file=sys.stderr)
+        sys.exit(interruption.exit_code)
 
 
 if __name__ == "__main__":
