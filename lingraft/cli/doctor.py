@@ -1,11 +1,14 @@
 """The command that looks at a cluster before its first run."""
 
 import sys
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from lingraft.cli.options import RecipeOption
+
+if TYPE_CHECKING:
+    from lingraft.doctor.findings import Finding
 
 
 def doctor(
@@ -14,14 +17,22 @@ def doctor(
 ) -> None:
     """Look at the cluster that kubectl is set to, and say what it lacks for a recipe, and what to do about it.
 
-    Ends with 1 if anything is lacking.
+    Ends with 1 if anything is lacking; a warning is about what only you can tell.
     """
     from lingraft.config import Recipe
-    from lingraft.doctor import Doctor
+    from lingraft.doctor.examination import examined
     from lingraft.launch.on_cluster import connect
 
-    api, _ = connect()
-    findings = [*Doctor(api, namespace, Recipe.load(recipe)).findings()]
-    for each in findings:
-        print(f"ok       {each.what}" if each.is_good else f"LACKING  {each.what}: {each.gap}\n         {each.remedy}")
-    sys.exit(0 if all(each.is_good for each in findings) else 1)
+    cluster, (api, _) = Recipe.load(recipe).cluster, connect()
+    lacking = 0
+    for finding in examined(api, namespace, cluster):
+        print(_line(finding), flush=True)
+        lacking += finding.is_lacking
+    sys.exit(1 if lacking else 0)
+
+
+def _line(finding: "Finding") -> str:
+    if finding.is_good:
+        return f"ok       {finding.what}"
+    weight = "LACKING" if finding.is_lacking else "warning"
+    return f"{weight}  {finding.what}: {finding.gap}\n         {finding.remedy}"

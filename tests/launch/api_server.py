@@ -4,6 +4,7 @@ It is small, but what stands behind it is real: a pod is a process of this machi
 """
 
 import contextlib
+import http.client
 import json
 import queue
 import re
@@ -15,7 +16,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, unquote, urlsplit
 
 import yaml
 
@@ -24,8 +25,11 @@ NAMESPACE = "lingraft"
 _VERSION = ("gitVersion", "gitCommit", "gitTreeState", "buildDate", "goVersion", "compiler", "platform")
 DROP = -1
 """A fault: the connection is closed without an answer."""
-_GROUP = r"/(?:api/v1|apis/[^/]+/[^/]+)"
+_GROUP = r"/(?:api/v1|apis/(?P<group>[^/]+)/[^/]+)"
 _PATH = re.compile(rf"{_GROUP}(?:/namespaces/{NAMESPACE}(?=/))?/(?P<plural>\w+)(?:/(?P<name>[^/]+))?(?P<log>/log)?")
+_PROXY = re.compile(rf"/api/v1/namespaces/{NAMESPACE}/services/(?P<name>[^/]+)/proxy(?P<path>/.*)")
+_PROXY_S = 30
+_VERBS = {"POST": "create", "DELETE": "delete", "watch": "watch"}
 
 
 class ApiServer:
@@ -45,6 +49,10 @@ class ApiServer:
         self.deleted: Callable[[str, Document], None] = lambda _plural, _gone: None
         self.allows: Callable[[Document], bool] = lambda _asked: True
         """Whether somebody may do something."""
+        self.services: dict[str, str] = {}
+        """Address by 'name:port' of a service, whose pods the proxy asks there."""
+        self.used: set[tuple[str, str, str]] = set()
+        """Rights that were needed for what was asked: group, resource and verb."""
         self._version, self._oldest = 1, 0
         self._watches: list[tuple[str, queue.Queue[Document | None]]] = []
         self._lock = threading.RLock()
@@ -54,8 +62,7 @@ class ApiServer:
         """A kubectl configuration for it."""
         server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"api": self}))
         server.daemon_threads = True
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
-        thread.start()
+        threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
         config = {
             "apiVersion": "v1",
             "kind": "Config",
@@ -161,6 +168,7 @@ class ApiServer:
 class _Handler(BaseHTTPRequestHandler):
     api: ApiServer
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # or each answer waits 40 ms for the acknowledgement of its head
 
     def log_message(self, *_: Any) -> None:
         pass
@@ -181,12 +189,16 @@ class _Handler(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         if url.path.rstrip("/") == "/version":
             return self._send(200, {"major": "1", "minor": "34", **dict.fromkeys(_VERSION, "")})
+        if proxied := _PROXY.fullmatch(url.path):
+            return self._proxy(unquote(proxied["name"]), proxied["path"])
         found = _PATH.fullmatch(url.path)
         if not found:
             return self._send(404, {"message": f"no such path {url.path}"})
         plural, name = found["plural"], found["name"]
         asked = "watch" if query.get("watch") in ("true", "True", "1") else method
         self.api.asked.append((asked, plural))
+        verb = _VERBS.get(asked, "get" if name else "list")
+        self.api.used.add((found["group"] or "", f"{plural}{found['log'] or ''}", verb))
         if faults := self.api.faults[asked, plural]:
             fault = faults.pop(0)
             return self._drop() if fault == DROP else self._send(fault, {"message": "a fault"})
@@ -218,6 +230,22 @@ class _Handler(BaseHTTPRequestHandler):
     def _delete(self, plural: str, name: str | None, _: Document, __: bytes) -> None:
         gone = self.api.remove(plural, str(name))
         return self._send(200, gone) if gone else self._send(404, {"message": "not found"})
+
+    def _proxy(self, name: str, path: str) -> None:
+        """Ask a service's pod, by the host and path that we are asked by, but with no word of who asks."""
+        if refusal := self.api.refusals.get(("GET", "services/proxy")):
+            return self._send(403, {"kind": "Status", "message": refusal, "reason": "Forbidden"})
+        if not (address := self.api.services.get(name)):
+            return self._send(404, {"kind": "Status", "message": f"services {name} not found"})
+        connection = http.client.HTTPConnection(address, timeout=_PROXY_S)
+        try:
+            connection.request("GET", path, headers={"Host": self.headers["Host"]})
+            answer = connection.getresponse()
+            return self._send_raw(answer.status, answer.headers["Content-Type"], answer.read())
+        except OSError as error:
+            return self._send(503, {"kind": "Status", "message": f"error trying to reach service: {error}"})
+        finally:
+            connection.close()
 
     def _watch(self, plural: str, query: Document) -> None:
         self._begin()
@@ -259,9 +287,11 @@ class _Handler(BaseHTTPRequestHandler):
         self.connection.close()
 
     def _send(self, status: int, answer: Document) -> None:
-        body = json.dumps(answer).encode()
+        self._send_raw(status, "application/json", json.dumps(answer).encode())
+
+    def _send_raw(self, status: int, kind: str, body: bytes) -> None:
         self.send_response(status)
-        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)

@@ -15,6 +15,9 @@ from typing import Any
 
 import pytest
 
+from lingraft.doctor.findings import Finding
+from tests.doctor.clinic import Clinic
+
 Document = dict[str, Any]
 START_LIMIT_S = 180
 
@@ -26,6 +29,7 @@ def running(
     database: str,
     folder: Path,
     secrets: Mapping[str, str] = MappingProxyType({}),
+    artifacts: str | None = None,
 ) -> Iterator[int]:
     """The port of a running server on the loopback device.
 
@@ -35,12 +39,13 @@ def running(
         database: address that stands in for the Secret's.
         folder: for artifacts, the log, and as home.
         secrets: variables that stand in for those of Secrets.
+        artifacts: where they go; into `folder` if absent.
     """
     command, settings = _command_and_settings(documents, pods["Deployment/mlflow"]["containers"][0], secrets)
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    ours = {"host": "127.0.0.1", "port": str(port), "artifacts-destination": str(folder / "artifacts")}
+    ours = {"host": "127.0.0.1", "port": str(port), "artifacts-destination": artifacts or str(folder / "artifacts")}
     for option, value in ours.items():
         (index,) = (i for i, argument in enumerate(command) if argument.startswith(f"--{option}="))
         command[index] = f"--{option}={value}"
@@ -54,6 +59,27 @@ def running(
     finally:
         server.terminate()
         server.wait(timeout=60)
+
+
+def mlflow_seen_by_the_doctor(
+    documents: list[Document], port: int, folder: Path, host: str = "mlflow:5000"
+) -> tuple[Finding, Finding]:
+    """What the doctor finds of a server behind the overlay's Service, and of its store.
+
+    Args:
+        documents: every object of the overlay.
+        port: of the server.
+        folder: for the cluster's own files.
+        host: by which steps are told to ask.
+    """
+    (deployment,) = (one for one in documents if one["kind"] == "Deployment" and one["metadata"]["name"] == "mlflow")
+    with Clinic.opened(folder) as clinic:
+        clinic.add("deployments", "mlflow", spec=deployment["spec"], status={"availableReplicas": 1})
+        clinic.add_secret("lingraft-mlflow", MLFLOW_TRACKING_URI=f"http://{host}")
+        clinic.server.services["mlflow:5000"] = f"127.0.0.1:{port}"
+        found = clinic.findings()
+    assert found["Secret lingraft-mlflow-server"].is_good
+    return found[f"MLflow at http://{host}"], found[f"MLflow's store of artifacts at http://{host}"]
 
 
 def status(port: int, method: str, path: str, host: str) -> int:

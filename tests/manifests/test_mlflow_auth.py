@@ -16,7 +16,7 @@ from mlflow.exceptions import MlflowException
 from lingraft import tracking
 from lingraft.config import Recipe
 from lingraft.errors import TrackingError
-from tests.manifests.mlflow_server import Document, running, status
+from tests.manifests.mlflow_server import Document, mlflow_seen_by_the_doctor, running, status
 from tests.manifests.postgresql import AWKWARD, PostgreSql
 from tests.manifests.readme_secrets import content, secrets_of
 
@@ -85,3 +85,11 @@ def test_names_and_runs_are_kept_in_the_database_of_the_secret(port: int, postgr
         users = connection.execute(sqlalchemy.text("SELECT username, is_admin FROM users")).all()
     engine.dispose()
     assert [tuple(user) for user in users] == [("admin", True)]
+
+
+def test_the_doctor_cannot_say_who_asks_and_says_so(documents: list[Document], port: int, tmp_path: Path) -> None:
+    itself, store = mlflow_seen_by_the_doctor(documents, port, tmp_path)
+    assert itself.is_good
+    assert not store.is_lacking
+    assert store.gap.startswith("could not be looked at: 401")
+    assert "passes no name and password on" in store.remedy

@@ -2,11 +2,12 @@
 
 import http.client
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.manifests.mlflow_server import running, status
+from tests.manifests.mlflow_server import mlflow_seen_by_the_doctor, running, status
 
 Document = dict[str, Any]
 SEARCH = "/api/2.0/mlflow/experiments/search"
@@ -39,3 +40,34 @@ def test_the_server_answers_to_its_service_and_to_a_forwarded_port(server_port: 
 
 def test_the_server_refuses_another_host(server_port: int) -> None:
     assert status(server_port, "POST", SEARCH, "rebound.example:5000") == http.client.FORBIDDEN
+
+
+def test_the_doctor_reaches_the_server_and_its_store_by_the_name_that_steps_use(
+    documents: list[Document], server_port: int, tmp_path: Path
+) -> None:
+    itself, store = mlflow_seen_by_the_doctor(documents, server_port, tmp_path)
+    assert (itself.gap, store.gap) == ("", "")
+
+
+def test_the_doctor_says_by_which_name_the_server_does_not_know_itself(
+    documents: list[Document], server_port: int, tmp_path: Path
+) -> None:
+    itself, store = mlflow_seen_by_the_doctor(documents, server_port, tmp_path, "mlflow.lingraft.svc.other:5000")
+    assert itself.is_good
+    assert "does not know itself by the name 'mlflow.lingraft.svc.other:5000'" in store.gap
+
+
+@pytest.mark.integration
+def test_the_doctor_says_that_the_server_does_not_reach_its_store(
+    documents: list[Document], pods: dict[str, Document], tmp_path: Path
+) -> None:
+    nowhere = dict.fromkeys(("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"), "x") | {
+        "AWS_DEFAULT_REGION": "us-east-1",
+        "MLFLOW_S3_ENDPOINT_URL": "http://127.0.0.1:9",
+    }
+    database = f"sqlite:///{tmp_path / 'mlflow.db'}"
+    with running(documents, pods, database, tmp_path, nowhere, artifacts="s3://bucket/mlflow") as port:
+        itself, store = mlflow_seen_by_the_doctor(documents, port, tmp_path)
+    assert itself.is_good
+    assert store.is_lacking
+    assert store.gap == "cannot be reached by MLflow: 500"

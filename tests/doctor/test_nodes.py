@@ -1,0 +1,103 @@
+"""Which nodes could take the pods of a profile."""
+
+from typing import Any
+
+import pytest
+
+from lingraft.cluster import Cluster, Profile, Toleration
+from tests.doctor.clinic import CLUSTER, GPU, ROOM, Clinic
+
+WHAT = "2 nodes for profile 'pretraining'"
+SPOT = {"key": "spot", "value": "true", "effect": "NoSchedule"}
+
+
+def _node(clinic: Clinic, name: str) -> Any:
+    return clinic.server.objects["nodes", name]
+
+
+def _tolerating(*tolerations: Toleration) -> Cluster:
+    return CLUSTER.model_copy(
+        update={"stages": {"pretraining": GPU.model_copy(update={"tolerations": tolerations, "nodes": 1})}}
+    )
+
+
+def test_nodes_that_are_too_small_are_none(clinic: Clinic) -> None:
+    for name in ("one", "two"):
+        _node(clinic, name)["status"]["allocatable"]["nvidia.com/gpu"] = "2"
+    gap = clinic.the_gap()
+    assert (gap.what, gap.is_lacking) == (WHAT, True)
+    assert gap.gap.endswith("could take its pod; 2 without 4 nvidia.com/gpu")
+
+
+@pytest.mark.parametrize("resource", ["cpu", "memory", "ephemeral-storage"])
+def test_all_that_a_profile_asks_for_counts(clinic: Clinic, resource: str) -> None:
+    clinic.cluster = Cluster(training=Profile(ephemeral_storage="10Gi"))
+    for name in ("one", "two"):
+        _node(clinic, name)["status"]["allocatable"] = ROOM | {"ephemeral-storage": "102400000000"} | {resource: "1"}
+    found = clinic.findings()["a node for profile 'training'"]
+    assert found.is_lacking
+    assert resource in found.gap
+
+
+def test_a_pool_without_any_node_may_grow(clinic: Clinic) -> None:
+    for name in ("one", "two"):
+        _node(clinic, name)["metadata"]["labels"] = {"pool": "other"}
+    warning = clinic.the_gap()
+    assert (warning.what, warning.is_lacking) == (WHAT, False)
+    assert warning.gap == "no node of today has the labels {'pool': 'gpu'}"
+    assert "grows on demand" in warning.remedy
+
+
+def test_a_cluster_without_any_node_for_a_profile_without_labels_is_a_gap(clinic: Clinic) -> None:
+    for name in ("one", "two"):
+        clinic.server.remove("nodes", name)
+    assert clinic.findings()["a node for profile 'light'"].is_lacking
+
+
+def test_too_few_nodes_of_a_pool_that_may_grow_are_a_warning(clinic: Clinic) -> None:
+    clinic.server.remove("nodes", "two")
+    warning = clinic.the_gap()
+    assert (warning.what, warning.is_lacking) == (WHAT, False)
+    assert warning.gap.startswith("1 of 1 nodes")
+
+
+def test_too_few_nodes_of_a_profile_without_labels_are_a_gap(clinic: Clinic) -> None:
+    clinic.cluster = Cluster(stages={"pretraining": Profile(nodes=3)})
+    assert clinic.the_gap().is_lacking
+
+
+def test_a_cordoned_node_is_none(clinic: Clinic) -> None:
+    clinic.cluster = _tolerating()
+    _node(clinic, "one")["spec"] = {"unschedulable": True}
+    assert clinic.findings()["a node for profile 'pretraining'"].is_good
+    _node(clinic, "two")["spec"] = {"unschedulable": True}
+    assert clinic.findings()["a node for profile 'pretraining'"].gap.endswith("; 2 cordoned")
+
+
+@pytest.mark.parametrize(
+    ("taint", "toleration", "tolerated"),
+    [
+        (SPOT, None, False),
+        (SPOT, Toleration(key="spot"), True),
+        (SPOT, Toleration(key="other"), False),
+        (SPOT, Toleration(key=""), True),
+        (SPOT, Toleration(key="", operator="Equal", value="true"), False),
+        (SPOT, Toleration(key="spot", operator="Equal", value="true"), True),
+        (SPOT, Toleration(key="spot", operator="Equal", value="false"), False),
+        ({"key": "spot", "effect": "NoSchedule"}, Toleration(key="spot", operator="Equal"), True),
+        (SPOT, Toleration(key="spot", effect="NoExecute"), False),
+        (SPOT | {"effect": "NoExecute"}, Toleration(key="spot"), False),
+        (SPOT | {"effect": "NoExecute"}, Toleration(key="spot", effect="NoExecute"), True),
+        (SPOT | {"effect": "PreferNoSchedule"}, None, True),
+    ],
+)
+def test_taints_are_tolerated_as_kubernetes_does(
+    clinic: Clinic, taint: dict[str, str], toleration: Toleration | None, tolerated: bool
+) -> None:
+    clinic.cluster = _tolerating(*filter(None, [toleration]))
+    for name in ("one", "two"):
+        _node(clinic, name)["spec"] = {"taints": [taint]}
+    clinic.add_node("plain", ROOM, {})  # for what asks for no labels
+    found = clinic.findings()["a node for profile 'pretraining'"]
+    assert found.is_good == tolerated
+    assert tolerated or f"spot={taint.get('value', '')}:{taint['effect']}" in found.gap

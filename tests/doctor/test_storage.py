@@ -1,0 +1,76 @@
+"""Where results are shared: the claim and its storage class, an object store."""
+
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import boto3
+import fsspec
+import pytest
+import s3fs
+from moto.server import ThreadedMotoServer
+
+from lingraft.cluster import Cluster
+from tests.doctor.clinic import Clinic
+
+WAITING = "volume claim lingraft-data, which is Pending"
+
+
+@pytest.fixture
+def claim(clinic: Clinic) -> Any:
+    return clinic.server.objects["persistentvolumeclaims", "lingraft-data"]
+
+
+def test_a_claim_for_one_node_is_too_little_for_languages_side_by_side(clinic: Clinic, claim: Any) -> None:
+    claim["spec"]["accessModes"] = ["ReadWriteOnce"]
+    assert "can be mounted on one node only" in clinic.the_gap().gap
+
+
+def test_a_claim_of_an_unknown_storage_class_names_those_there_are(clinic: Clinic, claim: Any) -> None:
+    claim["status"]["phase"] = "Pending"
+    claim["spec"]["storageClassName"] = "fast"
+    gap = clinic.the_gap()
+    assert (gap.what, gap.gap) == (WAITING, "is of storage class 'fast'; the cluster has ['shared']")
+
+
+def test_a_claim_that_gets_no_volume_is_a_gap(clinic: Clinic, claim: Any) -> None:
+    claim["status"]["phase"] = "Pending"
+    gap = clinic.the_gap()
+    assert (gap.what, gap.is_lacking) == (WAITING, True)
+
+
+def test_a_claim_that_waits_for_its_first_pod_may_be_well(clinic: Clinic, claim: Any) -> None:
+    claim["status"]["phase"] = "Pending"
+    clinic.server.objects["storageclasses", "shared"]["volumeBindingMode"] = "WaitForFirstConsumer"
+    warning = clinic.the_gap()
+    assert (warning.what, warning.is_lacking) == (WAITING, False)
+
+
+@pytest.fixture
+def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0)
+    server.start()
+    host, port = server.get_host_and_port()
+    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://{host}:{port}")
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "testing")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    client, name = boto3.client("s3"), f"results-{uuid.uuid4()}"
+    client.create_bucket(Bucket=name)
+    fsspec.config.conf.clear()
+    s3fs.S3FileSystem.clear_instance_cache()
+    yield name
+    client.close()
+    s3fs.S3FileSystem.clear_instance_cache()
+    server.stop()
+
+
+def test_a_folder_that_the_first_run_makes_in_a_bucket_is_well_and_a_bucket_that_is_not_there_is_none(
+    clinic: Clinic, bucket: str
+) -> None:
+    clinic.cluster = Cluster(results=f"s3://{bucket}/results")
+    assert clinic.findings()[f"object store s3://{bucket}/results"].is_good
+    clinic.cluster = Cluster(results="s3://absent/results")
+    gap = clinic.the_gap()
+    assert gap.what == "object store s3://absent/results"
+    assert "The specified bucket does not exist" in gap.gap
