@@ -15,7 +15,7 @@ from lingraft.files import require_new
 from lingraft.models import load_primary
 from lingraft.progress import shown
 from lingraft.results import SearchResult, Trial
-from lingraft.runs import step_flops
+from lingraft.runs import Watch, step_flops
 from lingraft.systems import Stage
 from lingraft.tokenizer import Tokenizer
 from lingraft.training_config import Search
@@ -34,7 +34,9 @@ _RECORD = "record"
 """Optuna's name for what we keep of a trial beside its score."""
 
 
-def search(recipe: Recipe, primary: Path, blocks: Path, tokenizer: Path, storage: str | None, out: Path) -> Artifact:
+def search(
+    recipe: Recipe, primary: Path, blocks: Path, tokenizer: Path, storage: str | None, out: Path, watch: Watch
+) -> Artifact:
     """Choose the depth whose short adaptation gives the best masked accuracy, all depths at equal FLOPs.
 
     A trial is judged on the dev split by the primary with the trial's rows swapped in, which is what will be served,
@@ -47,6 +49,7 @@ def search(recipe: Recipe, primary: Path, blocks: Path, tokenizer: Path, storage
         tokenizer: the language's tokenizer.
         storage: an Optuna storage URL; a search that was interrupted goes on from there. None keeps it in memory.
         out: where the result goes.
+        watch: is told every point of each trial.
 
     Raises:
         RecipeError: the recipe has no [search], or its [encoder] is not the primary's.
@@ -57,7 +60,7 @@ def search(recipe: Recipe, primary: Path, blocks: Path, tokenizer: Path, storage
     """
     require_new(out)
     wanted = recipe.require_search()
-    trials = _Trials(recipe, wanted, primary, blocks, tokenizer)
+    trials = _Trials(recipe, wanted, primary, blocks, tokenizer, watch)
     study = _study(f"{recipe.name}-{wanted.language}-{trials.digest()[:12]}", storage)
     for depth in sorted(set(trials.depths) - _finished(study).keys()):
         study.enqueue_trial({"depth": depth})
@@ -117,8 +120,11 @@ def _finished(study: optuna.Study) -> dict[int, Trial]:
 class _Trials:
     """Optuna's objective; the primary, the blocks and the initial rows are shared by all trials."""
 
-    def __init__(self, recipe: Recipe, search: Search, primary: Path, blocks: Path, tokenizer: Path) -> None:
-        self.recipe, self.search, self.source = recipe, search, load_primary(primary, recipe.primary_shape)
+    def __init__(
+        self, recipe: Recipe, search: Search, primary: Path, blocks: Path, tokenizer: Path, watch: Watch
+    ) -> None:
+        self.recipe, self.search, self.watch = recipe, search, watch
+        self.source = load_primary(primary, recipe.primary_shape)
         pieces = Tokenizer.load(tokenizer, search.language)
         self.data = load_blocks(blocks, pieces, recipe.encoder.block_tokens)
         self.train, self.dev_NT = split(self.data, "train"), split(self.data, "dev").all()
@@ -149,6 +155,7 @@ class _Trials:
         run = adaptation_run(self.recipe, step, mini, self.rows, self.train, settings)
         seen: list[tuple[float, float]] = []
         for look, point in enumerate(shown(run.points, steps, f"search {self.search.language}: depth {depth}")):
+            self.watch(point)
             score = self._score(mini)
             seen.append((point.flops, score))
             trial.report(score, look)

@@ -24,6 +24,12 @@ class ArtifactError(LingraftError):
     """An artifact folder is missing, of the wrong kind, truncated, edited or cannot be written."""
 
 
+class InUseError(ArtifactError):
+    """Another process trains into the same folder; it may have ended a while later, or its machine may be gone."""
+
+    heals = True
+
+
 class AlignmentError(LingraftError):
     """Two artifacts that were not trained against the same primary were combined."""
 
@@ -34,6 +40,12 @@ class DepthError(LingraftError):
 
 class TrainingError(LingraftError):
     """Training cannot go on: too little data for one batch, or a loss that is not finite."""
+
+
+class PeerLostError(TrainingError):
+    """Of several machines that train together one was lost, or a process on it, without a word."""
+
+    heals = True
 
 
 class TrackingError(LingraftError):

@@ -6,6 +6,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from lingraft.metrics import tell_of_left_out
+
 
 class _Flag(NamedTuple):
     step: int
@@ -37,3 +39,4 @@ class LeftOut:
                 flag.copied.synchronize()
             if flag.bad:
                 self.steps.append(flag.step)
+                tell_of_left_out()

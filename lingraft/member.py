@@ -5,6 +5,7 @@ import json
 import os
 import sys
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -13,6 +14,8 @@ from pydantic import TypeAdapter
 
 from lingraft import errors, ranks
 from lingraft.errors import LingraftError
+from lingraft.failures import EXPECTED, devices_named, in_words
+from lingraft.metrics import hear_of_left_out
 from lingraft.plan import Progress
 from lingraft.progress import say
 from lingraft.spread import CALL_FILE, NEWS_FILE
@@ -31,11 +34,13 @@ def main(folder: Path) -> int:
     def watch(point: Progress) -> None:
         _tell(folder, {"point": point})
 
+    hear_of_left_out(partial(_tell, folder, {"left_out": True}))
     try:
-        stage(**given, watch=watch)
-    except LingraftError as error:
-        kind = next(kind for kind in type(error).__mro__ if kind.__module__ == errors.__name__)
-        _tell(folder, {"error": kind.__name__, "message": str(error)})
+        with devices_named():
+            stage(**given, watch=watch)
+    except EXPECTED as error:
+        kind = next((kind for kind in type(error).__mro__ if kind.__module__ == errors.__name__), LingraftError)
+        _tell(folder, {"error": kind.__name__, "message": in_words(error)})
         return 1
     except Interruption as interruption:
         say(str(interruption))

@@ -25,8 +25,9 @@ from pydantic import TypeAdapter
 
 from lingraft import errors, ranks
 from lingraft.artifact import Artifact, read_manifest
-from lingraft.errors import LingraftError, RecipeError, TrainingError
+from lingraft.errors import LingraftError, PeerLostError, RecipeError, TrainingError
 from lingraft.files import write_json, write_text
+from lingraft.metrics import tell_of_left_out
 from lingraft.plan import Progress
 from lingraft.progress import say
 from lingraft.stopping import EXIT_CODES, Interruption, heeded, restored
@@ -48,6 +49,7 @@ def spread(stage: Callable[Given, Artifact]) -> Callable[Given, Artifact]:
     Raises:
         RecipeError: LINGRAFT_PROCESSES is not a number of processes.
         TrainingError: a process was lost. The checkpoints stay.
+        PeerLostError: so was one of several machines that train together, or a process on it.
         Interruption: this process was asked to stop, and so were those that it had started.
     """
 
@@ -131,7 +133,7 @@ def _run(processes: int, folder: Path, watch: Callable[[Progress], None]) -> Non
             ended.set()
         error = news.result()
     if error or lost:
-        raise error or TrainingError(lost)
+        raise error or (PeerLostError if ranks.nodes() > 1 else TrainingError)(lost)
 
 
 def _launch(processes: int, folder: Path) -> str:
@@ -178,7 +180,7 @@ def _stopped(signal_number: int) -> Interruption:
 
 
 def _read(path: Path, watch: Callable[[Progress], None], ended: threading.Event) -> LingraftError | None:
-    """Pass the leader's points on; returns the first error, if there was one."""
+    """Pass on what the leader tells; returns the first error, if there was one."""
     error = None
     with path.open(encoding="utf-8") as lines:
         while True:
@@ -187,6 +189,8 @@ def _read(path: Path, watch: Callable[[Progress], None], ended: threading.Event)
                 news = json.loads(line)
                 if "point" in news:
                     watch(Progress(*news["point"]))
+                elif "left_out" in news:
+                    tell_of_left_out()
                 else:
                     error = error or _error(news)
             if last:

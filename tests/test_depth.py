@@ -10,13 +10,17 @@ from lingraft import depth
 from lingraft.artifact import Artifact, Kind
 from lingraft.config import Recipe
 from lingraft.errors import DepthError, RecipeError, TokenizerError, TrackingError
+from lingraft.plan import Progress
 from lingraft.results import SearchResult, load_search
-from tests.workshop import Workshop
+from lingraft.runs import Watch
+from tests.workshop import Workshop, unwatched
 
 
-def _search(shop: Workshop, out: Path, recipe: Recipe | None = None, storage: str | None = None) -> SearchResult:
+def _search(
+    shop: Workshop, out: Path, recipe: Recipe | None = None, storage: str | None = None, watch: Watch = unwatched
+) -> SearchResult:
     recipe = recipe or _with_search(shop.recipe)
-    depth.search(recipe, shop.primary, shop.blocks["de"], shop.tokenizers["de"], storage, out)
+    depth.search(recipe, shop.primary, shop.blocks["de"], shop.tokenizers["de"], storage, out, watch)
     return load_search(out)
 
 
@@ -69,6 +73,14 @@ def test_a_trial_keeps_its_scores_on_the_way(found: SearchResult) -> None:
         assert spent == sorted(spent)
         assert len(spent) > 1
         assert trial.scores_by_flops[-1] == (trial.flops, trial.score)
+
+
+def test_whoever_watches_hears_of_the_points_of_every_trial(workshop: Workshop, tmp_path: Path) -> None:
+    heard: list[Progress] = []
+    recipe = _with_search(workshop.recipe, depths=(1, 2), steps_at_depth=8)
+    result = _search(workshop, tmp_path / "search", recipe, watch=heard.append)
+    spent = [flops for trial in result.trials for flops, _ in trial.scores_by_flops]
+    assert [point.flops for point in heard] == spent
 
 
 def test_the_result_belongs_to_the_primary(workshop: Workshop, tmp_path: Path) -> None:

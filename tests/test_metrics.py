@@ -1,28 +1,21 @@
-"""What Prometheus hears of a training: asked over HTTP, as it asks."""
+"""What Prometheus hears of a training."""
 
 import socket
-import urllib.request
 
 import pytest
 
 from lingraft import metrics
-from lingraft.plan import Progress
+from lingraft.errors import TrainingError
+from lingraft.plan import Progress, unwatched
+from lingraft.training_state import TrainingState
+from tests.prometheus import asked, port_for_metrics
+from tests.test_train_endings import planned, trained
 
 
 @pytest.fixture
 def port(monkeypatch: pytest.MonkeyPatch) -> int:
     """At which to answer."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        free = int(probe.getsockname()[1])
-    monkeypatch.setenv(metrics.PORT, str(free))
-    return free
-
-
-def _asked(port: int) -> dict[str, float]:
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
-        lines = answer.read().decode().splitlines()
-    return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines if line[0] != "#")}
+    return port_for_metrics(monkeypatch)
 
 
 def test_where_nobody_asks_nothing_is_opened(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -35,16 +28,41 @@ def test_where_nobody_asks_nothing_is_opened(monkeypatch: pytest.MonkeyPatch) ->
 def test_points_are_told_to_whoever_asks_and_passed_on(port: int) -> None:
     seen: list[Progress] = []
     watch = metrics.exposed("adapt-tr-2", seen.append)
-    began = _asked(port)['lingraft_training_point_timestamp_seconds{stage="adapt-tr-2"}']
-    point = Progress(20, 10240, 4e9, 3.0, 3.25, 5e-4, left_out_steps=2)
+    began = asked(port)['lingraft_training_point_timestamp_seconds{stage="adapt-tr-2"}']
+    point = Progress(20, 10240, 4e9, 3.0, 3.25, 5e-4)
     watch(point)
     assert seen == [point]
-    told = _asked(port)
-    for name, value in {"step": 20, "tokens": 10240, "loss": 3.25, "left_out_steps": 2}.items():
+    told = asked(port)
+    for name, value in {"step": 20, "tokens": 10240, "loss": 3.25}.items():
         assert told[f'lingraft_training_{name}{{stage="adapt-tr-2"}}'] == value
     assert told['lingraft_training_point_timestamp_seconds{stage="adapt-tr-2"}'] > began
     metrics.exposed("adapt-tr-4", seen.append)
-    assert 'lingraft_training_point_timestamp_seconds{stage="adapt-tr-4"}' in _asked(port)
+    assert 'lingraft_training_point_timestamp_seconds{stage="adapt-tr-4"}' in asked(port)
+
+
+def _left_out(port: int, stage: str) -> float:
+    return asked(port)[f'lingraft_training_left_out_steps_total{{stage="{stage}"}}']
+
+
+def test_steps_that_are_left_out_are_counted_though_no_point_is_ever_told(port: int) -> None:
+    metrics.exposed("pretrain", unwatched)
+    assert _left_out(port, "pretrain") == 0  # what rises is seen to rise only where its beginning was seen
+    with pytest.raises(TrainingError):
+        trained(planned(skipped_steps=2, log_every_steps=100), *range(1, 21))
+    assert _left_out(port, "pretrain") == 3
+
+
+def test_steps_that_were_left_out_before_an_interruption_are_not_counted_again(port: int) -> None:
+    metrics.exposed("finetune-topic-1", unwatched)
+    trained(planned(skipped_steps=5), 7, state=TrainingState(left_out=[2, 3]))
+    assert _left_out(port, "finetune-topic-1") == 1
+
+
+def test_each_training_has_a_count_of_its_own(port: int) -> None:
+    for stage, bad in {"adapt-de-2": (3,), "adapt-sw-2": (4, 8)}.items():
+        metrics.exposed(stage, unwatched)
+        trained(planned(skipped_steps=5), *bad)
+    assert (_left_out(port, "adapt-de-2"), _left_out(port, "adapt-sw-2")) == (1, 2)
 
 
 def test_a_port_that_is_taken_holds_up_no_training(port: int, capsys: pytest.CaptureFixture[str]) -> None:

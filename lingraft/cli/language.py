@@ -15,9 +15,9 @@ from lingraft.cli.options import (
     TextOption,
     TokenizerOption,
     say,
-    unwatched,
 )
 from lingraft.config import Recipe
+from lingraft.plan import unwatched
 from lingraft.training_config import SEARCH_STORAGE
 
 # What a command needs is imported by it, so that --help does not wait for torch.
@@ -63,7 +63,7 @@ def search_depth(
     from lingraft.depth import search
     from lingraft.results import load_search
 
-    say(search(Recipe.load(recipe), primary, blocks, tokenizer, storage, out))
+    say(search(Recipe.load(recipe), primary, blocks, tokenizer, storage, out, unwatched))
     print(f"depth {load_search(out).chosen}")
 
 

@@ -12,7 +12,6 @@ from lingraft.stopping import Interruption, interruptible
 
 if TYPE_CHECKING:
     from lingraft.artifact import Artifact
-    from lingraft.plan import Progress
 
 RecipeOption = Annotated[Path, typer.Option("--recipe", help="TOML recipe; the ones we ship are in recipes/.")]
 OutOption = Annotated[Path, typer.Option("--out", help="Folder of the new artifact; must not hold anything yet.")]
@@ -45,10 +44,6 @@ def say(made: "Artifact") -> None:
         return
     language = f" of {made.manifest.language!r}" if made.manifest.language else ""
     print(f"{made.manifest.kind}{language}: {made.folder} ({made.fingerprint[:12]})", file=sys.stderr)
-
-
-def unwatched(point: "Progress") -> None:
-    """The command line keeps no record beside the artifact's own history."""
 
 
 def run_app(app: typer.Typer) -> None:

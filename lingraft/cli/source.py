@@ -15,9 +15,9 @@ from lingraft.cli.options import (
     TextOption,
     TokenizerOption,
     say,
-    unwatched,
 )
 from lingraft.config import Recipe
+from lingraft.plan import unwatched
 
 # What a command needs is imported by it, so that --help does not wait for torch.
 

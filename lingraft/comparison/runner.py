@@ -23,7 +23,7 @@ from lingraft.jobs import Job, Lane, lane
 from lingraft.paper import report as paper_report
 from lingraft.paper.records import RECORDS_FILE
 from lingraft.paper.report import MARKDOWN_FILE
-from lingraft.plan import Progress
+from lingraft.plan import unwatched
 from lingraft.progress import say
 from lingraft.resumed import made_once, require_same
 
@@ -112,7 +112,7 @@ def _attempt(job: Job) -> None:
     def once() -> None:
         if job.kind is Kind.EVALUATION and job.made.is_dir() and _outdated(job):
             shutil.rmtree(job.made)
-        made_once(job.made, job.kind, job.made_from, lambda: job.make(job.out, _unwatched))
+        made_once(job.made, job.kind, job.made_from, lambda: job.make(job.out, unwatched))
 
     forget(job.made)
     job.attempt(once)
@@ -124,10 +124,6 @@ def _outdated(job: Job) -> bool:
         return not load_judged(job.made).whole
     except ArtifactError:
         return True
-
-
-def _unwatched(point: Progress) -> None:
-    """Every artifact has its own history."""
 
 
 def _write_so_far(comparison: Comparison, judged: Sequence[Judged], out: Path) -> None:

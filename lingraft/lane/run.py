@@ -24,7 +24,7 @@ from lingraft.lane.recipe import Basis, LaneRecipe, Wanted, shown
 from lingraft.lane.stage import once
 from lingraft.lane.tasks import LaneTask, NotJudgedError, open_tasks
 from lingraft.models import load_mini, load_primary
-from lingraft.plan import Progress
+from lingraft.plan import unwatched
 from lingraft.progress import say
 from lingraft.results import load_language
 from lingraft.text import prepare
@@ -189,7 +189,7 @@ class _Lane:
             self.out / "embeddings",
             Kind.EMBEDDINGS,
             made_from | {"adaptation": settings.model_dump(mode="json")},
-            lambda out: adapt(recipe, *folders, settings.depth, out, _unwatched, mini=self.mini),
+            lambda out: adapt(recipe, *folders, settings.depth, out, unwatched, mini=self.mini),
         )
 
     def _evaluation(
@@ -212,7 +212,3 @@ def _require_transformers() -> None:
     """It is better known before the training than after it."""
     if find_spec("transformers") is None:
         raise MissingExtraError("transformers", "huggingface")
-
-
-def _unwatched(point: Progress) -> None:
-    """The lane keeps no record beside the artifact's own history."""

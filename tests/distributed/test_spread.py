@@ -11,9 +11,9 @@ from kfp import dsl
 from mlflow import MlflowClient
 
 from components.step import step
-from lingraft import ranks, stages
+from lingraft import metrics, ranks, stages
 from lingraft.cluster import Cluster, Profile
-from lingraft.errors import RecipeError
+from lingraft.errors import RecipeError, TrainingError
 from lingraft.plan import Progress
 from lingraft.steps import data, source
 from lingraft.stopping import EXIT_CODES
@@ -22,6 +22,7 @@ from pipelines.cluster import Nodes, training
 from tests.distributed.launch import ROOT, environment
 from tests.distributed.test_two_processes import curve
 from tests.pipelines.finished import runs_of, tiny
+from tests.prometheus import asked, port_for_metrics
 from tests.tracking_stores import quiet, sqlite_store
 from tests.workshop import Workshop, changed, unwatched
 
@@ -96,6 +97,19 @@ def test_a_spread_stages_error_is_the_one_that_it_raised(workshop: Workshop, tmp
     with pytest.raises(RecipeError, match=r"batch_blocks 7 .* cannot be divided over 2 processes"):
         stages.pretrain(recipe, workshop.blocks["en"], workshop.tokenizers["en"], tmp_path / "out", unwatched)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.usefixtures("two")
+@pytest.mark.integration
+def test_steps_that_a_spread_stage_leaves_out_are_counted_once_where_it_was_called(
+    workshop: Workshop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    port = port_for_metrics(monkeypatch)
+    recipe = changed(workshop.recipe, "pretraining", learning_rate=1e38, skipped_steps=2, log_every_steps=100)
+    watch = metrics.exposed("spread", unwatched)
+    with pytest.raises(TrainingError, match="not finite"):
+        stages.pretrain(recipe, workshop.blocks["en"], workshop.tokenizers["en"], tmp_path / "out", watch)
+    assert asked(port)['lingraft_training_left_out_steps_total{stage="spread"}'] == 3
 
 
 @pytest.mark.usefixtures("two")
