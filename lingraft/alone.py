@@ -9,7 +9,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from lingraft.errors import ArtifactError
+from lingraft.errors import ArtifactError, InUseError
 from lingraft.files import make_folder, writable
 from lingraft.progress import say
 
@@ -79,7 +79,7 @@ def _lock(descriptor: int, folder: Path) -> None:
         os.close(descriptor)
         if not isinstance(error, BlockingIOError):
             raise
-        raise ArtifactError(
+        raise InUseError(
             f"{folder} is in use by another process, which trains the same at this moment. Wait until it has ended, "
             "or choose another output."
         ) from error

@@ -19,6 +19,7 @@ import importlib.metadata
 import json
 import os
 import shutil
+import uuid
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
@@ -144,7 +145,8 @@ def _whole(job: Job, result: Path) -> Artifact | None:
     try:
         return Artifact.load(made, job.kind)
     except ArtifactError as error:
-        aside = result.with_name(f"{result.name}.damaged-{os.getpid()}")
-        result.rename(aside)
+        aside = result.with_name(f"{result.name}.damaged-{uuid.uuid4().hex}")
+        with contextlib.suppress(FileNotFoundError):  # another pod was faster
+            result.rename(aside)
         say(f"{job.title}: what was made before is of no use, and was set aside as {aside}: {error}")
         return None

@@ -11,9 +11,9 @@ from lingraft.launch.workload import Phase, State, Workloads, gone, state_of
 from lingraft.progress import say
 
 _GONE, _NOT_FOUND = 410, 404
-_PASSING = {_GONE, 429, 500, 502, 503, 504}
+PASSING = {_GONE, 429, 500, 502, 503, 504}
 _WATCH_S = 30
-"""After which a watch is begun again: so a connection that has died silently is noticed."""
+"""After which a watch is begun again."""
 _PAUSES_S = (0.5, 1.0, 2.0, 5.0, 10.0)
 """Between questions to an API server that does not answer; it is asked for as long as the launcher lives."""
 UNREACHABLE = (urllib3.exceptions.HTTPError, ConnectionError)
@@ -60,7 +60,7 @@ def _read_again(workloads: Workloads, workload: Manifest) -> Manifest:
 
 
 def _require_passing(error: Exception, failures: int) -> None:
-    if isinstance(error, ApiException) and error.status not in _PASSING:
+    if isinstance(error, ApiException) and error.status not in PASSING:
         raise error
     if failures == len(_PAUSES_S):
         say(f"the API server does not answer, and is asked on: {error}")

@@ -4,7 +4,7 @@ import itertools
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +12,14 @@ from pydantic import TypeAdapter
 
 from lingraft.cluster import StageName
 from lingraft.config import Recipe
-from lingraft.failures import InputFailedError, leave, require_made
+from lingraft.failures import EXPECTED, in_words, leave, require_made
 from lingraft.launch import child
 from lingraft.launch.calls import Call, Ended, Folders, LaunchError, LostError, is_done, listed
 from lingraft.progress import say
 
-RETRIES = 3
-"""Attempts after the first, of steps that were lost or met what may heal."""
+RETRIES = "LINGRAFT_RETRIES"
+"""Environment variable: attempts after the first, of steps that were lost or met what may heal."""
+_RETRIES = 3
 PAUSE_S = 10.0
 """Before the next attempt of a step that failed by what may heal; one that was lost is started at once."""
 
@@ -33,7 +34,7 @@ def run(
     isolated: bool = False,
     otherwise: Any = None,
     bears_failed_inputs: bool = False,
-    retries: int = RETRIES,
+    after: Sequence[str] = (),
     pause_s: float = PAUSE_S,
     **values: Any,
 ) -> Any:
@@ -48,7 +49,7 @@ def run(
         otherwise: the result of a step that failed alone.
         bears_failed_inputs: does what it can without them, and leaves in its outputs itself why it could not; an error
             of its own is then a mistake, and no failure to go on from.
-        retries: attempts after the first.
+        after: files and folders of steps that must not have failed, although nothing of theirs is read.
         pause_s: seconds before the next attempt where something is to heal.
         values: the step's other arguments, as JSON holds them.
 
@@ -59,17 +60,17 @@ def run(
     """
     try:
         if not bears_failed_inputs:
-            require_made(map(Path, _all(inputs)))
+            require_made(map(Path, [*_all(inputs), *after]))
         call = Call(step=step, arguments={**inputs, **outputs, **values})
         if (stage := os.environ.get(STAGE)) and not is_done(call):
             return _launched(call, inputs, outputs, stage, pause_s)
-        return _attempted(lambda: child.attempt(call), lambda: _clear(outputs), retries, pause_s)
-    except (LaunchError, InputFailedError) as error:
+        return _attempted(lambda: _as_child(call, outputs), _retries(), pause_s)
+    except EXPECTED as error:
         if not isolated or (bears_failed_inputs and not isinstance(error, LostError)):
             raise
-        say(f"failed: {error}")
+        say(f"failed: {in_words(error)}")
         for out in _all(outputs):
-            leave(Path(out), str(error))
+            leave(Path(out), in_words(error))
         return otherwise
 
 
@@ -81,10 +82,8 @@ def _launched(call: Call, inputs: Folders, outputs: Folders, stage: str, pause_s
     cluster = Recipe.parse(str(call.arguments["recipe"])).cluster
     profile = cluster.profile_of(TypeAdapter(StageName).validate_python(stage))
     exchange = Exchange(Path(cluster.storage_path) / "launched", call, inputs, outputs)
-    exchange.send()
     launched = OnCluster(cluster, profile, exchange)
-    result = _attempted(launched.attempt, exchange.forget_attempt, profile.retries, pause_s)
-    exchange.bring()
+    result = _attempted(launched.attempt, profile.retries, pause_s)
     exchange.clear()
     return result
 
@@ -93,13 +92,19 @@ def _all(folders: Folders) -> Iterator[str]:
     return itertools.chain.from_iterable(map(listed, folders.values()))
 
 
-def _clear(outputs: Folders) -> None:
-    """Remove what an attempt has left that was lost before it could say so; what it had trained is kept elsewhere."""
-    for out in _all(outputs):
-        shutil.rmtree(out, ignore_errors=True)
+def _as_child(call: Call, outputs: Folders) -> Ended:
+    ended = child.attempt(call)
+    if ended.heals:  # what was trained is kept elsewhere; here lies what was lost before it could say so
+        for out in _all(outputs):
+            shutil.rmtree(out, ignore_errors=True)
+    return ended
 
 
-def _attempted(attempt: Callable[[], Ended], forget: Callable[[], None], retries: int, pause_s: float) -> Any:
+def _retries() -> int:
+    return int(os.environ.get(RETRIES, _RETRIES))
+
+
+def _attempted(attempt: Callable[[], Ended], retries: int, pause_s: float) -> Any:
     for number in itertools.count(1):
         ended = attempt()
         if ended.reason is None:
@@ -109,5 +114,4 @@ def _attempted(attempt: Callable[[], Ended], forget: Callable[[], None], retries
             raise (LaunchError if ended.answer else LostError)(f"{ended.reason}{which}")
         say(f"{ended.reason}: attempt {number + 1} of {retries + 1}")
         time.sleep(0.0 if ended.vanished else pause_s)
-        forget()
     raise AssertionError("count() does not end")

@@ -8,11 +8,11 @@ from kubernetes.client.rest import ApiException
 
 from lingraft.cluster import Cluster, Profile
 from lingraft.launch.calls import Answer, Ended, LaunchError
-from lingraft.launch.exchange import Exchange
-from lingraft.launch.following import UNREACHABLE, is_absent, to_the_end
-from lingraft.launch.pods import Manifest
+from lingraft.launch.exchange import Attempt, Exchange
+from lingraft.launch.following import PASSING, UNREACHABLE, is_absent, to_the_end
+from lingraft.launch.pods import LABEL, STEP, Manifest
 from lingraft.launch.reporter import Reporter
-from lingraft.launch.verdict import lost
+from lingraft.launch.verdict import killed_for_memory, lost
 from lingraft.launch.workload import KINDS, MANIFESTS, Phase, State, Workloads, state_of
 from lingraft.progress import say
 from lingraft.stopping import Interruption, interruptible
@@ -23,6 +23,8 @@ _KUBECONFIG = "KUBECONFIG"
 _CONFLICT, _FORBIDDEN = 409, 403
 _NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 _TIME_LIMIT = "DeadlineExceeded"
+ATTEMPT = "lingraft.io/attempt"
+"""Annotation: where on the claim the step finds what is asked, and leaves what it made."""
 
 
 def connect() -> tuple[client.ApiClient, str]:
@@ -68,9 +70,10 @@ class OnCluster:
         self._workloads = Workloads(self._api, self._kind, self._namespace)
 
     def attempt(self) -> Ended:
-        """Launch the step, or find it, and follow it to its end.
+        """Launch the step, or find it, and follow it to its end; what it made is brought to where it is wanted.
 
         Raises:
+            ArtifactError: its inputs cannot be sent, or what it made cannot be brought.
             Interruption: we were asked to stop, and so was the step.
         """
         with interruptible():
@@ -85,11 +88,17 @@ class OnCluster:
                 raise
 
     def _followed(self, workload: Manifest) -> Ended:
-        name = workload["metadata"]["name"]
+        name, attempt = workload["metadata"]["name"], self._attempt_of(workload)
         reporter = Reporter(self._api, self._namespace, self._kind, name)
         try:
             state = to_the_end(self._workloads, workload)
-            return self._judged(name, state, reporter)
+            ended = self._judged(name, attempt.answer, state, reporter)
+            if ended.reason is None:
+                self._exchange.bring(attempt)
+            return ended
+        except Interruption:
+            self._end()  # before the reporter, which waits for the log of a pod that lives
+            raise
         finally:
             reporter.close()
 
@@ -97,20 +106,28 @@ class OnCluster:
         """What an earlier launcher has left running, or ended well."""
         known = [each for each in self._of_call() if "deletionTimestamp" not in each["metadata"]]
         phase = state_of(known[-1]).phase if known else Phase.FAILED
-        if phase is Phase.FAILED or (phase is Phase.SUCCEEDED and not self._exchange.answer):
+        if phase is Phase.FAILED or (phase is Phase.SUCCEEDED and not self._attempt_of(known[-1]).answer):
             return None
         say(f"{known[-1]['kind']} {known[-1]['metadata']['name']} is there already, and is followed")
         return known[-1]
+
+    def _attempt_of(self, workload: Manifest) -> Attempt:
+        return self._exchange.attempt(workload["metadata"]["annotations"][ATTEMPT])
 
     def _of_call(self) -> list[Manifest]:
         return self._workloads.of_call(self._exchange.key)
 
     def _created(self) -> Manifest:
         number = 1 + max((int(each["metadata"]["name"].rpartition("-")[2]) for each in self._of_call()), default=0)
-        name = f"lingraft-{self._exchange.key}-{number}"
-        self._exchange.forget_attempt()
+        name, attempt = f"lingraft-{self._exchange.key}-{number}", self._exchange.attempt()
+        self._exchange.send(attempt)
+        metadata = {
+            "name": name,
+            "labels": {LABEL: self._exchange.key, **STEP},
+            "annotations": {ATTEMPT: attempt.name},
+        }
         try:
-            made = self._workloads.create(self._manifest(name, self._cluster, self._profile, self._exchange))
+            made = self._workloads.create(self._manifest(metadata, self._cluster, self._profile, attempt))
         except ApiException as error:
             if error.status != _CONFLICT:
                 raise
@@ -128,20 +145,27 @@ class OnCluster:
             if not is_absent(error):
                 say(f"{self._exchange.key} could not be ended, and runs on: {error}. End it, or run the same again.")
 
-    def _judged(self, name: str, state: State, reporter: Reporter) -> Ended:
-        if answer := self._exchange.answer:
+    def _judged(self, name: str, answer: Answer | None, state: State, reporter: Reporter) -> Ended:
+        if answer and not (answer.heals and self._profile.nodes > 1):
             return Ended(answer)
         if state.phase is Phase.SUCCEEDED:
-            return Ended(failed=f"{name} succeeded, and left no answer in {self._exchange.folder}")
+            return Ended(
+                vanished=f"{name} succeeded, but another launcher has taken its answer, or the claim is another"
+            )
         if state.reason == _TIME_LIMIT:
             limit = f"its profile's time limit of {self._profile.time_limit_s} s"
             return Ended(failed=f"{name} was ended at {limit}. Raise it, and run the same again: what it kept stays.")
-        return lost(name, state, reporter.pods(), self._profile.memory)
+        pods = reporter.pods()
+        if answer and not killed_for_memory(pods):  # of the machine that lost another; why, only that one's pod knows
+            return Ended(answer)
+        return lost(name, state, pods, self._profile.memory)
 
 
 def _refused(error: ApiException) -> Ended:
     """What the API server's refusal means: a quota may have room later, a missing right is for people."""
     said = f"{error.reason}: {error.body or ''}".strip()
+    if error.status in {*PASSING, _CONFLICT}:
+        return Ended(Answer(error=f"the API server cannot at the moment ({error.status}): {said}", heals=True))
     if error.status == _FORBIDDEN and "exceeded quota" in said:
         return Ended(Answer(error=f"the namespace's quota has no room: {said}", heals=True))
     return Ended(failed=f"Kubernetes refuses ({error.status}): {said}")

@@ -13,6 +13,7 @@ USER_ID = 10001
 TRACKING_KEYS = ("MLFLOW_TRACKING_URI",)
 CREDENTIAL_KEYS = ("MLFLOW_TRACKING_USERNAME", "MLFLOW_TRACKING_PASSWORD", "MLFLOW_TRACKING_TOKEN", SEARCH_STORAGE)
 """Taken from the same Secret where it has them."""
+STORAGE_KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_ENDPOINT_URL", "AWS_REGION")
 CACHES = {"LINGRAFT_CACHE": "lingraft", "HF_HOME": "huggingface"}
 """Folders on the claim, so that text is brought once and not into a pod that goes."""
 CONTAINER = "step"
@@ -49,10 +50,12 @@ def secured() -> Manifest:
 
 def shell(cluster: Cluster, profile: Profile, containers: list[Manifest]) -> Manifest:
     """A pod around containers."""
-    return {
+    account = {"serviceAccountName": cluster.service_account} if cluster.service_account else {}
+    return account | {
         "restartPolicy": "Never",
         "terminationGracePeriodSeconds": STOP_S,
         "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
         "securityContext": {
             "runAsNonRoot": True,
             "runAsUser": USER_ID,
@@ -100,21 +103,24 @@ def environment(cluster: Cluster, profile: Profile) -> list[Manifest]:
         plain[ranks.WANTED] = str(profile.processes // profile.nodes)
     if wait := os.environ.get("LINGRAFT_TRACKING_WAIT_S"):
         plain["LINGRAFT_TRACKING_WAIT_S"] = wait
-    secrets = [(key, False) for key in TRACKING_KEYS] + [(key, True) for key in CREDENTIAL_KEYS]
     return [{"name": name, "value": value} for name, value in plain.items()] + [
-        {
-            "name": key,
-            "valueFrom": {"secretKeyRef": {"name": cluster.tracking_secret, "key": key, "optional": optional}},
-        }
-        for key, optional in secrets
+        {"name": key, "valueFrom": {"secretKeyRef": {"name": secret, "key": key, "optional": optional}}}
+        for secret, keys, optional in secrets(cluster)
+        for key in keys
     ]
+
+
+def secrets(cluster: Cluster) -> Sequence[tuple[str, Sequence[str], bool]]:
+    """Secrets that every step reads, their keys, and whether a step can do without."""
+    tracking = (cluster.tracking_secret, TRACKING_KEYS, False), (cluster.tracking_secret, CREDENTIAL_KEYS, True)
+    return (*tracking, (cluster.storage_secret, STORAGE_KEYS, True)) if cluster.storage_secret else tracking
 
 
 def volumes(cluster: Cluster, profile: Profile) -> list[Manifest]:
     """The claim, a place for temporary files, and shared memory."""
     found: list[Manifest] = [
         {"name": "data", "persistentVolumeClaim": {"claimName": cluster.storage_claim}},
-        {"name": "tmp", "emptyDir": {}},
+        {"name": "tmp", "emptyDir": {"sizeLimit": profile.ephemeral_storage} if profile.ephemeral_storage else {}},
     ]
     if profile.shared_memory:
         found.append({"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": profile.shared_memory}})

@@ -79,7 +79,7 @@ class Reporter:
         for event in self._core.list_namespaced_event(self._namespace, field_selector="type=Warning").items:
             about = event.involved_object.name or ""
             words = f"{event.involved_object.kind} {about}: {event.reason}: {event.message}"
-            if about.startswith(self._name) and words not in self._warned:
+            if (about == self._name or about.startswith(f"{self._name}-")) and words not in self._warned:
                 self._warned.add(words)
                 say(words)
 

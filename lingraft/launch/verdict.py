@@ -1,5 +1,6 @@
 """Why a step that ran on Kubernetes ended without an answer: by its own fault, or by that of its node."""
 
+import datetime
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,6 +11,7 @@ from lingraft.stopping import EXIT_CODES
 _OUT_OF_MEMORY = "OOMKilled"
 _LOST = {137, 143, *EXIT_CODES.values()}
 """Exit codes of who was killed or asked to stop, by somebody else than its launcher."""
+_LATE = datetime.datetime.max.replace(tzinfo=datetime.UTC)
 _NODE_REASONS = {"NodeLost", "NodeShutdown", "Shutdown", "Terminated", "Preempting", "NodeAffinity"}
 """What the kubelet says of pods that it ends for its own sake. Eviction for lack of disk is the pod's own fault."""
 
@@ -23,19 +25,29 @@ def lost(name: str, state: State, pods: Sequence[Any], memory: str) -> Ended:
         pods: of it, as the Kubernetes client has them; those of a node that is gone may be gone too.
         memory: that its profile gave it.
     """
-    ends = [end for pod in pods for end in _ends_of(pod)]
-    if any(end.reason == _OUT_OF_MEMORY for end in ends):
+    if killed_for_memory(pods):
         return out_of_memory(name, memory)
     if state.reason == DELETED:
         return Ended(failed=f"{name} was deleted by somebody. Run the same again to go on.")
     disrupted = [words for pod in pods if (words := _disruption(pod))]
     if disrupted or not pods:
         return Ended(vanished=f"{name} lost its node ({'; '.join(disrupted) or 'its pods are gone'})")
-    killed = [end.exit_code for end in ends if end.exit_code in _LOST]
-    if killed:
-        return Ended(vanished=f"{name} was killed (exit code {killed[0]})")
-    codes = f", exit code {ends[0].exit_code}" if ends else ""
-    return Ended(failed=f"{name} failed ({state.reason}: {state.message}{codes}), and its log says why")
+    code = _first_exit_code(pods)
+    if code in _LOST:
+        return Ended(vanished=f"{name} was killed (exit code {code})")
+    what = "" if code is None else f", exit code {code}"
+    return Ended(failed=f"{name} failed ({state.reason}: {state.message}{what}), and its log says why")
+
+
+def killed_for_memory(pods: Sequence[Any]) -> bool:
+    """Whether the kernel has killed one of them for its memory."""
+    return any(end.reason == _OUT_OF_MEMORY for pod in pods for end in _ends_of(pod))
+
+
+def _first_exit_code(pods: Sequence[Any]) -> int | None:
+    """Of the pod that failed first: where several train together, the others are killed after it."""
+    failed = [end for pod in pods for end in _ends_of(pod) if end.exit_code]
+    return min(failed, key=lambda end: end.finished_at or _LATE).exit_code if failed else None
 
 
 def _ends_of(pod: Any) -> list[Any]:

@@ -10,13 +10,14 @@ from kubernetes import client, watch
 from lingraft import ranks
 from lingraft.cluster import Cluster, Profile
 from lingraft.launch import pods
-from lingraft.launch.exchange import Exchange
-from lingraft.launch.pods import CONTAINER, LABEL, STEP, Manifest
+from lingraft.launch.exchange import Attempt
+from lingraft.launch.pods import CONTAINER, LABEL, Manifest
 
 DELETED = "Deleted"
 """Our own word, beside those of Kubernetes, for why one failed."""
 _GONE = "gone"
 """Marks what was deleted."""
+_CONNECT_S = 15
 _KEPT_S = 86_400
 """For which a finished one stays, to be looked at."""
 _MANAGER = "lingraft.io/launcher"
@@ -73,27 +74,25 @@ TRAIN_JOB = Kind(
 KINDS = {"Job": JOB, "TrainJob": TRAIN_JOB}
 
 
-def job(name: str, cluster: Cluster, profile: Profile, exchange: Exchange) -> Manifest:
+def job(metadata: Manifest, cluster: Cluster, profile: Profile, attempt: Attempt) -> Manifest:
     """A Job of one pod, which Kubernetes itself never tries again: its launcher knows better what may heal."""
-    labels = {LABEL: exchange.key, **STEP}
     spec: Manifest = {
         "backoffLimit": 0,
         "ttlSecondsAfterFinished": _KEPT_S,
-        "template": pods.pod(cluster, profile, exchange.command("step"), labels),
+        "template": pods.pod(cluster, profile, attempt.command("step"), metadata["labels"]),
     }
     if profile.time_limit_s:
         spec["activeDeadlineSeconds"] = profile.time_limit_s
-    return {"apiVersion": JOB.api_version, "kind": "Job", "metadata": {"name": name, "labels": labels}, "spec": spec}
+    return {"apiVersion": JOB.api_version, "kind": "Job", "metadata": metadata, "spec": spec}
 
 
-def train_job(name: str, cluster: Cluster, profile: Profile, exchange: Exchange) -> Manifest:
+def train_job(metadata: Manifest, cluster: Cluster, profile: Profile, attempt: Attempt) -> Manifest:
     """A TrainJob of several nodes under the torch runtime, which tells each node its place among them."""
-    labels = {LABEL: exchange.key, **STEP}
     container = {"name": _NODE, "volumeMounts": pods.mounts(cluster, profile), "securityContext": pods.secured()}
     shell = pods.shell(cluster, profile, [container])
-    patched = ("terminationGracePeriodSeconds", "securityContext", "containers", "volumes")
-    pod = {field: shell[field] for field in patched} | pods.placement(profile)
-    pods_of_nodes = {"spec": {"template": {"metadata": {"labels": labels}, "spec": pod}}}
+    patched = ("terminationGracePeriodSeconds", "securityContext", "containers", "volumes", "serviceAccountName")
+    pod = {field: shell[field] for field in patched if field in shell} | pods.placement(profile)
+    pods_of_nodes = {"spec": {"template": {"metadata": {"labels": metadata["labels"]}, "spec": pod}}}
     job_set = {"spec": {"replicatedJobs": [{"name": _NODE, "template": pods_of_nodes}]}}
     spec: Manifest = {
         "runtimeRef": {
@@ -103,8 +102,8 @@ def train_job(name: str, cluster: Cluster, profile: Profile, exchange: Exchange)
         },
         "trainer": {
             "image": cluster.image,
-            "command": ["python", *exchange.command("node")],
-            "env": [*pods.environment(cluster, profile), {"name": ranks.SHARED, "value": str(exchange.meeting)}],
+            "command": ["python", *attempt.command("node")],
+            "env": [*pods.environment(cluster, profile), {"name": ranks.SHARED, "value": str(attempt.meeting)}],
             "numNodes": profile.nodes,
             "numProcPerNode": profile.processes // profile.nodes,
             "resourcesPerNode": pods.resources(profile),
@@ -113,7 +112,6 @@ def train_job(name: str, cluster: Cluster, profile: Profile, exchange: Exchange)
     }
     if profile.time_limit_s:
         spec["activeDeadlineSeconds"] = profile.time_limit_s
-    metadata = {"name": name, "labels": labels}
     return {"apiVersion": TRAIN_JOB.api_version, "kind": "TrainJob", "metadata": metadata, "spec": spec}
 
 
@@ -153,6 +151,8 @@ class Workloads:
         """
         metadata, listed = workload["metadata"], self._objects.list_namespaced_custom_object
         selected = {"field_selector": f"metadata.name={metadata['name']}", "timeout_seconds": timeout_s}
+        # The server ends the watch by the one; by the other we notice a connection that has died silently.
+        selected["_request_timeout"] = (_CONNECT_S, timeout_s + _CONNECT_S)
         version = metadata["resourceVersion"]
         for event in watch.Watch().stream(listed, *self._where, **selected, resource_version=version):
             yield gone(event["raw_object"]) if event["type"] == "DELETED" else event["raw_object"]

@@ -1,8 +1,10 @@
 """A node of the tests' cluster: runs the pods of Jobs and TrainJobs as processes of this machine, and may vanish."""
 
 import contextlib
+import datetime
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -63,14 +65,14 @@ class Node:
             labels = {"batch.kubernetes.io/job-name": made["metadata"]["name"]}
             self._start(plural, made, container, labels, {})
         if plural == "trainjobs":
-            trainer = made["spec"]["trainer"]
+            trainer, port = made["spec"]["trainer"], _free_port()
             for number in range(trainer["numNodes"]):
                 place = {
                     "PET_NNODES": str(trainer["numNodes"]),
                     "PET_NPROC_PER_NODE": str(trainer["numProcPerNode"]),
                     "PET_NODE_RANK": str(number),
                     "PET_MASTER_ADDR": "127.0.0.1",
-                    "PET_MASTER_PORT": os.environ.get("TESTS_MASTER_PORT", "29400"),
+                    "PET_MASTER_PORT": str(port),
                 }
                 labels = {
                     "jobset.sigs.k8s.io/jobset-name": made["metadata"]["name"],
@@ -108,7 +110,12 @@ class Node:
         code = process.returncode
         exit_code = code if code >= 0 else 128 - code
         if pod := self.server.objects.get(("pods", name)):
-            ended = {"exitCode": exit_code, "reason": pod.get("reason of death", "Error" if code else "Completed")}
+            now = datetime.datetime.now(datetime.UTC).isoformat()
+            ended = {
+                "exitCode": exit_code,
+                "finishedAt": now,
+                "reason": pod.get("reason of death", "Error" if code else "Completed"),
+            }
             status = {"name": "step", "image": "", "imageID": "", "ready": False, "restartCount": 0}
             pod["status"] |= {
                 "phase": "Failed" if code else "Succeeded",
@@ -131,6 +138,12 @@ class Node:
 
     def _value(self, one: Document) -> str | None:
         return str(one["value"]) if "value" in one else self.secrets.get(one["valueFrom"]["secretKeyRef"]["key"])
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
 def _kill(process: subprocess.Popen[str]) -> None:

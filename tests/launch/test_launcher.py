@@ -96,13 +96,12 @@ def test_a_step_that_is_killed_goes_on_where_it_was(
 
 
 def test_a_step_that_is_killed_too_often_fails_alone_with_the_reason(
-    workshop: Workshop, inputs: dict[str, str], tmp_path: Path
+    workshop: Workshop, inputs: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out, recipe = tmp_path / "out", long(workshop).to_json()
+    monkeypatch.setenv(launcher.RETRIES, "1")
     kill_when(lambda: True, times=2)
-    found = launcher.run(
-        "source.pretrain", inputs, {"out": str(out)}, isolated=True, otherwise={}, retries=1, recipe=recipe
-    )
+    found = launcher.run("source.pretrain", inputs, {"out": str(out)}, isolated=True, otherwise={}, recipe=recipe)
     assert found == {}
     assert "was killed (attempt 2 of 2)" in str(why(out))
 

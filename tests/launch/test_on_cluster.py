@@ -1,94 +1,31 @@
 """Steps as Jobs of a cluster whose pods are real processes, which are killed, stopped, refused and found again."""
 
-import json
-import os
 import signal
-import subprocess
-import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from lingraft import reuse
 from lingraft.artifact import Artifact, Kind
-from lingraft.cluster import Cluster, Profile
-from lingraft.config import Recipe
-from lingraft.launch import launcher
+from lingraft.cluster import Profile
 from lingraft.launch.calls import LaunchError
-from lingraft.steps import data
-from tests.launch.api_server import DROP, ApiServer
-from tests.launch.node import Node
-from tests.tracking_stores import quiet, sqlite_store
+from tests.launch.api_server import DROP
+from tests.launch.bench import LONG, Bench, a_bench, launched
+from tests.tracking_stores import quiet
 from tests.workshop import Workshop, changed
 
 pytestmark = [quiet, pytest.mark.integration]
-LONG = {"steps": 400, "keep_every_s": 0.05}
 LATE = 3000
 """Steps of a training that outlives its launcher."""
 
 
-@dataclass
-class Bench:
-    """A cluster, and a step that is to be launched on it."""
-
-    server: ApiServer
-    node: Node
-    folder: Path
-    recipe: Recipe
-    inputs: dict[str, str]
-
-    def run(self, **options: Any) -> Any:
-        """Launch a pretraining."""
-        outputs = {"out": str(self.folder / "out")}
-        given = options | {"recipe": self.recipe.to_json()}
-        return launcher.run("source.pretrain", self.inputs, outputs, **given)
-
-    def when(self, is_time: Callable[[], bool], act: Callable[[str], None]) -> None:
-        """Do something to the newest pod as soon as it is time, while the launcher goes on."""
-
-        def wait() -> None:
-            while not (self.node.processes and is_time()):
-                time.sleep(0.01)
-            act([*self.node.processes][-1])
-
-        threading.Thread(target=wait, daemon=True).start()
-
-    def steps_kept(self) -> int:
-        """By the training so far."""
-        places = (self.folder / "claim").glob("results/primary-*/result.training/step-*")
-        return max((int(place.name.removeprefix("step-")) for place in places), default=0)
-
-    def trains(self) -> bool:
-        """Whether there is something to lose."""
-        return self.steps_kept() > 20
-
-    def jobs(self) -> list[str]:
-        """Names of those that were created, by their numbers."""
-        return sorted(name for plural, name in self.server.objects if plural == "jobs")
-
-
 @pytest.fixture
 def bench(workshop: Workshop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
-    server, claim = ApiServer(), tmp_path / "claim"
-    profile = Profile(spot=True, memory="3Gi", retries=2)
-    cluster = Cluster(storage_path=str(claim), stages={"pretraining": profile})
-    recipe = changed(workshop.recipe, "pretraining", **LONG).model_copy(update={"cluster": cluster, "threads": 1})
-    monkeypatch.setenv(launcher.STAGE, "pretraining")
-    monkeypatch.setenv(reuse.WHERE, str(claim / "results"))
-    with server.serving(tmp_path) as kubeconfig, sqlite_store(tmp_path) as uri:
-        monkeypatch.setenv("KUBECONFIG", str(kubeconfig))
-        node = Node(server, {"MLFLOW_TRACKING_URI": uri})
-        node.join()
-        data.open_run(recipe.to_json(), "source", tmp_path / "run")
-        folders = {"blocks_folder": workshop.blocks["en"], "tokenizer_folder": workshop.tokenizers["en"]}
-        inputs = {"run": str(tmp_path / "run")} | {name: str(folder) for name, folder in folders.items()}
-        yield Bench(server, node, tmp_path, recipe, inputs)
-        node.close()
+    with a_bench(workshop, tmp_path, monkeypatch, Profile(spot=True, memory="3Gi", retries=2)) as made:
+        yield made
 
 
 def test_a_step_runs_as_a_job_and_its_log_and_result_come_back(bench: Bench, capfd: pytest.CaptureFixture[str]) -> None:
@@ -199,29 +136,17 @@ def test_warnings_about_pods_are_passed_on_once(bench: Bench, capfd: pytest.Capt
     assert capfd.readouterr().err.count("FailedScheduling: 0/9 nodes have room") == 1
 
 
+def test_a_quota_that_refuses_the_pods_of_a_job_is_said(bench: Bench, capfd: pytest.CaptureFixture[str]) -> None:
+    full = "pods are forbidden: exceeded quota: lingraft, requested: requests.nvidia.com/gpu=8"
+    bench.when(lambda: bool(bench.jobs()), lambda _: bench.server.warn(bench.jobs()[-1], "FailedCreate", full))
+    bench.run()
+    assert f"FailedCreate: {full}" in capfd.readouterr().err
+
+
 def test_a_job_that_somebody_deletes_is_a_failure(bench: Bench) -> None:
     bench.when(bench.trains, lambda _: bench.server.remove("jobs", bench.jobs()[-1]) and None)
     with pytest.raises(LaunchError, match="was deleted by somebody"):
         bench.run()
-
-
-def launched(bench: Bench) -> subprocess.Popen[str]:
-    """A launcher in a process of its own, which does the same as `bench.run()`."""
-    call = bench.folder / "launch.json"
-    call.write_text(json.dumps([bench.inputs, str(bench.folder / "out"), bench.recipe.to_json()]), encoding="utf-8")
-    program = f"""
-import json, sys
-from pathlib import Path
-from lingraft.launch import launcher
-from lingraft.stopping import Interruption, interruptible
-inputs, out, recipe = json.loads(Path({str(call)!r}).read_text())
-try:
-    with interruptible():
-        launcher.run("source.pretrain", inputs, {{"out": out}}, recipe=recipe)
-except Interruption as interruption:
-    sys.exit(interruption.exit_code)
-"""
-    return subprocess.Popen([sys.executable, "-c", program], env=os.environ, text=True)
 
 
 def test_a_launcher_that_is_lost_is_replaced_by_one_that_finds_the_job(

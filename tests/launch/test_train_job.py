@@ -1,24 +1,26 @@
 """A stage on two nodes as a TrainJob, whose nodes are real processes that train together."""
 
 import os
-import socket
+import signal
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from lingraft import ranks, reuse
+from lingraft import ranks
 from lingraft.artifact import Artifact, Kind
 from lingraft.cluster import Cluster, Profile, Toleration
-from lingraft.launch import launcher
-from lingraft.launch.calls import Call
+from lingraft.launch.calls import Call, LaunchError
 from lingraft.launch.exchange import Exchange
+from lingraft.launch.pods import STEP
 from lingraft.launch.workload import train_job
-from lingraft.steps import data
-from tests.launch.api_server import ApiServer
-from tests.launch.node import Node
-from tests.tracking_stores import quiet, sqlite_store
-from tests.workshop import Workshop
+from tests.launch.api_server import DROP
+from tests.launch.bench import LONG, Bench, a_bench, launched
+from tests.tracking_stores import quiet
+from tests.workshop import Workshop, changed
 
 pytestmark = [quiet, pytest.mark.integration]
 PROFILE = Profile(
@@ -35,12 +37,13 @@ PROFILE = Profile(
 
 
 @pytest.fixture
-def exchange(tmp_path: Path) -> Exchange:
-    return Exchange(tmp_path / "launched", Call(step="source.pretrain", arguments={}), {}, {})
+def made(tmp_path: Path) -> dict[str, Any]:
+    exchange = Exchange(tmp_path / "launched", Call(step="source.pretrain", arguments={}), {}, {})
+    metadata = {"name": "name", "labels": dict(STEP), "annotations": {"lingraft.io/attempt": "1"}}
+    return train_job(metadata, Cluster(service_account="trainer"), PROFILE, exchange.attempt())
 
 
-def test_a_profile_reaches_every_node_of_a_train_job(exchange: Exchange) -> None:
-    made = train_job("name", Cluster(), PROFILE, exchange)
+def test_a_profile_reaches_every_node_of_a_train_job(made: dict[str, Any]) -> None:
     trainer = made["spec"]["trainer"]
     assert (trainer["numNodes"], trainer["numProcPerNode"]) == (2, 4)
     assert trainer["resourcesPerNode"]["limits"] == {
@@ -56,49 +59,85 @@ def test_a_profile_reaches_every_node_of_a_train_job(exchange: Exchange) -> None
     assert pod["tolerations"][0]["key"] == "nvidia.com/gpu"
     assert {volume["name"] for volume in pod["volumes"]} == {"data", "tmp", "shm"}
     assert pod["securityContext"]["runAsNonRoot"]
+    assert pod["serviceAccountName"] == "trainer"
     assert made["spec"]["activeDeadlineSeconds"] == 3600
 
 
-def test_a_train_job_has_only_fields_that_the_trainer_knows(exchange: Exchange) -> None:
+def test_a_train_job_has_only_fields_that_the_trainer_knows(made: dict[str, Any]) -> None:
     from kubeflow_trainer_api.models import TrainerV1alpha1TrainJob
 
-    made = train_job("name", Cluster(), PROFILE, exchange)
     read = TrainerV1alpha1TrainJob.from_dict(made)
     assert read is not None
     assert read.to_dict() == made
 
 
 @pytest.fixture
-def kubeconfig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ApiServer]:
-    server = ApiServer()
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        monkeypatch.setenv("TESTS_MASTER_PORT", str(probe.getsockname()[1]))
-    with server.serving(tmp_path) as path, sqlite_store(tmp_path) as uri:
-        monkeypatch.setenv("KUBECONFIG", str(path))
-        node = Node(server, {"MLFLOW_TRACKING_URI": uri})
-        node.join()
-        yield server
-        node.close()
+def bench(workshop: Workshop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
+    with a_bench(workshop, tmp_path, monkeypatch, Profile(nodes=2, memory="3Gi", retries=2)) as made:
+        yield made
 
 
-def test_two_nodes_learn_what_one_process_learns(
-    workshop: Workshop, kubeconfig: ApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    claim = tmp_path / "claim"
-    cluster = Cluster(storage_path=str(claim), stages={"pretraining": Profile(nodes=2)})
-    recipe = workshop.recipe.model_copy(update={"cluster": cluster})
-    data.open_run(recipe.to_json(), "source", tmp_path / "run")
-    monkeypatch.setenv(launcher.STAGE, "pretraining")
-    monkeypatch.setenv(reuse.WHERE, str(claim / "results"))
-    inputs = {"blocks_folder": workshop.blocks["en"], "tokenizer_folder": workshop.tokenizers["en"]}
-    folders = {name: str(folder) for name, folder in inputs.items()} | {"run": str(tmp_path / "run")}
-    made = launcher.run("source.pretrain", folders, {"out": str(tmp_path / "out")}, recipe=recipe.to_json())
-    assert made["steps"] == recipe.pretraining.steps
-    found = Artifact.load(tmp_path / "out", Kind.PRIMARY)
+def test_two_nodes_learn_what_one_process_learns(bench: Bench, workshop: Workshop) -> None:
+    bench.recipe = workshop.recipe.model_copy(update={"cluster": bench.recipe.cluster})
+    bench.server.faults["watch", "trainjobs"] = [500, DROP, 410]
+    bench.server.faults["POST", "trainjobs"] = [503]
+    assert bench.run(pause_s=0.0)["steps"] == workshop.recipe.pretraining.steps
+    found = Artifact.load(bench.folder / "out", Kind.PRIMARY)
     assert found.manifest.details["processes"] == 2
     body, expected = found.tensors("body"), Artifact.load(workshop.primary, Kind.PRIMARY).tensors("body")
     for name, tensor in expected.items():
         assert (body[name] - tensor).abs().max() < 1e-4
-    assert [plural for plural, _ in kubeconfig.objects if plural == "trainjobs"] == ["trainjobs"]
+    assert len(bench.jobs()) == 1
     assert ranks.SHARED not in os.environ
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_node_that_is_lost_is_replaced_and_training_goes_on(
+    bench: Bench, number: int, capfd: pytest.CaptureFixture[str]
+) -> None:
+    bench.when(bench.trains, lambda pod: bench.node.vanish(f"{pod[:-1]}{number}"))
+    assert bench.run(pause_s=0.0)["steps"] == LONG["steps"]
+    assert [name[-2:] for name in bench.jobs()] == ["-1", "-2"]
+    said = capfd.readouterr()
+    assert "attempt 2 of 3" in said.err
+    assert "going on after step" in said.out
+
+
+def test_a_node_that_takes_too_much_memory_is_not_tried_again(bench: Bench) -> None:
+    bench.when(bench.trains, bench.node.kill_for_memory)
+    with pytest.raises(LaunchError, match=r"out of memory \(3Gi\)"):
+        bench.run(pause_s=0.0)
+    assert len(bench.jobs()) == 1
+
+
+def test_an_error_of_the_training_is_its_launchers(bench: Bench) -> None:
+    bench.recipe = changed(bench.recipe, "pretraining", learning_rate=1e30)
+    with pytest.raises(LaunchError, match="finite"):
+        bench.run(pause_s=0.0)
+    assert len(bench.jobs()) == 1
+
+
+def test_a_training_that_is_cancelled_ends_on_all_nodes_and_keeps_where_it_is(bench: Bench) -> None:
+    bench.recipe = changed(bench.recipe, "pretraining", steps=10_000)
+    launcher_process = launched(bench)
+    while not bench.trains():
+        assert launcher_process.poll() is None
+        time.sleep(0.01)
+    launcher_process.send_signal(signal.SIGTERM)
+    assert launcher_process.wait(60) == 75
+    assert [process.wait(60) for process in bench.node.processes.values()] == [75, 75]
+    assert bench.jobs() == []
+    assert bench.steps_kept() > 20
+
+
+def test_a_quota_without_room_is_waited_for(bench: Bench, workshop: Workshop) -> None:
+    bench.recipe = workshop.recipe.model_copy(update={"cluster": bench.recipe.cluster})
+    bench.server.refusals["POST", "trainjobs"] = "trainjobs is forbidden: exceeded quota: gpus"
+
+    def free() -> None:
+        while ("POST", "trainjobs") not in bench.server.asked:
+            time.sleep(0.01)
+        bench.server.refusals.clear()
+
+    threading.Thread(target=free, daemon=True).start()
+    assert bench.run(pause_s=0.5)["steps"] == workshop.recipe.pretraining.steps

@@ -1,0 +1,112 @@
+"""A step that is launched on the tests' cluster, and what can be done to it meanwhile."""
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lingraft import reuse
+from lingraft.cluster import Cluster, Profile
+from lingraft.config import Recipe
+from lingraft.doctor.rights import needed
+from lingraft.launch import launcher
+from lingraft.launch.workload import KINDS
+from lingraft.steps import data
+from tests.launch.api_server import ApiServer
+from tests.launch.node import Node
+from tests.tracking_stores import sqlite_store
+from tests.workshop import Workshop, changed
+
+LONG = {"steps": 400, "keep_every_s": 0.05}
+
+
+@dataclass
+class Bench:
+    """A cluster, and a step that is to be launched on it."""
+
+    server: ApiServer
+    node: Node
+    folder: Path
+    recipe: Recipe
+    inputs: dict[str, str]
+    plural: str
+    """Kubernetes' word for what it is launched as."""
+
+    def run(self, **options: Any) -> Any:
+        """Launch a pretraining."""
+        outputs = {"out": str(self.folder / "out")}
+        given = options | {"recipe": self.recipe.to_json()}
+        return launcher.run("source.pretrain", self.inputs, outputs, **given)
+
+    def when(self, is_time: Callable[[], bool], act: Callable[[str], None]) -> None:
+        """Do something to the newest pod as soon as it is time, while the launcher goes on."""
+
+        def wait() -> None:
+            while not (self.node.processes and is_time()):
+                time.sleep(0.01)
+            act([*self.node.processes][-1])
+
+        threading.Thread(target=wait, daemon=True).start()
+
+    def steps_kept(self) -> int:
+        """By the training so far."""
+        places = (self.folder / "claim").glob("results/primary-*/result.training/step-*")
+        return max((int(place.name.removeprefix("step-")) for place in places), default=0)
+
+    def trains(self) -> bool:
+        """Whether there is something to lose."""
+        return self.steps_kept() > 20
+
+    def jobs(self) -> list[str]:
+        """Names of those that were created, by their numbers."""
+        return sorted(name for plural, name in self.server.objects if plural == self.plural)
+
+
+@contextlib.contextmanager
+def a_bench(workshop: Workshop, folder: Path, monkeypatch: pytest.MonkeyPatch, profile: Profile) -> Iterator[Bench]:
+    """One whose pretraining is launched by a profile."""
+    server, claim = ApiServer(), folder / "claim"
+    cluster = Cluster(storage_path=str(claim), stages={"pretraining": profile})
+    recipe = changed(workshop.recipe, "pretraining", **LONG).model_copy(update={"cluster": cluster, "threads": 1})
+    monkeypatch.setenv(launcher.STAGE, "pretraining")
+    monkeypatch.setenv(reuse.WHERE, str(claim / "results"))
+    with server.serving(folder) as kubeconfig, sqlite_store(folder) as uri:
+        monkeypatch.setenv("KUBECONFIG", str(kubeconfig))
+        node = Node(server, {"MLFLOW_TRACKING_URI": uri})
+        node.join()
+        data.open_run(recipe.to_json(), "source", folder / "run")
+        folders = {"blocks_folder": workshop.blocks["en"], "tokenizer_folder": workshop.tokenizers["en"]}
+        inputs = {"run": str(folder / "run")} | {name: str(place) for name, place in folders.items()}
+        yield Bench(server, node, folder, recipe, inputs, f"{profile.launched}s".lower())
+        node.close()
+    assert server.used <= {*needed([KINDS[str(profile.launched)]])}
+
+
+def launched(bench: Bench) -> subprocess.Popen[str]:
+    """A launcher in a process of its own, which does the same as `bench.run()`."""
+    call = bench.folder / "launch.json"
+    call.write_text(json.dumps([bench.inputs, str(bench.folder / "out"), bench.recipe.to_json()]), encoding="utf-8")
+    program = f"""
+import json, sys
+from pathlib import Path
+from lingraft.doctor.rights import needed
+from lingraft.launch import launcher
+from lingraft.launch.workload import KINDS
+from lingraft.stopping import Interruption, interruptible
+inputs, out, recipe = json.loads(Path({str(call)!r}).read_text())
+try:
+    with interruptible():
+        launcher.run("source.pretrain", inputs, {{"out": out}}, recipe=recipe)
+except Interruption as interruption:
+    sys.exit(interruption.exit_code)
+"""
+    return subprocess.Popen([sys.executable, "-c", program], env=os.environ, text=True)
