@@ -30,11 +30,13 @@ def search_depth(
 
 
 @step
-def depths_of(recipe: str, language: str, compare: bool) -> list:
+def depths_of(recipe: str, language: str, compare: bool, depths: dsl.Output[dsl.Artifact]) -> list:
     """Depths to adapt a language over: the recipe's, the searched one, and all layers for comparison."""
-    from lingraft.steps.language import depths_of
+    from lingraft.launch import launcher
 
-    return depths_of(recipe, language, compare)
+    nothing = {"isolated": True, "otherwise": [0]}  # an adaptation that fails by `depths`, for its language to fail by
+    values = {"recipe": recipe, "language": language, "compare": compare}
+    return launcher.run("language.depths_of", {}, {"out": depths.path}, **nothing, **values)
 
 
 @step
@@ -46,6 +48,7 @@ def adapt(
     mini: dsl.Input[dsl.Model],
     blocks: dsl.Input[dsl.Dataset],
     tokenizer: dsl.Input[dsl.Artifact],
+    depths: dsl.Input[dsl.Artifact],
     embeddings: dsl.Output[dsl.Model],
     metrics: dsl.Output[dsl.Metrics],
 ):
@@ -59,8 +62,9 @@ def adapt(
         "blocks_folder": blocks.path,
         "tokenizer_folder": tokenizer.path,
     }
+    alone = {"isolated": True, "otherwise": {}, "after": [depths.path]}
     values = {"recipe": recipe, "depth": depth}
-    found = launcher.run("language.adapt", inputs, {"out": embeddings.path}, isolated=True, otherwise={}, **values)
+    found = launcher.run("language.adapt", inputs, {"out": embeddings.path}, **alone, **values)
     metrics.metadata.update(found)
 
 

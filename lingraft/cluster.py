@@ -103,6 +103,12 @@ class Cluster(Section):
 
     image: str = Field("ghcr.io/lingraft/train:0.1.0", description="Image of every step.")
     tracking_secret: str = Field("lingraft-mlflow", description="Secret whose keys become MLFLOW_* variables.")
+    storage_secret: str | None = Field(
+        None, description="Secret whose AWS_* keys open the object storage of results, where pods have no such right."
+    )
+    service_account: str | None = Field(
+        None, description="Service account of launched pods, where it gives rights to object storage."
+    )
     storage_claim: str = Field("lingraft-data", description="PersistentVolumeClaim mounted at storage_path.")
     storage_path: str = Field("/data", description="Where the claim is mounted in every step.")
     results: str | None = Field(

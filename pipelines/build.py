@@ -112,9 +112,10 @@ def language_pipeline(settings: Recipe) -> base_component.BaseComponent:
             lane = _text_lane(recipe, run, target, nodes, isolated=True)
             folders = {"blocks": lane.blocks.outputs["blocks"]}
             depths = light(language.depths_of(recipe=recipe, language=target, compare=compare), nodes)
-            with dsl.ParallelFor(depths.output, parallelism=cluster.parallel_languages) as depth:
+            with dsl.ParallelFor(depths.outputs["Output"], parallelism=cluster.parallel_languages) as depth:
+                chosen = {"depth": depth, "depths": depths.outputs["depths"]}
                 adapted = language.adapt(
-                    **common, **mini, depth=depth, tokenizer=lane.tokenizer.outputs["tokenizer"], **folders
+                    **common, **mini, **chosen, tokenizer=lane.tokenizer.outputs["tokenizer"], **folders
                 )
                 training(adapted, nodes, "adaptation")
                 judged = language.evaluate_language(

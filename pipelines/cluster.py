@@ -10,14 +10,7 @@ from kfp.dsl import pipeline_channel
 from lingraft import metrics, ranks
 from lingraft.cluster import Cluster, Profile, StageName
 from lingraft.launch import launcher
-from lingraft.launch.pods import (
-    CREDENTIAL_KEYS,
-    METRICS_LABEL,
-    METRICS_PORT,
-    TRACKING_KEYS,
-    USER_ID,
-    variables,
-)
+from lingraft.launch.pods import METRICS_LABEL, METRICS_PORT, USER_ID, secrets, variables
 
 
 @dataclass(frozen=True)
@@ -27,6 +20,11 @@ class Nodes:
     cluster: Cluster
     asks: Mapping[str, Any]
     """What a run may ask for in place of the recipe: values or pipeline channels, by names such as `mini_memory`."""
+
+
+def tolerated(profile: Profile) -> list[dict[str, str]]:
+    """Taints that its nodes may have, as plain data."""
+    return [each.model_dump() for each in profile.tolerations]
 
 
 def light(task: dsl.PipelineTask, nodes: Nodes) -> dsl.PipelineTask:
@@ -57,27 +55,26 @@ def training(task: dsl.PipelineTask, nodes: Nodes, stage: StageName) -> dsl.Pipe
 
 def _place(task: dsl.PipelineTask, cluster: Cluster, profile: Profile, asked: Mapping[str, Any]) -> dsl.PipelineTask:
     task.set_container_image(cluster.image).set_caching_options(False)
+    task.set_env_variable(launcher.RETRIES, str(profile.retries))
     cpu, memory = asked.get("cpu", profile.cpu), asked.get("memory", profile.memory)
     task.set_cpu_request(cpu).set_cpu_limit(cpu).set_memory_request(memory).set_memory_limit(memory)
     for name, value in variables(cluster).items():
         task.set_env_variable(name, value)
-    _add_accelerator(task, profile, asked)
+    _add_nodes(task, profile, asked)
     kubernetes.set_security_context(task, run_as_user=USER_ID, run_as_group=USER_ID, run_as_non_root=True)
-    for keys, optional in ((TRACKING_KEYS, False), (CREDENTIAL_KEYS, True)):
-        names = {key: key for key in keys}
-        kubernetes.use_secret_as_env(task, cluster.tracking_secret, names, optional=optional)
+    for secret, keys, optional in secrets(cluster):
+        kubernetes.use_secret_as_env(task, secret, {key: key for key in keys}, optional=optional)
     kubernetes.mount_pvc(task, pvc_name=cluster.storage_claim, mount_path=cluster.storage_path)
     return task
 
 
-def _add_accelerator(task: dsl.PipelineTask, profile: Profile, asked: Mapping[str, Any]) -> None:
+def _add_nodes(task: dsl.PipelineTask, profile: Profile, asked: Mapping[str, Any]) -> None:
     if profile.accelerator:
         task.set_accelerator_type(asked.get("accelerator", profile.accelerator))
         task.set_accelerator_limit(asked.get("accelerator_count", profile.accelerator_count))
-    for key, value in profile.node_selector.items():
-        kubernetes.add_node_selector(task, label_key=key, label_value=value)
-    for toleration in profile.tolerations:
-        kubernetes.add_toleration(task, **toleration.model_dump())
+    if selector := asked.get("node_selector", profile.node_selector):
+        kubernetes.add_node_selector_json(task, selector)
+    kubernetes.add_toleration_json(task, asked.get("tolerations", tolerated(profile)))
     if profile.shared_memory:
         kubernetes.empty_dir_mount(
             task, volume_name="shm", mount_path="/dev/shm", medium="Memory", size_limit=profile.shared_memory

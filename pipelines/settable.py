@@ -6,14 +6,14 @@ from collections.abc import Callable
 from typing import Any
 
 from lingraft.cluster import Cluster, StageName
-from pipelines.cluster import Nodes
+from pipelines.cluster import Nodes, tolerated
 
 
 def settable(cluster: Cluster, *stages: StageName) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Give a pipeline parameters such as `pretraining_memory`; what is not given is what the recipe says.
 
-    The function takes what it sets its steps up with as `nodes`. All parameters are strings, since KFP's driver reads
-    no numbers where it sets up pods. A stage that is launched has none: the parameter `recipe` says what it asks for.
+    The function takes what it sets its steps up with as `nodes`. Amounts are strings, since KFP's driver reads no
+    numbers where it sets up pods. A stage that is launched has none: the parameter `recipe` says what it asks for.
     """
     defaults = {name: value for stage in stages for name, value in _asked(cluster, stage).items()}
 
@@ -21,7 +21,7 @@ def settable(cluster: Cluster, *stages: StageName) -> Callable[[Callable[..., An
         own = inspect.signature(pipeline)
         kept = [each for each in own.parameters.values() if each.name != "nodes"]
         added = [
-            inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=value, annotation=str)
+            inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=value, annotation=type(value))
             for name, value in defaults.items()
         ]
         signature = own.replace(parameters=[*kept, *added])
@@ -38,11 +38,12 @@ def settable(cluster: Cluster, *stages: StageName) -> Callable[[Callable[..., An
     return decorate
 
 
-def _asked(cluster: Cluster, stage: StageName) -> dict[str, str]:
+def _asked(cluster: Cluster, stage: StageName) -> dict[str, Any]:
     profile = cluster.profile_of(stage)
     if profile.launched:
         return {}
-    asked = {"cpu": profile.cpu, "memory": profile.memory}
+    asked: dict[str, Any] = {"cpu": profile.cpu, "memory": profile.memory}
+    asked |= {"node_selector": dict(profile.node_selector), "tolerations": tolerated(profile)}
     if profile.accelerator:
         asked |= {"accelerator": profile.accelerator, "accelerator_count": str(profile.accelerator_count)}
     return {f"{stage}_{name}": value for name, value in asked.items()}

@@ -11,7 +11,10 @@ from lingraft.artifact import Artifact, Kind
 from lingraft.config import Recipe
 from lingraft.errors import DepthError
 from lingraft.failures import leave, why
+from lingraft.files import write_json
+from lingraft.metrics import exposed
 from lingraft.outcomes import LanguagesFailedError, load_outcome, require_all
+from lingraft.plan import unwatched
 from lingraft.registered import bundle_name, embeddings_name, primary_name
 from lingraft.results import LanguageResult, SearchResult, load_language, load_search, load_source
 from lingraft.steps.doing import do, one_job
@@ -40,7 +43,8 @@ def search_depth(
     settings = Recipe.parse(recipe)
     with tracking.stage(run.read_text(), "search-depth") as stage:
         storage = os.environ.get(SEARCH_STORAGE)
-        made = search(settings, primary, blocks_folder, tokenizer_folder, storage, out)
+        watch = exposed("search-depth", unwatched)
+        made = search(settings, primary, blocks_folder, tokenizer_folder, storage, out, watch)
         result = load_search(out)
         scores = {f"dev_masked_accuracy_depth_{trial.depth}": trial.score for trial in result.trials}
         stage.record(made, scores | {"chosen_depth": float(result.chosen)})
@@ -51,12 +55,14 @@ def search_depth(
     return scores | {"chosen_depth": float(result.chosen)}
 
 
-def depths_of(recipe: str, language: str, compare: bool) -> list[int]:
+def depths_of(recipe: str, language: str, compare: bool, out: Path) -> list[int]:
     """Depths to adapt a language over: the recipe's, the one a search chose, and for comparison all layers."""
     settings = Recipe.parse(recipe)
     chosen = _chosen_depth(settings, language)
     whole = [settings.encoder.layers] if compare else []
-    return sorted({settings.adaptation.depth, chosen, *whole})
+    found = sorted({settings.adaptation.depth, chosen, *whole})
+    write_json(out / "depths.json", found)
+    return found
 
 
 @one_job

@@ -22,6 +22,8 @@ from pipelines.server.runs import Order, repeat, start
 from pipelines.server.upload import upload
 
 _DIGEST = "@sha256:"
+_TEXT = "String"
+"""KFP's name for parameters that are text, such as a quantity; all others are given as JSON."""
 
 PipelineArgument = Annotated[str, typer.Argument(help=f"{', '.join(PIPELINES)}; source comes first.")]
 RecipeOption = Annotated[Path, typer.Option("--recipe", help="TOML recipe; the ones we ship are in recipes/.")]
@@ -42,7 +44,7 @@ PageOption = Annotated[
     str, typer.Option("--ui", envvar="KF_PIPELINES_UI_ENDPOINT", help="Address of the UI, for links; --host if absent.")
 ]
 SetOption = Annotated[
-    list[str], typer.Option("--set", help="A parameter of the pipeline, name=value; the value as JSON, or plain text.")
+    list[str], typer.Option("--set", help="A parameter of the pipeline, name=value; JSON, or text where it takes text.")
 ]
 CronOption = Annotated[
     str, typer.Option("--cron", help="Run on this schedule: six fields, seconds first ('0 0 3 * * *': every night).")
@@ -63,10 +65,11 @@ def submit(
     given: SetOption = [],  # noqa: B006 - typer copies it
     cron: CronOption = "",
     wait: Annotated[bool, typer.Option(help="Follow the run to its end, which decides the exit code.")] = True,
+    image: Annotated[str, typer.Option(help="Of every step, name@sha256:...; the recipe's if absent.")] = "",
     unpinned: Annotated[bool, typer.Option("--unpinned", help="Take an image without a digest, as for kind.")] = False,
 ) -> None:
     """Upload a pipeline as a version, start a run of it or a schedule, and wait until the run has ended well."""
-    settings = Recipe.load(recipe)
+    settings = _with_image(Recipe.load(recipe), image)
     _require_pinned(settings, unpinned)
     made = pipeline_named(pipeline)(settings)
     connection = _connection(host, namespace, token_file, ca, ui)
@@ -106,12 +109,18 @@ def _connection(host: str, namespace: str, token_file: Path | None, ca: Path | N
     return Connection(host, namespace, os.environ.get("KF_PIPELINES_TOKEN", ""), token_file, ca, ui)
 
 
+def _with_image(recipe: Recipe, image: str) -> Recipe:
+    cluster = recipe.cluster.model_copy(update={"image": image} if image else {})
+    return recipe.model_copy(update={"cluster": cluster})
+
+
 def _require_pinned(recipe: Recipe, unpinned: bool) -> None:
     """A tag may name another image tomorrow, or after a node is replaced in the middle of a run."""
     if not unpinned and _DIGEST not in recipe.cluster.image:
         raise RecipeError(
-            f"cluster.image {recipe.cluster.image!r} has no digest, so nobody can say what will run. Put "
-            "name@sha256:... in the recipe (`make pin-images` reads it from the registry), or give --unpinned."
+            f"cluster.image {recipe.cluster.image!r} has no digest, so nobody can say what will run. Give "
+            "--image name@sha256:..., or put that in the recipe: `skopeo inspect` reads the digest from the registry. "
+            "--unpinned takes the image as it is."
         )
 
 
@@ -121,18 +130,18 @@ def _parameters(pipeline: base_component.BaseComponent, given: Iterable[str]) ->
     Raises:
         RecipeError: one is not name=value, or unknown.
     """
-    known = sorted(pipeline.component_spec.inputs or {})
+    known = pipeline.component_spec.inputs or {}
     found = {}
     for word in given:
         name, separator, value = word.partition("=")
         if not separator or name not in known:
-            raise RecipeError(f"--set {word!r} is not NAME=VALUE with one of {known}.")
-        found[name] = _value(value)
+            raise RecipeError(f"--set {word!r} is not NAME=VALUE with one of {sorted(known)}.")
+        found[name] = value if known[name].type == _TEXT else _json(name, value)
     return found
 
 
-def _value(text: str) -> Any:
+def _json(name: str, text: str) -> Any:
     try:
         return json.loads(text)
-    except ValueError:
-        return text
+    except ValueError as error:
+        raise RecipeError(f"--set {name}={text} is not JSON, as its kind of parameter must be: {error}.") from error

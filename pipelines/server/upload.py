@@ -1,7 +1,8 @@
-"""A compiled pipeline as a version of a named pipeline on the server: the same YAML is the same version."""
+"""A compiled pipeline as a version of a named pipeline on the server: the same content is the same version."""
 
 import functools
 import hashlib
+import json
 from pathlib import Path
 
 import kfp_server_api as kfp
@@ -19,14 +20,15 @@ def upload(connection: Connection, client: kfp.ApiClient, package: Path) -> kfp.
     Args:
         connection: to the server.
         client: of its API.
-        package: the YAML; the pipeline's name stands in it, and the version is named by its hash.
+        package: the YAML; the pipeline's name stands in it, and the version is named by the hash of what it says.
 
     Raises:
         ServerError: the server refused, failed or was not there.
     """
-    content = package.read_bytes()
-    name = str(next(iter(yaml.safe_load_all(content)))["pipelineInfo"]["name"])
-    version = hashlib.sha256(content).hexdigest()[:_HASH_CHARACTERS]
+    documents = [*yaml.safe_load_all(package.read_bytes())]
+    name = str(documents[0]["pipelineInfo"]["name"])
+    # The order of keys, and with it comments of KFP's compiler, changes from run to run.
+    version = hashlib.sha256(json.dumps(documents, sort_keys=True).encode()).hexdigest()[:_HASH_CHARACTERS]
     pipelines, uploads = kfp.PipelineServiceApi(client), kfp.PipelineUploadServiceApi(client)
     wanted = kfp.V2beta1Pipeline(name=name, display_name=name, namespace=connection.namespace or None)
     with asked(connection, f"upload pipeline {name}"):

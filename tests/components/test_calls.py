@@ -9,6 +9,8 @@ from kfp import dsl
 
 from components import data, language, source
 from lingraft.artifact import Artifact, Kind
+from lingraft.failures import why
+from lingraft.launch import launcher
 from tests.made_up import TOPICS
 from tests.tracking_stores import quiet, sqlite_store
 from tests.workshop import Workshop
@@ -93,8 +95,20 @@ def test_an_evaluation_without_a_task_has_no_matrix(bench: Bench) -> None:
 
 @pytest.mark.usefixtures("evaluated")
 def test_depths_are_a_list_that_a_loop_can_take(bench: Bench) -> None:
-    assert language.depths_of.python_func(bench.recipe, "de", False) == [1]
-    assert language.depths_of.python_func(bench.recipe, "de", True) == [1, 3]
+    assert language.depths_of.python_func(bench.recipe, "de", False, bench.output("depths")) == [1]
+    assert language.depths_of.python_func(bench.recipe, "de", True, bench.output("all-depths")) == [1, 3]
+
+
+def test_a_language_whose_depths_cannot_be_asked_for_fails_alone(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
+    monkeypatch.setenv("LINGRAFT_TRACKING_WAIT_S", "0")
+    monkeypatch.setenv(launcher.RETRIES, "0")
+    depths, embeddings, metrics = bench.output("no-depths"), bench.output("unlearned", dsl.Model), dsl.Metrics()
+    [depth] = language.depths_of.python_func(bench.recipe, "de", False, depths)
+    shop, nothing = bench.shop, bench.output("nothing", dsl.Model)
+    inputs = given(shop.primary, dsl.Model), nothing, given(shop.blocks["de"]), given(shop.tokenizers["de"]), depths
+    language.adapt.python_func(bench.recipe, bench.run, depth, *inputs, embeddings, metrics)
+    assert "127.0.0.1" in str(why(Path(embeddings.path)))
 
 
 @pytest.mark.usefixtures("evaluated")
@@ -126,7 +140,8 @@ def test_a_language_is_adapted_and_judged_without_a_mini_model(bench: Bench) -> 
     source.fetch_source.python_func(bench.recipe, bench.run, **fetched)
     primary, mini, blocks = fetched["primary"], fetched["mini"], given(shop.blocks["de"])
     tokenizer, metrics, confusion = given(shop.tokenizers["de"]), dsl.Metrics(), dsl.ClassificationMetrics()
-    language.adapt.python_func(bench.recipe, bench.run, 1, primary, mini, blocks, tokenizer, embeddings, metrics)
+    made = mini, blocks, tokenizer, given(shop.blocks["de"])
+    language.adapt.python_func(bench.recipe, bench.run, 1, primary, *made, embeddings, metrics)
     made, expected = Path(embeddings.path), shop.embeddings["de"]
     assert Artifact.load(made, Kind.EMBEDDINGS).fingerprint == Artifact.load(expected, Kind.EMBEDDINGS).fingerprint
     folders = primary, mini, fetched["tasks"], embeddings, given(shop.texts["de"]), blocks, evaluation

@@ -44,6 +44,8 @@ class KfpServer:
         self.asked: list[tuple[str, str]] = []
         self.token: str | None = None
         """What a request must bring; none if None."""
+        self.serves_several = False
+        """Whether each experiment must be in somebody's namespace, and each run in an experiment."""
         self.faults: dict[tuple[str, str], list[int]] = defaultdict(list)
         """Answers, each once, to a method and the end of a path."""
         self.story: list[dict[str, str]] = [{"adapt": "RUNNING"}, {"adapt": "SUCCEEDED"}]
@@ -98,6 +100,8 @@ class KfpServer:
                 made = kfp.V2beta1PipelineVersion(pipeline_id=query["pipelineid"], **names)
                 return self._add(self.versions, made, "pipeline_version_id")
             case "experiments":
+                if self.serves_several and not json.loads(body).get("namespace"):
+                    return 400
                 return self._add(self.experiments, read(body, "V2beta1Experiment"), "experiment_id")
             case "recurringruns":
                 return self._add(self.schedules, read(body, "V2beta1RecurringRun"), "recurring_run_id", unique=False)
@@ -108,6 +112,8 @@ class KfpServer:
             run_id = path.partition("/")[2]
             return self._look(self.runs[run_id]) if run_id in self.runs else 404
         run = read(body, "V2beta1Run")
+        if self.serves_several and run.experiment_id not in {each.experiment_id for each in self.experiments}:
+            return 400
         run.run_id = str(uuid.uuid4())
         self.runs[run.run_id] = run
         return run

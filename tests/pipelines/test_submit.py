@@ -172,6 +172,27 @@ def test_an_image_without_a_digest_is_refused_unless_it_is_wanted(server: KfpSer
     assert len(server.runs) == 1
 
 
+def test_an_image_takes_the_place_of_the_recipes(server: KfpServer, host: str) -> None:
+    commands.submit("source", TINY, host, wait=False, image=PINNED)
+    [package] = server.packages.values()
+    specification = next(iter(yaml.safe_load_all(package)))
+    executors = specification["deploymentSpec"]["executors"].values()
+    assert {each["container"]["image"] for each in executors} == {PINNED}
+
+
+def test_parameters_are_read_as_what_they_are(server: KfpServer, host: str, recipe: Path) -> None:
+    given = ["judging_cpu=4", 'judging_node_selector={"pool": "a"}', "compare=true"]
+    commands.submit("language", recipe, host, wait=False, given=given)
+    [run] = server.runs.values()
+    assert run.runtime_config.parameters == {
+        "judging_cpu": "4",
+        "judging_node_selector": {"pool": "a"},
+        "compare": True,
+    }
+    with pytest.raises(RecipeError, match="is not JSON"):
+        commands.submit("language", recipe, host, wait=False, given=["compare=yes"])
+
+
 @pytest.mark.parametrize("word", ["depth=3", "language"])
 def test_a_parameter_that_the_pipeline_does_not_have_is_refused(host: str, recipe: Path, word: str) -> None:
     with pytest.raises(

@@ -12,6 +12,7 @@ from lingraft.errors import DepthError, TrackingError
 from lingraft.outcomes import conclude
 from lingraft.registered import embeddings_name, primary_name
 from lingraft.steps import language
+from tests.prometheus import asked, port_for_metrics
 from tests.steps.conftest import Registered
 from tests.tracking_stores import quiet
 
@@ -27,24 +28,36 @@ def searched(registered: Registered) -> Iterator[int]:
     MlflowClient().delete_model_version_tag(name, "1", "depth.de")
 
 
-def test_without_a_search_a_language_has_the_recipes_depth(registered: Registered) -> None:
-    assert language.depths_of(registered.recipe, "de", compare=False) == [1]
+def test_without_a_search_a_language_has_the_recipes_depth(registered: Registered, tmp_path: Path) -> None:
+    assert language.depths_of(registered.recipe, "de", compare=False, out=tmp_path) == [1]
 
 
-def test_a_searched_depth_is_adapted_beside_the_recipes(registered: Registered, searched: int) -> None:
-    assert language.depths_of(registered.recipe, "de", compare=False) == [1, searched]
-    assert language.depths_of(registered.recipe, "tr", compare=False) == [1]
+def test_a_searched_depth_is_adapted_beside_the_recipes(registered: Registered, searched: int, tmp_path: Path) -> None:
+    assert language.depths_of(registered.recipe, "de", compare=False, out=tmp_path) == [1, searched]
+    assert language.depths_of(registered.recipe, "tr", compare=False, out=tmp_path) == [1]
 
 
-def test_comparing_adds_all_layers(registered: Registered, searched: int) -> None:
-    assert language.depths_of(registered.recipe, "de", compare=True) == [1, searched, 3]
-    assert language.depths_of(registered.recipe, "tr", compare=True) == [1, 3]
+def test_comparing_adds_all_layers(registered: Registered, searched: int, tmp_path: Path) -> None:
+    assert language.depths_of(registered.recipe, "de", compare=True, out=tmp_path) == [1, searched, 3]
+    assert language.depths_of(registered.recipe, "tr", compare=True, out=tmp_path) == [1, 3]
 
 
-def test_a_depth_is_asked_of_a_registered_primary_only(registered: Registered) -> None:
+def test_a_depth_is_asked_of_a_registered_primary_only(registered: Registered, tmp_path: Path) -> None:
     other = registered.shop.recipe.model_copy(update={"name": "nameless"}).to_json()
     with pytest.raises(TrackingError, match="'nameless-primary'"):
-        language.depths_of(other, "de", compare=False)
+        language.depths_of(other, "de", compare=False, out=tmp_path)
+
+
+def test_a_search_answers_prometheus(registered: Registered, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    port, shop = port_for_metrics(monkeypatch), registered.shop
+    search = shop.recipe.require_search().model_copy(update={"depths": (2,), "steps_at_depth": 4})
+    recipe, run = shop.recipe.model_copy(update={"search": search}), registered.begin(tmp_path / "run")
+    language.search_depth(
+        recipe.to_json(), run, shop.primary, shop.blocks["de"], shop.tokenizers["de"], tmp_path / "search"
+    )
+    (trial,) = results.load_search(tmp_path / "search").trials
+    assert asked(port)['lingraft_training_step{stage="search-depth"}'] == trial.steps
+    MlflowClient().delete_model_version_tag(primary_name(shop.recipe), "1", "depth.de")
 
 
 def test_the_searched_depth_is_registered_and_all_results_are_handed_on(
