@@ -62,8 +62,8 @@ def build(name: str, given: argparse.Namespace) -> str:
     options += ["--secret", f"id=pip,src={given.pip_conf}"] if given.pip_conf else []
     began = time.monotonic()
     file = ROOT / "docker" / f"{name}.Dockerfile"
-    # OCI's own format knows no health check.
-    kind = ["--isolation", "chroot", "--format", "docker", "--layers", "--pull-never"]
+    # OCI's own format knows no health check. Without --layers: vfs keeps a whole copy of each.
+    kind = ["--isolation", "chroot", "--format", "docker", "--pull-never"]
     buildah("build", *kind, *options, "-f", file, "-t", image, ROOT, quiet=False)
     print(f"{name}: built in {time.monotonic() - began:.0f} s")
     return image
