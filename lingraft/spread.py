@@ -37,6 +37,7 @@ _LOOK_EVERY_S = 0.2
 _CHECKPOINT_S = 25
 _ENDED = "ended"
 """File in the folder of several machines: there is nothing more to train."""
+_LAST_WORDS_S = 60
 _MEETING_S = 1800
 """For which machines wait for one another: nodes are ordered, and images are brought, at different speeds."""
 
@@ -75,6 +76,9 @@ def spread(stage: Callable[Given, Artifact]) -> Callable[Given, Artifact]:
 def join() -> int:
     """Take part in the trainings of the first machine, until it has ended; returns an exit code.
 
+    Where a process is lost, the first machine says why, and is given time for it: Kubernetes ends all others when one
+    has failed.
+
     Raises:
         Interruption: this machine was asked to stop.
     """
@@ -86,8 +90,16 @@ def join() -> int:
             time.sleep(_LOOK_EVERY_S)
         if lost := _launch(_wanted(), shared / str(number)):
             say(lost)
-            return 1
+            return 0 if _has_ended(shared) else 1
     raise AssertionError("count() does not end")
+
+
+def _has_ended(shared: Path) -> bool:
+    """Whether the first machine ends soon; one that is lost, too, does not."""
+    until = time.monotonic() + _LAST_WORDS_S
+    while not (ended := (shared / _ENDED).exists()) and time.monotonic() < until:
+        time.sleep(_LOOK_EVERY_S)
+    return ended
 
 
 def leave() -> None:
