@@ -110,7 +110,7 @@ def _through(api: client.ApiClient, address: Address) -> _Ask:
         try:
             return _Answer(HTTPStatus.OK, get(service, address.namespace, where, _request_timeout=limit))
         except ApiException as error:
-            return _Answer(error.status, error.body or error.reason)
+            return _Answer(error.status, error.body or str(error.reason))
         except UNREACHABLE as error:
             return _Answer(0, str(error))
 

@@ -12,6 +12,7 @@ from lingraft.doctor.reach import Address, reached
 from lingraft.launch.pods import TRACKING_KEYS
 
 _DEPLOYMENT = "mlflow"
+"""Of the overlays, and their service; one by another name is somebody's own."""
 
 
 def tracking(api: client.ApiClient, namespace: str, secret: str) -> Iterator[Finding]:
@@ -26,7 +27,7 @@ def tracking(api: client.ApiClient, namespace: str, secret: str) -> Iterator[Fin
     remedy = f"Create it: kubectl -n {namespace} create secret generic {secret} {first}"
     told = (yield from _secret(api, namespace, secret, TRACKING_KEYS, remedy)) or {}
     address, runs = Address.of(told.get(TRACKING_KEYS[0], ""), namespace), None
-    if address is None or address.namespace == namespace:
+    if address is None or (address.service, address.namespace) == (_DEPLOYMENT, namespace):
         what, apply = f"deployment {_DEPLOYMENT}", "Apply an overlay: kubectl apply -k manifests/overlays/prod"
         runs = yield from guarded(what, apply, _deployment(api, namespace, what))
     if address is None:

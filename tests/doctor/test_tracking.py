@@ -87,6 +87,13 @@ def test_a_service_is_asked_through_the_api_server_by_the_name_that_steps_use(cl
     assert {headers["Host"] for _, headers in clinic.mlflow.asked} == {f"{host}:5000"}
 
 
+def test_a_service_of_ones_own_is_asked_and_the_overlays_deployment_is_not_missed(clinic: Clinic) -> None:
+    clinic.server.remove("deployments", "mlflow")
+    clinic.server.services = {"https:tracking:443": clinic.server.services["mlflow:5000"]}
+    _told(clinic, "https://tracking.lingraft.svc")
+    assert all(each.is_good for each in clinic.findings().values())
+
+
 def test_a_path_before_mlflows_own_is_kept(clinic: Clinic) -> None:
     clinic.mlflow.by_path = {f"/mlflow{path}": answer for path, answer in clinic.mlflow.by_path.items()}
     _told(clinic, f"{INSIDE}/mlflow/")
