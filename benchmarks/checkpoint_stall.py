@@ -44,7 +44,8 @@ class TimedKeeper(Keeper):
         self.bytes = 0
 
     def _write(self, step: int, last: bool, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
-        self.bytes = sum(tensor.nbytes for tensor in tensors.values())
+        # The last one may hold less: nothing is trained after it.
+        self.bytes = max(self.bytes, sum(tensor.nbytes for tensor in tensors.values()))
         began = time.perf_counter()
         super()._write(step, last, tensors, facts)
         self.wrote_s.append(time.perf_counter() - began)

@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 
-from lingraft import artifact, precision, processes
+from lingraft import artifact, masked_lm, precision, processes
 from lingraft.alone import remove_torn
-from lingraft.artifact import Artifact, Draft, Kind
+from lingraft.artifact import Artifact, Cost, Draft, Kind
 from lingraft.blocks import load_blocks, split
 from lingraft.config import Recipe
 from lingraft.embeddings import swap, vocabulary_of
@@ -17,12 +18,14 @@ from lingraft.encoder import Encoder, mini_model
 from lingraft.errors import DepthError, RecipeError
 from lingraft.initialisation.rows import Initialised, initialise
 from lingraft.keeper import Keeper
-from lingraft.kept import finished, keeping, masked_judge, require_room, saved, saved_along
+from lingraft.kept import Measure, finished, keeping, masked_judge, require_room, saved, saved_along
 from lingraft.models import Primary, load_mini, load_primary, save_vocabulary
-from lingraft.plan import Progress
+from lingraft.plan import Progress, steps_to
 from lingraft.progress import say
+from lingraft.progressive import progressive_run, spent
+from lingraft.progressive_config import Progressive
 from lingraft.resumed import mark
-from lingraft.runs import Run, Watch, describe, masked_lm_run
+from lingraft.runs import Run, Watch, describe, masked_lm_run, step_flops
 from lingraft.shards import Blocks
 from lingraft.spread import spread
 from lingraft.systems import Stage, Step
@@ -42,8 +45,11 @@ def adapt(
     mini: Path | None = None,
     checkpoints: Path | None = None,
     state: Path | None = None,
+    shallower_minis: Sequence[Path] = (),
 ) -> Artifact:
     """Learn one language's embeddings over a frozen mini-model of the primary (section 2, step 2).
+
+    Over the recipe's own depth it begins on shallower mini-models where [adaptation.progressive] says so.
 
     Args:
         recipe: its system says which model the embeddings are learned over.
@@ -57,6 +63,7 @@ def adapt(
         checkpoints: folder for the embeddings along the way, each an artifact of its own (`step-<update>`), at the
             updates that the recipe's [adaptation] names; update 0 is the initialisation.
         state: where checkpoints stand while it trains; `<out>.training` if absent.
+        shallower_minis: MINIPOST's fresh layers of the depths before `depth` in a progressive adaptation, in order.
 
     Raises:
         DepthError: the primary has no MLM head at `depth`, or the mini-model is of another depth.
@@ -70,17 +77,17 @@ def adapt(
     require_room(out, state)
     source, pieces = load_primary(primary, recipe.primary_shape), Tokenizer.load(tokenizer)
     data = load_blocks(blocks, pieces, recipe.encoder.block_tokens)
-    settings, step = recipe.adaptation, _adaptation_over(recipe, depth)
-    model, rows = mini_of(source, step, mini), initial_rows(recipe, source, pieces)
+    settings, course = recipe.adaptation, _course(recipe, depth, source, mini, shallower_minis)
+    model, step, rows = course.minis[-1], course.steps[-1], initial_rows(recipe, source, pieces)
     say(f"{settings.initialisation} initialisation: {rows.copied} of {len(pieces)} rows are copied from the source")
-    stops = settings.checkpoint_steps if checkpoints else ()
+    stops = settings.checkpoints_until(course.most_updates(recipe, len(pieces))) if checkpoints else ()
     made_from: dict[str, Any] = {"stage": "adapt", "system": recipe.system, "primary": source.fingerprint}
     made_from |= {"depth": depth, "blocks": data.fingerprint, "mini": mark(mini) if mini else None, "stops": stops}
+    made_from |= {"shallower_minis": [*map(mark, shallower_minis)]} if shallower_minis else {}
     with keeping(recipe, out, state, settings, made_from) as keeper:
         if made := finished(out, Kind.EMBEDDINGS, keeper, watch):
             return made
-        judge = _judge_in(source, model, split(data, "dev"), settings)
-        run = adaptation_run(recipe, step, model, rows, split(data, "train"), settings, stops, keeper, judge)
+        run = course.run(recipe, source, rows, data, stops, keeper)
         facts: dict[str, Any] = {"depth": depth, "fresh_layers": step.fresh_layers, "system": recipe.system}
         facts |= {"overlap": rows.copied, "overlap_by_class": rows.counts(), "vocabulary": len(pieces)}
         origin: dict[str, Any] = {"aligned_with": source.fingerprint, "data_hashes": {"blocks": data.fingerprint}}
@@ -91,7 +98,7 @@ def adapt(
             save_vocabulary(draft, model.vocabulary, pieces)
             describe(draft, pieces.language, origin["data_hashes"], settings, history, run)
             draft.facts |= origin
-            draft.facts["details"] |= facts
+            draft.facts["details"] |= facts | course.spent(run, history)
 
         def keep(point: Progress) -> None:
             watch(point)
@@ -101,7 +108,7 @@ def adapt(
 
         if not run.earlier:
             curve.save(0, fill)
-        run.watched(f"adapt {pieces.language} over {step.layers} layers", keep)
+        run.watched(f"adapt {pieces.language} over {course.title} layers", keep)
         return saved(out, Kind.EMBEDDINGS, fill, run)
 
 
@@ -132,15 +139,68 @@ class _Curve:
                 fill(draft)
 
 
-def _judge_in(primary: Primary, mini: Encoder, dev: Blocks, settings: Training) -> Callable[[], float]:
-    """The dev score of embeddings that a mini-model is learning, in the primary, which is what they are for."""
-    score = masked_judge(mini, primary.encoder, dev, settings)
+@dataclass(frozen=True)
+class _Course:
+    """The models that embeddings are learned over, one after the other; of a plain adaptation there is one."""
 
-    def swapped_score() -> float:
-        swap(primary.encoder.to(precision.device()), mini.vocabulary)
-        return score()
+    steps: Sequence[Step]
+    minis: Sequence[Encoder]
+    switch: Progressive | None
 
-    return swapped_score
+    @property
+    def title(self) -> str:
+        """Layers of the models, for people."""
+        return ", then ".join(str(step.layers) for step in self.steps)
+
+    def most_updates(self, recipe: Recipe, vocabulary: int) -> int:
+        """Updates if all were over the shallowest model."""
+        settings = recipe.adaptation
+        first, last = (step_flops(recipe, self.steps[n], settings, vocabulary) for n in (0, -1))
+        return steps_to(settings.steps, 0, first / last)
+
+    def run(
+        self, recipe: Recipe, primary: Primary, rows: Initialised, data: Artifact, stops: Sequence[int], keeper: Keeper
+    ) -> Run:
+        """The training, not yet begun; dev score and loss are the primary's, which is what embeddings are for."""
+        settings, train = recipe.adaptation, split(data, "train")
+        judge, dev_loss = (self._look(primary, split(data, "dev"), settings, measure) for measure in _MEASURES)
+        if self.switch is None:
+            return adaptation_run(recipe, self.steps[0], self.minis[0], rows, train, settings, stops, keeper, judge)
+        given = recipe, self.switch, self.steps, self.minis, rows, train, settings, stops
+        return progressive_run(*given, keeper, judge, dev_loss)
+
+    def _look(self, primary: Primary, dev: Blocks, settings: Training, measure: Measure) -> Callable[[], float]:
+        look = masked_judge(nn.ModuleList(self.minis), primary.encoder, dev, settings, measure)
+
+        def swapped() -> float:
+            swap(primary.encoder.to(precision.device()), self.minis[-1].vocabulary)
+            return look()
+
+        return swapped
+
+    def spent(self, run: Run, history: Sequence[Progress]) -> dict[str, Any]:
+        """What a manifest says of phases; nothing of a plain adaptation."""
+        if self.switch is None:
+            return {}
+        return {"phases": spent(self.switch, run.state, history[-1].cost if history else Cost())}
+
+
+_MEASURES: tuple[Measure, Measure] = (masked_lm.accuracy, masked_lm.mean_loss)
+
+
+def _course(recipe: Recipe, depth: int, primary: Primary, mini: Path | None, shallower: Sequence[Path]) -> _Course:
+    """The recipe's progressive adaptation over its own depth, a plain one over any other."""
+    switch = recipe.adaptation.progressive if depth == recipe.adaptation.depth else None
+    steps = [_adaptation_over(recipe, each) for each in (switch.depths if switch else (depth,))]
+    wanted = len(steps) - 1 if steps[-1].fresh_layers else 0
+    if len(shallower) != wanted:
+        raise RecipeError(
+            f"adaptation by {recipe.system} over depths {[step.layers - step.fresh_layers for step in steps]} needs "
+            f"{wanted} shallower mini-models of step 1b, but got {len(shallower)}. Give the folder of each, in the "
+            "order of their depths (--shallower-mini)."
+        )
+    folders = (*shallower, mini) if wanted else (mini,) * len(steps)
+    return _Course(steps, [mini_of(primary, step, at) for step, at in zip(steps, folders, strict=True)], switch)
 
 
 def _adaptation_over(recipe: Recipe, depth: int) -> Step:

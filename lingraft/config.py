@@ -15,12 +15,14 @@ from pydantic import Field, NonNegativeInt
 
 from lingraft.cluster import Cluster, StageName
 from lingraft.errors import DepthError, RecipeError
+from lingraft.gate_config import Gate
 from lingraft.model_config import EncoderShape, TokenizerSettings
+from lingraft.search_config import Search
 from lingraft.section import Language, Name, Section, explain
 from lingraft.systems import Stage, Steps, System, steps_of
 from lingraft.task_config import SERVED_KINDS, Task
 from lingraft.text_config import Folder, Split, TextSource
-from lingraft.training_config import Adaptation, MiniBuilding, Paper, Search, Training, part_of
+from lingraft.training_config import Adaptation, MiniBuilding, Paper, Training, part_of
 
 Precision = Literal["auto", "fp32", "bf16"]
 
@@ -46,6 +48,7 @@ class Recipe(Section):
     tasks: tuple[Task, ...] = Field((), description="None: embeddings only, no zero-shot scores and no endpoint.")
     search: Search | None = Field(None, description="Absent: every language uses adaptation.depth.")
     paper: Paper | None = Field(None, description="Absent: one system, and no comparison of systems.")
+    gate: Gate = Field(Gate(), description="What new embeddings must show before they are served.")
     cluster: Cluster = Field(Cluster(), description="Where the pipelines run on Kubernetes; ignored elsewhere.")
 
     @pydantic.model_validator(mode="after")
@@ -92,6 +95,8 @@ class Recipe(Section):
         for task in self.tasks:
             if surplus := (set(task.examples) | set(task.languages)) - set(self.languages):
                 raise ValueError(f"task {task.name!r} has {sorted(surplus)}; the languages are {list(self.languages)}")
+        if unknown := sorted({*self.gate.tolerances} - {*names}):
+            raise ValueError(f"gate.tolerances: {unknown} are no tasks of the recipe, which has {names}")
 
     def _require_depths(self) -> None:
         for system in {self.system, *(self.paper.systems if self.paper else ())}:
@@ -105,13 +110,49 @@ class Recipe(Section):
                 raise ValueError(f"adaptation.depth must be {self.encoder.layers}, all layers, where system is BL_BASE")
             if system is System.MINIJOINT:
                 self._require_heads("adaptation.depth", (self.adaptation.depth,))
+        self._require_progressive()
         self._require_heads("paper.depths", self.paper.depths if self.paper else ())
         if self.search:
-            if self.system is not System.MINIJOINT:
-                raise ValueError(f"search looks among the heads of a MINIJOINT primary; system is {self.system}")
-            self._require_heads("search.depths", self.search.depths)
-            if self.search.language not in self.targets:
-                raise ValueError(f"search.language {self.search.language!r} must be one of {list(self.targets)}")
+            self._require_search(self.search)
+
+    def _require_search(self, search: Search) -> None:
+        if search.language not in self.targets:
+            raise ValueError(f"search.language {search.language!r} must be one of {list(self.targets)}")
+        if self.system not in (System.MINIJOINT, System.MINIPOST):
+            raise ValueError(f"search needs a system with mini-models, MINIJOINT or MINIPOST; system is {self.system}")
+        if self.system is System.MINIJOINT:
+            self._require_heads("search.depths", search.depths)
+        elif not search.depths:
+            raise ValueError("search.depths must name the depths at which MINIPOST's mini-models are to be built")
+        for depth in search.depths:
+            try:
+                self.steps_over(depth)
+            except DepthError as error:
+                raise ValueError(f"search.depths: {error}") from error
+        if search.trials and search.trials < len(self.searched_depths):
+            raise ValueError(f"search.trials {search.trials} must be enough for {len(self.searched_depths)} depths")
+        if search.reference_depth not in (None, *self.searched_depths):
+            raise ValueError(f"search.reference_depth {search.reference_depth} must be among {[*self.searched_depths]}")
+
+    @property
+    def searched_depths(self) -> tuple[int, ...]:
+        """Depths that the search tries, from shallow to deep; none without a search."""
+        return tuple(sorted(self.search.depths or self.encoder.mlm_heads)) if self.search else ()
+
+    def over(self, depth: int) -> Self:
+        """The same project with its mini-model at another depth."""
+        return self.model_copy(update={"adaptation": self.adaptation.model_copy(update={"depth": depth})})
+
+    def _require_progressive(self) -> None:
+        progressive = self.adaptation.progressive
+        if progressive is None:
+            return
+        if self.system not in (System.MINIJOINT, System.MINIPOST):
+            raise ValueError(f"adaptation.progressive needs mini-models; system {self.system} has none")
+        if self.system is System.MINIJOINT:
+            self._require_heads("adaptation.progressive.depths", progressive.depths)
+        if other := [name for name in ("search", "paper") if getattr(self, name)]:
+            raise ValueError(f"adaptation.progressive does not go with {other}, which look at one depth at a time")
 
     def _require_heads(self, key: str, depths: tuple[int, ...]) -> None:
         heads = self.encoder.mlm_heads
@@ -136,16 +177,19 @@ class Recipe(Section):
     def for_system(self, system: System, depth: int | None = None) -> Self:
         """The same project under another system: its primary's shape, and its depth of adaptation.
 
-        It speaks of one system, so it has no comparison, and a search only where that system has one.
+        It speaks of one system, so it has no comparison, and a search only where that system has one. Of another system
+        or depth than the recipe's own, adaptation is over one depth.
         """
         steps = self.steps_over(depth or self.adaptation.depth, system)
         pretrained, adapted = steps[Stage.PRETRAIN], steps[Stage.ADAPT]
-        changes = {"depth": adapted.layers - adapted.fresh_layers}
+        changes: dict[str, Any] = {"depth": adapted.layers - adapted.fresh_layers}
+        if (system, changes["depth"]) != (self.system, self.adaptation.depth):
+            changes["progressive"] = None
         if self.paper and system in self.paper.checkpoint_every_steps:
             changes["checkpoint_every_steps"] = self.paper.checkpoint_every_steps[system]
         bottom = self.adaptation.model_copy(update=changes)
         shape = self.encoder.cut(pretrained.layers, pretrained.heads)
-        search = self.search if system is System.MINIJOINT else None
+        search = self.search if system is self.system else None
         one_system = {"system": system, "search": search, "paper": None}
         return self.model_copy(update=one_system | {"encoder": shape, "adaptation": bottom})
 

@@ -56,6 +56,20 @@ class NotRegisteredError(TrackingError):
     """The registry answers, and has no such model or alias."""
 
 
+class GateError(LingraftError):
+    """What the gate is to compare cannot be compared, or evidence that it needs is not there."""
+
+
+class PromotionError(LingraftError):
+    """A version cannot be promoted, or taken back; the message says which, and what stands against it."""
+
+
+class OvertakenError(PromotionError):
+    """Somebody else promoted a version of the same model at the same time, and was first."""
+
+    heals = True
+
+
 class ExportError(LingraftError):
     """An exported model does not compute what the PyTorch model computes."""
 

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import math
 import os
 import shutil
 import time
@@ -110,6 +111,10 @@ class Keeper:
         if not processes.leads():
             return False
         return not self._writing and time.monotonic() - self._kept_at >= self.every_s
+
+    def keep_soon(self) -> None:
+        """Have a checkpoint be due after this step already, however short ago the last one was."""
+        self._kept_at = -math.inf
 
     @property
     def _writing(self) -> bool:

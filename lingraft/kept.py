@@ -2,11 +2,12 @@
 
 import contextlib
 import itertools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor, nn
 
 from lingraft import artifact, masked_lm, processes
 from lingraft.alone import alone, remove_torn
@@ -22,6 +23,7 @@ from lingraft.shards import Blocks
 from lingraft.stopping import Interruption, interruptible
 from lingraft.training_config import Training
 
+Measure = Callable[[Encoder, Tensor, Iterable[int]], dict[int, float]]
 _OF_NO_EFFECT = {"keep_every_s", "recompute"}
 """Settings that may change when an interrupted training goes on: the mathematics stays the same."""
 _OF_DROPOUT = {"micro_batch_blocks", "micro_batch_examples"}
@@ -125,19 +127,22 @@ def _taken(out: Path) -> bool:
     return out.is_dir() and any(out.iterdir())
 
 
-def masked_judge(trained: Encoder, judged: Encoder, dev: Blocks, settings: Training) -> Callable[[], float]:
-    """Masked accuracy of a model's last head on the first dev blocks.
+def masked_judge(
+    trained: nn.Module, judged: Encoder, dev: Blocks, settings: Training, measure: Measure = masked_lm.accuracy
+) -> Callable[[], float]:
+    """Masked accuracy, or another measure, of a model's last head on the first dev blocks.
 
     Args:
         trained: what is in training, and goes on with it after a look.
         judged: what is looked at, for example the primary with the embeddings that a mini-model is learning.
         dev: its blocks.
         settings: how many of them.
+        measure: of `lingraft.masked_lm`.
     """
     top = judged.shape.layers
 
     def score() -> float:
-        found = masked_lm.accuracy(judged, dev.take(torch.arange(min(settings.judged_blocks, len(dev)))), (top,))[top]
+        found = measure(judged, dev.take(torch.arange(min(settings.judged_blocks, len(dev)))), (top,))[top]
         trained.train()
         return found
 

@@ -21,11 +21,27 @@ class Outcome(pydantic.BaseModel, frozen=True, extra="forbid"):
     language: str
     failed: str | None = None
     """Why there is nothing of it; None if it succeeded."""
+    refused: str | None = None
+    """Why the gate did not let its new embeddings become champion; they are registered all the same."""
+
+    @property
+    def says(self) -> str:
+        """What became of it."""
+        if self.failed:
+            return self.failed
+        return f"registered, and not promoted: {self.refused}" if self.refused else "learned, judged and registered"
 
 
-def conclude(language: str, results: Path, out: Path) -> None:
-    """Write the outcome of a language to the file `out`: what the folder of its results says."""
-    write_text(out, Outcome(language=language, failed=why(results)).model_dump_json())
+def conclude(language: str, results: Path, out: Path, refused: str | None = None) -> None:
+    """Write the outcome of a language to the file `out`: what the folder of its results says, and the gate.
+
+    Args:
+        language: which.
+        results: folder of its evaluations, or of why there are none.
+        out: the file.
+        refused: why the gate did not promote it.
+    """
+    write_text(out, Outcome(language=language, failed=why(results), refused=refused).model_dump_json())
 
 
 def load_outcome(path: Path) -> Outcome:
@@ -41,7 +57,7 @@ def require_all(outcomes: Sequence[Outcome]) -> None:
     """
     failed = [each for each in outcomes if each.failed]
     for each in outcomes:
-        say(f"{each.language}: {each.failed or 'learned, judged and registered'}")
+        say(f"{each.language}: {each.says}")
     if failed:
         reasons = "; ".join(f"{each.language}: {str(each.failed).rstrip('.')}" for each in failed)
         raise LanguagesFailedError(

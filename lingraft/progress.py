@@ -63,7 +63,7 @@ def _pace(number: int, total: int | None, elapsed_s: float) -> str:
 def _bar(points: "Iterator[Progress]", steps: int, title: str) -> "Iterator[Progress]":
     with tqdm(total=steps, desc=title, unit="step", file=sys.stderr) as bar:
         for point in points:
-            bar.set_postfix_str(f"loss {point.loss:.3f}, {_rate(point)}", refresh=False)
+            bar.set_postfix_str(f"{_depth(point)}loss {point.loss:.3f}, {_rate(point)}", refresh=False)
             bar.update(point.step - bar.n)
             yield point
 
@@ -74,8 +74,13 @@ def _lines(points: "Iterator[Progress]", steps: int, title: str) -> "Iterator[Pr
         if time.monotonic() - said_at > _LINE_EVERY_S or point.step == steps:
             said_at = time.monotonic()
             left_s = point.elapsed_s / point.step * (steps - point.step)
-            say(f"{title}: step {point.step}/{steps}, loss {point.loss:.3f}, {_rate(point)}, {left_s:.0f} s left")
+            told = f"{_depth(point)}loss {point.loss:.3f}, {_rate(point)}"
+            say(f"{title}: step {point.step}/{steps}, {told}, {left_s:.0f} s left")
         yield point
+
+
+def _depth(point: "Progress") -> str:
+    return "" if point.depth is None else f"depth {point.depth}, "
 
 
 def _rate(point: "Progress") -> str:

@@ -1,16 +1,22 @@
 """What an evaluation found: what reports, the registry and checks are made from. Scores are shares, 0 to 1."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
 import pydantic
 
-from lingraft import artifact
+from lingraft import artifact, tally
 from lingraft.artifact import Artifact, Cost, Kind
 from lingraft.errors import ArtifactError
+from lingraft.tally import Tally
 
 RESULT_FILE = "result.json"
+ITEMS_FILE = "items.safetensors"
+"""What the scores of a language are made of, item by item; no text."""
+MASKED, MASKED_INITIAL = "masked", "masked-initial"
+"""Tallies of the primary over test blocks, with the embeddings as learned and as initialised."""
 
 
 class Result(pydantic.BaseModel):
@@ -30,6 +36,8 @@ class Point(Result):
     learning_rate: float
     dev_score: float | None = None
     left_out_steps: int = 0
+    depth: int | None = None
+    dev_loss: float | None = None
 
 
 class SeedScores(Result):
@@ -100,6 +108,7 @@ class LanguageResult(Result):
     embeddings: str = pydantic.Field(description="Fingerprint.")
     system: str = pydantic.Field(description="One of `lingraft.systems.System`.")
     depth: int = pydantic.Field(description="Layers of the primary that the mini-model has.")
+    shallower: tuple[int, ...] = pydantic.Field((), description="Depths before it, of a progressive adaptation.")
     fresh_layers: int = pydantic.Field(0, description="Layers on top of these that step 1b built (MINIPOST).")
     layers: int = pydantic.Field(description="Layers of the primary; depth = layers is standard adaptation.")
     vocabulary: int
@@ -108,14 +117,17 @@ class LanguageResult(Result):
     tasks: tuple[TaskScores, ...] = pydantic.Field(description="Those that have test examples in the language.")
     cost: Cost
     building: Cost | None = pydantic.Field(None, description="What step 1b took, once for all languages.")
-    whole_flops: float = pydantic.Field(description="What as many updates over all layers would have cost (A3).")
+    whole_flops: float = pydantic.Field(
+        description="What as many updates over all layers would have cost (A3); of a progressive one, as many as its "
+        "FLOPs are over its last depth."
+    )
     history: list[Point]
     precision: str
 
     @property
     def standard(self) -> bool:
-        """True for standard adaptation, over all layers."""
-        return self.depth == self.layers
+        """True for standard adaptation, over all layers from its beginning."""
+        return self.depth == self.layers and not self.shallower
 
     @property
     def task_scores(self) -> dict[str, TaskScores]:
@@ -124,7 +136,7 @@ class LanguageResult(Result):
 
 
 class Trial(Result):
-    """One depth tried by the search."""
+    """One depth tried by the search, with what else was searched."""
 
     depth: int
     steps: int
@@ -133,6 +145,22 @@ class Trial(Result):
     score: float = pydantic.Field(description="Masked accuracy on the dev split, of the primary with the rows learned.")
     pruned: bool
     scores_by_flops: list[tuple[float, float]] = pydantic.Field(description="Intermediate scores, by FLOPs spent.")
+    number: int = pydantic.Field(0, description="In the study.")
+    learning_rate: float | None = pydantic.Field(None, description="Where it was searched; so with those below.")
+    mask_rate: float | None = None
+    initialisation: str | None = None
+    budget_share: float | None = None
+    whole_flops: float | None = pydantic.Field(None, description="Run to its end.")
+    reached_flops: float | None = pydantic.Field(None, description="Spent until the target; absent if never reached.")
+
+
+class FrontPoint(Result):
+    """A score that no trial has measured for less compute."""
+
+    trial: int = pydantic.Field(description="Its number.")
+    depth: int
+    flops: float
+    score: float
 
 
 class SearchResult(Result):
@@ -142,18 +170,76 @@ class SearchResult(Result):
     primary: str
     chosen: int
     trials: list[Trial]
+    goal: str = "score"
+    best: int = pydantic.Field(0, description="Number of the trial that was chosen.")
+    reason: str = pydantic.Field("", description="Why it was, in words.")
+    target: float | None = pydantic.Field(None, description="Goal compute: the score to reach.")
+    front: list[FrontPoint] = pydantic.Field([], description="From cheap to dear.")
+    importance: dict[str, float] = pydantic.Field({}, description="Shares by parameter; empty if depth alone varied.")
+    building: dict[int, Cost] = pydantic.Field({}, description="Step 1b by depth, once for all languages (MINIPOST).")
+    budget_flops: float | None = pydantic.Field(None, description="Of a whole trial.")
+    standard_flops: float | None = pydantic.Field(None, description="One standard adaptation, over all layers.")
+    order: str = pydantic.Field("", description="In which order depths were tried, and why.")
+    failures: dict[str, str] = pydantic.Field({}, description="Trials that could not be trained, and why.")
+
+    @property
+    def flops(self) -> float:
+        """All that was paid, each trial's updates once, and every step 1b."""
+        return sum(trial.flops for trial in self.trials) + sum(cost.flops for cost in self.building.values())
+
+    @property
+    def grid_flops(self) -> float:
+        """The same if every trial had run to its end."""
+        whole = sum(trial.whole_flops or trial.flops for trial in self.trials)
+        return whole + sum(cost.flops for cost in self.building.values())
 
 
-def save(result: Result, kind: Kind, out: Path, **facts: Any) -> Artifact:
-    """Write a result as an artifact.
+def save_search(result: SearchResult, out: Path, files: Mapping[str, bytes], **facts: Any) -> Artifact:
+    """Write what a search found as an artifact, with further files by name.
 
     Raises:
         ArtifactError: `out` cannot be written.
     """
+    return _save(result, Kind.SEARCH, out, files, {}, facts)
+
+
+def task_item(task: str, seed: int) -> str:
+    """Name of the tally over a task's test examples."""
+    return f"task/{task}/{seed}"
+
+
+def save(result: Result, kind: Kind, out: Path, items: Mapping[str, Tally] | None = None, /, **facts: Any) -> Artifact:
+    """Write a result as an artifact.
+
+    Args:
+        result: what was found.
+        kind: of the artifact.
+        out: its folder.
+        items: tallies to keep beside it.
+        facts: of its manifest.
+
+    Raises:
+        ArtifactError: `out` cannot be written.
+    """
+    return _save(result, kind, out, {}, items or {}, facts)
+
+
+def _save(
+    result: Result,
+    kind: Kind,
+    out: Path,
+    files: Mapping[str, bytes],
+    items: Mapping[str, Tally],
+    facts: Mapping[str, Any],
+) -> Artifact:
     of = {LanguageResult: "language", SourceResult: "source", SearchResult: "search"}[type(result)]
     with artifact.create(out, kind) as draft:
         (draft.folder / RESULT_FILE).write_text(result.model_dump_json(indent=2) + "\n", encoding="utf-8")
-        draft.facts = facts | {"details": {"of": of}}
+        for name, content in files.items():
+            (draft.folder / name).write_bytes(content)
+        if items:
+            tally.save(items, draft.folder / ITEMS_FILE)
+        draft.facts = {**facts, "details": {"of": of}}
     return Artifact.load(out, kind)
 
 
@@ -173,6 +259,16 @@ def load_language(folder: Path) -> LanguageResult:
         ArtifactError: not an evaluation of a language, or damaged.
     """
     return LanguageResult.model_validate_json(_text(folder, Kind.EVALUATION, "language"))
+
+
+def load_items(folder: Path) -> dict[str, Tally]:
+    """What the scores of an adapted language are made of: `MASKED`, `MASKED_INITIAL`, and `task_item`s.
+
+    Raises:
+        ArtifactError: not an evaluation of a language, damaged, or of a lingraft that kept none.
+    """
+    load_language(folder)
+    return tally.load(folder / ITEMS_FILE)
 
 
 def load_search(folder: Path) -> SearchResult:

@@ -62,7 +62,7 @@ def done(job: Job, watch: "Watch") -> Artifact:
         job.make(job.out, watch)
         return Artifact.load(job.made, job.kind)
     decisive = decisive_of(job)
-    with _shelf(where, f"{job.kind}-{_hash(decisive)}") as folder:
+    with shelf(where, f"{job.kind}-{_hash(decisive)}") as folder:
         write_json(folder / "made-from.json", decisive)
         result = folder / _RESULT
         if found := _whole(job, result):
@@ -125,8 +125,13 @@ def _installed(package: str) -> bool:
 
 
 @contextlib.contextmanager
-def _shelf(where: str, name: str) -> Iterator[Path]:
-    """A job's folder on this machine; what stands in object storage is brought here, and what is made goes there."""
+def shelf(where: str, name: str) -> Iterator[Path]:
+    """A folder on this machine; what stands in object storage is brought here, and what is made goes there.
+
+    Args:
+        where: what `LINGRAFT_RESULTS` says.
+        name: of the folder there.
+    """
     if uri := uri_of(where):
         with mirrored(f"{uri.rstrip('/')}/{name}") as folder:
             yield folder

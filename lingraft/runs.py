@@ -21,14 +21,16 @@ from lingraft.history import write_curve
 from lingraft.keeper import Keeper
 from lingraft.kernels.heap import reuse_freed_memory
 from lingraft.pace_config import Pace
+from lingraft.phases import Phase, most_steps, train_in_phases
 from lingraft.plan import Plan, Progress
 from lingraft.progress import say, shown
 from lingraft.shards import Blocks
 from lingraft.stream import block_stream, steps_of, task_stream
-from lingraft.systems import Step, Trained
+from lingraft.systems import Step
 from lingraft.task_config import Finetuning
 from lingraft.tasks.kinds import Prepared, TaskKind
-from lingraft.train import Stream, train
+from lingraft.train import Stream
+from lingraft.trained import train_only, trained_by
 from lingraft.training_config import Training
 from lingraft.training_state import TrainingState
 
@@ -52,7 +54,8 @@ class Run:
 
     points: Generator[Progress, None, None]
     """Trains as it is asked; to be closed, so that it sees no longer to signals."""
-    plan: Plan
+    steps: int
+    """With which it ends, unless the dev score or the dev loss ends it before."""
     number_format: str
     state: TrainingState
     """Where training stands; it moves on."""
@@ -72,7 +75,7 @@ class Run:
             Interruption: the process was asked to stop, and a checkpoint was written.
         """
         history = [*self.earlier]
-        with closing(self.points), closing(shown(self.points, self.plan.last_step, title)) as points:
+        with closing(self.points), closing(shown(self.points, self.steps, title)) as points:
             for point in self.earlier:
                 watch(point)
             for point in points:
@@ -91,23 +94,6 @@ def step_flops(recipe: Recipe, step: Step, settings: Training, vocabulary: int) 
     shape, heads = recipe.encoder, len(step.heads)
     blocks = shape.block_tokens, settings.batch_blocks
     return flops_per_update(step, Work(step.layers, shape.width, vocabulary, *blocks, settings.mask_rate, heads))
-
-
-def trained_by(step: Step, model: nn.Module) -> list[nn.Parameter]:
-    """The parameters that a step trains, of an encoder or of a task's net; all others are frozen.
-
-    Positions and LayerNorms train with the body; the vocabulary does not, or the languages would no longer fit.
-    """
-    encoder: Any = getattr(model, "encoder", model)
-    named = {
-        Trained.EVERYTHING: encoder.parameters,
-        Trained.FRESH_LAYERS: encoder.layers[len(encoder.layers) - step.fresh_layers :].parameters,
-        Trained.EMBEDDINGS: encoder.vocabulary.parameters,
-    }
-    if step.trained is not Trained.BODY:
-        return [*named[step.trained]()]
-    fixed = {*encoder.vocabulary.parameters(), *encoder.heads.parameters()}
-    return [parameter for parameter in model.parameters() if parameter not in fixed]
 
 
 def masked_lm_run(
@@ -135,22 +121,63 @@ def masked_lm_run(
     Raises:
         RecipeError: the batch cannot be divided over the processes.
     """
-    trained = trained_by(step, encoder.to(precision.device()))
-    _train_only(encoder, trained)
+    phase = masked_lm_phase(recipe, step, encoder, settings, stops)
+    return phased_run(recipe, [phase], trained_by(step, encoder), blocks, settings, keeper, judge)
+
+
+def masked_lm_phase(
+    recipe: Recipe, step: Step, encoder: Encoder, settings: Training, stops: Sequence[int], **changes: Any
+) -> Phase:
+    """Loss and plan of masked language modelling over one model; what the step does not train is frozen here.
+
+    Args:
+        recipe: with the shape that FLOPs are counted for.
+        step: what is trained, over which layers, with which heads.
+        encoder: the model of the step, with as many layers.
+        settings: length and schedule.
+        stops: further steps after which there is a point.
+        changes: to the plan, where it is one of several.
+    """
+    train_only(encoder, trained_by(step, encoder.to(precision.device())))
     encoder.recompute = settings.recompute
     plan = Plan(
         steps=settings.steps,
         warmup_steps=settings.warmup_steps,
         **_pace(settings),
         seed=settings.seed,
-        tokens_per_step=settings.batch_blocks * blocks.block_tokens,
+        tokens_per_step=settings.batch_blocks * recipe.encoder.block_tokens,
         flops_per_step=step_flops(recipe, step, settings, len(encoder.vocabulary)),
         stops=frozenset(stops),
+        **changes,
     )
+    return Phase(masked_lm.MaskedLmLoss(encoder, step.heads, settings.mask_rate, settings.seed), plan)
+
+
+def phased_run(
+    recipe: Recipe,
+    phases: Sequence[Phase],
+    trained: Sequence[nn.Parameter],
+    blocks: Blocks,
+    settings: Training,
+    keeper: Keeper | None = None,
+    judge: Callable[[], float] | None = None,
+    dev_loss: Callable[[], float] | None = None,
+) -> Run:
+    """Masked language modelling in phases, which train the same parameters.
+
+    Args:
+        recipe: number format and threads.
+        phases: in their order.
+        trained: all that trains.
+        blocks: to train on.
+        settings: length and schedule.
+        keeper: keeps checkpoints, and finds the one to go on from.
+        judge: the dev score, where the settings ask for looks at it.
+        dev_loss: where it says when a phase ends.
+    """
     at_once = settings.micro_batch_blocks
     stream = block_stream(blocks, settings.batch_blocks, at_once, settings.mask_rate, settings.seed)
-    loss_of = masked_lm.MaskedLmLoss(encoder, step.heads, settings.mask_rate, settings.seed)
-    return _run(recipe, loss_of, trained, stream, plan, keeper, judge)
+    return _run(recipe, phases, trained, stream, keeper, judge, dev_loss)
 
 
 def task_run(
@@ -178,7 +205,7 @@ def task_run(
         judge: the dev score, where the settings ask for looks at it.
     """
     trained = trained_by(step, net.to(precision.device()))
-    _train_only(net, trained)
+    train_only(net, trained)
     encoder: Any = net.encoder
     encoder.recompute = settings.recompute
     steps, shape = steps_of(data, settings.batch_examples, settings.epochs), recipe.encoder
@@ -192,7 +219,7 @@ def task_run(
         flops_per_step=flops_per_update(step, work),
     )
     stream = task_stream(data, settings.batch_examples, settings.micro_batch_examples, seed)
-    return _run(recipe, _TaskLoss(net, kind), trained, stream, plan, keeper, judge)
+    return _run(recipe, [Phase(_TaskLoss(net, kind), plan)], trained, stream, keeper, judge)
 
 
 class _TaskLoss(nn.Module):
@@ -210,43 +237,39 @@ def _pace(settings: Pace) -> dict[str, Any]:
     return {name: getattr(settings, name) for name in _PLANNED}
 
 
-def _train_only(model: nn.Module, trained: Sequence[nn.Parameter]) -> None:
-    """Frozen parameters get no gradient, and what lies below all that trains is computed without autograd."""
-    model.requires_grad_(False)
-    for parameter in trained:
-        parameter.requires_grad_(True)
-
-
 def _run(
     recipe: Recipe,
-    loss_of: nn.Module,
+    phases: Sequence[Phase],
     trained: Sequence[nn.Parameter],
     stream: Stream[Any],
-    plan: Plan,
     keeper: Keeper | None,
     judge: Callable[[], float] | None,
+    dev_loss: Callable[[], float] | None = None,
 ) -> Run:
     """What goes on from a checkpoint keeps its number format, which a measurement may have chosen."""
     if recipe.threads:
         torch.set_num_threads(recipe.threads)
     if precision.device().type == "cpu":
         reuse_freed_memory()
-    loss_of.train()
-    state = keeper.newest() if keeper else None
+    for phase in phases:
+        phase.loss_of.train()
+    state, steps = keeper.newest() if keeper else None, most_steps(phases)
     if keeper and state:
-        number_format, reason = keeper.noted["precision"], f"going on after step {state.step} of {plan.last_step}"
+        number_format, reason = keeper.noted["precision"], f"going on after step {state.step} of {steps}"
     else:
         state = TrainingState()
         probed = itertools.cycle(batch for _, batch in stream(1))
-        number_format, reason = precision.choose(recipe.precision, lambda: loss_of(next(probed)), list(trained))
+        shallowest = phases[0].loss_of
+        number_format, reason = precision.choose(recipe.precision, lambda: shallowest(next(probed)), list(trained))
         # Each process has measured, at the same time; the leader's choice is everybody's.
         number_format = "bf16" if processes.leaders(number_format == "bf16") else "fp32"
     if keeper:
         keeper.noted = {"precision": number_format}
     say(reason)
     earlier = tuple(state.points)
-    points = train(loss_of, trained, stream, plan, precision.precise(number_format), state, keeper, judge)
-    return Run(points, plan, number_format, state, earlier, keeper)
+    precise = precision.precise(number_format)
+    points = train_in_phases(phases, trained, stream, precise, state, keeper, judge, dev_loss)
+    return Run(points, steps, number_format, state, earlier, keeper)
 
 
 def describe(

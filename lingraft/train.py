@@ -41,11 +41,12 @@ def train(
     state: TrainingState | None = None,
     keeper: Keeper | None = None,
     judge: Callable[[], float] | None = None,
+    dev_loss: Callable[[], float] | None = None,
 ) -> Generator[Progress, None, None]:
     """Train, and yield a point of the learning curve every `log_every_steps` steps, at the stops, and after the last.
 
     The caller may look, evaluate or stop between points; that time does not count. In the end the parameters are
-    those after the last step or, where there is a `judge`, those of the best dev score.
+    those after the last step or, where there is a `judge` and no phase is to follow, those of the best dev score.
 
     Args:
         loss_of: gives the loss of a batch, a scalar.
@@ -56,17 +57,20 @@ def train(
         state: where to go on from; the beginning if absent.
         keeper: writes checkpoints on the way, if any are wanted.
         judge: the dev score, the higher the better; asked where the plan says.
+        dev_loss: the same for the dev loss, by which a phase ends whose plan has a plateau.
 
     Raises:
         TrainingError: more steps than the plan allows, or the last ones, had a loss or a gradient that is not finite.
         Interruption: the process was asked to stop, and a checkpoint was written.
     """
-    state = state or TrainingState()
+    state, looks = state or TrainingState(), (judge, dev_loss)
+    if keeper:
+        keeper.ended = None
     optimizer, parallel = Optimizer(parameters, plan.weight_decay, plan.clip_norm), processes.parallel(loss_of)
     _put_back(state, optimizer)
     left_out, watch = LeftOut(state.left_out), Stopwatch(state.elapsed_s)
     with noticed() if keeper else nullcontext(Notice()) as notice:
-        yield from _told(state, plan, judge, parameters, notice)
+        yield from _told(state, plan, looks, parameters, notice)
         steps = range(state.step + 1, 1 + (state.step if state.ended(plan) else plan.last_step))
         batches = ahead(map(stream, steps))
         _obey(_order(notice, keeper, batches), notice, keeper, state, optimizer)
@@ -79,7 +83,7 @@ def train(
                 state.step, state.elapsed_s = step, watch.elapsed_s
                 state.losses.append(loss)
                 with watch.paused():
-                    yield from _told(state, plan, judge, parameters, notice)
+                    yield from _told(state, plan, looks, parameters, notice)
                 if state.ended(plan):
                     break
             order = _STOP if loss is None else _order(notice, keeper, batches)
@@ -87,10 +91,11 @@ def train(
                 left_out.settle()
             _obey(order, notice, keeper, state, optimizer)
         _require_sound_end(left_out, plan, state, stream, keeper)
+        state.optimizer = optimizer.tensors()
         if keeper:
-            state.optimizer = optimizer.tensors()
             keeper.ended = state
-        state.best.put_back(parameters)
+        if plan.is_last:
+            state.best.put_back(parameters)
 
 
 def _put_back(state: TrainingState, optimizer: Optimizer) -> None:
@@ -128,27 +133,29 @@ def _unsynchronised(loss_of: nn.Module, wanted: bool) -> AbstractContextManager[
 def _told(
     state: TrainingState,
     plan: Plan,
-    judge: Callable[[], float] | None,
+    looks: tuple[Callable[[], float] | None, Callable[[], float] | None],
     parameters: Sequence[nn.Parameter],
     notice: Notice,
 ) -> Iterator[Progress]:
     """The point of the learning curve after a step, if there is to be one and it has not been told before.
 
-    Who is asked to stop while it looks at the dev score tells it when training goes on.
+    Who is asked to stop while it looks at dev score or loss tells it when training goes on.
     """
     if not (state.losses and plan.told_at(state.step)):
         return
-    score = None
-    if judge and plan.judged_at(state.step):
-        score = notice.unless_asked(judge)
-        if processes.highest(score is None):
+    found: list[float | None] = []
+    for look, wanted in zip(looks, (plan.judged_at(state.step), plan.looked_at(state.step)), strict=True):
+        seen = notice.unless_asked(look) if look and wanted else None
+        if look and wanted and processes.highest(seen is None):
             return
-        score = processes.leaders(score or 0.0)
+        found.append(None if seen is None else processes.leaders(seen))
+    score, dev_loss = found
+    if score is not None:
         state.best.look(score, state.step, parameters)
     losses_S = torch.stack(state.losses).float()
     loss = float(losses_S[losses_S.isfinite()].mean())
     state.losses.clear()
-    state.points.append(plan.point(state.step, state.elapsed_s, loss, score, len(state.left_out)))
+    state.points.append(plan.point(state.step, state.elapsed_s, loss, score, len(state.left_out), dev_loss))
     yield state.points[-1]
 
 

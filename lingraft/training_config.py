@@ -1,4 +1,4 @@
-"""Training in a recipe: the stages, the search of a depth, and the paper's comparison."""
+"""Training in a recipe: the stages, and the paper's comparison."""
 
 from typing import Self
 
@@ -7,7 +7,8 @@ from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
 
 from lingraft.initialisation.classes import Initialisation
 from lingraft.pace_config import Pace
-from lingraft.section import Language, Section, Share
+from lingraft.progressive_config import Progressive
+from lingraft.section import Section, Share
 from lingraft.systems import System
 
 
@@ -73,28 +74,30 @@ class Adaptation(Training):
         0, description="Updates between embeddings that are kept along the way, for learning curves; 0 keeps the last."
     )
     early_checkpoints: tuple[PositiveInt, ...] = Field((), description="Further updates after which they are kept.")
+    progressive: Progressive | None = Field(
+        None, description="Begin on shallower mini-models, and go on on deeper ones; absent: one depth throughout."
+    )
+
+    @pydantic.model_validator(mode="after")
+    def _ends_at_its_depth(self) -> Self:
+        if self.progressive and self.progressive.depths[-1] != self.depth:
+            raise ValueError(
+                f"progressive.depths {list(self.progressive.depths)} must end with depth {self.depth}, whose updates "
+                "`steps` counts"
+            )
+        return self
 
     @property
     def checkpoint_steps(self) -> tuple[int, ...]:
         """Updates after which embeddings are kept: 0 (as initialised) and the last included; none without a curve."""
+        return self.checkpoints_until(self.steps)
+
+    def checkpoints_until(self, last: int) -> tuple[int, ...]:
+        """The same for a training of so many updates."""
         if not (self.checkpoint_every_steps or self.early_checkpoints):
             return ()
-        regular = range(0, self.steps, self.checkpoint_every_steps or self.steps)
-        return tuple(sorted({*regular, *(step for step in self.early_checkpoints if step < self.steps), self.steps}))
-
-
-SEARCH_STORAGE = "LINGRAFT_SEARCH_STORAGE"
-"""Environment variable: the Optuna storage of searches, whose URL may have a password in it."""
-
-
-class Search(Section):
-    """Optuna's search of a language's mini-model depth among the primary's heads (section 5.2)."""
-
-    language: Language = Field(description="Target language that the depth is searched for.")
-    steps_at_depth: PositiveInt = Field(
-        description="Updates that a trial of adaptation.depth layers gets; other depths get the same FLOPs."
-    )
-    depths: tuple[PositiveInt, ...] = Field((), description="Depths to try; every head of the primary if empty.")
+        regular = range(0, last, self.checkpoint_every_steps or last)
+        return tuple(sorted({*regular, *(step for step in self.early_checkpoints if step < last), last}))
 
 
 class Paper(Section):

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from lingraft.early_stop import Best
-from lingraft.plan import Plan, Progress
+from lingraft.plan import Begun, Plan, Progress
 
 _BEST = "best."
 
@@ -31,9 +31,15 @@ class TrainingState:
     best: Best = field(default_factory=Best)
     optimizer: dict[str, Tensor] = field(default_factory=dict)
     """Weights and moments."""
+    begun: list[Begun] = field(default_factory=list)
+    """Where each phase but the first began, of a training that has several."""
 
     def ended(self, plan: Plan) -> bool:
-        """Whether the dev score has not risen for so long that training ends."""
+        """Whether training by a plan ends before its last step."""
+        return self.stale(plan) or plan.flattened_out(self.points)
+
+    def stale(self, plan: Plan) -> bool:
+        """Whether the dev score has not risen for so long that all training ends."""
         return 0 < plan.patience <= self.best.looks_since
 
     def tensors(self) -> dict[str, Tensor]:
@@ -47,7 +53,7 @@ class TrainingState:
         """All numbers."""
         best = {"score": self.best.score, "step": self.best.step, "looks_since": self.best.looks_since}
         facts = {"step": self.step, "elapsed_s": self.elapsed_s, "left_out": [*self.left_out], "best": best}
-        return facts | {"points": [list(point) for point in self.points]}
+        return facts | {"points": [list(point) for point in self.points], "begun": [list(each) for each in self.begun]}
 
     @classmethod
     def of(cls, tensors: dict[str, Tensor], facts: Mapping[str, Any]) -> "TrainingState":
@@ -55,5 +61,6 @@ class TrainingState:
         best = Best(**facts["best"], weights=[tensors[name] for name in sorted(tensors) if name.startswith(_BEST)])
         optimizer = {name: tensor for name, tensor in tensors.items() if name[0].isdigit()}
         points = [Progress(*point) for point in facts["points"]]
+        begun = [Begun(*each) for each in facts.get("begun", ())]  # older checkpoints know of no phases
         losses = list(tensors["losses"])
-        return cls(facts["step"], facts["elapsed_s"], points, losses, facts["left_out"], best, optimizer)
+        return cls(facts["step"], facts["elapsed_s"], points, losses, facts["left_out"], best, optimizer, begun)

@@ -9,11 +9,13 @@ import pytest
 import torch
 from torch import Tensor
 from torch.optim.optimizer import register_optimizer_step_pre_hook
+from typer.testing import CliRunner
 
 from lingraft import stages
 from lingraft.adaptation import adapt, initial_rows
 from lingraft.artifact import Artifact, Kind
 from lingraft.blocks import split
+from lingraft.cli import app
 from lingraft.config import Recipe
 from lingraft.encoder import Encoder, fresh_layers, mini_model
 from lingraft.errors import AlignmentError, DepthError, RecipeError
@@ -23,6 +25,7 @@ from lingraft.shards import Blocks
 from lingraft.systems import Stage, System
 from tests.workshop import Workshop, same_tensors, unwatched
 
+TINY = Path(__file__).with_name("tiny.toml")
 STEPS = {"steps": 6, "batch_blocks": 16, "learning_rate": 3e-3}
 
 
@@ -48,6 +51,20 @@ def mini(workshop: Workshop, primary: Path, tmp_path_factory: pytest.TempPathFac
     out = tmp_path_factory.mktemp("built") / "mini"
     stages.build_mini(minipost(workshop.recipe), primary, workshop.blocks["en"], out, unwatched)
     return out
+
+
+def test_the_command_builds_one_of_any_depth(workshop: Workshop, primary: Path, tmp_path: Path) -> None:
+    """A search over depths, or a progressive adaptation, needs more than the recipe's own."""
+    before = TINY.read_text(encoding="utf-8").partition("[search]")[0]
+    recipe = tmp_path / "recipe.toml"
+    building = "[mini]\nsteps = 2\nbatch_blocks = 4\nlearning_rate = 3e-3\nfresh_layers = 1\n"
+    recipe.write_text(before.replace('source = "en"', 'source = "en"\nsystem = "MINIPOST"') + building, "utf-8")
+    given = {"recipe": recipe, "primary": primary, "blocks": workshop.blocks["en"], "out": tmp_path / "mini"}
+    words = [word for name, path in given.items() for word in (f"--{name}", str(path))]
+    done = CliRunner().invoke(app, ["mini", *words, "--depth", "2"], catch_exceptions=False)
+    assert done.exit_code == 0
+    built = load_mini(tmp_path / "mini")
+    assert (built.depth, len(built.layers)) == (2, 1)
 
 
 def state(encoder: Encoder) -> dict[str, Tensor]:

@@ -113,4 +113,4 @@ def test_a_watcher_that_fails_leaves_signals_as_they_were(
 
 
 def run_of(points: Iterator[Progress], plan: Plan, earlier: tuple[Progress, ...]) -> Run:
-    return Run(cast(Any, points), plan, "fp32", TrainingState(), earlier, None)
+    return Run(cast(Any, points), plan.last_step, "fp32", TrainingState(), earlier, None)

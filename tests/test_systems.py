@@ -165,10 +165,17 @@ def test_only_minipost_does_without_a_head_at_its_depth() -> None:
     assert "adaptation.depth [1] must be among encoder.mlm_heads [3]" in refusal(encoder=encoder)
 
 
-@pytest.mark.parametrize("system", [system for system in System if system is not System.MINIJOINT])
-def test_a_search_under_another_system_than_minijoint_is_refused(system: System) -> None:
-    with pytest.raises(RecipeError, match=rf"heads of a MINIJOINT primary; system is {system}"):
+@pytest.mark.parametrize("system", [System.BL_BASE, System.BL_SMALL])
+def test_a_search_under_a_system_without_mini_models_is_refused(system: System) -> None:
+    with pytest.raises(RecipeError, match=rf"MINIJOINT or MINIPOST; system is {system}"):
         recipe(system=system, adaptation=depth(3) if system is System.BL_BASE else TINY["adaptation"])
+
+
+def test_a_search_under_minipost_must_name_the_depths_that_are_built() -> None:
+    with pytest.raises(RecipeError, match=r"search\.depths must name the depths"):
+        recipe(system=System.MINIPOST)
+    named = recipe(system="MINIPOST", search=TINY["search"] | {"depths": [1, 2]})
+    assert named.searched_depths == (1, 2)
 
 
 def test_step_1b_is_asked_for_under_minipost_only() -> None:

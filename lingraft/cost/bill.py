@@ -8,6 +8,7 @@ from typing import NamedTuple
 from lingraft.config import Recipe
 from lingraft.cost.formulas import FORMULAS, V100_DAY_FLOPS, CostError, Work, flops_per_update
 from lingraft.errors import DepthError
+from lingraft.progressive_config import FixedSwitch
 from lingraft.systems import Stage, Step, Steps, System, Trained
 from lingraft.task_config import Task
 from lingraft.training_config import Training
@@ -58,7 +59,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Bill:
-    """All runs of a system."""
+    """All runs of a system; those of a language come one after the other."""
 
     system: System
     depth: int
@@ -68,7 +69,12 @@ class Bill:
     @property
     def adapted_layers(self) -> int:
         """Layers that a language's embeddings are learned over."""
-        return next(run.step.layers for run in self.runs if run.each_language)
+        return max(run.step.layers for run in self.runs if run.each_language)
+
+    @property
+    def each_language_flops(self) -> float:
+        """FLOPs that one more language needs."""
+        return sum(run.flops for run in self.runs if run.each_language)
 
     def flops(self, languages: int) -> float:
         """FLOPs of everything that so many languages need."""
@@ -114,7 +120,7 @@ def bills(
                 raise
             left_out.append(LeftOut(system, depth, str(error)))
         else:
-            runs = tuple(_runs(recipe, steps, tasks))
+            runs = tuple(_runs(recipe, system, depth, steps, tasks))
             found.setdefault((system, runs), Bill(system, depth, runs))
     return list(found.values()), left_out
 
@@ -124,8 +130,11 @@ def searched(recipe: Recipe) -> Run | None:
     if recipe.search is None:
         return None
     step = recipe.steps_over(recipe.adaptation.depth)[Stage.ADAPT]
-    trials = len(recipe.search.depths or recipe.encoder.mlm_heads)
-    return Run("search", step, recipe.search.steps_at_depth, _work(recipe, recipe.adaptation, step), trials)
+    trials = len(recipe.searched_depths) * max(1, len(recipe.search.initialisations))
+    trials *= max(1, len(recipe.search.budget_shares))
+    work = _work(recipe, recipe.adaptation, step)
+    updates = recipe.search.steps_at_depth or round((recipe.search.flop_budget or 0) / flops_per_update(step, work))
+    return Run("search", step, updates, work, recipe.search.trials or trials)
 
 
 def _steps(recipe: Recipe, system: System, depth: int) -> Steps:
@@ -139,13 +148,35 @@ def _steps(recipe: Recipe, system: System, depth: int) -> Steps:
     return steps
 
 
-def _runs(recipe: Recipe, steps: Steps, tasks: Iterable[tuple[Task, int]]) -> Iterator[Run]:
-    settings = {Stage.PRETRAIN: recipe.pretraining, Stage.BUILD_MINI: recipe.mini, Stage.ADAPT: recipe.adaptation}
-    for stage, training in settings.items():
-        if training and (step := steps.get(stage)):
-            yield Run(stage, step, training.steps, _work(recipe, training, step))
+def _runs(recipe: Recipe, system: System, depth: int, steps: Steps, tasks: Iterable[tuple[Task, int]]) -> Iterator[Run]:
+    yield _run(recipe, Stage.PRETRAIN, recipe.pretraining, steps[Stage.PRETRAIN])
+    progressive = recipe.adaptation.progressive if (system, depth) == (recipe.system, recipe.adaptation.depth) else None
+    if recipe.mini and Stage.BUILD_MINI in steps:
+        shallower = progressive.depths[:-1] if progressive else ()
+        for each in (*(recipe.steps_over(shallow) for shallow in shallower), steps):
+            yield _run(recipe, Stage.BUILD_MINI, recipe.mini, each[Stage.BUILD_MINI])
+    if isinstance(progressive, FixedSwitch):
+        yield from _phases(recipe, progressive)
+    else:
+        # What the dev loss decides costs at most what the same length costs over the deepest.
+        name = "progressive adaptation, at most" if progressive else Stage.ADAPT
+        yield _run(recipe, name, recipe.adaptation, steps[Stage.ADAPT])
     for task, examples in tasks:
         yield _finetuning(recipe, steps[Stage.FINETUNE], task, examples)
+
+
+def _run(recipe: Recipe, name: str, training: Training, step: Step) -> Run:
+    return Run(name, step, training.steps, _work(recipe, training, step))
+
+
+def _phases(recipe: Recipe, progressive: FixedSwitch) -> Iterator[Run]:
+    settings = recipe.adaptation
+    steps = [recipe.steps_over(depth)[Stage.ADAPT] for depth in progressive.depths]
+    works = [_work(recipe, settings, step) for step in steps]
+    flops = [flops_per_update(step, work) for step, work in zip(steps, works, strict=True)]
+    counts = progressive.updates(settings.steps, flops)
+    for depth, step, count, work in zip(progressive.depths, steps, counts, works, strict=True):
+        yield Run(f"{Stage.ADAPT} at depth {depth}", step, count, work)
 
 
 def _work(recipe: Recipe, training: Training, step: Step) -> Work:

@@ -32,12 +32,9 @@ class Costs:
     def plan(self, bill: Bill, accelerator: Accelerator) -> Plan:
         """A system's runs for all languages on `gpus` accelerators of one kind."""
         first = [Job(run.name, accelerator.hours(run.flops)) for run in bill.runs if run.comes_first]
-        rest = [
-            Job(name, accelerator.hours(run.flops))
-            for run in bill.runs
-            if not run.comes_first
-            for name in (self.languages if run.each_language else _seeds(run))
-        ]
+        once_each = [run for run in bill.runs if not (run.comes_first or run.each_language)]
+        rest = [Job(name, accelerator.hours(bill.each_language_flops)) for name in self.languages]
+        rest += [Job(name, accelerator.hours(run.flops)) for run in once_each for name in _seeds(run)]
         return plan(first, rest, self.gpus)
 
 

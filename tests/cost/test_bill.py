@@ -9,8 +9,8 @@ from lingraft.cost.bill import Bill, bills, searched
 from lingraft.cost.formulas import EXA, CostError
 from lingraft.errors import DepthError, RecipeError
 from lingraft.model_config import EncoderShape
+from lingraft.search_config import Search
 from lingraft.systems import System
-from lingraft.training_config import Search
 
 TESTS = Path(__file__).parent
 BASE = TESTS.parents[1] / "recipes" / "base.toml"
@@ -119,3 +119,36 @@ def test_a_search_costs_its_trials(recipe: Recipe) -> None:
     assert trial
     assert trial.seeds == 2
     assert trial.flops == pytest.approx(5000 / 125_000 * bills(recipe, (System.MINIJOINT,))[0][0].runs[-1].flops)
+
+
+def progressive(recipe: Recipe, **switch: object) -> Recipe:
+    raw = with_heads(recipe, 2, 4, 6, 12).model_dump(mode="json")
+    raw["adaptation"] |= {"depth": 6, "progressive": {"depths": [2, 4, 6], **switch}}
+    return Recipe.parse(raw)
+
+
+def test_a_progressive_adaptation_is_billed_by_depth_and_costs_what_its_deepest_would(recipe: Recipe) -> None:
+    whole = with_heads(recipe, 2, 4, 6, 12)
+    (plain,), _ = bills(whole, (System.MINIJOINT,), (6,))
+    (bill,), _ = bills(progressive(recipe, kind="fixed", shares=[0.2, 0.3, 0.5]), (System.MINIJOINT,))
+    phases = [run for run in bill.runs if run.each_language]
+    assert [run.name for run in phases] == [f"adaptation at depth {depth}" for depth in (2, 4, 6)]
+    for run, share in zip(phases, (0.2, 0.3, 0.5), strict=True):
+        assert run.flops == run.updates * run.work.adaptation_flops()
+        assert run.flops / plain.runs[-1].flops == pytest.approx(share, rel=1e-4)
+    assert bill.flops(14) == pytest.approx(plain.flops(14), rel=1e-5)
+    assert bill.each_language_flops == sum(run.flops for run in phases)
+    assert bill.adapted_layers == 6
+
+
+def test_what_the_dev_loss_decides_is_billed_by_its_upper_bound(recipe: Recipe) -> None:
+    (bill,), _ = bills(progressive(recipe, kind="dev_loss", look_every_steps=100), (System.MINIJOINT,))
+    (plain,), _ = bills(with_heads(recipe, 2, 4, 6, 12), (System.MINIJOINT,), (6,))
+    assert bill.runs[-1].name == "progressive adaptation, at most"
+    assert bill.runs[-1].flops == plain.runs[-1].flops
+
+
+def test_other_depths_and_systems_are_billed_plainly(recipe: Recipe) -> None:
+    made, _ = bills(progressive(recipe, kind="fixed"), depths=(4, 6))
+    adapted = {(bill.system, bill.depth): [run.name for run in bill.runs if run.each_language] for bill in made}
+    assert {key for key, names in adapted.items() if len(names) > 1} == {(System.MINIJOINT, 6)}

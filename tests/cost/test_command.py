@@ -181,3 +181,16 @@ def test_every_option_is_explained() -> None:
     for line in shown.splitlines():
         if line.startswith("  --") and "--help" not in line:
             assert len(line.split("  ")) > 2, f"{line!r} explains nothing"
+
+
+def test_a_language_that_is_learned_over_several_depths_is_one_job(tmp_path: Path) -> None:
+    text = RECIPE.read_text(encoding="utf-8")
+    assert "mlm_heads" in text
+    heads = re.sub(r"mlm_heads = .*", "mlm_heads = [2, 4, 12]", text)
+    path = tmp_path / "recipe.toml"
+    path.write_text(heads + '\n[adaptation.progressive]\nkind = "fixed"\ndepths = [2, 4]\n', encoding="utf-8")
+    found = rows(table("--system", "MINIJOINT", recipe=path))
+    assert ["adaptation at depth 2, each language", "2", "1", "A3", "102,694", "10.53", "4.06"] in found
+    made = json.loads(table("--json", "--system", "MINIJOINT", "--gpus", "2", recipe=path))
+    [planned] = made["accelerators"][0]["systems"]
+    assert sorted(job["name"] for lane in planned["lanes"] for job in lane) == sorted(made["languages"])

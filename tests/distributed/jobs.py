@@ -22,6 +22,10 @@ from tests.workshop import Workshop, unwatched
 
 WORKSHOP_FILE = "workshop.json"
 _STEPS = {"steps": 12, "batch_blocks": 16, "learning_rate": 3e-3, "warmup_steps": 2}
+SWITCHES: tuple[dict[str, Any], ...] = (
+    {"kind": "fixed", "depths": [1, 3]},
+    {"kind": "dev_loss", "depths": [1, 2, 3], "look_every_steps": 3, "window_looks": 1, "threshold": 0.9},
+)
 _JUDGED = {"judge_every_steps": 3, "patience": 1, "judged_blocks": 16}
 
 
@@ -57,6 +61,8 @@ def train_all(shop: Workshop, out: Path, primaries: Path) -> None:
     stages.pretrain(_noisy(recipe), *english, out / "noisy", unwatched)
     stages.pretrain(_minipost(recipe), *english, out / "ordinary", unwatched)
     adapt(recipe, shop.primary, *german, 2, out / "adapted", unwatched, checkpoints=out / "along")
+    for switch in SWITCHES:
+        adapt(_progressive(recipe, switch), shop.primary, *german, 3, out / switch["kind"], unwatched)
     stages.finetune(recipe, "topic", shop.primary, text, 1, out / "topic", unwatched)
     stages.finetune(_noisy(recipe), "tags", primaries / "noisy", None, 1, out / "tags", unwatched)
     stages.build_mini(_minipost(recipe), primaries / "ordinary", shop.blocks["en"], out / "mini", unwatched)
@@ -67,6 +73,12 @@ def _noisy(recipe: Recipe) -> Recipe:
     raw = recipe.model_dump(mode="json")
     raw["encoder"]["dropout"] = 0.1
     raw["pretraining"] |= _JUDGED | {"micro_batch_blocks": 4}
+    return Recipe.parse(raw)
+
+
+def _progressive(recipe: Recipe, switch: dict[str, Any]) -> Recipe:
+    raw = recipe.model_dump(mode="json") | {"search": None}
+    raw["adaptation"] |= {"depth": 3, "progressive": switch, "log_every_steps": 1}
     return Recipe.parse(raw)
 
 

@@ -58,8 +58,9 @@ def kill_all(process: subprocess.Popen[str]) -> None:
 
 
 def children_of(pid: int) -> list[int]:
-    """Ids of the processes that a process has started; none if it has ended."""
-    try:
-        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-    except FileNotFoundError:
-        return []
+    """Ids of the processes that a process has started, in any of its threads; none if it has ended."""
+    found: list[int] = []
+    for thread in Path(f"/proc/{pid}/task").glob("*/children"):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            found += map(int, thread.read_text().split())
+    return found
