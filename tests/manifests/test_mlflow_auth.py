@@ -17,8 +17,8 @@ from lingraft import tracking
 from lingraft.config import Recipe
 from lingraft.errors import TrackingError
 from tests.manifests.mlflow_server import Document, mlflow_seen_by_the_doctor, running, status
-from tests.manifests.postgresql import AWKWARD, PostgreSql
 from tests.manifests.readme_secrets import content, secrets_of
+from tests.postgresql import AWKWARD, PostgreSql
 
 ROOT = Path(__file__).parents[2]
 SEARCH = "/api/2.0/mlflow/experiments/search"

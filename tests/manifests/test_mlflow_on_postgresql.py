@@ -21,12 +21,12 @@ from lingraft.artifact import Artifact, Kind
 from lingraft.config import Recipe
 from lingraft.plan import Progress
 from lingraft.registered import embeddings_name
-from lingraft.training_config import SEARCH_STORAGE
+from lingraft.search_config import SEARCH_STORAGE
 from pipelines import build, local
 from tests.made_up import write
 from tests.manifests.mlflow_server import Document, running
-from tests.manifests.postgresql import PostgreSql
 from tests.pipelines.finished import tiny
+from tests.postgresql import PostgreSql
 
 ROOT = Path(__file__).parents[2]
 UPGRADE_LIMIT_S = 180
@@ -73,7 +73,7 @@ def server(
 def embeddings(tmp_path: Path) -> Artifact:
     """A small artifact to register."""
     with artifact.create(tmp_path / "embeddings", Kind.EMBEDDINGS) as draft:
-        draft.tensors("vocabulary", {"table": torch.arange(12.0).reshape(4, 3)})
+        draft.tensors("vocabulary", {"table_VD": torch.arange(12.0).reshape(4, 3)})
         draft.facts = {"language": "tr", "aligned_with": "a1" * 32}
     return Artifact.load(tmp_path / "embeddings", Kind.EMBEDDINGS)
 
@@ -106,7 +106,7 @@ def test_a_stage_and_its_registered_artifact_are_kept_in_the_database(
     with tracking.stage(parent, "adapt-tr") as run:
         run.watch(Progress(step=5, tokens=640, flops=2e9, elapsed_s=0.5, loss=3.25, learning_rate=1e-3))
         run.record(embeddings, {"masked_accuracy": 0.125})
-        tracking.register(name, embeddings.folder, Kind.EMBEDDINGS, run, {"depth": 2})
+        tracking.register(name, embeddings.folder, Kind.EMBEDDINGS, run, {"depth": 2}, (tracking.CHAMPION,))
     tracking.close_run(parent)
 
     fetched = tracking.fetch(name, Kind.EMBEDDINGS, tmp_path / "fetched")
@@ -182,7 +182,7 @@ def test_a_pipeline_tracks_and_registers_three_languages_at_once_and_keeps_its_s
     spans = _rows(database, f"SELECT min(start_time), max(end_time) {stages}")
     assert len(spans) == 3
     assert max(start for start, _ in spans) < min(end for _, end in spans), "they did not run at the same time"
-    statuses = _rows(database, "SELECT DISTINCT status FROM runs WHERE name ~ '^(adapt|evaluate|register)-'")
+    statuses = _rows(database, f"SELECT DISTINCT status {stages.partition('GROUP')[0]}")
     assert statuses == [("FINISHED",)]
     trials = "SELECT count(*) FROM trials WHERE state IN ('COMPLETE', 'PRUNED')"
     assert _rows(postgresql.address("optuna"), trials) == [(2,)]

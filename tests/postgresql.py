@@ -24,6 +24,14 @@ class PostgreSql:
     folder: Path
     password: str
 
+    def start(self) -> None:
+        """Begin to listen, on what was there before."""
+        self.run("pg_ctl", "start", "--wait", "-D", self.folder / "data", "--log", self.folder / "log")
+
+    def stop(self, mode: str = "fast") -> None:
+        """End connections and go; `immediate` is as if it was killed."""
+        self.run("pg_ctl", "stop", "--wait", "-D", self.folder / "data", "--mode", mode)
+
     def address(self, database: str) -> str:
         """Of a database, in the form of the Secret."""
         return f"postgresql+psycopg://mlflow:{quote(self.password, safe='')}@/{database}?host={quote(str(self.folder))}"
@@ -48,12 +56,13 @@ def started() -> Iterator[PostgreSql]:
         run("initdb", "-D", data, "-U", "mlflow", f"--pwfile={folder / 'password'}", "-A", "scram-sha-256", "--no-sync")
         with (data / "postgresql.conf").open("a") as settings:
             settings.write(f"listen_addresses = ''\nunix_socket_directories = '{folder}'\nfsync = off\n")
-        run("pg_ctl", "start", "--wait", "-D", data, "--log", folder / "log")
+        server = PostgreSql(run, folder, password)
+        server.start()
         try:
             run("createdb", "-h", folder, "-U", "mlflow", "mlflow")
-            yield PostgreSql(run, folder, password)
+            yield server
         finally:
-            run("pg_ctl", "stop", "--wait", "-D", data, "--mode", "fast")
+            server.stop()
 
 
 def _tools() -> Path:

@@ -1,0 +1,80 @@
+"""Who works at a trial, and whether it still lives.
+
+On the same machine that is seen at once; elsewhere a worker is lost when its trial shows no sign of life for a while,
+by the watcher's own clock, since clocks of machines differ.
+"""
+
+import contextlib
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Hashable, Iterator
+from pathlib import Path
+
+_STARTED = 19
+"""Place of a process' start in /proc/PID/stat, counted from behind its name."""
+
+
+def own_mark() -> list[str]:
+    """This process among those of all machines: host, space of process numbers, number, and start."""
+    return [*_here(), str(os.getpid()), _started(os.getpid()) or ""]
+
+
+def is_gone(mark: object) -> bool:
+    """Whether the process of a mark was one of this machine, and has ended."""
+    if not isinstance(mark, list) or tuple(mark[:2]) != _here():
+        return False
+    return _started(int(mark[2])) != mark[3]
+
+
+def _here() -> tuple[str, str]:
+    try:
+        return socket.gethostname(), str(Path("/proc/self/ns/pid").readlink())
+    except OSError:
+        return socket.gethostname(), f"unknown to {os.getpid()}"
+
+
+def _started(process: int) -> str | None:
+    """When a process began, in the kernel's ticks; None if there is none, or none that can be seen."""
+    try:
+        stat = Path(f"/proc/{process}/stat").read_text()
+    except OSError:
+        return None
+    state, *rest = stat.rpartition(")")[2].split()
+    return None if state == "Z" else rest[_STARTED - 1]
+
+
+@contextlib.contextmanager
+def beating(beat: Callable[[int], None], every_s: float) -> Iterator[None]:
+    """Give a sign of life every so many seconds, from a thread of its own, with a number that rises."""
+    ended = threading.Event()
+
+    def beat_on() -> None:
+        number = 0
+        while not ended.wait(every_s):
+            number += 1
+            beat(number)
+
+    thread = threading.Thread(target=beat_on, name="sign of life", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+class Watched:
+    """For how long each of many signs has not changed, as far as it was looked at."""
+
+    def __init__(self) -> None:
+        self._since: dict[Hashable, tuple[object, float]] = {}
+
+    def unchanged_s(self, name: Hashable, sign: object) -> float:
+        """Seconds since a sign was first seen to be what it is."""
+        before, since = self._since.get(name, (None, 0.0))
+        if before != sign or name not in self._since:
+            since = time.monotonic()
+        self._since[name] = (sign, since)
+        return time.monotonic() - since

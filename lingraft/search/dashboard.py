@@ -1,0 +1,48 @@
+"""Optuna's dashboard on the trials of searches."""
+
+import os
+import signal
+from types import FrameType
+
+from lingraft.errors import MissingExtraError, TrackingError
+from lingraft.progress import say
+from lingraft.search.storage import explained, opened
+from lingraft.stopping import EXIT_CODES, handled
+
+
+def serve(address: str | None, host: str, port: int) -> None:
+    """Show all studies of a storage as pages, until stopped.
+
+    Args:
+        address: the storage.
+        host: address to listen on.
+        port: the same.
+
+    Raises:
+        TrackingError: there is no storage, or the address cannot be listened on.
+        StorageError: it cannot be used.
+        MissingExtraError: optuna-dashboard is not installed.
+    """
+    try:
+        from optuna_dashboard import run_server
+    except ModuleNotFoundError as error:
+        raise MissingExtraError("optuna-dashboard", "search-dashboard") from error
+    if address is None:
+        raise TrackingError("there is no storage to look into. Give --storage, or set LINGRAFT_SEARCH_STORAGE.")
+    storage, _ = opened(address)
+    with explained(address):
+        names = [study.study_name for study in storage.get_all_studies()]
+    say(f"{len(names)} searches on http://{host}:{port}/: {', '.join(names) or 'none yet'}. Ctrl-C ends it.")
+    try:
+        with handled(_end):
+            run_server(storage, host=host, port=port)
+    except OSError as error:
+        raise TrackingError(
+            f"cannot listen on {host}, port {port}: {error.strerror}. Stop what listens there, or choose another port "
+            "(--port) or address (--host)."
+        ) from error
+
+
+def _end(signal_number: int, _: FrameType | None) -> None:
+    """End at once: there is nothing to keep, and an exception that met a request would be swallowed with it."""
+    os._exit(EXIT_CODES[signal.Signals(signal_number)])

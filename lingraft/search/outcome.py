@@ -1,0 +1,144 @@
+"""What a search found: the depth chosen and why, what was paid, and what that is beside not searching."""
+
+import importlib.util
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+
+import optuna
+
+from lingraft import results
+from lingraft.artifact import Artifact, Cost
+from lingraft.errors import MissingExtraError, TrainingError
+from lingraft.results import FrontPoint, SearchResult, Trial
+from lingraft.search import page
+from lingraft.search.board import Board
+from lingraft.search.order import Order
+from lingraft.search.space import choices_of
+from lingraft.search.training import Trainer
+from lingraft.search_config import Goal
+
+_FEWEST_FOR_IMPORTANCE = 4
+"""Whole trials; of fewer, no parameter's share means anything."""
+
+
+def require_drawing() -> None:
+    """Refuse a search before long work if its plots could not be drawn.
+
+    Raises:
+        MissingExtraError: matplotlib is not installed.
+    """
+    if importlib.util.find_spec("matplotlib") is None:
+        raise MissingExtraError("matplotlib", "search")
+
+
+def write(board: Board, trainer: Trainer, order: Order, target: float | None, out: Path) -> Artifact:
+    """Conclude a search whose trials have all ended.
+
+    Raises:
+        TrainingError: no trial could be trained.
+        ArtifactError: `out` cannot be written.
+    """
+    found = result_of(board, trainer, order, target)
+    settings, search = trainer.search.model_dump(mode="json"), trainer.search
+    facts = {"language": search.language, "aligned_with": found.primary, "data_hashes": trainer.data_hashes}
+    cost = _cost(trainer, found)
+    return results.save_search(found, out, page.files(found), **facts, recipe=settings, cost=cost)
+
+
+def result_of(board: Board, trainer: Trainer, order: Order, target: float | None) -> SearchResult:
+    """The record of a search.
+
+    Raises:
+        TrainingError: no trial could be trained; the message has every trial's reason.
+    """
+    trials = [trial for _, trial in board.records()]
+    failures = board.failures()
+    if not trials:
+        reasons = "; ".join(f"{key}: {reason}" for key, reason in failures.items())
+        raise TrainingError(f"no trial of the search could be trained: {reasons}")
+    search, front = trainer.search, front_of(trials)
+    best, reason = _chosen(search.goal, trials, front, search.target_share, target)
+    return SearchResult(
+        language=search.language,
+        primary=trainer.source.fingerprint,
+        chosen=best.depth,
+        trials=sorted(trials, key=lambda trial: (trial.depth, trial.number)),
+        goal=search.goal,
+        best=best.number,
+        reason=reason,
+        target=target,
+        front=front,
+        importance=_importance(board, len(choices_of(trainer.recipe))),
+        building=trainer.minis.costs(sorted({trial.depth for trial in trials})),
+        budget_flops=trainer.budget.flops,
+        standard_flops=trainer.budget.standard_flops,
+        order=order.reason,
+        failures=failures,
+    )
+
+
+def front_of(trials: Sequence[Trial]) -> list[FrontPoint]:
+    """Points at which no other trial had spent as little for as good a score, from cheap to dear.
+
+    What was measured on the way counts: whoever stops there has spent no more. Points before any update do not.
+    """
+    points = [
+        FrontPoint(trial=trial.number, depth=trial.depth, flops=flops, score=score)
+        for trial in trials
+        for flops, score in trial.scores_by_flops
+        if flops
+    ]
+    front: list[FrontPoint] = []
+    for point in sorted(points, key=lambda point: (point.flops, -point.score)):
+        if not front or point.score > front[-1].score:
+            front.append(point)
+    return front
+
+
+def _chosen(
+    goal: Goal, trials: Sequence[Trial], front: Sequence[FrontPoint], share: float, target: float | None
+) -> tuple[Trial, str]:
+    """The best trial for a goal, and why it is."""
+    by_score = max(trials, key=lambda trial: (not trial.pruned, trial.score))
+    if goal is Goal.SCORE:
+        return by_score, "the best score of those that used the whole budget"
+    if goal is Goal.COMPUTE:
+        there = [trial for trial in trials if trial.reached_flops is not None]
+        if not there:
+            return by_score, f"the best score; none reached the target of {target or 0:.2%} within the budget"
+        least = min(there, key=lambda trial: (trial.reached_flops or 0.0, -trial.score))
+        return least, f"the least compute to {target or 0:.2%}"
+    enough = next(point for point in front if point.score >= share * front[-1].score)
+    trial = next(trial for trial in trials if trial.number == enough.trial)
+    return trial, f"the cheapest point of the front with {share:.0%} of its best score"
+
+
+def _importance(board: Board, parameters: int) -> dict[str, float]:
+    """Share of each parameter in how scores differ among whole trials; none where depth alone was searched."""
+    whole = [trial for trial in board.trials() if trial.state is optuna.trial.TrialState.COMPLETE]
+    if parameters < 2 or len(whole) < _FEWEST_FOR_IMPORTANCE:
+        return {}
+    study = optuna.create_study(direction="maximize")
+    study.add_trials([_scored(trial) for trial in whole])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+        evaluator = optuna.importance.PedAnovaImportanceEvaluator()
+    return dict(optuna.importance.get_param_importances(study, evaluator=evaluator))
+
+
+def _scored(trial: optuna.trial.FrozenTrial) -> optuna.trial.FrozenTrial:
+    score = trial.intermediate_values[max(trial.intermediate_values)]
+    return optuna.trial.create_trial(params=trial.params, distributions=trial.distributions, value=score)
+
+
+def _cost(trainer: Trainer, found: SearchResult) -> Cost:
+    """What all trials together took, and step 1b at every depth."""
+    recipe, building = trainer.recipe, found.building.values()
+    block_tokens = recipe.adaptation.batch_blocks * recipe.encoder.block_tokens
+    return Cost(
+        steps=sum(trial.steps for trial in found.trials) + sum(cost.steps for cost in building),
+        tokens=sum(trial.steps for trial in found.trials) * block_tokens + sum(cost.tokens for cost in building),
+        flops=found.flops,
+        elapsed_s=sum(trial.elapsed_s for trial in found.trials) + sum(cost.elapsed_s for cost in building),
+    )

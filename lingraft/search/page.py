@@ -1,0 +1,77 @@
+"""What a search found as files: PNG plots, and one HTML page that opens from disk and needs no network."""
+
+import base64
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from lingraft import __version__
+from lingraft.report.page import environment
+from lingraft.results import SearchResult, Trial
+from lingraft.search.drawings import cost_rows, drawings_of
+
+PAGE_FILE = "search.html"
+_SEARCHED = ("learning_rate", "mask_rate", "initialisation", "budget_share")
+
+
+class Row(NamedTuple):
+    """Of the table of trials."""
+
+    cells: list[str]
+    chosen: bool
+
+
+def files(found: SearchResult) -> dict[str, bytes]:
+    """The page and its plots, by their names.
+
+    Raises:
+        MissingExtraError: matplotlib or jinja2 is not installed.
+    """
+    drawings = drawings_of(found)
+    pictures = {drawing.file: drawing.png() for drawing in drawings}
+    searched = [name for name in _SEARCHED if any(getattr(trial, name) is not None for trial in found.trials)]
+    page = (
+        environment()
+        .get_template(PAGE_FILE)
+        .render(
+            found=found,
+            summary=summary(found),
+            head=[
+                "layers",
+                *(name.replace("_", " ") for name in searched),
+                *_head(found),
+            ],
+            rows=[Row([*_cells(trial, searched, found.target)], trial.number == found.best) for trial in found.trials],
+            drawings=drawings,
+            pictures={file: base64.b64encode(png).decode() for file, png in pictures.items()},
+            version=__version__,
+        )
+    )
+    return {f"{file}.png": png for file, png in pictures.items()} | {PAGE_FILE: page.encode()}
+
+
+def summary(found: SearchResult) -> str:
+    """What the search cost, in one sentence, beside the grid and a standard adaptation."""
+    (_, spent), *others = cost_rows(found)
+    beside = " and ".join(f"{spent / flops:.0%} of {name}" for name, flops in others)
+    seconds = sum(trial.elapsed_s for trial in found.trials)
+    building = sum(cost.flops for cost in found.building.values())
+    once = f", of which step 1b, once for all languages, took {building:.3g}" if building else ""
+    return f"It took {spent:.3g} FLOPs{once}, which is {beside}, and {seconds:.0f} s of training."
+
+
+def _head(found: SearchResult) -> list[str]:
+    return ["updates", "FLOPs", "seconds", "score", "ended", *(["FLOPs to the target"] if found.target else [])]
+
+
+def _cells(trial: Trial, searched: list[str], target: float | None) -> Iterator[str]:
+    yield str(trial.depth)
+    for name in searched:
+        value = getattr(trial, name)
+        yield f"{value:.3g}" if isinstance(value, float) else str(value)
+    yield f"{trial.steps:,}"
+    yield f"{trial.flops:.3g}"
+    yield f"{trial.elapsed_s:.1f}"
+    yield f"{trial.score:.2%}"
+    yield "stopped" if trial.pruned else "whole" if trial.flops == trial.whole_flops else "at the target"
+    if target is not None:
+        yield "never" if trial.reached_flops is None else f"{trial.reached_flops:.3g}"

@@ -1,0 +1,50 @@
+"""The next trial of a search over more than depth, where Optuna expects most of it."""
+
+import optuna
+from optuna.trial import FrozenTrial, TrialState
+
+from lingraft.results import Trial
+from lingraft.search.board import RECORD, Board, distributions_of
+from lingraft.search.space import Params, key_of
+from lingraft.search_config import Goal
+
+_DRAWS = 20
+"""Of parameters that have been tried before, until a search of few choices is taken to be exhausted."""
+_RANDOM_FIRST = 5
+
+
+def sampled(board: Board, seed: int) -> Params | None:
+    """Parameters that have not been tried; the same for the same trials so far. None if there seem to be no more.
+
+    Args:
+        board: the trials so far.
+        seed: of the sampler.
+    """
+    tried = board.tried()
+    for draw in range(_DRAWS):
+        study = _shadow(board, seed + len(tried) + 1000 * draw)
+        params: Params = study.ask(distributions_of(board.choices)).params
+        if key_of(params) not in tried:
+            return params
+    return None
+
+
+def _shadow(board: Board, seed: int) -> optuna.Study:
+    """A copy of the study in memory, as a sampler can read it: with values of stopped trials."""
+    sampler = optuna.samplers.TPESampler(n_startup_trials=_RANDOM_FIRST, constant_liar=True, seed=seed)
+    study = optuna.create_study(directions=board.directions, sampler=sampler)
+    study.add_trials([_readable(trial, board.goal) for trial in board.trials()])
+    return study
+
+
+def _readable(trial: FrozenTrial, goal: Goal) -> FrozenTrial:
+    """A trial that was stopped has not reached its target, or what it got for what it had spent."""
+    if trial.state is not TrialState.PRUNED or goal is Goal.SCORE:
+        return trial
+    found = Trial(**trial.user_attrs[RECORD])
+    return optuna.trial.create_trial(
+        state=TrialState.COMPLETE,
+        params=trial.params,
+        distributions=trial.distributions,
+        values=[float("inf")] if goal is Goal.COMPUTE else [found.flops, found.score],
+    )

@@ -1,0 +1,85 @@
+"""What a search tries: parameters of a trial, as JSON holds them, by the names of the recipe."""
+
+import itertools
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from lingraft.config import Recipe
+from lingraft.initialisation.classes import Initialisation
+from lingraft.search_config import Range
+from lingraft.training_config import Adaptation
+
+Params = Mapping[str, Any]
+"""Of one trial: its depth, and what else is searched."""
+Choices = Mapping[str, Sequence[Any] | Range]
+"""What each parameter is chosen from."""
+
+_TRAINED = ("learning_rate", "mask_rate", "initialisation")
+
+
+def choices_of(recipe: Recipe) -> Choices:
+    """What the recipe searches; a parameter that is not searched is not there."""
+    search = recipe.require_search()
+    every = {
+        "depth": recipe.searched_depths,
+        "learning_rate": search.learning_rate,
+        "mask_rate": search.mask_rate,
+        "initialisation": tuple(map(str, search.initialisations)),
+        "budget_share": search.budget_shares,
+    }
+    return {name: found for name, found in every.items() if found}
+
+
+def key_of(params: Params) -> str:
+    """Equal for equal parameters."""
+    return json.dumps(dict(params), sort_keys=True)
+
+
+def listed(recipe: Recipe, depths: Iterable[int]) -> list[Params]:
+    """What is tried in any case, in this order: all combinations, or one a depth where a number of trials is given.
+
+    Args:
+        recipe: with its [search].
+        depths: in the order in which they are to be tried.
+    """
+    choices = choices_of(recipe)
+    rest = {name: found for name, found in choices.items() if name != "depth"}
+    if recipe.require_search().trials is not None:
+        own = {name: _own(recipe, name, found) for name, found in rest.items()}
+        return [{"depth": depth, **own} for depth in depths]
+    combined = [dict(zip(rest, values, strict=True)) for values in itertools.product(*rest.values())]
+    return [{"depth": depth, **others} for depth in depths for others in combined]
+
+
+def _own(recipe: Recipe, name: str, found: Sequence[Any] | Range) -> Any:
+    """The recipe's own value of what is searched, or the one nearest to it."""
+    if name == "budget_share":
+        return max(found)
+    value = getattr(recipe.adaptation, name)
+    if isinstance(found, Range):
+        return found.nearest(value)
+    return str(value) if str(value) in found else found[0]
+
+
+def settings_of(recipe: Recipe, params: Params, steps: int) -> Adaptation:
+    """How a trial trains: the recipe's adaptation with its parameters, over so many updates, a tenth of them warm-up.
+
+    Nothing ends it but its budget and the search's own rule.
+    """
+    own = {name: params[name] for name in _TRAINED if name in params}
+    if "initialisation" in own:
+        own["initialisation"] = Initialisation(own["initialisation"])
+    length = {"steps": steps, "log_every_steps": steps, "warmup_steps": steps // 10}
+    ends = {"judge_every_steps": 0, "patience": 0, "flop_budget": None}
+    return recipe.adaptation.model_copy(update=own | length | ends)
+
+
+def in_words(params: Params) -> str:
+    """For people."""
+    depth, *rest = (f"{name.replace('_', ' ')} {_number(value)}" for name, value in params.items())
+    return ", ".join([depth, *rest])
+
+
+def _number(value: Any) -> str:
+    return f"{value:.3g}" if isinstance(value, float) else str(value)

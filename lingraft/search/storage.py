@@ -1,0 +1,180 @@
+"""Where trials are kept: PostgreSQL for workers anywhere, a journal or SQLite for those of one machine, or memory."""
+
+import contextlib
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
+
+from lingraft.errors import MissingExtraError, TrackingError
+from lingraft.progress import say
+
+try:
+    import optuna
+    from optuna.storages import BaseStorage, JournalStorage, RDBStorage
+    from optuna.storages.journal import JournalFileBackend, JournalFileSymlinkLock
+    from sqlalchemy import event, make_url
+    from sqlalchemy.exc import SQLAlchemyError
+except ImportError as error:
+    raise MissingExtraError("optuna", "search") from error
+
+WAIT_VARIABLE = "LINGRAFT_STORAGE_WAIT_S"
+"""Environment variable: seconds for which a locked SQLite file, or a database server that went away, is waited for."""
+_WAIT_S = 60.0
+_AGAIN_S = 0.5
+_JOURNAL, _SQLITE = "journal:///", "sqlite"
+_TRIES = 3
+_RACED = "already exists", "UNIQUE constraint failed", "duplicate key"
+"""What databases say to the second of two that make tables, and fill in their version, at the same time."""
+REFUSALS = (SQLAlchemyError, optuna.exceptions.StorageInternalError)
+"""What a storage that cannot be used raises."""
+
+
+class StorageError(TrackingError):
+    """The storage of a search cannot be used; that may be over a while later."""
+
+    heals = True
+
+
+class _Lock(JournalFileSymlinkLock):
+    """Of a journal, of which whoever gets it first cuts off an entry that its writer left torn.
+
+    A full disk or a loss of power does that. Nobody has read such an entry; the next one would go to the end of the
+    same line, and be lost with it.
+    """
+
+    def __init__(self, journal: Path) -> None:
+        super().__init__(str(journal))
+        self._journal = journal
+
+    def acquire(self) -> bool:
+        """Wait for the lock; it is broken when its owner has not written for 30 s."""
+        acquired = super().acquire()
+        try:
+            with self._journal.open("rb+") as entries:
+                _cut_torn(entries)
+        except BaseException:
+            self.release()
+            raise
+        return acquired
+
+
+def _cut_torn(entries: BinaryIO) -> None:
+    end = entries.seek(0, os.SEEK_END)
+    whole = end
+    while whole and entries.seek(whole - 1) >= 0 and entries.read(1) != b"\n":
+        whole -= 1
+    if whole < end:
+        say(f"the last {end - whole} bytes of {entries.name} are no whole entry, and were cut off")
+        entries.truncate(whole)
+
+
+class Opened(NamedTuple):
+    """A storage, and how to end its connections."""
+
+    storage: BaseStorage
+    close: Callable[[], None]
+
+
+def opened(address: str | None) -> Opened:
+    """The storage at an address; in memory without one.
+
+    Raises:
+        StorageError: it cannot be used.
+        TrackingError: `LINGRAFT_STORAGE_WAIT_S` is no number of seconds.
+    """
+    if address is None:
+        return Opened(optuna.storages.InMemoryStorage(), _nothing)
+    with explained(address):
+        if address.startswith(_JOURNAL):
+            # Absolute: its lock is a link to it, and who looks for the age of a link that leads nowhere spins for ever.
+            journal = Path(address.removeprefix(_JOURNAL)).absolute()
+            return Opened(JournalStorage(JournalFileBackend(str(journal), _Lock(journal))), _nothing)
+        database = _database(address)
+        if not address.startswith(_SQLITE):
+            event.listen(database.engine, "do_connect", _connected_again)
+        return Opened(optuna.storages.get_storage(database), database.engine.dispose)
+
+
+def _nothing() -> None:
+    """There are no connections."""
+
+
+@contextlib.contextmanager
+def explained(address: str | None) -> Iterator[None]:
+    """Say of a storage that refuses which one it is, why, and what to do.
+
+    Raises:
+        StorageError: it refused meanwhile.
+    """
+    is_journal, name = (address or "").startswith(_JOURNAL), _without_password(address)
+    try:
+        yield
+    except ValueError as error:
+        if not is_journal:
+            raise
+        raise StorageError(
+            f"the Optuna storage {name} is damaged: one of its lines is no entry ({error}). Delete that line, or put a "
+            "copy of the file in its place. A new file begins the search anew, but for checkpoints of trials that had "
+            "not ended."
+        ) from error
+    except (*REFUSALS, OSError) as error:
+        if isinstance(error, OSError) and not is_journal:
+            raise
+        reason = str(error.__cause__ or error).splitlines()[0]
+        if "locked" in reason:
+            raise StorageError(
+                f"the Optuna storage {name} is locked: another connection has held it for more than {_wait_s():g} s "
+                f"({WAIT_VARIABLE}). End what holds it, such as a backup or a shell of sqlite3, and run the same "
+                "again: trials go on from their checkpoints. Where many workers share a storage, use PostgreSQL."
+            ) from error
+        raise StorageError(
+            f"the Optuna storage {name} cannot be used: {reason}. Give the URL of a database that can be written, such "
+            "as sqlite:///optuna.db, or journal:////shared/optuna.log, and see that its folder or server is there."
+        ) from error
+
+
+def _database(address: str) -> RDBStorage:
+    """A database; of several processes that make its tables at the same time, one is first and the others try again."""
+    waits = {"connect_args": {"timeout": _wait_s()}} if address.startswith(_SQLITE) else {"pool_pre_ping": True}
+    for left in reversed(range(_TRIES)):
+        try:
+            return RDBStorage(address, engine_kwargs=waits)
+        except REFUSALS as error:
+            if not left or not any(words in f"{error} {error.__cause__}" for words in _RACED):
+                raise
+            say("another process makes the tables of the Optuna storage; it is tried again")
+            time.sleep(1.0)
+    raise AssertionError("the last try returns or raises")
+
+
+def _connected_again(dialect: Any, _record: object, arguments: list[Any], named: dict[str, Any]) -> Any:
+    """Connect to a server that has been there before: while it is started anew, trials wait for it."""
+    end, told = time.monotonic() + _wait_s(), False
+    while True:
+        try:
+            return dialect.connect(*arguments, **named)
+        except dialect.loaded_dbapi.OperationalError:
+            if time.monotonic() > end:
+                raise
+            if not told:
+                say(f"the server of the Optuna storage went away; it is waited for, {_wait_s():g} s at most")
+            told = True
+            time.sleep(_AGAIN_S)
+
+
+def _wait_s() -> float:
+    given = os.environ.get(WAIT_VARIABLE, str(_WAIT_S))
+    if not given.replace(".", "", 1).isdecimal():
+        raise TrackingError(f"{WAIT_VARIABLE} is {given!r}, but must be a number of seconds, such as {_WAIT_S:g}.")
+    return float(given)
+
+
+def _without_password(address: str | None) -> str:
+    if address is None or address.startswith(_JOURNAL):
+        return address or "in memory"
+    try:
+        return make_url(address).render_as_string(hide_password=True)
+    except SQLAlchemyError:
+        return "that is given"

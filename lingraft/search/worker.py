@@ -1,0 +1,268 @@
+"""Trial after trial, until all of a search have ended, whoever works at them; then what was found."""
+
+import contextlib
+import math
+import os
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from functools import cached_property
+from pathlib import Path
+
+from optuna.trial import FrozenTrial
+
+from lingraft import reuse
+from lingraft.artifact import Artifact
+from lingraft.config import Recipe
+from lingraft.efficiency import LearningCurve
+from lingraft.errors import TrackingError, TrainingError
+from lingraft.files import require_new
+from lingraft.object_storage import uri_of
+from lingraft.plan import unwatched
+from lingraft.progress import say
+from lingraft.results import Trial
+from lingraft.runs import Watch
+from lingraft.search import outcome
+from lingraft.search.board import Board, TakenOverError
+from lingraft.search.order import order_of
+from lingraft.search.rule import hopeless
+from lingraft.search.sampling import sampled
+from lingraft.search.space import Params, choices_of, in_words, key_of, listed
+from lingraft.search.training import Attempt, Inputs, Trainer
+from lingraft.search_config import Goal
+
+__all__ = ["Inputs", "search", "work"]
+
+
+def search(
+    recipe: Recipe,
+    inputs: Inputs,
+    storage: str | None,
+    out: Path,
+    known: Mapping[str, int] | None = None,
+    state: Path | None = None,
+    watch: Watch = unwatched,
+) -> Artifact:
+    """Choose the depth that the recipe's goal asks for, all depths compared at equal FLOPs, and say why.
+
+    A trial is judged on the dev split by the primary with the trial's rows swapped in, which is what will be served,
+    and not by its own mini-model. Several processes that are given the same storage share the trials; a trial whose
+    worker is lost is taken up by another, from its checkpoint where that can be seen.
+
+    Args:
+        recipe: with its [search].
+        inputs: folders that it reads.
+        storage: an Optuna storage URL, or `journal:///FILE`; a search that was interrupted goes on from there. None
+            keeps it in memory.
+        out: where the result goes.
+        known: best depths of other languages, which order the trials.
+        state: where checkpoints stand, unless `LINGRAFT_RESULTS` says where; `<out>.training` if absent.
+        watch: is told every point of each trial.
+
+    Raises:
+        RecipeError: the recipe has no [search], or its [encoder] is not the primary's.
+        DepthError: the primary has no MLM head at one of the depths.
+        TokenizerError: the tokenizer is not the language's, or the blocks were made with another.
+        StorageError: the storage cannot be used.
+        TrainingError: no trial could be trained.
+        Interruption: the process was asked to stop; its trial is free for others, or for the same again.
+        ArtifactError: an input is not what it should be, or `out` cannot be written.
+    """
+    require_new(out)
+    outcome.require_drawing()
+    with _state(state, out) as place:
+        worker = _Worker(recipe, inputs, storage, known or {}, place, watch)
+        with closing(worker.board):
+            worker.work()
+            return outcome.write(worker.board, worker.trainer, worker.order, worker.target, out)
+
+
+def work(
+    recipe: Recipe,
+    inputs: Inputs,
+    storage: str | None,
+    known: Mapping[str, int],
+    state: Path | None = None,
+    watch: Watch = unwatched,
+) -> list[Trial]:
+    """Take part in a search until all its trials have ended; returns those of this worker.
+
+    Args:
+        recipe: with its [search].
+        inputs: folders that it reads.
+        storage: shared with other workers.
+        known: best depths of other languages, which order the trials.
+        state: where checkpoints stand, unless `LINGRAFT_RESULTS` says where.
+        watch: is told every point of each trial of this worker.
+
+    Raises:
+        TrackingError: there is no storage to share.
+        LingraftError: as `search` does.
+    """
+    if storage is None:
+        raise TrackingError(
+            "workers of a search share its trials in a storage, but none is given. Set LINGRAFT_SEARCH_STORAGE to a "
+            "PostgreSQL URL, or LINGRAFT_RESULTS to a folder of all workers."
+        )
+    with _state(state, None) as place:
+        worker = _Worker(recipe, inputs, storage, known, place, watch)
+        with closing(worker.board):
+            worker.work()
+        return worker.found
+
+
+def shared_storage(given: str | None) -> str | None:
+    """The storage that workers of a pipeline share: what is given, or a journal in the folder of their results."""
+    where = os.environ.get(reuse.WHERE)
+    if given or where is None or uri_of(where):
+        return given
+    Path(where).mkdir(parents=True, exist_ok=True)
+    return f"journal:///{Path(where).resolve() / 'searches.log'}"
+
+
+@contextlib.contextmanager
+def _state(given: Path | None, out: Path | None) -> Iterator[Path]:
+    """Where checkpoints and mini-models stand; a folder of our own goes when the search has ended."""
+    if given or out:
+        place = given or out.with_name(f"{out.name}.training")  # type: ignore[union-attr]  # one of the two is there
+        yield place
+        with contextlib.suppress(OSError):
+            place.rmdir()
+        return
+    with tempfile.TemporaryDirectory(prefix="lingraft-") as temporary:
+        yield Path(temporary)
+
+
+class _Worker:
+    def __init__(
+        self,
+        recipe: Recipe,
+        inputs: Inputs,
+        storage: str | None,
+        known: Mapping[str, int],
+        state: Path,
+        watch: Watch,
+    ) -> None:
+        self.recipe, self.search = recipe, recipe.require_search()
+        self.trainer = Trainer(recipe, inputs, state, watch)
+        name = f"{recipe.name}-{self.search.language}-{self.trainer.digest()[:12]}"
+        choices, goal = choices_of(recipe), self.search.goal
+        self.board = Board.open(name, storage, goal, choices, self.search.lost_after_s)
+        self.order = order_of(recipe, known)
+        self.found: list[Trial] = []
+
+    def work(self) -> None:
+        """Do trials, and wait for those of others, until all have ended."""
+        while True:
+            self._take_back()
+            params = self._next()
+            if params is not None:
+                if trial := self.board.claim(params):
+                    self._do(trial)
+            elif self.board.running():
+                self.board.wait()
+            else:
+                return
+
+    def _take_back(self) -> None:
+        for trial in self.board.release_lost():
+            say(f"the worker of trial {trial.number}, {in_words(trial.params)}, was lost; it goes on elsewhere")
+
+    def _next(self) -> Params | None:
+        """What to try; None if there is nothing, or not before others have ended."""
+        tried = self.board.tried()
+        if self._reference:
+            if (key := key_of(self._reference)) not in tried:
+                return self._reference
+            if not tried[key].state.is_finished():
+                return None
+        left = [*self.board.broken_off(), *listed(self.recipe, self.order.depths)]
+        untried = next((params for params in left if key_of(params) not in tried), None)
+        if untried is None and len(tried) < (self.search.trials or 0):
+            return sampled(self.board, self.recipe.adaptation.seed)
+        return untried
+
+    @cached_property
+    def _reference(self) -> Params | None:
+        """The trial whose end the target is a share of; None where there is none."""
+        if self.search.goal is not Goal.COMPUTE or self.search.target_score:
+            return None
+        depth = self.search.reference_depth or max(self.recipe.searched_depths)
+        return max(listed(self.recipe, [depth]), key=lambda params: params.get("budget_share", 1.0))
+
+    @property
+    def target(self) -> float | None:
+        """Goal compute: the score to reach, once it is known."""
+        if self._reference is None:
+            return self.search.target_score
+        key = key_of(self._reference)
+        found = {number: trial.score for number, trial in self.board.records()}
+        ended = self.board.tried().get(key)
+        if ended is None or ended.number not in found:
+            return None
+        return self.search.target_share * found[ended.number]
+
+    def _do(self, trial: FrozenTrial) -> None:
+        number, target = trial.number, self.target
+        is_reference = self._reference is not None and key_of(trial.params) == key_of(self._reference)
+
+        def ends(scores: dict[int, float], last: int) -> bool:
+            if is_reference:
+                return False
+            if target is not None and max(scores.values()) >= target:
+                return True
+            looks = range(math.ceil(self.search.grace_share * self.search.looks), last + 1)
+            return hopeless(self.search.goal, scores, looks, self.board.others(trial.params), target)
+
+        attempt = Attempt(
+            number=number,
+            params=trial.params,
+            scores=dict(trial.intermediate_values),
+            tell=lambda look, score: self.board.report(number, look, score),
+            ends=ends,
+            finish=lambda found: self._finish(found, target),
+        )
+        say(f"trial {number}: {in_words(trial.params)}")
+        try:
+            with self.board.tended(number):
+                self.trainer.train_trial(attempt)
+        except TakenOverError as error:
+            say(f"{error} It is left to it.")
+        except TrainingError as error:
+            say(f"trial {number} cannot be trained: {error}")
+            self.board.fail(number, str(error))
+        except BaseException as error:
+            with contextlib.suppress(TrackingError):
+                self.board.release(number, str(error) or type(error).__name__)
+            raise
+
+    def _finish(self, found: Trial, target: float | None) -> None:
+        """Tell Optuna; who has reached the target was not stopped early, but is done."""
+        reached = _reached(found, target if target is not None else self._target_of(found))
+        if reached is not None:
+            found = found.model_copy(update={"pruned": False, "reached_flops": reached})
+        self.board.finish(found.number, found, self._values(found))
+        self.found.append(found)
+        end = "stopped" if found.pruned else "ended"
+        say(f"trial {found.number} {end} after {found.flops:.3g} FLOPs, {found.score:.2%} of masked tokens found")
+
+    def _target_of(self, found: Trial) -> float | None:
+        """The reference's own target, which it sets by its end."""
+        if self.search.goal is not Goal.COMPUTE or self._reference is None:
+            return None
+        return self.search.target_share * found.score
+
+    def _values(self, found: Trial) -> list[float] | None:
+        if found.pruned:
+            return None
+        reached = float("inf") if found.reached_flops is None else found.reached_flops
+        values = {Goal.SCORE: [found.score], Goal.COMPUTE: [reached], Goal.PARETO: [found.flops, found.score]}
+        return values[self.search.goal]
+
+
+def _reached(found: Trial, target: float | None) -> float | None:
+    """FLOPs until a score, interpolated as in A.4; None if it was not reached."""
+    if target is None:
+        return None
+    cost = LearningCurve.of(f"trial {found.number}", found.scores_by_flops).reach(target).estimate
+    return None if cost == float("inf") else cost

@@ -1,0 +1,110 @@
+"""Once per language whose depth is not known: workers that try depths at the same time, and what they found."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lingraft import tracking
+from lingraft.config import Recipe
+from lingraft.files import make_folder, write_json
+from lingraft.metrics import exposed
+from lingraft.plan import unwatched
+from lingraft.registered import primary_name
+from lingraft.results import load_search
+from lingraft.search_config import SEARCH_STORAGE
+from lingraft.steps.facts import Scores, given
+
+if TYPE_CHECKING:
+    from lingraft.search import Inputs
+
+_DEPTH, _MINI_DEPTH = "depth.", "mini_depth."
+"""Prefixes of the tags of a registered primary that say which depth was best for a language.
+
+The language pipeline takes the first kind. MINIPOST's mini-models are registered one a recipe, so that depths of the
+second kind are for people, and for the next search.
+"""
+TRIALS_FILE = "trials.json"
+
+
+def try_depths(
+    recipe: str,
+    run: Path,
+    worker: int,
+    primary: Path,
+    blocks_folder: Path,
+    tokenizer_folder: Path,
+    source_blocks: Path,
+    out: Path,
+) -> Scores:
+    """Take part in a search as one of its workers, until all of its trials have ended.
+
+    Trials are kept where the environment says, and their checkpoints where results are: a worker that was lost is made
+    up for by another, or by itself when it is started again.
+    """
+    from lingraft.search import shared_storage, work
+
+    settings = Recipe.parse(recipe)
+    with tracking.stage(run.read_text(), f"try-depths-{worker}"):
+        storage, known = shared_storage(os.environ.get(SEARCH_STORAGE)), _known(settings)
+        make_folder(out)
+        inputs = _inputs(primary, blocks_folder, tokenizer_folder, source_blocks)
+        found = work(settings, inputs, storage, known, watch=exposed("search-depth", unwatched))
+        write_json(out / TRIALS_FILE, [trial.model_dump(mode="json") for trial in found])
+    return {"trials": float(len(found)), "flops": sum(trial.flops for trial in found)}
+
+
+def search_depth(
+    recipe: str,
+    run: Path,
+    primary: Path,
+    blocks_folder: Path,
+    tokenizer_folder: Path,
+    source_blocks: Path,
+    worked: Sequence[Path],
+    out: Path,
+) -> Scores:
+    """Conclude a search: do what workers have left, choose, and tag the registered primary with what was found.
+
+    Args:
+        recipe: with its [search].
+        run: file that names the pipeline's tracking run.
+        primary: whose depths were tried.
+        blocks_folder: of the language.
+        tokenizer_folder: that they were made with.
+        source_blocks: of the source language, for MINIPOST; an empty folder otherwise.
+        worked: what the workers left, which is waited for and not read: the storage has it.
+        out: of the result.
+    """
+    from lingraft.search import search, shared_storage
+
+    settings = Recipe.parse(recipe)
+    with tracking.stage(run.read_text(), "search-depth") as stage:
+        storage, known = shared_storage(os.environ.get(SEARCH_STORAGE)), _known(settings)
+        inputs = _inputs(primary, blocks_folder, tokenizer_folder, source_blocks)
+        made = search(settings, inputs, storage, out, known, watch=exposed("search-depth", unwatched))
+        result = load_search(out)
+        scores = {f"dev_masked_accuracy_depth_{trial.depth}": trial.score for trial in result.trials}
+        scores |= {"chosen_depth": float(result.chosen), "share_of_grid": result.flops / result.grid_flops}
+        stage.record(made, scores)
+        stage.keep(made, "search")
+        tracking.tag(primary_name(settings), f"{_prefix(settings)}{result.language}", str(result.chosen))
+        tracking.tag(primary_name(settings), f"search_run.{result.language}", stage.run_id)
+    tracking.close_run(run.read_text())
+    return scores
+
+
+def _inputs(primary: Path, blocks_folder: Path, tokenizer_folder: Path, source_blocks: Path) -> "Inputs":
+    from lingraft.search import Inputs
+
+    return Inputs(primary, blocks_folder, tokenizer_folder, given(source_blocks))
+
+
+def _known(settings: Recipe) -> dict[str, int]:
+    """Best depths of languages that were searched before, as the registered primary has them."""
+    tags, prefix = tracking.tags_of(primary_name(settings)), _prefix(settings)
+    return {name.removeprefix(prefix): int(depth) for name, depth in tags.items() if name.startswith(prefix)}
+
+
+def _prefix(settings: Recipe) -> str:
+    return _MINI_DEPTH if settings.builds_mini else _DEPTH

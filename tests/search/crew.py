@@ -1,0 +1,99 @@
+"""Workers as real processes on one storage, and a look at their trials."""
+
+import contextlib
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from lingraft.config import Recipe
+from lingraft.results import SearchResult
+from lingraft.search import Inputs
+from lingraft.search.board import Board
+from lingraft.search.space import choices_of
+from lingraft.search.storage import opened
+from tests.workshop import Workshop
+
+LIMIT_S = 600
+_WORK = """
+import sys
+from pathlib import Path
+from lingraft.cli import run_app
+from lingraft.config import Recipe
+from lingraft.search import Inputs, search
+recipe, primary, blocks, tokenizer, storage, out, state = sys.argv[1:]
+run_app(lambda: search(Recipe.parse(Path(recipe).read_text()), Inputs(Path(primary), Path(blocks), Path(tokenizer)),
+                       storage, Path(out), state=Path(state)))
+"""
+
+
+def inputs_of(shop: Workshop) -> Inputs:
+    """What a search of German's depth reads."""
+    return Inputs(shop.primary, shop.blocks["de"], shop.tokenizers["de"])
+
+
+class Workers:
+    """Processes of one search."""
+
+    def __init__(self, shop: Workshop, recipe: Recipe, storage: str, folder: Path) -> None:
+        (folder / "recipe.json").write_text(recipe.to_json(), encoding="utf-8")
+        inputs = inputs_of(shop)
+        self.given = [folder / "recipe.json", inputs.primary, inputs.blocks, inputs.tokenizer, storage]
+        self.recipe, self.storage, self.folder = recipe, storage, folder
+
+    @contextlib.contextmanager
+    def one(self, name: str) -> Iterator[subprocess.Popen[bytes]]:
+        """A worker that is started now, and killed in the end if it still works."""
+        arguments = [*map(str, self.given), str(self.folder / name), str(self.folder / "state")]
+        with (self.folder / f"{name}.log").open("wb") as log:
+            worker = subprocess.Popen([sys.executable, "-c", _WORK, *arguments], stderr=log)
+            try:
+                yield worker
+            finally:
+                worker.kill()
+                worker.wait()
+
+    @contextlib.contextmanager
+    def board(self) -> Iterator[Board]:
+        """A look at the trials."""
+        settings = self.recipe.require_search()
+        (name,) = _studies(self.storage)
+        opened = Board.open(name, self.storage, settings.goal, choices_of(self.recipe), settings.lost_after_s)
+        with contextlib.closing(opened) as board:
+            yield board
+
+    def wait_for_look(self, look: int, trials: int = 1) -> None:
+        """Until so many trials have been looked at so often, while their workers are at them."""
+        end = time.monotonic() + LIMIT_S
+        while time.monotonic() < end:
+            if _studies(self.storage):
+                with self.board() as board:
+                    if sum(look in trial.intermediate_values for trial in board.running()) >= trials:
+                        return
+            time.sleep(0.05)
+        raise AssertionError(f"no look {look} in {LIMIT_S} s: {[*self.folder.glob('*.log')]}")
+
+    def log(self, name: str) -> str:
+        """What a worker has told so far."""
+        return (self.folder / f"{name}.log").read_text(encoding="utf-8")
+
+    def wait_for_word(self, name: str, word: str) -> None:
+        """Until a worker has told it."""
+        end = time.monotonic() + LIMIT_S
+        while word not in self.log(name):
+            assert time.monotonic() < end, self.log(name)
+            time.sleep(0.05)
+
+
+def _studies(address: str) -> list[str]:
+    storage, close = opened(address)
+    try:
+        return [study.study_name for study in storage.get_all_studies()]
+    finally:
+        close()
+
+
+def without_times(found: SearchResult) -> list[dict[str, object]]:
+    """All that is the same whenever and by whomever a search is done."""
+    return [trial.model_dump(exclude={"elapsed_s", "number"}) for trial in found.trials]

@@ -1,0 +1,236 @@
+"""No trial is done twice, and none is lost with its worker."""
+
+import multiprocessing
+import sqlite3
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import optuna
+import pytest
+from optuna.trial import TrialState
+
+from lingraft.results import Trial
+from lingraft.search.board import Board, TakenOverError
+from lingraft.search.claims import Watched, is_gone, own_mark
+from lingraft.search.storage import WAIT_VARIABLE, StorageError
+from lingraft.search_config import Goal
+
+DEPTHS = tuple(range(1, 9))
+_BEGIN = """
+import sys, time
+from lingraft.search.board import Board
+from lingraft.search_config import Goal
+board = Board.open("study", sys.argv[1], Goal.SCORE, {"depth": tuple(range(1, 9))}, lost_after_s=60)
+trial = board.claim({"depth": 3})
+board.report(trial.number, 1, 0.25)
+print("begun", flush=True)
+time.sleep(600)
+"""
+_HOLD = """
+import sys, time
+from optuna.storages.journal import JournalFileSymlinkLock
+JournalFileSymlinkLock(sys.argv[1]).acquire()
+print("held", flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.fixture(params=["sqlite", "journal"])
+def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    return f"{request.param}:///{tmp_path / 'trials'}"
+
+
+def _board(address: str | None, goal: Goal = Goal.SCORE, lost_after_s: float = 60.0) -> Board:
+    return Board.open("study", address, goal, {"depth": DEPTHS}, lost_after_s)
+
+
+def _found(number: int, depth: int) -> Trial:
+    cost = {"steps": 1, "flops": 1.0, "elapsed_s": 1.0}
+    return Trial(number=number, depth=depth, score=0.5, pruned=False, scores_by_flops=[(1.0, 0.5)], **cost)
+
+
+def claim_all(address: str) -> list[int]:
+    """Depths that a process gets which takes as many as it can."""
+    board = _board(address)
+    return [depth for depth in DEPTHS if board.claim({"depth": depth})]
+
+
+def test_processes_that_claim_at_once_never_get_the_same(address: str) -> None:
+    """They make the tables of a database at once, too."""
+    with multiprocessing.get_context("spawn").Pool(4) as pool:
+        got = pool.map(claim_all, [address] * 4, chunksize=1)
+    assert Counter(depth for depths in got for depth in depths) == Counter(DEPTHS)
+    running = _board(address).running()
+    assert sorted(trial.params["depth"] for trial in running) == list(DEPTHS)
+
+
+def test_a_worker_that_was_killed_is_seen_at_once_and_its_scores_are_handed_on(address: str) -> None:
+    board = _board(address)
+    with subprocess.Popen([sys.executable, "-c", _BEGIN, address], stdout=subprocess.PIPE, text=True) as worker:
+        assert worker.stdout
+        assert worker.stdout.readline() == "begun\n"
+        assert board.release_lost() == []
+        assert board.claim({"depth": 3}) is None
+        worker.kill()
+    (lost,) = board.release_lost()
+    assert board.broken_off() == [{"depth": 3}]
+    again = board.claim({"depth": 3})
+    assert again
+    assert again.number > lost.number
+    assert again.intermediate_values == {1: 0.25}
+
+
+def test_a_worker_elsewhere_is_lost_when_it_gives_no_sign_for_a_while() -> None:
+    board = _board(None, lost_after_s=0.3)
+    trial = board.claim({"depth": 1})
+    assert trial
+    elsewhere = ["another machine", "pid:[1]", "1", "1"]
+    board.storage.set_trial_user_attr(board._id(trial.number), "worker", elsewhere)
+    assert board.release_lost() == []
+    time.sleep(0.2)
+    board.storage.set_trial_user_attr(board._id(trial.number), "beat", 1)
+    assert board.release_lost() == []
+    time.sleep(0.2)
+    assert board.release_lost() == []
+    time.sleep(0.2)
+    assert [lost.number for lost in board.release_lost()] == [trial.number]
+
+
+def test_a_trial_gives_signs_of_life() -> None:
+    board = _board(None, lost_after_s=0.2)
+    trial = board.claim({"depth": 1})
+    assert trial
+    with board.tended(trial.number):
+        time.sleep(0.3)
+    assert board.running()[0].user_attrs["beat"] >= 2
+
+
+def test_a_worker_that_was_taken_for_lost_learns_so(address: str) -> None:
+    board = _board(address)
+    trial = board.claim({"depth": 1})
+    assert trial
+    board.release(trial.number, "taken for lost")
+    with pytest.raises(TakenOverError, match=f"trial {trial.number}"):
+        board.report(trial.number, 1, 0.5)
+    with pytest.raises(TakenOverError):
+        board.finish(trial.number, _found(trial.number, 1), [0.5])
+
+
+def test_a_trial_that_cannot_be_trained_is_not_tried_again(address: str) -> None:
+    board = _board(address)
+    trial = board.claim({"depth": 1})
+    assert trial
+    board.fail(trial.number, "no finite loss")
+    assert board.claim({"depth": 1}) is None
+    assert board.broken_off() == []
+    assert board.failures() == {'{"depth": 1}': "no finite loss"}
+
+
+@pytest.mark.parametrize(
+    ("goal", "values"), [(Goal.SCORE, [0.5]), (Goal.COMPUTE, [float("inf")]), (Goal.PARETO, [1.0, 0.5])]
+)
+def test_optuna_sees_scores_values_and_what_was_stopped(goal: Goal, values: list[float], address: str) -> None:
+    board = _board(address, goal)
+    for depth in (1, 2):
+        trial = board.claim({"depth": depth})
+        assert trial
+        board.report(trial.number, 1, 0.5)
+        board.finish(trial.number, _found(trial.number, depth), values if depth == 1 else None)
+    whole, stopped = optuna.load_study(study_name="study", storage=board.storage).trials
+    assert (whole.state, whole.values, whole.intermediate_values) == (TrialState.COMPLETE, values, {1: 0.5})
+    assert (stopped.state, stopped.intermediate_values) == (TrialState.PRUNED, {1: 0.5})
+    assert [found.depth for _, found in board.records()] == [1, 2]
+
+
+@pytest.fixture
+def locked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Board, sqlite3.Connection]]:
+    """A study in a SQLite file that another connection holds."""
+    monkeypatch.setenv(WAIT_VARIABLE, "0.2")
+    board = _board(f"sqlite:///{tmp_path / 'trials'}")
+    other = sqlite3.connect(tmp_path / "trials", isolation_level=None)
+    other.execute("BEGIN EXCLUSIVE")
+    yield board, other
+    other.close()
+
+
+def test_a_storage_that_stays_locked_is_named_with_what_to_do(locked: tuple[Board, sqlite3.Connection]) -> None:
+    board, _ = locked
+    with pytest.raises(StorageError, match=rf"is locked.* 0\.2 s \({WAIT_VARIABLE}\).*End what holds it") as caught:
+        board.claim({"depth": 1})
+    assert caught.value.heals
+
+
+def test_a_storage_that_is_locked_for_a_moment_is_waited_for(
+    locked: tuple[Board, sqlite3.Connection], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv(WAIT_VARIABLE, "30")
+    board, other = _board(None), locked[1]
+    other.execute("COMMIT")
+    board = _board(f"sqlite:///{tmp_path / 'trials'}")
+    holder = f"import sqlite3, time; c = sqlite3.connect({str(tmp_path / 'trials')!r}, isolation_level=None); "
+    holder += "c.execute('BEGIN EXCLUSIVE'); print('held', flush=True); time.sleep(1); c.execute('COMMIT')"
+    with subprocess.Popen([sys.executable, "-c", holder], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout
+        assert process.stdout.readline() == "held\n"
+        assert board.claim({"depth": 1})
+
+
+@pytest.mark.integration
+def test_the_lock_of_a_worker_that_was_killed_with_it_is_taken_from_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Optuna breaks the lock of a journal that nobody has written to for 30 s, also where the path was relative."""
+    (tmp_path / "folder").mkdir()
+    monkeypatch.chdir(tmp_path)
+    board = _board("journal:///folder/trials")
+    with subprocess.Popen(
+        [sys.executable, "-c", _HOLD, str(tmp_path / "folder" / "trials")], stdout=subprocess.PIPE, text=True
+    ) as holder:
+        assert holder.stdout
+        assert holder.stdout.readline() == "held\n"
+        holder.kill()
+    assert [*Path("folder").glob("*.lock")]
+    assert board.claim({"depth": 1})
+    assert not [*Path("folder").glob("*.lock")]
+
+
+def test_an_entry_that_a_full_disk_tore_is_cut_off_and_no_other_is_lost_with_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    journal = tmp_path / "trials"
+    board = _board(f"journal:///{journal}")
+    with journal.open("a") as torn:
+        torn.write('{"op_code": 4, "worker')
+    assert board.claim({"depth": 1})
+    assert board.claim({"depth": 2})
+    assert f"the last 22 bytes of {journal} are no whole entry" in capsys.readouterr().err
+    assert [trial.params["depth"] for trial in _board(f"journal:///{journal}").running()] == [1, 2]
+
+
+def test_a_journal_that_is_damaged_is_said_to_be(tmp_path: Path) -> None:
+    journal = tmp_path / "trials"
+    assert _board(f"journal:///{journal}").claim({"depth": 1})
+    first, *others = journal.read_text().splitlines(keepends=True)
+    journal.write_text("".join([first, "{}x\n", *others]))
+    with pytest.raises(StorageError, match=rf"journal:///{journal} is damaged: .* Delete that line"):
+        _board(f"journal:///{journal}")
+
+
+def test_this_process_lives_and_one_of_its_number_that_began_before_does_not() -> None:
+    host, space, number, started = own_mark()
+    assert not is_gone([host, space, number, started])
+    assert is_gone([host, space, number, "0"])
+    assert not is_gone(["elsewhere", space, number, "0"])
+    assert not is_gone(None)
+
+
+def test_a_sign_that_changes_counts_anew() -> None:
+    watched = Watched()
+    assert watched.unchanged_s(1, "a") < 0.1
+    time.sleep(0.15)
+    assert watched.unchanged_s(1, "a") >= 0.1
+    assert watched.unchanged_s(1, "b") < 0.1

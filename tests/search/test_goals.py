@@ -1,0 +1,173 @@
+"""What each goal chooses, what else than depth is searched, and what is written of it; on a real tiny project."""
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import optuna
+import pytest
+
+from lingraft import stages
+from lingraft.artifact import Artifact, Kind
+from lingraft.config import Recipe
+from lingraft.initialisation.classes import Initialisation
+from lingraft.results import SearchResult, load_search
+from lingraft.search import Inputs, search
+from lingraft.search.page import PAGE_FILE
+from lingraft.search_config import Goal, Range
+from lingraft.systems import System
+from lingraft.training_config import MiniBuilding
+from tests.workshop import Workshop, changed, unwatched
+
+
+def _search(shop: Workshop, out: Path, known: dict[str, int] | None = None, **changes: Any) -> SearchResult:
+    """Rows begin at random, so that there is much to learn."""
+    recipe = changed(shop.recipe, "search", **{"steps_at_depth": 60, **changes})
+    recipe = changed(recipe, "adaptation", initialisation=Initialisation.RANDOM)
+    search(recipe, _inputs(shop), None, out, known)
+    return load_search(out)
+
+
+def _inputs(shop: Workshop) -> Inputs:
+    return Inputs(shop.primary, shop.blocks["de"], shop.tokenizers["de"], shop.blocks["en"])
+
+
+def test_the_least_compute_to_a_share_of_the_reference_is_chosen(workshop: Workshop, tmp_path: Path) -> None:
+    found = _search(workshop, tmp_path / "search", goal=Goal.COMPUTE, target_share=0.9, looks=4)
+    reference = min(found.trials, key=lambda trial: trial.number)
+    assert (reference.depth, reference.pruned, reference.flops) == (3, False, reference.whole_flops)
+    assert found.target == pytest.approx(0.9 * reference.score)
+    there = [trial for trial in found.trials if trial.reached_flops is not None]
+    assert reference in there
+    least = min(trial.reached_flops or 0.0 for trial in there)
+    assert 0 < least == next(trial.reached_flops for trial in there if trial.number == found.best)
+    for trial in there:
+        assert (trial.reached_flops or 0.0) <= trial.flops
+        assert trial.score >= found.target
+
+
+def test_a_trial_that_has_reached_the_target_costs_no_more(workshop: Workshop, tmp_path: Path) -> None:
+    found = _search(workshop, tmp_path / "search", goal=Goal.COMPUTE, target_score=0.0001, looks=4)
+    assert [trial.flops < (trial.whole_flops or 0.0) for trial in found.trials] == [True] * 3
+    assert [trial.pruned for trial in found.trials] == [False] * 3
+    assert found.flops < found.grid_flops
+
+
+def test_a_target_that_nobody_reaches_is_said_so(workshop: Workshop, tmp_path: Path) -> None:
+    found = _search(workshop, tmp_path / "search", goal=Goal.COMPUTE, target_score=0.99, looks=4)
+    assert "none reached the target of 99.00%" in found.reason
+    assert found.best == max(found.trials, key=lambda trial: (not trial.pruned, trial.score)).number
+
+
+def test_the_front_has_no_point_that_another_beats(workshop: Workshop, tmp_path: Path) -> None:
+    found = _search(workshop, tmp_path / "search", goal=Goal.PARETO, looks=4)
+    every = [point for trial in found.trials for point in trial.scores_by_flops if point[0]]
+    for cheap, dear in itertools.pairwise(found.front):
+        assert cheap.flops < dear.flops
+        assert cheap.score < dear.score
+    for point in found.front:
+        assert not [1 for flops, score in every if flops <= point.flops and score > point.score]
+    (chosen,) = (trial for trial in found.trials if trial.number == found.best)
+    assert chosen.depth == found.chosen
+    enough = [point for point in found.front if point.score >= 0.95 * found.front[-1].score]
+    assert enough[0].trial == found.best
+
+
+def test_a_study_of_two_goals_stops_what_can_never_be_on_the_front_all_at_the_same_compute(
+    workshop: Workshop, tmp_path: Path
+) -> None:
+    """Rates are so low that trials stay where they begin: at random, or where the source's rows are."""
+    both, storage = (Initialisation.OVERLAP, Initialisation.RANDOM), f"sqlite:///{tmp_path / 'trials'}"
+    wanted: dict[str, Any] = {"goal": Goal.PARETO, "looks": 8, "steps_at_depth": 40, "grace_share": 0.3}
+    recipe = changed(workshop.recipe, "search", **wanted, initialisations=both)
+    recipe = changed(recipe, "adaptation", learning_rate=1e-5)
+    search(recipe, _inputs(workshop), storage, tmp_path / "search")
+    found = load_search(tmp_path / "search")
+    stopped = [trial for trial in found.trials if trial.pruned]
+    assert {(trial.depth, trial.initialisation) for trial in stopped} == {(depth, "random") for depth in (1, 2, 3)}
+    for trial in stopped:  # after 3 of 8 looks, the first after the time of grace, whatever an update costs
+        assert abs(trial.flops - 3 / 8 * found.budget_flops) <= trial.flops / trial.steps / 2
+    assert len({trial.steps for trial in stopped}) > 1
+    (study,) = optuna.get_all_study_names(storage)
+    trials = optuna.load_study(study_name=study, storage=storage).trials
+    pruned = {
+        (trial.params["depth"], trial.params["initialisation"]) for trial in trials if trial.state.name == "PRUNED"
+    }
+    assert pruned == {(trial.depth, trial.initialisation) for trial in stopped}
+
+
+def test_more_than_depth_is_searched_where_optuna_expects_most(workshop: Workshop, tmp_path: Path) -> None:
+    wanted: dict[str, Any] = {"learning_rate": Range(low=1e-3, high=1e-2), "budget_shares": (0.5, 1.0)}
+    wanted |= {"trials": 7, "looks": 4, "grace_share": 0.99}
+    found = _search(workshop, tmp_path / "search", steps_at_depth=12, **wanted)
+    by_number = sorted(found.trials, key=lambda trial: trial.number)
+    assert len(by_number) == 7
+    assert sorted(trial.depth for trial in by_number[:3]) == [1, 2, 3]
+    assert {trial.learning_rate for trial in by_number[:3]} == {workshop.recipe.adaptation.learning_rate}
+    assert {trial.budget_share for trial in by_number[:3]} == {1.0}
+    rates = [trial.learning_rate or 0.0 for trial in by_number[3:]]
+    assert len(set(rates)) == 4
+    assert all(1e-3 <= rate <= 1e-2 for rate in rates)
+    assert not any(trial.pruned for trial in by_number)
+    for trial in by_number:
+        assert trial.flops == pytest.approx((trial.budget_share or 0) * (found.budget_flops or 0), rel=0.2)
+    assert {*found.importance} == {"depth", "learning_rate", "budget_share"}
+    assert sum(found.importance.values()) == pytest.approx(1)
+    assert (tmp_path / "search" / "importance.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_every_combination_is_tried_where_there_is_an_end_of_them(workshop: Workshop, tmp_path: Path) -> None:
+    both = (Initialisation.OVERLAP, Initialisation.RANDOM)
+    found = _search(workshop, tmp_path / "search", steps_at_depth=8, depths=(1, 2), initialisations=both, looks=2)
+    tried = {(trial.depth, trial.initialisation) for trial in found.trials}
+    assert tried == {(depth, str(how)) for depth in (1, 2) for how in both}
+
+
+def test_other_languages_order_the_trials_and_decide_nothing(workshop: Workshop, tmp_path: Path) -> None:
+    plain = _search(workshop, tmp_path / "plain", steps_at_depth=8, looks=2)
+    warm = _search(workshop, tmp_path / "warm", {"tr": 2, "fr": 3, "xx": 9}, steps_at_depth=8, looks=2)
+    assert [trial.depth for trial in sorted(plain.trials, key=lambda trial: trial.number)] == [1, 2, 3]
+    assert [trial.depth for trial in sorted(warm.trials, key=lambda trial: trial.number)] == [3, 2, 1]
+    assert "3 of fr" in warm.order
+    assert "9" not in warm.order
+    assert {trial.depth for trial in warm.trials} == {trial.depth for trial in plain.trials}
+
+
+def test_the_page_needs_nothing_else(workshop: Workshop, tmp_path: Path) -> None:
+    found = _search(workshop, tmp_path / "search", steps_at_depth=8, looks=2)
+    page = (tmp_path / "search" / PAGE_FILE).read_text(encoding="utf-8")
+    assert f"{found.chosen} layer" in page
+    assert "data:image/png;base64," in page
+    assert "http://" not in page
+    assert "https://" not in page
+    for name in ("curves.png", "cost.png"):
+        assert (tmp_path / "search" / name).read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.fixture(scope="module")
+def post(workshop: Workshop) -> Recipe:
+    """The same project under MINIPOST."""
+    building = MiniBuilding(steps=6, batch_blocks=8, learning_rate=3e-3, fresh_layers=1)
+    own = workshop.recipe.model_copy(update={"system": System.MINIPOST, "mini": building})
+    return changed(own, "search", depths=(1, 2), steps_at_depth=8, looks=2)
+
+
+def test_step_1b_is_run_once_a_depth_for_all_languages_and_counted(
+    workshop: Workshop, post: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LINGRAFT_RESULTS", str(tmp_path / "results"))
+    primary = tmp_path / "primary"
+    stages.pretrain(post, workshop.blocks["en"], workshop.tokenizers["en"], primary, unwatched)
+    found = {}
+    for language in ("de", "tr"):
+        recipe = changed(post, "search", language=language)
+        inputs = Inputs(primary, workshop.blocks[language], workshop.tokenizers[language], workshop.blocks["en"])
+        search(recipe, inputs, f"sqlite:///{tmp_path / 'trials'}", tmp_path / language)
+        found[language] = load_search(tmp_path / language)
+    minis = [*(tmp_path / "results").glob("mini-*/result")]
+    assert len(minis) == 2
+    paid = sum(Artifact.load(folder, Kind.MINI).manifest.cost.flops for folder in minis)
+    for each in found.values():
+        assert sum(cost.flops for cost in each.building.values()) == pytest.approx(paid)
+        assert each.flops == pytest.approx(paid + sum(trial.flops for trial in each.trials))
+    assert not [*(tmp_path / "results").glob("trial-*/step-*")]

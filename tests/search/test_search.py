@@ -1,0 +1,190 @@
+import math
+import re
+from pathlib import Path
+from typing import Any
+
+import optuna
+import pytest
+import torch
+
+from lingraft import masked_lm
+from lingraft.adaptation import adapt
+from lingraft.artifact import Artifact, Kind
+from lingraft.blocks import split
+from lingraft.config import Recipe
+from lingraft.embeddings import swap
+from lingraft.errors import DepthError, RecipeError, TokenizerError, TrackingError
+from lingraft.initialisation.classes import Initialisation
+from lingraft.models import load_embeddings, load_primary
+from lingraft.plan import Progress
+from lingraft.results import SearchResult, load_search
+from lingraft.runs import Watch
+from lingraft.search import Inputs, search
+from lingraft.search.board import Board
+from lingraft.search.space import settings_of
+from lingraft.search_config import Goal
+from tests.workshop import Workshop, changed, unwatched
+
+
+def _search(
+    shop: Workshop, out: Path, recipe: Recipe | None = None, storage: str | None = None, watch: Watch = unwatched
+) -> SearchResult:
+    recipe = recipe or _with_search(shop.recipe)
+    search(recipe, Inputs(shop.primary, shop.blocks["de"], shop.tokenizers["de"]), storage, out, watch=watch)
+    return load_search(out)
+
+
+def _with_search(recipe: Recipe, **changes: Any) -> Recipe:
+    """The recipe with a search that is long enough to tell depths apart, and changes."""
+    search = recipe.require_search().model_copy(update={"steps_at_depth": 60, **changes})
+    return recipe.model_copy(update={"search": search})
+
+
+@pytest.fixture(scope="module")
+def storage(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return f"sqlite:///{tmp_path_factory.mktemp('optuna') / 'trials.db'}"
+
+
+@pytest.fixture(scope="module")
+def found(workshop: Workshop, storage: str, tmp_path_factory: pytest.TempPathFactory) -> SearchResult:
+    """A search of German's depth over all heads of the primary."""
+    return _search(workshop, tmp_path_factory.mktemp("found") / "search", storage=storage)
+
+
+def _trials(storage: str) -> list[tuple[str, list[optuna.trial.FrozenTrial]]]:
+    """Studies of a storage and their trials."""
+    names = sorted(optuna.get_all_study_names(storage))
+    return [(name, optuna.load_study(study_name=name, storage=storage).get_trials()) for name in names]
+
+
+def test_every_head_of_the_primary_is_tried_once(workshop: Workshop, found: SearchResult) -> None:
+    assert [trial.depth for trial in found.trials] == list(workshop.recipe.encoder.mlm_heads)
+
+
+def test_all_depths_get_equal_compute_within_half_an_update(workshop: Workshop, found: SearchResult) -> None:
+    unpruned = [trial for trial in found.trials if not trial.pruned]
+    (reference,) = (trial for trial in unpruned if trial.depth == workshop.recipe.adaptation.depth)
+    assert reference.steps == 60
+    assert len(unpruned) > 1
+    for trial in unpruned:
+        assert abs(trial.flops - reference.flops) <= trial.flops / trial.steps / 2
+    assert unpruned[-1].steps < reference.steps
+
+
+def test_the_depth_with_the_best_score_is_chosen(found: SearchResult) -> None:
+    best = max(trial.score for trial in found.trials if not trial.pruned)
+    assert best == next(trial.score for trial in found.trials if trial.depth == found.chosen)
+    assert len({trial.score for trial in found.trials}) > 1
+
+
+def test_a_trial_keeps_its_scores_on_the_way(found: SearchResult) -> None:
+    for trial in found.trials:
+        spent = [flops for flops, _ in trial.scores_by_flops]
+        assert spent == sorted(spent)
+        assert len(spent) > 1
+        assert trial.scores_by_flops[-1] == (trial.flops, trial.score)
+
+
+def test_a_trials_score_is_the_primarys_with_the_rows_that_it_has_learned(workshop: Workshop, tmp_path: Path) -> None:
+    """An adaptation of the same length learns the same rows; what its mini-model finds is something else."""
+    steep: dict[str, Any] = {"initialisation": Initialisation.RANDOM, "learning_rate": 0.03}
+    recipe = _with_search(changed(workshop.recipe, "adaptation", **steep), depths=(1,))
+    (trial,) = _search(workshop, tmp_path / "search", recipe).trials
+    settings = settings_of(recipe, {"depth": 1}, trial.steps)
+    german = workshop.blocks["de"], workshop.tokenizers["de"]
+    same = recipe.model_copy(update={"adaptation": settings})
+    made = adapt(same, workshop.primary, *german, 1, tmp_path / "de", unwatched)
+    dev = split(Artifact.load(workshop.blocks["de"], Kind.BLOCKS), "dev")
+    dev_NT = dev.take(torch.arange(min(settings.judged_blocks, len(dev))))
+    primary = load_primary(workshop.primary)
+    swap(primary.encoder, load_embeddings(tmp_path / "de").vocabulary)
+    found = masked_lm.accuracy(primary.encoder, dev_NT, (1, 3))
+    assert trial.score == pytest.approx(found[3], rel=1e-6)
+    assert abs(found[1] - found[3]) > 0.01
+    assert trial.flops == pytest.approx(made.manifest.cost.flops)
+
+
+def test_the_result_belongs_to_the_primary(workshop: Workshop, tmp_path: Path) -> None:
+    result = _search(workshop, tmp_path / "search", _with_search(workshop.recipe, depths=(2,), steps_at_depth=4))
+    fingerprint = Artifact.load(workshop.primary, Kind.PRIMARY).fingerprint
+    assert Artifact.load(tmp_path / "search", Kind.SEARCH).manifest.aligned_with == result.primary == fingerprint
+    assert (result.language, result.chosen) == ("de", 2)
+
+
+def test_a_finished_search_is_answered_from_storage(
+    workshop: Workshop, found: SearchResult, storage: str, tmp_path: Path
+) -> None:
+    before = _trials(storage)
+    assert _search(workshop, tmp_path / "again", storage=storage) == found
+    assert _trials(storage) == before
+
+
+def test_a_search_broken_off_goes_on_with_the_depths_that_are_left(
+    workshop: Workshop, found: SearchResult, storage: str, tmp_path: Path
+) -> None:
+    ((name, finished),) = _trials(storage)
+    theirs = f"sqlite:///{tmp_path / 'broken.db'}"
+    study = optuna.create_study(storage=theirs, study_name=name, direction="maximize")
+    study.add_trial(next(trial for trial in finished if trial.params["depth"] == 1))
+    assert Board.open(name, theirs, Goal.SCORE, {"depth": (1, 2, 3)}, lost_after_s=60).claim({"depth": 2})
+
+    assert _search(workshop, tmp_path / "search", storage=theirs).chosen == found.chosen
+
+    ((_, trials),) = _trials(theirs)
+    states = [(trial.params.get("depth"), trial.state.name) for trial in trials]
+    assert states[:2] == [(1, "COMPLETE"), (2, "FAIL")]
+    assert [tried for tried, _ in states[2:]] == [2, 3]
+
+
+def test_other_settings_start_a_search_of_their_own(
+    workshop: Workshop, found: SearchResult, storage: str, tmp_path: Path
+) -> None:
+    longer = _with_search(workshop.recipe, depths=(3,), steps_at_depth=90)
+    result = _search(workshop, tmp_path / "search", longer, storage)
+    assert [trial.depth for trial in result.trials] == [3]
+    assert result.trials[0].steps > max(trial.steps for trial in found.trials if trial.depth == 3)
+
+
+def test_the_same_search_finds_the_same(workshop: Workshop, found: SearchResult, tmp_path: Path) -> None:
+    again = _search(workshop, tmp_path / "search")
+    for one, other in zip(again.trials, found.trials, strict=True):
+        assert (one.depth, one.steps, one.pruned) == (other.depth, other.steps, other.pruned)
+        assert math.isclose(one.score, other.score, rel_tol=1e-6)
+
+
+def test_a_depth_without_a_head_is_refused(workshop: Workshop, tmp_path: Path) -> None:
+    recipe = _with_search(workshop.recipe, depths=(1, 4))
+    with pytest.raises(DepthError, match=r"\b4\b.*1, 2, 3"):
+        _search(workshop, tmp_path / "search", recipe)
+    assert not (tmp_path / "search").exists()
+
+
+def test_a_recipe_without_a_search_is_refused(workshop: Workshop, tmp_path: Path) -> None:
+    with pytest.raises(RecipeError, match=r"no \[search\]"):
+        _search(workshop, tmp_path / "search", workshop.recipe.model_copy(update={"search": None}))
+
+
+def test_text_of_another_language_than_the_searched_one_is_refused(workshop: Workshop, tmp_path: Path) -> None:
+    with pytest.raises(TokenizerError, match=r"'de'.*not of 'tr'"):
+        _search(workshop, tmp_path / "search", _with_search(workshop.recipe, language="tr"))
+
+
+def test_a_password_in_a_storage_that_cannot_be_used_is_not_told(workshop: Workshop, tmp_path: Path) -> None:
+    address = f"postgresql+psycopg://lingraft:secret@/optuna?host={tmp_path}"
+    with pytest.raises(TrackingError, match=r"lingraft:\*\*\*@") as caught:
+        _search(workshop, tmp_path / "search", storage=address)
+    assert "secret" not in str(caught.value)
+
+
+def test_a_storage_that_cannot_be_used_is_named_with_what_to_give(workshop: Workshop, tmp_path: Path) -> None:
+    address = f"sqlite:///{tmp_path / 'missing' / 'optuna.db'}"
+    with pytest.raises(TrackingError, match=re.escape(address)):
+        _search(workshop, tmp_path / "search", storage=address)
+
+
+def test_whoever_watches_hears_of_the_points_of_every_trial(workshop: Workshop, tmp_path: Path) -> None:
+    heard: list[Progress] = []
+    recipe = _with_search(workshop.recipe, depths=(1, 2), steps_at_depth=8)
+    result = _search(workshop, tmp_path / "search", recipe, watch=heard.append)
+    spent = {flops for trial in result.trials for flops, _ in trial.scores_by_flops if flops}
+    assert spent <= {point.flops for point in heard}

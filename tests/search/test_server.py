@@ -1,0 +1,84 @@
+"""Workers that share PostgreSQL: they claim at once, and its server is started anew or goes away in the middle."""
+
+import multiprocessing
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from lingraft.config import Recipe
+from lingraft.results import SearchResult, load_search
+from lingraft.search import search
+from lingraft.search.storage import WAIT_VARIABLE
+from tests.postgresql import PostgreSql, started
+from tests.search.crew import LIMIT_S, Workers, inputs_of, without_times
+from tests.search.test_board import DEPTHS, claim_all
+from tests.workshop import Workshop, changed
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture
+def server() -> Iterator[PostgreSql]:
+    with started() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def recipe(workshop: Workshop) -> Recipe:
+    return changed(workshop.recipe, "search", steps_at_depth=300, depths=(2,))
+
+
+@pytest.fixture(scope="module")
+def undisturbed(workshop: Workshop, recipe: Recipe, tmp_path_factory: pytest.TempPathFactory) -> SearchResult:
+    out = tmp_path_factory.mktemp("undisturbed") / "search"
+    search(recipe, inputs_of(workshop), None, out)
+    return load_search(out)
+
+
+def test_processes_that_claim_at_once_never_get_the_same(server: PostgreSql) -> None:
+    with multiprocessing.get_context("spawn").Pool(4) as pool:  # they make the tables at once, too
+        got = pool.map(claim_all, [server.address("mlflow")] * 4, chunksize=1)
+    assert Counter(depth for depths in got for depth in depths) == Counter(DEPTHS)
+
+
+def test_a_server_that_is_started_anew_is_waited_for(
+    workshop: Workshop, recipe: Recipe, undisturbed: SearchResult, server: PostgreSql, tmp_path: Path
+) -> None:
+    workers = Workers(workshop, recipe, server.address("mlflow"), tmp_path)
+    with workers.one("worker") as worker:
+        workers.wait_for_look(2)
+        server.stop("immediate")
+        workers.wait_for_word("worker", "the server of the Optuna storage went away; it is waited for, 60 s at most")
+        server.start()
+        ended = worker.wait(LIMIT_S)
+    if ended:  # a statement was under way: it is never repeated, since nobody knows whether it was carried out
+        assert "server closed the connection" in workers.log("worker").splitlines()[-1]
+        with workers.one("worker") as again:
+            assert again.wait(LIMIT_S) == 0, workers.log("worker")
+    assert without_times(load_search(tmp_path / "worker")) == without_times(undisturbed)
+
+
+def test_without_its_server_a_worker_says_so_and_the_next_goes_on_from_its_checkpoint(
+    workshop: Workshop,
+    recipe: Recipe,
+    undisturbed: SearchResult,
+    server: PostgreSql,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv(WAIT_VARIABLE, "0.5")
+    workers = Workers(workshop, recipe, server.address("mlflow"), tmp_path)
+    with workers.one("first") as first:
+        workers.wait_for_look(2)
+        server.stop("immediate")
+        assert first.wait(LIMIT_S) == 1, workers.log("first")
+    last = workers.log("first").splitlines()[-1]
+    assert last.startswith("error: the Optuna storage postgresql+psycopg://mlflow:***@")
+    assert "see that its folder or server is there" in last
+    server.start()
+    with workers.one("second") as second:
+        assert second.wait(LIMIT_S) == 0, workers.log("second")
+    assert "going on after step" in workers.log("second")
+    assert without_times(load_search(tmp_path / "second")) == without_times(undisturbed)

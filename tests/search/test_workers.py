@@ -1,0 +1,81 @@
+"""Workers as real processes on one storage: one is killed, and its trial goes on from its checkpoint elsewhere."""
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from optuna.trial import TrialState
+
+from lingraft.config import Recipe
+from lingraft.results import SearchResult, load_search
+from lingraft.search import search
+from tests.postgresql import started
+from tests.search.crew import LIMIT_S, Workers, inputs_of, without_times
+from tests.workshop import Workshop, changed
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture(scope="module")
+def recipe(workshop: Workshop) -> Recipe:
+    """A search whose trials last long enough to be killed in, and are all run to their end, whoever is first."""
+    return changed(workshop.recipe, "search", steps_at_depth=400, looks=8, grace_share=0.99)
+
+
+@pytest.fixture(scope="module")
+def undisturbed(workshop: Workshop, recipe: Recipe, tmp_path_factory: pytest.TempPathFactory) -> SearchResult:
+    """What one worker finds that nobody kills."""
+    out = tmp_path_factory.mktemp("undisturbed") / "search"
+    search(recipe, inputs_of(workshop), None, out)
+    return load_search(out)
+
+
+@pytest.fixture(params=["sqlite", "journal", "postgresql"])
+def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    if request.param != "postgresql":
+        yield f"{request.param}:///{tmp_path / 'trials'}"
+        return
+    with started() as server:
+        yield server.address("mlflow")
+
+
+def test_a_killed_workers_trial_goes_on_from_its_checkpoint_and_is_paid_once(
+    workshop: Workshop, recipe: Recipe, undisturbed: SearchResult, storage: str, tmp_path: Path
+) -> None:
+    workers = Workers(workshop, recipe, storage, tmp_path)
+    with workers.one("killed") as first:
+        workers.wait_for_look(3)
+        first.kill()
+        first.wait()
+    with workers.one("second") as second:
+        assert second.wait(LIMIT_S) == 0, workers.log("second")
+
+    assert "was lost" in workers.log("second")
+    assert "going on after step" in workers.log("second")
+    found = load_search(tmp_path / "second")
+    assert without_times(found) == without_times(undisturbed)
+    assert found.flops == undisturbed.flops
+    assert found.chosen == undisturbed.chosen
+
+
+def test_two_workers_share_the_trials_and_one_is_killed(
+    workshop: Workshop, recipe: Recipe, undisturbed: SearchResult, storage: str, tmp_path: Path
+) -> None:
+    workers = Workers(workshop, recipe, storage, tmp_path)
+    with workers.one("one") as one, workers.one("two") as two:
+        workers.wait_for_look(2, trials=2)
+        one.kill()
+        assert two.wait(LIMIT_S) == 0, workers.log("two")
+    assert "was lost" in workers.log("two")
+    assert "going on after step" in workers.log("two")
+    with workers.board() as board:
+        ended = {found.depth: number for number, found in board.records()}
+        (lost,) = (trial for trial in board.trials() if trial.state is TrialState.FAIL)
+        assert Counter(found.depth for _, found in board.records()) == Counter(recipe.searched_depths)
+        assert not board.running()
+        again = next(trial for trial in board.trials() if trial.number == ended[lost.params["depth"]])
+    assert lost.intermediate_values.items() <= again.intermediate_values.items()
+    found = load_search(tmp_path / "two")
+    assert without_times(found) == without_times(undisturbed)
+    assert found.flops == undisturbed.flops

@@ -1,0 +1,60 @@
+"""The steps of a depth search: what one language's search tells the next one, by way of the registered primary."""
+
+from pathlib import Path
+
+import pytest
+
+from lingraft import stages, tracking
+from lingraft.config import Recipe
+from lingraft.registered import primary_name
+from lingraft.results import SearchResult, load_search
+from lingraft.steps import data, search
+from lingraft.systems import System
+from lingraft.training_config import MiniBuilding
+from tests.steps.sources import register
+from tests.tracking_stores import quiet, sqlite_store
+from tests.workshop import Workshop, changed, unwatched
+
+pytestmark = quiet
+BUILDING = MiniBuilding(steps=2, batch_blocks=4, learning_rate=3e-3, fresh_layers=1)
+
+
+def _registered(shop: Workshop, recipe: Recipe, folder: Path) -> Path:
+    """A primary of the recipe's system, as the champion of the store."""
+    primary, short = folder / "primary", changed(recipe, "pretraining", steps=2, warmup_steps=0)
+    stages.pretrain(short, shop.blocks["en"], shop.tokenizers["en"], primary, unwatched)
+    register(shop, recipe, primary, folder / "source")
+    return primary
+
+
+def _searched(shop: Workshop, recipe: Recipe, primary: Path, folder: Path) -> SearchResult:
+    """By a worker, and then the step that concludes."""
+    language, raw, run = recipe.require_search().language, recipe.to_json(), folder / "run"
+    folder.mkdir()
+    nothing = folder / "no-source-blocks"
+    nothing.mkdir()
+    inputs = shop.blocks[language], shop.tokenizers[language], shop.blocks["en"] if recipe.builds_mini else nothing
+    data.open_run(raw, "depth-search", run)
+    search.try_depths(raw, run, 1, primary, *inputs, folder / "worked")
+    search.search_depth(raw, run, primary, *inputs, [folder / "worked"], folder / "search")
+    return load_search(folder / "search")
+
+
+@pytest.mark.parametrize(("system", "tag"), [(System.MINIJOINT, "depth.de"), (System.MINIPOST, "mini_depth.de")])
+def test_what_was_best_for_one_language_is_tried_first_for_the_next(
+    workshop: Workshop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, system: System, tag: str
+) -> None:
+    monkeypatch.setenv("LINGRAFT_RESULTS", str(tmp_path / "results"))
+    mini = BUILDING if system is System.MINIPOST else None
+    recipe = workshop.recipe.model_copy(update={"system": system, "mini": mini, "tasks": ()})
+    recipe = changed(recipe, "search", depths=(2,), steps_at_depth=2, looks=2)
+    with sqlite_store(tmp_path):
+        primary = _registered(workshop, recipe, tmp_path)
+        assert _searched(workshop, recipe, primary, tmp_path / "de").chosen == 2
+        assert tracking.tags_of(primary_name(recipe))[tag] == "2"
+        wanted = changed(recipe, "search", language="tr", depths=(1, 2), distances={"de": 0.25})
+        found = _searched(workshop, wanted, primary, tmp_path / "tr")
+    assert found.order.startswith(
+        "first the best depths of other languages, the nearest first: 2 of de (distance 0.25)"
+    )
+    assert [trial.depth for trial in sorted(found.trials, key=lambda trial: trial.number)] == [2, 1]
