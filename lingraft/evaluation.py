@@ -13,10 +13,11 @@ from lingraft.config import Recipe
 from lingraft.embeddings import swap, vocabulary_of
 from lingraft.encoder import Encoder, Vocabulary
 from lingraft.history import curve_of
-from lingraft.models import Primary, TaskModel, load_embeddings, load_mini, load_primary
-from lingraft.results import LanguageResult, MaskedScores, Point, SourceResult, TaskScores
+from lingraft.models import Embeddings, Primary, TaskModel, load_embeddings, load_mini, load_primary
+from lingraft.results import MASKED, MASKED_INITIAL, LanguageResult, MaskedScores, Point, SourceResult, task_item
 from lingraft.runs import step_flops
-from lingraft.systems import Stage, System
+from lingraft.systems import Stage, Step, System
+from lingraft.tally import Tally
 from lingraft.task_scores import judge_all, load_tasks
 from lingraft.text import load_text
 
@@ -36,13 +37,14 @@ def evaluate_source(
     source.encoder.to(precision.device())
     data, documents = load_blocks(blocks, source.tokenizer, recipe.encoder.block_tokens), load_text(text, recipe.source)
     models = load_tasks(tasks)
+    judged = judge_all(recipe, models, documents, source.tokenizer, lambda model: model.swap_in(source))
     result = SourceResult(
         language=recipe.source,
         primary=source.fingerprint,
         layers=source.encoder.shape.layers,
         vocabulary=len(source.tokenizer),
         masked_by_depth=masked_lm.accuracy(source.encoder, _test(data), source.encoder.depths),
-        tasks=judge_all(recipe, models, documents, source.tokenizer, lambda model: model.swap_in(source)),
+        tasks=tuple(one.scores for one in judged),
         pretraining=source.manifest.cost,
         finetuning={name: _sum([model.manifest.cost for model in seeds]) for name, seeds in models.items()},
         pretraining_history=_history(primary),
@@ -66,7 +68,8 @@ def evaluate_language(
 ) -> Artifact:
     """Judge a language's embeddings on its test split: masked accuracy and zero-shot scores (section 2, step 4).
 
-    Each score is also taken with the embeddings as they were before training.
+    Each score is also taken with the embeddings as they were before training. What scores are made of is kept beside
+    them, item by item, so that two judgements of the same items can be compared.
 
     Args:
         recipe: with the tasks.
@@ -95,35 +98,50 @@ def evaluate_language(
     before = judge_all(recipe, models, documents, pieces, lambda model: swap(model.net.encoder, initial))
     after = judge_all(recipe, models, documents, pieces, lambda model: model.swap_in(learned))
     whole = recipe.steps_over(source.encoder.shape.layers, System.BL_BASE)[Stage.ADAPT]
+    masked, items = _masked(source, mini_of(source, step, mini), (learned.vocabulary, initial), _test(data))
+    items |= {task_item(one.scores.name, seed): tally for one in after for seed, tally in one.tallies.items()}
     result = LanguageResult(
         language=learned.language,
         primary=source.fingerprint,
         embeddings=learned.fingerprint,
         system=details["system"],
         depth=details["depth"],
+        shallower=tuple(phase["depth"] for phase in details.get("phases", ())[:-1]),
         fresh_layers=details["fresh_layers"],
         layers=source.encoder.shape.layers,
         vocabulary=len(pieces),
         overlap=rows.copied,
-        masked=_masked(source, mini_of(source, step, mini), (learned.vocabulary, initial), _test(data)),
-        tasks=tuple(map(_beside, after, before)),
+        masked=masked,
+        tasks=tuple(
+            one.scores.model_copy(update={"initial": other.scores.score})
+            for one, other in zip(after, before, strict=True)
+        ),
         cost=learned.manifest.cost,
         building=load_mini(mini).manifest.cost if mini else None,
-        whole_flops=learned.manifest.cost.steps * step_flops(recipe, whole, recipe.adaptation, len(pieces)),
+        whole_flops=_updates(recipe, step, learned) * step_flops(recipe, whole, recipe.adaptation, len(pieces)),
         history=_history(embeddings),
         precision=details["precision"],
     )
     hashes = _hashes(source, documents, data, models) | {"embeddings": learned.fingerprint}
-    return _save(result, out, hashes)
+    return _save(result, out, hashes, items)
 
 
-def _beside(after: TaskScores, before: TaskScores) -> TaskScores:
-    return after.model_copy(update={"initial": before.score})
+def _updates(recipe: Recipe, step: Step, learned: Embeddings) -> float:
+    """How long an adaptation was; of a progressive one as its `steps` count it, in updates over its last depth."""
+    cost = learned.manifest.cost
+    if "phases" not in learned.manifest.details:
+        return cost.steps
+    return cost.flops / step_flops(recipe, step, recipe.adaptation, len(learned.tokenizer))
 
 
-def _save(result: SourceResult | LanguageResult, out: Path, data_hashes: dict[str, str]) -> Artifact:
+def _save(
+    result: SourceResult | LanguageResult,
+    out: Path,
+    data_hashes: dict[str, str],
+    items: dict[str, Tally] | None = None,
+) -> Artifact:
     facts = {"language": result.language, "aligned_with": result.primary, "data_hashes": data_hashes}
-    return results.save(result, Kind.EVALUATION, out, **facts)
+    return results.save(result, Kind.EVALUATION, out, items, **facts)
 
 
 def _hashes(source: Primary, text: Artifact, blocks: Artifact, models: dict[str, list[TaskModel]]) -> dict[str, str]:
@@ -138,21 +156,23 @@ def _test(blocks: Artifact) -> Tensor:
 
 def _masked(
     source: Primary, mini: Encoder, vocabularies: tuple[Vocabulary, Vocabulary], blocks_NT: Tensor
-) -> MaskedScores:
+) -> tuple[MaskedScores, dict[str, Tally]]:
     """Masked accuracy of the mini-model and of the primary, with the vocabulary learned and the initial one."""
 
-    def score(encoder: Encoder, vocabulary: Vocabulary) -> float:
+    def tally(encoder: Encoder, vocabulary: Vocabulary) -> Tally:
         swap(encoder, vocabulary)
         top = encoder.shape.layers
-        return masked_lm.accuracy(encoder.to(precision.device()), blocks_NT, (top,))[top]
+        return masked_lm.tallies(encoder.to(precision.device()), blocks_NT, (top,))[top]
 
     learned, initial = vocabularies
-    return MaskedScores(
-        mini=score(mini, learned),
-        primary=score(source.encoder, learned),
-        mini_initial=score(mini, initial),
-        primary_initial=score(source.encoder, initial),
+    items = {MASKED: tally(source.encoder, learned), MASKED_INITIAL: tally(source.encoder, initial)}
+    scores = MaskedScores(
+        mini=tally(mini, learned).score,
+        primary=items[MASKED].score,
+        mini_initial=tally(mini, initial).score,
+        primary_initial=items[MASKED_INITIAL].score,
     )
+    return scores, items
 
 
 def _history(folder: Path) -> list[Point]:

@@ -10,6 +10,7 @@ import contextlib
 import json
 import logging
 import shutil
+import tempfile
 import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -22,6 +23,7 @@ from lingraft import artifact
 from lingraft.artifact import Artifact, Draft, Kind
 from lingraft.encoder import Vocabulary
 from lingraft.errors import ExportError, MissingExtraError
+from lingraft.gate_config import PARITY_TOLERANCE
 from lingraft.models import Embeddings, Primary, TaskModel, load_embeddings, load_primary, load_task
 from lingraft.pieces import SpecialIds
 from lingraft.serving.bundle import BODY_FILE, table_part
@@ -36,8 +38,6 @@ try:
 except ImportError as error:
     raise MissingExtraError("onnxscript", "export") from error
 
-TOLERANCE = 1e-4
-"""Largest absolute difference of a logit between ONNX Runtime and PyTorch, both in float32."""
 OPSET = 20
 """Opset 23 writes one Attention node, whose kernel in ONNX Runtime 1.31 refuses a mask that is the same for all
 queries."""
@@ -74,6 +74,26 @@ def bundle(primary: Path, task: Path, embeddings: Sequence[Path], out: Path) -> 
         draft.facts = _facts(source, model, languages)
         draft.facts["details"]["parity"] = _parity(draft.folder / BODY_FILE, model, languages)
     return Artifact.load(out, Kind.BUNDLE)
+
+
+def parity(task: Path, embeddings: Path) -> float:
+    """Largest absolute difference of a logit between ONNX Runtime and PyTorch, with one language put into a task.
+
+    Raises:
+        AlignmentError: the embeddings belong to another primary than the task.
+        ExportError: the task is none that the endpoint can answer.
+        MissingExtraError: ONNX Runtime is not installed.
+        ServingError: two ONNX Runtimes are installed.
+        ArtifactError: an input is not what it should be.
+    """
+    installed_runtime()
+    model, brought = load_task(task), load_embeddings(embeddings)
+    _require_single_texts(model)
+    model.swap_in(brought)
+    with tempfile.TemporaryDirectory() as folder:
+        draft = Draft(Path(folder), Kind.BUNDLE)
+        _write_body(draft, model.net)
+        return _difference(Body.open(draft.folder / BODY_FILE), model, brought)
 
 
 def _require_single_texts(model: TaskModel) -> None:
@@ -221,11 +241,12 @@ def _parity(body: Path, model: TaskModel, languages: dict[str, Primary | Embeddi
     """
     opened = Body.open(body)
     found = {language: _difference(opened, model, brought) for language, brought in languages.items()}
-    if not all(difference <= TOLERANCE for difference in found.values()):
+    if not all(difference <= PARITY_TOLERANCE for difference in found.values()):
         shown = ", ".join(f"{language} {difference:.2g}" for language, difference in found.items())
         raise ExportError(
-            f"ONNX Runtime and PyTorch differ by more than {TOLERANCE:g} in a logit (largest difference: {shown}). "
-            "Nothing was written. Check that the task's weights are finite, then report it with both versions."
+            f"ONNX Runtime and PyTorch differ by more than {PARITY_TOLERANCE:g} in a logit (largest difference: "
+            f"{shown}). Nothing was written. Check that the task's weights are finite, then report it with both "
+            "versions."
         )
     return found
 

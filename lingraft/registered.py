@@ -5,7 +5,7 @@ from lingraft.config import Recipe
 
 def primary_name(recipe: Recipe) -> str:
     """The project's primary; its champion's tags say which depth was chosen for a language."""
-    return f"{recipe.name}-primary"
+    return primary_of(recipe.name)
 
 
 def mini_name(recipe: Recipe) -> str:
@@ -21,6 +21,11 @@ def task_name(recipe: Recipe, task: str) -> str:
 def embeddings_name(recipe: Recipe, language: str) -> str:
     """A language's embeddings."""
     return f"{recipe.name}-embeddings-{language}"
+
+
+def primary_of(project: str) -> str:
+    """The primary of a project of which no recipe is at hand."""
+    return f"{project}-primary"
 
 
 def bundle_name(recipe: Recipe, task: str) -> str:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 
@@ -11,12 +12,21 @@ from lingraft.config import Recipe
 from lingraft.errors import ArtifactError
 from lingraft.models import TaskModel, load_task
 from lingraft.results import SeedScores, TaskScores
+from lingraft.tally import Tally
 from lingraft.tasks.kinds import Judged
 from lingraft.tasks.loading import load_examples
 from lingraft.tokenizer import Tokenizer
 
 PutIn = Callable[[TaskModel], object]
 """Gives a task's body the embeddings to judge."""
+
+
+class JudgedTask(NamedTuple):
+    """A task's scores, and what they are made of."""
+
+    scores: TaskScores
+    tallies: dict[int, Tally]
+    """By finetuning seed, of the same examples in the same order."""
 
 
 def load_tasks(folders: Sequence[Path]) -> dict[str, list[TaskModel]]:
@@ -38,7 +48,7 @@ def load_tasks(folders: Sequence[Path]) -> dict[str, list[TaskModel]]:
 
 def judge_all(
     recipe: Recipe, tasks: dict[str, list[TaskModel]], text: Artifact | None, tokenizer: Tokenizer, put_in: PutIn
-) -> tuple[TaskScores, ...]:
+) -> tuple[JudgedTask, ...]:
     """Score every task that has test examples in the tokenizer's language.
 
     Raises:
@@ -52,7 +62,7 @@ def judge_all(
 
 def judge(
     recipe: Recipe, seeds: Sequence[TaskModel], text: Artifact | None, tokenizer: Tokenizer, put_in: PutIn
-) -> TaskScores:
+) -> JudgedTask:
     """Score one task, each of its seeds, on its test examples in the tokenizer's language.
 
     Args:
@@ -75,7 +85,7 @@ def judge(
     found = next(iter(judged.values()))
     others = {name: SeedScores(by_seed={s: one.others[name] for s, one in judged.items()}) for name in found.others}
     matrices = [one.confusion_CC for one in judged.values() if one.confusion_CC is not None]
-    return TaskScores(
+    scores = TaskScores(
         name=first.name,
         metric=first.kind.metric,
         labels=first.labels,
@@ -86,3 +96,4 @@ def judge(
         others=others,
         confusion=torch.stack(matrices).sum(0).tolist() if matrices else [],
     )
+    return JudgedTask(scores, {seed: one.tally for seed, one in judged.items()})

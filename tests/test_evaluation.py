@@ -13,7 +13,18 @@ from lingraft.embeddings import swap, vocabulary_of
 from lingraft.errors import AlignmentError, ArtifactError, RecipeError, TextError, TokenizerError
 from lingraft.evaluation import evaluate_language, evaluate_source
 from lingraft.models import load_embeddings, load_primary, load_task
-from lingraft.results import LanguageResult, SourceResult, TaskScores, load_language, load_source
+from lingraft.results import (
+    MASKED,
+    MASKED_INITIAL,
+    LanguageResult,
+    SourceResult,
+    TaskScores,
+    load_items,
+    load_language,
+    load_source,
+    save,
+    task_item,
+)
 from lingraft.runs import step_flops
 from lingraft.systems import Stage
 from lingraft.tasks.labelled_texts import documents_as_examples
@@ -230,3 +241,31 @@ def test_a_missing_input_is_named(workshop: Workshop, tmp_path: Path) -> None:
     shop = dataclasses.replace(workshop, embeddings={"de": tmp_path / "absent"})
     with pytest.raises(ArtifactError, match="absent is not an artifact"):
         judged(shop, tmp_path / "out")
+
+
+def test_scores_are_kept_item_by_item(workshop: Workshop, tmp_path: Path) -> None:
+    result = judged(workshop, tmp_path / "out")
+    items = load_items(tmp_path / "out")
+    assert set(items) == {MASKED, MASKED_INITIAL, *(task_item("topic", seed) for seed in workshop.tasks)}
+    assert (items[MASKED].score, items[MASKED_INITIAL].score) == (result.masked.primary, result.masked.primary_initial)
+    blocks = held_out(workshop, "de")
+    assert {len(items[name]) for name in (MASKED, MASKED_INITIAL)} == {len(blocks)}
+    assert (items[MASKED].out_of_N == items[MASKED_INITIAL].out_of_N).all()
+    for seed, score in topic(result).score.by_seed.items():
+        found = items[task_item("topic", seed)]
+        assert (len(found), found.score) == (topic(result).examples, score)
+
+
+def test_a_block_scores_alone_as_among_others(workshop: Workshop) -> None:
+    """The masks depend on a block's place, so the first block is the same one in both."""
+    encoder, blocks_NT = load_primary(workshop.primary).encoder, held_out(workshop, "en")
+    together = masked_lm.tallies(encoder, blocks_NT, (3,))[3]
+    alone = masked_lm.tallies(encoder, blocks_NT[:1], (3,))[3]
+    assert (together.found_N[0], together.out_of_N[0]) == (alone.found_N[0], alone.out_of_N[0])
+
+
+def test_an_evaluation_without_items_says_what_to_do(workshop: Workshop, tmp_path: Path) -> None:
+    result = judged(workshop, tmp_path / "out")
+    save(result, Kind.EVALUATION, tmp_path / "before")
+    with pytest.raises(ArtifactError, match="Judge again"):
+        load_items(tmp_path / "before")

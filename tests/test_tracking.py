@@ -14,7 +14,7 @@ import torch
 from mlflow import MlflowClient
 from mlflow.entities import Run
 
-from lingraft import artifact, tracking
+from lingraft import __version__, artifact, tracking
 from lingraft.artifact import MANIFEST, Artifact, Cost, Kind
 from lingraft.config import Recipe
 from lingraft.errors import ArtifactError, TextError, TrackingError
@@ -75,7 +75,7 @@ def _versions(name: str) -> int:
 
 def _register(name: str, made: Artifact, parent: str, **tags: object) -> str:
     with tracking.stage(parent, f"register-{name}") as stage:
-        return tracking.register(name, made.folder, Kind.EMBEDDINGS, stage, tags)
+        return tracking.register(name, made.folder, Kind.EMBEDDINGS, stage, tags, (tracking.CHAMPION,))
 
 
 def test_a_stage_stands_under_its_pipelines_run_and_both_finish(parent: str) -> None:
@@ -118,6 +118,16 @@ def test_a_learning_curve_is_logged_against_steps_tokens_and_flops(parent: str) 
     assert logged("loss_by_tokens") == [(5120, 4.5), (10240, 3.25)]
     assert logged("loss_by_gflops") == [(2, 4.5), (4, 3.25)]
     assert logged("learning_rate") == [(10, 1e-3), (20, 5e-4)]
+
+
+def test_depth_and_dev_loss_are_logged_where_a_training_tells_them(parent: str) -> None:
+    with tracking.stage(parent, "adapt-tr") as stage:
+        for point, depth, dev_loss in zip(POINTS, (2, 4), (None, 3.5), strict=True):
+            stage.watch(point._replace(depth=depth, dev_loss=dev_loss))
+    history = MlflowClient().get_metric_history
+    assert [(at.step, at.value) for at in history(stage.run_id, "depth")] == [(10, 2), (20, 4)]
+    assert [(at.step, at.value) for at in history(stage.run_id, "dev_loss")] == [(20, 3.5)]
+    assert [(at.step, at.value) for at in history(stage.run_id, "dev_loss_by_gflops")] == [(4, 3.5)]
 
 
 def test_what_a_stage_made_is_logged_with_scores_cost_and_origin(parent: str, tmp_path: Path) -> None:
@@ -228,6 +238,8 @@ def test_a_version_says_what_it_is_and_belongs_to(parent: str, tmp_path: Path) -
         "language": "tr",
         "aligned_with": "a1" * 32,
         "depth": "2",
+        "library_version": __version__,
+        "project": "tiny",
     }
 
 

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from lingraft import __version__, ranks
-from lingraft.cli import handover, language, paper, source
+from lingraft.cli import handover, language, paper, registry, source
 from lingraft.cli.add_language import add_language
 from lingraft.cli.doctor import doctor
 from lingraft.cli.options import run_app
@@ -22,6 +22,7 @@ app = typer.Typer(
     help=__doc__, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None
 )
 export = typer.Typer(help=handover.EXPORT_HELP, no_args_is_help=True)
+search = typer.Typer(help=language.SEARCH_HELP, no_args_is_help=True)
 
 
 @app.callback()
@@ -73,6 +74,22 @@ for command, function in COMMANDS.items():
 app.add_typer(export, name="export")
 export.command("onnx")(handover.export_onnx)
 export.command("hf")(handover.export_hf)
+app.add_typer(search, name="search")
+search.command("dashboard")(language.search_dashboard)
+registered = typer.Typer(help=registry.HELP, no_args_is_help=True)
+for asked in (
+    registry.ls,
+    registry.show,
+    registry.lineage,
+    registry.verify,
+    registry.pull,
+    registry.judge,
+    registry.promote,
+    registry.rollback,
+    registry.gc,
+):
+    registered.command(asked.__name__)(asked)
+app.add_typer(registered, name="registry")
 
 
 def main() -> None:

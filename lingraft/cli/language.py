@@ -18,9 +18,12 @@ from lingraft.cli.options import (
 )
 from lingraft.config import Recipe
 from lingraft.plan import unwatched
-from lingraft.training_config import SEARCH_STORAGE
+from lingraft.search_config import SEARCH_STORAGE
 
 # What a command needs is imported by it, so that --help does not wait for torch.
+
+
+SEARCH_HELP = "Look into depth searches; `lingraft search-depth` does one."
 
 
 def adapt(
@@ -36,14 +39,23 @@ def adapt(
     checkpoints: Annotated[
         Path | None, typer.Option(help="Folder for the embeddings along the way, at the updates [adaptation] names.")
     ] = None,
+    shallower_mini: Annotated[
+        list[Path] | None,
+        typer.Option(help="MINIPOST's mini-models that a progressive adaptation begins on, once each, rising."),
+    ] = None,
 ) -> None:
-    """Learn one language's embeddings over the bottom layers, body frozen (step 2)."""
+    """Learn one language's embeddings over the bottom layers, body frozen (step 2).
+
+    With [adaptation.progressive] in the recipe it begins on shallower mini-models, and goes on on deeper ones by a
+    fixed schedule or where the dev loss says so.
+    """
     from lingraft import adaptation
 
     settings = Recipe.load(recipe)
     chosen = settings.adaptation.depth if depth is None else depth
-    folders = primary, blocks, tokenizer
-    say(adaptation.adapt(settings, *folders, chosen, out, unwatched, mini=mini, checkpoints=checkpoints))
+    given = settings, primary, blocks, tokenizer, chosen, out, unwatched
+    shallower = shallower_mini or []
+    say(adaptation.adapt(*given, mini=mini, checkpoints=checkpoints, shallower_minis=shallower))
 
 
 def search_depth(
@@ -55,16 +67,44 @@ def search_depth(
     storage: Annotated[
         str | None,
         typer.Option(
-            envvar=SEARCH_STORAGE, help="Optuna storage, such as sqlite:///optuna.db; a search goes on from there."
+            envvar=SEARCH_STORAGE,
+            help="Optuna storage, such as sqlite:///optuna.db or journal:///optuna.log; a search goes on from there, "
+            "and whoever runs the same with another --out shares its trials.",
         ),
+    ] = None,
+    source_blocks: Annotated[
+        Path | None, typer.Option(help="Blocks of the source language, where the system builds mini-models (MINIPOST).")
+    ] = None,
+    earlier: Annotated[
+        list[Path] | None,
+        typer.Option(help="Searches of other languages, whose depths are tried first; once each."),
+    ] = None,
+    state: Annotated[
+        Path | None,
+        typer.Option(help="Folder of the trials' checkpoints, which workers share; <out>.training if absent."),
     ] = None,
 ) -> None:
     """Choose a language's mini-model depth by short adaptations at equal compute."""
-    from lingraft.depth import search
     from lingraft.results import load_search
+    from lingraft.search import Inputs, search
 
-    say(search(Recipe.load(recipe), primary, blocks, tokenizer, storage, out, unwatched))
-    print(f"depth {load_search(out).chosen}")
+    before = [load_search(folder) for folder in earlier or ()]
+    known = {found.language: found.chosen for found in before}
+    inputs = Inputs(primary, blocks, tokenizer, source_blocks)
+    say(search(Recipe.load(recipe), inputs, storage, out, known, state))
+    found = load_search(out)
+    print(f"depth {found.chosen}: {found.reason}")
+
+
+def search_dashboard(
+    storage: Annotated[str | None, typer.Option(envvar=SEARCH_STORAGE, help="Optuna storage of the searches.")] = None,
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port of the pages.")] = 8081,
+) -> None:
+    """Open Optuna's dashboard on all searches of a storage (extra `search-dashboard`)."""
+    from lingraft.search.dashboard import serve
+
+    serve(storage, host, port)
 
 
 def evaluate(

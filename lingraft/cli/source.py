@@ -81,11 +81,22 @@ def pretrain(recipe: RecipeOption, blocks: BlocksOption, tokenizer: TokenizerOpt
     say(stages.pretrain(Recipe.load(recipe), blocks, tokenizer, out, unwatched))
 
 
-def mini(recipe: RecipeOption, primary: PrimaryOption, blocks: BlocksOption, out: OutOption) -> None:
+def mini(
+    recipe: RecipeOption,
+    primary: PrimaryOption,
+    blocks: BlocksOption,
+    out: OutOption,
+    depth: Annotated[
+        int | None,
+        typer.Option(help="Layers that it shares with the primary; the recipe's adaptation.depth if absent."),
+    ] = None,
+) -> None:
     """Build MINIPOST's mini-model: fresh layers between a primary's bottom and its head (step 1b)."""
     from lingraft import stages
 
-    say(stages.build_mini(Recipe.load(recipe), primary, blocks, out, unwatched))
+    settings = Recipe.load(recipe)
+    wanted = settings if depth is None else settings.over(depth)
+    say(stages.build_mini(wanted, primary, blocks, out, unwatched))
 
 
 def finetune(

@@ -126,13 +126,15 @@ def shown(recipe: Recipe, blocks: int, pieces: int) -> str:
     """The settings that training depends on, in lines, with the options that change them."""
     settings, step = recipe.adaptation, recipe.steps_over(recipe.adaptation.depth)[Stage.ADAPT]
     fresh = f" and {step.fresh_layers} of the mini-model" if step.fresh_layers else ""
+    shallower = settings.progressive.depths[:-1] if settings.progressive else ()
+    over = f"{', '.join(map(str, shallower))}, then {settings.depth}" if shallower else str(settings.depth)
     whole = "" if fresh or settings.depth < recipe.encoder.layers else ": standard adaptation"
     tokens = recipe.encoder.block_tokens
     epochs = settings.steps * settings.batch_blocks / blocks
     seen = f"{settings.steps:,} of {settings.batch_blocks} blocks of {tokens} tokens"
     rate = f"{settings.learning_rate:g}, {settings.warmup_steps:,} updates of warm-up"
     lines = (
-        f"  learned over   {settings.depth} of the primary's {recipe.encoder.layers} layers{fresh}{whole} (--depth)",
+        f"  learned over   {over} of the primary's {recipe.encoder.layers} layers{fresh}{whole} (--depth)",
         f"  vocabulary     {pieces:,} pieces (--vocabulary)",
         f"  updates        {seen}: {blocks:,} blocks of text, {epochs:.3g} times (--steps, --batch)",
         f"  learning rate  {rate} (--learning-rate)",

@@ -11,7 +11,7 @@ import pydantic
 
 from lingraft.errors import LingraftError
 
-MODULES = ("data", "language", "paper", "source")
+MODULES = ("data", "language", "paper", "search", "source")
 """Of `lingraft.steps`; nothing else is ever called by name."""
 Folders = Mapping[str, str | Sequence[str]]
 """Files and folders by a step's names for them; a list where it takes several."""

@@ -6,7 +6,7 @@ from typing import Any
 
 from lingraft import metrics, ranks, reuse
 from lingraft.cluster import Cluster, Profile
-from lingraft.training_config import SEARCH_STORAGE
+from lingraft.search_config import SEARCH_STORAGE
 
 USER_ID = 10001
 """The images' user: the namespace's pod security admits no root."""

@@ -53,6 +53,7 @@ def write(
     out: Path,
     recipe: Recipe | None = None,
     failed: Mapping[str, str] = MappingProxyType({}),
+    refused: Mapping[str, str] = MappingProxyType({}),
 ) -> Artifact:
     """Write report.html, one self-contained page, and report.json, the records it was made from.
 
@@ -61,6 +62,7 @@ def write(
         languages: evaluations of the languages, in the order to show; standard adaptation is compared where present.
         search: the depth search, if there was one.
         failed: why languages have no evaluation.
+        refused: why the gate did not promote languages that have one.
         out: folder of the new artifact.
         recipe: shown at the end of the page, if given.
 
@@ -69,7 +71,7 @@ def write(
         AlignmentError: a language or the search belongs to another primary than the source.
         MissingExtraError: matplotlib or jinja2 is not installed.
     """
-    records = Records.of(source, languages, search, recipe, failed)
+    records = Records.of(source, languages, search, recipe, failed, refused)
     page = _page(records)
     with artifact.create(out, Kind.REPORT) as draft:
         (draft.folder / PAGE_FILE).write_text(page, encoding="utf-8")

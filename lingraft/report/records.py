@@ -21,18 +21,25 @@ class Layers(NamedTuple):
 
     depth: int
     fresh: int = 0
+    shallower: tuple[int, ...] = ()
+    """Depths before, of a progressive adaptation."""
 
     @classmethod
     def under(cls, result: LanguageResult) -> Self:
         """Those under a language's embeddings."""
-        return cls(result.depth, result.fresh_layers)
+        return cls(result.depth, result.fresh_layers, result.shallower)
 
     def __str__(self) -> str:
-        return f"{self.depth} + {self.fresh} fresh" if self.fresh else str(self.depth)
+        return f"{self.depths} + {self.fresh} fresh" if self.fresh else self.depths
+
+    @property
+    def depths(self) -> str:
+        """All of them, such as "2, 4, then 8"."""
+        return f"{', '.join(map(str, self.shallower))}, then {self.depth}" if self.shallower else str(self.depth)
 
     def of(self, layers: int) -> str:
         """Beside the primary's number of layers, such as "4 of 12 + 2 fresh"."""
-        return f"{self.depth} of {layers}" + (f" + {self.fresh} fresh" if self.fresh else "")
+        return f"{self.depths} of {layers}" + (f" + {self.fresh} fresh" if self.fresh else "")
 
 
 @dataclass(frozen=True)
@@ -59,6 +66,7 @@ class Records(Result):
     search: SearchResult | None = None
     recipe: Recipe | None = None
     failed: dict[str, str] = pydantic.Field({}, description="Why languages have no evaluation, by language.")
+    refused: dict[str, str] = pydantic.Field({}, description="Why the gate did not promote languages that have one.")
 
     @classmethod
     def of(
@@ -68,6 +76,7 @@ class Records(Result):
         search: SearchResult | None = None,
         recipe: Recipe | None = None,
         failed: Mapping[str, str] = MappingProxyType({}),
+        refused: Mapping[str, str] = MappingProxyType({}),
     ) -> Self:
         """Check that the records belong together; order them by language as given, then by layers.
 
@@ -86,7 +95,8 @@ class Records(Result):
             require_aligned(f"the depth search for {search.language!r}", search.primary, source.primary)
         order = list(dict.fromkeys(row.language for row in languages))
         ordered = sorted(_distinct(languages), key=lambda row: (order.index(row.language), Layers.under(row)))
-        return cls(source=source, languages=tuple(ordered), search=search, recipe=recipe, failed=dict(failed))
+        reasons = {"failed": dict(failed), "refused": dict(refused)}
+        return cls(source=source, languages=tuple(ordered), search=search, recipe=recipe, **reasons)
 
     @classmethod
     def load(cls, folder: Path) -> Self:

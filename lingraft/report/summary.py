@@ -24,7 +24,7 @@ def summary(records: Records) -> list[tuple[str, str]]:
 def _subject(results: Results) -> str:
     first = results[0]
     fresh = f" and {first.fresh_layers} fresh ones" if first.fresh_layers else ""
-    return f"Over {first.depth} of {first.layers} layers{fresh} ({_names(results)}):"
+    return f"Over {Layers.under(first).depths} of {first.layers} layers{fresh} ({_names(results)}):"
 
 
 def _gained(records: Records, layers: Layers) -> list[str]:

@@ -1,7 +1,6 @@
-"""Once per language: depth search, adaptation, judging, registration; then bundle and report."""
+"""Once per language: adaptation, judging, registration; then bundle and report."""
 
 import html
-import os
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,13 +8,14 @@ from pathlib import Path
 from lingraft import jobs, tracking
 from lingraft.artifact import Artifact, Kind
 from lingraft.config import Recipe
-from lingraft.errors import DepthError
+from lingraft.errors import DepthError, RecipeError
 from lingraft.failures import leave, why
 from lingraft.files import write_json
-from lingraft.metrics import exposed
 from lingraft.outcomes import LanguagesFailedError, load_outcome, require_all
-from lingraft.plan import unwatched
+from lingraft.progress import say
 from lingraft.registered import bundle_name, embeddings_name, primary_name
+from lingraft.registry.evidence import EVALUATION, EVALUATION_RUN, GATE, PARITY
+from lingraft.registry.gate import reason
 from lingraft.results import LanguageResult, SearchResult, load_language, load_search, load_source
 from lingraft.steps.doing import do, one_job
 from lingraft.steps.facts import (
@@ -28,36 +28,20 @@ from lingraft.steps.facts import (
     task_folders,
     zero_shot,
 )
-from lingraft.training_config import SEARCH_STORAGE
-
-
-def search_depth(
-    recipe: str, run: Path, primary: Path, blocks_folder: Path, tokenizer_folder: Path, out: Path
-) -> Scores:
-    """Search one language's depth, and tag the registered primary with what was found.
-
-    Trials are kept where the environment says, so that a search that was interrupted goes on.
-    """
-    from lingraft.depth import search
-
-    settings = Recipe.parse(recipe)
-    with tracking.stage(run.read_text(), "search-depth") as stage:
-        storage = os.environ.get(SEARCH_STORAGE)
-        watch = exposed("search-depth", unwatched)
-        made = search(settings, primary, blocks_folder, tokenizer_folder, storage, out, watch)
-        result = load_search(out)
-        scores = {f"dev_masked_accuracy_depth_{trial.depth}": trial.score for trial in result.trials}
-        stage.record(made, scores | {"chosen_depth": float(result.chosen)})
-        stage.keep(made, "search")
-        tracking.tag(primary_name(settings), f"depth.{result.language}", str(result.chosen))
-        tracking.tag(primary_name(settings), f"search_run.{result.language}", stage.run_id)
-    tracking.close_run(run.read_text())
-    return scores | {"chosen_depth": float(result.chosen)}
+from lingraft.steps.promoting import promoted, require_champion
+from lingraft.tracking.versions import bring, champion_of
 
 
 def depths_of(recipe: str, language: str, compare: bool, out: Path) -> list[int]:
-    """Depths to adapt a language over: the recipe's, the one a search chose, and for comparison all layers."""
+    """Depths to adapt a language over: the recipe's, the one a search chose, and for comparison all layers.
+
+    A progressive adaptation is one of them, that over the recipe's own depth, where it ends.
+
+    Raises:
+        RecipeError: the recipe's progressive adaptation is one that pipelines cannot make.
+    """
     settings = Recipe.parse(recipe)
+    _require_possible(settings, compare)
     chosen = _chosen_depth(settings, language)
     whole = [settings.encoder.layers] if compare else []
     found = sorted({settings.adaptation.depth, chosen, *whole})
@@ -109,11 +93,21 @@ def evaluate_language(
 
 
 def register_language(
-    recipe: str, run: Path, embeddings: Sequence[Path], evaluations: Sequence[Path], chosen: Path, results: Path
-) -> None:
-    """Register the embeddings of the language's own depth; hand them on, with all evaluations of the language.
+    recipe: str,
+    run: Path,
+    tasks: Path,
+    embeddings: Sequence[Path],
+    evaluations: Sequence[Path],
+    chosen: Path,
+    results: Path,
+) -> str | None:
+    """Register the embeddings of the language's own depth, and make them champion if the gate lets them.
 
-    The language's own depth is the one a search chose for it, else the recipe's.
+    The language's own depth is the one a search chose for it, else the recipe's. What is handed on to be served is the
+    champion, whichever that is then; and all evaluations of the language.
+
+    Returns:
+        Why the gate refused; None if it did not.
 
     Raises:
         DepthError: the language was not adapted over its own depth.
@@ -124,13 +118,49 @@ def register_language(
         Artifact.load(folder, Kind.EVALUATION).copy_to(results / f"{result.language}-{result.depth}")
     with tracking.stage(run.read_text(), f"register-{judged[0].language}") as stage:
         result, folder = _of_own_depth(settings, judged, embeddings)
-        facts: dict[str, object] = {"depth": result.depth, "overlap": result.overlap, **result.masked.model_dump()}
-        facts |= {
-            "evaluation": Artifact.load(results / f"{result.language}-{result.depth}", Kind.EVALUATION).fingerprint
-        }
-        facts |= zero_shot(result)
-        tracking.register(embeddings_name(settings, result.language), folder, Kind.EMBEDDINGS, stage, facts)
-        Artifact.load(folder, Kind.EMBEDDINGS).copy_to(chosen)
+        judgement = Artifact.load(results / f"{result.language}-{result.depth}", Kind.EVALUATION)
+        stage.keep(judgement, EVALUATION)
+        facts: dict[str, object] = {EVALUATION_RUN: stage.run_id, GATE: settings.gate.model_dump_json()}
+        facts |= {"evaluation": judgement.fingerprint, "recipe": settings.digest(), "overlap": result.overlap}
+        facts |= result.masked.model_dump() | zero_shot(result) | _parity(settings, tasks, folder) | _phases(folder)
+        name = embeddings_name(settings, result.language)
+        version = tracking.register(name, folder, Kind.EMBEDDINGS, stage, facts)
+        decided = promoted(stage, name, version, settings.gate)
+        if decided.after == int(version):
+            Artifact.load(folder, Kind.EMBEDDINGS).copy_to(chosen)
+            return None
+        refused = reason(decided.checks)
+        say(f"Version {version} of {name!r} stays a challenger. {refused}")
+        _hand_on_champion(stage, name, result.primary, chosen, refused)
+        return refused
+
+
+def _parity(recipe: Recipe, tasks: Path, embeddings: Path) -> dict[str, object]:
+    """How far ONNX Runtime and PyTorch are apart in each task that is served, with these embeddings put in."""
+    from lingraft.export import parity
+
+    bodies = {task.name: _best(recipe, tasks, task.name) for task in recipe.served_tasks}
+    return {f"{PARITY}{name}": parity(folder, embeddings) for name, folder in bodies.items()}
+
+
+def _best(recipe: Recipe, tasks: Path, task: str) -> Path:
+    return max((folder for folder in task_folders(recipe, tasks) if folder.parent.name == task), key=merit_of)
+
+
+def _hand_on_champion(stage: tracking.StageRun, name: str, primary: str, chosen: Path, refused: str) -> None:
+    """What is served of a language whose new embeddings were refused: the champion, or nothing if there is none."""
+    champion = champion_of(stage.ask, name)
+    if champion and champion.tags.get("aligned_with") == primary:
+        bring(stage.ask, champion, Kind.EMBEDDINGS, chosen)
+    else:
+        leave(chosen, f"no embeddings of {name!r} are good enough to be served: {refused}")
+
+
+def _phases(embeddings: Path) -> dict[str, str]:
+    """Depths and updates of a progressive adaptation, as a tag; none of a plain one."""
+    phases = Artifact.load(embeddings, Kind.EMBEDDINGS).manifest.details.get("phases", ())
+    told = ", ".join(f"{phase['steps']} over {phase['depth']}" for phase in phases)
+    return {"progressive": told} if told else {}
 
 
 def _of_own_depth(
@@ -157,13 +187,14 @@ def bundle(
     if not learned:
         leave(out, "no language succeeded, so there is nothing to serve beside the source language")
         return {}
-    best = max((folder for folder in task_folders(settings, tasks) if folder.parent.name == task), key=merit_of)
+    best = _best(settings, tasks, task)
     with tracking.stage(run.read_text(), f"bundle-{task}") as stage:
         made = export(primary, best, learned, out)
         parity = {f"parity_{key}": float(value) for key, value in made.manifest.details["parity"].items()}
         stage.record(made, parity)
-        evidence = {**made.manifest.data_hashes, **parity}
-        tracking.register(bundle_name(settings, task), out, Kind.BUNDLE, stage, evidence)
+        evidence = {"recipe": settings.digest(), "task": task, **parity}
+        version = tracking.register(bundle_name(settings, task), out, Kind.BUNDLE, stage, evidence)
+        require_champion(stage, bundle_name(settings, task), version)
     return parity
 
 
@@ -177,11 +208,13 @@ def report(
     with tracking.stage(run.read_text(), "report") as stage:
         whole = [group for group in results if not why(group)]
         languages = [load_language(folder) for group in whole for folder in sorted(group.iterdir())]
-        failed = {each.language: each.failed for each in map(load_outcome, outcomes) if each.failed}
+        ended = [*map(load_outcome, outcomes)]
+        failed = {each.language: each.failed for each in ended if each.failed}
+        refused = {each.language: each.refused for each in ended if each.refused}
         if not languages:
             leave(out, "no language succeeded, so there is nothing to report beside the source language")
             return f"<p>{html.escape('; '.join(f'{name}: {reason}' for name, reason in failed.items()))}</p>"
-        made = write(load_source(evaluation), languages, _searched(settings), out, settings, failed)
+        made = write(load_source(evaluation), languages, _searched(settings), out, settings, failed, refused)
         stage.keep(made, "report")
     return (out / "report.html").read_text(encoding="utf-8")
 
@@ -200,7 +233,24 @@ def require_languages(run: Path, outcomes: Sequence[Path]) -> None:
     tracking.close_run(run.read_text())
 
 
+def _require_possible(recipe: Recipe, compare: bool) -> None:
+    progressive, depth = recipe.adaptation.progressive, recipe.adaptation.depth
+    if progressive and compare and depth == recipe.encoder.layers:
+        raise RecipeError(
+            f"a progressive adaptation that ends at depth {depth}, all layers, stands where standard adaptation would "
+            "be compared. Run without `compare`, or let it end at a depth before."
+        )
+    if progressive and len(progressive.depths) > 1 and recipe.builds_mini:
+        raise RecipeError(
+            f"pipelines build one MINIPOST mini-model, but depths {list(progressive.depths)} need one each. Use "
+            "`lingraft mini` and `lingraft adapt --shallower-mini`, or system MINIJOINT."
+        )
+
+
 def _chosen_depth(recipe: Recipe, language: str) -> int:
+    """What a search found is about plain adaptation, so a progressive one ends at the recipe's own depth."""
+    if recipe.adaptation.progressive:
+        return recipe.adaptation.depth
     return int(tracking.tags_of(primary_name(recipe)).get(f"depth.{language}", recipe.adaptation.depth))
 
 

@@ -6,10 +6,19 @@ from pathlib import Path
 from lingraft import jobs, tracking
 from lingraft.artifact import Artifact, Kind
 from lingraft.config import Recipe
+from lingraft.errors import NotRegisteredError
+from lingraft.progress import say
 from lingraft.registered import mini_name, primary_name, task_name
+from lingraft.registry.evidence import EVALUATION, EVALUATION_RUN
+from lingraft.registry.promotion import unaligned
 from lingraft.results import load_source
 from lingraft.steps.doing import do, one_job
 from lingraft.steps.facts import Judgement, Scores, confusion_of, merit_of, task_folders
+from lingraft.steps.promoting import require_champion
+from lingraft.tracking.versions import Version, bring, champion_of, versions_of
+
+_SEED = "seed-"
+"""Of a task's folder and alias, with the number of its seed behind it."""
 
 
 @one_job
@@ -24,8 +33,7 @@ def build_mini(recipe: str, run: Path, primary: Path, blocks_folder: Path, out: 
     settings = Recipe.parse(recipe)
 
     def register(made: Artifact, stage: tracking.StageRun) -> None:
-        depth = made.manifest.details["depth"]
-        tracking.register(mini_name(settings), made.folder, Kind.MINI, stage, {"depth": depth})
+        tracking.register(mini_name(settings), made.folder, Kind.MINI, stage, {"recipe": settings.digest()})
 
     return do(jobs.mini_building(settings, primary, blocks_folder, out), run, register=register)
 
@@ -59,34 +67,77 @@ def evaluate_source(
 
 
 def register_source(recipe: str, run: Path, primary: Path, tasks: Sequence[Path], evaluation: Path) -> None:
-    """Register the primary and its finetuned tasks: each seed under its own alias, the best on dev as champion."""
+    """Register the primary and its finetuned tasks, each seed under its own alias, and make the new ones champions.
+
+    Of a task, the best seed on dev is. Languages that were adapted to another primary are named: they are to be adapted
+    again.
+    """
     settings = Recipe.parse(recipe)
     with tracking.stage(run.read_text(), "register-source") as stage:
         result = load_source(evaluation)
-        stage.keep(Artifact.load(evaluation, Kind.EVALUATION), "evaluation")
+        stage.keep(Artifact.load(evaluation, Kind.EVALUATION), EVALUATION)
         scores = {f"masked_accuracy_depth_{depth}": score for depth, score in result.masked_by_depth.items()}
-        evidence = {"evaluation_run": stage.run_id, "recipe": settings.digest(), **scores}
-        tracking.register(primary_name(settings), primary, Kind.PRIMARY, stage, evidence)
+        common = {"recipe": settings.digest(), "system": settings.system}
+        evidence = {EVALUATION_RUN: stage.run_id, "depth": settings.encoder.layers, **common, **scores}
+        champions = {
+            primary_name(settings): tracking.register(primary_name(settings), primary, Kind.PRIMARY, stage, evidence)
+        }
         for folder in sorted(tasks, key=merit_of):
             (score, seed), name = merit_of(folder), Artifact.load(folder, Kind.TASK).manifest.details["task"]
-            aliases, facts = (f"seed-{seed}", tracking.CHAMPION), {"seed": seed, "dev_score": score}
-            tracking.register(task_name(settings, name), folder, Kind.TASK, stage, facts, aliases)
+            facts, model = {"seed": seed, "dev_score": score, **common}, task_name(settings, name)
+            champions[model] = tracking.register(model, folder, Kind.TASK, stage, facts, (f"{_SEED}{seed}",))
+        mark = Artifact.load(primary, Kind.PRIMARY).fingerprint
+        if settings.builds_mini:
+            champions |= _mini_of(stage, mini_name(settings), mark)
+        for model, version in champions.items():
+            require_champion(stage, model, version)
+        if stale := unaligned(stage.ask, settings.name, mark):
+            say(f"These languages belong to another primary, and must be adapted again: {', '.join(stale)}.")
     tracking.close_run(run.read_text())
+
+
+def _mini_of(stage: tracking.StageRun, name: str, primary: str) -> dict[str, str]:
+    """The mini-model that was built of a primary in this pipeline; the last one, if there are several."""
+    built = [each for each in versions_of(stage.ask, name) if each.tags.get("aligned_with") == primary]
+    return {name: str(built[-1].number)} if built else {}
 
 
 def fetch_source(recipe: str, run: Path, primary: Path, tasks: Path, evaluation: Path, mini: Path) -> None:
     """Bring the registered primary, its tasks (`<task>/seed-<seed>`), evaluation and mini-model to folders.
 
-    The folder `mini` stays empty where the recipe's system has no step 1b.
+    One alias decides, that of the primary: what else comes belongs to it, wherever other aliases point. So a source
+    that is only half registered, or whose primary was rolled back, is never mixed with another. The folder `mini` stays
+    empty where the recipe's system has no step 1b.
+
+    Raises:
+        NotRegisteredError: there is no primary, or nothing of a task or the mini-model that belongs to it.
+        TrackingError: the registry refuses, or stays down.
     """
     settings = Recipe.parse(recipe)
-    with tracking.stage(run.read_text(), "fetch-source"):
-        tracking.fetch(primary_name(settings), Kind.PRIMARY, primary)
-        evidence = tracking.tags_of(primary_name(settings))
-        tracking.fetch_kept(evidence["evaluation_run"], "evaluation", Kind.EVALUATION, evaluation)
+    with tracking.stage(run.read_text(), "fetch-source") as stage:
+        champion, ask = _champion(stage, primary_name(settings)), stage.ask
+        mark = bring(ask, champion, Kind.PRIMARY, primary).fingerprint
+        tracking.fetch_kept(champion.tags[EVALUATION_RUN], EVALUATION, Kind.EVALUATION, evaluation)
         for folder in (tasks, mini):
             folder.mkdir(parents=True, exist_ok=True)
         for folder in task_folders(settings, tasks):
-            tracking.fetch(task_name(settings, folder.parent.name), Kind.TASK, folder, alias=folder.name)
+            name, seed = task_name(settings, folder.parent.name), folder.name.removeprefix(_SEED)
+            bring(ask, _belonging(stage, name, mark, folder.name, seed=seed), Kind.TASK, folder)
         if settings.builds_mini:
-            tracking.fetch(mini_name(settings), Kind.MINI, mini)
+            bring(ask, _belonging(stage, mini_name(settings), mark, tracking.CHAMPION), Kind.MINI, mini)
+
+
+def _champion(stage: tracking.StageRun, name: str) -> Version:
+    champion = champion_of(stage.ask, name)
+    if champion is None:
+        raise NotRegisteredError(f"the registry has no champion of {name!r}. Run the source pipeline first.")
+    return champion
+
+
+def _belonging(stage: tracking.StageRun, name: str, primary: str, alias: str, **tags: str) -> Version:
+    """The version of a primary that an alias points at; where that one is of another primary, the last one of this."""
+    wanted = {"aligned_with": primary, **tags}
+    fitting = [each for each in versions_of(stage.ask, name) if wanted.items() <= each.tags.items()]
+    if not fitting:
+        raise NotRegisteredError(f"the registry has no {name!r} with {wanted}. Run the source pipeline again.")
+    return next((each for each in fitting if alias in each.aliases), fitting[-1])

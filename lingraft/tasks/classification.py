@@ -14,6 +14,7 @@ from torch.nn import functional as F
 
 from lingraft.encoder import Encoder, draw_weights
 from lingraft.model_config import EncoderShape
+from lingraft.tally import Tally
 from lingraft.tasks.kinds import Judged
 from lingraft.tasks.labelled_texts import Example, examples_of, read_examples
 from lingraft.tasks.labels import labels_of, numbered
@@ -139,26 +140,31 @@ class Classification:
 
     def judge(self, net: Classifier, data: Classified, language: str) -> Judged:
         """Accuracy, beside that of always naming the class that is most frequent in the set itself."""
-        counts_CC = confusion(net, data)
+        predicted_N, classes = predicted(net, data), net.out.out_features
+        counts_CC = confusion(data.labels_N, predicted_N, classes)
+        tally = Tally.of((predicted_N == data.labels_N).numpy())
         return Judged(
-            score=float(counts_CC.diagonal().sum() / counts_CC.sum()),
+            score=tally.score,
             baseline=float(counts_CC.sum(1).max() / counts_CC.sum()),
+            tally=tally,
             confusion_CC=counts_CC,
         )
 
 
 @torch.inference_mode()
-def confusion(net: Classifier, data: Classified) -> Tensor:
-    """Counts (C true, C predicted) over a set of examples."""
+def predicted(net: Classifier, data: Classified) -> Tensor:
+    """The class that is named for each example (N); the net is put into evaluation mode."""
     net.eval()
-    classes = net.out.out_features
-    counts_CC = torch.zeros(classes, classes, dtype=torch.long)
+    predicted_N = torch.empty(len(data), dtype=torch.long)
     for chosen in by_length(data.encoded.rows, "judge examples"):
-        batch = data.batch(chosen)
-        predicted_B = _logits(net, batch).argmax(-1).cpu()
-        cells = torch.bincount(batch.labels_B * classes + predicted_B, minlength=classes * classes)
-        counts_CC += cells.view(classes, classes)
-    return counts_CC
+        predicted_N[chosen] = _logits(net, data.batch(chosen)).argmax(-1).cpu()
+    return predicted_N
+
+
+def confusion(labels_N: Tensor, predicted_N: Tensor, classes: int) -> Tensor:
+    """Counts (C true, C predicted) over a set of examples."""
+    cells = torch.bincount(labels_N * classes + predicted_N, minlength=classes * classes)
+    return cells.view(classes, classes)
 
 
 def _logits(net: Classifier, batch: Batch) -> Tensor:

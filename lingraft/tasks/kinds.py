@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from lingraft.encoder import Encoder
 from lingraft.model_config import EncoderShape
+from lingraft.tally import Tally
 from lingraft.tokenizer import Tokenizer
 
 
@@ -23,6 +24,8 @@ class Judged:
     """The task's official metric."""
     baseline: float
     """What the best trivial answer scores on the same examples, for example the most frequent class."""
+    tally: Tally
+    """What the score is made of, example by example, in the order of the examples."""
     others: dict[str, float] = field(default_factory=dict)
     """Further official metrics, such as exact match."""
     confusion_CC: Tensor | None = None

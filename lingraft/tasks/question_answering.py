@@ -14,6 +14,7 @@ from torch.nn import functional as F
 
 from lingraft.encoder import Encoder, draw_weights
 from lingraft.model_config import EncoderShape
+from lingraft.tally import Tally
 from lingraft.tasks import squad, squad_metric
 from lingraft.tasks.kinds import Judged
 from lingraft.tasks.squad import Question
@@ -117,22 +118,23 @@ class QuestionAnswering:
         """
         self.evaluation.require(language)
         found = best_answers(net, data, N_BEST, self.longest_tokens)
-        scores = self._mean([answers[0].text if answers else "" for answers in found], data.questions, language)
+        texts = [answers[0].text if answers else "" for answers in found]
+        each = self._scores(texts, data.questions, language)
+        scores = squad_metric.mean(each)
         contexts = [question.context for question in data.questions]
         trivial = (contexts, [first_sentence(context) for context in contexts])
         return Judged(
             score=scores.f1,
-            baseline=max(self._mean(texts, data.questions, language).f1 for texts in trivial),
+            baseline=max(squad_metric.mean(self._scores(texts, data.questions, language)).f1 for texts in trivial),
+            tally=Tally.of([score.f1 for score in each]),
             others={"exact_match": scores.exact_match},
         )
 
-    def _mean(self, texts: Sequence[str], questions: Sequence[Question], language: str) -> Score:
-        return squad_metric.mean(
-            [
-                squad_metric.score(text, [answer.text for answer in question.answers], self.evaluation, language)
-                for text, question in zip(texts, questions, strict=True)
-            ]
-        )
+    def _scores(self, texts: Sequence[str], questions: Sequence[Question], language: str) -> list[Score]:
+        return [
+            squad_metric.score(text, [answer.text for answer in question.answers], self.evaluation, language)
+            for text, question in zip(texts, questions, strict=True)
+        ]
 
 
 def first_sentence(text: str) -> str:

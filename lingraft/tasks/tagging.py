@@ -22,7 +22,7 @@ from lingraft.tasks.kinds import Judged
 from lingraft.tasks.labels import labels_of, numbered
 from lingraft.tasks.order import by_length
 from lingraft.tasks.pairs import pad
-from lingraft.tasks.spans import OUTSIDE, span_scores
+from lingraft.tasks.spans import OUTSIDE, span_scores, span_tally
 from lingraft.tasks.tagged_sentences import Sentence, read_sentences, sentences_of
 from lingraft.tokenizer import Tokenizer
 
@@ -146,9 +146,11 @@ class Tagging:
     def judge(self, net: Tagger, data: Tagged, language: str) -> Judged:
         """Span F1 as seqeval has it, beside that of one and the same tag for every word, whichever is best."""
         true = [sentence.tags for sentence in data.sentences]
-        found = span_scores(true, predicted_tags(net, data))
+        predicted = predicted_tags(net, data)
+        found = span_scores(true, predicted)
         constant = (span_scores(true, [[tag] * len(tags) for tags in true]).f1 for tag in data.names)
-        return Judged(found.f1, max(constant), {"precision": found.precision, "recall": found.recall})
+        others = {"precision": found.precision, "recall": found.recall}
+        return Judged(found.f1, max(constant), span_tally(true, predicted), others)
 
 
 @torch.inference_mode()

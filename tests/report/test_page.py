@@ -196,3 +196,19 @@ def test_a_missing_package_is_named_with_the_extra_that_brings_it(
         write(made_up.source(), [made_up.language("de", 2)], None, tmp_path / "out")
     assert not (tmp_path / "out").exists()
     assert "de" in table(made_up.source(), [made_up.language("de", 2)])
+
+
+def test_what_the_gate_refused_is_told_with_its_reason_and_only_then(made_up: SimpleNamespace, tmp_path: Path) -> None:
+    refused = {"de": "masked accuracy is 1.00% <lower> than the champion's"}
+    source, languages = made_up.source(made_up.task(0.7)), made_up.languages()
+    told = write(source, languages, None, tmp_path / "told", refused=refused)
+    untold = write(source, languages, None, tmp_path / "untold")
+    said = Page(told.folder / PAGE_FILE).texts("div", "p", "li")
+    assert "de: masked accuracy is 1.00% <lower> than the champion's" in said
+    [heading] = [
+        each for each in said if each.startswith("Registered, and not promoted by the gate") and each[-1] == ":"
+    ]
+    assert "nothing of a language that never had one" in heading
+    records = Records.model_validate_json((told.folder / "report.json").read_text(encoding="utf-8"))
+    assert dict(records.refused) == refused
+    assert "not promoted" not in (untold.folder / PAGE_FILE).read_text(encoding="utf-8")

@@ -121,6 +121,12 @@ def test_a_task_that_the_source_lacks_is_shown_for_the_languages(made_up: Simple
     assert "help-questions: F1" not in text
 
 
+def test_a_progressive_adaptation_is_a_row_that_names_all_depths(made_up: SimpleNamespace) -> None:
+    plain, climbed = made_up.language("de", 4), made_up.language("de", 4, shallower=(2,), embeddings="f" * 64)
+    rows = Records.of(made_up.source(), [plain, climbed]).rows
+    assert [row.layers for row in rows] == ["4", "2, then 4"]
+
+
 def test_equal_depths_with_and_without_fresh_layers_are_rows_of_their_own(made_up: SimpleNamespace) -> None:
     post = made_up.language("de", 2, system="MINIPOST", fresh_layers=2, embeddings="f" * 64)
     rows = Records.of(made_up.source(), [post, made_up.language("de", 2)]).rows

@@ -7,8 +7,8 @@ from safetensors.torch import load_file
 
 from lingraft.artifact import Artifact, Kind
 from lingraft.errors import AlignmentError, ArtifactError, ExportError
-from lingraft.export import TOLERANCE
 from lingraft.export import bundle as export
+from lingraft.gate_config import PARITY_TOLERANCE
 from lingraft.model_config import Family
 from lingraft.models import load_task
 from lingraft.serving.bundle import Bundle
@@ -34,7 +34,7 @@ def test_the_manifest_says_what_is_in_the_bundle_and_how_near_each_language_is_t
     own = {"file": "sentencepiece.model", "special_ids": OWN_IDS._asdict()}
     assert manifest.details["tokenizers"] == dict.fromkeys(LANGUAGES, own)
     assert set(manifest.details["parity"]) == set(LANGUAGES)
-    assert all(0 <= difference <= TOLERANCE for difference in manifest.details["parity"].values())
+    assert all(0 <= difference <= PARITY_TOLERANCE for difference in manifest.details["parity"].values())
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
@@ -45,7 +45,7 @@ def test_one_body_with_a_language_s_table_gives_pytorch_s_logits_of_that_languag
     rows = rows_of(tiny, language, sentences(language, words=(1, 4, 60)))
     assert [len(row) for row in rows] == sorted({len(row) for row in rows})
     actual_BC = torch.from_numpy(opened.body.logits(rows, OWN_IDS.pad, opened.languages[language].table))
-    torch.testing.assert_close(actual_BC, pytorch_logits(tiny, language, rows), rtol=0, atol=TOLERANCE)
+    torch.testing.assert_close(actual_BC, pytorch_logits(tiny, language, rows), rtol=0, atol=PARITY_TOLERANCE)
 
 
 def test_the_languages_differ_by_far_more_than_the_tolerance(bundle: Path, tiny: Tiny) -> None:
@@ -54,7 +54,7 @@ def test_the_languages_differ_by_far_more_than_the_tolerance(bundle: Path, tiny:
         language: opened.body.logits(rows, OWN_IDS.pad, opened.languages[language].table) for language in LANGUAGES
     }
     for one, other in combinations(LANGUAGES, 2):
-        assert abs(found[one] - found[other]).max() > 100 * TOLERANCE
+        assert abs(found[one] - found[other]).max() > 100 * PARITY_TOLERANCE
 
 
 def test_padding_does_not_change_a_row_s_logits(bundle: Path, tiny: Tiny) -> None:
@@ -125,7 +125,7 @@ def test_a_body_with_segments_is_exported_as_it_computes(workshop: Workshop, tmp
     export(bert.primary, bert.task, [bert.embeddings["de"]], tmp_path / "bundle")
     opened, rows = Bundle.load(tmp_path / "bundle"), rows_of(bert, "de", sentences("de"))
     actual_BC = torch.from_numpy(opened.body.logits(rows, OWN_IDS.pad, opened.languages["de"].table))
-    torch.testing.assert_close(actual_BC, pytorch_logits(bert, "de", rows), rtol=0, atol=TOLERANCE)
+    torch.testing.assert_close(actual_BC, pytorch_logits(bert, "de", rows), rtol=0, atol=PARITY_TOLERANCE)
 
 
 def test_a_body_that_does_not_compute_what_pytorch_does_is_not_written(

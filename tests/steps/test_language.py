@@ -11,7 +11,8 @@ from lingraft.artifact import Artifact, Kind
 from lingraft.errors import DepthError, TrackingError
 from lingraft.outcomes import conclude
 from lingraft.registered import embeddings_name, primary_name
-from lingraft.steps import language
+from lingraft.steps import data, language, source
+from lingraft.steps import search as search_steps
 from tests.prometheus import asked, port_for_metrics
 from tests.steps.conftest import Registered
 from tests.tracking_stores import quiet
@@ -52,9 +53,8 @@ def test_a_search_answers_prometheus(registered: Registered, tmp_path: Path, mon
     port, shop = port_for_metrics(monkeypatch), registered.shop
     search = shop.recipe.require_search().model_copy(update={"depths": (2,), "steps_at_depth": 4})
     recipe, run = shop.recipe.model_copy(update={"search": search}), registered.begin(tmp_path / "run")
-    language.search_depth(
-        recipe.to_json(), run, shop.primary, shop.blocks["de"], shop.tokenizers["de"], tmp_path / "search"
-    )
+    inputs = shop.primary, shop.blocks["de"], shop.tokenizers["de"], registered.no_mini
+    search_steps.search_depth(recipe.to_json(), run, *inputs, [], tmp_path / "search")
     (trial,) = results.load_search(tmp_path / "search").trials
     assert asked(port)['lingraft_training_step{stage="search-depth"}'] == trial.steps
     MlflowClient().delete_model_version_tag(primary_name(shop.recipe), "1", "depth.de")
@@ -67,7 +67,7 @@ def test_the_searched_depth_is_registered_and_all_results_are_handed_on(
     embeddings, evaluations = zip(*(registered.judge(run, depth, tmp_path) for depth in (1, searched)), strict=True)
     chosen, handed = tmp_path / "chosen", tmp_path / "results"
 
-    language.register_language(registered.recipe, run, embeddings, evaluations, chosen, handed)
+    language.register_language(registered.recipe, run, registered.tasks, embeddings, evaluations, chosen, handed)
 
     tags = tracking.tags_of(embeddings_name(registered.shop.recipe, "de"))
     assert tags["depth"] == str(searched)
@@ -82,7 +82,13 @@ def test_a_language_that_was_not_adapted_over_its_own_depth_is_not_registered(
     embeddings, evaluation = registered.judge(run, 3, tmp_path)
     with pytest.raises(DepthError, match=r"'de' was adapted over depths \[3\], but its own is now 2"):
         language.register_language(
-            registered.recipe, run, [embeddings], [evaluation], tmp_path / "chosen", tmp_path / "results"
+            registered.recipe,
+            run,
+            registered.tasks,
+            [embeddings],
+            [evaluation],
+            tmp_path / "chosen",
+            tmp_path / "results",
         )
     assert MlflowClient().get_run(run.read_text()).info.status == "FAILED"
 
@@ -90,11 +96,14 @@ def test_a_language_that_was_not_adapted_over_its_own_depth_is_not_registered(
 def test_without_a_task_a_language_is_judged_and_registered_by_masked_accuracy(
     registered: Registered, tmp_path: Path
 ) -> None:
-    recipe = registered.shop.recipe.model_copy(update={"tasks": ()}).to_json()
-    run = registered.begin(tmp_path / "run")
+    recipe = registered.shop.recipe.model_copy(update={"name": "taskless", "tasks": ()}).to_json()
+    run, shop = tmp_path / "run", registered.shop
+    data.open_run(recipe, "language", run)
+    source.register_source(recipe, run, shop.primary, [], registered.evaluation)
     judged = registered.judge(run, 1, tmp_path, recipe, tmp_path / "no tasks were written")
     assert results.load_language(judged[1]).tasks == ()
-    language.register_language(recipe, run, *([one] for one in judged), tmp_path / "chosen", tmp_path / "results")
+    folders = registered.tasks, *([one] for one in judged), tmp_path / "chosen", tmp_path / "results"
+    language.register_language(recipe, run, *folders)
     assert Artifact.load(tmp_path / "chosen", Kind.EMBEDDINGS).manifest.language == "de"
 
 

@@ -5,7 +5,7 @@ from torch.nn import functional as F
 from lingraft.encoder import Encoder
 from lingraft.errors import TextError
 from lingraft.model_config import Family
-from lingraft.tasks.classification import Classification, Classified, Classifier, confusion
+from lingraft.tasks.classification import Classification, Classified, Classifier, confusion, predicted
 from lingraft.tasks.labelled_texts import Example
 from lingraft.tasks.pairs import Encoded
 from lingraft.tokenizer import OWN_IDS, Tokenizer
@@ -117,7 +117,7 @@ def test_confusion_counts_every_example_in_its_cell() -> None:
     expected_CC = torch.zeros(3, 3, dtype=torch.long)
     for number, label in enumerate(data.labels_N.tolist()):
         expected_CC[label, int(net(*data.batch(torch.tensor([number]))[:3]).argmax())] += 1
-    found_CC = confusion(net, data)
+    found_CC = confusion(data.labels_N, predicted(net, data), classes=3)
     assert torch.equal(found_CC, expected_CC)
     assert (found_CC.sum(0) > 0).sum() > 1
 
@@ -133,13 +133,14 @@ def test_a_net_that_always_names_one_class_scores_that_classs_share(always: int,
     assert (judged.score, judged.baseline) == (pytest.approx(score), pytest.approx(3 / 6))
     assert judged.confusion_CC is not None
     assert judged.confusion_CC[:, always].tolist() == [3, 2, 1]
+    assert judged.tally.found_N.tolist() == [label == always for label in [0, 1, 0, 2, 1, 0]]
 
 
 def test_dropout_acts_in_training_and_not_when_examples_are_judged() -> None:
     net, data = classifier(dropout=0.5).train(), numbered([8] * 64)
     batch = data.batch(torch.arange(8))
     assert not torch.equal(net(*batch[:3]), net(*batch[:3]))
-    assert torch.equal(confusion(net, data), confusion(net.train(), data))
+    assert torch.equal(predicted(net, data), predicted(net.train(), data))
 
 
 @pytest.mark.parametrize("family", [ROBERTA, BERT])

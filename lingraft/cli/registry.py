@@ -1,0 +1,240 @@
+"""Commands about what is registered: which versions there are, where they come from, and which one is served."""
+
+import getpass
+import platform
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from lingraft.cli.options import RecipeOption, say
+from lingraft.config import Recipe
+from lingraft.errors import PromotionError
+
+if TYPE_CHECKING:
+    from lingraft.registry.promotion import Decided
+    from lingraft.tracking import Asking
+    from lingraft.tracking.versions import Version
+
+# What a command needs is imported by it, so that --help does not wait for MLflow.
+
+HELP = """What is registered: list it, check it, bring it, promote it, take that back.
+
+The registry is that of MLFLOW_TRACKING_URI, an address of a server or of a SQLite file (sqlite:///mlflow.db).
+"""
+ProjectOption = Annotated[
+    str | None, typer.Option("--project", help="Name of the recipe; may be left out where the registry has one only.")
+]
+ModelArgument = Annotated[str, typer.Argument(help="Registered model, such as demo-embeddings-de.")]
+VersionArgument = Annotated[int, typer.Argument(help="Its version, a number.")]
+ChosenArgument = Annotated[int | None, typer.Argument(help="Its version, a number; the champion if absent.")]
+ByOption = Annotated[
+    str | None, typer.Option("--by", help="Who asks, for the record; this user of this machine if absent.")
+]
+DryOption = Annotated[bool, typer.Option("--dry-run", help="Say what would happen, and leave everything as it is.")]
+
+
+def ls(project: ProjectOption = None) -> None:
+    """List every version of a project, and mark those that are champions, and those that fit the primary no more."""
+    from lingraft.registered import primary_of
+    from lingraft.tracking import asking
+    from lingraft.tracking.versions import champion_of, versions
+
+    with asking() as ask:
+        chosen = _project(ask, project)
+        primary = champion_of(ask, primary_of(chosen))
+        found = versions(ask, chosen)
+    for each in found:
+        print("  ".join([f"{each.name:<40} {each.number:>4}", each.fingerprint[:12], *_marks(each, primary)]))
+
+
+def _marks(version: "Version", primary: "Version | None") -> list[str]:
+    fits = primary is None or version.kind == "primary" or version.tags.get("aligned_with") == primary.fingerprint
+    return [*(f"@{alias}" for alias in version.aliases), *([] if fits else ["not aligned with the primary"])]
+
+
+def show(model: ModelArgument, version: ChosenArgument = None) -> None:
+    """Print a version's card, its tags, and what was decided about its model."""
+    from lingraft.registry.promotion import project_of
+    from lingraft.tracking import asking, decisions
+
+    with asking() as ask:
+        found = _version(ask, model, version)
+        records = decisions.history(ask, project_of(found), model)
+    print(found.description)
+    print("\n".join(["", "## Tags", "", *(f"{key}: {value}" for key, value in sorted(found.tags.items()))]))
+    print("\n".join(["", "## Decisions", "", *(record.says for record in records)]))
+
+
+def lineage(project: ProjectOption = None) -> None:
+    """Draw what was made of what, from primaries to endpoints, and print what was decided."""
+    from lingraft.registry.lineage import drawn
+    from lingraft.tracking import asking, decisions
+    from lingraft.tracking.versions import versions
+
+    with asking() as ask:
+        chosen = _project(ask, project)
+        found, records = versions(ask, chosen), decisions.history(ask, chosen)
+    print(drawn(found))
+    if records:
+        print("\n".join(["", "decisions", *(f"{record.decision.model} {record.says}" for record in records)]))
+
+
+def verify(
+    model: Annotated[str | None, typer.Argument(help="Registered model; every one of the project if absent.")] = None,
+    version: ChosenArgument = None,
+    project: ProjectOption = None,
+) -> None:
+    """Download versions, check every file's hash, and that tags, alignment and record are as they must be."""
+    from lingraft.registry.promotion import project_of
+    from lingraft.registry.upkeep import damage, lost_records, require_whole, strays
+    from lingraft.tracking import asking
+    from lingraft.tracking.versions import versions
+
+    problems = []
+    with asking() as ask:
+        one = [_version(ask, model, version)] if model else []
+        chosen = project_of(one[0]) if one else _project(ask, project)
+        found = versions(ask, chosen)
+        for each in one or found:
+            problem = damage(ask, each, found)
+            print(f"{'DAMAGED' if problem else 'ok':<8} {each.title}")
+            problems += [f"{each.title}: {problem}"] if problem else []
+        problems += strays(ask, chosen, [each for each in found if model in {None, each.name}])
+        problems += [f"decision {number} of {chosen!r} was deleted" for number in lost_records(ask, chosen)]
+    require_whole(problems)
+
+
+def pull(
+    model: ModelArgument,
+    out: Annotated[Path, typer.Option(help="Folder of the artifact; must not hold anything yet.")],
+    version: ChosenArgument = None,
+) -> None:
+    """Bring a version's artifact to a folder, verified: what is damaged does not arrive."""
+    from lingraft.artifact import Kind
+    from lingraft.tracking import asking
+    from lingraft.tracking.versions import bring
+
+    with asking() as ask:
+        found = _version(ask, model, version)
+        say(bring(ask, found, Kind(str(found.kind)), out))
+
+
+def promote(
+    model: ModelArgument,
+    version: VersionArgument,
+    recipe: Annotated[
+        Path | None, typer.Option(help="Recipe whose [gate] counts; that of the version's registration if absent.")
+    ] = None,
+    by: ByOption = None,
+    dry_run: DryOption = False,
+) -> None:
+    """Make a version champion if it passes the gate; the decision and its numbers are kept either way.
+
+    Ends with 1 if it is refused.
+    """
+    from lingraft.registry.gate import explained, reason
+    from lingraft.registry.promotion import promote as decide
+    from lingraft.tracking import asking
+
+    gate = Recipe.load(recipe).gate if recipe else None
+    with asking() as ask:
+        decided = decide(ask, model, version, by or _me(), gate, dry_run)
+        print(explained(decided.checks))
+        _conclude(ask, decided, dry_run)
+    if decided.after != version:
+        raise PromotionError(f"version {version} of {model!r} is not promoted. {reason(decided.checks)}")
+
+
+def judge(
+    recipe: RecipeOption,
+    model: ModelArgument,
+    version: VersionArgument,
+    evaluation: Annotated[Path, typer.Option(help="Of this version, from `lingraft evaluate`.")],
+) -> None:
+    """Have a version compared by another judgement of it, as when text or tasks have changed since its own."""
+    from lingraft import tracking
+    from lingraft.registry.evidence import keep_evidence
+
+    run = tracking.open_run(Recipe.load(recipe), "judge")
+    with tracking.stage(run, f"judge-{model}-{version}") as stage:
+        keep_evidence(stage, _version(stage.ask, model, version), evaluation)
+        print(f"version {version} of {model!r} is compared by the evaluation that run {stage.run_id} keeps")
+    tracking.close_run(run)
+
+
+def rollback(model: ModelArgument, by: ByOption = None, dry_run: DryOption = False) -> None:
+    """Take the last promotion back: the champion before is champion again, or none if there was none."""
+    from lingraft.registry.promotion import rollback as decide
+    from lingraft.tracking import asking
+
+    with asking() as ask:
+        _conclude(ask, decide(ask, model, by or _me(), dry_run), dry_run)
+
+
+def gc(
+    project: ProjectOption = None,
+    days: Annotated[float, typer.Option(min=0, help="Younger versions are kept.")] = 30,
+    yes: Annotated[bool, typer.Option("--yes", help="Delete them; otherwise they are only listed.")] = False,
+) -> None:
+    """List or delete versions that no alias, no rollback and nothing that is kept needs; never one under an alias."""
+    from lingraft.registry.upkeep import superfluous
+    from lingraft.tracking import asking
+    from lingraft.tracking.versions import delete, versions
+
+    with asking() as ask:
+        chosen = _project(ask, project)
+        unneeded = superfluous(ask, chosen, versions(ask, chosen), time.time_ns() // 1_000_000, days)
+        for each in unneeded:
+            if yes:
+                delete(ask, each)
+            print(f"{'deleted' if yes else 'would delete'} {each.title} [{each.fingerprint[:12]}]")
+    if not unneeded:
+        print("nothing to delete")
+
+
+def _conclude(ask: "Asking", decided: "Decided", dry_run: bool) -> None:
+    """Say what a decision came to, and which languages and other champions a primary leaves behind."""
+    from lingraft.registry.promotion import project_of, unfit
+    from lingraft.tracking.versions import version_of
+
+    would, before, after = ("would be " if dry_run else ""), decided.before or "none", decided.after or "none"
+    print(f"champion of {decided.model!r}: {would}{after} (before: {before})")
+    if decided.record:
+        print(f"decision {decided.record.says}")
+    target = version_of(ask, decided.model, decided.after) if decided.after else None
+    if target and target.kind == "primary":
+        left = unfit(ask, project_of(target), target.fingerprint)
+        stale = [each.tags["language"] for each in left if each.kind == "embeddings"]
+        print(f"languages to adapt again: {', '.join(stale) or 'none'}")
+        if left:
+            print(f"champions of another primary: {', '.join(each.name for each in left)}")
+            print("Make them again, or take them back with `lingraft registry rollback` where a version before fits.")
+
+
+def _version(ask: "Asking", model: str, number: int | None) -> "Version":
+    from lingraft.tracking.versions import champion_of, version_of
+
+    if number is not None:
+        return version_of(ask, model, number)
+    found = champion_of(ask, model)
+    if found is None:
+        raise PromotionError(f"{model!r} has no champion. Name a version; `lingraft registry ls` lists them.")
+    return found
+
+
+def _project(ask: "Asking", given: str | None) -> str:
+    from lingraft.tracking.versions import projects
+
+    known = projects(ask)
+    if given is None and len(known) == 1:
+        return known[0]
+    if given not in known:
+        asked = f"no project {given!r}" if given else "not one project only"
+        raise PromotionError(f"the registry has {asked}, but {known}. Name one of these with --project.")
+    return given
+
+
+def _me() -> str:
+    return f"{getpass.getuser()}@{platform.node()}"

@@ -1,0 +1,92 @@
+"""Evidence about a version, brought from where it was kept when the version was judged."""
+
+import tempfile
+from pathlib import Path
+
+from lingraft.artifact import Artifact, Kind
+from lingraft.errors import GateError, TrackingError
+from lingraft.gate_config import Gate
+from lingraft.registry.gate import Evidence
+from lingraft.results import load_items, load_language
+from lingraft.tracking.points import UnreachableError
+from lingraft.tracking.registry import bring_kept
+from lingraft.tracking.runs import StageRun
+from lingraft.tracking.server import Asking
+from lingraft.tracking.versions import Version, retag
+
+EVALUATION = "evaluation"
+"""What a register step's run keeps an evaluation under."""
+EVALUATION_RUN, GATE, PARITY = "evaluation_run", "gate", "parity."
+"""Tags: where the evaluation is kept, the recipe's gate as JSON, and, with a task's name behind it, its parity."""
+_OURS = {"embeddings", "primary"}
+"""Hashes of an evaluation that are of what is judged, and not of what it is judged on."""
+
+
+def evidence_of(ask: Asking, version: Version) -> Evidence:
+    """What was found when a version of embeddings was judged.
+
+    Raises:
+        GateError: it was registered without, or what was kept is gone or of other embeddings.
+        TrackingError: the registry stays down.
+        ArtifactError: what was kept is damaged.
+    """
+    run = version.tags.get(EVALUATION_RUN)
+    if run is None:
+        raise GateError(f"{version.title} was registered without its evaluation. Register it by the language pipeline.")
+    with tempfile.TemporaryDirectory() as folder:
+        kept = Path(folder) / EVALUATION
+        try:
+            made = bring_kept(ask, run, EVALUATION, Kind.EVALUATION, kept)
+        except UnreachableError:
+            raise
+        except TrackingError as error:
+            raise GateError(
+                f"the evaluation of {version.title}, kept by run {run}, is gone: {error} Register the version again by "
+                "the language pipeline, or restore the run."
+            ) from error
+        result, items = load_language(kept), load_items(kept)
+    if result.embeddings != version.fingerprint:
+        raise GateError(
+            f"run {run} keeps the evaluation of embeddings {result.embeddings[:12]}, but {version.title} is "
+            f"{version.fingerprint[:12]}. Register the version again by the language pipeline."
+        )
+    parity = {key.removeprefix(PARITY): value for key, value in version.tags.items() if key.startswith(PARITY)}
+    return Evidence(
+        title=f"version {version.number}",
+        aligned_with=version.tags.get("aligned_with"),
+        result=result,
+        items=items,
+        judged_on={name: mark for name, mark in made.manifest.data_hashes.items() if name not in _OURS},
+        parity={task: float(value) for task, value in parity.items()},
+    )
+
+
+def keep_evidence(stage: StageRun, version: Version, evaluation: Path) -> None:
+    """Let a version be compared by another judgement of it from now on; the run of the one before keeps that.
+
+    Raises:
+        GateError: it is a judgement of other embeddings, or on another primary.
+        ArtifactError: it is damaged, or no evaluation.
+        TrackingError: the registry refuses, or stays down.
+    """
+    made, result = Artifact.load(evaluation, Kind.EVALUATION), load_language(evaluation)
+    judged, needed = (result.embeddings, result.primary), (version.fingerprint, version.tags.get("aligned_with"))
+    if judged != needed:
+        raise GateError(
+            f"{evaluation} judges embeddings {judged[0][:12]} on primary {judged[1][:12]}, but {version.title} is "
+            f"{needed[0][:12]} of primary {str(needed[1])[:12]}. Pull it, and judge that by `lingraft evaluate`."
+        )
+    load_items(evaluation)
+    stage.keep(made, EVALUATION)
+    retag(stage.ask, version, {"evaluation": made.fingerprint, EVALUATION_RUN: stage.run_id})
+
+
+def gate_of(version: Version) -> Gate:
+    """The gate of the recipe that a version was registered with.
+
+    Raises:
+        GateError: it was registered without.
+    """
+    if GATE not in version.tags:
+        raise GateError(f"{version.title} was registered without a gate. Give the recipe whose [gate] it must pass.")
+    return Gate.model_validate_json(version.tags[GATE])

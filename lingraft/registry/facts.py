@@ -1,0 +1,98 @@
+"""What tags and the model card of a registered version say of its artifact: the contract of the registry."""
+
+from collections.abc import Mapping
+
+from lingraft.artifact import Artifact, Kind, Manifest
+from lingraft.cost.formulas import V100_FLOPS_PER_S
+from lingraft.hf.card_data import cost_table, table
+
+CARD_CHARACTERS = 5000
+"""What MLflow's database has room for."""
+_CUT = "\n\nThe rest is in the artifact's manifest.json."
+_NOUNS = {
+    "primary": "The model that all languages and tasks of `{project}` are put into",
+    "mini": "The mini-model over which languages of `{project}` learn their embeddings",
+    "embeddings": "Token embeddings of one language, to be put into the primary and the tasks of `{project}`",
+    "task": "A body finetuned on one task in the source language of `{project}`",
+    "bundle": "One task body in ONNX with the tables of several languages, as the endpoint of `{project}` serves it",
+}
+
+_EMBEDDINGS_SCORES = (
+    "`mini`, `primary`: share of masked tokens that are found over the mini-model and over the primary, at 15%; "
+    "`zero_shot_<task>`: the task's own score; `_initial`: the same before anything was learned; `parity.<task>`: the "
+    "largest difference of a logit between ONNX Runtime and PyTorch; `overlap`: pieces that the source has too."
+)
+
+
+def facts_of(made: Artifact) -> dict[str, str]:
+    """What a version's tags say of its artifact; see docs/registry.md for each."""
+    manifest = made.manifest
+    facts: dict[str, object] = {
+        "kind": manifest.kind,
+        "fingerprint": made.fingerprint,
+        "aligned_with": manifest.aligned_with,
+        "tokenizer_hash": manifest.tokenizer_hash,
+        "language": manifest.language,
+        "library_version": manifest.library_version,
+        **{name: manifest.details.get(name) for name in ("system", "depth", "task")},
+        "task_kind": manifest.details.get("settings", {}).get("kind"),
+        **{f"data.{name}": mark for name, mark in manifest.data_hashes.items()},
+        **_cost(manifest),
+    }
+    return {name: str(value) for name, value in facts.items() if value is not None}
+
+
+def _cost(manifest: Manifest) -> dict[str, object]:
+    """GPU-hours are those of the paper's V100 at 30 TFLOP/s (appendix A.1), whatever the training ran on."""
+    if not manifest.cost.steps:
+        return {}
+    hours = manifest.cost.flops / V100_FLOPS_PER_S / 3600
+    return {
+        "cost_flops": manifest.cost.flops,
+        "cost_gpu_hours": f"{hours:.6g}",
+        "cost_elapsed_s": manifest.cost.elapsed_s,
+    }
+
+
+def scores_among(tags: Mapping[str, str]) -> dict[str, str]:
+    """Tags that are numbers: scores, and what else was counted."""
+    return {name: value for name, value in tags.items() if _is_number(value)}
+
+
+def _is_number(value: str) -> bool:
+    try:
+        float(value)
+    except ValueError:
+        return False
+    return True
+
+
+def about(kind: str, project: str) -> str:
+    """What a registered model is, in a sentence."""
+    said = _NOUNS.get(kind, f"Artifacts of kind {kind} of `{{project}}`").format(project=project)
+    return f"{said}. Every version is a verified artifact; see its card."
+
+
+def card_of(made: Artifact, title: str, scores: dict[str, str]) -> str:
+    """The model card of a version, in Markdown, of what its manifest and its scores say."""
+    manifest = made.manifest
+    rows = [(name, f"`{value}`") for name, value in facts_of(made).items() if not name.startswith(("data.", "cost_"))]
+    parts = [f"# {title}", table(("what", "is"), rows)]
+    if scores:
+        parts += ["## Scores", table(("score", "value"), [*scores.items()])]
+        parts += [_EMBEDDINGS_SCORES] if manifest.kind is Kind.EMBEDDINGS else []
+    if manifest.data_hashes:
+        hashes = [(name, f"`{mark}`") for name, mark in manifest.data_hashes.items()]
+        parts += ["## Made from", table(("input", "fingerprint"), hashes)]
+    if manifest.cost.steps:
+        parts += ["## Cost", cost_table({manifest.kind: manifest.cost})]
+    parts += ["## Use", f"`lingraft registry pull {title} --out DIR` brings and verifies it."]
+    return shortened("\n\n".join(parts))
+
+
+def shortened(card: str) -> str:
+    """A card that MLflow has room for: what is left out is whole lines, and the card says so."""
+    if len(card) <= CARD_CHARACTERS:
+        return card
+    room = CARD_CHARACTERS - len(_CUT)
+    return card[:room].rsplit("\n", 1)[0] + _CUT

@@ -1,0 +1,167 @@
+"""What a challenger must show before it becomes champion: alignment, parity, masked accuracy, zero-shot scores.
+
+Everything here is arithmetic over evidence that was kept when the embeddings were judged: nothing is trained or judged
+again. Embeddings were learned on a mini-model, and are judged on the primary.
+"""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import pydantic
+
+from lingraft.errors import GateError
+from lingraft.gate_config import PARITY_TOLERANCE, Gate
+from lingraft.registry.bootstrap import Difference, difference
+from lingraft.results import MASKED, MASKED_INITIAL, LanguageResult, task_item
+from lingraft.tally import Tally
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What is known of a version of a language's embeddings."""
+
+    title: str
+    """What messages call it, such as `version 3`."""
+    aligned_with: str | None
+    """Fingerprint of the primary that it was learned for."""
+    result: LanguageResult
+    items: Mapping[str, Tally]
+    judged_on: Mapping[str, str]
+    """Fingerprints of what it was judged on and with: text, blocks, and each task's body."""
+    parity: Mapping[str, float]
+    """By served task, the largest difference of a logit between ONNX Runtime and PyTorch."""
+
+
+class Check(pydantic.BaseModel):
+    """One condition of the gate, and how it came out."""
+
+    model_config = pydantic.ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="constants")
+
+    name: str
+    passed: bool
+    says: str
+    """In a sentence."""
+    numbers: dict[str, float] = {}
+
+
+def judge(
+    gate: Gate, primary: str, challenger: Evidence, champion: Evidence | None, served: Collection[str]
+) -> list[Check]:
+    """Hold a challenger against the champion, or against its own untrained initialisation where there is none.
+
+    Args:
+        gate: margins, tolerances and intervals.
+        primary: fingerprint of the project's current primary.
+        challenger: embeddings that were judged on it.
+        champion: of the same language, aligned with the same primary; None if there is none.
+        served: names of the tasks of that primary that the endpoint answers.
+    """
+    checks = [_aligned(primary, challenger), _parity(challenger, served)]
+    if champion is None:
+        return [*checks, _above_initial(gate, challenger)]
+    if unlike := _not_comparable(challenger, champion):
+        return [*checks, Check(name="comparable", passed=False, says=unlike)]
+    return [*checks, _above_champion(gate, challenger, champion), *_no_task_falls(gate, challenger, champion)]
+
+
+def passed(checks: Sequence[Check]) -> bool:
+    """Whether every check is passed; none at all is no pass."""
+    return bool(checks) and all(check.passed for check in checks)
+
+
+def reason(checks: Sequence[Check]) -> str:
+    """Why a challenger was refused: what failed, in a line."""
+    return " ".join(check.says for check in checks if not check.passed)
+
+
+def explained(checks: Sequence[Check]) -> str:
+    """Every check in a line of its own."""
+    return "\n".join(f"{'pass' if check.passed else 'FAIL'}  {check.name:<14} {check.says}" for check in checks)
+
+
+def _aligned(primary: str, challenger: Evidence) -> Check:
+    marks = {challenger.aligned_with, challenger.result.primary}
+    fits = marks == {primary}
+    said = f"learned for and judged on the primary {primary[:12]}"
+    other = ", ".join(sorted(str(mark)[:12] for mark in marks))
+    says = said if fits else f"{challenger.title} belongs to primary {other}, not to {primary[:12]}: adapt it again."
+    return Check(name="aligned", passed=fits, says=says)
+
+
+def _parity(challenger: Evidence, served: Collection[str]) -> Check:
+    parity = challenger.parity
+    if unknown := sorted(set(served) - set(parity)):
+        says = (
+            f"{challenger.title} has no parity of {', '.join(unknown)}, which the registry has for this primary. Run "
+            "the language pipeline again with them in the recipe: it measures parity and adds it to the same version. "
+            "If one is not to be served any more, delete its versions."
+        )
+        return Check(name="parity", passed=False, says=says, numbers=dict(parity))
+    holds = all(found <= PARITY_TOLERANCE for found in parity.values())
+    shown = ", ".join(f"{task} {found:.2g}" for task, found in parity.items()) or "no task is served"
+    word = "within" if holds else "not within"
+    says = f"ONNX Runtime and PyTorch agree {word} {PARITY_TOLERANCE:g} in every logit ({shown})"
+    return Check(name="parity", passed=holds, says=says + ("" if holds else "."), numbers=dict(parity))
+
+
+def _not_comparable(challenger: Evidence, champion: Evidence) -> str | None:
+    """Why two judgements are of different items, so that no interval is paired; None if they are not."""
+    ours, theirs = challenger.judged_on, champion.judged_on
+    unlike = sorted(name for name in {*ours, *theirs} if ours.get(name) != theirs.get(name))
+    if not unlike:
+        return None
+    return (
+        f"{challenger.title} and the champion, {champion.title}, were not judged on the same items: "
+        f"{', '.join(unlike)} differ. Judge the champion on the challenger's text, blocks and tasks "
+        "(`lingraft registry pull`, `lingraft evaluate`, `lingraft registry judge`). If its tokenizer is another, that "
+        "says nothing: adapt with the champion's, or take champions back (`lingraft registry rollback`) until there is "
+        "none, so that the challenger counts as the first."
+    )
+
+
+def _above_initial(gate: Gate, challenger: Evidence) -> Check:
+    found = difference([_of(challenger, MASKED)], [_of(challenger, MASKED_INITIAL)], gate)
+    return _masked(gate, found, challenger.result.masked.primary, "its untrained initialisation")
+
+
+def _above_champion(gate: Gate, challenger: Evidence, champion: Evidence) -> Check:
+    found = difference([_of(challenger, MASKED)], [_of(champion, MASKED)], gate)
+    return _masked(gate, found, challenger.result.masked.primary, f"the champion, {champion.title},")
+
+
+def _masked(gate: Gate, found: Difference, score: float, rival: str) -> Check:
+    beats = found.lower > gate.margin
+    says = (
+        f"masked accuracy on the primary is {score:.2%}, {found.estimate:+.2%} beside {rival} "
+        f"{_interval(gate, found)}; the lower end must be above {gate.margin:.2%}"
+    )
+    numbers = {"score": score, "margin": gate.margin, **found._asdict()}
+    return Check(name="masked", passed=beats, says=says + ("" if beats else "."), numbers=numbers)
+
+
+def _no_task_falls(gate: Gate, challenger: Evidence, champion: Evidence) -> Iterator[Check]:
+    for task in champion.result.tasks:
+        pairs = [
+            tuple(_of(one, task_item(task.name, seed)) for one in (challenger, champion)) for seed in task.score.by_seed
+        ]
+        found = difference([ours for ours, _ in pairs], [theirs for _, theirs in pairs], gate)
+        tolerance = gate.tolerance_of(task.name)
+        holds = found.lower > -tolerance
+        says = (
+            f"zero-shot {task.metric} on {task.name} is {found.estimate:+.2%} beside the champion "
+            f"{_interval(gate, found)}; the lower end must be above {-tolerance:.2%}"
+        )
+        numbers = {"tolerance": tolerance, **found._asdict()}
+        yield Check(name=f"task {task.name}", passed=holds, says=says + ("" if holds else "."), numbers=numbers)
+
+
+def _interval(gate: Gate, found: Difference) -> str:
+    return f"({gate.confidence:.0%} interval {found.lower:+.2%} to {found.upper:+.2%})"
+
+
+def _of(evidence: Evidence, item: str) -> Tally:
+    if item not in evidence.items:
+        raise GateError(
+            f"the evaluation of {evidence.title} keeps no {item!r}, only {sorted(evidence.items)}. Judge it again."
+        )
+    return evidence.items[item]

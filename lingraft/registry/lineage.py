@@ -1,0 +1,76 @@
+"""What a version was made from and what was made of it, drawn as a tree from primaries to endpoints."""
+
+from collections.abc import Iterator, Sequence
+
+from lingraft.tracking.versions import Version
+
+ENDPOINT = "endpoint."
+"""Tag of a bundle, with an endpoint's name behind it: where it is served, as whoever deploys it has written it."""
+_DATA = "data."
+_ORDER = ("mini", "embeddings", "task", "bundle")
+
+
+def parents_of(version: Version) -> set[str]:
+    """Fingerprints of the registered artifacts that a version needs: its primary, and what a bundle was put of."""
+    marks = {value for key, value in version.tags.items() if key.startswith(_DATA)}
+    return {mark for mark in (*marks, version.tags.get("aligned_with")) if mark}
+
+
+def children_of(version: Version, among: Sequence[Version]) -> list[Version]:
+    """Versions that need a version, whichever step lies between."""
+    return [each for each in among if each != version and version.fingerprint in parents_of(each)]
+
+
+def drawn(found: Sequence[Version]) -> str:
+    """The lineage of a project's versions, every primary with what belongs to it, then what belongs to none."""
+    primaries = [each for each in found if each.kind == "primary"]
+    lines = [line for primary in primaries for line in _tree(primary, found)]
+    known = {primary.fingerprint for primary in primaries}
+    orphans = [each for each in found if each.kind != "primary" and each.tags.get("aligned_with") not in known]
+    if orphans:
+        lines += ["(primary that is not registered)", *_indented(*([_said(each)] for each in orphans))]
+    return "\n".join(lines)
+
+
+def _tree(primary: Version, found: Sequence[Version]) -> Iterator[str]:
+    """A bundle stands under the task that it serves, a language under the primary or the mini-model of its depth."""
+    yield _said(primary)
+    ours = [each for each in found if each.tags.get("aligned_with") == primary.fingerprint]
+    minis, embeddings, tasks, bundles = ([each for each in ours if each.kind == kind] for kind in _ORDER)
+    under = [(mini, _learned_over(mini, embeddings)) for mini in minis]
+    placed = [each for _, learned in under for each in learned]
+    branches = [[_said(mini), *_indented(*([_said(each)] for each in learned))] for mini, learned in under]
+    branches += [[_said(each)] for each in embeddings if each not in placed]
+    branches += [[_said(task), *_indented(*_served(task, bundles))] for task in tasks]
+    yield from _indented(*branches)
+
+
+def _learned_over(mini: Version, embeddings: Sequence[Version]) -> list[Version]:
+    alike = ("system", "depth")
+    return [each for each in embeddings if all(each.tags.get(key) == mini.tags.get(key) for key in alike)]
+
+
+def _served(task: Version, bundles: Sequence[Version]) -> Iterator[list[str]]:
+    for bundle in bundles:
+        if bundle.tags.get(f"{_DATA}task") == task.fingerprint:
+            places = {key: value for key, value in bundle.tags.items() if key.startswith(ENDPOINT)}
+            shown = [f"endpoint {key.removeprefix(ENDPOINT)}: {value}" for key, value in sorted(places.items())]
+            yield [_said(bundle), *_indented(*([each] for each in shown))]
+
+
+def _said(version: Version) -> str:
+    facts = [version.tags.get("language"), *(version.tags.get(key) for key in ("system",) if version.kind != "task")]
+    known = [fact for fact in facts if fact]
+    depth = [f"depth {version.tags['depth']}"] if "depth" in version.tags and version.kind != "primary" else []
+    aliases = [f"@{alias}" for alias in version.aliases]
+    return " ".join([f"{version.name} {version.number}", f"[{version.fingerprint[:12]}]", *known, *depth, *aliases])
+
+
+def _indented(*branches: Sequence[str]) -> list[str]:
+    """Branches under one another; each one's first line is its head."""
+    lines = []
+    for number, (head, *rest) in enumerate(branches):
+        last = number == len(branches) - 1
+        lines.append(f"{'└── ' if last else '├── '}{head}")
+        lines += [f"{'    ' if last else '│   '}{line}" for line in rest]
+    return lines

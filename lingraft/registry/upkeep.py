@@ -1,0 +1,125 @@
+"""Looking after the registry: is every version whole and in its place, and which ones does nobody need any more."""
+
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from lingraft.artifact import Artifact, Kind
+from lingraft.errors import ArtifactError
+from lingraft.registry.lineage import parents_of
+from lingraft.registry.promotion import previous
+from lingraft.tracking import decisions
+from lingraft.tracking.points import UnreachableError
+from lingraft.tracking.server import Asking
+from lingraft.tracking.versions import Version, bring
+
+_DAY_MS = 24 * 60 * 60 * 1000
+
+
+def damage(ask: Asking, version: Version, found: Sequence[Version]) -> str | None:
+    """What is wrong with a version; None if it is whole, is what its tags say, and its parents are registered.
+
+    The artifact is downloaded, and every file hashed.
+
+    Args:
+        ask: asks MLflow.
+        version: to look at.
+        found: all versions of its project.
+
+    Raises:
+        TrackingError: the registry stays down.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            kind = Kind(str(version.kind))
+            made = bring(ask, version, kind, Path(folder) / "artifact")
+        except UnreachableError:
+            raise
+        except ValueError as error:  # errors of ours, and a kind that there is none of
+            return str(error)
+        return _untrue(version, made) or _orphaned(version, found)
+
+
+def lost_records(ask: Asking, project: str) -> list[int]:
+    """Numbers of decisions that were deleted."""
+    return decisions.missing(ask, project)
+
+
+def strays(ask: Asking, project: str, found: Sequence[Version]) -> list[str]:
+    """Champions that the record does not account for: somebody has moved an alias without a decision."""
+    said = []
+    for name in sorted({each.name for each in found}):
+        decided = decisions.winners(decisions.history(ask, project, name))
+        expected = decided[-1].decision.after if decided else None
+        actual = next((each.number for each in found if each.name == name and each.is_champion), None)
+        if actual != expected:
+            said.append(
+                f"champion of {name!r} is version {actual or 'none'}, but by the record it is {expected or 'none'}: "
+                "the alias was moved without a decision, or a decision was broken off. Promote what is right."
+            )
+    return said
+
+
+def superfluous(ask: Asking, project: str, found: Sequence[Version], now_ms: int, days: float) -> list[Version]:
+    """Versions that nothing needs: older than some days, under no alias, part of nothing that is kept.
+
+    The champion before is kept too, since a rollback returns to it; and with a primary its tasks and mini-models, which
+    pipelines fetch with it: the last of each seed.
+
+    Args:
+        ask: asks MLflow.
+        project: of the versions.
+        found: all its versions.
+        now_ms: the time, in milliseconds since 1970.
+        days: how old a version must be.
+    """
+    returns = {(name, previous(decisions.history(ask, project, name))) for name in {each.name for each in found}}
+    young = now_ms - days * _DAY_MS
+    kept = [each for each in found if each.aliases or each.made_ms > young or (each.name, each.number) in returns]
+    needed: set[str] = set()
+    followers = {
+        (each.name, each.tags.get("aligned_with"), each.tags.get("seed")): each
+        for each in found
+        if each.kind in {"task", "mini"}
+    }
+    while kept:
+        needed |= {each.fingerprint for each in kept}
+        marks = {mark for each in kept for mark in parents_of(each)}
+        marks |= {each.fingerprint for (_, primary, _), each in followers.items() if primary in needed}
+        kept = [each for each in found if each.fingerprint in marks - needed]
+    return [each for each in found if each.fingerprint not in needed]
+
+
+def _untrue(version: Version, made: Artifact) -> str | None:
+    manifest = made.manifest
+    actual = {
+        "fingerprint": made.fingerprint,
+        "aligned_with": manifest.aligned_with,
+        "tokenizer_hash": manifest.tokenizer_hash,
+        "language": manifest.language,
+    }
+    for name, value in actual.items():
+        if version.tags.get(name) != value:
+            return f"its tag {name!r} says {version.tags.get(name)}, and the artifact {value}: the tag was changed."
+    return None
+
+
+def _orphaned(version: Version, found: Sequence[Version]) -> str | None:
+    primary = version.tags.get("aligned_with")
+    if primary is None or primary in {each.fingerprint for each in found}:
+        return None
+    return f"it belongs to primary {primary[:12]}, which is not registered."
+
+
+def require_whole(problems: Sequence[str]) -> None:
+    """Fail if anything was found.
+
+    Raises:
+        ArtifactError: it lists what.
+    """
+    if problems:
+        listed = "\n  ".join(problems)
+        raise ArtifactError(
+            f"{len(problems)} things are wrong with the registry:\n  {listed}\nRestore what is damaged from a backup, "
+            "or register it again from the run that made it."
+        )

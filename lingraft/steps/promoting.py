@@ -1,0 +1,33 @@
+"""How steps make versions champions: through the same gate and into the same record as everybody else."""
+
+from lingraft import tracking
+from lingraft.errors import PromotionError
+from lingraft.gate_config import Gate
+from lingraft.progress import say
+from lingraft.registry.gate import reason
+from lingraft.registry.promotion import Decided, promote
+
+
+def promoted(stage: tracking.StageRun, name: str, version: str, gate: Gate | None = None) -> Decided:
+    """Ask for a version to become champion.
+
+    Raises:
+        OvertakenError: somebody else promoted a version at the same time, and was first.
+        GateError: there is no evidence, or no primary to be aligned with.
+        TrackingError: the registry refuses, or stays down.
+    """
+    decided = promote(stage.ask, name, int(version), f"pipeline, run {stage.run_id}", gate)
+    if decided.moved:
+        say(f"Version {version} of {name!r} is champion, in place of {decided.before or 'none'}.")
+    return decided
+
+
+def require_champion(stage: tracking.StageRun, name: str, version: str) -> None:
+    """The same, of a model that a pipeline has just made to fit.
+
+    Raises:
+        PromotionError: it is refused all the same.
+    """
+    decided = promoted(stage, name, version)
+    if decided.after != int(version):
+        raise PromotionError(f"version {version} of {name!r} is not promoted. {reason(decided.checks)}")

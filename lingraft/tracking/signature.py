@@ -1,0 +1,61 @@
+"""What goes in and what comes out of an artifact, as MLflow's pages and `mlflow.models.get_model_info` show it.
+
+The file `MLmodel` names no flavour, so MLflow itself loads none of our artifacts: `lingraft registry pull` does.
+"""
+
+import numpy as np
+from mlflow.models import Model, ModelSignature
+from mlflow.types import ColSpec, DataType, Schema, TensorSpec
+
+from lingraft.artifact import Kind, Manifest
+
+FILE = "MLmodel"
+_TOKENS = TensorSpec(np.dtype(np.int64), (-1, -1), "tokens")
+_VISIBLE = TensorSpec(np.dtype(np.bool_), (-1, -1), "visible")
+_SERVED = (("text", DataType.string), ("language", DataType.string))
+
+
+def mlmodel_of(manifest: Manifest, model_id: str) -> str:
+    """The text of an artifact's file `MLmodel`; the same for the same artifact."""
+    made = Model(
+        signature=_signature(manifest),
+        model_uuid=model_id,
+        model_id=model_id,
+        utc_time_created="",
+        metadata={"kind": str(manifest.kind), "library": "lingraft", "library_version": manifest.library_version},
+    )
+    return str(made.to_yaml())
+
+
+def _signature(manifest: Manifest) -> ModelSignature:
+    """Legend of shapes: (texts, tokens), and behind them what there is of each."""
+    width, labels = manifest.details.get("shape", {}).get("width", -1), manifest.details.get("labels", ())
+    if manifest.kind is Kind.BUNDLE:
+        return _answers(len(labels))
+    if manifest.kind is Kind.EMBEDDINGS:
+        [table, *_] = (shapes["table_VD"] for shapes in manifest.shapes.values() if "table_VD" in shapes)
+        return _tensors([_TOKENS], "vectors", (-1, -1, table[1]))
+    if manifest.kind is Kind.TASK:
+        return _tensors([_TOKENS, _VISIBLE], "logits", _of_task(str(manifest.details.get("metric")), len(labels)))
+    return _tensors([_TOKENS], "hidden_states", (-1, -1, width))
+
+
+def _of_task(metric: str, labels: int) -> tuple[int, ...]:
+    """Classes a text; tags a token; or, without labels, a token's start and end."""
+    if metric == "accuracy":
+        return (-1, labels)
+    return (-1, -1, labels or 2)
+
+
+def _tensors(inputs: list[ColSpec | TensorSpec], name: str, shape: tuple[int, ...]) -> ModelSignature:
+    return ModelSignature(Schema(inputs), Schema([TensorSpec(np.dtype(np.float32), shape, name)]))
+
+
+def _answers(labels: int) -> ModelSignature:
+    """What the endpoint takes and gives, by the Open Inference Protocol."""
+    probabilities: list[ColSpec | TensorSpec] = [
+        TensorSpec(np.dtype(np.str_), (-1,), "label"),
+        TensorSpec(np.dtype(np.float32), (-1,), "probability"),
+        TensorSpec(np.dtype(np.float32), (-1, labels), "probabilities"),
+    ]
+    return ModelSignature(Schema([ColSpec(kind, name) for name, kind in _SERVED]), Schema(probabilities))

@@ -1,0 +1,181 @@
+"""What the registry holds, as plain records: models, their versions, tags and aliases."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+import mlflow
+from mlflow.exceptions import MlflowException
+from mlflow.tracking import MlflowClient
+
+from lingraft.artifact import Artifact, Kind
+from lingraft.errors import NotRegisteredError
+from lingraft.tracking.logged import ABSENT, MODELS, discard
+from lingraft.tracking.registry import CHAMPION, download
+from lingraft.tracking.server import Asking
+
+if TYPE_CHECKING:
+    from mlflow.entities.model_registry import ModelVersion
+
+_PAGE = 1000
+
+
+@dataclass(frozen=True)
+class Version:
+    """One version of a registered model."""
+
+    name: str
+    number: int
+    tags: dict[str, str]
+    aliases: tuple[str, ...]
+    made_ms: int
+    """When it was registered, in milliseconds since 1970."""
+    run_id: str | None
+    source: str
+    """URI of its logged model."""
+    description: str
+
+    @classmethod
+    def of(cls, found: "ModelVersion", aliases: Mapping[str, str]) -> Self:
+        """What MLflow answered.
+
+        Args:
+            found: a version.
+            aliases: of its model, each with the version that it points at; a search does not tell them.
+        """
+        return cls(
+            name=found.name,
+            number=int(found.version),
+            tags=dict(found.tags),
+            aliases=tuple(sorted(alias for alias, number in aliases.items() if str(number) == str(found.version))),
+            made_ms=int(found.creation_timestamp),
+            run_id=found.run_id or None,
+            source=str(found.source),
+            description=found.description or "",
+        )
+
+    @property
+    def title(self) -> str:
+        """What messages call it."""
+        return f"version {self.number} of {self.name!r}"
+
+    @property
+    def is_champion(self) -> bool:
+        """Whether the alias points at it."""
+        return CHAMPION in self.aliases
+
+    @property
+    def kind(self) -> str | None:
+        """The artifact's, or None if somebody else has registered it."""
+        return self.tags.get("kind")
+
+    @property
+    def fingerprint(self) -> str:
+        """Of the artifact; empty if somebody else has registered it."""
+        return self.tags.get("fingerprint", "")
+
+
+def versions(ask: Asking, project: str) -> list[Version]:
+    """Every version that a project has registered, by name and number."""
+    return sorted(_found(ask, f"tags.project = '{project}'"), key=lambda each: (each.name, each.number))
+
+
+def versions_of(ask: Asking, name: str) -> list[Version]:
+    """Every version of a model, by number; none if there is no such model."""
+    return sorted(_found(ask, f"name = '{name}'"), key=lambda each: each.number)
+
+
+def projects(ask: Asking) -> list[str]:
+    """Projects that have registered something."""
+    return sorted({each.tags["project"] for each in _found(ask, "") if "project" in each.tags})
+
+
+def version_of(ask: Asking, name: str, number: int) -> Version:
+    """One version of a model.
+
+    Raises:
+        NotRegisteredError: there is none.
+        TrackingError: the registry refuses, or stays down.
+    """
+    for each in versions_of(ask, name):
+        if each.number == number:
+            return each
+    raise NotRegisteredError(
+        f"the registry at {mlflow.get_tracking_uri()} has no version {number} of {name!r}. "
+        "`lingraft registry ls` lists what it has."
+    )
+
+
+def champion_of(ask: Asking, name: str) -> Version | None:
+    """The version that the alias points at; None if there is none."""
+    return next((each for each in versions_of(ask, name) if each.is_champion), None)
+
+
+def bring(ask: Asking, version: Version, kind: Kind, out: Path) -> Artifact:
+    """Copy a version's artifact to a folder, and verify it.
+
+    Raises:
+        TrackingError: the registry refuses, or stays down.
+        ArtifactError: what came is damaged, or `out` cannot be written.
+    """
+    return download(ask, version.source, version.title, kind, out)
+
+
+def move_champion(ask: Asking, name: str, number: int | None) -> None:
+    """Point the alias at a version, or at none, in one request."""
+    if number is not None:
+        ask(partial(MlflowClient().set_registered_model_alias, name, CHAMPION, str(number)))
+    else:
+        ask(partial(_delete_alias, name))
+
+
+def retag(ask: Asking, version: Version, tags: Mapping[str, str]) -> None:
+    """Set tags of a version, in their order."""
+    for key, value in tags.items():
+        ask(partial(MlflowClient().set_model_version_tag, version.name, str(version.number), key, value))
+
+
+def delete(ask: Asking, version: Version) -> None:
+    """Delete a version and its logged model; MLflow frees their space when its own `mlflow gc` is run."""
+    client = MlflowClient()
+    ask(partial(_unless_absent, client.delete_model_version, version.name, str(version.number)))
+    if version.source.startswith(MODELS):
+        ask(partial(discard, version.source.removeprefix(MODELS)))
+
+
+def _delete_alias(name: str) -> None:
+    _unless_absent(MlflowClient().delete_registered_model_alias, name, CHAMPION)
+
+
+def _unless_absent(request: Callable[..., None], *arguments: str) -> None:
+    """Ask for something to go, which an earlier attempt may have brought about."""
+    try:
+        request(*arguments)
+    except MlflowException as error:
+        if error.error_code not in ABSENT:
+            raise
+
+
+def _found(ask: Asking, wanted: str) -> list[Version]:
+    found = search(ask, wanted)
+    aliases = {name: ask(partial(_aliases, name)) for name in sorted({each.name for each in found})}
+    return [Version.of(each, aliases[each.name]) for each in found]
+
+
+def _aliases(name: str) -> dict[str, str]:
+    return dict(MlflowClient().get_registered_model(name).aliases)
+
+
+def search(ask: Asking, wanted: str) -> "list[ModelVersion]":
+    """All versions that MLflow finds, in the order of their numbers; they say nothing of aliases."""
+    found: list[ModelVersion] = []
+    token: str | None = None
+    order = ["name ASC", "version_number ASC"]
+    while True:
+        page = ask(partial(MlflowClient().search_model_versions, wanted, _PAGE, order, token))
+        found += page
+        token = page.token
+        if not token:
+            return found

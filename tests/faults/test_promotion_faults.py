@@ -1,0 +1,106 @@
+"""Promotion while MLflow fails at any one request that writes: the alias follows the record, a rerun ends it."""
+
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from lingraft import tracking
+from lingraft.tracking import decisions
+from lingraft.tracking.decisions import Outcome
+from lingraft.tracking.points import UnreachableError
+from tests.faults.mlflow_proxy import Fault, Proxy, proxy_to
+from tests.manifests import conftest as manifests
+from tests.registry import conftest as stores
+from tests.registry.project import Project
+
+pytestmark = pytest.mark.integration
+WRITES = 3
+"""The decision, the alias, and how the decision ended."""
+documents, pods = manifests.documents, manifests.pods
+overlay, database, server = stores.overlay, stores.database, stores.server
+
+
+@pytest.fixture
+def proxy(server: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
+    """What MLFLOW_TRACKING_URI points at."""
+    with proxy_to(server) as proxy:
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://localhost:{proxy.port}")
+        monkeypatch.setattr("lingraft.tracking.server.pauses", lambda: itertools.repeat(0.02))
+        yield proxy
+
+
+def disturb_write(proxy: Proxy, fault: Fault, number: int) -> None:
+    """Do something to the writing request of this number, counted from now."""
+    count = itertools.count()
+
+    def decide(request: str) -> Fault:
+        writes = not request.startswith("GET") and not request.endswith("/search")
+        return fault if writes and next(count) == number else Fault.NONE
+
+    proxy.fault = decide
+
+
+def begun(name: str, folder: Path) -> Project:
+    """A project with a champion, version 1, and a better challenger, version 2."""
+    project = Project.begin(name, folder)
+    number, mark = project.register_primary()
+    project.promote(project.primary, number)
+    project.promote(project.embeddings, project.register_embeddings(mark, 1.0, masked=0.2))
+    project.register_embeddings(mark, 2.0, masked=0.4)
+    return project
+
+
+def outcomes(project: Project) -> list[tuple[int | None, Outcome]]:
+    with tracking.asking() as ask:
+        found = decisions.history(ask, project.recipe.name, project.embeddings)
+    return [(each.decision.after, each.outcome) for each in found]
+
+
+@pytest.mark.parametrize("fault", [Fault.CUT, Fault.UNANSWERED])
+def test_any_one_write_may_fail_and_the_promotion_is_made_once(fault: Fault, proxy: Proxy, tmp_path: Path) -> None:
+    project, number = begun(f"healed-{fault.name.lower()}", tmp_path), 0
+    for number in itertools.count():
+        proxy.injected.clear()
+        disturb_write(proxy, fault, number)
+        assert project.promote(project.embeddings, 2).moved
+        injected, proxy.fault = len(proxy.injected), lambda request: Fault.NONE
+        assert project.champion(project.embeddings) == 2
+        assert outcomes(project)[-1] == (2, Outcome.DONE)
+        assert len(outcomes(project)) == 2 * number + 2
+        if not injected:
+            break
+        roll_back(project)
+    assert number == WRITES
+
+
+@pytest.mark.parametrize("fault", [Fault.REFUSED, Fault.UNANSWERED])
+def test_a_promotion_that_was_broken_off_anywhere_is_ended_by_the_next(
+    fault: Fault, proxy: Proxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project, failures = begun(f"broken-{fault.name.lower()}", tmp_path), 0
+    monkeypatch.setenv("LINGRAFT_TRACKING_WAIT_S", "0")
+    for number in itertools.count():
+        proxy.injected.clear()
+        disturb_write(proxy, fault, number)
+        try:
+            project.promote(project.embeddings, 2)
+        except UnreachableError:
+            failures += 1
+        injected, proxy.fault = len(proxy.injected), lambda request: Fault.NONE
+        assert project.champion(project.embeddings) in {1, 2}
+        project.promote(project.embeddings, 2)
+        assert project.champion(project.embeddings) == 2
+        assert Outcome.INTENDED not in {outcome for _, outcome in outcomes(project)}
+        if not injected:
+            break
+        roll_back(project)
+    assert failures == WRITES
+
+
+def roll_back(project: Project) -> None:
+    from lingraft.registry.promotion import rollback
+
+    with tracking.asking() as ask:
+        assert rollback(ask, project.embeddings, "a test").after == 1

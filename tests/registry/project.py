@@ -1,0 +1,158 @@
+"""A small project in a registry: artifacts of a few numbers, with evaluations whose scores the test chooses."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from mlflow import MlflowClient
+from typer.testing import CliRunner
+
+from lingraft import artifact, results, tracking
+from lingraft.artifact import Artifact, Cost, Kind
+from lingraft.cli import app
+from lingraft.config import Recipe
+from lingraft.gate_config import Gate
+from lingraft.registered import bundle_name, embeddings_name, primary_name, task_name
+from lingraft.registry.evidence import EVALUATION, EVALUATION_RUN, GATE, PARITY
+from lingraft.registry.promotion import Decided, promote
+from lingraft.results import MASKED, MASKED_INITIAL, LanguageResult, MaskedScores
+from lingraft.tally import Tally
+
+RECIPE = Recipe.load(Path(__file__).parents[1] / "tiny.toml")
+BLOCKS, EACH = 300, 20
+
+
+def found(share: float) -> Tally:
+    """A tally over blocks, the first of which are found."""
+    return Tally.of(np.where(np.arange(BLOCKS) < share * BLOCKS, EACH, 0), np.full(BLOCKS, EACH))
+
+
+def lingraft(*arguments: object) -> str:
+    """What `lingraft registry ...` prints; its errors are raised."""
+    ended = CliRunner().invoke(app, ["registry", *map(str, arguments)], catch_exceptions=False)
+    return ended.stdout
+
+
+@dataclass(frozen=True)
+class Project:
+    """Registers what a test asks for, each artifact in a folder of its own."""
+
+    recipe: Recipe
+    folder: Path
+    run: str
+
+    @classmethod
+    def begin(cls, name: str, folder: Path) -> "Project":
+        recipe = RECIPE.model_copy(update={"name": name})
+        return cls(recipe, folder, tracking.open_run(recipe, "language"))
+
+    @property
+    def embeddings(self) -> str:
+        return embeddings_name(self.recipe, "de")
+
+    @property
+    def primary(self) -> str:
+        return primary_name(self.recipe)
+
+    def make(self, kind: Kind, value: float, **facts: object) -> Artifact:
+        """A small artifact; another value, another fingerprint. The same is made once."""
+        folder = self.folder / f"{kind}-{value}"
+        if not folder.exists():
+            with artifact.create(folder, kind) as draft:
+                draft.tensors("vocabulary", {"table_VD": torch.full((4, 3), value)})
+                draft.facts = {"cost": Cost(steps=10, tokens=100, flops=1.08e17, elapsed_s=2.0), **facts}
+        return Artifact.load(folder, kind)
+
+    def register(self, name: str, made: Artifact, **tags: object) -> int:
+        with tracking.stage(self.run, f"register-{name}") as stage:
+            return int(tracking.register(name, made.folder, made.manifest.kind, stage, tags))
+
+    def register_primary(self, value: float = 1.0) -> tuple[int, str]:
+        made = self.make(Kind.PRIMARY, value, language="en")
+        return self.register(self.primary, made), made.fingerprint
+
+    def register_bundle(self, value: float, hashes: dict[str, str]) -> int:
+        made = self.make(Kind.BUNDLE, value, aligned_with=hashes["primary"], data_hashes=hashes, language="en")
+        return self.register(bundle_name(self.recipe, "topic"), made)
+
+    def register_task(self, primary: str, task: str, kind: str = "texts") -> Artifact:
+        details = {"task": task, "settings": {"kind": kind}, "metric": "accuracy", "labels": []}
+        value = 100.0 + len(list(self.folder.glob("task-*")))  # as no other artifact of a test
+        made = self.make(Kind.TASK, value, aligned_with=primary, language="en", details=details)
+        self.register(task_name(self.recipe, task), made)
+        return made
+
+    def register_embeddings(
+        self, primary: str, value: float, masked: float, blocks: str = "b1", served: Sequence[str] = ("topic",)
+    ) -> int:
+        """Embeddings of German with this masked accuracy on the primary; 5% as initialised."""
+        made = self.make(
+            Kind.EMBEDDINGS,
+            value,
+            language="de",
+            aligned_with=primary,
+            tokenizer_hash="t1",
+            data_hashes={"blocks": blocks},
+            recipe={"steps": 10},
+            details={"system": "MINIJOINT", "depth": 2},
+        )
+        judged = self._evaluation(made, primary, masked, blocks)
+        with tracking.stage(self.run, "register-de") as stage:
+            stage.keep(judged, EVALUATION)
+            facts: dict[str, object] = {EVALUATION_RUN: stage.run_id, GATE: Gate().model_dump_json()}
+            facts |= {f"{PARITY}{task}": 1e-6 for task in served}
+            return int(tracking.register(self.embeddings, made.folder, Kind.EMBEDDINGS, stage, facts))
+
+    def judged(self, value: float, primary: str, masked: float, blocks: str) -> Path:
+        """Another evaluation of embeddings that were registered."""
+        made = Artifact.load(self.folder / f"embeddings-{value}", Kind.EMBEDDINGS)
+        return self._evaluation(made, primary, masked, blocks).folder
+
+    def _evaluation(self, made: Artifact, primary: str, masked: float, blocks: str) -> Artifact:
+        folder = self.folder / f"evaluation-{made.folder.name}-{masked}-{blocks}"
+        if folder.exists():
+            return Artifact.load(folder, Kind.EVALUATION)
+        result = LanguageResult(
+            language="de",
+            primary=primary,
+            embeddings=made.fingerprint,
+            system="MINIJOINT",
+            depth=2,
+            layers=3,
+            vocabulary=4,
+            overlap=1,
+            masked=MaskedScores(mini=0.1, primary=masked, mini_initial=0.1, primary_initial=0.05),
+            tasks=(),
+            cost=Cost(),
+            whole_flops=1.0,
+            history=[],
+            precision="fp32",
+        )
+        items = {MASKED: found(masked), MASKED_INITIAL: found(0.05)}
+        hashes = {"primary": primary, "embeddings": made.fingerprint, "blocks": blocks}
+        return results.save(result, Kind.EVALUATION, folder, items, aligned_with=primary, data_hashes=hashes)
+
+    def fill(self) -> None:
+        """Promote a primary, German twice, so that the second is champion, and a bundle of it with an endpoint."""
+        number, mark = self.register_primary()
+        self.promote(self.primary, number)
+        for value, masked in ((1.0, 0.2), (2.0, 0.4)):
+            self.promote(self.embeddings, self.register_embeddings(mark, value, masked))
+        task, bundle = self.register_task(mark, "topic"), bundle_name(self.recipe, "topic")
+        german = Artifact.load(self.folder / "embeddings-2.0", Kind.EMBEDDINGS).fingerprint
+        hashes = {"primary": mark, "task": task.fingerprint, "embeddings-de": german}
+        self.promote(bundle, self.register_bundle(6.0, hashes))
+        MlflowClient().set_model_version_tag(bundle, "1", "endpoint.prod", "https://help")
+
+    def promote(self, name: str, number: int, by: str = "a test", dry_run: bool = False) -> Decided:
+        with tracking.asking() as ask:
+            return promote(ask, name, number, by, dry_run=dry_run)
+
+    def champion(self, name: str) -> int | None:
+        from lingraft.tracking.versions import champion_of
+
+        with tracking.asking() as ask:
+            version = champion_of(ask, name)
+        return version.number if version else None

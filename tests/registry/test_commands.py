@@ -1,0 +1,165 @@
+"""The commands on a real store, as a person types them: what they print, and what they leave."""
+
+from pathlib import Path
+
+import pytest
+from mlflow import MlflowClient
+from mlflow.models import get_model_info
+
+from lingraft.artifact import Artifact, Kind
+from lingraft.errors import ArtifactError, LingraftError, PromotionError
+from tests.registry.project import Project, lingraft
+from tests.tracking_stores import quiet
+
+pytestmark = [quiet, pytest.mark.integration]
+
+
+@pytest.fixture
+def filled(project: Project) -> Project:
+    """A primary, two versions of German of which the second is champion, and a bundle of it."""
+    project.fill()
+    return project
+
+
+def test_a_project_is_listed_with_its_champions_and_what_does_not_fit(filled: Project) -> None:
+    listed = lingraft("ls", "--project", filled.recipe.name)
+    [champion] = [line for line in listed.splitlines() if f"{filled.embeddings} " in line and "@champion" in line]
+    assert "  2  " in champion
+    assert "not aligned" not in listed
+    number, _ = filled.register_primary(9.0)
+    promoted = lingraft("promote", filled.primary, number)
+    assert "languages to adapt again: de" in promoted
+    assert lingraft("ls", "--project", filled.recipe.name).count("not aligned with the primary") == 4
+
+
+def test_the_lineage_goes_from_the_primary_to_the_endpoint(filled: Project) -> None:
+    drawn = [line.split(" [")[0].strip() for line in lingraft("lineage", "--project", filled.recipe.name).splitlines()]
+    name = filled.recipe.name
+    assert drawn[:6] == [
+        f"{name}-primary 1",
+        f"├── {name}-embeddings-de 1",
+        f"├── {name}-embeddings-de 2",
+        f"└── {name}-task-topic 1",
+        f"└── {name}-bundle-topic 1",
+        "└── endpoint prod: https://help",
+    ]
+    assert sum("promote" in line for line in drawn) == 4
+
+
+def test_a_version_shows_its_card_tags_and_decisions(filled: Project) -> None:
+    shown = lingraft("show", filled.embeddings)
+    for part in ("# " + filled.embeddings, "cost_gpu_hours: 1", "cost_flops: 1.08e+17", "data.blocks: b1", "depth: 2"):
+        assert part in shown
+    for part in ("system: MINIJOINT", "tokenizer_hash: t1", f"project: {filled.recipe.name}"):
+        assert part in shown
+    assert "promote none -> 1: done, asked by a test" in shown
+    assert "promote 1 -> 2: done" in shown
+
+
+def test_a_version_has_a_signature_and_its_run_leads_to_data_and_recipe(filled: Project) -> None:
+    version = MlflowClient().get_model_version(filled.embeddings, "2")
+    info = get_model_info(f"models:/{filled.embeddings}/2")
+    assert info.flavors == {}
+    assert [(each.name, each.shape) for each in info.signature.outputs] == [("vectors", (-1, -1, 3))]
+    run = MlflowClient().get_run(version.run_id)
+    assert [(each.dataset.name, each.dataset.digest) for each in run.inputs.dataset_inputs] == [("blocks", "b1")]
+    assert [each.model_id for each in run.outputs.model_outputs] == [version.source.removeprefix("models:/")]
+    recipes = [each.path for each in MlflowClient().list_artifacts(version.run_id, "recipes")]
+    assert recipes == [f"recipes/{filled.embeddings}.json"]
+
+
+def test_what_is_pulled_is_the_artifact(filled: Project, tmp_path: Path) -> None:
+    lingraft("pull", filled.embeddings, "--out", tmp_path / "champion")
+    lingraft("pull", filled.embeddings, 1, "--out", tmp_path / "first")
+    for name, value in (("champion", "2.0"), ("first", "1.0")):
+        original = Artifact.load(filled.folder / f"embeddings-{value}", Kind.EMBEDDINGS)
+        assert Artifact.load(tmp_path / name, Kind.EMBEDDINGS).manifest == original.manifest
+
+
+def test_what_is_damaged_in_the_store_is_found_and_does_not_arrive(
+    filled: Project, store: Path, tmp_path: Path
+) -> None:
+    assert "DAMAGED" not in lingraft("verify", "--project", filled.recipe.name)
+    model = MlflowClient().get_model_version(filled.embeddings, "2").source.removeprefix("models:/")
+    [stored] = store.glob(f"artifacts/models/{model}/artifacts/vocabulary.safetensors")
+    content = bytearray(stored.read_bytes())
+    content[-1] ^= 1
+    stored.write_bytes(content)
+    with pytest.raises(ArtifactError, match=rf"1 things are wrong.*\n.*version 2 of '{filled.embeddings}'.*truncated"):
+        lingraft("verify", "--project", filled.recipe.name)
+    with pytest.raises(ArtifactError, match="truncated or edited"):
+        lingraft("pull", filled.embeddings, "--out", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+    assert lingraft("verify", filled.embeddings, 1).startswith("ok")
+
+
+def test_a_tag_that_somebody_changed_is_found(filled: Project) -> None:
+    MlflowClient().set_model_version_tag(filled.embeddings, "1", "aligned_with", "b2" * 32)
+    with pytest.raises(ArtifactError, match="its tag 'aligned_with' says b2b2"):
+        lingraft("verify", filled.embeddings, 1)
+
+
+def test_an_alias_that_somebody_moved_without_a_decision_is_found(filled: Project) -> None:
+    MlflowClient().set_registered_model_alias(filled.embeddings, "champion", "1")
+    with pytest.raises(ArtifactError, match="is version 1, but by the record it is 2: the alias was moved without"):
+        lingraft("verify", "--project", filled.recipe.name)
+
+
+def test_a_version_is_whole_when_its_run_was_deleted(filled: Project, tmp_path: Path) -> None:
+    MlflowClient().delete_run(str(MlflowClient().get_model_version(filled.embeddings, "2").run_id))
+    assert lingraft("verify", filled.embeddings, 2).startswith("ok")
+    lingraft("pull", filled.embeddings, "--out", tmp_path / "out")
+    assert f"{filled.embeddings} 2" in lingraft("lineage", "--project", filled.recipe.name)
+
+
+def test_a_refusal_is_explained_and_ends_with_an_error(filled: Project) -> None:
+    explained = lingraft("promote", filled.embeddings, 2, "--dry-run")
+    assert "champion of" in explained
+    with pytest.raises(PromotionError, match=r"version 1 of .* is not promoted. masked accuracy"):
+        lingraft("promote", filled.embeddings, 1, "--by", "alice")
+    assert "promote 2 -> 1: refused, asked by alice" in lingraft("show", filled.embeddings)
+
+
+def test_a_rollback_is_one_command(filled: Project) -> None:
+    assert "would be 1 (before: 2)" in lingraft("rollback", filled.embeddings, "--dry-run")
+    assert filled.champion(filled.embeddings) == 2
+    lingraft("rollback", filled.embeddings, "--by", "alice")
+    assert filled.champion(filled.embeddings) == 1
+    assert "rollback 2 -> 1: done, asked by alice" in lingraft("show", filled.embeddings)
+
+
+def test_only_what_nothing_needs_is_cleared_away(filled: Project) -> None:
+    name, mark = filled.recipe.name, Artifact.load(filled.folder / "primary-1.0", Kind.PRIMARY).fingerprint
+    loser = filled.register_embeddings(mark, 3.0, masked=0.1)
+    assert lingraft("gc", "--project", name) == "nothing to delete\n"
+    listed = lingraft("gc", "--project", name, "--days", 0)
+    # The champion before is what a rollback returns to, and the task is a part of the bundle that is champion.
+    assert [line.split(" [")[0] for line in listed.splitlines()] == [
+        f"would delete version {loser} of '{filled.embeddings}'"
+    ]
+    assert str(loser) in lingraft("ls", "--project", name)
+    lingraft("gc", "--project", name, "--days", 0, "--yes")
+    left = MlflowClient().search_model_versions(f"name='{filled.embeddings}'")
+    assert sorted(each.version for each in left) == [1, 2]
+    assert "DAMAGED" not in lingraft("verify", "--project", name)
+
+
+def test_the_tasks_of_the_primary_before_are_kept_for_a_rollback(filled: Project) -> None:
+    mark = Artifact.load(filled.folder / "primary-1.0", Kind.PRIMARY).fingerprint
+    for _ in range(2):
+        filled.register_task(mark, "mood")
+    number, _ = filled.register_primary(9.0)
+    assert "champions of another primary: " in lingraft("promote", filled.primary, number)
+    listed = lingraft("gc", "--project", filled.recipe.name, "--days", 0)
+    # The first of two, which no pipeline fetches any more.
+    assert [line.split(" [")[0] for line in listed.splitlines()] == [
+        f"would delete version 1 of '{filled.recipe.name}-task-mood'"
+    ]
+
+
+def test_a_project_is_to_be_named_where_there_are_several(filled: Project, tmp_path: Path) -> None:
+    Project.begin("second", tmp_path / "second").register_primary()
+    with pytest.raises(LingraftError, match=r"not one project only.*--project"):
+        lingraft("ls")
+    with pytest.raises(LingraftError, match="no project 'absent'"):
+        lingraft("ls", "--project", "absent")

@@ -1,0 +1,164 @@
+"""The gate's verdicts, each with numbers that a wrong rule would judge otherwise."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from lingraft.artifact import Cost
+from lingraft.errors import GateError
+from lingraft.gate_config import Gate
+from lingraft.registry import gate as gates
+from lingraft.registry.gate import Check, Evidence, explained, passed, reason
+from lingraft.results import (
+    MASKED,
+    MASKED_INITIAL,
+    LanguageResult,
+    MaskedScores,
+    SeedScores,
+    TaskScores,
+    task_item,
+)
+from lingraft.tally import Tally
+
+PRIMARY = "a1" * 32
+BLOCKS, EXAMPLES, SEEDS = 400, 300, (1, 2)
+PLACES = {"text": "t1", "blocks": "b1", "task-topic-1": "k1", "task-topic-2": "k2"}
+
+
+def found(share: float, items: int, each: int = 1) -> Tally:
+    """The first items are found, to a share, so that two tallies of other shares differ in some items only."""
+    return Tally.of(np.where(np.arange(items) < share * items, each, 0), np.full(items, each))
+
+
+def evidence(masked: float, topic: float = 0.6, initial: float = 0.05, **changes: Any) -> Evidence:
+    """Of embeddings with these scores."""
+    items = {MASKED: found(masked, BLOCKS, 20), MASKED_INITIAL: found(initial, BLOCKS, 20)}
+    items |= {task_item("topic", seed): found(topic, EXAMPLES) for seed in SEEDS}
+    score = SeedScores(by_seed=dict.fromkeys(SEEDS, topic))
+    task = TaskScores(name="topic", metric="accuracy", labels=[], examples=1, truncated=0, baseline=0.0, score=score)
+    result = LanguageResult(
+        language="de",
+        primary=changes.pop("judged_primary", PRIMARY),
+        embeddings="e1",
+        system="MINIJOINT",
+        depth=1,
+        layers=3,
+        vocabulary=10,
+        overlap=1,
+        masked=MaskedScores(mini=0.1, primary=masked, mini_initial=0.1, primary_initial=initial),
+        tasks=(task,),
+        cost=Cost(),
+        whole_flops=1.0,
+        history=[],
+        precision="fp32",
+    )
+    usual = {"title": "version 1", "aligned_with": PRIMARY, "judged_on": PLACES, "parity": {"topic": 1e-6}}
+    return Evidence(result=result, items=items, **usual | changes)
+
+
+def judge(
+    gate: Gate, primary: str, challenger: Evidence, champion: Evidence | None, served: Sequence[str] = ("topic",)
+) -> list[Check]:
+    """Where the primary has one task that is served."""
+    return gates.judge(gate, primary, challenger, champion, served)
+
+
+def failed(checks: list[Check]) -> list[str]:
+    return [check.name for check in checks if not check.passed]
+
+
+def test_a_better_challenger_passes_every_check() -> None:
+    checks = judge(Gate(), PRIMARY, evidence(0.20), evidence(0.15))
+    assert [check.name for check in checks] == ["aligned", "parity", "masked", "task topic"]
+    assert passed(checks)
+    assert checks[2].numbers["estimate"] == pytest.approx(0.05)
+    assert 0 < checks[2].numbers["lower"] < 0.05 < checks[2].numbers["upper"]
+
+
+def test_the_champion_stays_when_the_challenger_is_worse_or_the_same() -> None:
+    for ours, theirs in ((0.15, 0.20), (0.15, 0.15)):
+        assert failed(judge(Gate(), PRIMARY, evidence(ours), evidence(theirs))) == ["masked"]
+
+
+def test_a_gain_that_may_be_luck_is_no_gain() -> None:
+    checks = judge(Gate(), PRIMARY, evidence(0.205), evidence(0.20))
+    assert failed(checks) == ["masked"]
+    assert checks[2].numbers["estimate"] > 0 >= checks[2].numbers["lower"]
+
+
+def test_the_margin_is_to_be_beaten_by_the_lower_end() -> None:
+    ours, theirs = evidence(0.20), evidence(0.15)
+    lower = judge(Gate(), PRIMARY, ours, theirs)[2].numbers["lower"]
+    assert passed(judge(Gate(margin=lower - 1e-6), PRIMARY, ours, theirs))
+    assert failed(judge(Gate(margin=lower), PRIMARY, ours, theirs)) == ["masked"]
+
+
+def test_the_first_version_must_beat_its_initialisation() -> None:
+    assert passed(judge(Gate(), PRIMARY, evidence(0.15), None))
+    assert failed(judge(Gate(), PRIMARY, evidence(0.05), None)) == ["masked"]
+    assert failed(judge(Gate(margin=0.2), PRIMARY, evidence(0.15), None)) == ["masked"]
+
+
+def test_a_first_version_has_no_task_to_fall_from() -> None:
+    assert [check.name for check in judge(Gate(), PRIMARY, evidence(0.15, topic=0.0), None)] == [
+        "aligned",
+        "parity",
+        "masked",
+    ]
+
+
+def test_a_task_may_fall_by_its_tolerance_only() -> None:
+    ours, theirs = evidence(0.20, topic=0.57), evidence(0.15, topic=0.60)
+    checks = judge(Gate(), PRIMARY, ours, theirs)
+    assert failed(checks) == ["task topic"]
+    assert checks[3].numbers["estimate"] == pytest.approx(-0.03)
+    assert passed(judge(Gate(tolerance=0.1), PRIMARY, ours, theirs))
+    assert passed(judge(Gate(tolerances={"topic": 0.1}), PRIMARY, ours, theirs))
+    assert failed(judge(Gate(tolerance=0.1, tolerances={"topic": 0.01}), PRIMARY, ours, theirs)) == ["task topic"]
+
+
+def test_another_primary_is_named_on_either_side() -> None:
+    for changes in ({"aligned_with": "b2" * 32}, {"judged_primary": "b2" * 32}, {"aligned_with": None}):
+        checks = judge(Gate(), PRIMARY, evidence(0.2, **changes), None)
+        assert failed(checks) == ["aligned"]
+        assert "adapt it again" in reason(checks)
+    assert "b2b2b2b2b2b2" in reason(judge(Gate(), PRIMARY, evidence(0.2, aligned_with="b2" * 32), None))
+
+
+def test_parity_must_hold_in_every_served_task() -> None:
+    assert failed(judge(Gate(), PRIMARY, evidence(0.2, parity={"topic": 1e-6, "mood": 2e-4}), None)) == ["parity"]
+    assert failed(judge(Gate(), PRIMARY, evidence(0.2, parity={"topic": float("nan")}), None)) == ["parity"]
+
+
+def test_parity_must_be_known_of_every_task_that_is_served() -> None:
+    assert passed(judge(Gate(), PRIMARY, evidence(0.2, parity={}), None, served=()))
+    checks = judge(Gate(), PRIMARY, evidence(0.2), None, served=("topic", "mood"))
+    assert failed(checks) == ["parity"]
+    assert "no parity of mood, which the registry has" in reason(checks)
+    assert "Run the language pipeline again" in reason(checks)
+
+
+@pytest.mark.parametrize("name", [*PLACES])
+def test_judgements_of_other_items_are_not_compared(name: str) -> None:
+    other = evidence(0.15, judged_on=PLACES | {name: "other"}, title="version 7")
+    checks = judge(Gate(), PRIMARY, evidence(0.2), other)
+    assert failed(checks) == ["comparable"]
+    assert f"version 7, were not judged on the same items: {name} differ" in reason(checks)
+
+
+def test_a_refusal_says_all_that_failed() -> None:
+    checks = judge(Gate(), PRIMARY, evidence(0.1, topic=0.3, parity={"topic": 1.0}), evidence(0.15))
+    assert failed(checks) == ["parity", "masked", "task topic"]
+    assert reason(checks).count("must be above") == 2
+    assert [line[:4] for line in explained(checks).splitlines()] == ["pass", "FAIL", "FAIL", "FAIL"]
+
+
+def test_evidence_that_was_not_kept_is_named() -> None:
+    with pytest.raises(GateError, match="version 1 keeps no 'masked'"):
+        judge(Gate(), PRIMARY, Evidence(**{**vars(evidence(0.2)), "items": {}}), None)
+
+
+def test_nothing_checked_is_nothing_passed() -> None:
+    assert not passed([])

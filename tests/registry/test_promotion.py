@@ -1,0 +1,285 @@
+"""Promotion and rollback against a real store: who is champion afterwards, and what the record says."""
+
+import json
+from pathlib import Path
+
+import pytest
+from mlflow import MlflowClient
+
+from lingraft import tracking
+from lingraft.errors import GateError, NotRegisteredError, PromotionError
+from lingraft.registry.promotion import promote, rollback, settle, unaligned
+from lingraft.tracking import decisions
+from lingraft.tracking.decisions import Decision, Outcome, Record
+from lingraft.tracking.versions import version_of
+from tests.registry.project import Project, lingraft
+from tests.tracking_stores import quiet
+
+pytestmark = quiet
+ROOT = Path(__file__).parents[1]
+
+
+def records(project: Project, name: str) -> list[Record]:
+    with tracking.asking() as ask:
+        return decisions.history(ask, project.recipe.name, name)
+
+
+def told(project: Project, name: str) -> list[tuple[str, int | None, int | None, str]]:
+    """The record, in short."""
+    return [
+        (each.decision.action, each.decision.before, each.decision.after, str(each.outcome))
+        for each in records(project, name)
+    ]
+
+
+def back(name: str, dry_run: bool = False) -> int | None:
+    with tracking.asking() as ask:
+        return rollback(ask, name, "a test", dry_run).after
+
+
+@pytest.fixture
+def primary(project: Project) -> str:
+    """Fingerprint of the project's champion primary."""
+    number, mark = project.register_primary()
+    assert project.promote(project.primary, number).moved
+    return mark
+
+
+def test_a_first_version_that_learned_something_becomes_champion(project: Project, primary: str) -> None:
+    number = project.register_embeddings(primary, 1.0, masked=0.2)
+    assert project.champion(project.embeddings) is None
+    decided = project.promote(project.embeddings, number, by="alice")
+    assert (decided.before, decided.after, project.champion(project.embeddings)) == (None, 1, 1)
+    [record] = records(project, project.embeddings)
+    assert (record.outcome, record.decision.asked_by, record.decision.knew) == (Outcome.DONE, "alice", 0)
+    assert [check.name for check in record.decision.checks] == ["aligned", "parity", "masked"]
+    assert record.decision.checks[2].numbers["estimate"] == pytest.approx(0.15)
+
+
+def test_a_first_version_that_learned_nothing_does_not(project: Project, primary: str) -> None:
+    number = project.register_embeddings(primary, 1.0, masked=0.05)
+    assert not project.promote(project.embeddings, number).moved
+    assert project.champion(project.embeddings) is None
+    assert told(project, project.embeddings) == [("promote", None, 1, "refused")]
+
+
+def test_the_champion_stays_when_the_challenger_is_worse_and_goes_when_it_is_better(
+    project: Project, primary: str
+) -> None:
+    for value, masked in ((1.0, 0.2), (2.0, 0.15), (3.0, 0.3)):
+        project.promote(project.embeddings, project.register_embeddings(primary, value, masked))
+    assert project.champion(project.embeddings) == 3
+    assert told(project, project.embeddings) == [
+        ("promote", None, 1, "done"),
+        ("promote", 1, 2, "refused"),
+        ("promote", 1, 3, "done"),
+    ]
+
+
+def test_promoting_the_champion_again_decides_nothing(project: Project, primary: str) -> None:
+    number = project.register_embeddings(primary, 1.0, masked=0.2)
+    for _ in range(2):
+        assert project.promote(project.embeddings, number).after == number
+    assert len(records(project, project.embeddings)) == 1
+
+
+def test_a_dry_run_comes_to_the_same_and_leaves_everything(project: Project, primary: str) -> None:
+    good, bad = (project.register_embeddings(primary, value, masked) for value, masked in ((1.0, 0.2), (2.0, 0.05)))
+    for number, after in ((good, good), (bad, None)):
+        decided = project.promote(project.embeddings, number, dry_run=True)
+        assert (decided.after, decided.record, len(decided.checks)) == (after, None, 3)
+    assert project.champion(project.embeddings) is None
+    assert records(project, project.embeddings) == []
+
+
+def test_judgements_of_other_blocks_are_not_compared(project: Project, primary: str) -> None:
+    project.promote(project.embeddings, project.register_embeddings(primary, 1.0, 0.2))
+    decided = project.promote(project.embeddings, project.register_embeddings(primary, 2.0, 0.4, blocks="b2"))
+    assert not decided.moved
+    assert "not judged on the same items: blocks differ" in decided.checks[-1].says
+    back(project.embeddings)
+    assert project.promote(project.embeddings, 2).moved
+
+
+def test_a_champion_that_is_judged_anew_on_the_challengers_text_is_compared_again(
+    project: Project, primary: str
+) -> None:
+    project.promote(project.embeddings, project.register_embeddings(primary, 1.0, 0.2))
+    worse, better = (project.register_embeddings(primary, value, masked, blocks="b2") for value, masked in RIVALS)
+    judge_anew(project, 1, project.judged(1.0, primary, 0.3, blocks="b2"))
+    assert not project.promote(project.embeddings, worse).moved
+    assert project.promote(project.embeddings, better).checks[-1].numbers["estimate"] == pytest.approx(0.1)
+    assert project.champion(project.embeddings) == better
+    with pytest.raises(GateError, match=r"judges embeddings .* but version 1 of"):
+        judge_anew(project, 1, project.judged(2.0, primary, 0.9, blocks="b2"))
+
+
+RIVALS = ((2.0, 0.25), (3.0, 0.4))
+
+
+def judge_anew(project: Project, number: int, evaluation: Path) -> None:
+    recipe = project.folder / "recipe.toml"
+    recipe.write_text((ROOT / "tiny.toml").read_text().replace('"tiny"', f'"{project.recipe.name}"', 1))
+    lingraft("judge", project.embeddings, number, "--recipe", recipe, "--evaluation", evaluation)
+
+
+def test_a_new_primary_leaves_languages_behind_until_they_are_adapted_again(project: Project, primary: str) -> None:
+    project.promote(project.embeddings, project.register_embeddings(primary, 1.0, masked=0.4))
+    number, mark = project.register_primary(2.0)
+    project.promote(project.primary, number)
+    with tracking.asking() as ask:
+        assert unaligned(ask, project.recipe.name, mark) == ["de"]
+        assert unaligned(ask, project.recipe.name, primary) == []
+    old = project.register_embeddings(primary, 3.0, masked=0.9)
+    refused = project.promote(project.embeddings, old)
+    assert [check.name for check in refused.checks if not check.passed] == ["aligned"]
+    # Worse than the champion before, which counts no more: it belongs to another primary.
+    new = project.register_embeddings(mark, 4.0, masked=0.1)
+    assert project.promote(project.embeddings, new).moved
+    with pytest.raises(PromotionError, match="belongs to another primary"):
+        back(project.embeddings)
+    back(project.primary)
+    assert back(project.embeddings) == 1
+
+
+def test_a_task_that_is_served_wants_parity_which_a_second_registration_adds(project: Project, primary: str) -> None:
+    project.register_task(primary, "topic")
+    project.register_task(primary, "entities", kind="tags")  # the endpoint does not answer it
+    number = project.register_embeddings(primary, 1.0, masked=0.2, served=())
+    refused = project.promote(project.embeddings, number)
+    assert [check.name for check in refused.checks if not check.passed] == ["parity"]
+    assert "no parity of topic, which the registry has for this primary" in refused.checks[1].says
+    assert project.register_embeddings(primary, 1.0, masked=0.2) == number
+    assert project.promote(project.embeddings, number).moved
+
+
+def test_a_rollback_returns_step_by_step_and_is_kept(project: Project, primary: str) -> None:
+    for value, masked in ((1.0, 0.2), (2.0, 0.3)):
+        project.promote(project.embeddings, project.register_embeddings(primary, value, masked))
+    assert back(project.embeddings, dry_run=True) == 1
+    assert project.champion(project.embeddings) == 2
+    assert [back(project.embeddings), back(project.embeddings)] == [1, None]
+    assert project.champion(project.embeddings) is None
+    with pytest.raises(PromotionError, match="no promotion of this model is left"):
+        back(project.embeddings)
+    assert told(project, project.embeddings)[2:] == [("rollback", 2, 1, "done"), ("rollback", 1, None, "done")]
+    assert project.promote(project.embeddings, 2).moved
+    assert back(project.embeddings) is None
+
+
+def test_a_version_that_was_deleted_cannot_be_returned_to(project: Project, primary: str) -> None:
+    for value, masked in ((1.0, 0.2), (2.0, 0.3)):
+        project.promote(project.embeddings, project.register_embeddings(primary, value, masked))
+    MlflowClient().delete_model_version(project.embeddings, "1")
+    with pytest.raises(PromotionError, match=r"version 1 of .* was deleted"):
+        back(project.embeddings)
+    assert project.champion(project.embeddings) == 2
+
+
+@pytest.mark.parametrize("moved", [False, True])
+def test_a_decision_that_was_broken_off_is_finished_by_the_next_command(
+    project: Project, primary: str, moved: bool
+) -> None:
+    """As a process leaves it that is killed before or after it has moved the alias."""
+    number = project.register_embeddings(primary, 1.0, masked=0.2)
+    with tracking.asking() as ask:
+        version = version_of(ask, project.embeddings, number)
+        decisions.append(ask, project.recipe.name, intended(version.name, number), version, Outcome.INTENDED)
+        if moved:
+            MlflowClient().set_registered_model_alias(version.name, tracking.CHAMPION, str(number))
+    better = project.register_embeddings(primary, 2.0, masked=0.3)
+    project.promote(project.embeddings, better)
+    assert told(project, project.embeddings) == [("promote", None, 1, "done"), ("promote", 1, 2, "done")]
+    assert back(project.embeddings) == 1
+
+
+def intended(model: str, number: int, knew: int = 0) -> Decision:
+    return Decision(
+        action="promote",
+        model=model,
+        asked_by="somebody",
+        asked_at=decisions.now(),
+        before=None,
+        after=number,
+        fingerprint="f",
+        knew=knew,
+    )
+
+
+def test_of_two_that_were_broken_off_at_once_the_first_is_finished(project: Project, primary: str) -> None:
+    numbers = [project.register_embeddings(primary, value, 0.2) for value in (1.0, 2.0)]
+    with tracking.asking() as ask:
+        for number in reversed(numbers):
+            version = version_of(ask, project.embeddings, number)
+            decisions.append(ask, project.recipe.name, intended(version.name, number), version, Outcome.INTENDED)
+        assert len(settle(ask, project.recipe.name, project.embeddings)) == 2
+        assert settle(ask, project.recipe.name, project.embeddings) == []
+    assert project.champion(project.embeddings) == 2
+    assert [outcome for *_, outcome in told(project, project.embeddings)] == ["done", "overtaken"]
+
+
+def test_decisions_about_other_models_do_not_come_between(project: Project, primary: str) -> None:
+    number = project.register_embeddings(primary, 1.0, masked=0.2)
+    later, _ = project.register_primary(2.0)
+    with tracking.asking() as ask:
+        version = version_of(ask, project.embeddings, number)
+        made = decisions.append(ask, project.recipe.name, intended(version.name, number), version, Outcome.INTENDED)
+    project.promote(project.primary, later)
+    with tracking.asking() as ask:
+        settle(ask, project.recipe.name, project.embeddings)
+    assert [(each.number, str(each.outcome)) for each in records(project, project.embeddings)] == [
+        (made.number, "done")
+    ]
+
+
+def test_a_deleted_decision_leaves_a_gap(project: Project, primary: str) -> None:
+    for value, masked in ((1.0, 0.2), (2.0, 0.3)):
+        project.promote(project.embeddings, project.register_embeddings(primary, value, masked))
+    name = decisions.record_name(project.recipe.name)
+    with tracking.asking() as ask:
+        assert decisions.missing(ask, project.recipe.name) == []
+        MlflowClient().delete_model_version(name, "2")
+        assert decisions.missing(ask, project.recipe.name) == [2]
+
+
+def test_evidence_of_a_champion_that_is_gone_is_a_refusal_with_a_reason(
+    project: Project, primary: str, store: Path
+) -> None:
+    project.promote(project.embeddings, project.register_embeddings(primary, 1.0, masked=0.2))
+    run = MlflowClient().get_model_version(project.embeddings, "1").tags["evaluation_run"]
+    [kept] = store.glob(f"artifacts/{run}/artifacts/evaluation/result.json")
+    kept.unlink()
+    for other in kept.parent.iterdir():
+        other.unlink()
+    decided = project.promote(project.embeddings, project.register_embeddings(primary, 2.0, masked=0.4))
+    assert not decided.moved
+    assert f"kept by run {run}, is gone" in decided.checks[0].says
+
+
+def test_a_run_that_was_deleted_keeps_its_evidence_until_mlflow_collects_it(project: Project, primary: str) -> None:
+    project.promote(project.embeddings, project.register_embeddings(primary, 1.0, masked=0.2))
+    MlflowClient().delete_run(MlflowClient().get_model_version(project.embeddings, "1").tags["evaluation_run"])
+    assert project.promote(project.embeddings, project.register_embeddings(primary, 2.0, masked=0.3)).moved
+
+
+def test_what_cannot_be_promoted_is_named(project: Project) -> None:
+    with pytest.raises(NotRegisteredError, match="no version 7"), tracking.asking() as ask:
+        promote(ask, project.embeddings, 7, "a test")
+    number = project.register_embeddings("a1" * 32, 1.0, masked=0.2)
+    with pytest.raises(GateError, match="has no champion to be aligned with"):
+        project.promote(project.embeddings, number)
+    MlflowClient().create_registered_model(f"{project.recipe.name}-foreign")
+    MlflowClient().create_model_version(f"{project.recipe.name}-foreign", "file:///nowhere")
+    with pytest.raises(PromotionError, match="lingraft has not registered it"):
+        project.promote(f"{project.recipe.name}-foreign", 1)
+
+
+def test_a_record_is_one_request_that_nothing_is_added_to(project: Project, primary: str) -> None:
+    """What a version of the record says is there as soon as it has its number."""
+    number = project.register_embeddings(primary, 1.0, masked=0.2)
+    with tracking.asking() as ask:
+        version = version_of(ask, project.embeddings, number)
+        made = decisions.append(ask, project.recipe.name, intended(version.name, number), version, Outcome.INTENDED)
+    tags = MlflowClient().get_model_version(decisions.record_name(project.recipe.name), str(made.number)).tags
+    assert json.loads(tags["decision"])["after"] == number
+    assert tags["outcome"] == "intended"

@@ -1,0 +1,25 @@
+"""The source pipeline's steps in this process, for tests of what follows on it."""
+
+from pathlib import Path
+
+from lingraft.config import Recipe
+from lingraft.steps import data, source
+from tests.workshop import Workshop
+
+
+def register(shop: Workshop, recipe: Recipe, primary: Path, folder: Path) -> None:
+    """Make a primary, and its mini-model where the recipe has one, champions of the store; without tasks.
+
+    Args:
+        shop: of the text.
+        recipe: of the project.
+        primary: trained by it.
+        folder: of what else is made, which is new.
+    """
+    folder.mkdir()
+    raw, run, blocks = recipe.to_json(), folder / "run", shop.blocks["en"]
+    data.open_run(raw, "source", run)
+    if recipe.builds_mini:
+        source.build_mini(raw, run, primary, blocks, folder / "mini")
+    source.evaluate_source(raw, run, primary, [], shop.texts["en"], blocks, folder / "evaluation")
+    source.register_source(raw, run, primary, [], folder / "evaluation")

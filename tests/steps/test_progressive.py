@@ -1,0 +1,48 @@
+"""A progressive adaptation in a pipeline: one entry among the depths, judged and registered like any other."""
+
+from pathlib import Path
+
+from lingraft import results, tracking
+from lingraft.artifact import Artifact, Kind
+from lingraft.config import Recipe
+from lingraft.registered import embeddings_name
+from lingraft.steps import language
+from tests.progressive.project import FIXED, progressive
+from tests.steps.conftest import Registered
+from tests.tracking_stores import quiet
+
+pytestmark = quiet
+ENDS_BEFORE_THE_TOP = FIXED | {"depths": [1, 2], "shares": [0.5, 0.5]}
+
+
+def test_it_is_adapted_over_its_last_depth_whatever_a_search_chose(registered: Registered, tmp_path: Path) -> None:
+    recipe = progressive(registered.shop.recipe, ENDS_BEFORE_THE_TOP, depth=2).to_json()
+    assert language.depths_of(recipe, "de", compare=False, out=tmp_path) == [2]
+    assert language.depths_of(recipe, "de", compare=True, out=tmp_path) == [2, 3]
+
+
+def test_it_is_registered_with_its_depths_and_plain_ones_beside_it_are_handed_on(
+    registered: Registered, tmp_path: Path
+) -> None:
+    recipe = progressive(registered.shop.recipe, ENDS_BEFORE_THE_TOP, depth=2).to_json()
+    run = registered.begin(tmp_path / "run")
+    depths = language.depths_of(recipe, "de", compare=True, out=tmp_path)
+    embeddings, evaluations = zip(
+        *(registered.judge(run, depth, tmp_path, recipe) for depth in depths),
+        strict=True,
+    )
+    chosen, handed = tmp_path / "chosen", tmp_path / "results"
+    language.register_language(recipe, run, registered.tasks, embeddings, evaluations, chosen, handed)
+    tags = tracking.tags_of(embeddings_name(registered.shop.recipe, "de"))
+    phases = Artifact.load(chosen, Kind.EMBEDDINGS).manifest.details["phases"]
+    assert (tags["depth"], tags["progressive"]) == ("2", f"{phases[0]['steps']} over 1, {phases[1]['steps']} over 2")
+    found = {result.depth: result for result in map(results.load_language, handed.iterdir())}
+    assert {depth: (result.shallower, result.standard) for depth, result in found.items()} == {
+        2: ((1,), False),
+        3: ((), True),
+    }
+    assert found[3].whole_flops == found[3].cost.flops
+    # As many updates over all layers as `steps` says, to within one, although more were made of the shallow kind.
+    steps = Recipe.parse(recipe).adaptation.steps
+    assert found[2].cost.steps > steps
+    assert (1 - 1 / steps) * found[3].whole_flops < found[2].whole_flops <= (1 + 1e-9) * found[3].whole_flops
