@@ -1,32 +1,10 @@
-"""Once per language: depth search, adaptation, evaluation, registration; then bundle and report."""
+"""Once per language: adaptation, evaluation, registration; then bundle and report."""
 
 from typing import List  # noqa: UP035  kfp reads typing.List for lists of artifacts
 
 from kfp import dsl
 
 from components.step import step
-
-
-@step
-def search_depth(
-    recipe: str,
-    run: dsl.Input[dsl.Artifact],
-    primary: dsl.Input[dsl.Model],
-    blocks: dsl.Input[dsl.Dataset],
-    tokenizer: dsl.Input[dsl.Artifact],
-    search: dsl.Output[dsl.Artifact],
-    metrics: dsl.Output[dsl.Metrics],
-):
-    """Choose one language's mini-model depth by short adaptations at equal compute."""
-    from lingraft.launch import launcher
-
-    inputs = {
-        "run": run.path,
-        "primary": primary.path,
-        "blocks_folder": blocks.path,
-        "tokenizer_folder": tokenizer.path,
-    }
-    metrics.metadata.update(launcher.run("language.search_depth", inputs, {"out": search.path}, recipe=recipe))
 
 
 @step
@@ -106,22 +84,24 @@ def register_language(
     recipe: str,
     run: dsl.Input[dsl.Artifact],
     language: str,
+    tasks: dsl.Input[dsl.Model],
     embeddings: dsl.Input[List[dsl.Model]],  # noqa: UP006
     evaluations: dsl.Input[List[dsl.Artifact]],  # noqa: UP006
     chosen: dsl.Output[dsl.Model],
     results: dsl.Output[dsl.Artifact],
     outcome: dsl.Output[dsl.Artifact],
 ):
-    """Register the embeddings of the language's own depth, hand on its evaluations, and say what became of it."""
+    """Register the embeddings of the language's own depth, promote them if the gate lets them, and say what became."""
     from pathlib import Path
 
     from lingraft.launch import launcher
     from lingraft.outcomes import conclude
 
     made = [[item.path for item in items] for items in (embeddings, evaluations)]
-    inputs, outputs = {"embeddings": made[0], "evaluations": made[1]}, {"chosen": chosen.path, "results": results.path}
-    launcher.run("language.register_language", inputs | {"run": run.path}, outputs, isolated=True, recipe=recipe)
-    conclude(language, Path(results.path), Path(outcome.path))
+    inputs = {"run": run.path, "tasks": tasks.path, "embeddings": made[0], "evaluations": made[1]}
+    outputs = {"chosen": chosen.path, "results": results.path}
+    refused = launcher.run("language.register_language", inputs, outputs, isolated=True, recipe=recipe)
+    conclude(language, Path(results.path), Path(outcome.path), refused)
 
 
 @step

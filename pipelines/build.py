@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 from kfp import dsl
 from kfp.dsl import base_component, pipeline_channel
 
-from components import data, language, source
+from components import data, language, search, source
 from lingraft.cluster import StageName
 from lingraft.config import Recipe
 from lingraft.steps.source import finetunings
@@ -40,13 +40,12 @@ def source_pipeline(settings: Recipe) -> base_component.BaseComponent:
         )
         training(pretrained, nodes, "pretraining")
         common = {"recipe": recipe, "run": run, "primary": pretrained.outputs["primary"]}
-        if settings.builds_mini:
-            training(source.build_mini(**common, blocks=blocks), nodes, "mini")
+        built = [training(source.build_mini(**common, blocks=blocks), nodes, "mini")] if settings.builds_mini else []
         finetuned = _finetunings(settings, common, text, nodes)
         judged = source.evaluate_source(**common, text=text, blocks=blocks, **_collected(finetuned))
         training(judged, nodes, "judging")
         registered = source.register_source(**common, evaluation=judged.outputs["evaluation"], **_collected(finetuned))
-        light(registered, nodes)
+        light(registered, nodes).after(*built)  # which it makes champion
 
     return pipeline
 
@@ -71,26 +70,27 @@ def _collected(finetuned: dsl.PipelineTask | None) -> dict[str, Any]:
 
 def depth_search_pipeline(settings: Recipe) -> base_component.BaseComponent:
     """Choose one language's mini-model depth with Optuna, and tag the registered primary with it."""
-    cluster = settings.cluster
-    wanted = settings.require_search().language
+    cluster, wanted = settings.cluster, settings.require_search()
+    workers = [*range(1, wanted.workers + 1)]
 
     @dsl.pipeline(name=f"{settings.name}-depth-search", description=depth_search_pipeline.__doc__)
     @settable(cluster, "search")
-    def pipeline(nodes: Nodes, recipe: str = settings.to_json(), target: str = wanted) -> None:
+    def pipeline(nodes: Nodes, recipe: str = settings.to_json(), target: str = wanted.language) -> None:
         run = _open(recipe, "depth-search", nodes)
         fetched = light(source.fetch_source(recipe=recipe, run=run), nodes)
         lane = _text_lane(recipe, run, target, nodes)
-        training(
-            language.search_depth(
-                recipe=recipe,
-                run=run,
-                primary=fetched.outputs["primary"],
-                blocks=lane.blocks.outputs["blocks"],
-                tokenizer=lane.tokenizer.outputs["tokenizer"],
-            ),
-            nodes,
-            "search",
-        )
+        mini_builders = _text_lane(recipe, run, settings.source, nodes) if settings.builds_mini else None
+        common = {
+            "recipe": recipe,
+            "run": run,
+            "primary": fetched.outputs["primary"],
+            "blocks": lane.blocks.outputs["blocks"],
+            "tokenizer": lane.tokenizer.outputs["tokenizer"],
+            "source_blocks": mini_builders.blocks.outputs["blocks"] if mini_builders else fetched.outputs["mini"],
+        }
+        with dsl.ParallelFor(workers, parallelism=wanted.workers) as worker:
+            tried = training(search.try_depths(**common, worker=worker), nodes, "search")
+        training(search.search_depth(**common, worked=dsl.Collected(tried.outputs["worked"])), nodes, "search")
 
     return pipeline
 
@@ -131,6 +131,7 @@ def language_pipeline(settings: Recipe) -> base_component.BaseComponent:
                 recipe=recipe,
                 run=run,
                 language=target,
+                tasks=fetched.outputs["tasks"],
                 embeddings=dsl.Collected(adapted.outputs["embeddings"]),
                 evaluations=dsl.Collected(judged.outputs["evaluation"]),
             )

@@ -21,8 +21,8 @@ from kfp.local import subprocess_task_handler
 from lingraft import reuse
 from lingraft.errors import LingraftError
 from lingraft.files import make_folder
+from lingraft.search_config import SEARCH_STORAGE
 from lingraft.stopping import EXIT_CODES, Interruption, handled
-from lingraft.training_config import SEARCH_STORAGE
 
 _STARTED = re.compile(r"Executing task .*?'([\w-]+)'")
 _ERROR = re.compile(r"^\s*lingraft(\.\w+)+Error: ")

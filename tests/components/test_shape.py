@@ -7,11 +7,11 @@ from types import ModuleType
 import pytest
 from kfp.dsl.python_component import PythonComponent
 
-from components import data, language, paper, source
+from components import data, language, paper, search, source
 from components.step import IMAGE
 from lingraft.cluster import Cluster
 
-MODULES = (data, language, paper, source)
+MODULES = (data, language, paper, search, source)
 FOLDER = Path(data.__file__).parent
 STATEMENTS = (ast.ImportFrom, ast.Assign, ast.Expr, ast.Return)
 """All that a component's body may consist of, after its docstring; a condition inside an expression is logic too."""

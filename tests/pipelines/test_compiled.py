@@ -31,8 +31,8 @@ PIPELINES_OF = {"base": sorted(PIPELINES), "demo": sorted(PIPELINES.keys() - {"p
 """The comparison of systems is the base recipe's only."""
 _PARAMETER = re.compile(r"\{\{\$\.inputs\.parameters\['pipelinechannel--(\w+)'\]\}\}")
 TRAINING_STEPS = {
-    *("pretrain", "build-mini", "finetune", "evaluate-source", "search-depth", "adapt", "evaluate-language"),
-    *("adapt-over-mini", "judge-source", "judge-language"),
+    *("pretrain", "build-mini", "finetune", "evaluate-source", "try-depths", "search-depth", "adapt"),
+    *("evaluate-language", "adapt-over-mini", "judge-source", "judge-language"),
 }
 
 
@@ -262,6 +262,8 @@ def test_only_minipost_has_a_step_that_builds_a_mini_model(tmp_path: Path) -> No
     (container, _), profile = _steps(built["source"])["build-mini"], post.cluster.training
     assert container["resources"]["resourceCpuLimit"] == profile.cpu
     assert _steps(built["language"]).keys() == _steps(joint["language"]).keys()
+    tasks = built["source"][0]["root"]["dag"]["tasks"]
+    assert "build-mini" in tasks["register-source"]["dependentTasks"]  # which makes it champion
 
 
 def test_what_a_recipe_says_of_the_cluster_reaches_every_step(tmp_path: Path) -> None:

@@ -56,7 +56,7 @@ def test_every_pipeline_is_a_run_with_one_run_a_stage_and_all_finished(finished:
     assert {pipeline: set(stages) for pipeline, (_, stages) in runs.items()} == {
         "source": _lane("en")
         | {"pretrain", "finetune-topic-1", "finetune-topic-2", "evaluate-source", "register-source"},
-        "depth-search": _lane("de") | {"fetch-source", "search-depth"},
+        "depth-search": _lane("de") | {"fetch-source", "try-depths-1", "search-depth"},
         "language": _lane("de")
         | _lane("tr")
         | trained
@@ -111,7 +111,7 @@ def test_every_stage_says_what_data_it_was_made_from(finished: Finished) -> None
 def test_every_model_has_a_champion_that_says_which_primary_it_belongs_to(finished: Finished) -> None:
     models = {model.name for model in finished.client.search_registered_models()}
     theirs = {"embeddings-de", "embeddings-tr", "task-topic", "bundle-topic"}
-    assert models == {f"tiny-{name}" for name in ("primary", *theirs)}
+    assert models == {f"tiny-{name}" for name in ("primary", "decisions", *theirs)}
     primary = finished.champion("primary").tags["fingerprint"]
     for name in theirs:
         assert finished.champion(name).tags["aligned_with"] == primary

@@ -1,0 +1,64 @@
+"""Once per language whose depth is not known: workers that try depths at the same time, then what they found."""
+
+from typing import List  # noqa: UP035  kfp reads typing.List for lists of artifacts
+
+from kfp import dsl
+
+from components.step import step
+
+
+@step
+def try_depths(
+    recipe: str,
+    run: dsl.Input[dsl.Artifact],
+    worker: int,
+    primary: dsl.Input[dsl.Model],
+    blocks: dsl.Input[dsl.Dataset],
+    tokenizer: dsl.Input[dsl.Artifact],
+    source_blocks: dsl.Input[dsl.Artifact],
+    worked: dsl.Output[dsl.Artifact],
+    metrics: dsl.Output[dsl.Metrics],
+):
+    """Try depths, as one of several workers that share a storage, until all have been tried."""
+    from lingraft.launch import launcher
+
+    inputs = {
+        "run": run.path,
+        "primary": primary.path,
+        "blocks_folder": blocks.path,
+        "tokenizer_folder": tokenizer.path,
+        "source_blocks": source_blocks.path,
+    }
+    values = {"recipe": recipe, "worker": worker}
+    metrics.metadata.update(launcher.run("search.try_depths", inputs, {"out": worked.path}, **values))
+
+
+@step
+def search_depth(
+    recipe: str,
+    run: dsl.Input[dsl.Artifact],
+    primary: dsl.Input[dsl.Model],
+    blocks: dsl.Input[dsl.Dataset],
+    tokenizer: dsl.Input[dsl.Artifact],
+    source_blocks: dsl.Input[dsl.Artifact],
+    worked: dsl.Input[List[dsl.Artifact]],  # noqa: UP006
+    search: dsl.Output[dsl.Artifact],
+    metrics: dsl.Output[dsl.Metrics],
+    page: dsl.Output[dsl.HTML],
+):
+    """Choose one language's mini-model depth from trials at equal compute, and show why."""
+    from pathlib import Path
+
+    from lingraft.launch import launcher
+
+    inputs = {
+        "run": run.path,
+        "primary": primary.path,
+        "blocks_folder": blocks.path,
+        "tokenizer_folder": tokenizer.path,
+        "source_blocks": source_blocks.path,
+        "worked": [item.path for item in worked],
+    }
+    metrics.metadata.update(launcher.run("search.search_depth", inputs, {"out": search.path}, recipe=recipe))
+    html = (Path(search.path) / "search.html").read_text(encoding="utf-8")
+    Path(page.path).write_text(html, encoding="utf-8")
