@@ -1,5 +1,7 @@
 """Every command of the README runs: the stages and the endpoint for real, on text that the tests make."""
 
+import contextlib
+import json
 import re
 import shutil
 import socket
@@ -23,6 +25,7 @@ BIN = Path(sys.executable).parent
 _BLOCK = re.compile(r"^```sh\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _MAKE, _STAGE, _KUSTOMIZE = ("make ", "lingraft ", "kubectl apply -k ")
 _SERVE = "lingraft serve "
+_DASHBOARD = re.compile(r"`(lingraft search dashboard [^`]+)`")
 _COMPILE, _ASK = "python -m pipelines compile ", "curl "
 _SUBMIT = "python -m pipelines submit "
 
@@ -99,10 +102,12 @@ def worked(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.integration
 def test_the_stages_lead_to_a_report(worked: Path) -> None:
     assert (worked / "work" / "report" / "report.html").stat().st_size > 10_000
 
 
+@pytest.mark.integration
 def test_an_imported_checkpoint_is_a_primary(worked: Path) -> None:
     assert (
         Artifact.load(worked / "work" / "my-encoder", Kind.PRIMARY).manifest.details["origin"]["model_type"]
@@ -110,6 +115,7 @@ def test_an_imported_checkpoint_is_a_primary(worked: Path) -> None:
     )
 
 
+@pytest.mark.integration
 def test_a_language_is_handed_on_with_its_card(worked: Path) -> None:
     card = (worked / "work" / "hf-de" / "README.md").read_text(encoding="utf-8")
     assert "MINIJOINT" in card
@@ -118,14 +124,21 @@ def test_a_language_is_handed_on_with_its_card(worked: Path) -> None:
 @pytest.fixture
 def served(worked: Path) -> Iterator[str]:
     """Address of the README's endpoint."""
+    [serve] = _starting(_SERVE)
+    with _running(serve, worked, "/v2/health/ready") as address:
+        yield address
+
+
+@contextlib.contextmanager
+def _running(command: str, folder: Path, page: str) -> Iterator[str]:
+    """Address of a command that serves, as soon as it has a page."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    [serve] = _starting(_SERVE)
-    command = [*serve.split(), "--host", "127.0.0.1", "--port", str(port)]
-    with subprocess.Popen([str(BIN / command[0]), *command[1:]], cwd=worked) as server:
+    name, *words = [*command.split(), "--host", "127.0.0.1", "--port", str(port)]
+    with subprocess.Popen([str(BIN / name), *words], cwd=folder) as server:
         try:
-            _wait(f"http://127.0.0.1:{port}/v2/health/ready", server)
+            _wait(f"http://127.0.0.1:{port}{page}", server)
             yield f"127.0.0.1:{port}"
         finally:
             server.terminate()
@@ -142,7 +155,19 @@ def _wait(address: str, server: subprocess.Popen[bytes]) -> None:
     raise AssertionError(f"{address} was not ready in time")
 
 
+@pytest.mark.integration
 def test_the_endpoint_answers_the_curl_command(worked: Path, served: str) -> None:
     [command] = _starting(_ASK)
     answer = _run(command.replace("localhost:8080", served).replace("/help-topic/", "/topic/"), worked)
     assert any(topic in answer for topic in made_up.TOPICS), answer
+
+
+@pytest.mark.integration
+def test_the_dashboard_opens_on_the_search(worked: Path) -> None:
+    [command] = _DASHBOARD.findall((ROOT / "README.md").read_text(encoding="utf-8"))
+    with (
+        _running(command, worked, "/dashboard") as address,
+        urllib.request.urlopen(f"http://{address}/api/studies") as answer,
+    ):
+        (study,) = json.load(answer)["study_summaries"]
+    assert study["study_name"].startswith("tiny-de-")

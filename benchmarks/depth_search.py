@@ -1,0 +1,157 @@
+"""`python -m benchmarks.depth_search --data DIR --out DIR`: what a depth search saves, and whether it finds the depth.
+
+On real text: a many-headed primary is pretrained; then, for every language and seed, every depth is run to its end (the
+grid), and the search is run, with what it found for the languages before. Both train alike, from the same rows. Beside
+them stands one standard adaptation a language. What is in `--out` is not run again, so it may stop at any time.
+`--data` has <language>.txt.xz; see benchmarks/depth_search.toml for sizes.
+"""
+
+import argparse
+import lzma
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.depth_search_page import Case, Found, Ran, write
+from lingraft import jobs, reuse
+from lingraft.artifact import Artifact, Kind
+from lingraft.config import Recipe
+from lingraft.files import write_text
+from lingraft.jobs import Job, Lane
+from lingraft.plan import unwatched
+from lingraft.progress import say
+from lingraft.results import Trial, load_search
+from lingraft.resumed import made_once
+from lingraft.search import Inputs, search
+from lingraft.search.training import Attempt, Trainer
+from lingraft.text_config import Folder
+
+RECIPE = Path(__file__).with_suffix(".toml")
+_MB = 1_000_000
+
+
+@dataclass(frozen=True)
+class Bench:
+    """Folders of one run."""
+
+    recipe: Recipe
+    out: Path
+
+    def prepare(self) -> None:
+        """Text to blocks of all languages, and the primary."""
+        for language in self.recipe.languages:
+            for job in jobs.lane(self.recipe, language, Lane.under(self.out, language)):
+                _make(job)
+        source = Lane.under(self.out, self.recipe.source)
+        _make(jobs.pretraining(self.recipe, source.blocks, source.tokenizer, self.primary))
+
+    @property
+    def primary(self) -> Path:
+        """Where it is."""
+        return self.out / "primary"
+
+    def of(self, language: str, seed: int) -> Recipe:
+        """The recipe of one search."""
+        adaptation = self.recipe.adaptation.model_copy(update={"seed": seed})
+        wanted = self.recipe.require_search().model_copy(update={"language": language})
+        return self.recipe.model_copy(update={"adaptation": adaptation, "search": wanted})
+
+    def inputs(self, language: str) -> Inputs:
+        """What a search reads."""
+        lane = Lane.under(self.out, language)
+        return Inputs(self.primary, lane.blocks, lane.tokenizer)
+
+    def standard(self, language: str) -> Ran:
+        """One standard adaptation, over all layers."""
+        lane, layers = Lane.under(self.out, language), self.recipe.encoder.layers
+        out = self.out / "standard" / language
+        made = _make(
+            jobs.adaptation(self.recipe, layers, language, self.primary, None, lane.blocks, lane.tokenizer, out)
+        )
+        return Ran(flops=made.manifest.cost.flops, training_s=made.manifest.cost.elapsed_s)
+
+    def grid(self, language: str, seed: int) -> list[Trial]:
+        """Every depth, run to its end."""
+        recipe, folder = self.of(language, seed), self.out / "grid" / f"{language}-{seed}"
+        places = {depth: folder / f"{depth}.json" for depth in recipe.searched_depths}
+        if not all(place.exists() for place in places.values()):
+            trainer = Trainer(recipe, self.inputs(language), folder / "state", unwatched)
+            for depth, place in places.items():
+                if not place.exists():
+                    say(f"grid, {language}, seed {seed}: depth {depth}")
+                    trainer.train_trial(_to_its_end(depth, place))
+        return [Trial.model_validate_json(place.read_text(encoding="utf-8")) for place in places.values()]
+
+    def searched(self, language: str, seed: int, known: dict[str, int]) -> Found:
+        """The search, with the seconds that it took from beginning to end, judging included."""
+        out = self.out / "search" / f"{language}-{seed}"
+        clock = out.with_name(f"{out.name}.seconds")
+        if not out.exists():
+            storage, started = f"sqlite:///{(self.out / 'trials.db').resolve()}", time.monotonic()
+            search(self.of(language, seed), self.inputs(language), storage, out, known)
+            write_text(clock, f"{time.monotonic() - started:.1f}")
+        seconds = float(clock.read_text()) if clock.exists() else None
+        return Found(result=load_search(out), elapsed_s=seconds)
+
+    def cases(self, seeds: list[int]) -> Iterator[Case]:
+        """Each language with each seed; a search knows those of the languages before, with its own seed."""
+        known: dict[int, dict[str, int]] = {seed: {} for seed in seeds}
+        for language in self.recipe.targets:
+            standard = self.standard(language)
+            for seed in seeds:
+                grid, found = self.grid(language, seed), self.searched(language, seed, dict(known[seed]))
+                known[seed][language] = found.result.chosen
+                yield Case(language=language, seed=seed, grid=grid, found=found, standard=standard)
+
+
+def _to_its_end(depth: int, place: Path) -> Attempt:
+    def finish(trial: Trial) -> None:
+        write_text(place, trial.model_dump_json(indent=1) + "\n")
+
+    return Attempt(depth, {"depth": depth}, {}, lambda _look, _score: None, lambda _scores, _last: False, finish)
+
+
+def _make(job: Job) -> Artifact:
+    say(job.title)
+    return made_once(job.made, job.kind, job.made_from, lambda: job.make(job.out, unwatched))
+
+
+def sample(data: Path, language: str, megabytes: float, out: Path) -> None:
+    """Keep every so manieth document of a corpus, which is ordered by sources, so that about so much is left."""
+    if out.exists():
+        return
+    text = lzma.open(data / f"{language}.txt.xz", "rt", encoding="utf-8").read()  # noqa: SIM115  closed with its text
+    documents = text.split("\n\n")
+    every = max(1, round(len(text.encode()) / (megabytes * _MB)))
+    write_text(out, "\n\n".join(documents[::every]) + "\n")
+
+
+def main() -> None:
+    """Run what is missing, and write records, plot and page after every case."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, required=True, help="folder with <language>.txt.xz")
+    parser.add_argument("--out", type=Path, required=True, help="folder of all that is made")
+    parser.add_argument("--recipe", type=Path, default=RECIPE, help="sizes; its text is replaced by that of --data")
+    parser.add_argument("--seeds", nargs="+", type=int, default=[1, 2, 3])
+    parser.add_argument("--megabytes", type=float, default=12.0, help="of text of a language, at most about")
+    parser.add_argument("--page", type=Path, help="depth-search.json, .md and .png go here; --out if absent")
+    given = parser.parse_args()
+    os.environ.pop(reuse.WHERE, None)  # what was made for something else would cost nothing here
+    recipe = Recipe.load(given.recipe)
+    samples = given.out / "sample"
+    for language in recipe.languages:
+        sample(given.data, language, given.megabytes, samples / f"{language}.txt")
+    text = Folder(kind="folder", path=str(samples.resolve()))
+    bench = Bench(recipe.model_copy(update={"text": text}), given.out)
+    bench.prepare()
+    cost, cases = Artifact.load(bench.primary, Kind.PRIMARY).manifest.cost, []
+    for case in bench.cases(given.seeds):
+        cases.append(case)
+        write(bench.recipe, Ran(flops=cost.flops, training_s=cost.elapsed_s), cases, given.page or given.out)
+    print((given.page or given.out) / "depth-search.md")
+
+
+if __name__ == "__main__":
+    main()

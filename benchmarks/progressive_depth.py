@@ -1,0 +1,90 @@
+"""`python -m benchmarks.progressive_depth --text DIR --out DIR`: progressive adaptation against every fixed depth.
+
+A primary with several MLM heads is pretrained, unless one is given, and each language is learned at equal FLOPs over
+each of its depths, over all of them by equal shares, and over all of them by the dev loss. What is in `--out` already
+is used again: a run that was stopped goes on. `--page` writes tables, records and picture.
+"""
+
+import argparse
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.progressive.page import draw, page
+from benchmarks.progressive.runs import Bench, known, pretrained
+from benchmarks.speed.machine import commit, cores
+from lingraft.artifact import Artifact, Kind
+from lingraft.config import Recipe
+from lingraft.files import write_json, write_text
+from lingraft.precision import device
+
+RECIPE = Path(__file__).parents[1] / "recipes" / "progressive.toml"
+
+
+def measured(recipe: Recipe, out: Path, primary: Path | None, seeds: Sequence[int]) -> dict[str, Any]:
+    """Everything that was found.
+
+    Args:
+        recipe: whose adaptation goes progressively over all heads of the primary, by the dev loss.
+        out: folder of results.
+        primary: that was pretrained before; its shape goes before the recipe's. None: one is pretrained.
+        seeds: of adaptation.
+    """
+    if primary:
+        raw = recipe.model_dump(mode="json")
+        shape = Artifact.load(primary, Kind.PRIMARY).manifest.details["shape"]
+        recipe = Recipe.parse(raw | {"encoder": shape})
+    body = primary or pretrained(recipe, out)
+    accuracies = None if primary else known(recipe, body, out)
+    records = [record for target in recipe.targets for record in Bench(recipe, body, target, out).records(seeds)]
+    found, shape = Artifact.load(body, Kind.PRIMARY), recipe.encoder
+    facts = {"fingerprint": found.fingerprint, "steps": found.manifest.cost.steps, "tokens": found.manifest.cost.tokens}
+    facts |= {"layers": shape.layers, "width": shape.width, "heads": list(shape.mlm_heads), "known": accuracies}
+    machine = {"device": f"{cores()} CPU cores" if device().type == "cpu" else device().type, "commit": commit()}
+    return {
+        "steps": recipe.adaptation.steps,
+        "seeds": [*seeds],
+        "primary": facts,
+        "machine": machine,
+        "records": records,
+    }
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measure what is missing, and write the page."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--text", type=Path, required=True, help="folder of text, as [text] kind = 'folder' takes it")
+    parser.add_argument("--out", type=Path, required=True, help="folder of everything that is made")
+    parser.add_argument("--recipe", type=Path, default=RECIPE, help="its size; recipes/progressive.toml if absent")
+    parser.add_argument("--primary", type=Path, help="of the recipe's source language, with several MLM heads")
+    parser.add_argument("--languages", nargs="+", help="targets; the recipe's if absent")
+    parser.add_argument("--seeds", nargs="+", type=int, default=[1, 2, 3])
+    parser.add_argument(
+        "--page", type=Path, help="writes PAGE.md, PAGE.json and PAGE.png; OUT/progressive-depth if absent"
+    )
+    given = parser.parse_args(arguments)
+    recipe = Recipe.load(given.recipe).with_folder(given.text)
+    if given.languages:
+        recipe = Recipe.parse(recipe.model_dump(mode="json") | {"targets": given.languages})
+    found = measured(recipe, given.out, given.primary, given.seeds)
+    found["command"] = (
+        f"python -m benchmarks.progressive_depth {_told(sys.argv[1:] if arguments is None else arguments)}"
+    )
+    at = given.page or given.out / "progressive-depth"
+    write_json(at.with_suffix(".json"), found)
+    draw(found, at.with_suffix(".png"))
+    write_text(at.with_suffix(".md"), page(found, at.with_suffix(".png").name))
+    print(at.with_suffix(".md").read_text(encoding="utf-8"))
+
+
+def _told(arguments: Sequence[str]) -> str:
+    """The command without the folders of this machine."""
+    hidden = {"--text": "DIR", "--out": "DIR", "--primary": "PRIMARY", "--page": "PAGE"}
+    words = zip(["", *arguments], arguments, strict=False)
+    return shlex.join(hidden.get(before, Path(word).name if before == "--recipe" else word) for before, word in words)
+
+
+if __name__ == "__main__":
+    main()
