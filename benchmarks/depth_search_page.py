@@ -118,10 +118,11 @@ def page(recipe: Recipe, primary: Ran, by_language: dict[str, list[Case]], verdi
     seeds = sorted({case.seed for case in every})
     parts = [
         "# Depth search",
-        f"`python -m benchmarks.depth_search --data DIR --out DIR` on {len(os.sched_getaffinity(0))} cores: a primary "
-        f"of {recipe.encoder.layers} layers, {recipe.encoder.width} wide, heads at {list(recipe.searched_depths)}, "
-        f"pretrained in {recipe.source} ({primary.flops:.3g} FLOPs, {primary.training_s:.0f} s); seeds {seeds}. Scores "
-        "are masked tokens found on dev text by the primary with the rows swapped in. Every trial has the same budget.",
+        f"`python -m benchmarks.depth_search --data DIR --out DIR` on {_counted(len(os.sched_getaffinity(0)), 'core')}: "
+        f"a primary of {recipe.encoder.layers} layers, {recipe.encoder.width} wide, heads at "
+        f"{list(recipe.searched_depths)}, pretrained in {recipe.source} for {primary.flops:.3g} FLOPs; seeds {seeds}. "
+        "Scores are masked tokens found on dev text by the primary with the rows swapped in. Every trial has the same "
+        "budget.",
         f"**The search spent {share:.0%} of the grid's FLOPs. In {sum(agreed)} of {len(agreed)} searches it chose the "
         "grid's best depth, or one within a standard deviation of it over seeds.**",
         _scores(recipe.searched_depths, verdicts, by_language),
@@ -133,7 +134,7 @@ def page(recipe: Recipe, primary: Ran, by_language: dict[str, list[Case]], verdi
 
 
 def _scores(depths: Sequence[int], verdicts: Sequence[Verdict], by_language: dict[str, list[Case]]) -> str:
-    head = ["", *(f"{depth} layers" for depth in depths), "grid's best", "chosen, by seed", "as good"]
+    head = ["", *(_counted(depth, "layer") for depth in depths), "grid's best", "chosen, by seed", "as good"]
     rows = []
     for verdict in verdicts:
         cells = [f"{verdict.means[depth]:.2%}" for depth in depths]
@@ -168,6 +169,10 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
+def _counted(number: int, thing: str) -> str:
+    return f"{number} {thing}{'' if number == 1 else 's'}"
+
+
 def _plot(by_language: dict[str, list[Case]]) -> Drawing:
     depths = sorted({trial.depth for cases in by_language.values() for case in cases for trial in case.grid})
     looks = dict(zip(depths, graded_looks(len(depths)), strict=True))
@@ -181,7 +186,7 @@ def _plot(by_language: dict[str, list[Case]]) -> Drawing:
                 for trial in case.found.result.trials:
                     points = [*zip(*trial.scores_by_flops, strict=True)]
                     first = case is cases[0] and language == next(iter(by_language))
-                    label = f"{trial.depth} layers" if first else None
+                    label = _counted(trial.depth, "layer") if first else None
                     axes.plot(*points, color=looks[trial.depth].colour, linewidth=1.3, label=label)
                     if trial.pruned:
                         axes.plot(points[0][-1:], points[1][-1:], "x", color=COLOURS["red"], markersize=5)
