@@ -106,6 +106,9 @@ class Paper(Section):
     systems: tuple[System, ...] = Field(tuple(System), description="Systems that are compared.")
     depths: tuple[PositiveInt, ...] = Field((), description="Further MINIJOINT depths, as in table 4; each has a head.")
     pretraining_seeds: tuple[int, ...] = Field((1,), description="Every primary is pretrained once with each.")
+    further_seeds: dict[System, tuple[int, ...]] = Field(
+        {}, description="Systems that are pretrained with these seeds too, and then run at adaptation.depth alone."
+    )
     checkpoint_every_steps: dict[System, PositiveInt] = Field(
         {}, description="In place of adaptation.checkpoint_every_steps, for systems that are looked at more often."
     )
@@ -117,4 +120,16 @@ class Paper(Section):
             if len(set(given)) < len(given) or (not given and name != "depths"):
                 shown = ", ".join(map(str, given))
                 raise ValueError(f"{name} [{shown}] must be one or more, all different")
+        return self
+
+    @pydantic.model_validator(mode="after")
+    def _seeds_are_further(self) -> Self:
+        for system, seeds in self.further_seeds.items():
+            if system not in self.systems or len({*seeds, *self.pretraining_seeds}) < len(
+                (*seeds, *self.pretraining_seeds)
+            ):
+                raise ValueError(
+                    f"further_seeds {system} = {list(seeds)} must be of one of the systems {[*map(str, self.systems)]}, "
+                    f"all different, and none of pretraining_seeds {list(self.pretraining_seeds)}"
+                )
         return self

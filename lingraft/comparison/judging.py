@@ -6,10 +6,10 @@ What cannot be judged is a hole with a reason; everything else is judged all the
 import json
 import platform
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, Self, TypeVar
 
 import torch
 
@@ -50,6 +50,29 @@ class Bodies:
     primary: Path
     tasks: Path
     """Has a folder for every finetuning, by its word."""
+    only: str | None = None
+    """The one task that they are judged on; absent: on all of them, and on masked tokens."""
+
+    def on(self, task: str) -> Self:
+        """The same, to be judged on one task, or on masked tokens."""
+        return replace(self, only=task)
+
+    def judged_on(self, task: str) -> bool:
+        """Whether a task is asked for."""
+        return self.only in (None, task)
+
+    @property
+    def finetunings(self) -> list[Finetuning]:
+        """Of the tasks that are asked for."""
+        return [one for one in self.planned.finetunings if self.judged_on(one.task)]
+
+    def covering(self, language: str) -> list[Task]:
+        """Those of these tasks that have examples in a language."""
+        return [task for task in self.planned.recipe.tasks if self.judged_on(task.name) and task.covers(language)]
+
+    def place(self, folder: Path) -> Path:
+        """Where what is judged on one task lies in a folder."""
+        return folder / self.only if self.only else folder
 
     def load(self) -> Primary:
         """The primary.
@@ -66,7 +89,7 @@ class Bodies:
         Raises:
             InputFailedError: none was.
         """
-        wanted = [one for one in self.planned.finetunings if (one.task, one.layers) == (task, layers)]
+        wanted = [one for one in self.finetunings if (one.task, one.layers) == (task, layers)]
         reasons = [self._why_not(one) for one in wanted]
         if all(reasons):
             raise InputFailedError(str(reasons[0]))
@@ -74,11 +97,11 @@ class Bodies:
 
     def lost(self) -> tuple[str, ...]:
         """Why finetunings are missing."""
-        return tuple(reason for one in self.planned.finetunings if (reason := self._why_not(one)))
+        return tuple(reason for one in self.finetunings if (reason := self._why_not(one)))
 
     def inputs(self) -> dict[str, Path]:
         """All folders, by what they are."""
-        finetuned = {f"finetuning {one.word}": one.within(self.tasks) for one in self.planned.finetunings}
+        finetuned = {f"finetuning {one.word}": one.within(self.tasks) for one in self.finetunings}
         return {"primary": self.primary, **finetuned}
 
     def _why_not(self, wanted: Finetuning) -> str | None:
@@ -97,8 +120,10 @@ def judge_language(arm: Arm, bodies: Bodies, target: Lane, curve: Path, language
         language: which.
     """
     inputs, layers = (*target, bodies.primary, curve / EMBEDDINGS), bodies.planned.layers
-    measures: dict[str, Callable[[], Measure]] = {MASKED: partial(_masked_measure, arm, bodies, target, language)}
-    for covered in (task for task in arm.recipe.tasks if task.covers(language)):
+    measures: dict[str, Callable[[], Measure]] = {}
+    if bodies.judged_on(MASKED):
+        measures[MASKED] = partial(_masked_measure, arm, bodies, target, language)
+    for covered in bodies.covering(language):
         measures[covered.name] = partial(_task_measure, covered, bodies, layers, target, language)
     cells = []
     baselines: dict[str, float] = {}
@@ -114,7 +139,7 @@ def judge_language(arm: Arm, bodies: Bodies, target: Lane, curve: Path, language
         cells=tuple(cells),
         baselines=baselines,
         lost=bodies.lost(),
-        text_bytes=_bytes_if_read(target.text, language),
+        text_bytes=_bytes_if_read(target.text, language) if bodies.judged_on(MASKED) else None,
         machine=machine(),
     )
 
@@ -125,48 +150,59 @@ def judge_source(bodies: Bodies, source: Lane) -> Judged:
     language, seed = recipe.source, recipe.pretraining.seed
     cells = []
     for layers in planned.judged_layers:
-        scores = {MASKED: partial(_masked_in_source, bodies, source, layers)}
-        tasks = [task for task in recipe.tasks if task.covers(language)]
-        scores |= {task.name: partial(_task_in_source, task, bodies, layers, source) for task in tasks}
+        scores: dict[str, Callable[[], SeedScores]] = {}
+        if bodies.judged_on(MASKED):
+            scores[MASKED] = partial(_masked_in_source, bodies, source, layers)
+        for covered in bodies.covering(language):
+            scores[covered.name] = partial(_task_in_source, covered, bodies, layers, source)
         for task, score in scores.items():
             title = f"judging of {task!r} in {language!r}: {planned.title}, {layers} layers"
             found, failed = _tried(title, (*source, bodies.primary), score)
             facts = {"depth": layers, "task": task, "pretraining_seed": seed, "scores": found, "failed": failed}
             cells += [SourceCell(system=system, **facts) for system in planned.systems_of(layers)]
-    text_bytes = _bytes_if_read(source.text, language)
+    text_bytes = _bytes_if_read(source.text, language) if bodies.judged_on(MASKED) else None
     return Judged(language=language, source_cells=tuple(cells), lost=bodies.lost(), text_bytes=text_bytes)
 
 
 def language_judging(arm: Arm, bodies: Bodies, target: Lane, curve: Path, language: str, out: Path) -> Job:
     """`judge_language` as a job: it has an outcome even where everything that it builds on failed."""
-    covering = [task for task in arm.recipe.tasks if task.covers(language)]
+    covering = bodies.covering(language)
     return Job(
         f"judge-{language}-{arm.name}",
-        f"judging of {language!r}: {arm.title}",
+        f"judging of {language!r}{_on(bodies)}: {arm.title}",
         Kind.EVALUATION,
-        out,
+        bodies.place(out),
         target._asdict() | bodies.inputs() | {"embeddings": curve / EMBEDDINGS},
         _judged_on(covering),
         lambda folder, _: save_judged(judge_language(arm, bodies, target, curve, language), folder),
-        work=bodies.planned.layers * len(arm.recipe.adaptation.checkpoint_steps) * (1 + len(covering)),
+        work=bodies.planned.layers * len(arm.recipe.adaptation.checkpoint_steps) * _size(bodies, covering),
         bears_failed_inputs=True,
     )
 
 
 def source_judging(bodies: Bodies, source: Lane, out: Path) -> Job:
     """`judge_source` as a job."""
-    planned, tasks = bodies.planned, bodies.planned.recipe.tasks
+    planned, tasks = bodies.planned, bodies.covering(bodies.planned.recipe.source)
     return Job(
         f"judge-source-{planned.name}",
-        f"judging of the source language: {planned.title}",
+        f"judging of the source language{_on(bodies)}: {planned.title}",
         Kind.EVALUATION,
-        out,
+        bodies.place(out),
         source._asdict() | bodies.inputs(),
         _judged_on(tasks) | {"systems": planned.systems_of(planned.layers)},
         lambda folder, _: save_judged(judge_source(bodies, source), folder),
-        work=planned.layers * (1 + len(tasks)),
+        work=planned.layers * _size(bodies, tasks),
         bears_failed_inputs=True,
     )
+
+
+def _on(bodies: Bodies) -> str:
+    return f" on {bodies.only!r}" if bodies.only else ""
+
+
+def _size(bodies: Bodies, tasks: Sequence[Task]) -> int:
+    """About how often a model reads a language's examples; masked tokens need no finetuning, hence one seed."""
+    return bodies.judged_on(MASKED) + sum(len(task.finetuning.seeds) for task in tasks)
 
 
 def _judged_on(tasks: Sequence[Task]) -> dict[str, Any]:

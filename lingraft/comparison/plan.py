@@ -4,7 +4,7 @@ A primary is known by its shape and pretraining seed, so that systems that can s
 the same, BL_SMALL a shallow one, MINIJOINT one with all its heads.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -93,6 +93,11 @@ class PlannedPrimary:
         return self.arms[0].recipe
 
     @property
+    def seed(self) -> int:
+        """Of pretraining."""
+        return self.arms[0].seed
+
+    @property
     def layers(self) -> int:
         """Of the whole primary."""
         return self.recipe.primary_shape.layers
@@ -101,7 +106,7 @@ class PlannedPrimary:
     def title(self) -> str:
         """For people."""
         systems = " and ".join(self.systems_of(self.layers))
-        return f"the primary of {systems}, pretraining seed {self.recipe.pretraining.seed}"
+        return f"the primary of {systems}, pretraining seed {self.seed}"
 
     @property
     def finetunings(self) -> tuple[Finetuning, ...]:
@@ -134,6 +139,17 @@ class Comparison:
     recipe: Recipe
     arms: tuple[Arm, ...]
     primaries: tuple[PlannedPrimary, ...]
+
+    def by_seed(self) -> "dict[int, Comparison]":
+        """The comparison by pretraining seed, the main one first; nothing of one builds on another."""
+        return {
+            seed: replace(
+                self,
+                arms=tuple(arm for arm in self.arms if arm.seed == seed),
+                primaries=tuple(one for one in self.primaries if one.seed == seed),
+            )
+            for seed in dict.fromkeys(arm.seed for arm in self.arms)
+        }
 
     def arm(self, name: str) -> Arm:
         """An arm by its name.
@@ -170,6 +186,8 @@ def plan_of(recipe: Recipe) -> Comparison:
         for system in recipe.paper.systems
         for depth in _depths(recipe, system)
     ]
+    for system, seeds in recipe.paper.further_seeds.items():
+        arms += [Arm(_of(recipe, system, recipe.adaptation.depth, seed)) for seed in seeds]
     by_primary: dict[str, list[Arm]] = {}
     for arm in arms:
         by_primary.setdefault(arm.primary, []).append(arm)

@@ -13,7 +13,7 @@ from pathlib import Path
 from lingraft.artifact import Artifact, Kind
 from lingraft.comparison import jobs, judging
 from lingraft.comparison.judging import Bodies
-from lingraft.comparison.plan import Arm, Comparison, PlannedPrimary, plan_of
+from lingraft.comparison.plan import MASKED, Arm, Comparison, PlannedPrimary, plan_of
 from lingraft.comparison.records import Judged, holes_of, load_judged, records_of
 from lingraft.config import Recipe
 from lingraft.errors import ArtifactError
@@ -26,6 +26,7 @@ from lingraft.paper.report import MARKDOWN_FILE
 from lingraft.plan import unwatched
 from lingraft.progress import say
 from lingraft.resumed import made_once, require_same
+from lingraft.task_config import Task
 
 REPORT = "report"
 """Folder of the finished report among the results."""
@@ -64,35 +65,60 @@ def run(recipe: Recipe, out: Path) -> Artifact:
 
 
 def jobs_of(comparison: Comparison, out: Path) -> Iterator[Job]:
-    """All jobs, each after those that it builds on: the source language's, then language by language."""
-    recipe = comparison.recipe
-    source = Lane.under(out, recipe.source)
-    yield from lane(recipe, recipe.source, source)
-    bodies = {primary.name: _bodies(primary, out) for primary in comparison.primaries}
-    for primary in comparison.primaries:
-        yield from _of_primary(primary, bodies[primary.name], source, out)
-    for language in recipe.targets:
-        target = Lane.under(out, language)
-        yield from lane(recipe, language, target)
-        for arm in comparison.arms:
-            yield from _of_language(arm, bodies[arm.primary], language, target, out)
+    """All jobs, each after those that it builds on.
+
+    Text comes first, where most can be missing; then, by pretraining seed, all embeddings and how they find masked
+    tokens; then a task at a time, so that what is there when a run is stopped is whole.
+    """
+    for language in comparison.recipe.languages:
+        yield from lane(comparison.recipe, language, Lane.under(out, language))
+    for part in comparison.by_seed().values():
+        for primary in part.primaries:
+            yield from _pretrained(primary, out)
+        for language in part.recipe.targets:
+            for arm in part.arms:
+                yield from _adapted(arm, _bodies(part.primary(arm.primary), out).on(MASKED), language, out)
+        for task in part.recipe.tasks:
+            yield from _of_task(part, task, out)
 
 
-def _of_primary(primary: PlannedPrimary, bodies: Bodies, source: Lane, out: Path) -> Iterator[Job]:
+def _pretrained(primary: PlannedPrimary, out: Path) -> Iterator[Job]:
+    bodies, source = _bodies(primary, out).on(MASKED), Lane.under(out, primary.recipe.source)
     yield jobs.pretraining(primary, source.blocks, source.tokenizer, bodies.primary)
+    yield judging.source_judging(bodies, source, _judged(primary.name, out))
     for arm in primary.arms:
         if arm.recipe.builds_mini:
             yield jobs.mini_building(arm, bodies.primary, source.blocks, _mini(arm, out))
-    for wanted in primary.finetunings:
-        yield jobs.finetuning(primary, wanted, bodies.primary, source.text, wanted.within(bodies.tasks))
-    yield judging.source_judging(bodies, source, out / "judged" / primary.name)
 
 
-def _of_language(arm: Arm, bodies: Bodies, language: str, target: Lane, out: Path) -> Iterator[Job]:
-    mini = _mini(arm, out) if arm.recipe.builds_mini else None
-    curve = out / "adaptation" / arm.name / language
+def _adapted(arm: Arm, bodies: Bodies, language: str, out: Path) -> Iterator[Job]:
+    mini, target = _mini(arm, out) if arm.recipe.builds_mini else None, Lane.under(out, language)
+    curve = _curve(arm, language, out)
     yield jobs.adaptation(arm, language, bodies.primary, mini, target.blocks, target.tokenizer, curve)
-    yield judging.language_judging(arm, bodies, target, curve, language, out / "judged" / arm.name / language)
+    yield judging.language_judging(arm, bodies, target, curve, language, _judged(arm.name, out) / language)
+
+
+def _of_task(part: Comparison, task: Task, out: Path) -> Iterator[Job]:
+    """Learn one task from every primary, and judge all models and languages on it."""
+    source = Lane.under(out, part.recipe.source)
+    for primary in part.primaries:
+        bodies = _bodies(primary, out).on(task.name)
+        for wanted in bodies.finetunings:
+            yield jobs.finetuning(primary, wanted, bodies.primary, source.text, wanted.within(bodies.tasks))
+        yield judging.source_judging(bodies, source, _judged(primary.name, out))
+    for language in filter(task.covers, part.recipe.targets):
+        for arm in part.arms:
+            bodies, curve = _bodies(part.primary(arm.primary), out).on(task.name), _curve(arm, language, out)
+            given = arm, bodies, Lane.under(out, language), curve, language
+            yield judging.language_judging(*given, _judged(arm.name, out) / language)
+
+
+def _curve(arm: Arm, language: str, out: Path) -> Path:
+    return out / "adaptation" / arm.name / language
+
+
+def _judged(name: str, out: Path) -> Path:
+    return out / "judged" / name
 
 
 def _bodies(primary: PlannedPrimary, out: Path) -> Bodies:

@@ -183,7 +183,7 @@ def counted(patch: pytest.MonkeyPatch, stop_after: int | None = None) -> Iterato
     yield done
 
 
-JOBS = ["pretrain", "build_mini", "finetune", "adapt", "adapt"]
+JOBS = ["pretrain", "build_mini", "adapt", "adapt", "finetune"]
 
 
 @pytest.fixture(scope="module")
