@@ -125,11 +125,10 @@ class Paper(Section):
     @pydantic.model_validator(mode="after")
     def _seeds_are_further(self) -> Self:
         for system, seeds in self.further_seeds.items():
-            if system not in self.systems or len({*seeds, *self.pretraining_seeds}) < len(
-                (*seeds, *self.pretraining_seeds)
-            ):
+            every = [*self.pretraining_seeds, *seeds]
+            if system not in self.systems or len({*every}) < len(every):
                 raise ValueError(
-                    f"further_seeds {system} = {list(seeds)} must be of one of the systems {[*map(str, self.systems)]}, "
-                    f"all different, and none of pretraining_seeds {list(self.pretraining_seeds)}"
+                    f"further_seeds {system} {list(seeds)} must be all different, none of pretraining_seeds "
+                    f"{list(self.pretraining_seeds)}, and of one of the systems {[*map(str, self.systems)]}"
                 )
         return self
