@@ -7,7 +7,6 @@ them stands one standard adaptation a language. What is in `--out` is not run ag
 """
 
 import argparse
-import lzma
 import os
 import time
 from collections.abc import Iterator
@@ -15,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.depth_search_page import Case, Found, Ran, write
+from benchmarks.samples import sample
 from lingraft import jobs, reuse
 from lingraft.artifact import Artifact, Kind
 from lingraft.config import Recipe
@@ -29,7 +29,6 @@ from lingraft.search.training import Attempt, Trainer
 from lingraft.text_config import Folder
 
 RECIPE = Path(__file__).with_suffix(".toml")
-_MB = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -118,16 +117,6 @@ def _make(job: Job) -> Artifact:
     return made_once(job.made, job.kind, job.made_from, lambda: job.make(job.out, unwatched))
 
 
-def sample(data: Path, language: str, megabytes: float, out: Path) -> None:
-    """Keep every so manieth document of a corpus, which is ordered by sources, so that about so much is left."""
-    if out.exists():
-        return
-    text = lzma.open(data / f"{language}.txt.xz", "rt", encoding="utf-8").read()  # noqa: SIM115  closed with its text
-    documents = text.split("\n\n")
-    every = max(1, round(len(text.encode()) / (megabytes * _MB)))
-    write_text(out, "\n\n".join(documents[::every]) + "\n")
-
-
 def main() -> None:
     """Run what is missing, and write records, plot and page after every case."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -142,7 +131,7 @@ def main() -> None:
     recipe = Recipe.load(given.recipe)
     samples = given.out / "sample"
     for language in recipe.languages:
-        sample(given.data, language, given.megabytes, samples / f"{language}.txt")
+        sample(given.data / f"{language}.txt.xz", given.megabytes, samples / f"{language}.txt")
     text = Folder(kind="folder", path=str(samples.resolve()))
     bench = Bench(recipe.model_copy(update={"text": text}), given.out)
     bench.prepare()

@@ -102,6 +102,21 @@ class LearningCurve:
         share = (target - before.score) / (after.score - before.score)
         return Reached(before.cost + share * (after.cost - before.cost), before.cost, after.cost)
 
+    def at(self, cost: float) -> float:
+        """The score when so much was spent, interpolated between the checkpoints before and after.
+
+        Raises:
+            CurveError: the curve does not go there.
+        """
+        first, last = self.checkpoints[0].cost, self.checkpoints[-1].cost
+        if not first <= cost <= last:
+            raise CurveError(f"{self._named} goes from {first:g} to {last:g}, and {cost:g} is beyond. Ask within that.")
+        after = next(checkpoint for checkpoint in self.checkpoints if checkpoint.cost >= cost)
+        before = max((point for point in self.checkpoints if point.cost <= cost), key=lambda point: point.cost)
+        if after == before:
+            return after.score
+        return before.score + (cost - before.cost) / (after.cost - before.cost) * (after.score - before.score)
+
     @property
     def _named(self) -> str:
         return f"the learning curve {self.name!r}"

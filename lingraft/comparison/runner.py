@@ -7,7 +7,7 @@ error of the run: it ends as one without them, and says how many there are.
 import contextlib
 import shutil
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from lingraft.artifact import Artifact, Kind
@@ -21,7 +21,7 @@ from lingraft.failures import forget
 from lingraft.files import writable, write_text
 from lingraft.jobs import Job, Lane, lane
 from lingraft.paper import report as paper_report
-from lingraft.paper.records import RECORDS_FILE
+from lingraft.paper.records import RECORDS_FILE, PaperRecords
 from lingraft.paper.report import MARKDOWN_FILE
 from lingraft.plan import unwatched
 from lingraft.progress import say
@@ -32,7 +32,11 @@ REPORT = "report"
 """Folder of the finished report among the results."""
 
 
-def run(recipe: Recipe, out: Path) -> Artifact:
+def _unheard(records: PaperRecords) -> None:
+    """They are in the folder of results anyway."""
+
+
+def run(recipe: Recipe, out: Path, hear: Callable[[PaperRecords], None] = _unheard) -> Artifact:
     """Pretrain, finetune, adapt and judge all that the recipe's [paper] asks for, and write its report.
 
     Records and tables so far are written after every judgement (`records.json`, `paper.md`), the whole report with its
@@ -41,6 +45,7 @@ def run(recipe: Recipe, out: Path) -> Artifact:
     Args:
         recipe: with its [paper].
         out: folder for everything that is made; with results of an earlier run, only what is missing is run.
+        hear: is given the records so far, before anything is run and after every judgement.
 
     Raises:
         RecipeError: the recipe has no [paper], or a task has the name of the comparison's own.
@@ -52,13 +57,14 @@ def run(recipe: Recipe, out: Path) -> Artifact:
     planned = [*jobs_of(comparison, out)]
     clock = _Clock(planned)
     judged: list[Judged] = []
+    hear(records_of(comparison, judged))
     for number, job in enumerate(planned, start=1):
         say(f"[{number}/{len(planned)}{clock.left}] {job.title}")
         with clock.measuring(job):
             _attempt(job)
         if job.kind is Kind.EVALUATION:
             judged.append(load_judged(job.made))
-            _write_so_far(comparison, judged, out)
+            hear(_write_so_far(comparison, judged, out))
     made = _report(comparison, judged, out / REPORT)
     _say_holes(comparison, judged, out / MARKDOWN_FILE)
     return made
@@ -152,10 +158,11 @@ def _outdated(job: Job) -> bool:
         return True
 
 
-def _write_so_far(comparison: Comparison, judged: Sequence[Judged], out: Path) -> None:
+def _write_so_far(comparison: Comparison, judged: Sequence[Judged], out: Path) -> PaperRecords:
     records = records_of(comparison, judged)
     write_text(out / RECORDS_FILE, records.model_dump_json(indent=2) + "\n")
     write_text(out / MARKDOWN_FILE, paper_report.markdown(records))
+    return records
 
 
 def _report(comparison: Comparison, judged: Sequence[Judged], out: Path) -> Artifact:

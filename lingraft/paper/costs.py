@@ -77,6 +77,7 @@ def speed_up_table(grid: Grid) -> list[Table]:
         ("compute", COMPUTE, Goal.PAPER),
         ("compute, over the baseline", COMPUTE, Goal.OVER_BASELINE),
         ("seconds measured", MEASURED, Goal.PAPER),
+        ("seconds measured, over the baseline", MEASURED, Goal.OVER_BASELINE),
     ]
     rows = {
         f"{variant.system}, {what}": {

@@ -13,7 +13,7 @@ from lingraft.paper.sections import Section, sections_of
 from lingraft.paper.summary import basis, summary
 from lingraft.report.page import environment
 
-__all__ = ["MARKDOWN_FILE", "PAGE_FILE", "PaperRecords", "markdown", "write"]
+__all__ = ["MARKDOWN_FILE", "PAGE_FILE", "PaperRecords", "markdown", "pictures", "table_lines", "write"]
 
 PAGE_FILE = "paper.html"
 MARKDOWN_FILE = "paper.md"
@@ -33,16 +33,31 @@ def write(records: PaperRecords, out: Path) -> Artifact:
     """
     grid = Grid(records)
     sections = sections_of(grid)
-    pictures = {drawing.file: drawing.png() for section in sections for drawing in section.drawings}
-    page, text = _page(grid, sections, pictures), _markdown(grid, sections)
+    drawn = _pictures(sections)
+    page, text = _page(grid, sections, drawn), _markdown(grid, sections)
     with artifact.create(out, Kind.REPORT) as draft:
-        for file, png in pictures.items():
+        for file, png in drawn.items():
             (draft.folder / f"{file}.png").write_bytes(png)
         (draft.folder / PAGE_FILE).write_text(page, encoding="utf-8")
         (draft.folder / MARKDOWN_FILE).write_text(text, encoding="utf-8")
         (draft.folder / RECORDS_FILE).write_text(records.model_dump_json(indent=2) + "\n", encoding="utf-8")
         draft.facts = {"language": records.source, "details": {"of": "paper", "title": records.title}}
     return Artifact.load(out, Kind.REPORT)
+
+
+def pictures(records: PaperRecords) -> dict[str, bytes]:
+    """All figures as PNG, by file without its ending: those that `markdown` names.
+
+    Raises:
+        ArtifactError: the records do not fit each other.
+        CurveError: a curve that is empty or not sorted.
+        MissingExtraError: matplotlib is not installed.
+    """
+    return _pictures(sections_of(Grid(records)))
+
+
+def _pictures(sections: Sequence[Section]) -> dict[str, bytes]:
+    return {drawing.file: drawing.png() for section in sections for drawing in section.drawings}
 
 
 def markdown(records: PaperRecords) -> str:
@@ -62,13 +77,14 @@ def _markdown(grid: Grid, sections: Sequence[Section]) -> str:
     for section in sections:
         lines += [f"## {section.title}", "", section.prose, ""]
         for table in section.tables:
-            lines += _table_lines(table)
+            lines += table_lines(table)
         for drawing in section.drawings:
             lines += [f"![{drawing.alt}]({drawing.file}.png)", "", f"**{drawing.heading}.** {drawing.caption}", ""]
     return "\n".join([*lines, f"Made by lingraft {__version__} from {RECORDS_FILE}."]) + "\n"
 
 
-def _table_lines(table: Table) -> list[str]:
+def table_lines(table: Table) -> list[str]:
+    """A table in Markdown, with its caption and notes."""
     rule = ["---", *["---:"] * (len(table.head) - 1)]
     rows = [table.head, rule, *((f"*{row.label}*" if row.tone else row.label, *row.cells) for row in table.rows)]
     body = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
@@ -76,13 +92,13 @@ def _table_lines(table: Table) -> list[str]:
     return [f"**{table.caption}**", "", *body, "", *notes]
 
 
-def _page(grid: Grid, sections: Sequence[Section], pictures: dict[str, bytes]) -> str:
+def _page(grid: Grid, sections: Sequence[Section], drawn: dict[str, bytes]) -> str:
     template = environment().get_template(PAGE_FILE)
     return template.render(
         records=grid.records,
         summary=summary(grid),
         basis=basis(grid),
         sections=sections,
-        pictures={file: base64.b64encode(png).decode() for file, png in pictures.items()},
+        pictures={file: base64.b64encode(png).decode() for file, png in drawn.items()},
         version=__version__,
     )

@@ -1,0 +1,51 @@
+"""`python -m benchmarks.paper --data DIR --out DIR --page docs/results`: the paper's comparison on real text.
+
+Everything is made under `--out`, once: stopped at any moment, `kill -9` included, the same command goes on. `--page`
+is written anew after every judgement, and names what is not yet run; `reading.md` there, written by hand, becomes its
+part on what the numbers mean. `--data` has corpus/<language>.txt.xz and the tasks' files that the recipe names.
+"""
+
+import argparse
+import os
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchmarks.paper.data import on_data
+from benchmarks.paper.page import Page
+from lingraft import reuse
+from lingraft.comparison import runner
+from lingraft.config import Recipe
+
+RECIPE = Path(__file__).parents[2] / "recipes" / "small.toml"
+_FOLDERS = {"--data": "DIR", "--out": "DIR"}
+"""What is said in their place."""
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run what is missing."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, required=True, help="folder that the recipe's paths are in")
+    parser.add_argument("--out", type=Path, required=True, help="folder of everything that is made")
+    parser.add_argument("--recipe", type=Path, default=RECIPE, help="with a [paper]; recipes/small.toml if absent")
+    parser.add_argument("--page", type=Path, help="folder of the page and its tables, plots and records; OUT/page")
+    given = parser.parse_args(arguments)
+    os.environ.pop(reuse.WHERE, None)  # what was made for something else would cost nothing here
+    data, out = given.data.resolve(), given.out.resolve()
+    recipe = on_data(Recipe.load(given.recipe), data, out)
+    command = f"python -m benchmarks.paper {_told(sys.argv[1:] if arguments is None else arguments)}"
+    hidden = {str(path): "DIR" for path in (data, out)}
+    page = Page(recipe, out, given.page or out / "page", command, hidden)
+    runner.run(recipe, out, page.write)
+    print(page.file)
+
+
+def _told(arguments: Sequence[str]) -> str:
+    """The command without the folders of this machine."""
+    words = zip(["", *arguments], arguments, strict=False)
+    return shlex.join(_FOLDERS.get(before, Path(word).name if word.startswith("/") else word) for before, word in words)
+
+
+if __name__ == "__main__":
+    main()

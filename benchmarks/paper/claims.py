@@ -1,0 +1,117 @@
+"""What the paper claims beside what our records say, in one table that is read in a minute."""
+
+import math
+from collections.abc import Callable, Mapping
+
+from lingraft.efficiency import Ratios
+from lingraft.paper.cells import Row, Table, average
+from lingraft.paper.costs import share, times
+from lingraft.paper.grid import COMPUTE, MEASURED, Goal, Grid, Hole, Measure, Variant
+from lingraft.paper.published import RETAINED_PERCENT, SPEED_UPS
+from lingraft.paper.records import TaskFacts
+from lingraft.results import SeedScores
+from lingraft.systems import System
+
+_NOTHING = "–"
+_PRINTED_IN_SOURCE = 86.2 - 86.4
+"""Table 5."""
+_FLOOR = "b + 95% of what BL_BASE has over b"
+Say = Callable[[TaskFacts], str]
+
+
+def claims(grid: Grid) -> Table:
+    """A row a claim: what the paper has, then what we have by task."""
+    rows = [row for variant in grid.minis for row in _speed_ups(grid, variant)]
+    rows += [_kept(grid, variant) for variant in grid.variants if variant != grid.reference]
+    rows += [_in_source(grid), *_depths(grid)]
+    head = ("claim", "the paper", *(task.title for task in grid.records.tasks))
+    notes = (
+        "Speed-ups and shares are ratios by language, then their mean; in brackets, over how many of the languages. b "
+        "is the best trivial answer. Languages in which BL_BASE is less than 5 points above b do not count.",
+    )
+    return Table("", "The paper's claims, and what came out here", head, tuple(rows), notes)
+
+
+def _speed_ups(grid: Grid, variant: Variant) -> list[Row]:
+    asked: list[tuple[str, Measure, Goal]] = [
+        ("95% of BL_BASE's score, times less compute", COMPUTE, Goal.PAPER),
+        ("the same in seconds", MEASURED, Goal.PAPER),
+        (f"{_FLOOR}, times less compute", COMPUTE, Goal.OVER_BASELINE),
+        ("the same in seconds", MEASURED, Goal.OVER_BASELINE),
+    ]
+    rows = []
+    for what, measure, goal in asked:
+        printed = f"{SPEED_UPS[variant.system]}×" if (measure, goal) == (COMPUTE, Goal.PAPER) else _NOTHING
+
+        def say(task: TaskFacts, measure: Measure = measure, goal: Goal = goal) -> str:
+            return _ratio(grid.speed_up(variant, task, measure, goal), times)
+
+        rows.append(_row(grid, f"{variant.system}: {what}", printed, say))
+    return rows
+
+
+def _kept(grid: Grid, variant: Variant) -> Row:
+    printed = f"{RETAINED_PERCENT[variant.system]}%" if variant.system in RETAINED_PERCENT else "clearly below"
+    what = f"{variant.system}: share of BL_BASE's final score"
+    return _row(grid, what, printed, lambda task: _ratio(grid.retained(variant, task), share))
+
+
+def _ratio(ratios: Ratios, show: Callable[[float], str]) -> str:
+    return average(ratios.by_language, len(ratios.by_language) + len(ratios.left_out), show)
+
+
+def _in_source(grid: Grid) -> Row:
+    """How much higher MINIJOINT's primary scores than BL_BASE's in the source language, in points."""
+    found = {
+        (cell.system, cell.task): cell.scores
+        for cell in grid.records.source_cells
+        if cell.depth == grid.records.layers and cell.pretraining_seed == grid.records.pretraining_seed
+    }
+
+    def say(task: TaskFacts) -> str:
+        ours, theirs = (found.get((system, task.name)) for system in (System.MINIJOINT, System.BL_BASE))
+        return f"{100 * (ours.mean - theirs.mean):+.1f}" if ours and theirs else _NOTHING
+
+    what = f"MINIJOINT's primary less BL_BASE's in {grid.records.source}, points"
+    return _row(grid, what, f"{_PRINTED_IN_SOURCE:+.1f} (XNLI)", say)
+
+
+def _depths(grid: Grid) -> list[Row]:
+    """The depth that is cheapest to the target, and the one that ends highest, by language."""
+    if not grid.depths(System.MINIJOINT):
+        return []
+    rules: Mapping[str, Callable[[TaskFacts, str], int | None]] = {
+        "cheapest to b + 95%": lambda task, language: _cheapest(grid, task, language),
+        "best in the end": lambda task, language: _highest(grid, task, language),
+    }
+
+    def told(rule: Callable[[TaskFacts, str], int | None], task: TaskFacts) -> str:
+        best = {language: rule(task, language) for language in grid.depth_languages(System.MINIJOINT, task)}
+        return ", ".join(f"{language} {depth or _NOTHING}" for language, depth in best.items()) or _NOTHING
+
+    return [
+        _row(grid, f"MINIJOINT's depth that is {what}", "differs by language", lambda task, rule=rule: told(rule, task))
+        for what, rule in rules.items()
+    ]
+
+
+def _cheapest(grid: Grid, task: TaskFacts, language: str) -> int | None:
+    found = {
+        depth: grid.reached(Variant(System.MINIJOINT, depth), task, language, goal=Goal.OVER_BASELINE)
+        for depth in grid.depths(System.MINIJOINT)
+    }
+    costs = {depth: each.estimate for depth, each in found.items() if not isinstance(each, Hole)}
+    costs = {depth: cost for depth, cost in costs.items() if math.isfinite(cost)}
+    return min(costs, key=lambda depth: costs[depth]) if costs and grid.counts(task, language) else None
+
+
+def _highest(grid: Grid, task: TaskFacts, language: str) -> int | None:
+    found = {
+        depth: grid.final(Variant(System.MINIJOINT, depth), task, language) for depth in grid.depths(System.MINIJOINT)
+    }
+    ends = {depth: scores.mean for depth, scores in found.items() if isinstance(scores, SeedScores)}
+    return max(ends, key=lambda depth: ends[depth]) if ends and grid.counts(task, language) else None
+
+
+def _row(grid: Grid, claim: str, printed: str, say: Say) -> Row:
+    return Row(claim, (printed, *(say(task) for task in grid.records.tasks)))

@@ -1,0 +1,133 @@
+"""The page of the comparison: what was run, what came out, what it means, and what it does not show.
+
+Numbers come from records alone, words about them from `reading.md`, which a person writes.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.paper.claims import claims
+from benchmarks.paper.spent import pretraining_table as losses_table
+from benchmarks.paper.spent import spent, stages_table, truncations
+from benchmarks.speed.machine import commit, cores
+from lingraft.comparison.plan import plan_of
+from lingraft.comparison.records import holes_of
+from lingraft.config import Recipe
+from lingraft.files import write_json, write_text
+from lingraft.paper import report
+from lingraft.paper.cells import Table
+from lingraft.paper.costs import retained_table, speed_up_table
+from lingraft.paper.depths import final_by_depth, near_by_depth
+from lingraft.paper.equal import equal_table
+from lingraft.paper.grid import COMPUTE, MEASURED, Grid
+from lingraft.paper.records import RECORDS_FILE, PaperRecords
+from lingraft.paper.summary import summary
+from lingraft.paper.tables import final_spread_table, pretraining_table, source_table
+
+READING_FILE, DATA_FILE, RUN_FILE = "reading.md", "data.md", "run.json"
+
+
+@dataclass(frozen=True)
+class Page:
+    """A page in a folder, to be written again and again."""
+
+    recipe: Recipe
+    out: Path
+    """The comparison's folder of results."""
+    folder: Path
+    command: str
+    hidden: Mapping[str, str]
+    """Paths of this machine, which reasons of failures may name, with what to call them."""
+
+    @property
+    def file(self) -> Path:
+        """The page itself."""
+        return self.folder / "README.md"
+
+    def write(self, records: PaperRecords) -> None:
+        """Write page, tables, plots and records of all that is there so far."""
+        records = self._without_paths(records)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        trained, drawn = spent(plan_of(self.recipe), self.out), report.pictures(records)
+        for file, png in drawn.items():
+            (self.folder / f"{file}.png").write_bytes(png)
+        write_text(self.folder / RECORDS_FILE, records.model_dump_json(indent=1) + "\n")
+        write_text(self.folder / report.MARKDOWN_FILE, report.markdown(records))
+        write_json(self.folder / RUN_FILE, self._run(trained))
+        write_text(self.file, "\n".join(self._lines(Grid(records), trained, drawn.keys() & _SHOWN)) + "\n")
+
+    def _without_paths(self, records: PaperRecords) -> PaperRecords:
+        told = records.model_dump_json()
+        for path, name in self.hidden.items():
+            told = told.replace(path, name)
+        return PaperRecords.model_validate_json(told)
+
+    def _run(self, trained: Sequence[dict[str, Any]]) -> dict[str, Any]:
+        """How it was run, without the paths of this machine."""
+        recipe = self.recipe.model_dump(mode="json", exclude={"text": {"path"}, "cluster": True, "gate": True})
+        for task in recipe["tasks"]:
+            for examples in ("train", "dev", "test"):
+                task.pop(examples)
+        return {"command": self.command, "commit": commit(), "cores": cores(), "recipe": recipe, "trained": [*trained]}
+
+    def _lines(self, grid: Grid, trained: Sequence[dict[str, Any]], shown: set[str]) -> Iterator[str]:
+        comparison, records = plan_of(self.recipe), grid.records
+        holes = holes_of(comparison, records)
+        yield from ("# The paper's comparison, on real text", "")
+        if holes.missing or holes.short:
+            short = f", and {holes.short} lack finetuning seeds" if holes.short else ""
+            yield from (f"**Not finished: {holes.missing} of {holes.planned} cells are not yet run{short}.**", "")
+        yield from self._what_was_run(records)
+        yield from ("## What came out", "", *report.table_lines(claims(grid)))
+        for file, said in _SHOWN.items():
+            if file in shown:
+                yield from (f"![{said}]({file}.png)", "", f"{said}.", "")
+        yield from ("## What it means", "", self._by_hand(READING_FILE, "Not yet written."), "")
+        yield from ("## What is not shown", "", *self._limits(grid, trained), "")
+        yield from ("## The numbers", "", f"All tables and figures are in [{report.MARKDOWN_FILE}](paper.md).", "")
+        for table in self._tables(grid, trained):
+            yield from report.table_lines(table)
+
+    def _what_was_run(self, records: PaperRecords) -> Iterator[str]:
+        shape = self.recipe.encoder
+        yield from ("## What was run", "", "```sh", self.command, "```", "")
+        yield (
+            f"{', '.join(map(str, records.systems))}, in {', '.join(self.recipe.targets)}, from a primary in "
+            f"{records.source} of {shape.layers} layers, {shape.width} wide, with MLM heads at {list(shape.mlm_heads)} "
+            f"(MINIJOINT) and mini-models of {records.depth} layers. On {records.machine or 'no machine yet'}, commit "
+            f"{commit()}. Stopped, the command goes on. Budget, and how sizes follow from it: "
+            "[decision 16](../decisions/0016-small-comparison.md)."
+        )
+        yield ""
+        yield from (line for note in records.notes[:1] for line in (note, ""))
+
+    def _limits(self, grid: Grid, trained: Sequence[dict[str, Any]]) -> Iterator[str]:
+        """What was left out, by the records; and what differs from the paper, by hand."""
+        told = [line for line in summary(grid) if line.startswith(("Not informative", "Of "))]
+        yield from (f"- {line}" for line in [*told, *truncations(trained), *grid.records.notes[1:]])
+        yield f"- Data, domains, licences, and what differs from the paper: [{DATA_FILE}]({DATA_FILE})."
+
+    def _tables(self, grid: Grid, trained: Sequence[dict[str, Any]]) -> Iterator[Table]:
+        for task in grid.records.tasks:
+            yield final_spread_table(grid, task)
+            yield from (equal_table(grid, task, measure) for measure in (COMPUTE, MEASURED))
+        yield from (*speed_up_table(grid), *retained_table(grid), *source_table(grid))
+        for system in grid.records.systems:
+            if grid.depths(system):
+                yield from (*near_by_depth(grid, system), *final_by_depth(grid, system))
+        yield from (*pretraining_table(grid), losses_table(trained))
+        yield stages_table(plan_of(self.recipe), self.out, trained)
+
+    def _by_hand(self, file: str, otherwise: str) -> str:
+        place = self.folder / file
+        return place.read_text(encoding="utf-8").strip() if place.exists() else otherwise
+
+
+_SHOWN = {
+    "curves-masked": "Masked tokens that the primary finds while a language's embeddings are learned, by compute",
+    "figure-1": "How many times less compute than BL_BASE each system takes to 95% of its score",
+    "depths-minijoint": "What the depth of the mini-model changes",
+}
+"""Figures on the page itself, with what they show."""

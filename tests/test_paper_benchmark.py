@@ -1,0 +1,160 @@
+"""The comparison's one command run small, for real: killed, continued, and what its page says."""
+
+import json
+import multiprocessing
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from benchmarks.paper.__main__ import RECIPE, main
+from benchmarks.paper.claims import claims
+from benchmarks.paper.data import TAGGED_MB, on_data
+from benchmarks.samples import sample
+from lingraft.comparison.plan import plan_of
+from lingraft.config import Recipe
+from lingraft.errors import RecipeError
+from lingraft.files import write_text
+from lingraft.paper.grid import Grid
+from lingraft.paper.records import PaperRecords
+from tests.comparison.project import write_pairs
+from tests.made_up import documents, write
+from tests.paper.made_up import MadeUp
+
+_TOML = """
+name = "tiny-comparison"
+source = "en"
+targets = ["de"]
+precision = "fp32"
+text = { kind = "folder", path = "corpus" }
+tokenizer = { vocabulary = 80 }
+encoder = { width = 16, layers = 2, attention_heads = 2, mlm_heads = [1, 2], block_tokens = 24 }
+pretraining = { steps = 6, batch_blocks = 8, learning_rate = 3e-3 }
+mini = { steps = 4, fresh_layers = 1, batch_blocks = 8, learning_rate = 3e-3 }
+adaptation = { steps = 6, depth = 1, checkpoint_every_steps = 3, batch_blocks = 8, learning_rate = 3e-3 }
+paper = { depths = [2], further_seeds = { MINIJOINT = [2] } }
+
+[[tasks]]
+name = "pairs"
+kind = "pairs"
+train = { kind = "file", path = "eval/pairs/train.en.tsv" }
+dev = { kind = "file", path = "eval/pairs/dev.en.tsv" }
+test = { kind = "file", path = "eval/pairs/test.{language}.tsv" }
+finetuning = { epochs = 0.5, seeds = [1, 2] }
+
+[[tasks]]
+name = "names"
+kind = "tags"
+train = { kind = "file", path = "eval/tags/en.tsv" }
+dev = { kind = "file", path = "eval/tags/en.tsv" }
+test = { kind = "file", path = "eval/tags/{language}.tsv" }
+finetuning = { epochs = 0.5, seeds = [1, 2] }
+"""
+
+
+def write_data(folder: Path) -> list[str]:
+    """A data folder; returns the command's arguments for it."""
+    write(folder / "data" / "corpus", ("en", "de"), count=120)
+    write_pairs(folder / "data" / "eval" / "pairs", ("en", "de"))
+    for language in ("en", "de"):
+        words = [document["text"].split() for document in documents(language, 20)]
+        sentences = ["".join(f"{word}\t{'B-PER' if word[0] == 'b' else 'O'}\n" for word in some[:8]) for some in words]
+        (folder / "data" / "eval" / "tags").mkdir(parents=True, exist_ok=True)
+        write_text(folder / "data" / "eval" / "tags" / f"{language}.tsv", "\n".join(sentences))
+    write_text(folder / "recipe.toml", _TOML)
+    given = {"data": "data", "out": "out", "page": "page", "recipe": "recipe.toml"}
+    return [word for name, place in given.items() for word in (f"--{name}", str(folder / place))]
+
+
+def killed_once(arguments: list[str], seen: Path) -> str:
+    """Run the command until a page with a result is there, kill it as a node's death would, and return the page."""
+    process = multiprocessing.get_context("forkserver").Process(target=main, args=(arguments,))
+    process.start()
+    patience = time.monotonic() + 300
+    records = seen.with_name("records.json")
+    while not (seen.exists() and "by_seed" in records.read_text(encoding="utf-8")):
+        assert process.is_alive()
+        assert time.monotonic() < patience
+        time.sleep(0.05)
+    os.kill(process.pid or 0, signal.SIGKILL)
+    process.join()
+    return seen.read_text(encoding="utf-8")
+
+
+def test_the_command_killed_and_run_again_ends_with_every_cell_on_its_page(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments, page = write_data(tmp_path), tmp_path / "page" / "README.md"
+    before = killed_once(arguments, page)
+    assert "**Not finished: " in before
+    assert "Not yet written." in before
+    pretrained = {path: path.stat().st_mtime_ns for path in (tmp_path / "out" / "primary").glob("*/manifest.json")}
+    assert pretrained
+
+    write_text(tmp_path / "page" / "reading.md", "Words of a person.")
+    main(arguments)
+    assert {path: path.stat().st_mtime_ns for path in pretrained} == pretrained
+    said = page.read_text(encoding="utf-8")
+    assert capsys.readouterr().out.strip() == str(page)
+    assert "Not finished" not in said
+    assert "## What it means\n\nWords of a person.\n" in said
+    assert "python -m benchmarks.paper --data DIR --out DIR --page page --recipe recipe.toml" in said
+    assert str(tmp_path) not in "".join(
+        path.read_text(encoding="utf-8") for path in (tmp_path / "page").iterdir() if path.suffix != ".png"
+    )
+    assert all((tmp_path / "page" / name).exists() for name in _pictures_of(said))
+
+    records = PaperRecords.model_validate_json((tmp_path / "page" / "records.json").read_bytes())
+    found = {(cell.system, cell.depth, cell.pretraining_seed, cell.task) for cell in records.cells if not cell.failed}
+    arms = {(arm.system, arm.depth, arm.seed) for arm in plan_of(Recipe.load(tmp_path / "recipe.toml")).arms}
+    assert found == {(*arm, task) for arm in arms for task in ("masked", "pairs", "names")}
+    assert ("MINIJOINT", 1, 2) in arms
+    run = json.loads((tmp_path / "page" / "run.json").read_bytes())
+    stages = [one["stage"] for one in run["trained"]]
+    assert {stage: stages.count(stage) for stage in stages} == {
+        "pretraining": 4,
+        "step 1b": 1,
+        "adaptation": len(arms),
+        "finetuning": 2 * 2 * (4 + 2),  # tasks x seeds x (primaries, and MINIJOINT's two mini-models)
+    }
+
+
+def _pictures_of(page: str) -> list[str]:
+    return [line.partition("](")[2].rstrip(")") for line in page.splitlines() if line.startswith("![")]
+
+
+def test_claims_say_in_how_many_languages_a_ratio_was_to_be_had(made_up: MadeUp) -> None:
+    grid = Grid(made_up.records())
+    found = {row.label: row.cells for row in claims(grid).rows}
+    [joint] = [cells for label, cells in found.items() if label.startswith("MINIJOINT: 95%")]
+    task = grid.records.tasks[0]
+    ratio = grid.speed_up(grid.variant(grid.minis[-1].system), task).mean
+    assert joint[:2] == ("2.3×", f"{ratio:.2f}×")
+    shares = [cells for label, cells in found.items() if label.startswith("BL_SMALL: share")]
+    assert shares[0][0] == "clearly below"
+    [deepest] = [cells for label, cells in found.items() if "best in the end" in label]
+    assert "de 12" in deepest[1]
+
+
+def test_a_sample_takes_parts_from_all_over_a_file(tmp_path: Path) -> None:
+    write_text(tmp_path / "all.tsv", "\n\n".join(f"part {number}" for number in range(100)) + "\n")
+    sample(tmp_path / "all.tsv", 0.00025, tmp_path / "some" / "kept.tsv")
+    kept = (tmp_path / "some" / "kept.tsv").read_text(encoding="utf-8").split("\n\n")
+    assert (kept[0], kept[1], len(kept)) == ("part 0", "part 4", 25)
+    sample(tmp_path / "all.tsv", TAGGED_MB, tmp_path / "whole.tsv")
+    assert (tmp_path / "whole.tsv").read_text(encoding="utf-8").count("part") == 100
+
+
+def test_the_recipe_that_is_shipped_covers_every_target_and_has_a_second_pretraining(tmp_path: Path) -> None:
+    recipe = Recipe.load(RECIPE)
+    assert recipe.targets[:4] == ("de", "tr", "ar", "ru")
+    assert all(len(task.finetuning.seeds) >= 3 and task.covers("ru") for task in recipe.tasks)
+    assert len(plan_of(recipe).by_seed()) == 2
+
+
+def test_text_from_elsewhere_is_refused(tmp_path: Path) -> None:
+    raw = Recipe.load(RECIPE).model_dump(mode="json") | {"text": {"kind": "libreoffice-help"}}
+    with pytest.raises(RecipeError, match=r"\[text\] is of kind 'libreoffice-help'"):
+        on_data(Recipe.parse(raw), tmp_path, tmp_path)
