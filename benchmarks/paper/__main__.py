@@ -17,6 +17,7 @@ from benchmarks.paper.page import Page
 from lingraft import reuse
 from lingraft.comparison import runner
 from lingraft.config import Recipe
+from lingraft.paper.records import PaperRecords
 
 RECIPE = Path(__file__).parents[2] / "recipes" / "small.toml"
 _FOLDERS = {"--data": "DIR", "--out": "DIR"}
@@ -37,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     command = f"python -m benchmarks.paper {_told(sys.argv[1:] if arguments is None else arguments)}"
     hidden = {str(path): "DIR" for path in (data, out)}
     page = Page(recipe, out, given.page or out / "page", command, hidden)
-    runner.run(recipe, out, page.write)
+    page.draw(PaperRecords.load(runner.run(recipe, out, page.write).folder))
     print(page.file)
 
 

@@ -3,8 +3,10 @@
 Numbers come from records alone, words about them from `reading.md`, which a person writes.
 """
 
+import math
+import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +28,11 @@ from lingraft.paper.records import RECORDS_FILE, PaperRecords
 from lingraft.paper.summary import summary
 from lingraft.paper.tables import final_spread_table, pretraining_table, source_table
 
+_DRAWN_EVERY_S = 60
 READING_FILE, DATA_FILE, RUN_FILE = "reading.md", "data.md", "run.json"
 
 
-@dataclass(frozen=True)
+@dataclass
 class Page:
     """A page in a folder, to be written again and again."""
 
@@ -40,6 +43,9 @@ class Page:
     command: str
     hidden: Mapping[str, str]
     """Paths of this machine, which reasons of failures may name, with what to call them."""
+    commit: str | None = field(default_factory=commit)
+    """Of the code, before the page itself changes."""
+    _drawn_at: float = -math.inf
 
     @property
     def file(self) -> Path:
@@ -47,16 +53,23 @@ class Page:
         return self.folder / "README.md"
 
     def write(self, records: PaperRecords) -> None:
-        """Write page, tables, plots and records of all that is there so far."""
+        """Write page, tables and records of all that is there so far, and its plots once a minute."""
+        if time.monotonic() - self._drawn_at > _DRAWN_EVERY_S:
+            self.draw(records)
         records = self._without_paths(records)
         self.folder.mkdir(parents=True, exist_ok=True)
-        trained, drawn = spent(plan_of(self.recipe), self.out), report.pictures(records)
-        for file, png in drawn.items():
-            (self.folder / f"{file}.png").write_bytes(png)
+        trained = spent(plan_of(self.recipe), self.out)
         write_text(self.folder / RECORDS_FILE, records.model_dump_json(indent=1) + "\n")
         write_text(self.folder / report.MARKDOWN_FILE, report.markdown(records))
         write_json(self.folder / RUN_FILE, self._run(trained))
-        write_text(self.file, "\n".join(self._lines(Grid(records), trained, drawn.keys() & _SHOWN)) + "\n")
+        write_text(self.file, "\n".join(self._lines(Grid(records), trained)) + "\n")
+
+    def draw(self, records: PaperRecords) -> None:
+        """Draw all plots of what is there so far."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        for file, png in report.pictures(records).items():
+            (self.folder / f"{file}.png").write_bytes(png)
+        self._drawn_at = time.monotonic()
 
     def _without_paths(self, records: PaperRecords) -> PaperRecords:
         told = records.model_dump_json()
@@ -70,9 +83,15 @@ class Page:
         for task in recipe["tasks"]:
             for examples in ("train", "dev", "test"):
                 task.pop(examples)
-        return {"command": self.command, "commit": commit(), "cores": cores(), "recipe": recipe, "trained": [*trained]}
+        return {
+            "command": self.command,
+            "commit": self.commit,
+            "cores": cores(),
+            "recipe": recipe,
+            "trained": [*trained],
+        }
 
-    def _lines(self, grid: Grid, trained: Sequence[dict[str, Any]], shown: set[str]) -> Iterator[str]:
+    def _lines(self, grid: Grid, trained: Sequence[dict[str, Any]]) -> Iterator[str]:
         comparison, records = plan_of(self.recipe), grid.records
         holes = holes_of(comparison, records)
         yield from ("# The paper's comparison, on real text", "")
@@ -82,7 +101,7 @@ class Page:
         yield from self._what_was_run(records)
         yield from ("## What came out", "", *report.table_lines(claims(grid)))
         for file, said in _SHOWN.items():
-            if file in shown:
+            if (self.folder / f"{file}.png").exists():
                 yield from (f"![{said}]({file}.png)", "", f"{said}.", "")
         yield from ("## What it means", "", self._by_hand(READING_FILE, "Not yet written."), "")
         yield from ("## What is not shown", "", *self._limits(grid, trained), "")
@@ -97,7 +116,7 @@ class Page:
             f"{', '.join(map(str, records.systems))}, in {', '.join(self.recipe.targets)}, from a primary in "
             f"{records.source} of {shape.layers} layers, {shape.width} wide, with MLM heads at {list(shape.mlm_heads)} "
             f"(MINIJOINT) and mini-models of {records.depth} layers. On {records.machine or 'no machine yet'}, commit "
-            f"{commit()}. Stopped, the command goes on. Budget, and how sizes follow from it: "
+            f"{self.commit}. Stopped, the command goes on. Budget, and how sizes follow from it: "
             "[decision 16](../decisions/0016-small-comparison.md)."
         )
         yield ""
