@@ -26,8 +26,8 @@ def claims(grid: Grid) -> Table:
     head = ("claim", "the paper", *(task.title for task in grid.records.tasks))
     notes = (
         "Ratios are taken by language, then averaged; in brackets, over how many of the languages.",
-        "b is the best trivial answer, and b + 95% is b with 95% of what BL_BASE has over it. Languages in which BL_BASE "
-        "is less than 5 points above b do not count.",
+        "b is the best trivial answer, and b + 95% is b with 95% of what BL_BASE has over it. Languages in which "
+        "BL_BASE is less than 5 points above b do not count.",
     )
     return Table("", "The paper's claims, and what came out here", head, tuple(rows), notes)
 
