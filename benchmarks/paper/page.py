@@ -96,8 +96,9 @@ class Page:
         holes = holes_of(comparison, records)
         yield from ("# The paper's comparison, on real text", "")
         if holes.missing or holes.short:
-            short = f", and {holes.short} lack finetuning seeds" if holes.short else ""
-            yield from (f"**Not finished: {holes.missing} of {holes.planned} cells are not yet run{short}.**", "")
+            failed = sum(cell.failed is not None for cell in (*records.cells, *records.source_cells))
+            told = f"{holes.missing - failed} of {holes.planned} cells are not yet run, {failed} failed"
+            yield from (f"**Not finished: {told}, {holes.short} lack finetuning seeds.**", "")
         yield from self._what_was_run(records)
         yield from ("## What came out", "", *report.table_lines(claims(grid)))
         for file, said in _SHOWN.items():

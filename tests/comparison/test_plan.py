@@ -5,7 +5,9 @@ from typing import Any
 
 import pytest
 
+from lingraft.artifact import Kind
 from lingraft.comparison.plan import Comparison, plan_of
+from lingraft.comparison.runner import jobs_of
 from lingraft.errors import RecipeError
 from lingraft.systems import Stage, System
 from tests.comparison.project import ARMS, recipe
@@ -42,6 +44,32 @@ def test_every_pretraining_seed_has_arms_and_primaries_of_its_own(tmp_path: Path
         (system, seed) for system in (System.BL_BASE, System.MINIPOST) for seed in (1, 7)
     }
     assert {arm.primary for arm in found.arms} == {one.name for one in found.primaries}
+
+
+def test_a_system_with_a_further_seed_is_run_again_at_its_usual_depth_and_after_everything_else(tmp_path: Path) -> None:
+    found = plan(tmp_path, paper={"depths": [2], "further_seeds": {"MINIJOINT": [7]}})
+    again = found.by_seed()[7]
+    assert [(arm.system, arm.depth) for arm in again.arms] == [(System.MINIJOINT, 1)]
+    assert [one.seed for one in again.primaries] == [7]
+    assert [*found.by_seed()] == [1, 7]
+    assert {(str(arm.system), arm.depth) for arm in found.by_seed()[1].arms} == ARMS
+    planned = [*jobs_of(found, tmp_path / "out")]
+    assert len({job.made for job in planned}) == len(planned)
+    seeds = ["seed-7" in str(job.made) for job in planned]
+    assert seeds == sorted(seeds)
+
+
+@pytest.mark.parametrize("further", [{"MINIJOINT": [1]}, {"MINIJOINT": [2, 2]}, {"BL_SMALL": [2]}])
+def test_further_seeds_that_are_none_are_refused(tmp_path: Path, further: dict[str, list[int]]) -> None:
+    with pytest.raises(RecipeError, match="must be all different, none of pretraining_seeds"):
+        plan(tmp_path, paper={"systems": ["BL_BASE", "MINIJOINT"], "further_seeds": further})
+
+
+def test_a_task_at_a_time_is_judged_after_all_masked_tokens(tmp_path: Path) -> None:
+    judged = [job.made.name for job in jobs_of(plan(tmp_path), tmp_path / "out") if job.kind is Kind.EVALUATION]
+    tasks = list(dict.fromkeys(judged))
+    assert tasks == ["masked", "topic", "paws-x"]
+    assert judged == sorted(judged, key=tasks.index)
 
 
 def test_tasks_are_finetuned_once_a_primary_and_seed_and_by_minijoints_mini_model_too(tmp_path: Path) -> None:
