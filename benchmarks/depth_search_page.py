@@ -1,7 +1,6 @@
 """What `benchmarks.depth_search` found: records, a page in Markdown, and a plot."""
 
 import json
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import mean, stdev
@@ -9,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pydantic
 
+from benchmarks.speed.machine import cores
 from lingraft.config import Recipe
 from lingraft.files import write_text
 from lingraft.paper.canvas import Drawing, graded_looks, panels
@@ -98,7 +98,7 @@ def write(recipe: Recipe, primary: Ran, cases: Sequence[Case], folder: Path) -> 
     by_language = {case.language: [each for each in cases if each.language == case.language] for case in cases}
     verdicts = [verdict_on(found) for found in by_language.values()]
     records = {
-        "cores": len(os.sched_getaffinity(0)),
+        "cores": cores(),
         "recipe": recipe.model_dump(mode="json", exclude={"text", "cluster"}),
         "primary": primary.model_dump(),
         "cases": [case.model_dump(mode="json") for case in cases],
@@ -118,7 +118,7 @@ def page(recipe: Recipe, primary: Ran, by_language: dict[str, list[Case]], verdi
     seeds = sorted({case.seed for case in every})
     parts = [
         "# Depth search",
-        f"`python -m benchmarks.depth_search --data DIR --out DIR` on {_counted(len(os.sched_getaffinity(0)), 'core')}: "
+        f"`python -m benchmarks.depth_search --data DIR --out DIR` on {_counted(cores(), 'core')}: "
         f"a primary of {recipe.encoder.layers} layers, {recipe.encoder.width} wide, heads at "
         f"{list(recipe.searched_depths)}, pretrained in {recipe.source} for {primary.flops:.3g} FLOPs; seeds {seeds}. "
         "Scores are masked tokens found on dev text by the primary with the rows swapped in. Every trial has the same "

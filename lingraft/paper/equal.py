@@ -17,7 +17,7 @@ def equal_table(grid: Grid, task: TaskFacts, measure: Measure = COMPUTE) -> Tabl
     budgets = {language: _budget(grid, task, language, measure) for language in task.languages}
     unit = TimeUnit.fitting(budgets.values())
     spent = [unit.show(budget) if budget else notes.hole(Hole("not run")) for budget in budgets.values()]
-    rows = [Row(f"{measure.prefix}{unit.name} spent", (*spent, ""), "quiet")]
+    rows = [Row(f"{measure.prefix}{unit.name} spent", (*spent, "–"), "quiet")]
     for variant in grid.variants:
         found = {name: _score(grid, variant, task, name, measure, budget) for name, budget in budgets.items()}
         cells = [notes.hole(score) if isinstance(score, Hole) else points(score) for score in found.values()]
