@@ -42,7 +42,7 @@ def measured(recipe: Recipe, out: Path, primary: Path | None, seeds: Sequence[in
     found, shape = Artifact.load(body, Kind.PRIMARY), recipe.encoder
     facts = {"fingerprint": found.fingerprint, "steps": found.manifest.cost.steps, "tokens": found.manifest.cost.tokens}
     facts |= {"layers": shape.layers, "width": shape.width, "heads": list(shape.mlm_heads), "known": accuracies}
-    machine = {"device": f"{cores()} CPU cores" if device().type == "cpu" else device().type, "commit": commit()}
+    machine = {"device": device().type, "cores": cores(), "commit": commit()}
     return {
         "steps": recipe.adaptation.steps,
         "seeds": [*seeds],

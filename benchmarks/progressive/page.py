@@ -26,7 +26,8 @@ def page(found: dict[str, Any], picture: str) -> str:
     primary = found["primary"]
     parts = [
         "# Progressive depth",
-        f"`{found['command']}` on {found['machine']['device']}; {found['machine']['commit']}. The primary has "
+        f"`{found['command']}` on a {found['machine']['device']}, cores: {found['machine']['cores']}; commit "
+        f"{found['machine']['commit']}. The primary has "
         f"{primary['layers']} layers of width {primary['width']} with MLM heads at {primary['heads']}, and was "
         f"pretrained for {primary['steps']:,} updates ({primary['tokens'] / 1e6:.1f} M tokens){_known(primary)}. A "
         "language is learned "
@@ -35,12 +36,33 @@ def page(found: dict[str, Any], picture: str) -> str:
         f"{', '.join(map(str, found['seeds']))} decide rows, order of text and masks; means ± standard deviations. "
         "Looks at the dev loss are forward passes of the whole primary beside these FLOPs, in a column of their own; "
         "seconds leave them out.",
+        _headline(found),
         *(f"## {language}\n\n{_table(of(found, language))}" for language in languages(found)),
         "## Gained on every fixed depth\n\nMasked accuracy in points, progressive less fixed, paired by seed.\n\n"
         + _gains(found),
         f"![Masked accuracy over FLOPs, by language]({picture})",
+        "A line a seed; along the way a sample of the test text is judged, so that ends lie beside the table's scores.",
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def _headline(found: dict[str, Any]) -> str:
+    """What each way to go from depth to depth has more than the fixed depth that is best in a language."""
+    told = [f"{arm.removeprefix('progressive, ')} {_over_best(found, arm)}" for arm in (FIXED, DEV_LOSS)]
+    return (
+        "**Masked accuracy in points over the fixed depth that came out best in each language: "
+        f"{'; '.join(told)}.** No fixed depth is known to be the best before all are tried."
+    )
+
+
+def _over_best(found: dict[str, Any], arm: str) -> str:
+    told = []
+    for language in languages(found):
+        by_arm = of(found, language)
+        fixed = [other for other in by_arm if other not in (FIXED, DEV_LOSS)]
+        best = max(fixed, key=lambda other: mean(record["accuracy"] for record in by_arm[other]))
+        told.append(f"{language} {spread(gains(by_arm, arm, best), signed=True)}")
+    return ", ".join(told)
 
 
 def _known(primary: dict[str, Any]) -> str:
