@@ -9,7 +9,7 @@ import contextlib
 import hashlib
 import json
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 FORMAT_VERSION = 1
 MANIFEST = "manifest.json"
+_FACTS_OF_PARTS = ("fingerprints", "shapes", "dtypes")
 
 
 class Kind(StrEnum):
@@ -107,6 +108,24 @@ class Draft:
         dtypes = sorted({str(tensor.dtype) for tensor in owned.values()})
         self._parts.setdefault("dtypes", {})[part] = ",".join(dtypes)
         return mark
+
+    def share(self, other: "Artifact", names: Iterable[str]) -> None:
+        """Take files of another artifact over, by hard links where the file system has them, and what is known of them.
+
+        Args:
+            other: whose files were verified.
+            names: of the files, relative to its folder.
+        """
+        for name in names:
+            (self.folder / name).parent.mkdir(parents=True, exist_ok=True)
+            try:
+                (self.folder / name).hardlink_to(other.folder / name)
+            except OSError:  # another file system, or one without links: a copy says why where it fails, too
+                shutil.copyfile(other.folder / name, self.folder / name)
+            part = name.removesuffix(".safetensors")
+            for fact in _FACTS_OF_PARTS:
+                if part in (known := getattr(other.manifest, fact)):
+                    self._parts.setdefault(fact, {})[part] = known[part]
 
     def manifest(self) -> Manifest:
         """The manifest of what has been put in so far."""

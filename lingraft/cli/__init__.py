@@ -73,6 +73,7 @@ for command, function in COMMANDS.items():
     app.command(command)(function)
 app.add_typer(export, name="export")
 export.command("onnx")(handover.export_onnx)
+export.command("add")(handover.export_add)
 export.command("hf")(handover.export_hf)
 app.add_typer(search, name="search")
 search.command("dashboard")(language.search_dashboard)

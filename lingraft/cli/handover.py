@@ -1,5 +1,6 @@
 """Commands that hand models and results to others: export, serving, reports, and checks."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -7,8 +8,10 @@ import typer
 
 from lingraft.cli.options import EmbeddingsOption, OutOption, PrimaryOption, say
 from lingraft.cost.command import cost
+from lingraft.errors import ExportError
+from lingraft.serving.formats import Precision, TableFormat
 
-__all__ = ["EXPORT_HELP", "cost", "export_hf", "export_onnx", "report", "serve", "verify"]
+__all__ = ["EXPORT_HELP", "cost", "export_add", "export_hf", "export_onnx", "report", "serve", "verify"]
 
 # What a command needs is imported by it, so that --help does not wait for torch.
 
@@ -18,14 +21,53 @@ EXPORT_HELP = "Hand models on: to ONNX Runtime and the endpoint, or to transform
 
 def export_onnx(
     primary: PrimaryOption,
-    task: Annotated[Path, typer.Option(help="Task artifact, from `lingraft finetune`.")],
     embeddings: EmbeddingsOption,
     out: OutOption,
+    task: Annotated[
+        Path | None, typer.Option(help="From `lingraft finetune`; the primary itself, for fill-mask, if absent.")
+    ] = None,
+    precision: Annotated[
+        list[Precision] | None, typer.Option(help="Of the body beside fp32: fp16 for GPUs, int8 for CPUs.")
+    ] = None,
+    tables: Annotated[TableFormat, typer.Option(help="Number format of the languages' tables.")] = "float32",
+    judge: Annotated[
+        bool, typer.Option("--judge", help="Judge each language and precision on the task's test examples.")
+    ] = False,
+    text: Annotated[
+        list[Path] | None, typer.Option(help="Text of a language to judge a task of kind 'documents' on; once each.")
+    ] = None,
+    alone: Annotated[
+        bool,
+        typer.Option("--standalone", help="Write a model per language that needs nothing of ours, all on one body."),
+    ] = False,
 ) -> None:
     """Export one task body with the tables of many languages to ONNX, and check parity with PyTorch."""
-    from lingraft.export import bundle
+    from lingraft.export import bundle, examples_of, standalone
 
-    say(bundle(primary, task, embeddings, out))
+    if alone:
+        chosen = _only(precision or ["fp32"])
+        for language, difference in standalone(primary, task, embeddings, out, chosen, tables).items():
+            print(f"{out / language}.onnx: outputs equal PyTorch's within {difference:.1e}")
+        return
+    examples = examples_of(task, embeddings, text or ()) if judge else {}
+    say(bundle(primary, task, embeddings, out, precision or (), tables, examples))
+
+
+def _only(precisions: Sequence[Precision]) -> Precision:
+    if len(precisions) > 1:
+        raise ExportError(f"a standalone model has one precision, not {list(precisions)}. Write each into its folder.")
+    return precisions[0]
+
+
+def export_add(
+    bundle: Annotated[Path, typer.Argument(help="Bundle artifact, from `lingraft export onnx`.")],
+    embeddings: Annotated[Path, typer.Option(help="From `lingraft adapt`.")],
+    out: OutOption,
+) -> None:
+    """Write a bundle anew with one language more, or with another version of one; both share the body's file."""
+    from lingraft.export import add
+
+    say(add(bundle, embeddings, out))
 
 
 def export_hf(

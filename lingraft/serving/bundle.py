@@ -1,33 +1,41 @@
 """A bundle opened for answering: one body, and each language's table and tokenizer.
 
-Legend: N texts, C classes.
+Legend: B batch, T tokens, D width, N texts, C classes, V vocabulary.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from safetensors.numpy import load_file
 
 from lingraft.artifact import Artifact, Kind
-from lingraft.errors import RequestError, TokenizerError
+from lingraft.errors import RequestError, ServingError, TokenizerError
 from lingraft.model_config import EncoderShape
 from lingraft.pieces import SpecialIds
+from lingraft.serving.formats import (
+    BIAS,
+    PRIMARY,
+    BundleKind,
+    Precision,
+    bias_part,
+    body_file,
+    body_part,
+    golden_part,
+    table_part,
+)
+from lingraft.serving.golden import Golden
 from lingraft.serving.questions import Question
-from lingraft.serving.runtime import Body, served_provider
+from lingraft.serving.runtime import CUDA, Body, served_provider
+from lingraft.serving.tables import Table
 from lingraft.tasks.pairs import encode
 from lingraft.tokenizer import Tokenizer
 
-BODY_FILE = "body.onnx"
 _BATCH_TEXTS = 16
 """Attention's memory grows with the texts of a batch, so a long request goes through the body in several."""
-
-
-def table_part(language: str) -> str:
-    """Name of the artifact's part that holds a language's table."""
-    return f"{language}/table"
 
 
 @dataclass(frozen=True)
@@ -35,45 +43,126 @@ class Language:
     """What makes the body understand one language."""
 
     tokenizer: Tokenizer
-    table: Any
-    """Held by the runtime; see `Body.hold`."""
+    table: Table
+    bias_V: NDArray[np.float32] | None
+    """Output bias, in the bundle of a primary."""
+    golden: Golden
+    fingerprint: str
+    """Of the table: equal tables, whatever the task, have equal ones."""
 
 
 @dataclass(frozen=True)
 class Bundle:
-    """One task in many languages."""
+    """One task, or a primary itself, in many languages."""
 
-    task: str
+    name: str
+    """Of the task, or 'primary'."""
+    kind: BundleKind
     labels: list[str]
+    """Of classification and tagging; else empty."""
+    metric: str
     shape: EncoderShape
     fingerprint: str
+    body_fingerprint: str
+    """Bundles of equal ones differ in their languages only."""
+    precision: Precision
+    tolerance: float
+    """How far golden answers may be missed in this precision."""
     languages: dict[str, Language]
     body: Body
 
     @classmethod
-    def load(cls, folder: Path) -> Self:
+    def load(
+        cls,
+        folder: Path,
+        precision: Precision | None = None,
+        provider: str | None = None,
+        tables: dict[str, Table] | None = None,
+    ) -> Self:
         """Open a bundle, with every file's hash checked.
+
+        Args:
+            folder: of the bundle.
+            precision: of the body; if absent, fp16 on a GPU where the bundle has it, else fp32.
+            provider: ONNX Runtime's; that of the distribution installed if absent.
+            tables: those open already, by fingerprint: they are taken instead of equal ones, and new ones are added.
 
         Raises:
             ArtifactError: not a bundle, or damaged.
             TokenizerError: a language's tokenizer is not the one its table belongs to.
             MissingExtraError: ONNX Runtime is not installed.
-            ServingError: ONNX Runtime is not usable as installed.
+            ServingError: ONNX Runtime is not usable as installed, or the bundle has no body of this precision.
         """
         found = Artifact.load(folder, Kind.BUNDLE)
-        details = found.manifest.details
-        body = Body.open(folder / BODY_FILE, served_provider())
-        languages = {name: _language(found, name, body) for name in details["languages"]}
-        shape = EncoderShape(**details["shape"])
-        return cls(details["task"], details["labels"], shape, found.fingerprint, languages, body)
+        details, provider = found.manifest.details, provider or served_provider()
+        precision = precision or ("fp16" if provider == CUDA and "fp16" in details.get("precisions", ()) else "fp32")
+        _require_precision(found, precision)
+        tables = {} if tables is None else tables
+        return cls(
+            name=details["task"],
+            kind=details["kind"],
+            labels=details["labels"],
+            metric=details["metric"],
+            shape=EncoderShape(**details["shape"]),
+            fingerprint=found.fingerprint,
+            body_fingerprint=found.manifest.fingerprints[body_part(precision)],
+            precision=precision,
+            tolerance=details["golden"][precision],
+            languages={name: _language(found, name, tables) for name in details["languages"]},
+            body=Body.open(folder / body_file(precision), provider),
+        )
 
     @property
     def block_tokens(self) -> int:
         """The longest text, in tokens."""
         return self.shape.block_tokens
 
+    def gather(
+        self, encoded: Sequence[tuple[str, Sequence[int]]], types: Sequence[Sequence[int]] | None = None
+    ) -> tuple[NDArray[np.float32], NDArray[np.bool_], NDArray[np.int64] | None]:
+        """What `body.run` takes: rows of the tables of several languages in one batch, padded to the longest.
+
+        Args:
+            encoded: language and token ids, special ones included, of each text.
+            types: segment of each token; all in the first one if absent. Ignored where the family has no segments.
+
+        Returns:
+            embedded_BTD, visible_BT, and types_BT where the family has segments.
+        """
+        lengths_B = np.array([len(ids) for _, ids in encoded])
+        visible_BT = np.arange(lengths_B.max()) < lengths_B[:, None]
+        embedded_BTD = np.zeros((*visible_BT.shape, self.shape.width), np.float32)
+        for row, (language, ids) in enumerate(encoded):
+            embedded_BTD[row, : len(ids)] = self.languages[language].table.rows(np.asarray(ids))
+        if not self.body.has_segments:
+            return embedded_BTD, visible_BT, None
+        types_BT = np.zeros(visible_BT.shape, np.int64)
+        for row, given in enumerate(types or ()):
+            types_BT[row, : len(given)] = given
+        return embedded_BTD, visible_BT, types_BT
+
+    def require_golden(self, languages: Iterable[str] | None = None) -> None:
+        """Answer the golden rows of languages, of all of them if absent, one batch a language.
+
+        Raises:
+            ServingError: an answer is not the one in the bundle; the message says by how much, in every language.
+        """
+        found = {name: self._golden_difference(name) for name in (self.languages if languages is None else languages)}
+        if wrong := {name: each for name, each in found.items() if not each <= self.tolerance}:
+            shown = ", ".join(f"{name} {each:.2g}" for name, each in wrong.items())
+            raise ServingError(
+                f"{self.name!r} in {self.precision} does not give its golden answers: the largest difference may be "
+                f"{self.tolerance:.2g}, and is {shown}. ONNX Runtime computes something else on this machine than on "
+                "the one that wrote the bundle: serve it in fp32, or export it again."
+            )
+
+    def _golden_difference(self, language: str) -> float:
+        golden = self.languages[language].golden
+        given = self.gather([(language, ids) for ids in golden.rows], golden.types)
+        return golden.difference(self.body.run(*given))
+
     def probabilities(self, questions: Sequence[Question], truncate: bool) -> NDArray[np.float32]:
-        """Probabilities (N, C) of the labels.
+        """Probabilities (N, C) of the labels; for bundles that classify single texts.
 
         Args:
             questions: texts in any of the bundle's languages, mixed as they come.
@@ -82,16 +171,13 @@ class Bundle:
         Raises:
             RequestError: a language is not served, or a text is empty or longer than a block.
         """
-        rows_by_language = {
-            language: self._encode(language, questions, truncate)
-            for language in dict.fromkeys(question.language for question in questions)
-        }
+        rows: dict[int, list[int]] = {}
+        for language in dict.fromkeys(question.language for question in questions):
+            rows |= self._encode(language, questions, truncate)
         logits_NC = np.empty((len(questions), len(self.labels)), np.float32)
-        for language, rows in rows_by_language.items():
-            for places in _batches(rows):
-                given = [rows[place] for place in places]
-                spoken = self.languages[language]
-                logits_NC[places] = self.body.logits(given, spoken.tokenizer.special.pad, spoken.table)
+        for places in _batches(rows):
+            given = self.gather([(questions[place].language, rows[place]) for place in places])
+            (logits_NC[places],) = self.body.run(*given).values()
         return _softmax(logits_NC)
 
     def _encode(self, language: str, questions: Sequence[Question], truncate: bool) -> dict[int, list[int]]:
@@ -117,17 +203,38 @@ class Bundle:
             )
 
 
-def _language(bundle: Artifact, name: str, body: Body) -> Language:
-    described = bundle.manifest.details["tokenizers"][name]
+def _require_precision(bundle: Artifact, precision: Precision) -> None:
+    details: dict[str, Any] = bundle.manifest.details
+    if "precisions" not in details:
+        raise ServingError(
+            f"{bundle.folder} was exported by lingraft {bundle.manifest.library_version}, whose body takes a whole "
+            "table. Export it again with this one."
+        )
+    if precision not in details["precisions"]:
+        raise ServingError(
+            f"{bundle.folder} has no body in {precision}, only in {details['precisions']}. Export it again with "
+            f"--precision {precision}."
+        )
+
+
+def _language(bundle: Artifact, name: str, tables: dict[str, Table]) -> Language:
+    details, mark = bundle.manifest.details, bundle.manifest.fingerprints[table_part(name)]
+    described = details["tokenizers"][name]
     special = SpecialIds(**described["special_ids"])
     tokenizer = Tokenizer.from_file(bundle.folder / name / described["file"], name, special)
-    table_VD = bundle.tensors(table_part(name))["table_VD"].numpy()
-    if len(tokenizer) != len(table_VD):
+    if mark not in tables:
+        tables[mark] = Table.open(_file(bundle, table_part(name)))
+    if len(tokenizer) != len(tables[mark]):
         raise TokenizerError(
-            f"{bundle.folder / name} has {len(table_VD)} rows, but its tokenizer has {len(tokenizer)} pieces. "
+            f"{bundle.folder / name} has {len(tables[mark])} rows, but its tokenizer has {len(tokenizer)} pieces. "
             "Export the bundle again."
         )
-    return Language(tokenizer, body.hold(table_VD))
+    bias_V = load_file(_file(bundle, bias_part(name)))[BIAS] if details["kind"] == PRIMARY else None
+    return Language(tokenizer, tables[mark], bias_V, Golden.open(_file(bundle, golden_part(name))), mark)
+
+
+def _file(bundle: Artifact, part: str) -> Path:
+    return bundle.folder / f"{part}.safetensors"
 
 
 def _batches(rows: dict[int, list[int]]) -> Iterator[list[int]]:

@@ -32,7 +32,7 @@ class TaskModel(Model):  # type: ignore[misc]  # kserve has no types
     """One task in all the languages of a bundle."""
 
     def __init__(self, bundle: Bundle) -> None:
-        super().__init__(bundle.task)
+        super().__init__(bundle.name)
         self._bundle = bundle
         self.ready = True
 

@@ -1,6 +1,6 @@
-"""ONNX Runtime: one body that any language's table is given to, at each call.
+"""ONNX Runtime: one body, which rows of any language's table are given to.
 
-Legend: B batch, T tokens, V vocabulary, D width, C classes.
+Legend: B batch, T tokens, D width.
 """
 
 import os
@@ -14,17 +14,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lingraft.errors import MissingExtraError, ServingError
-from lingraft.tasks.pairs import pad
+from lingraft.serving.formats import EMBEDDED, TYPES, VISIBLE
 
-TOKENS, VISIBLE, TABLE, LOGITS = "tokens_BT", "visible_BT", "table_VD", "logits_BC"
 CPU, CUDA = "CPUExecutionProvider", "CUDAExecutionProvider"
 _EXTRAS = {"onnxruntime": "cpu", "onnxruntime-gpu": "gpu"}
+_SETTINGS = {CUDA: {"use_tf32": "0"}}
+"""float32 is float32: TF32, CUDA's default, has 10 bits, and golden answers would not fit."""
 _QUOTA_FILE = Path("/sys/fs/cgroup/cpu.max")
 
 
 @dataclass(frozen=True)
 class Body:
-    """A finetuned body and its head, without a language."""
+    """A body and its head, without a language. Several threads may run it at once."""
 
     session: Any
     """An onnxruntime.InferenceSession."""
@@ -44,32 +45,33 @@ class Body:
             raise _unusable(provider, onnxruntime.get_available_providers())
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = usable_cpus()
-        session = onnxruntime.InferenceSession(path, options, [provider])
+        session = onnxruntime.InferenceSession(path, options, [(provider, _SETTINGS.get(provider, {}))])
         # ONNX Runtime falls back to the CPU without an error.
         if session.get_providers()[0] != provider:
             raise _unusable(provider, session.get_providers())
         return cls(session)
 
-    def hold(self, table_VD: NDArray[np.float32]) -> Any:
-        """A language's table as an onnxruntime.OrtValue, for `logits`."""
-        from onnxruntime import OrtValue
+    @property
+    def has_segments(self) -> bool:
+        """Whether `run` needs segments."""
+        return TYPES in {given.name for given in self.session.get_inputs()}
 
-        on_gpu = self.session.get_providers()[0] == CUDA
-        return OrtValue.ortvalue_from_numpy(table_VD, "cuda" if on_gpu else "cpu", 0)
+    def run(
+        self,
+        embedded_BTD: NDArray[np.float32],
+        visible_BT: NDArray[np.bool_],
+        types_BT: NDArray[np.int64] | None = None,
+    ) -> dict[str, NDArray[np.float32]]:
+        """Outputs by name; `formats.OUTPUTS` says which a kind of bundle has.
 
-    def logits(self, rows: Sequence[Sequence[int]], pad_id: int, table: Any) -> NDArray[np.float32]:
-        """Logits (B, C) of token ids, padded here to the longest row, with a table from `hold`."""
-        from onnxruntime import OrtValue
-
-        tokens_BT, visible_BT = pad(rows, pad_id)
-        given = {
-            TOKENS: OrtValue.ortvalue_from_numpy(tokens_BT.numpy()),
-            VISIBLE: OrtValue.ortvalue_from_numpy(visible_BT.numpy()),
-            TABLE: table,
-        }
-        (logits_BC,) = self.session.run_with_ort_values([LOGITS], given)
-        found: NDArray[np.float32] = logits_BC.numpy()
-        return found
+        Args:
+            embedded_BTD: rows of token tables.
+            visible_BT: True where a token stands, False at padding; one a row at least.
+            types_BT: segments, where the family has them.
+        """
+        given = {EMBEDDED: embedded_BTD, VISIBLE: visible_BT} | ({} if types_BT is None else {TYPES: types_BT})
+        names = [output.name for output in self.session.get_outputs()]
+        return dict(zip(names, self.session.run(names, given), strict=True))
 
 
 def served_provider() -> str:

@@ -1,0 +1,21 @@
+"""A task and its languages as one ONNX bundle, held to what PyTorch computes.
+
+The body is written once and takes rows of a token table, so that every language is a table beside it. Graphs are
+written node by node, of ONNX Runtime's fused operators; weights stand in safetensors files that graphs point into: one
+copy, one fingerprint, and no limit of 2 GB.
+"""
+
+from lingraft.errors import MissingExtraError
+
+try:
+    import onnx_ir  # noqa: F401  every module here needs it, and the first one imported should say which extra has it
+except ImportError as error:
+    raise MissingExtraError("onnx-ir", "export") from error
+
+from lingraft.export.adding import add
+from lingraft.export.bundling import bundle
+from lingraft.export.examples import examples_of
+from lingraft.export.judging import parity
+from lingraft.export.standalone import standalone
+
+__all__ = ["add", "bundle", "examples_of", "parity", "standalone"]

@@ -1,0 +1,97 @@
+"""Another language for a bundle that is there."""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from lingraft import artifact
+from lingraft.artifact import Artifact, Kind, require_aligned
+from lingraft.encoder import Encoder
+from lingraft.errors import ExportError
+from lingraft.export.bundling import language_facts
+from lingraft.export.exported import Exported
+from lingraft.export.judging import judged
+from lingraft.export.tables import Brought, tokenizer_facts, write_language
+from lingraft.model_config import EncoderShape
+from lingraft.models import load_embeddings
+from lingraft.serving.formats import PRIMARY, body_part
+from lingraft.serving.runtime import installed_runtime
+from lingraft.task_config import Task
+from lingraft.tasks.loading import kind_of
+
+_ELSEWHERE = ("vocabulary.", "heads.")
+"""Of an encoder, what a task's body does not hold; of a primary's heads it holds the deepest."""
+
+
+def add(bundle: Path, embeddings: Path, out: Path) -> Artifact:
+    """Write a bundle with one language more, or with other embeddings of one that it has.
+
+    It is whole, and shares the files of the bodies and of the other languages with the first one by hard links; equal
+    fingerprints of the body tell a server that it need not open the body again.
+
+    Args:
+        bundle: stays as it is.
+        embeddings: of the language.
+        out: folder of the new bundle.
+
+    Raises:
+        AlignmentError: the embeddings belong to another primary.
+        ExportError: ONNX Runtime computes something else than PyTorch.
+        MissingExtraError: ONNX Runtime is not installed.
+        ServingError: two ONNX Runtimes are installed.
+        ArtifactError: an input is not what it should be, or `out` cannot be written.
+    """
+    installed_runtime()
+    found, learned = Artifact.load(bundle, Kind.BUNDLE), load_embeddings(embeddings)
+    manifest, language = found.manifest, learned.language
+    require_aligned(f"embeddings of {language!r}", learned.aligned_with, str(manifest.aligned_with))
+    exported, brought, details = _restored(found), Brought.of(learned), manifest.details
+    with artifact.create(out, Kind.BUNDLE) as draft:
+        draft.share(found, [name for name in manifest.files if not name.startswith(f"{language}/")])
+        write_language(draft, brought, exported, details["tables"])
+        parity = {
+            precision: details["parity"][precision]
+            | judged(draft.folder, exported, [brought], precision, details["tables"], {})
+            for precision in details["precisions"]
+        }
+        tokenizers = details["tokenizers"] | {language: tokenizer_facts(brought)}
+        draft.facts = {
+            "language": manifest.language,
+            "aligned_with": manifest.aligned_with,
+            "data_hashes": manifest.data_hashes | {f"embeddings-{language}": learned.fingerprint},
+            "details": details | language_facts(tokenizers, parity),
+        }
+    return Artifact.load(out, Kind.BUNDLE)
+
+
+def _restored(bundle: Artifact) -> Exported:
+    """The PyTorch model whose weights a bundle holds."""
+    details = bundle.manifest.details
+    encoder = Encoder(EncoderShape(**details["shape"]), 0)
+    if details["kind"] == PRIMARY:
+        exported = Exported(PRIMARY, PRIMARY, encoder.eval(), [], None)
+    else:
+        settings = Task(**details["settings"])
+        net = kind_of(settings).net(encoder, details["labels"])
+        exported = Exported(details["task"], settings.kind, net.eval(), details["labels"], settings)
+    _fill(exported.net, bundle.tensors(body_part("fp32")), bundle.folder)
+    return exported
+
+
+@torch.no_grad()
+def _fill(net: nn.Module, weights: dict[str, Any], folder: Path) -> None:
+    left = set(weights)
+    for path, module in net.named_modules():
+        for name, parameter in module.named_parameters(recurse=False):
+            key = f"{path}.{name}".removeprefix("encoder.").removeprefix(".")
+            if key in weights:
+                # ONNX has the inputs of a matrix before its outputs.
+                transposed = isinstance(module, nn.Linear) and name == "weight"
+                parameter.copy_(weights[key].T if transposed else weights[key])
+                left.discard(key)
+            elif not key.startswith(_ELSEWHERE):
+                left.add(key)
+    if left:
+        raise ExportError(f"the body of {folder} does not fit its shape: {sorted(left)}. Export the bundle again.")

@@ -1,0 +1,148 @@
+"""Bundles: bodies of one task or of a primary, with the tables of many languages."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from lingraft import artifact
+from lingraft.artifact import Artifact, Kind, require_aligned
+from lingraft.errors import ExportError
+from lingraft.export.exported import Exported, write_bodies
+from lingraft.export.judging import Parity, judged
+from lingraft.export.tables import Brought, tokenizer_facts, write_language
+from lingraft.gate_config import PARITY_TOLERANCE
+from lingraft.models import Embeddings, Primary, load_embeddings, load_primary, load_task
+from lingraft.serving.formats import PRECISIONS, Precision, TableFormat
+from lingraft.serving.runtime import installed_runtime
+
+_GOLDEN_SLACK = 3.0
+"""A server's processor rounds elsewhere than the exporter's."""
+Languages = dict[str, Primary | Embeddings]
+
+
+def bundle(
+    primary: Path,
+    task: Path | None,
+    embeddings: Sequence[Path],
+    out: Path,
+    precisions: Sequence[Precision] = ("fp32",),
+    tables: TableFormat = "float32",
+    examples: Mapping[str, Sequence[Any]] | None = None,
+) -> Artifact:
+    """Export a task, or a primary itself, with the source language and all languages given.
+
+    Args:
+        primary: brings the source language's table.
+        task: the finetuned body; the primary's own body and deepest MLM head if None.
+        embeddings: one artifact a language.
+        out: folder of the bundle.
+        precisions: of the body; fp32 is written in any case.
+        tables: number format of the tables.
+        examples: rows of the task by language, on which each precision is judged by the task's metric.
+
+    Raises:
+        AlignmentError: the task or embeddings belong to another primary.
+        ExportError: two of the inputs are of one language, ONNX Runtime computes something else than PyTorch, or rows
+            are of a language that is not exported, or given for a primary.
+        MissingExtraError: ONNX Runtime is not installed.
+        ServingError: two ONNX Runtimes are installed.
+        ArtifactError: an input is not what it should be, or `out` cannot be written.
+    """
+    installed_runtime()
+    exported, languages, marks = sources(primary, task, embeddings)
+    require_examples(examples or {}, languages)
+    brought, chosen = [*map(Brought.of, languages.values())], in_order(precisions)
+    with artifact.create(out, Kind.BUNDLE) as draft:
+        write_bodies(draft, exported, chosen)
+        for one in brought:
+            write_language(draft, one, exported, tables)
+        found = {
+            precision: judged(draft.folder, exported, brought, precision, tables, examples or {})
+            for precision in chosen
+        }
+        tokenizers = {one.tokenizer.language: tokenizer_facts(one) for one in brought}
+        draft.facts = {
+            "language": brought[0].tokenizer.language,
+            "aligned_with": marks["primary"],
+            "data_hashes": marks,
+            "details": body_facts(exported) | language_facts(tokenizers, found) | {"tables": tables},
+        }
+    return Artifact.load(out, Kind.BUNDLE)
+
+
+def sources(primary: Path, task: Path | None, embeddings: Sequence[Path]) -> tuple[Exported, Languages, dict[str, str]]:
+    """What is exported, its languages (the source's first), and the fingerprints of all inputs.
+
+    Raises:
+        AlignmentError: the task or embeddings belong to another primary.
+        ExportError: two of the inputs are of one language.
+        ArtifactError: an input is not what it should be.
+    """
+    source = load_primary(primary)
+    languages = _by_language([source, *(load_embeddings(folder) for folder in embeddings)])
+    marks = {"primary": source.fingerprint}
+    for language, one in languages.items():
+        if isinstance(one, Embeddings):
+            require_aligned(f"embeddings of {one.language!r}", one.aligned_with, source.fingerprint)
+            marks[f"embeddings-{language}"] = one.fingerprint
+    if task is None:
+        return Exported.of_primary(source), languages, marks
+    model = load_task(task)
+    model.swap_in(source)
+    return Exported.of_task(model), languages, marks | {"task": model.fingerprint}
+
+
+def _by_language(brought: Sequence[Primary | Embeddings]) -> Languages:
+    names = [one.tokenizer.language for one in brought]
+    if len(set(names)) < len(names):
+        raise ExportError(f"languages {names} are not distinct. Give one embeddings artifact for each language.")
+    return dict(zip(names, brought, strict=True))
+
+
+def require_examples(examples: Mapping[str, Sequence[Any]], languages: Languages) -> None:
+    """Refuse rows of a language that is not exported.
+
+    Raises:
+        ExportError: the message lists the languages that are.
+    """
+    if strange := sorted(set(examples) - set(languages)):
+        raise ExportError(f"there are rows of {strange} to judge, but the languages are {list(languages)}.")
+
+
+def in_order(precisions: Sequence[Precision]) -> list[Precision]:
+    """Each one once, fp32 first.
+
+    Raises:
+        ExportError: one is unknown.
+    """
+    if unknown := sorted(set(precisions) - set(PRECISIONS)):
+        raise ExportError(f"precisions {unknown} are unknown. Choose of {list(PRECISIONS)}.")
+    return [precision for precision in PRECISIONS if precision in {"fp32", *precisions}]
+
+
+def body_facts(exported: Exported) -> dict[str, Any]:
+    """What a manifest says of the body."""
+    return {
+        "task": exported.name,
+        "kind": exported.kind,
+        "labels": exported.labels,
+        "metric": exported.metric,
+        "settings": exported.settings.model_dump(mode="json") if exported.settings else None,
+        "shape": exported.shape.model_dump(mode="json"),
+    }
+
+
+def language_facts(tokenizers: Mapping[str, Any], found: Mapping[Precision, Parity]) -> dict[str, Any]:
+    """What a manifest says of the languages and how near each is to PyTorch in each precision."""
+    return {
+        "languages": list(tokenizers),
+        "tokenizers": dict(tokenizers),
+        "precisions": list(found),
+        "parity": {precision: dict(parity) for precision, parity in found.items()},
+        "golden": {precision: _tolerance(parity) for precision, parity in found.items()},
+    }
+
+
+def _tolerance(parity: Parity) -> float:
+    """How far a server may miss golden answers: what float32 may, and more where the precision itself misses more."""
+    return _GOLDEN_SLACK * max(PARITY_TOLERANCE, *(each["difference"] for each in parity.values()))

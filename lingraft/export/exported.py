@@ -1,0 +1,131 @@
+"""What is exported, a finetuned task or a primary itself: what it computes in PyTorch, and the same as a graph.
+
+Legend: B batch, T tokens, D width.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+
+from lingraft.artifact import Draft
+from lingraft.encoder import Encoder, MlmHead, Vocabulary
+from lingraft.export import heads
+from lingraft.export.body import Given, body
+from lingraft.export.graph import Graph
+from lingraft.export.products import COMPUTED
+from lingraft.model_config import EncoderShape
+from lingraft.models import Primary, TaskModel
+from lingraft.serving.formats import (
+    EMBEDDED,
+    FEATURES,
+    HIDDEN,
+    OUTPUTS,
+    PRIMARY,
+    ROW_OUTPUTS,
+    TYPES,
+    VISIBLE,
+    BundleKind,
+    Precision,
+    body_file,
+    body_part,
+)
+from lingraft.task_config import Task
+from lingraft.tasks.kinds import TaskKind
+from lingraft.tasks.loading import kind_of
+
+
+@dataclass(frozen=True)
+class Exported:
+    """A body with a head."""
+
+    name: str
+    kind: BundleKind
+    net: Any
+    """A `lingraft.tasks.kinds.TaskNet`, or the primary's `Encoder`."""
+    labels: list[str]
+    settings: Task | None
+    """The task's; None of a primary."""
+
+    @classmethod
+    def of_task(cls, model: TaskModel) -> "Exported":
+        """A finetuned task."""
+        return cls(model.name, model.settings.kind, model.net.eval(), model.labels, model.settings)
+
+    @classmethod
+    def of_primary(cls, primary: Primary) -> "Exported":
+        """A primary, with its deepest MLM head."""
+        return cls(PRIMARY, PRIMARY, primary.encoder.eval(), [], None)
+
+    @property
+    def task(self) -> TaskKind | None:
+        """How a task is judged; None of a primary."""
+        return kind_of(self.settings) if self.settings else None
+
+    @property
+    def encoder(self) -> Encoder:
+        """The body."""
+        return cast(Encoder, self.net if self.kind == PRIMARY else self.net.encoder)
+
+    @property
+    def shape(self) -> EncoderShape:
+        """Shape of the body."""
+        return self.encoder.shape
+
+    @property
+    def metric(self) -> str:
+        """Name of the metric that is official for the kind."""
+        return self.task.metric if self.task else "masked accuracy"
+
+    def speak(self, vocabulary: Vocabulary) -> None:
+        """Take a language's vocabulary, in place."""
+        self.encoder.vocabulary = vocabulary
+
+    @torch.inference_mode()
+    def answers(self, tokens_BT: Tensor, visible_BT: Tensor, types_BT: Tensor | None) -> dict[str, Tensor]:
+        """PyTorch's outputs by name."""
+        if self.kind != PRIMARY:
+            (name,) = OUTPUTS[self.kind]
+            return {name: self.net(tokens_BT, visible_BT, types_BT)}
+        top = self.shape.layers
+        hidden_BTD = self.encoder.hidden_states(tokens_BT, (top,), visible_BT, types_BT)[top]
+        return {HIDDEN: hidden_BTD, FEATURES: self._head.features(hidden_BTD)}
+
+    def inputs(self, graph: Graph) -> Given:
+        """Inputs of the body's graph."""
+        size = ["batch", "tokens"]
+        embedded = graph.input(EMBEDDED, torch.float32, [*size, self.shape.width])
+        visible = graph.input(VISIBLE, torch.bool, size)
+        return Given(embedded, visible, graph.input(TYPES, torch.int64, size) if self.shape.family.segments else None)
+
+    def nodes(self, graph: Graph, given: Given, precision: Precision) -> heads.Outputs:
+        """Write body and head, from inputs or whatever stands for them to outputs."""
+        first_only = OUTPUTS[self.kind][0] in ROW_OUTPUTS
+        hidden_BTD = body(graph, self.encoder, given, precision, first_only)
+        hidden_BTD = heads.exact(graph, hidden_BTD, COMPUTED[precision])
+        if first_only:
+            return heads.classification(graph, self.net, hidden_BTD)
+        if self.kind == PRIMARY:
+            name = f"heads.{self.shape.layers}"
+            return heads.masked_lm(graph, self._head, name, self.shape.family.head_activation, hidden_BTD)
+        return heads.per_token(graph, self.net.out, hidden_BTD, OUTPUTS[self.kind][0])
+
+    @property
+    def _head(self) -> MlmHead:
+        return cast(MlmHead, self.encoder.heads[str(self.shape.layers)])
+
+
+def write_bodies(draft: Draft, exported: Exported, precisions: Sequence[Precision]) -> None:
+    """Write a graph and its weights for each precision."""
+    for precision in precisions:
+        graph = Graph(body_part(precision))
+        outputs = exported.nodes(graph, exported.inputs(graph), precision)
+        draft.tensors(body_part(precision), graph.parts[body_part(precision)])
+        graph.save(draft.folder / body_file(precision), outputs, facts_of(exported))
+
+
+def facts_of(exported: Exported) -> Mapping[str, str]:
+    """What a graph says about itself."""
+    return {"task": exported.name, "kind": exported.kind, "labels": ", ".join(exported.labels)}

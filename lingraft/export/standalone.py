@@ -1,0 +1,131 @@
+"""Models for servers that know nothing of bundles: one ONNX file a language, all on one file of the body's weights.
+
+Legend: B batch, T tokens, V vocabulary, D width.
+"""
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+import onnx_ir
+import torch
+from safetensors.torch import save_file
+
+from lingraft.errors import ExportError
+from lingraft.export.body import Given
+from lingraft.export.bundling import sources
+from lingraft.export.exported import Exported, facts_of
+from lingraft.export.graph import Graph
+from lingraft.export.heads import Outputs
+from lingraft.export.judging import probe, require_near
+from lingraft.export.tables import Brought, Drawn, stored_rows
+from lingraft.files import new_folder
+from lingraft.serving.formats import BIAS, FEATURES, PRIMARY, SCALE, TABLE, Precision, TableFormat, body_part
+from lingraft.serving.golden import difference
+from lingraft.serving.runtime import Body, installed_runtime
+
+IDS, MASK, TYPE_IDS = "input_ids", "attention_mask", "token_type_ids"
+"""As transformers names them."""
+LOGITS = "logits_BTV"
+
+
+def standalone(
+    primary: Path,
+    task: Path | None,
+    embeddings: Sequence[Path],
+    out: Path,
+    precision: Precision = "fp32",
+    tables: TableFormat = "float32",
+) -> dict[str, float]:
+    """Write `<language>.onnx` for the source language and all languages given; plain ONNX Runtime opens each.
+
+    A model takes token ids and the mask of what is no padding (and segments, where the family has them), all int64, and
+    gives the outputs of a bundle of its kind; of a primary, also the logits (B, T, V) of every token. Beside it lie
+    `<language>.safetensors`, its table, the tokenizer's file, and the body's weights, which all models point into.
+
+    Args:
+        primary: brings the source language's table.
+        task: the finetuned body; the primary's own if None.
+        embeddings: one artifact a language.
+        out: folder of the models.
+        precision: of the body.
+        tables: number format of the tables; of a primary float32, since logits are products with the whole table.
+
+    Returns:
+        Largest absolute difference of an output from PyTorch's, by language.
+
+    Raises:
+        AlignmentError: the task or embeddings belong to another primary.
+        ExportError: two of the inputs are of one language, ONNX Runtime computes something else than PyTorch, or a
+            primary's tables are not to be float32.
+        MissingExtraError: ONNX Runtime is not installed.
+        ServingError: two ONNX Runtimes are installed.
+        ArtifactError: an input is not what it should be, or `out` cannot be written.
+    """
+    installed_runtime()
+    exported, languages, _ = sources(primary, task, embeddings)
+    if exported.kind == PRIMARY and tables != "float32":
+        raise ExportError(f"a primary's standalone models have float32 tables, not {tables}. Leave the format out.")
+    with new_folder(out) as folder:
+        found = {
+            language: _model(folder, exported, Brought.of(one), precision, tables)
+            for language, one in languages.items()
+        }
+        require_near(precision, found)
+    return found
+
+
+def _model(folder: Path, exported: Exported, brought: Brought, precision: Precision, tables: TableFormat) -> float:
+    language, graph = brought.tokenizer.language, Graph(body_part(precision))
+    shutil.copyfile(brought.tokenizer.model, folder / f"{language}.{brought.tokenizer.model.name}")
+    outputs = _nodes(graph, exported, brought, precision, tables)
+    for part, tensors in graph.parts.items():
+        if not (file := folder / f"{part}.safetensors").exists():
+            save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, file)
+    graph.save(folder / f"{language}.onnx", outputs, {**facts_of(exported), "language": language})
+    exported.speak(brought.stored(tables))
+    return _difference(folder / f"{language}.onnx", exported, probe(brought, exported))
+
+
+def _nodes(graph: Graph, exported: Exported, brought: Brought, precision: Precision, tables: TableFormat) -> Outputs:
+    language, size = brought.tokenizer.language, ["batch", "tokens"]
+    ids, mask = (graph.input(name, torch.int64, size) for name in (IDS, MASK))
+    types = graph.input(TYPE_IDS, torch.int64, size) if exported.shape.family.segments else None
+    rows = {
+        name: graph.weight(name, tensor, language)
+        for name, tensor in stored_rows(brought.vocabulary.table_VD, tables).items()
+    }
+    given = Given(_embedded(graph, rows, ids, tables), graph.cast(mask, torch.bool), types)
+    outputs = exported.nodes(graph, given, precision)
+    if exported.kind != PRIMARY:
+        return outputs
+    bias = graph.weight(BIAS, brought.vocabulary.bias_V, language)
+    products = graph.fused("FusedMatMul", outputs[FEATURES][0], rows[TABLE], transB=1)
+    return {**outputs, LOGITS: (graph.op("Add", products, bias), [*size, len(brought.vocabulary)])}
+
+
+def _embedded(graph: Graph, rows: dict[str, onnx_ir.Value], ids: onnx_ir.Value, tables: TableFormat) -> onnx_ir.Value:
+    embedded = graph.op("Gather", rows[TABLE], ids)
+    if tables == "float32":
+        return embedded
+    embedded = graph.cast(embedded, torch.float32)
+    if tables == "float16":
+        return embedded
+    scales = graph.op("Unsqueeze", graph.op("Gather", rows[SCALE], ids), graph.constant([-1]))
+    return graph.op("Mul", embedded, scales)
+
+
+def _difference(model: Path, exported: Exported, drawn: Drawn) -> float:
+    session = Body.open(model).session
+    given = {IDS: drawn.tokens_BT.numpy(), MASK: drawn.visible_BT.long().numpy()}
+    if exported.shape.family.segments:
+        types_BT = torch.zeros_like(drawn.tokens_BT) if drawn.types_BT is None else drawn.types_BT
+        given[TYPE_IDS] = types_BT.numpy()
+    expected = exported.answers(*drawn)
+    if exported.kind == PRIMARY:
+        vocabulary = exported.encoder.vocabulary
+        with torch.inference_mode():
+            logits_BTV = torch.nn.functional.linear(expected[FEATURES], vocabulary.table_VD, vocabulary.bias_V)
+        expected |= {LOGITS: logits_BTV}
+    actual = dict(zip(expected, session.run([*expected], given), strict=True))
+    return difference({name: each.numpy() for name, each in expected.items()}, actual, drawn.visible_BT.numpy())

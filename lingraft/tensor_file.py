@@ -1,0 +1,65 @@
+"""Where the tensors of a safetensors file lie in it, so that others may read them in place.
+
+The format is 8 bytes of header length, a JSON header, then the data; the header tells each tensor's place in the data.
+"""
+
+import json
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lingraft.errors import ArtifactError
+
+_NUMPY = {
+    "BOOL": np.bool_,
+    "U8": np.uint8,
+    "I8": np.int8,
+    "I64": np.int64,
+    "F16": np.float16,
+    "F32": np.float32,
+}
+
+
+class Span(NamedTuple):
+    """One tensor's place in a file."""
+
+    offset: int
+    """First byte, from the beginning of the file."""
+    nbytes: int
+    dtype: str
+    """As safetensors names it, such as F32."""
+    shape: tuple[int, ...]
+
+
+def spans(file: Path) -> dict[str, Span]:
+    """Place of each tensor of a safetensors file, by its name.
+
+    Raises:
+        ArtifactError: it is not in the format.
+    """
+    with file.open("rb") as stream:
+        header_bytes = int.from_bytes(stream.read(8), "little")
+        header = stream.read(header_bytes)
+    try:
+        entries = {name: entry for name, entry in json.loads(header).items() if name != "__metadata__"}
+    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise ArtifactError(f"{file} is not in the safetensors format: {error}. Make it anew.") from error
+    return {name: _span(8 + header_bytes, entry) for name, entry in entries.items()}
+
+
+def _span(data: int, entry: dict[str, list[int]]) -> Span:
+    start, end = entry["data_offsets"]
+    return Span(data + start, end - start, str(entry["dtype"]), tuple(entry["shape"]))
+
+
+def mapped(file: Path, span: Span) -> NDArray[np.generic]:
+    """A tensor memory-mapped, read-only: its pages are read when they are used, and shared between processes.
+
+    Raises:
+        ArtifactError: numpy has no such dtype.
+    """
+    if span.dtype not in _NUMPY:
+        raise ArtifactError(f"{file} holds values of type {span.dtype}; those read here are {sorted(_NUMPY)}.")
+    return np.memmap(file, _NUMPY[span.dtype], "r", span.offset, span.shape)
