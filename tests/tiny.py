@@ -8,18 +8,36 @@ training.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import NamedTuple, Self
 
 import torch
 
-from lingraft import artifact
+from lingraft import artifact, text, tokenizer
 from lingraft.artifact import Artifact, Kind
 from lingraft.config import Recipe
 from lingraft.encoder import Encoder, Vocabulary
 from lingraft.models import save_task, save_vocabulary
-from lingraft.tasks.classification import Classifier
+from lingraft.tasks.loading import kind_of
 from lingraft.tokenizer import Tokenizer
-from tests.made_up import TOPICS
+from tests.made_up import TOPICS, write
+
+
+class Pieces(NamedTuple):
+    """The tiny recipe and a tokenizer a language: all that models of random weights need."""
+
+    recipe: Recipe
+    tokenizers: dict[str, Path]
+
+    @classmethod
+    def make(cls, folder: Path) -> Self:
+        """Train the tokenizers under a folder."""
+        recipe = Recipe.load(Path(__file__).with_name("tiny.toml"))
+        recipe = recipe.with_folder(write(folder / "source", recipe.languages))
+        found = {language: folder / "tokenizer" / language for language in recipe.languages}
+        for language, out in found.items():
+            text.prepare(recipe, language, folder / "text" / language)
+            tokenizer.train(recipe, folder / "text" / language, out)
+        return cls(recipe, found)
 
 
 @dataclass(frozen=True)
@@ -42,9 +60,9 @@ class Tiny:
         return cls(primary, task, embeddings)
 
 
-def write_primary(recipe: Recipe, tokenizer: Path, out: Path, seed: int) -> Path:
+def write_primary(recipe: Recipe, pieces_folder: Path, out: Path, seed: int) -> Path:
     """Write a primary; another seed, another fingerprint."""
-    pieces = Tokenizer.load(tokenizer)
+    pieces = Tokenizer.load(pieces_folder)
     encoder = Encoder(recipe.encoder, len(pieces))
     _draw(encoder, seed)
     with artifact.create(out, Kind.PRIMARY) as draft:
@@ -57,15 +75,16 @@ def write_primary(recipe: Recipe, tokenizer: Path, out: Path, seed: int) -> Path
 
 def write_task(recipe: Recipe, primary: Path, out: Path, seed: int, scale: float = 1.0) -> Path:
     """Write a task that belongs to a primary, its weights multiplied by `scale`."""
-    classifier = Classifier(Encoder(recipe.encoder, 0), len(TOPICS))
-    _draw(classifier, seed, scale)
+    labels = [] if recipe.task().kind == "questions" else sorted(TOPICS)
+    net = kind_of(recipe.task()).net(Encoder(recipe.encoder, 0), labels)
+    _draw(net, seed, scale)
     with artifact.create(out, Kind.TASK) as draft:
-        save_task(draft, classifier)
+        save_task(draft, net)
         shape = recipe.encoder.model_dump(mode="json")
         draft.facts = {
             "language": recipe.source,
             "aligned_with": Artifact.load(primary, Kind.PRIMARY).fingerprint,
-            "details": {"labels": sorted(TOPICS), "shape": shape} | _task_facts(recipe),
+            "details": {"labels": labels, "shape": shape} | _task_facts(recipe),
         }
     return out
 
@@ -75,9 +94,9 @@ def _task_facts(recipe: Recipe) -> dict[str, object]:
     return {"task": task.name, "settings": task.model_dump(mode="json"), "seed": 1}
 
 
-def write_embeddings(tokenizer: Path, primary: Path, out: Path, seed: int) -> Path:
+def write_embeddings(pieces_folder: Path, primary: Path, out: Path, seed: int) -> Path:
     """Write embeddings, for the language of a tokenizer, that belong to a primary."""
-    pieces, body = Tokenizer.load(tokenizer), Artifact.load(primary, Kind.PRIMARY)
+    pieces, body = Tokenizer.load(pieces_folder), Artifact.load(primary, Kind.PRIMARY)
     vocabulary = Vocabulary(len(pieces), body.manifest.details["shape"]["width"])
     _draw(vocabulary, seed)
     with artifact.create(out, Kind.EMBEDDINGS) as draft:

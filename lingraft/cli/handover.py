@@ -1,6 +1,5 @@
 """Commands that hand models and results to others: export, serving, reports, and checks."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -9,7 +8,7 @@ import typer
 from lingraft.cli.options import EmbeddingsOption, OutOption, PrimaryOption, say
 from lingraft.cost.command import cost
 from lingraft.errors import ExportError
-from lingraft.serving.formats import Precision, TableFormat
+from lingraft.serving.formats import TableFormat
 
 __all__ = ["EXPORT_HELP", "cost", "export_add", "export_hf", "export_onnx", "report", "serve", "verify"]
 
@@ -27,7 +26,7 @@ def export_onnx(
         Path | None, typer.Option(help="From `lingraft finetune`; the primary itself, for fill-mask, if absent.")
     ] = None,
     precision: Annotated[
-        list[Precision] | None, typer.Option(help="Of the body beside fp32: fp16 for GPUs, int8 for CPUs.")
+        list[str] | None, typer.Option(help="Of the body beside fp32: fp16 for GPUs, int8 for CPUs.")
     ] = None,
     tables: Annotated[TableFormat, typer.Option(help="Number format of the languages' tables.")] = "float32",
     judge: Annotated[
@@ -42,21 +41,17 @@ def export_onnx(
     ] = False,
 ) -> None:
     """Export one task body with the tables of many languages to ONNX, and check parity with PyTorch."""
-    from lingraft.export import bundle, examples_of, standalone
+    from lingraft.export import bundle, examples_of, in_order, standalone
 
+    chosen = in_order(precision or ())
     if alone:
-        chosen = _only(precision or ["fp32"])
-        for language, difference in standalone(primary, task, embeddings, out, chosen, tables).items():
+        if len(precision or ()) > 1:
+            raise ExportError(f"a standalone model has one precision, not {chosen}. Write each into its own folder.")
+        for language, difference in standalone(primary, task, embeddings, out, chosen[-1], tables).items():
             print(f"{out / language}.onnx: outputs equal PyTorch's within {difference:.1e}")
         return
     examples = examples_of(task, embeddings, text or ()) if judge else {}
-    say(bundle(primary, task, embeddings, out, precision or (), tables, examples))
-
-
-def _only(precisions: Sequence[Precision]) -> Precision:
-    if len(precisions) > 1:
-        raise ExportError(f"a standalone model has one precision, not {list(precisions)}. Write each into its folder.")
-    return precisions[0]
+    say(bundle(primary, task, embeddings, out, chosen, tables, examples))
 
 
 def export_add(

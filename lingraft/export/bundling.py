@@ -15,7 +15,7 @@ from lingraft.models import Embeddings, Primary, load_embeddings, load_primary, 
 from lingraft.serving.formats import PRECISIONS, Precision, TableFormat
 from lingraft.serving.runtime import installed_runtime
 
-_GOLDEN_SLACK = 3.0
+_GOLDEN_SLACK = 2.0
 """A server's processor rounds elsewhere than the exporter's."""
 Languages = dict[str, Primary | Embeddings]
 
@@ -109,7 +109,7 @@ def require_examples(examples: Mapping[str, Sequence[Any]], languages: Languages
         raise ExportError(f"there are rows of {strange} to judge, but the languages are {list(languages)}.")
 
 
-def in_order(precisions: Sequence[Precision]) -> list[Precision]:
+def in_order(precisions: Sequence[str]) -> list[Precision]:
     """Each one once, fp32 first.
 
     Raises:

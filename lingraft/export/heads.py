@@ -42,7 +42,7 @@ def masked_lm(graph: Graph, head: MlmHead, name: str, activation: Activation, hi
     between = activated(graph, between, bias, activation)
     features_BTD = graph.op("LayerNormalization", between, *norm, axis=-1, epsilon=head.norm.eps)
     # An input of other nodes cannot be an output of the same name in all runtimes.
-    shape = ["batch", "tokens", width]
+    shape: Sequence[str | int] = ["batch", "tokens", width]
     return {HIDDEN: (graph.op("Identity", hidden_BTD), shape), FEATURES: (features_BTD, shape)}
 
 

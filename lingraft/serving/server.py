@@ -8,6 +8,7 @@ from lingraft.errors import MissingExtraError, ServingError
 from lingraft.serving.bundle import Bundle
 from lingraft.serving.gate import guard
 from lingraft.serving.model import TaskModel
+from lingraft.task_config import SERVED_KINDS
 
 try:
     from kserve import ModelServer
@@ -25,12 +26,17 @@ def serve(bundle: Path, host: str = "0.0.0.0", port: int = 8080) -> None:
         port: from 1 to 65535.
 
     Raises:
-        ServingError: the port is in use or not allowed, or ONNX Runtime is not usable as installed.
+        ServingError: the port is in use or not allowed, the bundle is of a kind that is not answered or does not give
+            its golden answers, or ONNX Runtime is not usable as installed.
         MissingExtraError: ONNX Runtime is not installed.
         ArtifactError: not a bundle, or damaged.
     """
     require_port(host, port)
-    model = TaskModel(Bundle.load(bundle))
+    opened = Bundle.load(bundle)
+    if opened.kind not in SERVED_KINDS:
+        raise ServingError(f"{bundle} is of kind {opened.kind!r}, but the endpoint answers {list(SERVED_KINDS)}.")
+    opened.require_golden()
+    model = TaskModel(opened)
     guard(app, model.name, model.metadata)
     server = _Server(host, port)
     # One line a request is enough; kserve writes four more with timings, which /metrics has too.

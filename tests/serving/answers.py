@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from lingraft.models import load_embeddings, load_primary, load_task
+from lingraft.serving.bundle import Bundle
 from lingraft.tasks.pairs import encode, pad
 from lingraft.tokenizer import OWN_IDS
 from tests.made_up import documents
@@ -33,3 +34,9 @@ def pytorch_logits(tiny: Tiny, language: str, rows: list[list[int]]) -> Tensor:
     )
     logits_BC: Tensor = task.net.eval()(*pad(rows, OWN_IDS.pad))
     return logits_BC
+
+
+def onnx_logits(opened: Bundle, language: str, rows: list[list[int]]) -> Tensor:
+    """Logits of a bundle, of rows that are all in one language."""
+    (logits,) = opened.body.run(*opened.gather([(language, ids) for ids in rows])).values()
+    return torch.from_numpy(logits)

@@ -1,20 +1,21 @@
 """One bundle for all tests of export and serving."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from lingraft.export import bundle as export
-from tests.tiny import Tiny
-
-if TYPE_CHECKING:
-    from tests.workshop import Workshop
+from tests.tiny import Pieces, Tiny
 
 
 @pytest.fixture(scope="session")
-def tiny(workshop: "Workshop", tmp_path_factory: pytest.TempPathFactory) -> Tiny:
-    return Tiny.make(workshop.recipe, workshop.tokenizers, tmp_path_factory.mktemp("tiny"))
+def pieces(tmp_path_factory: pytest.TempPathFactory) -> Pieces:
+    return Pieces.make(tmp_path_factory.mktemp("pieces"))
+
+
+@pytest.fixture(scope="session")
+def tiny(pieces: Pieces, tmp_path_factory: pytest.TempPathFactory) -> Tiny:
+    return Tiny.make(pieces.recipe, pieces.tokenizers, tmp_path_factory.mktemp("tiny"))
 
 
 @pytest.fixture(scope="session")

@@ -12,29 +12,31 @@ from lingraft.gate_config import PARITY_TOLERANCE
 from lingraft.model_config import Family
 from lingraft.models import load_task
 from lingraft.serving.bundle import Bundle
-from lingraft.task_config import Task, TaskFile
 from lingraft.tokenizer import OWN_IDS
-from tests.serving.answers import LANGUAGES, pytorch_logits, rows_of, sentences
-from tests.tiny import Tiny, write_embeddings, write_primary, write_task
-from tests.workshop import Workshop
+from tests.serving.answers import LANGUAGES, onnx_logits, pytorch_logits, rows_of, sentences
+from tests.tiny import Pieces, Tiny, write_embeddings, write_primary, write_task
 
 
 def test_the_manifest_says_what_is_in_the_bundle_and_how_near_each_language_is_to_pytorch(
-    workshop: Workshop, bundle: Path, tiny: Tiny
+    pieces: Pieces, bundle: Path, tiny: Tiny
 ) -> None:
     manifest = Artifact.load(bundle, Kind.BUNDLE).manifest
     primary, task = Artifact.load(tiny.primary, Kind.PRIMARY), Artifact.load(tiny.task, Kind.TASK)
     assert manifest.aligned_with == primary.fingerprint
     assert manifest.data_hashes["task"] == task.fingerprint
-    assert set(manifest.fingerprints) == {"body", *(f"{language}/table" for language in LANGUAGES)}
+    parts = (f"{language}/{part}" for language in LANGUAGES for part in ("table", "golden"))
+    assert set(manifest.fingerprints) == {"body", *parts}
     assert manifest.details["languages"] == list(LANGUAGES)
     assert manifest.details["labels"] == ["garden", "harbour", "kitchen"]
     assert manifest.details["task"] == "topic"
-    assert manifest.details["shape"] == workshop.recipe.encoder.model_dump(mode="json")
+    assert manifest.details["shape"] == pieces.recipe.encoder.model_dump(mode="json")
     own = {"file": "sentencepiece.model", "special_ids": OWN_IDS._asdict()}
     assert manifest.details["tokenizers"] == dict.fromkeys(LANGUAGES, own)
-    assert set(manifest.details["parity"]) == set(LANGUAGES)
-    assert all(0 <= difference <= PARITY_TOLERANCE for difference in manifest.details["parity"].values())
+    assert (manifest.details["kind"], manifest.details["metric"]) == ("documents", "accuracy")
+    assert (manifest.details["precisions"], manifest.details["tables"]) == (["fp32"], "float32")
+    assert set(manifest.details["parity"]["fp32"]) == set(LANGUAGES)
+    for found in manifest.details["parity"]["fp32"].values():
+        assert 0 <= found["difference"] <= PARITY_TOLERANCE
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
@@ -44,25 +46,22 @@ def test_one_body_with_a_language_s_table_gives_pytorch_s_logits_of_that_languag
     opened = Bundle.load(bundle)
     rows = rows_of(tiny, language, sentences(language, words=(1, 4, 60)))
     assert [len(row) for row in rows] == sorted({len(row) for row in rows})
-    actual_BC = torch.from_numpy(opened.body.logits(rows, OWN_IDS.pad, opened.languages[language].table))
+    actual_BC = onnx_logits(opened, language, rows)
     torch.testing.assert_close(actual_BC, pytorch_logits(tiny, language, rows), rtol=0, atol=PARITY_TOLERANCE)
 
 
 def test_the_languages_differ_by_far_more_than_the_tolerance(bundle: Path, tiny: Tiny) -> None:
     opened, rows = Bundle.load(bundle), rows_of(tiny, "de", sentences("de"))
-    found = {
-        language: opened.body.logits(rows, OWN_IDS.pad, opened.languages[language].table) for language in LANGUAGES
-    }
+    found = {language: onnx_logits(opened, language, rows) for language in LANGUAGES}
     for one, other in combinations(LANGUAGES, 2):
         assert abs(found[one] - found[other]).max() > 100 * PARITY_TOLERANCE
 
 
 def test_padding_does_not_change_a_row_s_logits(bundle: Path, tiny: Tiny) -> None:
     opened = Bundle.load(bundle)
-    table = opened.languages["tr"].table
     rows = rows_of(tiny, "tr", sentences("tr", words=(2, 40)))
-    alone_BC, padded_BC = (opened.body.logits(each, OWN_IDS.pad, table) for each in (rows[:1], rows))
-    torch.testing.assert_close(torch.from_numpy(alone_BC[0]), torch.from_numpy(padded_BC[0]), rtol=0, atol=1e-5)
+    alone_BC, padded_BC = (onnx_logits(opened, "tr", each) for each in (rows[:1], rows))
+    torch.testing.assert_close(alone_BC[0], padded_BC[0], rtol=0, atol=1e-5)
 
 
 def test_the_body_is_one_copy_of_its_weights_without_the_masked_language_heads(bundle: Path, tiny: Tiny) -> None:
@@ -83,10 +82,10 @@ def test_another_user_may_read_the_bundle(bundle: Path) -> None:
 
 
 def test_embeddings_of_another_primary_are_refused_with_both_fingerprints(
-    workshop: Workshop, tiny: Tiny, tmp_path: Path
+    pieces: Pieces, tiny: Tiny, tmp_path: Path
 ) -> None:
-    other = write_primary(workshop.recipe, workshop.tokenizers["en"], tmp_path / "other", seed=9)
-    strange = write_embeddings(workshop.tokenizers["de"], other, tmp_path / "de", seed=3)
+    other = write_primary(pieces.recipe, pieces.tokenizers["en"], tmp_path / "other", seed=9)
+    strange = write_embeddings(pieces.tokenizers["de"], other, tmp_path / "de", seed=3)
     with pytest.raises(AlignmentError) as caught:
         export(tiny.primary, tiny.task, [strange], tmp_path / "bundle")
     for folder in (tiny.primary, other):
@@ -95,9 +94,9 @@ def test_embeddings_of_another_primary_are_refused_with_both_fingerprints(
 
 
 def test_a_task_of_another_primary_is_refused_with_both_fingerprints(
-    workshop: Workshop, tiny: Tiny, tmp_path: Path
+    pieces: Pieces, tiny: Tiny, tmp_path: Path
 ) -> None:
-    other = write_primary(workshop.recipe, workshop.tokenizers["en"], tmp_path / "other", seed=9)
+    other = write_primary(pieces.recipe, pieces.tokenizers["en"], tmp_path / "other", seed=9)
     with pytest.raises(AlignmentError) as caught:
         export(other, tiny.task, list(tiny.embeddings.values()), tmp_path / "bundle")
     for folder in (tiny.primary, other):
@@ -109,29 +108,20 @@ def test_two_embeddings_of_one_language_are_refused(tiny: Tiny, tmp_path: Path) 
         export(tiny.primary, tiny.task, [tiny.embeddings["de"]] * 2, tmp_path / "bundle")
 
 
-def test_a_task_that_the_endpoint_cannot_answer_is_refused(workshop: Workshop, tiny: Tiny, tmp_path: Path) -> None:
-    files = {split: TaskFile(kind="file", path=f"{split}.tsv") for split in ("train", "dev", "test")}
-    pairs = Task(name="xnli", kind="pairs", **files)
-    recipe = workshop.recipe.model_copy(update={"tasks": (pairs,)})
-    task = write_task(recipe, tiny.primary, tmp_path / "task", seed=2)
-    with pytest.raises(ExportError, match=r"task 'xnli' is of kind 'pairs'.* lingraft export hf"):
-        export(tiny.primary, task, [], tmp_path / "bundle")
-
-
-def test_a_body_with_segments_is_exported_as_it_computes(workshop: Workshop, tmp_path: Path) -> None:
+def test_a_body_with_segments_is_exported_as_it_computes(pieces: Pieces, tmp_path: Path) -> None:
     family = Family(position_offset=0, segments=2, separators=1, layer_norm_eps=1e-3, activation="gelu_tanh")
-    encoder = workshop.recipe.encoder.model_copy(update={"family": family})
-    bert = Tiny.make(workshop.recipe.model_copy(update={"encoder": encoder}), workshop.tokenizers, tmp_path)
+    encoder = pieces.recipe.encoder.model_copy(update={"family": family})
+    bert = Tiny.make(pieces.recipe.model_copy(update={"encoder": encoder}), pieces.tokenizers, tmp_path)
     export(bert.primary, bert.task, [bert.embeddings["de"]], tmp_path / "bundle")
     opened, rows = Bundle.load(tmp_path / "bundle"), rows_of(bert, "de", sentences("de"))
-    actual_BC = torch.from_numpy(opened.body.logits(rows, OWN_IDS.pad, opened.languages["de"].table))
+    actual_BC = onnx_logits(opened, "de", rows)
     torch.testing.assert_close(actual_BC, pytorch_logits(bert, "de", rows), rtol=0, atol=PARITY_TOLERANCE)
 
 
 def test_a_body_that_does_not_compute_what_pytorch_does_is_not_written(
-    workshop: Workshop, tiny: Tiny, tmp_path: Path
+    pieces: Pieces, tiny: Tiny, tmp_path: Path
 ) -> None:
-    huge = write_task(workshop.recipe, tiny.primary, tmp_path / "huge", seed=2, scale=1e30)
+    huge = write_task(pieces.recipe, tiny.primary, tmp_path / "huge", seed=2, scale=1e30)
     with pytest.raises(ExportError, match="en nan, de nan"):
         export(tiny.primary, huge, [tiny.embeddings["de"]], tmp_path / "bundle")
     assert not (tmp_path / "bundle").exists()

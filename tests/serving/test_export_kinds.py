@@ -1,0 +1,113 @@
+"""Every kind of task, and the primary itself, in every family of bodies."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from lingraft.artifact import Artifact, Kind
+from lingraft.errors import ServingError
+from lingraft.export import bundle as export
+from lingraft.export import parity
+from lingraft.gate_config import PARITY_TOLERANCE
+from lingraft.model_config import Family
+from lingraft.models import load_embeddings, load_primary, load_task
+from lingraft.serving.bundle import Bundle
+from lingraft.serving.formats import FEATURES, HIDDEN, OUTPUTS
+from lingraft.serving.server import serve
+from lingraft.task_config import Task, TaskFile, TaskKindName
+from lingraft.tasks.pairs import pad, pad_types
+from lingraft.tokenizer import OWN_IDS
+from tests.tiny import Pieces, Tiny, write_task
+
+KINDS: tuple[TaskKindName, ...] = ("texts", "pairs", "questions", "tags")
+ROBERTA, BERT = Family(), Family(position_offset=0, segments=2, separators=1, layer_norm_eps=1e-3)
+FAMILIES = {
+    "roberta": ROBERTA,
+    "bert": BERT,
+    "one segment, tanh": Family(segments=1, activation="gelu_tanh", head_activation="gelu_tanh"),
+    "relu": Family(activation="relu", head_activation="relu"),
+}
+ROWS = [[0, 7, 8, 9, 2, 11, 12, 2], [0, 7, 2, 5, 2]]
+TYPES = [[0, 0, 0, 0, 0, 1, 1, 1], [0, 0, 0, 1, 1]]
+
+
+def in_family(pieces: Pieces, family: Family, folder: Path) -> tuple[Pieces, Tiny]:
+    encoder = pieces.recipe.encoder.model_copy(update={"family": family})
+    own = pieces._replace(recipe=pieces.recipe.model_copy(update={"encoder": encoder}))
+    return own, Tiny.make(own.recipe, own.tokenizers, folder)
+
+
+def task_of(kind: TaskKindName, pieces: Pieces, tiny: Tiny, folder: Path) -> Path:
+    files = {split: TaskFile(kind="file", path=f"{split}.tsv") for split in ("train", "dev", "test")}
+    recipe = pieces.recipe.model_copy(update={"tasks": (Task(name=f"a-{kind}", kind=kind, **files),)})
+    return write_task(recipe, tiny.primary, folder / kind, seed=2)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("family", [ROBERTA, BERT], ids=["roberta", "bert"])
+def test_each_kind_is_answered_as_pytorch_answers_it(
+    pieces: Pieces, tmp_path: Path, kind: TaskKindName, family: Family
+) -> None:
+    own, tiny = in_family(pieces, family, tmp_path)
+    task = task_of(kind, own, tiny, tmp_path)
+    export(tiny.primary, task, [tiny.embeddings["de"]], tmp_path / "bundle")
+    opened, model = Bundle.load(tmp_path / "bundle"), load_task(task)
+    types = TYPES if family.marks_second_text else None
+    found = opened.body.run(*opened.gather([("de", ids) for ids in ROWS], types))
+    model.swap_in(load_embeddings(tiny.embeddings["de"]))
+    with torch.inference_mode():
+        expected = model.net.eval()(*pad(ROWS, OWN_IDS.pad), pad_types(types))
+    assert tuple(found) == OUTPUTS[kind]
+    (actual,) = map(torch.from_numpy, found.values())
+    for row, ids in enumerate(ROWS if kind in ("questions", "tags") else ()):
+        torch.testing.assert_close(actual[row, : len(ids)], expected[row, : len(ids)], rtol=0, atol=PARITY_TOLERANCE)
+    if kind in ("texts", "pairs"):
+        torch.testing.assert_close(actual, expected, rtol=0, atol=PARITY_TOLERANCE)
+    assert (opened.kind, opened.name, opened.metric) == (kind, f"a-{kind}", model.kind.metric)
+    assert 0 <= parity(task, tiny.embeddings["de"]) <= PARITY_TOLERANCE
+    opened.require_golden()
+
+
+@pytest.mark.parametrize("family", FAMILIES.values(), ids=FAMILIES)
+def test_a_primary_gives_states_and_what_its_tables_make_logits_of(
+    pieces: Pieces, tmp_path: Path, family: Family
+) -> None:
+    _, tiny = in_family(pieces, family, tmp_path)
+    made = export(tiny.primary, None, [tiny.embeddings["tr"]], tmp_path / "bundle")
+    opened, source = Bundle.load(tmp_path / "bundle"), load_primary(tiny.primary)
+    source.swap_in(load_embeddings(tiny.embeddings["tr"]))
+    opened.require_golden()
+    found = opened.body.run(*opened.gather([("tr", ROWS[0])]))
+    assert (set(found), opened.kind) == ({HIDDEN, FEATURES}, "primary")
+    assert found[HIDDEN].shape == found[FEATURES].shape == (1, len(ROWS[0]), source.encoder.shape.width)
+    tr = opened.languages["tr"]
+    assert tr.bias_V is not None
+    logits_TV = tr.table.times(found[FEATURES][0]) + tr.bias_V
+    top, places = source.encoder.shape.layers, torch.arange(len(ROWS[0]))
+    with torch.inference_mode():
+        expected_TV = source.encoder.masked_logits(torch.tensor(ROWS[:1]), places, (top,))[top]
+    np.testing.assert_allclose(logits_TV, expected_TV.numpy(), rtol=0, atol=20 * PARITY_TOLERANCE)
+    # The heads of mini-models stay behind.
+    heads = {name.split(".")[1] for name in made.tensors("body") if name.startswith("heads.")}
+    assert heads == {str(top)}
+
+
+def test_the_server_of_single_texts_refuses_a_bundle_of_another_kind(tiny: Tiny, tmp_path: Path) -> None:
+    export(tiny.primary, None, [tiny.embeddings["de"]], tmp_path / "bundle")
+    with pytest.raises(ServingError, match=r"kind 'primary'.* answers \['documents', 'texts'\]"):
+        serve(tmp_path / "bundle", "127.0.0.1", 8080)
+
+
+def test_tasks_and_the_primary_have_one_fingerprint_for_a_language_s_table(
+    bundle: Path, tiny: Tiny, tmp_path: Path
+) -> None:
+    export(tiny.primary, None, [tiny.embeddings["de"]], tmp_path / "bundle")
+    marks = [Artifact.load(folder, Kind.BUNDLE).manifest.fingerprints for folder in (bundle, tmp_path / "bundle")]
+    assert marks[0]["de/table"] == marks[1]["de/table"]
+    assert marks[0]["body"] != marks[1]["body"]
+    tables: dict[str, object] = {}
+    opened = [Bundle.load(folder, tables=tables) for folder in (bundle, tmp_path / "bundle")]  # type: ignore[arg-type]
+    assert opened[0].languages["de"].table is opened[1].languages["de"].table
+    assert len(tables) == 3

@@ -1,0 +1,165 @@
+"""Bodies and tables in number formats other than float32."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from lingraft.artifact import Artifact, Kind
+from lingraft.errors import ArtifactError, ExportError, ServingError
+from lingraft.export import bundle as export
+from lingraft.export import examples_of
+from lingraft.export.judging import require_near
+from lingraft.export.products import quantised
+from lingraft.export.tables import stored_rows
+from lingraft.serving.bundle import Bundle
+from lingraft.serving.formats import PRECISIONS, TABLE_FORMATS, Precision, TableFormat
+from lingraft.serving.tables import Table
+from lingraft.tasks.labelled_texts import Example
+from tests.serving.answers import LANGUAGES, onnx_logits, pytorch_logits, rows_of, sentences
+from tests.tiny import Pieces, Tiny
+
+
+@pytest.fixture(scope="module")
+def precise(tiny: Tiny, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("precise") / "bundle"
+    export(tiny.primary, tiny.task, [*tiny.embeddings.values()], out, PRECISIONS, examples=examples(tiny))
+    return out
+
+
+def examples(tiny: Tiny) -> dict[str, list[Example]]:
+    """Texts whose labels are those that PyTorch gives them, so that any other answer costs accuracy."""
+    found = {}
+    for language in LANGUAGES:
+        texts = sentences(language, words=tuple(range(1, 25)))
+        best_N = pytorch_logits(tiny, language, rows_of(tiny, language, texts)).argmax(1).tolist()
+        labels = (["garden", "harbour", "kitchen"][best] for best in best_N)
+        found[language] = [
+            Example(texts=(text,), label=label, place=f"line {place}")
+            for place, (text, label) in enumerate(zip(texts, labels, strict=True))
+        ]
+    return found
+
+
+def test_each_precision_is_near_pytorch_and_the_manifest_says_how_near(precise: Path) -> None:
+    details = Artifact.load(precise, Kind.BUNDLE).manifest.details
+    assert details["precisions"] == list(PRECISIONS)
+    furthest = {}
+    for precision, parity in details["parity"].items():
+        assert set(parity) == set(LANGUAGES)
+        assert {one["score"] + one["loss"] for one in parity.values()} == {1.0}
+        furthest[precision] = max(one["difference"] for one in parity.values())
+    assert {one["loss"] for one in details["parity"]["fp32"].values()} == {0.0}
+    assert furthest["fp32"] < furthest["fp16"] < furthest["int8"]
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_a_precision_gives_its_golden_answers(precise: Path, precision: Precision) -> None:
+    opened = Bundle.load(precise, precision)
+    opened.require_golden()
+    assert opened.precision == precision
+
+
+def test_golden_answers_of_another_table_are_not_given(precise: Path) -> None:
+    opened = Bundle.load(precise, "fp16")
+    de, tr = opened.languages["de"], opened.languages["tr"]
+    opened.languages["de"] = type(de)(de.tokenizer, tr.table, None, de.golden, de.fingerprint)
+    with pytest.raises(ServingError, match=r"'topic' in fp16 does not give its golden answers.* and is de \d"):
+        opened.require_golden()
+    opened.require_golden(["en", "tr"])
+
+
+def test_an_int8_row_does_not_depend_on_what_shares_its_batch(precise: Path, tiny: Tiny) -> None:
+    opened = Bundle.load(precise, "int8")
+    rows = rows_of(tiny, "de", sentences("de", words=(3, 1, 40)))
+    alone_BC, among_BC = (onnx_logits(opened, "de", each) for each in (rows[:1], rows))
+    torch.testing.assert_close(alone_BC[0], among_BC[0], rtol=0, atol=1e-4)
+
+
+def test_an_int8_body_is_a_quarter_of_one_in_fp32(precise: Path) -> None:
+    sizes = {name: (precise / f"{name}.safetensors").stat().st_size for name in ("body", "body-fp16", "body-int8")}
+    assert sizes["body-fp16"] < 0.6 * sizes["body"]
+    assert sizes["body-int8"] < 0.5 * sizes["body"]
+
+
+def test_quantised_weights_are_7_bits_a_channel_and_near_what_they_were() -> None:
+    weight_IO = torch.randn(64, 8, generator=torch.Generator().manual_seed(1)) * torch.logspace(-3, 2, 8)
+    stored_IO, scale_O = quantised(weight_IO)
+    assert stored_IO.abs().amax(0).tolist() == [63] * 8
+    assert ((stored_IO * scale_O - weight_IO).abs() <= scale_O / 2 * 1.001).all()
+    assert quantised(torch.zeros(4, 2))[0].count_nonzero() == 0
+
+
+@pytest.mark.parametrize("table_format", TABLE_FORMATS)
+def test_tables_of_each_format_are_read_in_place(tiny: Tiny, tmp_path: Path, table_format: TableFormat) -> None:
+    made = export(tiny.primary, tiny.task, [tiny.embeddings["de"]], tmp_path / "bundle", tables=table_format)
+    opened = Bundle.load(tmp_path / "bundle")
+    opened.require_golden()
+    table = opened.languages["de"].table
+    assert isinstance(table.table_VD, np.memmap)
+    assert table.dtype.name == table_format
+    assert (len(table), table.width) == tuple(made.manifest.shapes["de/table"]["table_VD"])
+    assert table.nbytes == len(table) * (table.width * table.dtype.itemsize + 4 * (table_format == "int8"))
+    ids_N = np.array([5, 0, 5])
+    whole_VD = Artifact.load(tiny.embeddings["de"], Kind.EMBEDDINGS).tensors("vocabulary")["table_VD"].numpy()
+    step = {"float32": 0.0, "float16": 2e-3, "int8": np.abs(whole_VD[ids_N]).max() / 250}[table_format]
+    np.testing.assert_allclose(table.rows(ids_N), whole_VD[ids_N], rtol=0, atol=step)
+    features_ND = np.ones((2, table.width), np.float32)
+    np.testing.assert_allclose(table.times(features_ND)[1], table.rows(np.arange(len(table))).sum(1), atol=1e-4)
+
+
+@pytest.mark.parametrize("ids", [[-1], [120], [0, 10**6]])
+def test_ids_outside_a_table_are_refused(bundle: Path, ids: list[int]) -> None:
+    table = Table.open(bundle / "de" / "table.safetensors")
+    with pytest.raises(IndexError, match="table of 120 rows"):
+        table.rows(np.array(ids))
+
+
+def test_a_file_that_is_no_table_is_refused(bundle: Path) -> None:
+    with pytest.raises(ArtifactError, match="is no table"):
+        Table.open(bundle / "de" / "golden.safetensors")
+
+
+def test_languages_mix_in_a_batch(bundle: Path, tiny: Tiny) -> None:
+    opened = Bundle.load(bundle)
+    given = [(language, ids) for language in LANGUAGES for ids in rows_of(tiny, language, sentences(language))]
+    (mixed_BC,) = opened.body.run(*opened.gather(given)).values()
+    for place, (language, ids) in enumerate(given):
+        expected_BC = pytorch_logits(tiny, language, [ids])
+        torch.testing.assert_close(torch.from_numpy(mixed_BC[place]), expected_BC[0], rtol=0, atol=1e-4)
+
+
+def test_a_precision_that_a_bundle_lacks_is_named(bundle: Path) -> None:
+    with pytest.raises(ServingError, match=r"no body in int8, only in \['fp32'\].* --precision int8"):
+        Bundle.load(bundle, "int8")
+
+
+def test_a_body_beyond_what_fp16_holds_is_refused() -> None:
+    require_near("fp16", {"de": 0.1})
+    with pytest.raises(ExportError, match=r"fp16 body \(largest difference: en nan, de 0.1\).*below 65504"):
+        require_near("fp16", {"en": float("nan"), "de": 0.1})
+
+
+def test_rows_of_a_language_that_is_not_exported_are_refused(tiny: Tiny, tmp_path: Path) -> None:
+    with pytest.raises(ExportError, match=r"rows of \['tr'\] to judge, but the languages are \['en', 'de'\]"):
+        export(tiny.primary, tiny.task, [tiny.embeddings["de"]], tmp_path / "bundle", examples={"tr": []})
+
+
+def test_examples_of_documents_are_those_of_the_texts_given(pieces: Pieces, tiny: Tiny) -> None:
+    texts = [pieces.tokenizers["de"].parents[1] / "text" / "de"]
+    found = examples_of(tiny.task, [tiny.embeddings["de"]], texts)
+    assert [*found] == ["de"]
+    assert {example.label for example in found["de"]} <= {"garden", "harbour", "kitchen"}
+    with pytest.raises(ExportError, match="Give --text once a language"):
+        examples_of(tiny.task, [tiny.embeddings["de"]], [])
+    with pytest.raises(ExportError, match=r"\['de', 'de'\]"):
+        examples_of(tiny.task, [tiny.embeddings["de"]], texts * 2)
+    with pytest.raises(ExportError, match="leave --judge out"):
+        examples_of(None, [], [])
+
+
+def test_stored_rows_of_zeros_stay_zeros() -> None:
+    stored = stored_rows(torch.zeros(2, 3), "int8")
+    assert stored["table_VD"].count_nonzero() == 0
+    assert stored["scale_V"].isfinite().all()
