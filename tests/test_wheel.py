@@ -77,7 +77,7 @@ def test_the_environment_has_the_wheel_and_no_more_than_it_asks_for(bin_folder: 
     assert Path(where.strip()).is_relative_to(bin_folder.parent)
     installed = {line.partition("==")[0] for line in run(bin_folder / "pip", "freeze", cwd=tmp_path).splitlines()}
     assert installed & FOREIGN == set()
-    assert {"torch", "transformers", "onnxscript"} <= installed
+    assert {"torch", "transformers", "onnx-ir"} <= installed
 
 
 def test_the_readmes_command_and_python_add_a_language_there(bin_folder: Path, project: Path) -> None:

@@ -28,7 +28,9 @@ def export_onnx(
     precision: Annotated[
         list[str] | None, typer.Option(help="Of the body beside fp32: fp16 for GPUs, int8 for CPUs.")
     ] = None,
-    tables: Annotated[TableFormat, typer.Option(help="Number format of the languages' tables.")] = "float32",
+    tables: Annotated[
+        TableFormat, typer.Option(metavar="FORMAT", help="Of the languages' tables: float32, float16 or int8.")
+    ] = "float32",
     judge: Annotated[
         bool, typer.Option("--judge", help="Judge each language and precision on the task's test examples.")
     ] = False,

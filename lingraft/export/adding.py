@@ -56,7 +56,9 @@ def add(bundle: Path, embeddings: Path, out: Path) -> Artifact:
             | judged(draft.folder, exported, [brought], precision, details["tables"], {})
             for precision in details["precisions"]
         }
-        tokenizers = details["tokenizers"] | {language: tokenizer_facts(brought)}
+        # In the order in which languages came; a manifest sorts the names of a mapping.
+        facts = details["tokenizers"] | {language: tokenizer_facts(brought)}
+        tokenizers = {name: facts[name] for name in dict.fromkeys([*details["languages"], language])}
         draft.facts = {
             "language": manifest.language,
             "aligned_with": manifest.aligned_with,

@@ -190,7 +190,8 @@ def bundle(
     best = _best(settings, tasks, task)
     with tracking.stage(run.read_text(), f"bundle-{task}") as stage:
         made = export(primary, best, learned, out)
-        parity = {f"parity_{key}": float(value) for key, value in made.manifest.details["parity"].items()}
+        near = made.manifest.details["parity"]["fp32"]
+        parity = {f"parity_{language}": float(found["difference"]) for language, found in near.items()}
         stage.record(made, parity)
         evidence = {"recipe": settings.digest(), "task": task, **parity}
         version = tracking.register(bundle_name(settings, task), out, Kind.BUNDLE, stage, evidence)

@@ -120,7 +120,7 @@ def test_a_killed_run_goes_on_where_it_was_and_ends_as_if_it_had_not_been_killed
 def test_what_cannot_be_judged_or_bundled_is_said_with_the_reason_and_still_exported(
     workshop: Workshop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setitem(sys.modules, "onnxscript", None)
+    monkeypatch.setitem(sys.modules, "onnx_ir", None)
     monkeypatch.delitem(sys.modules, "lingraft.export", raising=False)
     text = plain_text(tmp_path, "de")
     added = add_language(workshop.primary, text, "de", tmp_path / "de", tasks=[workshop.tasks[1]], wanted=BRIEFLY)
@@ -128,7 +128,7 @@ def test_what_cannot_be_judged_or_bundled_is_said_with_the_reason_and_still_expo
     assert set(added.hf) == {"masked_lm", "topic"}
     summary = added.summary()
     assert re.search(r"^not judged on task 'topic': .*no label", summary, re.MULTILINE)
-    assert re.search(r"^not bundled .* 'topic': onnxscript is not installed.*lingraft\[export\]", summary, re.MULTILINE)
+    assert re.search(r"^not bundled .* 'topic': onnx-ir is not installed.*lingraft\[export\]", summary, re.MULTILINE)
     assert "'topic' will not be judged" in capsys.readouterr().err
 
 

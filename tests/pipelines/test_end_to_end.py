@@ -163,7 +163,8 @@ def test_the_registered_bundle_serves_all_languages_with_the_champion_task(finis
     assert bundle.manifest.data_hashes["task"] == finished.champion("task-topic").tags["fingerprint"]
     parity = finished.stage("language", "bundle-topic").data.metrics
     for language in ("en", "de", "tr"):
-        assert bundle.manifest.details["parity"][language] == pytest.approx(parity[f"parity_{language}"])
+        found = bundle.manifest.details["parity"]["fp32"][language]["difference"]
+        assert found == pytest.approx(parity[f"parity_{language}"])
         assert parity[f"parity_{language}"] < 1e-4
 
 

@@ -43,16 +43,10 @@ def test_attention_gelu_and_layer_norms_are_fused(precise: Path, tmp_path: Path,
     found = counted(optimised(precise / body_file(precision), tmp_path))
     assert {name: found[name] for name in FUSED} == FUSED
     assert found["BiasGelu"] == LAYERS
-    # The head has a tanh of its own; all else would be a part of something that is not fused.
-    assert {name: found[name] for name in UNFUSED if found[name]} == {"Tanh": 1}
-    # Four products a layer, and two of the head.
-    products = {"fp32": {"MatMul": 4 * LAYERS}, "int8": {"MatMulIntegerToFloat": 4 * LAYERS}}[precision]
-    heads = {"MatMul": 2}
-    assert (
-        Counter(products) + Counter(heads)
-        == Counter({"MatMul": found["MatMul"] + found["Gemm"], "MatMulIntegerToFloat": found["MatMulIntegerToFloat"]})
-        - Counter()
-    )
+    assert not {name: found[name] for name in UNFUSED if found[name]}
+    # Four products a layer, and two of the head, one of them fused with its tanh.
+    products = {"fp32": ("MatMul", 4 * LAYERS), "int8": ("MatMulIntegerToFloat", 4 * LAYERS)}[precision]
+    assert (found[products[0]], found["FusedGemm"], found["Gemm"]) == (products[1], 1, 1)
 
 
 def test_the_graph_in_fp16_is_that_in_fp32_in_half_the_digits(precise: Path) -> None:
@@ -78,7 +72,7 @@ def test_no_weight_is_in_the_graph_so_that_no_limit_of_protobuf_applies(precise:
     assert sum(np.prod(tensor.shape.numpy()) for tensor in inside if tensor) < 200
     outside = {each.const_value.location for each in held if isinstance(each.const_value, onnx_ir.ExternalTensor)}
     assert outside == {file.with_suffix(".safetensors").name}
-    assert file.stat().st_size < 0.2 * file.with_suffix(".safetensors").stat().st_size
+    assert file.stat().st_size < 40_000
 
 
 def test_the_last_layer_of_a_classifier_computes_the_first_token_alone(precise: Path) -> None:

@@ -52,7 +52,7 @@ def test_threads_keep_to_the_container_s_quota(tmp_path: Path, quota: str, cpus:
 @pytest.mark.parametrize(
     ("absent", "module", "extra"),
     [
-        ("onnxscript", "lingraft.export", "export"),
+        ("onnx_ir", "lingraft.export", "export"),
         ("kserve", "lingraft.serving.model", "serving"),
         ("kserve", "lingraft.serving.server", "serving"),
         ("httpx", "lingraft.serving.ask", "serving"),
