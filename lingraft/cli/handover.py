@@ -32,10 +32,13 @@ def export_onnx(
         TableFormat, typer.Option(metavar="FORMAT", help="Of the languages' tables: float32, float16 or int8.")
     ] = "float32",
     judge: Annotated[
-        bool, typer.Option("--judge", help="Judge each language and precision on the task's test examples.")
+        bool, typer.Option("--judge", help="Judge each language and precision on test examples, by the metric.")
     ] = False,
     text: Annotated[
         list[Path] | None, typer.Option(help="Text of a language to judge a task of kind 'documents' on; once each.")
+    ] = None,
+    blocks: Annotated[
+        list[Path] | None, typer.Option(help="Blocks of a language to judge the primary on; once each.")
     ] = None,
     alone: Annotated[
         bool,
@@ -52,7 +55,7 @@ def export_onnx(
         for language, difference in standalone(primary, task, embeddings, out, chosen[-1], tables).items():
             print(f"{out / language}.onnx: outputs equal PyTorch's within {difference:.1e}")
         return
-    examples = examples_of(task, embeddings, text or ()) if judge else {}
+    examples = examples_of(task, embeddings, text or (), blocks or ()) if judge else {}
     say(bundle(primary, task, embeddings, out, chosen, tables, examples))
 
 

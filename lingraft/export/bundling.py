@@ -27,7 +27,7 @@ def bundle(
     out: Path,
     precisions: Sequence[Precision] = ("fp32",),
     tables: TableFormat = "float32",
-    examples: Mapping[str, Sequence[Any]] | None = None,
+    examples: Mapping[str, Any] | None = None,
 ) -> Artifact:
     """Export a task, or a primary itself, with the source language and all languages given.
 
@@ -38,12 +38,13 @@ def bundle(
         out: folder of the bundle.
         precisions: of the body; fp32 is written in any case.
         tables: number format of the tables.
-        examples: rows of the task by language, on which each precision is judged by the task's metric.
+        examples: by language, what each precision is judged on by the metric: rows of the task; of a primary, blocks
+            (N, T) of token ids.
 
     Raises:
         AlignmentError: the task or embeddings belong to another primary.
-        ExportError: two of the inputs are of one language, ONNX Runtime computes something else than PyTorch, or rows
-            are of a language that is not exported, or given for a primary.
+        ExportError: two of the inputs are of one language, ONNX Runtime computes something else than PyTorch, or
+            examples are of a language that is not exported.
         MissingExtraError: ONNX Runtime is not installed.
         ServingError: two ONNX Runtimes are installed.
         ArtifactError: an input is not what it should be, or `out` cannot be written.
@@ -99,7 +100,7 @@ def _by_language(brought: Sequence[Primary | Embeddings]) -> Languages:
     return dict(zip(names, brought, strict=True))
 
 
-def require_examples(examples: Mapping[str, Sequence[Any]], languages: Languages) -> None:
+def require_examples(examples: Mapping[str, Any], languages: Languages) -> None:
     """Refuse rows of a language that is not exported.
 
     Raises:

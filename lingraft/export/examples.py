@@ -1,35 +1,41 @@
-"""Test examples of a task in the languages that are exported."""
+"""What is judged in the languages that are exported: test examples of a task, or test blocks of a primary."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from lingraft.artifact import Artifact, Kind
+from lingraft.blocks import split
 from lingraft.errors import ExportError
 from lingraft.models import load_embeddings, load_task
 from lingraft.task_config import Task
 from lingraft.tasks.loading import load_examples
 
 
-def examples_of(task: Path | None, embeddings: Sequence[Path], texts: Sequence[Path]) -> dict[str, list[Any]]:
-    """Test examples by language: the source's and each target's that the task covers.
+def examples_of(
+    task: Path | None, embeddings: Sequence[Path], texts: Sequence[Path], blocks: Sequence[Path] = ()
+) -> dict[str, Any]:
+    """Test examples by language: the source's and each target's that the task covers; blocks (N, T) of a primary.
 
     Args:
-        task: says where its examples come from.
+        task: says where its examples come from; None: the primary itself is judged, on masked tokens.
         embeddings: of the target languages.
         texts: of the languages, for a task of kind 'documents', whose examples they are.
+        blocks: of the languages, for a primary.
 
     Raises:
-        ExportError: there is no task, or a text for a task whose examples are elsewhere, or two of one language.
+        ExportError: a text or blocks are given that what is judged has no use for, two of one language, or none.
         TextError: examples cannot be read.
         ArtifactError: an input is not what it should be.
     """
+    cut = _by_language(blocks, Kind.BLOCKS)
     if task is None:
-        raise ExportError("there is no task, so there are no examples to judge. Give --task, or leave --judge out.")
-    model = load_task(task)
-    by_language = _by_language(texts)
-    if by_language and model.settings.kind != "documents":
-        raise ExportError(f"task {model.name!r} has examples of its own, and no use for text. Leave --text out.")
+        if texts or not cut:
+            raise ExportError("a primary is judged on blocks. Give --blocks once a language, and no --text.")
+        return {language: split(one, "test").all() for language, one in cut.items()}
+    model, by_language = load_task(task), _by_language(texts, Kind.TEXT)
+    if cut or (by_language and model.settings.kind != "documents"):
+        raise ExportError(f"task {model.name!r} is judged on its own examples. Leave --blocks and --text out.")
     targets = (load_embeddings(folder).language for folder in embeddings)
     wanted = _judged(model.settings, [str(model.manifest.language), *targets], by_language)
     return {each: load_examples(model.settings, "test", each, by_language.get(each)) for each in wanted}
@@ -44,9 +50,9 @@ def _judged(task: Task, languages: Sequence[str], texts: dict[str, Artifact]) ->
     return (language for language in languages if task.covers(language))
 
 
-def _by_language(texts: Sequence[Path]) -> dict[str, Artifact]:
-    found = [Artifact.load(folder, Kind.TEXT) for folder in texts]
+def _by_language(folders: Sequence[Path], kind: Kind) -> dict[str, Artifact]:
+    found = [Artifact.load(folder, kind) for folder in folders]
     languages = [str(one.manifest.language) for one in found]
     if len(set(languages)) < len(languages):
-        raise ExportError(f"texts are of {languages}: give one for each language.")
+        raise ExportError(f"{kind} are of {languages}: give one for each language.")
     return dict(zip(languages, found, strict=True))

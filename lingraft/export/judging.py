@@ -8,16 +8,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
-from torch import Tensor, nn
-
 from lingraft.artifact import Draft, Kind
 from lingraft.errors import ExportError
 from lingraft.export.exported import Exported, write_bodies
+from lingraft.export.metrics import answers, scores
 from lingraft.export.tables import Brought, Drawn, draw
 from lingraft.gate_config import PARITY_TOLERANCE
 from lingraft.models import load_embeddings, load_task
-from lingraft.serving.formats import OUTPUTS, PRIMARY, Precision, TableFormat, body_file
+from lingraft.serving.formats import Precision, TableFormat, body_file
 from lingraft.serving.golden import difference
 from lingraft.serving.runtime import Body, installed_runtime
 
@@ -51,7 +49,7 @@ def judged(
     languages: Sequence[Brought],
     precision: Precision,
     table_format: TableFormat,
-    examples: Mapping[str, Sequence[Any]],
+    examples: Mapping[str, Any],
 ) -> Parity:
     """Compare a body that was written with PyTorch, in each language.
 
@@ -61,8 +59,8 @@ def judged(
         languages: with their tables.
         precision: of the body.
         table_format: of the tables. The difference is that from PyTorch with the table as stored.
-        examples: rows of the task by language, to be judged by its metric. The loss is that from PyTorch with the
-            table as it was learned, so that it holds what the table's format costs, too.
+        examples: by language, what is judged by the metric: rows of the task, or blocks of a primary. The loss is that
+            from PyTorch with the table as it was learned, so that it holds what the table's format costs, too.
 
     Returns:
         By language: `difference`, the largest of an output; and, where rows were given, the `score` and the `loss`.
@@ -76,7 +74,7 @@ def judged(
         language = brought.tokenizer.language
         found[language] = {"difference": _difference(opened, exported, brought, table_format)}
         if language in examples:
-            found[language] |= _scores(opened, exported, brought, table_format, examples[language])
+            found[language] |= scores(opened, exported, brought, table_format, examples[language])
     require_near(precision, {language: each["difference"] for language, each in found.items()})
     return found
 
@@ -101,7 +99,7 @@ def _difference(opened: Body, exported: Exported, brought: Brought, table_format
     exported.speak(brought.stored(table_format))
     drawn = probe(brought, exported)
     expected = {name: answer.numpy() for name, answer in exported.answers(*drawn).items()}
-    return difference(expected, _run(opened, exported, drawn), drawn.visible_BT.numpy())
+    return difference(expected, answers(opened, exported, drawn), drawn.visible_BT.numpy())
 
 
 def probe(brought: Brought, exported: Exported) -> Drawn:
@@ -109,38 +107,3 @@ def probe(brought: Brought, exported: Exported) -> Drawn:
     block = exported.shape.block_tokens
     lengths = [max(1, (block - 2) // share) for share in (1, 2, 4, block)]
     return draw(len(brought.vocabulary), lengths, brought.tokenizer.special, exported.shape)
-
-
-def _run(opened: Body, exported: Exported, drawn: Drawn) -> dict[str, Any]:
-    embedded_BTD = nn.functional.embedding(drawn.tokens_BT, exported.encoder.vocabulary.table_VD.detach())
-    types_BT = torch.zeros_like(drawn.tokens_BT) if drawn.types_BT is None else drawn.types_BT
-    types = types_BT.numpy() if opened.has_segments else None
-    return opened.run(embedded_BTD.numpy(), drawn.visible_BT.numpy(), types)
-
-
-class OnnxNet(nn.Module):
-    """A body under ONNX Runtime in place of a `TaskNet`: a kind of task judges it as it judges PyTorch's."""
-
-    def __init__(self, opened: Body, exported: Exported) -> None:
-        super().__init__()
-        self.out = exported.net.out
-        self._opened, self._exported = opened, exported
-
-    def forward(self, tokens_BT: Tensor, visible_BT: Tensor, types_BT: Tensor | None = None) -> Tensor:
-        """Logits, of the vocabulary that the exported body has."""
-        (name,) = OUTPUTS[self._exported.kind]
-        return torch.from_numpy(_run(self._opened, self._exported, Drawn(tokens_BT, visible_BT, types_BT))[name])
-
-
-def _scores(
-    opened: Body, exported: Exported, brought: Brought, table_format: TableFormat, rows: Sequence[Any]
-) -> dict[str, float]:
-    task, tokenizer = exported.task, brought.tokenizer
-    if task is None:
-        raise ExportError(f"rows of {tokenizer.language!r} cannot be judged: a {PRIMARY} has no task. Leave them out.")
-    data = task.prepare(rows, exported.labels, tokenizer, exported.shape)
-    exported.speak(brought.vocabulary)
-    whole = task.judge(exported.net, data, tokenizer.language).score
-    exported.speak(brought.stored(table_format))
-    score = task.judge(OnnxNet(opened, exported), data, tokenizer.language).score
-    return {"score": score, "loss": whole - score}

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from lingraft import masked_lm
 from lingraft.artifact import Artifact, Kind
 from lingraft.errors import ArtifactError, ExportError, ServingError
 from lingraft.export import bundle as export
@@ -13,6 +14,7 @@ from lingraft.export import examples_of
 from lingraft.export.judging import require_near
 from lingraft.export.products import quantised
 from lingraft.export.tables import stored_rows
+from lingraft.models import load_embeddings, load_primary
 from lingraft.serving.bundle import Bundle
 from lingraft.serving.formats import PRECISIONS, TABLE_FORMATS, Precision, TableFormat
 from lingraft.serving.tables import Table
@@ -155,11 +157,23 @@ def test_examples_of_documents_are_those_of_the_texts_given(pieces: Pieces, tiny
         examples_of(tiny.task, [tiny.embeddings["de"]], [])
     with pytest.raises(ExportError, match=r"\['de', 'de'\]"):
         examples_of(tiny.task, [tiny.embeddings["de"]], texts * 2)
-    with pytest.raises(ExportError, match="leave --judge out"):
-        examples_of(None, [], [])
+    with pytest.raises(ExportError, match="judged on blocks"):
+        examples_of(None, [], texts)
 
 
 def test_stored_rows_of_zeros_stay_zeros() -> None:
     stored = stored_rows(torch.zeros(2, 3), "int8")
     assert stored["table_VD"].count_nonzero() == 0
     assert stored["scale_V"].isfinite().all()
+
+
+def test_a_primary_is_judged_on_masked_tokens(tiny: Tiny, tmp_path: Path) -> None:
+    blocks_NT = torch.randint(5, 120, (40, 32), generator=torch.Generator().manual_seed(1))
+    given = tiny.primary, None, [tiny.embeddings["de"]], tmp_path / "bundle"
+    parity = export(*given, ["int8"], examples={"de": blocks_NT}).manifest.details["parity"]
+    source = load_primary(tiny.primary)
+    source.swap_in(load_embeddings(tiny.embeddings["de"]))
+    expected = masked_lm.accuracy(source.encoder, blocks_NT, (3,))[3]
+    assert parity["fp32"]["de"]["score"] == pytest.approx(expected, abs=0.01)
+    assert parity["int8"]["de"]["score"] + parity["int8"]["de"]["loss"] == pytest.approx(expected)
+    assert "score" not in parity["fp32"]["en"]

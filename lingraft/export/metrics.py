@@ -1,0 +1,85 @@
+"""The official metric of what is exported, by PyTorch and by ONNX Runtime, on the same rows.
+
+Legend: B batch, T tokens, M masked tokens, D width, N blocks.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from lingraft import masked_lm
+from lingraft.encoder import Encoder
+from lingraft.export.exported import Exported
+from lingraft.export.tables import Brought, Drawn
+from lingraft.serving.formats import FEATURES, OUTPUTS, TableFormat
+from lingraft.serving.runtime import Body
+
+
+def scores(
+    opened: Body, exported: Exported, brought: Brought, table_format: TableFormat, rows: Any
+) -> dict[str, float]:
+    """The metric under ONNX Runtime as `score`, and by how much PyTorch with the table as learned is above it, `loss`.
+
+    Args:
+        opened: the body under ONNX Runtime.
+        exported: the same in PyTorch.
+        brought: the language.
+        table_format: of the table that ONNX Runtime's rows come from.
+        rows: examples of the task; of a primary, blocks (N, T) of token ids.
+    """
+    exported.speak(brought.vocabulary)
+    whole = _judged(exported, exported.net, brought, rows)
+    exported.speak(brought.stored(table_format))
+    net = OnnxNet(opened, exported) if exported.task else OnnxEncoder(opened, exported)
+    score = _judged(exported, net, brought, rows)
+    return {"score": score, "loss": whole - score}
+
+
+def _judged(exported: Exported, net: Any, brought: Brought, rows: Any) -> float:
+    if exported.task is None:
+        top = exported.shape.layers
+        return masked_lm.accuracy(net, rows, (top,))[top]
+    data = exported.task.prepare(rows, exported.labels, brought.tokenizer, exported.shape)
+    return exported.task.judge(net, data, brought.tokenizer.language).score
+
+
+def answers(opened: Body, exported: Exported, drawn: Drawn) -> dict[str, Any]:
+    """ONNX Runtime's outputs, with the vocabulary that the exported body has."""
+    embedded_BTD = nn.functional.embedding(drawn.tokens_BT, exported.encoder.vocabulary.table_VD.detach())
+    types_BT = torch.zeros_like(drawn.tokens_BT) if drawn.types_BT is None else drawn.types_BT
+    types = types_BT.numpy() if opened.has_segments else None
+    return opened.run(embedded_BTD.numpy(), drawn.visible_BT.numpy(), types)
+
+
+class OnnxNet(nn.Module):
+    """A body under ONNX Runtime in place of a `TaskNet`: a kind of task judges it as it judges PyTorch's."""
+
+    def __init__(self, opened: Body, exported: Exported) -> None:
+        super().__init__()
+        self.out = exported.net.out
+        self._opened, self._exported = opened, exported
+
+    def forward(self, tokens_BT: Tensor, visible_BT: Tensor, types_BT: Tensor | None = None) -> Tensor:
+        """Logits."""
+        (name,) = OUTPUTS[self._exported.kind]
+        return torch.from_numpy(answers(self._opened, self._exported, Drawn(tokens_BT, visible_BT, types_BT))[name])
+
+
+class OnnxEncoder(Encoder):
+    """A primary under ONNX Runtime in place of an encoder, to be judged on masked tokens."""
+
+    def __init__(self, opened: Body, exported: Exported) -> None:
+        with torch.device("meta"):
+            super().__init__(exported.shape, 0)
+        self.vocabulary, self.positions_TD = exported.encoder.vocabulary, exported.encoder.positions_TD
+        self._opened, self._exported = opened, exported
+
+    def masked_features(
+        self, tokens_BT: Tensor, positions_M: Tensor, depths: Iterable[int], visible_BT: Tensor | None = None
+    ) -> dict[int, Tensor]:
+        """What the table makes logits of, (M, D), at the deepest head."""
+        visible_BT = torch.ones_like(tokens_BT, dtype=torch.bool) if visible_BT is None else visible_BT
+        found = answers(self._opened, self._exported, Drawn(tokens_BT, visible_BT, None))[FEATURES]
+        return {self.shape.layers: torch.from_numpy(found).flatten(0, 1)[positions_M]}
