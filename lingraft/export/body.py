@@ -15,8 +15,6 @@ from lingraft.export.products import COMPUTED, product
 from lingraft.model_config import Activation
 from lingraft.serving.formats import Precision
 
-_BATCH, _TOKENS = "batch", "tokens"
-
 
 class Given(NamedTuple):
     """What goes into a body."""
