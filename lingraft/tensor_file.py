@@ -41,7 +41,7 @@ def spans(file: Path) -> dict[str, Span]:
     """
     with file.open("rb") as stream:
         header_bytes = int.from_bytes(stream.read(8), "little")
-        header = stream.read(header_bytes)
+        header = stream.read(min(header_bytes, file.stat().st_size))
     try:
         entries = {name: entry for name, entry in json.loads(header).items() if name != "__metadata__"}
     except (UnicodeDecodeError, json.JSONDecodeError) as error:
