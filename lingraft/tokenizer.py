@@ -29,6 +29,8 @@ TOKENIZER_FILES = (_MODEL, f"tokenizer{_FAST_SUFFIX}")
 """Of our own tokenizers, and of an imported primary's."""
 _CARRIERS = (Kind.PRIMARY, Kind.EMBEDDINGS)
 """Kinds of artifacts that hold a tokenizer beside what they are."""
+_FEW_TEXTS = 8
+"""Fewer are cut sooner than SentencePiece starts its threads, which it does at each call."""
 _LONGEST_LINE_BYTES = 1 << 30
 """SentencePiece's limit. Its default of 4,192 leaves longer lines out without a word."""
 
@@ -70,6 +72,8 @@ class SentencePieceEngine:
         return list(self._processor.encode(text))
 
     def encode_all(self, texts: list[str]) -> list[list[int]]:
+        if len(texts) < _FEW_TEXTS:
+            return [self.encode(text) for text in texts]
         return [list(ids) for ids in self._processor.encode(texts, num_threads=-1)]
 
     def encode_spans(self, text: str) -> Spans:

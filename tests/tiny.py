@@ -5,7 +5,7 @@ the export, would not see a table or mask that is left out. These take the works
 training.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, Self
@@ -73,9 +73,11 @@ def write_primary(recipe: Recipe, pieces_folder: Path, out: Path, seed: int) -> 
     return out
 
 
-def write_task(recipe: Recipe, primary: Path, out: Path, seed: int, scale: float = 1.0) -> Path:
-    """Write a task that belongs to a primary, its weights multiplied by `scale`."""
-    labels = [] if recipe.task().kind == "questions" else sorted(TOPICS)
+def write_task(
+    recipe: Recipe, primary: Path, out: Path, seed: int, scale: float = 1.0, labels: Sequence[str] | None = None
+) -> Path:
+    """Write a task that belongs to a primary, its weights multiplied by `scale`; its labels are topics if absent."""
+    labels = list(labels or ([] if recipe.task().kind == "questions" else sorted(TOPICS)))
     net = kind_of(recipe.task()).net(Encoder(recipe.encoder, 0), labels)
     _draw(net, seed, scale)
     with artifact.create(out, Kind.TASK) as draft:

@@ -4,9 +4,12 @@ Legend: B windows, T tokens of an input, L longest answer in tokens, N best span
 """
 
 from collections import defaultdict
+from collections.abc import Sequence
 from typing import NamedTuple
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -79,6 +82,27 @@ def best_answers(
         for row, index in enumerate(chosen.tolist()):
             for answer in _texts(data, index, spans, row):
                 _keep(found[data.windows[index].question], answer)
+    return [_ranked(found[number])[:n_best] for number in range(len(data.questions))]
+
+
+def answers_in(
+    data: Windows, logits: Sequence[NDArray[np.float32]], n_best: int = N_BEST, longest_tokens: int = LONGEST_TOKENS
+) -> list[list[Found]]:
+    """The n best answers to each question, best first, from what a body has said of its windows.
+
+    Args:
+        data: questions in windows.
+        logits: start and end logits (T, 2) of each window.
+        n_best: answers of a question that are kept.
+        longest_tokens: longest answer.
+    """
+    found: dict[int, dict[tuple[int, int], Found]] = defaultdict(dict)
+    for index, logits_T2 in enumerate(logits):
+        places_T = torch.arange(len(logits_T2))
+        inside_T = (places_T >= data.context_place(index)) & (places_T < len(logits_T2) - 1)
+        spans = best_spans(torch.from_numpy(logits_T2)[None], inside_T[None], n_best, longest_tokens)
+        for answer in _texts(data, index, spans, 0):
+            _keep(found[data.windows[index].question], answer)
     return [_ranked(found[number])[:n_best] for number in range(len(data.questions))]
 
 

@@ -34,11 +34,12 @@ def trimmed(text: str) -> tuple[int, int]:
     White space belongs to the piece behind it, and so does what a tokenizer's normalisation takes for white space, such
     as zero-width spaces and marks of direction.
     """
-    seen = [at for at, character in enumerate(text) if not _is_blank(character)]
+    seen = [at for at, character in enumerate(text) if not is_blank(character)]
     return (seen[0], seen[-1] + 1) if seen else (0, 0)
 
 
-def _is_blank(character: str) -> bool:
+def is_blank(character: str) -> bool:
+    """Whether nothing can be seen of a character: white space, marks of direction, and others of zero width."""
     return character.isspace() or unicodedata.category(character) == "Cf"
 
 
@@ -122,7 +123,7 @@ class Windows:
     def batch(self, chosen: Tensor) -> WindowBatch:
         """Inputs by their indices, padded to the longest."""
         indices = chosen.tolist()
-        rows = [self._row(index) for index in indices]
+        rows = [torch.tensor(self.row(index)[0]) for index in indices]
         lengths_B = torch.tensor([len(row) for row in rows])
         begins_B = torch.tensor([self.context_place(index) for index in indices])
         tokens_BT = pad_sequence(rows, batch_first=True, padding_value=self.special.pad)
@@ -137,11 +138,13 @@ class Windows:
             ends_B=torch.tensor([self.windows[index].answer_end for index in indices]),
         )
 
-    def _row(self, index: int) -> Tensor:
+    def row(self, index: int) -> tuple[list[int], list[int] | None]:
+        """Ids of an input, and the segment of each; None where the family has fewer than two."""
         window, end = self.windows[index], self.special.end
         question = [self.special.begin, *self.asked[window.question], *[end] * self.separators]
-        context_P = self.passages[window.question].ids_P[window.first : window.stop]
-        return torch.cat([torch.tensor(question), context_P.long(), torch.tensor([end])])
+        context = [*self.passages[window.question].ids_P[window.first : window.stop].tolist(), end]
+        types = [0] * len(question) + [1] * len(context) if self.marks_second_text else None
+        return question + context, types
 
 
 def cut(questions: Sequence[Question], tokenizer: Tokenizer, shape: EncoderShape) -> Windows:
@@ -156,7 +159,8 @@ def cut(questions: Sequence[Question], tokenizer: Tokenizer, shape: EncoderShape
     whole = tokenizer.encode_all([each.question for each in questions])
     asked = [ids[: free // 2] for ids in whole]
     passages: dict[str, Passage] = {}
-    for each in counted(questions, "cut contexts", "question", len(questions)):
+    # One question, as an endpoint has it, is no long work.
+    for each in counted(questions, "cut contexts", "question", len(questions)) if len(questions) > 1 else questions:
         if each.context not in passages:
             passages[each.context] = _passage(each.context, tokenizer)
     found: list[Window] = []

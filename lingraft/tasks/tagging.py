@@ -125,7 +125,7 @@ class Tagging:
         """
         tags = ((f"{sentence.place}: a word", tag) for sentence in examples for tag in sentence.tags)
         numbers = numbered(labels, tags, "tag")
-        words = iter(_word_pieces([word for sentence in examples for word in sentence.words], tokenizer))
+        words = iter(word_pieces([word for sentence in examples for word in sentence.words], tokenizer))
         room = shape.block_tokens - 2
         tokens, targets, truncated = [], [], 0
         for sentence in examples:
@@ -167,7 +167,7 @@ def predicted_tags(net: Tagger, data: Tagged) -> list[list[str]]:
     return found
 
 
-def _word_pieces(words: Sequence[str], tokenizer: Tokenizer) -> list[list[int]]:
+def word_pieces(words: Sequence[str], tokenizer: Tokenizer) -> list[list[int]]:
     """Pieces of each word as it reads inside a sentence; one unknown piece where the tokenizer leaves nothing."""
     # The space makes byte-BPE's pieces those of a word's beginning; the others put their own mark there anyway.
     return [ids or [tokenizer.special.unknown] for ids in tokenizer.encode_all([f" {word}" for word in words])]
