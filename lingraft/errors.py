@@ -78,6 +78,22 @@ class RequestError(LingraftError):
     """A request to the endpoint is not one it can answer; the message says what is allowed."""
 
 
+class OverloadedError(RequestError):
+    """The endpoint has as much to do as it may take on."""
+
+    heals = True
+
+    def __init__(self, message: str, retry_after_s: int) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
+
+
+class StoppingError(RequestError):
+    """The endpoint is about to end, and takes on nothing new; another replica may answer."""
+
+    heals = True
+
+
 class ServingError(LingraftError):
     """The endpoint cannot start, or did not come up: its port, its runtime, its bundle."""
 
