@@ -1,10 +1,11 @@
-"""One bundle for all tests of export and serving."""
+"""One bundle of each kind for all tests of export and serving."""
 
 from pathlib import Path
 
 import pytest
 
 from lingraft.export import bundle as export
+from tests.serving.kinds import export_all
 from tests.tiny import Pieces, Tiny
 
 
@@ -24,3 +25,9 @@ def bundle(tiny: Tiny, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("export") / "bundle"
     export(tiny.primary, tiny.task, list(tiny.embeddings.values()), out)
     return out
+
+
+@pytest.fixture(scope="session")
+def bundles(bundle: Path, pieces: Pieces, tiny: Tiny, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """The same languages under bodies of all kinds of tasks, and under the primary's own."""
+    return [bundle, *export_all(pieces.recipe, tiny, tmp_path_factory.mktemp("kinds"))]

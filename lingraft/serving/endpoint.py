@@ -1,0 +1,155 @@
+"""The endpoint without a transport: a request in, tensors out; what REST and gRPC have in common."""
+
+import asyncio
+import contextlib
+import time
+import uuid
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lingraft.errors import OverloadedError, RequestError, StoppingError
+from lingraft.serving import measures
+from lingraft.serving.answers.kind import LANGUAGE, Answers, Asked, Job, Outputs, Row, Tensor, run, texts_of
+from lingraft.serving.bundle import Bundle
+from lingraft.serving.detection import Detected, Detector, resolve
+from lingraft.serving.models import LANGUAGE_CONFIDENCE, Model, metadata, models_of
+from lingraft.serving.queue import Bounds, Queue
+from lingraft.serving.requests import InferRequest, Read, read
+from lingraft.serving.served import Served
+from lingraft.serving.settings import Settings
+
+_RETRY_S = 1
+_POLL_S = 0.02
+_READING_THREADS = 4
+
+
+class Answered(NamedTuple):
+    """A response."""
+
+    id: str
+    model: str
+    outputs: list[tuple[Tensor, NDArray[Any]]]
+    languages: list[str]
+    """Of its texts, for the log."""
+
+
+class Endpoint:
+    """All models; made and used in one event loop."""
+
+    def __init__(self, served: Served, settings: Settings, detector: Detector | None = None) -> None:
+        """Make queues; nothing is answered before `start`.
+
+        Raises:
+            ServingError: two models have one name.
+        """
+        self.served, self.settings = served, settings
+        self.models = models_of(served.bundles)
+        self._detector = detector
+        # One thread: a body takes all cores, so that two at once would only take them from each other.
+        self._body_thread = ThreadPoolExecutor(1, "body")
+        self._reading = ThreadPoolExecutor(_READING_THREADS, "reading")
+        self._queues: dict[str, Queue[Row, Bundle, Outputs]] = {}
+        self._work: list[asyncio.Task[None]] = []
+        self._requests = 0
+        self._stopping = False
+
+    def start(self) -> None:
+        """Begin to answer, in the running event loop."""
+        given = self.settings
+        bounds = Bounds(given.batch_texts, given.batch_tokens, given.wait_ms / 1000, given.waiting_texts)
+        for name in self.served.bundles:
+            queue = Queue(run, bounds, self._body_thread, measures.watch_batches(name))
+            measures.watch_queue(name, queue.__len__)
+            self._queues[name] = queue
+            self._work.append(asyncio.create_task(queue.work()))
+
+    @property
+    def ready(self) -> bool:
+        """Whether requests are taken on."""
+        return bool(self._work) and not self._stopping
+
+    async def drain(self) -> None:
+        """Take on nothing new, and wait for what was taken on, as long as the settings allow."""
+        self._stopping = True
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self.settings.drain_s):
+                while self._requests:
+                    await asyncio.sleep(_POLL_S)
+        for task in self._work:
+            task.cancel()
+
+    @contextlib.contextmanager
+    def admitted(self) -> Iterator[None]:
+        """Count a request from before it is read until it is answered.
+
+        Raises:
+            StoppingError: the server is about to end.
+            OverloadedError: as many requests as there may be are being answered.
+        """
+        if not self.ready:
+            raise StoppingError(
+                "this server is about to end, and takes on nothing new. Ask again: another one answers."
+            )
+        if self._requests >= self.settings.requests:
+            raise OverloadedError(
+                f"{self._requests} requests are being answered, and no more may be. Ask again later.", _RETRY_S
+            )
+        self._requests += 1
+        measures.REQUESTS.set(self._requests)
+        try:
+            yield
+        finally:
+            self._requests -= 1
+            measures.REQUESTS.set(self._requests)
+
+    def metadata(self, name: str) -> dict[str, Any]:
+        """The protocol's metadata of a model, as it is now."""
+        model = self.models[name]
+        return metadata(name, model, self.served[model.bundle], self.settings)
+
+    async def answer(self, name: str, request: InferRequest) -> Answered:
+        """Answer a request.
+
+        Raises:
+            RequestError: it is not one that the model can answer.
+            OverloadedError: too many texts wait already.
+        """
+        began_s = time.monotonic()
+        model = self.models[name]
+        bundle = self.served[model.bundle]
+        tensors = model.outputs(bundle)
+        asked = read(request, model.kind.inputs, model.kind.parameters, [each.name for each in tensors], self.settings)
+        job, spoken = await self._beside(self._cut, model, bundle, asked)
+        outputs = await self._queues[model.bundle].outputs(bundle, job.rows)
+        answers = await self._beside(job.answers, outputs) | _languages(spoken)
+        wanted = set(asked.outputs) or {each.name for each in tensors}
+        found = [(each, answers[each.name]) for each in tensors if each.name in wanted]
+        languages = [each.language for each in spoken]
+        measures.answered(name, languages, time.monotonic() - began_s)
+        return Answered(request.id or str(uuid.uuid4()), name, found, languages)
+
+    async def _beside(self, work: Any, *given: Any) -> Any:
+        """Do something that takes longer beside the event loop, so that health checks are answered meanwhile."""
+        return await asyncio.get_running_loop().run_in_executor(self._reading, work, *given)
+
+    def _cut(self, model: Model, bundle: Bundle, asked: Read) -> tuple[Job, list[Detected]]:
+        texts = asked.texts[model.kind.detected]
+        spoken = resolve(asked.languages, texts, bundle.languages, self._detector)
+        job = model.kind.job(bundle, Asked(asked.texts, [each.language for each in spoken], asked.parameters))
+        if len(job.rows) > self.settings.waiting_texts:
+            raise RequestError(
+                f"the request makes {len(job.rows)} texts for the model, and at most {self.settings.waiting_texts} may "
+                "wait at all. Send less at once."
+            )
+        return job, spoken
+
+
+def _languages(spoken: list[Detected]) -> Answers:
+    return {
+        LANGUAGE: texts_of([each.language for each in spoken]),
+        LANGUAGE_CONFIDENCE: np.array([each.confidence for each in spoken], np.float32),
+    }

@@ -1,0 +1,53 @@
+"""What /metrics tells, by task and language; nothing of what was asked."""
+
+from collections.abc import Callable, Iterable
+
+from lingraft.errors import MissingExtraError
+from lingraft.serving.queue import Batch
+
+try:
+    from prometheus_client import Counter, Gauge, Histogram
+except ImportError as error:
+    raise MissingExtraError("prometheus-client", "serving") from error
+
+_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+_TEXTS = (1, 2, 4, 8, 16, 32, 64, 128)
+
+ANSWERS = Counter("lingraft_answers", "Answers of the endpoint, by path and status", ["path", "status"])
+_LATENCY = Histogram(
+    "lingraft_latency_seconds", "From the reading of a request to its answer", ["task", "language"], buckets=_SECONDS
+)
+_ANSWERED = Counter("lingraft_texts", "Texts answered", ["task", "language"])
+_QUEUE = Gauge("lingraft_queue_texts", "Texts that wait for the body", ["task"])
+_BATCH_TEXTS = Histogram("lingraft_batch_texts", "Texts that went through the body at once", ["task"], buckets=_TEXTS)
+_BODY = Histogram("lingraft_body_seconds", "One batch in the body", ["task"], buckets=_SECONDS)
+_TOKENS = Counter("lingraft_tokens", "Tokens that went through the body", ["task"])
+_PADDING = Counter("lingraft_padding_tokens", "Padding that went through the body with them", ["task"])
+REQUESTS = Gauge("lingraft_requests", "Requests that are being answered")
+
+
+def watch_queue(task: str, length: Callable[[], int]) -> None:
+    """Have a queue's length asked for whenever metrics are."""
+    _QUEUE.labels(task).set_function(length)
+
+
+def watch_batches(task: str) -> Callable[[Batch], None]:
+    """What a queue tells its batches to."""
+    texts, seconds = _BATCH_TEXTS.labels(task), _BODY.labels(task)
+    tokens, padding = _TOKENS.labels(task), _PADDING.labels(task)
+
+    def told(batch: Batch) -> None:
+        texts.observe(batch.texts)
+        seconds.observe(batch.elapsed_s)
+        tokens.inc(batch.tokens)
+        padding.inc(batch.places - batch.tokens)
+
+    return told
+
+
+def answered(task: str, languages: Iterable[str], elapsed_s: float) -> None:
+    """Count a request that was answered: its latency once for each of its languages."""
+    spoken = list(languages)
+    for language in dict.fromkeys(spoken):
+        _LATENCY.labels(task, language).observe(elapsed_s)
+        _ANSWERED.labels(task, language).inc(spoken.count(language))

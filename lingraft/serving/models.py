@@ -1,0 +1,95 @@
+"""Models of the Open Inference Protocol that bundles make: one a task, and two of a primary.
+
+A model is what a client names; a primary's bundle answers as `fill-mask` and as `embeddings`.
+"""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from lingraft.errors import ServingError
+from lingraft.serving.answers.entities import Entities
+from lingraft.serving.answers.kind import LANGUAGE, AnswerKind, Tensor
+from lingraft.serving.answers.labels import Labels
+from lingraft.serving.answers.masked import Masked
+from lingraft.serving.answers.passages import Passages
+from lingraft.serving.answers.vectors import Vectors
+from lingraft.serving.bundle import Bundle
+from lingraft.serving.detection import AUTO
+from lingraft.serving.formats import PRIMARY, BundleKind
+from lingraft.serving.settings import Settings
+
+FILL_MASK, EMBEDDINGS = "fill-mask", "embeddings"
+LANGUAGE_CONFIDENCE = "language_confidence"
+_TASKS: dict[BundleKind, AnswerKind] = {
+    "documents": Labels(pairs=False),
+    "texts": Labels(pairs=False),
+    "pairs": Labels(pairs=True),
+    "questions": Passages(),
+    "tags": Entities(),
+}
+_LANGUAGES = [
+    Tensor(LANGUAGE, "BYTES", [-1], "language of each text"),
+    Tensor(LANGUAGE_CONFIDENCE, "FP32", [-1], "how sure that is; 1 where the request named it"),
+]
+
+
+class Model(NamedTuple):
+    """What answers to a name."""
+
+    bundle: str
+    kind: AnswerKind
+
+    def outputs(self, bundle: Bundle) -> list[Tensor]:
+        """All tensors of a response."""
+        return [*self.kind.outputs(bundle), *_LANGUAGES]
+
+
+def models_of(bundles: Mapping[str, Bundle]) -> dict[str, Model]:
+    """Models by the name that a client calls them by.
+
+    Raises:
+        ServingError: two have one name.
+    """
+    named = [pair for bundle in bundles.values() for pair in _of(bundle)]
+    found = dict(named)
+    if len(found) < len(named):
+        raise ServingError(
+            f"models are named {sorted(name for name, _ in named)}, and two alike. A primary's bundle makes "
+            f"{FILL_MASK!r} and {EMBEDDINGS!r}: give only one, and rename the task."
+        )
+    return found
+
+
+def _of(bundle: Bundle) -> list[tuple[str, Model]]:
+    if bundle.kind == PRIMARY:
+        return [(FILL_MASK, Model(bundle.name, Masked())), (EMBEDDINGS, Model(bundle.name, Vectors()))]
+    return [(bundle.name, Model(bundle.name, _TASKS[bundle.kind]))]
+
+
+def metadata(name: str, model: Model, bundle: Bundle, settings: Settings) -> dict[str, Any]:
+    """The protocol's metadata of a model; `parameters` says which languages, labels and limits there are."""
+    inputs = (*model.kind.inputs, LANGUAGE)
+    return {
+        "name": name,
+        "versions": [],
+        "platform": "onnxruntime",
+        "inputs": [{"name": each, "datatype": "BYTES", "shape": [-1]} for each in inputs],
+        "outputs": [
+            {"name": each.name, "datatype": each.datatype, "shape": each.shape} for each in model.outputs(bundle)
+        ],
+        "parameters": {
+            "languages": sorted(bundle.languages),
+            "detects": AUTO if settings.detect else None,
+            "labels": bundle.labels,
+            "fingerprint": bundle.fingerprint,
+            "precision": bundle.precision,
+            "max_texts": settings.texts,
+            "max_characters": settings.characters,
+            "max_tokens": bundle.block_tokens,
+            "max_body_bytes": settings.body_bytes,
+            "request_parameters": {
+                key: f"{type(each.default).__name__}, {each.default} if absent: {each.meaning}"
+                for key, each in model.kind.parameters.items()
+            },
+        },
+    }

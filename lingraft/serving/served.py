@@ -1,0 +1,102 @@
+"""What is served at a moment: bundles whose languages come, change and go while requests are answered.
+
+A bundle is immutable. A change puts a new one in the place of the old, between one request's tokenizing and the next's:
+whoever took the old one finishes with it, so that no answer mixes two versions.
+"""
+
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from lingraft.errors import ServingError
+from lingraft.serving.bundle import Bundle, Language
+from lingraft.serving.formats import Precision
+from lingraft.serving.tables import Table
+
+
+class Served:
+    """Bundles by name; threads may share it."""
+
+    def __init__(self, bundles: Iterable[Bundle]) -> None:
+        """Take bundles whose golden answers have been asked for.
+
+        Raises:
+            ServingError: two bundles have one name, or there is none.
+        """
+        self._bundles: dict[str, Bundle] = {}
+        self._lock = threading.Lock()
+        for bundle in bundles:
+            if bundle.name in self._bundles:
+                raise ServingError(f"two bundles are named {bundle.name!r}. Give one for each task.")
+            self._bundles[bundle.name] = bundle
+        if not self._bundles:
+            raise ServingError("there is no bundle to serve. Give one: --bundle DIR.")
+
+    @classmethod
+    def load(cls, folders: Iterable[Path], precision: Precision | None = None) -> "Served":
+        """Open bundles, and ask every language for its golden answers; equal tables are mapped once.
+
+        Raises:
+            ArtifactError: a folder is no bundle, or damaged.
+            TokenizerError: a language's tokenizer is not the one its table belongs to.
+            ServingError: a golden answer is missed, or ONNX Runtime is not usable as installed.
+            MissingExtraError: ONNX Runtime is not installed.
+        """
+        tables: dict[str, Table] = {}
+        bundles = [Bundle.load(folder, precision, tables=tables) for folder in folders]
+        for bundle in bundles:
+            bundle.require_golden()
+        return cls(bundles)
+
+    @property
+    def bundles(self) -> Mapping[str, Bundle]:
+        """A snapshot by name."""
+        return dict(self._bundles)
+
+    def __getitem__(self, name: str) -> Bundle:
+        """The bundle as it is now; a request takes it once, and keeps to it."""
+        return self._bundles[name]
+
+    def put(self, name: str, tag: str, language: Language) -> None:
+        """Add a language to a bundle, or replace it, once it has given its golden answers.
+
+        Raises:
+            ServingError: there is no such bundle, the table does not fit it, or a golden answer is missed; what was
+                served before is served on.
+        """
+        bundle = self._require(name)
+        if language.table.width != bundle.shape.width:
+            raise ServingError(
+                f"a table of width {language.table.width} does not fit {name!r}, which has {bundle.shape.width}. "
+                "Export the language for this body."
+            )
+        language = replace(language, table=self._shared(language))
+        replace(bundle, languages={tag: language}).require_golden()
+        self._change(name, lambda languages: {**languages, tag: language})
+
+    def remove(self, name: str, tag: str) -> None:
+        """Take a language away.
+
+        Raises:
+            ServingError: there is no such bundle or language, or it is the last one.
+        """
+        languages = self._require(name).languages
+        if tag not in languages or len(languages) == 1:
+            raise ServingError(f"{name!r} speaks {sorted(languages)}; {tag!r} cannot be taken away from that.")
+        self._change(name, lambda before: {each: before[each] for each in before if each != tag})
+
+    def _require(self, name: str) -> Bundle:
+        if name not in self._bundles:
+            raise ServingError(f"no bundle {name!r} is served; there are {sorted(self._bundles)}.")
+        return self._bundles[name]
+
+    def _shared(self, language: Language) -> Table:
+        """The table of these rows that another bundle has mapped already, or the language's own."""
+        known = (each for bundle in self.bundles.values() for each in bundle.languages.values())
+        return next((each.table for each in known if each.fingerprint == language.fingerprint), language.table)
+
+    def _change(self, name: str, changed: Callable[[dict[str, Language]], dict[str, Language]]) -> None:
+        with self._lock:
+            bundle = self._bundles[name]
+            self._bundles[name] = replace(bundle, languages=changed(bundle.languages))

@@ -1,0 +1,55 @@
+"""How the endpoint listens, how it makes batches, and what it refuses; each field is a flag of the command line."""
+
+import os
+
+from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
+
+from lingraft.errors import ServingError
+from lingraft.section import Section
+from lingraft.serving.formats import Precision
+
+TOKEN_VARIABLE = "LINGRAFT_TOKEN"
+_SHORTEST_TOKEN = 16
+
+
+class Settings(Section):
+    """Immutable; limits hold for REST and gRPC together."""
+
+    host: str = Field("0.0.0.0", description="Address to listen on; all of them by default.")
+    port: int = Field(8080, description="Port of REST.", ge=1, lt=2**16)
+    grpc_port: int = Field(8081, description="Port of gRPC; 0: there is none.", ge=0, lt=2**16)
+    precision: Precision | None = Field(
+        None, description="fp32, fp16 or int8: of the bodies; if absent, fp16 on a GPU where there is one, else fp32."
+    )
+    batch_texts: PositiveInt = Field(32, description="Texts that go through a body at once, at most.")
+    batch_tokens: PositiveInt = Field(
+        16_384, description="Tokens that go through a body at once, padding included, at most; one text may have more."
+    )
+    wait_ms: NonNegativeFloat = Field(
+        0.0,
+        description="How long a text may wait for others to share its batch while the body is idle; while the body "
+        "is busy, texts gather anyway.",
+    )
+    waiting_texts: PositiveInt = Field(2048, description="Texts that may wait for one body; more are refused (429).")
+    requests: PositiveInt = Field(128, description="Requests that are answered at once; more are refused (429).")
+    texts: PositiveInt = Field(64, description="Texts of one request, at most.")
+    characters: PositiveInt = Field(20_000, description="Characters of one text, at most.")
+    body_bytes: PositiveInt = Field(8 * 2**20, description="Bytes of one request, at most.")
+    body_s: PositiveFloat = Field(10.0, description="How long the sending of a request may take.")
+    drain_s: PositiveFloat = Field(30.0, description="How long accepted requests may take to finish after SIGTERM.")
+    detect: bool = Field(True, description="Whether the language 'auto' may be asked for; takes 95 MB of memory.")
+
+
+def token() -> str | None:
+    """The bearer token that requests must carry; None where the environment has none.
+
+    Raises:
+        ServingError: it is too short to keep anybody out, or not ASCII.
+    """
+    found = os.environ.get(TOKEN_VARIABLE)
+    if found is not None and (len(found) < _SHORTEST_TOKEN or not found.isascii() or not found.isprintable()):
+        raise ServingError(
+            f"{TOKEN_VARIABLE} has {len(found)} characters; it must have {_SHORTEST_TOKEN} or more, printable and "
+            "ASCII. Make one with `openssl rand -hex 32`, or unset it to ask for none."
+        )
+    return found

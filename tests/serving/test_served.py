@@ -1,0 +1,55 @@
+"""Languages that come, change and go in what is served."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from lingraft.errors import ServingError
+from lingraft.serving.bundle import Bundle
+from lingraft.serving.served import Served
+
+
+def test_tables_of_the_same_embeddings_are_mapped_once(bundles: list[Path]) -> None:
+    found = Served.load(bundles).bundles.values()
+    for language in ("en", "de", "tr"):
+        assert len({id(bundle.languages[language].table) for bundle in found}) == 1
+
+
+def test_a_language_is_added_replaced_and_taken_away_without_a_trace_in_what_was_taken_before(bundle: Path) -> None:
+    whole = Bundle.load(bundle)
+    german = whole.languages["de"]
+    served = Served([replace(whole, languages={"en": whole.languages["en"]})])
+    before = served["topic"]
+    served.put("topic", "de", german)
+    assert (sorted(before.languages), sorted(served["topic"].languages)) == (["en"], ["de", "en"])
+    served.put("topic", "de", whole.languages["tr"])
+    assert served["topic"].languages["de"].fingerprint == whole.languages["tr"].fingerprint
+    served.remove("topic", "de")
+    assert sorted(served["topic"].languages) == ["en"]
+    with pytest.raises(ServingError, match="cannot be taken away"):
+        served.remove("topic", "en")
+
+
+def test_a_language_that_misses_its_golden_answers_is_refused_and_the_old_one_stays(bundle: Path) -> None:
+    whole = Bundle.load(bundle)
+    served = Served([whole])
+    wrong = replace(whole.languages["de"], golden=whole.languages["tr"].golden)
+    with pytest.raises(ServingError, match="golden"):
+        served.put("topic", "de", wrong)
+    narrow = whole.languages["de"].table
+    halved = replace(narrow, table_VD=np.ascontiguousarray(narrow.table_VD[:, :16]))
+    with pytest.raises(ServingError, match="width 16 does not fit"):
+        served.put("topic", "de", replace(whole.languages["de"], table=halved, fingerprint="another"))
+    assert served["topic"] is whole
+
+
+def test_what_cannot_be_told_apart_is_refused(bundle: Path) -> None:
+    whole = Bundle.load(bundle)
+    with pytest.raises(ServingError, match="two bundles are named 'topic'"):
+        Served([whole, whole])
+    with pytest.raises(ServingError, match="no bundle to serve"):
+        Served([])
+    with pytest.raises(ServingError, match="no bundle 'weather' is served"):
+        Served([whole]).put("weather", "de", whole.languages["de"])
