@@ -125,7 +125,8 @@ def test_a_language_is_handed_on_with_its_card(worked: Path) -> None:
 def served(worked: Path) -> Iterator[str]:
     """Address of the README's endpoint."""
     [serve] = _starting(_SERVE)
-    with _running(serve, worked, "/v2/health/ready") as address:
+    # Another test's server may have gRPC's usual port.
+    with _running(f"{serve} --grpc-port 0", worked, "/v2/health/ready") as address:
         yield address
 
 

@@ -62,7 +62,6 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "evaluate": language.evaluate,
     "add-language": add_language,
     "paper": paper.paper,
-    "serve": handover.serve,
     "report": handover.report,
     "cost": handover.cost,
     "verify": handover.verify,
@@ -71,6 +70,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
 TRAINING = {"pretrain", "mini", "adapt", "finetune"}
 for command, function in COMMANDS.items():
     app.command(command)(function)
+app.command("serve", context_settings=handover.SERVE_CONTEXT, add_help_option=False)(handover.serve)
 app.add_typer(export, name="export")
 export.command("onnx")(handover.export_onnx)
 export.command("add")(handover.export_add)

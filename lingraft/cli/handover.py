@@ -91,15 +91,15 @@ def export_hf(
     print(f"{made.folder}: {made.auto_class}, logits equal ours within {made.difference:.1e} in float64")
 
 
-def serve(
-    bundle: Annotated[Path, typer.Argument(help="Bundle artifact, from `lingraft export onnx`.")],
-    host: Annotated[str, typer.Option(help="Address to listen on.")] = "0.0.0.0",
-    port: Annotated[int, typer.Option(help="Port of the Open Inference Protocol's REST interface.")] = 8080,
-) -> None:
-    """Serve a bundle: text and language in, label and probabilities out."""
-    from lingraft.serving.server import serve as run
+SERVE_CONTEXT = {"allow_extra_args": True, "ignore_unknown_options": True}
+"""`python -m lingraft.serving` reads the rest, and has the help."""
 
-    run(bundle, host, port)
+
+def serve(context: typer.Context) -> None:
+    """Serve bundles of many tasks and languages: text in, answers out."""
+    from lingraft.serving.__main__ import run
+
+    run(context.args, "lingraft serve")
 
 
 def report(

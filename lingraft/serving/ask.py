@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from lingraft.errors import MissingExtraError, RequestError, ServingError
-from lingraft.serving.questions import LABEL, LANGUAGE, PROBABILITY, TEXT, Answer, Question
+from lingraft.serving.answers.kind import LANGUAGE, TEXT
+from lingraft.serving.answers.labels import LABEL, PROBABILITY
+from lingraft.serving.questions import Answer, Question
 
 try:
     import httpx
@@ -21,6 +23,8 @@ except ImportError as error:
 _HOST = "127.0.0.1"
 _POLL_S, _STOP_S, _ANSWER_S = 0.05, 30.0, 30.0
 _LOG_TAIL_CHARACTERS = 2000
+_NAMED = ("--no-detect",)
+"""Without what takes seconds to load, where every question names its language."""
 
 
 class Running(NamedTuple):
@@ -28,6 +32,10 @@ class Running(NamedTuple):
 
     process: subprocess.Popen[bytes]
     url: str
+    grpc: str
+    """Host and port."""
+    log: Any
+    """File of all that it says."""
 
 
 def ask(bundle: Path, questions: Sequence[Question], ready_s: float = 120.0) -> list[Answer]:
@@ -43,7 +51,7 @@ def ask(bundle: Path, questions: Sequence[Question], ready_s: float = 120.0) -> 
         RequestError: it refused a question; the message is its own.
     """
     with (
-        running(bundle, ready_s) as server,
+        running([bundle], ready_s) as server,
         httpx.Client(base_url=server.url, timeout=_ANSWER_S, trust_env=False) as client,
     ):
         name = client.get("/v2/models").json()["models"][0]
@@ -62,41 +70,49 @@ def _answer(client: httpx.Client, name: str, question: Question) -> Answer:
 
 
 @contextlib.contextmanager
-def running(bundle: Path, ready_s: float = 120.0) -> Iterator[Running]:
+def running(bundles: Sequence[Path], ready_s: float = 120.0, settings: Sequence[str] = _NAMED) -> Iterator[Running]:
     """A server in a process of its own: yielded once it is ready, stopped at the end.
+
+    Args:
+        bundles: their folders.
+        ready_s: how long the server may take to be ready, in seconds.
+        settings: flags of `python -m lingraft.serving`.
 
     Raises:
         ServingError: it ended early, or was not ready in time; the message has the end of its log.
     """
-    port = _free_port()
-    command = [sys.executable, "-m", "lingraft.serving", "--bundle", str(bundle), "--host", _HOST, "--port", str(port)]
+    port, grpc_port = _free_ports(2)
+    command = [sys.executable, "-m", "lingraft.serving", *map(str, bundles), f"--host={_HOST}", f"--port={port}"]
+    command += [f"--grpc-port={grpc_port}", *settings]
     with tempfile.TemporaryFile() as log:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT)
         try:
-            server = Running(process, f"http://{_HOST}:{port}")
-            _wait(server, ready_s, log)
+            server = Running(process, f"http://{_HOST}:{port}", f"{_HOST}:{grpc_port}", log)
+            _wait(server, ready_s)
             yield server
         finally:
             _stop(process)
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((_HOST, 0))
-        return int(probe.getsockname()[1])
+def _free_ports(count: int) -> list[int]:
+    with contextlib.ExitStack() as held:
+        probes = [held.enter_context(socket.socket()) for _ in range(count)]
+        for probe in probes:
+            probe.bind((_HOST, 0))
+        return [int(probe.getsockname()[1]) for probe in probes]
 
 
-def _wait(server: Running, ready_s: float, log: Any) -> None:
+def _wait(server: Running, ready_s: float) -> None:
     deadline = time.monotonic() + ready_s
     with httpx.Client(timeout=1.0, trust_env=False) as client:
         while True:
             if (status := server.process.poll()) is not None:
-                raise ServingError(f"the server ended with status {status}. It last said:\n{_tail(log)}")
+                raise ServingError(f"the server ended with status {status}. It last said:\n{_tail(server.log)}")
             with contextlib.suppress(httpx.TransportError):
                 if client.get(f"{server.url}/v2/health/ready").is_success:
                     return
             if time.monotonic() > deadline:
-                raise ServingError(f"the server was not ready after {ready_s:g} s. It last said:\n{_tail(log)}")
+                raise ServingError(f"the server was not ready after {ready_s:g} s. It last said:\n{_tail(server.log)}")
             time.sleep(_POLL_S)
 
 

@@ -1,9 +1,9 @@
 """A bundle opened for answering: one body, and each language's table and tokenizer.
 
-Legend: B batch, T tokens, D width, N texts, C classes, V vocabulary.
+Legend: B batch, T tokens, D width, V vocabulary.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from safetensors.numpy import load_file
 
 from lingraft.artifact import Artifact, Kind
-from lingraft.errors import RequestError, ServingError, TokenizerError
+from lingraft.errors import ServingError, TokenizerError
 from lingraft.model_config import EncoderShape
 from lingraft.pieces import SpecialIds
 from lingraft.serving.formats import (
@@ -28,14 +28,9 @@ from lingraft.serving.formats import (
     table_part,
 )
 from lingraft.serving.golden import Golden
-from lingraft.serving.questions import Question
 from lingraft.serving.runtime import CUDA, Body, served_provider
 from lingraft.serving.tables import Table
-from lingraft.tasks.pairs import encode
 from lingraft.tokenizer import Tokenizer
-
-_BATCH_TEXTS = 16
-"""Attention's memory grows with the texts of a batch, so a long request goes through the body in several."""
 
 
 @dataclass(frozen=True)
@@ -161,47 +156,6 @@ class Bundle:
         given = self.gather([(language, ids) for ids in golden.rows], golden.types)
         return golden.difference(self.body.run(*given))
 
-    def probabilities(self, questions: Sequence[Question], truncate: bool) -> NDArray[np.float32]:
-        """Probabilities (N, C) of the labels; for bundles that classify single texts.
-
-        Args:
-            questions: texts in any of the bundle's languages, mixed as they come.
-            truncate: read only the beginning of a text that is longer than a block, instead of refusing it.
-
-        Raises:
-            RequestError: a language is not served, or a text is empty or longer than a block.
-        """
-        rows: dict[int, list[int]] = {}
-        for language in dict.fromkeys(question.language for question in questions):
-            rows |= self._encode(language, questions, truncate)
-        logits_NC = np.empty((len(questions), len(self.labels)), np.float32)
-        for places in _batches(rows):
-            given = self.gather([(questions[place].language, rows[place]) for place in places])
-            (logits_NC[places],) = self.body.run(*given).values()
-        return _softmax(logits_NC)
-
-    def _encode(self, language: str, questions: Sequence[Question], truncate: bool) -> dict[int, list[int]]:
-        """Token ids of one language's questions, by their place in the request."""
-        places = [place for place, question in enumerate(questions) if question.language == language]
-        if language not in self.languages:
-            raise RequestError(
-                f"text {places[0]} is in language {language[:40]!a}; this endpoint speaks {sorted(self.languages)}."
-            )
-        texts = [(questions[place].text,) for place in places]
-        encoded = encode(texts, self.languages[language].tokenizer, self.shape)
-        for place, tokens in zip(places, encoded.whole_tokens, strict=True):
-            self._require_length(place, tokens, truncate)
-        return dict(zip(places, encoded.rows, strict=True))
-
-    def _require_length(self, place: int, tokens: int, truncate: bool) -> None:
-        if tokens == 2:
-            raise RequestError(f"text {place} is empty: nothing is left of it but blanks. Send text.")
-        if tokens > self.block_tokens and not truncate:
-            raise RequestError(
-                f"text {place} has {tokens} tokens, and the model reads at most {self.block_tokens}. Send a shorter "
-                "text, or set the request's parameter 'truncate' to true to have only its beginning read."
-            )
-
 
 def _require_precision(bundle: Artifact, precision: Precision) -> None:
     details: dict[str, Any] = bundle.manifest.details
@@ -235,16 +189,3 @@ def _language(bundle: Artifact, name: str, tables: dict[str, Table]) -> Language
 
 def _file(bundle: Artifact, part: str) -> Path:
     return bundle.folder / f"{part}.safetensors"
-
-
-def _batches(rows: dict[int, list[int]]) -> Iterator[list[int]]:
-    """Places in groups of similar length, so that little is spent on padding."""
-    places = sorted(rows, key=lambda place: len(rows[place]))
-    for start in range(0, len(places), _BATCH_TEXTS):
-        yield places[start : start + _BATCH_TEXTS]
-
-
-def _softmax(logits_NC: NDArray[np.float32]) -> NDArray[np.float32]:
-    powers_NC = np.exp(logits_NC - logits_NC.max(1, keepdims=True))
-    found: NDArray[np.float32] = powers_NC / powers_NC.sum(1, keepdims=True)
-    return found

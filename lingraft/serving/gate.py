@@ -1,133 +1,152 @@
-"""What stands between the network and kserve: which paths there are, and how a request is refused.
+"""What stands between the network and the application: who may ask, which paths there are, and how much is read.
 
 kserve answers malformed binary tensors with a 500, and lets anyone unload a model. Neither gets past here.
 """
 
-from collections.abc import Callable, Mapping
+import asyncio
+import contextlib
+import hmac
+import time
+from collections.abc import Iterator, Mapping
 from http import HTTPStatus
-from typing import Any
 
-from lingraft.errors import MissingExtraError, RequestError
-from lingraft.serving.questions import MAX_BODY_BYTES
+from lingraft.errors import MissingExtraError, OverloadedError, RequestError, StoppingError
+from lingraft.serving import logs, measures
+from lingraft.serving.endpoint import Endpoint
 
 try:
-    from fastapi import FastAPI
-    from fastapi.exceptions import RequestValidationError
-    from prometheus_client import Counter
     from starlette.datastructures import Headers
     from starlette.exceptions import HTTPException
-    from starlette.requests import Request
     from starlette.responses import JSONResponse
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 except ImportError as error:
     raise MissingExtraError("kserve", "serving") from error
 
-_PROBLEMS_SHOWN = 5
-_TOO_LARGE = f"send at most {MAX_BODY_BYTES} bytes in one request."
+OPEN_PATHS = frozenset({"/", "/metrics", "/v2/health/live", "/v2/health/ready"})
+"""What probes and Prometheus ask for, who carry no token."""
+TOLD = "lingraft"
+"""Key of a request's scope, for what the log is to say of it."""
 _BINARY = "inference-header-content-length"
 _ELSEWHERE = "elsewhere"
 """Counts as one: paths that are not ours would be a metric each."""
-_ANSWERS = Counter("lingraft_answers", "Answers of the endpoint, by path and HTTP status", ["path", "status"])
 
 
-def guard(app: FastAPI, name: str, metadata: Callable[[], Mapping[str, Any]]) -> None:
-    """Put the gate before an application that has not started yet.
+class Gate:
+    """Lets only those requests through whose path, token and headers are ones we answer."""
 
-    Args:
-        app: kserve's application.
-        name: of the only model.
-        metadata: the model's; kserve's own answer leaves out languages and labels.
-    """
-    model = f"/v2/models/{name}"
-    paths = ("/", "/metrics", "/v2", "/v2/health/live", "/v2/health/ready", "/v2/models")
-    # The first route that fits is taken, and kserve adds its own when it starts.
-    app.add_api_route(model, lambda: JSONResponse(metadata()))
-    app.add_middleware(_Gate, paths=frozenset({*paths, model, f"{model}/ready", f"{model}/infer"}))
-    app.add_exception_handler(RequestError, _refuse_request)
-    app.add_exception_handler(RequestValidationError, _refuse_form)
-    app.add_exception_handler(HTTPException, _refuse_otherwise)
-
-
-class _Gate:
-    """Lets only those requests through whose path and headers are ones we answer."""
-
-    def __init__(self, app: ASGIApp, paths: frozenset[str]) -> None:
-        self._app = app
-        self._paths = paths
+    def __init__(self, app: ASGIApp, endpoint: Endpoint, paths: frozenset[str], token: str | None) -> None:
+        self._app, self._endpoint, self._paths, self._token = app, endpoint, paths, token
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        asked = scope["path"] if scope["path"] in self._paths else _ELSEWHERE
+        path, began_s = scope["path"] if scope["path"] in self._paths else _ELSEWHERE, time.monotonic()
+        scope[TOLD] = {}
+        status = HTTPStatus.INTERNAL_SERVER_ERROR.value
+
+        async def answer(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
         try:
-            await (self._refusal(scope) or self._app)(scope, _limited(receive), _counted(send, asked))
-        except Exception:  # what answers it stands before us
-            _ANSWERS.labels(asked, HTTPStatus.INTERNAL_SERVER_ERROR.value).inc()
-            raise
+            await self._answer(scope, receive, answer)
+        finally:
+            measures.ANSWERS.labels(path, status).inc()
+            if path not in OPEN_PATHS:
+                elapsed_ms = round(1000 * (time.monotonic() - began_s), 3)
+                logs.tell("request", path=path, status=status, elapsed_ms=elapsed_ms, **scope[TOLD])
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if refused := self._refusal(scope):
+            await refused(scope, receive, send)
+            return
+        if scope["method"] != "POST":
+            await self._app(scope, receive, send)
+            return
+        try:
+            with self._endpoint.admitted():
+                await self._app(scope, self._limited(receive), send)
+        except RequestError as error:
+            await refusal(error)(scope, receive, send)
 
     def _refusal(self, scope: Scope) -> JSONResponse | None:
         headers = Headers(scope=scope)
         if scope["path"] not in self._paths:
-            return _refused(HTTPStatus.NOT_FOUND, f"there is no such path; there are {sorted(self._paths)}.")
-        if _BINARY in headers:
-            return _refused(
-                HTTPStatus.BAD_REQUEST, f"send plain JSON, without binary tensors and the header {_BINARY}."
+            return refused(HTTPStatus.NOT_FOUND, f"there is no such path; there are {sorted(self._paths)}.")
+        if scope["path"] not in OPEN_PATHS and not permitted(headers.get("authorization", ""), self._token):
+            return refused(
+                HTTPStatus.UNAUTHORIZED,
+                "send the endpoint's token: Authorization: Bearer TOKEN.",
+                {"www-authenticate": "Bearer"},
             )
+        if _BINARY in headers:
+            return refused(HTTPStatus.BAD_REQUEST, f"send plain JSON, without binary tensors and the header {_BINARY}.")
         if scope["method"] != "POST":
             return None
         if headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
-            return _refused(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "send JSON, with Content-Type: application/json.")
-        if int(headers.get("content-length", 0)) > MAX_BODY_BYTES:
-            return _refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, _TOO_LARGE)
+            return refused(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "send JSON, with Content-Type: application/json.")
+        if int(headers.get("content-length", 0)) > self._endpoint.settings.body_bytes:
+            return refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, self._too_large)
         return None
 
+    @property
+    def _too_large(self) -> str:
+        return f"send at most {self._endpoint.settings.body_bytes} bytes in one request."
 
-def _counted(send: Send, path: str) -> Send:
-    """Count an answer by its status."""
+    def _limited(self, receive: Receive) -> Receive:
+        """Stop reading a body that did not announce its length and is too long, or that takes too long to come."""
+        read_bytes, whole = 0, False
+        settings = self._endpoint.settings
+        until_s = asyncio.get_running_loop().time() + settings.body_s
 
-    async def answer(message: Message) -> None:
-        if message["type"] == "http.response.start":
-            _ANSWERS.labels(path, message["status"]).inc()
-        await send(message)
+        async def read() -> Message:
+            nonlocal read_bytes, whole
+            if whole:
+                return await receive()
+            with _in_time(settings.body_s):
+                async with asyncio.timeout_at(until_s):
+                    message = await receive()
+            read_bytes += len(message.get("body", b""))
+            whole = not message.get("more_body", False)
+            if read_bytes > settings.body_bytes:
+                raise HTTPException(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, self._too_large)
+            return message
 
-    return answer
-
-
-def _limited(receive: Receive) -> Receive:
-    """Stop reading a body that did not announce its length, and is too long."""
-    read_bytes = 0
-
-    async def read() -> Message:
-        nonlocal read_bytes
-        message = await receive()
-        read_bytes += len(message.get("body", b""))
-        if read_bytes > MAX_BODY_BYTES:
-            raise HTTPException(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, _TOO_LARGE)
-        return message
-
-    return read
-
-
-async def _refuse_request(_: Request, error: Exception) -> JSONResponse:
-    return _refused(HTTPStatus.BAD_REQUEST, str(error))
+        return read
 
 
-async def _refuse_form(_: Request, error: Exception) -> JSONResponse:
-    """What fastapi found: where and what, without the values, which may be long, private or not text."""
-    assert isinstance(error, RequestValidationError)
-    problems = [f"{'.'.join(map(str, found['loc']))[:80]}: {found['msg']}" for found in error.errors()]
-    return _refused(
-        HTTPStatus.BAD_REQUEST, "the request is not as it should be. " + "; ".join(problems[:_PROBLEMS_SHOWN])
-    )
+def permitted(authorization: str, token: str | None) -> bool:
+    """Whether a request's header carries the token, compared in a time that does not tell how much of it is right."""
+    if token is None:
+        return True
+    scheme, _, given = authorization.partition(" ")
+    return scheme.lower() == "bearer" and hmac.compare_digest(given.strip().encode(), token.encode())
 
 
-async def _refuse_otherwise(_: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, HTTPException)
-    return _refused(error.status_code, error.detail, error.headers)
+@contextlib.contextmanager
+def _in_time(limit_s: float) -> Iterator[None]:
+    try:
+        yield
+    except TimeoutError as error:
+        raise HTTPException(
+            HTTPStatus.REQUEST_TIMEOUT, f"the request was not sent within {limit_s:g} s. Send it faster."
+        ) from error
 
 
-def _refused(status: int, reason: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
+def refusal(error: RequestError) -> JSONResponse:
+    """A request that is not answered, with the status that its reason has."""
+    if isinstance(error, OverloadedError):
+        headers = {"retry-after": str(error.retry_after_s)}
+        return refused(HTTPStatus.TOO_MANY_REQUESTS, str(error), headers)
+    if isinstance(error, StoppingError):
+        return refused(HTTPStatus.SERVICE_UNAVAILABLE, str(error), {"connection": "close"})
+    return refused(HTTPStatus.BAD_REQUEST, str(error))
+
+
+def refused(status: int, reason: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
     """The protocol's error; what JSON cannot carry, such as half a surrogate pair, is written as an escape."""
     safe = reason.encode("utf-8", "backslashreplace").decode("utf-8")
     return JSONResponse({"error": safe}, status, headers)

@@ -1,47 +1,54 @@
-"""The server: kserve's ModelServer with one bundle."""
+"""The server: kserve's ModelServer with the endpoint's models, over REST and gRPC."""
 
-import logging
+import asyncio
+import signal
 import socket
+from collections.abc import Sequence
 from pathlib import Path
+from types import FrameType
+
+import torch
 
 from lingraft.errors import MissingExtraError, ServingError
-from lingraft.serving.bundle import Bundle
-from lingraft.serving.gate import guard
-from lingraft.serving.model import TaskModel
-from lingraft.task_config import SERVED_KINDS
+from lingraft.serving import logs
+from lingraft.serving.detection import Detector
+from lingraft.serving.endpoint import Endpoint
+from lingraft.serving.rest import mount
+from lingraft.serving.rpc import RpcServer
+from lingraft.serving.served import Served
+from lingraft.serving.settings import Settings, token
 
 try:
     from kserve import ModelServer
+    from kserve.model import BaseKServeModel
     from kserve.model_server import app
 except ImportError as error:
     raise MissingExtraError("kserve", "serving") from error
 
 
-def serve(bundle: Path, host: str = "0.0.0.0", port: int = 8080) -> None:
-    """Serve a bundle until SIGTERM or SIGINT, over HTTP.
+_LAST_S = 1
+"""For what is left after draining, which is nothing unless a request took longer than it may."""
 
-    Args:
-        bundle: folder of the bundle.
-        host: address to listen on; all of them by default.
-        port: from 1 to 65535.
+
+def serve(bundles: Sequence[Path], settings: Settings) -> None:
+    """Serve bundles until SIGTERM or SIGINT.
 
     Raises:
-        ServingError: the port is in use or not allowed, the bundle is of a kind that is not answered or does not give
-            its golden answers, or ONNX Runtime is not usable as installed.
+        ServingError: a port is in use or not allowed, the bundles do not go together, a golden answer is missed, or
+            ONNX Runtime is not usable as installed.
         MissingExtraError: ONNX Runtime is not installed.
-        ArtifactError: not a bundle, or damaged.
+        ArtifactError: a folder is no bundle, or damaged.
     """
-    require_port(host, port)
-    opened = Bundle.load(bundle)
-    if opened.kind not in SERVED_KINDS:
-        raise ServingError(f"{bundle} is of kind {opened.kind!r}, but the endpoint answers {list(SERVED_KINDS)}.")
-    opened.require_golden()
-    model = TaskModel(opened)
-    guard(app, model.name, model.metadata)
-    server = _Server(host, port)
-    # One line a request is enough; kserve writes four more with timings, which /metrics has too.
-    logging.getLogger("kserve.trace").setLevel(logging.WARNING)
-    server.start([model])
+    for port in filter(None, (settings.port, settings.grpc_port)):
+        require_port(settings.host, port)
+    allowed = token()
+    logs.configure()
+    # Answers take little of it; the cores are for ONNX Runtime.
+    torch.set_num_threads(1)
+    served = Served.load(bundles, settings.precision)
+    endpoint = Endpoint(served, settings, Detector.load() if settings.detect else None)
+    mount(app, endpoint, allowed)
+    _Server(endpoint, allowed).start([_Registered(name) for name in endpoint.models])
 
 
 def require_port(host: str, port: int) -> None:
@@ -61,17 +68,58 @@ def require_port(host: str, port: int) -> None:
     except OSError as error:
         raise ServingError(
             f"cannot listen on {host}, port {port}: {error.strerror}. "
-            "Stop what listens there, or choose another port (--port) or address (--host)."
+            "Stop what listens there, or choose another port (--port, --grpc-port) or address (--host)."
         ) from error
 
 
-class _Server(ModelServer):  # type: ignore[misc]  # kserve has no types
-    """ModelServer on an address of choice; kserve itself always takes all of them."""
+class _Registered(BaseKServeModel):  # type: ignore[misc]  # kserve has no types
+    """A model's name in kserve's repository; the endpoint answers."""
 
-    def __init__(self, host: str, port: int) -> None:
-        super().__init__(http_port=port, workers=1, enable_grpc=False, enable_latency_logging=False)
-        self._host = host
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.ready = True
+
+
+class _Server(ModelServer):  # type: ignore[misc]  # kserve has no types
+    """ModelServer on an address of choice, which finishes what it has taken on before it ends."""
+
+    def __init__(self, endpoint: Endpoint, token: str | None) -> None:
+        settings = endpoint.settings
+        super().__init__(
+            http_port=settings.port,
+            workers=1,
+            enable_grpc=False,
+            enable_latency_logging=False,
+            grace_period=_LAST_S,
+        )
+        self._endpoint = endpoint
+        self._rpc = RpcServer(endpoint, token) if settings.grpc_port else None
+        self._draining: asyncio.Task[None] | None = None
 
     async def _serve(self) -> None:
-        self._rest_server.config.host = self._host
-        await super()._serve()
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(logs.loop_failed)
+        rest = self._rest_server
+        rest.config.host = self._endpoint.settings.host
+        # Its timings, a line for each request and more, are in /metrics.
+        rest._add_middlewares = lambda _: None
+        # uvicorn would close its sockets first: a request that comes meanwhile is to be told that it was refused.
+        rest._server.handle_exit = self._told_to_end
+        self._endpoint.start()
+        logs.tell("ready", models=list(self._endpoint.models), port=self._endpoint.settings.port)
+        await asyncio.gather(super()._serve(), *([self._rpc.start()] if self._rpc else []))
+        logs.tell("ended")
+
+    def _told_to_end(self, number: int, _: FrameType | None) -> None:
+        """Handle SIGTERM and SIGINT: drain at the first one, end at the second."""
+        if self._draining:
+            self._rest_server._server.should_exit = True
+            return
+        self._draining = asyncio.get_running_loop().create_task(self._drain(signal.Signals(number).name))
+
+    async def _drain(self, why: str) -> None:
+        logs.tell("draining", signal=why)
+        await self._endpoint.drain()
+        if self._rpc:
+            await self._rpc.stop()
+        self._rest_server._server.should_exit = True

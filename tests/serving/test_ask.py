@@ -35,5 +35,5 @@ def test_a_server_that_cannot_start_is_reported_with_its_log(bundle: Path, tmp_p
 
 
 def test_a_server_that_is_not_ready_in_time_is_reported_and_stopped(bundle: Path) -> None:
-    with pytest.raises(ServingError, match="not ready after 0 s"), running(bundle, ready_s=0):
+    with pytest.raises(ServingError, match="not ready after 0 s"), running([bundle], ready_s=0):
         pass

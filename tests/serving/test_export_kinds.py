@@ -7,7 +7,6 @@ import pytest
 import torch
 
 from lingraft.artifact import Artifact, Kind
-from lingraft.errors import ServingError
 from lingraft.export import bundle as export
 from lingraft.export import parity
 from lingraft.gate_config import PARITY_TOLERANCE
@@ -15,7 +14,6 @@ from lingraft.model_config import Family
 from lingraft.models import load_embeddings, load_primary, load_task
 from lingraft.serving.bundle import Bundle
 from lingraft.serving.formats import FEATURES, HIDDEN, OUTPUTS
-from lingraft.serving.server import serve
 from lingraft.task_config import Task, TaskFile, TaskKindName
 from lingraft.tasks.pairs import pad, pad_types
 from lingraft.tokenizer import OWN_IDS
@@ -92,12 +90,6 @@ def test_a_primary_gives_states_and_what_its_tables_make_logits_of(
     # The heads of mini-models stay behind.
     heads = {name.split(".")[1] for name in made.tensors("body") if name.startswith("heads.")}
     assert heads == {str(top)}
-
-
-def test_the_server_of_single_texts_refuses_a_bundle_of_another_kind(tiny: Tiny, tmp_path: Path) -> None:
-    export(tiny.primary, None, [tiny.embeddings["de"]], tmp_path / "bundle")
-    with pytest.raises(ServingError, match=r"kind 'primary'.* answers \['documents', 'texts'\]"):
-        serve(tmp_path / "bundle", "127.0.0.1", 8080)
 
 
 def test_tasks_and_the_primary_have_one_fingerprint_for_a_language_s_table(

@@ -1,0 +1,159 @@
+"""The OpenAPI description of the endpoint, made from the models that it serves at the moment."""
+
+from typing import Any
+
+from lingraft import __version__
+from lingraft.serving.answers.kind import LANGUAGE, Parameter
+from lingraft.serving.detection import AUTO
+from lingraft.serving.endpoint import Endpoint
+from lingraft.serving.models import Model
+
+_SECURITY: list[dict[str, list[str]]] = [{}, {"bearer": []}]
+_REFUSALS = {
+    "400": "The request is not one that the model can answer; `error` says what is allowed.",
+    "401": "The token is missing or wrong.",
+    "408": "The request was not sent in time.",
+    "413": "The request is too large.",
+    "415": "The request is not JSON.",
+    "429": "There is too much to do; the header Retry-After says when to ask again.",
+    "503": "The server is about to end.",
+}
+_JSON_TYPES = {"BYTES": "string", "FP32": "number", "INT32": "integer", "BOOL": "boolean"}
+
+
+def describe(endpoint: Endpoint) -> dict[str, Any]:
+    """OpenAPI 3.1."""
+    paths: dict[str, Any] = {
+        "/": {"get": _get("Whether the process lives.", _record({"status": {"const": "alive"}}))},
+        "/v2": {"get": _get("What this server is.", _record({key: {} for key in ("name", "version", "extensions")}))},
+        "/v2/health/live": {"get": _get("Whether the process lives.", _record({"live": {"type": "boolean"}}))},
+        "/v2/health/ready": {"get": _readiness("Whether requests are taken on.")},
+        "/v2/models": {"get": _get("Names of the models.", _record({"models": _list({"type": "string"})}))},
+    }
+    for name, model in endpoint.models.items():
+        path, bundle = f"/v2/models/{name}", endpoint.served[model.bundle]
+        told = _record({key: {} for key in ("name", "platform", "inputs", "outputs", "parameters")})
+        paths[path] = {"get": _get(f"Inputs, outputs, languages, labels and limits of {name}.", told)}
+        paths[f"{path}/ready"] = {"get": _readiness(f"Whether {name} takes requests on.")}
+        paths[f"{path}/infer"] = {"post": _infer(endpoint, name, model)}
+        paths[f"{path}/infer"]["post"]["description"] = (
+            f"Languages: {', '.join(sorted(bundle.languages))}. Labels: {', '.join(bundle.labels) or 'none'}."
+        )
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "lingraft: one body, every language", "version": __version__},
+        "paths": paths,
+        "components": {
+            "schemas": {"Error": _record({"error": {"type": "string"}})},
+            "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}},
+        },
+    }
+
+
+def _infer(endpoint: Endpoint, name: str, model: Model) -> dict[str, Any]:
+    settings, outputs = endpoint.settings, model.outputs(endpoint.served[model.bundle])
+    text = {"type": "string", "minLength": 1, "maxLength": settings.characters}
+    texts = [_input(each, settings.texts, text) for each in model.kind.inputs]
+    spoken = [*sorted(endpoint.served[model.bundle].languages), *([AUTO] if settings.detect else [])]
+    languages = _input(LANGUAGE, settings.texts, {"enum": spoken})
+    names = [*model.kind.inputs, LANGUAGE]
+    wanted = {"name": {"enum": [each.name for each in outputs]}, "parameters": {"type": ["object", "null"]}}
+    asked = _record(
+        {
+            "inputs": {
+                "type": "array",
+                "items": {"anyOf": [*texts, languages]},
+                "minItems": len(names),
+                "maxItems": len(names),
+            }
+        },
+        id={"type": ["string", "null"], "maxLength": 256},
+        parameters={
+            "type": ["object", "null"],
+            "properties": {key: _parameter(each) for key, each in model.kind.parameters.items()},
+            "additionalProperties": False,
+        },
+        outputs={"type": ["array", "null"], "items": {"type": "object", "properties": wanted, "required": ["name"]}},
+    )
+    answers = [
+        _record(
+            {
+                "name": {"const": each.name},
+                "datatype": {"const": each.datatype},
+                "shape": _list({"type": "integer"}),
+                "data": _list({"type": _JSON_TYPES[each.datatype]}),
+            }
+        )
+        | {"description": each.meaning}
+        for each in outputs
+    ]
+    answered = _record({"model_name": {"const": name}, "id": {"type": "string"}, "outputs": _list({"anyOf": answers})})
+    return {
+        "summary": f"Ask {name}: {', '.join(names)} in, {', '.join(each.name for each in outputs)} out.",
+        "requestBody": {
+            "required": True,
+            "content": {"application/json": {"schema": asked, "example": _example(model)}},
+        },
+        "responses": {"200": _json("The answers.", answered)} | _refusals(*_REFUSALS),
+        "security": _SECURITY,
+    }
+
+
+def _example(model: Model) -> dict[str, Any]:
+    given = dict.fromkeys(model.kind.inputs, "...") | {LANGUAGE: "auto"}
+    return {
+        "inputs": [{"name": key, "datatype": "BYTES", "shape": [1], "data": [value]} for key, value in given.items()]
+    }
+
+
+def _input(name: str, texts: int, item: dict[str, Any]) -> dict[str, Any]:
+    return _record(
+        {
+            "name": {"const": name},
+            "datatype": {"const": "BYTES"},
+            "shape": _list({"type": "integer", "minimum": 1, "maximum": texts}) | {"minItems": 1, "maxItems": 1},
+            "data": _list(item) | {"minItems": 1, "maxItems": texts},
+        },
+        parameters={"type": ["object", "null"], "maxProperties": 0},
+    )
+
+
+def _parameter(known: Parameter) -> dict[str, Any]:
+    told = {"default": known.default, "description": known.meaning}
+    if isinstance(known.default, bool):
+        return told | {"type": "boolean"}
+    return told | {"type": "integer", "minimum": known.least, "maximum": known.most}
+
+
+def _get(summary: str, answered: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "summary": summary,
+        "responses": {"200": _json("Told.", answered)} | _refusals("401"),
+        "security": _SECURITY,
+    }
+
+
+def _readiness(summary: str) -> dict[str, Any]:
+    told = _record({"ready": {"type": "boolean"}})
+    return {
+        "summary": summary,
+        "responses": {"200": _json("They are.", told), "503": _json("They are not.", told)} | _refusals("401"),
+        "security": _SECURITY,
+    }
+
+
+def _refusals(*statuses: str) -> dict[str, Any]:
+    error = {"$ref": "#/components/schemas/Error"}
+    return {status: _json(_REFUSALS[status], error) for status in statuses}
+
+
+def _json(description: str, schema: dict[str, Any]) -> dict[str, Any]:
+    return {"description": description, "content": {"application/json": {"schema": schema}}}
+
+
+def _list(items: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "array", "items": items}
+
+
+def _record(required: dict[str, Any], **optional: Any) -> dict[str, Any]:
+    return {"type": "object", "properties": required | optional, "required": list(required)}

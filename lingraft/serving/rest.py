@@ -1,0 +1,159 @@
+"""REST: the paths of the Open Inference Protocol on kserve's application, and how its requests are answered."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine
+from http import HTTPStatus
+from typing import Any
+
+from lingraft import __version__
+from lingraft.errors import MissingExtraError, RequestError
+from lingraft.serving import logs
+from lingraft.serving.endpoint import Answered, Endpoint
+from lingraft.serving.gate import TOLD, Gate, refusal, refused
+from lingraft.serving.openapi import describe
+from lingraft.serving.page import page
+from lingraft.serving.requests import parse
+
+try:
+    import orjson
+    from fastapi import FastAPI
+    from kserve.protocol.rest.server import metrics_handler
+    from starlette.exceptions import HTTPException
+    from starlette.requests import ClientDisconnect, Request
+    from starlette.responses import HTMLResponse, JSONResponse, Response
+except ImportError as error:
+    raise MissingExtraError("kserve", "serving") from error
+
+NAME = "lingraft"
+CLIENT_GONE = 499
+"""nginx's status for an answer that nobody waits for any more; only counted."""
+
+Handler = Callable[[Request], Awaitable[Response]]
+
+
+def mount(app: FastAPI, endpoint: Endpoint, token: str | None) -> None:
+    """Put our paths, and the gate before them, on an application that has not started yet.
+
+    Args:
+        app: kserve's. The first route that fits a path is taken, and kserve adds its own when it starts; the gate
+            lets none of those through.
+        endpoint: what answers.
+        token: what requests must carry; None where they need none.
+    """
+    gets: dict[str, Handler] = {
+        "/": _told(lambda: {"status": "alive"}),
+        "/metrics": metrics_handler,
+        "/v2": _told(lambda: {"name": NAME, "version": __version__, "extensions": []}),
+        "/v2/health/live": _told(lambda: {"live": True}),
+        "/v2/health/ready": _ready(endpoint),
+        "/v2/models": _told(lambda: {"models": list(endpoint.models)}),
+        "/openapi.json": _told(lambda: describe(endpoint)),
+        "/docs": _page(endpoint),
+    }
+    posts: dict[str, Handler] = {}
+    for name in endpoint.models:
+        gets[f"/v2/models/{name}"] = _told(lambda name=name: endpoint.metadata(name))
+        gets[f"/v2/models/{name}/ready"] = _ready(endpoint, name)
+        posts[f"/v2/models/{name}/infer"] = _infer(endpoint, name)
+    # FastAPI has routes of these paths already.
+    app.router.routes.clear()
+    for method, handlers in (("GET", gets), ("POST", posts)):
+        for path, handler in handlers.items():
+            app.add_route(path, handler, methods=[method])
+    app.add_middleware(Gate, endpoint=endpoint, paths=frozenset(gets | posts), token=token)
+    app.add_exception_handler(HTTPException, _refuse)
+
+
+def _told(content: Callable[[], Any]) -> Handler:
+    async def handler(_: Request) -> Response:
+        return JSONResponse(content())
+
+    return handler
+
+
+def _ready(endpoint: Endpoint, name: str | None = None) -> Handler:
+    async def handler(_: Request) -> Response:
+        status = HTTPStatus.OK if endpoint.ready else HTTPStatus.SERVICE_UNAVAILABLE
+        return JSONResponse({"ready": endpoint.ready} | ({"name": name} if name else {}), status)
+
+    return handler
+
+
+def _page(endpoint: Endpoint) -> Handler:
+    async def handler(_: Request) -> Response:
+        return HTMLResponse(page(describe(endpoint)))
+
+    return handler
+
+
+def _infer(endpoint: Endpoint, name: str) -> Handler:
+    async def handler(request: Request) -> Response:
+        try:
+            asked = parse(await request.body())
+            answered = await _while_there(request, endpoint.answer(name, asked))
+        except RequestError as error:
+            return refusal(error)
+        except ClientDisconnect:
+            return Response(status_code=CLIENT_GONE)
+        request.scope[TOLD] |= {
+            "task": name,
+            "texts": len(answered.languages),
+            "languages": sorted(set(answered.languages)),
+        }
+        return Response(_json(answered), media_type="application/json")
+
+    return _guarded(handler)
+
+
+def _guarded(handler: Handler) -> Handler:
+    """kserve tells an exception's words to the client; they may be another client's."""
+
+    async def guarded(request: Request) -> Response:
+        try:
+            return await handler(request)
+        except HTTPException:
+            raise
+        except Exception as error:  # noqa: BLE001  the last resort: logged, and answered as what it is
+            logs.tell("failed", logging.ERROR, error)
+            return refused(HTTPStatus.INTERNAL_SERVER_ERROR, "the server failed; its log says where.")
+
+    return guarded
+
+
+async def _while_there(request: Request, work: Coroutine[Any, Any, Answered]) -> Answered:
+    """Work as long as the client waits for it.
+
+    Raises:
+        ClientDisconnect: it went away; the work was cancelled.
+    """
+    task = asyncio.create_task(work)
+    # The body has been read, so that the next message says that the client has gone.
+    gone = asyncio.create_task(request.receive())
+    try:
+        await asyncio.wait({task, gone}, return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            raise ClientDisconnect
+        return task.result()
+    finally:
+        task.cancel()
+        gone.cancel()
+
+
+def _json(answered: Answered) -> bytes:
+    outputs = [
+        {
+            "name": tensor.name,
+            "datatype": tensor.datatype,
+            "shape": list(values.shape),
+            "data": values.ravel().tolist() if values.dtype == object else values.ravel(),
+        }
+        for tensor, values in answered.outputs
+    ]
+    body = {"model_name": answered.model, "id": answered.id, "outputs": outputs}
+    return orjson.dumps(body, option=orjson.OPT_SERIALIZE_NUMPY)
+
+
+async def _refuse(_: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, HTTPException)
+    return refused(error.status_code, error.detail, error.headers)

@@ -1,0 +1,240 @@
+"""gRPC: kserve's service of the Open Inference Protocol, answered by the same endpoint as REST.
+
+What kserve's server answers with INTERNAL (bytes that are no message, tensors whose lengths do not fit) is refused as
+INVALID_ARGUMENT here, and nobody loads or unloads models.
+"""
+
+import logging
+import struct
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from lingraft import __version__
+from lingraft.errors import MissingExtraError, OverloadedError, RequestError, StoppingError
+from lingraft.serving import logs, measures
+from lingraft.serving.endpoint import Answered, Endpoint
+from lingraft.serving.gate import permitted
+from lingraft.serving.requests import InferRequest, InputTensor, OutputTensor
+
+try:
+    import grpc
+    from google.protobuf.message import DecodeError
+    from kserve.protocol.grpc import grpc_predict_v2_pb2 as pb
+    from kserve.protocol.grpc.grpc_predict_v2_pb2_grpc import (
+        GRPCInferenceServiceServicer,
+        add_GRPCInferenceServiceServicer_to_server,
+    )
+    from kserve.protocol.grpc.server import GRPCServer
+except ImportError as error:
+    raise MissingExtraError("kserve", "serving") from error
+
+_CONTENTS = {"FP32": "fp32_contents", "INT32": "int_contents", "BOOL": "bool_contents"}
+_OPEN_METHODS = ("ServerLive", "ServerReady")
+_LAST_S = 1
+"""For what is left after the endpoint has drained."""
+_LARGEST_ANSWER_BYTES = 64 * 2**20
+
+
+class RpcServer(GRPCServer):  # type: ignore[misc]  # kserve has no types
+    """kserve's server on an address of choice, with our service and limits; kserve itself takes all addresses."""
+
+    def __init__(self, endpoint: Endpoint, token: str | None) -> None:
+        settings = endpoint.settings
+        super().__init__(settings.grpc_port, None, None, {}, grace_period=_LAST_S)
+        self._endpoint, self._token, self._host = endpoint, token, settings.host
+
+    async def start(self, max_workers: int = 1) -> None:
+        """Listen until stopped."""
+        self._server = grpc.aio.server(
+            ThreadPoolExecutor(max_workers),
+            interceptors=(_Interceptor(self._token),),
+            options=[
+                ("grpc.max_receive_message_length", self._endpoint.settings.body_bytes),
+                ("grpc.max_send_message_length", _LARGEST_ANSWER_BYTES),
+                ("grpc.so_reuseport", 0),
+            ],
+        )
+        add_GRPCInferenceServiceServicer_to_server(_Service(self._endpoint), self._server)
+        host = f"[{self._host}]" if ":" in self._host else self._host
+        self._server.add_insecure_port(f"{host}:{self._port}")
+        await self._server.start()
+        await self._server.wait_for_termination()
+
+
+class _Interceptor(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # grpc has no types
+    """Token, bytes that are no message, and errors, for every method."""
+
+    def __init__(self, token: str | None) -> None:
+        self._token = token
+
+    async def intercept_service(self, continuation: Callable[..., Awaitable[Any]], details: Any) -> Any:
+        handler = await continuation(details)
+        if handler is None or handler.unary_unary is None:
+            return handler
+        name = details.method.rpartition("/")[2]
+        authorization = str(dict(details.invocation_metadata).get("authorization", ""))
+        allowed = name in _OPEN_METHODS or permitted(authorization, self._token)
+
+        async def answer(request: Any, context: Any) -> Any:
+            status = grpc.StatusCode.OK
+            try:
+                _require(allowed, request)
+                return await handler.unary_unary(request, context)
+            except _RefusedError as error:
+                status = error.status
+                await context.abort(status, _safe(str(error)), error.trailing)
+            except NotImplementedError:
+                status = grpc.StatusCode.UNIMPLEMENTED
+                await context.abort(status, f"{name} is not offered: clients neither load nor unload models.")
+            except Exception as error:
+                if isinstance(error, grpc.aio.AbortError):
+                    raise
+                status = grpc.StatusCode.INTERNAL
+                logs.tell("failed", logging.ERROR, error, method=name)
+                await context.abort(status, "the server failed; its log says where.")
+            finally:
+                measures.ANSWERS.labels(f"grpc:{name}", status.name).inc()
+
+        return grpc.unary_unary_rpc_method_handler(
+            answer, _reader(handler.request_deserializer), handler.response_serializer
+        )
+
+
+class _RefusedError(Exception):
+    """A call that is not answered."""
+
+    def __init__(self, status: grpc.StatusCode, reason: str, retry_after_s: int | None = None) -> None:
+        super().__init__(reason)
+        self.status = status
+        self.trailing = () if retry_after_s is None else (("retry-after", str(retry_after_s)),)
+
+
+def _require(allowed: bool, request: object) -> None:
+    if not allowed:
+        raise _RefusedError(grpc.StatusCode.UNAUTHENTICATED, "send the endpoint's token: authorization: Bearer TOKEN.")
+    if request is None:
+        raise _RefusedError(grpc.StatusCode.INVALID_ARGUMENT, "the bytes of the request are no message of its type.")
+
+
+def _reader(deserialize: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
+    def read(message: bytes) -> Any:
+        try:
+            return deserialize(message)
+        except DecodeError:
+            return None
+
+    return read
+
+
+class _Service(GRPCInferenceServiceServicer):  # type: ignore[misc]  # kserve has no types
+    """Methods of the protocol; those that load and unload models stay unimplemented."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._endpoint = endpoint
+
+    async def ServerLive(self, request: Any, context: Any) -> Any:  # noqa: N802  the protocol's name
+        return pb.ServerLiveResponse(live=True)
+
+    async def ServerReady(self, request: Any, context: Any) -> Any:  # noqa: N802
+        return pb.ServerReadyResponse(ready=self._endpoint.ready)
+
+    async def ServerMetadata(self, request: Any, context: Any) -> Any:  # noqa: N802
+        return pb.ServerMetadataResponse(name="lingraft", version=__version__, extensions=[])
+
+    async def ModelReady(self, request: Any, context: Any) -> Any:  # noqa: N802
+        self._require_model(request.name, request.version)
+        return pb.ModelReadyResponse(ready=self._endpoint.ready)
+
+    async def ModelMetadata(self, request: Any, context: Any) -> Any:  # noqa: N802
+        self._require_model(request.name, request.version)
+        told = self._endpoint.metadata(request.name)
+        return pb.ModelMetadataResponse(**{key: told[key] for key in ("name", "platform", "inputs", "outputs")})
+
+    async def ModelInfer(self, request: Any, context: Any) -> Any:  # noqa: N802
+        self._require_model(request.model_name, request.model_version)
+        try:
+            with self._endpoint.admitted():
+                return _message(await self._endpoint.answer(request.model_name, _read(request)))
+        except OverloadedError as error:
+            raise _RefusedError(grpc.StatusCode.RESOURCE_EXHAUSTED, str(error), error.retry_after_s) from error
+        except StoppingError as error:
+            raise _RefusedError(grpc.StatusCode.UNAVAILABLE, str(error)) from error
+        except RequestError as error:
+            raise _RefusedError(grpc.StatusCode.INVALID_ARGUMENT, str(error)) from error
+
+    def _require_model(self, name: str, version: str) -> None:
+        if name not in self._endpoint.models or version:
+            shown = ascii(f"{name}, version {version}" if version else name)[:80]
+            raise _RefusedError(
+                grpc.StatusCode.NOT_FOUND,
+                f"there is no model {shown}; there are {list(self._endpoint.models)}, without versions.",
+            )
+
+
+def _read(request: Any) -> InferRequest:
+    """A message as a request."""
+    raw = list(request.raw_input_contents)
+    if raw and len(raw) != len(request.inputs):
+        raise RequestError(f"{len(request.inputs)} inputs, but {len(raw)} raw contents: send one for each, or none.")
+    inputs = [
+        InputTensor(
+            name=each.name,
+            datatype=each.datatype,
+            shape=list(each.shape),
+            parameters=_parameters(each),
+            data=_texts(each.name, _raw_items(each.name, raw[place]) if raw else list(each.contents.bytes_contents)),
+        )
+        for place, each in enumerate(request.inputs)
+    ]
+    outputs = [OutputTensor(name=each.name, parameters=_parameters(each)) for each in request.outputs]
+    return InferRequest(id=request.id or None, parameters=_parameters(request), inputs=inputs, outputs=outputs)
+
+
+def _parameters(message: Any) -> dict[str, Any]:
+    chosen = {key: value.WhichOneof("parameter_choice") for key, value in message.parameters.items()}
+    return {key: getattr(message.parameters[key], name) if name else None for key, name in chosen.items()}
+
+
+def _raw_items(name: str, raw: bytes) -> list[bytes]:
+    """Texts of a raw tensor: each has its length before it, 4 bytes, little-endian."""
+    items, place = [], 0
+    while place < len(raw):
+        length = struct.unpack_from("<I", raw, place)[0] if place + 4 <= len(raw) else len(raw)
+        place += 4 + length
+        if place > len(raw):
+            raise RequestError(f"raw content of input {name!r} ends in the midst of a text. Send its length, then it.")
+        items.append(raw[place - length : place])
+    return items
+
+
+def _texts(name: str, items: list[bytes]) -> list[str]:
+    try:
+        return [item.decode("utf-8") for item in items]
+    except UnicodeDecodeError as error:
+        raise RequestError(f"input {name!r} is not UTF-8 at byte {error.start} of a text. Send UTF-8.") from error
+
+
+def _message(answered: Answered) -> Any:
+    outputs = []
+    for tensor, values in answered.outputs:
+        flat = values.ravel().tolist()
+        contents = (
+            {"bytes_contents": [text.encode() for text in flat]}
+            if tensor.datatype == "BYTES"
+            else {_CONTENTS[tensor.datatype]: flat}
+        )
+        outputs.append(
+            pb.ModelInferResponse.InferOutputTensor(
+                name=tensor.name,
+                datatype=tensor.datatype,
+                shape=list(values.shape),
+                contents=pb.InferTensorContents(**contents),
+            )
+        )
+    return pb.ModelInferResponse(model_name=answered.model, id=answered.id, outputs=outputs)
+
+
+def _safe(reason: str) -> str:
+    """What a status can carry: text without half surrogate pairs."""
+    return reason.encode("utf-8", "backslashreplace").decode("utf-8")

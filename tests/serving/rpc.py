@@ -1,0 +1,42 @@
+"""The gRPC side of the tests: kserve's own stub and messages."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import grpc
+from kserve.protocol.grpc import grpc_predict_v2_pb2 as pb
+from kserve.protocol.grpc.grpc_predict_v2_pb2_grpc import GRPCInferenceServiceStub
+
+from lingraft.serving.ask import Running
+
+
+@contextmanager
+def stub(server: Running) -> Iterator[Any]:
+    """The protocol's methods."""
+    with grpc.insecure_channel(server.grpc, options=[("grpc.enable_http_proxy", 0)]) as channel:
+        yield GRPCInferenceServiceStub(channel)
+
+
+def asked(model: str, **texts: list[str]) -> Any:
+    """A request with texts by name, the languages among them."""
+    inputs = [
+        pb.ModelInferRequest.InferInputTensor(
+            name=name,
+            datatype="BYTES",
+            shape=[len(values)],
+            contents=pb.InferTensorContents(bytes_contents=[value.encode() for value in values]),
+        )
+        for name, values in texts.items()
+    ]
+    return pb.ModelInferRequest(model_name=model, inputs=inputs)
+
+
+def values_of(response: Any) -> dict[str, list[Any]]:
+    """Data of a response by name."""
+    found = {}
+    for output in response.outputs:
+        contents = output.contents
+        [(field, values)] = [(field.name, list(values)) for field, values in contents.ListFields()] or [("", [])]
+        found[output.name] = [value.decode() for value in values] if field == "bytes_contents" else values
+    return found

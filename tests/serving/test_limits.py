@@ -1,0 +1,157 @@
+"""Real servers under load and orders: tokens, concurrency, clients that go away, and the end in good order."""
+
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
+import grpc
+import httpx
+import pytest
+from kserve.protocol.grpc import grpc_predict_v2_pb2 as pb
+
+from lingraft.errors import ServingError
+from lingraft.serving.ask import Running, running
+from lingraft.serving.settings import TOKEN_VARIABLE, token
+from tests.serving.asking import body, infer, outputs_of
+from tests.serving.rpc import asked, stub
+
+pytestmark = pytest.mark.integration
+TOKEN = "0123456789abcdef0123456789abcdef"
+HELD = ("--no-detect", "--wait-ms=3000", "--requests=4", "--waiting-texts=8", "--body-s=2", "--batch-texts=64")
+"""A request waits three seconds for others, so that the test can do something meanwhile."""
+
+
+@contextmanager
+def client_of(server: Running, **headers: str) -> Iterator[httpx.Client]:
+    with httpx.Client(base_url=server.url, timeout=60, trust_env=False, headers=headers) as client:
+        yield client
+
+
+@contextmanager
+def held(bundle: Path) -> Iterator[tuple[Running, httpx.Client]]:
+    with running([bundle], settings=HELD) as server, client_of(server) as client:
+        yield server, client
+
+
+def until_waiting(client: httpx.Client, texts: int) -> None:
+    while f'lingraft_queue_texts{{task="topic"}} {texts}.0' not in client.get("/metrics").text:
+        time.sleep(0.02)
+
+
+def test_limits_hold_clients_may_leave_and_what_was_accepted_is_finished(bundle: Path) -> None:
+    with held(bundle) as (server, client), ThreadPoolExecutor(8) as threads:
+        # Too many texts for the queue, then too many requests.
+        waiting = threads.submit(client.post, infer("topic"), json=body(["kilo"] * 6))
+        until_waiting(client, 6)
+        refused = client.post(infer("topic"), json=body(["kilo"] * 3))
+        assert (refused.status_code, "6 texts wait already" in refused.text) == (429, True)
+        assert int(refused.headers["retry-after"]) >= 1
+        with pytest.raises(grpc.RpcError) as full, stub(server) as service:
+            service.ModelInfer(asked("topic", text=["kilo"] * 3, language=["de"]))
+        assert full.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert ("retry-after", "1") in [tuple(pair) for pair in full.value.trailing_metadata()]
+        assert len(outputs_of(waiting.result())["label"]) == 6
+
+        # A client that goes away takes its texts with it.
+        with pytest.raises(httpx.ReadTimeout):
+            client.post(infer("topic"), json=body(["kilo"] * 5), timeout=0.5)
+        until_waiting(client, 0)
+
+        slow = [threads.submit(client.post, infer("topic"), json=body()) for _ in range(4)]
+        until_waiting(client, 4)
+        refused = client.post(infer("topic"), json=body())
+        assert (refused.status_code, "4 requests are being answered" in refused.text) == (429, True)
+        assert [each.result().status_code for each in slow] == [200] * 4
+
+        # A request that does not come to its end.
+        def trickle() -> Iterator[bytes]:
+            yield b"{"
+            time.sleep(4)
+            yield b"}"
+
+        late = client.post(infer("topic"), content=trickle(), headers={"content-type": "application/json"})
+        assert (late.status_code, "within 2 s" in late.text) == (408, True)
+
+        # The end: accepted requests are answered, new ones refused, by both transports.
+        accepted = threads.submit(client.post, infer("topic"), json=body(["kilo", "ba"]))
+        with stub(server) as service:
+            by_rpc = service.ModelInfer.future(asked("topic", text=["kilo"], language=["de"]))
+            until_waiting(client, 3)
+            server.process.terminate()
+            while client.get("/v2/health/ready").status_code == 200:
+                time.sleep(0.02)
+            assert not service.ServerReady(pb.ServerReadyRequest()).ready
+            refused = client.post(infer("topic"), json=body())
+            assert (refused.status_code, "about to end" in refused.text) == (503, True)
+            assert client.get("/v2/health/live").status_code == 200
+            with pytest.raises(grpc.RpcError) as ending:
+                service.ModelInfer(asked("topic", text=["kilo"], language=["de"]))
+            assert ending.value.code() is grpc.StatusCode.UNAVAILABLE
+            assert len(outputs_of(accepted.result())["label"]) == 2
+            assert by_rpc.result().outputs[0].contents.bytes_contents
+        assert server.process.wait(30) == 0
+
+
+def test_requests_of_many_clients_and_languages_share_batches(bundle: Path) -> None:
+    settings = ("--no-detect", "--wait-ms=2000", "--batch-texts=12")
+    with running([bundle], settings=settings) as server, client_of(server) as client:
+        start = threading.Barrier(12)
+
+        def one(place: int) -> int:
+            start.wait()
+            return client.post(infer("topic"), json=body(["kilo"], [("de", "en", "tr")[place % 3]])).status_code
+
+        with ThreadPoolExecutor(12) as threads:
+            assert list(threads.map(one, range(12))) == [200] * 12
+        told = client.get("/metrics").text
+    assert 'lingraft_batch_texts_count{task="topic"} 1.0' in told
+    assert 'lingraft_batch_texts_sum{task="topic"} 12.0' in told
+
+
+def test_a_token_is_asked_for_by_both_transports(bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(TOKEN_VARIABLE, TOKEN)
+    with running([bundle]) as server:
+        for given in ("", "Bearer", f"Bearer {TOKEN[:-1]}", f"Basic {TOKEN}", f"Bearer {TOKEN}x", "Bearer \xff"):
+            with httpx.Client(base_url=server.url, timeout=60, trust_env=False) as client:
+                headers = {"authorization": given.encode("latin-1")} if given else {}
+                refused = client.post(infer("topic"), json=body(), headers=headers)
+                assert refused.status_code == 401
+                assert refused.headers["www-authenticate"] == "Bearer"
+                assert client.get("/v2/models/topic", headers=headers).status_code == 401
+                assert client.get("/v2/health/ready", headers=headers).status_code == 200
+                assert client.get("/metrics", headers=headers).status_code == 200
+        with client_of(server, authorization=f"Bearer {TOKEN}") as client:
+            assert outputs_of(client.post(infer("topic"), json=body()))
+        with stub(server) as service:
+            assert service.ServerReady(pb.ServerReadyRequest()).ready
+            request = asked("topic", text=["kilo"], language=["de"])
+            for metadata in ([], [("authorization", f"Bearer {TOKEN}x")]):
+                with pytest.raises(grpc.RpcError) as refused_call:
+                    service.ModelInfer(request, metadata=metadata)
+                assert refused_call.value.code() is grpc.StatusCode.UNAUTHENTICATED
+            assert service.ModelInfer(request, metadata=[("authorization", f"Bearer {TOKEN}")]).outputs
+
+
+def test_a_token_that_keeps_nobody_out_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    for given in ("", "short", "x" * 15, "ü" * 20, "a" * 20 + "\n"):
+        monkeypatch.setenv(TOKEN_VARIABLE, given)
+        with pytest.raises(ServingError, match="must have 16 or more"):
+            token()
+    monkeypatch.delenv(TOKEN_VARIABLE)
+    assert token() is None
+
+
+def test_a_language_is_found_out_on_request(bundle: Path) -> None:
+    with running([bundle], settings=()) as server, client_of(server) as client:
+        german = "Die alte Mühle am Fluss mahlt im Herbst Weizen und im Winter Roggen."
+        polish = "Stary młyn nad rzeką miele jesienią pszenicę, a zimą żyto."
+        more = {"parameters": {"truncate": True}}
+        found = outputs_of(client.post(infer("topic"), json=body([german, german], ["auto", "tr"], **more)))
+        assert found["language"] == ["de", "tr"]
+        assert found["language_confidence"][0] > 0.5
+        assert found["language_confidence"][1] == 1.0
+        refused = client.post(infer("topic"), json=body([polish], ["auto"], **more))
+        assert (refused.status_code, "seems to be in 'pl'" in refused.text) == (400, True)
