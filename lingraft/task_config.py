@@ -10,7 +10,7 @@ from lingraft.section import Language, Name, Section
 
 TaskKindName = Literal["documents", "texts", "pairs", "questions", "tags"]
 SERVED_KINDS: tuple[TaskKindName, ...] = ("documents", "texts")
-"""Kinds that the endpoint can answer so far: one text, one label."""
+"""Kinds whose bundles pipelines export, register and ask about: one text, one label. The endpoint answers all."""
 
 
 class Finetuning(Pace):
