@@ -91,9 +91,10 @@ demo-compare: install ## the demo, and standard adaptation over all layers besid
 demo-check: install ## fail where the demo's results are worse than they must be
 	$(bin)/python -m benchmarks.demo_check --out $(demo_dir) --recipe $(recipe)
 
-serve: install ## serve the demo's bundle until stopped
-	@test -d $(demo_dir)/bundle || { echo "No $(demo_dir)/bundle: run 'make demo' first." >&2; exit 1; }
-	$(bin)/lingraft serve $(demo_dir)/bundle --port $(port)
+serve: install ## serve the demo's bundles until stopped
+	@bundles=$$(find $(demo_dir)/bundle -maxdepth 2 -name manifest.json -printf '%h ' 2>/dev/null || true); \
+	[ -n "$$bundles" ] || { echo "No $(demo_dir)/bundle: run 'make demo' first." >&2; exit 1; }; \
+	echo "lingraft serve $$bundles--port $(port)"; exec $(bin)/lingraft serve $$bundles --port $(port)
 
 ui: install ## MLflow's pages on the demo's runs and models
 	@test -f $(demo_dir)/mlflow.db || { echo "No $(demo_dir)/mlflow.db: run 'make demo' first." >&2; exit 1; }

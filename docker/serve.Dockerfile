@@ -41,7 +41,7 @@ ARG BASE_IMAGE
 ARG VERSION=0.1.0
 ARG REVISION=unknown
 LABEL org.opencontainers.image.title="lingraft serve" \
-      org.opencontainers.image.description="Serves one task in many languages over the Open Inference Protocol" \
+      org.opencontainers.image.description="Serves tasks in many languages over the Open Inference Protocol" \
       org.opencontainers.image.licenses="Apache-2.0" \
       org.opencontainers.image.version="${VERSION}" \
       org.opencontainers.image.revision="${REVISION}" \
@@ -61,7 +61,7 @@ RUN --mount=type=bind,from=project,source=/wheels,target=/wheels \
     pip install --no-cache-dir --no-deps --no-index /wheels/*.whl
 WORKDIR /tmp
 USER 10001:10001
-EXPOSE 8080
+EXPOSE 8080 8081
 HEALTHCHECK --interval=10s --timeout=3s --start-period=60s --retries=3 \
     CMD ["python", "-c", "import urllib.request; urllib.request.urlopen('http://127.0.0.1:8080/v2/health/ready', timeout=2)"]
 ENTRYPOINT ["lingraft", "serve"]

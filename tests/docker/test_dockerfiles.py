@@ -147,5 +147,5 @@ def test_serve_asks_its_own_port_whether_it_is_ready() -> None:
     final = read_stages("serve")[-1]
     (health,) = values(final, "HEALTHCHECK")
     assert "http://127.0.0.1:8080/v2/health/ready" in health
-    assert values(final, "EXPOSE") == ["8080"]
+    assert values(final, "EXPOSE") == ["8080 8081"]
     assert "--port=8080" in json.loads(values(final, "CMD")[0])
