@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
 from http import HTTPStatus
 from typing import Any
 
@@ -53,7 +54,7 @@ def mount(app: FastAPI, endpoint: Endpoint, token: str | None) -> None:
     }
     posts: dict[str, Handler] = {}
     for name in endpoint.models:
-        gets[f"/v2/models/{name}"] = _told(lambda name=name: endpoint.metadata(name))
+        gets[f"/v2/models/{name}"] = _told(partial(endpoint.metadata, name))
         gets[f"/v2/models/{name}/ready"] = _ready(endpoint, name)
         posts[f"/v2/models/{name}/infer"] = _infer(endpoint, name)
     # FastAPI has routes of these paths already.
@@ -129,7 +130,7 @@ async def _while_there(request: Request, work: Coroutine[Any, Any, Answered]) ->
     """
     task = asyncio.create_task(work)
     # The body has been read, so that the next message says that the client has gone.
-    gone = asyncio.create_task(request.receive())
+    gone = asyncio.ensure_future(request.receive())
     try:
         await asyncio.wait({task, gone}, return_when=asyncio.FIRST_COMPLETED)
         if not task.done():

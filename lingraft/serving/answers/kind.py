@@ -89,11 +89,17 @@ class Job(Protocol):
 class AnswerKind(Protocol):
     """A kind of answer; has no state."""
 
-    inputs: tuple[str, ...]
-    """Texts that a request has, beside their languages."""
-    detected: str
-    """The input whose language is found out where a request says 'auto'."""
-    parameters: Mapping[str, Parameter]
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """Texts that a request has, beside their languages."""
+
+    @property
+    def detected(self) -> str:
+        """The input whose language is found out where a request says 'auto'."""
+
+    @property
+    def parameters(self) -> Mapping[str, Parameter]:
+        """What a request may set."""
 
     def outputs(self, bundle: Bundle) -> list[Tensor]:
         """Tensors of a response, beside the languages."""
