@@ -49,6 +49,8 @@ class Body:
         # ONNX Runtime falls back to the CPU without an error.
         if session.get_providers()[0] != provider:
             raise _unusable(provider, session.get_providers())
+        # It would do so again where a call to the provider fails while it runs.
+        session.disable_fallback()
         return cls(session)
 
     @property

@@ -2,6 +2,7 @@ import importlib
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from lingraft.errors import MissingExtraError, ServingError
@@ -63,3 +64,22 @@ def test_a_missing_part_names_its_extra(monkeypatch: pytest.MonkeyPatch, absent:
     monkeypatch.delitem(sys.modules, module, raising=False)
     with pytest.raises(MissingExtraError, match=rf"lingraft\[{extra}\]"):
         importlib.import_module(module)
+
+
+def test_a_provider_that_fails_while_it_runs_is_not_replaced_by_the_cpu(
+    bundle: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from onnxruntime.capi.onnxruntime_pybind11_state import EPFail
+
+    class Failing:
+        """A session of the runtime whose device has gone."""
+
+        def run(self, *_: object) -> None:
+            raise EPFail("CUDA failure 999")
+
+    body = Body.open(bundle / "body.onnx")
+    monkeypatch.setattr(body.session, "_sess", Failing())
+    monkeypatch.setattr(body.session, "_fallback_providers", ["CPUExecutionProvider"])
+    embedded_BTD = np.zeros((1, 2, 32), np.float32)
+    with pytest.raises(EPFail, match="CUDA failure 999"):
+        body.run(embedded_BTD, np.ones((1, 2), np.bool_))
