@@ -43,6 +43,8 @@ class Kind(StrEnum):
     EVALUATION = "evaluation"
     SEARCH = "search"
     BUNDLE = "bundle"
+    LANGUAGE = "language"
+    """One language's part of a bundle, as it is published to endpoints that run."""
     REPORT = "report"
     TRAINING = "training"
 

@@ -98,6 +98,14 @@ class ServingError(LingraftError):
     """The endpoint cannot start, or did not come up: its port, its runtime, its bundle."""
 
 
+class PublicationError(LingraftError):
+    """A language cannot be published, or an endpoint does not take it; the message says which, and why."""
+
+
+class DeploymentError(LingraftError):
+    """An endpoint cannot be deployed, or does not become ready; the message has the cluster's reason."""
+
+
 class MissingExtraError(LingraftError):
     """An optional part is not installed; the message names the extra that brings it."""
 

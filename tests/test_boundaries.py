@@ -12,7 +12,7 @@ import lingraft
 
 LIBRARY = Path(lingraft.__file__).parent
 BLOCKED = ("kfp", "mlflow", "kserve", "transformers", "tokenizers", "onnxruntime", "optuna", "matplotlib", "datasets")
-NEEDS_AN_EXTRA = ("tracking", "steps", "search", "export", "serving", "report", "registry")
+NEEDS_AN_EXTRA = ("tracking", "steps", "search", "export", "serving", "report", "registry", "publishing")
 
 IMPORT_WITHOUT = """
 import importlib, sys

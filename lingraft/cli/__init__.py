@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from lingraft import __version__, ranks
-from lingraft.cli import handover, language, paper, registry, source
+from lingraft.cli import handover, language, paper, publishing, registry, source
 from lingraft.cli.add_language import add_language
 from lingraft.cli.doctor import doctor
 from lingraft.cli.options import run_app
@@ -91,6 +91,10 @@ for asked in (
 ):
     registered.command(asked.__name__)(asked)
 app.add_typer(registered, name="registry")
+publish = typer.Typer(help=publishing.HELP, no_args_is_help=True)
+for changed in (publishing.bundle, publishing.rollback, publishing.withdraw, publishing.ls):
+    publish.command(changed.__name__)(changed)
+app.add_typer(publish, name="publish")
 
 
 def main() -> None:

@@ -140,7 +140,7 @@ def promote(
 
     gate = Recipe.load(recipe).gate if recipe else None
     with asking() as ask:
-        decided = decide(ask, model, version, by or _me(), gate, dry_run)
+        decided = decide(ask, model, version, by or me(), gate, dry_run)
         print(explained(decided.checks))
         _conclude(ask, decided, dry_run)
     if decided.after != version:
@@ -170,7 +170,7 @@ def rollback(model: ModelArgument, by: ByOption = None, dry_run: DryOption = Fal
     from lingraft.tracking import asking
 
     with asking() as ask:
-        _conclude(ask, decide(ask, model, by or _me(), dry_run), dry_run)
+        _conclude(ask, decide(ask, model, by or me(), dry_run), dry_run)
 
 
 def gc(
@@ -236,5 +236,6 @@ def _project(ask: "Asking", given: str | None) -> str:
     return given
 
 
-def _me() -> str:
+def me() -> str:
+    """Who asks, where nobody says so."""
     return f"{getpass.getuser()}@{platform.node()}"

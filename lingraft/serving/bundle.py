@@ -103,7 +103,7 @@ class Bundle:
             body_fingerprint=found.manifest.fingerprints[body_part(precision)],
             precision=precision,
             tolerance=details["golden"][precision],
-            languages={name: _language(found, name, tables) for name in details["languages"]},
+            languages={name: open_language(found, name, tables) for name in details["languages"]},
             body=Body.open(folder / body_file(precision), provider),
         )
 
@@ -171,7 +171,18 @@ def _require_precision(bundle: Artifact, precision: Precision) -> None:
         )
 
 
-def _language(bundle: Artifact, name: str, tables: dict[str, Table]) -> Language:
+def open_language(bundle: Artifact, name: str, tables: dict[str, Table]) -> Language:
+    """Open a language of a bundle, or of a part of one, whose files were verified.
+
+    Args:
+        bundle: has the language's files.
+        name: the language's.
+        tables: those open already, by fingerprint; see `Bundle.load`.
+
+    Raises:
+        ArtifactError: the table is none.
+        TokenizerError: the tokenizer is not the one that the table belongs to.
+    """
     details, mark = bundle.manifest.details, bundle.manifest.fingerprints[table_part(name)]
     described = details["tokenizers"][name]
     special = SpecialIds(**described["special_ids"])

@@ -13,6 +13,7 @@ from lingraft.errors import MissingExtraError, ServingError
 from lingraft.serving import logs
 from lingraft.serving.detection import Detector
 from lingraft.serving.endpoint import Endpoint
+from lingraft.serving.following import following
 from lingraft.serving.rest import mount
 from lingraft.serving.rpc import RpcServer
 from lingraft.serving.served import Served
@@ -38,6 +39,7 @@ def serve(bundles: Sequence[Path], settings: Settings) -> None:
             ONNX Runtime is not usable as installed.
         MissingExtraError: ONNX Runtime is not installed.
         ArtifactError: a folder is no bundle, or damaged.
+        PublicationError: the folder of publications is not there.
     """
     for port in filter(None, (settings.port, settings.grpc_port)):
         require_port(settings.host, port)
@@ -48,7 +50,8 @@ def serve(bundles: Sequence[Path], settings: Settings) -> None:
     served = Served.load(bundles, settings.precision)
     endpoint = Endpoint(served, settings, Detector.load() if settings.detect else None)
     mount(app, endpoint, allowed)
-    _Server(endpoint, allowed).start([_Registered(name) for name in endpoint.models])
+    with following(served, bundles, settings.follow, settings.follow_s):
+        _Server(endpoint, allowed).start([_Registered(name) for name in endpoint.models])
 
 
 def require_port(host: str, port: int) -> None:

@@ -1,6 +1,7 @@
 """How the endpoint listens, how it makes batches, and what it refuses; each field is a flag of the command line."""
 
 import os
+from pathlib import Path
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
 
@@ -37,6 +38,8 @@ class Settings(Section):
     body_bytes: PositiveInt = Field(8 * 2**20, description="Bytes of one request, at most.")
     body_s: PositiveFloat = Field(10.0, description="How long the sending of a request may take.")
     drain_s: PositiveFloat = Field(30.0, description="How long accepted requests may take to finish after SIGTERM.")
+    follow: Path | None = Field(None, description="Folder of publications (`lingraft publish`) to follow.")
+    follow_s: PositiveFloat = Field(1.0, description="How often to look there, in seconds.")
     detect: bool = Field(True, description="Whether the language 'auto' may be asked for; takes 95 MB of memory.")
 
 

@@ -1,0 +1,158 @@
+"""Commands that change what a running endpoint serves."""
+
+import os
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from lingraft.cli.registry import ByOption, me
+from lingraft.errors import PublicationError
+
+if TYPE_CHECKING:
+    from lingraft.publishing.folder import Publication
+
+# What a command needs is imported by it, so that --help does not wait for torch.
+
+HELP = """Change what running endpoints serve, in seconds and without a restart: add, swap, roll back, take away.
+
+Endpoints follow a folder (`lingraft serve --follow DIR`), by default that of LINGRAFT_PUBLICATIONS.
+"""
+FOLDER_VARIABLE = "LINGRAFT_PUBLICATIONS"
+FolderOption = Annotated[
+    Path, typer.Option("--to", envvar=FOLDER_VARIABLE, help="Folder of publications, which endpoints follow.")
+]
+TaskArgument = Annotated[str, typer.Argument(help="Task, as the endpoint names it.")]
+LanguageArgument = Annotated[str, typer.Argument(help="Language tag.")]
+WaitOption = Annotated[
+    float, typer.Option("--wait", min=0, help="Seconds to wait for the servers' answers; 0: do not ask for any.")
+]
+
+
+def bundle(
+    bundle: Annotated[Path, typer.Argument(help="Bundle artifact with the body that the endpoint has.")],
+    to: FolderOption,
+    language: Annotated[
+        list[str] | None, typer.Option(help="One of the bundle's, repeatable; all that have changed if absent.")
+    ] = None,
+    endpoint: Annotated[
+        str | None, typer.Option(help="Name of the endpoint: the registered bundle is tagged endpoint.NAME.")
+    ] = None,
+    by: ByOption = None,
+    wait: WaitOption = 30.0,
+) -> None:
+    """Publish languages of a bundle, and print what each server made of them; ends with 1 if one refuses."""
+    from lingraft.publishing.publish import publish
+
+    registered = _registered(bundle) if endpoint else []
+    made = publish(bundle, to, by or me(), language)
+    if not made:
+        print("nothing has changed")
+    _conclude(to, made, wait)
+    for model, number in registered:
+        _tag(model, number, f"endpoint.{endpoint}", "; ".join(each.says for each in made) or "nothing has changed")
+
+
+def rollback(
+    task: TaskArgument, language: LanguageArgument, to: FolderOption, by: ByOption = None, wait: WaitOption = 30.0
+) -> None:
+    """Take the last publication of a language back: what stood before it stands again."""
+    from lingraft.publishing.publish import rollback as take_back
+
+    _conclude(to, [take_back(to, task, language, by or me())], wait)
+
+
+def withdraw(
+    task: TaskArgument, language: LanguageArgument, to: FolderOption, by: ByOption = None, wait: WaitOption = 30.0
+) -> None:
+    """Take a language away."""
+    from lingraft.publishing.publish import withdraw as take_away
+
+    _conclude(to, [take_away(to, task, language, by or me())], wait)
+
+
+def ls(to: FolderOption) -> None:
+    """List all publications, and what each server serves."""
+    from lingraft.publishing.folder import Publications
+
+    publications = Publications(to)
+    for task, language in publications.languages():
+        for each in publications.history(task, language):
+            print(each.says)
+    for replica, _ in publications.replicas():
+        for task, replies in replica.replies.items():
+            for language, reply in replies.items():
+                refused = "".join(f"; {number} refused: {reason}" for number, reason in reply.refused.items())
+                print(
+                    f"{replica.name}: {task} {language} serves {reply.version or 'nothing'} ({reply.number}){refused}"
+                )
+
+
+def champion(
+    model: Annotated[str, typer.Argument(help="Registered bundle, such as demo-bundle-topic.")],
+    to: FolderOption,
+    started: Annotated[
+        Path | None, typer.Option(help="Bundle that the servers are started with; nothing of it needs publishing.")
+    ] = None,
+    endpoint: Annotated[str, typer.Option(help="Name of the endpoint, for the tag endpoint.NAME.")] = "lingraft",
+    every: Annotated[float, typer.Option(min=0.1, help="Seconds between questions to the registry.")] = 5.0,
+    keep: Annotated[int, typer.Option(min=1, help="Publications of each language that stay to return to.")] = 3,
+    once: Annotated[bool, typer.Option("--once", help="Look once, and end.")] = False,
+) -> None:
+    """Follow a registered bundle: whenever its champion is another one, publish that one's languages. Until stopped."""
+    from lingraft.publishing.champion import Champion, follow_once
+    from lingraft.tracking import asking
+
+    to.mkdir(parents=True, exist_ok=True)
+    with asking() as ask:
+        followed = Champion(ask, model, to, endpoint, started, keep)
+        if once:
+            return followed.look()
+        while True:
+            follow_once(followed)
+            time.sleep(every)
+
+
+def _conclude(folder: Path, made: "Sequence[Publication]", wait_s: float) -> None:
+    from lingraft.publishing.publish import require_served, silent, verdicts
+
+    for each in made:
+        print(each.says)
+    if wait_s and made:
+        found = verdicts(folder, made, wait_s)
+        for verdict in found:
+            print(verdict.says)
+        for name in silent(folder, made, found):
+            print(f"{name} has not answered within {wait_s:g} s: it may be gone, or slow")
+        require_served(made, found)
+
+
+def _registered(bundle: Path) -> list[tuple[str, int]]:
+    """Versions of the registry that are this bundle.
+
+    Raises:
+        PublicationError: there is none.
+    """
+    from lingraft.artifact import Artifact, Kind
+    from lingraft.tracking import asking
+    from lingraft.tracking.versions import search
+
+    mark = Artifact.load(bundle, Kind.BUNDLE).fingerprint
+    with asking() as ask:
+        found = [(each.name, int(each.version)) for each in search(ask, f"tags.fingerprint = '{mark}'")]
+    if not found:
+        raise PublicationError(
+            f"{bundle} ({mark[:12]}) is not registered at {os.environ.get('MLFLOW_TRACKING_URI')}, so that the "
+            "registry cannot tell where it is served. Register it, or leave --endpoint out."
+        )
+    return found
+
+
+def _tag(model: str, number: int, key: str, value: str) -> None:
+    from lingraft.tracking import asking
+    from lingraft.tracking.versions import retag, version_of
+
+    with asking() as ask:
+        retag(ask, version_of(ask, model, number), {key: value})
