@@ -92,7 +92,7 @@ for asked in (
     registered.command(asked.__name__)(asked)
 app.add_typer(registered, name="registry")
 publish = typer.Typer(help=publishing.HELP, no_args_is_help=True)
-for changed in (publishing.bundle, publishing.rollback, publishing.withdraw, publishing.ls):
+for changed in (publishing.bundle, publishing.rollback, publishing.withdraw, publishing.ls, publishing.champion):
     publish.command(changed.__name__)(changed)
 app.add_typer(publish, name="publish")
 

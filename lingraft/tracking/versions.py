@@ -1,6 +1,6 @@
 """What the registry holds, as plain records: models, their versions, tags and aliases."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -10,8 +10,8 @@ import mlflow
 from mlflow.exceptions import MlflowException
 from mlflow.tracking import MlflowClient
 
-from lingraft.artifact import Artifact, Kind
-from lingraft.errors import NotRegisteredError
+from lingraft.artifact import MANIFEST, Artifact, Kind, Manifest, read_manifest
+from lingraft.errors import ArtifactError, NotRegisteredError
 from lingraft.tracking.logged import ABSENT, MODELS, discard
 from lingraft.tracking.registry import CHAMPION, download
 from lingraft.tracking.server import Asking
@@ -113,6 +113,15 @@ def champion_of(ask: Asking, name: str) -> Version | None:
     return next((each for each in versions_of(ask, name) if each.is_champion), None)
 
 
+def alias_target(ask: Asking, name: str) -> Version | None:
+    """The same in one request, for those who ask again and again; of the version's aliases it says none but this.
+
+    Raises:
+        TrackingError: the registry refuses, or stays down.
+    """
+    return ask(partial(_alias_target, name))
+
+
 def bring(ask: Asking, version: Version, kind: Kind, out: Path) -> Artifact:
     """Copy a version's artifact to a folder, and verify it.
 
@@ -143,6 +152,60 @@ def delete(ask: Asking, version: Version) -> None:
     ask(partial(_unless_absent, client.delete_model_version, version.name, str(version.number)))
     if version.source.startswith(MODELS):
         ask(partial(discard, version.source.removeprefix(MODELS)))
+
+
+def untag(ask: Asking, version: Version, key: str) -> None:
+    """Remove a tag of a version, if it has it."""
+    ask(partial(_unless_absent, MlflowClient().delete_model_version_tag, version.name, str(version.number), key))
+
+
+def bring_some(
+    ask: Asking, version: Version, kind: Kind, out: Path, wanted: Callable[[Manifest], Iterable[str]]
+) -> Artifact:
+    """Copy the manifest and some files of a version's artifact to a folder; each file is verified.
+
+    Args:
+        ask: asks MLflow.
+        version: whose artifact.
+        kind: what it must be.
+        out: new folder.
+        wanted: names of files, by the manifest.
+
+    Raises:
+        TrackingError: the registry refuses, lacks a file, or stays down.
+        ArtifactError: what came is damaged, or of another kind.
+    """
+    location = ask(partial(_location, version))
+    ask.transfer(partial(_download, f"{location}/{MANIFEST}", out))
+    manifest = read_manifest(out)
+    if manifest.kind is not kind:
+        raise ArtifactError(
+            f"{version.title} is an artifact of kind {manifest.kind}, but one of kind {kind} is needed."
+        )
+    found = Artifact(out, manifest, deferred=True)
+    for name in wanted(manifest):
+        ask.transfer(partial(_download, f"{location}/{name}", (out / name).parent))
+        found.verify(name)
+    return found
+
+
+def _location(version: Version) -> str:
+    """Where the store keeps a version's files; `models:/` leads to all of them at once only."""
+    return str(MlflowClient().get_logged_model(version.source.removeprefix(MODELS)).artifact_location)
+
+
+def _download(uri: str, folder: Path) -> None:
+    mlflow.artifacts.download_artifacts(artifact_uri=uri, dst_path=str(folder))
+
+
+def _alias_target(name: str) -> Version | None:
+    try:
+        found = MlflowClient().get_model_version_by_alias(name, CHAMPION)
+    except MlflowException as error:
+        if error.error_code not in ABSENT:
+            raise
+        return None
+    return Version.of(found, {CHAMPION: found.version})
 
 
 def _delete_alias(name: str) -> None:

@@ -1,0 +1,147 @@
+"""Following the registry: whatever bundle is champion is published, and the registry is told what became of it.
+
+The champion's alias is asked for, one small request; only if it has moved is the manifest of the new version looked at,
+and only files that are not here yet are brought: of a bundle in which one language has changed, that language's.
+"""
+
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+
+from lingraft.artifact import Artifact, Kind, Manifest
+from lingraft.errors import LingraftError
+from lingraft.progress import say
+from lingraft.publishing.folder import Action, Publications
+from lingraft.publishing.parts import files_of, version_of
+from lingraft.registry.lineage import ENDPOINT
+from lingraft.tracking.server import Asking
+from lingraft.tracking.versions import Version, alias_target, bring_some, retag, untag
+
+_SILENT_S = 30.0
+"""A server that was not heard of for so much longer than another one is gone."""
+_SHOWN = 3
+"""Refusals that a tag has room for."""
+
+
+class Champion:
+    """One model of the registry, and one folder of publications."""
+
+    def __init__(self, ask: Asking, model: str, folder: Path, endpoint: str, started: Path | None, keep: int) -> None:
+        """Say what is followed.
+
+        Args:
+            ask: asks MLflow.
+            model: registered bundle, such as `demo-bundle-topic`.
+            folder: of publications.
+            endpoint: name of the tag `endpoint.<name>` that tells where the champion is served.
+            started: bundle that the servers are started with, of which nothing needs to be published; if known.
+            keep: how many publications of each language back a version stays.
+
+        Raises:
+            ArtifactError: `started` is not a bundle.
+        """
+        self._ask, self._model, self._keep = ask, model, keep
+        self._publications, self._tag, self._by = Publications(folder), f"{ENDPOINT}{endpoint}", f"champion of {model}"
+        manifest = Artifact.open(started, Kind.BUNDLE).manifest if started else None
+        self._original = _versions(manifest) if manifest else {}
+        self._task = str(manifest.details["task"]) if manifest else None
+        self._served: Version | None = None
+        self._told: str | None = None
+
+    def look(self) -> None:
+        """Publish the champion if it is another one than before; tell the registry what servers say of it.
+
+        Raises:
+            TrackingError: the registry refuses, or stays down.
+            ArtifactError: what is registered is damaged, or the folder cannot be written.
+        """
+        champion = alias_target(self._ask, self._model)
+        if champion is None:
+            return
+        if self._served is None or champion.number != self._served.number:
+            self._publish(champion)
+            if self._served and self._served.number != champion.number:
+                untag(self._ask, self._served, self._tag)
+            self._served, self._told = champion, None
+        said = self._said()
+        if said != self._told:
+            retag(self._ask, champion, {self._tag: said})
+            self._told = said
+
+    def _publish(self, champion: Version) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            found = bring_some(self._ask, champion, Kind.BUNDLE, Path(folder) / "bundle", self._missing)
+            self._task = str(found.manifest.details["task"])
+            wanted = _versions(found.manifest)
+            for language, version in wanted.items():
+                if version != self._stands(language):
+                    self._serve(found, language, version, champion)
+        for language in sorted(self._standing() - set(wanted)):
+            self._append(language, "withdraw", champion)
+        for language in wanted:
+            self._publications.prune(str(self._task), language, self._keep)
+
+    def _serve(self, found: Artifact, language: str, version: str, champion: Version) -> None:
+        if self._original.get(language) == version:
+            self._append(language, "restore", champion)
+            return
+        if not self._part(language, version).is_dir():
+            self._publications.keep(found, language)
+        self._append(language, "serve", champion, version)
+
+    def _append(self, language: str, action: Action, champion: Version, version: str | None = None) -> None:
+        task, origin = str(self._task), champion.title
+        say(self._publications.append(task, language, action, self._by, version, origin=origin).says)
+
+    def _missing(self, manifest: Manifest) -> Iterable[str]:
+        """Files of languages that changed, and of which no version is here."""
+        self._task = str(manifest.details["task"])
+        for language, version in _versions(manifest).items():
+            is_here = self._original.get(language) == version or self._part(language, version).is_dir()
+            if version != self._stands(language) and not is_here:
+                yield from files_of(manifest, language)
+
+    def _part(self, language: str, version: str) -> Path:
+        return self._publications.part(str(self._task), language, version)
+
+    def _stands(self, language: str) -> str | None:
+        """Version of a language that servers are to serve by now."""
+        latest = self._publications.latest(str(self._task), language)
+        last = self._publications.read(str(self._task), language, latest) if latest else None
+        return self._original.get(language) if last is None or last.action == "restore" else last.version
+
+    def _standing(self) -> set[str]:
+        """Languages that servers are to serve by now."""
+        known = {language for task, language in self._publications.languages() if task == self._task}
+        return {language for language in known | set(self._original) if self._stands(language)}
+
+    def _said(self) -> str:
+        """What servers make of what stands, in a line."""
+        heard = [*self._publications.replicas()]
+        newest_s = max((heard_s for _, heard_s in heard), default=0.0)
+        replicas = [replica for replica, heard_s in heard if heard_s > newest_s - _SILENT_S]
+        refused: dict[str, str] = {}
+        served = set(self._standing())
+        for language in self._standing():
+            for replica in replicas:
+                reply = replica.reply(str(self._task), language)
+                if reply.version != self._stands(language):
+                    served.discard(language)
+                    refused |= {language: reply.refused[reply.seen]} if reply.seen in reply.refused else {}
+        if not replicas:
+            return "published; no server has answered yet"
+        parts = [f"{', '.join(sorted(served)) or 'nothing of it'} served"]
+        parts += [f"{language} refused: {reason}" for language, reason in sorted(refused.items())[:_SHOWN]]
+        return "; ".join(parts + ([f"{len(refused) - _SHOWN} more refused"] if len(refused) > _SHOWN else []))
+
+
+def follow_once(champion: Champion) -> None:
+    """Look, and say what keeps us from it: the registry may be down for a while, and a version may be damaged."""
+    try:
+        champion.look()
+    except LingraftError as error:
+        say(f"{error} What is served is served on.")
+
+
+def _versions(manifest: Manifest) -> dict[str, str]:
+    return {language: version_of(manifest, language) for language in manifest.details["languages"]}
