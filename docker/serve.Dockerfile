@@ -4,6 +4,7 @@
 #
 # For GPUs, add --build-arg ACCELERATOR=gpu; behind a mirror, add --secret id=pip,src=pip.conf
 #
+# The registry's client is in it, too, for the containers beside the server that bring bundles.
 # ONNX Runtime does the work, on either kind of machine. torch only reads artifacts here, so it is always the CPU build.
 ARG BASE_IMAGE=python:3.11-slim-bookworm
 
@@ -25,7 +26,7 @@ COPY lingraft/__init__.py lingraft/
 ARG ACCELERATOR=cpu
 RUN --mount=type=secret,id=pip,target=/etc/pip.conf \
     touch README.md \
-    && pip install --no-cache-dir --constraint constraints.txt ".[serving,${ACCELERATOR}]" \
+    && pip install --no-cache-dir --constraint constraints.txt ".[serving,tracking,${ACCELERATOR}]" \
     && pip uninstall --yes lingraft
 
 FROM dependencies AS project

@@ -14,6 +14,7 @@ import typer
 from lingraft import __version__, ranks
 from lingraft.cli import handover, language, paper, publishing, registry, source
 from lingraft.cli.add_language import add_language
+from lingraft.cli.deploy import deploy
 from lingraft.cli.doctor import doctor
 from lingraft.cli.options import run_app
 from lingraft.errors import TrainingError
@@ -66,6 +67,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "cost": handover.cost,
     "verify": handover.verify,
     "doctor": doctor,
+    "deploy": deploy,
 }
 TRAINING = {"pretrain", "mini", "adapt", "finetune"}
 for command, function in COMMANDS.items():

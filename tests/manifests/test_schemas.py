@@ -1,16 +1,15 @@
 """Every object that we send to a cluster has the fields, and only the fields, that the cluster knows."""
 
 import copy
-import json
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
-import kserve.models
 import kubernetes_validate
 import pytest
 from kubeflow_trainer_api.models import TrainerV1alpha1ClusterTrainingRuntime
 from kubernetes import client
+
+from tests.manifests.kserve_models import round_trip
 
 Document = dict[str, Any]
 KUBERNETES_VERSIONS = ("1.31", "1.34")
@@ -24,21 +23,6 @@ README = Path(__file__).parents[2] / "manifests" / "README.md"
 def inference_service(documents: list[Document]) -> Document:
     (found,) = (document for document in documents if document["kind"] == "InferenceService")
     return copy.deepcopy(found)
-
-
-@pytest.fixture
-def through_kserve(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Read a document into the models that KServe publishes, and write it back."""
-    for name, model in vars(kserve.models).items():
-        if isinstance(model, type) and not hasattr(client.models, name):
-            monkeypatch.setattr(client.models, name, model, raising=False)  # where the client looks models up
-    api = client.ApiClient()
-
-    def round_trip(document: Document) -> Any:
-        read = api.deserialize(SimpleNamespace(data=json.dumps(document)), "V1beta1InferenceService")
-        return api.sanitize_for_serialization(read)
-
-    return round_trip
 
 
 @pytest.mark.parametrize("version", KUBERNETES_VERSIONS)
@@ -57,19 +41,17 @@ def test_the_strict_schema_refuses_a_misspelt_field(documents: list[Document]) -
         kubernetes_validate.validate(deployment, "1.34", strict=True)
 
 
-def test_kserve_keeps_every_key_of_the_service(inference_service: Document, through_kserve: Any) -> None:
-    assert through_kserve(inference_service) == inference_service
+def test_kserve_keeps_every_key_of_the_service(inference_service: Document) -> None:
+    assert round_trip(inference_service) == inference_service
 
 
 @pytest.mark.parametrize("path", [("spec", "predictor"), ("spec", "predictor", "containers", 0)])
-def test_kserve_drops_a_key_that_it_does_not_know(
-    inference_service: Document, through_kserve: Any, path: tuple[str | int, ...]
-) -> None:
+def test_kserve_drops_a_key_that_it_does_not_know(inference_service: Document, path: tuple[str | int, ...]) -> None:
     node: Any = inference_service
     for step in path:
         node = node[step]
     node["minReplica"] = 1
-    assert through_kserve(inference_service) != inference_service
+    assert round_trip(inference_service) != inference_service
 
 
 @pytest.mark.parametrize("version", KUBERNETES_VERSIONS)

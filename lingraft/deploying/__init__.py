@@ -1,0 +1,1 @@
+"""Endpoints on a cluster: KServe InferenceServices that bring their bundles from the registry."""

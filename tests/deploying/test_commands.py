@@ -1,0 +1,79 @@
+"""The commands of a pod run as they stand in its manifest, as processes: a bundle comes, is served, and is followed."""
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from lingraft.artifact import Artifact, Kind
+from lingraft.deploying.deployment import checked
+from lingraft.deploying.manifest import inference_service
+from lingraft.registered import bundle_name
+from lingraft.serving.ask import running
+from tests.publishing import conftest as bundles
+from tests.publishing.asked import TASK, texts
+from tests.registry.project import Project
+from tests.serving.asking import infer, inputs
+from tests.tiny import Tiny
+from tests.tracking_stores import quiet, sqlite_store
+
+pytestmark = [quiet, pytest.mark.integration]
+tiny, started, turkish = bundles.tiny, bundles.started, bundles.turkish
+READY_S = 120
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Iterator[Project]:
+    with sqlite_store(tmp_path):
+        yield Project.begin("demo", tmp_path)
+
+
+def promoted(project: Project, bundle: Path) -> None:
+    name = bundle_name(project.recipe, TASK)
+    project.promote(name, project.register(name, Artifact.load(bundle, Kind.BUNDLE)))
+
+
+def command_of(container: dict[str, Any], volumes: Path) -> list[str]:
+    """What the kubelet would run, with the pod's volumes in a folder of ours."""
+    words = [*container["command"], *container["args"]]
+    for mount in ("/bundles", "/published"):
+        words = [word.replace(mount, f"{volumes}{mount}", 1) if mount in word else word for word in words]
+    assert words[0] == "lingraft"
+    return [sys.executable, "-m", *words]
+
+
+def test_a_pod_brings_the_champion_serves_it_and_takes_up_the_next(
+    project: Project, tiny: Tiny, started: Path, turkish: Path, tmp_path: Path
+) -> None:
+    project.promote(project.primary, project.register(project.primary, Artifact.load(tiny.primary, Kind.PRIMARY)))
+    promoted(project, started)
+    pod = inference_service(checked(models=["models:/demo-bundle-topic@champion"], follow=True))["spec"]["predictor"]
+    pull, follow = (command_of(each, tmp_path) for each in pod["initContainers"])
+    (tmp_path / "published").mkdir()  # a volume
+    subprocess.run(pull, check=True, capture_output=True)
+    serve = command_of(pod["containers"][0], tmp_path)[4:]
+    brought, settings = Path(serve[0]), [word for word in serve[1:] if not word.startswith(("--port", "--grpc-port"))]
+    with running([brought], settings=("--no-detect", *settings)) as server:
+        follower = subprocess.Popen([*follow, "--every=0.5"], stderr=subprocess.DEVNULL)
+        try:
+            assert ask(server.url, "tr") == 400
+            promoted(project, turkish)
+            deadline_s = time.monotonic() + READY_S
+            while ask(server.url, "tr") != 200:
+                assert time.monotonic() < deadline_s
+                time.sleep(0.1)
+            assert ask(server.url, "de") == 200
+        finally:
+            follower.terminate()
+            follower.wait()
+
+
+def ask(url: str, language: str) -> int:
+    """Status of an answer."""
+    asked = inputs([language], text=texts(language))
+    return httpx.post(url + infer(TASK), json=asked, timeout=60, trust_env=False).status_code
