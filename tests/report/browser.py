@@ -1,4 +1,4 @@
-"""Headless Chromium, and what its DevTools protocol tells of a page: requests, complaints, sizes, pixels."""
+"""Headless Chromium, and what its DevTools protocol tells of a page: requests, complaints, sizes, pixels, keys."""
 
 import base64
 import contextlib
@@ -19,6 +19,10 @@ import numpy as np
 from websockets.sync.client import ClientConnection, connect
 
 LIMIT_S = 60
+POLL_S = 0.02
+SHIFT, CONTROL = 8, 2
+KEYS = {"Tab": (9, ""), "Enter": (13, "\r"), " ": (32, " "), "ArrowDown": (40, "")}
+"""Those that `Page.press` knows: their codes on Windows, which the protocol wants, and what they write."""
 FLAGS = (
     "--headless",
     "--no-sandbox",  # which cannot start as root, nor in most containers; it opens our own page only
@@ -71,7 +75,7 @@ class Page:
     def __init__(self, socket: ClientConnection) -> None:
         self._socket, self._numbers = socket, itertools.count(1)
         self._heard: list[dict[str, Any]] = []
-        for domain in ("Network", "Log", "Page"):
+        for domain in ("Network", "Log", "Page", "Runtime"):
             self.call(f"{domain}.enable")
 
     def call(self, method: str, **parameters: object) -> dict[str, Any]:
@@ -90,15 +94,42 @@ class Page:
 
     def open(self, path: Path) -> None:
         """Load a file and everything that it asks for."""
+        self.visit(path.as_uri())
+
+    def visit(self, address: str) -> None:
+        """Load what is at an address, and everything that it asks for."""
         before = len(self._heard)
-        self.call("Page.navigate", url=path.as_uri())
+        self.call("Page.navigate", url=address)
         self._hear(lambda message: message.get("method") == "Page.loadEventFired", before)
 
     def evaluate(self, expression: str) -> Any:
-        """The value of a JavaScript expression, whatever the page's own policy says of scripts."""
+        """The value of a JavaScript expression, None if undefined, whatever the page's own policy says of scripts."""
         answer = self.call("Runtime.evaluate", expression=expression, returnByValue=True)
         assert "exceptionDetails" not in answer, answer
-        return answer["result"]["value"]
+        return answer["result"].get("value")
+
+    def wait(self, expression: str) -> None:
+        """Wait until a JavaScript expression is true."""
+        self.wait_for(lambda: bool(self.evaluate(expression)), expression)
+
+    def wait_for(self, come: Callable[[], bool], what: str = "") -> None:
+        """Wait until something of the page is as it should be; meanwhile its events are heard."""
+        deadline = time.monotonic() + LIMIT_S
+        while not come():
+            assert time.monotonic() < deadline, f"never: {what}\n{self.evaluate('document.body.innerText')}"
+            time.sleep(POLL_S)
+            self.evaluate("0")
+
+    def press(self, key: str, modifiers: int = 0) -> None:
+        """Press a key and let it go."""
+        code, text = KEYS[key]
+        pressed = {"key": key, "windowsVirtualKeyCode": code, "modifiers": modifiers}
+        self.call("Input.dispatchKeyEvent", type="keyDown", text="" if modifiers else text, **pressed)
+        self.call("Input.dispatchKeyEvent", type="keyUp", **pressed)
+
+    def write(self, text: str) -> None:
+        """Put text into what has the focus, as an input method does."""
+        self.call("Input.insertText", text=text)
 
     def screenshot(self) -> np.ndarray:
         """The whole page, also what lies below the window, as [height, width, RGB] from 0 to 1."""
@@ -113,8 +144,12 @@ class Page:
 
     @property
     def complaints(self) -> list[str]:
-        """What the browser's console says against the page."""
-        return [event["entry"]["text"] for event in self._events("Log.entryAdded")]
+        """What the browser's console says against the page, and errors that its scripts did not catch."""
+        thrown = [event["exceptionDetails"] for event in self._events("Runtime.exceptionThrown")]
+        return [
+            *(event["entry"]["text"] for event in self._events("Log.entryAdded")),
+            *(each.get("exception", {}).get("description", each["text"]) for each in thrown),
+        ]
 
     def _events(self, name: str) -> list[dict[str, Any]]:
         return [message["params"] for message in self._heard if message.get("method") == name]
