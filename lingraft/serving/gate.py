@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from http import HTTPStatus
 
 from lingraft.errors import MissingExtraError, OverloadedError, RequestError, StoppingError
-from lingraft.serving import logs, measures
+from lingraft.serving import logs, measures, playground
 from lingraft.serving.endpoint import Endpoint
 
 try:
@@ -22,8 +22,8 @@ try:
 except ImportError as error:
     raise MissingExtraError("kserve", "serving") from error
 
-OPEN_PATHS = frozenset({"/", "/metrics", "/v2/health/live", "/v2/health/ready"})
-"""What probes and Prometheus ask for, who carry no token."""
+OPEN_PATHS = frozenset({"/", "/metrics", "/v2/health/live", "/v2/health/ready"}) | playground.PATHS
+"""What probes, Prometheus and browsers ask for, who carry no token; the playground's script carries the person's."""
 TOLD = "lingraft"
 """Key of a request's scope, for what the log is to say of it."""
 _BINARY = "inference-header-content-length"

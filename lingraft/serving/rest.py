@@ -9,7 +9,7 @@ from typing import Any
 
 from lingraft import __version__
 from lingraft.errors import MissingExtraError, RequestError
-from lingraft.serving import logs
+from lingraft.serving import logs, playground
 from lingraft.serving.endpoint import Answered, Endpoint
 from lingraft.serving.gate import TOLD, Gate, refusal, refused
 from lingraft.serving.openapi import describe
@@ -51,6 +51,7 @@ def mount(app: FastAPI, endpoint: Endpoint, token: str | None) -> None:
         "/v2/models": _told(lambda: {"models": list(endpoint.models)}),
         "/openapi.json": _told(lambda: describe(endpoint)),
         "/docs": _page(endpoint),
+        **playground.handlers(),
     }
     posts: dict[str, Handler] = {}
     for name in endpoint.models:

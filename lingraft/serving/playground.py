@@ -1,0 +1,53 @@
+"""The playground: a page at `/ui` on which a person asks the models, in several languages side by side.
+
+Its files are the package's. They ask nothing of any other server, and know no more than a client of the protocol does.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from importlib import resources
+from importlib.resources.abc import Traversable
+
+from lingraft.errors import MissingExtraError
+
+try:
+    from starlette.requests import Request
+    from starlette.responses import Response
+except ImportError as error:
+    raise MissingExtraError("kserve", "serving") from error
+
+_TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript"}
+_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; base-uri 'none'; "
+    "form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
+)
+_HEADERS = {
+    "Content-Security-Policy": _POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    # A browser asks again each time, so that after an upgrade no old script meets a new server.
+    "Cache-Control": "no-cache",
+}
+
+
+def _files() -> dict[str, Traversable]:
+    folder = resources.files("lingraft").joinpath("templates", "playground")
+    return {f"/ui/{file.name}".removesuffix("/page.html"): file for file in folder.iterdir()}
+
+
+PATHS = frozenset(_files())
+"""Of the page and what it consists of; nothing in them has to be kept by a token."""
+
+
+def handlers() -> Mapping[str, Callable[[Request], Awaitable[Response]]]:
+    """What answers each path; files are read once, now."""
+    return {path: _handler(file) for path, file in _files().items()}
+
+
+def _handler(file: Traversable) -> Callable[[Request], Awaitable[Response]]:
+    content, media_type = file.read_bytes(), _TYPES[file.name.rpartition(".")[2]]
+
+    async def handler(_: Request) -> Response:
+        return Response(content, headers=_HEADERS, media_type=media_type)
+
+    return handler

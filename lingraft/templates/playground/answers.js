@@ -1,0 +1,109 @@
+// How each kind of answer is shown. A kind is known by an output that only its models have, whatever they are called.
+
+import { bars, element, marked, percent } from "./elements.js";
+
+export const MASK = "<mask>";
+const HUES = 5;
+
+/**
+ * @typedef {object} Kind
+ * @property {(asked: object) => {summary: string, nodes: Node[]}} show - `asked` has texts, outputs, language, facts.
+ * @property {((columns: {title: string, outputs: object}[]) => Node)?} compare - what is said of all columns together.
+ * @property {boolean?} masked - whether texts hold masks.
+ */
+
+const KINDS = {
+  probabilities: { show: labels },
+  answer: { show: passage },
+  entity: { show: entities },
+  piece: { show: masks, masked: true },
+  embedding: { show: vector, compare: similarities },
+};
+
+/** The kind of a model's answers. */
+export function kindOf(facts) {
+  const output = facts.outputs.map((each) => each.name).find((name) => Object.hasOwn(KINDS, name));
+  return output ? KINDS[output] : { show: raw };
+}
+
+function labels({ outputs, facts }) {
+  const rows = facts.parameters.labels.map((name, place) => ({ name, share: outputs.probabilities[0][place] }));
+  rows.sort((one, other) => other.share - one.share);
+  return { summary: `${rows[0].name}, ${percent(rows[0].share)}`, nodes: [bars(rows, { best: true })] };
+}
+
+function passage({ texts, outputs, language }) {
+  const [name, share] = [outputs.answer[0], outputs.probability[0]];
+  const span = { start: outputs.start[0], end: outputs.end[0] };
+  return {
+    summary: `${name}, ${percent(share)}`,
+    nodes: [bars([{ name, share }], { best: true }), marked(texts.context, [span], language)],
+  };
+}
+
+function entities({ texts, outputs, language, facts }) {
+  const kinds = [...new Set(facts.parameters.labels.map((tag) => tag.replace(/^[BI]-/, "")))];
+  const found = outputs.entity.map((name, place) => ({
+    name,
+    note: outputs.kind[place],
+    share: outputs.score[place],
+    start: outputs.start[place],
+    end: outputs.end[place],
+    hue: Math.max(0, kinds.indexOf(outputs.kind[place])) % HUES,
+  }));
+  const summary = found.map(({ name, note }) => `${name}, ${note}`).join("; ") || "no entities";
+  const list = found.length ? bars(found) : element("p", { class: "quiet" }, "No entities found.");
+  return { summary, nodes: [marked(texts.text, found, language), list] };
+}
+
+function masks({ texts, outputs, language }) {
+  const bests = outputs.piece.map(([best]) => best);
+  const spans = outputs.start.map((start, mask) => ({ start, end: start + MASK.length, shown: bests[mask] }));
+  const lists = spans.flatMap((_, mask) => {
+    const rows = outputs.piece[mask].map((name, place) => ({
+      name,
+      share: outputs.probability[mask][place],
+      note: outputs.begins_word[mask][place] ? null : "within a word",
+    }));
+    return [element("h3", {}, `Mask ${mask + 1} of ${spans.length}`), bars(rows, { best: true })];
+  });
+  const summary = bests.map((best, mask) => `${best}, ${percent(outputs.probability[mask][0])}`).join("; ");
+  return { summary, nodes: [marked(texts.text, spans, language), ...lists] };
+}
+
+function vector({ outputs }) {
+  const said = `a vector of ${outputs.embedding[0].length} numbers`;
+  return { summary: said, nodes: [element("p", { class: "quiet" }, `Read as ${said}.`)] };
+}
+
+function similarities(columns) {
+  const vectors = columns.map(({ outputs }) => outputs.embedding[0]);
+  const heads = columns.map(({ title }) => element("th", { scope: "col" }, title));
+  const rows = columns.map(({ title }, row) => {
+    const cells = vectors.map((other) => cell(cosine(vectors[row], other)));
+    return element("tr", {}, element("th", { scope: "row" }, title), ...cells);
+  });
+  const caption = "Cosine similarity of the texts";
+  const table = element(
+    "table", {},
+    element("caption", {}, caption),
+    element("thead", {}, element("tr", {}, element("td"), ...heads)),
+    element("tbody", {}, ...rows),
+  );
+  return element("div", { class: "wide", role: "region", tabindex: "0", "aria-label": caption }, table);
+}
+
+function cell(similarity) {
+  const made = element("td", {}, similarity.toFixed(3));
+  made.style.setProperty("--share", Math.max(0, similarity));
+  return made;
+}
+
+function cosine(one, other) {
+  const product = (left, right) => left.reduce((sum, value, place) => sum + value * right[place], 0);
+  return product(one, other) / Math.sqrt(product(one, one) * product(other, other));
+}
+
+function raw({ outputs }) {
+  return { summary: "answered", nodes: [element("pre", { tabindex: "0" }, JSON.stringify(outputs, null, 2))] };
+}
