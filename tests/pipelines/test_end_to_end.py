@@ -18,7 +18,7 @@ from tests.made_up import TOPICS
 from tests.pipelines.finished import Finished
 from tests.tracking_stores import quiet
 
-pytestmark = quiet
+pytestmark = [quiet, pytest.mark.integration]
 TEXT_LANE = {"text", "tokenizer", "blocks"}
 
 
