@@ -172,7 +172,8 @@ class Rollout:
                 container=status.name,
                 tail_lines=_TAIL_LINES,
                 previous=status.restart_count > 0,
-            )
+                _preload_content=False,
+            ).data.decode("utf-8", "replace")
         except (ApiException, *UNREACHABLE):  # a container that never ran has none
             return ""
         return f". It last said:\n{said.strip()}" if said.strip() else ""

@@ -35,6 +35,7 @@ class Cluster:
     """Statuses of init containers of new pods; none: all is well."""
     unscheduled: str = ""
     generation: int = 0
+    status: Document = field(default_factory=dict)
     is_slow: bool = False
     """Whether the status stays that of the generation before."""
 
@@ -67,6 +68,7 @@ class Cluster:
             statuses["conditions"] = [condition]
         name = f"lingraft-predictor-{self.generation}"
         self.server.put("pods", {"metadata": {"name": name, "labels": {LABEL: "lingraft"}}, "status": statuses})
+        made["status"] = self.status  # which a change of the object leaves as it is
         if not self.is_slow:
             self.settle(made)
 
@@ -77,8 +79,8 @@ class Cluster:
         ready: Document = {"type": "Ready", "status": str(is_well)}
         if not is_well:
             ready |= {"reason": "PredictorNotReady", "message": "no pod is ready"}
-        status = {"observedGeneration": self.generation, "conditions": [ready], "url": ADDRESS}
-        self.server.put(PLURAL, service | {"status": status})
+        self.status = {"observedGeneration": self.generation, "conditions": [ready], "url": ADDRESS}
+        self.server.put(PLURAL, service | {"status": self.status})
 
 
 def deploy(*arguments: str) -> str:
@@ -86,3 +88,9 @@ def deploy(*arguments: str) -> str:
     ended = CliRunner().invoke(app, ["deploy", *arguments], catch_exceptions=False)
     assert ended.exit_code == 0, ended.output
     return ended.stdout
+
+
+def told(*arguments: str) -> tuple[str, BaseException | None]:
+    """What it says meanwhile, and the error that it ends with."""
+    ended = CliRunner().invoke(app, ["deploy", *arguments])
+    return ended.stderr, ended.exception

@@ -10,7 +10,7 @@ import pytest
 from lingraft.deploying import rollout
 from lingraft.errors import DeploymentError
 from lingraft.launch.calls import LaunchError
-from tests.deploying.cluster import ADDRESS, PLURAL, Cluster, container_status, deploy
+from tests.deploying.cluster import ADDRESS, PLURAL, Cluster, container_status, deploy, told
 from tests.launch.api_server import DROP
 
 ONE, TWO, THREE = (f"models:/demo-bundle-topic/{number}" for number in (1, 2, 3))
@@ -36,11 +36,11 @@ def test_a_service_is_created_and_waited_for(cluster: Cluster) -> None:
     assert ("POST", PLURAL) in cluster.server.asked
 
 
-def test_the_same_again_changes_nothing(cluster: Cluster, capfd: pytest.CaptureFixture[str]) -> None:
+def test_the_same_again_changes_nothing(cluster: Cluster) -> None:
     deploy(ONE)
-    deploy(ONE)
+    said, error = told(ONE)
     assert ("PUT", PLURAL) not in cluster.server.asked
-    assert "is as it should be" in capfd.readouterr().err
+    assert ("is as it should be" in said, error) == (True, None)
 
 
 def test_what_was_deployed_before_comes_back_and_no_further(cluster: Cluster) -> None:
@@ -106,13 +106,12 @@ def test_what_time_does_not_mend_ends_the_wait_with_the_reason(
         deploy(ONE)
 
 
-def test_what_may_mend_is_told_once_and_waited_for_until_the_time_is_over(
-    cluster: Cluster, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_what_may_mend_is_told_once_and_waited_for_until_the_time_is_over(cluster: Cluster) -> None:
     cluster.unscheduled = "0/9 nodes are available"
-    with pytest.raises(DeploymentError, match=r"not ready after 0.2 s: Ready PredictorNotReady no pod is ready"):
-        deploy(ONE, "--wait=0.2")
-    assert capfd.readouterr().err.count("has no node: 0/9 nodes are available") == 1
+    said, error = told(ONE, "--wait=0.2")
+    assert isinstance(error, DeploymentError)
+    assert "not ready after 0.2 s: Ready PredictorNotReady no pod is ready" in str(error)
+    assert said.count("has no node: 0/9 nodes are available") == 1
 
 
 def test_readiness_from_before_the_change_does_not_count(cluster: Cluster) -> None:

@@ -69,7 +69,7 @@ def operator_secrets(overlay: str) -> list[Document]:
 def test_everything_that_is_named_exists(documents: list[Document], operator_secrets: list[Document]) -> None:
     provided = _kinds_and_names(documents) | _kinds_and_names(operator_secrets)
     referred = _referred(documents)
-    kinds = {kind for kind, _ in referred} | {"Service"}  # only a StatefulSet names one, and prod has none
+    kinds = {kind for kind, _ in referred} | {"Service", "PersistentVolumeClaim"}  # prod's pods name none of them
     assert kinds == {*REFERENCES.values(), "Role"}
     assert referred <= provided
 

@@ -74,11 +74,17 @@ def test_a_provider_that_fails_while_it_runs_is_not_replaced_by_the_cpu(
     class Failing:
         """A session of the runtime whose device has gone."""
 
+        def __init__(self, real: object) -> None:
+            self._real = real
+
+        def __getattr__(self, name: str) -> object:
+            return getattr(self._real, name)
+
         def run(self, *_: object) -> None:
             raise EPFail("CUDA failure 999")
 
     body = Body.open(bundle / "body.onnx")
-    monkeypatch.setattr(body.session, "_sess", Failing())
+    monkeypatch.setattr(body.session, "_sess", Failing(body.session._sess))
     monkeypatch.setattr(body.session, "_fallback_providers", ["CPUExecutionProvider"])
     embedded_BTD = np.zeros((1, 2, 32), np.float32)
     with pytest.raises(EPFail, match="CUDA failure 999"):
