@@ -1,5 +1,6 @@
 """The same pipelines on this machine: `kfp.local` with one process a step, shown in lines that a person reads."""
 
+import builtins
 import contextlib
 import io
 import os
@@ -205,8 +206,12 @@ def _stoppable() -> Iterator[_Steps]:
 @contextlib.contextmanager
 def _screened(log: Path) -> Iterator[_Screen]:
     with log.open("a", buffering=1, encoding="utf-8") as stream:
-        screen = _Screen(stream, sys.stdout)
-        with contextlib.redirect_stdout(screen), warnings.catch_warnings():
-            # kfp.local warns of every cluster setting and of our image at every step; neither matters here.
-            warnings.filterwarnings("ignore", module=r"kfp\.local\.")
-            yield screen
+        screen, plain_print = _Screen(stream, sys.stdout), builtins.print
+        try:
+            with contextlib.redirect_stdout(screen), warnings.catch_warnings():
+                # kfp.local warns of every cluster setting and of our image at every step; neither matters here.
+                warnings.filterwarnings("ignore", module=r"kfp\.local\.")
+                yield screen
+        finally:
+            # kfp.local indents `print` while a step runs; of steps that run at once, the last may put back another's.
+            builtins.print = plain_print

@@ -1,5 +1,6 @@
 """Local runs that go wrong: what the user is told, and what tracking says afterwards."""
 
+import builtins
 import contextlib
 import os
 import re
@@ -11,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from unittest import mock
 
 import pytest
@@ -215,3 +217,19 @@ def test_a_step_that_does_not_listen_is_killed(tmp_path: Path, monkeypatch: pyte
         local.run(pipeline, tmp_path / "out", mark=str(tmp_path / "mark"))
     assert caught.value.exit_code == 75
     assert [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGALRM, signal.SIGHUP)] == before
+
+
+def test_print_is_afterwards_what_it_was(tmp_path: Path) -> None:
+    class Indenting:
+        """As steps that run at once leave it: `kfp.local` puts back what another step had set."""
+
+        name = "indenting"
+
+        def __call__(self) -> SimpleNamespace:
+            builtins.print = lambda *_, **__: None
+            return SimpleNamespace(outputs={})
+
+    before = builtins.print
+    with mock.patch.dict(os.environ):
+        local.run(Indenting(), tmp_path)
+    assert builtins.print is before
