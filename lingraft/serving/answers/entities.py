@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lingraft.errors import RequestError
 from lingraft.serving.answers.kind import (
     TEXT,
     TRUNCATE,
@@ -24,6 +23,7 @@ from lingraft.serving.answers.kind import (
     Row,
     Tensor,
     empty,
+    require_room,
     softmax,
     texts_of,
 )
@@ -117,11 +117,7 @@ def _cut(place: int, text: str, language: str, bundle: Bundle, truncate: bool) -
     ids, room = list(chain.from_iterable(pieces)), bundle.block_tokens - 2
     if not ids:
         raise empty(place)
-    if len(ids) > room and not truncate:
-        raise RequestError(
-            f"text {place} has {len(ids) + 2} tokens, and the model reads at most {bundle.block_tokens}. Send a "
-            f"shorter text, or set the request's parameter {TRUNCATE!r} to true to have only its beginning read."
-        )
+    require_room(bundle, place, len(ids) + 2, truncate)
     begins = 1 + np.cumsum([0, *map(len, pieces)])[:-1]
     row = Row(language, [tokenizer.special.begin, *ids[:room], tokenizer.special.end], None)
     return row, _Tagged(text, found, [int(begin) for begin in begins if begin <= room])

@@ -143,6 +143,15 @@ def encoded(bundle: Bundle, asked: Asked, truncate: bool) -> list[Row]:
 def _require_length(bundle: Bundle, place: int, parts: int, tokens: int, truncate: bool) -> None:
     if tokens == 2 + bundle.shape.family.separators * (parts - 1):
         raise empty(place)
+    require_room(bundle, place, tokens, truncate)
+
+
+def require_room(bundle: Bundle, place: int, tokens: int, truncate: bool) -> None:
+    """Refuse a text of more tokens than the model reads, unless the request wants only its beginning read.
+
+    Raises:
+        RequestError: it is longer than a block, and `truncate` is False.
+    """
     if tokens > bundle.block_tokens and not truncate:
         raise RequestError(
             f"text {place} has {tokens} tokens, and the model reads at most {bundle.block_tokens}. Send a shorter "
