@@ -59,8 +59,7 @@ def _over_best(found: dict[str, Any], arm: str) -> str:
     told = []
     for language in languages(found):
         by_arm = of(found, language)
-        fixed = [other for other in by_arm if other not in (FIXED, DEV_LOSS)]
-        best = max(fixed, key=lambda other: mean(record["accuracy"] for record in by_arm[other]))
+        best = max(_fixed(by_arm), key=lambda other: mean(record["accuracy"] for record in by_arm[other]))
         told.append(f"{language} {spread(gains(by_arm, arm, best), signed=True)}")
     return ", ".join(told)
 
@@ -120,7 +119,7 @@ def _updates(records: Sequence[dict[str, Any]]) -> str:
 
 def _gains(found: dict[str, Any]) -> str:
     rows = [*_gain_rows(found)]
-    fixed = [arm for arm in of(found, languages(found)[0]) if arm not in (FIXED, DEV_LOSS)]
+    fixed = _fixed(of(found, languages(found)[0]))
     return _markdown(["language", "arm", *fixed], rows, texts=2)
 
 
@@ -128,8 +127,12 @@ def _gain_rows(found: dict[str, Any]) -> Iterator[list[str]]:
     for language in languages(found):
         by_arm = of(found, language)
         for arm in (FIXED, DEV_LOSS):
-            fixed = [other for other in by_arm if other not in (FIXED, DEV_LOSS)]
-            yield [language, arm, *(spread(gains(by_arm, arm, other), signed=True) for other in fixed)]
+            yield [language, arm, *(spread(gains(by_arm, arm, other), signed=True) for other in _fixed(by_arm))]
+
+
+def _fixed(by_arm: dict[str, list[dict[str, Any]]]) -> list[str]:
+    """Arms that keep to one depth."""
+    return [arm for arm in by_arm if arm not in (FIXED, DEV_LOSS)]
 
 
 def spread(values: Sequence[float], signed: bool = False) -> str:
