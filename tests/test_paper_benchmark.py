@@ -3,7 +3,10 @@
 import json
 import multiprocessing
 import os
+import re
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -13,6 +16,8 @@ from benchmarks.paper.__main__ import RECIPE, main
 from benchmarks.paper.claims import claims
 from benchmarks.paper.data import TAGGED_MB, on_data
 from benchmarks.samples import sample
+from lingraft.artifact import Kind
+from lingraft.comparison import runner
 from lingraft.comparison.plan import plan_of
 from lingraft.config import Recipe
 from lingraft.errors import RecipeError
@@ -45,6 +50,9 @@ finetuning = { epochs = 0.5, seeds = [1, 2] }
 """
 
 
+TRAINED = {Kind.PRIMARY, Kind.MINI, Kind.TASK, Kind.EMBEDDINGS}
+
+
 def write_data(folder: Path) -> list[str]:
     """A data folder; returns the command's arguments for it."""
     write(folder / "data" / "corpus", ("en", "de"), count=120)
@@ -71,6 +79,19 @@ def killed_once(arguments: list[str], seen: Path) -> str:
     os.kill(process.pid or 0, signal.SIGKILL)
     process.join()
     return seen.read_text(encoding="utf-8")
+
+
+def test_two_of_them_share_the_work_and_end_with_the_same_page(tmp_path: Path) -> None:
+    arguments, page = write_data(tmp_path), tmp_path / "page" / "README.md"
+    command = [sys.executable, "-m", "benchmarks.paper", *arguments]
+    running = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(2)]
+    said = [one.communicate(timeout=300)[1] for one in running]
+    assert [one.returncode for one in running] == [0, 0], said
+    recipe = on_data(Recipe.load(tmp_path / "recipe.toml"), tmp_path / "data", tmp_path / "out")
+    trainings = [job for job in runner.jobs_of(plan_of(recipe), tmp_path / "out") if job.kind in TRAINED]
+    ends = re.findall(r"step (\d+)/\1,", "".join(said))
+    assert len(ends) == len(trainings)  # each was trained once
+    assert "Not finished" not in page.read_text(encoding="utf-8")
 
 
 def test_the_command_killed_and_run_again_ends_with_every_cell_on_its_page(

@@ -3,6 +3,9 @@
 Everything is made under `--out`, once: stopped at any moment, `kill -9` included, the same command goes on. `--page`
 is written anew after every judgement, and names what is not yet run; `reading.md` there, written by hand, becomes its
 part on what the numbers mean. `--data` has corpus/<language>.txt.xz and the tasks' files that the recipe names.
+
+Started a second time beside itself, it shares the work. On two cores, two of them with OMP_NUM_THREADS=1 do more than
+one with two threads.
 """
 
 import argparse

@@ -1,5 +1,7 @@
 """The paper's comparison on one machine, one job after another: it may stop at any time and goes on where it was.
 
+Processes that run the same into the same folder share its jobs.
+
 A job that fails is a hole in the tables, with its reason; it is tried again when the comparison goes on. Holes are no
 error of the run: it ends as one without them, and says how many there are.
 """
@@ -7,7 +9,8 @@ error of the run: it ends as one without them, and says how many there are.
 import contextlib
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from lingraft.artifact import Artifact, Kind
@@ -15,9 +18,10 @@ from lingraft.comparison import jobs, judging
 from lingraft.comparison.judging import Bodies
 from lingraft.comparison.plan import MASKED, Arm, Comparison, PlannedPrimary, plan_of
 from lingraft.comparison.records import Judged, holes_of, load_judged, records_of
+from lingraft.comparison.sharing import held, in_turn
 from lingraft.config import Recipe
 from lingraft.errors import ArtifactError
-from lingraft.failures import forget
+from lingraft.failures import forget, why
 from lingraft.files import writable, write_text
 from lingraft.jobs import Job, Lane, lane
 from lingraft.paper import report as paper_report
@@ -56,16 +60,16 @@ def run(recipe: Recipe, out: Path, hear: Callable[[PaperRecords], None] = _unhea
     comparison = plan_of(recipe)
     planned = [*jobs_of(comparison, out)]
     clock = _Clock(planned)
-    judged: list[Judged] = []
-    hear(records_of(comparison, judged))
-    for number, job in enumerate(planned, start=1):
+    hear(records_of(comparison, _judged_so_far(planned)))
+    for number, job in enumerate(in_turn(planned, out), start=1):
         say(f"[{number}/{len(planned)}{clock.left}] {job.title}")
         with clock.measuring(job):
             _attempt(job)
         if job.kind is Kind.EVALUATION:
-            judged.append(load_judged(job.made))
-            hear(_write_so_far(comparison, judged, out))
-    made = _report(comparison, judged, out / REPORT)
+            hear(_write_so_far(comparison, _judged_so_far(planned), out))
+    judged = [load_judged(job.made) for job in planned if job.kind is Kind.EVALUATION]
+    with held(out / REPORT, out):
+        made = _report(comparison, judged, out / REPORT)
     _say_holes(comparison, judged, out / MARKDOWN_FILE)
     return made
 
@@ -156,6 +160,21 @@ def _outdated(job: Job) -> bool:
         return not load_judged(job.made).whole
     except ArtifactError:
         return True
+
+
+def _judged_so_far(planned: Iterable[Job]) -> list[Judged]:
+    """What stands of the comparison that is planned, whichever process judged it, and when."""
+    return [found for job in planned if job.kind is Kind.EVALUATION and (found := _standing(job))]
+
+
+def _standing(job: Job) -> Judged | None:
+    as_of_now = replace(job)  # a job keeps what it is made from once it was asked, and an input may yet be made
+    try:
+        if not why(job.made):
+            require_same(job.made, as_of_now.made_from)
+        return load_judged(job.made)
+    except ArtifactError:
+        return None
 
 
 def _write_so_far(comparison: Comparison, judged: Sequence[Judged], out: Path) -> PaperRecords:
