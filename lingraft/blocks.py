@@ -15,10 +15,11 @@ from lingraft.artifact import Artifact, Kind
 from lingraft.config import Recipe
 from lingraft.documents import Document
 from lingraft.errors import ArtifactError, TextError, TokenizerError
+from lingraft.ids import TENSOR, Ids, ids_dtype
 from lingraft.object_storage import RemoteFiles, open_remote, uri_of
 from lingraft.progress import counted
 from lingraft.shard_files import FileShelf, LocalFiles
-from lingraft.shards import SHARD_BYTES, TENSOR, WINDOW_SHARDS, Blocks, Ids, Writer, ids_dtype
+from lingraft.shards import SHARD_BYTES, WINDOW_SHARDS, Blocks, Writer
 from lingraft.text import SPLITS, SplitName, read_split
 from lingraft.token_stream import token_stream
 from lingraft.tokenizer import Tokenizer

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, TypeVar
 from lingraft.artifact import MANIFEST, Artifact, Kind, read_manifest
 from lingraft.errors import ArtifactError, LingraftError, MissingExtraError
 from lingraft.files import cache_folder, sha256_of, writable, write_text
+from lingraft.ids import Ids, map_ids
 from lingraft.shard_files import in_background
-from lingraft.shards import Ids, map_ids
 
 if TYPE_CHECKING:
     from fsspec import AbstractFileSystem

@@ -10,7 +10,7 @@ from concurrent.futures import Future, wait
 from typing import Any, Protocol, TypeVar
 
 from lingraft.artifact import Artifact
-from lingraft.shards import Ids, map_ids
+from lingraft.ids import Ids, map_ids
 
 Result = TypeVar("Result")
 

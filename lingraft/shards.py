@@ -4,11 +4,9 @@ Legend: N blocks, B rows asked for, T tokens of a block. Ids are stored as uint1
 exceeds 65,536, and come out as int64.
 """
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -16,18 +14,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from lingraft.artifact import Draft
+from lingraft.ids import TENSOR, Ids, ids_dtype
 
-TENSOR = "tokens_NT"
 SHARD_BYTES = 64 << 20
 """Of token ids in a full shard."""
 WINDOW_SHARDS = 4
 """Shards that are shuffled among themselves. It stands in every artifact too, as data order depends on it."""
-_SMALL_VOCABULARY = 1 << 16
-_DTYPES = {"U16": "<u2", "U32": "<u4"}
-"""safetensors' names to numpy's."""
-
-Ids = NDArray[Any]
-"""Token ids of any integer type."""
 
 
 class Shelf(Protocol):
@@ -169,18 +161,3 @@ class Writer:
             shard_NT = torch.from_numpy(self._shard_NT[: self._filled])
             self._draft.tensors(f"{self._split}-{number:05d}", {TENSOR: shard_NT})
             self._filled = 0
-
-
-def ids_dtype(vocabulary: int) -> "np.dtype[Any]":
-    """The smallest type that holds the ids of a vocabulary."""
-    return np.dtype(np.uint16 if vocabulary <= _SMALL_VOCABULARY else np.uint32)
-
-
-def map_ids(path: Path) -> Ids:
-    """Token ids (n, T) of a shard, as a view of the file: only what is read comes into memory."""
-    with path.open("rb") as stream:
-        header_bytes = int.from_bytes(stream.read(8), "little")
-        entry = json.loads(stream.read(header_bytes))[TENSOR]
-    begin = 8 + header_bytes + entry["data_offsets"][0]
-    # A plain array over the mapping: numpy's memmap class makes a Python object of every row taken.
-    return np.asarray(np.memmap(path, _DTYPES[entry["dtype"]], "r", begin, tuple(entry["shape"])))

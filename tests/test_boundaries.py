@@ -65,6 +65,14 @@ def test_the_core_imports_without_any_extra() -> None:
     assert (run.returncode, run.stdout.strip(), run.stderr) == (0, "[]", "")
 
 
+def test_steps_import_without_pytorch() -> None:
+    """A pipeline has dozens, most of which train nothing, and PyTorch takes seconds."""
+    steps = [name for name in modules() if name.startswith("lingraft.steps.")]
+    assert len(steps) > 5
+    done = import_without(("torch",), *steps, "lingraft.launch.launcher")
+    assert done.returncode == 0, done.stderr
+
+
 def test_the_block_itself_works() -> None:
     run = import_without(BLOCKED, "transformers")
     assert run.returncode == 1

@@ -17,10 +17,10 @@ from lingraft import object_storage
 from lingraft.artifact import MANIFEST, Artifact, Kind
 from lingraft.blocks import load_blocks, split
 from lingraft.errors import ArtifactError, MissingExtraError
+from lingraft.ids import Ids, map_ids
 from lingraft.object_storage import RemoteFiles, open_remote, uri_of
 from lingraft.order import Order
 from lingraft.shard_files import FileShelf
-from lingraft.shards import Ids, map_ids
 from lingraft.tokenizer import Tokenizer
 from tests.test_shards import T, flip_a_bit, packed
 from tests.workshop import Workshop

@@ -8,7 +8,8 @@ from lingraft import artifact
 from lingraft.artifact import Artifact, Kind
 from lingraft.blocks import split
 from lingraft.errors import ArtifactError
-from lingraft.shards import Blocks, Ordered, Writer, ids_dtype, in_memory
+from lingraft.ids import ids_dtype
+from lingraft.shards import Blocks, Ordered, Writer, in_memory
 from tests.full_disk import full_disk
 
 T = 4

@@ -6,7 +6,8 @@ from torch import Tensor
 
 from lingraft import artifact, blocks
 from lingraft.artifact import Artifact, Kind
-from lingraft.shards import WINDOW_SHARDS, Blocks, Writer, ids_dtype
+from lingraft.ids import ids_dtype
+from lingraft.shards import WINDOW_SHARDS, Blocks, Writer
 
 _SHARDS = 2 * WINDOW_SHARDS
 """Two windows, so that shards come and go while a training reads."""
