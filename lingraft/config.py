@@ -20,7 +20,7 @@ from lingraft.model_config import EncoderShape, TokenizerSettings
 from lingraft.search_config import Search
 from lingraft.section import Language, Name, Section, explain
 from lingraft.systems import Stage, Steps, System, steps_of
-from lingraft.task_config import SERVED_KINDS, Task
+from lingraft.task_config import Task
 from lingraft.text_config import Folder, Split, TextSource
 from lingraft.training_config import Adaptation, MiniBuilding, Paper, Training, part_of
 
@@ -260,11 +260,6 @@ class Recipe(Section):
     def builds_mini(self) -> bool:
         """Whether the recipe's system has a step 1b."""
         return Stage.BUILD_MINI in self.steps_over(self.adaptation.depth)
-
-    @property
-    def served_tasks(self) -> tuple[Task, ...]:
-        """Tasks that the endpoint can answer."""
-        return tuple(task for task in self.tasks if task.kind in SERVED_KINDS)
 
     def require_mini(self) -> MiniBuilding:
         """How MINIPOST's mini-model is built.

@@ -144,7 +144,7 @@ def language_pipeline(settings: Recipe) -> base_component.BaseComponent:
             outcomes=dsl.Collected(registered.outputs["outcome"]),
         )
         light(reported, nodes)
-        for task in settings.served_tasks:
+        for task in settings.tasks:
             exported = language.export_bundle(
                 **common,
                 task=task.name,

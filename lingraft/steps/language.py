@@ -136,10 +136,10 @@ def register_language(
 
 
 def _parity(recipe: Recipe, tasks: Path, embeddings: Path) -> dict[str, object]:
-    """How far ONNX Runtime and PyTorch are apart in each task that is served, with these embeddings put in."""
+    """How far ONNX Runtime and PyTorch are apart in each task, with these embeddings put in."""
     from lingraft.export import parity
 
-    bodies = {task.name: _best(recipe, tasks, task.name) for task in recipe.served_tasks}
+    bodies = {task.name: _best(recipe, tasks, task.name) for task in recipe.tasks}
     return {f"{PARITY}{name}": parity(folder, embeddings) for name, folder in bodies.items()}
 
 
