@@ -9,6 +9,8 @@ from lingraft.pace_config import Pace
 from lingraft.section import Language, Name, Section
 
 TaskKindName = Literal["documents", "texts", "pairs", "questions", "tags"]
+PRIMARY: Literal["primary"] = "primary"
+"""Name and kind of the bundle of a primary itself, for fill-mask and embeddings."""
 INPUTS: dict[TaskKindName, tuple[str, ...]] = {
     "documents": ("text",),
     "texts": ("text",),

@@ -54,6 +54,14 @@ def test_two_tasks_of_one_name_are_refused() -> None:
     assert "tasks ['xnli', 'xnli'] must have different names" in refusal(task(), task(kind="texts"))
 
 
+def test_only_a_recipe_that_serves_its_primary_says_so_and_has_no_task_of_that_name() -> None:
+    assert "serve_primary" not in with_tasks(task()).to_json()
+    raw = TINY | {"serve_primary": True}
+    assert Recipe.parse(Recipe.parse(raw).to_json()).serve_primary
+    with pytest.raises(RecipeError, match="a task cannot be named 'primary' where serve_primary is true"):
+        Recipe.parse(raw | {"tasks": [task("primary")]})
+
+
 @pytest.mark.parametrize("kind", ["texts", "pairs", "questions", "tags"])
 @pytest.mark.parametrize(("absent", "left"), [("test", ["train", "dev"]), ("train", ["dev", "test"])])
 def test_a_task_without_some_of_its_data_is_refused(kind: str, absent: str, left: list[str]) -> None:

@@ -15,8 +15,9 @@ from lingraft.serving.answers.passages import Passages
 from lingraft.serving.answers.vectors import Vectors
 from lingraft.serving.bundle import Bundle
 from lingraft.serving.detection import AUTO
-from lingraft.serving.formats import PRIMARY, BundleKind
+from lingraft.serving.formats import BundleKind
 from lingraft.serving.settings import Settings
+from lingraft.task_config import PRIMARY
 
 FILL_MASK, EMBEDDINGS = "fill-mask", "embeddings"
 LANGUAGE_CONFIDENCE = "language_confidence"

@@ -51,10 +51,12 @@ class Finished:
 
     @classmethod
     def run(cls, folder: Path) -> Self:
-        """Run all three, with tasks of all kinds; the source pipeline from compiled YAML, as a cluster gets it."""
+        """Run all three, with all kinds of bundles; the source pipeline from compiled YAML, as a cluster gets it."""
         recipe, out, screen = tiny(folder), folder / "out", io.StringIO()
         others = tasks(folder / "tasks", recipe.languages)
-        recipe = Recipe.parse(recipe.model_copy(update={"tasks": recipe.tasks + others}).to_json())
+        recipe = Recipe.parse(
+            recipe.model_copy(update={"tasks": recipe.tasks + others, "serve_primary": True}).to_json()
+        )
         compiled = str(folder / "source.yaml")
         compiler.Compiler().compile(build.source_pipeline(recipe), compiled)
         with mock.patch.dict(os.environ), contextlib.redirect_stdout(screen):

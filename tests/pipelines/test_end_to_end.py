@@ -14,6 +14,8 @@ from lingraft.artifact import Artifact, Kind
 from lingraft.history import HISTORY_FILE
 from lingraft.registered import bundle_name, primary_name
 from lingraft.report.page import PAGE_FILE, Records
+from lingraft.serving.bundle import Bundle
+from lingraft.serving.models import models_of
 from lingraft.steps import data, source
 from pipelines.demo import ask_examples
 from tests.made_up import TOPICS
@@ -24,6 +26,7 @@ pytestmark = [quiet, pytest.mark.integration]
 TEXT_LANE = {"text", "tokenizer", "blocks"}
 OTHERS = {"same-line": "pairs", "reading": "questions", "names": "tags"}
 TASKS = ("topic", *OTHERS)
+BUNDLES = (*TASKS, "primary")
 SAID = {
     "same-line": r"[01] \(\d+%\)",
     "reading": r"'.+' \(\d+%\)",
@@ -73,7 +76,7 @@ def test_every_pipeline_is_a_run_with_one_run_a_stage_and_all_finished(finished:
         | _lane("tr")
         | trained
         | {"fetch-source", "register-de", "register-tr", "report"}
-        | {f"bundle-{task}" for task in TASKS},
+        | {f"bundle-{task}" for task in BUNDLES},
     }
     for parent, stages in runs.values():
         assert {run.info.status for run in (parent, *stages.values())} == {"FINISHED"}
@@ -123,7 +126,8 @@ def test_every_stage_says_what_data_it_was_made_from(finished: Finished) -> None
 
 def test_every_model_has_a_champion_that_says_which_primary_it_belongs_to(finished: Finished) -> None:
     models = {model.name for model in finished.client.search_registered_models()}
-    theirs = {"embeddings-de", "embeddings-tr", *(f"{kind}-{task}" for kind in ("task", "bundle") for task in TASKS)}
+    theirs = {"embeddings-de", "embeddings-tr", *(f"task-{name}" for name in TASKS)}
+    theirs |= {f"bundle-{name}" for name in BUNDLES}
     assert models == {f"tiny-{name}" for name in ("primary", "decisions", *theirs)}
     primary = finished.champion("primary").tags["fingerprint"]
     for name in theirs:
@@ -186,11 +190,21 @@ def test_the_registered_bundle_serves_all_languages_with_the_champion_task(
 
 
 @pytest.mark.usefixtures("store")
+def test_the_primary_is_bundled_for_fill_mask_and_embeddings(finished: Finished, tmp_path: Path) -> None:
+    tracking.fetch(bundle_name(finished.recipe, "primary"), Kind.BUNDLE, tmp_path / "bundle")
+    opened = Bundle.load(tmp_path / "bundle")
+    assert set(models_of({opened.name: opened})) == {"fill-mask", "embeddings"}
+    assert set(opened.languages) == {"en", "de", "tr"}
+    opened.require_golden()
+
+
+@pytest.mark.usefixtures("store")
 @pytest.mark.parametrize("name", OTHERS)
 def test_the_demo_asks_the_registered_bundle_in_every_language_that_has_an_example(
     finished: Finished, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
     task = finished.recipe.task(name)
+    tracking.fetch(bundle_name(finished.recipe, name), Kind.BUNDLE, tmp_path / "bundle")
     ask_examples(finished.recipe, task, tmp_path / "bundle")
     title, unasked, *answers, _ = capsys.readouterr().out.splitlines()
     assert (title, unasked) == (f"{name}:", "Not asked, for want of a text in [tasks.examples]: tr")

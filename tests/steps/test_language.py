@@ -11,11 +11,13 @@ from lingraft.artifact import Artifact, Kind
 from lingraft.errors import DepthError, TrackingError
 from lingraft.gate_config import PARITY_TOLERANCE
 from lingraft.outcomes import conclude
-from lingraft.registered import bundle_name, embeddings_name, primary_name
+from lingraft.registered import bundle_name, bundled, embeddings_name, primary_name
+from lingraft.registry.lineage import drawn
 from lingraft.serving.bundle import Bundle
 from lingraft.steps import data, language, source
 from lingraft.steps import search as search_steps
 from lingraft.task_config import Finetuning, Task, TaskFile, TaskKindName
+from lingraft.tracking.versions import versions
 from tests.prometheus import asked, port_for_metrics
 from tests.serving.kinds import LABELS, NAMES
 from tests.steps.conftest import Registered
@@ -165,6 +167,19 @@ def test_every_kind_of_task_passes_the_gate_and_gets_a_bundle(
     assert sorted(parity) == ["parity_de", "parity_en"]
     assert (opened.kind, opened.fingerprint) == (kind, tags["fingerprint"])
     assert tags["task_kind"] == kind
+
+
+def test_a_primary_gets_a_bundle_of_its_own(registered: Registered, tmp_path: Path) -> None:
+    shop, run = registered.shop, registered.begin(tmp_path / "run")
+    recipe = shop.recipe.model_copy(update={"serve_primary": True})
+    assert bundled(recipe) == ("topic", "primary")
+    folders = shop.primary, registered.tasks, [shop.embeddings["de"]]
+    language.bundle(recipe.to_json(), run, "primary", *folders, tmp_path / "bundle")
+    opened, tags = Bundle.load(tmp_path / "bundle"), tracking.tags_of("tiny-bundle-primary")
+    assert (opened.kind, opened.fingerprint, "task_kind" in tags) == ("primary", tags["fingerprint"], False)
+    with tracking.asking() as ask:
+        tree = drawn(versions(ask, "tiny")).splitlines()
+    assert f"tiny-bundle-primary 1 [{opened.fingerprint[:12]}]" in "\n".join(tree)
 
 
 def test_a_bundle_holds_the_champion_of_the_task_that_is_named(registered: Registered, tmp_path: Path) -> None:
