@@ -115,7 +115,7 @@ def export_bundle(
     bundle: dsl.Output[dsl.Model],
     metrics: dsl.Output[dsl.Metrics],
 ):
-    """Export one task body with the tables of all languages to ONNX, check parity, and register the bundle."""
+    """Export one body with the tables of all languages to ONNX, check parity, and register the bundle."""
     from lingraft.launch import launcher
 
     inputs = {

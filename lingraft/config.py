@@ -6,6 +6,7 @@ refused with the key's path and what is allowed.
 
 import hashlib
 import json
+import operator
 import tomllib
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -20,7 +21,7 @@ from lingraft.model_config import EncoderShape, TokenizerSettings
 from lingraft.search_config import Search
 from lingraft.section import Language, Name, Section, explain
 from lingraft.systems import Stage, Steps, System, steps_of
-from lingraft.task_config import SERVED_KINDS, Task
+from lingraft.task_config import PRIMARY, Task
 from lingraft.text_config import Folder, Split, TextSource
 from lingraft.training_config import Adaptation, MiniBuilding, Paper, Training, part_of
 
@@ -45,7 +46,11 @@ class Recipe(Section):
     pretraining: Training = Field(description="How the primary is trained.")
     mini: MiniBuilding | None = Field(None, description="How MINIPOST's mini-model is built; no other system has it.")
     adaptation: Adaptation = Field(description="How each language's embeddings are trained.")
-    tasks: tuple[Task, ...] = Field((), description="None: embeddings only, no zero-shot scores and no endpoint.")
+    tasks: tuple[Task, ...] = Field((), description="None: embeddings only, and no zero-shot scores.")
+    # Left out where false, so that recipes that do not ask for it keep their digest.
+    serve_primary: bool = Field(
+        False, exclude_if=operator.not_, description="Bundle the primary itself, too, for fill-mask and embeddings."
+    )
     search: Search | None = Field(None, description="Absent: every language uses adaptation.depth.")
     paper: Paper | None = Field(None, description="Absent: one system, and no comparison of systems.")
     gate: Gate = Field(Gate(), description="What new embeddings must show before they are served.")
@@ -92,6 +97,8 @@ class Recipe(Section):
         names = [task.name for task in self.tasks]
         if len(set(names)) < len(names):
             raise ValueError(f"tasks {names} must have different names")
+        if self.serve_primary and PRIMARY in names:
+            raise ValueError(f"a task cannot be named {PRIMARY!r} where serve_primary is true: their bundles are alike")
         for task in self.tasks:
             if surplus := (set(task.examples) | set(task.languages)) - set(self.languages):
                 raise ValueError(f"task {task.name!r} has {sorted(surplus)}; the languages are {list(self.languages)}")
@@ -260,11 +267,6 @@ class Recipe(Section):
     def builds_mini(self) -> bool:
         """Whether the recipe's system has a step 1b."""
         return Stage.BUILD_MINI in self.steps_over(self.adaptation.depth)
-
-    @property
-    def served_tasks(self) -> tuple[Task, ...]:
-        """Tasks that the endpoint can answer."""
-        return tuple(task for task in self.tasks if task.kind in SERVED_KINDS)
 
     def require_mini(self) -> MiniBuilding:
         """How MINIPOST's mini-model is built.

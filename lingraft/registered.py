@@ -1,6 +1,7 @@
 """Names of a project's models in the registry."""
 
 from lingraft.config import Recipe
+from lingraft.task_config import PRIMARY
 
 
 def primary_name(recipe: Recipe) -> str:
@@ -28,6 +29,11 @@ def primary_of(project: str) -> str:
     return f"{project}-primary"
 
 
-def bundle_name(recipe: Recipe, task: str) -> str:
-    """A task's body and the tables of all languages, as the endpoint serves them."""
-    return f"{recipe.name}-bundle-{task}"
+def bundle_name(recipe: Recipe, name: str) -> str:
+    """A body and the tables of all languages, as the endpoint serves them; `name` is one of `bundled`."""
+    return f"{recipe.name}-bundle-{name}"
+
+
+def bundled(recipe: Recipe) -> tuple[str, ...]:
+    """What pipelines bundle: every task by its name, and the primary itself if the recipe says so."""
+    return (*(task.name for task in recipe.tasks), *((PRIMARY,) if recipe.serve_primary else ()))

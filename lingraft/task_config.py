@@ -9,8 +9,16 @@ from lingraft.pace_config import Pace
 from lingraft.section import Language, Name, Section
 
 TaskKindName = Literal["documents", "texts", "pairs", "questions", "tags"]
-SERVED_KINDS: tuple[TaskKindName, ...] = ("documents", "texts")
-"""Kinds whose bundles pipelines export, register and ask about: one text, one label. The endpoint answers all."""
+PRIMARY: Literal["primary"] = "primary"
+"""Name and kind of the bundle of a primary itself, for fill-mask and embeddings."""
+INPUTS: dict[TaskKindName, tuple[str, ...]] = {
+    "documents": ("text",),
+    "texts": ("text",),
+    "pairs": ("text", "text_pair"),
+    "questions": ("question", "context"),
+    "tags": ("text",),
+}
+"""Texts that a task is asked about at once, by the names that the endpoint has for them."""
 
 
 class Finetuning(Pace):
@@ -71,7 +79,11 @@ class Task(Section):
     test: TaskData | None = Field(None, description="Examples for reported scores only, in every language.")
     languages: tuple[Language, ...] = Field((), description="Languages that have test examples; all if empty.")
     finetuning: Finetuning = Field(Finetuning(), description="How the body is finetuned.")
-    examples: dict[Language, str] = Field({}, description="A text per language to ask a new endpoint about.")
+    examples: dict[Language, str | dict[str, str]] = Field(
+        {},
+        description="What to ask a new endpoint about, by language: a text; with kind 'pairs' "
+        "{ text = ..., text_pair = ... }, with 'questions' { question = ..., context = ... }.",
+    )
 
     @pydantic.model_validator(mode="after")
     def _has_data(self) -> Self:
@@ -96,6 +108,21 @@ class Task(Section):
                 f"evaluation {self.evaluation!r} is for kind 'questions' only, and kind is {self.kind!r}. Leave it out"
             )
         return self
+
+    @pydantic.model_validator(mode="after")
+    def _examples_can_be_asked(self) -> Self:
+        wanted = INPUTS[self.kind]
+        for language in self.examples:
+            if set(given := self.asked(language)) != set(wanted):
+                raise ValueError(
+                    f"examples.{language} has {sorted(given)}, but kind {self.kind!r} is asked about {list(wanted)}"
+                )
+        return self
+
+    def asked(self, language: str) -> dict[str, str]:
+        """Texts of a language's example by the names of `INPUTS`."""
+        example = self.examples[language]
+        return {"text": example} if isinstance(example, str) else example
 
     def covers(self, language: str) -> bool:
         """Whether the task has test examples in a language."""

@@ -8,6 +8,7 @@ from kfp.dsl import base_component, pipeline_channel
 from components import data, language, search, source
 from lingraft.cluster import StageName
 from lingraft.config import Recipe
+from lingraft.registered import bundled
 from lingraft.steps.source import finetunings
 from pipelines.cluster import Nodes, light, training
 from pipelines.settable import settable
@@ -144,10 +145,10 @@ def language_pipeline(settings: Recipe) -> base_component.BaseComponent:
             outcomes=dsl.Collected(registered.outputs["outcome"]),
         )
         light(reported, nodes)
-        for task in settings.served_tasks:
+        for name in bundled(settings):
             exported = language.export_bundle(
                 **common,
-                task=task.name,
+                task=name,
                 tasks=fetched.outputs["tasks"],
                 embeddings=dsl.Collected(registered.outputs["chosen"]),
             )

@@ -8,7 +8,7 @@ from lingraft import tracking
 from lingraft.artifact import Artifact, Kind
 from lingraft.config import Recipe
 from lingraft.errors import NotRegisteredError
-from lingraft.registered import bundle_name, primary_name
+from lingraft.registered import bundle_name, bundled, primary_name
 from lingraft.report.page import PAGE_FILE, Records, table
 from lingraft.serving.ask import Question, ask
 from lingraft.task_config import Task
@@ -34,8 +34,9 @@ def run(recipe: Recipe, out: Path, compare: bool) -> None:
     _renew(Artifact.load(Path(outputs["report"].path), Kind.REPORT), report)
     records = Records.load(report)
     print(f"\n{table(records.source, records.languages, records.search)}\n")
-    for task in recipe.served_tasks:
-        _ask(recipe, task, out / "bundle" if len(recipe.served_tasks) == 1 else out / "bundle" / task.name)
+    bundles = _fetched(recipe, out / "bundle")
+    for task in recipe.tasks:
+        ask_examples(recipe, task, bundles[task.name])
     print(f"Report: {(report / PAGE_FILE).resolve()}")
     print(f"Time: {time.monotonic() - started:.0f} s")
 
@@ -47,15 +48,25 @@ def _is_registered(recipe: Recipe) -> bool:
         return False
 
 
-def _ask(recipe: Recipe, task: Task, bundle: Path) -> None:
-    """Fetch a task's registered bundle, serve it, and ask the recipe's example of every language."""
-    shutil.rmtree(bundle, ignore_errors=True)
-    tracking.fetch(bundle_name(recipe, task.name), Kind.BUNDLE, bundle)
-    questions = [Question(language, text) for language, text in task.examples.items()]
+def _fetched(recipe: Recipe, out: Path) -> dict[str, Path]:
+    """Registered bundles by name, each in a folder of its own; a lone one in `out` itself."""
+    shutil.rmtree(out, ignore_errors=True)
+    names = bundled(recipe)
+    folders = {name: out if len(names) == 1 else out / name for name in names}
+    for name, folder in folders.items():
+        tracking.fetch(bundle_name(recipe, name), Kind.BUNDLE, folder)
+    return folders
+
+
+def ask_examples(recipe: Recipe, task: Task, bundle: Path) -> None:
+    """Serve a task's bundle, ask the recipe's example of every language, and print the answers."""
+    questions = [Question(language, task.asked(language)) for language in task.examples]
+    print(f"{task.name}:")
     if unasked := sorted(set(recipe.languages) - set(task.examples)):
-        print(f"Not asked, for want of a text in [task.examples]: {', '.join(unasked)}")
-    for answer in ask(bundle, questions):
-        print(f"{answer.language}: {answer.text!r} -> {answer.label} ({answer.probability:.0%})")
+        print(f"Not asked, for want of a text in [tasks.examples]: {', '.join(unasked)}")
+    for (language, texts), found in ask(bundle, questions):
+        said = ", ".join(f"{what} ({probability:.0%})" for what, probability in found) or "nothing"
+        print(f"{language}: {' | '.join(map(repr, texts.values()))} -> {said}")
     print()
 
 

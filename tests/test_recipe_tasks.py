@@ -35,7 +35,6 @@ def test_a_project_has_tasks_of_several_kinds() -> None:
     topic, mixed = {"name": "topic", "kind": "documents"}, task("qa", "questions", test=DATASET | PARQUET)
     recipe = with_tasks(topic, task(), mixed, task("ner", "tags"), task("mood", "texts"))
     assert [one.name for one in recipe.tasks] == ["topic", "xnli", "qa", "ner", "mood"]
-    assert [one.name for one in recipe.served_tasks] == ["topic", "mood"]
     assert Recipe.parse(recipe.to_json()) == recipe
     assert recipe.task("qa").test is not None
     assert recipe.task("qa").test.model_dump() == DATASET | PARQUET
@@ -53,6 +52,14 @@ def test_a_task_is_found_by_name_which_a_lone_one_needs_not() -> None:
 
 def test_two_tasks_of_one_name_are_refused() -> None:
     assert "tasks ['xnli', 'xnli'] must have different names" in refusal(task(), task(kind="texts"))
+
+
+def test_only_a_recipe_that_serves_its_primary_says_so_and_has_no_task_of_that_name() -> None:
+    assert "serve_primary" not in with_tasks(task()).to_json()
+    raw = TINY | {"serve_primary": True}
+    assert Recipe.parse(Recipe.parse(raw).to_json()).serve_primary
+    with pytest.raises(RecipeError, match="a task cannot be named 'primary' where serve_primary is true"):
+        Recipe.parse(raw | {"tasks": [task("primary")]})
 
 
 @pytest.mark.parametrize("kind", ["texts", "pairs", "questions", "tags"])
@@ -93,9 +100,39 @@ def test_an_unknown_kind_is_answered_with_those_that_there_are() -> None:
     assert "'documents', 'texts', 'pairs', 'questions' or 'tags'" in refusal(task(kind="summaries"))
 
 
-@pytest.mark.parametrize("changes", [{"languages": ["de", "fr"]}, {"examples": {"fr": "Quoi ?"}}])
+@pytest.mark.parametrize(
+    "changes", [{"languages": ["de", "fr"]}, {"examples": {"fr": {"text": "Quoi", "text_pair": "?"}}}]
+)
 def test_a_language_that_the_project_lacks_is_refused(changes: dict[str, Any]) -> None:
     assert "task 'xnli' has ['fr']; the languages are ['en', 'de', 'tr']" in refusal(task(**changes))
+
+
+@pytest.mark.parametrize(
+    ("kind", "example", "asked"),
+    [
+        ("texts", "ba de", {"text": "ba de"}),
+        ("tags", {"text": "ba de"}, {"text": "ba de"}),
+        ("pairs", {"text": "ba", "text_pair": "de"}, {"text": "ba", "text_pair": "de"}),
+        ("questions", {"context": "ba de", "question": "ba?"}, {"question": "ba?", "context": "ba de"}),
+    ],
+)
+def test_an_example_has_the_texts_that_its_kind_is_asked_about(kind: str, example: Any, asked: dict[str, str]) -> None:
+    recipe = with_tasks(task(kind=kind, examples={"de": example}))
+    assert recipe.task().asked("de") == asked
+    assert Recipe.parse(recipe.to_json()) == recipe
+
+
+@pytest.mark.parametrize(
+    ("kind", "example", "has", "wants"),
+    [
+        ("pairs", "ba de", ["text"], ["text", "text_pair"]),
+        ("questions", {"text": "ba", "text_pair": "de"}, ["text", "text_pair"], ["question", "context"]),
+        ("tags", {"text": "ba", "mood": "de"}, ["mood", "text"], ["text"]),
+    ],
+)
+def test_an_example_of_other_texts_is_refused(kind: str, example: Any, has: list[str], wants: list[str]) -> None:
+    message = refusal(task(kind=kind, examples={"de": example}))
+    assert f"tasks.0: examples.de has {has}, but kind '{kind}' is asked about {wants}." in message
 
 
 def test_a_task_covers_the_languages_that_it_names_or_all() -> None:

@@ -93,7 +93,7 @@ def write_task(
 
 def _task_facts(recipe: Recipe) -> dict[str, object]:
     task = recipe.task()
-    return {"task": task.name, "settings": task.model_dump(mode="json"), "seed": 1}
+    return {"task": task.name, "settings": task.model_dump(mode="json"), "seed": 1, "dev_score": 0.5}
 
 
 def write_embeddings(pieces_folder: Path, primary: Path, out: Path, seed: int) -> Path:

@@ -16,9 +16,9 @@ from lingraft.export.judging import judged
 from lingraft.export.tables import Brought, tokenizer_facts, write_language
 from lingraft.model_config import EncoderShape
 from lingraft.models import load_embeddings
-from lingraft.serving.formats import PRIMARY, body_part
+from lingraft.serving.formats import body_part
 from lingraft.serving.runtime import installed_runtime
-from lingraft.task_config import Task
+from lingraft.task_config import PRIMARY, Task
 from lingraft.tasks.loading import kind_of
 
 _ELSEWHERE = ("vocabulary.", "heads.")

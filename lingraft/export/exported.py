@@ -23,7 +23,6 @@ from lingraft.serving.formats import (
     FEATURES,
     HIDDEN,
     OUTPUTS,
-    PRIMARY,
     ROW_OUTPUTS,
     TYPES,
     VISIBLE,
@@ -32,7 +31,7 @@ from lingraft.serving.formats import (
     body_file,
     body_part,
 )
-from lingraft.task_config import Task
+from lingraft.task_config import PRIMARY, Task
 from lingraft.tasks.kinds import TaskKind
 from lingraft.tasks.loading import kind_of
 

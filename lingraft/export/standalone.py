@@ -20,9 +20,10 @@ from lingraft.export.heads import Outputs
 from lingraft.export.judging import probe, require_near
 from lingraft.export.tables import Brought, Drawn, stored_rows
 from lingraft.files import new_folder
-from lingraft.serving.formats import BIAS, FEATURES, PRIMARY, SCALE, TABLE, Precision, TableFormat, body_part
+from lingraft.serving.formats import BIAS, FEATURES, SCALE, TABLE, Precision, TableFormat, body_part
 from lingraft.serving.golden import difference
 from lingraft.serving.runtime import Body, installed_runtime
+from lingraft.task_config import PRIMARY
 
 IDS, MASK, TYPE_IDS = "input_ids", "attention_mask", "token_type_ids"
 """As transformers names them."""

@@ -19,7 +19,6 @@ from lingraft.models import Embeddings, Primary
 from lingraft.pieces import SpecialIds
 from lingraft.serving.formats import (
     BIAS,
-    PRIMARY,
     SCALE,
     TABLE,
     TOKENS,
@@ -30,6 +29,7 @@ from lingraft.serving.formats import (
     golden_part,
     table_part,
 )
+from lingraft.task_config import PRIMARY
 from lingraft.tasks.pairs import pad, pad_types
 from lingraft.tokenizer import Tokenizer
 

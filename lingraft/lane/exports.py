@@ -59,14 +59,11 @@ class Exports:
         for name, task in self.tasks.items():
             try:
                 bundles[name] = self._bundle(name, task)
-            except (MissingExtraError, _NotServedError) as error:
+            except MissingExtraError as error:
                 reasons[f"bundled for the endpoint, task {name!r}"] = str(error)
         return bundles, reasons
 
     def _bundle(self, name: str, task: LaneTask) -> Path:
-        if not task.served:
-            raise _NotServedError(f"the endpoint does not answer tasks of kind {task.settings.kind!r} so far")
-
         def make(out: Path) -> None:
             from lingraft.export import bundle
 
@@ -77,7 +74,3 @@ class Exports:
     def _marks(self, task: LaneTask | None) -> dict[str, str | None]:
         marks = {"primary": self.learned.manifest.aligned_with, "embeddings": self.learned.fingerprint}
         return marks | ({"task": task.mark} if task else {})
-
-
-class _NotServedError(ValueError):
-    """The endpoint has no answer for a task; the message is the reason."""

@@ -10,7 +10,7 @@ from lingraft.errors import ArtifactError, MissingExtraError, TextError
 from lingraft.hf.model import form_of
 from lingraft.model_config import EncoderShape
 from lingraft.models import TaskModel
-from lingraft.task_config import SERVED_KINDS, Task
+from lingraft.task_config import Task
 from lingraft.task_scores import load_tasks
 from lingraft.tasks.loading import kind_of, load_examples
 from lingraft.tokenizer import Tokenizer
@@ -33,18 +33,13 @@ class LaneTask:
     """Class of transformers that loads it."""
 
     @property
-    def served(self) -> bool:
-        """Whether the endpoint can answer it."""
-        return self.settings.kind in SERVED_KINDS
-
-    @property
     def mark(self) -> str:
         """Fingerprint of the seed that is exported."""
         return self.marks[self.best]
 
     def in_recipe(self, language: str) -> Task:
         """Its settings for a recipe that has one target language."""
-        examples = {tag: text for tag, text in self.settings.examples.items() if tag == language}
+        examples = {tag: asked for tag, asked in self.settings.examples.items() if tag == language}
         return self.settings.model_copy(update={"languages": (), "examples": examples})
 
     def examine(self, language: str, text: Artifact, tokenizer: Tokenizer) -> str:

@@ -14,7 +14,7 @@ _NOUNS = {
     "mini": "The mini-model over which languages of `{project}` learn their embeddings",
     "embeddings": "Token embeddings of one language, to be put into the primary and the tasks of `{project}`",
     "task": "A body finetuned on one task in the source language of `{project}`",
-    "bundle": "One task body in ONNX with the tables of several languages, as the endpoint of `{project}` serves it",
+    "bundle": "A body in ONNX with the tables of several languages, as the endpoint of `{project}` serves it",
 }
 
 _EMBEDDINGS_SCORES = (
@@ -35,7 +35,7 @@ def facts_of(made: Artifact) -> dict[str, str]:
         "language": manifest.language,
         "library_version": manifest.library_version,
         **{name: manifest.details.get(name) for name in ("system", "depth", "task")},
-        "task_kind": manifest.details.get("settings", {}).get("kind"),
+        "task_kind": (manifest.details.get("settings") or {}).get("kind"),
         **{f"data.{name}": mark for name, mark in manifest.data_hashes.items()},
         **_cost(manifest),
     }

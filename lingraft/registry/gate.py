@@ -29,7 +29,7 @@ class Evidence:
     judged_on: Mapping[str, str]
     """Fingerprints of what it was judged on and with: text, blocks, and each task's body."""
     parity: Mapping[str, float]
-    """By served task, the largest difference of a logit between ONNX Runtime and PyTorch."""
+    """By task, the largest difference of a logit between ONNX Runtime and PyTorch."""
 
 
 class Check(pydantic.BaseModel):
@@ -45,7 +45,7 @@ class Check(pydantic.BaseModel):
 
 
 def judge(
-    gate: Gate, primary: str, challenger: Evidence, champion: Evidence | None, served: Collection[str]
+    gate: Gate, primary: str, challenger: Evidence, champion: Evidence | None, tasks: Collection[str]
 ) -> list[Check]:
     """Hold a challenger against the champion, or against its own untrained initialisation where there is none.
 
@@ -54,9 +54,9 @@ def judge(
         primary: fingerprint of the project's current primary.
         challenger: embeddings that were judged on it.
         champion: of the same language, aligned with the same primary; None if there is none.
-        served: names of the tasks of that primary that the endpoint answers.
+        tasks: names of the tasks that the registry has for that primary.
     """
-    checks = [_aligned(primary, challenger), _parity(challenger, served)]
+    checks = [_aligned(primary, challenger), _parity(challenger, tasks)]
     if champion is None:
         return [*checks, _above_initial(gate, challenger)]
     if unlike := _not_comparable(challenger, champion):
@@ -88,9 +88,9 @@ def _aligned(primary: str, challenger: Evidence) -> Check:
     return Check(name="aligned", passed=fits, says=says)
 
 
-def _parity(challenger: Evidence, served: Collection[str]) -> Check:
+def _parity(challenger: Evidence, tasks: Collection[str]) -> Check:
     parity = challenger.parity
-    if unknown := sorted(set(served) - set(parity)):
+    if unknown := sorted(set(tasks) - set(parity)):
         says = (
             f"{challenger.title} has no parity of {', '.join(unknown)}, which the registry has for this primary. Run "
             "the language pipeline again with them in the recipe: it measures parity and adds it to the same version. "
@@ -98,7 +98,7 @@ def _parity(challenger: Evidence, served: Collection[str]) -> Check:
         )
         return Check(name="parity", passed=False, says=says, numbers=dict(parity))
     holds = all(found <= PARITY_TOLERANCE for found in parity.values())
-    shown = ", ".join(f"{task} {found:.2g}" for task, found in parity.items()) or "no task is served"
+    shown = ", ".join(f"{task} {found:.2g}" for task, found in parity.items()) or "there is no task"
     word = "within" if holds else "not within"
     says = f"ONNX Runtime and PyTorch agree {word} {PARITY_TOLERANCE:g} in every logit ({shown})"
     return Check(name="parity", passed=holds, says=says + ("" if holds else "."), numbers=dict(parity))

@@ -33,7 +33,7 @@ def drawn(found: Sequence[Version]) -> str:
 
 
 def _tree(primary: Version, found: Sequence[Version]) -> Iterator[str]:
-    """A bundle stands under the task that it serves, a language under the primary or the mini-model of its depth."""
+    """A bundle stands under the body that it has, a language under the primary or the mini-model of its depth."""
     yield _said(primary)
     ours = [each for each in found if each.tags.get("aligned_with") == primary.fingerprint]
     minis, embeddings, tasks, bundles = ([each for each in ours if each.kind == kind] for kind in _ORDER)
@@ -41,7 +41,8 @@ def _tree(primary: Version, found: Sequence[Version]) -> Iterator[str]:
     placed = [each for _, learned in under for each in learned]
     branches = [[_said(mini), *_indented(*([_said(each)] for each in learned))] for mini, learned in under]
     branches += [[_said(each)] for each in embeddings if each not in placed]
-    branches += [[_said(task), *_indented(*_served(task, bundles))] for task in tasks]
+    branches += [[_said(task), *_indented(*_served(task.fingerprint, bundles))] for task in tasks]
+    branches += _served(None, bundles)
     yield from _indented(*branches)
 
 
@@ -50,9 +51,10 @@ def _learned_over(mini: Version, embeddings: Sequence[Version]) -> list[Version]
     return [each for each in embeddings if all(each.tags.get(key) == mini.tags.get(key) for key in alike)]
 
 
-def _served(task: Version, bundles: Sequence[Version]) -> Iterator[list[str]]:
+def _served(task: str | None, bundles: Sequence[Version]) -> Iterator[list[str]]:
+    """Bundles of a task's body by its fingerprint; of the primary's own if None."""
     for bundle in bundles:
-        if bundle.tags.get(f"{_DATA}task") == task.fingerprint:
+        if bundle.tags.get(f"{_DATA}task") == task:
             places = {key: value for key, value in bundle.tags.items() if key.startswith(ENDPOINT)}
             shown = [f"endpoint {key.removeprefix(ENDPOINT)}: {value}" for key, value in sorted(places.items())]
             yield [_said(bundle), *_indented(*([each] for each in shown))]

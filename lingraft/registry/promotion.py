@@ -14,7 +14,6 @@ from lingraft.progress import say
 from lingraft.registered import primary_of
 from lingraft.registry.evidence import evidence_of, gate_of
 from lingraft.registry.gate import Check, judge, passed
-from lingraft.task_config import SERVED_KINDS
 from lingraft.tracking import decisions
 from lingraft.tracking.decisions import Decision, Outcome, Record, overtaking, winners
 from lingraft.tracking.server import Asking
@@ -201,14 +200,13 @@ def _checks(
         theirs = evidence_of(ask, eligible) if eligible else None
     except GateError as error:  # what the champion is worth is not known, so nothing can be better
         return [Check(name="comparable", passed=False, says=str(error))]
-    served = _served_tasks(versions(ask, project), primary)
-    return judge(gate or gate_of(version), primary, evidence_of(ask, version), theirs, served)
+    tasks = _tasks_of(versions(ask, project), primary)
+    return judge(gate or gate_of(version), primary, evidence_of(ask, version), theirs, tasks)
 
 
-def _served_tasks(found: Sequence[Version], primary: str) -> set[str]:
-    """Names of tasks of a primary that the endpoint answers; one whose kind is not known is taken for such a one."""
-    ours = [each for each in found if each.kind == "task" and each.tags.get("aligned_with") == primary]
-    return {each.tags["task"] for each in ours if each.tags.get("task_kind", SERVED_KINDS[0]) in SERVED_KINDS}
+def _tasks_of(found: Sequence[Version], primary: str) -> set[str]:
+    """Names of a primary's tasks."""
+    return {each.tags["task"] for each in found if each.kind == "task" and each.tags.get("aligned_with") == primary}
 
 
 def _aligned(version: Version, primary: str) -> Check:

@@ -11,9 +11,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from lingraft.errors import MissingExtraError, RequestError, ServingError
-from lingraft.serving.answers.kind import LANGUAGE, TEXT
+from lingraft.serving.answers.entities import ENTITY, KIND, SCORE
+from lingraft.serving.answers.kind import LANGUAGE
 from lingraft.serving.answers.labels import LABEL, PROBABILITY
-from lingraft.serving.questions import Answer, Question
+from lingraft.serving.answers.passages import ANSWER
+from lingraft.serving.questions import Answer, Found, Question
 
 try:
     import httpx
@@ -39,7 +41,7 @@ class Running(NamedTuple):
 
 
 def ask(bundle: Path, questions: Sequence[Question], ready_s: float = 120.0) -> list[Answer]:
-    """Serve a bundle on a free port of this machine, ask each question in a request of its own, and stop the server.
+    """Serve a task's bundle on a free port, ask each question in a request of its own, and stop the server.
 
     Args:
         bundle: folder of the bundle.
@@ -59,14 +61,22 @@ def ask(bundle: Path, questions: Sequence[Question], ready_s: float = 120.0) -> 
 
 
 def _answer(client: httpx.Client, name: str, question: Question) -> Answer:
-    given = {TEXT: question.text, LANGUAGE: question.language}
+    given = {**question.texts, LANGUAGE: question.language}
     inputs = [{"name": key, "datatype": "BYTES", "shape": [1], "data": [value]} for key, value in given.items()]
     response = client.post(f"/v2/models/{name}/infer", json={"inputs": inputs})
     body: dict[str, Any] = response.json()
     if response.is_error:
         raise RequestError(f"the endpoint refused a question in {question.language!r}: {body['error']}")
     outputs = {output["name"]: output["data"] for output in body["outputs"]}
-    return Answer(*question, outputs[LABEL][0], outputs[PROBABILITY][0])
+    return Answer(question, tuple(_found(outputs)))
+
+
+def _found(outputs: dict[str, list[Any]]) -> Iterator[Found]:
+    if ENTITY in outputs:
+        entities = zip(outputs[ENTITY], outputs[KIND], outputs[SCORE], strict=True)
+        return (Found(f"{entity!r} {kind}", score) for entity, kind, score in entities)
+    whats = outputs[LABEL] if LABEL in outputs else [repr(passage) for passage in outputs[ANSWER]]
+    return map(Found, whats, outputs[PROBABILITY])
 
 
 @contextlib.contextmanager

@@ -18,7 +18,6 @@ from lingraft.model_config import EncoderShape
 from lingraft.pieces import SpecialIds
 from lingraft.serving.formats import (
     BIAS,
-    PRIMARY,
     BundleKind,
     Precision,
     bias_part,
@@ -30,6 +29,7 @@ from lingraft.serving.formats import (
 from lingraft.serving.golden import Golden
 from lingraft.serving.runtime import CUDA, Body, served_provider
 from lingraft.serving.tables import Table
+from lingraft.task_config import PRIMARY
 from lingraft.tokenizer import Tokenizer
 
 

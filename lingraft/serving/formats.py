@@ -2,7 +2,7 @@
 
 from typing import Literal, get_args
 
-from lingraft.task_config import TaskKindName
+from lingraft.task_config import PRIMARY, TaskKindName
 
 Precision = Literal["fp32", "fp16", "int8"]
 """Of a body. fp32 is in every bundle; fp16 is for GPUs, int8 for CPUs."""
@@ -12,8 +12,6 @@ PRECISIONS: tuple[Precision, ...] = get_args(Precision)
 TABLE_FORMATS: tuple[TableFormat, ...] = get_args(TableFormat)
 
 BundleKind = Literal[TaskKindName, "primary"]
-PRIMARY: BundleKind = "primary"
-"""Kind of the bundle of a primary itself, for fill-mask and embeddings."""
 
 EMBEDDED, VISIBLE, TYPES = "embedded_BTD", "visible_BT", "types_BT"
 HIDDEN, FEATURES = "hidden_BTD", "features_BTD"

@@ -15,8 +15,9 @@ from lingraft.serving.answers.passages import Passages
 from lingraft.serving.answers.vectors import Vectors
 from lingraft.serving.bundle import Bundle
 from lingraft.serving.detection import AUTO
-from lingraft.serving.formats import PRIMARY, BundleKind
+from lingraft.serving.formats import BundleKind
 from lingraft.serving.settings import Settings
+from lingraft.task_config import PRIMARY
 
 FILL_MASK, EMBEDDINGS = "fill-mask", "embeddings"
 LANGUAGE_CONFIDENCE = "language_confidence"
@@ -41,7 +42,7 @@ class Model(NamedTuple):
 
     def outputs(self, bundle: Bundle) -> list[Tensor]:
         """All tensors of a response."""
-        return [*self.kind.outputs(bundle), *_LANGUAGES]
+        return [*self.kind.outputs(len(bundle.labels), bundle.shape.width), *_LANGUAGES]
 
 
 def models_of(bundles: Mapping[str, Bundle]) -> dict[str, Model]:
@@ -61,9 +62,25 @@ def models_of(bundles: Mapping[str, Bundle]) -> dict[str, Model]:
 
 
 def _of(bundle: Bundle) -> list[tuple[str, Model]]:
-    if bundle.kind == PRIMARY:
-        return [(FILL_MASK, Model(bundle.name, Masked())), (EMBEDDINGS, Model(bundle.name, Vectors()))]
-    return [(bundle.name, Model(bundle.name, _TASKS[bundle.kind]))]
+    return [(name, Model(bundle.name, kind)) for name, kind in _answering(bundle.name, bundle.kind).items()]
+
+
+def _answering(name: str, kind: BundleKind) -> dict[str, AnswerKind]:
+    return {FILL_MASK: Masked(), EMBEDDINGS: Vectors()} if kind == PRIMARY else {name: _TASKS[kind]}
+
+
+def interface(kind: BundleKind, labels: int, width: int) -> tuple[list[str], list[Tensor]]:
+    """Names of the texts that bundles of a kind are given, and tensors that they answer with.
+
+    Args:
+        kind: of the bundle.
+        labels: how many the task has.
+        width: of the body.
+    """
+    kinds = _answering("", kind).values()
+    inputs = dict.fromkeys([*(name for each in kinds for name in each.inputs), LANGUAGE])
+    outputs = {tensor.name: tensor for each in kinds for tensor in (*each.outputs(labels, width), *_LANGUAGES)}
+    return [*inputs], [*outputs.values()]
 
 
 def metadata(name: str, model: Model, bundle: Bundle, settings: Settings) -> dict[str, Any]:

@@ -1,19 +1,25 @@
-"""What an endpoint that classifies texts is asked, and answers."""
+"""What an endpoint that answers a task is asked, and what it finds."""
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 
 class Question(NamedTuple):
-    """A text, and the language that it is in."""
+    """Texts by the names of the endpoint's inputs, and the language that they are in."""
 
     language: str
-    text: str
+    texts: Mapping[str, str]
+
+
+class Found(NamedTuple):
+    """A label, a passage of the context, or an entity with its kind."""
+
+    what: str
+    probability: float
 
 
 class Answer(NamedTuple):
-    """The most probable label of a text."""
+    """What was found: one label or passage; entities, as many as there are."""
 
-    language: str
-    text: str
-    label: str
-    probability: float
+    question: Question
+    found: tuple[Found, ...]

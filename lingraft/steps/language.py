@@ -29,6 +29,7 @@ from lingraft.steps.facts import (
     zero_shot,
 )
 from lingraft.steps.promoting import promoted, require_champion
+from lingraft.task_config import PRIMARY
 from lingraft.tracking.versions import bring, champion_of
 
 
@@ -136,10 +137,10 @@ def register_language(
 
 
 def _parity(recipe: Recipe, tasks: Path, embeddings: Path) -> dict[str, object]:
-    """How far ONNX Runtime and PyTorch are apart in each task that is served, with these embeddings put in."""
+    """How far ONNX Runtime and PyTorch are apart in each task, with these embeddings put in."""
     from lingraft.export import parity
 
-    bodies = {task.name: _best(recipe, tasks, task.name) for task in recipe.served_tasks}
+    bodies = {task.name: _best(recipe, tasks, task.name) for task in recipe.tasks}
     return {f"{PARITY}{name}": parity(folder, embeddings) for name, folder in bodies.items()}
 
 
@@ -180,14 +181,17 @@ def _of_own_depth(
 def bundle(
     recipe: str, run: Path, task: str, primary: Path, tasks: Path, embeddings: Sequence[Path], out: Path
 ) -> Scores:
-    """Export a task's champion with all languages that there are to ONNX, check parity, and register the bundle."""
+    """Export a task's champion with all languages that there are to ONNX, check parity, and register the bundle.
+
+    `task` is one of `lingraft.registered.bundled`; the primary is exported itself where it is that.
+    """
     from lingraft.export import bundle as export
 
     settings, learned = Recipe.parse(recipe), [folder for folder in embeddings if not why(folder)]
     if not learned:
         leave(out, "no language succeeded, so there is nothing to serve beside the source language")
         return {}
-    best = _best(settings, tasks, task)
+    best = None if settings.serve_primary and task == PRIMARY else _best(settings, tasks, task)
     with tracking.stage(run.read_text(), f"bundle-{task}") as stage:
         made = export(primary, best, learned, out)
         near = made.manifest.details["parity"]["fp32"]

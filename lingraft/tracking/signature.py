@@ -8,11 +8,13 @@ from mlflow.models import Model, ModelSignature
 from mlflow.types import ColSpec, DataType, Schema, TensorSpec
 
 from lingraft.artifact import Kind, Manifest
+from lingraft.serving.formats import BundleKind
+from lingraft.serving.models import interface
 
 FILE = "MLmodel"
 _TOKENS = TensorSpec(np.dtype(np.int64), (-1, -1), "tokens")
 _VISIBLE = TensorSpec(np.dtype(np.bool_), (-1, -1), "visible")
-_SERVED = (("text", DataType.string), ("language", DataType.string))
+_DATATYPES = {"BYTES": np.str_, "FP32": np.float32, "INT32": np.int32, "BOOL": np.bool_}
 
 
 def mlmodel_of(manifest: Manifest, model_id: str) -> str:
@@ -31,7 +33,7 @@ def _signature(manifest: Manifest) -> ModelSignature:
     """Legend of shapes: (texts, tokens), and behind them what there is of each."""
     width, labels = manifest.details.get("shape", {}).get("width", -1), manifest.details.get("labels", ())
     if manifest.kind is Kind.BUNDLE:
-        return _answers(len(labels))
+        return _answers(manifest.details["kind"], len(labels), width)
     if manifest.kind is Kind.EMBEDDINGS:
         [table, *_] = (shapes["table_VD"] for shapes in manifest.shapes.values() if "table_VD" in shapes)
         return _tensors([_TOKENS], "vectors", (-1, -1, table[1]))
@@ -51,11 +53,11 @@ def _tensors(inputs: list[ColSpec | TensorSpec], name: str, shape: tuple[int, ..
     return ModelSignature(Schema(inputs), Schema([TensorSpec(np.dtype(np.float32), shape, name)]))
 
 
-def _answers(labels: int) -> ModelSignature:
+def _answers(kind: BundleKind, labels: int, width: int) -> ModelSignature:
     """What the endpoint takes and gives, by the Open Inference Protocol."""
-    probabilities: list[ColSpec | TensorSpec] = [
-        TensorSpec(np.dtype(np.str_), (-1,), "label"),
-        TensorSpec(np.dtype(np.float32), (-1,), "probability"),
-        TensorSpec(np.dtype(np.float32), (-1, labels), "probabilities"),
+    inputs, outputs = interface(kind, labels, width)
+    taken: list[ColSpec | TensorSpec] = [ColSpec(DataType.string, name) for name in inputs]
+    given: list[ColSpec | TensorSpec] = [
+        TensorSpec(np.dtype(_DATATYPES[each.datatype]), tuple(each.shape), each.name) for each in outputs
     ]
-    return ModelSignature(Schema([ColSpec(kind, name) for name, kind in _SERVED]), Schema(probabilities))
+    return ModelSignature(Schema(taken), Schema(given))

@@ -12,6 +12,7 @@ from lingraft import Wanted, add_language, stages
 from lingraft.config import Recipe
 from lingraft.errors import ArtifactError
 from lingraft.resumed import MadeDifferentlyError
+from lingraft.serving.bundle import Bundle
 from tests import made_up
 from tests.workshop import Workshop, unwatched
 
@@ -63,8 +64,10 @@ def test_test_examples_in_the_language_are_judged_whatever_the_text_is(
     assert (scores.name, scores.examples, scores.labels) == ("same-topic", 39, ["false", "true"])
     assert scores.initial is not None
     assert set(added.hf) == {"masked_lm", "same-topic"}
-    assert added.bundles == {}
-    assert "not bundled for the endpoint, task 'same-topic': the endpoint does not" in added.summary()
+    assert added.left_out == {}
+    bundled = Bundle.load(added.bundles["same-topic"])
+    assert (bundled.kind, bundled.labels, [*bundled.languages]) == ("pairs", ["false", "true"], ["en", "de"])
+    bundled.require_golden()
     file = tmp_path / "pairs-de.jsonl"
     file.write_text("".join(file.read_text().splitlines(keepends=True)[1:]))
     with pytest.raises(MadeDifferentlyError, match=r"evaluation was made from something else: examples\.same-topic"):
@@ -83,7 +86,7 @@ def test_without_test_examples_in_the_language_it_says_why_nothing_is_judged(
     languages: list[str],
     reason: str,
 ) -> None:
-    task = finetuned(languages=languages, examples={"en": "ba de", "de": "ki lo"})
+    task = finetuned(languages=languages, examples={"de": {"text": "ki", "text_pair": "lo"}})
     added = add_language(workshop.primary, text["tr"], "tr", tmp_path / "out", [task], wanted=BRIEFLY)
     assert added.scores.tasks == ()
     assert reason in added.left_out["judged on task 'same-topic'"]

@@ -20,6 +20,7 @@ from lingraft.artifact import Artifact, Kind
 from lingraft.config import Recipe
 from pipelines import build, local
 from tests.made_up import write
+from tests.pipelines.made_up_tasks import tasks
 
 TINY = Path(__file__).parents[1] / "tiny.toml"
 
@@ -50,8 +51,12 @@ class Finished:
 
     @classmethod
     def run(cls, folder: Path) -> Self:
-        """Run all three; the source pipeline from compiled YAML, as a cluster gets it."""
+        """Run all three, with all kinds of bundles; the source pipeline from compiled YAML, as a cluster gets it."""
         recipe, out, screen = tiny(folder), folder / "out", io.StringIO()
+        others = tasks(folder / "tasks", recipe.languages)
+        recipe = Recipe.parse(
+            recipe.model_copy(update={"tasks": recipe.tasks + others, "serve_primary": True}).to_json()
+        )
         compiled = str(folder / "source.yaml")
         compiler.Compiler().compile(build.source_pipeline(recipe), compiled)
         with mock.patch.dict(os.environ), contextlib.redirect_stdout(screen):

@@ -231,11 +231,12 @@ def test_without_a_task_nothing_is_finetuned_or_served(tmp_path: Path) -> None:
     assert _steps(one["language"]).keys() - _steps(other["language"]).keys() == {"export-bundle"}
 
 
-def test_every_task_is_finetuned_with_every_seed_and_served_if_it_can_be(tmp_path: Path) -> None:
+def test_every_task_is_finetuned_with_every_seed_and_bundled_like_a_primary_that_is_to_be(tmp_path: Path) -> None:
     demo = Recipe.load(ROOT / "recipes/demo.toml")
     files = {split: TaskFile(kind="file", path=f"{split}.tsv") for split in ("train", "dev", "test")}
     others = [Task(name=name, kind=kind, **files) for name, kind in (("mood", "texts"), ("xnli", "pairs"))]
-    compiled = _compiled_of(demo.model_copy(update={"tasks": (*demo.tasks, *others)}), tmp_path)
+    changes = {"tasks": (*demo.tasks, *others), "serve_primary": True}
+    compiled = _compiled_of(demo.model_copy(update=changes), tmp_path)
     (loop,) = (
         task["parameterIterator"]["items"]["raw"]
         for task in compiled["source"][0]["root"]["dag"]["tasks"].values()
@@ -249,7 +250,7 @@ def test_every_task_is_finetuned_with_every_seed_and_served_if_it_can_be(tmp_pat
         for name, task in compiled["language"][0]["root"]["dag"]["tasks"].items()
         if name.startswith("export-bundle")
     ]
-    assert exports == ["help-topic", "mood"]
+    assert exports == ["help-topic", "mood", "xnli", "primary"]
 
 
 def test_only_minipost_has_a_step_that_builds_a_mini_model(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """The pipelines from text to a registered bundle and a report, run once for real by kfp.local, and looked at."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +14,26 @@ from lingraft.artifact import Artifact, Kind
 from lingraft.history import HISTORY_FILE
 from lingraft.registered import bundle_name, primary_name
 from lingraft.report.page import PAGE_FILE, Records
+from lingraft.serving.bundle import Bundle
+from lingraft.serving.models import models_of
 from lingraft.steps import data, source
+from pipelines.demo import ask_examples
 from tests.made_up import TOPICS
 from tests.pipelines.finished import Finished
 from tests.tracking_stores import quiet
 
 pytestmark = [quiet, pytest.mark.integration]
 TEXT_LANE = {"text", "tokenizer", "blocks"}
+OTHERS = {"same-line": "pairs", "reading": "questions", "names": "tags"}
+TASKS = ("topic", *OTHERS)
+BUNDLES = (*TASKS, "primary")
+SAID = {
+    "same-line": r"[01] \(\d+%\)",
+    "reading": r"'.+' \(\d+%\)",
+    # What is learned in seconds may find no name.
+    "names": r"nothing|'.+' X \(\d+%\)(, '.+' X \(\d+%\))*",
+}
+"""What the demo prints of an answer."""
 
 
 @pytest.fixture(scope="module")
@@ -55,12 +69,14 @@ def test_every_pipeline_is_a_run_with_one_run_a_stage_and_all_finished(finished:
     trained = {f"{stage}-{run}" for stage in ("adapt", "evaluate") for run in ("de-1", f"de-{chosen}", "tr-1")}
     assert {pipeline: set(stages) for pipeline, (_, stages) in runs.items()} == {
         "source": _lane("en")
-        | {"pretrain", "finetune-topic-1", "finetune-topic-2", "evaluate-source", "register-source"},
+        | {"pretrain", "evaluate-source", "register-source"}
+        | {f"finetune-{job}" for job in ("topic-1", "topic-2", *(f"{task}-1" for task in OTHERS))},
         "depth-search": _lane("de") | {"fetch-source", "try-depths-1", "search-depth"},
         "language": _lane("de")
         | _lane("tr")
         | trained
-        | {"fetch-source", "register-de", "register-tr", "bundle-topic", "report"},
+        | {"fetch-source", "register-de", "register-tr", "report"}
+        | {f"bundle-{task}" for task in BUNDLES},
     }
     for parent, stages in runs.values():
         assert {run.info.status for run in (parent, *stages.values())} == {"FINISHED"}
@@ -110,7 +126,8 @@ def test_every_stage_says_what_data_it_was_made_from(finished: Finished) -> None
 
 def test_every_model_has_a_champion_that_says_which_primary_it_belongs_to(finished: Finished) -> None:
     models = {model.name for model in finished.client.search_registered_models()}
-    theirs = {"embeddings-de", "embeddings-tr", "task-topic", "bundle-topic"}
+    theirs = {"embeddings-de", "embeddings-tr", *(f"task-{name}" for name in TASKS)}
+    theirs |= {f"bundle-{name}" for name in BUNDLES}
     assert models == {f"tiny-{name}" for name in ("primary", "decisions", *theirs)}
     primary = finished.champion("primary").tags["fingerprint"]
     for name in theirs:
@@ -157,15 +174,43 @@ def test_what_is_registered_is_what_the_stages_made(finished: Finished, tmp_path
 
 
 @pytest.mark.usefixtures("store")
-def test_the_registered_bundle_serves_all_languages_with_the_champion_task(finished: Finished, tmp_path: Path) -> None:
-    bundle = tracking.fetch(bundle_name(finished.recipe, "topic"), Kind.BUNDLE, tmp_path / "bundle")
+@pytest.mark.parametrize("task", TASKS)
+def test_the_registered_bundle_serves_all_languages_with_the_champion_task(
+    finished: Finished, tmp_path: Path, task: str
+) -> None:
+    bundle = tracking.fetch(bundle_name(finished.recipe, task), Kind.BUNDLE, tmp_path / "bundle")
     assert set(bundle.manifest.details["languages"]) == {"en", "de", "tr"}
-    assert bundle.manifest.data_hashes["task"] == finished.champion("task-topic").tags["fingerprint"]
-    parity = finished.stage("language", "bundle-topic").data.metrics
+    assert bundle.manifest.data_hashes["task"] == finished.champion(f"task-{task}").tags["fingerprint"]
+    assert float(finished.champion("embeddings-tr").tags[f"parity.{task}"]) < 1e-4
+    parity = finished.stage("language", f"bundle-{task}").data.metrics
     for language in ("en", "de", "tr"):
         found = bundle.manifest.details["parity"]["fp32"][language]["difference"]
         assert found == pytest.approx(parity[f"parity_{language}"])
         assert parity[f"parity_{language}"] < 1e-4
+
+
+@pytest.mark.usefixtures("store")
+def test_the_primary_is_bundled_for_fill_mask_and_embeddings(finished: Finished, tmp_path: Path) -> None:
+    tracking.fetch(bundle_name(finished.recipe, "primary"), Kind.BUNDLE, tmp_path / "bundle")
+    opened = Bundle.load(tmp_path / "bundle")
+    assert set(models_of({opened.name: opened})) == {"fill-mask", "embeddings"}
+    assert set(opened.languages) == {"en", "de", "tr"}
+    opened.require_golden()
+
+
+@pytest.mark.usefixtures("store")
+@pytest.mark.parametrize("name", OTHERS)
+def test_the_demo_asks_the_registered_bundle_in_every_language_that_has_an_example(
+    finished: Finished, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    task = finished.recipe.task(name)
+    tracking.fetch(bundle_name(finished.recipe, name), Kind.BUNDLE, tmp_path / "bundle")
+    ask_examples(finished.recipe, task, tmp_path / "bundle")
+    title, unasked, *answers, _ = capsys.readouterr().out.splitlines()
+    assert (title, unasked) == (f"{name}:", "Not asked, for want of a text in [tasks.examples]: tr")
+    told = dict(line.split(" -> ") for line in answers)
+    assert [*told] == [f"{at}: {' | '.join(map(repr, task.asked(at).values()))}" for at in ("en", "de")]
+    assert all(re.fullmatch(SAID[name], said) for said in told.values())
 
 
 @pytest.mark.usefixtures("store")
@@ -202,7 +247,8 @@ def test_evaluations_show_a_confusion_matrix_and_scores_in_kfp(finished: Finishe
     assert len(judged) == 3
     for shown, score, evaluation in zip(judged, scores, evaluations, strict=True):
         result = results.load_language(evaluation.folder)
-        (task,) = result.tasks
+        task, *others = result.tasks
+        assert {one.name: one.metric for one in others} == {"same-line": "accuracy", "reading": "F1", "names": "F1"}
         matrix = shown["metadata"]["confusionMatrix"]
         assert [spec["displayName"] for spec in matrix["annotationSpecs"]] == sorted(TOPICS)
         assert [row["row"] for row in matrix["rows"]] == task.confusion
@@ -212,7 +258,7 @@ def test_evaluations_show_a_confusion_matrix_and_scores_in_kfp(finished: Finishe
 
 def test_the_made_up_topics_are_learned(finished: Finished) -> None:
     (evaluation,) = finished.artifacts("source", "evaluate-source", "evaluation", Kind.EVALUATION)
-    (task,) = results.load_source(evaluation.folder).tasks
+    task, *_ = results.load_source(evaluation.folder).tasks
     assert task.score.mean > task.baseline + 0.1
     (shown,) = finished.made("source", "evaluate-source", "metrics")
     assert shown["metadata"]["topic_accuracy"] == pytest.approx(task.score.mean)

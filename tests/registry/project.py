@@ -74,7 +74,8 @@ class Project:
         return self.register(self.primary, made), made.fingerprint
 
     def register_bundle(self, value: float, hashes: dict[str, str]) -> int:
-        made = self.make(Kind.BUNDLE, value, aligned_with=hashes["primary"], data_hashes=hashes, language="en")
+        facts = {"aligned_with": hashes["primary"], "data_hashes": hashes, "language": "en"}
+        made = self.make(Kind.BUNDLE, value, details={"kind": "texts", "labels": ["a", "b"]}, **facts)
         return self.register(bundle_name(self.recipe, "topic"), made)
 
     def register_task(self, primary: str, task: str, kind: str = "texts") -> Artifact:
@@ -85,7 +86,7 @@ class Project:
         return made
 
     def register_embeddings(
-        self, primary: str, value: float, masked: float, blocks: str = "b1", served: Sequence[str] = ("topic",)
+        self, primary: str, value: float, masked: float, blocks: str = "b1", tasks: Sequence[str] = ("topic",)
     ) -> int:
         """Embeddings of German with this masked accuracy on the primary; 5% as initialised."""
         made = self.make(
@@ -102,7 +103,7 @@ class Project:
         with tracking.stage(self.run, "register-de") as stage:
             stage.keep(judged, EVALUATION)
             facts: dict[str, object] = {EVALUATION_RUN: stage.run_id, GATE: Gate().model_dump_json()}
-            facts |= {f"{PARITY}{task}": 1e-6 for task in served}
+            facts |= {f"{PARITY}{task}": 1e-6 for task in tasks}
             return int(tracking.register(self.embeddings, made.folder, Kind.EMBEDDINGS, stage, facts))
 
     def judged(self, value: float, primary: str, masked: float, blocks: str) -> Path:

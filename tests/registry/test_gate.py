@@ -59,10 +59,10 @@ def evidence(masked: float, topic: float = 0.6, initial: float = 0.05, **changes
 
 
 def judge(
-    gate: Gate, primary: str, challenger: Evidence, champion: Evidence | None, served: Sequence[str] = ("topic",)
+    gate: Gate, primary: str, challenger: Evidence, champion: Evidence | None, tasks: Sequence[str] = ("topic",)
 ) -> list[Check]:
-    """Where the primary has one task that is served."""
-    return gates.judge(gate, primary, challenger, champion, served)
+    """Where the primary has one task."""
+    return gates.judge(gate, primary, challenger, champion, tasks)
 
 
 def failed(checks: list[Check]) -> list[str]:
@@ -127,14 +127,14 @@ def test_another_primary_is_named_on_either_side() -> None:
     assert "b2b2b2b2b2b2" in reason(judge(Gate(), PRIMARY, evidence(0.2, aligned_with="b2" * 32), None))
 
 
-def test_parity_must_hold_in_every_served_task() -> None:
+def test_parity_must_hold_in_every_task() -> None:
     assert failed(judge(Gate(), PRIMARY, evidence(0.2, parity={"topic": 1e-6, "mood": 2e-4}), None)) == ["parity"]
     assert failed(judge(Gate(), PRIMARY, evidence(0.2, parity={"topic": float("nan")}), None)) == ["parity"]
 
 
-def test_parity_must_be_known_of_every_task_that_is_served() -> None:
-    assert passed(judge(Gate(), PRIMARY, evidence(0.2, parity={}), None, served=()))
-    checks = judge(Gate(), PRIMARY, evidence(0.2), None, served=("topic", "mood"))
+def test_parity_must_be_known_of_every_task() -> None:
+    assert passed(judge(Gate(), PRIMARY, evidence(0.2, parity={}), None, tasks=()))
+    checks = judge(Gate(), PRIMARY, evidence(0.2), None, tasks=("topic", "mood"))
     assert failed(checks) == ["parity"]
     assert "no parity of mood, which the registry has" in reason(checks)
     assert "Run the language pipeline again" in reason(checks)

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from mlflow import MlflowClient
@@ -9,6 +10,7 @@ from mlflow import MlflowClient
 from lingraft import tracking
 from lingraft.errors import GateError, NotRegisteredError, PromotionError
 from lingraft.registry.promotion import promote, rollback, settle, unaligned
+from lingraft.task_config import TaskKindName
 from lingraft.tracking import decisions
 from lingraft.tracking.decisions import Decision, Outcome, Record
 from lingraft.tracking.versions import version_of
@@ -142,10 +144,12 @@ def test_a_new_primary_leaves_languages_behind_until_they_are_adapted_again(proj
     assert back(project.embeddings) == 1
 
 
-def test_a_task_that_is_served_wants_parity_which_a_second_registration_adds(project: Project, primary: str) -> None:
-    project.register_task(primary, "topic")
-    project.register_task(primary, "entities", kind="tags")  # the endpoint does not answer it
-    number = project.register_embeddings(primary, 1.0, masked=0.2, served=())
+@pytest.mark.parametrize("kind", get_args(TaskKindName))
+def test_a_task_of_any_kind_wants_parity_which_a_second_registration_adds(
+    project: Project, primary: str, kind: str
+) -> None:
+    project.register_task(primary, "topic", kind)
+    number = project.register_embeddings(primary, 1.0, masked=0.2, tasks=())
     refused = project.promote(project.embeddings, number)
     assert [check.name for check in refused.checks if not check.passed] == ["parity"]
     assert "no parity of topic, which the registry has for this primary" in refused.checks[1].says

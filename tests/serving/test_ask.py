@@ -11,20 +11,29 @@ from tests.tiny import Tiny
 
 
 def test_each_language_is_answered_by_the_real_server(bundle: Path, tiny: Tiny) -> None:
-    questions = [Question(language, sentences(language)[2]) for language in LANGUAGES]
-    found = ask(bundle, questions)
-    assert [(answer.language, answer.text) for answer in found] == questions
-    for answer in found:
-        probabilities_C = pytorch_logits(tiny, answer.language, rows_of(tiny, answer.language, [answer.text])).softmax(
-            1
-        )
-        assert answer.probability == pytest.approx(float(probabilities_C.max()), abs=1e-5)
-        assert answer.label == ["garden", "harbour", "kitchen"][int(probabilities_C.argmax())]
+    questions = [Question(language, {"text": sentences(language)[2]}) for language in LANGUAGES]
+    answers = ask(bundle, questions)
+    assert [answer.question for answer in answers] == questions
+    for (language, texts), [found] in answers:
+        probabilities_C = pytorch_logits(tiny, language, rows_of(tiny, language, [texts["text"]])).softmax(1)
+        assert found.probability == pytest.approx(float(probabilities_C.max()), abs=1e-5)
+        assert found.what == ["garden", "harbour", "kitchen"][int(probabilities_C.argmax())]
+
+
+def test_what_is_found_in_a_text_is_told_with_how_sure_that_is(bundles: list[Path]) -> None:
+    names = next(folder for folder in bundles if folder.name == "tags")
+    text = " ".join(sentences("de"))
+    [(_, found)] = ask(names, [Question("de", {"text": text})])
+    assert found
+    for entity, score in found:
+        passage, kind = entity.rsplit(" ", 1)
+        assert passage.strip("'") in text
+        assert (kind in ("LOC", "PER"), 0 < score <= 1) == (True, True)
 
 
 def test_a_refusal_comes_back_in_the_server_s_words(bundle: Path) -> None:
     with pytest.raises(RequestError, match=r"question in 'fr': text 0 .* speaks \['de', 'en', 'tr'\]"):
-        ask(bundle, [Question("fr", "kilo")])
+        ask(bundle, [Question("fr", {"text": "kilo"})])
 
 
 def test_a_server_that_cannot_start_is_reported_with_its_log(bundle: Path, tmp_path: Path) -> None:

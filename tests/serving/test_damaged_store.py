@@ -38,8 +38,8 @@ def pull(out: Path) -> None:
 
 def test_what_is_pulled_is_served(stored: Path, tmp_path: Path) -> None:
     pull(tmp_path / "bundle")
-    [answer] = ask(tmp_path / "bundle", [Question("de", "kilo")])
-    assert answer.label
+    [answer] = ask(tmp_path / "bundle", [Question("de", {"text": "kilo"})])
+    assert answer.found
 
 
 @pytest.mark.parametrize("name", ["body.safetensors", "body.onnx", "de/table.safetensors"])

@@ -9,12 +9,19 @@ from mlflow import MlflowClient
 from lingraft import results, tracking
 from lingraft.artifact import Artifact, Kind
 from lingraft.errors import DepthError, TrackingError
+from lingraft.gate_config import PARITY_TOLERANCE
 from lingraft.outcomes import conclude
-from lingraft.registered import embeddings_name, primary_name
+from lingraft.registered import bundle_name, bundled, embeddings_name, primary_name
+from lingraft.registry.lineage import drawn
+from lingraft.serving.bundle import Bundle
 from lingraft.steps import data, language, source
 from lingraft.steps import search as search_steps
+from lingraft.task_config import Finetuning, Task, TaskFile, TaskKindName
+from lingraft.tracking.versions import versions
 from tests.prometheus import asked, port_for_metrics
+from tests.serving.kinds import LABELS, NAMES
 from tests.steps.conftest import Registered
+from tests.tiny import write_task
 from tests.tracking_stores import quiet
 
 pytestmark = quiet
@@ -136,6 +143,43 @@ def test_zero_shot_scores_are_told_by_task_beside_those_as_initialised(registere
         "masked_accuracy_mini_initial",
         "masked_accuracy_primary_initial",
     }
+
+
+@pytest.mark.parametrize("kind", NAMES)
+def test_every_kind_of_task_passes_the_gate_and_gets_a_bundle(
+    registered: Registered, tmp_path: Path, kind: TaskKindName
+) -> None:
+    shop, name, run, tasks = registered.shop, NAMES[kind], tmp_path / "run", tmp_path / "tasks"
+    files = {split: TaskFile(kind="file", path="absent") for split in ("train", "dev", "test")}
+    task = Task(name=name, kind=kind, finetuning=Finetuning(seeds=(1,)), **files)
+    settings = shop.recipe.model_copy(update={"name": f"of-{kind}", "tasks": (task,)})
+    recipe, body = settings.to_json(), tasks / name / "seed-1"
+    write_task(settings, shop.primary, body, seed=1, labels=LABELS.get(kind))
+    data.open_run(recipe, "language", run)
+    source.register_source(recipe, run, shop.primary, [body], registered.evaluation)
+    embeddings, evaluation = registered.judge(run, 1, tmp_path)
+    folders = tmp_path / "chosen", tmp_path / "results"
+    assert language.register_language(recipe, run, tasks, [embeddings], [evaluation], *folders) is None
+    assert float(tracking.tags_of(embeddings_name(settings, "de"))[f"parity.{name}"]) <= PARITY_TOLERANCE
+
+    parity = language.bundle(recipe, run, name, shop.primary, tasks, [embeddings], tmp_path / "bundle")
+    opened, tags = Bundle.load(tmp_path / "bundle"), tracking.tags_of(bundle_name(settings, name))
+    assert sorted(parity) == ["parity_de", "parity_en"]
+    assert (opened.kind, opened.fingerprint) == (kind, tags["fingerprint"])
+    assert tags["task_kind"] == kind
+
+
+def test_a_primary_gets_a_bundle_of_its_own(registered: Registered, tmp_path: Path) -> None:
+    shop, run = registered.shop, registered.begin(tmp_path / "run")
+    recipe = shop.recipe.model_copy(update={"serve_primary": True})
+    assert bundled(recipe) == ("topic", "primary")
+    folders = shop.primary, registered.tasks, [shop.embeddings["de"]]
+    language.bundle(recipe.to_json(), run, "primary", *folders, tmp_path / "bundle")
+    opened, tags = Bundle.load(tmp_path / "bundle"), tracking.tags_of("tiny-bundle-primary")
+    assert (opened.kind, opened.fingerprint, "task_kind" in tags) == ("primary", tags["fingerprint"], False)
+    with tracking.asking() as ask:
+        tree = drawn(versions(ask, "tiny")).splitlines()
+    assert f"tiny-bundle-primary 1 [{opened.fingerprint[:12]}]" in "\n".join(tree)
 
 
 def test_a_bundle_holds_the_champion_of_the_task_that_is_named(registered: Registered, tmp_path: Path) -> None:

@@ -29,6 +29,7 @@ from lingraft.serving.answers.kind import (
 )
 from lingraft.serving.answers.words import Word, words
 from lingraft.serving.bundle import Bundle
+from lingraft.task_config import INPUTS
 from lingraft.tasks.spans import spans
 from lingraft.tasks.tagging import word_pieces
 
@@ -90,11 +91,11 @@ def _entities(place: int, tagged: _Tagged, output: Outputs, tags: Sequence[str])
 class Entities:
     """Tagging; implements `AnswerKind`."""
 
-    inputs = (TEXT,)
+    inputs = INPUTS["tags"]
     detected = TEXT
     parameters = _PARAMETERS
 
-    def outputs(self, bundle: Bundle) -> list[Tensor]:
+    def outputs(self, labels: int, width: int) -> list[Tensor]:
         return [
             Tensor(TEXT_INDEX, "INT32", [-1], "text of each entity, from 0"),
             Tensor(ENTITY, "BYTES", [-1], "the entity as it stands in the text"),

@@ -101,8 +101,13 @@ class AnswerKind(Protocol):
     def parameters(self) -> Mapping[str, Parameter]:
         """What a request may set."""
 
-    def outputs(self, bundle: Bundle) -> list[Tensor]:
-        """Tensors of a response, beside the languages."""
+    def outputs(self, labels: int, width: int) -> list[Tensor]:
+        """Tensors of a response, beside the languages.
+
+        Args:
+            labels: how many the task has.
+            width: of the body.
+        """
 
     def job(self, bundle: Bundle, asked: Asked) -> Job:
         """Cut a request into rows.

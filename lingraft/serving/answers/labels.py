@@ -10,7 +10,6 @@ import numpy as np
 
 from lingraft.serving.answers.kind import (
     TEXT,
-    TEXT_PAIR,
     TRUNCATE,
     TRUNCATING,
     Answers,
@@ -24,6 +23,7 @@ from lingraft.serving.answers.kind import (
     texts_of,
 )
 from lingraft.serving.bundle import Bundle
+from lingraft.task_config import INPUTS
 
 _PARAMETERS: Mapping[str, Parameter] = {TRUNCATE: TRUNCATING}
 LABEL, PROBABILITY, PROBABILITIES = "label", "probability", "probabilities"
@@ -54,13 +54,13 @@ class Labels:
 
     @property
     def inputs(self) -> tuple[str, ...]:
-        return (TEXT, TEXT_PAIR) if self.pairs else (TEXT,)
+        return INPUTS["pairs" if self.pairs else "texts"]
 
-    def outputs(self, bundle: Bundle) -> list[Tensor]:
+    def outputs(self, labels: int, width: int) -> list[Tensor]:
         return [
             Tensor(LABEL, "BYTES", [-1], "most probable label of each text"),
             Tensor(PROBABILITY, "FP32", [-1], "its probability"),
-            Tensor(PROBABILITIES, "FP32", [-1, len(bundle.labels)], "of all labels, in the order of the metadata"),
+            Tensor(PROBABILITIES, "FP32", [-1, labels], "of all labels, in the order of the metadata"),
         ]
 
     def job(self, bundle: Bundle, asked: Asked) -> _Job:

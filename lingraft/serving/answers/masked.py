@@ -101,7 +101,7 @@ class Masked:
     detected = TEXT
     parameters = _PARAMETERS
 
-    def outputs(self, bundle: Bundle) -> list[Tensor]:
+    def outputs(self, labels: int, width: int) -> list[Tensor]:
         return [
             Tensor(TEXT_INDEX, "INT32", [-1], "text of each mask, from 0"),
             Tensor(START, "INT32", [-1], "character of that text at which the mask begins"),

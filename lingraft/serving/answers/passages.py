@@ -24,6 +24,7 @@ from lingraft.serving.answers.kind import (
     texts_of,
 )
 from lingraft.serving.bundle import Bundle
+from lingraft.task_config import INPUTS
 from lingraft.tasks import squad
 from lingraft.tasks.squad_answers import Found, answers_in
 from lingraft.tasks.squad_windows import Windows, cut
@@ -63,11 +64,11 @@ class _Job:
 class Passages:
     """Extractive question answering; implements `AnswerKind`."""
 
-    inputs = (QUESTION, CONTEXT)
+    inputs = INPUTS["questions"]
     detected = CONTEXT
     parameters = _PARAMETERS
 
-    def outputs(self, bundle: Bundle) -> list[Tensor]:
+    def outputs(self, labels: int, width: int) -> list[Tensor]:
         return [
             Tensor(ANSWER, "BYTES", [-1], "best passage of each context, as it stands there"),
             Tensor(START, "INT32", [-1], "its first character, counted in Unicode code points"),

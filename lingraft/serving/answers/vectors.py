@@ -50,8 +50,8 @@ class Vectors:
     detected = TEXT
     parameters = _PARAMETERS
 
-    def outputs(self, bundle: Bundle) -> list[Tensor]:
-        return [Tensor(EMBEDDING, "FP32", [-1, bundle.shape.width], "embedding of each text")]
+    def outputs(self, labels: int, width: int) -> list[Tensor]:
+        return [Tensor(EMBEDDING, "FP32", [-1, width], "embedding of each text")]
 
     def job(self, bundle: Bundle, asked: Asked) -> _Job:
         return _Job(encoded(bundle, asked, asked.parameters[TRUNCATE]), asked.parameters[NORMALIZE])
