@@ -240,7 +240,12 @@ def main() -> None:
         folder = given.work or Path(stack.enter_context(tempfile.TemporaryDirectory()))
         folder.mkdir(parents=True, exist_ok=True)
         found = found_in(soaked(settings, folder), settings, bounds)
-    print(write(found, given.page))
+    conclude(found, given.page)
+
+
+def conclude(found: dict[str, Any], folder: Path | None) -> None:
+    """Write a page, and end with 1 if anything was wrong."""
+    print(write(found, folder))
     if found["problems"]:
         sys.exit("\n".join(found["problems"]))
 

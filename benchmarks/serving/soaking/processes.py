@@ -18,6 +18,8 @@ from lingraft.errors import ServingError
 _HOST = "127.0.0.1"
 _READY_S, _STOP_S, _POLL_S = 300.0, 60.0, 0.1
 _TAIL_CHARACTERS = 2000
+_AS_DEPLOYED = {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", "MLFLOW_DISABLE_TELEMETRY": "true"}
+"""As manifests/base has them; jobs would take seven processes."""
 
 
 @contextlib.contextmanager
@@ -44,8 +46,7 @@ def mlflow(folder: Path) -> Iterator[str]:
     command = [sys.executable, "-m", "mlflow", "server", f"--host={_HOST}", f"--port={port}", "--workers=1"]
     command += [f"--backend-store-uri=sqlite:///{folder / 'mlflow.db'}", "--serve-artifacts"]
     command += [f"--artifacts-destination={folder / 'artifacts'}"]
-    environment = {**os.environ, "MLFLOW_DISABLE_TELEMETRY": "true", "DO_NOT_TRACK": "true"}
-    with started(command, folder / "mlflow.log", environment) as process:
+    with started(command, folder / "mlflow.log", os.environ | _AS_DEPLOYED) as process:
         yield f"http://{_HOST}:{port}"
         require_running(process, folder / "mlflow.log")
 
