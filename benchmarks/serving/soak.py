@@ -13,6 +13,7 @@ import argparse
 import contextlib
 import logging
 import math
+import signal
 import sys
 import tempfile
 import time
@@ -27,7 +28,7 @@ from benchmarks.serving.soaking.changes import Change, Done, Driver, Registry, c
 from benchmarks.serving.soaking.made import LABELS, TASK, Made, Size, versions
 from benchmarks.serving.soaking.page import write
 from benchmarks.serving.soaking.processes import Load, champion, mlflow, require_healthy
-from benchmarks.serving.soaking.watch import Clock, Sample, Watch, clock, taken_by_others
+from benchmarks.serving.soaking.watch import Clock, Sample, Watch, clock, sample, taken_by_others
 from benchmarks.speed.machine import commit, described
 from lingraft.errors import ServingError
 from lingraft.progress import say
@@ -35,6 +36,8 @@ from lingraft.serving.ask import Running, running
 from lingraft.tracking.server import environment
 
 _TELL_EVERY_S = 10.0
+_IDLE_S = 6.0
+"""The server closes connections that were idle for 5 s."""
 _TAIL_BYTES = 2**20
 _FOLLOW_S = 0.5
 _QUIET = {"MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true"}
@@ -51,8 +54,9 @@ class Settings(NamedTuple):
     clients: int
     share: float
     """Of capacity."""
-    requests: int
-    """That the server may have at once. More than its default: a core that others use stands still for seconds."""
+    at_once: int
+    """Requests of a protocol that are under way at a time, as from a client's pool of connections; those of both are
+    fewer than the server takes by default."""
 
 
 @dataclass
@@ -68,6 +72,8 @@ class Course:
     done: list[Done] = field(default_factory=list)
     samples: list[Sample] = field(default_factory=list)
     clocks: list[Clock] = field(default_factory=list)
+    sockets_left: int = 0
+    """When the generator has gone, beside those of before it came."""
 
     @property
     def answers(self) -> list[Answer]:
@@ -92,24 +98,32 @@ def soaked(settings: Settings, folder: Path) -> Course:
         registry = Registry(made)
         with (
             champion(registry.model, published, made.bundles["started"], folder / "champion.log"),
-            _server(made, published, settings) as server,
-            Load.started(_plan(made, server, folder), folder) as load,
+            _server(made, published) as server,
         ):
-            driver = Driver(made, published, lambda languages: load.order("ask", languages=languages))
-            course = Course(driver, folder / "answers.jsonl")
-            _measure_capacity(course, load, settings)
-            _soak(course, load, server, cycle(made, registry, published), settings)
+            before = sample(server.process.pid).sockets
+            with Load.started(_plan(made, server, folder, settings), folder) as load:
+                driver = Driver(made, published, lambda languages: load.order("ask", languages=languages))
+                course = Course(driver, folder / "answers.jsonl")
+                _measure_capacity(course, load, settings)
+                _soak(course, load, server, cycle(made, registry, published), settings)
+            course.sockets_left = _sockets(server) - before
     return course
 
 
+def _sockets(server: Running) -> int:
+    """That the server has when idle connections have had the time to be closed."""
+    time.sleep(_IDLE_S)
+    return sample(server.process.pid).sockets
+
+
 @contextlib.contextmanager
-def _server(made: Made, published: Path, settings: Settings) -> Iterator[Running]:
-    flags = ("--no-detect", f"--follow={published}", f"--follow-s={_FOLLOW_S}", f"--requests={settings.requests}")
+def _server(made: Made, published: Path) -> Iterator[Running]:
+    flags = ("--no-detect", f"--follow={published}", f"--follow-s={_FOLLOW_S}")
     with running([made.bundles["started"]], _SERVER_READY_S, flags) as server:
         yield server
 
 
-def _plan(made: Made, server: Running, folder: Path) -> dict[str, Any]:
+def _plan(made: Made, server: Running, folder: Path, settings: Settings) -> dict[str, Any]:
     said = {
         language: {version: values_NC.tolist() for version, values_NC in of_version.items()}
         for language, of_version in made.expected.items()
@@ -118,6 +132,7 @@ def _plan(made: Made, server: Running, folder: Path) -> dict[str, Any]:
         "url": server.url,
         "grpc": server.grpc,
         "model": TASK,
+        "at_once": settings.at_once,
         "labels": LABELS,
         "texts": made.texts,
         "expected": said,
@@ -167,7 +182,7 @@ def _change(course: Course, server: Running, changes: list[Change], settings: Se
     time.sleep(max(0.0, until_s - time.monotonic()))
 
 
-def _line(course: Course, sample: Sample) -> str:
+def _line(course: Course, last: Sample) -> str:
     """How it goes, from the answers of the last ten seconds."""
     now_s = time.monotonic()
     lines = _tail(course.records)
@@ -177,8 +192,8 @@ def _line(course: Course, sample: Sample) -> str:
     others = taken_by_others(course.clocks)[-1]
     return (
         f"{now_s - course.began_s:5.0f} s: {len(answers) / _TELL_EVERY_S:.0f} answers/s, p50 {found['p50_ms']:.0f} ms, "
-        f"p99 {found['p99_ms']:.0f} ms, bad {bad}; {sample.rss_bytes / 2**20:.1f} MiB, {sample.descriptors} "
-        f"descriptors, {sample.threads} threads; {len(course.done)} changes; others take {others:.0%}"
+        f"p99 {found['p99_ms']:.0f} ms, bad {bad}; {last.rss_bytes / 2**20:.1f} MiB, {last.descriptors} "
+        f"descriptors, {last.threads} threads; {len(course.done)} changes; others take {others:.0%}"
     )
 
 
@@ -218,13 +233,16 @@ def found_in(course: Course, settings: Settings, bounds: verdict.Bounds) -> dict
         "others": [round(each, 3) for each in others],
         "server_share": round(spent / (course.clocks[-1].at_s - course.clocks[0].at_s), 3),
         "faults": verdict.shown_faults(faults),
-        "problems": verdict.problems(faults, grown, bounds),
+        "sockets_left": course.sockets_left,
+        "problems": verdict.problems(faults, grown, bounds, course.sockets_left),
     }
 
 
 def main() -> None:
     """Soak, write what was found, and end with 1 if anything was wrong."""
     logging.getLogger("mlflow").setLevel(logging.WARNING)
+    # Whatever breaks the soak off, its servers are to end with it.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     given = _parser().parse_args()
     settings = Settings(
         Size(given.width, given.layers, given.rows),
@@ -233,7 +251,7 @@ def main() -> None:
         given.capacity_s,
         given.clients,
         given.share,
-        given.requests,
+        given.at_once,
     )
     bounds = verdict.Bounds(memory_share=given.memory_share)
     with contextlib.ExitStack() as stack:
@@ -258,7 +276,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--capacity-s", type=float, default=20.0, help="seconds that capacity is measured for")
     add("--clients", type=int, default=16, help="clients that measure it")
     add("--share", type=float, default=0.8, help="of capacity that is asked for")
-    add("--requests", type=int, default=1024, help="requests that the server may have at once")
+    add("--at-once", type=int, default=48, help="requests of a protocol that are under way, at most")
     add("--layers", type=int, default=4, help="of the body")
     add("--width", type=int, default=128, help="of the body; a multiple of 32")
     add("--rows", type=int, default=8000, help="of each table")

@@ -66,7 +66,12 @@ def test_pss_is_not_judged_and_descriptors_are() -> None:
     leak = growth([each._replace(value=40 + each.at_s / 10) for each in measured(0.0)])
     assert leak
     [said] = verdict.problems(Counter(), {"descriptors": leak}, verdict.Bounds())
-    assert said == "descriptors has grown by 14.0, and 3.0 are allowed"
+    assert said == "descriptors has grown by 14.0, and 1.0 are allowed"
+
+
+def test_sockets_that_are_left_are_a_problem() -> None:
+    assert verdict.problems(Counter(), {}, verdict.Bounds(), sockets_left=-1) == []
+    assert "2 sockets are left" in verdict.problems(Counter(), {}, verdict.Bounds(), sockets_left=2)[0]
 
 
 def said(*versions: str) -> Said:
@@ -150,7 +155,7 @@ def test_an_answer_is_read_as_it_was_written() -> None:
 
 def test_moments_are_medians_between_changes_after_the_warm_up() -> None:
     done = [Done("a", 0.0, 1.0, False), Done("b", 10.0, 2.0, False), Done("c", 20.0, 1.0, True)]
-    samples = [Sample(float(second), 0, second, 0, 0, 0) for second in range(30)]
+    samples = [Sample(float(second), 0, second, 0, 0, 0, 0) for second in range(30)]
     found = verdict.moments(done, samples, "rss_bytes", from_s=5.0)
     assert found == [Moment("b", 12.0, 15.5), Moment("c", 21.0, 25.0)]
 
@@ -166,7 +171,7 @@ def record(problems: list[str]) -> dict[str, Any]:
     return {
         "machine": {"device": "a machine"},
         "commit": "abc",
-        "settings": soak.Settings(Size(64, 2, 400), 15, 10, 20, 16, 0.8, 1024)._asdict()
+        "settings": soak.Settings(Size(64, 2, 400), 15, 10, 20, 16, 0.8, 48)._asdict()
         | {"size": Size(64, 2, 400)._asdict()},
         "capacity_per_s": 100.0,
         "rate_per_s": 80.0,
@@ -176,12 +181,13 @@ def record(problems: list[str]) -> dict[str, Any]:
         "latency": {"p50_ms": 9.5, "p99_ms": 40.25, "most_ms": 123.0},
         "latencies": [{"at_s": 10.0 * n, "p50_ms": 9.0, "p99_ms": 40.0} for n in range(3)],
         "changes": [Done("swap", 5.0, 1.5, False)._asdict(), Done("offer", 15.0, 0.5, True)._asdict()],
-        "samples": [Sample(float(n), 300_000_000, 450_000_000, 200_000_000, 40, 16) for n in range(20)],
+        "samples": [Sample(float(n), 300_000_000, 450_000_000, 200_000_000, 40, 9, 16) for n in range(20)],
         "grown": {
             name: fitted._asdict() | {"bound": bound} for name, bound in {"pss_bytes": None, "threads": 1}.items()
         },
         "others": [0.5, 0.6],
         "server_share": 0.3,
+        "sockets_left": 0,
         "faults": {"count": len(problems), "what": {}},
         "problems": problems,
     }
@@ -211,9 +217,7 @@ def test_what_may_never_be_served_differs_from_what_may() -> None:
 @pytest.mark.integration
 def test_a_soak_of_some_seconds(tmp_path: Path) -> None:
     size = Size(width=32, layers=1, rows=400)
-    settings = soak.Settings(
-        size, minutes=0.15, change_every_s=1.0, capacity_s=1.0, clients=4, share=0.5, requests=1024
-    )
+    settings = soak.Settings(size, minutes=0.15, change_every_s=1.0, capacity_s=1.0, clients=4, share=0.5, at_once=48)
     (tmp_path / "work").mkdir()
     found = soak.found_in(soak.soaked(settings, tmp_path / "work"), settings, verdict.Bounds())
     assert found["problems"] == []

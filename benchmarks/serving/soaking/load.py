@@ -126,7 +126,8 @@ async def main(plan: dict[str, Any]) -> None:
     """Obey until told to end."""
     loop = asyncio.get_running_loop()
     with Path(plan["records"]).open("w", buffering=1, encoding="utf-8") as records:
-        async with Rest(plan["url"], plan["model"]) as rest, Grpc(plan["grpc"], plan["model"]) as grpc:
+        model, at_once = plan["model"], plan["at_once"]
+        async with Rest(plan["url"], model, at_once) as rest, Grpc(plan["grpc"], model, at_once) as grpc:
             generator, ended = Generator(plan, [rest, grpc], records), False
             print(json.dumps({"ready": True}), flush=True)
             while not ended and (line := await loop.run_in_executor(None, sys.stdin.readline)):

@@ -17,7 +17,8 @@ _NAMES = {
     "pss_bytes": "memory (PSS)",
     "rss_bytes": "memory (RSS)",
     "own_bytes": "memory of no file",
-    "descriptors": "file descriptors",
+    "descriptors": "open files",
+    "sockets": "sockets",
     "threads": "threads",
 }
 
@@ -50,8 +51,7 @@ def _setting(found: dict[str, Any]) -> str:
         f"{found['commit']}. {size['layers']} layers of width {size['width']}, tables of {size['rows']:,} rows, random "
         "weights. The server follows a folder of publications, written by hand and, from a real MLflow server, "
         "by `lingraft publish champion`. All of that, and the load generator, shared these cores with other programs, "
-        f"which took {half:.0%} of them in the median, and {tenth:.0%} or more in a tenth of the time. The server may "
-        f"have {settings['requests']:,} requests at once, so that what others take makes answers late, and not refused."
+        f"which took {half:.0%} of them in the median, and {tenth:.0%} or more in a tenth of the time."
     )
 
 
@@ -60,7 +60,8 @@ def _load(found: dict[str, Any]) -> str:
     return (
         f"Capacity is what {settings['clients']} clients got that asked again once they were answered. The soak's "
         f"requests came by Poisson arrivals at {settings['share']:.0%} of it, whatever answers took, half over REST "
-        "and half over gRPC, of one to four texts, languages mixed. Latency counts from when a request was due. Every "
+        "and half over gRPC, of one to four texts, languages mixed. Latency counts from when a request was due, "
+        f"also if it had to wait because {settings['at_once']} of its protocol were under way. Every "
         "answer was held to what each version says to its texts: all of it had to be from one version that could stand "
         "at that moment."
     )
@@ -83,7 +84,7 @@ def _table(found: dict[str, Any]) -> str:
         found["answers"],
         [each for each in found["changes"] if each["refused"]],
     )
-    rows = {
+    rows: dict[str, str] = {
         "capacity, requests/s": f"{found['capacity_per_s']:.1f}",
         "asked for, requests/s": f"{found['rate_per_s']:.1f}",
         "seconds": f"{found['elapsed_s']:.0f}",
@@ -95,6 +96,7 @@ def _table(found: dict[str, Any]) -> str:
         "longest, ms": f"{latency['most_ms']:.0f}",
         "changes": f"{len(found['changes'])}",
         "bad versions offered, all refused": f"{len(refused)}",
+        "sockets left when the clients had gone": f"{found['sockets_left']}",
         "share of a core that the server took": f"{found['server_share']:.0%}",
     }
     return "\n".join(["| | |", "| --- | ---: |", *(f"| {name} | {value} |" for name, value in rows.items())])

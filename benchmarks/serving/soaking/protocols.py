@@ -3,6 +3,7 @@
 That is aiohttp, which kserve brings, and grpc itself.
 """
 
+import asyncio
 import sys
 from http import HTTPStatus
 from typing import Any, Self
@@ -27,16 +28,18 @@ _KEPT_S = 2.0
 
 
 class Rest:
-    """As many connections as there are requests under way."""
+    """A connection for each request under way."""
 
     name = "rest"
 
-    def __init__(self, url: str, model: str) -> None:
-        self._url = f"{url}/v2/models/{model}/infer"
+    def __init__(self, url: str, model: str, at_once: int) -> None:
+        self._url, self._at_once = f"{url}/v2/models/{model}/infer", at_once
 
     async def __aenter__(self) -> Self:
-        connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEPT_S)
-        self._session = aiohttp.ClientSession(connector=connector, timeout=aiohttp.ClientTimeout(_WAIT_S))
+        connector = aiohttp.TCPConnector(limit=self._at_once, keepalive_timeout=_KEPT_S)
+        self._session = aiohttp.ClientSession(
+            connector=connector, timeout=aiohttp.ClientTimeout(total=None, sock_read=_WAIT_S)
+        )
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -64,12 +67,12 @@ class Grpc:
 
     name = "grpc"
 
-    def __init__(self, address: str, model: str) -> None:
-        self._address, self._model = address, model
+    def __init__(self, address: str, model: str, at_once: int) -> None:
+        self._address, self._model, self._at_once = address, model, at_once
 
     async def __aenter__(self) -> Self:
         self._channel = grpc.aio.insecure_channel(self._address, options=[("grpc.enable_http_proxy", 0)])
-        self._stub = GRPCInferenceServiceStub(self._channel)
+        self._stub, self._room = GRPCInferenceServiceStub(self._channel), asyncio.Semaphore(self._at_once)
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -80,7 +83,8 @@ class Grpc:
         inputs = [_message("text", texts), _message("language", languages)]
         request = pb.ModelInferRequest(model_name=self._model, inputs=inputs)
         try:
-            response = await self._stub.ModelInfer(request, timeout=_WAIT_S)
+            async with self._room:
+                response = await self._stub.ModelInfer(request, timeout=_WAIT_S)
         except grpc.aio.AioRpcError as error:
             return f"{error.code().name} {str(error.details())[:300]}"
         outputs = {each.name: each for each in response.outputs}

@@ -18,6 +18,7 @@ WARM_UP = 1 / 3
 """Share of the time that does not count for growth: until threads, allocator arenas and ONNX Runtime's own have met
 their largest batches, and every language's pages have been read, memory goes up, and then stays."""
 _SHOWN = 20
+_UNBOUNDED = ("pss_bytes", "sockets")
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,7 @@ class Bounds:
     """By how much something may grow after the warm-up."""
 
     memory_share: float = 0.01
-    descriptors: float = 3.0
+    descriptors: float = 1.0
     threads: float = 1.0
 
 
@@ -76,16 +77,17 @@ def bound_of(name: str, found: Growth, bounds: Bounds) -> float | None:
     """How much more there may be of something.
 
     PSS has no bound: it goes up when another program, with which pages of libraries were shared, ends. What the server
-    allocates or maps is in RSS as well.
+    allocates or maps is in RSS as well. Nor have sockets, which are as many as requests are under way; they are judged
+    by what is left of them in the end.
     """
-    if name == "pss_bytes":
+    if name in _UNBOUNDED:
         return None
     return bounds.memory_share * found.level if name.endswith("_bytes") else float(getattr(bounds, name))
 
 
-def problems(faults: Counter[str], found: Mapping[str, Growth], bounds: Bounds) -> list[str]:
+def problems(faults: Counter[str], found: Mapping[str, Growth], bounds: Bounds, sockets_left: int = 0) -> list[str]:
     """Why the soak has failed, in sentences; none if it has not."""
-    said = []
+    said = [f"{sockets_left} sockets are left of clients that have gone"] if sockets_left > 0 else []
     if faults:
         [(often, _)] = faults.most_common(1)
         said.append(f"{sum(faults.values())} answers were wrong, mixed or refused, such as: {often}")

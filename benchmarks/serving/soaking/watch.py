@@ -24,6 +24,8 @@ class Sample(NamedTuple):
     own_bytes: int
     """Of no file: what the program itself has allocated."""
     descriptors: int
+    """Open files, mapped ones among them."""
+    sockets: int
     threads: int
 
 
@@ -69,8 +71,18 @@ class Watch:
 def sample(process: int) -> Sample:
     """A process as it is now."""
     memory, folder = held(process), Path("/proc") / str(process)
-    counted = [len([*(folder / name).iterdir()]) for name in ("fd", "task")]
-    return Sample(time.monotonic(), memory["Pss"], memory["Rss"], memory["Anonymous"], *counted)
+    targets = [target for each in (folder / "fd").iterdir() if (target := _target(each))]
+    sockets = sum(target.startswith("socket:") for target in targets)
+    threads = len([*(folder / "task").iterdir()])
+    sizes = (memory["Pss"], memory["Rss"], memory["Anonymous"])
+    return Sample(time.monotonic(), *sizes, len(targets) - sockets, sockets, threads)
+
+
+def _target(descriptor: Path) -> str | None:
+    try:
+        return str(descriptor.readlink())
+    except FileNotFoundError:  # it has been closed meanwhile
+        return None
 
 
 def clock(server: int) -> Clock:
