@@ -52,8 +52,8 @@ def _setting(found: dict[str, Any]) -> str:
         "weights. The server follows a folder of publications, written by hand and, from a real MLflow server, "
         "by `lingraft publish champion`. All of that, and the load generator, shared these cores with other programs, "
         f"which took {half:.0%} of them in the median, and {tenth:.0%} or more in a tenth of the time. "
-        "What they took when capacity was measured was not what they took all the time, so that the server was nearer to "
-        "its capacity at some times than at others; the picture shows when."
+        "What they took when capacity was measured was not what they took all the time, so that the server was nearer "
+        "to its capacity at some times than at others; the picture shows when."
     )
 
 

@@ -100,8 +100,11 @@ class Load:
         """The generator, once it is ready; its plan, and what it says in trouble, lie in a folder."""
         (folder / "plan.json").write_text(json.dumps(plan), encoding="utf-8")
         command = [sys.executable, "-m", "benchmarks.serving.soaking.load", str(folder / "plan.json")]
-        with (folder / "load.log").open("w") as log:
-            process = subprocess.Popen(command, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log)
+        pipe = subprocess.PIPE
+        with (
+            (folder / "load.log").open("w") as log,
+            subprocess.Popen(command, text=True, stdin=pipe, stdout=pipe, stderr=log) as process,
+        ):
             try:
                 yield cls(process)
             finally:
