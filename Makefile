@@ -13,6 +13,7 @@ TEXT ?=  #: folder of your own text for the demo, one file or folder per languag
 PORT ?= 8080  #: where `make serve` listens
 PYTEST_ARGS ?=  #: more arguments for pytest
 SOAK_FAULTS ?= 25  #: faults that `make soak` does to each stage
+SOAK_MINUTES ?= 15  #: how long `make soak-serving` goes on
 IMAGES_WORK ?= .images-check  #: new folder of what `make images-check` makes
 IMAGES_ARGS ?=  #: more arguments for docker/check.py, such as --pip-conf FILE behind a mirror
 PINNED ?= docker/train.Dockerfile docker/serve.Dockerfile manifests/base/kustomization.yaml manifests/overlays/local/kustomization.yaml manifests/overlays/prod/kustomization.yaml  #: files that `make pin-images` writes digests into
@@ -40,7 +41,7 @@ ifeq ($(filter $(accelerator),cpu gpu),)
 $(error ACCELERATOR is '$(accelerator)', but must be cpu or gpu)
 endif
 
-.PHONY: help install demo demo-compare demo-check serve ui test test-integration test-all soak lint format types \
+.PHONY: help install demo demo-compare demo-check serve ui test test-integration test-all soak soak-serving lint format types \
 	golden images-check pin-images system-deps lock clean
 
 help: ## print this list
@@ -110,6 +111,9 @@ test-all: test test-integration ## every test
 
 soak: install ## kill, stop and damage every training stage at random moments, and compare what it arrives at
 	SOAK_FAULTS=$(SOAK_FAULTS) $(bin)/python -m pytest -m integration tests/interrupted/test_soak.py $(PYTEST_ARGS)
+
+soak-serving: install ## load the endpoint to 80% for SOAK_MINUTES while languages come, change and go
+	$(bin)/python -m benchmarks.serving.soak --minutes $(strip $(SOAK_MINUTES)) --page docs/benchmarks
 
 lint: install ## check format and lint rules
 	$(bin)/ruff format --check .

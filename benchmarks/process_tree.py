@@ -62,10 +62,10 @@ class _Peak:
 
     def _watch(self) -> None:
         while not self._over.wait(_LOOK_EVERY_S):
-            self.seen_bytes = max(self.seen_bytes, sum(map(_own_bytes, _tree(self._root))))
+            self.seen_bytes = max(self.seen_bytes, sum(held(each)["Pss"] for each in tree(self._root)))
 
 
-def _tree(root: int) -> Iterator[int]:
+def tree(root: int) -> Iterator[int]:
     """A process and all that came from it."""
     children = defaultdict(list)
     for folder in _PROC.iterdir():
@@ -84,9 +84,14 @@ def _parent(folder: Path) -> int | None:
         return None
 
 
-def _own_bytes(process: int) -> int:
+def held(process: int) -> dict[str, int]:
+    """Bytes that a process holds: all pages (`Rss`), those of no file (`Anonymous`), shared ones in part (`Pss`)."""
+    found = {"Rss": 0, "Pss": 0, "Anonymous": 0}
     try:
         lines = (_PROC / str(process) / "smaps_rollup").read_text().splitlines()
     except (FileNotFoundError, ProcessLookupError):
-        return 0
-    return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:"))
+        return found
+    for name, _, value in (line.partition(":") for line in lines):
+        if name in found:
+            found[name] = int(value.split()[0]) * 1024
+    return found

@@ -60,7 +60,7 @@ class Reply(pydantic.BaseModel, frozen=True, extra="forbid"):
     seen: int = pydantic.Field(0, description="Number of the last one that it has looked at.")
     number: int = pydantic.Field(0, description="Number of the one that it serves by; 0: as it was started.")
     version: str | None = pydantic.Field(None, description="What it serves; nothing if absent.")
-    refused: dict[int, str] = pydantic.Field({}, description="Reasons by number.")
+    refused: dict[int, str] = pydantic.Field({}, description="Reasons by number, of the last ones.")
 
 
 class Replica(pydantic.BaseModel, frozen=True, extra="forbid"):

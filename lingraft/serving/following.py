@@ -29,6 +29,8 @@ _LABELS = ("task", "language")
 _TAKEN_UP = Counter("lingraft_publications", "Publications that were looked at", [*_LABELS, "outcome"])
 _NUMBER = Gauge("lingraft_publication", "Number of the publication that is served; 0: as started", _LABELS)
 _REFUSED = Gauge("lingraft_publication_refused", "Whether the last publication was refused", _LABELS)
+_REFUSALS_KEPT = 16
+"""Reasons that an answer has room for, the last ones: a publisher that offers what does not fit goes on for months."""
 _Key = tuple[str, str]
 
 
@@ -128,7 +130,8 @@ class Follower:
             _TAKEN_UP.labels(task, tag, "served").inc()
             tell("published", task=task, language=tag, publication=number, version=version)
             break
-        self._replies[task, tag] = Reply(seen=latest, number=reply.number, version=reply.version, refused=refused)
+        kept = {number: refused[number] for number in sorted(refused)[-_REFUSALS_KEPT:]}
+        self._replies[task, tag] = Reply(seen=latest, number=reply.number, version=reply.version, refused=kept)
         _NUMBER.labels(task, tag).set(reply.number)
         _REFUSED.labels(task, tag).set(latest in refused)
 

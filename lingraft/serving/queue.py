@@ -2,7 +2,9 @@
 
 - Rows of similar length share a batch, so that little is spent on padding.
 - Fair by request: start-time fair queueing (Goyal, Vin, Cheng 1996), a row being the unit. A request's first row is
-  due at once, its second after everybody else's first, so that a long request does not hold a short one up.
+  due at once, its second after everybody else's first, so that a long request does not hold a short one up. A round
+  is over when every request that waits has had its turn, as in fair queueing by Demers, Keshav and Shenker (1989);
+  else short requests that go on coming would hold a long one up for ever.
 - Bounded: what does not fit is refused with the time after which to come again. A cancelled request leaves.
 - A batch is of one snapshot of a bundle: a language that is swapped meanwhile changes later batches only.
 """
@@ -61,10 +63,12 @@ class Batch(NamedTuple):
 class _Waiting(Generic[Row, Snapshot, Output]):
     row: Row
     snapshot: Snapshot
-    due: int
+    due: float
     """Start tag of fair queueing: the round in which the row is to go."""
     number: int
     """In order of arrival."""
+    request: int
+    """Number of the first row of the same request."""
     since_s: float
     future: asyncio.Future[Output]
 
@@ -94,7 +98,7 @@ class Queue(Generic[Row, Snapshot, Output]):
         self._run, self._bounds, self._executor, self._watch = run, bounds, executor, watch
         self._waiting: list[_Waiting[Row, Snapshot, Output]] = []
         self._changed = asyncio.Event()
-        self._round = self._arrived = 0
+        self._round, self._arrived = 0.0, 0
         self._texts_per_s = 0.0
 
     def __len__(self) -> int:
@@ -114,7 +118,9 @@ class Queue(Generic[Row, Snapshot, Output]):
         self._require_room(len(rows))
         loop, now_s = asyncio.get_running_loop(), time.monotonic()
         mine = [
-            _Waiting(row, snapshot, self._round + place, self._arrived + place, now_s, loop.create_future())
+            _Waiting(
+                row, snapshot, self._round + place, self._arrived + place, self._arrived, now_s, loop.create_future()
+            )
             for place, row in enumerate(rows)
         ]
         self._arrived += len(mine)
@@ -167,7 +173,6 @@ class Queue(Generic[Row, Snapshot, Output]):
     def _take(self) -> list[_Waiting[Row, Snapshot, Output]]:
         """The row that is due first, and those that fit to it best."""
         first = min(self._waiting, key=lambda each: (each.due, each.number))
-        self._round = max(self._round, first.due)
         others = [each for each in self._waiting if each.snapshot is first.snapshot and each is not first]
         others.sort(key=lambda each: (abs(each.cost - first.cost), each.due, each.number))
         batch, longest, tokens = [first], first.cost, first.cost
@@ -177,6 +182,8 @@ class Queue(Generic[Row, Snapshot, Output]):
                 continue
             batch.append(each)
             longest, tokens = max(longest, each.cost), tokens + each.cost
+        in_turn, waiting = (len({each.request for each in rows}) for rows in (batch, self._waiting))
+        self._round = max(self._round + in_turn / waiting, first.due)
         taken = set(map(id, batch))
         self._waiting = [each for each in self._waiting if id(each) not in taken]
         return batch

@@ -100,6 +100,19 @@ def test_another_body_is_refused_by_both_fingerprints_and_the_old_one_stays(
     assert REGISTRY.get_sample_value("lingraft_publications_total", labels | {"outcome": "refused"})
 
 
+def test_a_server_tells_the_last_refusals_and_does_not_gather_them_for_ever(
+    served: Served, started: Path, foreign: Path, folder: Path
+) -> None:
+    follower, publications = follow(served, started, folder), Publications(folder)
+    [first] = publish(foreign, folder, "a test", ["de"])
+    for _ in range(20):
+        publications.append(TASK, "de", "serve", "a test", first.version)
+    follower.look()
+    [(replica, _)] = publications.replicas()
+    assert sorted(replica.reply(TASK, "de").refused) == [*range(6, 22)]
+    assert all("made for body" in reason for reason in replica.reply(TASK, "de").refused.values())
+
+
 def test_golden_answers_that_do_not_hold_are_a_refusal(
     served: Served, started: Path, german: Path, folder: Path, tmp_path: Path
 ) -> None:

@@ -129,6 +129,22 @@ def test_a_short_request_does_not_wait_for_all_of_a_long_one(with_queue: RunQueu
     assert [batch[0][0] for _, batch in body.batches] == ["a", "b", "a", "a"]
 
 
+def test_a_long_request_is_answered_though_short_ones_go_on_coming(with_queue: RunQueue) -> None:
+    async def test(queue: Queue[Row, str, str]) -> None:
+        coming = [asyncio.create_task(queue.outputs("v1", rows("x"))) for _ in range(3)]
+        long = asyncio.create_task(queue.outputs("v1", rows("aa", "bb", "cc", "dd")))
+        body.free.set()
+        while not long.done():  # three others wait at any time
+            coming += [asyncio.create_task(queue.outputs("v1", rows("x"))) for _ in range(3 - min(3, len(queue)))]
+            await asyncio.sleep(0)
+            assert len(body.batches) < 60
+        await asyncio.gather(*coming)
+
+    body = Body()
+    with_queue(body, BOUNDS._replace(batch_texts=1), test)
+    assert [row for _, batch in body.batches for row in batch].count("dd") == 1
+
+
 def test_snapshots_of_a_bundle_are_not_mixed_in_a_batch(with_queue: RunQueue) -> None:
     async def test(queue: Queue[Row, str, str]) -> None:
         first = asyncio.create_task(queue.outputs("old", rows("x")))
