@@ -1,4 +1,4 @@
-"""The page itself: who gets in, what it may load, and how it serves keyboards, screen readers, phones and dark rooms."""
+"""The page itself: who gets in, what it may load, and how it serves keyboards, screen readers, phones and darkness."""
 
 import itertools
 from pathlib import Path
