@@ -41,8 +41,8 @@ ifeq ($(filter $(accelerator),cpu gpu),)
 $(error ACCELERATOR is '$(accelerator)', but must be cpu or gpu)
 endif
 
-.PHONY: help install demo demo-compare demo-check serve ui test test-integration test-all soak soak-serving lint format types \
-	golden images-check pin-images system-deps lock clean
+.PHONY: help install demo demo-compare demo-check serve ui test test-integration test-all soak soak-serving lint format \
+	types golden picture images-check pin-images system-deps lock clean
 
 help: ## print this list
 	@echo "Targets:"
@@ -130,6 +130,9 @@ golden: install ## write the golden pipeline YAML anew; read the difference befo
 	@for recipe in base demo; do \
 	  $(bin)/python -m pipelines compile --recipe "recipes/$$recipe.toml" --out "tests/golden/$$recipe"; \
 	done
+
+picture: install ## take docs/playground.png anew in Chromium, of bundles that the tests make
+	$(bin)/python -m tests.serving.playground.picture docs/playground.png
 
 images-check: install ## build both images and use them, as root with buildah and debootstrap, after `make demo`
 	$(bin)/python docker/check.py --demo $(demo_dir) --work $(strip $(IMAGES_WORK)) $(strip $(IMAGES_ARGS))

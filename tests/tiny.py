@@ -30,9 +30,13 @@ class Pieces(NamedTuple):
 
     @classmethod
     def make(cls, folder: Path) -> Self:
-        """Train the tokenizers under a folder."""
+        """Write text, and train the tokenizers on it, under a folder."""
         recipe = Recipe.load(Path(__file__).with_name("tiny.toml"))
-        recipe = recipe.with_folder(write(folder / "source", recipe.languages))
+        return cls.trained(recipe.with_folder(write(folder / "source", recipe.languages)), folder)
+
+    @classmethod
+    def trained(cls, recipe: Recipe, folder: Path) -> Self:
+        """Train the tokenizers on the recipe's text under a folder."""
         found = {language: folder / "tokenizer" / language for language in recipe.languages}
         for language, out in found.items():
             text.prepare(recipe, language, folder / "text" / language)

@@ -10,7 +10,7 @@ from lingraft.cluster import Cluster, Profile
 from lingraft.doctor.findings import Finding, there
 from lingraft.doctor.kinds import kinds
 from lingraft.doctor.nodes import nodes
-from lingraft.doctor.rights import rights
+from lingraft.doctor.rights import own_rights, rights
 from lingraft.doctor.storage import storage
 from lingraft.doctor.tracking import tracking
 from lingraft.launch.workload import KINDS
@@ -46,6 +46,7 @@ def _examined(api: client.ApiClient, namespace: str, cluster: Cluster) -> Iterat
     yield from _priorities(api, profiles.values())
     if launched:
         yield from rights(api, namespace, [KINDS[kind] for kind in sorted(launched)])
+    yield from own_rights(api, namespace)
     yield from tracking(api, namespace, cluster.tracking_secret)
 
 

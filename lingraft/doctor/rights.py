@@ -1,10 +1,11 @@
-"""Rights of the steps that launch others."""
+"""Rights of the steps that launch others, and our own to deploy endpoints."""
 
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from kubernetes import client
 
+from lingraft.deploying.manifest import GROUP, PLURAL
 from lingraft.doctor.findings import Finding, Looks, guarded
 from lingraft.launch.workload import Kind
 
@@ -12,6 +13,8 @@ _PIPELINE = "lingraft-pipeline"
 """Service account of these steps."""
 _WHAT = f"{_PIPELINE} may launch steps"
 _REMEDY = "Apply manifests/base/launcher.yaml, and submit runs with that service account."
+_DEPLOY = "we may deploy endpoints"
+_DEPLOY_REMEDY = "Only `lingraft deploy` needs that: ask for a Role that has it, or have those deploy who may."
 _GROUPS = ("system:serviceaccounts", "system:authenticated")
 
 
@@ -28,12 +31,15 @@ class Right(NamedTuple):
 
 
 _OF_WORKLOADS = ("create", "get", "list", "watch", "delete")
-_OF_PODS = (Right("", "pods", "list"), Right("", "pods/log", "get"), Right("", "events", "list"))
+_OF_PODS = (Right("", "pods", "list"), Right("", "pods/log", "get"))
+_EVENTS = Right("", "events", "list")
+DEPLOYING = (*(Right(GROUP, PLURAL, verb) for verb in ("get", "create", "update")), *_OF_PODS)
+"""All that `lingraft deploy` takes: it reads, creates and replaces a service, and tells why a pod does not start."""
 
 
 def needed(kinds: Iterable[Kind]) -> list[Right]:
     """All that launching workloads of some kinds, following them and telling of their pods takes."""
-    return [Right(kind.group, kind.plural, verb) for kind in kinds for verb in _OF_WORKLOADS] + [*_OF_PODS]
+    return [Right(kind.group, kind.plural, verb) for kind in kinds for verb in _OF_WORKLOADS] + [*_OF_PODS, _EVENTS]
 
 
 def rights(api: client.ApiClient, namespace: str, kinds: Iterable[Kind]) -> Iterator[Finding]:
@@ -46,12 +52,33 @@ def _rights(api: client.ApiClient, namespace: str, kinds: Iterable[Kind]) -> Loo
     yield Finding(_WHAT, f"it may not {', '.join(map(str, missing))}" if missing else "", _REMEDY)
 
 
+def own_rights(api: client.ApiClient, namespace: str) -> Iterator[Finding]:
+    """Whether those who ask may deploy endpoints; where they may not, somebody else may, which is for them to tell."""
+    return guarded(_DEPLOY, _DEPLOY_REMEDY, _own_rights(api, namespace))
+
+
+def _own_rights(api: client.ApiClient, namespace: str) -> Looks[None]:
+    missing = [right for right in DEPLOYING if not _have_we(api, namespace, right)]
+    gap = f"we may not {', '.join(map(str, missing))}" if missing else ""
+    yield Finding(_DEPLOY, gap, _DEPLOY_REMEDY, may_be_well=True)
+
+
+def _have_we(api: client.ApiClient, namespace: str, right: Right) -> bool:
+    spec = client.V1SelfSubjectAccessReviewSpec(resource_attributes=_attributes(namespace, right))
+    review = client.V1SelfSubjectAccessReview(spec=spec)
+    return bool(client.AuthorizationV1Api(api).create_self_subject_access_review(review).status.allowed)
+
+
 def _has(api: client.ApiClient, namespace: str, right: Right) -> bool:
-    resource, _, part = right.resource.partition("/")
-    asked = client.V1ResourceAttributes(
-        namespace=namespace, group=right.group, resource=resource, subresource=part or None, verb=right.verb
-    )
+    asked = _attributes(namespace, right)
     user, groups = f"system:serviceaccount:{namespace}:{_PIPELINE}", [*_GROUPS, f"{_GROUPS[0]}:{namespace}"]
     spec = client.V1SubjectAccessReviewSpec(user=user, groups=groups, resource_attributes=asked)
     review = client.V1SubjectAccessReview(spec=spec)
     return bool(client.AuthorizationV1Api(api).create_subject_access_review(review).status.allowed)
+
+
+def _attributes(namespace: str, right: Right) -> client.V1ResourceAttributes:
+    resource, _, part = right.resource.partition("/")
+    return client.V1ResourceAttributes(
+        namespace=namespace, group=right.group, resource=resource, subresource=part or None, verb=right.verb
+    )

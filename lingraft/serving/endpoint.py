@@ -72,6 +72,15 @@ class Endpoint:
         """Whether requests are taken on."""
         return bool(self._work) and not self._stopping
 
+    async def worked(self) -> None:
+        """Wait until the queues' work has ended in good order.
+
+        Raises:
+            Exception: that of a queue which can go on no more; its requests would wait for ever.
+        """
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.gather(*self._work)
+
     async def drain(self) -> None:
         """Take on nothing new, and wait for what was taken on, as long as the settings allow."""
         self._stopping = True

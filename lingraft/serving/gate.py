@@ -76,12 +76,9 @@ class Gate:
         headers = Headers(scope=scope)
         if scope["path"] not in self._paths:
             return refused(HTTPStatus.NOT_FOUND, f"there is no such path; there are {sorted(self._paths)}.")
-        if scope["path"] not in OPEN_PATHS and not permitted(headers.get("authorization", ""), self._token):
-            return refused(
-                HTTPStatus.UNAUTHORIZED,
-                "send the endpoint's token: Authorization: Bearer TOKEN.",
-                {"www-authenticate": "Bearer"},
-            )
+        given = headers.get("authorization", "")
+        if scope["path"] not in OPEN_PATHS and not permitted(given, self._token):
+            return refused(HTTPStatus.UNAUTHORIZED, unpermitted(given), {"www-authenticate": "Bearer"})
         if _BINARY in headers:
             return refused(HTTPStatus.BAD_REQUEST, f"send plain JSON, without binary tensors and the header {_BINARY}.")
         if scope["method"] != "POST":
@@ -124,6 +121,13 @@ def permitted(authorization: str, token: str | None) -> bool:
         return True
     scheme, _, given = authorization.partition(" ")
     return scheme.lower() == "bearer" and hmac.compare_digest(given.strip().encode(), token.encode())
+
+
+def unpermitted(authorization: str) -> str:
+    """What to tell those whose header does not carry the token."""
+    if not authorization:
+        return "send the endpoint's token: Authorization: Bearer TOKEN."
+    return "what was sent is not the endpoint's token. Send the right one: Authorization: Bearer TOKEN."
 
 
 @contextlib.contextmanager

@@ -14,7 +14,7 @@ from lingraft import __version__
 from lingraft.errors import MissingExtraError, OverloadedError, RequestError, StoppingError
 from lingraft.serving import logs, measures
 from lingraft.serving.endpoint import Answered, Endpoint
-from lingraft.serving.gate import permitted
+from lingraft.serving.gate import permitted, unpermitted
 from lingraft.serving.requests import InferRequest, InputTensor, OutputTensor
 
 try:
@@ -75,11 +75,12 @@ class _Interceptor(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # grpc ha
         name = details.method.rpartition("/")[2]
         authorization = str(dict(details.invocation_metadata).get("authorization", ""))
         allowed = name in _OPEN_METHODS or permitted(authorization, self._token)
+        reason = "" if allowed else unpermitted(authorization)
 
         async def answer(request: Any, context: Any) -> Any:
             status = grpc.StatusCode.OK
             try:
-                _require(allowed, request)
+                _require(reason, request)
                 return await handler.unary_unary(request, context)
             except _RefusedError as error:
                 status = error.status
@@ -110,9 +111,9 @@ class _RefusedError(Exception):
         self.trailing = () if retry_after_s is None else (("retry-after", str(retry_after_s)),)
 
 
-def _require(allowed: bool, request: object) -> None:
-    if not allowed:
-        raise _RefusedError(grpc.StatusCode.UNAUTHENTICATED, "send the endpoint's token: authorization: Bearer TOKEN.")
+def _require(unpermitted_because: str, request: object) -> None:
+    if unpermitted_because:
+        raise _RefusedError(grpc.StatusCode.UNAUTHENTICATED, unpermitted_because)
     if request is None:
         raise _RefusedError(grpc.StatusCode.INVALID_ARGUMENT, "the bytes of the request are no message of its type.")
 

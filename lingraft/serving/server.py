@@ -1,8 +1,10 @@
 """The server: kserve's ModelServer with the endpoint's models, over REST and gRPC."""
 
 import asyncio
+import logging
 import signal
 import socket
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
@@ -110,8 +112,21 @@ class _Server(ModelServer):  # type: ignore[misc]  # kserve has no types
         rest._server.handle_exit = self._told_to_end
         self._endpoint.start()
         logs.tell("ready", models=list(self._endpoint.models), port=self._endpoint.settings.port)
-        await asyncio.gather(super()._serve(), *([self._rpc.start()] if self._rpc else []))
+        rpc = [self._rpc.start()] if self._rpc else []
+        worked, *_ = await asyncio.gather(self._work(), super()._serve(), *rpc)
         logs.tell("ended")
+        if not worked:
+            sys.exit(1)
+
+    async def _work(self) -> bool:
+        """Whether no queue has failed; where one does, the others' requests are finished, and the server ends."""
+        try:
+            await self._endpoint.worked()
+        except Exception as error:  # noqa: BLE001  whatever it is, its own words may quote a text
+            logs.tell("queue failed", logging.CRITICAL, error)
+            await self._drain("none")
+            return False
+        return True
 
     def _told_to_end(self, number: int, _: FrameType | None) -> None:
         """Handle SIGTERM and SIGINT: drain at the first one, end at the second."""

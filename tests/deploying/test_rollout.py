@@ -8,8 +8,11 @@ from pathlib import Path
 import pytest
 
 from lingraft.deploying import rollout
+from lingraft.deploying.rollout import Rollout
+from lingraft.doctor.rights import DEPLOYING
 from lingraft.errors import DeploymentError
 from lingraft.launch.calls import LaunchError
+from lingraft.launch.on_cluster import connect
 from tests.deploying.cluster import ADDRESS, PLURAL, Cluster, container_status, deploy, told
 from tests.launch.api_server import DROP
 
@@ -127,10 +130,11 @@ def test_the_api_server_may_fail_meanwhile(cluster: Cluster) -> None:
     deploy(ONE)
     cluster.is_slow = True
     deploy(TWO, "--wait=0")
-    cluster.server.faults["GET", PLURAL] = []
+    cluster.settle()
+    cluster.server.faults["GET", PLURAL] = [DROP, 503]
     cluster.server.faults["GET", "pods"] = [500]
-    threading.Timer(0.1, lambda: (cluster.server.faults["GET", PLURAL].extend([DROP, 503]), cluster.settle())).start()
-    assert ADDRESS in deploy(TWO)
+    assert Rollout(*connect(), "lingraft").until_ready(60) == ADDRESS
+    assert not any(cluster.server.faults.values())
 
 
 def test_of_two_changes_at_once_one_is_refused(cluster: Cluster) -> None:
@@ -138,6 +142,15 @@ def test_of_two_changes_at_once_one_is_refused(cluster: Cluster) -> None:
     cluster.server.faults["PUT", PLURAL] = [409]
     with pytest.raises(DeploymentError, match="409"):
         deploy(TWO)
+
+
+def test_no_right_is_used_but_those_that_the_doctor_looks_for(cluster: Cluster) -> None:
+    deploy(ONE)
+    deploy(TWO)
+    deploy("--rollback")
+    cluster.containers = [container_status("pull", {"reason": "CrashLoopBackOff"}, exit_code=1)]
+    assert isinstance(told(THREE)[1], DeploymentError)
+    assert cluster.server.used == {*DEPLOYING}
 
 
 def test_a_missing_right_is_named(cluster: Cluster) -> None:

@@ -22,6 +22,7 @@ LOOKS = [
     ("GET", "nodes", "nodes"),
     ("GET", "priorityclasses", "priority class lingraft-training"),
     ("POST", "subjectaccessreviews", "lingraft-pipeline may launch steps"),
+    ("POST", "selfsubjectaccessreviews", "we may deploy endpoints"),
     ("GET", "secrets", "Secret lingraft-mlflow"),
     ("GET", "deployments", "deployment mlflow"),
 ]
@@ -43,6 +44,7 @@ def test_everything_that_is_asked_for_is_refused_in_a_test_below(clinic: Clinic)
     [
         ("namespaces", "lingraft", "kubectl apply -k"),
         ("customresourcedefinitions", "trainjobs.trainer.kubeflow.org", "Install Kubeflow Trainer"),
+        ("customresourcedefinitions", "inferenceservices.serving.kserve.io", "Install KServe"),
         ("clustertrainingruntimes", "lingraft-torch", "cluster.runtime of the recipe"),
         ("persistentvolumeclaims", "lingraft-data", "cluster.storage_claim of the recipe"),
         ("priorityclasses", "lingraft-training", "kubectl get priorityclasses"),

@@ -1,4 +1,4 @@
-"""What launching takes: the doctor's list, what is really asked of the API server, and what the manifests grant."""
+"""What launching and deploying take: the doctor's lists, what is asked of the API server, and what manifests grant."""
 
 from pathlib import Path
 from typing import Any
@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from lingraft.cluster import Cluster, Profile
-from lingraft.doctor.rights import Right, needed
+from lingraft.doctor.rights import DEPLOYING, Right, needed
 from lingraft.launch.workload import KINDS
 from tests.doctor.clinic import Clinic
 
@@ -28,20 +28,34 @@ def test_the_manifests_grant_just_what_launching_takes() -> None:
 
 @pytest.mark.parametrize("right", needed(KINDS.values()), ids=str)
 def test_each_right_that_is_missing_is_named(clinic: Clinic, right: Right) -> None:
-    resource, _, part = right.resource.partition("/")
-    refused = {"group": right.group, "resource": resource, "verb": right.verb} | ({"subresource": part} if part else {})
-    clinic.server.allows = lambda asked: not refused.items() <= asked["resourceAttributes"].items()
+    clinic.server.allows = lambda asked: "user" not in asked or not _is(right, asked)
     gap = clinic.the_gap()
     assert gap.gap == f"it may not {right}"
     assert "launcher.yaml" in gap.remedy
 
 
+@pytest.mark.parametrize("right", DEPLOYING, ids=str)
+def test_each_right_to_deploy_that_we_lack_is_a_warning(clinic: Clinic, right: Right) -> None:
+    clinic.server.allows = lambda asked: "user" in asked or not _is(right, asked)
+    gap = clinic.the_gap()
+    assert gap.gap == f"we may not {right}"
+    assert (gap.is_lacking, "ask for a Role" in gap.remedy) == (False, True)
+
+
+def _is(right: Right, asked: Any) -> bool:
+    """Whether a review of access is about a right, in the namespace."""
+    resource, _, part = right.resource.partition("/")
+    wanted = {"group": right.group, "resource": resource, "verb": right.verb, "namespace": "lingraft"}
+    found: dict[str, str] = asked["resourceAttributes"]
+    return found == wanted | ({"subresource": part} if part else {})
+
+
 def _asked(clinic: Clinic) -> list[Any]:
-    """What reviews of access the doctor asked for."""
+    """What reviews of the launching account's access the doctor asked for."""
     asked: list[Any] = []
 
     def note(one: Any) -> bool:
-        asked.append(one)
+        asked.extend([one] if "user" in one else [])
         return True
 
     clinic.server.allows = note

@@ -84,7 +84,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def _post(self, plural: str, _: str | None, __: Document, body: bytes) -> None:
         made = json.loads(body)
-        if plural == "subjectaccessreviews":
+        if plural in ("subjectaccessreviews", "selfsubjectaccessreviews"):
             return self._send(201, made | {"status": {"allowed": self.api.allows(made["spec"])}})
         if (plural, made["metadata"]["name"]) in self.api.objects:
             return self._send(409, {"message": "already exists"})

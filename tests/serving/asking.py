@@ -5,6 +5,7 @@ from typing import Any
 
 import httpx
 
+from lingraft.serving.ask import Running
 from lingraft.serving.settings import Settings
 
 LIMITS = Settings()
@@ -31,6 +32,25 @@ def outputs_of(response: httpx.Response) -> dict[str, list[Any]]:
 
 def infer(model: str) -> str:
     return f"/v2/models/{model}/infer"
+
+
+VALID: dict[str, dict[str, Any]] = {
+    "topic": inputs(["de", "en"], text=["kilo ba", f"{RLM}de{ZWSP} lo"]),
+    "inference": inputs(["tr"], text=["kilo"], text_pair=["ba de"]),
+    "reading": inputs(["en"], question=["ba"], context=["ba de kilo lo " * 20]),
+    "names": inputs(["de"], text=[f"kilo (ba) na{ZWJ}pe."]) | {"parameters": {"truncate": True}},
+    "fill-mask": inputs(["en"], text=["ba <mask> lo"]) | {"parameters": {"top_k": 3}},
+    "embeddings": inputs(["auto"], text=["kilo"]) | {"outputs": [{"name": "embedding"}], "id": "7"},
+}
+"""A good request to each model."""
+
+
+def still_answers(server: Running) -> None:
+    """The same server answers every kind of question after all that."""
+    assert server.process.poll() is None
+    with httpx.Client(base_url=server.url, timeout=60, trust_env=False) as client:
+        for model in ("topic", "inference", "reading", "names", "fill-mask"):
+            assert client.post(infer(model), json=VALID[model]).status_code == 200
 
 
 TEXT, LANGUAGE = body()["inputs"]

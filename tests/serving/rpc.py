@@ -9,6 +9,7 @@ from kserve.protocol.grpc import grpc_predict_v2_pb2 as pb
 from kserve.protocol.grpc.grpc_predict_v2_pb2_grpc import GRPCInferenceServiceStub
 
 from lingraft.serving.ask import Running
+from tests.serving.asking import VALID
 
 
 @contextmanager
@@ -30,6 +31,12 @@ def asked(model: str, **texts: list[str]) -> Any:
         for name, values in texts.items()
     ]
     return pb.ModelInferRequest(model_name=model, inputs=inputs)
+
+
+def message_of(model: str) -> Any:
+    """A good request to a model."""
+    given = {each["name"]: each["data"] for each in VALID[model]["inputs"]}
+    return asked(model, **given)
 
 
 def values_of(response: Any) -> dict[str, list[Any]]:

@@ -6,9 +6,6 @@
 import json
 import os
 import random
-import re
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -30,21 +27,12 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from lingraft.serving.ask import Running, running
-from tests.serving.asking import JSON, RLM, ZWJ, ZWSP, infer, inputs
-from tests.serving.rpc import asked, stub, values_of
+from tests.serving.asking import JSON, RLM, VALID, infer, still_answers
+from tests.serving.rpc import message_of
 
-ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.integration
 REQUESTS = int(os.environ.get("FUZZ_REQUESTS", "150"))
 FAILURES = {"INTERNAL", "UNKNOWN", "UNAVAILABLE", "DATA_LOSS", "DEADLINE_EXCEEDED", "ABORTED"}
-VALID: dict[str, dict[str, Any]] = {
-    "topic": inputs(["de", "en"], text=["kilo ba", f"{RLM}de{ZWSP} lo"]),
-    "inference": inputs(["tr"], text=["kilo"], text_pair=["ba de"]),
-    "reading": inputs(["en"], question=["ba"], context=["ba de kilo lo " * 20]),
-    "names": inputs(["de"], text=[f"kilo (ba) na{ZWJ}pe."]) | {"parameters": {"truncate": True}},
-    "fill-mask": inputs(["en"], text=["ba <mask> lo"]) | {"parameters": {"top_k": 3}},
-    "embeddings": inputs(["auto"], text=["kilo"]) | {"outputs": [{"name": "embedding"}], "id": "7"},
-}
 TEXTS = (
     "",
     " ",
@@ -66,14 +54,6 @@ ODD: tuple[Any, ...] = (*TEXTS, None, True, -1, 0, 2**63, 2**64, 1.5, -0.0, 1e30
 def server(bundles: list[Path]) -> Iterator[Running]:
     with running(bundles) as started:
         yield started
-
-
-def still_answers(server: Running) -> None:
-    """The same server answers every kind of question after all that."""
-    assert server.process.poll() is None
-    with httpx.Client(base_url=server.url, timeout=60, trust_env=False) as client:
-        for model in ("topic", "inference", "reading", "names", "fill-mask"):
-            assert client.post(infer(model), json=VALID[model]).status_code == 200
 
 
 def tried(operation: Any, mode: GenerationMode, checks: list[Any]) -> Counter[int]:
@@ -176,11 +156,6 @@ def test_bodies_that_are_not_as_they_should_be(server: Running, made: Callable[[
     still_answers(server)
 
 
-def message_of(model: str) -> Any:
-    given = {each["name"]: each["data"] for each in VALID[model]["inputs"]}
-    return asked(model, **given)
-
-
 ODD_FIELDS: dict[str, list[Any]] = {
     "name": ["", "text", "language", "\0", "x" * 5000],
     "datatype": ["FP32", "FP16", "", "BYTES", "bytes", "INT64"],
@@ -249,53 +224,4 @@ def test_messages_that_are_not_as_they_should_be(server: Running, made: Callable
             assert status == "OK" or reason
     print(f"\ngRPC, {made.__name__}: {dict(counts)}")
     assert counts["INVALID_ARGUMENT"] > REQUESTS / 4
-    still_answers(server)
-
-
-def test_rpc_answers_what_rest_answers(server: Running) -> None:
-    with httpx.Client(base_url=server.url, timeout=60, trust_env=False) as client, stub(server) as service:
-        for model in ("topic", "inference", "reading", "names", "fill-mask"):
-            expected = client.post(infer(model), json=VALID[model] | {"parameters": {}}).json()["outputs"]
-            found = service.ModelInfer(message_of(model))
-            assert [(each.name, each.datatype, list(each.shape)) for each in found.outputs] == [
-                (each["name"], each["datatype"], each["shape"]) for each in expected
-            ]
-            for each in expected:
-                values = values_of(found)[each["name"]]
-                assert values == (pytest.approx(each["data"], abs=1e-5) if each["datatype"] == "FP32" else each["data"])
-
-
-def test_the_examples_of_the_documentation_are_answered(server: Running) -> None:
-    address = server.url.removeprefix("http://")
-    examples = re.findall(r"```(sh|python)\n(.*?)```", (ROOT / "docs" / "serving.md").read_text("utf-8"), re.DOTALL)
-    assert [language for language, _ in examples] == ["sh", "sh", "sh", "python"]
-    for language, example in examples:
-        command = example.replace("localhost:8080", address).replace("localhost:8081", server.grpc)
-        program = ["bash", "-c"] if language == "sh" else [sys.executable, "-c"]
-        done = subprocess.run([*program, command], capture_output=True, text=True, check=True, timeout=120)
-        assert '"outputs":[{"name":' in done.stdout or "'label': [b'" in done.stdout, done.stdout
-
-
-def test_rpc_takes_raw_contents_and_tells_metadata(server: Running) -> None:
-    with stub(server) as service:
-        message = message_of("topic")
-        expected = service.ModelInfer(message)
-        for each in message.inputs:
-            texts = list(each.contents.bytes_contents)
-            message.raw_input_contents.append(b"".join(len(text).to_bytes(4, "little") + text for text in texts))
-            each.ClearField("contents")
-        found = service.ModelInfer(message)
-        assert values_of(found)["label"] == values_of(expected)["label"]
-        told = service.ModelMetadata(pb.ModelMetadataRequest(name="topic"))
-        assert [each.name for each in told.inputs] == ["text", "language"]
-        assert service.ModelReady(pb.ModelReadyRequest(name="reading")).ready
-        assert service.ServerLive(pb.ServerLiveRequest()).live
-        assert service.ServerMetadata(pb.ServerMetadataRequest()).name == "lingraft"
-        for unload in (
-            lambda: service.RepositoryModelUnload(pb.RepositoryModelUnloadRequest(model_name="topic")),
-            lambda: service.ModelMetadata(pb.ModelMetadataRequest(name="../topic")),
-        ):
-            with pytest.raises(grpc.RpcError) as refused:
-                unload()
-            assert refused.value.code() in (grpc.StatusCode.UNIMPLEMENTED, grpc.StatusCode.NOT_FOUND)
     still_answers(server)

@@ -1,5 +1,7 @@
 """Real servers under load and orders: tokens, concurrency, clients that go away, and the end in good order."""
 
+import json
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -155,3 +157,37 @@ def test_a_language_is_found_out_on_request(bundle: Path) -> None:
         assert found["language_confidence"][1] == 1.0
         refused = client.post(infer("topic"), json=body([polish], ["auto"], **more))
         assert (refused.status_code, "seems to be in 'pl'" in refused.text) == (400, True)
+
+
+FAILING = f"""#!{sys.executable}
+import sys
+from lingraft.serving import measures
+from lingraft.serving.__main__ import main
+
+def watching(name):
+    def watch(batch):
+        raise ArithmeticError("kilo")
+    return watch
+
+measures.watch_batches = watching
+sys.argv = sys.argv[2:]
+main()
+"""
+"""An interpreter whose `-m lingraft.serving` has a queue that fails beside its body."""
+
+
+def test_a_queue_that_fails_ends_the_server_so_that_another_one_is_started(
+    bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "python"
+    program.write_text(FAILING)
+    program.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(program))
+    with running([bundle]) as server, client_of(server) as client:
+        assert outputs_of(client.post(infer("topic"), json=body(["kilo"])))  # what went through the body is answered
+        assert server.process.wait(60) == 1
+        server.log.seek(0)
+        log = server.log.read()
+    [failed] = [line for line in map(json.loads, log.splitlines()) if line["event"] == "queue failed"]
+    assert failed["error"] == "ArithmeticError"
+    assert b"kilo" not in log

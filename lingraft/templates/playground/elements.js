@@ -1,5 +1,6 @@
 // Making elements. What a person or the server wrote only ever becomes text: strings are appended as text nodes.
 
+const COUNTS = new Intl.NumberFormat("en");
 const SHARES = new Intl.NumberFormat("en", { style: "percent", minimumFractionDigits: 1, maximumFractionDigits: 1 });
 
 /** An element with attributes; those that are null or false are left out, true ones stand without a value. */
@@ -16,6 +17,11 @@ export function element(tag, attributes = {}, ...children) {
 /** 0.931 as 93.1%. */
 export function percent(share) {
   return SHARES.format(share);
+}
+
+/** 20000 as 20,000. */
+export function count(whole) {
+  return COUNTS.format(whole);
 }
 
 /** A list of names, each with a share of 1 as a number and as a bar, and perhaps a short note. */

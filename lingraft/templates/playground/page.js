@@ -1,7 +1,7 @@
 // The page: which models there are, what a person picked and wrote, and a column of answers for each language.
 
 import { kindOf, MASK } from "./answers.js";
-import { element, percent } from "./elements.js";
+import { count, element, percent } from "./elements.js";
 import { carry, infer, metadata, models, Refusal } from "./protocol.js";
 
 const TITLES = { text: "Text", text_pair: "Second text", question: "Question", context: "Context" };
@@ -15,6 +15,7 @@ const picked = new Set();
 const written = new Map();
 let facts = null;
 let asking = new AbortController();
+let tried = false;
 
 /** A language's English name where its code is one that the browser knows. */
 function nameOf(language) {
@@ -157,7 +158,7 @@ function showFacts() {
     Model: facts.name,
     Precision: precision,
     Fingerprint: fingerprint,
-    "Longest text": `${max_tokens} tokens at once, ${max_characters} characters`,
+    "Longest text": `${count(max_tokens)} tokens at once, ${count(max_characters)} characters`,
     ...(labels?.length && { Labels: labels.join(", ") }),
   };
   const rows = Object.entries(told).flatMap(([name, value]) => [
@@ -226,6 +227,7 @@ function milliseconds(elapsed_ms) {
 
 function askForToken() {
   at("access").hidden = false;
+  at("token").setAttribute("aria-invalid", tried);
   at("token").focus();
 }
 
@@ -237,7 +239,8 @@ async function attempt(work) {
   } catch (error) {
     if (error.name === "AbortError") return;
     at("status").replaceChildren();
-    at("trouble").replaceChildren(element("p", { class: "failed" }, error.message));
+    // Before a person has given a token, that one is wanted is no trouble: the form says it.
+    if (error.status !== 401 || tried) at("trouble").replaceChildren(element("p", { class: "failed" }, error.message));
     if (!(error instanceof Refusal)) throw error;
     if (error.status === 401) askForToken();
   }
@@ -255,10 +258,13 @@ at("question").addEventListener("keydown", (event) => {
 });
 at("access").addEventListener("submit", (event) => {
   event.preventDefault();
-  carry(at("token").value);
+  const given = at("token").value;
   at("token").value = "";
-  at("access").hidden = true;
-  attempt(facts ? answer : start).then(() => at(at("access").hidden ? "task" : "token").focus());
+  at("access").hidden = tried = true;
+  attempt(async () => {
+    carry(given);
+    await (facts ? answer : start)();
+  }).then(() => at(at("access").hidden ? "task" : "token").focus());
 });
 window.addEventListener("focus", () => facts && attempt(refresh));
 attempt(start);

@@ -13,7 +13,13 @@ let token = "";
 
 /** Carry a bearer token from now on; it is kept in this variable and nowhere else. */
 export function carry(given) {
-  token = given;
+  token = given.trim();
+  // No header can hold them, and `fetch` would call that a server that cannot be reached.
+  const [odd] = token.match(/[^ -~]/u) ?? [];
+  if (!odd) return;
+  const code = odd.codePointAt(0).toString(16).toUpperCase().padStart(4, "0");
+  token = "";
+  throw new Refusal(401, `The token has a character that no token has, U+${code}. Copy it again.`);
 }
 
 /** Names of all models. */

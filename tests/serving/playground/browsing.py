@@ -1,0 +1,60 @@
+"""What a person does with the playground, and what stands in its answers."""
+
+import json
+from typing import Any
+
+import httpx
+
+from lingraft.serving.ask import Running
+from tests.report.browser import LIMIT_S, Page
+
+TOKEN = "tell-me-the-answers"
+REFUSED = "Failed to load resource: the server responded with a status of 401 (Unauthorized)"
+FOCUSED = "document.activeElement.id || document.activeElement.ariaLabel || document.activeElement.innerText"
+# A character outside the first plane, a mark of direction, Arabic, something to run, and characters that join.
+STRANGE = "🌍 \u200fأحمد <img src=x onerror=run()> ki\u200dlo"
+SHORT = "🌍 \u200fأب <b>ki\u200dlo"
+
+
+def choose(page: Page, task: str, languages: tuple[str, ...]) -> None:
+    page.evaluate(f"task.value != {task!r} && (task.value = {task!r}, task.dispatchEvent(new Event('change')))")
+    page.wait(f"document.querySelector('#facts dd').textContent == {task!r}")
+    boxes = "document.querySelectorAll('#languages input')"
+    page.evaluate(f"{boxes}.forEach(box => box.checked != {list(languages)}.includes(box.id.slice(5)) && box.click())")
+
+
+def ask(page: Page, texts: dict[str, str]) -> None:
+    """Write texts, by the ids of their fields, and wait for all answers."""
+    fill = """Object.entries(%s).forEach(([id, text]) => {
+      const field = document.getElementById(id);
+      field.value = text;
+      field.dispatchEvent(new Event("input"));
+    })"""
+    page.evaluate(fill % json.dumps(texts))
+    page.evaluate("document.getElementById('ask').click()")
+    answered(page)
+
+
+def answered(page: Page) -> None:
+    page.wait("document.getElementById('status').innerText.includes('answered in')")
+
+
+def infer(server: Running, model: str, language: str, **texts: str) -> dict[str, Any]:
+    """What the server says to a client that is no browser: data by output."""
+    inputs = [
+        {"name": name, "datatype": "BYTES", "shape": [1], "data": [value]}
+        for name, value in (texts | {"language": language}).items()
+    ]
+    address, headers = f"{server.url}/v2/models/{model}/infer", {"authorization": f"Bearer {TOKEN}"}
+    response = httpx.post(address, json={"inputs": inputs}, headers=headers, timeout=LIMIT_S, trust_env=False)
+    return {each["name"]: each["data"] for each in response.json().get("outputs", [])} or response.json()
+
+
+def sections(page: Page, what: str) -> list[Any]:
+    """Something of each answer; `what` is JavaScript about `section`."""
+    found: list[Any] = page.evaluate(f"[...document.querySelectorAll('.answer')].map(section => {what})")
+    return found
+
+
+def texts_of(selector: str) -> str:
+    return f"[...section.querySelectorAll({selector!r})].map(each => each.textContent)"

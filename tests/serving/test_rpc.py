@@ -1,0 +1,107 @@
+"""gRPC beside REST: the same answers, the same refusals, and the documentation's examples of both."""
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+import httpx
+import pytest
+from kserve.protocol.grpc import grpc_predict_v2_pb2 as pb
+
+from lingraft.serving.ask import Running, running
+from tests.serving.asking import LIMITS, VALID, infer, still_answers
+from tests.serving.rpc import asked, message_of, stub, values_of
+
+ROOT = Path(__file__).parents[2]
+pytestmark = pytest.mark.integration
+STATUS = grpc.StatusCode
+
+
+@pytest.fixture(scope="module")
+def server(bundles: list[Path]) -> Iterator[Running]:
+    with running(bundles) as started:
+        yield started
+
+
+def test_rpc_answers_what_rest_answers(server: Running) -> None:
+    with httpx.Client(base_url=server.url, timeout=60, trust_env=False) as client, stub(server) as service:
+        for model in ("topic", "inference", "reading", "names", "fill-mask"):
+            expected = client.post(infer(model), json=VALID[model] | {"parameters": {}}).json()["outputs"]
+            found = service.ModelInfer(message_of(model))
+            assert [(each.name, each.datatype, list(each.shape)) for each in found.outputs] == [
+                (each["name"], each["datatype"], each["shape"]) for each in expected
+            ]
+            for each in expected:
+                values = values_of(found)[each["name"]]
+                assert values == (pytest.approx(each["data"], abs=1e-5) if each["datatype"] == "FP32" else each["data"])
+
+
+def with_bytes(sent: bytes) -> Any:
+    """A question to `topic` whose text is these bytes."""
+    message = asked("topic", text=["x"], language=["de"])
+    message.inputs[0].contents.bytes_contents[:] = [sent]
+    return message
+
+
+REFUSED: dict[str, tuple[Any, grpc.StatusCode, str]] = {
+    "not UTF-8": (with_bytes(b"\xff\xfe"), STATUS.INVALID_ARGUMENT, "UTF-8"),
+    "half a surrogate pair": (with_bytes(b"\xed\xa0\x80"), STATUS.INVALID_ARGUMENT, "UTF-8"),
+    "NUL": (with_bytes(b"ki\0lo"), STATUS.INVALID_ARGUMENT, "NUL at character 2"),
+    "a word of 10^6 characters": (with_bytes(b"k" * 10**6), STATUS.INVALID_ARGUMENT, f"at most {LIMITS.characters}"),
+    "too many texts": (
+        asked("topic", text=["kilo"] * (LIMITS.texts + 1), language=["de"]),
+        STATUS.INVALID_ARGUMENT,
+        f"at most {LIMITS.texts}",
+    ),
+    "unknown language": (asked("topic", text=["kilo"], language=["fr"]), STATUS.INVALID_ARGUMENT, "speaks"),
+    "unknown model": (asked("../topic", text=["kilo"], language=["de"]), STATUS.NOT_FOUND, "topic"),
+    "too large": (with_bytes(b"k" * (LIMITS.body_bytes + 1)), STATUS.RESOURCE_EXHAUSTED, "larger than max"),
+}
+"""Requests, the status of the refusal, and a part of the reason."""
+
+
+@pytest.mark.parametrize(("sent", "status", "said"), REFUSED.values(), ids=REFUSED)
+def test_rpc_refuses_what_rest_refuses(server: Running, sent: Any, status: grpc.StatusCode, said: str) -> None:
+    with stub(server) as service, pytest.raises(grpc.RpcError) as refused:
+        service.ModelInfer(sent)
+    assert (refused.value.code(), said in refused.value.details()) == (status, True), refused.value.details()
+
+
+def test_rpc_takes_raw_contents_and_tells_metadata(server: Running) -> None:
+    with stub(server) as service:
+        message = message_of("topic")
+        expected = service.ModelInfer(message)
+        for each in message.inputs:
+            texts = list(each.contents.bytes_contents)
+            message.raw_input_contents.append(b"".join(len(text).to_bytes(4, "little") + text for text in texts))
+            each.ClearField("contents")
+        found = service.ModelInfer(message)
+        assert values_of(found)["label"] == values_of(expected)["label"]
+        told = service.ModelMetadata(pb.ModelMetadataRequest(name="topic"))
+        assert [each.name for each in told.inputs] == ["text", "language"]
+        assert service.ModelReady(pb.ModelReadyRequest(name="reading")).ready
+        assert service.ServerLive(pb.ServerLiveRequest()).live
+        assert service.ServerMetadata(pb.ServerMetadataRequest()).name == "lingraft"
+        for unload in (
+            lambda: service.RepositoryModelUnload(pb.RepositoryModelUnloadRequest(model_name="topic")),
+            lambda: service.ModelMetadata(pb.ModelMetadataRequest(name="../topic")),
+        ):
+            with pytest.raises(grpc.RpcError) as refused:
+                unload()
+            assert refused.value.code() in (grpc.StatusCode.UNIMPLEMENTED, grpc.StatusCode.NOT_FOUND)
+    still_answers(server)
+
+
+def test_the_examples_of_the_documentation_are_answered(server: Running) -> None:
+    address = server.url.removeprefix("http://")
+    examples = re.findall(r"```(sh|python)\n(.*?)```", (ROOT / "docs" / "serving.md").read_text("utf-8"), re.DOTALL)
+    assert [language for language, _ in examples] == ["sh", "sh", "sh", "python"]
+    for language, example in examples:
+        command = example.replace("localhost:8080", address).replace("localhost:8081", server.grpc)
+        program = ["bash", "-c"] if language == "sh" else [sys.executable, "-c"]
+        done = subprocess.run([*program, command], capture_output=True, text=True, check=True, timeout=120)
+        assert '"outputs":[{"name":' in done.stdout or "'label': [b'" in done.stdout, done.stdout
