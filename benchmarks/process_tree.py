@@ -6,7 +6,7 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 _LOOK_EVERY_S = 0.1
 _PROC = Path("/proc")
@@ -62,7 +62,7 @@ class _Peak:
 
     def _watch(self) -> None:
         while not self._over.wait(_LOOK_EVERY_S):
-            self.seen_bytes = max(self.seen_bytes, sum(map(_own_bytes, _tree(self._root))))
+            self.seen_bytes = max(self.seen_bytes, sum(map(proportional_bytes, _tree(self._root))))
 
 
 def _tree(root: int) -> Iterator[int]:
@@ -84,7 +84,8 @@ def _parent(folder: Path) -> int | None:
         return None
 
 
-def _own_bytes(process: int) -> int:
+def proportional_bytes(process: int | Literal["self"]) -> int:
+    """A process's proportional set size; 0 if it has ended."""
     try:
         lines = (_PROC / str(process) / "smaps_rollup").read_text().splitlines()
     except (FileNotFoundError, ProcessLookupError):
