@@ -1,8 +1,8 @@
 """`python -m benchmarks.serving --out DIR --page docs/benchmarks`: what serving many languages from one body costs.
 
-Against the same models as separate sessions, Hugging Face pipelines in PyTorch, and one fixed single-language model. Each
-part leaves a record as soon as it is done, so that a run that is stopped goes on; `--parts` runs some of them. Bind the
-process to cores (`taskset -c 1`) to have all sides use as many threads.
+Against the same models as separate sessions, Hugging Face pipelines in PyTorch, and one fixed single-language model.
+Each part leaves a record as soon as it is done, so that a run that is stopped goes on; `--parts` runs some of them.
+Bind the process to cores (`taskset -c 1`) to have all sides use as many threads.
 """
 
 import argparse
@@ -35,7 +35,7 @@ def main() -> None:
         if name in parts:
             records.get("parts", name, lambda part=parts[name]: _under_watch(part))
     command = shlex.join(["python", "-m", "benchmarks.serving", *sys.argv[1:]])
-    found = {name: one for name, one in records.found.get("parts", {}).items()}
+    found = records.found.get("parts", {})
     told = page.Told(command, str(plan), machine(), commit(), given.bound_ms, found)
     page.write(told, given.page)
 

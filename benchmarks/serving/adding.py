@@ -1,8 +1,8 @@
 """A language that comes while a server runs: seconds to its first right answer, and the memory it takes.
 
 Time is a real server's, which follows a folder, from the publication's record to the last task's right answer; what
-`lingraft publish` takes before that is told beside it. The probability of a right answer is that of the same bundle in this
-process. Memory is that of a process of its own (`memory_side`), once every row has been read.
+`lingraft publish` takes before that is told beside it. The probability of a right answer is that of the same bundle
+in this process. Memory is that of a process of its own (`memory_side`), once every row has been read.
 """
 
 import itertools

@@ -3,8 +3,8 @@
     python -m benchmarks.serving.body [--rounds 20] [--out FILE]
 
 From token ids to logits, with random weights; a part of `benchmarks.serving`. `exporter` is the bundle of before:
-torch.onnx.export of the classifier with the token table as an input, optimised by ONNX Runtime on its own. All sides take
-turns in every round; what is shown is the median of the rounds.
+torch.onnx.export of the classifier with the token table as an input, optimised by ONNX Runtime on its own. All sides
+take turns in every round; what is shown is the median of the rounds.
 
 Legend: B batch, T tokens, V vocabulary, D width.
 """

@@ -1,7 +1,7 @@
 """What number formats cost a trained model: masked tokens found, for each format of body and tables, in each language.
 
-A primary and adapted embeddings are exported with bodies in all precisions and tables in each format, and judged under ONNX
-Runtime on held-out blocks, against PyTorch in float32.
+A primary and adapted embeddings are exported with bodies in all precisions and tables in each format, and judged
+under ONNX Runtime on held-out blocks, against PyTorch in float32.
 """
 
 import tempfile

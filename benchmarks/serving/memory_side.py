@@ -4,8 +4,8 @@
     python -m benchmarks.serving.memory_side added LANGUAGE DIR ... ADDITION ...
     python -m benchmarks.serving.memory_side separate COUNT MODEL ...
 
-What counts is the proportional set size: pages of a mapped file count, once each, and pages that processes share count in
-parts. Each side imports what it needs, and no more.
+What counts is the proportional set size: pages of a mapped file count, once each, and pages that processes share
+count in parts. Each side imports what it needs, and no more.
 """
 
 import gc

@@ -89,9 +89,9 @@ def test_aims_are_met_missed_or_not_measured() -> None:
     served = [each for what, each in found.items() if what.startswith("server's p50")]
     assert [(each.reached, each.met) for each in served] == [("1.50 ms", True), ("2.50 ms", False)]
     assert overheads(FOUND["overhead"]["served"], "grpc") == [2.5, 2.0]
-    assert {each.met for what, each in found.items() if what.startswith(("losses", "streams", "throughput on a GPU"))} == {
-        None
-    }
+    assert {
+        each.met for what, each in found.items() if what.startswith(("losses", "streams", "throughput on a GPU"))
+    } == {None}
 
 
 def test_the_page_says_what_was_not_run() -> None:
