@@ -28,7 +28,7 @@ def measured(models: Models, rounds: int, lengths: Sequence[int] = LENGTHS) -> d
     fixed = Body.open(models.separate(TOPIC)).session
     bundles = {tables: Bundle.load(models.bundle(tables, TOPIC)) for tables in TABLE_FORMATS}
     found = {}
-    for length in lengths:
+    for length in (each for each in lengths if each <= models.plan.shape.block_tokens):
         drawn_T = drawn(models.plan.vocabulary, length, seed=length)
         sides = {FIXED: fixed_side(fixed, drawn_T)}
         sides |= {tables: _in_each_language(bundle, drawn_T) for tables, bundle in bundles.items()}
