@@ -54,7 +54,7 @@ def added(language: str, folders: Sequence[Path]) -> Iterator[dict[str, Any]]:
     yield {"bytes": own_bytes()}
     for folder in folders[half:]:
         found = Artifact.load(folder, Kind.BUNDLE)
-        served.put(found.manifest.details["task"], language, open_language(found, language, {}))
+        served.put(found.manifest.details["task"], language, open_language(found, language, served.shared))
     tables = {id(each): each for one in served.bundles.values() for each in [one.languages[language].table]}
     for table in tables.values():
         read_all(table)
