@@ -33,7 +33,7 @@ PRECISIONS: tuple[Precision, ...] = ("fp32", "int8")
 LABELS = ["against", "neutral", "with"]
 TAGS = ["B-LOC", "B-PER", "I-LOC", "I-PER", "O"]
 TOPIC, NAMES = "topic", "names"
-ADDED = "added"
+ADDED = "xzz"
 """The language that comes while a server runs."""
 _STD = 0.02
 
@@ -77,7 +77,7 @@ class Models(NamedTuple):
 
     def addition(self, tables: TableFormat, task: str) -> Path:
         """A bundle of the same body, with the language that is added alone."""
-        return self.folder / f"{tables}-{ADDED}" / task
+        return self.folder / f"{tables}-added" / task
 
     def separate(self, task: str) -> Path:
         """A model that has all its weights in its own file, the first language's table among them."""
