@@ -5,8 +5,6 @@ from typing import Any, NamedTuple
 
 from benchmarks.serving import latency, losses, overhead, pipelines, streams
 
-_MB = 1e6
-
 
 class Aim(NamedTuple):
     """One line of the page's first table."""
@@ -106,4 +104,4 @@ def _losses(one: dict[str, Any]) -> Iterator[Aim]:
         ("int8", "int8"),
     ):
         worst = losses.worst(one, tables, precision)
-        yield _most(f"loss with {tables} tables and an {precision} body, worst language", worst, 0.5, " points", 3)
+        yield _most(f"loss with {tables} tables and the body in {precision}, worst language", worst, 0.5, " points", 3)

@@ -28,6 +28,13 @@ class Rest:
         """Status and body of the answer."""
         tensors = [{"name": key, "shape": [1], "datatype": "BYTES", "data": [value]} for key, value in inputs.items()]
         body = json.dumps({"inputs": tensors})
+        try:
+            return self._send(model, body)
+        except (http.client.RemoteDisconnected, ConnectionError):  # servers end connections that rest for seconds
+            self._connection.close()
+            return self._send(model, body)
+
+    def _send(self, model: str, body: str) -> tuple[int, dict[str, Any]]:
         headers = {"Content-Type": "application/json"}
         self._connection.request("POST", f"/v2/models/{model}/infer", body, headers)
         response = self._connection.getresponse()

@@ -29,8 +29,7 @@ def measured(models: Models, most: int | None) -> dict[str, Any]:
     """
     plan = models.plan
     wanted = plan.languages * plan.tasks
-    size = max(models.separate(task).stat().st_size for task in plan.task_names)
-    count = min(wanted, most or max(2, int(_SHARE_OF_FREE * free_bytes() / size)))
+    count = min(wanted, most or separate_that_fit(models))
     separate = run_side("separate", str(count), *(str(models.separate(task)) for task in plan.task_names))
     steps = [step["bytes"] for step in separate]
     served = {tables: run_side("bundles", *map(str, models.bundles(tables))) for tables in TABLE_FORMATS}
@@ -42,6 +41,12 @@ def measured(models: Models, most: int | None) -> dict[str, Any]:
         "wanted": wanted,
         "separate_bytes": extrapolated(steps, wanted),
     }
+
+
+def separate_that_fit(models: Models) -> int:
+    """How many separate models most of the free memory holds; two at least."""
+    size = max(models.separate(task).stat().st_size for task in models.plan.task_names)
+    return max(2, int(_SHARE_OF_FREE * free_bytes() / size))
 
 
 def extrapolated(steps: Sequence[int], wanted: int) -> float:

@@ -19,6 +19,7 @@ import numpy as np
 from benchmarks.serving.latency import drawn
 from benchmarks.serving.load import Load, load
 from benchmarks.serving.made import TOPIC, Models
+from benchmarks.serving.memory import separate_that_fit
 from lingraft.serving.answers.kind import Row, run
 from lingraft.serving.bundle import Bundle
 from lingraft.serving.queue import Bounds, Queue
@@ -29,6 +30,13 @@ MIXED, SINGLE, SEPARATE = "mixed", "single", "separate"
 CLIENTS = (1, 4, 16, 32)
 SHORTEST, LONGEST = 8, 64
 """Tokens of a text, all lengths between them alike."""
+
+
+class Separate(NamedTuple):
+    """One language's model."""
+
+    language: str
+    session: Any
 
 
 class _Asked(NamedTuple):
@@ -43,13 +51,13 @@ def measured(models: Models, texts: int, rounds: int, clients: Sequence[int] = C
 
 async def _measured(models: Models, texts: int, rounds: int, clients: Sequence[int]) -> dict[str, Any]:
     bundle = Bundle.load(models.bundle("float32", TOPIC))
-    sessions = {tag: Body.open(models.separate(TOPIC)).session for tag in models.plan.tags}
+    separate, sessions = _separate(models)
     rows = _rows(models, texts)
     first = models.plan.tags[0]
     asked = {
         MIXED: [_Asked(bundle, row) for row in rows],
         SINGLE: [_Asked(bundle, Row(first, row.ids, None)) for row in rows],
-        SEPARATE: [_Asked(sessions[row.language], row) for row in rows],
+        SEPARATE: [_Asked(separate[row.language], row) for row in rows],
     }
     runs = {MIXED: run, SINGLE: run, SEPARATE: run_separate}
     found: dict[str, dict[str, list[Load]]] = {str(count): {side: [] for side in asked} for count in clients}
@@ -62,8 +70,18 @@ async def _measured(models: Models, texts: int, rounds: int, clients: Sequence[i
     return {
         "texts": texts,
         "rounds": rounds,
+        "sessions": sessions,
         "loads": {count: {side: middle(each).plain() for side, each in one.items()} for count, one in found.items()},
     }
+
+
+def _separate(models: Models) -> tuple[dict[str, Separate], int]:
+    """Each language's model, and how many sessions they are: where not all fit into memory, some languages run in one,
+    but share no batch."""
+    tags = models.plan.tags
+    count = min(len(tags), separate_that_fit(models))
+    sessions = [Body.open(models.separate(TOPIC)).session for _ in range(count)]
+    return {tag: Separate(tag, sessions[place % count]) for place, tag in enumerate(tags)}, count
 
 
 def _rows(models: Models, count: int) -> list[Row]:
@@ -99,7 +117,7 @@ async def _queue(run_side: Callable[[Any, Sequence[Row]], Any]) -> AsyncIterator
             work.cancel()
 
 
-def run_separate(session: Any, rows: Sequence[Row]) -> list[Any]:
+def run_separate(model: Separate, rows: Sequence[Row]) -> list[Any]:
     """Texts of one language through the model that knows it, padded to the longest."""
     longest_T = max(map(len, rows))
     ids_BT = np.ones((len(rows), longest_T), np.int64)
@@ -107,7 +125,7 @@ def run_separate(session: Any, rows: Sequence[Row]) -> list[Any]:
     for place, row in enumerate(rows):
         ids_BT[place, : len(row)] = row.ids
         mask_BT[place, : len(row)] = 1
-    return list(session.run(None, {"input_ids": ids_BT, "attention_mask": mask_BT})[0])
+    return list(model.session.run(None, {"input_ids": ids_BT, "attention_mask": mask_BT})[0])
 
 
 def middle(loads: Sequence[Load]) -> Load:
