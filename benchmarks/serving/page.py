@@ -9,7 +9,7 @@ from benchmarks.serving.aims import Aim
 from benchmarks.serving.sections import GIB, SECTIONS, Told, load
 from benchmarks.speed.table import markdown
 from lingraft.files import write_json, write_text
-from lingraft.paper.canvas import Drawing
+from lingraft.paper.canvas import Drawing, say
 from lingraft.report.canvas import COLOURS
 
 if TYPE_CHECKING:
@@ -64,6 +64,9 @@ def plot(told: Told) -> Drawing:
     there = {name: draw for name, draw in panels.items() if name in told.found}
 
     def paint(figure: "Figure") -> None:
+        if not there:
+            say(figure.subplots(), _NOT_RUN)
+            return
         for axes, (name, draw) in zip(figure.subplots(1, len(there), squeeze=False)[0], there.items(), strict=True):
             draw(axes, told.found[name])
 

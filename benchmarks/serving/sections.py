@@ -68,8 +68,8 @@ def _streams(told: Told) -> str:
         f"{one['texts']} texts of {streams.SHORTEST} to {streams.LONGEST} tokens through the server's queue, texts a "
         "second and, in parentheses, the 95th percentile of latency in ms, by number of clients that each wait for "
         f"an answer; medians of {one['rounds']} rounds. Separate sessions ("
-        f"{one['sessions']} of them) stand behind the same queue, and batch texts of their own language only. Aims compare the best load of each side with 95% of answers within "
-        f"{told.bound_ms:g} ms.\n\n"
+        f"{one['sessions']} of them) stand behind the same queue, and batch texts of their own language only. Aims "
+        f"compare the best load of each side with 95% of answers within {told.bound_ms:g} ms.\n\n"
         + markdown(["clients", "mixed languages", "one language", "separate sessions"], rows, 0)
     )
 

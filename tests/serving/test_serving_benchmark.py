@@ -103,6 +103,7 @@ def test_the_page_says_what_was_not_run() -> None:
     assert "| 30 separate sessions |  | 15.00 |  |" in text
     assert "2 were opened one after the other, and 30 extrapolated" in text
     assert page.plot(told).png().startswith(b"\x89PNG")
+    assert page.plot(told._replace(found={})).png().startswith(b"\x89PNG")
 
 
 def test_texts_are_as_long_as_asked_for(tmp_path: Path) -> None:
