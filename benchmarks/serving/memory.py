@@ -38,6 +38,7 @@ def measured(models: Models, most: int | None) -> dict[str, Any]:
         "tables": {tables: found[-1]["tables"] for tables, found in served.items()},
         "server": served[TABLE_FORMATS[0]][0]["bytes"],
         "separate": steps,
+        "weights": sum(models.separate(task).stat().st_size * plan.languages for task in plan.task_names),
         "wanted": wanted,
         "separate_bytes": extrapolated(steps, wanted),
     }

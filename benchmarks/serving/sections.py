@@ -27,14 +27,17 @@ def _memory(told: Told) -> str:
     fit = f"{opened} were opened one after the other" + (
         f", and {wanted} extrapolated by a straight line" if opened < wanted else ""
     )
-    rows = [[f"{wanted} separate sessions", "", _gib(one["separate_bytes"]), ""]]
+    rows = [[f"{wanted} separate sessions", "", _gib(one["separate_bytes"]), "", ""]]
     for tables, size in one["served"].items():
-        rows.append([f"ours, {tables}", _gib(one["tables"][tables]), _gib(size), f"{one['separate_bytes'] / size:.2f}"])
+        times = [f"{other / size:.2f}" for other in (one["separate_bytes"], one["weights"])]
+        rows.append([f"ours, {tables}", _gib(one["tables"][tables]), _gib(size), *times])
     return (
         "Proportional set size of one process, once every row of every table has been read. Ours is the whole "
         f"server but for its detection of languages: before anything is loaded it takes {_gib(one['server'])} GiB. "
-        f"Separate sessions are plain ONNX Runtime, each on a model with weights and table of its own; {fit}.\n\n"
-        + markdown(["", "tables GiB", "GiB", "separate / ours"], rows, 1)
+        f"Separate sessions are plain ONNX Runtime, each on a model with weights and table of its own in one file, which is "
+        f"read whole when it is opened; {fit}. *weights* are these files alone, {_gib(one['weights'])} GiB, without what a "
+        "session takes besides: less cannot be, whatever the runtime.\n\n"
+        + markdown(["", "tables GiB", "GiB", "separate / ours", "weights / ours"], rows, 1)
     )
 
 

@@ -72,6 +72,7 @@ FOUND: dict[str, Any] = {
         "server": GIB // 4,
         "separate": [GIB // 8, GIB, 2 * GIB],
         "wanted": 30,
+        "weights": 14 * GIB,
         "separate_bytes": 15.0 * GIB,
     },
     "overhead": {
@@ -100,7 +101,7 @@ def test_the_page_says_what_was_not_run() -> None:
     text = page.page(told)
     assert "**2 of 4 aims that were measured are met; " in text
     assert "## Latency\n\nNot run.\n" in text
-    assert "| 30 separate sessions |  | 15.00 |  |" in text
+    assert "| 30 separate sessions |  | 15.00 |  |  |" in text
     assert "2 were opened one after the other, and 30 extrapolated" in text
     assert page.plot(told).png().startswith(b"\x89PNG")
     assert page.plot(told._replace(found={})).png().startswith(b"\x89PNG")
