@@ -34,9 +34,9 @@ def _memory(told: Told) -> str:
     return (
         "Proportional set size of one process, once every row of every table has been read. Ours is the whole "
         f"server but for its detection of languages: before anything is loaded it takes {_gib(one['server'])} GiB. "
-        f"Separate sessions are plain ONNX Runtime, each on a model with weights and table of its own in one file, which is "
-        f"read whole when it is opened; {fit}. *weights* are these files alone, {_gib(one['weights'])} GiB, without what a "
-        "session takes besides: less cannot be, whatever the runtime.\n\n"
+        f"Separate sessions are plain ONNX Runtime, each on a model with weights and table of its own in one file, "
+        f"which is read whole when it is opened; {fit}. *weights* are these files alone, {_gib(one['weights'])} GiB, "
+        "without what a session takes besides: less cannot be, whatever the runtime.\n\n"
         + markdown(["", "tables GiB", "GiB", "separate / ours", "weights / ours"], rows, 1)
     )
 
