@@ -69,7 +69,7 @@ def measured(language: str, path: Path, settings: argparse.Namespace) -> Agreeme
     recipe = Recipe.load(settings.recipe)
     wanted = recipe.tokenizer.model_copy(update={"vocabulary": settings.vocabulary})
     with tempfile.TemporaryDirectory() as folder:
-        pieces = _trained(recipe.model_copy(update={"tokenizer": wanted}), language, training, Path(folder))
+        pieces = trained(recipe.model_copy(update={"tokenizer": wanted}), language, training, Path(folder))
         fast = fast_tokenizer(pieces, recipe.encoder)
         theirs = [encoding.ids for encoding in fast.encode_batch(compared, add_special_tokens=False)]
         ours = pieces.encode_all(compared)
@@ -89,7 +89,8 @@ def _first(lines: Sequence[str], characters: int) -> list[str]:
     return chosen
 
 
-def _trained(recipe: Recipe, language: str, lines: Sequence[str], folder: Path) -> Tokenizer:
+def trained(recipe: Recipe, language: str, lines: Sequence[str], folder: Path) -> Tokenizer:
+    """A recipe's tokenizer of a language, trained on lines; its artifacts are written under a folder."""
     with artifact.create(folder / "text", Kind.TEXT) as draft:
         document = json.dumps({"name": "sample", "text": "\n".join(lines)})
         (draft.folder / "train.jsonl").write_text(document + "\n", encoding="utf-8")

@@ -2,19 +2,18 @@
 
     python -m benchmarks.serving.body [--rounds 20] [--out FILE]
 
-From token ids to logits, with random weights. `exporter` is the bundle of before: torch.onnx.export of the classifier
-with the token table as an input, optimised by ONNX Runtime on its own. All sides take turns in every round, so that
-whatever else the machine does meets all of them alike; what is shown is the median of the rounds.
+From token ids to logits, with random weights; a part of `benchmarks.serving`. `exporter` is the bundle of before:
+torch.onnx.export of the classifier with the token table as an input, optimised by ONNX Runtime on its own. All sides
+take turns in every round; what is shown is the median of the rounds.
 
 Legend: B batch, T tokens, V vocabulary, D width.
 """
 
 import argparse
-import statistics
 import tempfile
-import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,8 @@ import onnx_ir
 import torch
 from torch import Tensor, nn
 
+from benchmarks.serving.made import BASE
+from benchmarks.serving.turns import in_turns, medians
 from benchmarks.speed.machine import commit, described
 from lingraft.artifact import Draft, Kind
 from lingraft.encoder import Encoder
@@ -33,7 +34,6 @@ from lingraft.serving.formats import Precision, body_file
 from lingraft.serving.runtime import Body, usable_cpus
 from lingraft.tasks.classification import Classifier
 
-BASE = EncoderShape(width=768, layers=12, attention_heads=12, mlm_heads=(12,), block_tokens=512)
 BATCHES = (1, 8)
 CLASSES = 3
 OURS: tuple[Precision, ...] = ("fp32", "int8")
@@ -118,15 +118,7 @@ def _exporter(body: Body, table_VD: np.ndarray) -> Side:
 
 def measured(given: Mapping[str, Side], tokens_BT: Tensor, rounds: int) -> dict[str, float]:
     """Median milliseconds of each side."""
-    found: dict[str, list[float]] = {name: [] for name in given}
-    for side in given.values():
-        side(tokens_BT)
-    for _ in range(rounds):
-        for name, side in given.items():
-            began = time.perf_counter()
-            side(tokens_BT)
-            found[name].append(1000 * (time.perf_counter() - began))
-    return {name: statistics.median(each) for name, each in found.items()}
+    return medians(in_turns({name: partial(side, tokens_BT) for name, side in given.items()}, rounds))
 
 
 def furthest(given: Mapping[str, Side], tokens_BT: Tensor) -> dict[str, float]:
@@ -145,6 +137,27 @@ def table(found: Mapping[str, Mapping[str, float]]) -> str:
     return "\n".join(lines)
 
 
+def compared(shape: EncoderShape, vocabulary: int, rounds: int, tokens: int = 128) -> dict[str, Any]:
+    """Milliseconds of all sides by batch, and how far each is from PyTorch.
+
+    Args:
+        shape: of the body.
+        vocabulary: rows of the table.
+        rounds: in which each side is measured.
+        tokens: of each text.
+    """
+    torch.set_num_threads(usable_cpus())
+    tokens = min(tokens, shape.block_tokens)
+    with tempfile.TemporaryDirectory() as folder:
+        given = dict(sides(shape, vocabulary, Path(folder)))
+        found, far = {}, {}
+        for batch in BATCHES:
+            tokens_BT = torch.randint(5, vocabulary, (batch, tokens))
+            far[str(batch)] = furthest(given, tokens_BT)
+            found[str(batch)] = measured(given, tokens_BT, rounds)
+    return {"rounds": rounds, "tokens": tokens, "ms": found, "furthest_logit": far}
+
+
 def main() -> None:
     """Measure, print, and write."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
@@ -153,18 +166,10 @@ def main() -> None:
     parser.add_argument("--vocabulary", type=int, default=50_000, help="rows of the table")
     parser.add_argument("--out", type=Path, help="JSON of all numbers")
     given = parser.parse_args()
-    torch.set_num_threads(usable_cpus())
-    with tempfile.TemporaryDirectory() as folder:
-        compared = dict(sides(BASE, given.vocabulary, Path(folder)))
-        found, far = {}, {}
-        for batch in BATCHES:
-            tokens_BT = torch.randint(5, given.vocabulary, (batch, given.tokens))
-            far[str(batch)] = furthest(compared, tokens_BT)
-            found[str(batch)] = measured(compared, tokens_BT, given.rounds)
-    print(table(found))
+    found = compared(BASE, given.vocabulary, given.rounds, given.tokens)
+    print(table(found["ms"]))
     if given.out:
-        record = {"machine": described(), "commit": commit(), "rounds": given.rounds, "tokens": given.tokens}
-        write_json(given.out, record | {"ms": found, "furthest_logit": far})
+        write_json(given.out, {"machine": described(), "commit": commit()} | found)
 
 
 if __name__ == "__main__":

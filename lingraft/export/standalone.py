@@ -77,15 +77,29 @@ def standalone(
 
 
 def _model(folder: Path, exported: Exported, brought: Brought, precision: Precision, tables: TableFormat) -> float:
+    tokenizer = brought.tokenizer
+    shutil.copyfile(tokenizer.model, folder / f"{tokenizer.language}.{tokenizer.model.name}")
+    model = write_model(folder, exported, brought, precision, tables)
+    exported.speak(brought.stored(tables))
+    return _difference(model, exported, probe(brought, exported))
+
+
+def write_model(
+    folder: Path,
+    exported: Exported,
+    brought: Brought,
+    precision: Precision = "fp32",
+    tables: TableFormat = "float32",
+) -> Path:
+    """Write one language's model and its weights, those of the body unless the folder has them; returns its file."""
     language, graph = brought.tokenizer.language, Graph(body_part(precision))
-    shutil.copyfile(brought.tokenizer.model, folder / f"{language}.{brought.tokenizer.model.name}")
     outputs = _nodes(graph, exported, brought, precision, tables)
     for part, tensors in graph.parts.items():
         if not (file := folder / f"{part}.safetensors").exists():
             save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, file)
-    graph.save(folder / f"{language}.onnx", outputs, {**facts_of(exported), "language": language})
-    exported.speak(brought.stored(tables))
-    return _difference(folder / f"{language}.onnx", exported, probe(brought, exported))
+    file = folder / f"{language}.onnx"
+    graph.save(file, outputs, {**facts_of(exported), "language": language})
+    return file
 
 
 def _nodes(graph: Graph, exported: Exported, brought: Brought, precision: Precision, tables: TableFormat) -> Outputs:

@@ -1,5 +1,6 @@
 """Publishing: what is to be served is written down, then the servers are asked what they made of it."""
 
+import itertools
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,6 +9,7 @@ from pathlib import Path
 from lingraft.artifact import Artifact, Kind
 from lingraft.errors import PublicationError
 from lingraft.publishing.folder import Publication, Publications, Replica
+from lingraft.publishing.parts import files_of
 
 _POLL_S = 0.1
 
@@ -36,20 +38,22 @@ def publish(
     """Publish languages of a bundle; one that was published last in this very version is left as it is.
 
     Args:
-        bundle: whole, with the body that servers have.
+        bundle: whole, with the body that servers have. Of its files those of these languages are read.
         folder: of publications.
         by: who asks, for the record.
         languages: all of the bundle's if absent.
         origin: where the bundle came from, for the record; its fingerprint if empty.
 
     Raises:
-        ArtifactError: the bundle is damaged, or the folder cannot be written.
+        ArtifactError: a language's files are damaged, or the folder cannot be written.
         PublicationError: the bundle does not have a language.
         OvertakenError: somebody else has published one at the same time, and was first.
     """
-    found, publications = Artifact.load(bundle, Kind.BUNDLE), Publications(folder)
+    found, publications = Artifact.open(bundle, Kind.BUNDLE), Publications(folder)
     task: str = found.manifest.details["task"]
     wanted = found.manifest.details["languages"] if languages is None else languages
+    for name in itertools.chain.from_iterable(files_of(found.manifest, language) for language in wanted):
+        found.verify(name)
     versions = {language: publications.keep(found, language) for language in wanted}
     return [
         publications.append(task, language, "serve", by, version, origin=origin or found.fingerprint[:12])

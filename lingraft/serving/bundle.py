@@ -6,7 +6,7 @@ Legend: B batch, T tokens, D width, V vocabulary.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,6 +46,25 @@ class Language:
     """Of the table: equal tables, whatever the task, have equal ones."""
 
 
+class Shared(NamedTuple):
+    """What is open in this process: bundles take it instead of opening the same again, and add what is new."""
+
+    tables: dict[str, Table]
+    """By fingerprint."""
+    tokenizers: dict[tuple[str, str, SpecialIds], Tokenizer]
+    """By language, hash of the file, and special ids."""
+
+    @classmethod
+    def of(cls, languages: Iterable[Language] = ()) -> Self:
+        """What languages have opened."""
+        known = list(languages)
+        tokenizers = [each.tokenizer for each in known]
+        return cls(
+            {each.fingerprint: each.table for each in known},
+            {(each.language, each.hash, each.special): each for each in tokenizers},
+        )
+
+
 @dataclass(frozen=True)
 class Bundle:
     """One task, or a primary itself, in many languages."""
@@ -72,7 +91,7 @@ class Bundle:
         folder: Path,
         precision: Precision | None = None,
         provider: str | None = None,
-        tables: dict[str, Table] | None = None,
+        shared: Shared | None = None,
     ) -> Self:
         """Open a bundle, with every file's hash checked.
 
@@ -80,7 +99,7 @@ class Bundle:
             folder: of the bundle.
             precision: of the body; if absent, fp16 on a GPU where the bundle has it, else fp32.
             provider: ONNX Runtime's; that of the distribution installed if absent.
-            tables: those open already, by fingerprint: they are taken instead of equal ones, and new ones are added.
+            shared: what is open already; what is new is added to it.
 
         Raises:
             ArtifactError: not a bundle, or damaged.
@@ -92,7 +111,7 @@ class Bundle:
         details, provider = found.manifest.details, provider or served_provider()
         precision = precision or ("fp16" if provider == CUDA and "fp16" in details.get("precisions", ()) else "fp32")
         _require_precision(found, precision)
-        tables = {} if tables is None else tables
+        shared = shared or Shared.of()
         return cls(
             name=details["task"],
             kind=details["kind"],
@@ -103,7 +122,7 @@ class Bundle:
             body_fingerprint=found.manifest.fingerprints[body_part(precision)],
             precision=precision,
             tolerance=details["golden"][precision],
-            languages={name: open_language(found, name, tables) for name in details["languages"]},
+            languages={name: open_language(found, name, shared) for name in details["languages"]},
             body=Body.open(folder / body_file(precision), provider),
         )
 
@@ -171,31 +190,39 @@ def _require_precision(bundle: Artifact, precision: Precision) -> None:
         )
 
 
-def open_language(bundle: Artifact, name: str, tables: dict[str, Table]) -> Language:
+def open_language(bundle: Artifact, name: str, shared: Shared) -> Language:
     """Open a language of a bundle, or of a part of one, whose files were verified.
 
     Args:
         bundle: has the language's files.
         name: the language's.
-        tables: those open already, by fingerprint; see `Bundle.load`.
+        shared: what is open already; what is new is added to it.
 
     Raises:
         ArtifactError: the table is none.
         TokenizerError: the tokenizer is not the one that the table belongs to.
     """
     details, mark = bundle.manifest.details, bundle.manifest.fingerprints[table_part(name)]
-    described = details["tokenizers"][name]
-    special = SpecialIds(**described["special_ids"])
-    tokenizer = Tokenizer.from_file(bundle.folder / name / described["file"], name, special)
-    if mark not in tables:
-        tables[mark] = Table.open(_file(bundle, table_part(name)))
-    if len(tokenizer) != len(tables[mark]):
+    tokenizer = _open_tokenizer(bundle, name, shared)
+    if mark not in shared.tables:
+        shared.tables[mark] = Table.open(_file(bundle, table_part(name)))
+    table = shared.tables[mark]
+    if len(tokenizer) != len(table):
         raise TokenizerError(
-            f"{bundle.folder / name} has {len(tables[mark])} rows, but its tokenizer has {len(tokenizer)} pieces. "
+            f"{bundle.folder / name} has {len(table)} rows, but its tokenizer has {len(tokenizer)} pieces. "
             "Export the bundle again."
         )
     bias_V = load_file(_file(bundle, bias_part(name)))[BIAS] if details["kind"] == PRIMARY else None
-    return Language(tokenizer, tables[mark], bias_V, Golden.open(_file(bundle, golden_part(name))), mark)
+    return Language(tokenizer, table, bias_V, Golden.open(_file(bundle, golden_part(name))), mark)
+
+
+def _open_tokenizer(bundle: Artifact, name: str, shared: Shared) -> Tokenizer:
+    described = bundle.manifest.details["tokenizers"][name]
+    file, special = f"{name}/{described['file']}", SpecialIds(**described["special_ids"])
+    key = name, bundle.manifest.files[file], special
+    if key not in shared.tokenizers:
+        shared.tokenizers[key] = Tokenizer.from_file(bundle.folder / file, name, special)
+    return shared.tokenizers[key]
 
 
 def _file(bundle: Artifact, part: str) -> Path:

@@ -162,7 +162,7 @@ class Follower:
         if actual != publication.version:
             raise ArtifactError(f"{part.folder} holds version {actual}. Publish the language again.")
         _require_body(part, self._served[task])
-        return open_language(part, tag, {})
+        return open_language(part, tag, self._served.shared)
 
     def _answer(self) -> None:
         """Answer where publishers look; a folder that may only be read is followed without."""

@@ -10,9 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from lingraft.errors import ServingError
-from lingraft.serving.bundle import Bundle, Language
+from lingraft.serving.bundle import Bundle, Language, Shared
 from lingraft.serving.formats import Precision
-from lingraft.serving.tables import Table
 
 
 class Served:
@@ -35,7 +34,7 @@ class Served:
 
     @classmethod
     def load(cls, folders: Iterable[Path], precision: Precision | None = None) -> "Served":
-        """Open bundles, and ask every language for its golden answers; equal tables are mapped once.
+        """Open bundles, and ask every language for its golden answers; equal tables and tokenizers are opened once.
 
         Raises:
             ArtifactError: a folder is no bundle, or damaged.
@@ -43,8 +42,8 @@ class Served:
             ServingError: a golden answer is missed, or ONNX Runtime is not usable as installed.
             MissingExtraError: ONNX Runtime is not installed.
         """
-        tables: dict[str, Table] = {}
-        bundles = [Bundle.load(folder, precision, tables=tables) for folder in folders]
+        shared = Shared.of()
+        bundles = [Bundle.load(folder, precision, shared=shared) for folder in folders]
         for bundle in bundles:
             bundle.require_golden()
         return cls(bundles)
@@ -53,6 +52,11 @@ class Served:
     def bundles(self) -> Mapping[str, Bundle]:
         """A snapshot by name."""
         return dict(self._bundles)
+
+    @property
+    def shared(self) -> Shared:
+        """What is open now, for a language that comes to share."""
+        return Shared.of(each for bundle in self.bundles.values() for each in bundle.languages.values())
 
     def __getitem__(self, name: str) -> Bundle:
         """The bundle as it is now; a request takes it once, and keeps to it."""
@@ -71,7 +75,6 @@ class Served:
                 f"a table of width {language.table.width} does not fit {name!r}, which has {bundle.shape.width}. "
                 "Export the language for this body."
             )
-        language = replace(language, table=self._shared(language))
         replace(bundle, languages={tag: language}).require_golden()
         self._change(name, lambda languages: {**languages, tag: language})
 
@@ -90,11 +93,6 @@ class Served:
         if name not in self._bundles:
             raise ServingError(f"no bundle {name!r} is served; there are {sorted(self._bundles)}.")
         return self._bundles[name]
-
-    def _shared(self, language: Language) -> Table:
-        """The table of these rows that another bundle has mapped already, or the language's own."""
-        known = (each for bundle in self.bundles.values() for each in bundle.languages.values())
-        return next((each.table for each in known if each.fingerprint == language.fingerprint), language.table)
 
     def _change(self, name: str, changed: Callable[[dict[str, Language]], dict[str, Language]]) -> None:
         with self._lock:

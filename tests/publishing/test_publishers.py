@@ -108,6 +108,12 @@ def test_a_damaged_bundle_is_not_published(german: Path, folder: Path, tmp_path:
     assert [*folder.iterdir()] == []
 
 
+def test_only_files_of_what_is_published_are_read(german: Path, folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(german, tmp_path / "copy")
+    (tmp_path / "copy/en/table.safetensors").write_bytes(b"damaged")
+    assert [each.language for each in publish(tmp_path / "copy", folder, "a test", ["de"])] == ["de"]
+
+
 def test_nobody_who_answers_is_said(folder: Path) -> None:
     made = [withdraw(folder, TASK, "de", "a test")]
     with pytest.raises(PublicationError, match="no server has answered"):

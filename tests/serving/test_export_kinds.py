@@ -12,7 +12,7 @@ from lingraft.export import parity
 from lingraft.gate_config import PARITY_TOLERANCE
 from lingraft.model_config import Family
 from lingraft.models import load_embeddings, load_primary, load_task
-from lingraft.serving.bundle import Bundle
+from lingraft.serving.bundle import Bundle, Shared
 from lingraft.serving.formats import FEATURES, HIDDEN, OUTPUTS
 from lingraft.task_config import Task, TaskFile, TaskKindName
 from lingraft.tasks.pairs import pad, pad_types
@@ -99,7 +99,7 @@ def test_tasks_and_the_primary_have_one_fingerprint_for_a_language_s_table(
     marks = [Artifact.load(folder, Kind.BUNDLE).manifest.fingerprints for folder in (bundle, tmp_path / "bundle")]
     assert marks[0]["de/table"] == marks[1]["de/table"]
     assert marks[0]["body"] != marks[1]["body"]
-    tables: dict[str, object] = {}
-    opened = [Bundle.load(folder, tables=tables) for folder in (bundle, tmp_path / "bundle")]  # type: ignore[arg-type]
+    shared = Shared.of()
+    opened = [Bundle.load(folder, shared=shared) for folder in (bundle, tmp_path / "bundle")]
     assert opened[0].languages["de"].table is opened[1].languages["de"].table
-    assert len(tables) == 3
+    assert len(shared.tables) == 3

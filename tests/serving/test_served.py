@@ -6,15 +6,26 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from lingraft.artifact import Artifact, Kind
 from lingraft.errors import ServingError
-from lingraft.serving.bundle import Bundle
+from lingraft.serving.bundle import Bundle, open_language
 from lingraft.serving.served import Served
 
 
-def test_tables_of_the_same_embeddings_are_mapped_once(bundles: list[Path]) -> None:
+def test_tables_and_tokenizers_of_the_same_embeddings_are_opened_once(bundles: list[Path]) -> None:
     found = Served.load(bundles).bundles.values()
     for language in ("en", "de", "tr"):
         assert len({id(bundle.languages[language].table) for bundle in found}) == 1
+        assert len({id(bundle.languages[language].tokenizer) for bundle in found}) == 1
+
+
+def test_a_language_that_comes_shares_what_another_task_has_open(bundles: list[Path]) -> None:
+    served = Served.load(bundles[:1])
+    open_already = served["topic"].languages["de"]
+    brought = open_language(Artifact.load(bundles[1], Kind.BUNDLE), "de", served.shared)
+    assert brought.table is open_already.table
+    assert brought.tokenizer is open_already.tokenizer
+    assert brought.golden is not open_already.golden
 
 
 def test_a_language_is_added_replaced_and_taken_away_without_a_trace_in_what_was_taken_before(bundle: Path) -> None:

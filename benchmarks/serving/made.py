@@ -1,0 +1,201 @@
+"""What is served: bundles of random weights in many languages, and the same models each by itself.
+
+Each task is one body, each language one table that all tasks share. A language's tokenizer has a file of its own, as
+trained ones do, with the pieces of all: nothing is shared that would differ in earnest.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import onnx_ir
+import torch
+
+from benchmarks.serving import words
+from lingraft import artifact
+from lingraft.artifact import Artifact, Draft, Kind
+from lingraft.embeddings import vocabulary_of
+from lingraft.encoder import Encoder
+from lingraft.export.bundling import body_facts, language_facts
+from lingraft.export.exported import Exported, write_bodies
+from lingraft.export.judging import judged
+from lingraft.export.standalone import write_model
+from lingraft.export.tables import Brought, tokenizer_facts, write_language
+from lingraft.model_config import EncoderShape
+from lingraft.serving.formats import TABLE_FORMATS, Precision, TableFormat
+from lingraft.tasks.classification import Classifier
+from lingraft.tasks.tagging import Tagger
+from lingraft.tokenizer import Tokenizer
+
+BASE = EncoderShape(width=768, layers=12, attention_heads=12, mlm_heads=(12,), block_tokens=512)
+"""RoBERTa-base."""
+PRECISIONS: tuple[Precision, ...] = ("fp32", "int8")
+LABELS = ["against", "neutral", "with"]
+TAGS = ["B-LOC", "B-PER", "I-LOC", "I-PER", "O"]
+TOPIC, NAMES = "topic", "names"
+ADDED = "xzz"
+"""The language that comes while a server runs."""
+_STD = 0.02
+
+
+class Plan(NamedTuple):
+    """How much is served."""
+
+    shape: EncoderShape
+    languages: int
+    vocabulary: int
+    tasks: int = 2
+
+    @property
+    def tags(self) -> list[str]:
+        """Languages that are served from the beginning."""
+        return [f"x{chr(ord('a') + place // 26)}{chr(ord('a') + place % 26)}" for place in range(self.languages)]
+
+    @property
+    def task_names(self) -> list[str]:
+        """Tasks: one that classifies texts, and one that tags their tokens."""
+        return [TOPIC, NAMES][: self.tasks]
+
+    def __str__(self) -> str:
+        shape = f"{self.shape.layers} x {self.shape.width}"
+        return f"{self.languages} languages x {self.tasks} tasks, {self.vocabulary:,} rows each, bodies of {shape}"
+
+
+class Models(NamedTuple):
+    """Where everything lies."""
+
+    folder: Path
+    plan: Plan
+
+    def bundle(self, tables: TableFormat, task: str) -> Path:
+        """A task's bundle with all languages."""
+        return self.folder / tables / task
+
+    def bundles(self, tables: TableFormat) -> list[Path]:
+        """Of all tasks."""
+        return [self.bundle(tables, task) for task in self.plan.task_names]
+
+    def addition(self, tables: TableFormat, task: str) -> Path:
+        """A bundle of the same body, with the language that is added alone."""
+        return self.folder / f"{tables}-added" / task
+
+    def separate(self, task: str) -> Path:
+        """A model that has all its weights in its own file, the first language's table among them."""
+        return self.folder / "separate" / f"{task}.onnx"
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """Its pieces are those of all languages."""
+        return Tokenizer.load(self.folder / "pieces" / "tokenizer")
+
+
+def make(plan: Plan, folder: Path) -> Models:
+    """Write everything that is not there yet."""
+    models = Models(folder, plan)
+    if not (folder / "pieces" / "tokenizer").exists():
+        words.train(plan.vocabulary, folder / "pieces")
+    for task in plan.task_names:
+        exported = _exported(plan.shape, task)
+        for tables in TABLE_FORMATS:
+            _bundles(models, exported, tables)
+        if not models.separate(task).exists():
+            _separate(models, exported)
+    return models
+
+
+def _exported(shape: EncoderShape, task: str) -> Exported:
+    torch.manual_seed(len(task))
+    if task == TOPIC:
+        return Exported(TOPIC, "texts", Classifier(Encoder(shape, 0), len(LABELS)).eval(), LABELS, None)
+    return Exported(NAMES, "tags", Tagger(Encoder(shape, 0), len(TAGS)).eval(), TAGS, None)
+
+
+def _bundles(models: Models, exported: Exported, tables: TableFormat) -> None:
+    """A task's bundle with all languages in one number format, and the one with the language that is added."""
+    task, plan = exported.name, models.plan
+    first = models.bundle(TABLE_FORMATS[0], task)
+    bodies = Artifact.open(first, Kind.BUNDLE) if first.exists() else None
+    for out, tags in ((models.bundle(tables, task), plan.tags), (models.addition(tables, task), [ADDED])):
+        if not out.exists():
+            other = out.with_name(plan.task_names[0])
+            known = Artifact.open(other, Kind.BUNDLE) if other.exists() else None
+            _bundle(models, exported, tables, tags, out, bodies, known)
+        bodies = bodies or Artifact.open(first, Kind.BUNDLE)
+
+
+def _bundle(
+    models: Models,
+    exported: Exported,
+    tables: TableFormat,
+    tags: list[str],
+    out: Path,
+    bodies: Artifact | None,
+    known: Artifact | None,
+) -> None:
+    """A bundle, which shares what other bundles have already by hard links."""
+    described: dict[str, Any] = {}
+    with artifact.create(out, Kind.BUNDLE) as draft:
+        if bodies:
+            draft.share(bodies, [name for name in bodies.manifest.files if "/" not in name])
+        else:
+            write_bodies(draft, exported, PRECISIONS)
+        for brought in _languages(models, tags):
+            write_language(draft, brought, exported, tables)
+            described[brought.tokenizer.language] = tokenizer_facts(brought)
+            if known:
+                _share_table(draft, known, brought.tokenizer.language)
+        parity = bodies.manifest.details["parity"] if bodies else _parity(draft, exported, models, tables)
+        draft.facts = {
+            "language": tags[0],
+            "aligned_with": "random weights",
+            "details": body_facts(exported) | language_facts(described, parity) | {"tables": tables},
+        }
+
+
+def _parity(draft: Draft, exported: Exported, models: Models, tables: TableFormat) -> dict[Precision, Any]:
+    """How near a body comes to PyTorch: in one language, since the body is the same for all."""
+    first = [*_languages(models, models.plan.tags[:1])]
+    return {precision: judged(draft.folder, exported, first, precision, tables, {}) for precision in PRECISIONS}
+
+
+def _share_table(draft: Draft, known: Artifact, language: str) -> None:
+    name = f"{language}/table.safetensors"
+    (draft.folder / name).unlink()
+    draft.share(known, [name])
+
+
+def _languages(models: Models, tags: list[str]) -> Iterator[Brought]:
+    """Languages with tables of their own, made one after the other."""
+    for tag in tags:
+        generator = torch.Generator().manual_seed(int.from_bytes(tag.encode()) % 2**32)
+        table_VD = torch.empty(models.plan.vocabulary, models.plan.shape.width).normal_(std=_STD, generator=generator)
+        pieces = _own_pieces(models, tag)
+        yield Brought(vocabulary_of(table_VD, torch.zeros(len(table_VD)), pieces.special), pieces)
+
+
+def _own_pieces(models: Models, tag: str) -> Tokenizer:
+    """The tokenizer in a file that no other language has: SentencePiece passes over fields it does not know."""
+    shared = models.tokenizer
+    file = models.folder / "pieces" / tag / shared.model.name
+    if not file.exists():
+        file.parent.mkdir()
+        file.write_bytes(shared.model.read_bytes() + _field(tag.encode()))
+    return Tokenizer.from_file(file, tag, shared.special)
+
+
+def _field(value: bytes) -> bytes:
+    """A field of bytes numbered 300, which is free for extensions, in protobuf's wire format."""
+    return b"\xe2\x12" + bytes([len(value)]) + value
+
+
+def _separate(models: Models, exported: Exported) -> None:
+    """The model that an exporter writes: one file a language and task, with all weights in it."""
+    out = models.separate(exported.name)
+    beside = out.with_suffix("")
+    beside.mkdir(parents=True)
+    (brought,) = _languages(models, models.plan.tags[:1])
+    written = write_model(beside, exported, brought)
+    onnx_ir.save(onnx_ir.external_data.load_to_model(onnx_ir.load(written)), out)
+    for file in beside.iterdir():
+        file.unlink()
+    beside.rmdir()

@@ -1,0 +1,100 @@
+"""What the serving benchmark found: a page in Markdown and a plot, beside the records."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.serving import aims, streams
+from benchmarks.serving.aims import Aim
+from benchmarks.serving.sections import GIB, SECTIONS, Told, load
+from benchmarks.speed.table import markdown
+from lingraft.files import write_json, write_text
+from lingraft.paper.canvas import Drawing, say
+from lingraft.report.canvas import COLOURS
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+NAME = "serving"
+_NOT_RUN = "Not run."
+
+
+def write(told: Told, folder: Path) -> None:
+    """Write page, records and plot."""
+    folder.mkdir(parents=True, exist_ok=True)
+    write_json(folder / f"{NAME}.json", told._asdict())
+    write_text(folder / f"{NAME}.md", page(told))
+    (folder / f"{NAME}.png").write_bytes(plot(told).png())
+
+
+def page(told: Told) -> str:
+    """The page."""
+    made = aims.aims(told.found, told.bound_ms)
+    parts = [
+        "# Serving",
+        f"`{told.command}`: {told.plan}. Random weights, since speed and memory do not depend on what they are; what "
+        "number formats cost is measured on a trained model. Machine: "
+        f"{', '.join(f'{name} {value}' for name, value in told.machine.items())}. Every side has as many threads as "
+        f"this process may use cores. Code: {told.commit or 'outside a repository'}.",
+        _verdict(made),
+        _aims(made),
+        f"![Memory, throughput and latency]({NAME}.png)",
+    ]
+    for name, (title, section) in SECTIONS.items():
+        parts += [f"## {title}", section(told) if name in told.found else _NOT_RUN]
+    parts += ["## Load of the machine", load(told.found)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _verdict(made: Sequence[Aim]) -> str:
+    measured = [aim.met for aim in made if aim.met is not None]
+    left = len(made) - len(measured)
+    return f"**{sum(measured)} of {len(measured)} aims that were measured are met; {left} were not measured.**"
+
+
+def _aims(made: Sequence[Aim]) -> str:
+    said = {True: "met", False: "**missed**", None: "not measured"}
+    return markdown(["", "aim", "reached", ""], [[aim.what, aim.aim, aim.reached, said[aim.met]] for aim in made], 1)
+
+
+def plot(told: Told) -> Drawing:
+    """Memory, throughput by clients, and rates against pipelines; panels of parts that were not run stay away."""
+    panels = {"memory": _draw_memory, "streams": _draw_streams, "pipelines": _draw_rates}
+    there = {name: draw for name, draw in panels.items() if name in told.found}
+
+    def paint(figure: "Figure") -> None:
+        if not there:
+            say(figure.subplots(), _NOT_RUN)
+            return
+        for axes, (name, draw) in zip(figure.subplots(1, len(there), squeeze=False)[0], there.items(), strict=True):
+            draw(axes, told.found[name])
+
+    return Drawing(NAME, "", "Serving", "", "Bars and lines: memory, throughput, rates.", 2.8, paint)
+
+
+def _draw_memory(axes: "Axes", one: dict[str, Any]) -> None:
+    sizes = {f"{one['wanted']} sessions": one["separate_bytes"], **one["served"]}
+    _bars(axes, {name: size / GIB for name, size in sizes.items()}, "memory, GiB")
+
+
+def _draw_streams(axes: "Axes", one: dict[str, Any]) -> None:
+    clients = [*map(int, one["loads"])]
+    for side, colour in zip((streams.MIXED, streams.SINGLE, streams.SEPARATE), ("blue", "green", "grey"), strict=True):
+        rates = [each[side]["texts_per_s"] for each in one["loads"].values()]
+        axes.plot(clients, rates, "o-", color=COLOURS[colour], label=side)
+    axes.set_xlabel("clients")
+    axes.set_title("texts/s")
+    axes.set_ylim(bottom=0)
+    axes.legend()
+
+
+def _draw_rates(axes: "Axes", one: dict[str, Any]) -> None:
+    _bars(axes, one["texts_per_s"], "texts/s, from text to labels")
+
+
+def _bars(axes: "Axes", values: Mapping[str, float], title: str) -> None:
+    colours = [COLOURS["grey"], *[COLOURS["blue"]] * (len(values) - 1)]
+    axes.bar_label(axes.bar([*values], [*values.values()], color=colours), fmt="%.1f", padding=2)
+    axes.set_title(title)
+    axes.margins(y=0.15)

@@ -1,0 +1,54 @@
+"""Pseudo-words in place of text: a tokenizer of any size, and sentences of any length, without a corpus."""
+
+import itertools
+import random
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from benchmarks.tokenizer_agreement import trained
+from lingraft.config import Recipe
+from lingraft.tokenizer import Tokenizer
+
+_CONSONANTS, _VOWELS = "bcdfghjklmnpqrstvwxyz", "aeiou"
+_WORDS_PER_PIECE, _EACH_WORD, _LINE_WORDS = 2, 4, 20
+_RECIPE = Path(__file__).parents[2] / "recipes" / "demo.toml"
+
+
+def words(count: int) -> list[str]:
+    """So many words, all different, of two to four syllables; the same whenever it is called."""
+    draw = random.Random("words")
+    syllables = [*map("".join, itertools.product(_CONSONANTS, _VOWELS))]
+    found: dict[str, None] = {}
+    while len(found) < count:
+        found["".join(draw.choices(syllables, k=draw.randint(2, 4)))] = None
+    return [*found]
+
+
+def train(vocabulary: int, folder: Path) -> Tokenizer:
+    """A SentencePiece tokenizer of so many pieces, trained on words that each occur a few times."""
+    recipe = Recipe.load(_RECIPE)
+    wanted = recipe.tokenizer.model_copy(update={"vocabulary": vocabulary})
+    return trained(recipe.model_copy(update={"tokenizer": wanted}), "xx", [*_lines(vocabulary)], folder)
+
+
+def _lines(vocabulary: int) -> Iterator[str]:
+    drawn = words(_WORDS_PER_PIECE * vocabulary) * _EACH_WORD
+    random.Random("lines").shuffle(drawn)
+    for start in range(0, len(drawn), _LINE_WORDS):
+        yield " ".join(drawn[start : start + _LINE_WORDS])
+
+
+def texts(tokenizer: Tokenizer, lengths: Sequence[int], seed: int = 1) -> list[str]:
+    """Texts of at most so many tokens each, special ones included, and hardly fewer."""
+    draw, known = random.Random(seed), words(_WORDS_PER_PIECE * len(tokenizer))
+    sizes = {word: len(ids) for word, ids in zip(known, tokenizer.encode_all(known), strict=True)}
+    return [" ".join(_sentence(draw, known, sizes, length - 2)) for length in lengths]
+
+
+def _sentence(draw: random.Random, known: Sequence[str], sizes: dict[str, int], room: int) -> Iterator[str]:
+    shortest = min(known, key=sizes.__getitem__)
+    yield shortest
+    room -= sizes[shortest]
+    while sizes[word := draw.choice(known)] <= room:
+        yield word
+        room -= sizes[word]
