@@ -22,6 +22,7 @@ TINY = Path(__file__).parents[2] / "tiny.toml"
 LETTERS = str.maketrans("bdklmnprstvzaeiou", "بدكلمنفرستوزايييو")
 WORDS = 6
 WIDTH, HEIGHT = 1280, 400
+READY_S = 600
 
 
 def models(folder: Path) -> list[Path]:
@@ -49,7 +50,7 @@ def take(path: Path) -> None:
     """Write the picture."""
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         place = Path(folder)
-        with running(models(place)) as server, running_chromium(place) as port, new_page(port) as page:
+        with running(models(place), READY_S) as server, running_chromium(place) as port, new_page(port) as page:
             page.view(WIDTH, HEIGHT, phone=False, scheme="light")
             page.visit(f"{server.url}/ui")
             page.wait("question.checkVisibility()")

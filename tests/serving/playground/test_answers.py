@@ -74,6 +74,10 @@ def test_answers_are_marked_in_contexts_of_any_script_and_markup_in_them_is_text
     assert max(starts) > 0, "answers before which nothing stands say nothing of offsets"
     assert sections(page, "section.querySelector('.told').textContent") == [STRANGE] * 3
     assert sections(page, "getComputedStyle(section.querySelector('.told')).direction") == ["rtl"] * 3
+    assert sections(page, "section.querySelector('.told').lang") == [*languages]
+    fields = "[...document.querySelectorAll('#texts textarea[id^=context]')]"
+    written = page.evaluate(f"{fields}.map(field => [field.lang, getComputedStyle(field).direction])")
+    assert written == [[language, "rtl"] for language in languages]
     assert page.evaluate("document.querySelectorAll('.answer img').length || window.ran") is None
     assert page.complaints == [REFUSED]
 
@@ -127,3 +131,13 @@ def test_a_language_is_found_out_and_named_with_how_sure_that_is(page: Page, ser
     assert told["language"] == ["en"]
     (title,) = sections(page, TITLE)
     assert title.startswith(f"English, detected, {told['language_confidence'][0]:.1%} sure")
+
+
+def test_a_text_that_is_too_long_is_read_as_far_as_it_goes_where_that_is_asked_for(page: Page, server: Running) -> None:
+    choose(page, "topic", ("de",))
+    ask(page, {"text-de": "ki lo " * 30})
+    assert "reads at most 32" in page.evaluate("document.querySelector('.answer .failed').textContent")
+    page.evaluate("document.getElementById('truncate').click()")
+    ask(page, {})
+    assert sections(page, texts_of(".failed")) == [[]]
+    assert page.evaluate("document.querySelectorAll('.answer .bar').length") == 3

@@ -158,7 +158,7 @@ def test_controls_and_landmarks_have_names_and_what_happens_is_announced(page: P
     assert {("combobox", "Task"), ("group", "Languages"), ("group", "German"), ("textbox", "Question")} <= set(named)
     assert {("region", "German"), ("region", "Turkish")} <= set(named)
     assert {"banner", "main", "status", "alert"} <= {role for role, _ in named}
-    said = page.evaluate("document.getElementById('status').textContent")
+    said = page.evaluate("document.getElementById('status').innerText")
     assert "2 of 2 answered" in said
     for title, answer in zip(("German", "Turkish"), sections(page, texts_of(".name")), strict=True):
         assert f"{title}: {answer[0]}, " in said
