@@ -9,7 +9,6 @@ from mlflow.types import ColSpec, DataType, Schema, TensorSpec
 
 from lingraft.artifact import Kind, Manifest
 from lingraft.serving.formats import BundleKind
-from lingraft.serving.models import interface
 
 FILE = "MLmodel"
 _TOKENS = TensorSpec(np.dtype(np.int64), (-1, -1), "tokens")
@@ -55,6 +54,8 @@ def _tensors(inputs: list[ColSpec | TensorSpec], name: str, shape: tuple[int, ..
 
 def _answers(kind: BundleKind, labels: int, width: int) -> ModelSignature:
     """What the endpoint takes and gives, by the Open Inference Protocol."""
+    from lingraft.serving.models import interface  # it brings PyTorch, and few steps register bundles
+
     inputs, outputs = interface(kind, labels, width)
     taken: list[ColSpec | TensorSpec] = [ColSpec(DataType.string, name) for name in inputs]
     given: list[ColSpec | TensorSpec] = [
