@@ -106,7 +106,8 @@ def _adding(told: Told) -> str:
         "A running server follows a folder. *publishing* is what `lingraft publish` takes for all tasks, "
         "*answering* from then until all tasks answer in the new language, rightly.\n\n"
         + markdown(head, times, 1)
-        + "\n\nMemory of a language added to all tasks, once every row has been read:\n\n"
+        + "\n\nMemory of a language added to all tasks, once every row has been read; "
+        "the slope over six languages, one after the other:\n\n"
         + markdown(["tables", "table MB", "added MB", "added / table"], rows, 1)
     )
 
