@@ -1,7 +1,7 @@
 """One side of the comparison of memory, as a process of its own, which prints a line of JSON a step.
 
     python -m benchmarks.serving.memory_side bundles DIR ...
-    python -m benchmarks.serving.memory_side added LANGUAGE DIR ... ADDITION ...
+    python -m benchmarks.serving.memory_side added LANGUAGE,... DIR ... ADDITION ...
     python -m benchmarks.serving.memory_side separate COUNT MODEL ...
 
 What counts is the proportional set size: pages of a mapped file count, once each, and pages that processes share
@@ -40,8 +40,13 @@ def bundles(folders: Sequence[Path]) -> Iterator[dict[str, Any]]:
     yield {"bytes": own_bytes(), "tables": sum(table.nbytes for table in tables.values())}
 
 
-def added(language: str, folders: Sequence[Path]) -> Iterator[dict[str, Any]]:
-    """What bundles take, and then with one language more, which other bundles of the same tasks bring."""
+def added(languages: Sequence[str], folders: Sequence[Path]) -> Iterator[dict[str, Any]]:
+    """What bundles of one language take, and then with one language more a step, as other bundles of the tasks have it.
+
+    Args:
+        languages: to add.
+        folders: of the bundles that are served, then of those that have the languages, in the order of tasks.
+    """
     import lingraft.serving.server  # noqa: F401
     from lingraft.artifact import Artifact, Kind
     from lingraft.serving.bundle import open_language
@@ -53,13 +58,14 @@ def added(language: str, folders: Sequence[Path]) -> Iterator[dict[str, Any]]:
         for each in one.languages.values():
             read_all(each.table)
     yield {"bytes": own_bytes()}
-    for folder in folders[half:]:
-        found = Artifact.load(folder, Kind.BUNDLE)
-        served.put(found.manifest.details["task"], language, open_language(found, language, served.shared))
-    tables = {id(each): each for one in served.bundles.values() for each in [one.languages[language].table]}
-    for table in tables.values():
+    for language in languages:
+        for folder in folders[half:]:
+            found = Artifact.open(folder, Kind.BUNDLE)
+            name = found.manifest.details["task"]
+            served.put(name, language, open_language(found, language, served.shared))
+        table = served[name].languages[language].table
         read_all(table)
-    yield {"bytes": own_bytes(), "tables": sum(table.nbytes for table in tables.values())}
+        yield {"bytes": own_bytes(), "tables": table.nbytes}
 
 
 def read_all(table: Table) -> None:
@@ -94,7 +100,7 @@ def main() -> None:
     side, *arguments = sys.argv[1:]
     sides = {
         "bundles": lambda: bundles([*map(Path, arguments)]),
-        "added": lambda: added(arguments[0], [*map(Path, arguments[1:])]),
+        "added": lambda: added(arguments[0].split(","), [*map(Path, arguments[1:])]),
         "separate": lambda: separate(int(arguments[0]), [*map(Path, arguments[1:])]),
     }
     for step in sides[side]():

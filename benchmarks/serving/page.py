@@ -4,13 +4,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.serving import aims, streams
+from benchmarks.serving import aims, pipelines, streams
 from benchmarks.serving.aims import Aim
+from benchmarks.serving.made import PRECISIONS
 from benchmarks.serving.sections import GIB, SECTIONS, Told, load
 from benchmarks.speed.table import markdown
 from lingraft.files import write_json, write_text
 from lingraft.paper.canvas import Drawing, say
 from lingraft.report.canvas import COLOURS
+from lingraft.serving.formats import TABLE_FORMATS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -74,14 +76,17 @@ def plot(told: Told) -> Drawing:
 
 
 def _draw_memory(axes: "Axes", one: dict[str, Any]) -> None:
-    sizes = {f"{one['wanted']} sessions": one["separate_bytes"], **one["served"]}
+    sizes = {
+        f"{one['wanted']} sessions": one["separate_bytes"],
+        **{tables: one["served"][tables] for tables in TABLE_FORMATS},
+    }
     _bars(axes, {name: size / GIB for name, size in sizes.items()}, "memory, GiB")
 
 
 def _draw_streams(axes: "Axes", one: dict[str, Any]) -> None:
-    clients = [*map(int, one["loads"])]
+    clients = sorted(map(int, one["loads"]))
     for side, colour in zip((streams.MIXED, streams.SINGLE, streams.SEPARATE), ("blue", "green", "grey"), strict=True):
-        rates = [each[side]["texts_per_s"] for each in one["loads"].values()]
+        rates = [one["loads"][str(count)][side]["texts_per_s"] for count in clients]
         axes.plot(clients, rates, "o-", color=COLOURS[colour], label=side)
     axes.set_xlabel("clients")
     axes.set_title("texts/s")
@@ -90,7 +95,8 @@ def _draw_streams(axes: "Axes", one: dict[str, Any]) -> None:
 
 
 def _draw_rates(axes: "Axes", one: dict[str, Any]) -> None:
-    _bars(axes, one["texts_per_s"], "texts/s, from text to labels")
+    rates = {name: one["texts_per_s"][name] for name in (pipelines.PIPELINE, *PRECISIONS)}
+    _bars(axes, rates, "texts/s, from text to labels")
 
 
 def _bars(axes: "Axes", values: Mapping[str, float], title: str) -> None:

@@ -1,10 +1,12 @@
 """The sections of the serving benchmark's page: what each part did, and its tables."""
 
+import itertools
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from benchmarks.serving import body, latency, overhead, pipelines, streams
 from benchmarks.speed.table import markdown
+from lingraft.serving.formats import PRECISIONS, TABLE_FORMATS
 
 GIB, _MB = 2**30, 1e6
 
@@ -28,7 +30,8 @@ def _memory(told: Told) -> str:
         f", and {wanted} extrapolated by a straight line" if opened < wanted else ""
     )
     rows = [[f"{wanted} separate sessions", "", _gib(one["separate_bytes"]), "", ""]]
-    for tables, size in one["served"].items():
+    for tables in TABLE_FORMATS:
+        size = one["served"][tables]
         times = [f"{other / size:.2f}" for other in (one["separate_bytes"], one["weights"])]
         rows.append([f"ours, {tables}", _gib(one["tables"][tables]), _gib(size), *times])
     return (
@@ -43,10 +46,10 @@ def _memory(told: Told) -> str:
 
 def _latency(told: Told) -> str:
     one = told.found["latency"]
-    sides = [side for side in next(iter(one["ms"].values())) if side != latency.FIXED]
+    sides = TABLE_FORMATS
     rows = [
         [length, f"{each[latency.FIXED]:.2f}", *(_timed(each[side], each[latency.FIXED]) for side in sides)]
-        for length, each in one["ms"].items()
+        for length, each in _by_number(one["ms"])
     ]
     head = ["tokens", "a fixed model, ms", *(f"{side} tables, ms" for side in sides)]
     return (
@@ -65,7 +68,7 @@ def _streams(told: Told) -> str:
     sides = [streams.MIXED, streams.SINGLE, streams.SEPARATE]
     rows = [
         [clients, *(f"{each[side]['texts_per_s']:.1f} ({each[side]['p95_ms']:,.0f})" for side in sides)]
-        for clients, each in one["loads"].items()
+        for clients, each in _by_number(one["loads"])
     ]
     return (
         f"{one['texts']} texts of {streams.SHORTEST} to {streams.LONGEST} tokens through the server's queue, texts a "
@@ -81,7 +84,7 @@ def _pipelines(told: Told) -> str:
     one = told.found["pipelines"]
     rates = one["texts_per_s"]
     rows = [[name, f"{rate:.1f}", f"{rate / rates[pipelines.PIPELINE]:.2f}"] for name, rate in rates.items()]
-    tuned = ", ".join(f"{size}: {rate:.1f}" for size, rate in one["tuned"].items())
+    tuned = ", ".join(f"{size}: {rate:.1f}" for size, rate in _by_number(one["tuned"]))
     return (
         f"{one['texts']} texts, {one['tokens']:,} tokens, from text to labels, medians of {one['rounds']} rounds in "
         "turns. The pipeline (PyTorch, fp32) has the best of these batch sizes, in texts a second on some of them: "
@@ -96,14 +99,15 @@ def _adding(told: Told) -> str:
     times = [[name, *(f"{value:.2f}" for value in values)] for name, values in seconds.items()]
     rows = [
         [tables, f"{each['table'] / _MB:.1f}", f"{each['added'] / _MB:.1f}", f"{each['added'] / each['table']:.2f}"]
-        for tables, each in one["memory"].items()
+        for tables, each in ((tables, one["memory"][tables]) for tables in TABLE_FORMATS)
     ]
     head = ["seconds, by round", *(str(number + 1) for number in range(one["rounds"]))]
     return (
         "A running server follows a folder. *publishing* is what `lingraft publish` takes for all tasks, "
         "*answering* from then until all tasks answer in the new language, rightly.\n\n"
         + markdown(head, times, 1)
-        + "\n\nMemory of a language added to all tasks, once every row has been read:\n\n"
+        + "\n\nMemory of a language added to all tasks, once every row has been read; "
+        "the slope over six languages, one after the other:\n\n"
         + markdown(["tables", "table MB", "added MB", "added / table"], rows, 1)
     )
 
@@ -114,7 +118,7 @@ def _overhead(told: Told) -> str:
         [shape, length, *(f"{each[side]:.2f}" for side in (overhead.BARE, overhead.REST, overhead.GRPC))]
         + [f"{each[side] - each[overhead.BARE]:.2f}" for side in (overhead.REST, overhead.GRPC)]
         for shape in ("served", "small")
-        for length, each in one[shape].items()
+        for length, each in _by_number(one[shape])
     ]
     head = ["shape", "tokens", "bare ms", "REST ms", "gRPC ms", "REST adds ms", "gRPC adds ms"]
     return (
@@ -127,9 +131,8 @@ def _overhead(told: Told) -> str:
 def _losses(told: Told) -> str:
     one = told.found["losses"]
     rows = [
-        [tables, precision, *(_loss(each) for each in by_language.values())]
-        for tables, by_precision in one["parity"].items()
-        for precision, by_language in by_precision.items()
+        [tables, precision, *map(_loss, one["parity"][tables][precision].values())]
+        for tables, precision in itertools.product(TABLE_FORMATS, PRECISIONS)
     ]
     languages = list(one["parity"]["float32"]["fp32"])
     shape = one["shape"]
@@ -157,6 +160,11 @@ def load(found: Mapping[str, Any]) -> str:
         "Processes that wanted to run, over the last minute, before and after each part; what is above our own took "
         "part of the cores.\n\n" + markdown(["part", "before", "after"], rows, 1)
     )
+
+
+def _by_number(found: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """Records sort their keys as words."""
+    return sorted(found.items(), key=lambda pair: int(pair[0]))
 
 
 def _gib(size: float) -> str:
