@@ -64,8 +64,16 @@ def test_good_results_pass() -> None:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"topic": 0.42}, ["over majority", "beside standard adaptation"]),
-        ({"topic": 0.34}, ["over majority", "over initialisation", "beside standard adaptation"]),
+        ({"topic": 0.42}, ["mean zero-shot accuracy, over majority", "beside standard adaptation"]),
+        (
+            {"topic": 0.34},
+            [
+                "2 layers: zero-shot accuracy, over majority",
+                "over initialisation",
+                "mean zero-shot accuracy, over majority",
+                "beside standard adaptation",
+            ],
+        ),
         ({"primary": 0.09}, ["masked accuracy of the primary", "mean masked accuracy"]),
         ({"primary": 0.11}, ["mean masked accuracy"]),
         ({"flops": 1.6e12}, ["mean FLOPs"]),
