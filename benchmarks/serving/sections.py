@@ -35,7 +35,8 @@ def _memory(told: Told) -> str:
         times = [f"{other / size:.2f}" for other in (one["separate_bytes"], one["weights"])]
         rows.append([f"ours, {tables}", _gib(one["tables"][tables]), _gib(size), *times])
     return (
-        "Proportional set size of one process, once every row of every table has been read. Ours is the whole "
+        "Proportional set size of one process, once every row of every table has been read and what was freed has "
+        "gone back to the system. Ours is the whole "
         f"server but for its detection of languages: before anything is loaded it takes {_gib(one['server'])} GiB. "
         f"Separate sessions are plain ONNX Runtime, each on a model with weights and table of its own in one file, "
         f"which is read whole when it is opened; {fit}. *weights* are these files alone, {_gib(one['weights'])} GiB, "

@@ -22,7 +22,8 @@ from benchmarks.serving.made import TOPIC, Models
 from benchmarks.serving.memory import separate_that_fit
 from lingraft.serving.answers.kind import Row, run
 from lingraft.serving.bundle import Bundle
-from lingraft.serving.queue import Bounds, Queue
+from lingraft.serving.endpoint import bounds_of
+from lingraft.serving.queue import Queue
 from lingraft.serving.runtime import Body
 from lingraft.serving.settings import Settings
 
@@ -106,10 +107,8 @@ async def _through(run_side: Callable[[Any, Sequence[Row]], Any], asked: Sequenc
 @contextlib.asynccontextmanager
 async def _queue(run_side: Callable[[Any, Sequence[Row]], Any]) -> AsyncIterator[Queue[Row, Any, Any]]:
     """The server's queue with the settings that it has by default."""
-    given = Settings()
-    bounds = Bounds(given.batch_texts, given.batch_tokens, given.wait_ms / 1000, given.waiting_texts)
     with ThreadPoolExecutor(1) as body:
-        queue: Queue[Row, Any, Any] = Queue(run_side, bounds, body, lambda _: None)
+        queue: Queue[Row, Any, Any] = Queue(run_side, bounds_of(Settings()), body, lambda _: None)
         work = asyncio.create_task(queue.work())
         try:
             yield queue

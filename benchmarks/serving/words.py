@@ -10,7 +10,7 @@ from lingraft.config import Recipe
 from lingraft.tokenizer import Tokenizer
 
 _CONSONANTS, _VOWELS = "bcdfghjklmnpqrstvwxyz", "aeiou"
-_WORDS_PER_PIECE, _EACH_WORD, _LINE_WORDS = 2, 4, 20
+_EACH_WORD, _LINE_WORDS = 4, 20
 _RECIPE = Path(__file__).parents[2] / "recipes" / "demo.toml"
 
 
@@ -31,8 +31,13 @@ def train(vocabulary: int, folder: Path) -> Tokenizer:
     return trained(recipe.model_copy(update={"tokenizer": wanted}), "xx", [*_lines(vocabulary)], folder)
 
 
+def _words_for(pieces: int) -> int:
+    """More than pieces, or SentencePiece does not find so many."""
+    return 2 * pieces + 4000
+
+
 def _lines(vocabulary: int) -> Iterator[str]:
-    drawn = words(_WORDS_PER_PIECE * vocabulary) * _EACH_WORD
+    drawn = words(_words_for(vocabulary)) * _EACH_WORD
     random.Random("lines").shuffle(drawn)
     for start in range(0, len(drawn), _LINE_WORDS):
         yield " ".join(drawn[start : start + _LINE_WORDS])
@@ -40,7 +45,7 @@ def _lines(vocabulary: int) -> Iterator[str]:
 
 def texts(tokenizer: Tokenizer, lengths: Sequence[int], seed: int = 1) -> list[str]:
     """Texts of at most so many tokens each, special ones included, and hardly fewer."""
-    draw, known = random.Random(seed), words(_WORDS_PER_PIECE * len(tokenizer))
+    draw, known = random.Random(seed), words(_words_for(len(tokenizer)))
     sizes = {word: len(ids) for word, ids in zip(known, tokenizer.encode_all(known), strict=True)}
     return [" ".join(_sentence(draw, known, sizes, length - 2)) for length in lengths]
 

@@ -17,14 +17,17 @@ from lingraft.serving.answers.kind import LANGUAGE, Answers, Asked, Job, Outputs
 from lingraft.serving.bundle import Bundle
 from lingraft.serving.detection import Detected, Detector, resolve
 from lingraft.serving.models import LANGUAGE_CONFIDENCE, Model, metadata, models_of
-from lingraft.serving.queue import Bounds, Queue
+from lingraft.serving.queue import LEAST_FULL, Bounds, Queue
 from lingraft.serving.requests import InferRequest, Read, read
+from lingraft.serving.runtime import CUDA, served_provider, usable_cpus
 from lingraft.serving.served import Served
 from lingraft.serving.settings import Settings
 
 _RETRY_S = 1
 _POLL_S = 0.02
 _READING_THREADS = 4
+_TOKENS_A_CORE, _GPU_TOKENS = 512, 16_384
+_CPU_LEAST_FULL = 0.9
 
 
 class Answered(NamedTuple):
@@ -59,8 +62,7 @@ class Endpoint:
 
     def start(self) -> None:
         """Begin to answer, in the running event loop."""
-        given = self.settings
-        bounds = Bounds(given.batch_texts, given.batch_tokens, given.wait_ms / 1000, given.waiting_texts)
+        bounds = bounds_of(self.settings)
         for name in self.served.bundles:
             queue = Queue(run, bounds, self._body_thread, measures.watch_batches(name))
             measures.watch_queue(name, queue.__len__)
@@ -155,6 +157,18 @@ class Endpoint:
                 "wait at all. Send less at once."
             )
         return job, spoken
+
+
+def bounds_of(given: Settings) -> Bounds:
+    """Bounds of a queue before the ONNX Runtime that is installed.
+
+    A CPU has its full speed with a few hundred tokens a core (`benchmarks.serving`): more of them only bring padding and
+    wait longer. A GPU has it with many thousands, which is worth more padding.
+    """
+    on_gpu = served_provider() == CUDA
+    tokens = _GPU_TOKENS if on_gpu else _TOKENS_A_CORE * usable_cpus()
+    full = LEAST_FULL if on_gpu else _CPU_LEAST_FULL
+    return Bounds(given.batch_texts, given.batch_tokens or tokens, given.wait_ms / 1000, given.waiting_texts, full)
 
 
 def _languages(spoken: list[Detected]) -> Answers:

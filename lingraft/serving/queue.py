@@ -21,7 +21,8 @@ from typing import Generic, NamedTuple, Protocol, TypeVar
 from lingraft.errors import OverloadedError
 
 LEAST_FULL = 0.75
-"""Share of a batch's places that hold tokens; a row that would bring it below waits for another batch."""
+"""Share of a batch's places that hold tokens, if nothing else is said; a row that would bring it below waits for another
+batch."""
 _SHORT_TOKENS = 16
 """Below, a row costs what one of this length does, so that padding between short rows is not minded."""
 _LONGEST_RETRY_S = 60
@@ -47,6 +48,7 @@ class Bounds(NamedTuple):
     batch_tokens: int
     wait_s: float
     waiting_texts: int
+    least_full: float = LEAST_FULL
 
 
 class Batch(NamedTuple):
@@ -178,7 +180,7 @@ class Queue(Generic[Row, Snapshot, Output]):
         batch, longest, tokens = [first], first.cost, first.cost
         for each in others[: self._bounds.batch_texts - 1]:
             places = (len(batch) + 1) * max(longest, each.cost)
-            if places > self._bounds.batch_tokens or tokens + each.cost < LEAST_FULL * places:
+            if places > self._bounds.batch_tokens or tokens + each.cost < self._bounds.least_full * places:
                 continue
             batch.append(each)
             longest, tokens = max(longest, each.cost), tokens + each.cost

@@ -23,8 +23,10 @@ class Settings(Section):
         None, description="fp32, fp16 or int8: of the bodies; if absent, fp16 on a GPU where there is one, else fp32."
     )
     batch_texts: PositiveInt = Field(32, description="Texts that go through a body at once, at most.")
-    batch_tokens: PositiveInt = Field(
-        16_384, description="Tokens that go through a body at once, padding included, at most; one text may have more."
+    batch_tokens: PositiveInt | None = Field(
+        None,
+        description="Tokens that go through a body at once, padding included, at most; one text may have more. If "
+        "absent, 512 for each core, and 16,384 on a GPU.",
     )
     wait_ms: NonNegativeFloat = Field(
         0.0,
