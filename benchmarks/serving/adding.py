@@ -8,6 +8,7 @@ in this process. Memory is that of a process of its own (`memory_side`), once ev
 import itertools
 import tempfile
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -57,9 +58,12 @@ def _seconds(models: Models, rounds: int) -> dict[str, list[float]]:
     expected = _expected(models, text)
     with tempfile.TemporaryDirectory() as folder:
         follow = ["--no-detect", f"--follow={folder}"]
-        with running(models.bundles("float32"), ready_s=_LONGEST_S, settings=follow) as server:
+        with (
+            running(models.bundles("float32"), ready_s=_LONGEST_S, settings=follow) as server,
+            closing(Rest(server)) as rest,
+        ):
             for _ in range(rounds):
-                rest, began = Rest(server), time.perf_counter()
+                began = time.perf_counter()
                 made = [
                     publish(models.addition("float32", task), Path(folder), "benchmark", [ADDED])
                     for task in models.plan.task_names

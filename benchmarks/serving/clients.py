@@ -34,6 +34,10 @@ class Rest:
             self._connection.close()
             return self._send(model, body)
 
+    def close(self) -> None:
+        """End the connection."""
+        self._connection.close()
+
     def _send(self, model: str, body: str) -> tuple[int, dict[str, Any]]:
         headers = {"Content-Type": "application/json"}
         self._connection.request("POST", f"/v2/models/{model}/infer", body, headers)

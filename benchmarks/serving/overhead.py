@@ -4,6 +4,7 @@ Server, client and session share the cores, and take turns. Beside the shape tha
 body takes next to no time: what it does not have is what a large body pushes out of the caches.
 """
 
+import contextlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -38,8 +39,12 @@ def measured(models: Models, rounds: int, lengths: Sequence[int] = LENGTHS) -> d
 def _measured(models: Models, rounds: int, lengths: Sequence[int]) -> dict[str, dict[str, float]]:
     tag = models.plan.tags[0]
     session = Body.open(models.separate(TOPIC)).session
-    with running([models.bundle("float32", TOPIC)], ready_s=600) as server, rpc(server) as by_rpc:
-        by_rest, found = Rest(server), {}
+    found = {}
+    with (
+        running([models.bundle("float32", TOPIC)], ready_s=600) as server,
+        rpc(server) as by_rpc,
+        contextlib.closing(Rest(server)) as by_rest,
+    ):
         for length, text in zip(lengths, words.texts(models.tokenizer, lengths), strict=True):
             ids_T = _ids(models, text)
             inputs = {"text": text, "language": tag}

@@ -164,6 +164,7 @@ def _soak(course: Course, load: Load, server: Running, changes: list[Change], se
     load.order("open", rate=course.rate_per_s)
     with watch.watching():
         _change(course, server, changes, settings)
+    course.clocks.append(clock(pid))
     load.order("end")
     course.ended_s = time.monotonic()
 

@@ -162,8 +162,8 @@ class Endpoint:
 def bounds_of(given: Settings) -> Bounds:
     """Bounds of a queue before the ONNX Runtime that is installed.
 
-    A CPU has its full speed with a few hundred tokens a core (`benchmarks.serving`): more of them only bring padding and
-    wait longer. A GPU has it with many thousands, which is worth more padding.
+    A CPU has its full speed with a few hundred tokens a core (`benchmarks.serving`): more of them only bring padding
+    and wait longer. A GPU has it with many thousands, which is worth more padding.
     """
     on_gpu = served_provider() == CUDA
     tokens = _GPU_TOKENS if on_gpu else _TOKENS_A_CORE * usable_cpus()

@@ -21,8 +21,8 @@ from typing import Generic, NamedTuple, Protocol, TypeVar
 from lingraft.errors import OverloadedError
 
 LEAST_FULL = 0.75
-"""Share of a batch's places that hold tokens, if nothing else is said; a row that would bring it below waits for another
-batch."""
+"""Share of a batch's places that hold tokens, if nothing else is said; a row that would bring it below waits for
+another batch."""
 _SHORT_TOKENS = 16
 """Below, a row costs what one of this length does, so that padding between short rows is not minded."""
 _LONGEST_RETRY_S = 60

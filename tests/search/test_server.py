@@ -54,7 +54,8 @@ def test_a_server_that_is_started_anew_is_waited_for(
         server.start()
         ended = worker.wait(LIMIT_S)
     if ended:  # a statement was under way: it is never repeated, since nobody knows whether it was carried out
-        assert workers.log("worker").splitlines()[-1].startswith("error: the Optuna storage postgresql+psycopg://mlflow:***@")
+        last = workers.log("worker").splitlines()[-1]
+        assert last.startswith("error: the Optuna storage postgresql+psycopg://mlflow:***@")
         with workers.one("worker") as again:
             assert again.wait(LIMIT_S) == 0, workers.log("worker")
     assert without_times(load_search(tmp_path / "worker")) == without_times(undisturbed)

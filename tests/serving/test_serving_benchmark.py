@@ -1,11 +1,14 @@
 """The benchmark of serving: what its page says of what was measured, and all parts for real at a tiny shape."""
 
 import asyncio
+import json
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from benchmarks.serving import __main__ as program
 from benchmarks.serving import aims, page, words
 from benchmarks.serving.load import load
 from benchmarks.serving.memory import extrapolated
@@ -110,3 +113,20 @@ def test_texts_are_as_long_as_asked_for(tmp_path: Path) -> None:
     found = [len(pieces.encode(text)) + 2 for text in words.texts(pieces, lengths)]
     assert len(pieces) == 120
     assert all(length - 12 < size <= length for size, length in zip(found, lengths, strict=True))
+
+
+@pytest.mark.integration
+def test_every_part_runs_and_is_not_measured_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = ["--out", str(tmp_path / "out"), "--page", str(tmp_path / "page")]
+    given += ["--languages", "2", "--vocabulary", "300", "--layers", "2", "--width", "32", "--block-tokens", "64"]
+    given += ["--rounds", "2", "--texts", "8", "--stream-rounds", "1", "--additions", "1", "--separate-models", "2"]
+    parts = ["memory", "latency", "streams", "pipelines", "adding", "overhead"]
+    monkeypatch.setattr(sys, "argv", ["benchmarks.serving", *given, "--parts", *parts])
+    program.main()
+    written = (tmp_path / "page" / "serving.json").read_text()
+    found = json.loads(written)["found"]
+    assert set(found) == set(parts)
+    assert found["adding"]["memory"]["float16"]["table"] == 300 * 32 * 2
+    assert len(found["memory"]["separate"]) == 3
+    program.main()
+    assert (tmp_path / "page" / "serving.json").read_text() == written

@@ -212,3 +212,16 @@ def test_a_bad_soak_ends_with_what_was_wrong(capsys: pytest.CaptureFixture[str])
 def test_what_may_never_be_served_differs_from_what_may() -> None:
     served = {item for name in ("started", "swapped", "grown", "turned") for item in HOLDINGS[name].items()}
     assert set(HOLDINGS["mistaken"].items()) - served == {("de", 3)}
+
+
+@pytest.mark.integration
+def test_a_soak_of_some_seconds(tmp_path: Path) -> None:
+    size = Size(width=32, layers=1, rows=400)
+    settings = soak.Settings(size, minutes=0.15, change_every_s=1.0, capacity_s=1.0, clients=4, share=0.5, at_once=48)
+    (tmp_path / "work").mkdir()
+    found = soak.found_in(soak.soaked(settings, tmp_path / "work"), settings, verdict.Bounds())
+    assert found["problems"] == []
+    assert found["changes"]
+    assert min(found["answers"].values()) > 0
+    soak.conclude(found, tmp_path)
+    assert "bad versions offered" in (tmp_path / f"{page.NAME}.md").read_text()
