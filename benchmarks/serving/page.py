@@ -77,7 +77,7 @@ def plot(told: Told) -> Drawing:
 
 def _draw_memory(axes: "Axes", one: dict[str, Any]) -> None:
     sizes = {
-        f"{one['wanted']} sessions": one["separate_bytes"],
+        f"{one['wanted']}\nsessions": one["separate_bytes"],
         **{tables: one["served"][tables] for tables in TABLE_FORMATS},
     }
     _bars(axes, {name: size / GIB for name, size in sizes.items()}, "memory, GiB")
@@ -90,7 +90,7 @@ def _draw_streams(axes: "Axes", one: dict[str, Any]) -> None:
         axes.plot(clients, rates, "o-", color=COLOURS[colour], label=side)
     axes.set_xlabel("clients")
     axes.set_title("texts/s")
-    axes.set_ylim(bottom=0)
+    axes.set_ylim(0, 1.1 * axes.get_ylim()[1])
     axes.legend()
 
 

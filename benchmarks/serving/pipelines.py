@@ -25,7 +25,7 @@ from lingraft.serving.settings import Settings
 
 BATCHES = (1, 2, 4, 8, 16, 32)
 PIPELINE = "pipeline"
-_TUNED_ON = 64
+TUNED_ON = 64
 Side = Callable[[], Any]
 
 
@@ -36,7 +36,7 @@ def measured(models: Models, texts: int, rounds: int, batches: Sequence[int] = B
     shortest = min(SHORTEST, models.plan.shape.block_tokens)
     asked = words.texts(models.tokenizer, [draw.randint(shortest, longest(models)) for _ in range(texts)])
     pipe = pipeline(models)
-    tuned = {size: _tuned(pipe, asked[:_TUNED_ON], size) for size in batches}
+    tuned = {size: _tuned(pipe, asked[:TUNED_ON], size) for size in batches}
     size = max(tuned, key=tuned.__getitem__)
     served = {precision: Served.load([models.bundle("float32", TOPIC)], precision) for precision in PRECISIONS}
     sides: dict[str, Side] = {PIPELINE: lambda: pipe(asked, batch_size=size)}
