@@ -158,6 +158,7 @@ def test_moments_are_medians_between_changes_after_the_warm_up() -> None:
     samples = [Sample(float(second), 0, second, 0, 0, 0, 0) for second in range(30)]
     found = verdict.moments(done, samples, "rss_bytes", from_s=5.0)
     assert found == [Moment("b", 12.0, 15.5), Moment("c", 21.0, 25.0)]
+    assert verdict.moments([], samples, "rss_bytes", from_s=5.0) == []
 
 
 def test_others_have_what_is_left_of_the_cores_in_use(monkeypatch: pytest.MonkeyPatch) -> None:

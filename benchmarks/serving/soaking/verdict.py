@@ -57,7 +57,7 @@ def percentiles(latency_ms: Sequence[float] | np.ndarray) -> dict[str, float]:
 
 def moments(done: Sequence[Done], samples: Sequence[Sample], field: str, from_s: float) -> list[Moment]:
     """The median of what was measured between each change and the next one, after a time."""
-    ends = [*(each.at_s for each in done[1:]), float("inf")]
+    ends = [*(each.at_s for each in done[1:]), float("inf")][: len(done)]
     found = []
     for each, end_s in zip(done, ends, strict=True):
         since_s = each.at_s + each.elapsed_s
