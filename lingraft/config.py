@@ -23,7 +23,7 @@ from lingraft.section import Language, Name, Section, explain
 from lingraft.systems import Stage, Steps, System, steps_of
 from lingraft.task_config import PRIMARY, Task
 from lingraft.text_config import Folder, Split, TextSource
-from lingraft.training_config import Adaptation, MiniBuilding, Paper, Training, part_of
+from lingraft.training_config import Adaptation, MiniBuilding, Paper, Pretraining, Training, part_of
 
 Precision = Literal["auto", "fp32", "bf16"]
 
@@ -43,7 +43,7 @@ class Recipe(Section):
     threads: NonNegativeInt = Field(
         0, description="CPU threads of each training process, and processes that read text; 0: by the machine."
     )
-    pretraining: Training = Field(description="How the primary is trained.")
+    pretraining: Pretraining = Field(description="How the primary is trained.")
     mini: MiniBuilding | None = Field(None, description="How MINIPOST's mini-model is built; no other system has it.")
     adaptation: Adaptation = Field(description="How each language's embeddings are trained.")
     tasks: tuple[Task, ...] = Field((), description="None: embeddings only, and no zero-shot scores.")

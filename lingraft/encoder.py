@@ -6,6 +6,7 @@ What belongs to the vocabulary (the token table and the output bias) stands apar
 what a language brings: `vocabulary` is swapped, everything else is the body and its heads.
 """
 
+import math
 from collections.abc import Iterable, Sequence
 from typing import cast
 
@@ -116,6 +117,19 @@ class Encoder(nn.Module):
         self.layers = nn.ModuleList(Layer(shape) for _ in range(shape.layers))
         self.heads = nn.ModuleDict({str(depth): MlmHead(shape) for depth in shape.mlm_heads})
         self.apply(draw_weights)
+
+    @torch.no_grad()
+    def draw_sinusoids(self) -> None:
+        """Have position embeddings (T, D) begin as sinusoids, of the spread that random ones have.
+
+        A shift by some places is then a rotation, the same everywhere, which attention need not find for each place.
+        Waves are those of Vaswani et al. (2017, section 3.5): sines in even columns, cosines in odd ones.
+        """
+        rows, width = self.positions_TD.shape
+        column_D = torch.arange(width)
+        angle_TD = torch.arange(rows)[:, None] / 10_000 ** ((column_D - column_D % 2) / width)
+        wave_TD = torch.where(column_D % 2 == 0, angle_TD.sin(), angle_TD.cos())
+        self.positions_TD.copy_(math.sqrt(2) * INITIAL_STD * wave_TD)
 
     @property
     def depths(self) -> tuple[int, ...]:

@@ -56,6 +56,8 @@ def pretrain(
     with forked():
         torch.manual_seed(settings.seed)
         encoder = Encoder(recipe.primary_shape, len(pieces))
+        if settings.positions == "sinusoidal":
+            encoder.draw_sinusoids()
     made_from = {"stage": "pretrain", "blocks": data.fingerprint, "shape": encoder.shape.model_dump(mode="json")}
     with keeping(recipe, out, state, settings, made_from) as keeper:
         if made := finished(out, Kind.PRIMARY, keeper, watch):

@@ -1,6 +1,6 @@
 """Training in a recipe: the stages, and the paper's comparison."""
 
-from typing import Self
+from typing import Literal, Self
 
 import pydantic
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
@@ -50,6 +50,18 @@ class Training(Pace):
     def blocks_at_once(self) -> int:
         """Blocks of one forward and backward pass."""
         return self.micro_batch_blocks or self.batch_blocks
+
+
+class Pretraining(Training):
+    """Step 1: the primary with its MLM heads, from nothing, in the source language."""
+
+    # Left out where it is the default, so that recipes that do not name it keep their digest.
+    positions: Literal["random", "sinusoidal"] = Field(
+        "random",
+        exclude_if=lambda positions: positions == "random",
+        description="What position embeddings begin as: RoBERTa's random ones, or sinusoids, which leave the first "
+        "plateau sooner.",
+    )
 
 
 class MiniBuilding(Training):

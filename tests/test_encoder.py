@@ -238,3 +238,17 @@ def test_weights_begin_as_berts_do() -> None:
             assert not parameter.any()
         else:
             assert float(parameter.std()) == pytest.approx(0.02, rel=0.05)
+
+
+def test_positions_may_begin_as_sinusoids_of_the_same_spread() -> None:
+    fresh = Encoder(SHAPE.model_copy(update={"width": 192, "feedforward": None}), 500)
+    before = fresh.state_dict()["positions_TD"].clone()
+    fresh.draw_sinusoids()
+    waves_TD = fresh.positions_TD.detach()
+    assert fresh.positions_TD.requires_grad
+    assert not torch.equal(waves_TD, before)
+    assert float(waves_TD.square().mean().sqrt()) == pytest.approx(0.02, rel=1e-4)
+    products_TT = waves_TD @ waves_TD.T
+    for shift in (0, 1, 5):  # what two places have in common depends on their distance alone
+        along_T = products_TT.diagonal(shift)
+        torch.testing.assert_close(along_T, along_T[:1].expand_as(along_T), rtol=0, atol=1e-6)

@@ -74,6 +74,17 @@ def test_seeds_decide_the_primary_whatever_was_drawn_before(workshop: Workshop, 
     assert marks[0] == marks[1] != marks[2]
 
 
+def test_a_recipe_may_have_positions_begin_as_sinusoids(workshop: Workshop, tmp_path: Path) -> None:
+    recipe = changed(briefly(workshop.recipe), "pretraining", positions="sinusoidal", steps=1, learning_rate=1e-12)
+    found = load_primary(pretrained(workshop, recipe, tmp_path / "out").folder).encoder
+    expected = Encoder(recipe.encoder, recipe.tokenizer.vocabulary)
+    expected.draw_sinusoids()
+    torch.testing.assert_close(found.positions_TD, expected.positions_TD, rtol=0, atol=1e-9)
+    assert recipe.digest() != changed(recipe, "pretraining", positions="random").digest()
+    named = changed(workshop.recipe, "pretraining", positions="random")
+    assert named.digest() == workshop.recipe.digest()
+
+
 def test_training_leaves_the_global_generator_alone(workshop: Workshop, tmp_path: Path) -> None:
     before = torch.get_rng_state()
     pretrained(workshop, briefly(workshop.recipe), tmp_path / "out")
