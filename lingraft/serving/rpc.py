@@ -15,7 +15,7 @@ from lingraft.errors import MissingExtraError, OverloadedError, RequestError, St
 from lingraft.serving import logs, measures
 from lingraft.serving.endpoint import Answered, Endpoint
 from lingraft.serving.gate import permitted, unpermitted
-from lingraft.serving.requests import InferRequest, InputTensor, OutputTensor
+from lingraft.serving.requests import MOST_PARTS, InferRequest, InputTensor, OutputTensor, of_the_protocol
 
 try:
     import grpc
@@ -156,7 +156,9 @@ class _Service(GRPCInferenceServiceServicer):  # type: ignore[misc]  # kserve ha
         self._require_model(request.model_name, request.model_version)
         try:
             with self._endpoint.admitted():
-                return _message(await self._endpoint.answer(request.model_name, _read(request)))
+                with of_the_protocol():
+                    asked = _read(request)
+                return _message(await self._endpoint.answer(request.model_name, asked))
         except OverloadedError as error:
             raise _RefusedError(grpc.StatusCode.RESOURCE_EXHAUSTED, str(error), error.retry_after_s) from error
         except StoppingError as error:
@@ -175,6 +177,9 @@ class _Service(GRPCInferenceServiceServicer):  # type: ignore[misc]  # kserve ha
 
 def _read(request: Any) -> InferRequest:
     """A message as a request."""
+    for what, parts in (("inputs", request.inputs), ("outputs", request.outputs)):
+        if len(parts) > MOST_PARTS:
+            raise RequestError(f"the request names {len(parts)} {what}; send at most {MOST_PARTS}.")
     raw = list(request.raw_input_contents)
     if raw and len(raw) != len(request.inputs):
         raise RequestError(f"{len(request.inputs)} inputs, but {len(raw)} raw contents: send one for each, or none.")

@@ -47,7 +47,22 @@ def with_bytes(sent: bytes) -> Any:
     return message
 
 
+def with_parts(**counts: int) -> Any:
+    """A question to `topic` with so many inputs, outputs or dimensions."""
+    message = asked("topic", text=["kilo"], language=["de"])
+    for name, count in counts.items():
+        if name == "shape":
+            message.inputs[0].shape[:] = [1] * count
+        else:
+            for _ in range(count):
+                getattr(message, name).add()
+    return message
+
+
 REFUSED: dict[str, tuple[Any, grpc.StatusCode, str]] = {
+    "many inputs": (with_parts(inputs=1000), STATUS.INVALID_ARGUMENT, "names 1002 inputs; send at most 16"),
+    "many outputs": (with_parts(outputs=1000), STATUS.INVALID_ARGUMENT, "names 1000 outputs; send at most 16"),
+    "many dimensions": (with_parts(shape=1000), STATUS.INVALID_ARGUMENT, "shape: List should have at most 16"),
     "not UTF-8": (with_bytes(b"\xff\xfe"), STATUS.INVALID_ARGUMENT, "UTF-8"),
     "half a surrogate pair": (with_bytes(b"\xed\xa0\x80"), STATUS.INVALID_ARGUMENT, "UTF-8"),
     "NUL": (with_bytes(b"ki\0lo"), STATUS.INVALID_ARGUMENT, "NUL at character 2"),
