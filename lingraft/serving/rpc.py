@@ -6,8 +6,10 @@ INVALID_ARGUMENT here, and nobody loads or unloads models.
 
 import logging
 import struct
+import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import ContextVar
 from typing import Any
 
 from lingraft import __version__
@@ -34,6 +36,8 @@ _OPEN_METHODS = ("ServerLive", "ServerReady")
 _LAST_S = 1
 """For what is left after the endpoint has drained."""
 _LARGEST_ANSWER_BYTES = 64 * 2**20
+_TOLD: ContextVar[dict[str, Any]] = ContextVar("told")
+"""What the log is to say of a call that is being answered."""
 
 
 class RpcServer(GRPCServer):  # type: ignore[misc]  # kserve has no types
@@ -78,7 +82,8 @@ class _Interceptor(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # grpc ha
         reason = "" if allowed else unpermitted(authorization)
 
         async def answer(request: Any, context: Any) -> Any:
-            status = grpc.StatusCode.OK
+            status, began_s, told = grpc.StatusCode.OK, time.monotonic(), dict[str, Any]()
+            _TOLD.set(told)
             try:
                 _require(reason, request)
                 return await handler.unary_unary(request, context)
@@ -96,6 +101,9 @@ class _Interceptor(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # grpc ha
                 await context.abort(status, "the server failed; its log says where.")
             finally:
                 measures.ANSWERS.labels(f"grpc:{name}", status.name).inc()
+                if name not in _OPEN_METHODS:
+                    elapsed_ms = round(1000 * (time.monotonic() - began_s), 3)
+                    logs.tell("request", path=f"grpc:{name}", status=status.name, elapsed_ms=elapsed_ms, **told)
 
         return grpc.unary_unary_rpc_method_handler(
             answer, _reader(handler.request_deserializer), handler.response_serializer
@@ -158,7 +166,9 @@ class _Service(GRPCInferenceServiceServicer):  # type: ignore[misc]  # kserve ha
             with self._endpoint.admitted():
                 with of_the_protocol():
                     asked = _read(request)
-                return _message(await self._endpoint.answer(request.model_name, asked))
+                answered = await self._endpoint.answer(request.model_name, asked)
+                _TOLD.get().update(logs.answered(answered.model, answered.languages))
+                return _message(answered)
         except OverloadedError as error:
             raise _RefusedError(grpc.StatusCode.RESOURCE_EXHAUSTED, str(error), error.retry_after_s) from error
         except StoppingError as error:
