@@ -43,7 +43,7 @@ class Language:
     """Output bias, in the bundle of a primary."""
     golden: Golden
     fingerprint: str
-    """Of the table: equal tables, whatever the task, have equal ones."""
+    """Of the table's file, as it was verified: equal tables, whatever the task, have equal ones."""
 
 
 class Shared(NamedTuple):
@@ -202,7 +202,8 @@ def open_language(bundle: Artifact, name: str, shared: Shared) -> Language:
         ArtifactError: the table is none.
         TokenizerError: the tokenizer is not the one that the table belongs to.
     """
-    details, mark = bundle.manifest.details, bundle.manifest.fingerprints[table_part(name)]
+    # The file's hash is what was verified; a manifest might claim the tensors' fingerprint of a table that is open.
+    details, mark = bundle.manifest.details, bundle.manifest.files[f"{table_part(name)}.safetensors"]
     tokenizer = _open_tokenizer(bundle, name, shared)
     if mark not in shared.tables:
         shared.tables[mark] = Table.open(_file(bundle, table_part(name)))

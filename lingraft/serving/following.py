@@ -121,10 +121,12 @@ class Follower:
         for number in range(latest, reply.seen, -1):
             try:
                 version = self._carry_out(self._publications.read(task, tag, number))
-            except LingraftError as error:
-                refused[number] = str(error)
+            except OSError:  # a volume that is away for a moment; the next look reads it again
+                raise
+            except Exception as error:  # noqa: BLE001  files as the manifest has them may still be no tensors
+                refused[number] = reason = _reason(error)
                 _TAKEN_UP.labels(task, tag, "refused").inc()
-                tell("refused", logging.ERROR, task=task, language=tag, publication=number, reason=str(error))
+                tell("refused", logging.ERROR, task=task, language=tag, publication=number, reason=reason)
                 continue
             reply = Reply(number=number, version=version)
             _TAKEN_UP.labels(task, tag, "served").inc()
@@ -191,6 +193,13 @@ class Follower:
         for (task, tag), reply in sorted(self._replies.items()):
             found.setdefault(task, {})[tag] = reply
         return found
+
+
+def _reason(error: Exception) -> str:
+    """Why a version is refused; one that readers of files and tensors fail on is not as export writes it."""
+    if isinstance(error, LingraftError):
+        return str(error)
+    return f"the version cannot be opened: {type(error).__name__}: {error}. Export and publish the language again."
 
 
 def _require_body(part: Artifact, bundle: Bundle) -> None:

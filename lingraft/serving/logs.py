@@ -9,6 +9,7 @@ import logging
 import logging.config
 import sys
 import traceback
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -43,6 +44,11 @@ def _where(error: BaseException) -> dict[str, Any]:
 def tell(event: str, level: int = logging.INFO, error: BaseException | None = None, **told: object) -> None:
     """Log an event with what is known of it."""
     LOGGER.log(level, event, exc_info=error, extra={_TOLD: told})
+
+
+def answered(task: str, languages: Sequence[str]) -> dict[str, object]:
+    """What the log says of an answer, whose texts are in these languages."""
+    return {"task": task, "texts": len(languages), "languages": sorted(set(languages))}
 
 
 def configure() -> None:

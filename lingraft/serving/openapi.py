@@ -7,6 +7,7 @@ from lingraft.serving.answers.kind import LANGUAGE, Parameter
 from lingraft.serving.detection import AUTO
 from lingraft.serving.endpoint import Endpoint
 from lingraft.serving.models import Model
+from lingraft.serving.requests import MOST_PARTS
 
 _SECURITY: list[dict[str, list[str]]] = [{}, {"bearer": []}]
 _REFUSALS = {
@@ -73,7 +74,11 @@ def _infer(endpoint: Endpoint, name: str, model: Model) -> dict[str, Any]:
             "properties": {key: _parameter(each) for key, each in model.kind.parameters.items()},
             "additionalProperties": False,
         },
-        outputs={"type": ["array", "null"], "items": {"type": "object", "properties": wanted, "required": ["name"]}},
+        outputs={
+            "type": ["array", "null"],
+            "items": {"type": "object", "properties": wanted, "required": ["name"]},
+            "maxItems": MOST_PARTS,
+        },
     )
     answers = [
         _record(

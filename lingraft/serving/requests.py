@@ -1,7 +1,8 @@
 """A request of the Open Inference Protocol, by whatever transport it came, and what is refused of it."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, Any, NamedTuple
 
 import pydantic
 
@@ -13,6 +14,9 @@ from lingraft.tasks.squad_windows import is_blank
 _SHOWN_PROBLEMS = 5
 _LONGEST_ID = 256
 _SHAPES = {LANGUAGE: "[N], or [1] for all texts"}
+MOST_PARTS = 16
+"""Inputs, outputs and dimensions that a request may name, more than any model has. Without it one of some megabytes
+could name a million wrong ones, and telling what is wrong with each would take more memory than there is."""
 
 
 class _Part(pydantic.BaseModel):
@@ -26,7 +30,7 @@ class InputTensor(_Part):
     """Texts, or their languages."""
 
     datatype: str
-    shape: list[int]
+    shape: Annotated[list[int], pydantic.Field(max_length=MOST_PARTS)]
     data: list[Any]
 
 
@@ -41,8 +45,8 @@ class InferRequest(pydantic.BaseModel):
 
     id: str | None = None
     parameters: dict[str, Any] | None = None
-    inputs: list[InputTensor]
-    outputs: list[OutputTensor] | None = None
+    inputs: Annotated[list[InputTensor], pydantic.Field(max_length=MOST_PARTS)]
+    outputs: Annotated[list[OutputTensor], pydantic.Field(max_length=MOST_PARTS)] | None = None
 
 
 class Read(NamedTuple):
@@ -62,8 +66,19 @@ def parse(body: bytes) -> InferRequest:
     Raises:
         RequestError: not JSON, not UTF-8, or not of the protocol's form.
     """
-    try:
+    with of_the_protocol():
         return InferRequest.model_validate_json(body)
+
+
+@contextlib.contextmanager
+def of_the_protocol() -> Iterator[None]:
+    """Tell a client what is wrong with the parts of its request.
+
+    Raises:
+        RequestError: a part is missing, of a wrong type, or there are too many.
+    """
+    try:
+        yield
     except pydantic.ValidationError as error:
         # Where and what, without the values, which may be long, private or not text.
         problems = [

@@ -98,11 +98,7 @@ def _infer(endpoint: Endpoint, name: str) -> Handler:
             return refusal(error)
         except ClientDisconnect:
             return Response(status_code=CLIENT_GONE)
-        request.scope[TOLD] |= {
-            "task": name,
-            "texts": len(answered.languages),
-            "languages": sorted(set(answered.languages)),
-        }
+        request.scope[TOLD] |= logs.answered(name, answered.languages)
         return Response(_json(answered), media_type="application/json")
 
     return _guarded(handler)

@@ -6,8 +6,10 @@ INVALID_ARGUMENT here, and nobody loads or unloads models.
 
 import logging
 import struct
+import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import ContextVar
 from typing import Any
 
 from lingraft import __version__
@@ -15,7 +17,7 @@ from lingraft.errors import MissingExtraError, OverloadedError, RequestError, St
 from lingraft.serving import logs, measures
 from lingraft.serving.endpoint import Answered, Endpoint
 from lingraft.serving.gate import permitted, unpermitted
-from lingraft.serving.requests import InferRequest, InputTensor, OutputTensor
+from lingraft.serving.requests import MOST_PARTS, InferRequest, InputTensor, OutputTensor, of_the_protocol
 
 try:
     import grpc
@@ -34,6 +36,8 @@ _OPEN_METHODS = ("ServerLive", "ServerReady")
 _LAST_S = 1
 """For what is left after the endpoint has drained."""
 _LARGEST_ANSWER_BYTES = 64 * 2**20
+_TOLD: ContextVar[dict[str, Any]] = ContextVar("told")
+"""What the log is to say of a call that is being answered."""
 
 
 class RpcServer(GRPCServer):  # type: ignore[misc]  # kserve has no types
@@ -78,7 +82,8 @@ class _Interceptor(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # grpc ha
         reason = "" if allowed else unpermitted(authorization)
 
         async def answer(request: Any, context: Any) -> Any:
-            status = grpc.StatusCode.OK
+            status, began_s, told = grpc.StatusCode.OK, time.monotonic(), dict[str, Any]()
+            _TOLD.set(told)
             try:
                 _require(reason, request)
                 return await handler.unary_unary(request, context)
@@ -96,6 +101,9 @@ class _Interceptor(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # grpc ha
                 await context.abort(status, "the server failed; its log says where.")
             finally:
                 measures.ANSWERS.labels(f"grpc:{name}", status.name).inc()
+                if name not in _OPEN_METHODS:
+                    elapsed_ms = round(1000 * (time.monotonic() - began_s), 3)
+                    logs.tell("request", path=f"grpc:{name}", status=status.name, elapsed_ms=elapsed_ms, **told)
 
         return grpc.unary_unary_rpc_method_handler(
             answer, _reader(handler.request_deserializer), handler.response_serializer
@@ -156,7 +164,11 @@ class _Service(GRPCInferenceServiceServicer):  # type: ignore[misc]  # kserve ha
         self._require_model(request.model_name, request.model_version)
         try:
             with self._endpoint.admitted():
-                return _message(await self._endpoint.answer(request.model_name, _read(request)))
+                with of_the_protocol():
+                    asked = _read(request)
+                answered = await self._endpoint.answer(request.model_name, asked)
+                _TOLD.get().update(logs.answered(answered.model, answered.languages))
+                return _message(answered)
         except OverloadedError as error:
             raise _RefusedError(grpc.StatusCode.RESOURCE_EXHAUSTED, str(error), error.retry_after_s) from error
         except StoppingError as error:
@@ -175,6 +187,9 @@ class _Service(GRPCInferenceServiceServicer):  # type: ignore[misc]  # kserve ha
 
 def _read(request: Any) -> InferRequest:
     """A message as a request."""
+    for what, parts in (("inputs", request.inputs), ("outputs", request.outputs)):
+        if len(parts) > MOST_PARTS:
+            raise RequestError(f"the request names {len(parts)} {what}; send at most {MOST_PARTS}.")
     raw = list(request.raw_input_contents)
     if raw and len(raw) != len(request.inputs):
         raise RequestError(f"{len(request.inputs)} inputs, but {len(raw)} raw contents: send one for each, or none.")

@@ -101,7 +101,7 @@ def test_an_endpoint_follows_the_champion_and_the_registry_says_so(
 
 
 def fingerprint(bundle: Path, language: str) -> str:
-    return Artifact.open(bundle, Kind.BUNDLE).manifest.fingerprints[f"{language}/table"]
+    return Artifact.open(bundle, Kind.BUNDLE).manifest.files[f"{language}/table.safetensors"]
 
 
 def test_only_what_is_asked_for_is_brought_and_damage_is_noticed(

@@ -1,5 +1,6 @@
 """What a server makes of a folder of publications, in this process."""
 
+import hashlib
 import json
 import shutil
 from pathlib import Path
@@ -7,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from prometheus_client import REGISTRY
+from safetensors.numpy import save as safetensors
 
 from lingraft.errors import PublicationError
 from lingraft.publishing.folder import Publications
@@ -133,6 +135,40 @@ def swap_golden(bundle: Path, other: Path) -> None:
     for fact, name in (("files", "de/golden.safetensors"), ("fingerprints", "de/golden")):
         manifests[0][fact][name] = manifests[1][fact][name]
     (bundle / "manifest.json").write_text(json.dumps(manifests[0]))
+
+
+NOTHING = safetensors({"tokens_BT": np.zeros((1, 4), np.int64), "visible_BT": np.ones((1, 4), bool)})
+ABSENT = safetensors({"tokens_BT": np.full((1, 4), 10**6), "visible_BT": np.ones((1, 4), bool)})
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("table.safetensors", b"?" * 64),
+        ("golden.safetensors", b"?" * 64),
+        ("golden.safetensors", NOTHING),
+        ("golden.safetensors", ABSENT),
+        ("sentencepiece.model", b"?" * 64),
+    ],
+    ids=["table", "golden", "golden without answers", "golden of absent pieces", "tokenizer"],
+)
+def test_a_version_that_was_written_wrongly_is_a_refusal_and_the_next_one_is_taken_up(
+    served: Served, started: Path, german: Path, folder: Path, tmp_path: Path, name: str, content: bytes
+) -> None:
+    shutil.copytree(started, tmp_path / "wrong")
+    manifest = json.loads((started / "manifest.json").read_bytes())
+    manifest["files"][f"de/{name}"] = hashlib.sha256(content).hexdigest()
+    (tmp_path / "wrong" / "de" / name).write_bytes(content)
+    (tmp_path / "wrong" / "manifest.json").write_text(json.dumps(manifest))
+    follower, before = follow(served, started, folder), answer(served, "de")
+    made = publish(tmp_path / "wrong", folder, "a test", ["de"])
+    follower.look()
+    assert answer(served, "de") == before
+    with pytest.raises(PublicationError, match="1 of 1 answers are refusals"):
+        require_served(made, verdicts(folder, made, 0))
+    publish(german, folder, "a test", ["de"])
+    follower.look()
+    assert answer(served, "de") == answer(Served.load([german]), "de")
 
 
 @pytest.mark.parametrize("name", ["table.safetensors", "golden.safetensors", "sentencepiece.model"])

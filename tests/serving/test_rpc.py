@@ -1,5 +1,6 @@
 """gRPC beside REST: the same answers, the same refusals, and the documentation's examples of both."""
 
+import json
 import re
 import subprocess
 import sys
@@ -47,7 +48,22 @@ def with_bytes(sent: bytes) -> Any:
     return message
 
 
+def with_parts(**counts: int) -> Any:
+    """A question to `topic` with so many inputs, outputs or dimensions."""
+    message = asked("topic", text=["kilo"], language=["de"])
+    for name, count in counts.items():
+        if name == "shape":
+            message.inputs[0].shape[:] = [1] * count
+        else:
+            for _ in range(count):
+                getattr(message, name).add()
+    return message
+
+
 REFUSED: dict[str, tuple[Any, grpc.StatusCode, str]] = {
+    "many inputs": (with_parts(inputs=1000), STATUS.INVALID_ARGUMENT, "names 1002 inputs; send at most 16"),
+    "many outputs": (with_parts(outputs=1000), STATUS.INVALID_ARGUMENT, "names 1000 outputs; send at most 16"),
+    "many dimensions": (with_parts(shape=1000), STATUS.INVALID_ARGUMENT, "shape: List should have at most 16"),
     "not UTF-8": (with_bytes(b"\xff\xfe"), STATUS.INVALID_ARGUMENT, "UTF-8"),
     "half a surrogate pair": (with_bytes(b"\xed\xa0\x80"), STATUS.INVALID_ARGUMENT, "UTF-8"),
     "NUL": (with_bytes(b"ki\0lo"), STATUS.INVALID_ARGUMENT, "NUL at character 2"),
@@ -94,6 +110,20 @@ def test_rpc_takes_raw_contents_and_tells_metadata(server: Running) -> None:
                 unload()
             assert refused.value.code() in (grpc.StatusCode.UNIMPLEMENTED, grpc.StatusCode.NOT_FOUND)
     still_answers(server)
+
+
+def test_calls_are_logged_as_requests_are_without_what_was_asked(server: Running) -> None:
+    with stub(server) as service:
+        service.ModelInfer(asked("topic", text=["pelonaze", "ba"], language=["tr", "de"]))
+        with pytest.raises(grpc.RpcError):
+            service.ModelInfer(asked("topic", text=["pelonaze"], language=["pelonaze"]))
+        service.ModelReady(pb.ModelReadyRequest(name="topic"))
+    lines = Path(f"/proc/self/fd/{server.log.fileno()}").read_text("ascii").splitlines()
+    told = [each for each in map(json.loads, lines) if each.get("path", "").startswith("grpc:")]
+    answer = {"path": "grpc:ModelInfer", "status": "OK", "task": "topic", "texts": 2, "languages": ["de", "tr"]}
+    assert answer in [{key: each.get(key) for key in answer} for each in told]
+    assert "INVALID_ARGUMENT" in {each["status"] for each in told}
+    assert not any("pelonaze" in line for line in lines)
 
 
 def test_the_examples_of_the_documentation_are_answered(server: Running) -> None:
