@@ -81,10 +81,11 @@ class Publications:
     folder: Path
 
     def languages(self) -> Iterator[tuple[str, str]]:
-        """Tasks and languages of which anything was published."""
+        """Tasks and languages of which anything was published; folders that storage makes for itself are none."""
         for task in _names(self.folder / "tasks"):
             for language in _names(self.folder / "tasks" / task):
-                yield task, language
+                if _is_place(task, language):
+                    yield task, language
 
     def latest(self, task: str, language: str) -> int:
         """Number of a language's last publication; 0 if there is none. Reads no file.
@@ -233,13 +234,11 @@ class Publications:
         Raises:
             PublicationError: a name is none.
         """
-        try:
-            _NAMES.validate_python((task, language))
-        except pydantic.ValidationError as error:
+        if not _is_place(task, language):
             raise PublicationError(
                 f"{task!r} in {language!r} cannot be published: a task is lower-case letters, digits and dashes, a "
                 "language a BCP 47 tag such as 'de'."
-            ) from error
+            )
         return self.folder / "tasks" / task / language
 
     def _answers(self, name: str) -> Path:
@@ -248,6 +247,14 @@ class Publications:
 
 def _numbered(number: int) -> str:
     return f"{number:0{_DIGITS}}"
+
+
+def _is_place(task: str, language: str) -> bool:
+    try:
+        _NAMES.validate_python((task, language))
+    except pydantic.ValidationError:
+        return False
+    return True
 
 
 def _names(folder: Path) -> list[str]:

@@ -218,6 +218,17 @@ def test_publications_of_tasks_that_are_not_served_here_are_others(
     assert [replica.replies.keys() for replica, _ in Publications(folder).replicas()] == [{TASK}]
 
 
+def test_folders_that_storage_makes_for_itself_are_no_publications(
+    served: Served, started: Path, german: Path, folder: Path
+) -> None:
+    publish(german, folder, "a test", ["de"])
+    for place in ("@eaDir/de", f"{TASK}/lost+found", f"{TASK}/de/@eaDir"):
+        (folder / "tasks" / place).mkdir(parents=True)
+    follow(served, started, folder).look()
+    assert answer(served, "de") == answer(Served.load([german]), "de")
+    assert [*Publications(folder).languages()] == [(TASK, "de")]
+
+
 def test_a_table_that_is_served_already_is_mapped_once(
     served: Served, started: Path, turkish: Path, folder: Path
 ) -> None:
