@@ -82,5 +82,7 @@ def test_without_its_server_a_worker_says_so_and_the_next_goes_on_from_its_check
     with workers.one("second") as second:
         assert second.wait(LIMIT_S) == 0, workers.log("second")
     said = workers.log("second")
-    assert "going on after step" in said or " step " not in said, said  # the first may have had nothing left but to tell
+    assert "going on after step" in said or " step " not in said, (
+        said
+    )  # the first may have had nothing left but to tell
     assert without_times(load_search(tmp_path / "second")) == without_times(undisturbed)
