@@ -10,7 +10,6 @@ from torch import Tensor
 
 from lingraft.ahead import _pinned, ahead
 
-
 OTHERS: list[threading.Thread] = []
 """Threads of tests before: a reader that a traceback still holds ends when it is forgotten."""
 
