@@ -59,8 +59,8 @@ class Pretraining(Training):
     positions: Literal["random", "sinusoidal"] = Field(
         "random",
         exclude_if=lambda positions: positions == "random",
-        description="What position embeddings begin as: RoBERTa's random ones, or sinusoids, which leave the first "
-        "plateau sooner.",
+        description="What position embeddings begin as: RoBERTa's random ones, or sinusoids, with which the demo's "
+        "primary leaves the first plateau sooner.",
     )
 
 
