@@ -91,8 +91,8 @@ def _pipelines(told: Told) -> str:
         "turns. The pipeline (PyTorch, fp32) takes a text at a time unless it is told otherwise; here it has the best "
         f"of these batch sizes, each tried once on the first {pipelines.TUNED_ON} texts, in texts a second: "
         f"{tuned}. Ours is the endpoint with its tokenizing, queue and answers, without its transports, in fp32 and "
-        "with an int8 body. The aim names no batch size: it was held to the best one first, and the row of one text at a "
-        "time was added once that result was known.\n\n" + markdown(["", "texts/s", "/ pipeline"], rows, 1)
+        "with an int8 body. The aim names no batch size: it was held to the best one first, and the row of one text at "
+        "a time was added once that result was known.\n\n" + markdown(["", "texts/s", "/ pipeline"], rows, 1)
     )
 
 
