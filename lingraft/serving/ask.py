@@ -91,7 +91,7 @@ def running(bundles: Sequence[Path], ready_s: float = 120.0, settings: Sequence[
     Raises:
         ServingError: it ended early, or was not ready in time; the message has the end of its log.
     """
-    port, grpc_port = _free_ports(2)
+    port, grpc_port = free_ports(2)
     command = [sys.executable, "-m", "lingraft.serving", *map(str, bundles), f"--host={_HOST}", f"--port={port}"]
     command += [f"--grpc-port={grpc_port}", *settings]
     with tempfile.TemporaryFile() as log:
@@ -101,10 +101,11 @@ def running(bundles: Sequence[Path], ready_s: float = 120.0, settings: Sequence[
             _wait(server, ready_s)
             yield server
         finally:
-            _stop(process)
+            stop(process)
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
+    """Ports of this machine that nobody listens at."""
     with contextlib.ExitStack() as held:
         probes = [held.enter_context(socket.socket()) for _ in range(count)]
         for probe in probes:
@@ -131,10 +132,11 @@ def _tail(log: Any) -> str:
     return str(log.read().decode("utf-8", "replace")[-_LOG_TAIL_CHARACTERS:]).strip()
 
 
-def _stop(process: subprocess.Popen[bytes]) -> None:
+def stop(process: "subprocess.Popen[Any]", within_s: float = _STOP_S) -> None:
+    """Ask a process to end, and kill it if it does not in time."""
     process.terminate()
     try:
-        process.wait(_STOP_S)
+        process.wait(within_s)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()

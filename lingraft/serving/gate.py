@@ -56,8 +56,7 @@ class Gate:
         finally:
             measures.ANSWERS.labels(path, status).inc()
             if path not in OPEN_PATHS:
-                elapsed_ms = round(1000 * (time.monotonic() - began_s), 3)
-                logs.tell("request", path=path, status=status, elapsed_ms=elapsed_ms, **scope[TOLD])
+                logs.tell_request(path, status, began_s, scope[TOLD])
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         if refused := self._refusal(scope):

@@ -8,8 +8,9 @@ import json
 import logging
 import logging.config
 import sys
+import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -44,6 +45,11 @@ def _where(error: BaseException) -> dict[str, Any]:
 def tell(event: str, level: int = logging.INFO, error: BaseException | None = None, **told: object) -> None:
     """Log an event with what is known of it."""
     LOGGER.log(level, event, exc_info=error, extra={_TOLD: told})
+
+
+def tell_request(path: str, status: int | str, began_s: float, told: Mapping[str, Any]) -> None:
+    """Log a request over any transport, which began at a reading of the monotonic clock."""
+    tell("request", path=path, status=status, elapsed_ms=round(1000 * (time.monotonic() - began_s), 3), **told)
 
 
 def answered(task: str, languages: Sequence[str]) -> dict[str, object]:

@@ -102,8 +102,7 @@ class _Interceptor(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # grpc ha
             finally:
                 measures.ANSWERS.labels(f"grpc:{name}", status.name).inc()
                 if name not in _OPEN_METHODS:
-                    elapsed_ms = round(1000 * (time.monotonic() - began_s), 3)
-                    logs.tell("request", path=f"grpc:{name}", status=status.name, elapsed_ms=elapsed_ms, **told)
+                    logs.tell_request(f"grpc:{name}", status.name, began_s, told)
 
         return grpc.unary_unary_rpc_method_handler(
             answer, _reader(handler.request_deserializer), handler.response_serializer

@@ -3,7 +3,6 @@
 import contextlib
 import json
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from lingraft.errors import ServingError
+from lingraft.serving.ask import free_ports, stop
 
 _HOST = "127.0.0.1"
 _READY_S, _STOP_S, _POLL_S = 300.0, 60.0, 0.1
@@ -34,15 +34,13 @@ def started(
         try:
             yield process
         finally:
-            _stop(process)
+            stop(process, _STOP_S)
 
 
 @contextlib.contextmanager
 def mlflow(folder: Path) -> Iterator[str]:
     """The address of an MLflow server with a database and artifacts of its own; `require_healthy` waits for it."""
-    with socket.socket() as probe:
-        probe.bind((_HOST, 0))
-        port = int(probe.getsockname()[1])
+    (port,) = free_ports(1)
     command = [sys.executable, "-m", "mlflow", "server", f"--host={_HOST}", f"--port={port}", "--workers=1"]
     command += [f"--backend-store-uri=sqlite:///{folder / 'mlflow.db'}", "--serve-artifacts"]
     command += [f"--artifacts-destination={folder / 'artifacts'}"]
@@ -108,7 +106,7 @@ class Load:
             try:
                 yield cls(process)
             finally:
-                _stop(process)
+                stop(process, _STOP_S)
 
     def order(self, do: str, **more: Any) -> dict[str, Any]:
         """Have something done; returns what the generator says of it.
@@ -128,12 +126,3 @@ class Load:
             raise ServingError("the load generator has ended; load.log in the soak's folder says why.")
         said: dict[str, Any] = json.loads(line)
         return said
-
-
-def _stop(process: "subprocess.Popen[Any]") -> None:
-    process.terminate()
-    try:
-        process.wait(_STOP_S)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
