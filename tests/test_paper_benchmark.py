@@ -115,7 +115,11 @@ def test_the_command_killed_and_run_again_ends_with_every_cell_on_its_page(
     assert str(tmp_path) not in "".join(
         path.read_text(encoding="utf-8") for path in (tmp_path / "page").iterdir() if path.suffix != ".png"
     )
-    assert all((tmp_path / "page" / name).exists() for name in _pictures_of(said))
+    assert "accuracy in percent" in said
+    linked = {file for file in re.findall(r"\]\(([^)/]+)\)", said) if file != "data.md"}  # which a person writes
+    assert linked >= {"numbers.md", "paper.md", "records.json", "run.json"}
+    assert all((tmp_path / "page" / file).exists() for file in linked)
+    assert "**Loss along pretraining**" in (tmp_path / "page" / "numbers.md").read_text(encoding="utf-8")
 
     records = PaperRecords.model_validate_json((tmp_path / "page" / "records.json").read_bytes())
     found = {(cell.system, cell.depth, cell.pretraining_seed, cell.task) for cell in records.cells if not cell.failed}
@@ -129,10 +133,6 @@ def test_the_command_killed_and_run_again_ends_with_every_cell_on_its_page(
         "adaptation": len(arms),
         "finetuning": 2 * 3,  # seeds x models: the primaries, and MINIJOINT's mini-model
     }
-
-
-def _pictures_of(page: str) -> list[str]:
-    return [line.partition("](")[2].rstrip(")") for line in page.splitlines() if line.startswith("![")]
 
 
 def test_claims_say_in_how_many_languages_a_ratio_was_to_be_had() -> None:

@@ -29,7 +29,7 @@ from lingraft.paper.summary import summary
 from lingraft.paper.tables import final_spread_table, pretraining_table, source_table
 
 _DRAWN_EVERY_S = 60
-READING_FILE, DATA_FILE, RUN_FILE = "reading.md", "data.md", "run.json"
+READING_FILE, DATA_FILE, RUN_FILE, NUMBERS_FILE = "reading.md", "data.md", "run.json", "numbers.md"
 
 
 @dataclass
@@ -62,7 +62,9 @@ class Page:
         write_text(self.folder / RECORDS_FILE, records.model_dump_json(indent=1) + "\n")
         write_text(self.folder / report.MARKDOWN_FILE, report.markdown(records))
         write_json(self.folder / RUN_FILE, self._run(trained))
-        write_text(self.file, "\n".join(self._lines(Grid(records), trained)) + "\n")
+        grid = Grid(records)
+        write_text(self.folder / NUMBERS_FILE, "\n".join(self._numbers(grid, trained)) + "\n")
+        write_text(self.file, "\n".join(self._lines(grid, trained)) + "\n")
 
     def draw(self, records: PaperRecords) -> None:
         """Draw all plots of what is there so far."""
@@ -101,12 +103,26 @@ class Page:
             yield from (f"**Not finished: {told}, {holes.short} lack finetuning seeds.**", "")
         yield from self._what_was_run(records)
         yield from ("## What came out", "", *report.table_lines(claims(grid)))
+        for task in grid.records.tasks:
+            yield from report.table_lines(final_spread_table(grid, task))
         for file, said in _SHOWN.items():
             if (self.folder / f"{file}.png").exists():
                 yield from (f"![{said}]({file}.png)", "", f"{said}.", "")
         yield from ("## What it means", "", self._by_hand(READING_FILE, "Not yet written."), "")
         yield from ("## What is not shown", "", *self._limits(grid, trained), "")
-        yield from ("## The numbers", "", f"All tables and figures are in [{report.MARKDOWN_FILE}](paper.md).", "")
+        yield (
+            f"More: scores at equal cost, speed-ups, depths, losses and seconds by stage in {_link(NUMBERS_FILE)}; all "
+            f"of the paper's tables and figures in {_link(report.MARKDOWN_FILE)}; records in {_link(RECORDS_FILE)}, "
+            f"settings in {_link(RUN_FILE)}."
+        )
+
+    def _numbers(self, grid: Grid, trained: Sequence[dict[str, Any]]) -> Iterator[str]:
+        yield from (
+            "# The comparison's further tables",
+            "",
+            f"What they are of: {_link(self.file.name)}.",
+            "",
+        )
         for table in self._tables(grid, trained):
             yield from report.table_lines(table)
 
@@ -127,11 +143,10 @@ class Page:
         """What was left out, by the records; and what differs from the paper, by hand."""
         told = [line for line in summary(grid) if line.startswith(("Not informative", "Of "))]
         yield from (f"- {line}" for line in [*told, *truncations(trained), *grid.records.notes[1:]])
-        yield f"- Data, domains, licences, and what differs from the paper: [{DATA_FILE}]({DATA_FILE})."
+        yield f"- Data, domains, licences, and what differs from the paper: {_link(DATA_FILE)}."
 
     def _tables(self, grid: Grid, trained: Sequence[dict[str, Any]]) -> Iterator[Table]:
         for task in grid.records.tasks:
-            yield final_spread_table(grid, task)
             yield from (equal_table(grid, task, measure) for measure in (COMPUTE, MEASURED))
         yield from (*speed_up_table(grid), *retained_table(grid), *source_table(grid))
         for system in grid.records.systems:
@@ -143,6 +158,10 @@ class Page:
     def _by_hand(self, file: str, otherwise: str) -> str:
         place = self.folder / file
         return place.read_text(encoding="utf-8").strip() if place.exists() else otherwise
+
+
+def _link(file: str) -> str:
+    return f"[{file}]({file})"
 
 
 _SHOWN = {

@@ -184,10 +184,16 @@ def _notes(comparison: Comparison) -> list[str]:
     recipe = comparison.recipe
     stages = {"Pretraining": recipe.pretraining, "step 1b": recipe.mini, "adaptation": recipe.adaptation}
     trained = ", ".join(f"{name} {s.steps:,} updates of {s.batch_blocks:,} blocks" for name, s in stages.items() if s)
-    return [
+    notes = [
         f"{trained}; blocks of {recipe.encoder.block_tokens} tokens, width {recipe.encoder.width}, vocabularies of "
         f"{recipe.tokenizer.vocabulary:,} pieces. The paper: 125,000 updates of 2,048 blocks of 512 tokens, width 768, "
         "50,000 pieces.",
         f"Text: {recipe.text.kind}. Accuracy on masked tokens is of the primary with the language's embeddings, on "
         "the text's test split, always at 15%; its seed is that of pretraining.",
     ]
+    if windows := recipe.pretraining.windows:
+        notes.append(
+            f"Attention stays within windows of {windows.tokens} tokens in the first {windows.steps:,} updates of "
+            "pretraining; the paper's is over whole blocks throughout."
+        )
+    return notes
