@@ -13,6 +13,7 @@ from lingraft.alone import remove_torn
 from lingraft.artifact import Artifact, Cost, Draft, Kind
 from lingraft.blocks import load_blocks, split
 from lingraft.config import Recipe
+from lingraft.cost.updates import step_flops
 from lingraft.embeddings import swap, vocabulary_of
 from lingraft.encoder import Encoder, mini_model
 from lingraft.errors import DepthError, RecipeError
@@ -25,7 +26,7 @@ from lingraft.progress import say
 from lingraft.progressive import progressive_run, spent
 from lingraft.progressive_config import Progressive
 from lingraft.resumed import mark
-from lingraft.runs import Run, Watch, describe, masked_lm_run, step_flops
+from lingraft.runs import Run, Watch, describe, masked_lm_run
 from lingraft.shards import Blocks
 from lingraft.spread import spread
 from lingraft.systems import Stage, Step

@@ -63,29 +63,31 @@ class Recipe(Section):
             raise ValueError(
                 f"targets {list(self.targets)} must be one or more, all different, without the source, {self.source!r}"
             )
-        self._require_masks()
+        self._require_blocks()
         self._require_divisible()
         self._require_tasks()
         self._require_depths()
         return self
 
-    def _require_masks(self) -> None:
-        for stage in ("pretraining", "mini", "adaptation"):
-            settings: Training | None = getattr(self, stage)
-            tokens = settings.blocks_at_once * self.encoder.block_tokens if settings else 0
-            if settings and not round(settings.mask_rate * tokens):
+    @property
+    def _on_blocks(self) -> dict[StageName, Training]:
+        stages: tuple[StageName, ...] = ("pretraining", "mini", "adaptation")
+        return {stage: settings for stage in stages if (settings := getattr(self, stage))}
+
+    def _require_blocks(self) -> None:
+        for stage, settings in self._on_blocks.items():
+            tokens = settings.blocks_at_once * self.encoder.block_tokens
+            if not round(settings.mask_rate * tokens):
                 raise ValueError(f"{stage}.mask_rate {settings.mask_rate} masks none of the {tokens} tokens at once")
+        windows, tokens = self.pretraining.windows, self.encoder.block_tokens
+        if windows and tokens % windows.tokens:
+            raise ValueError(f"pretraining.windows.tokens {windows.tokens} must divide block_tokens {tokens}")
 
     def _require_divisible(self) -> None:
         """A cluster's processes divide batches, which is known before they are started."""
-        stages: tuple[tuple[StageName, Training | None], ...] = (
-            ("pretraining", self.pretraining),
-            ("mini", self.mini),
-            ("adaptation", self.adaptation),
-        )
-        for stage, settings in stages:
+        for stage, settings in self._on_blocks.items():
             processes = self.cluster.profile_of(stage).processes
-            if not settings or processes == 1:
+            if processes == 1:
                 continue
             if part_of(settings.batch_blocks, settings.micro_batch_blocks, processes) is None:
                 raise ValueError(

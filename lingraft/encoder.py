@@ -7,7 +7,7 @@ what a language brings: `vocabulary` is swapped, everything else is the body and
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import cast
 
 import torch
@@ -155,6 +155,7 @@ class Encoder(nn.Module):
         visible_BT: Tensor | None = None,
         types_BT: Tensor | None = None,
         below_heads: bool = False,
+        window: int | None = None,
     ) -> dict[int, Tensor]:
         """Hidden states (B, T, D) after each depth asked for; no layer above the deepest one is computed.
 
@@ -165,18 +166,26 @@ class Encoder(nn.Module):
             types_BT: segment of each token, where the family has segments; absent: all in the first one.
             below_heads: whether MLM heads follow. Their gradient of the table is dense, and so that of the rows
                 looked up is left sparse, to be added to it in place.
+            window: tokens of a window that attention stays within, of blocks without padding; absent: all T.
+
+        Raises:
+            DepthError: heads follow, and there is none at one of the depths.
         """
         wanted = set(depths)
+        for depth in wanted if below_heads else ():
+            self.require_depth(depth)
         drop = self.shape.dropout
         hidden_BTD = F.embedding(tokens_BT, self.vocabulary.table_VD, sparse=below_heads)
         hidden_BTD = self.input_norm(hidden_BTD + self._places(tokens_BT.shape[1], types_BT))
         hidden_BTD = F.dropout(hidden_BTD, drop, self.training) if drop else hidden_BTD
         visible_B11T = None if visible_BT is None else visible_BT[:, None, None, :]
+        if window:  # layers see each as a block of its own
+            hidden_BTD = hidden_BTD.reshape(-1, window, self.shape.width)
         found = {}
         for depth, layer in enumerate(self.layers[: max(wanted)], start=1):
             hidden_BTD = self._through(layer, hidden_BTD, visible_B11T)
             if depth in wanted:
-                found[depth] = hidden_BTD
+                found[depth] = hidden_BTD.view(*tokens_BT.shape, -1) if window else hidden_BTD
         return found
 
     def _through(self, layer: nn.Module, hidden_BTD: Tensor, visible_B11T: Tensor | None) -> Tensor:
@@ -213,11 +222,11 @@ class Encoder(nn.Module):
         Raises:
             DepthError: there is no head at one of the depths.
         """
-        depths = tuple(depths)
-        for depth in depths:
-            self.require_depth(depth)
-        hidden = self.hidden_states(tokens_BT, depths, visible_BT, below_heads=True)
-        heads = {depth: cast(MlmHead, self.heads[str(depth)]) for depth in depths}
+        return self.features(self.hidden_states(tokens_BT, depths, visible_BT, below_heads=True), positions_M)
+
+    def features(self, hidden: Mapping[int, Tensor], positions_M: Tensor) -> dict[int, Tensor]:
+        """The same of hidden states (B, T, D) by depth."""
+        heads = {depth: cast(MlmHead, self.heads[str(depth)]) for depth in hidden}
         return {depth: head.features(hidden[depth].flatten(0, 1)[positions_M]) for depth, head in heads.items()}
 
     def body_tensors(self) -> dict[str, Tensor]:

@@ -10,12 +10,12 @@ from lingraft.adaptation import initial_rows, mini_of
 from lingraft.artifact import Artifact, Cost, Kind, require_aligned
 from lingraft.blocks import load_blocks, split
 from lingraft.config import Recipe
+from lingraft.cost.updates import step_flops
 from lingraft.embeddings import swap, vocabulary_of
 from lingraft.encoder import Encoder, Vocabulary
 from lingraft.history import curve_of
 from lingraft.models import Embeddings, Primary, TaskModel, load_embeddings, load_mini, load_primary
 from lingraft.results import MASKED, MASKED_INITIAL, LanguageResult, MaskedScores, Point, SourceResult, task_item
-from lingraft.runs import step_flops
 from lingraft.systems import Stage, Step, System
 from lingraft.tally import Tally
 from lingraft.task_scores import judge_all, load_tasks

@@ -23,7 +23,9 @@ _EVALUATION_BATCH = 64
 class MaskedLmLoss(nn.Module):
     """The loss of a batch: mean over heads of the cross-entropy at masked positions (section 2)."""
 
-    def __init__(self, encoder: Encoder, depths: tuple[int, ...], mask_rate: float, seed: int) -> None:
+    def __init__(
+        self, encoder: Encoder, depths: tuple[int, ...], mask_rate: float, seed: int, window: int | None = None
+    ) -> None:
         """Say what predicts, and how much.
 
         Args:
@@ -31,9 +33,10 @@ class MaskedLmLoss(nn.Module):
             depths: heads whose losses are averaged; no layer above the deepest is computed.
             mask_rate: share of tokens to predict.
             seed: decides the masks.
+            window: tokens of a window that attention stays within; absent: a block's.
         """
         super().__init__()
-        self.encoder, self.depths, self.mask_rate = encoder, depths, mask_rate
+        self.encoder, self.depths, self.mask_rate, self.window = encoder, depths, mask_rate, window
         self.seed, self.pieces = seed_of("masks", seed), _pieces(encoder)
 
     def forward(self, drawn: Drawn) -> Tensor:
@@ -43,7 +46,8 @@ class MaskedLmLoss(nn.Module):
         """
         tokens_BT = drawn.tokens_BT.to(self.encoder.positions_TD.device, non_blocking=True)
         masked = mask(tokens_BT, self.mask_rate, self.pieces, self.seed, drawn.first)
-        features, vocabulary = self.encoder.masked_features(*masked[:2], self.depths), self.encoder.vocabulary
+        hidden = self.encoder.hidden_states(masked.tokens_BT, self.depths, below_heads=True, window=self.window)
+        features, vocabulary = self.encoder.features(hidden, masked.positions_M), self.encoder.vocabulary
         losses = [
             summed_cross_entropy(each_MD, vocabulary.table_VD, vocabulary.bias_V, masked.targets_M, NOT_PREDICTED)
             for each_MD in features.values()

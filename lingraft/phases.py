@@ -1,7 +1,8 @@
 """Trainings in phases, each over a model of its own: THE loop once a phase, with one state and one schedule for all.
 
 To begin a phase is to go on with a training under another loss: weights, moments, step and curve are handed over as
-a checkpoint would hand them over. All trainings but a progressive adaptation have one phase.
+a checkpoint would hand them over. Progressive adaptations have several phases, as has pretraining that begins within
+windows; all other trainings have one.
 """
 
 from collections.abc import Callable, Generator, Sequence

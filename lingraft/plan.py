@@ -75,7 +75,7 @@ class Plateau:
 class Plan:
     """How long and how fast to train, and what a step costs.
 
-    A progressive adaptation has several, one a phase; together they go once through one schedule.
+    A training in phases has several, one a phase; together they go once through one schedule.
     """
 
     steps: int
@@ -102,7 +102,7 @@ class Plan:
     stride: float = 1.0
     """Updates of the schedule that a step counts for."""
     ends_at: float | None = None
-    """Place in the schedule at which a deeper phase follows; None: the last one."""
+    """Place in the schedule at which another phase follows; None: the last one."""
     depth: int | None = None
     """Told with every point, if it changes on the way."""
     look_every_steps: int = 0
@@ -110,7 +110,7 @@ class Plan:
     plateau: Plateau | None = None
     """Where the dev loss says when a deeper phase follows."""
     is_last: bool = True
-    """Whether no deeper phase is to follow."""
+    """Whether no phase is to follow."""
 
     def __post_init__(self) -> None:
         """Check that there is a step to take.

@@ -9,6 +9,7 @@ from typing import Any
 
 from lingraft.artifact import Cost
 from lingraft.config import Recipe
+from lingraft.cost.updates import step_flops
 from lingraft.embeddings import swap, vocabulary_of
 from lingraft.encoder import Encoder
 from lingraft.initialisation.rows import Initialised
@@ -16,7 +17,7 @@ from lingraft.keeper import Keeper
 from lingraft.phases import Phase
 from lingraft.plan import BEGINNING, Begun, Plateau
 from lingraft.progressive_config import DevLossSwitch, FixedSwitch, Progressive
-from lingraft.runs import Run, masked_lm_phase, phased_run, step_flops
+from lingraft.runs import Run, masked_lm_phase, phased_run
 from lingraft.shards import Blocks
 from lingraft.systems import Step
 from lingraft.trained import trained_by

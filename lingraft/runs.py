@@ -15,7 +15,8 @@ from torch import Tensor, nn
 from lingraft import masked_lm, precision, processes
 from lingraft.artifact import Draft
 from lingraft.config import Recipe
-from lingraft.cost.formulas import Work, flops_per_update
+from lingraft.cost.formulas import flops_per_update
+from lingraft.cost.updates import finetuning_work, step_flops
 from lingraft.encoder import Encoder
 from lingraft.history import write_curve
 from lingraft.keeper import Keeper
@@ -89,13 +90,6 @@ class Run:
             self.keeper.remove()
 
 
-def step_flops(recipe: Recipe, step: Step, settings: Training, vocabulary: int) -> float:
-    """FLOPs of an update of masked language modelling, by the paper's formulas."""
-    shape, heads = recipe.encoder, len(step.heads)
-    blocks = shape.block_tokens, settings.batch_blocks
-    return flops_per_update(step, Work(step.layers, shape.width, vocabulary, *blocks, settings.mask_rate, heads))
-
-
 def masked_lm_run(
     recipe: Recipe,
     step: Step,
@@ -126,7 +120,13 @@ def masked_lm_run(
 
 
 def masked_lm_phase(
-    recipe: Recipe, step: Step, encoder: Encoder, settings: Training, stops: Sequence[int], **changes: Any
+    recipe: Recipe,
+    step: Step,
+    encoder: Encoder,
+    settings: Training,
+    stops: Sequence[int] = (),
+    window: int | None = None,
+    **changes: Any,
 ) -> Phase:
     """Loss and plan of masked language modelling over one model; what the step does not train is frozen here.
 
@@ -136,6 +136,7 @@ def masked_lm_phase(
         encoder: the model of the step, with as many layers.
         settings: length and schedule.
         stops: further steps after which there is a point.
+        window: tokens of a window that attention stays within; absent: a block's.
         changes: to the plan, where it is one of several.
     """
     train_only(encoder, trained_by(step, encoder.to(precision.device())))
@@ -146,11 +147,11 @@ def masked_lm_phase(
         **_pace(settings),
         seed=settings.seed,
         tokens_per_step=settings.batch_blocks * recipe.encoder.block_tokens,
-        flops_per_step=step_flops(recipe, step, settings, len(encoder.vocabulary)),
+        flops_per_step=step_flops(recipe, step, settings, len(encoder.vocabulary), window),
         stops=frozenset(stops),
         **changes,
     )
-    return Phase(masked_lm.MaskedLmLoss(encoder, step.heads, settings.mask_rate, settings.seed), plan)
+    return Phase(masked_lm.MaskedLmLoss(encoder, step.heads, settings.mask_rate, settings.seed, window), plan)
 
 
 def phased_run(
@@ -209,14 +210,13 @@ def task_run(
     encoder: Any = net.encoder
     encoder.recompute = settings.recompute
     steps, shape = steps_of(data, settings.batch_examples, settings.epochs), recipe.encoder
-    work = Work(step.layers, shape.width, 0, shape.block_tokens, settings.batch_examples, mask_rate=0.0, heads=0)
     plan = Plan(
         steps=steps,
         warmup_steps=round(settings.warmup_ratio * steps),
         **_pace(settings),
         seed=seed,
         tokens_per_step=settings.batch_examples * shape.block_tokens,
-        flops_per_step=flops_per_update(step, work),
+        flops_per_step=flops_per_update(step, finetuning_work(recipe, step, settings)),
     )
     stream = task_stream(data, settings.batch_examples, settings.micro_batch_examples, seed)
     return _run(recipe, [Phase(_TaskLoss(net, kind), plan)], trained, stream, keeper, judge)

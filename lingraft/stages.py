@@ -18,6 +18,7 @@ from lingraft.encoder import Encoder, fresh_layers, mini_model
 from lingraft.kept import finished, keeping, masked_judge, require_room, saved
 from lingraft.models import load_primary, save_task, save_vocabulary
 from lingraft.precision import forked
+from lingraft.pretraining import pretraining_run
 from lingraft.runs import Watch, describe, masked_lm_run, task_run
 from lingraft.spread import spread
 from lingraft.systems import Stage
@@ -64,7 +65,7 @@ def pretrain(
             return made
         judge = masked_judge(encoder, encoder, split(data, "dev"), settings)
         train = split(data, "train")
-        run = masked_lm_run(recipe, step, encoder, train, settings, keeper=keeper, judge=judge)
+        run = pretraining_run(recipe, step, encoder, train, keeper, judge)
         history = run.watched(f"pretrain {recipe.source}", watch)
 
         def fill(draft: Draft) -> None:

@@ -52,6 +52,13 @@ class Training(Pace):
         return self.micro_batch_blocks or self.batch_blocks
 
 
+class Windows(Section):
+    """A beginning within windows."""
+
+    tokens: PositiveInt = Field(description="Of a window; they divide encoder.block_tokens.")
+    steps: PositiveInt = Field(description="Updates within windows, out of pretraining.steps.")
+
+
 class Pretraining(Training):
     """Step 1: the primary with its MLM heads, from nothing, in the source language."""
 
@@ -62,6 +69,18 @@ class Pretraining(Training):
         description="What position embeddings begin as: RoBERTa's random ones, or sinusoids, with which the demo's "
         "primary leaves the first plateau sooner.",
     )
+    windows: Windows | None = Field(
+        None,
+        exclude_if=lambda windows: windows is None,
+        description="Have attention stay within windows of a block for the first updates, by which small primaries "
+        "find their neighbours sooner; absent: whole blocks throughout.",
+    )
+
+    @pydantic.model_validator(mode="after")
+    def _ends_on_whole_blocks(self) -> Self:
+        if self.windows and self.windows.steps >= self.steps:
+            raise ValueError(f"windows.steps {self.windows.steps} must be fewer than steps {self.steps}")
+        return self
 
 
 class MiniBuilding(Training):

@@ -152,6 +152,11 @@ def test_every_mistake_is_listed_at_once() -> None:
         ({"encoder.width": 33}, ["encoder:", "33", "attention_heads 2"]),
         ({"encoder.block_tokens": 4}, ["encoder.block_tokens:", "8", "given: 4"]),
         ({"encoder.dropout": 1.0}, ["encoder.dropout:", "less than 1"]),
+        ({"pretraining.windows": {"tokens": 8, "steps": 60}}, ["pretraining:", "windows.steps 60", "steps 60"]),
+        (
+            {"pretraining.windows": {"tokens": 12, "steps": 6}},
+            ["pretraining.windows.tokens 12 must divide block_tokens 32"],
+        ),
         ({"pretraining.warmup_steps": 60}, ["pretraining:", "warmup_steps 60", "steps 60"]),
         ({"pretraining.steps": "60"}, ["pretraining.steps:", "integer", "given: '60'"]),
         ({"pretraining.steps": True}, ["pretraining.steps:", "integer", "given: True"]),

@@ -182,6 +182,20 @@ def test_a_depth_without_a_head_is_refused_with_those_that_have_one(encoder: Enc
         encoder.masked_logits(some_tokens(), some_places(), (4, depth))
 
 
+@pytest.mark.parametrize("training", [True, False], ids=["training", "inference"])
+def test_attention_within_windows_is_that_of_a_mask_by_window(
+    encoder: Encoder, peer: RobertaForMaskedLM, training: bool
+) -> None:
+    tokens_BT, window_T = some_tokens(), torch.arange(40) // 8
+    seen_B1TT = (window_T[:, None] == window_T).expand(len(tokens_BT), 1, -1, -1)
+    with torch.set_grad_enabled(training):
+        ours = encoder.hidden_states(tokens_BT, (2, 4), window=8)
+    with torch.no_grad():
+        theirs = peer.roberta(tokens_BT, attention_mask=seen_B1TT, output_hidden_states=True).hidden_states
+    for depth, hidden_BTD in ours.items():
+        torch.testing.assert_close(hidden_BTD, theirs[depth], **CLOSE)
+
+
 def test_dropout_works_in_training_only(encoder: Encoder) -> None:
     dropping = Encoder(SHAPE.model_copy(update={"dropout": 0.3}), VOCABULARY)
     dropping.load_state_dict(encoder.state_dict())

@@ -9,6 +9,7 @@ from lingraft import masked_lm
 from lingraft.adaptation import initial_rows
 from lingraft.artifact import MANIFEST, Artifact, Kind
 from lingraft.blocks import split
+from lingraft.cost.updates import step_flops
 from lingraft.embeddings import swap, vocabulary_of
 from lingraft.errors import AlignmentError, ArtifactError, RecipeError, TextError, TokenizerError
 from lingraft.evaluation import evaluate_language, evaluate_source
@@ -25,7 +26,6 @@ from lingraft.results import (
     save,
     task_item,
 )
-from lingraft.runs import step_flops
 from lingraft.systems import Stage
 from lingraft.tasks.labelled_texts import documents_as_examples
 from lingraft.text import load_split

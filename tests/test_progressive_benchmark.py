@@ -9,9 +9,9 @@ from benchmarks.progressive.arms import DEV_LOSS, FIXED, arms
 from benchmarks.progressive.page import gains, languages, of, spread
 from benchmarks.progressive_depth import RECIPE, main
 from lingraft.config import Recipe
+from lingraft.cost.updates import step_flops
 from lingraft.errors import RecipeError
 from lingraft.files import write_text
-from lingraft.runs import step_flops
 from lingraft.systems import Stage
 from tests.made_up import write
 from tests.workshop import Workshop

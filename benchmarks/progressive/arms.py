@@ -4,10 +4,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from lingraft.config import Recipe
+from lingraft.cost.updates import step_flops
 from lingraft.errors import RecipeError
 from lingraft.plan import steps_to
 from lingraft.progressive_config import DevLossSwitch
-from lingraft.runs import step_flops
 from lingraft.systems import Stage
 
 FIXED, DEV_LOSS = "progressive, equal shares", "progressive, by dev loss"

@@ -2,11 +2,12 @@
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from lingraft.config import Recipe
 from lingraft.cost.formulas import FORMULAS, V100_DAY_FLOPS, CostError, Work, flops_per_update
+from lingraft.cost.updates import finetuning_work, work_of
 from lingraft.errors import DepthError
 from lingraft.progressive_config import FixedSwitch
 from lingraft.systems import Stage, Step, Steps, System, Trained
@@ -132,7 +133,7 @@ def searched(recipe: Recipe) -> Run | None:
     step = recipe.steps_over(recipe.adaptation.depth)[Stage.ADAPT]
     trials = len(recipe.searched_depths) * max(1, len(recipe.search.initialisations))
     trials *= max(1, len(recipe.search.budget_shares))
-    work = _work(recipe, recipe.adaptation, step)
+    work = work_of(recipe, step, recipe.adaptation, recipe.tokenizer.vocabulary)
     updates = recipe.search.steps_at_depth or round((recipe.search.flop_budget or 0) / flops_per_update(step, work))
     return Run("search", step, updates, work, recipe.search.trials or trials)
 
@@ -149,7 +150,7 @@ def _steps(recipe: Recipe, system: System, depth: int) -> Steps:
 
 
 def _runs(recipe: Recipe, system: System, depth: int, steps: Steps, tasks: Iterable[tuple[Task, int]]) -> Iterator[Run]:
-    yield _run(recipe, Stage.PRETRAIN, recipe.pretraining, steps[Stage.PRETRAIN])
+    yield from _pretraining(recipe, steps[Stage.PRETRAIN])
     progressive = recipe.adaptation.progressive if (system, depth) == (recipe.system, recipe.adaptation.depth) else None
     if recipe.mini and Stage.BUILD_MINI in steps:
         shallower = progressive.depths[:-1] if progressive else ()
@@ -165,31 +166,36 @@ def _runs(recipe: Recipe, system: System, depth: int, steps: Steps, tasks: Itera
         yield _finetuning(recipe, steps[Stage.FINETUNE], task, examples)
 
 
+def _pretraining(recipe: Recipe, step: Step) -> Iterator[Run]:
+    whole, windows = _run(recipe, Stage.PRETRAIN, recipe.pretraining, step), recipe.pretraining.windows
+    if windows is None:
+        yield whole
+        return
+    name, work = f"{Stage.PRETRAIN} within windows", whole.work.within(windows.tokens)
+    yield replace(whole, name=name, updates=windows.steps, work=work)
+    yield replace(whole, updates=whole.updates - windows.steps)
+
+
 def _run(recipe: Recipe, name: str, training: Training, step: Step) -> Run:
-    return Run(name, step, training.steps, _work(recipe, training, step))
+    return Run(name, step, training.steps, work_of(recipe, step, training, recipe.tokenizer.vocabulary))
 
 
 def _phases(recipe: Recipe, progressive: FixedSwitch) -> Iterator[Run]:
     settings = recipe.adaptation
     steps = [recipe.steps_over(depth)[Stage.ADAPT] for depth in progressive.depths]
-    works = [_work(recipe, settings, step) for step in steps]
+    works = [work_of(recipe, step, settings, recipe.tokenizer.vocabulary) for step in steps]
     flops = [flops_per_update(step, work) for step, work in zip(steps, works, strict=True)]
     counts = progressive.updates(settings.steps, flops)
     for depth, step, count, work in zip(progressive.depths, steps, counts, works, strict=True):
         yield Run(f"{Stage.ADAPT} at depth {depth}", step, count, work)
 
 
-def _work(recipe: Recipe, training: Training, step: Step) -> Work:
-    shape, vocabulary = recipe.encoder, recipe.tokenizer.vocabulary
-    blocks, heads = training.batch_blocks, len(step.heads)
-    return Work(step.layers, shape.width, vocabulary, shape.block_tokens, blocks, training.mask_rate, heads)
-
-
 def _finetuning(recipe: Recipe, step: Step, task: Task, examples: int) -> Run:
     """As many updates as `stages.finetune` makes, every example as long as a block: an upper bound."""
     if examples < 1:
         raise CostError(f"task {task.name!r} cannot be finetuned on {examples} examples. Give 1 or more.")
-    settings, shape = task.finetuning, recipe.encoder
+    settings = task.finetuning
     updates = max(1, round(settings.epochs * examples / settings.batch_examples))
-    work = Work(step.layers, shape.width, 0, shape.block_tokens, settings.batch_examples, mask_rate=0.0, heads=0)
-    return Run(f"{step.stage} on {task.name}", step, updates, work, len(settings.seeds))
+    return Run(
+        f"{step.stage} on {task.name}", step, updates, finetuning_work(recipe, step, settings), len(settings.seeds)
+    )

@@ -1,7 +1,7 @@
 """Compute by the paper's formulas (appendix A.1): floating-point operations, not what hardware counters see."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from lingraft.errors import LingraftError
@@ -30,6 +30,11 @@ class Work:
     mask_rate: float
     heads: int = 1
     """MLM heads whose losses are averaged; the paper's MINIJOINT has two, and finetuning has none."""
+
+    def within(self, window: int) -> "Work":
+        """The same with attention within windows of so many tokens, which cost what blocks as long would."""
+        windows = self.batch_blocks * self.block_tokens // window
+        return replace(self, block_tokens=window, batch_blocks=windows)
 
     @property
     def _layer(self) -> float:

@@ -7,7 +7,7 @@ number n is after n/looks of the budget, to within half an update.
 from dataclasses import dataclass
 
 from lingraft.config import Recipe
-from lingraft.runs import step_flops
+from lingraft.cost.updates import step_flops
 from lingraft.search.space import Params, settings_of
 from lingraft.systems import Stage, Step, System
 

@@ -7,7 +7,8 @@ from typing import Any
 from lingraft.adaptation import adapt
 from lingraft.artifact import Artifact
 from lingraft.config import Recipe
-from lingraft.runs import Watch, step_flops
+from lingraft.cost.updates import step_flops
+from lingraft.runs import Watch
 from lingraft.systems import Stage
 from tests.workshop import Workshop, unwatched
 
