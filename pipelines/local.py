@@ -3,6 +3,7 @@
 import builtins
 import contextlib
 import io
+import logging
 import os
 import re
 import signal
@@ -206,12 +207,25 @@ def _stoppable() -> Iterator[_Steps]:
 @contextlib.contextmanager
 def _screened(log: Path) -> Iterator[_Screen]:
     with log.open("a", buffering=1, encoding="utf-8") as stream:
-        screen, plain_print = _Screen(stream, sys.stdout), builtins.print
-        try:
-            with contextlib.redirect_stdout(screen), warnings.catch_warnings():
-                # kfp.local warns of every cluster setting and of our image at every step; neither matters here.
-                warnings.filterwarnings("ignore", module=r"kfp\.local\.")
-                yield screen
-        finally:
-            # kfp.local indents `print` while a step runs; of steps that run at once, the last may put back another's.
-            builtins.print = plain_print
+        screen = _Screen(stream, sys.stdout)
+        with _as_before(), contextlib.redirect_stdout(screen), warnings.catch_warnings():
+            # kfp.local warns of every cluster setting and of our image at every step; neither matters here.
+            warnings.filterwarnings("ignore", module=r"kfp\.local\.")
+            yield screen
+
+
+@contextlib.contextmanager
+def _as_before() -> Iterator[None]:
+    """Have `print` and the root logger after a run as they were before.
+
+    `kfp.local` indents the one and has the other write to our screen while a step runs; of steps that run at once, the
+    last may put back another's.
+    """
+    plain_print, root = builtins.print, logging.getLogger()
+    handlers, level = [*root.handlers], root.level
+    try:
+        yield
+    finally:
+        builtins.print = plain_print
+        root.handlers[:] = handlers
+        root.setLevel(level)

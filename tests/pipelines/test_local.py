@@ -2,6 +2,7 @@
 
 import builtins
 import contextlib
+import logging
 import os
 import re
 import signal
@@ -17,6 +18,7 @@ from unittest import mock
 
 import pytest
 from kfp import dsl
+from kfp.local import logging_utils
 from mlflow import MlflowClient
 
 from components.step import step
@@ -219,17 +221,23 @@ def test_a_step_that_does_not_listen_is_killed(tmp_path: Path, monkeypatch: pyte
     assert [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGALRM, signal.SIGHUP)] == before
 
 
-def test_print_is_afterwards_what_it_was(tmp_path: Path) -> None:
-    class Indenting:
-        """As steps that run at once leave it: `kfp.local` puts back what another step had set."""
+def test_print_and_logging_are_afterwards_what_they_were(tmp_path: Path) -> None:
+    class TwoAtOnce:
+        """As steps that run at once leave them: the last to end puts back what another had set."""
 
-        name = "indenting"
+        name = "two-at-once"
 
         def __call__(self) -> SimpleNamespace:
             builtins.print = lambda *_, **__: None
+            first, last = logging_utils.local_logger_context(), logging_utils.local_logger_context()
+            first.__enter__()
+            last.__enter__()
+            first.__exit__(None, None, None)
+            last.__exit__(None, None, None)
             return SimpleNamespace(outputs={})
 
-    before = builtins.print
+    root = logging.getLogger()
+    before = builtins.print, [*root.handlers], root.level
     with mock.patch.dict(os.environ):
-        local.run(Indenting(), tmp_path)
-    assert builtins.print is before
+        local.run(TwoAtOnce(), tmp_path)
+    assert (builtins.print, root.handlers, root.level) == before
