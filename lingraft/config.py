@@ -198,8 +198,7 @@ class Recipe(Section):
             changes["checkpoint_every_steps"] = self.paper.checkpoint_every_steps[system]
         bottom = self.adaptation.model_copy(update=changes)
         shape = self.encoder.cut(pretrained.layers, pretrained.heads)
-        search = self.search if system is self.system else None
-        one_system = {"system": system, "search": search, "paper": None}
+        one_system = {"system": system, "search": self.search if system is self.system else None, "paper": None}
         return self.model_copy(update=one_system | {"encoder": shape, "adaptation": bottom})
 
     @property

@@ -1,7 +1,5 @@
 """Pretraining that begins within windows: what attention sees, what it costs, and where it goes on."""
 
-import os
-import signal
 from pathlib import Path
 
 import pytest
@@ -12,12 +10,13 @@ from lingraft.config import Recipe
 from lingraft.cost.bill import bills
 from lingraft.cost.formulas import Work
 from lingraft.history import curve_of
-from lingraft.plan import Progress
+from lingraft.plan import unwatched
+from lingraft.stages import Watch
 from lingraft.stopping import Interruption
 from lingraft.systems import System
 from lingraft.training_config import Windows
 from tests.interrupted.project import facts, history
-from tests.workshop import Workshop, changed
+from tests.workshop import Workshop, changed, stopping_after
 
 WITHIN = 3
 
@@ -36,11 +35,7 @@ def recipe(workshop: Workshop) -> Recipe:
     )
 
 
-def pretrained(workshop: Workshop, recipe: Recipe, out: Path, stop_after: int | None = None) -> Artifact:
-    def watch(point: Progress) -> None:
-        if point.step == stop_after:
-            os.kill(os.getpid(), signal.SIGTERM)
-
+def pretrained(workshop: Workshop, recipe: Recipe, out: Path, watch: Watch = unwatched) -> Artifact:
     return stages.pretrain(recipe, workshop.blocks["en"], workshop.tokenizers["en"], out, watch)
 
 
@@ -75,7 +70,7 @@ def test_stopped_after_every_update_in_turn_it_ends_with_the_same_bits(
     whole, out = pretrained(workshop, recipe, tmp_path / "whole"), tmp_path / "out"
     for step in range(1, 7):
         with pytest.raises(Interruption, match="asked to stop"):
-            pretrained(workshop, recipe, out, stop_after=step)
+            pretrained(workshop, recipe, out, stopping_after(step))
     again = pretrained(workshop, recipe, out)
     assert again.manifest.fingerprints == whole.manifest.fingerprints
     assert (history(out), facts(out)) == (history(whole.folder), facts(whole.folder))

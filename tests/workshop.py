@@ -4,7 +4,9 @@
 as the fixture `workshop`, and leave its folders as they are.
 """
 
+import os
 import shutil
+import signal
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -83,6 +85,16 @@ class Workshop:
     def tokens(self, language: str) -> Tensor:
         """Four test blocks (4, T) of a language."""
         return split(Artifact.load(self.blocks[language], Kind.BLOCKS), "test").all()[:4]
+
+
+def stopping_after(step: int) -> Watch:
+    """Asks this process to stop when a training has come so far."""
+
+    def watch(point: Progress) -> None:
+        if point.step == step:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    return watch
 
 
 def changed(recipe: Recipe, section: str, **values: Any) -> Recipe:

@@ -1,8 +1,5 @@
 """A progressive adaptation that is stopped at any step goes on to the same bits, also where it switches."""
 
-import os
-import signal
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,21 +9,13 @@ from lingraft.plan import Progress
 from lingraft.stopping import Interruption
 from tests.interrupted.project import facts, history
 from tests.progressive.project import SWITCHES, learned, phases, progressive, vocabulary
-from tests.workshop import Workshop, unwatched
+from tests.workshop import Workshop, stopping_after, unwatched
 
 LOOKED_AT: dict[str, Any] = {"judge_every_steps": 3, "weight_decay": 0.1}
 
 
 def same(out: Path, whole: Path) -> bool:
     return (vocabulary(out), history(out), facts(out)) == (vocabulary(whole), history(whole), facts(whole))
-
-
-def stopping_after(step: int) -> Callable[[Progress], None]:
-    def watch(point: Progress) -> None:
-        if point.step == step:
-            os.kill(os.getpid(), signal.SIGTERM)
-
-    return watch
 
 
 @pytest.fixture(scope="module")
