@@ -6,6 +6,7 @@ What cannot be judged is a hole with a reason; everything else is judged all the
 import json
 import platform
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -20,6 +21,7 @@ from lingraft.comparison.jobs import CHECKPOINTS, EMBEDDINGS
 from lingraft.comparison.measures import Measure, MeasureAny, masked_tokens, task_examples
 from lingraft.comparison.plan import MASKED, Arm, Finetuning, PlannedPrimary
 from lingraft.comparison.records import Judged, save_judged
+from lingraft.config import Recipe
 from lingraft.errors import ArtifactError
 from lingraft.failures import EXPECTED, InputFailedError, devices_named, in_words, require_made, why
 from lingraft.jobs import Job, Lane
@@ -129,7 +131,8 @@ def judge_language(arm: Arm, bodies: Bodies, target: Lane, curve: Path, language
     baselines: dict[str, float] = {}
     for task, begin in measures.items():
         title = f"judging of {task!r} in {language!r}: {arm.title}"
-        found, failed = _tried(title, inputs, partial(_curve, begin, curve / CHECKPOINTS))
+        with _precise(arm.recipe):
+            found, failed = _tried(title, inputs, partial(_curve, begin, curve / CHECKPOINTS))
         seen = found or Curve()
         facts = {"system": arm.system, "depth": arm.depth, "language": language, "pretraining_seed": arm.seed}
         cells.append(Cell(**facts, task=task, points=seen.points, failed=failed))
@@ -157,7 +160,8 @@ def judge_source(bodies: Bodies, source: Lane) -> Judged:
             scores[covered.name] = partial(_task_in_source, covered, bodies, layers, source)
         for task, score in scores.items():
             title = f"judging of {task!r} in {language!r}: {planned.title}, {layers} layers"
-            found, failed = _tried(title, (*source, bodies.primary), score)
+            with _precise(recipe):
+                found, failed = _tried(title, (*source, bodies.primary), score)
             facts = {"depth": layers, "task": task, "pretraining_seed": seed, "scores": found, "failed": failed}
             cells += [SourceCell(system=system, **facts) for system in planned.systems_of(layers)]
     text_bytes = _bytes_if_read(source.text, language) if bodies.judged_on(MASKED) else None
@@ -173,7 +177,7 @@ def language_judging(arm: Arm, bodies: Bodies, target: Lane, curve: Path, langua
         Kind.EVALUATION,
         bodies.place(out),
         target._asdict() | bodies.inputs() | {"embeddings": curve / EMBEDDINGS},
-        _judged_on(covering),
+        _judged_on(arm.recipe, covering),
         lambda folder, _: save_judged(judge_language(arm, bodies, target, curve, language), folder),
         work=bodies.planned.layers * len(arm.recipe.adaptation.checkpoint_steps) * _size(bodies, covering),
         bears_failed_inputs=True,
@@ -189,7 +193,7 @@ def source_judging(bodies: Bodies, source: Lane, out: Path) -> Job:
         Kind.EVALUATION,
         bodies.place(out),
         source._asdict() | bodies.inputs(),
-        _judged_on(tasks) | {"systems": planned.systems_of(planned.layers)},
+        _judged_on(planned.recipe, tasks) | {"systems": planned.systems_of(planned.layers)},
         lambda folder, _: save_judged(judge_source(bodies, source), folder),
         work=planned.layers * _size(bodies, tasks),
         bears_failed_inputs=True,
@@ -205,8 +209,14 @@ def _size(bodies: Bodies, tasks: Sequence[Task]) -> int:
     return bodies.judged_on(MASKED) + sum(len(task.finetuning.seeds) for task in tasks)
 
 
-def _judged_on(tasks: Sequence[Task]) -> dict[str, Any]:
-    return {"tasks": {task.name: task.model_dump(mode="json", include={"kind", "labels", "test"}) for task in tasks}}
+def _judged_on(recipe: Recipe, tasks: Sequence[Task]) -> dict[str, Any]:
+    asked = {task.name: task.model_dump(mode="json", include={"kind", "labels", "test"}) for task in tasks}
+    return {"precision": recipe.precision, "tasks": asked}
+
+
+def _precise(recipe: Recipe) -> AbstractContextManager[object]:
+    """Judging is in bf16 where a recipe asks for it; what `auto` finds faster may differ between its trainings."""
+    return precision.precise("bf16" if recipe.precision == "bf16" else "fp32")()
 
 
 def _tried(title: str, inputs: Sequence[Path], work: Callable[[], Found]) -> tuple[Found, None] | tuple[None, str]:

@@ -191,6 +191,8 @@ def _notes(comparison: Comparison) -> list[str]:
         f"Text: {recipe.text.kind}. Accuracy on masked tokens is of the primary with the language's embeddings, on "
         "the text's test split, always at 15%; its seed is that of pretraining.",
     ]
+    if recipe.precision == "bf16":
+        notes.append("Trained and judged under bf16 autocast, weights in fp32.")
     if windows := recipe.pretraining.windows:
         notes.append(
             f"Attention stays within windows of {windows.tokens} tokens in the first {windows.steps:,} updates of "

@@ -12,12 +12,15 @@ from typing import Any
 import pytest
 import torch
 
-from lingraft import stages
+from lingraft import masked_lm, stages
 from lingraft.artifact import Artifact, Kind
 from lingraft.blocks import split
 from lingraft.comparison import jobs
 from lingraft.comparison import runner as comparison
+from lingraft.comparison.judging import Bodies, judge_language, judge_source
+from lingraft.comparison.plan import plan_of
 from lingraft.errors import RecipeError
+from lingraft.jobs import Lane
 from lingraft.paper.records import PaperRecords
 from lingraft.paper.report import MARKDOWN_FILE, PAGE_FILE
 from lingraft.resumed import MadeDifferentlyError
@@ -151,6 +154,27 @@ def test_records_say_what_is_known_of_the_languages(compared: Compared) -> None:
     assert facts["de"].text_bytes == sum(len(json.loads(line)["text"].encode()) for line in lines)
     assert facts["sw"].text_bytes is None
     assert facts["tr"].word_order == "SOV"
+
+
+@pytest.mark.parametrize(("precision", "reduced"), [("fp32", False), ("auto", False), ("bf16", True)])
+def test_judging_is_in_bf16_only_where_the_recipe_asks_for_it(
+    compared: Compared, monkeypatch: pytest.MonkeyPatch, precision: str, reduced: bool
+) -> None:
+    seen, accuracy = [], masked_lm.accuracy
+
+    def watched(*arguments: Any) -> dict[int, float]:
+        seen.append(torch.is_autocast_enabled("cpu"))
+        return accuracy(*arguments)
+
+    monkeypatch.setattr(masked_lm, "accuracy", watched)
+    planned = plan_of(compared.recipe.model_copy(update={"precision": precision}))
+    arm, out = planned.arms[0], compared.out
+    bodies = Bodies(planned.primary(arm.primary), out / "primary" / arm.primary, out / "task" / arm.primary).on(
+        "masked"
+    )
+    judge_source(bodies, Lane.under(out, "en"))
+    judge_language(arm, bodies, Lane.under(out, "de"), out / "adaptation" / arm.name / "de", "de")
+    assert seen == [reduced] * (1 + len(CHECKPOINTS))
 
 
 def test_report_and_records_so_far_are_written(compared: Compared) -> None:
