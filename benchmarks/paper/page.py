@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchmarks.paper.claims import claims
+from benchmarks.paper.claims import claims, headline
 from benchmarks.paper.spent import pretraining_table as losses_table
 from benchmarks.paper.spent import spent, stages_table, truncations
 from benchmarks.speed.machine import commit, cores
@@ -102,7 +102,7 @@ class Page:
             told = f"{holes.missing - failed} of {holes.planned} cells are not yet run, {failed} failed"
             yield from (f"**Not finished: {told}, {holes.short} lack finetuning seeds.**", "")
         yield from self._what_was_run(records)
-        yield from ("## What came out", "", *report.table_lines(claims(grid)))
+        yield from ("## What came out", "", *report.table_lines(headline(grid)), *report.table_lines(claims(grid)))
         for task in grid.records.tasks:
             yield from report.table_lines(final_spread_table(grid, task))
         for file, said in _SHOWN.items():
