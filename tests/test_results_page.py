@@ -1,0 +1,51 @@
+"""The page of results and README say what the records beside the page say, of the recipe that is shipped."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from benchmarks.paper.__main__ import RECIPE
+from benchmarks.paper.claims import claims, headline
+from lingraft.config import Recipe
+from lingraft.paper.grid import Grid
+from lingraft.paper.records import PaperRecords
+from lingraft.paper.report import table_lines
+
+ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "docs" / "results"
+
+
+@pytest.fixture(scope="module")
+def grid() -> Grid:
+    return Grid(PaperRecords.model_validate_json((RESULTS / "records.json").read_bytes()).checked())
+
+
+def test_the_page_shows_its_records(grid: Grid) -> None:
+    page = (RESULTS / "README.md").read_text(encoding="utf-8")
+    for table in (headline(grid), claims(grid)):
+        assert "\n".join(table_lines(table)) in page
+
+
+def test_the_first_table_of_readme_is_the_pages(grid: Grid) -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    [first, *_] = re.findall(r"(?:^\|.*\n)+", readme, re.MULTILINE)
+    assert first.splitlines() == [line for line in table_lines(headline(grid)) if line.startswith("|")]
+
+
+def test_results_are_of_the_recipe_that_is_shipped() -> None:
+    ran, shipped = (
+        json.loads((RESULTS / "run.json").read_bytes())["recipe"],
+        Recipe.load(RECIPE).model_dump(mode="json"),
+    )
+    for section in ("source", "targets", "encoder", "pretraining", "mini", "adaptation", "paper", "precision"):
+        assert ran[section] == shipped[section]
+
+
+def test_every_picture_is_there_and_nothing_names_a_folder_of_a_machine() -> None:
+    texts = [path.read_text(encoding="utf-8") for path in RESULTS.iterdir() if path.suffix in {".md", ".json"}]
+    shown = [file for text in texts for file in re.findall(r"!\[[^]]*\]\(([^)]+)\)", text)]
+    assert shown
+    assert all((RESULTS / file).is_file() for file in shown)
+    assert not any(re.search(r"/(tmp|work|root|home)/", text) for text in texts)
