@@ -33,7 +33,7 @@ def headline(grid: Grid) -> Table:
     labels = ["best trivial answer", "embeddings as initialised", *(variant.system for variant in grid.variants)]
     layers = [_NOTHING, _NOTHING, *(_layers(grid, variant) for variant in grid.variants)]
     cheaper = [_NOTHING, _NOTHING, *(_cheaper(grid, variant) for variant in grid.variants)]
-    means = zip(*([row.cells[-1] for row in table.rows] for table in scores), strict=True)
+    means = (tuple(table.rows[line].cells[-1] for table in scores) for line in range(len(labels)))
     lines = zip(labels, layers, means, cheaper, strict=True)
     rows = (Row(label, (over, *by_task, less)) for label, over, by_task, less in lines)
     head = ("", "layers learned over", *(table.title for table in scores), "less compute than BL_BASE, masked tokens")

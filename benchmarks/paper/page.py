@@ -166,7 +166,7 @@ def _link(file: str) -> str:
 
 _SHOWN = {
     "curves-masked": "Masked tokens that the primary finds while a language's embeddings are learned, by compute",
-    "figure-1": "How many times less compute than BL_BASE each system takes to 95% of its score",
+    "curves-pan-x": "The same for names that the finetuned primary finds, mean of the seeds",
     "depths-minijoint": "What the depth of the mini-model changes",
 }
 """Figures on the page itself, with what they show."""
