@@ -22,14 +22,14 @@ _PRINTED_IN_SOURCE = 86.2 - 86.4
 Say = Callable[[TaskFacts], str]
 
 
-def final_scores(grid: Grid, task: TaskFacts) -> Table:
+def final_scores_table(grid: Grid, task: TaskFacts) -> Table:
     """Scores at the end of training; finetuning seeds, and so their spread, are tasks' alone."""
     return final_table(grid, task) if task.name == MASKED else final_spread_table(grid, task)
 
 
 def headline(grid: Grid) -> Table:
     """The comparison in a row a system: means over the languages that count of what was run, and what came cheaper."""
-    scores = [final_scores(grid, task) for task in grid.records.tasks if task.baselines]
+    scores = [final_scores_table(grid, task) for task in grid.records.tasks if task.baselines]
     labels = ["best trivial answer", "embeddings as initialised", *(variant.system for variant in grid.variants)]
     layers = [_NOTHING, _NOTHING, *(_layers(grid, variant) for variant in grid.variants)]
     cheaper = [_NOTHING, _NOTHING, *(_cheaper(grid, variant) for variant in grid.variants)]

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchmarks.paper.claims import claims, final_scores, headline
+from benchmarks.paper.claims import claims, final_scores_table, headline
 from benchmarks.paper.spent import pretraining_table as losses_table
 from benchmarks.paper.spent import spent, stages_table, truncations
 from benchmarks.speed.machine import commit, cores
@@ -104,7 +104,7 @@ class Page:
         yield from self._what_was_run(records)
         yield from ("## What came out", "", *report.table_lines(headline(grid)), *report.table_lines(claims(grid)))
         for task in grid.records.tasks:
-            yield from report.table_lines(final_scores(grid, task))
+            yield from report.table_lines(final_scores_table(grid, task))
         for file, said in _SHOWN.items():
             if (self.folder / f"{file}.png").exists():
                 yield from (f"![{said}]({file}.png)", "", f"{said}.", "")
