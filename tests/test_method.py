@@ -19,10 +19,10 @@ from lingraft.artifact import Artifact, Kind
 from lingraft.blocks import split
 from lingraft.config import Recipe
 from lingraft.evaluation import evaluate_language, evaluate_source
+from lingraft.plan import unwatched
 from lingraft.results import LanguageResult, load_language, load_source
 from lingraft.systems import System
 from lingraft.tokenizer import OWN_IDS, Tokenizer
-from tests.workshop import unwatched
 
 LETTERS = string.ascii_lowercase[:24]
 PIECES = len(OWN_IDS) + len(LETTERS) + 1

@@ -20,10 +20,11 @@ from lingraft.config import Recipe
 from lingraft.encoder import Encoder, fresh_layers, mini_model
 from lingraft.errors import AlignmentError, DepthError, RecipeError
 from lingraft.models import load_embeddings, load_mini, load_primary
+from lingraft.plan import unwatched
 from lingraft.runs import masked_lm_run
 from lingraft.shards import Blocks
 from lingraft.systems import Stage, System
-from tests.workshop import Workshop, same_tensors, unwatched
+from tests.workshop import Workshop, same_tensors
 
 TINY = Path(__file__).with_name("tiny.toml")
 STEPS = {"steps": 6, "batch_blocks": 16, "learning_rate": 3e-3}

@@ -11,8 +11,9 @@ from lingraft.artifact import Artifact
 from lingraft.encoder import Encoder
 from lingraft.masked_lm import MaskedLmLoss
 from lingraft.model_config import EncoderShape
+from lingraft.plan import unwatched
 from lingraft.stream import Drawn
-from tests.workshop import Workshop, changed, unwatched
+from tests.workshop import Workshop, changed
 
 
 def primary(workshop: Workshop, out: Path, dropout: float, **pretraining: object) -> Artifact:

@@ -11,10 +11,10 @@ from lingraft.artifact import Artifact, Kind
 from lingraft.config import Recipe
 from lingraft.errors import ArtifactError
 from lingraft.jobs import Job
-from lingraft.plan import Progress
+from lingraft.plan import Progress, unwatched
 from lingraft.reuse import decisive_of, done, is_done
 from lingraft.stopping import Interruption
-from tests.workshop import Workshop, changed, unwatched
+from tests.workshop import Workshop, changed
 
 
 @pytest.fixture(params=["a folder", "a URI"])

@@ -16,12 +16,12 @@ from lingraft.config import Recipe
 from lingraft.encoder import Encoder
 from lingraft.history import HISTORY_FILE
 from lingraft.models import Primary, load_embeddings, load_primary, load_task
-from lingraft.plan import Progress
+from lingraft.plan import Progress, unwatched
 from lingraft.runs import Run
 from lingraft.systems import Stage
 from lingraft.tasks import classification
 from lingraft.tasks.classification import Classifier
-from tests.workshop import Workshop, changed, same_tensors, unwatched
+from tests.workshop import Workshop, changed, same_tensors
 
 
 def briefly(recipe: Recipe, **values: Any) -> Recipe:

@@ -10,10 +10,10 @@ from lingraft import stages
 from lingraft.artifact import Artifact
 from lingraft.blocks import build
 from lingraft.errors import ArtifactError, DepthError, RecipeError, TextError, TokenizerError, TrainingError
-from lingraft.plan import Progress
+from lingraft.plan import Progress, unwatched
 from lingraft.task_config import Task
 from lingraft.text import SplitName
-from tests.workshop import Workshop, changed, unwatched
+from tests.workshop import Workshop, changed
 
 
 def test_a_depth_without_a_head_is_refused_with_those_that_have_one(workshop: Workshop, tmp_path: Path) -> None:

@@ -19,13 +19,9 @@ from lingraft.adaptation import adapt
 from lingraft.artifact import Artifact, Kind
 from lingraft.blocks import split
 from lingraft.config import Recipe
-from lingraft.plan import Progress
+from lingraft.plan import Progress, unwatched
 from lingraft.stages import Watch
 from tests.made_up import write
-
-
-def unwatched(point: Progress) -> None:
-    """Watch a training without taking notes."""
 
 
 @dataclass(frozen=True)

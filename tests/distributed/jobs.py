@@ -16,9 +16,10 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 from lingraft import ranks, stages
 from lingraft.adaptation import adapt
 from lingraft.config import Recipe
+from lingraft.plan import unwatched
 from lingraft.systems import System
 from tests.made_up import documents
-from tests.workshop import Workshop, unwatched
+from tests.workshop import Workshop
 
 WORKSHOP_FILE = "workshop.json"
 _STEPS = {"steps": 12, "batch_blocks": 16, "learning_rate": 3e-3, "warmup_steps": 2}

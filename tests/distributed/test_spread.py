@@ -14,7 +14,7 @@ from components.step import step
 from lingraft import metrics, ranks, stages
 from lingraft.cluster import Cluster, Profile
 from lingraft.errors import RecipeError, TrainingError
-from lingraft.plan import Progress
+from lingraft.plan import Progress, unwatched
 from lingraft.steps import data, source
 from lingraft.stopping import EXIT_CODES
 from pipelines import build, local
@@ -24,7 +24,7 @@ from tests.distributed.test_two_processes import curve
 from tests.pipelines.finished import runs_of, tiny
 from tests.prometheus import asked, port_for_metrics
 from tests.tracking_stores import quiet, sqlite_store
-from tests.workshop import Workshop, changed, unwatched
+from tests.workshop import Workshop, changed
 
 pytestmark = quiet
 _ASKED_EARLY = """

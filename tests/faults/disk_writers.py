@@ -18,6 +18,7 @@ from lingraft.files import write_json
 from lingraft.hf.export import export_hf
 from lingraft.hf.imported import import_hf
 from lingraft.paper import report as paper_report
+from lingraft.plan import unwatched
 from lingraft.report.page import write as write_report
 from lingraft.results import load_language, load_source
 from lingraft.resumed import made_once
@@ -26,7 +27,7 @@ from tests.full_disk import full_disk
 from tests.hf.checkpoints import make_checkpoint
 from tests.paper.made_up import _records
 from tests.tiny import Tiny
-from tests.workshop import Workshop, changed, unwatched
+from tests.workshop import Workshop, changed
 
 
 @dataclass

@@ -14,10 +14,10 @@ from lingraft.cli import app
 from lingraft.config import Recipe
 from lingraft.hf.imported import import_hf
 from lingraft.models import load_embeddings, load_primary
+from lingraft.plan import unwatched
 from lingraft.tokenizer import train
 from tests.hf.checkpoints import MODEL_TYPES, Made
 from tests.made_up import write
-from tests.workshop import unwatched
 
 
 class Lane(NamedTuple):

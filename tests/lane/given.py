@@ -4,8 +4,9 @@ from pathlib import Path
 
 from lingraft import Wanted, stages
 from lingraft.lane.added import AddedLanguage
+from lingraft.plan import unwatched
 from tests import made_up, tiny
-from tests.workshop import Workshop, unwatched
+from tests.workshop import Workshop
 
 RECIPE = Path(__file__).parents[1] / "tiny.toml"
 BRIEFLY = Wanted(steps=4, batch_blocks=8)

@@ -11,10 +11,11 @@ import pytest
 from lingraft import Wanted, add_language, stages
 from lingraft.config import Recipe
 from lingraft.errors import ArtifactError
+from lingraft.plan import unwatched
 from lingraft.resumed import MadeDifferentlyError
 from lingraft.serving.bundle import Bundle
 from tests import made_up
-from tests.workshop import Workshop, unwatched
+from tests.workshop import Workshop
 
 BRIEFLY = Wanted(steps=4, batch_blocks=8)
 

@@ -9,6 +9,7 @@ from mlflow import MlflowClient
 from lingraft import stages
 from lingraft.artifact import Artifact, Kind
 from lingraft.config import Recipe
+from lingraft.plan import unwatched
 from lingraft.results import SearchResult, load_search
 from lingraft.search.page import PAGE_FILE
 from lingraft.systems import System
@@ -17,7 +18,7 @@ from pipelines import build, local
 from tests.pipelines.finished import Finished
 from tests.steps.sources import register
 from tests.tracking_stores import quiet
-from tests.workshop import Workshop, changed, unwatched
+from tests.workshop import Workshop, changed
 
 pytestmark = [quiet, pytest.mark.integration]
 OWN_DEPTH, SEARCHED = 3, (1, 2)

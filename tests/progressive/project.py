@@ -8,9 +8,10 @@ from lingraft.adaptation import adapt
 from lingraft.artifact import Artifact
 from lingraft.config import Recipe
 from lingraft.cost.updates import step_flops
+from lingraft.plan import unwatched
 from lingraft.runs import Watch
 from lingraft.systems import Stage
-from tests.workshop import Workshop, unwatched
+from tests.workshop import Workshop
 
 DEPTHS = [1, 2, 3]
 FIXED: dict[str, Any] = {"kind": "fixed", "depths": DEPTHS, "shares": [0.25, 0.25, 0.5]}

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from lingraft.plan import Progress
+from lingraft.plan import Progress, unwatched
 from lingraft.stopping import Interruption
 from tests.interrupted.project import facts, history
 from tests.progressive.project import SWITCHES, learned, phases, progressive, vocabulary
-from tests.workshop import Workshop, stopping_after, unwatched
+from tests.workshop import Workshop, stopping_after
 
 LOOKED_AT: dict[str, Any] = {"judge_every_steps": 3, "weight_decay": 0.1}
 

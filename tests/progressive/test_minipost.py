@@ -11,11 +11,12 @@ from lingraft.cost.bill import bills
 from lingraft.cost.formulas import flops_per_update
 from lingraft.errors import DepthError, RecipeError
 from lingraft.evaluation import evaluate_language
+from lingraft.plan import unwatched
 from lingraft.results import load_language
 from lingraft.systems import Stage, System
 from tests.progressive.project import phases, progressive
 from tests.progressive.test_refusals import BUILDING
-from tests.workshop import Workshop, changed, unwatched
+from tests.workshop import Workshop, changed
 
 SWITCH = {"kind": "fixed", "depths": [1, 2]}
 

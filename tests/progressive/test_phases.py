@@ -18,6 +18,7 @@ from lingraft.cost.formulas import Work
 from lingraft.embeddings import swap
 from lingraft.history import curve_of
 from lingraft.models import load_embeddings, load_primary
+from lingraft.plan import unwatched
 from lingraft.progressive import progressive_run
 from lingraft.systems import Stage
 from tests.progressive.project import (
@@ -31,7 +32,7 @@ from tests.progressive.project import (
     progressive,
     vocabulary,
 )
-from tests.workshop import Workshop, same_tensors, unwatched
+from tests.workshop import Workshop, same_tensors
 
 TABLE_AND_BIAS = 2
 

@@ -11,13 +11,14 @@ from lingraft import stages
 from lingraft.artifact import Artifact, Kind
 from lingraft.config import Recipe
 from lingraft.initialisation.classes import Initialisation
+from lingraft.plan import unwatched
 from lingraft.results import SearchResult, load_search
 from lingraft.search import Inputs, search
 from lingraft.search.page import PAGE_FILE
 from lingraft.search_config import Goal, Range
 from lingraft.systems import System
 from lingraft.training_config import MiniBuilding
-from tests.workshop import Workshop, changed, unwatched
+from tests.workshop import Workshop, changed
 
 
 def _search(shop: Workshop, out: Path, known: dict[str, int] | None = None, **changes: Any) -> SearchResult:

@@ -16,14 +16,14 @@ from lingraft.embeddings import swap
 from lingraft.errors import DepthError, RecipeError, TokenizerError, TrackingError
 from lingraft.initialisation.classes import Initialisation
 from lingraft.models import load_embeddings, load_primary
-from lingraft.plan import Progress
+from lingraft.plan import Progress, unwatched
 from lingraft.results import SearchResult, load_search
 from lingraft.runs import Watch
 from lingraft.search import Inputs, search
 from lingraft.search.board import Board
 from lingraft.search.space import settings_of
 from lingraft.search_config import Goal
-from tests.workshop import Workshop, changed, unwatched
+from tests.workshop import Workshop, changed
 
 
 def _search(

@@ -6,6 +6,7 @@ import pytest
 
 from lingraft import stages, tracking
 from lingraft.config import Recipe
+from lingraft.plan import unwatched
 from lingraft.registered import primary_name
 from lingraft.results import SearchResult, load_search
 from lingraft.steps import data, search
@@ -13,7 +14,7 @@ from lingraft.systems import System
 from lingraft.training_config import MiniBuilding
 from tests.steps.sources import register
 from tests.tracking_stores import quiet, sqlite_store
-from tests.workshop import Workshop, changed, unwatched
+from tests.workshop import Workshop, changed
 
 pytestmark = quiet
 BUILDING = MiniBuilding(steps=2, batch_blocks=4, learning_rate=3e-3, fresh_layers=1)

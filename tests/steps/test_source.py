@@ -11,6 +11,7 @@ from lingraft.artifact import Artifact, Kind
 from lingraft.config import Recipe
 from lingraft.errors import NotRegisteredError, RecipeError
 from lingraft.models import load_mini
+from lingraft.plan import unwatched
 from lingraft.registered import mini_name, primary_name, task_name
 from lingraft.results import load_language
 from lingraft.steps import data, language, source
@@ -18,7 +19,7 @@ from lingraft.systems import System
 from lingraft.training_config import MiniBuilding
 from tests.steps.conftest import Registered
 from tests.tracking_stores import quiet, sqlite_store
-from tests.workshop import Workshop, unwatched
+from tests.workshop import Workshop
 
 pytestmark = quiet
 BUILDING = MiniBuilding(steps=4, batch_blocks=8, learning_rate=1e-3, fresh_layers=2)
