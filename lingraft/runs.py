@@ -218,7 +218,8 @@ def task_run(
         tokens_per_step=settings.batch_examples * shape.block_tokens,
         flops_per_step=flops_per_update(step, finetuning_work(recipe, step, settings)),
     )
-    stream = task_stream(data, settings.batch_examples, settings.micro_batch_examples, seed)
+    at_once = settings.micro_batch_examples
+    stream = task_stream(data, settings.batch_examples, at_once, seed, settings.group_by_length)
     return _run(recipe, [Phase(_TaskLoss(net, kind), plan)], trained, stream, keeper, judge)
 
 

@@ -34,6 +34,11 @@ class Section(pydantic.BaseModel):
     model_config = pydantic.ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
+def absent(value: object) -> bool:
+    """Whether a key was left out; where that is so, newer keys are left out of records, too, as they were before."""
+    return value is None
+
+
 def explain(root: type[Section], problem: Any) -> str:
     """One line for one of pydantic's complaints: the key's path, what is wrong, and what is allowed there.
 

@@ -1,5 +1,6 @@
 """Downstream tasks in a recipe: their data, how the body is finetuned, and how they are asked about."""
 
+import operator
 from typing import Annotated, Literal, Self
 
 import pydantic
@@ -28,6 +29,12 @@ class Finetuning(Pace):
     batch_examples: PositiveInt = Field(32, description="Examples in one update (windows, for long contexts).")
     micro_batch_examples: PositiveInt | None = Field(
         None, description="Examples computed at once, where an update's do not fit into memory; all if absent."
+    )
+    group_by_length: bool = Field(
+        False,
+        exclude_if=operator.not_,
+        description="Draw examples of like length for an update, so that little of it is padding: less time where "
+        "lengths differ. Batches are no longer wholly at random.",
     )
     learning_rate: PositiveFloat = Field(1e-5, description="Peak of the schedule: linear warm-up, then decay to 0.")
     warmup_ratio: float = Field(0.06, ge=0.0, lt=1.0, description="Share of the updates that warm up.")

@@ -5,7 +5,7 @@ from typing import Annotated, Literal, Self
 import pydantic
 from pydantic import Field, PositiveInt
 
-from lingraft.section import Language, Section, Share
+from lingraft.section import Language, Section, Share, absent
 
 
 class Split(Section):
@@ -57,13 +57,9 @@ class Cleaning(Section):
         return self
 
 
-def _absent(value: object) -> bool:
-    return value is None
-
-
 class _Cleanable(Section):
     # Left out where absent, so that recipes that ask for no cleaning keep their digest.
-    cleaning: Cleaning | None = Field(None, exclude_if=_absent, description="Absent: text is taken as it is.")
+    cleaning: Cleaning | None = Field(None, exclude_if=absent, description="Absent: text is taken as it is.")
 
 
 class LibreOfficeHelp(_Cleanable):

@@ -33,6 +33,9 @@ class Rows:
     def batch(self, chosen: Tensor) -> list[int]:
         return chosen.tolist()
 
+    def length(self, row: int) -> int:
+        return 3 + row * 7 % 20
+
     def targets(self, chosen: Tensor) -> int:
         return int((chosen + 1).sum())
 
@@ -72,6 +75,38 @@ def test_a_step_is_known_by_itself() -> None:
 def test_a_batch_that_cannot_be_divided_is_refused() -> None:
     with pytest.raises(RecipeError, match="batch_blocks 12 in micro-batches of 5 cannot be divided over 1 processes"):
         block_stream(in_memory(BLOCKS), 12, 5, 0.15, seed=5)
+
+
+@pytest.mark.parametrize(("count", "batch"), [(123, 4), (128, 4), (7, 4), (3, 5)])
+def test_grouped_by_length_every_epoch_has_each_row_once_in_batches_of_an_order_of_their_own(
+    count: int, batch: int
+) -> None:
+    data, epochs = Rows(count), []
+    steps = steps_of(data, batch, 1)
+    stream = task_stream(data, batch, None, seed=2, group_by_length=True)
+    for epoch in range(3):
+        drawn = [[row for _, rows in stream(epoch * steps + step) for row in rows] for step in range(1, steps + 1)]
+        assert sorted(row for rows in drawn for row in rows) == list(range(count))
+        assert [len(rows) for rows in drawn].count(batch) == count // batch
+        epochs.append(drawn)
+    assert count < 5 or epochs[0] != epochs[1] != epochs[2]
+    longest = [max(map(data.length, rows)) for rows in epochs[0]]
+    assert count < 100 or longest != sorted(longest)
+
+
+def test_grouping_by_length_leaves_little_padding_and_draws_other_neighbours_each_epoch() -> None:
+    data, steps = Rows(640), 20
+    at_random, grouped = (task_stream(data, 32, None, seed=2, group_by_length=group) for group in (False, True))
+    padded = [
+        sum(max(map(data.length, rows)) * len(rows) for step in range(1, steps + 1) for _, rows in stream(step))
+        for stream in (at_random, grouped)
+    ]
+    full = sum(map(data.length, range(640)))
+    assert padded[1] - full < (padded[0] - full) / 4
+    beside = [
+        {frozenset(rows) for step in range(1, steps + 1) for _, rows in grouped(step + begin)} for begin in (0, 20)
+    ]
+    assert not beside[0] & beside[1]
 
 
 @pytest.mark.parametrize("at_once", [None, 1, 4, 100])

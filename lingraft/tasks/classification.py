@@ -80,6 +80,10 @@ class Classified:
         types_BT = pad_types(None if types is None else [types[row] for row in rows])
         return Batch(tokens_BT, visible_BT, types_BT, self.labels_N[chosen])
 
+    def length(self, row: int) -> int:
+        """Tokens of an example."""
+        return len(self.encoded.rows[row])
+
     def targets(self, chosen: Tensor) -> int:
         """One class an example."""
         return len(chosen)
@@ -156,7 +160,7 @@ def predicted(net: Classifier, data: Classified) -> Tensor:
     """The class that is named for each example (N); the net is put into evaluation mode."""
     net.eval()
     predicted_N = torch.empty(len(data), dtype=torch.long)
-    for chosen in by_length(data.encoded.rows, "judge examples"):
+    for chosen in by_length(data, "judge examples"):
         predicted_N[chosen] = _logits(net, data.batch(chosen)).argmax(-1).cpu()
     return predicted_N
 

@@ -53,6 +53,9 @@ class Prepared(Protocol):
     def batch(self, chosen: Tensor) -> Any:
         """The rows of the numbers given, padded alike: a record of tensors."""
 
+    def length(self, row: int) -> int:
+        """Tokens of a row, without padding."""
+
     def targets(self, chosen: Tensor) -> int:
         """What the loss of these rows is the mean of: so much they weigh in a larger batch."""
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from lingraft.progress import counted
+from lingraft.tasks.order import by_length
 from lingraft.tasks.squad_windows import WindowBatch, Windows, trimmed
 
 N_BEST = 20
@@ -75,9 +75,7 @@ def best_answers(
     net.eval()
     device = next(net.parameters()).device
     found: dict[int, dict[tuple[int, int], Found]] = defaultdict(dict)
-    by_length = torch.tensor([data.length(index) for index in range(len(data))]).argsort(stable=True)
-    batches = by_length.split(_EVALUATION_BATCH)
-    for chosen in counted(batches, "judge questions", "batch", len(batches)):
+    for chosen in by_length(data, "judge questions", _EVALUATION_BATCH):
         spans = _spans(net, data.batch(chosen), device, n_best, longest_tokens)
         for row, index in enumerate(chosen.tolist()):
             for answer in _texts(data, index, spans, row):

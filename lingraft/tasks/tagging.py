@@ -76,6 +76,10 @@ class Tagged:
         tokens_BT, visible_BT = pad([self.tokens[row] for row in rows], self.pad_id)
         return Batch(tokens_BT, visible_BT, pad([self.labels[row] for row in rows], NOT_PREDICTED)[0])
 
+    def length(self, row: int) -> int:
+        """Tokens of a sentence."""
+        return len(self.tokens[row])
+
     def targets(self, chosen: Tensor) -> int:
         """One tag a word; a batch without words counts as one, since its loss is 0."""
         words = sum(label != NOT_PREDICTED for row in chosen.tolist() for label in self.labels[row])
@@ -158,7 +162,7 @@ def predicted_tags(net: Tagger, data: Tagged) -> list[list[str]]:
     """A tag for every word; "O" for those that do not fit a block."""
     net.eval()
     found = [[OUTSIDE] * len(sentence.words) for sentence in data.sentences]
-    for chosen in by_length(data.tokens, "judge sentences"):
+    for chosen in by_length(data, "judge sentences"):
         batch = data.batch(chosen)
         predicted_BT = _logits(net, batch).argmax(-1).cpu()
         for row, predicted_T, labels_T in zip(chosen.tolist(), predicted_BT, batch.labels_BT, strict=True):

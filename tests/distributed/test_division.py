@@ -27,6 +27,9 @@ class Rows:
     def batch(self, chosen: Tensor) -> list[int]:
         return chosen.tolist()
 
+    def length(self, row: int) -> int:
+        return 1
+
     def targets(self, chosen: Tensor) -> int:
         return int((chosen % 5 + 1).sum())
 
