@@ -8,7 +8,7 @@ from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
 from lingraft.initialisation.classes import Initialisation
 from lingraft.pace_config import Pace
 from lingraft.progressive_config import Progressive
-from lingraft.section import Section, Share
+from lingraft.section import Section, Share, absent
 from lingraft.systems import System
 
 
@@ -71,7 +71,7 @@ class Pretraining(Training):
     )
     windows: Windows | None = Field(
         None,
-        exclude_if=lambda windows: windows is None,
+        exclude_if=absent,
         description="Have attention stay within windows of a block for the first updates, by which small primaries "
         "find their neighbours sooner; absent: whole blocks throughout.",
     )
@@ -139,6 +139,11 @@ class Paper(Section):
     pretraining_seeds: tuple[int, ...] = Field((1,), description="Every primary is pretrained once with each.")
     further_seeds: dict[System, tuple[int, ...]] = Field(
         {}, description="Systems that are pretrained with these seeds too, and then run at adaptation.depth alone."
+    )
+    further_tasks: tuple[str, ...] | None = Field(
+        None,
+        exclude_if=absent,
+        description="Tasks that systems of further_seeds are judged on, besides masked tokens; all if absent.",
     )
     checkpoint_every_steps: dict[System, PositiveInt] = Field(
         {}, description="In place of adaptation.checkpoint_every_steps, for systems that are looked at more often."

@@ -11,6 +11,8 @@ from typing import TypeVar
 from lingraft.config import Recipe
 from lingraft.errors import RecipeError
 from lingraft.systems import System
+from lingraft.task_config import Task
+from lingraft.training_config import Paper
 
 Planned = TypeVar("Planned")
 
@@ -140,6 +142,11 @@ class Comparison:
     arms: tuple[Arm, ...]
     primaries: tuple[PlannedPrimary, ...]
 
+    @property
+    def tasks(self) -> tuple[Task, ...]:
+        """What some of it is judged on."""
+        return tuple(task for task in self.recipe.tasks if any(task in arm.recipe.tasks for arm in self.arms))
+
     def by_seed(self) -> "dict[int, Comparison]":
         """The comparison by pretraining seed, the main one first; nothing of one builds on another."""
         return {
@@ -174,7 +181,8 @@ def plan_of(recipe: Recipe) -> Comparison:
     Where [adaptation] names no checkpoints, the first and the last update are judged.
 
     Raises:
-        RecipeError: the recipe has no [paper], or a task has the name of the comparison's own.
+        RecipeError: the recipe has no [paper], a task has the name of the comparison's own, or a further task is none
+            of the recipe's.
     """
     if recipe.paper is None:
         raise RecipeError("the recipe has no [paper], which says what is compared. Add one, such as 'systems = [...]'.")
@@ -186,13 +194,24 @@ def plan_of(recipe: Recipe) -> Comparison:
         for system in recipe.paper.systems
         for depth in _depths(recipe, system)
     ]
+    further = _of_further_seeds(recipe, recipe.paper)
     for system, seeds in recipe.paper.further_seeds.items():
-        arms += [Arm(_of(recipe, system, recipe.adaptation.depth, seed)) for seed in seeds]
+        arms += [Arm(_of(further, system, recipe.adaptation.depth, seed)) for seed in seeds]
     by_primary: dict[str, list[Arm]] = {}
     for arm in arms:
         by_primary.setdefault(arm.primary, []).append(arm)
     primaries = (PlannedPrimary(name, (*its,), _judged_layers(recipe, its)) for name, its in by_primary.items())
     return Comparison(recipe, (*arms,), (*primaries,))
+
+
+def _of_further_seeds(recipe: Recipe, paper: Paper) -> Recipe:
+    """The recipe with the tasks that further pretrainings are judged on."""
+    if paper.further_tasks is None:
+        return recipe
+    names = [task.name for task in recipe.tasks]
+    if unknown := set(paper.further_tasks).difference(names):
+        raise RecipeError(f"paper.further_tasks has {sorted(unknown)}, but the recipe's tasks are {names}.")
+    return recipe.model_copy(update={"tasks": tuple(one for one in recipe.tasks if one.name in paper.further_tasks)})
 
 
 def _of(recipe: Recipe, system: System, depth: int, seed: int) -> Recipe:

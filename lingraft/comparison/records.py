@@ -10,6 +10,7 @@ from pydantic import Field
 from lingraft import artifact
 from lingraft.artifact import MANIFEST, Artifact, Kind
 from lingraft.comparison.plan import MASKED, Comparison
+from lingraft.config import Recipe
 from lingraft.errors import ArtifactError
 from lingraft.failures import FAILED_FILE, why
 from lingraft.paper.published import DISTANCES, SCORES
@@ -132,16 +133,22 @@ class Holes(NamedTuple):
 
 def holes_of(comparison: Comparison, records: PaperRecords) -> Holes:
     """How much of what is planned the records lack."""
-    tasks = comparison.recipe.tasks
-    covered = {name: 1 + sum(task.covers(name) for task in tasks) for name in comparison.recipe.languages}
-    models = sum(len(one.systems_of(layers)) for one in comparison.primaries for layers in one.judged_layers)
-    planned = len(comparison.arms) * sum(covered[name] for name in comparison.recipe.targets)
-    planned += models * covered[comparison.recipe.source]
-    seeds = {task.name: len(task.finetuning.seeds) for task in tasks} | {MASKED: 1}
+    planned = sum(_scores(arm.recipe, language) for arm in comparison.arms for language in arm.recipe.targets)
+    planned += sum(
+        len(one.systems_of(layers)) * _scores(one.recipe, one.recipe.source)
+        for one in comparison.primaries
+        for layers in one.judged_layers
+    )
+    seeds = {task.name: len(task.finetuning.seeds) for task in comparison.recipe.tasks} | {MASKED: 1}
     found = [(cell.task, cell.points[-1].scores) for cell in records.cells if cell.failed is None]
     found += [(cell.task, cell.scores) for cell in records.source_cells if cell.scores]
     short = sum(len(scores.by_seed) < seeds[task] for task, scores in found)
     return Holes(planned, planned - len(found), short)
+
+
+def _scores(recipe: Recipe, language: str) -> int:
+    """What one model is judged on in a language."""
+    return 1 + sum(task.covers(language) for task in recipe.tasks)
 
 
 def _task_facts(comparison: Comparison, task: Task, judged: Sequence[Judged]) -> TaskFacts:

@@ -88,7 +88,7 @@ def jobs_of(comparison: Comparison, out: Path) -> Iterator[Job]:
         for language in part.recipe.targets:
             for arm in part.arms:
                 yield from _adapted(arm, _bodies(part.primary(arm.primary), out).on(MASKED), language, out)
-        for task in part.recipe.tasks:
+        for task in part.tasks:
             yield from _of_task(part, task, out)
 
 

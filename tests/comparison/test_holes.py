@@ -9,6 +9,8 @@ import torch
 
 from lingraft import stages
 from lingraft.artifact import Artifact
+from lingraft.comparison.plan import plan_of
+from lingraft.comparison.records import Holes, holes_of
 from lingraft.failures import FAILED_FILE
 from tests.comparison.compared import SMALL, Compared, closing_line
 from tests.comparison.project import recipe
@@ -54,6 +56,15 @@ def test_a_finetuning_that_fails_leaves_its_other_seeds_and_is_named(
     assert not [note for note in mended.notes if note.startswith("Missing: ")]
     topic = [cell for cell in mended.cells if cell.task == "topic"]
     assert all(set(point.scores.by_seed) == {1, 2} for cell in topic for point in cell.points)
+
+
+def test_a_further_seed_that_is_judged_on_masked_tokens_alone_leaves_no_hole(tmp_path: Path) -> None:
+    compared = {"systems": ["BL_BASE", "MINIPOST"], "further_seeds": {"BL_BASE": [7]}, "further_tasks": []}
+    settings = recipe(tmp_path, **SMALL | {"paper": compared})
+    records = Compared(settings, tmp_path / "out").records
+    assert {cell.task for cell in records.cells if cell.pretraining_seed == 7} == {"masked"}
+    assert {cell.task for cell in records.cells if cell.pretraining_seed == 1} == {"masked", "topic"}
+    assert holes_of(plan_of(settings), records) == Holes(len(records.cells) + len(records.source_cells), 0, 0)
 
 
 def test_a_task_without_examples_in_a_language_is_a_hole_in_that_task_only(tmp_path: Path) -> None:

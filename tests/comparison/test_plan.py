@@ -59,6 +59,26 @@ def test_a_system_with_a_further_seed_is_run_again_at_its_usual_depth_and_after_
     assert seeds == sorted(seeds)
 
 
+@pytest.mark.parametrize("tasks", [[], ["topic"]])
+def test_a_further_seed_may_be_judged_on_fewer_tasks_but_always_on_masked_tokens(
+    tmp_path: Path, tasks: list[str]
+) -> None:
+    found = plan(tmp_path, paper={"further_seeds": {"MINIJOINT": [7]}, "further_tasks": tasks})
+    jobs = [job for job in jobs_of(found, tmp_path / "out") if "seed-7" in str(job.made)]
+    judged = {job.made.name for job in jobs if job.kind is Kind.EVALUATION}
+    assert judged == {"masked", *tasks}
+    [again] = found.by_seed()[7].primaries
+    assert {one.task for one in again.finetunings} == {*tasks}
+    assert {one.task for one in found.by_seed()[1].primaries[0].finetunings} == {"topic", "paws-x"}
+
+
+def test_a_further_task_that_the_recipe_has_not_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(
+        RecipeError, match=r"further_tasks has \['xnli'\], but the recipe's tasks are \['topic', 'paws-x'\]"
+    ):
+        plan(tmp_path, paper={"further_seeds": {"MINIJOINT": [7]}, "further_tasks": ["xnli"]})
+
+
 @pytest.mark.parametrize("further", [{"MINIJOINT": [1]}, {"MINIJOINT": [2, 2]}, {"BL_SMALL": [2]}])
 def test_further_seeds_that_are_none_are_refused(tmp_path: Path, further: dict[str, list[int]]) -> None:
     with pytest.raises(RecipeError, match="must be all different, none of pretraining_seeds"):
