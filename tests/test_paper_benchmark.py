@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.paper.__main__ import RECIPE, main
-from benchmarks.paper.claims import claims
+from benchmarks.paper.claims import claims, pretrained_again
 from benchmarks.paper.data import TAGGED_MB, on_data
 from benchmarks.samples import sample
 from lingraft.artifact import Kind
@@ -24,6 +24,7 @@ from lingraft.errors import RecipeError
 from lingraft.files import write_text
 from lingraft.paper.grid import Grid
 from lingraft.paper.records import PaperRecords
+from lingraft.systems import System
 from tests.made_up import documents, write
 from tests.paper.made_up import MadeUp
 
@@ -146,6 +147,22 @@ def test_claims_say_in_how_many_languages_a_ratio_was_to_be_had() -> None:
     assert shares[0][0] == "clearly below"
     [deepest] = [cells for label, cells in found.items() if "best in the end" in label]
     assert "de 12" in deepest[1]
+
+
+def test_a_pretraining_that_was_done_again_is_compared_by_itself_with_what_was_run_then() -> None:
+    run, languages = MadeUp(), ("ar", "de", "tr", "zh")
+    joint = [run.cell(System.MINIJOINT, 4, language, seed=7) for language in languages]
+    base = [run.cell(System.BL_BASE, 12, language, seed=7) for language in languages]
+    assert pretrained_again(Grid(run.records(*joint))) == {}
+    [(seed, again)] = pretrained_again(Grid(run.records(*joint, *base))).items()
+    assert (seed, [*again.records.systems]) == (7, [System.BL_BASE, System.MINIJOINT])
+    assert [task.name for task in again.records.tasks] == ["xnli"]
+    only_in_source = run.source(System.MINIPOST, 12, 0.8, pretraining_seed=7)
+    [early] = pretrained_again(Grid(run.records(*base, source_cells=(only_in_source,)))).values()
+    assert [*early.records.systems] == [System.BL_BASE, System.MINIPOST]
+    labels = [row.label for row in claims(again).rows]
+    assert "MINIJOINT: share of BL_BASE's final score" in labels
+    assert not [label for label in labels if "MINIPOST" in label or "BL_SMALL" in label]
 
 
 def test_a_sample_takes_parts_from_all_over_a_file(tmp_path: Path) -> None:

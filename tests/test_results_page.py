@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.paper.__main__ import RECIPE
-from benchmarks.paper.claims import claims, headline
+from benchmarks.paper.claims import claims, headline, headlines
 from lingraft.config import Recipe
 from lingraft.paper.grid import Grid
 from lingraft.paper.records import PaperRecords
@@ -24,7 +24,7 @@ def grid() -> Grid:
 
 def test_the_page_shows_its_records(grid: Grid) -> None:
     page = (RESULTS / "README.md").read_text(encoding="utf-8")
-    for table in (headline(grid), claims(grid)):
+    for table in (*headlines(grid), claims(grid)):
         assert "\n".join(table_lines(table)) in page
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchmarks.paper.claims import claims, final_scores_table, headline
+from benchmarks.paper.claims import claims, final_scores_table, headlines, pretrained_again
 from benchmarks.paper.spent import pretraining_table as losses_table
 from benchmarks.paper.spent import spent, stages_table, truncations
 from benchmarks.speed.machine import commit, cores
@@ -102,9 +102,10 @@ class Page:
             told = f"{holes.missing - failed} of {holes.planned} cells are not yet run, {failed} failed"
             yield from (f"**Not finished: {told}, {holes.short} lack finetuning seeds.**", "")
         yield from self._what_was_run(records)
-        yield from ("## What came out", "", *report.table_lines(headline(grid)), *report.table_lines(claims(grid)))
-        for task in grid.records.tasks:
-            yield from report.table_lines(final_scores_table(grid, task))
+        yield from ("## What came out", "")
+        final = (final_scores_table(grid, task) for task in grid.records.tasks)
+        for table in (*headlines(grid), claims(grid), *final):
+            yield from report.table_lines(table)
         for file, said in _SHOWN.items():
             if (self.folder / f"{file}.png").exists():
                 yield from (f"![{said}]({file}.png)", "", f"{said}.", "")
@@ -146,6 +147,8 @@ class Page:
         yield f"- Data, domains, licences, and what differs from the paper: {_link(DATA_FILE)}."
 
     def _tables(self, grid: Grid, trained: Sequence[dict[str, Any]]) -> Iterator[Table]:
+        for seed, again in pretrained_again(grid).items():
+            yield claims(again, f"Claims, pretraining seed {seed}")
         for task in grid.records.tasks:
             yield from (equal_table(grid, task, measure) for measure in (COMPUTE, MEASURED))
         yield from (*speed_up_table(grid), *retained_table(grid), *source_table(grid))
@@ -167,6 +170,7 @@ def _link(file: str) -> str:
 _SHOWN = {
     "curves-masked": "Masked tokens that the primary finds while a language's embeddings are learned, by compute",
     "curves-pan-x": "The same for names that the finetuned primary finds, mean of the seeds",
+    "curves-xnli": "The same for inference, mean of the seeds; chance is 33.3%",
     "depths-minijoint": "What the depth of the mini-model changes",
 }
 """Figures on the page itself, with what they show."""

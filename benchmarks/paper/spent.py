@@ -78,6 +78,6 @@ def truncations(records: Sequence[dict[str, Any]]) -> list[str]:
     """How many training examples of each task are cut to a block, in words."""
     counts = {one["task"]: (one["truncated"], one["examples"]) for one in records if "truncated" in one}
     return [
-        f"{task}: {cut:,} of {examples:,} training examples ({cut / examples:.0%}) are cut to a block."
+        f"{task}: {cut:,} of {examples:,} training examples ({cut / examples:.1%}) are cut to a block."
         for task, (cut, examples) in counts.items()
     ]
