@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO, cast
 
 from lingraft.config import Recipe
 from lingraft.results import SearchResult
@@ -23,6 +24,8 @@ from lingraft.cli import run_app
 from lingraft.config import Recipe
 from lingraft.search import Inputs, search
 recipe, primary, blocks, tokenizer, storage, out, state = sys.argv[1:]
+print("ready", flush=True)
+sys.stdin.read()
 run_app(lambda: search(Recipe.parse(Path(recipe).read_text()), Inputs(Path(primary), Path(blocks), Path(tokenizer)),
                        storage, Path(out), state=Path(state)))
 """
@@ -44,15 +47,33 @@ class Workers:
 
     @contextlib.contextmanager
     def one(self, name: str) -> Iterator[subprocess.Popen[bytes]]:
-        """A worker that is started now, and killed in the end if it still works."""
+        """A worker that begins now, and is killed in the end if it still works."""
+        with self.together(name) as (worker,):
+            yield worker
+
+    @contextlib.contextmanager
+    def together(self, *names: str) -> Iterator[list[subprocess.Popen[bytes]]]:
+        """Workers that begin at the same moment, however long each took to get ready."""
+        _studies(self.storage)  # makes its tables, so that no worker waits for another that does
+        with contextlib.ExitStack() as stack:
+            workers = [stack.enter_context(self._ready(name)) for name in names]
+            for worker in workers:
+                assert cast(BinaryIO, worker.stdout).readline() == b"ready\n"
+            for worker in workers:
+                cast(BinaryIO, worker.stdin).close()
+            yield workers
+
+    @contextlib.contextmanager
+    def _ready(self, name: str) -> Iterator[subprocess.Popen[bytes]]:
         arguments = [*map(str, self.given), str(self.folder / name), str(self.folder / "state")]
+        command, pipe = [sys.executable, "-c", _WORK, *arguments], subprocess.PIPE
         with (self.folder / f"{name}.log").open("wb") as log:
-            worker = subprocess.Popen([sys.executable, "-c", _WORK, *arguments], stderr=log)
-            try:
-                yield worker
-            finally:
-                worker.kill()
-                worker.wait()
+            worker = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=log)
+            with worker:
+                try:
+                    yield worker
+                finally:
+                    worker.kill()
 
     @contextlib.contextmanager
     def board(self) -> Iterator[Board]:
@@ -66,13 +87,17 @@ class Workers:
     def wait_for_look(self, look: int, trials: int = 1) -> None:
         """Until so many trials have been looked at so often, while their workers are at them."""
         end = time.monotonic() + LIMIT_S
-        while time.monotonic() < end:
-            if _studies(self.storage):
-                with self.board() as board:
-                    if sum(look in trial.intermediate_values for trial in board.running()) >= trials:
-                        return
+        while not _studies(self.storage):
+            assert time.monotonic() < end, self._told()
             time.sleep(0.05)
-        raise AssertionError(f"no look {look} in {LIMIT_S} s: {[*self.folder.glob('*.log')]}")
+        with self.board() as board:
+            while sum(look in trial.intermediate_values for trial in board.running()) < trials:
+                assert time.monotonic() < end, self._told()
+                time.sleep(0.05)
+        time.sleep(0.1)  # by now the lock of a journal is let go, which would be broken only after 30 s
+
+    def _told(self) -> str:
+        return "\n".join(f"{path.stem}: {path.read_text(encoding='utf-8')}" for path in self.folder.glob("*.log"))
 
     def log(self, name: str) -> str:
         """What a worker has told so far."""

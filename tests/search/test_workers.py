@@ -63,7 +63,7 @@ def test_two_workers_share_the_trials_and_one_is_killed(
     workshop: Workshop, recipe: Recipe, undisturbed: SearchResult, storage: str, tmp_path: Path
 ) -> None:
     workers = Workers(workshop, recipe, storage, tmp_path)
-    with workers.one("one") as one, workers.one("two") as two:
+    with workers.together("one", "two") as (one, two):
         workers.wait_for_look(2, trials=2)
         one.kill()
         assert two.wait(LIMIT_S) == 0, workers.log("two")
