@@ -86,18 +86,13 @@ class Workers:
 
     def wait_for_look(self, look: int, trials: int = 1) -> None:
         """Until so many trials have been looked at so often, while their workers are at them."""
-        end = time.monotonic() + LIMIT_S
+        moments = self._moments()
         while not _studies(self.storage):
-            assert time.monotonic() < end, self._told()
-            time.sleep(0.05)
+            next(moments)
         with self.board() as board:
             while sum(look in trial.intermediate_values for trial in board.running()) < trials:
-                assert time.monotonic() < end, self._told()
-                time.sleep(0.05)
+                next(moments)
         time.sleep(0.1)  # by now the lock of a journal is let go, which would be broken only after 30 s
-
-    def _told(self) -> str:
-        return "\n".join(f"{path.stem}: {path.read_text(encoding='utf-8')}" for path in self.folder.glob("*.log"))
 
     def log(self, name: str) -> str:
         """What a worker has told so far."""
@@ -105,10 +100,18 @@ class Workers:
 
     def wait_for_word(self, name: str, word: str) -> None:
         """Until a worker has told it."""
-        end = time.monotonic() + LIMIT_S
+        moments = self._moments()
         while word not in self.log(name):
-            assert time.monotonic() < end, self.log(name)
+            next(moments)
+
+    def _moments(self) -> Iterator[None]:
+        """One after another for as long as anything may take; then it fails with what the workers have told."""
+        end = time.monotonic() + LIMIT_S
+        while time.monotonic() < end:
             time.sleep(0.05)
+            yield
+        told = [f"{path.stem}: {self.log(path.stem)}" for path in self.folder.glob("*.log")]
+        raise AssertionError(f"not in {LIMIT_S} s. " + "\n".join(told))
 
 
 def _studies(address: str) -> list[str]:
