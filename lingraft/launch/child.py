@@ -1,20 +1,45 @@
 """A step as a child process, which survives in what it has kept when it is killed."""
 
+import atexit
+import contextlib
+import logging
+import multiprocessing
 import os
 import signal
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import FrameType
+from typing import Protocol
 
 from lingraft.files import write_text
+from lingraft.launch import step
 from lingraft.launch.calls import Answer, Call, Ended, out_of_memory
-from lingraft.launch.step import LAUNCHER
 from lingraft.stopping import EXIT_CODES, Interruption, handled
 
 _MEMORY_EVENTS = Path("/sys/fs/cgroup/memory.events")
 _STOPS = {code: number for number, code in EXIT_CODES.items()}
+
+
+class _Process(Protocol):
+    """A step's process, as the launcher sees it."""
+
+    def send_signal(self, number: int) -> None:
+        """Send a signal, unless the process has ended."""
+
+    def wait(self) -> int:
+        """Wait for the end; returns the exit code, negative for a signal."""
+
+
+def fork_steps() -> None:
+    """Start the steps of this process as forks of it from now on, with the imports that it has made.
+
+    Only a process without threads, which has not used a GPU, may do so.
+    """
+    global _start
+    _start = _Fork
 
 
 def attempt(call: Call) -> Ended:
@@ -27,7 +52,7 @@ def attempt(call: Call) -> Ended:
         call_file, answer_file = Path(folder) / "call.json", Path(folder) / "answer.json"
         write_text(call_file, call.model_dump_json())
         killed_before = _killed_for_memory()
-        code = _run([sys.executable, "-m", "lingraft.launch.step", str(call_file), str(answer_file)])
+        code = _run(lambda: _start([str(call_file), str(answer_file)]))
         if answer_file.exists():
             return Ended(Answer.model_validate_json(answer_file.read_bytes()))
     if code in _STOPS:
@@ -40,13 +65,66 @@ def attempt(call: Call) -> Ended:
     return Ended(failed=f"the process of step {call.step!r} ended {how}, and its log says why")
 
 
-def _run(command: list[str]) -> int:
+class _Fork:
+    """A step in a fork of this process, in a group of its own."""
+
+    def __init__(self, arguments: Sequence[str]) -> None:
+        # A signal must find our handlers in this process, and none of them in the other.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, EXIT_CODES)
+        try:
+            given = arguments, os.getpid(), before
+            self._process = multiprocessing.get_context("fork").Process(target=_forked, args=given)
+            self._process.start()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+    def send_signal(self, number: int) -> None:
+        """Send a signal, unless the process has ended."""
+        if self._process.is_alive() and self._process.pid:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self._process.pid, number)
+
+    def wait(self) -> int:
+        """Wait for the end; returns the exit code, negative for a signal."""
+        self._process.join()
+        assert self._process.exitcode is not None
+        return self._process.exitcode
+
+
+def _forked(arguments: Sequence[str], launcher: int, mask: set[signal.Signals]) -> None:
+    """Do a step as a new Python would."""
+    os.environ[step.LAUNCHER] = str(launcher)  # not our parent of now: the launcher may be gone already
+    os.setpgid(0, 0)
+    for number in signal.valid_signals():
+        if callable(signal.getsignal(number)):
+            signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+    logging.getLogger().handlers.clear()
+    logging.getLogger().setLevel(logging.WARNING)
+    sys.argv = [step.__name__, *arguments]
+    atexit._clear()  # the launcher's functions are not for the step; multiprocessing would not call the step's own
+    try:
+        step.main()
+    finally:
+        atexit._run_exitfuncs()
+
+
+def _spawned(arguments: Sequence[str]) -> _Process:
+    """Start a step in a new Python, in a group of its own."""
+    command = [sys.executable, "-m", step.__name__, *arguments]
+    return subprocess.Popen(command, process_group=0, env=os.environ | {step.LAUNCHER: str(os.getpid())})
+
+
+_start: Callable[[Sequence[str]], _Process] = _spawned
+
+
+def _run(start: Callable[[], _Process]) -> int:
     """Run to the end; who is asked to stop passes that on, and waits. A group of its own is not asked twice.
 
     Returns:
         The exit code; of a step that was stopped before it could heed what was passed on, that of one that has.
     """
-    started: list[subprocess.Popen[bytes]] = []
+    started: list[_Process] = []
     coming: list[int] = []
     passed_on: set[int] = set()
 
@@ -59,10 +137,9 @@ def _run(command: list[str]) -> int:
         coming.append(number)
         pass_on()
 
-    environment = os.environ | {LAUNCHER: str(os.getpid())}
     # Handled from before the process is there: what comes while it starts waits until it can be passed on.
-    with handled(ask), subprocess.Popen(command, process_group=0, env=environment) as process:
-        started.append(process)
+    with handled(ask):
+        started.append(process := start())
         pass_on()
         code = process.wait()
     return EXIT_CODES[signal.Signals(-code)] if -code in passed_on else code

@@ -108,7 +108,8 @@ class OnCluster:
         phase = state_of(known[-1]).phase if known else Phase.FAILED
         if phase is Phase.FAILED or (phase is Phase.SUCCEEDED and not self._attempt_of(known[-1]).answer):
             return None
-        say(f"{known[-1]['kind']} {known[-1]['metadata']['name']} is there already, and is followed")
+        # Not by its own kind: the items of Kubernetes' lists have none.
+        say(f"{self._profile.launched} {known[-1]['metadata']['name']} is there already, and is followed")
         return known[-1]
 
     def _attempt_of(self, workload: Manifest) -> Attempt:
@@ -132,7 +133,7 @@ class OnCluster:
             if error.status != _CONFLICT:
                 raise
             made = self._workloads.read(name)  # another launcher was faster, or the answer to ours was lost
-        say(f"{made['kind']} {name} was launched in namespace {self._namespace}")
+        say(f"{self._profile.launched} {name} was launched in namespace {self._namespace}")
         return made
 
     def _end(self) -> None:

@@ -71,7 +71,9 @@ class Reporter:
                     self._printed = number + 1
 
     def _warn_often(self) -> None:
-        while not self._ended.wait(self._every_s):
+        last = False
+        while not last:
+            last = self._ended.wait(self._every_s)
             with contextlib.suppress(ApiException, *UNREACHABLE):
                 self._warn()
 
