@@ -6,11 +6,12 @@ import importlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import BinaryIO, cast
-
-import fsspec
+from typing import TYPE_CHECKING, BinaryIO, cast
 
 from lingraft.errors import MissingExtraError, TextError
+
+if TYPE_CHECKING:
+    from fsspec import AbstractFileSystem
 
 _EXTRAS = {
     "s3": "s3", "s3a": "s3", "gs": "gcs", "gcs": "gcs", "az": "azure", "abfs": "azure", "abfss": "azure",
@@ -31,7 +32,7 @@ class Remote:
     """A file or folder in a store: the few of pathlib's questions that reading text asks."""
 
     uri: str
-    system: fsspec.AbstractFileSystem
+    system: "AbstractFileSystem"
     path: str
     """As the store itself names it."""
 
@@ -43,6 +44,8 @@ class Remote:
             MissingExtraError: the package that reads it is not installed.
             TextError: there is no such protocol, or the store cannot be set up.
         """
+        import fsspec  # not needed by the processes that share a text on this machine
+
         protocol = uri.partition("://")[0].rpartition("::")[2]
         try:
             system, path = fsspec.core.url_to_fs(uri)
@@ -118,6 +121,8 @@ def places_of(name: str) -> list[Place]:
     place = place_of(name)
     if not glob.has_magic(name) or place.exists():
         return [place]
+    import fsspec
+
     system, pattern = fsspec.core.url_to_fs(name)
     with reading(place):
         paths = [path for path in sorted(system.glob(pattern)) if not PurePosixPath(path).name.startswith(".")]

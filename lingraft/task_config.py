@@ -1,6 +1,7 @@
 """Downstream tasks in a recipe: their data, how the body is finetuned, and how they are asked about."""
 
 import operator
+from collections.abc import Iterable
 from typing import Annotated, Literal, Self
 
 import pydantic
@@ -134,3 +135,8 @@ class Task(Section):
     def covers(self, language: str) -> bool:
         """Whether the task has test examples in a language."""
         return not self.languages or language in self.languages
+
+
+def finetunings(tasks: Iterable[Task]) -> list[str]:
+    """Every task with every seed, as one word each (`<task>/<seed>`), to be finetuned side by side."""
+    return [f"{task.name}/{seed}" for task in tasks for seed in task.finetuning.seeds]

@@ -9,7 +9,7 @@ from components import data, language, search, source
 from lingraft.cluster import StageName
 from lingraft.config import Recipe
 from lingraft.registered import bundled
-from lingraft.steps.source import finetunings
+from lingraft.task_config import finetunings
 from pipelines.cluster import Nodes, light, training
 from pipelines.settable import settable
 
@@ -61,7 +61,7 @@ def _finetunings(settings: Recipe, common: dict[str, Any], text: Any, nodes: Nod
     """One finetuning a task and seed, side by side; none without tasks."""
     if not settings.tasks:
         return None
-    with dsl.ParallelFor(finetunings(settings), parallelism=nodes.cluster.parallel_languages) as job:
+    with dsl.ParallelFor(finetunings(settings.tasks), parallelism=nodes.cluster.parallel_languages) as job:
         return training(source.finetune(**common, job=job, text=text), nodes, "finetuning")
 
 

@@ -43,13 +43,13 @@ def _unheard(records: PaperRecords) -> None:
 def run(recipe: Recipe, out: Path, hear: Callable[[PaperRecords], None] = _unheard) -> Artifact:
     """Pretrain, finetune, adapt and judge all that the recipe's [paper] asks for, and write its report.
 
-    Records and tables so far are written after every judgement (`records.json`, `paper.md`), the whole report with its
-    figures at the end (`report/`).
+    Records and tables so far are written after every judgement that was not there (`records.json`, `paper.md`), the
+    whole report with its figures at the end (`report/`).
 
     Args:
         recipe: with its [paper].
         out: folder for everything that is made; with results of an earlier run, only what is missing is run.
-        hear: is given the records so far, before anything is run and after every judgement.
+        hear: is given the records so far, before anything is run and after every judgement that was not there.
 
     Raises:
         RecipeError: the recipe has no [paper], or a task has the name of the comparison's own.
@@ -60,13 +60,17 @@ def run(recipe: Recipe, out: Path, hear: Callable[[PaperRecords], None] = _unhea
     comparison = plan_of(recipe)
     planned = [*jobs_of(comparison, out)]
     clock = _Clock(planned)
-    hear(records_of(comparison, _judged_so_far(planned)))
+    standing = _judged_so_far(planned)
+    hear(records_of(comparison, [*standing.values()]))
+    known = {made for made, judged in standing.items() if judged.whole}
     for number, job in enumerate(in_turn(planned, out), start=1):
         say(f"[{number}/{len(planned)}{clock.left}] {job.title}")
         with clock.measuring(job):
             _attempt(job)
-        if job.kind is Kind.EVALUATION:
-            hear(_write_so_far(comparison, _judged_so_far(planned), out))
+        if job.kind is Kind.EVALUATION and job.made not in known:
+            hear(_write_so_far(comparison, planned, out))
+    if known:  # some may have been judged again, since what they judge was made again
+        hear(_write_so_far(comparison, planned, out))
     judged = [load_judged(job.made) for job in planned if job.kind is Kind.EVALUATION]
     with held(out / REPORT, out):
         made = _report(comparison, judged, out / REPORT)
@@ -162,9 +166,9 @@ def _outdated(job: Job) -> bool:
         return True
 
 
-def _judged_so_far(planned: Iterable[Job]) -> list[Judged]:
-    """What stands of the comparison that is planned, whichever process judged it, and when."""
-    return [found for job in planned if job.kind is Kind.EVALUATION and (found := _standing(job))]
+def _judged_so_far(planned: Iterable[Job]) -> dict[Path, Judged]:
+    """What stands of the comparison that is planned, whichever process judged it, and when; by where it is."""
+    return {job.made: found for job in planned if job.kind is Kind.EVALUATION and (found := _standing(job))}
 
 
 def _standing(job: Job) -> Judged | None:
@@ -177,8 +181,8 @@ def _standing(job: Job) -> Judged | None:
         return None
 
 
-def _write_so_far(comparison: Comparison, judged: Sequence[Judged], out: Path) -> PaperRecords:
-    records = records_of(comparison, judged)
+def _write_so_far(comparison: Comparison, planned: Iterable[Job], out: Path) -> PaperRecords:
+    records = records_of(comparison, [*_judged_so_far(planned).values()])
     write_text(out / RECORDS_FILE, records.model_dump_json(indent=2) + "\n")
     write_text(out / MARKDOWN_FILE, paper_report.markdown(records))
     return records

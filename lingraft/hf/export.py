@@ -147,12 +147,12 @@ def _quietly() -> Iterator[None]:
     from transformers.utils import logging
 
     shown = logging.is_progress_bar_enabled()
-    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    logging.disable_progress_bar()
     try:
         yield
     finally:
         if shown:
-            logging.enable_progress_bar()  # type: ignore[no-untyped-call]
+            logging.enable_progress_bar()
 
 
 def _logits(net: nn.Module, tokens_BT: Tensor, visible_BT: Tensor, types_BT: Tensor | None) -> Tensor:

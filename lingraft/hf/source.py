@@ -97,9 +97,15 @@ def _fetch(name: str, revision: str) -> Path:
         advice = "Check the id, or, if it is private, set HF_TOKEN to a token that may read it."
         raise _unreachable(name, revision, "there is neither such a folder nor such an id", advice) from error
     except (OSError, errors.HFValidationError, httpx2.HTTPError) as error:
-        reason = str(error.__cause__ or error).partition("\n")[0]
+        reason = _reason(error.__cause__ or error)
         advice = "Check the id and the network, or fetch it elsewhere and give its folder."
         raise _unreachable(name, revision, reason, advice) from error
+
+
+def _reason(error: BaseException) -> str:
+    """The line that says why: the hub's library begins some errors with the number of the request, on its own."""
+    lines = (line.strip() for line in str(error).splitlines())
+    return next((line for line in lines if line and not line.startswith("(Request ID")), type(error).__name__)
 
 
 def _unreachable(name: str, revision: str, reason: str, advice: str) -> CheckpointError:

@@ -3,6 +3,7 @@
 import base64
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from lingraft import __version__, artifact
 from lingraft.artifact import Artifact, Kind
@@ -12,6 +13,9 @@ from lingraft.paper.records import RECORDS_FILE, PaperRecords
 from lingraft.paper.sections import Section, sections_of
 from lingraft.paper.summary import basis, summary
 from lingraft.report.page import environment
+
+if TYPE_CHECKING:
+    import jinja2
 
 __all__ = ["MARKDOWN_FILE", "PAGE_FILE", "PaperRecords", "markdown", "pictures", "table_lines", "write"]
 
@@ -31,10 +35,11 @@ def write(records: PaperRecords, out: Path) -> Artifact:
         CurveError: a curve that is empty or not sorted.
         MissingExtraError: matplotlib or jinja2 is not installed.
     """
+    template = environment().get_template(PAGE_FILE)  # where it cannot be had, nothing is drawn in vain
     grid = Grid(records)
     sections = sections_of(grid)
     drawn = _pictures(sections)
-    page, text = _page(grid, sections, drawn), _markdown(grid, sections)
+    page, text = _page(template, grid, sections, drawn), _markdown(grid, sections)
     with artifact.create(out, Kind.REPORT) as draft:
         for file, png in drawn.items():
             (draft.folder / f"{file}.png").write_bytes(png)
@@ -92,8 +97,7 @@ def table_lines(table: Table) -> list[str]:
     return [f"**{table.caption}**", "", *body, "", *notes]
 
 
-def _page(grid: Grid, sections: Sequence[Section], drawn: dict[str, bytes]) -> str:
-    template = environment().get_template(PAGE_FILE)
+def _page(template: "jinja2.Template", grid: Grid, sections: Sequence[Section], drawn: dict[str, bytes]) -> str:
     return template.render(
         records=grid.records,
         summary=summary(grid),

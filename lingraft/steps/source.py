@@ -38,14 +38,9 @@ def build_mini(recipe: str, run: Path, primary: Path, blocks_folder: Path, out: 
     return do(jobs.mini_building(settings, primary, blocks_folder, out), run, register=register)
 
 
-def finetunings(recipe: Recipe) -> list[str]:
-    """Every task with every seed, as one word each (`<task>/<seed>`), to be finetuned side by side."""
-    return [f"{task.name}/{seed}" for task in recipe.tasks for seed in task.finetuning.seeds]
-
-
 @one_job
 def finetune(recipe: str, run: Path, job: str, primary: Path, text_folder: Path, out: Path) -> Scores:
-    """Finetune one task in the source language with one seed; `job` is one of `finetunings`."""
+    """Finetune one task in the source language with one seed; `job` is one of `task_config.finetunings`."""
     task, seed = job.rsplit("/", 1)
     wanted = jobs.finetuning(Recipe.parse(recipe), task, int(seed), primary, text_folder, out)
     return do(wanted, run, lambda made: {"dev_score": float(made.manifest.details["dev_score"])})

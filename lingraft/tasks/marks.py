@@ -44,10 +44,11 @@ def _of_folder(folder: Path) -> str:
 
 
 def _commit(dataset: str, revision: str | None) -> str:
+    import httpx2
     from huggingface_hub import HfApi
     from huggingface_hub.errors import HfHubHTTPError, OfflineModeIsEnabled
 
     try:
         return str(HfApi().dataset_info(dataset, revision=revision).sha)
-    except (HfHubHTTPError, OfflineModeIsEnabled, OSError):
+    except (HfHubHTTPError, OfflineModeIsEnabled, OSError, httpx2.HTTPError):
         return uuid.uuid4().hex

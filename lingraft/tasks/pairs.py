@@ -5,12 +5,13 @@ Legend: B batch, T tokens.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from lingraft.model_config import EncoderShape
 from lingraft.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from torch import Tensor  # the endpoint encodes texts without PyTorch, which takes seconds to import
 
 
 @dataclass(frozen=True)
@@ -70,14 +71,16 @@ def _cut(parts: list[list[int]], room: int) -> list[list[int]]:
     return [part[:length] for part, length in zip(parts, kept, strict=True)]
 
 
-def pad(rows: Sequence[Sequence[int]], pad_id: int) -> tuple[Tensor, Tensor]:
+def pad(rows: Sequence[Sequence[int]], pad_id: int) -> "tuple[Tensor, Tensor]":
     """Ids (B, T) padded to the longest row, and True (B, T) where a token stands."""
+    import torch
+
     lengths_B1 = torch.tensor([[len(row)] for row in rows])
     longest = int(lengths_B1.max())
     tokens_BT = torch.tensor([[*row, *[pad_id] * (longest - len(row))] for row in rows])
     return tokens_BT, torch.arange(longest) < lengths_B1
 
 
-def pad_types(types: Sequence[Sequence[int]] | None) -> Tensor | None:
+def pad_types(types: Sequence[Sequence[int]] | None) -> "Tensor | None":
     """Segments (B, T) padded with the first one; None stays None."""
     return None if types is None else pad(types, 0)[0]

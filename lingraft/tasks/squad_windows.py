@@ -11,11 +11,10 @@ Legend: B windows, T tokens of an input, P pieces of a context.
 import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-import torch
-from torch import Tensor
-from torch.nn.utils.rnn import pad_sequence
+import numpy as np
+from numpy.typing import NDArray
 
 from lingraft.errors import TextError
 from lingraft.model_config import EncoderShape
@@ -23,6 +22,9 @@ from lingraft.pieces import SpecialIds
 from lingraft.progress import counted
 from lingraft.tasks.squad import Answer, Question
 from lingraft.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from torch import Tensor  # the endpoint cuts contexts without PyTorch, which takes seconds to import
 
 _ENDS = 2
 """Special pieces beside the separators: one at the beginning, one at the end."""
@@ -47,9 +49,9 @@ def is_blank(character: str) -> bool:
 class Passage:
     """A context in pieces, with the characters that each stands for."""
 
-    ids_P: Tensor
-    starts_P: Tensor
-    ends_P: Tensor
+    ids_P: NDArray[np.int32]
+    starts_P: NDArray[np.int32]
+    ends_P: NDArray[np.int32]
 
     def __len__(self) -> int:
         return len(self.ids_P)
@@ -58,7 +60,7 @@ class Passage:
         """First and last piece of an answer; None where the tokenizer makes no piece of its characters."""
         first, stop = trimmed(answer.text)
         inside = (self.starts_P < answer.start + stop) & (self.ends_P > answer.start + first)
-        places = inside.nonzero().flatten().tolist()
+        places = np.flatnonzero(inside).tolist()
         return (places[0], places[-1]) if places else None
 
 
@@ -78,14 +80,14 @@ class Window(NamedTuple):
 class WindowBatch(NamedTuple):
     """Padded inputs."""
 
-    tokens_BT: Tensor
-    visible_BT: Tensor
-    types_BT: Tensor | None
+    tokens_BT: "Tensor"
+    visible_BT: "Tensor"
+    types_BT: "Tensor | None"
     """Segments; None where the family has fewer than two."""
-    context_BT: Tensor
+    context_BT: "Tensor"
     """True where a piece of the context stands."""
-    starts_B: Tensor
-    ends_B: Tensor
+    starts_B: "Tensor"
+    ends_B: "Tensor"
 
 
 @dataclass(frozen=True)
@@ -116,12 +118,15 @@ class Windows:
         """Place of the first context piece in an input."""
         return 1 + len(self.asked[self.windows[index].question]) + self.separators
 
-    def targets(self, chosen: Tensor) -> int:
+    def targets(self, chosen: "Tensor") -> int:
         """One span a window."""
         return len(chosen)
 
-    def batch(self, chosen: Tensor) -> WindowBatch:
+    def batch(self, chosen: "Tensor") -> WindowBatch:
         """Inputs by their indices, padded to the longest."""
+        import torch
+        from torch.nn.utils.rnn import pad_sequence
+
         indices = chosen.tolist()
         rows = [torch.tensor(self.row(index)[0]) for index in indices]
         lengths_B = torch.tensor([len(row) for row in rows])
@@ -181,7 +186,7 @@ def cut(questions: Sequence[Question], tokenizer: Tokenizer, shape: EncoderShape
 
 
 def _passage(context: str, tokenizer: Tokenizer) -> Passage:
-    return Passage(*(torch.tensor(column, dtype=torch.int32) for column in tokenizer.encode_spans(context)))
+    return Passage(*(np.array(column, np.int32) for column in tokenizer.encode_spans(context)))
 
 
 def _windows(number: int, question: Question, passage: Passage, place: int, room: int, shared: int) -> Iterator[Window]:

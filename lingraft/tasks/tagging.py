@@ -24,6 +24,7 @@ from lingraft.tasks.order import by_length
 from lingraft.tasks.pairs import pad
 from lingraft.tasks.spans import OUTSIDE, span_scores, span_tally
 from lingraft.tasks.tagged_sentences import Sentence, read_sentences, sentences_of
+from lingraft.tasks.word_pieces import word_pieces
 from lingraft.tokenizer import Tokenizer
 
 
@@ -169,12 +170,6 @@ def predicted_tags(net: Tagger, data: Tagged) -> list[list[str]]:
             tags = [data.names[tag] for tag in predicted_T[labels_T != NOT_PREDICTED].tolist()]
             found[row][: len(tags)] = tags
     return found
-
-
-def word_pieces(words: Sequence[str], tokenizer: Tokenizer) -> list[list[int]]:
-    """Pieces of each word as it reads inside a sentence; one unknown piece where the tokenizer leaves nothing."""
-    # The space makes byte-BPE's pieces those of a word's beginning; the others put their own mark there anyway.
-    return [ids or [tokenizer.special.unknown] for ids in tokenizer.encode_all([f" {word}" for word in words])]
 
 
 def _spread(number: int, pieces: Sequence[int]) -> list[int]:
