@@ -1,15 +1,19 @@
 """`python -m lingraft.serving --bundle DIR`: serve without the rest of the command line."""
 
 import argparse
+import importlib.util
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 import pydantic
 
-from lingraft.errors import LingraftError, ServingError
+from lingraft.errors import LingraftError, MissingExtraError, ServingError
 from lingraft.section import explain
-from lingraft.serving.settings import Settings
+from lingraft.serving import logs
+from lingraft.serving.ports import require_port
+from lingraft.serving.served import Served
+from lingraft.serving.settings import Settings, token
 
 
 def main() -> None:
@@ -28,18 +32,27 @@ def run(arguments: Sequence[str], program: str) -> None:
         program: what the help calls it.
 
     Raises:
-        ServingError: a setting is not possible, or the server cannot start.
+        ServingError: a setting is not possible, a port is in use or not allowed, the bundles do not go together, a
+            golden answer is missed, or ONNX Runtime is not usable as installed.
         ArtifactError: a folder is no bundle, or damaged.
+        PublicationError: the folder of publications is not there.
         MissingExtraError: a part is not installed.
     """
     given = vars(_parser(program).parse_args(arguments))
     bundles = [*given.pop("bundles"), *(given.pop("bundle") or [])]
     settings = _settings(given)
-    # kserve reads the process's own command line when it is imported; ours says nothing to it.
+    for port in filter(None, (settings.port, settings.grpc_port)):
+        require_port(settings.host, port)
+    if not importlib.util.find_spec("kserve"):
+        raise MissingExtraError("kserve", "serving")
+    allowed = token()
+    logs.configure()
+    served = Served.load(bundles, settings.precision)
+    # kserve takes seconds to import, and reads the process's own command line then; ours says nothing to it.
     sys.argv[1:] = []
     from lingraft.serving.server import serve
 
-    serve(bundles, settings)
+    serve(served, bundles, settings, allowed)
 
 
 def _parser(program: str) -> argparse.ArgumentParser:

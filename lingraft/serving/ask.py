@@ -8,7 +8,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 from lingraft.errors import MissingExtraError, RequestError, ServingError
 from lingraft.serving.answers.entities import ENTITY, KIND, SCORE
@@ -36,7 +36,7 @@ class Running(NamedTuple):
     url: str
     grpc: str
     """Host and port."""
-    log: Any
+    log: IO[bytes]
     """File of all that it says."""
 
 
@@ -52,11 +52,23 @@ def ask(bundle: Path, questions: Sequence[Question], ready_s: float = 120.0) -> 
         ServingError: the server did not come up; the message has the end of its log.
         RequestError: it refused a question; the message is its own.
     """
-    with (
-        running([bundle], ready_s) as server,
-        httpx.Client(base_url=server.url, timeout=_ANSWER_S, trust_env=False) as client,
-    ):
-        name = client.get("/v2/models").json()["models"][0]
+    with running([bundle], ready_s) as server:
+        return answers_of(server.url, questions)
+
+
+def answers_of(url: str, questions: Sequence[Question], model: str | None = None) -> list[Answer]:
+    """Ask a server that is running each question in a request of its own.
+
+    Args:
+        url: of the server.
+        questions: texts with their languages.
+        model: what answers; the first one of the server if absent.
+
+    Raises:
+        RequestError: the server refused a question; the message is its own.
+    """
+    with httpx.Client(base_url=url, timeout=_ANSWER_S, trust_env=False) as client:
+        name = model or client.get("/v2/models").json()["models"][0]
         return [_answer(client, name, question) for question in questions]
 
 
@@ -91,17 +103,33 @@ def running(bundles: Sequence[Path], ready_s: float = 120.0, settings: Sequence[
     Raises:
         ServingError: it ended early, or was not ready in time; the message has the end of its log.
     """
+    with tempfile.TemporaryFile() as log:
+        server = launched(bundles, log, settings)
+        try:
+            wait_for(server, ready_s)
+            yield server
+        finally:
+            stop(server.process)
+
+
+def launched(
+    bundles: Sequence[Path], log: IO[bytes], settings: Sequence[str] = _NAMED, process_group: int | None = None
+) -> Running:
+    """Start a server on free ports, in a process that whoever calls this stops; `wait_for` tells when it answers.
+
+    Args:
+        bundles: their folders.
+        log: file that takes what the server says, and can be read.
+        settings: flags of `python -m lingraft.serving`.
+        process_group: as `subprocess.Popen` takes it.
+    """
     port, grpc_port = free_ports(2)
     command = [sys.executable, "-m", "lingraft.serving", *map(str, bundles), f"--host={_HOST}", f"--port={port}"]
     command += [f"--grpc-port={grpc_port}", *settings]
-    with tempfile.TemporaryFile() as log:
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT)
-        try:
-            server = Running(process, f"http://{_HOST}:{port}", f"{_HOST}:{grpc_port}", log)
-            _wait(server, ready_s)
-            yield server
-        finally:
-            stop(process)
+    process = subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, process_group=process_group
+    )
+    return Running(process, f"http://{_HOST}:{port}", f"{_HOST}:{grpc_port}", log)
 
 
 def free_ports(count: int) -> list[int]:
@@ -113,7 +141,12 @@ def free_ports(count: int) -> list[int]:
         return [int(probe.getsockname()[1]) for probe in probes]
 
 
-def _wait(server: Running, ready_s: float) -> None:
+def wait_for(server: Running, ready_s: float) -> None:
+    """Return once a server answers.
+
+    Raises:
+        ServingError: it ended early, or was not ready in time; the message has the end of its log.
+    """
     deadline = time.monotonic() + ready_s
     with httpx.Client(timeout=1.0, trust_env=False) as client:
         while True:
@@ -127,9 +160,9 @@ def _wait(server: Running, ready_s: float) -> None:
             time.sleep(_POLL_S)
 
 
-def _tail(log: Any) -> str:
+def _tail(log: IO[bytes]) -> str:
     log.seek(0)
-    return str(log.read().decode("utf-8", "replace")[-_LOG_TAIL_CHARACTERS:]).strip()
+    return log.read().decode("utf-8", "replace")[-_LOG_TAIL_CHARACTERS:].strip()
 
 
 def stop(process: "subprocess.Popen[Any]", within_s: float = _STOP_S) -> None:

@@ -3,15 +3,12 @@
 import asyncio
 import logging
 import signal
-import socket
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
 
-import torch
-
-from lingraft.errors import MissingExtraError, ServingError
+from lingraft.errors import MissingExtraError
 from lingraft.serving import logs
 from lingraft.serving.detection import Detector
 from lingraft.serving.endpoint import Endpoint
@@ -19,7 +16,7 @@ from lingraft.serving.following import following
 from lingraft.serving.rest import mount
 from lingraft.serving.rpc import RpcServer
 from lingraft.serving.served import Served
-from lingraft.serving.settings import Settings, token
+from lingraft.serving.settings import Settings
 
 try:
     from kserve import ModelServer
@@ -33,48 +30,24 @@ _LAST_S = 1
 """For what is left after draining, which is nothing unless a request took longer than it may."""
 
 
-def serve(bundles: Sequence[Path], settings: Settings) -> None:
-    """Serve bundles until SIGTERM or SIGINT.
+def serve(served: Served, bundles: Sequence[Path], settings: Settings, token: str | None) -> None:
+    """Serve until SIGTERM or SIGINT.
+
+    Args:
+        served: what answers.
+        bundles: folders that it was loaded from.
+        settings: how to listen, and what to refuse.
+        token: what requests must carry; None where they need none.
 
     Raises:
-        ServingError: a port is in use or not allowed, the bundles do not go together, a golden answer is missed, or
-            ONNX Runtime is not usable as installed.
-        MissingExtraError: ONNX Runtime is not installed.
-        ArtifactError: a folder is no bundle, or damaged.
+        ServingError: two models have one name.
+        ArtifactError: a bundle is damaged.
         PublicationError: the folder of publications is not there.
     """
-    for port in filter(None, (settings.port, settings.grpc_port)):
-        require_port(settings.host, port)
-    allowed = token()
-    logs.configure()
-    # Answers take little of it; the cores are for ONNX Runtime.
-    torch.set_num_threads(1)
-    served = Served.load(bundles, settings.precision)
     endpoint = Endpoint(served, settings, Detector.load() if settings.detect else None)
-    mount(app, endpoint, allowed)
+    mount(app, endpoint, token)
     with following(served, bundles, settings.follow, settings.follow_s):
-        _Server(endpoint, allowed).start([_Registered(name) for name in endpoint.models])
-
-
-def require_port(host: str, port: int) -> None:
-    """Refuse an address that the server could not listen on.
-
-    Raises:
-        ServingError: it is in use, not allowed, or no address at all.
-    """
-    if not 0 < port < 2**16:
-        raise ServingError(f"port {port} is not possible. Choose one from 1 to {2**16 - 1}.")
-    try:
-        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        with socket.socket(family, kind, protocol) as probe:
-            # As the server itself does: a port whose last connections are still winding down is free.
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind(address)
-    except OSError as error:
-        raise ServingError(
-            f"cannot listen on {host}, port {port}: {error.strerror}. "
-            "Stop what listens there, or choose another port (--port, --grpc-port) or address (--host)."
-        ) from error
+        _Server(endpoint, token).start([_Registered(name) for name in endpoint.models])
 
 
 class _Registered(BaseKServeModel):  # type: ignore[misc]  # kserve has no types

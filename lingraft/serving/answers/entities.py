@@ -31,7 +31,7 @@ from lingraft.serving.answers.words import Word, words
 from lingraft.serving.bundle import Bundle
 from lingraft.task_config import INPUTS
 from lingraft.tasks.spans import spans
-from lingraft.tasks.tagging import word_pieces
+from lingraft.tasks.word_pieces import word_pieces
 
 _PARAMETERS: Mapping[str, Parameter] = {TRUNCATE: TRUNCATING}
 TEXT_INDEX, ENTITY, KIND, START, END, SCORE = "text_index", "entity", "kind", "start", "end", "score"
