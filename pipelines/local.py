@@ -7,7 +7,6 @@ import logging
 import os
 import re
 import signal
-import subprocess
 import sys
 import time
 import warnings
@@ -25,6 +24,7 @@ from lingraft.errors import LingraftError
 from lingraft.files import make_folder
 from lingraft.search_config import SEARCH_STORAGE
 from lingraft.stopping import EXIT_CODES, Interruption, handled
+from pipelines.forkserver import Step
 
 _STARTED = re.compile(r"Executing task .*?'([\w-]+)'")
 _ERROR = re.compile(r"^\s*lingraft(\.\w+)+Error: ")
@@ -67,15 +67,12 @@ class _Screen(io.TextIOBase):
         self.log.flush()
 
     def _show(self, line: str) -> None:
-        print(line, file=self.screen, flush=True)
+        self.screen.write(f"{line}\n")  # at once, since steps side by side show theirs from threads
+        self.screen.flush()
 
 
 class _Steps:
-    """The processes of steps, which are asked to stop with us.
-
-    Each is in a session of its own, so that it gets Ctrl-C on a terminal from us alone, and once. A step's shell would
-    not pass a signal on, so the whole group gets it.
-    """
+    """The processes of steps, which are asked to stop with us."""
 
     def __init__(self) -> None:
         self.signal_number = 0
@@ -89,26 +86,23 @@ class _Steps:
         """
         if self.signal_number:
             return EXIT_CODES[signal.Signals(self.signal_number)]
-        with subprocess.Popen(
-            full_command,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            bufsize=1,
-            start_new_session=True,
-        ) as process:
-            self._running.add(process.pid)
-            self._untold.add(process.pid)
-            if self.signal_number:  # while it was started
-                self._tell(process.pid)
-            try:
-                for line in process.stdout or ():
-                    print(line, end="")
-                print()
-                return process.wait()
-            finally:
-                self._running.discard(process.pid)
-                self._untold.discard(process.pid)
+        try:
+            step = Step(full_command, os.environ)
+        except LingraftError as error:  # within a loop, KFP would keep it to itself
+            print(f"{type(error).__module__}.{type(error).__qualname__}: {error}")
+            return 1
+        self._running.add(step.pid)
+        self._untold.add(step.pid)
+        if self.signal_number:  # while it was started
+            self._tell(step.pid)
+        try:
+            for line in step.lines():
+                print(line, end="")
+            print()
+            return step.wait()
+        finally:
+            self._running.discard(step.pid)
+            self._untold.discard(step.pid)
 
     def stop(self, signal_number: int, _: FrameType | None) -> None:
         """Handle a signal: pass it on, and wait for the steps to end, but not for ever."""

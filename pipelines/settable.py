@@ -7,6 +7,7 @@ from typing import Any
 
 from lingraft.cluster import Cluster, StageName
 from pipelines.cluster import Nodes, tolerated
+from pipelines.stacks import without_sources
 
 
 def settable(cluster: Cluster, *stages: StageName) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -30,7 +31,8 @@ def settable(cluster: Cluster, *stages: StageName) -> Callable[[Callable[..., An
         def with_nodes(*values: Any) -> Any:
             given = signature.bind(*values).arguments
             asks = {name: given.pop(name) for name in defaults}
-            return pipeline(**given, nodes=Nodes(cluster, asks))
+            with without_sources():
+                return pipeline(**given, nodes=Nodes(cluster, asks))
 
         with_nodes.__signature__ = signature  # type: ignore[attr-defined]
         return with_nodes

@@ -1,6 +1,7 @@
 """How a Kubeflow Pipelines server is reached, and what its refusals mean."""
 
 import contextlib
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,8 @@ _HINTS = {
     403: "The token's owner may not do this in this namespace: bind it to the Role kubeflow-pipelines-edit.",
     404: "Is --host the server's API, and --namespace a profile of it?",
 }
+_MESSAGES = "message", "error_message", "error"
+"""Fields of an error's body: of the API, of its upload, and of servers without either."""
 _TRIES, _PAUSE_S, _SHORT_LIVED = 4, 0.5, (429, 500, 502, 503, 504)
 
 
@@ -93,9 +96,14 @@ def asked(connection: Connection, what: str) -> Iterator[None]:
 
 
 def _words(error: kfp.ApiException) -> str:
-    """What the server says, without its stack trace."""
-    said = str(error.body or error.reason or "").strip()
-    return said.splitlines()[0][:300] if said else ""
+    """What the server says, without its stack trace; a proxy before it may answer otherwise than in JSON."""
+    body = error.body.decode(errors="replace") if isinstance(error.body, bytes) else error.body
+    said = str(body or error.reason or "").strip()
+    with contextlib.suppress(ValueError):
+        told = json.loads(said)
+        if isinstance(told, dict):
+            said = next((str(told[key]) for key in _MESSAGES if told.get(key)), said)
+    return said.splitlines()[0][:300].rstrip(".") if said else ""
 
 
 def _hint(error: kfp.ApiException) -> str:

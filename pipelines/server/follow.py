@@ -13,6 +13,8 @@ _ENDS = {DONE, "FAILED", "CANCELED", "SKIPPED"}
 """kfp's own way to wait knows nothing of CANCELED, and never ends then."""
 _WORTH_A_WORD = {"RUNNING", *_ENDS}
 _PREPARES = "-driver"
+_SERVERS_OWN = {"root", "executor"}
+"""Nodes of a workflow that stand for all of its steps, and for the container inside of one."""
 _LOOK_EVERY_S, _PATIENCE_S = 5.0, 600.0
 
 
@@ -73,10 +75,20 @@ def _may_heal(error: ServerError) -> bool:
 
 
 def _tasks(run: kfp.V2beta1Run) -> list[kfp.V2beta1PipelineTaskDetail]:
-    """Steps in the order in which they began, without the server's own, which prepare each of them."""
+    """Steps in the order in which they began, without the other nodes of the workflow that the server lists."""
     details = (run.run_details.task_details or []) if run.run_details else []
-    steps = [task for task in details if not task.display_name.endswith(_PREPARES)]
+    others = {*_SERVERS_OWN, _workflow(details)}
+    steps = [task for task in details if task.display_name not in others and not task.display_name.endswith(_PREPARES)]
     return sorted(steps, key=lambda task: (task.start_time is None, str(task.start_time), task.task_id))
+
+
+def _workflow(details: list[kfp.V2beta1PipelineTaskDetail]) -> str:
+    """Name of the workflow's own node: the longest with which the names of all pods begin; empty if there is none."""
+    pods = [child.pod_name for task in details for child in task.child_tasks or [] if child.pod_name]
+    names = [task.display_name for task in details]
+    return max(
+        (name for name in names if pods and all(pod.startswith(f"{name}-") for pod in pods)), key=len, default=""
+    )
 
 
 def _require_done(connection: Connection, run: kfp.V2beta1Run) -> None:

@@ -10,20 +10,25 @@ TAKEN = 409
 """Answer to a name that somebody has taken, perhaps a moment ago."""
 
 
-def named(listing: Callable[..., Any], noun: str, name: str, **where: str) -> Any:
-    """The first thing that a listing has under a display name; None if it has none.
+def listed(listing: Callable[..., Any], noun: str, name: str, key: str = "display_name", **where: str) -> list[Any]:
+    """What a listing has under a name, oldest first; a server gives at most 20 at once.
 
     Args:
         listing: method of the API that lists.
         noun: field of its answer.
-        name: the display name.
+        name: the name.
+        key: field that is the name: `name` where others may have the same display name.
         where: what else the method wants, such as a namespace.
     """
-    wanted = kfp.V2beta1Predicate(kfp.V2beta1PredicateOperation.EQUALS, key="display_name", string_value=name)
+    wanted = kfp.V2beta1Predicate(kfp.V2beta1PredicateOperation.EQUALS, key=key, string_value=name)
     of_name = json.dumps(kfp.ApiClient().sanitize_for_serialization(kfp.V2beta1Filter(predicates=[wanted])))
     given = {key: value for key, value in where.items() if value}
-    found = getattr(listing(**given, filter=of_name), noun) or []
-    return found[0] if found else None
+    return getattr(listing(**given, filter=of_name), noun) or []
+
+
+def named(listing: Callable[..., Any], noun: str, name: str, key: str = "display_name", **where: str) -> Any:
+    """The first that a listing has under a name; None if it has none. For the arguments see `listed`."""
+    return next(iter(listed(listing, noun, name, key, **where)), None)
 
 
 def found_or_made(find: Callable[[], Any], make: Callable[[], Any]) -> Any:

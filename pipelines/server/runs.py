@@ -8,7 +8,7 @@ from typing import Any
 import kfp_server_api as kfp
 
 from pipelines.server.connection import Connection, asked
-from pipelines.server.listing import found_or_made, named
+from pipelines.server.listing import found_or_made, listed, named
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ def start(connection: Connection, client: kfp.ApiClient, order: Order) -> str:
 def repeat(connection: Connection, client: kfp.ApiClient, order: Order, cron: str) -> str:
     """Run on a schedule, one run at a time, none made up for that was missed; returns the recurring run's id.
 
-    A schedule of the same name is taken down when the new one stands.
+    Schedules of the same name are taken down when the new one stands.
 
     Args:
         connection: to the server.
@@ -63,7 +63,7 @@ def repeat(connection: Connection, client: kfp.ApiClient, order: Order, cron: st
         no_catchup=True,
     )
     with asked(connection, f"schedule {order.name}"):
-        before = named(
+        before = listed(
             schedules.recurring_run_service_list_recurring_runs,
             "recurring_runs",
             order.name,
@@ -71,8 +71,8 @@ def repeat(connection: Connection, client: kfp.ApiClient, order: Order, cron: st
             namespace=connection.namespace,
         )
         made = schedules.recurring_run_service_create_recurring_run(wanted)
-        if before:
-            schedules.recurring_run_service_delete_recurring_run(before.recurring_run_id)
+        for each in before:
+            schedules.recurring_run_service_delete_recurring_run(each.recurring_run_id)
     return str(made.recurring_run_id)
 
 

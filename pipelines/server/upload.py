@@ -33,7 +33,12 @@ def upload(connection: Connection, client: kfp.ApiClient, package: Path) -> kfp.
     wanted = kfp.V2beta1Pipeline(name=name, display_name=name, namespace=connection.namespace or None)
     with asked(connection, f"upload pipeline {name}"):
         of_name = functools.partial(
-            named, pipelines.pipeline_service_list_pipelines, "pipelines", name, namespace=connection.namespace
+            named,
+            pipelines.pipeline_service_list_pipelines,
+            "pipelines",
+            name,
+            key="name",
+            namespace=connection.namespace,
         )
         pipeline_id = found_or_made(of_name, lambda: pipelines.pipeline_service_create_pipeline(wanted)).pipeline_id
         of_version = functools.partial(
@@ -41,6 +46,7 @@ def upload(connection: Connection, client: kfp.ApiClient, package: Path) -> kfp.
             pipelines.pipeline_service_list_pipeline_versions,
             "pipeline_versions",
             version,
+            key="name",
             pipeline_id=pipeline_id,
         )
         return found_or_made(

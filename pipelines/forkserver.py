@@ -1,0 +1,131 @@
+"""Steps of a local run, each a fork of one process that has made their imports.
+
+A step of a small project computes for a second or less; starting Python with KFP, PyTorch and MLflow takes it several,
+and twice, since the launcher starts a process of its own.
+"""
+
+import atexit
+import logging
+import multiprocessing
+import os
+import signal
+import sys
+import tempfile
+import threading
+import types
+from collections.abc import Iterator, Mapping, Sequence
+from multiprocessing import connection, forkserver
+from pathlib import Path
+
+from kfp.dsl import executor_main
+
+from lingraft.errors import LingraftError
+from lingraft.launch import child
+from lingraft.stopping import EXIT_CODES
+
+_EXECUTOR = executor_main.__name__
+IMPORTS = (
+    _EXECUTOR,
+    "mlflow",
+    "torch",
+    "torch._dynamo",  # which optimizers import
+    *(f"lingraft.steps.{module}" for module in ("data", "language", "paper", "search", "source")),
+    *(f"lingraft.{module}" for module in ("adaptation", "evaluation", "search", "stages", "text", "tokenizer")),
+)
+"""Threads of Python and CUDA do not survive a fork, and none of these starts either when it is imported. Threads of
+OpenBLAS and jemalloc do: both libraries start them anew."""
+_CONTEXT = multiprocessing.get_context("forkserver")
+_CONTEXT.set_forkserver_preload(list(IMPORTS))
+_POLLING = threading.Lock()
+"""Serialises starts and joins. Both poll exit codes in multiprocessing, each of which can be read only once, and
+whichever thread comes second would report the process as lost."""
+_READY = b"\n"
+
+
+class Step:
+    """The process of a step; it leads a session of its own, so that it gets Ctrl-C on a terminal from us alone."""
+
+    def __init__(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
+        """Start a step as `kfp.local` would.
+
+        Args:
+            command: a shell's, with the program that it would write to a file, and the executor's arguments.
+            environment: of the step.
+
+        Raises:
+            LingraftError: the command does more than run the program.
+        """
+        shell, program, arguments = command[:3], command[3], command[4:]
+        if _EXECUTOR not in shell[2] or "pip install" in shell[2]:
+            raise LingraftError(
+                f"cannot run a step that is prepared by {shell[2]!r}: local runs take components without "
+                "packages_to_install, in the environment that they are started in."
+            )
+        _start_server()
+        self._output, theirs = _CONTEXT.Pipe(duplex=False)
+        self._process = _CONTEXT.Process(target=_run, args=(program, [*arguments], dict(environment), theirs))
+        with _POLLING:
+            # A step needs nothing of the main module, which multiprocessing would import once more, and so run a
+            # script that does not ask for its __name__.
+            main, sys.modules["__main__"] = sys.modules["__main__"], types.ModuleType("__main__")
+            try:
+                self._process.start()
+            finally:
+                sys.modules["__main__"] = main
+        theirs.close()
+        # Before it leads a group of its own, a signal to that group would reach nobody.
+        os.read(self._output.fileno(), len(_READY))
+
+    @property
+    def pid(self) -> int:
+        """Its process, and the group of its processes."""
+        assert self._process.pid is not None
+        return self._process.pid
+
+    def lines(self) -> Iterator[str]:
+        """What it and its processes write, until the last of them has ended."""
+        with self._output, open(self._output.fileno(), encoding="utf-8", errors="replace", closefd=False) as stream:
+            yield from stream
+
+    def wait(self) -> int:
+        """Wait for its end; returns the exit code, negative for a signal."""
+        connection.wait([self._process.sentinel])
+        with _POLLING:
+            self._process.join()
+        assert self._process.exitcode is not None
+        return self._process.exitcode
+
+
+def _run(program: str, arguments: Sequence[str], environment: Mapping[str, str], output: connection.Connection) -> None:
+    """Do what the shell would, in the new process."""
+    os.setsid()
+    for number in EXIT_CODES:
+        # What came so far was sent to the terminal's whole group; the local run hears of it, and passes it on.
+        handler = signal.signal(number, signal.SIG_IGN)
+        signal.signal(number, handler)
+    os.write(output.fileno(), _READY)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, EXIT_CODES)
+    for stream in (sys.stdout, sys.stderr):
+        os.dup2(output.fileno(), stream.fileno())
+    output.close()
+    os.environ.clear()
+    os.environ.update(environment, _KFP_RUNTIME="true")
+    child.fork_steps()
+    logging.getLogger().handlers.clear()
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "ephemeral_component.py"
+        file.write_text(program, encoding="utf-8")
+        sys.argv = [_EXECUTOR, "--component_module_path", str(file), *arguments]
+        try:
+            executor_main.executor_main()
+        finally:
+            atexit._run_exitfuncs()  # multiprocessing ends its processes without them
+
+
+def _start_server() -> None:
+    """Start the process that is forked, unless it runs; a stop that its whole group gets is not to end it."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, EXIT_CODES)
+    try:
+        forkserver.ensure_running()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
