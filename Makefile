@@ -30,19 +30,22 @@ port := $(strip $(PORT))
 bin := .venv/bin
 stamp := .venv/.installed-$(accelerator)
 torch_version := $(shell sed -n 's/^torch==//p' constraints.txt)
-# Build tools come from the lock too; pip reads that only from the environment.
-pip_install := PIP_CONSTRAINT=constraints.txt $(bin)/pip install
+# Build tools come from the lock too; pip reads that only from the environment. Python compiles what it imports when it
+# imports it, and keeps that: pip would take two minutes to compile everything.
+unexport PYTHONDONTWRITEBYTECODE
+pip_install := PIP_CONSTRAINT=constraints.txt PIP_NO_COMPILE=1 $(bin)/pip install
 as_root := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 system_packages := chromium fonts-dejavu-core postgresql skopeo
 demo := $(bin)/python -m pipelines demo --recipe $(recipe) --out $(demo_dir) $(if $(text),--text "$(text)")
-pytest := OMP_NUM_THREADS=1 $(bin)/python -m pytest --numprocesses=auto --maxprocesses=4 --dist=loadfile
+pytest := OMP_NUM_THREADS=1 $(bin)/python -m pytest --numprocesses=auto --maxprocesses=4 --durations=10
 
 ifeq ($(filter $(accelerator),cpu gpu),)
 $(error ACCELERATOR is '$(accelerator)', but must be cpu or gpu)
 endif
 
-.PHONY: help install demo demo-compare demo-check serve ui test test-integration test-all soak soak-serving lint format \
-	types golden picture images-check pin-images system-deps lock clean
+.PHONY: help install demo demo-compare demo-check demo-record demo-is-compared serve ui test test-integration \
+	test-nightly nightly test-all coverage soak soak-serving lint format types golden picture images-check pin-images \
+	system-deps lock clean
 
 help: ## print this list
 	@echo "Targets:"
@@ -92,6 +95,12 @@ demo-compare: install ## the demo, and standard adaptation over all layers besid
 demo-check: install ## fail where the demo's results are worse than they must be
 	$(bin)/python -m benchmarks.demo_check --out $(demo_dir) --recipe $(recipe)
 
+demo-record: install ## after demo-compare, write down what it found and by what recipe and code
+	$(bin)/python -m benchmarks.demo_check --out $(demo_dir) --recipe $(recipe) --record
+
+demo-is-compared: install ## fail unless demo-record was made by the recipe and code that there are
+	$(bin)/python -m benchmarks.demo_record --recipe $(recipe)
+
 serve: install ## serve the demo's bundles until stopped
 	@bundles=$$(find $(demo_dir)/bundle -maxdepth 2 -name manifest.json -printf '%h ' 2>/dev/null || true); \
 	[ -n "$$bundles" ] || { echo "No $(demo_dir)/bundle: run 'make demo' first." >&2; exit 1; }; \
@@ -101,13 +110,21 @@ ui: install ## MLflow's pages on the demo's runs and models
 	@test -f $(demo_dir)/mlflow.db || { echo "No $(demo_dir)/mlflow.db: run 'make demo' first." >&2; exit 1; }
 	$(bin)/mlflow ui --backend-store-uri sqlite:///$(demo_dir)/mlflow.db --workers 1
 
-test: lint types ## install, lint, type-check and run the fast tests with coverage
-	$(pytest) -m "not integration" --cov --cov-report=term $(PYTEST_ARGS)
+test: lint types ## install, lint, type-check and run the fast tests
+	$(pytest) --dist=worksteal -m "not integration and not nightly" $(PYTEST_ARGS)
 
-test-integration: install ## only the tests that need minutes or what system-deps installs
-	$(pytest) -m integration $(PYTEST_ARGS)
+test-integration: install ## the tests that need what system-deps installs, or many seconds
+	$(pytest) --dist=loadfile -m "integration and not nightly" $(PYTEST_ARGS)
 
-test-all: test test-integration ## every test
+test-nightly: install ## soaks, grids of parameters, every fault at every place: before an issue that touches them ends
+	$(pytest) --dist=loadfile -m nightly $(PYTEST_ARGS)
+
+nightly: test-nightly demo demo-compare demo-check ## test-nightly, then the demo beside standard adaptation
+
+test-all: test test-integration test-nightly ## every test
+
+coverage: install ## the fast tests again, and which lines they reach
+	$(pytest) --dist=worksteal -m "not integration and not nightly" --cov --cov-report=term $(PYTEST_ARGS)
 
 soak: install ## kill, stop and damage every training stage at random moments, and compare what it arrives at
 	SOAK_FAULTS=$(SOAK_FAULTS) $(bin)/python -m pytest -m integration tests/interrupted/test_soak.py $(PYTEST_ARGS)

@@ -1,7 +1,8 @@
 """`python -m benchmarks.demo_check --out .demo`: does the demo show what mini-model adaptation promises?
 
 Judged at the recipe's fixed depth, on test pages that no training saw, against the same embeddings before training,
-the majority class, and standard adaptation over all layers (`make demo-compare`).
+the majority class, and standard adaptation over all layers (`make demo-compare`). A demo without the latter is checked
+by itself, as long as the comparison's record (`benchmarks.demo_record`) is of the recipe and the code as they are.
 """
 
 import argparse
@@ -11,6 +12,7 @@ from pathlib import Path
 from statistics import mean
 from typing import NamedTuple
 
+from benchmarks import demo_record
 from lingraft.config import Recipe
 from lingraft.errors import LingraftError
 from lingraft.report.page import Records
@@ -40,8 +42,17 @@ class Check(NamedTuple):
         return f"{self.what:<62} {self.value:9.3f} {sign:>2} {self.bound:8.3f}  {verdict}"
 
 
-def checks(rows: Sequence[LanguageResult], targets: Sequence[str], depth: int, task: str) -> Iterator[Check]:
+def checks(
+    rows: Sequence[LanguageResult], targets: Sequence[str], depth: int, task: str, compared: bool = True
+) -> Iterator[Check]:
     """All checks of the rows of a report, at one depth and on one task.
+
+    Args:
+        rows: of the report.
+        targets: languages that must be among them.
+        depth: at which the mini-model is judged.
+        task: on which.
+        compared: whether standard adaptation must be among the rows, and be compared with.
 
     Raises:
         LingraftError: a row is missing, or has no scores on the task.
@@ -49,8 +60,11 @@ def checks(rows: Sequence[LanguageResult], targets: Sequence[str], depth: int, t
     mini = [_row(rows, language, depth) for language in targets]
     for row in mini:
         yield from _alone(row, task)
-    standard = [_row(rows, language, row.layers) for language, row in zip(targets, mini, strict=True)]
-    yield from _beside_standard(mini, standard, task)
+    topic, majority = _topic(mini, task), mean(_scores(row, task).baseline for row in mini)
+    yield Check("mean zero-shot accuracy, over majority", topic, majority + MEAN_POINTS_OVER_MAJORITY)
+    if compared:
+        standard = [_row(rows, language, row.layers) for language, row in zip(targets, mini, strict=True)]
+        yield from _beside_standard(mini, standard, task)
 
 
 def _row(rows: Sequence[LanguageResult], language: str, depth: int) -> LanguageResult:
@@ -79,10 +93,12 @@ def _alone(row: LanguageResult, task: str) -> Iterator[Check]:
     yield Check(f"{name} masked accuracy of the primary", row.masked.primary, bound)
 
 
+def _topic(rows: list[LanguageResult], task: str) -> float:
+    return mean(_scores(row, task).score.mean for row in rows)
+
+
 def _beside_standard(mini: list[LanguageResult], standard: list[LanguageResult], task: str) -> Iterator[Check]:
-    topic, reference = (mean(_scores(row, task).score.mean for row in rows) for rows in (mini, standard))
-    majority = mean(_scores(row, task).baseline for row in mini)
-    yield Check("mean zero-shot accuracy, over majority", topic, majority + MEAN_POINTS_OVER_MAJORITY)
+    topic, reference = _topic(mini, task), _topic(standard, task)
     yield Check("mean zero-shot accuracy, beside standard adaptation", topic, reference - POINTS_BELOW_STANDARD)
     masked, reference = (mean(row.masked.primary for row in rows) for rows in (mini, standard))
     yield Check("mean masked accuracy, beside standard", masked, SHARE_OF_STANDARD_MASKED * reference)
@@ -111,16 +127,23 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path(".demo"), help="folder of the demo's results")
     parser.add_argument("--recipe", type=Path, default=Path("recipes/demo.toml"), help="the demo's recipe")
+    parser.add_argument("--record", action="store_true", help="write down what the comparison found, where all holds")
     arguments = parser.parse_args()
     try:
         recipe = Recipe.load(arguments.recipe)
         rows = Records.load(arguments.out / "report").languages
-        found = list(checks(rows, recipe.targets, recipe.adaptation.depth, only_task(recipe)))
+        compared = arguments.record or any(row.depth == row.layers for row in rows)
+        record = None if compared else demo_record.require_current(arguments.recipe)
+        found = list(checks(rows, recipe.targets, recipe.adaptation.depth, only_task(recipe), compared))
     except LingraftError as error:
         sys.exit(f"error: {error}")
     print(*found, sep="\n")
+    if record:
+        print("Compared with standard adaptation before, by the same recipe and code:", *record.checks, sep="\n")
     if failed := sum(not check.holds for check in found):
         sys.exit(f"{failed} of {len(found)} checks failed")
+    if arguments.record:
+        demo_record.Record(demo_record.fingerprint(arguments.recipe), [str(check) for check in found]).write()
 
 
 if __name__ == "__main__":

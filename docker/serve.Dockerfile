@@ -5,7 +5,8 @@
 # For GPUs, add --build-arg ACCELERATOR=gpu; behind a mirror, add --secret id=pip,src=pip.conf
 #
 # The registry's client is in it, too, for the containers beside the server that bring bundles.
-# ONNX Runtime does the work, on either kind of machine. torch only reads artifacts here, so it is always the CPU build.
+# ONNX Runtime does the work, on either kind of machine. lingraft depends on torch, which the server never imports, so it
+# is always the CPU build.
 ARG BASE_IMAGE=python:3.11-slim-bookworm
 
 FROM ${BASE_IMAGE} AS dependencies
