@@ -19,7 +19,10 @@ from lingraft.encoder import Encoder, Vocabulary
 from lingraft.models import save_task, save_vocabulary
 from lingraft.tasks.loading import kind_of
 from lingraft.tokenizer import Tokenizer
+from tests.fixtures import once
 from tests.made_up import TOPICS, write
+
+TINY = Path(__file__).with_name("tiny.toml")
 
 
 class Pieces(NamedTuple):
@@ -29,9 +32,20 @@ class Pieces(NamedTuple):
     tokenizers: dict[str, Path]
 
     @classmethod
+    def shared(cls) -> Self:
+        """Those of this run of the tests."""
+        return cls.at(once.folder("pieces", cls.make, TINY.read_bytes()))
+
+    @classmethod
+    def at(cls, folder: Path) -> Self:
+        """Where everything lies that was made under a folder."""
+        recipe = Recipe.load(TINY).with_folder(folder / "source")
+        return cls(recipe, {language: folder / "tokenizer" / language for language in recipe.languages})
+
+    @classmethod
     def make(cls, folder: Path) -> Self:
         """Write text, and train the tokenizers on it, under a folder."""
-        recipe = Recipe.load(Path(__file__).with_name("tiny.toml"))
+        recipe = Recipe.load(TINY)
         return cls.trained(recipe.with_folder(write(folder / "source", recipe.languages)), folder)
 
     @classmethod
@@ -51,6 +65,22 @@ class Tiny:
     primary: Path
     task: Path
     embeddings: dict[str, Path]
+
+    @classmethod
+    def shared(cls) -> Self:
+        """Those of this run of the tests, of the shared pieces."""
+        return cls.shared_of(Pieces.shared())
+
+    @classmethod
+    def shared_of(cls, pieces: Pieces) -> Self:
+        """Those of this run of the tests, of the shared tokenizers and of a recipe of one's own."""
+
+        def make(folder: Path) -> None:
+            cls.make(pieces.recipe, pieces.tokenizers, folder)
+
+        folder = once.folder("tiny", make, pieces.recipe.encoder.model_dump_json())
+        embeddings = {language: folder / "embeddings" / language for language in pieces.recipe.targets}
+        return cls(folder / "primary", folder / "task", embeddings)
 
     @classmethod
     def make(cls, recipe: Recipe, tokenizers: Mapping[str, Path], folder: Path) -> Self:

@@ -1,9 +1,10 @@
 """The stages run once, for real, on text that the tests make: folders of artifacts for tests to look at.
 
-`Workshop.make(folder)` goes from text to embeddings and tasks as `tests/tiny.toml` says, in a few seconds. Tests get it
-as the fixture `workshop`, and leave its folders as they are.
+`Workshop.make(folder)` goes from text to embeddings and tasks as `tests/tiny.toml` says, in a few seconds. Tests get
+one that all workers share as the fixture `workshop`, and leave its folders as they are.
 """
 
+import json
 import os
 import shutil
 import signal
@@ -21,7 +22,10 @@ from lingraft.blocks import split
 from lingraft.config import Recipe
 from lingraft.plan import Progress, unwatched
 from lingraft.stages import Watch
+from tests.fixtures import once
 from tests.made_up import write
+
+TINY = Path(__file__).with_name("tiny.toml")
 
 
 @dataclass(frozen=True)
@@ -40,28 +44,45 @@ class Workshop:
     """What each training stage told whoever watched it."""
 
     @classmethod
-    def make(cls, folder: Path) -> Self:
-        """Run every stage under a folder."""
-        recipe = Recipe.load(Path(__file__).with_name("tiny.toml"))
-        recipe = recipe.with_folder(write(folder / "source", recipe.languages))
+    def shared(cls) -> Self:
+        """The one of this run of the tests."""
+        folder = once.folder("workshop", cls.make, TINY.read_bytes())
+        shop = cls.at(folder)
+        told = json.loads((folder / "curves.json").read_text(encoding="utf-8"))
+        shop.curves.update({title: [Progress(**point) for point in points] for title, points in told.items()})
+        return shop
+
+    @classmethod
+    def at(cls, folder: Path) -> Self:
+        """Where everything lies under a folder, whether it has been made or not."""
+        recipe = Recipe.load(TINY).with_folder(folder / "source")
         texts, pieces, packed = (
             {language: folder / noun / language for language in recipe.languages}
             for noun in ("text", "tokenizer", "blocks")
         )
+        embeddings = {language: folder / "embeddings" / language for language in recipe.targets}
+        tasks = {seed: folder / "task" / str(seed) for seed in recipe.task().finetuning.seeds}
+        return cls(recipe, texts, pieces, packed, folder / "primary", embeddings, tasks, {})
+
+    @classmethod
+    def make(cls, folder: Path) -> Self:
+        """Run every stage under a folder."""
+        shop = cls.at(folder)
+        recipe, texts, pieces, packed = shop.recipe, shop.texts, shop.tokenizers, shop.blocks
+        write(folder / "source", recipe.languages)
         for language in recipe.languages:
             text.prepare(recipe, language, texts[language])
             tokenizer.train(recipe, texts[language], pieces[language])
             blocks.build(recipe, texts[language], pieces[language], packed[language])
-        shop = cls(recipe, texts, pieces, packed, folder / "primary", {}, {}, {})
         stages.pretrain(recipe, packed["en"], pieces["en"], shop.primary, shop.curves.setdefault("en", []).append)
-        for language in recipe.targets:
-            shop.embeddings[language] = folder / "embeddings" / language
+        for language, out in shop.embeddings.items():
             watch = shop.curves.setdefault(language, []).append
-            shop.adapt(language, recipe.adaptation.depth, shop.embeddings[language], watch=watch)
-        for seed in recipe.task().finetuning.seeds:
-            shop.tasks[seed] = folder / "task" / str(seed)
+            shop.adapt(language, recipe.adaptation.depth, out, watch=watch)
+        for seed, out in shop.tasks.items():
             watch = shop.curves.setdefault(f"seed {seed}", []).append
-            stages.finetune(recipe, "topic", shop.primary, texts["en"], seed, shop.tasks[seed], watch)
+            stages.finetune(recipe, "topic", shop.primary, texts["en"], seed, out, watch)
+        told = {title: [point._asdict() for point in points] for title, points in shop.curves.items()}
+        (folder / "curves.json").write_text(json.dumps(told), encoding="utf-8")
         return shop
 
     def adapt(
