@@ -1,9 +1,9 @@
-"""Trainings of every stage, small: done by one process here, and by two under `torchrun -m tests.distributed.jobs`."""
+"""Trainings of every stage, small: done by one process, and by two together."""
 
 import hashlib
 import json
+import os
 import random
-import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +13,7 @@ import torch
 from pydantic import TypeAdapter
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
+from lingraft import processes as lingraft_processes
 from lingraft import ranks, stages
 from lingraft.adaptation import adapt
 from lingraft.config import Recipe
@@ -112,12 +113,22 @@ def _hash(tensors: Iterable[torch.Tensor]) -> str:
     return hashlib.sha256(b"".join(tensor.detach().numpy().tobytes() for tensor in tensors)).hexdigest()
 
 
-def main(folder: Path) -> None:
-    """Train all, and note each process's weights."""
-    shop = TypeAdapter(Workshop).validate_json((folder / WORKSHOP_FILE).read_bytes())
+def alone(folder: Path) -> None:
+    """Train all in this process."""
+    torch.set_num_threads(1)
+    train_all(_told(folder), folder / "one", folder / "one")
+
+
+def together(folder: Path, rank: int, processes: int, port: int) -> None:
+    """Train all as one of several processes that `torchrun` has started, and note this one's weights."""
+    place = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": processes, "LOCAL_WORLD_SIZE": processes}
+    meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    os.environ.update({name: str(value) for name, value in {**place, **meeting}.items()})
+    vars(lingraft_processes)["_PARENT"] = os.getppid()  # of this process, not of the one that has made the import
+    torch.set_num_threads(1)
     with weights_noted(folder / f"weights-{ranks.rank()}.json"):
-        train_all(shop, folder / "two", folder / "one")
+        train_all(_told(folder), folder / "two", folder / "one")
 
 
-if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+def _told(folder: Path) -> Workshop:
+    return TypeAdapter(Workshop).validate_json((folder / WORKSHOP_FILE).read_bytes())

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -51,10 +52,17 @@ def begun(command: list[str]) -> subprocess.Popen[str]:
 
 def kill_all(process: subprocess.Popen[str]) -> None:
     """Kill a process and all that it has started, whatever is left of them; workers have groups of their own."""
-    for pid in [process.pid, *children_of(process.pid)]:
+    for pid in family_of(process.pid):
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
     process.wait()
+
+
+def free_port() -> int:
+    """A port of this machine at which nobody listens."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
 def children_of(pid: int) -> list[int]:
@@ -64,3 +72,8 @@ def children_of(pid: int) -> list[int]:
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):
             found += map(int, thread.read_text().split())
     return found
+
+
+def family_of(pid: int) -> list[int]:
+    """A process, its children, and theirs in turn."""
+    return [pid, *(each for child in children_of(pid) for each in family_of(child))]

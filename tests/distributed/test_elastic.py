@@ -47,12 +47,14 @@ def test_what_two_began_and_were_killed_at_one_ends(project: Project) -> None:
     goes_on(project, project.on_one("killed"), "killed")
 
 
+@pytest.mark.nightly
 def test_what_one_began_and_was_killed_at_two_end(project: Project) -> None:
     with project.under_way(project.on_one("grown"), "grown", step=10) as process:
         kill_all(process)
     goes_on(project, project.on_two("grown"), "grown")
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("asked", [signal.SIGTERM, signal.SIGINT])
 def test_torchrun_that_is_asked_to_stop_leaves_a_checkpoint(project: Project, asked: signal.Signals) -> None:
     """Workers end with 75 or 130; torchrun itself makes 1 of it, for which `--processes` is the remedy."""
@@ -65,7 +67,9 @@ def test_torchrun_that_is_asked_to_stop_leaves_a_checkpoint(project: Project, as
     goes_on(project, project.on_two(out), out)
 
 
-@pytest.mark.parametrize(("asked", "code"), [(signal.SIGTERM, 75), (signal.SIGINT, 130)])
+@pytest.mark.parametrize(
+    ("asked", "code"), [pytest.param(signal.SIGTERM, 75, marks=pytest.mark.nightly), (signal.SIGINT, 130)]
+)
 def test_a_command_with_processes_that_is_asked_to_stop_ends_with_the_code_of_one_process(
     project: Project, asked: signal.Signals, code: int
 ) -> None:
@@ -78,6 +82,7 @@ def test_a_command_with_processes_that_is_asked_to_stop_ends_with_the_code_of_on
     goes_on(project, project.spread(out), out)
 
 
+@pytest.mark.nightly
 def test_a_worker_that_is_asked_to_stop_takes_all_with_it(project: Project) -> None:
     with project.under_way(project.spread("asked"), "asked", step=10) as process:
         os.kill(workers_of(process)[1], signal.SIGTERM)
@@ -86,8 +91,15 @@ def test_a_worker_that_is_asked_to_stop_takes_all_with_it(project: Project) -> N
     goes_on(project, project.on_one("asked"), "asked")
 
 
-@pytest.mark.parametrize("rank", [0, 1])
-@pytest.mark.parametrize("way", ["torchrun", "processes"])
+@pytest.mark.parametrize(
+    ("rank", "way"),
+    [
+        (1, "torchrun"),
+        pytest.param(0, "processes", marks=pytest.mark.nightly),
+        pytest.param(0, "torchrun", marks=pytest.mark.nightly),
+        pytest.param(1, "processes", marks=pytest.mark.nightly),
+    ],
+)
 def test_a_lost_worker_ends_the_run_within_seconds(project: Project, rank: int, way: str) -> None:
     out = f"lost-{rank}-{way}"
     command = project.on_two(out) if way == "torchrun" else project.spread(out)
@@ -101,6 +113,7 @@ def test_a_lost_worker_ends_the_run_within_seconds(project: Project, rank: int, 
     goes_on(project, command, out)
 
 
+@pytest.mark.nightly
 def test_a_lost_worker_is_replaced_where_torchrun_may_restart(project: Project) -> None:
     with project.under_way(project.on_two("again", "--max-restarts", "1"), "again", step=10) as process:
         os.kill(workers_of(process)[1], signal.SIGKILL)
@@ -110,6 +123,7 @@ def test_a_lost_worker_is_replaced_where_torchrun_may_restart(project: Project) 
     assert project.apart("whole", "again") < CLOSE
 
 
+@pytest.mark.nightly
 def test_workers_whose_launcher_is_killed_leave_a_checkpoint_and_go(project: Project) -> None:
     with project.under_way(project.on_two("orphans"), "orphans", step=10) as process:
         workers = workers_of(process)
@@ -120,7 +134,7 @@ def test_workers_whose_launcher_is_killed_leave_a_checkpoint_and_go(project: Pro
     goes_on(project, project.on_two("orphans"), "orphans")
 
 
-@pytest.mark.parametrize("way", ["torchrun", "processes"])
+@pytest.mark.parametrize("way", ["torchrun", pytest.param("processes", marks=pytest.mark.nightly)])
 def test_a_batch_that_three_processes_cannot_divide_is_an_error_and_no_hang(project: Project, way: str) -> None:
     out = f"three-{way}"
     command = project.spread(out, 3) if way == "processes" else project.on_two(out, "--nproc-per-node", "3")
@@ -130,6 +144,7 @@ def test_a_batch_that_three_processes_cannot_divide_is_an_error_and_no_hang(proj
     assert not list(project.folder.glob(f"*{out}*"))
 
 
+@pytest.mark.nightly
 def test_an_output_that_is_there_is_refused_by_all(project: Project) -> None:
     before = sorted(path.name for path in project.folder.iterdir())
     for command in (project.on_two("whole"), project.spread("whole")):
@@ -156,6 +171,7 @@ def test_torchrun_is_refused_for_commands_that_do_not_train(project: Project) ->
     assert "2 processes were started for `verify`, which is for one" in done.stderr
 
 
+@pytest.mark.nightly
 def test_the_commands_of_the_page_on_several_gpus_train(workshop: Workshop, tmp_path: Path) -> None:
     page = (ROOT / "docs" / "several-gpus.md").read_text(encoding="utf-8")
     commands = re.findall(r"^(?:lingraft|torchrun) .*$", page, re.MULTILINE)

@@ -14,10 +14,12 @@ from lingraft.artifact import read_manifest
 from lingraft.history import HISTORY_FILE
 from lingraft.plan import Progress
 from tests.distributed import jobs
-from tests.distributed.launch import finished, torchrun
+from tests.distributed.launch import free_port
+from tests.fixtures import forked, once
 from tests.workshop import Workshop
 
 STAGES = ("heads", "noisy", "ordinary", "mini", "adapted", "along/step-00000003", "fixed", "dev_loss", "topic", "tags")
+RANKS = ("rank-0", "rank-1")
 CLOSE = 1e-6
 """Sums are taken in another order; in float32 that changes the last digit or two, and AdamW keeps it there."""
 
@@ -28,18 +30,24 @@ class Trained(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def both(workshop: Workshop, tmp_path_factory: pytest.TempPathFactory) -> Trained:
-    """All stages trained by one process, in `one`, and by two, in `two`."""
-    folder = tmp_path_factory.mktemp("both")
+def both(workshop: Workshop) -> Trained:
+    """All stages trained by one process, in `one`, and by two, in `two`, once a run."""
+    folder = once.folder("two-processes", lambda place: train_both(workshop, place))
+    return Trained(folder, "".join((folder / f"{name}.log").read_text() for name in RANKS))
+
+
+def train_both(workshop: Workshop, folder: Path) -> None:
+    """Train on one process, then on two, which are forks and know each other as `torchrun` would have it."""
     jobs.write_tags(folder / "tags.txt")
     jobs.save(workshop, folder / jobs.WORKSHOP_FILE)
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    jobs.train_all(workshop, folder / "one", folder / "one")
-    torch.set_num_threads(threads)
-    done = finished(torchrun("tests.distributed.jobs", str(folder)))
-    assert done.returncode == 0, done.stderr
-    return Trained(folder, done.stderr)
+    forked.start(jobs.alone, folder, log=folder / "one.log").returns()
+    port = free_port()
+    both = [
+        forked.start(jobs.together, folder, rank, 2, port, log=folder / f"{name}.log")
+        for rank, name in enumerate(RANKS)
+    ]
+    for process in both:
+        process.returns()
 
 
 def weights(folder: Path) -> dict[str, torch.Tensor]:

@@ -1,11 +1,12 @@
 """A tiny project whose trainings last long enough to be interrupted often, and keep checkpoints all the time."""
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.interrupted.commands import Command, Limits, run, start
+from tests.fixtures.forked import Child
+from tests.interrupted.commands import Limits, run, start
 from tests.workshop import Workshop
 
 STAGES = ("pretrain", "mini", "adapt", "finetune")
@@ -99,16 +100,23 @@ class Project:
     """Command lines of the stages, and what they give where nothing interrupts them."""
 
     shop: Workshop
-    recipe: Path
     folder: Path
-    whole: dict[str, Path] = field(default_factory=dict)
-    """Results by stage, each of one run without a stop."""
 
-    def finish(self) -> None:
-        """Run every stage without a stop."""
-        for stage in STAGES:
-            self.whole[stage] = self.folder / stage
-            run(self.arguments(stage, self.whole[stage]), self.folder / f"{stage}.log")
+    @property
+    def recipe(self) -> Path:
+        """The recipe of all stages."""
+        return self.folder / "recipe.toml"
+
+    @property
+    def whole(self) -> dict[str, Path]:
+        """Results by stage, each of one run without a stop."""
+        return {stage: self.folder / stage for stage in STAGES}
+
+    def make(self) -> None:
+        """Write the recipe, and run every stage without a stop."""
+        recipe(self.folder)
+        for stage, out in self.whole.items():
+            run(self.arguments(stage, out), self.folder / f"{stage}.log")
 
     def arguments(self, stage: str, out: Path, recipe: Path | None = None) -> list[str]:
         """A command line; inputs from other stages are the results of the runs without a stop."""
@@ -127,11 +135,11 @@ class Project:
         }[stage] | {"recipe": recipe or self.recipe, "out": out}
         return [stage, *(word for name, folder in given.items() for word in (f"--{name}", str(folder)))]
 
-    def start(self, stage: str, out: Path, limits: Limits | None = None, recipe: Path | None = None) -> Command:
+    def start(self, stage: str, out: Path, limits: Limits | None = None, recipe: Path | None = None) -> Child:
         """Begin a stage, or go on with it."""
         return start(self.arguments(stage, out, recipe), out.with_name(f"{out.name}.log"), limits)
 
-    def goes_on_to_the_same(self, stage: str, out: Path, limits: Limits | None = None) -> Command:
+    def goes_on_to_the_same(self, stage: str, out: Path, limits: Limits | None = None) -> Child:
         """Go on with a stage to its end, and compare the result with that of the run without a stop."""
         command = self.start(stage, out, limits)
         assert command.ends() == 0, command.said

@@ -8,8 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.interrupted.commands import Command, Limits
+from tests.fixtures.forked import Child
+from tests.interrupted.commands import Limits
 from tests.interrupted.project import Project, checkpoints, recipe, require_same, steps_kept, training
+
+pytestmark = pytest.mark.integration
+nightly = pytest.mark.nightly
 
 
 def interrupted(project: Project, out: Path, stage: str = "mini", at: int = 10) -> None:
@@ -19,7 +23,7 @@ def interrupted(project: Project, out: Path, stage: str = "mini", at: int = 10) 
     assert code == -signal.SIGKILL, command.said
 
 
-def ended_over_a_read_only_folder(project: Project, out: Path) -> Command:
+def ended_over_a_read_only_folder(project: Project, out: Path) -> Child:
     """Train to the end where nobody may write into the folder of checkpoints."""
     try:
         training(out).chmod(0o555)
@@ -51,7 +55,9 @@ def emptied(place: Path) -> None:
         path.unlink()
 
 
-@pytest.mark.parametrize("damage", [torn, truncated, flipped, emptied])
+@pytest.mark.parametrize(
+    "damage", [flipped, *(pytest.param(each, marks=nightly) for each in (torn, truncated, emptied))]
+)
 def test_the_checkpoint_before_a_damaged_one_is_used(
     project: Project, tmp_path: Path, damage: Callable[[Path], None]
 ) -> None:
@@ -83,7 +89,17 @@ def test_where_no_checkpoint_is_whole_training_begins_anew(project: Project, tmp
     require_same("mini", out, project.whole["mini"])
 
 
-@pytest.mark.parametrize("pace", [{"steps": 81}, {"clip_norm": 0.5}, {"judge_every_steps": 7}, {"skipped_steps": 3}])
+@pytest.mark.parametrize(
+    "pace",
+    [
+        {"clip_norm": 0.5},
+        *(
+            pytest.param(pace, marks=nightly)
+            for pace in ({"steps": 81}, {"judge_every_steps": 7}, {"skipped_steps": 3})
+        ),
+    ],
+    ids=str,
+)
 def test_a_checkpoint_of_another_recipe_is_not_used(project: Project, tmp_path: Path, pace: dict[str, float]) -> None:
     out = tmp_path / "out"
     command = project.start("mini", out, recipe=recipe(tmp_path / "other", **pace))

@@ -19,6 +19,7 @@ from tests.interrupted.project import (
     training,
 )
 
+pytestmark = pytest.mark.integration
 _WILD = 1e30
 """Learning rate with which weights are beyond float32 after a few steps."""
 

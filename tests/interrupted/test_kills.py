@@ -12,7 +12,9 @@ from tests.interrupted.project import STAGES, Project, being_written, recipe, re
 KILLS = 2
 
 
-@pytest.mark.parametrize("stage", STAGES)
+@pytest.mark.parametrize(
+    "stage", ["adapt", *(pytest.param(stage, marks=pytest.mark.integration) for stage in STAGES if stage != "adapt")]
+)
 def test_a_stage_that_is_killed_goes_on_to_the_same_weights(project: Project, tmp_path: Path, stage: str) -> None:
     out, draw = tmp_path / "out", random.Random(stage)
     reached = [0]
@@ -26,7 +28,10 @@ def test_a_stage_that_is_killed_goes_on_to_the_same_weights(project: Project, tm
     assert f"going on after step {reached[-1]} of" in said
 
 
-@pytest.mark.parametrize("stage", STAGES)
+@pytest.mark.integration
+@pytest.mark.parametrize(
+    "stage", ["finetune", *(pytest.param(stage, marks=pytest.mark.nightly) for stage in STAGES[:-1])]
+)
 def test_a_checkpoint_that_was_being_written_is_no_checkpoint(project: Project, tmp_path: Path, stage: str) -> None:
     out = tmp_path / "out"
     for _ in range(2):
@@ -35,6 +40,7 @@ def test_a_checkpoint_that_was_being_written_is_no_checkpoint(project: Project, 
     project.goes_on_to_the_same(stage, out)
 
 
+@pytest.mark.integration
 def test_a_run_that_was_killed_right_after_its_result_ends_well_when_it_is_called_again(
     project: Project, tmp_path: Path
 ) -> None:
@@ -45,6 +51,7 @@ def test_a_run_that_was_killed_right_after_its_result_ends_well_when_it_is_calle
     project.goes_on_to_the_same("mini", out)
 
 
+@pytest.mark.integration
 def test_a_result_of_other_settings_is_not_taken_for_ones_own(project: Project, tmp_path: Path) -> None:
     out = tmp_path / "out"
     command = project.start("mini", out)
@@ -55,11 +62,11 @@ def test_a_result_of_other_settings_is_not_taken_for_ones_own(project: Project, 
     assert f"{out} exists already" in other.said
 
 
+@pytest.mark.integration
 def test_two_processes_do_not_train_into_one_folder(project: Project, tmp_path: Path) -> None:
     out = tmp_path / "out"
     first = project.start("pretrain", out)
-    while steps_kept(out) == 0:
-        assert first.runs, first.said
+    first.wait_until(lambda: steps_kept(out), pause_s=0.001)
     first.send(signal.SIGSTOP)
     second = project.start("pretrain", out)
     assert second.ends() == 1
@@ -69,6 +76,7 @@ def test_two_processes_do_not_train_into_one_folder(project: Project, tmp_path: 
     require_same("pretrain", out, project.whole["pretrain"])
 
 
+@pytest.mark.integration
 def test_a_curve_of_another_training_is_not_taken_for_ones_own(project: Project, tmp_path: Path) -> None:
     out = tmp_path / "out"
     assert project.start("adapt", out, recipe=recipe(tmp_path / "other", steps=81)).ends() == 0

@@ -3,6 +3,8 @@
 import signal
 from pathlib import Path
 
+import pytest
+
 from tests.interrupted.commands import start
 from tests.interrupted.project import Project
 
@@ -13,6 +15,7 @@ def kept(out: Path) -> int:
     return max((int(place.name.removeprefix("step-")) for place in steps), default=0)
 
 
+@pytest.mark.integration
 def test_adding_a_language_goes_on_within_its_adaptation(project: Project, tmp_path: Path) -> None:
     text = Path(project.shop.recipe.text.path) / "de.jsonl"  # type: ignore[union-attr]
     inputs = {"primary": project.folder / "pretrain", "mini": project.folder / "mini", "recipe": project.recipe}

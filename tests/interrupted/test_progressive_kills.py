@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 
-from tests.interrupted.commands import Command, run, start
+from tests.fixtures.forked import Child
+from tests.interrupted.commands import run, start
 from tests.interrupted.project import curve, require_same, steps_kept
 from tests.progressive.project import SWITCHES, phases
 from tests.workshop import Workshop
 
+pytestmark = pytest.mark.integration
 _TINY = Path(__file__).parents[1] / "tiny.toml"
 _LENGTH = """depth = 3
 steps = 60
@@ -49,7 +51,7 @@ class Progressive:
     def line(self, out: Path) -> list[str]:
         return [*self.arguments, "--out", str(out), "--checkpoints", str(curve(out))]
 
-    def start(self, out: Path) -> Command:
+    def start(self, out: Path) -> Child:
         return start(self.line(out), out.with_name(f"{out.name}.log"))
 
     def ends(self) -> list[int]:

@@ -14,11 +14,12 @@ from tests.interrupted.project import STAGES, Project, being_written, checkpoint
 
 FAULTS = int(os.environ.get("SOAK_FAULTS", "25"))
 SEED = int(os.environ.get("SOAK_SEED", "1"))
-ENDS = {0, -signal.SIGKILL, -signal.SIGTERM, 75, 130}
+ENDS = {0, -signal.SIGKILL, -signal.SIGTERM, -signal.SIGINT, 75, 130}
 """A signal that comes before there is anything to lose ends a process as it ends any other."""
 
 
 @pytest.mark.integration
+@pytest.mark.nightly
 @pytest.mark.parametrize("stage", STAGES)
 def test_a_stage_survives_many_faults_at_any_moment(
     project: Project, tmp_path: Path, stage: str, capsys: pytest.CaptureFixture[str]
@@ -57,7 +58,9 @@ def finish(project: Project, stage: str, out: Path) -> None:
 
 
 def killed(project: Project, stage: str, out: Path, draw: random.Random, whole_s: float) -> bool:
-    return project.start(stage, out).killed_after(draw.uniform(0, whole_s)) == -signal.SIGKILL
+    command = project.start(stage, out)
+    time.sleep(draw.uniform(0, whole_s))
+    return command.kill() == -signal.SIGKILL
 
 
 def killed_in_a_checkpoint(project: Project, stage: str, out: Path, draw: random.Random, whole_s: float) -> bool:

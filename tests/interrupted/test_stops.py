@@ -9,12 +9,19 @@ import pytest
 
 from tests.interrupted.project import STAGES, Project, history, recipe, require_same, steps_kept
 
+pytestmark = pytest.mark.integration
 NOTICE_S = 25
 CODES = {signal.SIGTERM: 75, signal.SIGINT: 130}
 
 
-@pytest.mark.parametrize("number", CODES)
-@pytest.mark.parametrize("stage", STAGES)
+@pytest.mark.parametrize(
+    ("stage", "number"),
+    [
+        pytest.param(stage, number, marks=[] if place % 2 == turn else pytest.mark.nightly)
+        for place, stage in enumerate(STAGES)
+        for turn, number in enumerate(CODES)
+    ],
+)
 def test_a_stage_that_is_asked_to_stop_keeps_where_it_is_and_says_so(
     project: Project, tmp_path: Path, stage: str, number: signal.Signals
 ) -> None:
@@ -25,8 +32,7 @@ def test_a_stage_that_is_asked_to_stop_keeps_where_it_is_and_says_so(
     assert first.signalled_when(signal.SIGKILL, lambda: steps_kept(out) >= aim) == -signal.SIGKILL
     before = steps_kept(out)
     command = project.start(stage, out, recipe=seldom)
-    while "going on after" not in command.said:
-        assert command.runs, command.said
+    command.wait_for_word("going on after")
     time.sleep(draw.uniform(0, 0.2))
     asked = time.monotonic()
     command.send(number)

@@ -1,9 +1,6 @@
 """A step that is launched on the tests' cluster, and what can be done to it meanwhile."""
 
 import contextlib
-import json
-import os
-import subprocess
 import sys
 import threading
 import time
@@ -21,12 +18,15 @@ from lingraft.doctor.rights import needed
 from lingraft.launch import launcher
 from lingraft.launch.workload import KINDS
 from lingraft.steps import data
+from lingraft.stopping import Interruption, interruptible
+from tests.fixtures import forked
 from tests.launch.api_server import ApiServer
 from tests.launch.node import Node
 from tests.tracking_stores import sqlite_store
 from tests.workshop import Workshop, changed
 
-LONG = {"steps": 400, "keep_every_s": 0.05}
+SHORT = {"steps": 6, "warmup_steps": 1}
+LONG = {"steps": 300, "keep_every_s": 0.05}
 
 
 @dataclass
@@ -46,6 +46,10 @@ class Bench:
         outputs = {"out": str(self.folder / "out")}
         given = options | {"recipe": self.recipe.to_json()}
         return launcher.run("source.pretrain", self.inputs, outputs, **given)
+
+    def lasts(self, **more: Any) -> None:
+        """Have the pretraining last so long that something can become of it meanwhile."""
+        self.recipe = changed(self.recipe, "pretraining", **(LONG | more))
 
     def when(self, is_time: Callable[[], bool], act: Callable[[str], None]) -> None:
         """Do something to the newest pod as soon as it is time, while the launcher goes on."""
@@ -76,12 +80,12 @@ def a_bench(workshop: Workshop, folder: Path, monkeypatch: pytest.MonkeyPatch, p
     """One whose pretraining is launched by a profile."""
     server, claim = ApiServer(), folder / "claim"
     cluster = Cluster(storage_path=str(claim), stages={"pretraining": profile})
-    recipe = changed(workshop.recipe, "pretraining", **LONG).model_copy(update={"cluster": cluster, "threads": 1})
+    recipe = changed(workshop.recipe, "pretraining", **SHORT).model_copy(update={"cluster": cluster, "threads": 1})
     monkeypatch.setenv(launcher.STAGE, "pretraining")
     monkeypatch.setenv(reuse.WHERE, str(claim / "results"))
     with server.serving(folder) as kubeconfig, sqlite_store(folder) as uri:
         monkeypatch.setenv("KUBECONFIG", str(kubeconfig))
-        node = Node(server, {"MLFLOW_TRACKING_URI": uri})
+        node = Node(server, folder, {"MLFLOW_TRACKING_URI": uri})
         node.join()
         data.open_run(recipe.to_json(), "source", folder / "run")
         folders = {"blocks_folder": workshop.blocks["en"], "tokenizer_folder": workshop.tokenizers["en"]}
@@ -91,22 +95,17 @@ def a_bench(workshop: Workshop, folder: Path, monkeypatch: pytest.MonkeyPatch, p
     assert server.used <= {*needed([KINDS[str(profile.launched)]])}
 
 
-def launched(bench: Bench) -> subprocess.Popen[str]:
+def launched(bench: Bench) -> forked.Child:
     """A launcher in a process of its own, which does the same as `bench.run()`."""
-    call = bench.folder / "launch.json"
-    call.write_text(json.dumps([bench.inputs, str(bench.folder / "out"), bench.recipe.to_json()]), encoding="utf-8")
-    program = f"""
-import json, sys
-from pathlib import Path
-from lingraft.doctor.rights import needed
-from lingraft.launch import launcher
-from lingraft.launch.workload import KINDS
-from lingraft.stopping import Interruption, interruptible
-inputs, out, recipe = json.loads(Path({str(call)!r}).read_text())
-try:
-    with interruptible():
-        launcher.run("source.pretrain", inputs, {{"out": out}}, recipe=recipe)
-except Interruption as interruption:
-    sys.exit(interruption.exit_code)
-"""
-    return subprocess.Popen([sys.executable, "-c", program], env=os.environ, text=True)
+    outputs = {"out": str(bench.folder / "out")}
+    given = bench.inputs, outputs, bench.recipe.to_json()
+    return forked.start(launch, *given, log=bench.folder / "launcher.log")
+
+
+def launch(inputs: dict[str, str], outputs: dict[str, str], recipe: str) -> None:
+    """Launch a pretraining as a step of a pipeline does."""
+    try:
+        with interruptible():
+            launcher.run("source.pretrain", inputs, outputs, recipe=recipe)
+    except Interruption as interruption:
+        sys.exit(interruption.exit_code)

@@ -1,15 +1,13 @@
 """Steps in processes that are really killed, and what their launcher makes of that."""
 
-import contextlib
-import json
 import os
+import re
 import signal
-import subprocess
-import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,13 +16,19 @@ from lingraft.artifact import Artifact, Kind
 from lingraft.config import Recipe
 from lingraft.failures import InputFailedError, leave, why
 from lingraft.launch import child, launcher
-from lingraft.launch.calls import Answer, Call, Ended, LaunchError
+from lingraft.launch.calls import Answer, Call, Ended
 from lingraft.steps import data
+from lingraft.stopping import Interruption
 from tests.distributed.launch import children_of
+from tests.fixtures import forked
+from tests.launch import small_steps
 from tests.tracking_stores import quiet, sqlite_store
 from tests.workshop import Workshop, changed
 
 pytestmark = quiet
+STEPS = 200
+KILLED_AFTER = 20
+"""Steps that are kept; from there on the step goes on."""
 
 
 @pytest.fixture
@@ -47,33 +51,41 @@ def inputs(workshop: Workshop, run: str) -> dict[str, str]:
 
 
 def long(workshop: Workshop) -> Recipe:
-    return changed(workshop.recipe, "pretraining", steps=400, keep_every_s=0.05).model_copy(update={"threads": 1})
+    pretraining = {"steps": STEPS, "keep_every_s": 0.02, "log_every_steps": STEPS}
+    return changed(workshop.recipe, "pretraining", **pretraining).model_copy(update={"threads": 1})
 
 
-def kill_when(is_time: Callable[[], bool], times: int) -> threading.Thread:
-    """Kill the step, as often as asked, each time when it is time."""
+def pretrain(inputs: dict[str, str], out: Path, recipe: Recipe) -> Any:
+    """Pretrain by a launcher whose steps are forks of it."""
+    child.fork_steps()
+    try:
+        return launcher.run("source.pretrain", inputs, {"out": str(out)}, recipe=recipe.to_json())
+    except Interruption as interruption:
+        raise SystemExit(interruption.exit_code) from interruption
+
+
+def kill_steps(times: int) -> threading.Thread:
+    """Kill the small step of this process as soon as it is there, as often as asked."""
 
     def kill() -> None:
-        for _ in range(times):
-            while not (is_time() and launched()):
-                time.sleep(0.01)
-            for process in launched():
-                os.kill(process, signal.SIGKILL)
-            time.sleep(1)
+        killed: set[int] = set()
+        while len(killed) < times:
+            for process in {*children_of(os.getpid())} - killed:
+                if small_steps.__name__ in command_of(process):  # others are there for other tests
+                    os.kill(process, signal.SIGKILL)
+                    killed.add(process)
+            time.sleep(0.01)
 
     thread = threading.Thread(target=kill, daemon=True)
     thread.start()
     return thread
 
 
-def launched() -> list[int]:
-    """Our children that do a step; other tests have other ones."""
-    ours = []
-    for process in children_of(os.getpid()):
-        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-            if b"lingraft.launch.step" in Path(f"/proc/{process}/cmdline").read_bytes():
-                ours.append(process)
-    return ours
+def command_of(process: int) -> str:
+    try:
+        return Path(f"/proc/{process}/cmdline").read_text(encoding="utf-8")
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
 
 
 def steps_kept(shared: Path) -> int:
@@ -81,38 +93,38 @@ def steps_kept(shared: Path) -> int:
     return max((int(place.name.removeprefix("step-")) for place in places), default=0)
 
 
-def test_a_step_that_is_killed_goes_on_where_it_was(
-    workshop: Workshop, inputs: dict[str, str], tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    recipe = long(workshop)
-    killer = kill_when(lambda: steps_kept(tmp_path / "shared") > 20, times=1)
-    made = launcher.run("source.pretrain", inputs, {"out": str(tmp_path / "out")}, recipe=recipe.to_json())
-    killer.join()
-    assert made["steps"] == 400
-    said = capfd.readouterr().err
-    assert "was killed: attempt 2 of 4" in said
-    assert "going on after step" in said
+def test_a_step_that_is_killed_goes_on_where_it_was(workshop: Workshop, inputs: dict[str, str], tmp_path: Path) -> None:
+    with forked.start(pretrain, inputs, tmp_path / "out", long(workshop), log=tmp_path / "log") as its_launcher:
+        its_launcher.wait_until(lambda: steps_kept(tmp_path / "shared") > KILLED_AFTER)
+        [step] = children_of(its_launcher.pid)
+        os.kill(step, signal.SIGKILL)
+        assert its_launcher.returns()["steps"] == STEPS
+    assert "was killed: attempt 2 of 4" in its_launcher.said
+    assert "going on after step" in its_launcher.said
     assert Artifact.load(tmp_path / "out", Kind.PRIMARY)
 
 
 def test_a_step_that_is_killed_too_often_fails_alone_with_the_reason(
-    workshop: Workshop, inputs: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    out, recipe = tmp_path / "out", long(workshop).to_json()
     monkeypatch.setenv(launcher.RETRIES, "1")
-    kill_when(lambda: True, times=2)
-    found = launcher.run("source.pretrain", inputs, {"out": str(out)}, isolated=True, otherwise={}, recipe=recipe)
-    assert found == {}
-    assert "was killed (attempt 2 of 2)" in str(why(out))
+    monkeypatch.setattr(child, "step", small_steps)
+    killer = kill_steps(times=2)
+    out = {"out": str(tmp_path / "out")}
+    found = launcher.run("fills_and_waits", {}, out, isolated=True, otherwise="left out")
+    killer.join()
+    assert found == "left out"
+    assert "was killed (attempt 2 of 2)" in str(why(tmp_path / "out"))
 
 
 def test_an_error_that_nobody_mends_is_not_tried_again(
-    workshop: Workshop, inputs: dict[str, str], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    workshop: Workshop, inputs: dict[str, str], tmp_path: Path
 ) -> None:
-    greedy = changed(workshop.recipe, "encoder", block_tokens=16).to_json()
-    with pytest.raises(LaunchError, match="block"):
-        launcher.run("source.pretrain", inputs, {"out": str(tmp_path / "out")}, recipe=greedy)
-    assert "attempt" not in capfd.readouterr().err
+    greedy = changed(workshop.recipe, "encoder", block_tokens=16)
+    its_launcher = forked.start(pretrain, inputs, tmp_path / "out", greedy, log=tmp_path / "log")
+    assert its_launcher.ends() == 1
+    assert re.search("LaunchError: .*block", its_launcher.said)
+    assert "attempt 2" not in its_launcher.said
 
 
 def test_what_may_heal_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -121,13 +133,20 @@ def test_what_may_heal_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
     assert launcher.run("language.depths_of", {}, {}, pause_s=0.0) == 7
 
 
+def attempted(call: Call) -> Ended:
+    """Attempt a step that is a fork of its launcher."""
+    child.fork_steps()
+    return child.attempt(call)
+
+
 def test_a_tracking_server_that_is_down_may_heal(
     workshop: Workshop, inputs: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
     monkeypatch.setenv("LINGRAFT_TRACKING_WAIT_S", "0")
     arguments = inputs | {"out": str(tmp_path / "out"), "recipe": workshop.recipe.to_json()}
-    ended = child.attempt(Call(step="source.pretrain", arguments=arguments))
+    call = Call(step="source.pretrain", arguments=arguments)
+    ended: Ended = forked.start(attempted, call, log=tmp_path / "log").returns()
     assert ended.heals
     assert "127.0.0.1" in str(ended.reason)
 
@@ -145,47 +164,8 @@ def test_a_step_whose_input_failed_is_left_out(tmp_path: Path) -> None:
 def test_a_stop_is_passed_on_and_the_step_keeps_where_it_is(
     workshop: Workshop, inputs: dict[str, str], tmp_path: Path
 ) -> None:
-    call = tmp_path / "call.json"
-    given = [inputs, {"out": str(tmp_path / "out")}, long(workshop).to_json()]
-    call.write_text(json.dumps(given), encoding="utf-8")
-    program = f"""
-import json, sys
-from pathlib import Path
-from lingraft.launch import launcher
-from lingraft.stopping import Interruption
-inputs, outputs, recipe = json.loads(Path({str(call)!r}).read_text())
-try:
-    launcher.run("source.pretrain", inputs, outputs, recipe=recipe)
-except Interruption as interruption:
-    sys.exit(interruption.exit_code)
-"""
-    process = subprocess.Popen([sys.executable, "-c", program])
-    while steps_kept(tmp_path / "shared") < 10:
-        assert process.poll() is None
-        time.sleep(0.01)
-    process.send_signal(signal.SIGTERM)
-    assert process.wait(60) == 75
-    assert steps_kept(tmp_path / "shared") >= 10
-
-
-def test_a_step_does_not_outlive_its_launcher(workshop: Workshop, inputs: dict[str, str], tmp_path: Path) -> None:
-    call = tmp_path / "call.json"
-    arguments = inputs | {"out": str(tmp_path / "out"), "recipe": long(workshop).to_json()}
-    call.write_text(Call(step="source.pretrain", arguments=arguments).model_dump_json(), encoding="utf-8")
-    program = f"""
-from pathlib import Path
-from lingraft.launch import child
-from lingraft.launch.calls import Call
-child.attempt(Call.model_validate_json(Path({str(call)!r}).read_bytes()))
-"""
-    process = subprocess.Popen([sys.executable, "-c", program])
-    while steps_kept(tmp_path / "shared") < 10:
-        assert process.poll() is None
-        time.sleep(0.01)
-    [step] = children_of(process.pid)
-    process.kill()
-    process.wait()
-    until = time.monotonic() + 10
-    while Path(f"/proc/{step}").exists() and "Z" not in Path(f"/proc/{step}/stat").read_text():
-        assert time.monotonic() < until
-        time.sleep(0.05)
+    with forked.start(pretrain, inputs, tmp_path / "out", long(workshop), log=tmp_path / "log") as its_launcher:
+        its_launcher.wait_until(lambda: steps_kept(tmp_path / "shared") >= KILLED_AFTER)
+        its_launcher.send(signal.SIGTERM)
+        assert its_launcher.ends() == 75
+    assert KILLED_AFTER <= steps_kept(tmp_path / "shared") < STEPS

@@ -13,13 +13,11 @@ from lingraft.artifact import Artifact, Kind
 from lingraft.cluster import Profile
 from lingraft.launch.calls import LaunchError
 from tests.launch.api_server import DROP
-from tests.launch.bench import LONG, Bench, a_bench, launched
+from tests.launch.bench import LONG, SHORT, Bench, a_bench, launched
 from tests.tracking_stores import quiet
 from tests.workshop import Workshop, changed
 
 pytestmark = [quiet, pytest.mark.integration]
-LATE = 3000
-"""Steps of a training that outlives its launcher."""
 
 
 @pytest.fixture
@@ -30,14 +28,14 @@ def bench(workshop: Workshop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 def test_a_step_runs_as_a_job_and_its_log_and_result_come_back(bench: Bench, capfd: pytest.CaptureFixture[str]) -> None:
     made = bench.run()
-    assert made["steps"] == LONG["steps"]
+    assert made["steps"] == SHORT["steps"]
     assert Artifact.load(bench.folder / "out", Kind.PRIMARY)
     [job] = [bench.server.objects["jobs", name] for name in bench.jobs()]
     pod = job["spec"]["template"]["spec"]
     assert pod["containers"][0]["resources"]["limits"] == {"cpu": "2", "memory": "3Gi"}
     assert job["spec"]["backoffLimit"] == 0
     said = capfd.readouterr()
-    assert "pretrain en: step 400/400" in said.out
+    assert "pretrain en: step 6/6" in said.out
     assert "was launched in namespace lingraft" in said.err
     assert [*(bench.folder / "claim/launched/calls").iterdir()] == []
 
@@ -46,6 +44,7 @@ def test_a_step_runs_as_a_job_and_its_log_and_result_come_back(bench: Bench, cap
 def test_a_lost_node_is_replaced_and_the_step_goes_on(
     bench: Bench, told: bool, capfd: pytest.CaptureFixture[str]
 ) -> None:
+    bench.lasts()
     bench.when(bench.trains, lambda pod: bench.node.vanish(pod, told))
     assert bench.run()["steps"] == LONG["steps"]
     assert [name[-2:] for name in bench.jobs()] == ["-1", "-2"]
@@ -60,12 +59,14 @@ def test_nodes_that_are_lost_too_often_are_a_failure_with_its_reason(bench: Benc
         bench.node.vanish(pod)
         bench.when(lambda: [*bench.node.processes][-1] != pod, lose_all)
 
+    bench.lasts()
     bench.when(lambda: bool(bench.node.processes), lose_all)
     with pytest.raises(LaunchError, match=r"lost its node .*\(attempt 3 of 3\)"):
         bench.run()
 
 
 def test_a_step_that_takes_too_much_memory_is_not_tried_again(bench: Bench) -> None:
+    bench.lasts()
     bench.when(bench.trains, bench.node.kill_for_memory)
     with pytest.raises(LaunchError, match=r"out of memory \(3Gi\)"):
         bench.run()
@@ -79,14 +80,25 @@ def test_an_error_of_the_step_is_its_launchers(bench: Bench) -> None:
     assert len(bench.jobs()) == 1
 
 
-@pytest.mark.parametrize("faults", [[500, 503], [DROP, DROP], [410], [500, DROP, 410, 429]])
-def test_the_api_server_may_fail_and_forget_meanwhile(bench: Bench, faults: list[int]) -> None:
+@pytest.mark.parametrize(
+    "faults",
+    [
+        [500, DROP, 410, 429],
+        *(pytest.param(few, marks=pytest.mark.nightly) for few in ([500, 503], [DROP, DROP], [410])),
+    ],
+)
+@pytest.mark.parametrize("within_watches", [True, False], ids=["told while it watches", "told when it watches again"])
+def test_the_api_server_may_fail_and_forget_meanwhile(bench: Bench, faults: list[int], within_watches: bool) -> None:
+    bench.lasts()
     bench.server.faults["watch", "jobs"] = [*faults]
     bench.server.faults["GET", "pods"] = [DROP, 500]
 
     def restart(_: str) -> None:
-        bench.server.forget()
-        bench.server.hang_up()
+        if within_watches:
+            bench.server.expire()
+        else:
+            bench.server.forget()
+            bench.server.hang_up()
 
     bench.when(bench.trains, restart)
     assert bench.run()["steps"] == LONG["steps"]
@@ -103,7 +115,7 @@ def test_a_creation_whose_answer_was_lost_is_found_again(bench: Bench, monkeypat
         return real(self, manifest)
 
     monkeypatch.setattr(Workloads, "create", twice)
-    assert bench.run()["steps"] == LONG["steps"]
+    assert bench.run()["steps"] == SHORT["steps"]
     assert len(bench.jobs()) == 1
 
 
@@ -116,7 +128,7 @@ def test_a_quota_without_room_is_waited_for(bench: Bench, capfd: pytest.CaptureF
         bench.server.refusals.clear()
 
     threading.Thread(target=free, daemon=True).start()
-    assert bench.run(pause_s=0.5)["steps"] == LONG["steps"]
+    assert bench.run(pause_s=0.1)["steps"] == SHORT["steps"]
     assert "exceeded quota" in capfd.readouterr().err
 
 
@@ -144,7 +156,8 @@ def test_a_quota_that_refuses_the_pods_of_a_job_is_said(bench: Bench, capfd: pyt
 
 
 def test_a_job_that_somebody_deletes_is_a_failure(bench: Bench) -> None:
-    bench.when(bench.trains, lambda _: bench.server.remove("jobs", bench.jobs()[-1]) and None)
+    bench.lasts()
+    bench.when(bench.trains, lambda _: bench.server.remove("jobs", bench.jobs()[-1]))
     with pytest.raises(LaunchError, match="was deleted by somebody"):
         bench.run()
 
@@ -152,26 +165,20 @@ def test_a_job_that_somebody_deletes_is_a_failure(bench: Bench) -> None:
 def test_a_launcher_that_is_lost_is_replaced_by_one_that_finds_the_job(
     bench: Bench, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    bench.recipe = changed(bench.recipe, "pretraining", steps=LATE)
-    first = launched(bench)
-    while not bench.trains():
-        assert first.poll() is None
-        time.sleep(0.01)
-    first.kill()
-    first.wait()
-    assert bench.run()["steps"] == LATE
+    bench.lasts()
+    with launched(bench) as first:
+        first.wait_until(bench.trains)
+    assert bench.run()["steps"] == LONG["steps"]
     assert len(bench.jobs()) == 1
     assert "is there already, and is followed" in capfd.readouterr().err
 
 
 def test_a_step_that_is_cancelled_ends_its_job_which_keeps_where_it_is(bench: Bench) -> None:
-    bench.recipe = changed(bench.recipe, "pretraining", steps=10_000)
-    launcher_process = launched(bench)
-    while not bench.trains():
-        assert launcher_process.poll() is None
-        time.sleep(0.01)
-    launcher_process.send_signal(signal.SIGTERM)
-    assert launcher_process.wait(60) == 75
+    bench.lasts(steps=10_000)
+    with launched(bench) as its_launcher:
+        its_launcher.wait_until(bench.trains)
+        its_launcher.send(signal.SIGTERM)
+        assert its_launcher.ends() == 75
     [pod] = bench.node.processes.values()
     assert pod.wait(60) == 75
     assert bench.jobs() == []

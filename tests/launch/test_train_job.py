@@ -18,11 +18,11 @@ from lingraft.launch.exchange import Exchange
 from lingraft.launch.pods import STEP
 from lingraft.launch.workload import train_job
 from tests.launch.api_server import DROP
-from tests.launch.bench import LONG, Bench, a_bench, launched
+from tests.launch.bench import LONG, SHORT, Bench, a_bench, launched
 from tests.tracking_stores import quiet
 from tests.workshop import Workshop, changed
 
-pytestmark = [quiet, pytest.mark.integration]
+pytestmark = quiet
 PROFILE = Profile(
     accelerator="nvidia.com/gpu",
     accelerator_count=4,
@@ -77,6 +77,7 @@ def bench(workshop: Workshop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         yield made
 
 
+@pytest.mark.integration
 def test_two_nodes_learn_what_one_process_learns(bench: Bench, workshop: Workshop) -> None:
     bench.recipe = workshop.recipe.model_copy(update={"cluster": bench.recipe.cluster})
     bench.server.faults["watch", "trainjobs"] = [500, DROP, 410]
@@ -91,10 +92,12 @@ def test_two_nodes_learn_what_one_process_learns(bench: Bench, workshop: Worksho
     assert ranks.SHARED not in os.environ
 
 
-@pytest.mark.parametrize("number", [0, 1])
+@pytest.mark.integration
+@pytest.mark.parametrize("number", [pytest.param(0, marks=pytest.mark.nightly), 1])
 def test_a_node_that_is_lost_is_replaced_and_training_goes_on(
     bench: Bench, number: int, capfd: pytest.CaptureFixture[str]
 ) -> None:
+    bench.lasts()
     bench.when(bench.trains, lambda pod: bench.node.vanish(f"{pod[:-1]}{number}"))
     assert bench.run(pause_s=0.0)["steps"] == LONG["steps"]
     assert [name[-2:] for name in bench.jobs()] == ["-1", "-2"]
@@ -103,13 +106,16 @@ def test_a_node_that_is_lost_is_replaced_and_training_goes_on(
     assert "going on after step" in said.out
 
 
+@pytest.mark.integration
 def test_a_node_that_takes_too_much_memory_is_not_tried_again(bench: Bench) -> None:
+    bench.lasts()
     bench.when(bench.trains, bench.node.kill_for_memory)
     with pytest.raises(LaunchError, match=r"out of memory \(3Gi\)"):
         bench.run(pause_s=0.0)
     assert len(bench.jobs()) == 1
 
 
+@pytest.mark.integration
 def test_an_error_of_the_training_is_its_launchers(bench: Bench) -> None:
     bench.recipe = changed(bench.recipe, "pretraining", learning_rate=1e30)
     with pytest.raises(LaunchError, match="finite"):
@@ -117,21 +123,20 @@ def test_an_error_of_the_training_is_its_launchers(bench: Bench) -> None:
     assert len(bench.jobs()) == 1
 
 
+@pytest.mark.integration
 def test_a_training_that_is_cancelled_ends_on_all_nodes_and_keeps_where_it_is(bench: Bench) -> None:
-    bench.recipe = changed(bench.recipe, "pretraining", steps=10_000)
-    launcher_process = launched(bench)
-    while not bench.trains():
-        assert launcher_process.poll() is None
-        time.sleep(0.01)
-    launcher_process.send_signal(signal.SIGTERM)
-    assert launcher_process.wait(60) == 75
+    bench.lasts(steps=10_000)
+    with launched(bench) as its_launcher:
+        its_launcher.wait_until(bench.trains)
+        its_launcher.send(signal.SIGTERM)
+        assert its_launcher.ends() == 75
     assert [process.wait(60) for process in bench.node.processes.values()] == [75, 75]
     assert bench.jobs() == []
     assert bench.steps_kept() > 20
 
 
-def test_a_quota_without_room_is_waited_for(bench: Bench, workshop: Workshop) -> None:
-    bench.recipe = workshop.recipe.model_copy(update={"cluster": bench.recipe.cluster})
+@pytest.mark.integration
+def test_a_quota_without_room_is_waited_for(bench: Bench) -> None:
     bench.server.refusals["POST", "trainjobs"] = "trainjobs is forbidden: exceeded quota: gpus"
 
     def free() -> None:
@@ -140,4 +145,4 @@ def test_a_quota_without_room_is_waited_for(bench: Bench, workshop: Workshop) ->
         bench.server.refusals.clear()
 
     threading.Thread(target=free, daemon=True).start()
-    assert bench.run(pause_s=0.5)["steps"] == workshop.recipe.pretraining.steps
+    assert bench.run(pause_s=0.1)["steps"] == SHORT["steps"]
