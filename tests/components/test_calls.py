@@ -10,7 +10,8 @@ from kfp import dsl
 from components import data, language, source
 from lingraft.artifact import Artifact, Kind
 from lingraft.failures import why
-from lingraft.launch import launcher
+from lingraft.launch import child, launcher
+from tests.components.in_process import OfItsOwn, steps_in_process
 from tests.made_up import TOPICS
 from tests.tracking_stores import quiet, sqlite_store
 from tests.workshop import Workshop
@@ -43,7 +44,8 @@ def given(folder: Path, kind: type[dsl.Artifact] = dsl.Artifact) -> dsl.Artifact
 @pytest.fixture(scope="module")
 def bench(workshop: Workshop, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
     folder = tmp_path_factory.mktemp("bench")
-    with sqlite_store(folder):
+    with sqlite_store(folder), pytest.MonkeyPatch.context() as patch:
+        steps_in_process(patch)
         made = Bench(folder, workshop, dsl.Artifact(name="run", uri=str(folder / "run")))
         data.open_run.python_func(made.recipe, "source", made.run)
         yield made
@@ -63,9 +65,11 @@ def evaluated(bench: Bench) -> tuple[dsl.Metrics, dsl.ClassificationMetrics]:
     return metrics, confusion
 
 
-def test_text_tokenizer_and_blocks_go_from_path_to_path(bench: Bench) -> None:
+def test_text_tokenizer_and_blocks_go_from_path_to_path(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     text, tokenizer, blocks = (bench.output(name) for name in ("text", "tokenizer", "blocks"))
-    data.prepare_text.python_func(bench.recipe, bench.run, "de", text)
+    with monkeypatch.context() as patch:
+        patch.setattr(child, "_start", child._spawned)  # one step as in a pod: in a Python of its own
+        data.prepare_text.python_func(bench.recipe, bench.run, "de", text)
     data.train_tokenizer.python_func(bench.recipe, bench.run, text, tokenizer)
     data.build_blocks.python_func(bench.recipe, bench.run, text, tokenizer, blocks)
     expected = Artifact.load(bench.shop.blocks["de"], Kind.BLOCKS)
@@ -133,7 +137,8 @@ def test_a_job_of_finetuning_is_a_task_and_its_seed(bench: Bench) -> None:
 
 
 @pytest.mark.usefixtures("evaluated")
-def test_a_language_is_adapted_and_judged_without_a_mini_model(bench: Bench) -> None:
+def test_a_language_is_adapted_and_judged_without_a_mini_model(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(child, "_start", OfItsOwn)  # as in a pod: each step in a process of its own
     shop, embeddings, evaluation = bench.shop, bench.output("embeddings", dsl.Model), bench.output("judged")
     names = ("primary", "tasks", "evaluation", "mini")
     fetched = {name: bench.output(f"for-language-{name}", dsl.Model) for name in names}

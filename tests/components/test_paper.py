@@ -20,6 +20,7 @@ from lingraft.failures import FAILED_FILE, why
 from lingraft.launch.calls import LaunchError
 from lingraft.paper.records import PaperRecords
 from tests.comparison.project import CHECKPOINTS, recipe
+from tests.components.in_process import steps_in_process
 from tests.pipelines.finished import runs_of
 from tests.tracking_stores import quiet, sqlite_store
 
@@ -73,7 +74,8 @@ class Finished:
 @pytest.fixture(scope="module")
 def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
     folder = tmp_path_factory.mktemp("bench")
-    with sqlite_store(folder):
+    with sqlite_store(folder), pytest.MonkeyPatch.context() as patch:
+        steps_in_process(patch)
         made = Bench(recipe(folder, **CHANGES), folder / "steps", dsl.Artifact(name="run", uri=str(folder / "run")))
         data.open_run.python_func(made.recipe.to_json(), "paper", made.run)
         yield made

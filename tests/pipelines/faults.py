@@ -1,48 +1,58 @@
-"""Python runs this before anything else where it lies on the path as `sitecustomize`: faults in a step, one a language.
+"""Faults in the adaptation of languages: a local run's forkserver imports this before it forks steps.
 
-'de' is killed once in its first updates, 'tr' gets losses that are no numbers, 'el' asks for more memory than there is.
+While a file of a language's name lies in the folder of faults, 'de' is killed in its first updates, once, 'tr' gets
+losses that are no numbers, and 'el' asks for more memory than there is.
 """
 
+import functools
 import json
 import os
 import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
+import torch
+from torch import Tensor
 
-def _language_of_adaptation() -> str | None:
-    """Of the step that this process is to do, if it adapts."""
-    if "lingraft.launch.step" not in sys.orig_argv:
-        return None
-    call = json.loads(Path(sys.orig_argv[-2]).read_bytes())
+from lingraft.launch import step
+from lingraft.masked_lm import MaskedLmLoss
+
+FOLDER = "LINGRAFT_TESTS_FAULTS"
+"""Environment variable: the folder of faults."""
+
+
+def _killed_once(loss: Tensor) -> Tensor:
+    (Path(os.environ[FOLDER]) / "de").unlink()
+    os.kill(os.getpid(), signal.SIGKILL)
+    return loss
+
+
+FAULTS: dict[str, Callable[[Tensor], Tensor]] = {
+    "de": _killed_once,
+    "tr": lambda loss: loss * float("nan"),
+    "el": lambda _: torch.empty(1 << 50).sum(),
+}
+
+
+@functools.cache
+def _adapted(call_file: str) -> str | None:
+    """The language that a step adapts to, if it does so."""
+    call = json.loads(Path(call_file).read_bytes())
     if call["step"] != "language.adapt":
         return None
     return str(json.loads((Path(call["arguments"]["blocks_folder"]) / "manifest.json").read_bytes())["language"])
 
 
-def _kill_once(loss):
-    killed = Path(__file__).with_name("killed")
-    if not killed.exists():
-        killed.touch()
-        os.kill(os.getpid(), signal.SIGKILL)
-    return loss
+def _with_faults(whole: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    @functools.wraps(whole)
+    def forward(self: MaskedLmLoss, *drawn: object) -> Tensor:
+        loss = whole(self, *drawn)
+        language = _adapted(sys.argv[1]) if sys.argv[0] == step.__name__ else None
+        wanted = language is not None and (Path(os.environ[FOLDER]) / language).exists()
+        return FAULTS[str(language)](loss) if wanted else loss
+
+    return forward
 
 
-def _ask_for_too_much(_):
-    import torch
-
-    return torch.empty(1 << 50).sum()
-
-
-_FAULTS = {"de": _kill_once, "tr": lambda loss: loss * float("nan"), "el": _ask_for_too_much}
-
-
-def _put_in(language: str) -> None:
-    from lingraft.masked_lm import MaskedLmLoss
-
-    whole = MaskedLmLoss.forward
-    MaskedLmLoss.forward = lambda self, drawn: _FAULTS[language](whole(self, drawn))
-
-
-if language := _language_of_adaptation():
-    _put_in(language)
+MaskedLmLoss.forward = _with_faults(MaskedLmLoss.forward)  # type: ignore[method-assign]

@@ -1,16 +1,11 @@
-"""The three pipelines, run on this machine on text that the tests make, and where to look at what they left."""
+"""A recipe for pipelines that tests run on this machine, and where to look at what they left."""
 
-import contextlib
-import io
 import json
-import os
 from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
-from unittest import mock
+from typing import Any
 
-from kfp import compiler, components
 from mlflow import MlflowClient
 from mlflow.entities import Run
 from mlflow.entities.model_registry import ModelVersion
@@ -18,9 +13,7 @@ from mlflow.utils.mlflow_tags import MLFLOW_PARENT_RUN_ID
 
 from lingraft.artifact import Artifact, Kind
 from lingraft.config import Recipe
-from pipelines import build, local
 from tests.made_up import write
-from tests.pipelines.made_up_tasks import tasks
 
 TINY = Path(__file__).parents[1] / "tiny.toml"
 
@@ -39,42 +32,20 @@ def tiny(folder: Path, **changes: Any) -> Recipe:
 
 @dataclass(frozen=True)
 class Finished:
-    """What the pipelines left behind."""
+    """What pipelines left behind."""
 
     folder: Path
     recipe: Recipe
     uri: str
-    screen: str
-    """What a person saw meanwhile."""
-    outputs: dict[str, Any]
-    """Of the language pipeline."""
-
-    @classmethod
-    def run(cls, folder: Path) -> Self:
-        """Run all three, with all kinds of bundles; the source pipeline from compiled YAML, as a cluster gets it."""
-        recipe, out, screen = tiny(folder), folder / "out", io.StringIO()
-        others = tasks(folder / "tasks", recipe.languages)
-        recipe = Recipe.parse(
-            recipe.model_copy(update={"tasks": recipe.tasks + others, "serve_primary": True}).to_json()
-        )
-        compiled = str(folder / "source.yaml")
-        compiler.Compiler().compile(build.source_pipeline(recipe), compiled)
-        with mock.patch.dict(os.environ), contextlib.redirect_stdout(screen):
-            os.environ.pop("MLFLOW_TRACKING_URI", None)
-            local.run(components.load_component_from_file(compiled), out)
-            local.run(build.depth_search_pipeline(recipe), out)
-            outputs = local.run(build.language_pipeline(recipe), out)
-            uri = os.environ["MLFLOW_TRACKING_URI"]
-        return cls(out, recipe, uri, screen.getvalue(), outputs)
 
     @property
     def client(self) -> MlflowClient:
         """MLflow on the store that the runs made."""
         return MlflowClient(self.uri)
 
-    def runs(self) -> dict[str, tuple[Run, dict[str, Run]]]:
-        """Each pipeline's run, and the runs of its stages by name."""
-        return runs_of(self.client, self.recipe.name)
+    def runs(self, which: int = -1) -> dict[str, tuple[Run, dict[str, Run]]]:
+        """Each pipeline's run, the last one if it ran several times, and the runs of its stages by name."""
+        return runs_of(self.client, self.recipe.name, which)
 
     def stage(self, pipeline: str, name: str) -> Run:
         """The run of a stage."""
@@ -85,9 +56,9 @@ class Finished:
         return self.client.get_model_version_by_alias(f"{self.recipe.name}-{model}", "champion")
 
     def made(self, pipeline: str, step: str, name: str) -> list[dict[str, Any]]:
-        """A step's output artifacts as KFP was told of them, one for each time that the step ran."""
-        root = self.folder / "runs"
-        files = sorted(root.glob(f"{self.recipe.name}-{pipeline}-*/**/{step}/executor_output.json"))
+        """A step's output artifacts in a pipeline's last run, as KFP was told of them, one a time that it ran."""
+        [*_, root] = sorted((self.folder / "runs").glob(f"{self.recipe.name}-{pipeline}-*"))
+        files = sorted(root.glob(f"**/{step}/executor_output.json"))
         told = [json.loads(file.read_text(encoding="utf-8"))["artifacts"][name]["artifacts"] for file in files]
         return [artifact for artifacts in told for artifact in artifacts]
 
@@ -96,16 +67,30 @@ class Finished:
         return [Artifact.load(Path(made["uri"]), kind) for made in self.made(pipeline, step, name)]
 
 
-def runs_of(client: MlflowClient, project: str) -> dict[str, tuple[Run, dict[str, Run]]]:
-    """Each pipeline's run in a project's experiment, and the runs of its stages by name."""
+def runs_of(client: MlflowClient, project: str, which: int = -1) -> dict[str, tuple[Run, dict[str, Run]]]:
+    """Each pipeline's run in a project's experiment, and the runs of its stages by name.
+
+    Args:
+        client: of the store.
+        project: name of the recipe.
+        which: of a pipeline's runs, in the order in which they began.
+    """
     experiment = client.get_experiment_by_name(project)
     assert experiment
-    parents, children = {}, defaultdict(dict)
-    for run in client.search_runs([experiment.experiment_id], max_results=1000):
-        if parent := run.data.tags.get(MLFLOW_PARENT_RUN_ID):
-            assert run.info.run_name not in children[parent]
-            children[parent][run.info.run_name] = run
-        else:
-            assert run.info.run_name not in parents
-            parents[run.info.run_name] = run
-    return {name: (run, children[run.info.run_id]) for name, run in parents.items()}
+    pipelines, stages = defaultdict(list), defaultdict(list)
+    for run in client.search_runs([experiment.experiment_id], max_results=1000, order_by=["start_time ASC"]):
+        parent = run.data.tags.get(MLFLOW_PARENT_RUN_ID)
+        (stages[parent] if parent else pipelines[run.info.run_name]).append(run)
+    chosen = {name: runs[which] for name, runs in pipelines.items()}
+    found = {name: (run, stages[run.info.run_id]) for name, run in chosen.items()}
+    return {name: (run, _by_name(its)) for name, (run, its) in found.items()}
+
+
+def _by_name(stages: list[Run]) -> dict[str, Run]:
+    """The runs of stages; a stage that was killed has another one for its next attempt."""
+    found: dict[str, Run] = {}
+    for run in stages:
+        before = found.get(run.info.run_name)
+        assert before is None or before.info.status != "FINISHED"
+        found[run.info.run_name] = run
+    return found

@@ -1,34 +1,42 @@
 """A Kubeflow Pipelines server's REST API (v2beta1), as much of it as lingraft asks, with state and faults.
 
 Requests and answers are read and written by kfp-server-api's own models: a field that they do not know fails the test.
+What it refuses follows `backend/src/apiserver` of kubeflow/pipelines.
 """
 
-import json
-import re
 import threading
 import uuid
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from email.parser import BytesParser
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import SimpleNamespace
+from datetime import UTC, datetime, timedelta
+from email.message import Message
+from http.server import ThreadingHTTPServer
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
 
 import kfp_server_api as kfp
+import yaml
 
-_CLIENT = kfp.ApiClient()
-_API = "/apis/v2beta1"
+from tests.pipelines.kfp_http import RefusedError, handler_of, read, uploaded
+
 TOKEN = "a token"
-REASON = "a reason"
-
-
-def read(body: bytes, model: str) -> Any:
-    """A request's body as a model; fields that the model does not have are an error."""
-    found = _CLIENT.deserialize(SimpleNamespace(data=body), model)
-    assert _CLIENT.sanitize_for_serialization(found) == json.loads(body), f"not a {model}: {body!r}"
-    return found
+_PAGE_SIZE = 20
+_KINDS = {
+    "STRING": {str},
+    "BOOLEAN": {bool},
+    "NUMBER_INTEGER": {int, float},
+    "NUMBER_DOUBLE": {int, float},
+    "LIST": {list},
+    "STRUCT": {dict},
+}
+_FILTERED_BY = {
+    "pipelines": {"pipeline_id", "name", "display_name", "created_at", "namespace"},
+    "pipeline_versions": {"pipeline_version_id", "name", "display_name", "created_at"},
+    "experiments": {"experiment_id", "display_name", "created_at", "namespace"},
+    "recurring_runs": {"recurring_run_id", "display_name", "created_at", "namespace"},
+}
+WORKFLOW = "adapt-source-x7k2p"
+"""Of a recipe that is named like a step."""
 
 
 class KfpServer:
@@ -38,6 +46,7 @@ class KfpServer:
         self.pipelines: list[kfp.V2beta1Pipeline] = []
         self.versions: list[kfp.V2beta1PipelineVersion] = []
         self.packages: dict[str, bytes] = {}
+        """What was uploaded, by the names of versions."""
         self.experiments: list[kfp.V2beta1Experiment] = []
         self.runs: dict[str, kfp.V2beta1Run] = {}
         self.schedules: list[kfp.V2beta1RecurringRun] = []
@@ -45,20 +54,21 @@ class KfpServer:
         self.token: str | None = None
         """What a request must bring; none if None."""
         self.serves_several = False
-        """Whether each experiment must be in somebody's namespace, and each run in an experiment."""
+        """Whether it is a multi-user installation: experiments and schedules are somebody's, in a namespace."""
         self.faults: dict[tuple[str, str], list[int]] = defaultdict(list)
         """Answers, each once, to a method and the end of a path."""
-        self.story: list[dict[str, str]] = [{"adapt": "RUNNING"}, {"adapt": "SUCCEEDED"}]
+        self.story: list[dict[str, str]] = [{}, {"adapt": "RUNNING"}, {"adapt": "SUCCEEDED"}]
         """States of the steps at each look at a run; when it is told the run has ended."""
         self.end, self.error = "SUCCEEDED", ""
         self.raced: Callable[[], None] | None = None
         """What somebody else does just before a thing is made here, once."""
+        self._seconds = 0
 
     @contextmanager
     def serving(self) -> Iterator[str]:
         """Its address."""
-        server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        server = ThreadingHTTPServer(("127.0.0.1", 0), handler_of(self))
+        thread = threading.Thread(target=lambda: server.serve_forever(poll_interval=0.01), daemon=True)
         thread.start()
         try:
             yield f"http://127.0.0.1:{server.server_port}"
@@ -68,137 +78,178 @@ class KfpServer:
             thread.join()
 
     def answer(self, method: str, path: str, query: dict[str, str], body: bytes, kind: str) -> Any:
-        """What is answered to a request; an HTTP status where it is refused."""
-        if fault := self._fault(method, path):
-            return fault
-        if method == "DELETE":
-            return self._delete(path)
-        if path.startswith("runs"):
-            return self._run(method, path, body)
-        return self._list(path, query) if method == "GET" else self._make(path, query, body, kind)
+        """What is answered to a request.
+
+        Raises:
+            RefusedError: it is not done.
+        """
+        for (of_method, ending), statuses in self.faults.items():
+            if method == of_method and path.endswith(ending) and statuses:
+                raise RefusedError(statuses.pop(0))
+        match method, path.split("/"):
+            case "GET", ["runs", run_id]:
+                return self._look(_found(self.runs, run_id))
+            case "GET", _:
+                return self._list(path, query)
+            case "DELETE", ["recurringruns", schedule_id]:
+                _found({one.recurring_run_id: one for one in self.schedules}, schedule_id)
+                self.schedules = [one for one in self.schedules if one.recurring_run_id != schedule_id]
+                return {}
+        return self._make(path, query, body, kind)
 
     def _list(self, path: str, query: dict[str, str]) -> Any:
-        of_pipeline = [one for one in self.versions if path == f"pipelines/{one.pipeline_id}/versions"]
-        match path.rpartition("/")[2]:
-            case "pipelines":
-                return kfp.V2beta1ListPipelinesResponse(pipelines=_named(self.pipelines, query))
-            case "versions":
-                return kfp.V2beta1ListPipelineVersionsResponse(pipeline_versions=_named(of_pipeline, query))
-            case "experiments":
-                return kfp.V2beta1ListExperimentsResponse(experiments=_named(self.experiments, query))
-            case "recurringruns":
-                return kfp.V2beta1ListRecurringRunsResponse(recurring_runs=_named(self.schedules, query))
-        return 501
+        match path.split("/"):
+            case ["pipelines"]:
+                given = _page(self._of_namespace(self.pipelines, query), "pipelines", query)
+                return kfp.V2beta1ListPipelinesResponse(**given)
+            case ["pipelines", pipeline_id, "versions"]:
+                of_pipeline = [one for one in self.versions if one.pipeline_id == pipeline_id]
+                return kfp.V2beta1ListPipelineVersionsResponse(**_page(of_pipeline, "pipeline_versions", query))
+            case ["experiments"]:
+                self._require_namespace(query.get("namespace"))
+                given = _page(self._of_namespace(self.experiments, query), "experiments", query)
+                return kfp.V2beta1ListExperimentsResponse(**given)
+            case ["recurringruns"]:
+                self._require_namespace(query.get("namespace") or query.get("experiment_id"))
+                wanted = query.get("experiment_id")
+                there = [one for one in self.schedules if wanted in (None, one.experiment_id)]
+                return kfp.V2beta1ListRecurringRunsResponse(**_page(there, "recurring_runs", query))
+        raise RefusedError(501)
 
     def _make(self, path: str, query: dict[str, str], body: bytes, kind: str) -> Any:
         match path:
             case "pipelines":
-                return self._add(self.pipelines, read(body, "V2beta1Pipeline"), "pipeline_id")
+                made = read(body, "V2beta1Pipeline")
+                if not made.name:
+                    raise RefusedError(400, "name is required")
+                return self._add(self.pipelines, made, "pipeline_id", ("name", "namespace"))
             case "pipelines/upload_version":
-                names = {"name": query["name"], "display_name": query["name"]}
-                self.packages[query["name"]] = _uploaded(body, kind)
-                made = kfp.V2beta1PipelineVersion(pipeline_id=query["pipelineid"], **names)
-                return self._add(self.versions, made, "pipeline_version_id")
+                return self._upload(query, uploaded(body, kind))
             case "experiments":
-                if self.serves_several and not json.loads(body).get("namespace"):
-                    return 400
-                return self._add(self.experiments, read(body, "V2beta1Experiment"), "experiment_id")
+                made = read(body, "V2beta1Experiment")
+                self._require_namespace(made.namespace)
+                return self._add(self.experiments, made, "experiment_id", ("display_name", "namespace"))
+            case "runs":
+                run = self._checked(read(body, "V2beta1Run"))
+                run.run_id, run.created_at, run.state = str(uuid.uuid4()), self._now(), "PENDING"
+                self.runs[run.run_id] = run
+                return run
             case "recurringruns":
-                return self._add(self.schedules, read(body, "V2beta1RecurringRun"), "recurring_run_id", unique=False)
-        return 501
+                schedule = self._checked(read(body, "V2beta1RecurringRun"))
+                _require_schedule(schedule)
+                return self._add(self.schedules, schedule, "recurring_run_id")
+        raise RefusedError(501)
 
-    def _run(self, method: str, path: str, body: bytes) -> Any:
-        if method == "GET":
-            run_id = path.partition("/")[2]
-            return self._look(self.runs[run_id]) if run_id in self.runs else 404
-        run = read(body, "V2beta1Run")
-        if self.serves_several and run.experiment_id not in {each.experiment_id for each in self.experiments}:
-            return 400
-        run.run_id = str(uuid.uuid4())
-        self.runs[run.run_id] = run
-        return run
+    def _upload(self, query: dict[str, str], part: Message) -> Any:
+        words = "Failed to create a pipeline version"
+        known = {one.pipeline_id for one in self.pipelines}
+        if query.get("pipelineid") not in known or not str(part.get_filename()).endswith((".yaml", ".yml", ".json")):
+            raise RefusedError(400, words)
+        name = query.get("name") or query.get("display_name") or part.get_filename()
+        made = kfp.V2beta1PipelineVersion(
+            pipeline_id=query["pipelineid"], name=name, display_name=query.get("display_name") or name
+        )
+        try:
+            added = self._add(self.versions, made, "pipeline_version_id", ("pipeline_id", "name"))
+        except RefusedError as refused:
+            raise RefusedError(refused.status, words) from refused
+        self.packages[str(name)] = part.get_payload(decode=True)
+        return added
 
-    def _delete(self, path: str) -> Any:
-        self.schedules = [one for one in self.schedules if path != f"recurringruns/{one.recurring_run_id}"]
-        return {}
+    def _checked(self, wanted: Any) -> Any:
+        """A run or a recurring one that can be made.
 
-    def _fault(self, method: str, path: str) -> int | None:
-        for (of_method, ending), statuses in self.faults.items():
-            if method == of_method and path.endswith(ending) and statuses:
-                return statuses.pop(0)
-        return None
+        Raises:
+            RefusedError: it names what is not there, or gives what the pipeline does not take.
+        """
+        if not wanted.display_name:
+            raise RefusedError(400, "The run name is empty. Please specify a valid name")
+        if wanted.experiment_id or self.serves_several:
+            _found({one.experiment_id: one for one in self.experiments}, wanted.experiment_id)
+        reference = wanted.pipeline_version_reference
+        version = _found({one.pipeline_version_id: one for one in self.versions}, reference.pipeline_version_id)
+        assert version.pipeline_id == reference.pipeline_id
+        specification = next(yaml.safe_load_all(self.packages[version.name]))
+        taken = specification["root"].get("inputDefinitions", {}).get("parameters", {})
+        given = (wanted.runtime_config and wanted.runtime_config.parameters) or {}
+        if extra := given.keys() - taken.keys():
+            raise RefusedError(400, f"parameter(s) provided are not required by pipeline: {', '.join(sorted(extra))}")
+        for name, value in given.items():
+            if type(value) not in _KINDS[taken[name]["parameterType"]]:
+                raise RefusedError(400, f"input parameter {name} requires type {taken[name]['parameterType'].lower()}")
+        return wanted
 
-    def _add(self, there: list[Any], made: Any, id_field: str, unique: bool = True) -> Any:
+    def _require_namespace(self, namespace: str | None) -> None:
+        if self.serves_several and not namespace:
+            raise RefusedError(400, "An experiment cannot have an empty namespace in multi-user mode")
+
+    def _of_namespace(self, there: list[Any], query: dict[str, str]) -> list[Any]:
+        """A single-user server has no namespaces."""
+        return [one for one in there if not self.serves_several or (one.namespace or "") == query.get("namespace", "")]
+
+    def _add(self, there: list[Any], made: Any, id_field: str, unique: tuple[str, ...] = ()) -> Any:
         if self.raced:
             raced, self.raced = self.raced, None
             raced()
-        if unique and any(one.display_name == made.display_name for one in there):
-            return 409
+        if unique and any(all(getattr(one, key) == getattr(made, key) for key in unique) for one in there):
+            raise RefusedError(409, f"Failed to create: the name {made.display_name} already exists")
         setattr(made, id_field, str(uuid.uuid4()))
+        made.created_at = self._now()
         there.append(made)
         return made
+
+    def _now(self) -> datetime:
+        self._seconds += 1
+        return datetime(2025, 1, 1, tzinfo=UTC) + timedelta(seconds=self._seconds)
 
     def _look(self, run: kfp.V2beta1Run) -> kfp.V2beta1Run:
         """The run as it is at this look."""
         states = self.story.pop(0) if len(self.story) > 1 else self.story[0]
         ended = len(self.story) == 1 and not set(states.values()) & {"RUNNING", "PENDING"}
-        run.state = self.end if ended else "RUNNING"
-        error = kfp.GoogleRpcStatus(code=2, message=self.error) if self.error and ended else None
-        run.error = error
-        run.run_details = kfp.V2beta1RunDetails(
-            task_details=[
-                kfp.V2beta1PipelineTaskDetail(task_id=f"{name}-{word}", display_name=f"{name}{word}", state=state)
-                for name, state in states.items()
-                for word in ("-driver", "")
-            ]
-        )
+        run.state = self.end if ended else "RUNNING" if states else "PENDING"
+        run.error = kfp.GoogleRpcStatus(code=2, message=self.error) if self.error and ended else None
+        nodes = enumerate(_nodes(states, run.state))
+        tasks = [_task(f"{run.run_id}-{number}", name, state, self._now()) for number, (name, state) in nodes]
+        run.run_details = kfp.V2beta1RunDetails(task_details=tasks) if tasks else None
         return run
 
 
-def _named(there: list[Any], query: dict[str, str]) -> list[Any]:
-    """Those that the filter lets through."""
-    [predicate] = read(query["filter"].encode(), "V2beta1Filter").predicates
-    assert predicate.operation == kfp.V2beta1PredicateOperation.EQUALS
-    return [one for one in there if getattr(one, predicate.key) == predicate.string_value]
+def _nodes(states: dict[str, str], run_state: str) -> Iterator[tuple[str, str]]:
+    """Every node of the workflow, as the server lists them: the workflow itself, its root, and three nodes a step."""
+    if states:
+        yield from ((WORKFLOW, run_state), ("root-driver", "SUCCEEDED"), ("root", run_state))
+    for name, state in states.items():
+        yield from ((f"{name}-driver", "SUCCEEDED"), (name, state), ("executor", state))
 
 
-def _uploaded(body: bytes, kind: str) -> bytes:
-    parts = BytesParser().parsebytes(b"Content-Type: " + kind.encode() + b"\r\n\r\n" + body).get_payload()
-    [part] = [part for part in parts if part.get_param("name", header="content-disposition") == "uploadfile"]
-    content: bytes = part.get_payload(decode=True)
-    return content
+def _task(task_id: str, name: str, state: str, at: datetime) -> kfp.V2beta1PipelineTaskDetail:
+    child = kfp.PipelineTaskDetailChildTask(pod_name=f"{WORKFLOW}-{uuid.uuid4().int % 10**9}")
+    return kfp.V2beta1PipelineTaskDetail(
+        task_id=task_id, display_name=name, state=state, create_time=at, start_time=at, child_tasks=[child]
+    )
 
 
-def _handler(state: KfpServer) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
+def _found(there: dict[str, Any], key: str) -> Any:
+    if key not in there:
+        raise RefusedError(404, f"ResourceNotFoundError: {key} not found.")
+    return there[key]
 
-        def _do(self) -> None:
-            url = urlsplit(self.path)
-            path = re.sub(f"^{_API}/", "", url.path)
-            body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-            state.asked.append((self.command, path))
-            query = {key: values[0] for key, values in parse_qs(url.query).items()}
-            if state.token and self.headers.get("authorization") != f"Bearer {state.token}":
-                self._send(401, {"error": "token is not valid"})
-                return
-            found = state.answer(self.command, path, query, body, self.headers.get("Content-Type", ""))
-            if isinstance(found, int):
-                self._send(found, {"error": REASON})
-            else:
-                self._send(200, _CLIENT.sanitize_for_serialization(found))
 
-        do_GET = do_POST = do_DELETE = _do
+def _require_schedule(schedule: kfp.V2beta1RecurringRun) -> None:
+    if not 1 <= int(schedule.max_concurrency) <= 10:
+        raise RefusedError(400, "The max concurrency of the recurring run is out of range. Support 1-10.")
+    cron = schedule.trigger.cron_schedule.cron
+    if len(cron.split()) not in (5, 6):
+        raise RefusedError(400, f"Schedule cron is not a supported format: {cron}")
 
-        def _send(self, status: int, content: Any) -> None:
-            data = json.dumps(content).encode()
-            self.send_response(status)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(data)))
-            self.end_headers()
-            self.wfile.write(data)
 
-        def log_message(self, *_: Any) -> None:
-            """Nothing on the screen of a test."""
-
-    return Handler
+def _page(there: list[Any], noun: str, query: dict[str, str]) -> dict[str, Any]:
+    """Fields of a list's answer: one page of what the filter lets through, oldest first."""
+    for predicate in read(query["filter"].encode(), "V2beta1Filter").predicates if "filter" in query else []:
+        assert predicate.operation == kfp.V2beta1PredicateOperation.EQUALS
+        if predicate.key not in _FILTERED_BY[noun]:
+            raise RefusedError(400, f"no support for filtering on unrecognized field {predicate.key!r}")
+        there = [one for one in there if getattr(one, predicate.key) == predicate.string_value]
+    size, begin = int(query.get("page_size", 0)) or _PAGE_SIZE, int(query.get("page_token") or 0)
+    more = str(begin + size) if begin + size < len(there) else None
+    return {noun: there[begin : begin + size] or None, "total_size": len(there), "next_page_token": more}

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from lingraft.artifact import Artifact, Kind
 from lingraft.config import Recipe
-from tests.distributed.launch import ROOT, children_of
+from tests.distributed.launch import ROOT, family_of
 
 _RUN = """
 import sys
@@ -60,7 +60,7 @@ class Pipeline:
         return Artifact.load(made, self._kind)
 
     def _kill(self) -> None:
-        for process in self._all(self._process.pid):
+        for process in family_of(self._process.pid):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(process, signal.SIGKILL)
         self._process.wait()
@@ -69,9 +69,6 @@ class Pipeline:
         """Step of the last checkpoint."""
         places = self._out.glob(f"results/{self._kind}-*/result.training/step-*")
         return max((int(place.name.removeprefix("step-")) for place in places), default=0)
-
-    def _all(self, process: int) -> list[int]:
-        return [process, *(each for child in children_of(process) for each in self._all(child))]
 
 
 def same_tensors(one: Artifact, other: Artifact) -> bool:

@@ -3,18 +3,17 @@
 After a wanted change, `make golden` writes the golden files anew; read their difference before committing it.
 """
 
+import inspect
 import json
 import re
-import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from kfp import compiler
 
 from lingraft import reuse
-from lingraft.cluster import Profile
+from lingraft.cluster import Cluster, Profile
 from lingraft.config import Recipe
 from lingraft.errors import ArtifactError
 from lingraft.launch import launcher
@@ -23,9 +22,8 @@ from lingraft.task_config import Task, TaskFile
 from lingraft.training_config import MiniBuilding
 from pipelines.__main__ import compile_all
 from pipelines.catalogue import PIPELINES
+from tests.pipelines.compiled import ROOT, Document, compiled, read, shipped, stand_in
 
-Document = dict[str, Any]
-ROOT = Path(__file__).parents[2]
 GOLDEN = ROOT / "tests" / "golden"
 PIPELINES_OF = {"base": sorted(PIPELINES), "demo": sorted(PIPELINES.keys() - {"paper"})}
 """The comparison of systems is the base recipe's only."""
@@ -34,25 +32,6 @@ TRAINING_STEPS = {
     *("pretrain", "build-mini", "finetune", "evaluate-source", "try-depths", "search-depth", "adapt"),
     *("evaluate-language", "adapt-over-mini", "judge-source", "judge-language"),
 }
-
-
-def _compiled(recipe: Path, folder: Path) -> dict[str, list[Document]]:
-    """Specification and Kubernetes settings of a recipe's pipelines, by pipeline."""
-    compile_all(recipe, folder)
-    return _read(folder)
-
-
-def _read(folder: Path) -> dict[str, list[Document]]:
-    return {path.stem: list(yaml.safe_load_all(path.read_text(encoding="utf-8"))) for path in folder.iterdir()}
-
-
-def _compiled_of(recipe: Recipe, folder: Path) -> dict[str, list[Document]]:
-    """The same of a recipe that stands in no file."""
-    found = {}
-    for name in ("source", "language"):
-        compiler.Compiler().compile(PIPELINES[name](recipe), str(folder / f"{name}.yaml"))
-        found[name] = list(yaml.safe_load_all((folder / f"{name}.yaml").read_text(encoding="utf-8")))
-    return found
 
 
 def _steps(documents: list[Document]) -> dict[str, tuple[Document, Document]]:
@@ -83,12 +62,8 @@ def _trains(step: str) -> bool:
 
 
 @pytest.fixture(scope="module")
-def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Where the pipelines of each shipped recipe with golden files were compiled to."""
-    made = {name: tmp_path_factory.mktemp(name) for name in PIPELINES_OF}
-    for name, out in made.items():
-        compile_all(ROOT / "recipes" / f"{name}.toml", out)
-    return made
+def demo() -> Recipe:
+    return Recipe.load(ROOT / "recipes/demo.toml")
 
 
 @pytest.fixture(
@@ -108,9 +83,9 @@ def recipe(case: tuple[str, str]) -> Recipe:
 
 
 @pytest.fixture(scope="module")
-def documents(folders: dict[str, Path], case: tuple[str, str]) -> list[Document]:
+def documents(case: tuple[str, str]) -> list[Document]:
     name, pipeline = case
-    return list(yaml.safe_load_all((folders[name] / f"{pipeline}.yaml").read_text(encoding="utf-8")))
+    return read(shipped(name) / f"{pipeline}.yaml")
 
 
 @pytest.fixture(scope="module")
@@ -127,11 +102,11 @@ def _lasting(yaml_file: Path) -> str:
 
 
 @pytest.mark.parametrize("name", PIPELINES_OF)
-def test_compiled_pipelines_are_the_golden_ones(name: str, folders: dict[str, Path]) -> None:
+def test_compiled_pipelines_are_the_golden_ones(name: str) -> None:
     golden = {path.name: _lasting(path) for path in (GOLDEN / name).iterdir()}
-    compiled = {path.name: _lasting(path) for path in folders[name].iterdir()}
-    assert compiled.keys() == golden.keys() == {f"{pipeline}.yaml" for pipeline in PIPELINES_OF[name]}
-    for file, text in compiled.items():
+    made = {path.name: _lasting(path) for path in shipped(name).iterdir()}
+    assert made.keys() == golden.keys() == {f"{pipeline}.yaml" for pipeline in PIPELINES_OF[name]}
+    for file, text in made.items():
         assert text == golden[file], f"{name}/{file} changed; if that is wanted, run `make golden`"
 
 
@@ -181,8 +156,8 @@ def test_no_step_is_left_out_because_it_ran_before(documents: list[Document]) ->
     assert not [task for task in tasks if task["cachingOptions"].get("enableCache")]
 
 
-def test_only_training_steps_of_the_base_recipe_ask_for_a_gpu(folders: dict[str, Path]) -> None:
-    found = {step: parts for documents in _read(folders["base"]).values() for step, parts in _steps(documents).items()}
+def test_only_training_steps_of_the_base_recipe_ask_for_a_gpu() -> None:
+    found = {step: parts for file in shipped("base").iterdir() for step, parts in _steps(read(file)).items()}
     gpu = {step: parts for step, parts in found.items() if "accelerator" in parts[0]["resources"]}
     assert gpu.keys() == {step for step in found if _trains(step)}
     assert gpu.keys() >= TRAINING_STEPS
@@ -196,10 +171,10 @@ def test_only_training_steps_of_the_base_recipe_ask_for_a_gpu(folders: dict[str,
     assert not [place for place in light if place.keys() & {"nodeSelector", "tolerations", "emptyDirMounts"}]
 
 
-def test_the_base_recipe_trains_on_the_nodes_that_the_manifests_name(folders: dict[str, Path]) -> None:
+def test_the_base_recipe_trains_on_the_nodes_that_the_manifests_name() -> None:
     patch = yaml.safe_load((ROOT / "manifests/overlays/prod/endpoint.yaml").read_text(encoding="utf-8"))
     served = {operation["path"].rpartition("/")[2]: operation["value"] for operation in patch}
-    specification, _ = _read(folders["base"])["source"]
+    specification, _ = read(shipped("base") / "source.yaml")
     parameters = specification["root"]["inputDefinitions"]["parameters"]
     assert parameters["pretraining_node_selector"]["defaultValue"] == served["nodeSelector"]
     [toleration] = parameters["pretraining_tolerations"]["defaultValue"]
@@ -214,32 +189,41 @@ def _loops(specification: Document) -> list[Document]:
 
 
 @pytest.mark.parametrize(("name", "limit"), [("base", 14), ("demo", 1)])
-def test_languages_and_depths_run_side_by_side_as_many_as_the_recipe_allows(
-    name: str, limit: int, folders: dict[str, Path]
-) -> None:
-    specification = next(yaml.safe_load_all((folders[name] / "language.yaml").read_text(encoding="utf-8")))
+def test_languages_and_depths_run_side_by_side_as_many_as_the_recipe_allows(name: str, limit: int) -> None:
+    specification, _ = read(shipped(name) / "language.yaml")
     assert _loops(specification) == [{"parallelismLimit": limit}] * 2
 
 
-def test_without_a_task_nothing_is_finetuned_or_served(tmp_path: Path) -> None:
-    with_task = Recipe.load(ROOT / "recipes/demo.toml")
-    assert with_task.tasks
-    (tmp_path / "without").mkdir()
-    one = _compiled_of(with_task, tmp_path)
-    other = _compiled_of(with_task.model_copy(update={"tasks": ()}), tmp_path / "without")
-    assert _steps(one["source"]).keys() - _steps(other["source"]).keys() == {"finetune"}
-    assert _steps(one["language"]).keys() - _steps(other["language"]).keys() == {"export-bundle"}
+def test_without_a_task_nothing_is_finetuned_or_served(demo: Recipe, tmp_path: Path) -> None:
+    assert demo.tasks
+    without = compiled(demo.model_copy(update={"tasks": ()}), tmp_path, "source", "language")
+    for name, gone in (("source", "finetune"), ("language", "export-bundle")):
+        assert _steps(read(shipped("demo") / f"{name}.yaml")).keys() - _steps(without[name]).keys() == {gone}
 
 
-def test_every_task_is_finetuned_with_every_seed_and_bundled_like_a_primary_that_is_to_be(tmp_path: Path) -> None:
-    demo = Recipe.load(ROOT / "recipes/demo.toml")
+@pytest.fixture(scope="module")
+def changed(demo: Recipe, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Document]]:
+    """The demo's pipelines with two more tasks, a served primary, and another cluster."""
     files = {split: TaskFile(kind="file", path=f"{split}.tsv") for split in ("train", "dev", "test")}
     others = [Task(name=name, kind=kind, **files) for name, kind in (("mood", "texts"), ("xnli", "pairs"))]
-    changes = {"tasks": (*demo.tasks, *others), "serve_primary": True}
-    compiled = _compiled_of(demo.model_copy(update=changes), tmp_path)
+    cluster = Cluster(
+        image="registry.example/train:9",
+        tracking_secret="theirs",
+        storage_claim="big",
+        storage_path="/big",
+        light=Profile(cpu="250m", memory="3Gi"),
+        training=Profile(cpu="7", memory="11Gi"),
+    )
+    recipe = demo.model_copy(update={"tasks": (*demo.tasks, *others), "serve_primary": True, "cluster": cluster})
+    return compiled(recipe, tmp_path_factory.mktemp("changed"), *PIPELINES_OF["demo"])
+
+
+def test_every_task_is_finetuned_with_every_seed_and_bundled_like_a_primary_that_is_to_be(
+    changed: dict[str, list[Document]],
+) -> None:
     (loop,) = (
         task["parameterIterator"]["items"]["raw"]
-        for task in compiled["source"][0]["root"]["dag"]["tasks"].values()
+        for task in changed["source"][0]["root"]["dag"]["tasks"].values()
         if "parameterIterator" in task
     )
     jobs = [f"help-topic/{seed}" for seed in (1, 2, 3)]
@@ -247,35 +231,14 @@ def test_every_task_is_finetuned_with_every_seed_and_bundled_like_a_primary_that
     assert json.loads(loop) == jobs
     exports = [
         task["inputs"]["parameters"]["task"]["runtimeValue"]["constant"]
-        for name, task in compiled["language"][0]["root"]["dag"]["tasks"].items()
+        for name, task in changed["language"][0]["root"]["dag"]["tasks"].items()
         if name.startswith("export-bundle")
     ]
     assert exports == ["help-topic", "mood", "xnli", "primary"]
 
 
-def test_only_minipost_has_a_step_that_builds_a_mini_model(tmp_path: Path) -> None:
-    demo = Recipe.load(ROOT / "recipes/demo.toml")
-    building = MiniBuilding(steps=10, batch_blocks=8, learning_rate=1e-3)
-    post = demo.model_copy(update={"mini": building}).for_system(System.MINIPOST)
-    (tmp_path / "post").mkdir()
-    joint, built = _compiled_of(demo, tmp_path), _compiled_of(post, tmp_path / "post")
-    assert _steps(built["source"]).keys() - _steps(joint["source"]).keys() == {"build-mini"}
-    (container, _), profile = _steps(built["source"])["build-mini"], post.cluster.training
-    assert container["resources"]["resourceCpuLimit"] == profile.cpu
-    assert _steps(built["language"]).keys() == _steps(joint["language"]).keys()
-    tasks = built["source"][0]["root"]["dag"]["tasks"]
-    assert "build-mini" in tasks["register-source"]["dependentTasks"]  # which makes it champion
-
-
-def test_what_a_recipe_says_of_the_cluster_reaches_every_step(tmp_path: Path) -> None:
-    text = (ROOT / "recipes/demo.toml").read_text(encoding="utf-8")
-    cluster = (
-        'image = "registry.example/train:9"\ntracking_secret = "theirs"\nstorage_claim = "big"\nstorage_path = "/big"\n'
-        'light = { cpu = "250m", memory = "3Gi" }\ntraining = { cpu = "7", memory = "11Gi" }\n'
-    )
-    changed = tmp_path / "recipe.toml"
-    changed.write_text(text.replace("[cluster]\n", f"[cluster]\n{cluster}"), encoding="utf-8")
-    for documents in _compiled(changed, tmp_path / "out").values():
+def test_what_a_recipe_says_of_the_cluster_reaches_every_step(changed: dict[str, list[Document]]) -> None:
+    for documents in changed.values():
         for step, (container, place) in _steps(documents).items():
             wanted = ("7", "11Gi") if _trains(step) else ("250m", "3Gi")
             assert tuple(container["resources"][f"resource{what}Limit"] for what in ("Cpu", "Memory")) == wanted
@@ -284,8 +247,20 @@ def test_what_a_recipe_says_of_the_cluster_reaches_every_step(tmp_path: Path) ->
             assert (place["pvcMount"][0]["constant"], place["pvcMount"][0]["mountPath"]) == ("big", "/big")
 
 
-def test_what_a_stage_asks_of_a_node_can_be_set_for_a_run(tmp_path: Path) -> None:
-    demo = Recipe.load(ROOT / "recipes/demo.toml")
+def test_only_minipost_has_a_step_that_builds_a_mini_model(demo: Recipe, tmp_path: Path) -> None:
+    building = MiniBuilding(steps=10, batch_blocks=8, learning_rate=1e-3)
+    post = demo.model_copy(update={"mini": building}).for_system(System.MINIPOST)
+    built = compiled(post, tmp_path, "source", "language")
+    joint = {name: _steps(read(shipped("demo") / f"{name}.yaml")) for name in built}
+    assert _steps(built["source"]).keys() - joint["source"].keys() == {"build-mini"}
+    (container, _), profile = _steps(built["source"])["build-mini"], post.cluster.training
+    assert container["resources"]["resourceCpuLimit"] == profile.cpu
+    assert _steps(built["language"]).keys() == joint["language"].keys()
+    tasks = built["source"][0]["root"]["dag"]["tasks"]
+    assert "build-mini" in tasks["register-source"]["dependentTasks"]  # which makes it champion
+
+
+def test_what_a_stage_asks_of_a_node_can_be_set_for_a_run(demo: Recipe, tmp_path: Path) -> None:
     gpus = Profile(
         cpu="9",
         memory="19Gi",
@@ -295,7 +270,8 @@ def test_what_a_stage_asks_of_a_node_can_be_set_for_a_run(tmp_path: Path) -> Non
         node_selector={"pool": "big"},
     )
     cluster = demo.cluster.model_copy(update={"stages": {"pretraining": gpus, "judging": Profile(spot=True)}})
-    specification, platform = _compiled_of(demo.model_copy(update={"cluster": cluster}), tmp_path)["source"]
+    asking = demo.model_copy(update={"cluster": cluster})
+    specification, platform = compiled(asking, tmp_path, "source")["source"]
     parameters = specification["root"]["inputDefinitions"]["parameters"]
     training = cluster.training
     assert {name: given["defaultValue"] for name, given in parameters.items() if "_" in name} == {
@@ -330,11 +306,11 @@ def test_a_step_that_trains_answers_prometheus(steps: dict[str, Any]) -> None:
         assert (labels == {"lingraft.io/metrics": "true"}) == _trains(step)
 
 
-def test_a_stage_on_spot_nodes_is_launched_from_a_small_step(tmp_path: Path) -> None:
-    demo = Recipe.load(ROOT / "recipes/demo.toml")
+def test_a_stage_on_spot_nodes_is_launched_from_a_small_step(demo: Recipe, tmp_path: Path) -> None:
     spot = Profile(accelerator="nvidia.com/gpu", accelerator_count=2, shared_memory="2Gi", spot=True)
     cluster = demo.cluster.model_copy(update={"stages": {"adaptation": spot}})
-    steps = _steps(_compiled_of(demo.model_copy(update={"cluster": cluster}), tmp_path)["language"])
+    asking = demo.model_copy(update={"cluster": cluster})
+    steps = _steps(compiled(asking, tmp_path, "language")["language"])
     container, place = steps["adapt"]
     assert {"name": launcher.STAGE, "value": "adaptation"} in container["env"]
     assert "accelerator" not in container["resources"]
@@ -349,17 +325,33 @@ def test_every_step_knows_where_results_are_shared_and_by_which_image(steps: dic
         assert {"name": reuse.IMAGE, "value": recipe.cluster.image} in container["env"]
 
 
-def test_without_a_search_there_is_no_search_pipeline(tmp_path: Path) -> None:
-    text = (ROOT / "recipes/demo.toml").read_text(encoding="utf-8")
-    changed = tmp_path / "recipe.toml"
-    changed.write_text(re.sub(r"\[search\]\n(.+\n)+", "", text), encoding="utf-8")
-    assert _compiled(changed, tmp_path / "out").keys() == {"source", "language"}
+def test_a_pipeline_is_built_without_a_look_for_sources(demo: Recipe, monkeypatch: pytest.MonkeyPatch) -> None:
+    def look(*_: Any) -> None:
+        raise AssertionError("KFP asks for the stack hundreds of times, and each would take milliseconds")
+
+    monkeypatch.setattr(inspect, "getframeinfo", look)
+    before = inspect.stack
+    assert PIPELINES["source"](demo).pipeline_spec
+    assert inspect.stack is before
+
+
+@pytest.mark.parametrize("section", ["search", "paper"])
+def test_a_pipeline_whose_section_a_recipe_lacks_is_not_compiled(
+    section: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stand_in(monkeypatch)
+    text = (ROOT / "recipes/base.toml").read_text(encoding="utf-8")
+    (tmp_path / "recipe.toml").write_text(re.sub(rf"\[{section}\]\n(.+\n)+", "", text), encoding="utf-8")
+    compile_all(tmp_path / "recipe.toml", tmp_path / "out")
+    compiled_ones = {path.stem for path in (tmp_path / "out").iterdir()}
+    assert PIPELINES.keys() - compiled_ones == {"depth-search" if section == "search" else section}
 
 
 def test_pipelines_that_only_another_recipe_had_do_not_stay(
-    tmp_path: Path, folders: dict[str, Path], capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    shutil.copytree(folders["base"], tmp_path, dirs_exist_ok=True)
+    stand_in(monkeypatch)
+    compile_all(ROOT / "recipes/base.toml", tmp_path)
     (tmp_path / "mine.yaml").write_text("mine")
     capsys.readouterr()
     compile_all(ROOT / "recipes/demo.toml", tmp_path)

@@ -1,4 +1,8 @@
-"""The pipelines from text to a registered bundle and a report, run once for real by kfp.local, and looked at."""
+"""The pipelines from text to a registered bundle and a report, run once for real by kfp.local, and looked at.
+
+In the language pipeline's first run German was killed once, Turkish diverged, Greek asked for too much memory and
+Swahili had no text; the second run did what was left.
+"""
 
 import json
 import re
@@ -20,6 +24,8 @@ from lingraft.steps import data, source
 from pipelines.demo import ask_examples
 from tests.made_up import TOPICS
 from tests.pipelines.finished import Finished
+from tests.pipelines.project import LANGUAGES, Seen
+from tests.postgresql import PostgreSql
 from tests.tracking_stores import quiet
 
 pytestmark = [quiet, pytest.mark.integration]
@@ -34,12 +40,6 @@ SAID = {
     "names": r"nothing|'.+' X \(\d+%\)(, '.+' X \(\d+%\))*",
 }
 """What the demo prints of an answer."""
-
-
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> Finished:
-    """All three pipelines, run once for all tests."""
-    return Finished.run(tmp_path_factory.mktemp("project"))
 
 
 @pytest.fixture
@@ -66,22 +66,23 @@ def _history(artifact: Artifact) -> list[dict[str, Any]]:
 def test_every_pipeline_is_a_run_with_one_run_a_stage_and_all_finished(finished: Finished) -> None:
     runs = finished.runs()
     chosen = _chosen(finished)
-    trained = {f"{stage}-{run}" for stage in ("adapt", "evaluate") for run in ("de-1", f"de-{chosen}", "tr-1")}
+    runs_over = ("de-1", f"de-{chosen}", "tr-1", "el-1", "sw-1")
+    trained = {f"{stage}-{run}" for stage in ("adapt", "evaluate") for run in runs_over}
     assert {pipeline: set(stages) for pipeline, (_, stages) in runs.items()} == {
         "source": _lane("en")
         | {"pretrain", "evaluate-source", "register-source"}
         | {f"finetune-{job}" for job in ("topic-1", "topic-2", *(f"{task}-1" for task in OTHERS))},
         "depth-search": _lane("de") | {"fetch-source", "try-depths-1", "search-depth"},
-        "language": _lane("de")
-        | _lane("tr")
+        "language": set().union(*map(_lane, LANGUAGES))
         | trained
-        | {"fetch-source", "register-de", "register-tr", "report"}
+        | {"fetch-source", "report", *(f"register-{language}" for language in LANGUAGES)}
         | {f"bundle-{task}" for task in BUNDLES},
     }
     for parent, stages in runs.values():
         assert {run.info.status for run in (parent, *stages.values())} == {"FINISHED"}
 
 
+@pytest.mark.usefixtures("store")
 def test_a_pipelines_run_keeps_the_recipe(finished: Finished) -> None:
     for run, _ in finished.runs().values():
         kept = mlflow.artifacts.load_dict(f"{run.info.artifact_uri}/recipe.json")
@@ -126,7 +127,7 @@ def test_every_stage_says_what_data_it_was_made_from(finished: Finished) -> None
 
 def test_every_model_has_a_champion_that_says_which_primary_it_belongs_to(finished: Finished) -> None:
     models = {model.name for model in finished.client.search_registered_models()}
-    theirs = {"embeddings-de", "embeddings-tr", *(f"task-{name}" for name in TASKS)}
+    theirs = {*(f"embeddings-{language}" for language in LANGUAGES), *(f"task-{name}" for name in TASKS)}
     theirs |= {f"bundle-{name}" for name in BUNDLES}
     assert models == {f"tiny-{name}" for name in ("primary", "decisions", *theirs)}
     primary = finished.champion("primary").tags["fingerprint"]
@@ -158,12 +159,15 @@ def test_the_language_is_adapted_over_the_depth_that_the_search_chose(finished: 
     assert finished.champion("embeddings-tr").tags["depth"] == str(finished.recipe.adaptation.depth)
 
 
-def test_the_search_leaves_its_trials_in_a_storage_beside_what_was_made(finished: Finished) -> None:
-    storage = f"sqlite:///{finished.folder / 'optuna.db'}"
-    (name,) = optuna.get_all_study_names(storage)
-    study = optuna.load_study(study_name=name, storage=storage)
-    assert study.best_params == {"depth": _chosen(finished)}
-    assert [trial.params["depth"] for trial in study.trials] == [2, 3]
+def test_the_search_leaves_its_trials_in_postgresql(finished: Finished, databases: PostgreSql) -> None:
+    storage = optuna.storages.RDBStorage(databases.address("optuna"))
+    (study,) = storage.get_all_studies()
+    trials = storage.get_all_trials(study._study_id)
+    assert storage.get_best_trial(study._study_id).params == {"depth": _chosen(finished)}
+    assert [trial.params["depth"] for trial in trials] == [2, 3]
+    assert {trial.state.name for trial in trials} <= {"COMPLETE", "PRUNED"}
+    storage.remove_session()
+    storage.engine.dispose()
 
 
 @pytest.mark.usefixtures("store")
@@ -179,11 +183,11 @@ def test_the_registered_bundle_serves_all_languages_with_the_champion_task(
     finished: Finished, tmp_path: Path, task: str
 ) -> None:
     bundle = tracking.fetch(bundle_name(finished.recipe, task), Kind.BUNDLE, tmp_path / "bundle")
-    assert set(bundle.manifest.details["languages"]) == {"en", "de", "tr"}
+    assert set(bundle.manifest.details["languages"]) == {"en", *LANGUAGES}
     assert bundle.manifest.data_hashes["task"] == finished.champion(f"task-{task}").tags["fingerprint"]
     assert float(finished.champion("embeddings-tr").tags[f"parity.{task}"]) < 1e-4
     parity = finished.stage("language", f"bundle-{task}").data.metrics
-    for language in ("en", "de", "tr"):
+    for language in ("en", *LANGUAGES):
         found = bundle.manifest.details["parity"]["fp32"][language]["difference"]
         assert found == pytest.approx(parity[f"parity_{language}"])
         assert parity[f"parity_{language}"] < 1e-4
@@ -194,7 +198,7 @@ def test_the_primary_is_bundled_for_fill_mask_and_embeddings(finished: Finished,
     tracking.fetch(bundle_name(finished.recipe, "primary"), Kind.BUNDLE, tmp_path / "bundle")
     opened = Bundle.load(tmp_path / "bundle")
     assert set(models_of({opened.name: opened})) == {"fill-mask", "embeddings"}
-    assert set(opened.languages) == {"en", "de", "tr"}
+    assert set(opened.languages) == {"en", *LANGUAGES}
     opened.require_golden()
 
 
@@ -207,9 +211,9 @@ def test_the_demo_asks_the_registered_bundle_in_every_language_that_has_an_examp
     tracking.fetch(bundle_name(finished.recipe, name), Kind.BUNDLE, tmp_path / "bundle")
     ask_examples(finished.recipe, task, tmp_path / "bundle")
     title, unasked, *answers, _ = capsys.readouterr().out.splitlines()
-    assert (title, unasked) == (f"{name}:", "Not asked, for want of a text in [tasks.examples]: tr")
+    assert (title, unasked) == (f"{name}:", "Not asked, for want of a text in [tasks.examples]: sw")
     told = dict(line.split(" -> ") for line in answers)
-    assert [*told] == [f"{at}: {' | '.join(map(repr, task.asked(at).values()))}" for at in ("en", "de")]
+    assert [*told] == [f"{at}: {' | '.join(map(repr, task.asked(at).values()))}" for at in ("en", *LANGUAGES[:-1])]
     assert all(re.fullmatch(SAID[name], said) for said in told.values())
 
 
@@ -237,14 +241,14 @@ def test_training_steps_show_their_cost_as_kfp_metrics(finished: Finished) -> No
     (metrics,) = finished.made("source", "pretrain", "metrics")
     assert metrics["metadata"] == pytest.approx(primary.manifest.cost.model_dump())
     assert metrics["metadata"]["flops"] > 0
-    assert len(finished.made("language", "adapt", "metrics")) == 3
+    assert len(finished.made("language", "adapt", "metrics")) == 1 + len(LANGUAGES)
 
 
 def test_evaluations_show_a_confusion_matrix_and_scores_in_kfp(finished: Finished) -> None:
     judged = finished.made("language", "evaluate-language", "confusion")
     scores = finished.made("language", "evaluate-language", "metrics")
     evaluations = finished.artifacts("language", "evaluate-language", "evaluation", Kind.EVALUATION)
-    assert len(judged) == 3
+    assert len(judged) == 1 + len(LANGUAGES)
     for shown, score, evaluation in zip(judged, scores, evaluations, strict=True):
         result = results.load_language(evaluation.folder)
         task, *others = result.tasks
@@ -264,18 +268,21 @@ def test_the_made_up_topics_are_learned(finished: Finished) -> None:
     assert shown["metadata"]["topic_accuracy"] == pytest.approx(task.score.mean)
 
 
-def test_the_report_covers_source_languages_and_search(finished: Finished) -> None:
-    report = Artifact.load(Path(finished.outputs["report"].path), Kind.REPORT)
+def test_the_report_covers_source_languages_and_search(finished: Finished, seen: Seen) -> None:
+    report = Artifact.load(Path(seen.report), Kind.REPORT)
     records = Records.load(report.folder)
     chosen = _chosen(finished)
-    assert {(row.language, row.depth) for row in records.languages} == {("de", 1), ("de", chosen), ("tr", 1)}
+    assert {(row.language, row.depth) for row in records.languages} == {
+        ("de", chosen),
+        *((language, 1) for language in LANGUAGES),
+    }
     assert records.source.language == "en"
     assert records.search
     assert records.search.chosen == chosen
 
 
-def test_the_reports_page_is_shown_by_kfp_and_kept_by_mlflow(finished: Finished, tmp_path: Path) -> None:
-    page = (Path(finished.outputs["report"].path) / PAGE_FILE).read_text(encoding="utf-8")
+def test_the_reports_page_is_shown_by_kfp_and_kept_by_mlflow(finished: Finished, seen: Seen, tmp_path: Path) -> None:
+    page = (Path(seen.report) / PAGE_FILE).read_text(encoding="utf-8")
     (shown,) = finished.made("language", "write-report", "page")
     assert Path(shown["uri"]).read_text(encoding="utf-8") == page
     run = finished.stage("language", "report")
@@ -283,12 +290,53 @@ def test_the_reports_page_is_shown_by_kfp_and_kept_by_mlflow(finished: Finished,
     assert Path(kept).read_text(encoding="utf-8") == page
 
 
-def test_a_person_sees_steps_and_progress_and_nothing_else(finished: Finished) -> None:
-    assert "] pretrain\n" in finished.screen
-    assert (
-        f"pretrain en: step {finished.recipe.pretraining.steps}/{finished.recipe.pretraining.steps}, loss "
-        in finished.screen
+def test_a_person_sees_steps_and_progress_and_nothing_else(finished: Finished, seen: Seen) -> None:
+    steps = finished.recipe.pretraining.steps
+    assert "] pretrain\n" in seen.screen
+    assert f"pretrain en: step {steps}/{steps}, loss " in seen.screen
+    assert "search de: depth 2: step " in seen.screen
+    assert "executor" not in seen.screen.lower()
+    assert "{" not in seen.screen
+
+
+def test_three_languages_are_learned_at_the_same_time(finished: Finished) -> None:
+    """In the run with faults, in which nothing had been done before; Swahili had no text."""
+    _, stages = finished.runs(which=0)["language"]
+    spans = []
+    for language in LANGUAGES[:3]:
+        its = [run.info for name, run in stages.items() if language in name.split("-")]
+        assert len(its) >= len(TEXT_LANE)
+        spans.append((min(run.start_time for run in its), max(run.end_time for run in its)))
+    assert max(begin for begin, _ in spans) < min(end for _, end in spans)
+
+
+def test_each_language_fails_by_its_own_reason(seen: Seen) -> None:
+    assert "3 of 4 languages failed" in seen.failure
+    assert re.search(
+        r"tr: the loss or a gradient is not finite at step \d+ of \d+ \(learning rate [\d.e-]+\)", seen.failure
     )
-    assert "search de: depth 2: step " in finished.screen
-    assert "executor" not in finished.screen.lower()
-    assert "{" not in finished.screen
+    assert re.search(r"el: .*can't allocate memory", seen.failure)
+    assert re.search(r"sw: .*sw\.jsonl", seen.failure)
+    assert "de:" not in seen.failure.partition("failed, the others")[2]
+
+
+def test_only_what_may_heal_was_tried_again(seen: Seen) -> None:
+    assert "the process of step 'language.adapt' was killed: attempt 2 of 4" in seen.faulty_log
+    assert seen.faulty_log.count("attempt ") == 1
+
+
+def test_what_was_learned_is_registered_and_the_report_tells_the_rest(finished: Finished, seen: Seen) -> None:
+    assert seen.learned == ["de"]
+    run, stages = finished.runs(which=0)["language"]
+    assert run.info.status == "FAILED"
+    assert stages["report"].info.status == "FINISHED"
+    [page, _] = sorted(finished.folder.glob("runs/**/write-report*/page"))
+    assert "sw.jsonl" in page.read_text(encoding="utf-8")
+
+
+def test_run_again_the_others_are_learned_and_nothing_is_learned_twice(finished: Finished, seen: Seen) -> None:
+    assert len(seen.trained) == 2  # German, over the recipe's depth and the one that was chosen
+    assert seen.trained.items() < seen.trained_at_last.items()
+    assert len(seen.trained_at_last) == 1 + len(LANGUAGES)
+    for language in LANGUAGES:
+        assert finished.champion(f"embeddings-{language}").tags["language"] == language

@@ -2,6 +2,7 @@
 
 import builtins
 import contextlib
+import json
 import logging
 import os
 import re
@@ -12,6 +13,7 @@ import textwrap
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 from unittest import mock
@@ -23,10 +25,12 @@ from mlflow import MlflowClient
 
 from components.step import step
 from lingraft.errors import ArtifactError, LingraftError, RecipeError
+from lingraft.search_config import SEARCH_STORAGE
 from lingraft.stopping import Interruption
 from pipelines import build, local
 from pipelines.__main__ import run
-from tests.distributed.launch import ROOT, children_of
+from pipelines.forkserver import IMPORTS, Step
+from tests.distributed.launch import ROOT, family_of
 from tests.pipelines.finished import TINY, runs_of, tiny
 from tests.tracking_stores import quiet, sqlite_store
 from tests.workshop import Workshop, changed
@@ -91,9 +95,11 @@ def test_a_failing_step_ends_in_its_own_message_and_marks_its_runs(tmp_path: Pat
 
 def test_tracking_goes_beside_the_results_unless_the_environment_says_where(tmp_path: Path) -> None:
     with mock.patch.dict(os.environ):
-        os.environ.pop("MLFLOW_TRACKING_URI", None)
+        for name in ("MLFLOW_TRACKING_URI", SEARCH_STORAGE):
+            os.environ.pop(name, None)
         local.set_up(tmp_path / "out")
         assert os.environ["MLFLOW_TRACKING_URI"] == f"sqlite:///{tmp_path}/out/mlflow.db"
+        assert os.environ[SEARCH_STORAGE] == f"sqlite:///{tmp_path}/out/optuna.db"
         os.environ["MLFLOW_TRACKING_URI"] = "http://tracking.example:5000"
         local.set_up(tmp_path / "other")
         assert os.environ["MLFLOW_TRACKING_URI"] == "http://tracking.example:5000"
@@ -141,7 +147,11 @@ def to_its_group(process: subprocess.Popen[str]) -> int:
 
 @pytest.mark.parametrize(
     ("asked", "code", "where"),
-    [(signal.SIGTERM, 75, to_it), (signal.SIGINT, 130, to_it), (signal.SIGINT, 130, to_its_group)],
+    [
+        (signal.SIGTERM, 75, to_it),
+        (signal.SIGINT, 130, to_its_group),
+        pytest.param(signal.SIGINT, 130, to_it, marks=pytest.mark.integration),
+    ],
 )
 def test_a_pipeline_that_is_asked_to_stop_ends_with_the_checkpoint_of_the_step_that_trained(
     endless: list[str],
@@ -153,17 +163,15 @@ def test_a_pipeline_that_is_asked_to_stop_ends_with_the_checkpoint_of_the_step_t
     environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
     with begun(endless, environment) as process:
         heard = heard_until(process, "loss")
-        groups = {process.pid, *map(os.getpgid, children_of(process.pid))}
-        began = time.monotonic()
+        family = family_of(process.pid)
         os.kill(where(process), asked)
         try:
-            _, told = process.communicate(timeout=60)
+            _, told = process.communicate(timeout=local._PATIENCE_S)  # after which it would be killed
         finally:
-            for group in groups:
+            for pid in family:
                 with contextlib.suppress(ProcessLookupError):
-                    os.killpg(group, signal.SIGKILL)
+                    os.kill(pid, signal.SIGKILL)
     assert process.returncode == code, told + heard
-    assert time.monotonic() - began < 20
     kept = sorted(place.name for place in (tmp_path / "made.training").glob("step-*"))
     number = int(kept[-1].removeprefix("step-"))
     assert re.search(
@@ -219,6 +227,72 @@ def test_a_step_that_does_not_listen_is_killed(tmp_path: Path, monkeypatch: pyte
         local.run(pipeline, tmp_path / "out", mark=str(tmp_path / "mark"))
     assert caught.value.exit_code == 75
     assert [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGALRM, signal.SIGHUP)] == before
+
+
+_PROGRAM = """
+import sys
+
+def ends_with(code: int):
+    sys.exit(code)
+"""
+_SHELL = ["sh", "-ec", "python3 -m kfp.dsl.executor_main"]
+
+
+def test_of_steps_that_run_at_once_each_has_its_own_exit_code(tmp_path: Path) -> None:
+    """Where several end while others start, multiprocessing alone loses some."""
+
+    def ended(code: int) -> int:
+        given = {"parameterValues": {"code": code}}
+        told = {"inputs": given, "outputs": {"outputFile": str(tmp_path / "none")}}
+        arguments = ["--executor_input", json.dumps(told), "--function_to_execute", "ends_with"]
+        step = Step([*_SHELL, _PROGRAM, *arguments], os.environ)
+        said = "".join(step.lines())
+        assert "executor_input" in said
+        return step.wait()
+
+    codes = [number % 5 for number in range(40)]
+    with ThreadPoolExecutor(8) as pool:
+        assert [*pool.map(ended, codes)] == codes
+
+
+@dsl.component(base_image="python:3.11", packages_to_install=["numpy"])
+def asks_for_a_package(number: int) -> None:
+    """Do nothing."""
+
+
+def test_a_step_that_is_to_install_packages_is_refused_also_within_a_loop(tmp_path: Path) -> None:
+    @dsl.pipeline(name="loop")
+    def pipeline() -> None:
+        with dsl.ParallelFor([1, 2]) as number:
+            asks_for_a_package(number=number)
+
+    with pytest.raises(local.PipelineFailedError, match=r"cannot run a step .*without packages_to_install"):
+        local.run(pipeline, tmp_path / "out")
+
+
+def test_what_steps_import_before_they_are_forked_starts_no_thread_and_no_gpu() -> None:
+    program = (
+        "import importlib, sys, threading\n"
+        "for name in sys.argv[1:]: importlib.import_module(name)\n"
+        "import torch\n"
+        "print(threading.active_count(), torch.cuda.is_initialized())"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, *IMPORTS], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "1 False\n"
+
+
+def test_a_stop_that_comes_while_the_first_step_starts_is_heeded(endless: list[str], tmp_path: Path) -> None:
+    """Ctrl-C on a terminal goes to the process that is forked, too, before that has made its imports."""
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
+    with begun(endless, environment) as process:
+        heard_until(process, "training")
+        os.killpg(process.pid, signal.SIGINT)
+        _, told = process.communicate(timeout=60)
+    assert process.returncode == 130, told
+    assert "Traceback" not in told
+    assert not (tmp_path / "made.next").exists()
 
 
 def test_print_and_logging_are_afterwards_what_they_were(tmp_path: Path) -> None:

@@ -54,11 +54,12 @@ def test_each_depth_is_built_once_and_counted_and_the_chosen_one_is_taken_by_the
     register(workshop, recipe, primary, tmp_path / "source")
     assert len(_minis(out)) == 1
     local.run(build.depth_search_pipeline(recipe), out)
-    finished, built = Finished(out, recipe, os.environ["MLFLOW_TRACKING_URI"], "", {}), _minis(out)
+    finished, built = Finished(out, recipe, os.environ["MLFLOW_TRACKING_URI"]), _minis(out)
     assert len(built) == 1 + len(SEARCHED)
 
     found, folder = _found(finished)
     paid = sum(cost.flops for cost in found.building.values())
+    assert b"CREATE TABLE trials" in (out / "optuna.db").read_bytes()
     assert {*found.building} == {*SEARCHED} == {trial.depth for trial in found.trials}
     assert found.flops == pytest.approx(paid + sum(trial.flops for trial in found.trials))
     logged = finished.stage("depth-search", "search-depth")

@@ -10,7 +10,7 @@ from unittest import mock
 
 import pytest
 import yaml
-from kfp import compiler, components
+from kfp import components
 from mlflow import MlflowClient
 
 from lingraft.comparison.plan import plan_of
@@ -18,9 +18,10 @@ from lingraft.config import Recipe
 from lingraft.errors import RecipeError
 from lingraft.paper.records import PaperRecords
 from pipelines import local
-from pipelines.__main__ import compile_all, run
-from pipelines.paper import paper_pipeline
-from tests.comparison.project import CHECKPOINTS, recipe
+from pipelines.__main__ import run
+from tests.comparison.project import CHECKPOINTS, recipe, recipe_on
+from tests.fixtures import once
+from tests.pipelines.compiled import compiled, read
 from tests.pipelines.finished import TINY, runs_of
 from tests.tracking_stores import quiet
 
@@ -28,23 +29,17 @@ LIGHT = {"open-run", "prepare-language", "gather", "write-report"}
 TRAINING = {"pretrain", "build-mini", "finetune", "judge-source", "adapt", "adapt-over-mini", "judge-language"}
 
 
-def compiled(settings: Recipe, folder: Path) -> list[dict[str, Any]]:
-    """Specification and Kubernetes settings."""
-    file = folder / "paper.yaml"
-    compiler.Compiler().compile(paper_pipeline(settings), str(file))
-    return list(yaml.safe_load_all(file.read_text(encoding="utf-8")))
-
-
 @pytest.fixture(scope="module")
-def settings(tmp_path_factory: pytest.TempPathFactory) -> Recipe:
-    folder = tmp_path_factory.mktemp("compiled")
+def settings() -> Recipe:
     cluster = {"training": {"cpu": "7", "memory": "11Gi"}, "light": {"cpu": "1", "memory": "2Gi"}}
-    return recipe(folder, cluster=cluster | {"parallel_languages": 3})
+    return recipe_on(Path("nowhere"), cluster=cluster | {"parallel_languages": 3})
 
 
 @pytest.fixture(scope="module")
-def documents(settings: Recipe, tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
-    return compiled(settings, tmp_path_factory.mktemp("yaml"))
+def documents(settings: Recipe) -> list[dict[str, Any]]:
+    """Specification and Kubernetes settings."""
+    folder = once.folder("paper-pipeline", lambda out: compiled(settings, out, "paper"), settings.to_json())
+    return read(folder / "paper.yaml")
 
 
 def dags(specification: dict[str, Any]) -> list[dict[str, Any]]:
@@ -118,18 +113,8 @@ def test_no_step_is_left_out_because_it_ran_before(documents: list[dict[str, Any
 
 
 def test_without_tasks_nothing_is_finetuned(tmp_path: Path) -> None:
-    specification, _ = compiled(recipe(tmp_path, tasks=[]), tmp_path)
+    specification, _ = compiled(recipe_on(tmp_path, tasks=[]), tmp_path, "paper")["paper"]
     assert {component_of(task) for task in dags(specification)}.isdisjoint({"finetune"})
-
-
-def test_it_is_compiled_with_the_others_where_a_recipe_has_a_comparison(tmp_path: Path) -> None:
-    text = TINY.read_text(encoding="utf-8")
-    for name, more in (("with", '\n[paper]\nsystems = ["BL_BASE", "MINIJOINT"]\n'), ("without", "")):
-        file = tmp_path / f"{name}.toml"
-        file.write_text(text + more, encoding="utf-8")
-        compile_all(file, tmp_path / name)
-    found = {name: {path.stem for path in (tmp_path / name).iterdir()} for name in ("with", "without")}
-    assert found["with"] - found["without"] == {"paper"}
 
 
 def test_a_recipe_without_a_comparison_is_refused() -> None:
@@ -144,7 +129,7 @@ def test_it_runs_to_its_report_though_a_language_fails(tmp_path: Path) -> None:
     tasks = [{"name": "topic", "kind": "documents", "finetuning": finetuning}]
     changes = {"targets": ["de", "sw"], "tasks": tasks, "paper": {"systems": ["BL_BASE", "MINIPOST"]}}
     settings, screen = recipe(tmp_path, **changes), io.StringIO()
-    compiled(settings, tmp_path)
+    compiled(settings, tmp_path, "paper")
     pipeline = components.load_component_from_file(str(tmp_path / "paper.yaml"))
     with mock.patch.dict(os.environ), contextlib.redirect_stdout(screen):
         os.environ.pop("MLFLOW_TRACKING_URI", None)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from lingraft import tracking
+from lingraft import stages, tracking
 from lingraft.adaptation import adapt
 from lingraft.artifact import Kind
 from lingraft.config import Recipe
@@ -34,7 +34,8 @@ def test_a_pipeline_that_is_killed_goes_on_when_it_is_run_again(tmp_path: Path) 
     assert (
         log.count("made before from the same") >= 2
     )  # tokenizer and blocks; text is read to know whether it is the same
-    whole = Pipeline("source", Kind.PRIMARY, recipe, tmp_path / "whole").ends_well()
+    blocks, tokenizer = (_of_language(tmp_path / "killed", kind) for kind in (Kind.BLOCKS, Kind.TOKENIZER))
+    whole = stages.pretrain(recipe, blocks, tokenizer, tmp_path / "whole", unwatched)
     assert again.fingerprint == whole.fingerprint
     assert same_tensors(again, whole)
 
@@ -54,6 +55,7 @@ def german(recipe: Recipe) -> Recipe:
     return recipe.model_copy(update={"tasks": (), "targets": ("de",), "search": None, "threads": 1})
 
 
+@pytest.mark.nightly
 def test_a_progressive_language_that_is_killed_goes_on_through_its_switch(
     workshop: Workshop, tracked: Path, tmp_path: Path
 ) -> None:

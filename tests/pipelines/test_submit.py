@@ -2,11 +2,13 @@
 
 import contextlib
 import copy
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import kfp_server_api as kfp
 import pytest
 import yaml
 
@@ -14,7 +16,9 @@ from lingraft.config import Recipe
 from lingraft.errors import LingraftError, RecipeError
 from pipelines.server import commands, connection, follow
 from pipelines.server.connection import Connection, ServerError
-from tests.pipelines.kfp_server import REASON, TOKEN, KfpServer
+from tests.pipelines.compiled import stand_in
+from tests.pipelines.kfp_http import REASON
+from tests.pipelines.kfp_server import TOKEN, KfpServer
 
 TINY = Path(__file__).parents[1] / "tiny.toml"
 PINNED = "registry.example/train@sha256:" + "0" * 64
@@ -41,27 +45,38 @@ def recipe(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.fixture
+def _of_one_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is submitted does not matter."""
+    stand_in(monkeypatch)
+
+
+of_one_step = pytest.mark.usefixtures("_of_one_step")
+
+
 def test_a_pipeline_is_uploaded_started_and_followed_to_its_end(
-    server: KfpServer, host: str, recipe: Path, capsys: pytest.CaptureFixture[str]
+    server: KfpServer, host: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    commands.submit("source", recipe, host, ui="https://ui.example/pipeline/", given=["language=de"])
+    commands.submit("source", TINY, host, ui="https://ui.example/pipeline/", given=["language=de"], image=PINNED)
     [run] = server.runs.values()
     [version] = server.versions
-    settings = Recipe.load(recipe)
-    assert [pipeline.display_name for pipeline in server.pipelines] == [f"{settings.name}-source"]
+    settings = Recipe.load(TINY)
+    assert [pipeline.name for pipeline in server.pipelines] == [f"{settings.name}-source"]
     assert run.pipeline_version_reference.pipeline_version_id == version.pipeline_version_id
     assert run.runtime_config.parameters == {"language": "de"}
     assert run.experiment_id == server.experiments[0].experiment_id
     assert server.experiments[0].display_name == settings.name
     package = next(iter(yaml.safe_load_all(server.packages[version.name])))
     assert package["pipelineInfo"]["name"] == f"{settings.name}-source"
-    told = capsys.readouterr()
-    assert told.out == f"https://ui.example/pipeline/#/runs/details/{run.run_id}\n"
-    assert "adapt: running" in told.err
-    assert "adapt: succeeded" in told.err
-    assert "driver" not in told.err
+    executors = package["deploymentSpec"]["executors"].values()
+    assert {each["container"]["image"] for each in executors} == {PINNED}  # in place of the recipe's
+    printed = capsys.readouterr()
+    assert printed.out == f"https://ui.example/pipeline/#/runs/details/{run.run_id}\n"
+    # Of the seven nodes that the workflow of one step has.
+    assert re.findall(r"^\[ +\d+ s\] (.*)$", printed.err, re.MULTILINE) == ["adapt: running", "adapt: succeeded"]
 
 
+@of_one_step
 def test_the_same_pipeline_is_the_same_version_and_another_recipe_another_one(
     server: KfpServer, host: str, recipe: Path
 ) -> None:
@@ -73,6 +88,7 @@ def test_the_same_pipeline_is_the_same_version_and_another_recipe_another_one(
     assert (len(server.pipelines), len(server.versions), len(server.experiments)) == (1, 2, 1)
 
 
+@of_one_step
 @pytest.mark.parametrize("noun", ["pipelines", "versions", "experiments"])
 def test_what_somebody_else_makes_at_the_same_moment_is_used(
     server: KfpServer, host: str, recipe: Path, noun: str
@@ -81,13 +97,12 @@ def test_what_somebody_else_makes_at_the_same_moment_is_used(
     [theirs] = there = getattr(server, noun)
     taken = copy.copy(theirs)
     there.clear()
-    if noun == "versions":
-        server.packages.clear()
     server.raced = lambda: there.append(taken)
     commands.submit("source", recipe, host, wait=False)
     assert there == [taken]
 
 
+@of_one_step
 def test_a_run_that_fails_is_an_error_with_its_steps_and_its_page(server: KfpServer, host: str, recipe: Path) -> None:
     server.story = [{"adapt": "RUNNING"}, {"adapt": "FAILED", "report": "SKIPPED"}]
     server.end = "FAILED"
@@ -95,32 +110,69 @@ def test_a_run_that_fails_is_an_error_with_its_steps_and_its_page(server: KfpSer
         commands.submit("source", recipe, host)
 
 
-def test_the_exit_code_is_the_runs_truth(server: KfpServer, host: str, recipe: Path) -> None:
-    command = [sys.executable, "-m", "pipelines", "submit", "source", "--recipe", str(recipe), "--host", host]
-    for end, code in (("SUCCEEDED", 0), ("FAILED", 1)):
-        server.story, server.end = [{"adapt": end}], end
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert (done.returncode, "error: run" in done.stderr) == (code, bool(code)), done.stderr
+@of_one_step
+@pytest.mark.parametrize(("end", "code"), [("SUCCEEDED", 0), ("FAILED", 1)])
+def test_the_exit_code_is_the_runs_truth(server: KfpServer, host: str, recipe: Path, end: str, code: int) -> None:
+    commands.submit("source", recipe, host, wait=False)
+    [run_id] = server.runs
+    server.story, server.end = [{"adapt": end}], end
+    command = [sys.executable, "-m", "pipelines", "follow", run_id, "--host", host]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, "error: run" in done.stderr) == (code, bool(code)), done.stderr
 
 
+@of_one_step
 def test_a_run_that_fails_before_its_first_step_says_why(server: KfpServer, host: str, recipe: Path) -> None:
     server.story, server.end, server.error = [{}], "FAILED", "no such service account"
     with pytest.raises(follow.RunFailedError, match="no such service account"):
         commands.submit("source", recipe, host)
 
 
+@of_one_step
 def test_a_run_that_is_cancelled_does_not_keep_anybody_waiting(server: KfpServer, host: str, recipe: Path) -> None:
     server.end = "CANCELED"
     with pytest.raises(follow.RunFailedError, match="ended as canceled"):
         commands.submit("source", recipe, host)
 
 
+@of_one_step
 def test_a_server_that_fails_for_a_while_is_looked_for_again(server: KfpServer, host: str, recipe: Path) -> None:
     commands.submit("source", recipe, host, wait=False)
     [run_id] = server.runs
     server.faults["GET", f"runs/{run_id}"] = [500] * 12 + [503]
     commands.follow(run_id, host)
     assert not server.faults["GET", f"runs/{run_id}"]
+
+
+@of_one_step
+def test_a_pipeline_with_another_name_is_not_taken_for_its_title(server: KfpServer, host: str, recipe: Path) -> None:
+    title = f"{Recipe.load(recipe).name}-source"
+    theirs = kfp.V2beta1Pipeline(pipeline_id="theirs", name="another", display_name=title)
+    server.pipelines.append(theirs)
+    commands.submit("source", recipe, host, wait=False)
+    [version] = server.versions
+    assert [pipeline.name for pipeline in server.pipelines] == ["another", title]
+    assert version.pipeline_id == server.pipelines[1].pipeline_id
+
+
+@of_one_step
+def test_an_installation_for_several_users_wants_a_namespace(server: KfpServer, host: str, recipe: Path) -> None:
+    server.serves_several = True
+    with pytest.raises(ServerError, match="answers 400 An experiment cannot have an empty namespace"):
+        commands.submit("source", recipe, host, wait=False)
+    for namespace in ("ours", "theirs"):
+        commands.submit("source", recipe, host, wait=False, namespace=namespace)
+        commands.submit("source", recipe, host, namespace=namespace, cron="0 0 3 * * *")
+    assert {one.namespace for one in server.experiments} == {"ours", "theirs"}
+    assert len(server.experiments) == len(server.runs) == len(server.schedules) == 2
+
+
+def test_what_is_refused_is_told_in_the_servers_words_without_a_stack_trace(server: KfpServer, host: str) -> None:
+    with pytest.raises(ServerError) as refused:
+        commands.follow("none", host)
+    assert f"look at run none: {host} answers 404 ResourceNotFoundError: none not found. Is --host" in str(
+        refused.value
+    )
 
 
 def test_a_server_that_stays_away_is_an_error_in_the_end(server: KfpServer, host: str, recipe: Path) -> None:
@@ -130,6 +182,7 @@ def test_a_server_that_stays_away_is_an_error_in_the_end(server: KfpServer, host
         follow.follow(to, to.client(), "one", print, patience_s=0.0)
 
 
+@of_one_step
 def test_a_start_that_fails_is_not_repeated(server: KfpServer, host: str, recipe: Path) -> None:
     server.faults["POST", "runs"] = [500]
     with pytest.raises(ServerError, match="answers 500"):
@@ -137,6 +190,7 @@ def test_a_start_that_fails_is_not_repeated(server: KfpServer, host: str, recipe
     assert server.asked.count(("POST", "runs")) == 1
 
 
+@of_one_step
 def test_the_token_comes_from_a_file_that_may_be_renewed_or_the_environment(
     server: KfpServer, host: str, recipe: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -155,15 +209,21 @@ def test_the_token_comes_from_a_file_that_may_be_renewed_or_the_environment(
     follow.follow(to, client, run_id, print)
 
 
+@of_one_step
 def test_a_schedule_takes_the_place_of_the_one_before(server: KfpServer, host: str, recipe: Path) -> None:
-    for cron in ("0 0 3 * * *", "0 0 4 * * *"):
-        commands.submit("language", recipe, host, cron=cron)
+    commands.submit("language", recipe, host, cron="0 0 3 * * *")
+    server.schedules.append(
+        copy.copy(server.schedules[0])
+    )  # of a command that was killed before it had taken this down
+    server.schedules[1].recurring_run_id = "left"
+    commands.submit("language", recipe, host, cron="0 0 4 * * *")
     [schedule] = server.schedules
     assert schedule.trigger.cron_schedule.cron == "0 0 4 * * *"
     assert (schedule.mode, schedule.no_catchup, schedule.max_concurrency) == ("ENABLE", True, "1")
     assert server.runs == {}
 
 
+@of_one_step
 def test_an_image_without_a_digest_is_refused_unless_it_is_wanted(server: KfpServer, host: str) -> None:
     with pytest.raises(RecipeError, match="has no digest"):
         commands.submit("source", TINY, host, wait=False)
@@ -172,31 +232,21 @@ def test_an_image_without_a_digest_is_refused_unless_it_is_wanted(server: KfpSer
     assert len(server.runs) == 1
 
 
-def test_an_image_takes_the_place_of_the_recipes(server: KfpServer, host: str) -> None:
-    commands.submit("source", TINY, host, wait=False, image=PINNED)
-    [package] = server.packages.values()
-    specification = next(iter(yaml.safe_load_all(package)))
-    executors = specification["deploymentSpec"]["executors"].values()
-    assert {each["container"]["image"] for each in executors} == {PINNED}
-
-
+@of_one_step
 def test_parameters_are_read_as_what_they_are(server: KfpServer, host: str, recipe: Path) -> None:
-    given = ["judging_cpu=4", 'judging_node_selector={"pool": "a"}', "compare=true"]
+    given = ["memory=4", 'node_selector={"pool": "a"}', "compare=true"]
     commands.submit("language", recipe, host, wait=False, given=given)
     [run] = server.runs.values()
-    assert run.runtime_config.parameters == {
-        "judging_cpu": "4",
-        "judging_node_selector": {"pool": "a"},
-        "compare": True,
-    }
+    assert run.runtime_config.parameters == {"memory": "4", "node_selector": {"pool": "a"}, "compare": True}
     with pytest.raises(RecipeError, match="is not JSON"):
         commands.submit("language", recipe, host, wait=False, given=["compare=yes"])
 
 
-@pytest.mark.parametrize("word", ["depth=3", "language"])
+@of_one_step
+@pytest.mark.parametrize("word", ["depth=3", "memory"])
 def test_a_parameter_that_the_pipeline_does_not_have_is_refused(host: str, recipe: Path, word: str) -> None:
     with pytest.raises(
-        RecipeError, match=r"is not NAME=VALUE with one of \['finetuning_cpu', .*'language', .*'recipe'\]"
+        RecipeError, match=r"is not NAME=VALUE with one of \['compare', 'memory', 'node_selector', 'recipe'\]"
     ):
         commands.submit("source", recipe, host, given=[word])
 
@@ -206,7 +256,11 @@ def test_an_unknown_pipeline_is_answered_with_those_there_are(host: str, recipe:
         commands.submit("sauce", recipe, host)
 
 
-def test_a_server_that_is_not_there_and_a_host_that_is_none_are_named(recipe: Path, tmp_path: Path) -> None:
+@of_one_step
+def test_a_server_that_is_not_there_and_a_host_that_is_none_are_named(
+    recipe: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "_PAUSE_S", 0.0)
     with pytest.raises(ServerError, match="must begin with http"):
         Connection("somewhere").client()
     with pytest.raises(ServerError, match="there is no file"):
