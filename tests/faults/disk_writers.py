@@ -1,16 +1,14 @@
 """Everything that writes an artifact or an export, done on disks that fill up at every possible place.
 
-Run as a program, with a folder to work in: it makes a tiny project there, lets each writer write in peace, then again
-with the kernel refusing files beyond one size after another, and prints as JSON what each attempt came to.
+`everything`, called in a process of its own, lets each writer write in peace, then again with the kernel refusing files
+beyond one size after another, and returns what each attempt came to.
 """
 
-import json
 import signal
-import sys
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 from lingraft import blocks, evaluation, export, stages, text, tokenizer
 from lingraft.artifact import Artifact, Kind
@@ -54,8 +52,8 @@ class Given:
 
     @classmethod
     def make(cls, folder: Path) -> Self:
-        """Make everything, in peace."""
-        shop = Workshop.make(folder / "shop")
+        """Make what the shared workshop lacks, in peace."""
+        shop = Workshop.shared()
         recipe = shop.recipe.model_copy(update={"search": None})
         for section in ("pretraining", "adaptation"):
             recipe = changed(recipe, section, steps=2, warmup_steps=0)
@@ -173,11 +171,11 @@ WRITERS: dict[str, Callable[[Given, Path], None]] = {
 }
 
 
-def attempts(writer: Callable[[Given, Path], None], given: Given, folder: Path) -> Iterator[Attempt]:
-    """Write in peace, then with all, most, and the largest files too large; then in peace where it has failed."""
+def attempts(writer: Callable[[Given, Path], None], given: Given, folder: Path, most: bool) -> Iterator[Attempt]:
+    """Write in peace, then with all and the largest files too large, and most if wanted; in peace after each."""
     writer(given, folder / "peace" / "out")
     sizes = sorted({file.stat().st_size for file in (folder / "peace").rglob("*") if file.is_file()} - {0})
-    for largest in sorted({0, sizes[len(sizes) // 2] - 1, sizes[-1] - 1}):
+    for largest in sorted({0, *([sizes[len(sizes) // 2] - 1] if most else []), sizes[-1] - 1}):
         place = folder / f"{largest}"
         place.mkdir()
         error: Exception | None = None
@@ -187,19 +185,12 @@ def attempts(writer: Callable[[Given, Path], None], given: Given, folder: Path) 
         except Exception as caught:  # noqa: BLE001  whatever it is, the test judges it
             error = caught
         left = sorted(path.relative_to(place).as_posix() for path in place.rglob("*"))
-        yield Attempt(largest, type(error).__name__, str(error), left)
         writer(given, place / "out")
+        yield Attempt(largest, type(error).__name__, str(error), left)
 
 
-def main(folder: Path) -> dict[str, list[dict[str, Any]]]:
+def everything(folder: Path, most: bool) -> dict[str, list[Attempt]]:
     """What every writer did, by its name."""
-    given = Given.make(folder / "given")
-    return {
-        name: [asdict(attempt) for attempt in attempts(writer, given, folder / name)]
-        for name, writer in WRITERS.items()
-    }
-
-
-if __name__ == "__main__":
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    print(json.dumps(main(Path(sys.argv[1]))))
+    given = Given.make(folder / "given")
+    return {name: [*attempts(writer, given, folder / name, most)] for name, writer in WRITERS.items()}

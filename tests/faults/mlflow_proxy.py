@@ -1,15 +1,25 @@
-"""A real HTTP proxy that stands between MLflow's client and its server, and does to requests what networks do."""
+"""A real HTTP proxy that stands between MLflow's client and its server, and does to requests what networks do.
+
+Like real ones it keeps connections open, hands on the server's headers, and answers in HTML where it refuses by itself.
+"""
 
 import contextlib
 import http.client
+import json
+import re
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum, auto
+from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 ANSWER_LIMIT_S = 60
+_ID = re.compile(r"(m-)?[0-9a-f]{32}")
+_OF_A_CONNECTION = {"connection", "keep-alive", "transfer-encoding", "content-length", "date", "server"}
+"""Headers that a proxy does not hand on."""
 
 
 class Fault(Enum):
@@ -17,15 +27,41 @@ class Fault(Enum):
 
     NONE = auto()
     REFUSED = auto()
-    """Answered with 500; the server never sees it."""
+    """The server answers 500 as MLflow does where something in it breaks, and does nothing."""
+    BUSY = auto()
+    """The server answers 503 as MLflow does where its database is not there for a moment, and does nothing."""
+    LIMITED = auto()
+    """The proxy answers 429, with the seconds to wait, and asks nobody."""
+    BAD_GATEWAY = auto()
+    """The proxy answers 502: it does not reach the server."""
     CUT = auto()
     """The connection ends before the server sees the request."""
     UNANSWERED = auto()
     """The server does the work, and the connection ends before its answer is through."""
-    UNANSWERED_500 = auto()
-    """The server does the work, and a 500 comes in place of its answer."""
+    TORN = auto()
+    """The server does the work, and the connection ends in the middle of its answer."""
+    GATEWAY_TIMEOUT = auto()
+    """The server does the work, and the proxy answers 504 in its place."""
     HELD = auto()
     """Forwarded only once `Proxy.released` is set."""
+
+
+PASSING = (
+    Fault.REFUSED,
+    Fault.BUSY,
+    Fault.LIMITED,
+    Fault.BAD_GATEWAY,
+    Fault.CUT,
+    Fault.UNANSWERED,
+    Fault.TORN,
+    Fault.GATEWAY_TIMEOUT,
+)
+"""After which the same request may be answered."""
+_BY_THE_SERVER = {
+    Fault.REFUSED: (HTTPStatus.INTERNAL_SERVER_ERROR, "INTERNAL_ERROR"),
+    Fault.BUSY: (HTTPStatus.SERVICE_UNAVAILABLE, "TEMPORARILY_UNAVAILABLE"),
+}
+_BY_THE_PROXY = {Fault.LIMITED: HTTPStatus.TOO_MANY_REQUESTS, Fault.BAD_GATEWAY: HTTPStatus.BAD_GATEWAY}
 
 
 @dataclass
@@ -43,27 +79,59 @@ class Proxy:
     forwarded: list[str] = field(default_factory=list)
     """What the server has answered, whoever learned of it."""
     port: int = 0
-    _listening: ThreadingHTTPServer | None = None
+    _listening: "_Listening | None" = None
+    _answering: int = 0
+    _closed: bool = False
     _changed: threading.Condition = field(default_factory=threading.Condition)
 
     def up(self) -> None:
         """Listen, on the same port every time."""
-        handler = type("Handler", (_Handler,), {"proxy": self})
+        handler, self._closed = type("Handler", (_Handler,), {"proxy": self}), False
         self._listening = _Listening(("127.0.0.1", self.port), handler)
         self.port = self._listening.server_port
         threading.Thread(target=self._listening.serve_forever, args=(0.02,), daemon=True).start()
 
     def down(self) -> None:
-        """Stop listening: connections are refused."""
+        """Answer what has come, then end the connections that are open, and refuse new ones."""
         assert self._listening
+        with self._changed:
+            self._closed = True
+            assert self._changed.wait_for(lambda: not self._answering, ANSWER_LIMIT_S)
         self._listening.shutdown()
         self._listening.server_close()
+        self._listening.hang_up()
         self._listening = None
+
+    def fail_first_of_each(self, *faults: Fault) -> None:
+        """Do something to the first request of each method and path, the faults in turn; ids in paths count as one."""
+        seen: set[str] = set()
+
+        def decide(request: str) -> Fault:
+            kind = _ID.sub("ID", request)
+            if kind in seen:
+                return Fault.NONE
+            seen.add(kind)
+            return faults[(len(seen) - 1) % len(faults)]
+
+        self.fault = decide
 
     def wait_until(self, seen: Callable[[], bool]) -> None:
         """Wait for something that requests bring about."""
         with self._changed:
             assert self._changed.wait_for(seen, ANSWER_LIMIT_S), self.requests
+
+    @contextlib.contextmanager
+    def answering(self) -> Iterator[bool]:
+        """Whether a request that has come is to be answered."""
+        with self._changed:
+            wanted = not self._closed
+            self._answering += wanted
+        try:
+            yield wanted
+        finally:
+            with self._changed:
+                self._answering -= wanted
+                self._changed.notify_all()
 
     def note(self, notes: list[Any], what: object) -> None:
         """Note what happened, and wake whoever waits for it."""
@@ -89,49 +157,100 @@ class _Listening(ThreadingHTTPServer):
     daemon_threads = True
     allow_reuse_address = True
 
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._open: set[socket.socket] = set()
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        self._open.add(request)
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        self._open.discard(request)
+        super().shutdown_request(request)
+
+    def hang_up(self) -> None:
+        """End every connection that is open."""
+        for connection in list(self._open):
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+
     def handle_error(self, request: object, client_address: object) -> None:
         """A client that has not waited for its answer is what is tried here."""
 
 
 class _Handler(BaseHTTPRequestHandler):
     proxy: Proxy
+    protocol_version = "HTTP/1.1"
 
     def _handle(self) -> None:
+        with self.proxy.answering() as wanted:
+            if wanted:
+                return self._answer_by_fault()
+        self.close_connection = True
+        return None
+
+    do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = _handle
+
+    def _answer_by_fault(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         request, proxy = f"{self.command} {self.path.partition('?')[0]}", self.proxy
         fault = proxy.fault(request)
         proxy.note(proxy.requests, request)
         if fault is not Fault.NONE:
             proxy.note(proxy.injected, (fault, request))
-        if fault is Fault.REFUSED:
-            return self._answer(http.client.INTERNAL_SERVER_ERROR, b"no")
+        if fault in _BY_THE_SERVER:
+            status, code = _BY_THE_SERVER[fault]
+            said = json.dumps({"error_code": code, "message": "(psycopg.OperationalError) the connection is closed"})
+            return self._answer(status, said.encode(), {"Content-Type": "application/json"})
+        if fault in _BY_THE_PROXY:
+            return self._refuse(_BY_THE_PROXY[fault])
         if fault is Fault.HELD:
             proxy.released.wait(ANSWER_LIMIT_S)
         if fault is not Fault.CUT:
-            status, answer = self._forward(body)
+            answer = self._forward(body)
             proxy.note(proxy.forwarded, request)
-            if fault is Fault.UNANSWERED_500:
-                return self._answer(http.client.INTERNAL_SERVER_ERROR, b"no")
+            if fault is Fault.GATEWAY_TIMEOUT:
+                return self._refuse(HTTPStatus.GATEWAY_TIMEOUT)
+            if fault is Fault.TORN:
+                return self._tear(*answer)
             if fault is not Fault.UNANSWERED:
-                return self._answer(status, answer)
+                return self._answer(*answer)
+        self.close_connection = True
         return None
 
-    do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = _handle
-
-    def _forward(self, body: bytes) -> tuple[int, bytes]:
+    def _forward(self, body: bytes) -> tuple[int, bytes, dict[str, str]]:
         server = http.client.HTTPConnection("127.0.0.1", self.proxy.server_port, timeout=ANSWER_LIMIT_S)
         try:
             server.request(self.command, self.path, body, dict(self.headers))
             answer = server.getresponse()
-            return answer.status, answer.read()
+            return answer.status, answer.read(), dict(answer.getheaders())
         finally:
             server.close()
 
-    def _answer(self, status: int, body: bytes) -> None:
-        self.send_response(status)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
+    def _refuse(self, status: HTTPStatus) -> None:
+        """Answer as nginx does by itself."""
+        title = f"{status.value} {status.phrase}"
+        page = f"<html>\r\n<head><title>{title}</title></head>\r\n<body>\r\n<center><h1>{title}</h1></center>\r\n"
+        headers = {"Content-Type": "text/html"} | ({"Retry-After": "1"} if status in _BY_THE_PROXY.values() else {})
+        self._answer(status, f"{page}<hr><center>nginx</center>\r\n</body>\r\n</html>\r\n".encode(), headers)
+
+    def _tear(self, status: int, body: bytes, headers: dict[str, str]) -> None:
+        self._begin(status, len(body), headers)
+        self.wfile.write(body[: len(body) // 2])
+        self.close_connection = True
+
+    def _answer(self, status: int, body: bytes, headers: dict[str, str]) -> None:
+        self._begin(status, len(body), headers)
         self.wfile.write(body)
+
+    def _begin(self, status: int, length: int, headers: dict[str, str]) -> None:
+        self.send_response(status)
+        for name, value in headers.items():
+            if name.lower() not in _OF_A_CONNECTION:
+                self.send_header(name, value)
+        self.send_header("Content-Length", str(length))
+        self.end_headers()
 
     def log_message(self, *_: object) -> None:
         """Say nothing."""

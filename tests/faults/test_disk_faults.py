@@ -1,62 +1,58 @@
 """Artifacts on a disk that is full or not ours to write to: an error that names path and way out, and nothing left."""
 
-import json
 import os
 import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from lingraft.artifact import Artifact, Kind, create
 from lingraft.errors import ArtifactError
-from lingraft.files import require_new, write_json, write_text
+from lingraft.files import make_folder, require_new, write_json, write_text
+from tests.fixtures import forked
 from tests.workshop import Workshop
+
+if TYPE_CHECKING:
+    from tests.faults.disk_writers import Attempt
 
 NOBODY = 65534
 _NEXT_TIME = re.compile(r"out\.made-from\.json|out\.training(/[^.][^/]*)*")
 """Left on purpose, and whole: what is to be made, and the training that the next attempt goes on from."""
 
-Attempts = dict[str, list[dict[str, Any]]]
+Attempts = dict[str, list["Attempt"]]
 
 
-@pytest.fixture(scope="module")
-def attempts(tmp_path_factory: pytest.TempPathFactory) -> Attempts:
-    """What every writer did on every disk that was too small, in a process of its own."""
-    command = [sys.executable, "-m", "tests.faults.disk_writers", str(tmp_path_factory.mktemp("disks"))]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=Path(__file__).parents[2])
-    assert done.returncode == 0, done.stderr
-    found: Attempts = json.loads(done.stdout.splitlines()[-1])
+@pytest.fixture(scope="module", params=["some sizes", pytest.param("more sizes", marks=pytest.mark.nightly)])
+def attempts(workshop: Workshop, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Attempts:
+    """What every writer did on every disk that was too small, in a process of its own, which looks at the workshop."""
+    from tests.faults.disk_writers import everything  # takes seconds, and the tests that are fast need none of it
+
+    folder = tmp_path_factory.mktemp("disks")
+    most = request.param == "more sizes"
+    found: Attempts = forked.start(everything, folder, most, log=folder / "log").returns()
     return found
 
 
 @pytest.mark.integration
-def test_every_writer_was_tried_on_disks_of_several_sizes(attempts: Attempts) -> None:
+def test_every_writer_names_a_full_disk_with_the_way_out_and_leaves_no_litter(attempts: Attempts) -> None:
     assert len(attempts) >= 17
     assert {name: len(tried) for name, tried in attempts.items() if len(tried) < 2} == {}
-
-
-@pytest.mark.integration
-def test_a_full_disk_is_named_with_the_path_and_the_way_out(attempts: Attempts) -> None:
+    told = re.compile(r"^cannot write /.*File too large.*Free space there, or choose")
     wrong = [
-        (name, attempt["largest_file"], attempt["error"], attempt["message"])
+        (name, attempt)
         for name, tried in attempts.items()
         for attempt in tried
-        if attempt["error"] != "ArtifactError"
-        or not re.search(r"^cannot write /.*File too large.*Free space there, or choose", attempt["message"])
+        if attempt.error != "ArtifactError" or not told.search(attempt.message)
     ]
     assert wrong == []
-
-
-@pytest.mark.integration
-def test_a_full_disk_leaves_no_half_output_and_no_litter(attempts: Attempts) -> None:
     left = [
-        (name, attempt["largest_file"], path)
+        (name, attempt.largest_file, path)
         for name, tried in attempts.items()
         for attempt in tried
-        for path in attempt["left"]
+        for path in attempt.left
         if not _NEXT_TIME.fullmatch(path)
     ]
     assert left == []
@@ -88,26 +84,23 @@ def test_dev_full_is_a_full_disk(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def _write_as_others(folder: Path) -> str:
-    """What a user who may only read a folder is told by each way to write into it, in a process of that user."""
-    program = (
-        "import os, sys\n"
-        "from pathlib import Path\n"
-        "from lingraft.artifact import Kind, create\n"
-        "from lingraft.errors import ArtifactError\n"
-        "from lingraft.files import make_folder, require_new, write_json\n"
-        "folder, user = Path(sys.argv[1]), int(sys.argv[2])\n"
-        "if os.geteuid() == 0: os.setgid(user); os.setuid(user)\n"
-        "def made(out):\n"
-        "    with create(out, Kind.TEXT): pass\n"
-        "for write in (made, require_new, make_folder, lambda out: write_json(out, 1)):\n"
-        "    try: write(folder / 'out')\n"
-        "    except ArtifactError as error: print(error)\n"
-    )
-    command = [sys.executable, "-c", program, str(folder), str(NOBODY)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+def write_as(user: int, folder: Path) -> list[str]:
+    """What a user who may only read a folder is told by each way to write into it."""
+    if os.geteuid() == 0:
+        os.setgid(user)
+        os.setuid(user)
+
+    def made(out: Path) -> None:
+        with create(out, Kind.TEXT):
+            pass
+
+    told = []
+    for write in (made, require_new, make_folder, lambda out: write_json(out, 1)):
+        try:
+            write(folder / "out")
+        except ArtifactError as error:
+            told.append(str(error))
+    return told
 
 
 def test_a_read_only_folder_is_named_with_the_way_out(tmp_path: Path) -> None:
@@ -116,7 +109,7 @@ def test_a_read_only_folder_is_named_with_the_way_out(tmp_path: Path) -> None:
     for parent in (tmp_path, *tmp_path.parents):
         if parent.stat().st_uid == os.geteuid() and not parent.stat().st_mode & 0o001:
             parent.chmod(parent.stat().st_mode | 0o011)
-    lines = _write_as_others(folder).splitlines()
+    lines = forked.start(write_as, NOBODY, folder, log=tmp_path / "log").returns()
     assert len(lines) == 4
     for line in lines:
         assert re.search(rf"^cannot write {folder}/out: .*Permission denied.* Choose another output", line)

@@ -10,12 +10,13 @@ from lingraft import tracking
 from lingraft.tracking import decisions
 from lingraft.tracking.decisions import Outcome
 from lingraft.tracking.points import UnreachableError
-from tests.faults.mlflow_proxy import Fault, Proxy, proxy_to
+from tests.faults.mlflow_proxy import PASSING, Fault, Proxy, proxy_to
 from tests.manifests import conftest as manifests
 from tests.registry import conftest as stores
 from tests.registry.project import Project
+from tests.tracking_stores import quiet
 
-pytestmark = pytest.mark.integration
+pytestmark = [quiet, pytest.mark.integration]
 WRITES = 3
 """The decision, the alias, and how the decision ended."""
 documents, pods = manifests.documents, manifests.pods
@@ -58,7 +59,13 @@ def outcomes(project: Project) -> list[tuple[int | None, Outcome]]:
     return [(each.decision.after, each.outcome) for each in found]
 
 
-@pytest.mark.parametrize("fault", [Fault.CUT, Fault.UNANSWERED])
+def some(*faults: Fault) -> pytest.MarkDecorator:
+    """These in integration, the others nightly."""
+    others = [pytest.param(fault, marks=pytest.mark.nightly) for fault in PASSING if fault not in faults]
+    return pytest.mark.parametrize("fault", [*faults, *others])
+
+
+@some(Fault.TORN)
 def test_any_one_write_may_fail_and_the_promotion_is_made_once(fault: Fault, proxy: Proxy, tmp_path: Path) -> None:
     project, number = begun(f"healed-{fault.name.lower()}", tmp_path), 0
     for number in itertools.count():
@@ -75,7 +82,7 @@ def test_any_one_write_may_fail_and_the_promotion_is_made_once(fault: Fault, pro
     assert number == WRITES
 
 
-@pytest.mark.parametrize("fault", [Fault.REFUSED, Fault.UNANSWERED])
+@some(Fault.UNANSWERED)
 def test_a_promotion_that_was_broken_off_anywhere_is_ended_by_the_next(
     fault: Fault, proxy: Proxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,4 +1,7 @@
-"""Bundles of one body for tests of publishing: what a server is started with, and other versions of its languages."""
+"""Bundles of one body for tests of publishing: what a server is started with, and other versions of its languages.
+
+They are made once a run, for all workers.
+"""
 
 from pathlib import Path
 
@@ -6,46 +9,59 @@ import pytest
 
 from lingraft.export import add
 from lingraft.export import bundle as export
-from tests.tiny import Tiny, write_embeddings, write_task
-from tests.workshop import Workshop
+from tests.fixtures import once
+from tests.tiny import TINY, Pieces, Tiny, write_embeddings, write_task
 
 
 @pytest.fixture(scope="session")
-def tiny(workshop: Workshop, tmp_path_factory: pytest.TempPathFactory) -> Tiny:
-    return Tiny.make(workshop.recipe, workshop.tokenizers, tmp_path_factory.mktemp("tiny"))
+def pieces() -> Pieces:
+    return Pieces.shared()
 
 
 @pytest.fixture(scope="session")
-def started(tiny: Tiny, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def tiny() -> Tiny:
+    return Tiny.shared()
+
+
+@pytest.fixture(scope="session")
+def started(tiny: Tiny) -> Path:
     """English and German."""
-    out = tmp_path_factory.mktemp("export") / "started"
-    export(tiny.primary, tiny.task, [tiny.embeddings["de"]], out)
-    return out
+
+    def make(place: Path) -> None:
+        export(tiny.primary, tiny.task, [tiny.embeddings["de"]], place / "started")
+
+    return once.folder("started", make, TINY.read_bytes()) / "started"
 
 
 @pytest.fixture(scope="session")
-def german(started: Path, tiny: Tiny, workshop: Workshop, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def german(started: Path, tiny: Tiny, pieces: Pieces) -> Path:
     """The same with other embeddings of German."""
-    folder = tmp_path_factory.mktemp("german")
-    add(started, write_embeddings(workshop.tokenizers["de"], tiny.primary, folder / "de", seed=11), folder / "bundle")
-    return folder / "bundle"
+
+    def make(place: Path) -> None:
+        add(started, write_embeddings(pieces.tokenizers["de"], tiny.primary, place / "de", seed=11), place / "bundle")
+
+    return once.folder("german", make, TINY.read_bytes()) / "bundle"
 
 
 @pytest.fixture(scope="session")
-def turkish(started: Path, tiny: Tiny, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def turkish(started: Path, tiny: Tiny) -> Path:
     """With Turkish beside the two."""
-    out = tmp_path_factory.mktemp("turkish") / "bundle"
-    add(started, tiny.embeddings["tr"], out)
-    return out
+
+    def make(place: Path) -> None:
+        add(started, tiny.embeddings["tr"], place / "bundle")
+
+    return once.folder("turkish", make, TINY.read_bytes()) / "bundle"
 
 
 @pytest.fixture(scope="session")
-def foreign(tiny: Tiny, workshop: Workshop, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def foreign(tiny: Tiny, pieces: Pieces) -> Path:
     """The same task and languages on another body."""
-    folder = tmp_path_factory.mktemp("foreign")
-    task = write_task(workshop.recipe, tiny.primary, folder / "task", seed=77)
-    export(tiny.primary, task, [tiny.embeddings["de"]], folder / "bundle")
-    return folder / "bundle"
+
+    def make(place: Path) -> None:
+        task = write_task(pieces.recipe, tiny.primary, place / "task", seed=77)
+        export(tiny.primary, task, [tiny.embeddings["de"]], place / "bundle")
+
+    return once.folder("foreign", make, TINY.read_bytes()) / "bundle"
 
 
 @pytest.fixture

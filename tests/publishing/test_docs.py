@@ -13,9 +13,8 @@ from lingraft.cli import app
 from lingraft.deploying import rollout
 from lingraft.serving.ask import running
 from tests.deploying.cluster import Cluster
-from tests.tiny import Tiny, write_embeddings
+from tests.tiny import Pieces, Tiny, write_embeddings
 from tests.tracking_stores import quiet, sqlite_store
-from tests.workshop import Workshop
 
 TEXT = (Path(__file__).parents[2] / "docs" / "publishing.md").read_text(encoding="utf-8")
 BLOCKS = [block.strip().splitlines() for block in re.findall(r"^```sh\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL)]
@@ -33,11 +32,11 @@ def lingraft(command: str, *more: str) -> str:
 
 @pytest.mark.integration
 def test_a_version_is_published_listed_rolled_back_and_withdrawn(
-    started: Path, tiny: Tiny, workshop: Workshop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    started: Path, tiny: Tiny, pieces: Pieces, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     shutil.copytree(started, "bundle")
-    write_embeddings(workshop.tokenizers["de"], tiny.primary, Path("german"), seed=11)
+    write_embeddings(pieces.tokenizers["de"], tiny.primary, Path("german"), seed=11)
     Path("published").mkdir()
     add, serve = PREPARED
     lingraft(add)

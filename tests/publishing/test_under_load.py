@@ -15,7 +15,7 @@ from tests.publishing.asked import TASK, Crowd, said, texts
 from tests.serving.asking import infer, inputs
 
 pytestmark = pytest.mark.integration
-SWAPS, CLIENTS = 5, 4
+SWAPS, CLIENTS = 2, 4
 
 
 def lingraft(*arguments: object) -> str:

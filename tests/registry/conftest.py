@@ -1,6 +1,6 @@
-"""Stores for the tests of the registry: a SQLite file, and the server that our manifests run."""
+"""Stores for the tests of the registry: SQLite files, and the server that our manifests run."""
 
-import contextlib
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,7 +9,9 @@ import pytest
 from tests.manifests import conftest as manifests
 from tests.manifests.mlflow_server import running
 from tests.postgresql import started
+from tests.registry.prepared import opened
 from tests.registry.project import Project
+from tests.tracking_server import shared
 from tests.tracking_stores import sqlite_store
 
 documents, pods = manifests.documents, manifests.pods
@@ -29,32 +31,31 @@ def database() -> str:
 
 @pytest.fixture(scope="session")
 def server(database: str, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
-    """Port of a real server."""
+    """Port of a real server: that of the run, or one on PostgreSQL, with as many workers as the overlay has."""
+    if database == "sqlite":
+        yield shared().port
+        return
     folder = tmp_path_factory.mktemp("server")
     objects = [request.getfixturevalue(name) for name in ("documents", "pods")]
-    with contextlib.ExitStack() as stack:
-        address = f"sqlite:///{folder / 'mlflow.db'}"
-        if database == "postgresql":
-            address = stack.enter_context(started()).address("mlflow")
-        yield stack.enter_context(running(*objects, address, folder))
+    with started() as postgresql, running(*objects, postgresql.address("mlflow"), folder) as port:
+        yield port
 
 
-@pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Folder of a SQLite store, which the environment names."""
-    folder = tmp_path_factory.mktemp("store")
+@pytest.fixture
+def project(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Project]:
+    """A project in a SQLite file of the test's own: a prepared one, or a new one."""
+    folder = tmp_path / "store"
+    if prepared := getattr(request, "param", None):
+        with opened(prepared, folder) as project:
+            yield project
+        return
+    folder.mkdir()
     with sqlite_store(folder):
-        yield folder
+        yield Project.begin("new", folder / "work")
 
 
 @pytest.fixture
-def project(store: Path, tmp_path: Path, request: pytest.FixtureRequest) -> Project:
-    """A project of the test's own, in a SQLite file."""
-    return Project.begin(f"p{abs(hash(request.node.name)) % 10**8}", tmp_path)
-
-
-@pytest.fixture
-def remote(server: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Project:
-    """The same, on a server."""
+def remote(server: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
+    """A project of the test's own, on a server."""
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://localhost:{server}")
-    return Project.begin(f"r{abs(hash(request.node.name)) % 10**8}", tmp_path)
+    return Project.begin(f"r{uuid.uuid4().hex[:8]}", tmp_path)

@@ -56,6 +56,11 @@ class Project:
     def primary(self) -> str:
         return primary_name(self.recipe)
 
+    @property
+    def mark(self) -> str:
+        """Fingerprint of the first primary."""
+        return Artifact.load(self.folder / "primary-1.0", Kind.PRIMARY).fingerprint
+
     def make(self, kind: Kind, value: float, **facts: object) -> Artifact:
         """A small artifact; another value, another fingerprint. The same is made once."""
         folder = self.folder / f"{kind}-{value}"
@@ -141,6 +146,11 @@ class Project:
         self.promote(self.primary, number)
         for value, masked in ((1.0, 0.2), (2.0, 0.4)):
             self.promote(self.embeddings, self.register_embeddings(mark, value, masked))
+        self.register_rest()
+
+    def register_rest(self) -> None:
+        """Register a task of the primary, and promote a bundle of both with the second German, and its endpoint."""
+        mark = self.mark
         task, bundle = self.register_task(mark, "topic"), bundle_name(self.recipe, "topic")
         german = Artifact.load(self.folder / "embeddings-2.0", Kind.EMBEDDINGS).fingerprint
         hashes = {"primary": mark, "task": task.fingerprint, "embeddings-de": german}

@@ -1,8 +1,10 @@
-"""Several processes at once against a real server: one version of one content, and one champion of many challengers."""
+"""Several at once against a real server: one version of one content, and one champion of many challengers."""
 
-import subprocess
-import sys
-import time
+import contextlib
+import multiprocessing
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from multiprocessing.synchronize import Barrier
 from pathlib import Path
 
 import pytest
@@ -10,57 +12,90 @@ from mlflow import MlflowClient
 
 from lingraft import tracking
 from lingraft.artifact import Kind
+from lingraft.errors import OvertakenError
+from lingraft.registry.promotion import promote
 from lingraft.tracking import decisions
 from lingraft.tracking.decisions import Outcome, Record
 from lingraft.tracking.versions import bring, version_of
-from tests.faults.mlflow_proxy import Fault, proxy_to
+from tests.faults.mlflow_proxy import Fault, Proxy, proxy_to
+from tests.fixtures import forked
 from tests.registry.project import Project
+from tests.tracking_stores import quiet
 
-pytestmark = [
-    pytest.mark.integration,
-    pytest.mark.parametrize("database", ["sqlite", "postgresql"], indirect=True, scope="session"),
-]
+pytestmark = [quiet, pytest.mark.integration]
+everywhere = pytest.mark.parametrize("database", ["sqlite", "postgresql"], indirect=True, scope="session")
+mostly_here = pytest.mark.parametrize(
+    "database",
+    ["sqlite", pytest.param("postgresql", marks=pytest.mark.nightly)],
+    indirect=True,
+    scope="session",
+)
+"""For orders of requests that a test brings about itself, so that every database comes to the same."""
 PROCESSES = 4
-REGISTER = """
-import sys
-import time
-from pathlib import Path
-from lingraft import tracking
-from lingraft.artifact import Kind
-run, folder, name, flag = sys.argv[1:]
-with tracking.stage(run, f"register-{flag}") as stage:
-    while not Path(folder, "go").exists():
-        time.sleep(0.01)
-    print(tracking.register(name, Path(folder, "made"), Kind.EMBEDDINGS, stage, {"score": 0.5}))
-"""
-PROMOTE = """
-import sys
-import time
-from pathlib import Path
-from lingraft import tracking
-from lingraft.errors import OvertakenError
-from lingraft.registry.promotion import promote
-name, number, go = sys.argv[1:]
-with tracking.asking() as ask:
-    print("ready", flush=True)
-    while not Path(go).exists():
-        time.sleep(0.01)
+ANSWER_LIMIT_S = 300
+Function = Callable[..., object]
+
+
+def together(function: Function, several: Sequence[tuple[object, ...]]) -> list[object]:
+    """Call a function with several arguments, each in a process, and the barrier at which they meet before the last.
+
+    Returns:
+        what each has returned, in their order.
+    """
+    fork = multiprocessing.get_context("fork")
+    barrier, answers = fork.Barrier(len(several)), [fork.SimpleQueue() for _ in several]
+    processes = [
+        fork.Process(target=_call, args=(answer, function, barrier, *arguments))
+        for answer, arguments in zip(answers, several, strict=True)
+    ]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(ANSWER_LIMIT_S)
+    assert [process.exitcode for process in processes] == [0] * len(processes)
+    return [answer.get() for answer in answers]
+
+
+def _call(answer: "multiprocessing.SimpleQueue[object]", function: Function, *arguments: object) -> None:
+    answer.put(function(*arguments))
+
+
+def register(barrier: Barrier, run: str, made: Path, name: str, flag: int) -> str:
+    """Register an artifact as all others do, each in a stage of its own; returns the version."""
+    with tracking.stage(run, f"register-{flag}") as stage:
+        barrier.wait(ANSWER_LIMIT_S)
+        return tracking.register(name, made, Kind.EMBEDDINGS, stage, {"score": 0.5})
+
+
+def compete(barrier: Barrier, name: str, number: int) -> str:
+    """Promote a version while others promote theirs; returns what came of it."""
+    with tracking.asking() as ask:
+        barrier.wait(ANSWER_LIMIT_S)
+        return promoted(ask, name, number)
+
+
+def promoted(ask: tracking.Asking, name: str, number: int) -> str:
     try:
-        print("moved" if promote(ask, name, int(number), f"process {number}").moved else "refused")
+        return "moved" if promote(ask, name, number, f"process {number}").moved else "refused"
     except OvertakenError as error:
-        print("overtaken", error)
-"""
+        return f"overtaken {error}"
 
 
-def started(program: str, *arguments: object) -> subprocess.Popen[str]:
-    command = [sys.executable, "-c", program, *map(str, arguments)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+@contextlib.contextmanager
+def meanwhile(work: Callable[[], object]) -> Iterator[Future[object]]:
+    """Do something in a thread: its requests are held, and who else asks in this process is not it."""
+    with ThreadPoolExecutor(1) as thread:
+        yield thread.submit(work)
 
 
-def said(process: subprocess.Popen[str]) -> str:
-    out, error = process.communicate(timeout=300)
-    assert process.returncode == 0, error
-    return out
+@contextlib.contextmanager
+def held(server: int, request: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
+    """A proxy before the server that holds the first request of this kind; what comes later goes through."""
+    with proxy_to(server) as proxy:
+        proxy.fault = lambda seen: Fault.HELD if seen == request and not proxy.injected else Fault.NONE
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://localhost:{proxy.port}")
+        monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", str(ANSWER_LIMIT_S))  # nobody asks again meanwhile
+        yield proxy
 
 
 def records(project: Project) -> list[Record]:
@@ -68,69 +103,52 @@ def records(project: Project) -> list[Record]:
         return decisions.history(ask, project.recipe.name, project.embeddings)
 
 
+@everywhere
 def test_processes_that_register_the_same_at_once_make_one_version(remote: Project, tmp_path: Path) -> None:
     made = remote.make(Kind.EMBEDDINGS, 1.0, language="de", aligned_with="a1" * 32)
-    made.copy_to(tmp_path / "together" / "made")
-    processes = [
-        started(REGISTER, remote.run, tmp_path / "together", remote.embeddings, number) for number in range(PROCESSES)
-    ]
+    several = [(remote.run, made.folder, remote.embeddings, number) for number in range(PROCESSES)]
+    versions = set(forked.start(together, register, several, log=tmp_path / "log").returns())
     client = MlflowClient()
     experiment = client.get_run(remote.run).info.experiment_id
-    while len(client.search_runs([experiment])) <= PROCESSES:
-        time.sleep(0.1)
-    (tmp_path / "together" / "go").touch()
-    versions = {said(process).split()[0] for process in processes}
     [version] = client.search_model_versions(f"name='{remote.embeddings}'")
     assert versions == {str(version.version)}
     [model] = [each for each in client.search_logged_models([experiment]) if each.name == remote.embeddings]
     assert (str(model.status), f"models:/{model.model_id}") == ("READY", version.source)
     assert (version.tags["fingerprint"], version.tags["score"]) == (made.fingerprint, "0.5")
     with tracking.asking() as ask:
-        fetched = bring(
-            ask,
-            version_of(ask, remote.embeddings, int(version.version)),
-            Kind.EMBEDDINGS,
-            tmp_path / "back",
-        )
+        found = version_of(ask, remote.embeddings, int(version.version))
+        fetched = bring(ask, found, Kind.EMBEDDINGS, tmp_path / "back")
     assert fetched.manifest == made.manifest
 
 
+@mostly_here
 def test_who_registers_the_same_later_leaves_no_files_of_its_own(
-    remote: Project, server: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    remote: Project, server: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It has found no files of another one's, and brings its own after the other one has made the version."""
     made = remote.make(Kind.EMBEDDINGS, 1.0, language="de", aligned_with="a1" * 32)
-    made.copy_to(tmp_path / "together" / "made")
-    (tmp_path / "together" / "go").touch()
-    create = "POST /api/2.0/mlflow/logged-models"
-    with proxy_to(server) as proxy:
-        proxy.fault = lambda request: Fault.HELD if request == create else Fault.NONE
-        monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://localhost:{proxy.port}")
-        process = started(REGISTER, remote.run, tmp_path / "together", remote.embeddings, "slow")
-        proxy.wait_until(lambda: bool(proxy.injected))
-        monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://localhost:{server}")
-        assert remote.register(remote.embeddings, made) == 1
-        proxy.released.set()
-        assert said(process).split()[0] == "1"
-    client = MlflowClient()
+    with held(server, "POST /api/2.0/mlflow/logged-models", monkeypatch) as proxy:
+        with meanwhile(lambda: remote.register(remote.embeddings, made)) as slow:
+            proxy.wait_until(lambda: bool(proxy.injected))
+            assert remote.register(remote.embeddings, made) == 1
+            proxy.released.set()
+        assert slow.result() == 1
+    client = MlflowClient(f"http://localhost:{server}")
     [version] = client.search_model_versions(f"name='{remote.embeddings}'")
     [model] = client.search_logged_models([client.get_run(remote.run).info.experiment_id])
     assert version.source == f"models:/{model.model_id}"
 
 
+@everywhere
 def test_of_challengers_that_are_promoted_at_once_one_wins_and_the_others_are_told(
     remote: Project, tmp_path: Path
 ) -> None:
     number, mark = remote.register_primary()
     remote.promote(remote.primary, number)
     numbers = [remote.register_embeddings(mark, float(value), masked=0.3) for value in range(1, PROCESSES + 1)]
-    processes = [started(PROMOTE, remote.embeddings, each, tmp_path / "go") for each in numbers]
-    for process in processes:
-        assert process.stdout
-        assert process.stdout.readline() == "ready\n"
-    (tmp_path / "go").touch()
-    ended = dict(zip(numbers, map(said, processes), strict=True))
-    [winner] = [each for each, end in ended.items() if end.startswith("moved")]
+    several = [(remote.embeddings, each) for each in numbers]
+    ended = dict(zip(numbers, forked.start(together, compete, several, log=tmp_path / "log").returns(), strict=True))
+    [winner] = [each for each, end in ended.items() if end == "moved"]
     assert remote.champion(remote.embeddings) == winner
     kept = records(remote)
     # Equally good ones that came later than the winner was seen are refused by the gate, not overtaken.
@@ -139,26 +157,34 @@ def test_of_challengers_that_are_promoted_at_once_one_wins_and_the_others_are_to
     assert {each.outcome for each in kept} <= {Outcome.DONE, Outcome.OVERTAKEN, Outcome.REFUSED}
 
 
-def test_a_promoter_that_is_slower_than_another_is_overtaken_and_told(
-    remote: Project, server: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its decision is on its way to the server while the other one's is carried out."""
+@pytest.fixture
+def two(remote: Project) -> tuple[int, int]:
+    """Versions of German, both better than their initialisation, and neither champion; the second is the better one."""
     number, mark = remote.register_primary()
     remote.promote(remote.primary, number)
-    slow, fast = (remote.register_embeddings(mark, value, masked) for value, masked in ((1.0, 0.5), (2.0, 0.3)))
-    create = "POST /api/2.0/mlflow/model-versions/create"
-    with proxy_to(server) as proxy:
-        proxy.fault = lambda request: Fault.HELD if request == create else Fault.NONE
-        (tmp_path / "go").touch()
-        monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://localhost:{proxy.port}")
-        process = started(PROMOTE, remote.embeddings, slow, tmp_path / "go")
-        proxy.wait_until(lambda: bool(proxy.injected))
-        monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://localhost:{server}")
-        assert remote.promote(remote.embeddings, fast, by="the fast one").moved
-        proxy.released.set()
-        told = said(process)
-    assert "overtaken" in told
-    assert f"the fast one decided to promote version {fast}" in told
+    return remote.register_embeddings(mark, 1.0, masked=0.3), remote.register_embeddings(mark, 2.0, masked=0.5)
+
+
+def slowly(project: Project, number: int) -> str:
+    with tracking.asking() as ask:
+        return promoted(ask, project.embeddings, number)
+
+
+@mostly_here
+def test_a_promoter_that_is_slower_than_another_is_overtaken_and_told(
+    remote: Project, two: tuple[int, int], server: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its decision is on its way to the server while the other one's is carried out."""
+    fast, slow = two
+    with held(server, "POST /api/2.0/mlflow/model-versions/create", monkeypatch) as proxy:
+        with meanwhile(lambda: slowly(remote, slow)) as promotion:
+            proxy.wait_until(lambda: bool(proxy.injected))
+            assert remote.promote(remote.embeddings, fast, by="the fast one").moved
+            proxy.released.set()
+        told = promotion.result()
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://localhost:{server}")
+    assert str(told).startswith("overtaken")
+    assert f"the fast one decided to promote version {fast}" in str(told)
     assert remote.champion(remote.embeddings) == fast
     assert [(each.decision.after, each.outcome) for each in records(remote)] == [
         (fast, Outcome.DONE),
@@ -166,24 +192,18 @@ def test_a_promoter_that_is_slower_than_another_is_overtaken_and_told(
     ]
 
 
+@mostly_here
 def test_a_promoter_that_was_taken_for_lost_does_not_undo_what_came_after(
-    remote: Project, server: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    remote: Project, two: tuple[int, int], server: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It has the lower number, and moves the alias only after another command has finished it and gone on."""
-    number, mark = remote.register_primary()
-    remote.promote(remote.primary, number)
-    slow, better = (remote.register_embeddings(mark, value, masked) for value, masked in ((1.0, 0.3), (2.0, 0.5)))
+    slow, better = two
     alias = "POST /api/2.0/mlflow/registered-models/alias"
-    with proxy_to(server) as proxy:
-        proxy.fault = lambda request: Fault.HELD if request == alias else Fault.NONE
-        (tmp_path / "go").touch()
-        monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://localhost:{proxy.port}")
-        process = started(PROMOTE, remote.embeddings, slow, tmp_path / "go")
+    with held(server, alias, monkeypatch) as proxy, meanwhile(lambda: slowly(remote, slow)):
         proxy.wait_until(lambda: bool(proxy.injected))
-        monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://localhost:{server}")
         assert remote.promote(remote.embeddings, better).before == slow
         proxy.released.set()
-        said(process)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://localhost:{server}")
     assert remote.champion(remote.embeddings) == better
     assert [(each.decision.after, each.outcome) for each in records(remote)] == [
         (slow, Outcome.DONE),

@@ -1,7 +1,6 @@
 """A source whose registration is killed between two aliases: what pipelines fetch is of one primary all the same."""
 
-import subprocess
-import sys
+import signal
 from pathlib import Path
 
 import pytest
@@ -14,19 +13,20 @@ from lingraft.results import SourceResult
 from lingraft.steps.source import fetch_source, register_source
 from lingraft.tracking import decisions
 from lingraft.tracking.decisions import Outcome
+from lingraft.tracking.points import UnreachableError
 from tests.faults.mlflow_proxy import Fault, Proxy, proxy_to
+from tests.fixtures import forked
 from tests.registry.project import Project
+from tests.tracking_stores import quiet
 
-pytestmark = pytest.mark.integration
+pytestmark = [quiet, pytest.mark.integration]
 ALIASES = 4
 """That registering a source moves: one of each of two seeds, the primary's, and the task's."""
-REGISTER = """
-import sys
-from pathlib import Path
-from lingraft.steps.source import register_source
-recipe, run, primary, evaluation, *tasks = map(Path, sys.argv[1:])
-register_source(recipe.read_text(), run, primary, tasks, evaluation)
-"""
+KILLED = 1
+"""The alias at which a process is killed; at others, the server is gone for the process that registers."""
+
+
+Given = tuple[str, Path, Path, list[Path], Path]
 
 
 class Source:
@@ -47,15 +47,11 @@ class Source:
             Kind.TASK, 10 * value + seed, aligned_with=self.primary.fingerprint, language="en", details=details
         )
 
-    def arguments(self, run: Path) -> list[Path]:
-        recipe = self.project.folder / "recipe"
-        recipe.write_text(self.project.recipe.to_json())
+    def given(self, run: Path) -> Given:
+        """What the step that registers is called with."""
         run.write_text(tracking.open_run(self.project.recipe, "source"))
-        return [recipe, run, self.primary.folder, self.evaluation, *(task.folder for task in self.tasks)]
-
-    def register(self, run: Path) -> None:
-        recipe, run, primary, evaluation, *tasks = self.arguments(run)
-        register_source(recipe.read_text(), run, primary, tasks, evaluation)
+        tasks = [task.folder for task in self.tasks]
+        return self.project.recipe.to_json(), run, self.primary.folder, tasks, self.evaluation
 
 
 def _judged(primary: str) -> SourceResult:
@@ -99,35 +95,42 @@ def dead_at_alias(proxy: Proxy, number: int) -> None:
     proxy.fault = decide
 
 
-def killed_at_alias(source: Source, proxy: Proxy, number: int, run: Path) -> bool:
-    """Whether there was an alias of this number to be killed at."""
-    proxy.injected.clear()
-    arguments = source.arguments(run)
+def killed_at_alias(given: Given, proxy: Proxy, number: int, log: Path) -> None:
+    """Register in a process that is killed when it comes to this alias."""
     dead_at_alias(proxy, number)
-    process = subprocess.Popen([sys.executable, "-c", REGISTER, *arguments])
-    while process.poll() is None and not proxy.injected:
-        try:
-            process.wait(0.05)
-        except subprocess.TimeoutExpired:
-            continue
-    process.kill()
-    ended = process.wait()
-    proxy.fault = lambda request: Fault.NONE
-    assert ended == (-9 if proxy.injected else 0)
-    return bool(proxy.injected)
+    with forked.start(register_source, *given, log=log) as process:
+        process.wait_until(lambda: bool(proxy.injected))
+        assert process.kill() == -signal.SIGKILL
+
+
+def lost_at_alias(given: Given, proxy: Proxy, number: int) -> bool:
+    """Register until this alias, from which on the server hears nothing; whether there was one of this number."""
+    dead_at_alias(proxy, number)
+    try:
+        register_source(*given)
+    except UnreachableError:
+        return True
+    return False
 
 
 def test_a_source_that_is_killed_between_its_aliases_is_never_mixed_with_the_one_before(
     remote: Project, server: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     old, new = Source(remote, 1.0), Source(remote, 2.0)
-    old.register(tmp_path / "run-old")
+    register_source(*old.given(tmp_path / "run-old"))
     assert fetched(remote, tmp_path / "before") == old.primary.fingerprint
     came = []
     with proxy_to(server) as proxy:
         for number in range(ALIASES + 1):
+            given, was_killed = new.given(tmp_path / f"run-{number}"), True
+            proxy.injected.clear()
             monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://localhost:{proxy.port}")
-            was_killed = killed_at_alias(new, proxy, number, tmp_path / f"run-{number}")
+            if number == KILLED:
+                killed_at_alias(given, proxy, number, tmp_path / "log")
+            else:
+                with monkeypatch.context() as patch:
+                    patch.setenv("LINGRAFT_TRACKING_WAIT_S", "0")
+                    was_killed = lost_at_alias(given, proxy, number)
             monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://localhost:{server}")
             came.append((was_killed, fetched(remote, tmp_path / f"fetched-{number}")))
     before, after = (True, old.primary.fingerprint), (True, new.primary.fingerprint)

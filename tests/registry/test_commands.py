@@ -1,5 +1,6 @@
 """The commands on a real store, as a person types them: what they print, and what they leave."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ from mlflow.models import get_model_info
 
 from lingraft.artifact import Artifact, Kind
 from lingraft.errors import ArtifactError, LingraftError, PromotionError
+from tests.registry.prepared import Prepared, opened
 from tests.registry.project import Project, lingraft
 from tests.tracking_stores import quiet
 
@@ -15,10 +17,10 @@ pytestmark = [quiet, pytest.mark.integration]
 
 
 @pytest.fixture
-def filled(project: Project) -> Project:
+def filled(tmp_path: Path) -> Iterator[Project]:
     """A primary, two versions of German of which the second is champion, and a bundle of it."""
-    project.fill()
-    return project
+    with opened(Prepared.FILLED, tmp_path / "filled") as project:
+        yield project
 
 
 def test_a_project_is_listed_with_its_champions_and_what_does_not_fit(filled: Project) -> None:
@@ -76,12 +78,10 @@ def test_what_is_pulled_is_the_artifact(filled: Project, tmp_path: Path) -> None
         assert Artifact.load(tmp_path / name, Kind.EMBEDDINGS).manifest == original.manifest
 
 
-def test_what_is_damaged_in_the_store_is_found_and_does_not_arrive(
-    filled: Project, store: Path, tmp_path: Path
-) -> None:
+def test_what_is_damaged_in_the_store_is_found_and_does_not_arrive(filled: Project, tmp_path: Path) -> None:
     assert "DAMAGED" not in lingraft("verify", "--project", filled.recipe.name)
     model = MlflowClient().get_model_version(filled.embeddings, "2").source.removeprefix("models:/")
-    [stored] = store.glob(f"artifacts/models/{model}/artifacts/vocabulary.safetensors")
+    [stored] = filled.folder.parent.glob(f"artifacts/models/{model}/artifacts/vocabulary.safetensors")
     content = bytearray(stored.read_bytes())
     content[-1] ^= 1
     stored.write_bytes(content)

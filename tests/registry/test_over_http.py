@@ -10,8 +10,9 @@ import yaml
 from lingraft.artifact import Artifact, Kind
 from lingraft.errors import PromotionError
 from tests.registry.project import Project, lingraft
+from tests.tracking_stores import quiet
 
-pytestmark = pytest.mark.integration
+pytestmark = [quiet, pytest.mark.integration]
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ from lingraft.task_config import TaskKindName
 from lingraft.tracking import decisions
 from lingraft.tracking.decisions import Decision, Outcome, Record
 from lingraft.tracking.versions import version_of
+from tests.registry.prepared import Prepared, begins_with
 from tests.registry.project import Project, lingraft
 from tests.tracking_stores import quiet
 
@@ -39,18 +40,10 @@ def back(name: str, dry_run: bool = False) -> int | None:
         return rollback(ask, name, "a test", dry_run).after
 
 
-@pytest.fixture
-def primary(project: Project) -> str:
-    """Fingerprint of the project's champion primary."""
-    number, mark = project.register_primary()
-    assert project.promote(project.primary, number).moved
-    return mark
-
-
-def test_a_first_version_that_learned_something_becomes_champion(project: Project, primary: str) -> None:
-    number = project.register_embeddings(primary, 1.0, masked=0.2)
+@begins_with(Prepared.CHALLENGER)
+def test_a_first_version_that_learned_something_becomes_champion(project: Project) -> None:
     assert project.champion(project.embeddings) is None
-    decided = project.promote(project.embeddings, number, by="alice")
+    decided = project.promote(project.embeddings, 1, by="alice")
     assert (decided.before, decided.after, project.champion(project.embeddings)) == (None, 1, 1)
     [record] = records(project, project.embeddings)
     assert (record.outcome, record.decision.asked_by, record.decision.knew) == (Outcome.DONE, "alice", 0)
@@ -58,18 +51,18 @@ def test_a_first_version_that_learned_something_becomes_champion(project: Projec
     assert record.decision.checks[2].numbers["estimate"] == pytest.approx(0.15)
 
 
-def test_a_first_version_that_learned_nothing_does_not(project: Project, primary: str) -> None:
-    number = project.register_embeddings(primary, 1.0, masked=0.05)
+@begins_with(Prepared.PRIMARY)
+def test_a_first_version_that_learned_nothing_does_not(project: Project) -> None:
+    number = project.register_embeddings(project.mark, 1.0, masked=0.05)
     assert not project.promote(project.embeddings, number).moved
     assert project.champion(project.embeddings) is None
     assert told(project, project.embeddings) == [("promote", None, 1, "refused")]
 
 
-def test_the_champion_stays_when_the_challenger_is_worse_and_goes_when_it_is_better(
-    project: Project, primary: str
-) -> None:
-    for value, masked in ((1.0, 0.2), (2.0, 0.15), (3.0, 0.3)):
-        project.promote(project.embeddings, project.register_embeddings(primary, value, masked))
+@begins_with(Prepared.CHAMPION)
+def test_the_champion_stays_when_the_challenger_is_worse_and_goes_when_it_is_better(project: Project) -> None:
+    for value, masked in ((2.0, 0.15), (3.0, 0.3)):
+        project.promote(project.embeddings, project.register_embeddings(project.mark, value, masked))
     assert project.champion(project.embeddings) == 3
     assert told(project, project.embeddings) == [
         ("promote", None, 1, "done"),
@@ -78,45 +71,41 @@ def test_the_champion_stays_when_the_challenger_is_worse_and_goes_when_it_is_bet
     ]
 
 
-def test_promoting_the_champion_again_decides_nothing(project: Project, primary: str) -> None:
-    number = project.register_embeddings(primary, 1.0, masked=0.2)
-    for _ in range(2):
-        assert project.promote(project.embeddings, number).after == number
+@begins_with(Prepared.CHAMPION)
+def test_promoting_the_champion_again_decides_nothing(project: Project) -> None:
+    assert project.promote(project.embeddings, 1).after == 1
     assert len(records(project, project.embeddings)) == 1
 
 
-def test_a_dry_run_comes_to_the_same_and_leaves_everything(project: Project, primary: str) -> None:
-    good, bad = (project.register_embeddings(primary, value, masked) for value, masked in ((1.0, 0.2), (2.0, 0.05)))
-    for number, after in ((good, good), (bad, None)):
+@begins_with(Prepared.CHALLENGER)
+def test_a_dry_run_comes_to_the_same_and_leaves_everything(project: Project) -> None:
+    bad = project.register_embeddings(project.mark, 2.0, masked=0.05)
+    for number, after in ((1, 1), (bad, None)):
         decided = project.promote(project.embeddings, number, dry_run=True)
         assert (decided.after, decided.record, len(decided.checks)) == (after, None, 3)
     assert project.champion(project.embeddings) is None
     assert records(project, project.embeddings) == []
 
 
-def test_judgements_of_other_blocks_are_not_compared(project: Project, primary: str) -> None:
-    project.promote(project.embeddings, project.register_embeddings(primary, 1.0, 0.2))
-    decided = project.promote(project.embeddings, project.register_embeddings(primary, 2.0, 0.4, blocks="b2"))
+@begins_with(Prepared.CHAMPION)
+def test_judgements_of_other_blocks_are_not_compared(project: Project) -> None:
+    decided = project.promote(project.embeddings, project.register_embeddings(project.mark, 2.0, 0.4, blocks="b2"))
     assert not decided.moved
     assert "not judged on the same items: blocks differ" in decided.checks[-1].says
     back(project.embeddings)
     assert project.promote(project.embeddings, 2).moved
 
 
-def test_a_champion_that_is_judged_anew_on_the_challengers_text_is_compared_again(
-    project: Project, primary: str
-) -> None:
-    project.promote(project.embeddings, project.register_embeddings(primary, 1.0, 0.2))
-    worse, better = (project.register_embeddings(primary, value, masked, blocks="b2") for value, masked in RIVALS)
-    judge_anew(project, 1, project.judged(1.0, primary, 0.3, blocks="b2"))
+@begins_with(Prepared.CHAMPION)
+def test_a_champion_that_is_judged_anew_on_the_challengers_text_is_compared_again(project: Project) -> None:
+    rivals = ((2.0, 0.25), (3.0, 0.4))
+    worse, better = (project.register_embeddings(project.mark, *rival, blocks="b2") for rival in rivals)
+    judge_anew(project, 1, project.judged(1.0, project.mark, 0.3, blocks="b2"))
     assert not project.promote(project.embeddings, worse).moved
     assert project.promote(project.embeddings, better).checks[-1].numbers["estimate"] == pytest.approx(0.1)
     assert project.champion(project.embeddings) == better
     with pytest.raises(GateError, match=r"judges embeddings .* but version 1 of"):
-        judge_anew(project, 1, project.judged(2.0, primary, 0.9, blocks="b2"))
-
-
-RIVALS = ((2.0, 0.25), (3.0, 0.4))
+        judge_anew(project, 1, project.judged(2.0, project.mark, 0.9, blocks="b2"))
 
 
 def judge_anew(project: Project, number: int, evaluation: Path) -> None:
@@ -125,14 +114,14 @@ def judge_anew(project: Project, number: int, evaluation: Path) -> None:
     lingraft("judge", project.embeddings, number, "--recipe", recipe, "--evaluation", evaluation)
 
 
-def test_a_new_primary_leaves_languages_behind_until_they_are_adapted_again(project: Project, primary: str) -> None:
-    project.promote(project.embeddings, project.register_embeddings(primary, 1.0, masked=0.4))
+@begins_with(Prepared.SECOND)
+def test_a_new_primary_leaves_languages_behind_until_they_are_adapted_again(project: Project) -> None:
     number, mark = project.register_primary(2.0)
     project.promote(project.primary, number)
     with tracking.asking() as ask:
         assert unaligned(ask, project.recipe.name, mark) == ["de"]
-        assert unaligned(ask, project.recipe.name, primary) == []
-    old = project.register_embeddings(primary, 3.0, masked=0.9)
+        assert unaligned(ask, project.recipe.name, project.mark) == []
+    old = project.register_embeddings(project.mark, 3.0, masked=0.9)
     refused = project.promote(project.embeddings, old)
     assert [check.name for check in refused.checks if not check.passed] == ["aligned"]
     # Worse than the champion before, which counts no more: it belongs to another primary.
@@ -141,25 +130,26 @@ def test_a_new_primary_leaves_languages_behind_until_they_are_adapted_again(proj
     with pytest.raises(PromotionError, match="belongs to another primary"):
         back(project.embeddings)
     back(project.primary)
-    assert back(project.embeddings) == 1
+    assert back(project.embeddings) == 2
 
 
-@pytest.mark.parametrize("kind", get_args(TaskKindName))
-def test_a_task_of_any_kind_wants_parity_which_a_second_registration_adds(
-    project: Project, primary: str, kind: str
-) -> None:
-    project.register_task(primary, "topic", kind)
-    number = project.register_embeddings(primary, 1.0, masked=0.2, tasks=())
+@begins_with(Prepared.PRIMARY)
+def test_a_task_of_any_kind_wants_parity_which_a_second_registration_adds(project: Project) -> None:
+    kinds = sorted(get_args(TaskKindName))
+    for kind in kinds:
+        project.register_task(project.mark, f"of-{kind}", kind)
+    number = project.register_embeddings(project.mark, 1.0, masked=0.2, tasks=())
     refused = project.promote(project.embeddings, number)
     assert [check.name for check in refused.checks if not check.passed] == ["parity"]
-    assert "no parity of topic, which the registry has for this primary" in refused.checks[1].says
-    assert project.register_embeddings(primary, 1.0, masked=0.2) == number
+    named = ", ".join(f"of-{kind}" for kind in kinds)
+    assert f"no parity of {named}, which the registry has for this primary" in refused.checks[1].says
+    tasks = [f"of-{kind}" for kind in kinds]
+    assert project.register_embeddings(project.mark, 1.0, masked=0.2, tasks=tasks) == number
     assert project.promote(project.embeddings, number).moved
 
 
-def test_a_rollback_returns_step_by_step_and_is_kept(project: Project, primary: str) -> None:
-    for value, masked in ((1.0, 0.2), (2.0, 0.3)):
-        project.promote(project.embeddings, project.register_embeddings(primary, value, masked))
+@begins_with(Prepared.SECOND)
+def test_a_rollback_returns_step_by_step_and_is_kept(project: Project) -> None:
     assert back(project.embeddings, dry_run=True) == 1
     assert project.champion(project.embeddings) == 2
     assert [back(project.embeddings), back(project.embeddings)] == [1, None]
@@ -171,30 +161,33 @@ def test_a_rollback_returns_step_by_step_and_is_kept(project: Project, primary: 
     assert back(project.embeddings) is None
 
 
-def test_a_version_that_was_deleted_cannot_be_returned_to(project: Project, primary: str) -> None:
-    for value, masked in ((1.0, 0.2), (2.0, 0.3)):
-        project.promote(project.embeddings, project.register_embeddings(primary, value, masked))
+@begins_with(Prepared.SECOND)
+def test_a_version_that_was_deleted_cannot_be_returned_to(project: Project) -> None:
     MlflowClient().delete_model_version(project.embeddings, "1")
     with pytest.raises(PromotionError, match=r"version 1 of .* was deleted"):
         back(project.embeddings)
     assert project.champion(project.embeddings) == 2
 
 
+@begins_with(Prepared.CHALLENGER)
 @pytest.mark.parametrize("moved", [False, True])
-def test_a_decision_that_was_broken_off_is_finished_by_the_next_command(
-    project: Project, primary: str, moved: bool
-) -> None:
+def test_a_decision_that_was_broken_off_is_finished_by_the_next_command(project: Project, moved: bool) -> None:
     """As a process leaves it that is killed before or after it has moved the alias."""
-    number = project.register_embeddings(primary, 1.0, masked=0.2)
-    with tracking.asking() as ask:
-        version = version_of(ask, project.embeddings, number)
-        decisions.append(ask, project.recipe.name, intended(version.name, number), version, Outcome.INTENDED)
-        if moved:
-            MlflowClient().set_registered_model_alias(version.name, tracking.CHAMPION, str(number))
-    better = project.register_embeddings(primary, 2.0, masked=0.3)
+    intend(project, 1)
+    if moved:
+        MlflowClient().set_registered_model_alias(project.embeddings, tracking.CHAMPION, "1")
+    better = project.register_embeddings(project.mark, 2.0, masked=0.3)
     project.promote(project.embeddings, better)
     assert told(project, project.embeddings) == [("promote", None, 1, "done"), ("promote", 1, 2, "done")]
     assert back(project.embeddings) == 1
+
+
+def intend(project: Project, number: int) -> Record:
+    """Write down that a version is to be champion, and do no more."""
+    with tracking.asking() as ask:
+        version = version_of(ask, project.embeddings, number)
+        made = intended(version.name, number)
+        return decisions.append(ask, project.recipe.name, made, version, Outcome.INTENDED)
 
 
 def intended(model: str, number: int, knew: int = 0) -> Decision:
@@ -210,24 +203,22 @@ def intended(model: str, number: int, knew: int = 0) -> Decision:
     )
 
 
-def test_of_two_that_were_broken_off_at_once_the_first_is_finished(project: Project, primary: str) -> None:
-    numbers = [project.register_embeddings(primary, value, 0.2) for value in (1.0, 2.0)]
+@begins_with(Prepared.CHALLENGER)
+def test_of_two_that_were_broken_off_at_once_the_first_is_finished(project: Project) -> None:
+    other = project.register_embeddings(project.mark, 2.0, 0.2)
+    for number in (other, 1):
+        intend(project, number)
     with tracking.asking() as ask:
-        for number in reversed(numbers):
-            version = version_of(ask, project.embeddings, number)
-            decisions.append(ask, project.recipe.name, intended(version.name, number), version, Outcome.INTENDED)
         assert len(settle(ask, project.recipe.name, project.embeddings)) == 2
         assert settle(ask, project.recipe.name, project.embeddings) == []
-    assert project.champion(project.embeddings) == 2
+    assert project.champion(project.embeddings) == other
     assert [outcome for *_, outcome in told(project, project.embeddings)] == ["done", "overtaken"]
 
 
-def test_decisions_about_other_models_do_not_come_between(project: Project, primary: str) -> None:
-    number = project.register_embeddings(primary, 1.0, masked=0.2)
+@begins_with(Prepared.CHALLENGER)
+def test_decisions_about_other_models_do_not_come_between(project: Project) -> None:
     later, _ = project.register_primary(2.0)
-    with tracking.asking() as ask:
-        version = version_of(ask, project.embeddings, number)
-        made = decisions.append(ask, project.recipe.name, intended(version.name, number), version, Outcome.INTENDED)
+    made = intend(project, 1)
     project.promote(project.primary, later)
     with tracking.asking() as ask:
         settle(ask, project.recipe.name, project.embeddings)
@@ -236,9 +227,8 @@ def test_decisions_about_other_models_do_not_come_between(project: Project, prim
     ]
 
 
-def test_a_deleted_decision_leaves_a_gap(project: Project, primary: str) -> None:
-    for value, masked in ((1.0, 0.2), (2.0, 0.3)):
-        project.promote(project.embeddings, project.register_embeddings(primary, value, masked))
+@begins_with(Prepared.SECOND)
+def test_a_deleted_decision_leaves_a_gap(project: Project) -> None:
     name = decisions.record_name(project.recipe.name)
     with tracking.asking() as ask:
         assert decisions.missing(ask, project.recipe.name) == []
@@ -246,24 +236,22 @@ def test_a_deleted_decision_leaves_a_gap(project: Project, primary: str) -> None
         assert decisions.missing(ask, project.recipe.name) == [2]
 
 
-def test_evidence_of_a_champion_that_is_gone_is_a_refusal_with_a_reason(
-    project: Project, primary: str, store: Path
-) -> None:
-    project.promote(project.embeddings, project.register_embeddings(primary, 1.0, masked=0.2))
+@begins_with(Prepared.CHAMPION)
+def test_evidence_of_a_champion_that_is_gone_is_a_refusal_with_a_reason(project: Project) -> None:
     run = MlflowClient().get_model_version(project.embeddings, "1").tags["evaluation_run"]
-    [kept] = store.glob(f"artifacts/{run}/artifacts/evaluation/result.json")
+    [kept] = project.folder.parent.glob(f"artifacts/{run}/artifacts/evaluation/result.json")
     kept.unlink()
     for other in kept.parent.iterdir():
         other.unlink()
-    decided = project.promote(project.embeddings, project.register_embeddings(primary, 2.0, masked=0.4))
+    decided = project.promote(project.embeddings, project.register_embeddings(project.mark, 2.0, masked=0.4))
     assert not decided.moved
     assert f"kept by run {run}, is gone" in decided.checks[0].says
 
 
-def test_a_run_that_was_deleted_keeps_its_evidence_until_mlflow_collects_it(project: Project, primary: str) -> None:
-    project.promote(project.embeddings, project.register_embeddings(primary, 1.0, masked=0.2))
+@begins_with(Prepared.CHAMPION)
+def test_a_run_that_was_deleted_keeps_its_evidence_until_mlflow_collects_it(project: Project) -> None:
     MlflowClient().delete_run(MlflowClient().get_model_version(project.embeddings, "1").tags["evaluation_run"])
-    assert project.promote(project.embeddings, project.register_embeddings(primary, 2.0, masked=0.3)).moved
+    assert project.promote(project.embeddings, project.register_embeddings(project.mark, 2.0, masked=0.3)).moved
 
 
 def test_what_cannot_be_promoted_is_named(project: Project) -> None:
@@ -278,12 +266,10 @@ def test_what_cannot_be_promoted_is_named(project: Project) -> None:
         project.promote(f"{project.recipe.name}-foreign", 1)
 
 
-def test_a_record_is_one_request_that_nothing_is_added_to(project: Project, primary: str) -> None:
+@begins_with(Prepared.CHALLENGER)
+def test_a_record_is_one_request_that_nothing_is_added_to(project: Project) -> None:
     """What a version of the record says is there as soon as it has its number."""
-    number = project.register_embeddings(primary, 1.0, masked=0.2)
-    with tracking.asking() as ask:
-        version = version_of(ask, project.embeddings, number)
-        made = decisions.append(ask, project.recipe.name, intended(version.name, number), version, Outcome.INTENDED)
+    made = intend(project, 1)
     tags = MlflowClient().get_model_version(decisions.record_name(project.recipe.name), str(made.number)).tags
-    assert json.loads(tags["decision"])["after"] == number
+    assert json.loads(tags["decision"])["after"] == 1
     assert tags["outcome"] == "intended"

@@ -1,9 +1,12 @@
 """What PyTorch says to a text, to hold the bundle's and the server's answers to."""
 
+from functools import cache
+from pathlib import Path
+
 import torch
 from torch import Tensor
 
-from lingraft.models import load_embeddings, load_primary, load_task
+from lingraft.models import Embeddings, Primary, TaskModel, load_embeddings, load_primary, load_task
 from lingraft.serving.bundle import Bundle
 from lingraft.tasks.pairs import encode, pad
 from lingraft.tokenizer import OWN_IDS
@@ -21,19 +24,43 @@ def sentences(language: str, words: tuple[int, ...] = (1, 3, 5)) -> list[str]:
 
 def rows_of(tiny: Tiny, language: str, texts: list[str]) -> list[list[int]]:
     """Token ids, cut to a block."""
-    brought = load_embeddings(tiny.embeddings[language]) if language in tiny.embeddings else load_primary(tiny.primary)
-    return encode([(text,) for text in texts], brought.tokenizer, load_task(tiny.task).shape).rows
+    shape = speaking(tiny, tiny.task, language).shape
+    return encode([(text,) for text in texts], brought(tiny, language).tokenizer, shape).rows
 
 
 @torch.inference_mode()
 def pytorch_logits(tiny: Tiny, language: str, rows: list[list[int]]) -> Tensor:
     """Logits (B, C) of the task with a language's embeddings swapped in."""
-    task = load_task(tiny.task)
-    task.swap_in(
-        load_embeddings(tiny.embeddings[language]) if language in tiny.embeddings else load_primary(tiny.primary)
-    )
-    logits_BC: Tensor = task.net.eval()(*pad(rows, OWN_IDS.pad))
+    logits_BC: Tensor = speaking(tiny, tiny.task, language).net(*pad(rows, OWN_IDS.pad))
     return logits_BC
+
+
+def brought(tiny: Tiny, language: str) -> Primary | Embeddings:
+    """A language's embeddings, or the primary that has them; tests leave it as it is."""
+    return _embeddings(tiny.embeddings[language]) if language in tiny.embeddings else _primary(tiny.primary)
+
+
+def speaking(tiny: Tiny, task: Path, language: str) -> TaskModel:
+    """A task in PyTorch, with a language's embeddings in it; tests leave it as it is."""
+    return _speaking(task, tiny.embeddings.get(language), tiny.primary)
+
+
+@cache
+def _embeddings(folder: Path) -> Embeddings:
+    return load_embeddings(folder)
+
+
+@cache
+def _primary(folder: Path) -> Primary:
+    return load_primary(folder)
+
+
+@cache
+def _speaking(task: Path, embeddings: Path | None, primary: Path) -> TaskModel:
+    found = load_task(task)
+    found.swap_in(_embeddings(embeddings) if embeddings else _primary(primary))
+    found.net.eval()
+    return found
 
 
 def onnx_logits(opened: Bundle, language: str, rows: list[list[int]]) -> Tensor:

@@ -5,8 +5,8 @@ from typing import Any
 
 import httpx
 
-from lingraft.serving.ask import Running
 from lingraft.serving.settings import Settings
+from tests.serving.shared import SharedServer
 
 LIMITS = Settings()
 JSON = {"content-type": "application/json"}
@@ -45,9 +45,8 @@ VALID: dict[str, dict[str, Any]] = {
 """A good request to each model."""
 
 
-def still_answers(server: Running) -> None:
-    """The same server answers every kind of question after all that."""
-    assert server.process.poll() is None
+def still_answers(server: SharedServer) -> None:
+    """The server, which nobody starts anew, answers every kind of question after all that."""
     with httpx.Client(base_url=server.url, timeout=60, trust_env=False) as client:
         for model, question in VALID.items():
             assert client.post(infer(model), json=question).status_code == 200

@@ -1,33 +1,39 @@
-"""One bundle of each kind for all tests of export and serving."""
+"""One bundle of each kind, and a server of all of them, for all tests of export and serving."""
 
 from pathlib import Path
 
 import pytest
 
-from lingraft.export import bundle as export
-from tests.serving.kinds import export_all
+from tests.serving import shared
+from tests.serving.shared import SharedServer
 from tests.tiny import Pieces, Tiny
 
 
 @pytest.fixture(scope="session")
-def pieces(tmp_path_factory: pytest.TempPathFactory) -> Pieces:
-    return Pieces.make(tmp_path_factory.mktemp("pieces"))
+def pieces() -> Pieces:
+    return Pieces.shared()
 
 
 @pytest.fixture(scope="session")
-def tiny(pieces: Pieces, tmp_path_factory: pytest.TempPathFactory) -> Tiny:
-    return Tiny.make(pieces.recipe, pieces.tokenizers, tmp_path_factory.mktemp("tiny"))
+def tiny() -> Tiny:
+    return Tiny.shared()
 
 
 @pytest.fixture(scope="session")
-def bundle(tiny: Tiny, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """English, German and Turkish under one body."""
-    out = tmp_path_factory.mktemp("export") / "bundle"
-    export(tiny.primary, tiny.task, list(tiny.embeddings.values()), out)
-    return out
+def bundle() -> Path:
+    return shared.bundle()
 
 
 @pytest.fixture(scope="session")
-def bundles(bundle: Path, pieces: Pieces, tiny: Tiny, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """The same languages under bodies of all kinds of tasks, and under the primary's own."""
-    return [bundle, *export_all(pieces.recipe, tiny, tmp_path_factory.mktemp("kinds"))]
+def bundles() -> list[Path]:
+    return shared.bundles()
+
+
+@pytest.fixture(scope="session")
+def open_server() -> SharedServer:
+    return shared.open_server()
+
+
+@pytest.fixture(scope="session")
+def locked_server() -> SharedServer:
+    return shared.locked_server()

@@ -10,10 +10,11 @@ from kserve.protocol.grpc.grpc_predict_v2_pb2_grpc import GRPCInferenceServiceSt
 
 from lingraft.serving.ask import Running
 from tests.serving.asking import VALID
+from tests.serving.shared import SharedServer
 
 
 @contextmanager
-def stub(server: Running) -> Iterator[Any]:
+def stub(server: Running | SharedServer) -> Iterator[Any]:
     """The protocol's methods."""
     with grpc.insecure_channel(server.grpc, options=[("grpc.enable_http_proxy", 0)]) as channel:
         yield GRPCInferenceServiceStub(channel)

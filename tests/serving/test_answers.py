@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from lingraft.errors import RequestError
-from lingraft.models import Embeddings, Primary, TaskModel, load_embeddings, load_primary, load_task
+from lingraft.models import Primary, load_primary
 from lingraft.serving.endpoint import Endpoint
 from lingraft.serving.requests import InferRequest
 from lingraft.serving.served import Served
@@ -22,7 +22,7 @@ from lingraft.tasks.squad_answers import best_answers
 from lingraft.tasks.squad_windows import cut
 from lingraft.tasks.tagged_sentences import Sentence
 from lingraft.tasks.tagging import predicted_tags
-from tests.serving.answers import LANGUAGES, sentences
+from tests.serving.answers import LANGUAGES, brought, sentences, speaking
 from tests.serving.asking import RLM, ZWJ, ZWSP, inputs
 from tests.tiny import Tiny
 
@@ -63,23 +63,15 @@ def ask(bundles: list[Path]) -> Iterator[Asking]:
         runner.run(endpoint.drain())
 
 
-def brought(tiny: Tiny, language: str) -> Primary | Embeddings:
-    return load_embeddings(tiny.embeddings[language]) if language in tiny.embeddings else load_primary(tiny.primary)
-
-
-def speaking(tiny: Tiny, bundle: Path, language: str) -> TaskModel:
-    """A bundle's task in PyTorch, with a language's embeddings in it."""
-    task = load_task(bundle.parent / "tasks" / bundle.name)
-    task.swap_in(brought(tiny, language))
-    task.net.eval()
-    return task
+def task_of(bundle: Path) -> Path:
+    return bundle.parent / "tasks" / bundle.name
 
 
 @torch.inference_mode()
 def test_pairs_are_read_as_pairs(ask: Asking, tiny: Tiny, bundles: list[Path]) -> None:
     for language in LANGUAGES:
         first, second = sentences(language, (2, 3, 9)), sentences(language, (5, 1, 2))
-        task, own = speaking(tiny, bundles[1], language), brought(tiny, language).tokenizer
+        task, own = speaking(tiny, task_of(bundles[1]), language), brought(tiny, language).tokenizer
         encoded = encode(list(zip(first, second, strict=True)), own, task.shape)
         expected_NC = task.net(*pad(encoded.rows, own.special.pad)).softmax(1)
         found = ask("inference", [language], text=first, text_pair=second)
@@ -92,7 +84,7 @@ def test_a_passage_is_pytorch_s_and_stands_where_its_offsets_say(
     ask: Asking, tiny: Tiny, bundles: list[Path], context: str
 ) -> None:
     for language in LANGUAGES:
-        task = speaking(tiny, bundles[2], language)
+        task = speaking(tiny, task_of(bundles[2]), language)
         question = Question("q", context, "ba de ki", (Answer("", 0),))
         [expected, *_], *_ = best_answers(task.net, cut([question], brought(tiny, language).tokenizer, task.shape))
         found = {
@@ -131,7 +123,7 @@ def test_entities_stand_where_their_offsets_say(ask: Asking, text: str) -> None:
 def test_entities_are_pytorch_s(ask: Asking, tiny: Tiny, bundles: list[Path]) -> None:
     for language in LANGUAGES:
         [text] = sentences(language, (6,))
-        task, words = speaking(tiny, bundles[3], language), tuple(text.split())
+        task, words = speaking(tiny, task_of(bundles[3]), language), tuple(text.split())
         sentence = Sentence("here", words, ("O",) * len(words))
         data = task.kind.prepare([sentence], task.labels, brought(tiny, language).tokenizer, task.shape)
         (expected,) = predicted_tags(task.net, data)

@@ -4,15 +4,16 @@ from pathlib import Path
 import pytest
 
 from lingraft.errors import RequestError, ServingError
-from lingraft.serving.ask import ask, running
+from lingraft.serving.ask import answers_of, ask, running
 from lingraft.serving.questions import Question
 from tests.serving.answers import LANGUAGES, pytorch_logits, rows_of, sentences
+from tests.serving.shared import SharedServer
 from tests.tiny import Tiny
 
 
-def test_each_language_is_answered_by_the_real_server(bundle: Path, tiny: Tiny) -> None:
+def test_each_language_is_answered_by_the_real_server(open_server: SharedServer, tiny: Tiny) -> None:
     questions = [Question(language, {"text": sentences(language)[2]}) for language in LANGUAGES]
-    answers = ask(bundle, questions)
+    answers = answers_of(open_server.url, questions, "topic")
     assert [answer.question for answer in answers] == questions
     for (language, texts), [found] in answers:
         probabilities_C = pytorch_logits(tiny, language, rows_of(tiny, language, [texts["text"]])).softmax(1)
@@ -20,10 +21,25 @@ def test_each_language_is_answered_by_the_real_server(bundle: Path, tiny: Tiny) 
         assert found.what == ["garden", "harbour", "kitchen"][int(probabilities_C.argmax())]
 
 
-def test_what_is_found_in_a_text_is_told_with_how_sure_that_is(bundles: list[Path]) -> None:
-    names = next(folder for folder in bundles if folder.name == "tags")
+@pytest.mark.integration
+def test_a_server_is_started_for_questions_and_stopped(bundle: Path, open_server: SharedServer) -> None:
+    questions, before = [Question(language, {"text": "kilo"}) for language in LANGUAGES], children()
+    for own, shared in zip(ask(bundle, questions), answers_of(open_server.url, questions, "topic"), strict=True):
+        assert own.question == shared.question
+        [one], [other] = own.found, shared.found
+        assert (one.what, one.probability) == (other.what, pytest.approx(other.probability, abs=1e-5))
+    assert children() == before
+
+
+def children() -> set[str]:
+    """Numbers of the processes that this one has started, and that have not ended."""
+    files = Path("/proc/self/task").glob("*/children")
+    return {number for file in files for number in file.read_text().split()}
+
+
+def test_what_is_found_in_a_text_is_told_with_how_sure_that_is(open_server: SharedServer) -> None:
     text = " ".join(sentences("de"))
-    [(_, found)] = ask(names, [Question("de", {"text": text})])
+    [(_, found)] = answers_of(open_server.url, [Question("de", {"text": text})], "names")
     assert found
     for entity, score in found:
         passage, kind = entity.rsplit(" ", 1)
@@ -31,9 +47,9 @@ def test_what_is_found_in_a_text_is_told_with_how_sure_that_is(bundles: list[Pat
         assert (kind in ("LOC", "PER"), 0 < score <= 1) == (True, True)
 
 
-def test_a_refusal_comes_back_in_the_server_s_words(bundle: Path) -> None:
+def test_a_refusal_comes_back_in_the_server_s_words(open_server: SharedServer) -> None:
     with pytest.raises(RequestError, match=r"question in 'fr': text 0 .* speaks \['de', 'en', 'tr'\]"):
-        ask(bundle, [Question("fr", {"text": "kilo"})])
+        answers_of(open_server.url, [Question("fr", {"text": "kilo"})])
 
 
 def test_a_server_that_cannot_start_is_reported_with_its_log(bundle: Path, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from lingraft.gate_config import PARITY_TOLERANCE
 from lingraft.model_config import EncoderShape
 
 
+@pytest.mark.integration
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
 def test_all_sides_compute_the_same_and_each_is_measured(tmp_path: Path) -> None:
     shape = EncoderShape(width=32, layers=2, attention_heads=2, mlm_heads=(2,), block_tokens=16)

@@ -31,10 +31,11 @@ ROWS = [[0, 7, 8, 9, 2, 11, 12, 2], [0, 7, 2, 5, 2]]
 TYPES = [[0, 0, 0, 0, 0, 1, 1, 1], [0, 0, 0, 1, 1]]
 
 
-def in_family(pieces: Pieces, family: Family, folder: Path) -> tuple[Pieces, Tiny]:
+def in_family(pieces: Pieces, family: Family) -> tuple[Pieces, Tiny]:
+    """Pieces of another recipe, and models of this family, which a run of the tests makes once."""
     encoder = pieces.recipe.encoder.model_copy(update={"family": family})
     own = pieces._replace(recipe=pieces.recipe.model_copy(update={"encoder": encoder}))
-    return own, Tiny.make(own.recipe, own.tokenizers, folder)
+    return own, Tiny.shared_of(own)
 
 
 def task_of(kind: TaskKindName, pieces: Pieces, tiny: Tiny, folder: Path) -> Path:
@@ -48,7 +49,7 @@ def task_of(kind: TaskKindName, pieces: Pieces, tiny: Tiny, folder: Path) -> Pat
 def test_each_kind_is_answered_as_pytorch_answers_it(
     pieces: Pieces, tmp_path: Path, kind: TaskKindName, family: Family
 ) -> None:
-    own, tiny = in_family(pieces, family, tmp_path)
+    own, tiny = in_family(pieces, family)
     task = task_of(kind, own, tiny, tmp_path)
     export(tiny.primary, task, [tiny.embeddings["de"]], tmp_path / "bundle")
     opened, model = Bundle.load(tmp_path / "bundle"), load_task(task)
@@ -72,7 +73,7 @@ def test_each_kind_is_answered_as_pytorch_answers_it(
 def test_a_primary_gives_states_and_what_its_tables_make_logits_of(
     pieces: Pieces, tmp_path: Path, family: Family
 ) -> None:
-    _, tiny = in_family(pieces, family, tmp_path)
+    _, tiny = in_family(pieces, family)
     made = export(tiny.primary, None, [tiny.embeddings["tr"]], tmp_path / "bundle")
     opened, source = Bundle.load(tmp_path / "bundle"), load_primary(tiny.primary)
     source.swap_in(load_embeddings(tiny.embeddings["tr"]))

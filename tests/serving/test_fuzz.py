@@ -1,14 +1,13 @@
 """What nobody sends on purpose: no answer may be a server's error, over REST or gRPC.
 
-`FUZZ_REQUESTS` says how many requests of each sort are tried; counts are printed with `pytest -s`.
+`FUZZ_REQUESTS` says how many requests of each sort are tried at night; counts are printed with `pytest -s`.
 """
 
 import json
 import os
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import grpc
@@ -26,12 +25,13 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from lingraft.serving.ask import Running, running
 from tests.serving.asking import JSON, RLM, VALID, infer, still_answers
 from tests.serving.rpc import message_of
+from tests.serving.shared import SharedServer
 
 pytestmark = pytest.mark.integration
-REQUESTS = int(os.environ.get("FUZZ_REQUESTS", "150"))
+FEW, MANY = 60, int(os.environ.get("FUZZ_REQUESTS", "1500"))
+tried_by = pytest.mark.parametrize("requests", [FEW, pytest.param(MANY, marks=pytest.mark.nightly)])
 FAILURES = {"INTERNAL", "UNKNOWN", "UNAVAILABLE", "DATA_LOSS", "DEADLINE_EXCEEDED", "ABORTED"}
 TEXTS = (
     "",
@@ -50,18 +50,12 @@ TEXTS = (
 ODD: tuple[Any, ...] = (*TEXTS, None, True, -1, 0, 2**63, 2**64, 1.5, -0.0, 1e308, [], {}, [[]], {"": {}}, [None] * 70)
 
 
-@pytest.fixture(scope="module")
-def server(bundles: list[Path]) -> Iterator[Running]:
-    with running(bundles) as started:
-        yield started
-
-
-def tried(operation: Any, mode: GenerationMode, checks: list[Any]) -> Counter[int]:
+def tried(operation: Any, mode: GenerationMode, checks: list[Any], requests: int) -> Counter[int]:
     """Send what an operation allows, or what it does not, and hold the answers to what it says of them."""
     counts: Counter[int] = Counter()
 
     @settings(
-        max_examples=max(10, REQUESTS // 10) if operation.method == "post" else 2,
+        max_examples=max(10, requests // 10) if operation.method == "post" else 2,
         deadline=None,
         database=None,
         derandomize=True,
@@ -78,20 +72,21 @@ def tried(operation: Any, mode: GenerationMode, checks: list[Any]) -> Counter[in
     return counts
 
 
-def test_what_the_openapi_description_allows_and_what_it_does_not(server: Running) -> None:
+@tried_by
+def test_what_the_openapi_description_allows_and_what_it_does_not(open_server: SharedServer, requests: int) -> None:
     load_all_checks()
-    schema = schemathesis.openapi.from_url(f"{server.url}/openapi.json")
+    schema = schemathesis.openapi.from_url(f"{open_server.url}/openapi.json")
     checks = [content_type_conformance, response_schema_conformance, status_code_conformance]
     allowed, forbidden = Counter[int](), Counter[int]()
     for found in schema.get_all_operations():
         operation = found.ok()
-        allowed += tried(operation, GenerationMode.POSITIVE, checks)
+        allowed += tried(operation, GenerationMode.POSITIVE, checks, requests)
         if operation.method == "post":
-            forbidden += tried(operation, GenerationMode.NEGATIVE, [*checks, negative_data_rejection])
+            forbidden += tried(operation, GenerationMode.NEGATIVE, [*checks, negative_data_rejection], requests)
     print(f"\nschemathesis: allowed {dict(allowed)}, forbidden {dict(forbidden)}")
     assert allowed[200] > 10
     assert sum(forbidden.values()) > 50
-    still_answers(server)
+    still_answers(open_server)
 
 
 def bent(value: Any, draw: random.Random) -> Any:
@@ -140,11 +135,14 @@ def damaged_body(model: str, draw: random.Random) -> bytes:
     return damaged(json.dumps(VALID[model]).encode(), draw)
 
 
+@tried_by
 @pytest.mark.parametrize("made", [bent_body, damaged_body], ids=["values", "bytes"])
-def test_bodies_that_are_not_as_they_should_be(server: Running, made: Callable[[str, random.Random], bytes]) -> None:
+def test_bodies_that_are_not_as_they_should_be(
+    open_server: SharedServer, made: Callable[[str, random.Random], bytes], requests: int
+) -> None:
     draw, counts = random.Random(1), Counter[int]()
-    with httpx.Client(base_url=server.url, timeout=60, trust_env=False) as client:
-        for number in range(REQUESTS):
+    with httpx.Client(base_url=open_server.url, timeout=60, trust_env=False) as client:
+        for number in range(requests):
             model = list(VALID)[number % len(VALID)]
             sent = made(model, draw)
             response = client.post(infer(model), content=sent, headers=JSON)
@@ -152,8 +150,8 @@ def test_bodies_that_are_not_as_they_should_be(server: Running, made: Callable[[
             assert response.status_code < 500, (sent, response.text)
             assert response.status_code == 200 or response.json()["error"]
     print(f"\nREST, {made.__name__}: {dict(counts)}")
-    assert counts[400] > REQUESTS / 4
-    still_answers(server)
+    assert counts[400] > requests / 4
+    still_answers(open_server)
 
 
 ODD_FIELDS: dict[str, list[Any]] = {
@@ -211,17 +209,20 @@ def outcome(call: Any, sent: bytes) -> tuple[str, str]:
     return "OK", ""
 
 
+@tried_by
 @pytest.mark.parametrize("made", [odd_message, damaged_message], ids=["fields", "bytes"])
-def test_messages_that_are_not_as_they_should_be(server: Running, made: Callable[[str, random.Random], bytes]) -> None:
+def test_messages_that_are_not_as_they_should_be(
+    open_server: SharedServer, made: Callable[[str, random.Random], bytes], requests: int
+) -> None:
     draw, counts = random.Random(2), Counter[str]()
-    with grpc.insecure_channel(server.grpc, options=[("grpc.enable_http_proxy", 0)]) as channel:
+    with grpc.insecure_channel(open_server.grpc, options=[("grpc.enable_http_proxy", 0)]) as channel:
         call = channel.unary_unary("/inference.GRPCInferenceService/ModelInfer")
-        for number in range(REQUESTS):
+        for number in range(requests):
             sent = made(list(VALID)[number % len(VALID)], draw)
             status, reason = outcome(call, sent)
             counts[status] += 1
             assert status not in FAILURES, (sent, reason)
             assert status == "OK" or reason
     print(f"\ngRPC, {made.__name__}: {dict(counts)}")
-    assert counts["INVALID_ARGUMENT"] > REQUESTS / 4
-    still_answers(server)
+    assert counts["INVALID_ARGUMENT"] > requests / 4
+    still_answers(open_server)

@@ -58,7 +58,7 @@ def test_the_graph_in_fp16_is_that_in_fp32_in_half_the_digits(precise: Path) -> 
 
 
 def test_tanh_gelu_is_fused_too(pieces: Pieces, tmp_path: Path) -> None:
-    _, tiny = in_family(pieces, Family(activation="gelu_tanh"), tmp_path)
+    _, tiny = in_family(pieces, Family(activation="gelu_tanh"))
     export(tiny.primary, tiny.task, [], tmp_path / "bundle")
     found = counted(optimised(tmp_path / "bundle" / "body.onnx", tmp_path))
     assert (found["FastGelu"], found["BiasGelu"]) == (LAYERS, 0)

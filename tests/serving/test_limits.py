@@ -1,5 +1,6 @@
 """Real servers under load and orders: tokens, concurrency, clients that go away, and the end in good order."""
 
+import contextlib
 import json
 import sys
 import threading
@@ -7,6 +8,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from http.client import HTTPConnection
 from pathlib import Path
 
 import grpc
@@ -17,17 +19,17 @@ from kserve.protocol.grpc import grpc_predict_v2_pb2 as pb
 from lingraft.errors import ServingError
 from lingraft.serving.ask import Running, running
 from lingraft.serving.settings import TOKEN_VARIABLE, token
-from tests.serving.asking import body, infer, outputs_of
+from tests.serving.asking import JSON, body, infer, outputs_of
 from tests.serving.rpc import asked, stub
+from tests.serving.shared import TOKEN, SharedServer
 
 pytestmark = pytest.mark.integration
-TOKEN = "0123456789abcdef0123456789abcdef"
 HELD = ("--no-detect", "--wait-ms=3000", "--requests=4", "--waiting-texts=8", "--body-s=2", "--batch-texts=64")
 """A request waits three seconds for others, so that the test can do something meanwhile."""
 
 
 @contextmanager
-def client_of(server: Running, **headers: str) -> Iterator[httpx.Client]:
+def client_of(server: Running | SharedServer, **headers: str) -> Iterator[httpx.Client]:
     with httpx.Client(base_url=server.url, timeout=60, trust_env=False, headers=headers) as client:
         yield client
 
@@ -69,13 +71,10 @@ def test_limits_hold_clients_may_leave_and_what_was_accepted_is_finished(bundle:
         assert [each.result().status_code for each in slow] == [200] * 4
 
         # A request that does not come to its end.
-        def trickle() -> Iterator[bytes]:
-            yield b"{"
-            time.sleep(4)
-            yield b"}"
-
-        late = client.post(infer("topic"), content=trickle(), headers={"content-type": "application/json"})
-        assert (late.status_code, "within 2 s" in late.text) == (408, True)
+        with contextlib.closing(HTTPConnection(server.url.removeprefix("http://"), timeout=60)) as slowly:
+            slowly.request("POST", infer("topic"), b"{", JSON | {"content-length": "2"})
+            late = slowly.getresponse()
+            assert (late.status, b"within 2 s" in late.read()) == (408, True)
 
         # The end: accepted requests are answered, new ones refused, by both transports.
         accepted = threads.submit(client.post, infer("topic"), json=body(["kilo", "ba"]))
@@ -113,28 +112,26 @@ def test_requests_of_many_clients_and_languages_share_batches(bundle: Path) -> N
     assert 'lingraft_batch_texts_sum{task="topic"} 12.0' in told
 
 
-def test_a_token_is_asked_for_by_both_transports(bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(TOKEN_VARIABLE, TOKEN)
-    with running([bundle]) as server:
-        for given in ("", "Bearer", f"Bearer {TOKEN[:-1]}", f"Basic {TOKEN}", f"Bearer {TOKEN}x", "Bearer \xff"):
-            with httpx.Client(base_url=server.url, timeout=60, trust_env=False) as client:
-                headers = {"authorization": given.encode("latin-1")} if given else {}
-                refused = client.post(infer("topic"), json=body(), headers=headers)
-                assert refused.status_code == 401
-                assert refused.headers["www-authenticate"] == "Bearer"
-                assert client.get("/v2/models/topic", headers=headers).status_code == 401
-                assert client.get("/v2/health/ready", headers=headers).status_code == 200
-                assert client.get("/metrics", headers=headers).status_code == 200
-        with client_of(server, authorization=f"Bearer {TOKEN}") as client:
-            assert outputs_of(client.post(infer("topic"), json=body()))
-        with stub(server) as service:
-            assert service.ServerReady(pb.ServerReadyRequest()).ready
-            request = asked("topic", text=["kilo"], language=["de"])
-            for metadata in ([], [("authorization", f"Bearer {TOKEN}x")]):
-                with pytest.raises(grpc.RpcError) as refused_call:
-                    service.ModelInfer(request, metadata=metadata)
-                assert refused_call.value.code() is grpc.StatusCode.UNAUTHENTICATED
-            assert service.ModelInfer(request, metadata=[("authorization", f"Bearer {TOKEN}")]).outputs
+def test_a_token_is_asked_for_by_both_transports(locked_server: SharedServer) -> None:
+    for given in ("", "Bearer", f"Bearer {TOKEN[:-1]}", f"Basic {TOKEN}", f"Bearer {TOKEN}x", "Bearer \xff"):
+        with client_of(locked_server) as client:
+            headers = {"authorization": given.encode("latin-1")} if given else {}
+            refused = client.post(infer("topic"), json=body(), headers=headers)
+            assert refused.status_code == 401
+            assert refused.headers["www-authenticate"] == "Bearer"
+            assert client.get("/v2/models/topic", headers=headers).status_code == 401
+            assert client.get("/v2/health/ready", headers=headers).status_code == 200
+            assert client.get("/metrics", headers=headers).status_code == 200
+    with client_of(locked_server, authorization=f"Bearer {TOKEN}") as client:
+        assert outputs_of(client.post(infer("topic"), json=body()))
+    with stub(locked_server) as service:
+        assert service.ServerReady(pb.ServerReadyRequest()).ready
+        request = asked("topic", text=["kilo"], language=["de"])
+        for metadata in ([], [("authorization", f"Bearer {TOKEN}x")]):
+            with pytest.raises(grpc.RpcError) as refused_call:
+                service.ModelInfer(request, metadata=metadata)
+            assert refused_call.value.code() is grpc.StatusCode.UNAUTHENTICATED
+        assert service.ModelInfer(request, metadata=[("authorization", f"Bearer {TOKEN}")]).outputs
 
 
 def test_a_token_that_keeps_nobody_out_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -146,8 +143,8 @@ def test_a_token_that_keeps_nobody_out_is_refused(monkeypatch: pytest.MonkeyPatc
     assert token() is None
 
 
-def test_a_language_is_found_out_on_request(bundle: Path) -> None:
-    with running([bundle], settings=()) as server, client_of(server) as client:
+def test_a_language_is_found_out_on_request(locked_server: SharedServer) -> None:
+    with client_of(locked_server, authorization=f"Bearer {TOKEN}") as client:
         german = "Die alte Mühle am Fluss mahlt im Herbst Weizen und im Winter Roggen."
         polish = "Stary młyn nad rzeką miele jesienią pszenicę, a zimą żyto."
         more = {"parameters": {"truncate": True}}

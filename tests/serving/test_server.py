@@ -1,11 +1,9 @@
-"""The real server in a process of its own, over HTTP: one task, and its answers held to PyTorch's."""
+"""The real server in a process of its own, over HTTP: answers held to PyTorch's, refusals, its log and its end."""
 
 import json
-import re
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,24 +14,20 @@ import torch
 
 from lingraft.artifact import Artifact, Kind
 from lingraft.errors import ServingError
-from lingraft.serving.ask import Running, running
-from lingraft.serving.server import require_port
+from lingraft.serving.__main__ import main
+from lingraft.serving.ask import running
+from lingraft.serving.ports import require_port
 from tests.serving.answers import LANGUAGES, pytorch_logits, rows_of, sentences
-from tests.serving.asking import JSON, LIMITS, MALFORMED, REFUSED, body, outputs_of
+from tests.serving.asking import JSON, LIMITS, MALFORMED, REFUSED, VALID, body, outputs_of, still_answers
+from tests.serving.shared import SharedServer
 from tests.tiny import Tiny
 
 INFER = "/v2/models/topic/infer"
 
 
 @pytest.fixture(scope="module")
-def server(bundle: Path) -> Iterator[Running]:
-    with running([bundle]) as started:
-        yield started
-
-
-@pytest.fixture(scope="module")
-def client(server: Running) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=server.url, timeout=60, trust_env=False) as client:
+def client(open_server: SharedServer) -> Iterator[httpx.Client]:
+    with httpx.Client(base_url=open_server.url, timeout=60, trust_env=False) as client:
         yield client
 
 
@@ -44,35 +38,8 @@ def test_health_metrics_and_a_page_are_told(client: httpx.Client, path: str) -> 
     assert client.get(path).status_code == 200
 
 
-def value(client: httpx.Client, metric: str) -> float:
-    found = re.search(rf"^{re.escape(metric)} (.*)$", client.get("/metrics").text, re.MULTILINE)
-    return float(found[1]) if found else 0.0
-
-
-def test_answers_are_counted_by_path_and_status(client: httpx.Client) -> None:
-    asked = [(INFER, 200), (INFER, 400), ("elsewhere", 404)]
-    names = [f'lingraft_answers_total{{path="{path}",status="{status}"}}' for path, status in asked]
-    before = [value(client, name) for name in names]
-    assert client.post(INFER, json=body()).status_code == 200
-    assert client.post(INFER, json=body(languages=["xx"])).status_code == 400
-    for path in ("/v2/models/other", "/v2/models/another"):
-        assert client.get(path).status_code == 404
-    after = [value(client, name) for name in names]
-    assert [now - then for now, then in zip(after, before, strict=True)] == [1, 1, 2]
-
-
-def test_texts_are_counted_by_task_and_language(client: httpx.Client) -> None:
-    names = [f'lingraft_texts_total{{language="{language}",task="topic"}}' for language in ("de", "tr")]
-    names += ['lingraft_latency_seconds_count{language="de",task="topic"}', 'lingraft_batch_texts_sum{task="topic"}']
-    before = [value(client, name) for name in names]
-    assert client.post(INFER, json=body(["kilo", "ba", "de"], ["de", "tr", "de"])).status_code == 200
-    after = [value(client, name) for name in names]
-    assert [now - then for now, then in zip(after, before, strict=True)] == [2, 1, 1, 3]
-    assert value(client, 'lingraft_queue_texts{task="topic"}') == 0
-
-
 def test_metadata_tells_inputs_outputs_languages_labels_and_limits(client: httpx.Client, bundle: Path) -> None:
-    assert client.get("/v2/models").json() == {"models": ["topic"]}
+    assert client.get("/v2/models").json() == {"models": list(VALID)}
     told = client.get("/v2/models/topic").json()
     assert {entry["name"]: entry["shape"] for entry in told["inputs"]} == {"text": [-1], "language": [-1]}
     assert {entry["name"]: (entry["datatype"], entry["shape"]) for entry in told["outputs"]} == {
@@ -175,29 +142,34 @@ def test_there_is_nothing_but_health_metadata_and_questions(
     assert client.get("/v2/models/topic/ready").status_code == 200
 
 
-def test_the_log_is_json_in_ascii_and_has_no_word_of_what_was_asked(server: Running, client: httpx.Client) -> None:
+def test_a_termination_signal_ends_the_server_in_good_order_and_its_log_has_no_word_of_what_was_asked(
+    bundle: Path,
+) -> None:
     secret = "pelonaze\u202e\n"
-    client.post(INFER, json=body([secret]))
-    client.post(INFER, json=body([secret], [secret], id=secret))
-    client.get(f"/v2/models/{secret.strip()}", params={"q": secret})
-    log = Path(f"/proc/self/fd/{server.log.fileno()}")
-    deadline = time.monotonic() + 30
-    while b'"status": 404' not in log.read_bytes().rstrip().rpartition(b"\n")[2]:  # told once the answer was sent
-        assert time.monotonic() < deadline, log.read_text()
-        time.sleep(0.05)
-    lines = [json.loads(line) for line in log.read_text("ascii").splitlines()]
-    assert lines[-1] | {"path": "elsewhere", "status": 404} == lines[-1]
-    assert lines[-3]["languages"] == ["de"]
-    assert b"pelonaze" not in log.read_bytes()
-
-
-def test_a_termination_signal_ends_the_server_in_good_order(bundle: Path) -> None:
     with running([bundle]) as server, httpx.Client(base_url=server.url, trust_env=False) as client:
-        assert outputs_of(client.post(INFER, json=body()))
+        assert client.get("/v2/models").json() == {"models": ["topic"]}
+        assert outputs_of(client.post(INFER, json=body([secret])))
+        client.post(INFER, json=body([secret], [secret], id=secret))
+        client.get(f"/v2/models/{secret.strip()}", params={"q": secret})
         server.process.terminate()
         assert server.process.wait(30) == 0
         with pytest.raises(httpx.TransportError):
             client.get("/v2/health/live")
+        server.log.seek(0)
+        log = server.log.read()
+    told = [json.loads(line) for line in log.decode("ascii").splitlines()]
+    assert [line["event"] for line in told] == ["ready", *["request"] * 4, "draining", "ended"]
+    asked = [(line["path"], line["status"], line.get("languages")) for line in told[2:5]]
+    assert asked == [(INFER, 200, ["de"]), (INFER, 400, None), ("elsewhere", 404, None)]
+    assert b"pelonaze" not in log
+
+
+def test_a_server_needs_neither_pytorch_nor_what_trains_and_tracks(open_server: SharedServer) -> None:
+    still_answers(open_server)
+    lines = open_server.log.read_text().splitlines()
+    imported = {line.rpartition("|")[2].strip().partition(".")[0] for line in lines if line.startswith("import time:")}
+    assert {"kserve", "onnxruntime", "sentencepiece"} <= imported
+    assert not imported & {"torch", "mlflow", "transformers", "kfp", "datasets", "matplotlib", "optuna"}
 
 
 @pytest.fixture
@@ -223,17 +195,25 @@ def test_an_address_that_cannot_be_listened_on_is_refused(taken: int) -> None:
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
-        (["--port", "{taken}"], "ServingError: cannot listen on 0.0.0.0, port {taken}: Address already in use."),
         (["--grpc-port", "{taken}"], "ServingError: cannot listen on 0.0.0.0, port {taken}: Address already in use."),
         (["--batch-texts", "none"], "ServingError: --batch-texts: Input should be a valid integer"),
         (["--port", "70000"], "ServingError: --port: Input should be less than 65536"),
     ],
 )
 def test_what_is_wrong_with_the_settings_is_said_before_a_bundle_is_opened(
-    taken: int, tmp_path: Path, flags: list[str], said: str
+    taken: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flags: list[str], said: str
 ) -> None:
     given = [flag.format(taken=taken) for flag in flags]
-    command = [sys.executable, "-m", "lingraft.serving", str(tmp_path / "none"), *given]
+    monkeypatch.setattr(sys, "argv", ["serve", str(tmp_path / "none"), *given])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert str(ended.value).startswith(said.format(taken=taken))
+
+
+def test_the_command_says_in_one_line_what_is_wrong_and_fails(taken: int, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "lingraft.serving", str(tmp_path / "none"), "--port", str(taken)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode == 1
-    assert done.stderr.startswith(said.format(taken=taken))
+    said = f"ServingError: cannot listen on 0.0.0.0, port {taken}: Address already in use."
+    assert (done.returncode, done.stdout) == (1, "")
+    [line] = done.stderr.splitlines()
+    assert line.startswith(said)

@@ -216,6 +216,7 @@ def test_what_may_never_be_served_differs_from_what_may() -> None:
 
 
 @pytest.mark.integration
+@pytest.mark.nightly
 def test_a_soak_of_some_seconds(tmp_path: Path) -> None:
     size = Size(width=32, layers=1, rows=400)
     settings = soak.Settings(size, minutes=0.15, change_every_s=1.0, capacity_s=1.0, clients=4, share=0.5, at_once=48)

@@ -87,7 +87,7 @@ def test_all_languages_point_into_one_file_of_the_body(tiny: Tiny, tmp_path: Pat
 
 
 def test_a_primary_of_two_segments_fills_masks(pieces: Pieces, tmp_path: Path) -> None:
-    _, tiny = in_family(pieces, Family(position_offset=0, segments=2, separators=1), tmp_path)
+    _, tiny = in_family(pieces, Family(position_offset=0, segments=2, separators=1))
     standalone(tiny.primary, None, [tiny.embeddings["de"]], tmp_path / "out", "int8")
     given = padded([[0, 7, 4, 9, 2], [0, 4, 2]])
     outputs = plainly(tmp_path / "out" / "de.onnx", given | {"token_type_ids": np.zeros((2, 5), np.int64)}, tmp_path)

@@ -5,10 +5,9 @@ from typing import Any
 
 import httpx
 
-from lingraft.serving.ask import Running
 from tests.report.browser import LIMIT_S, Page
+from tests.serving.shared import TOKEN, SharedServer
 
-TOKEN = "tell-me-the-answers"
 REFUSED = "Failed to load resource: the server responded with a status of 401 (Unauthorized)"
 FOCUSED = "document.activeElement.id || document.activeElement.ariaLabel || document.activeElement.innerText"
 # A character outside the first plane, a mark of direction, Arabic, something to run, and characters that join.
@@ -39,7 +38,7 @@ def answered(page: Page) -> None:
     page.wait("document.getElementById('status').innerText.includes('answered in')")
 
 
-def infer(server: Running, model: str, language: str, **texts: str) -> dict[str, Any]:
+def infer(server: SharedServer, model: str, language: str, **texts: str) -> dict[str, Any]:
     """What the server says to a client that is no browser: data by output."""
     inputs = [
         {"name": name, "datatype": "BYTES", "shape": [1], "data": [value]}

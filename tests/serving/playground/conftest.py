@@ -1,25 +1,17 @@
-"""One server with a token and one browser for all tests of the playground."""
+"""One browser a worker, and one server with a token, for all tests of the playground."""
 
 from collections.abc import Iterator
-from contextlib import ExitStack
-from pathlib import Path
 
 import pytest
 
-from lingraft.serving.ask import Running, running
-from lingraft.serving.settings import TOKEN_VARIABLE
 from tests.report.browser import Page, new_page, running_chromium
-from tests.serving.playground.browsing import TOKEN
+from tests.serving.shared import TOKEN, SharedServer
 
 
-@pytest.fixture(scope="package")
-def server(bundles: list[Path]) -> Iterator[Running]:
+@pytest.fixture(scope="session")
+def server(locked_server: SharedServer) -> SharedServer:
     """All kinds of models, for those who have the token, with detection of languages."""
-    with ExitStack() as stack:
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setenv(TOKEN_VARIABLE, TOKEN)
-            started = stack.enter_context(running(bundles, settings=()))
-        yield started
+    return locked_server
 
 
 @pytest.fixture(scope="package")
@@ -30,7 +22,7 @@ def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
 
 
 @pytest.fixture
-def locked(server: Running, port: int) -> Iterator[Page]:
+def locked(server: SharedServer, port: int) -> Iterator[Page]:
     """The page as it is before a person has given the token."""
     with new_page(port) as page:
         page.visit(f"{server.url}/ui")

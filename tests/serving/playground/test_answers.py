@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from lingraft.serving.ask import Running
 from tests.report.browser import CONTROL, Page
 from tests.serving.playground.browsing import (
     FOCUSED,
@@ -17,6 +16,7 @@ from tests.serving.playground.browsing import (
     sections,
     texts_of,
 )
+from tests.serving.shared import SharedServer
 
 pytestmark = pytest.mark.integration
 TITLE = "section.querySelector('h2').textContent"
@@ -24,7 +24,7 @@ BARS = """[...section.querySelectorAll(".bar")].map(bar =>
   parseFloat(getComputedStyle(bar, "::before").width) / bar.clientWidth)"""
 
 
-def test_labels_come_best_first_with_bars_as_long_as_their_probabilities(page: Page, server: Running) -> None:
+def test_labels_come_best_first_with_bars_as_long_as_their_probabilities(page: Page, server: SharedServer) -> None:
     choose(page, "topic", ("de", "tr"))
     ask(page, {"text-de": "ki lo mu", "text-tr": "va ze"})
     names = ["garden", "harbour", "kitchen"]
@@ -41,7 +41,7 @@ def test_labels_come_best_first_with_bars_as_long_as_their_probabilities(page: P
 
 
 def test_entities_are_marked_where_they_stand_and_a_text_is_shown_as_it_was_written(
-    page: Page, server: Running
+    page: Page, server: SharedServer
 ) -> None:
     choose(page, "names", ("de", "tr"))
     ask(page, {"text-de": SHORT, "text-tr": SHORT})
@@ -58,7 +58,9 @@ def test_entities_are_marked_where_they_stand_and_a_text_is_shown_as_it_was_writ
     assert page.evaluate("document.querySelectorAll('.answer b, .answer :is(bdi:empty)').length") == 0
 
 
-def test_answers_are_marked_in_contexts_of_any_script_and_markup_in_them_is_text(page: Page, server: Running) -> None:
+def test_answers_are_marked_in_contexts_of_any_script_and_markup_in_them_is_text(
+    page: Page, server: SharedServer
+) -> None:
     page.evaluate("window.run = () => { window.ran = true }")
     choose(page, "reading", ("de", "en", "tr"))
     languages, starts = ("de", "en", "tr"), []
@@ -82,7 +84,7 @@ def test_answers_are_marked_in_contexts_of_any_script_and_markup_in_them_is_text
     assert page.complaints == [REFUSED]
 
 
-def test_a_mask_is_put_in_by_a_button_and_what_fills_it_is_shown(page: Page, server: Running) -> None:
+def test_a_mask_is_put_in_by_a_button_and_what_fills_it_is_shown(page: Page, server: SharedServer) -> None:
     choose(page, "fill-mask", ("de",))
     page.evaluate("document.getElementById('text-de').focus()")
     page.write("🌍ki ")
@@ -97,7 +99,9 @@ def test_a_mask_is_put_in_by_a_button_and_what_fills_it_is_shown(page: Page, ser
     assert sections(page, "section.querySelector('.told').textContent") == [f"🌍ki {told['piece'][0]} lo"]
 
 
-def test_texts_of_several_languages_are_compared_by_the_cosine_of_their_embeddings(page: Page, server: Running) -> None:
+def test_texts_of_several_languages_are_compared_by_the_cosine_of_their_embeddings(
+    page: Page, server: SharedServer
+) -> None:
     texts = {"de": "ki lo", "en": "mu na pe", "tr": "va"}
     choose(page, "embeddings", tuple(texts))
     ask(page, {f"text-{language}": text for language, text in texts.items()})
@@ -111,7 +115,7 @@ def test_texts_of_several_languages_are_compared_by_the_cosine_of_their_embeddin
     ]
 
 
-def test_two_texts_are_written_once_for_all_languages(page: Page, server: Running) -> None:
+def test_two_texts_are_written_once_for_all_languages(page: Page, server: SharedServer) -> None:
     choose(page, "inference", ("de", "tr"))
     page.evaluate("document.getElementById('text-de').focus()")
     page.write("ki lo")
@@ -123,7 +127,7 @@ def test_two_texts_are_written_once_for_all_languages(page: Page, server: Runnin
         assert sections(page, texts_of(".name"))[place][0] == told["label"][0]
 
 
-def test_a_language_is_found_out_and_named_with_how_sure_that_is(page: Page, server: Running) -> None:
+def test_a_language_is_found_out_and_named_with_how_sure_that_is(page: Page, server: SharedServer) -> None:
     text = "The weather is nice"
     choose(page, "embeddings", ("auto",))
     ask(page, {"text-auto": text})
@@ -133,7 +137,9 @@ def test_a_language_is_found_out_and_named_with_how_sure_that_is(page: Page, ser
     assert title.startswith(f"English, detected, {told['language_confidence'][0]:.1%} sure")
 
 
-def test_a_text_that_is_too_long_is_read_as_far_as_it_goes_where_that_is_asked_for(page: Page, server: Running) -> None:
+def test_a_text_that_is_too_long_is_read_as_far_as_it_goes_where_that_is_asked_for(
+    page: Page, server: SharedServer
+) -> None:
     choose(page, "topic", ("de",))
     ask(page, {"text-de": "ki lo " * 30})
     assert "reads at most 32" in page.evaluate("document.querySelector('.answer .failed').textContent")

@@ -1,18 +1,16 @@
 """The page itself: who gets in, what it may load, and how it serves keyboards, screen readers, phones and darkness."""
 
-import itertools
 from pathlib import Path
 
 import httpx
 import pytest
 
-from lingraft.serving.ask import Running, running
+from lingraft.serving.ask import running
 from tests.report.browser import Page, new_page
 from tests.serving.playground.browsing import (
     FOCUSED,
     REFUSED,
     SHORT,
-    TOKEN,
     answered,
     ask,
     choose,
@@ -20,6 +18,7 @@ from tests.serving.playground.browsing import (
     sections,
     texts_of,
 )
+from tests.serving.shared import TOKEN, SharedServer
 
 pytestmark = pytest.mark.integration
 INTRUDERS = (
@@ -58,7 +57,7 @@ LOW_CONTRAST = """(() => {
 
 
 def test_the_token_is_asked_for_refused_in_the_server_s_words_and_kept_in_memory_alone(
-    locked: Page, server: Running
+    locked: Page, server: SharedServer
 ) -> None:
     trouble = "document.getElementById('trouble').innerText"
     assert locked.evaluate(f"[{trouble}, token.ariaInvalid]") == ["", "false"]
@@ -95,7 +94,7 @@ def test_where_no_token_is_asked_for_the_page_answers_at_once_until_the_server_i
             assert said.startswith("The server cannot be reached (")
 
 
-def test_the_page_asks_nothing_of_any_other_server_and_has_no_complaint(page: Page, server: Running) -> None:
+def test_the_page_asks_nothing_of_any_other_server_and_has_no_complaint(page: Page, server: SharedServer) -> None:
     choose(page, "topic", ("de",))
     ask(page, {"text-de": "ki lo"})
     assert all(address.startswith(server.url) for address in page.requests)
@@ -111,7 +110,9 @@ def test_the_page_refuses_what_would_come_from_elsewhere_or_be_run_from_text(pag
         assert all("Content Security Policy" in each or "Trusted" in each for each in said), said
 
 
-def test_what_the_server_refuses_is_told_in_its_words_beside_the_other_answers(page: Page, server: Running) -> None:
+def test_what_the_server_refuses_is_told_in_its_words_beside_the_other_answers(
+    page: Page, server: SharedServer
+) -> None:
     choose(page, "topic", ("de", "tr"))
     ask(page, {"text-de": "", "text-tr": "va"})
     assert sections(page, texts_of(".failed")) == [[infer(server, "topic", "de", text="")["error"]], []]
@@ -164,7 +165,15 @@ def test_controls_and_landmarks_have_names_and_what_happens_is_announced(page: P
         assert f"{title}: {answer[0]}, " in said
 
 
-@pytest.mark.parametrize(("window", "scheme"), list(itertools.product(WINDOWS, ("light", "dark"))))
+@pytest.mark.parametrize(
+    ("window", "scheme"),
+    [
+        ("desktop", "light"),
+        ("narrow", "dark"),
+        pytest.param("desktop", "dark", marks=pytest.mark.nightly),
+        pytest.param("narrow", "light", marks=pytest.mark.nightly),
+    ],
+)
 def test_the_page_fits_its_window_and_is_read_easily(page: Page, window: str, scheme: str) -> None:
     width, height = WINDOWS[window]
     page.view(width, height, phone=window == "narrow", scheme=scheme)
