@@ -1,11 +1,16 @@
 """A comparison that has run, and what it said, for tests to look at."""
 
+import json
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
+from lingraft.artifact import Artifact, Kind
 from lingraft.comparison import runner as comparison
 from lingraft.config import Recipe
 from lingraft.paper.records import Cell, PaperRecords
+from tests.comparison.project import RECIPE, recipe, recipe_on
+from tests.fixtures import once
+from tests.workshop import copied
 
 SMALL: dict[str, Any] = {
     "targets": ["de"],
@@ -17,10 +22,29 @@ SMALL: dict[str, Any] = {
 class Compared:
     """A finished comparison."""
 
-    def __init__(self, recipe: Recipe, out: Path) -> None:
-        self.recipe, self.out = recipe, out
-        self.report = comparison.run(recipe, out)
-        self.records = PaperRecords.load(self.report.folder)
+    def __init__(self, recipe: Recipe, out: Path, report: Artifact) -> None:
+        self.recipe, self.out, self.report = recipe, out, report
+        self.records = PaperRecords.load(report.folder)
+
+    @classmethod
+    def run(cls, recipe: Recipe, out: Path) -> Self:
+        """Run it, or what is missing of it."""
+        return cls(recipe, out, comparison.run(recipe, out))
+
+    @classmethod
+    def shared(cls, **changes: Any) -> Self:
+        """One that all tests of a run share, so that they copy what they change."""
+
+        def make(folder: Path) -> None:
+            comparison.run(recipe(folder, **changes), folder / "out")
+
+        folder = once.folder("comparison", make, json.dumps(RECIPE | changes))
+        return cls(recipe_on(folder, **changes), folder / "out", Artifact.load(folder / "out" / "report", Kind.REPORT))
+
+    def copied(self, folder: Path) -> Self:
+        """Copy all of its results, so that they can be gone on with."""
+        out = copied(self.out, folder / "out")
+        return type(self)(self.recipe, out, Artifact.load(out / "report", Kind.REPORT))
 
     def cell(self, system: str, depth: int, language: str, task: str) -> Cell:
         [found] = [

@@ -34,6 +34,11 @@ def recipe(folder: Path, **changes: Any) -> Recipe:
     """The comparison's recipe, with its text and pairs written into a folder; Swahili has none."""
     write(folder / "text", ("en", "de", "tr"), count=120)
     write_pairs(folder / "pairs", ("en", "de"))
+    return recipe_on(folder, **changes)
+
+
+def recipe_on(folder: Path, **changes: Any) -> Recipe:
+    """The comparison's recipe on what is written in a folder."""
     files = {split: {"kind": "file", "path": f"{folder}/pairs/{split}.{{language}}.tsv"} for split in _SIZES}
     topic, pairs = RECIPE["tasks"]
     text = {"kind": "folder", "path": str(folder / "text")}

@@ -19,7 +19,7 @@ from tests.made_up import write
 
 def test_a_training_that_runs_away_is_a_hole_while_the_rest_is_there(tmp_path: Path) -> None:
     absurd = {"steps": 4, "fresh_layers": 1, "batch_blocks": 8, "learning_rate": 1e30, "clip_norm": 1e30}
-    records = Compared(recipe(tmp_path, **SMALL, mini=absurd), tmp_path / "out").records
+    records = Compared.run(recipe(tmp_path, **SMALL, mini=absurd), tmp_path / "out").records
     failed = {cell.system: cell.failed for cell in records.cells if cell.language == "de"}
     assert failed["BL_BASE"] is None
     assert re.fullmatch(
@@ -43,7 +43,7 @@ def test_a_finetuning_that_fails_leaves_its_other_seeds_and_is_named(
     settings = recipe(tmp_path, **SMALL | {"tasks": [{"name": "topic", "kind": "documents", "finetuning": finetuning}]})
     with monkeypatch.context() as patch:
         patch.setattr(stages, "finetune", without_memory)
-        records = Compared(settings, tmp_path / "out").records
+        records = Compared.run(settings, tmp_path / "out").records
     topic = [cell for cell in records.cells if cell.task == "topic"]
     assert all(set(point.scores.by_seed) == {1} for cell in topic for point in cell.points)
     [missing] = [note for note in records.notes if note.startswith("Missing: ")]
@@ -51,7 +51,7 @@ def test_a_finetuning_that_fails_leaves_its_other_seeds_and_is_named(
 
     assert closing_line(capsys.readouterr().err).startswith("0 of 8 cells are missing, and 4 lack finetuning seeds; ")
 
-    mended = Compared(settings, tmp_path / "out").records
+    mended = Compared.run(settings, tmp_path / "out").records
     assert "cells are missing" not in capsys.readouterr().err
     assert not [note for note in mended.notes if note.startswith("Missing: ")]
     topic = [cell for cell in mended.cells if cell.task == "topic"]
@@ -61,7 +61,7 @@ def test_a_finetuning_that_fails_leaves_its_other_seeds_and_is_named(
 def test_a_further_seed_that_is_judged_on_masked_tokens_alone_leaves_no_hole(tmp_path: Path) -> None:
     compared = {"systems": ["BL_BASE", "MINIPOST"], "further_seeds": {"BL_BASE": [7]}, "further_tasks": []}
     settings = recipe(tmp_path, **SMALL | {"paper": compared})
-    records = Compared(settings, tmp_path / "out").records
+    records = Compared.run(settings, tmp_path / "out").records
     assert {cell.task for cell in records.cells if cell.pretraining_seed == 7} == {"masked"}
     assert {cell.task for cell in records.cells if cell.pretraining_seed == 1} == {"masked", "topic"}
     assert holes_of(plan_of(settings), records) == Holes(len(records.cells) + len(records.source_cells), 0, 0)
@@ -70,7 +70,7 @@ def test_a_further_seed_that_is_judged_on_masked_tokens_alone_leaves_no_hole(tmp
 def test_a_task_without_examples_in_a_language_is_a_hole_in_that_task_only(tmp_path: Path) -> None:
     settings = recipe(tmp_path, **SMALL | {"tasks": recipe(tmp_path).model_dump(mode="json")["tasks"]})
     (tmp_path / "pairs" / "test.de.tsv").unlink()
-    records = Compared(settings, tmp_path / "out").records
+    records = Compared.run(settings, tmp_path / "out").records
     reasons = {cell.task: cell.failed for cell in records.cells if cell.system == "BL_BASE"}
     assert (reasons["topic"], reasons["masked"]) == (None, None)
     assert reasons["paws-x"].startswith("judging of 'paws-x' in 'de': BL_BASE at depth 2")
@@ -80,8 +80,8 @@ def test_a_task_without_examples_in_a_language_is_a_hole_in_that_task_only(tmp_p
 def test_text_that_is_too_short_is_a_hole_until_there_is_enough(tmp_path: Path) -> None:
     settings = recipe(tmp_path, **SMALL)
     write(tmp_path / "text", ("de",), count=3)
-    short = Compared(settings, tmp_path / "out").records
+    short = Compared.run(settings, tmp_path / "out").records
     assert {cell.failed is None for cell in short.cells} == {False}
     assert (tmp_path / "out/text/de" / FAILED_FILE).is_file()
     write(tmp_path / "text", ("de",), count=120)
-    assert all(cell.failed is None for cell in Compared(settings, tmp_path / "out").records.cells)
+    assert all(cell.failed is None for cell in Compared.run(settings, tmp_path / "out").records.cells)

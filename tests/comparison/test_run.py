@@ -3,7 +3,6 @@
 import contextlib
 import itertools
 import json
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -33,9 +32,8 @@ JUDGED = {"de": {"topic", "paws-x", "masked"}, "tr": {"topic", "masked"}, "sw": 
 
 
 @pytest.fixture(scope="module")
-def compared(tmp_path_factory: pytest.TempPathFactory) -> Compared:
-    folder = tmp_path_factory.mktemp("comparison")
-    return Compared(recipe(folder), folder / "out")
+def compared() -> Compared:
+    return Compared.shared()
 
 
 def without_clock(records: PaperRecords) -> dict[str, Any]:
@@ -94,9 +92,10 @@ def test_a_language_without_text_is_a_hole_that_says_so_everywhere(compared: Com
 
 
 def test_what_is_left_out_is_said_and_counted_at_the_end(
-    compared: Compared, capsys: pytest.CaptureFixture[str]
+    compared: Compared, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    comparison.run(compared.recipe, compared.out)
+    out = compared.copied(tmp_path).out
+    comparison.run(compared.recipe, out)
     said = capsys.readouterr().err
     assert "failed: text of 'sw': " in said
     for job in ("tokenizer of 'sw'", "blocks of 'sw'", "adaptation of 'sw'"):
@@ -104,8 +103,8 @@ def test_what_is_left_out_is_said_and_counted_at_the_end(
     missing = len(ARMS) * len(JUDGED["sw"])
     planned = len(compared.records.cells) + len(compared.records.source_cells)
     told = closing_line(said)
-    assert told.startswith(f"{missing} of {planned} cells are missing; {compared.out / MARKDOWN_FILE} says why.")
-    assert "holds no text for language 'sw'" in (compared.out / MARKDOWN_FILE).read_text(encoding="utf-8")
+    assert told.startswith(f"{missing} of {planned} cells are missing; {out / MARKDOWN_FILE} says why.")
+    assert "holds no text for language 'sw'" in (out / MARKDOWN_FILE).read_text(encoding="utf-8")
 
 
 def test_trivial_baselines_are_those_of_the_judged_examples(compared: Compared) -> None:
@@ -211,13 +210,12 @@ JOBS = ["pretrain", "build_mini", "adapt", "adapt", "finetune"]
 
 
 @pytest.fixture(scope="module")
-def small(tmp_path_factory: pytest.TempPathFactory) -> Compared:
+def small() -> Compared:
     """Two systems, one language and one task, run without a stop."""
-    folder = tmp_path_factory.mktemp("small")
-    return Compared(recipe(folder, **SMALL), folder / "out")
+    return Compared.shared(**SMALL)
 
 
-@pytest.mark.parametrize("stop_after", [1, 3, 4])
+@pytest.mark.parametrize("stop_after", [3, *(pytest.param(count, marks=pytest.mark.integration) for count in (1, 4))])
 def test_a_comparison_that_was_stopped_goes_on_to_the_same_records(
     small: Compared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stop_after: int
 ) -> None:
@@ -225,34 +223,36 @@ def test_a_comparison_that_was_stopped_goes_on_to_the_same_records(
     with monkeypatch.context() as patch, counted(patch, stop_after) as before, pytest.raises(KeyboardInterrupt):
         comparison.run(settings, tmp_path / "out")
     with monkeypatch.context() as patch, counted(patch) as after:
-        again = Compared(settings, tmp_path / "out")
+        again = Compared.run(settings, tmp_path / "out")
     assert [*before, *after] == JOBS
     assert without_clock(again.records) == without_clock(small.records)
 
 
-def test_what_is_finished_is_not_run_again(small: Compared, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_finished_is_not_run_again_nor_told_judgement_by_judgement(
+    small: Compared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heard: list[PaperRecords] = []
     with monkeypatch.context() as patch, counted(patch) as done:
-        again = Compared(small.recipe, small.out)
+        report = comparison.run(small.recipe, small.copied(tmp_path).out, heard.append)
     assert done == []
-    assert again.records == small.records
+    assert heard == [small.records, small.records]
+    assert PaperRecords.load(report.folder) == small.records
 
 
 def test_a_language_that_is_added_later_is_all_that_is_run(
     small: Compared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    out = tmp_path / "out"
-    shutil.copytree(small.out, out)
     more = small.recipe.model_copy(update={"targets": ("de", "tr")})
     with monkeypatch.context() as patch, counted(patch) as done:
-        records = Compared(more, out).records
+        records = Compared.run(more, small.copied(tmp_path).out).records
     assert done == ["adapt", "adapt"]
     assert {cell.language for cell in records.cells if cell.failed is None} == {"de", "tr"}
 
 
-def test_results_of_other_settings_stop_the_run_with_what_differs(small: Compared) -> None:
+def test_results_of_other_settings_stop_the_run_with_what_differs(small: Compared, tmp_path: Path) -> None:
     changed = small.recipe.adaptation.model_copy(update={"steps": 7})
     with pytest.raises(MadeDifferentlyError, match=r"adaptation\.steps was 6, is 7"):
-        comparison.run(small.recipe.model_copy(update={"adaptation": changed}), small.out)
+        comparison.run(small.recipe.model_copy(update={"adaptation": changed}), small.copied(tmp_path).out)
 
 
 def test_without_a_comparison_in_the_recipe_nothing_is_run(tmp_path: Path) -> None:

@@ -1,24 +1,37 @@
 """A server that answers as the Hugging Face hub does for what its library asks: a model's commit, its files, each file.
 
-Repositories are folders: <root>/<organisation>/<name>. Every one has one commit, `COMMIT`, which the branch `main` and
-the tag `v1` stand for.
+Repositories are folders: <root>/<organisation>/<name>, of datasets <root>/datasets/<organisation>/<name>. Every one has
+one commit, `COMMIT`, which the branch `main` and the tag `v1` stand for.
+
+Answers follow what the hub documents and what was recorded of it: model information is public even where the files are
+gated; who is not known is told 401 of a repository that does not exist, who is known 404; a small file is redirected to
+a place on the hub (307), one of Git LFS to a signed address of a store on another host (302), which refuses requests
+that bring a token of the hub besides.
 """
 
 import hashlib
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import parse_qs, quote, unquote, urlsplit
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 REVISIONS = ("main", "v1", COMMIT)
 GATED, SEALED = "closed/gated", "closed/sealed"
 """Repositories that `TOKEN` opens, and that nobody may read."""
+LIMITED = "makers/limited"
+"""A repository that is not told of because there were too many requests."""
 TOKEN = "a-token-of-the-tests"
+_LFS = (".safetensors", ".bin", ".onnx", ".pt")
+"""What a repository's .gitattributes gives to Git LFS."""
+_LIMITS = {"RateLimit": '"api";r=499;t=295', "RateLimit-Policy": '"fixed window";"api";q=500;w=300'}
+_SIGNED = "Signature"
+"""Parameter of a store's addresses."""
 
 
 class Hub(ThreadingHTTPServer):
@@ -35,6 +48,11 @@ class Hub(ThreadingHTTPServer):
     def endpoint(self) -> str:
         return f"http://127.0.0.1:{self.server_port}"
 
+    @property
+    def store(self) -> str:
+        """Where files of Git LFS are: to a client, another host."""
+        return f"http://localhost:{self.server_port}"
+
 
 class _Handler(BaseHTTPRequestHandler):
     server: Hub
@@ -50,45 +68,135 @@ class _Handler(BaseHTTPRequestHandler):
         """The tests look at `asked` instead."""
 
     def _answer(self) -> None:
-        path = unquote(urlsplit(self.path).path)
+        url = urlsplit(self.path)
+        path = unquote(url.path)
+        if str(self.headers.get("Host")).startswith("localhost"):
+            return self._from_store(path, parse_qs(url.query))
         self.server.asked.append(path)
+        if self.headers.get("Authorization") not in (None, f"Bearer {TOKEN}"):
+            return self._fail(401, None, "Invalid credentials in Authorization header")
         match path.strip("/").split("/"):
             case ["api", "models", organisation, name, "revision", *revision]:
-                self._send(organisation, name, "/".join(revision), lambda folder: self._json(_information(folder)))
+                return self._of(organisation, name, "/".join(revision), self._information, public=True)
+            case ["api", "datasets", organisation, name]:
+                return self._of(f"datasets/{organisation}", name, "main", self._information, public=True)
+            case ["api", "datasets", organisation, name, "revision", *revision]:
+                place = f"datasets/{organisation}"
+                return self._of(place, name, "/".join(revision), self._information, public=True)
             case ["api", "models", organisation, name, "tree", *revision]:
-                self._send(organisation, name, "/".join(revision), lambda folder: self._json(_tree(folder)))
-            case [organisation, name, "resolve", revision, file]:
-                self._send(organisation, name, revision, lambda folder: self._file(folder / file))
+                whole = parse_qs(url.query).get("recursive", [""])[0].lower() in ("1", "true")
+                return self._of(organisation, name, "/".join(revision), partial(self._tree, whole))
+            case ["api", "resolve-cache", "models", organisation, name, revision, *file]:
+                return self._of(organisation, name, revision, partial(self._small, file="/".join(file)))
+            case [organisation, name, "resolve", revision, *file]:
+                return self._of(organisation, name, revision, partial(self._resolved, file="/".join(file)))
             case _:
-                self._fail(404, "EntryNotFound")
+                return self._fail(404, None, "Sorry, we can't find the page you are looking for.")
 
-    def _send(self, organisation: str, name: str, revision: str, send: Any) -> None:
+    def _of(
+        self, organisation: str, name: str, revision: str, send: Callable[[Path], None], public: bool = False
+    ) -> None:
+        """Answer of a repository, if whoever asks may know of it."""
+        known, title = "Authorization" in self.headers, f"{organisation}/{name}"
         folder = self.server.root / organisation / name
-        key = {GATED: f"Bearer {TOKEN}", SEALED: None}.get(f"{organisation}/{name}", self.headers.get("Authorization"))
-        if key != self.headers.get("Authorization"):
-            self._fail(403, "GatedRepo")
-        elif not folder.is_dir():
-            self._fail(404, "RepoNotFound")
-        elif revision not in REVISIONS:
-            self._fail(404, "RevisionNotFound")
-        else:
-            send(folder)
+        if title == LIMITED:
+            limits = {"RateLimit": '"api";r=0;t=55', "RateLimit-Policy": _LIMITS["RateLimit-Policy"]}
+            return self._fail(429, None, "Too Many Requests", limits)
+        if not folder.is_dir():
+            if known:
+                return self._fail(404, "RepoNotFound", "Repository not found")
+            return self._fail(401, None, "Invalid username or password.")
+        if not public and title in (GATED, SEALED) and (title == SEALED or not known):
+            said = f"Access to model {title} is restricted"
+            if known:
+                page = f"{self.server.endpoint}/{title}"
+                return self._fail(403, "GatedRepo", f"{said} and you are not in the authorized list. Visit {page}.")
+            return self._fail(401, "GatedRepo", f"{said}. You must have access to it and be authenticated.")
+        if revision not in REVISIONS:
+            return self._fail(404, "RevisionNotFound", f"Invalid rev id: {revision}")
+        return send(folder)
 
-    def _fail(self, status: int, code: str) -> None:
-        self._reply(status, b"", {"X-Error-Code": code, "X-Error-Message": code})
+    def _fail(self, status: int, code: str | None, message: str, headers: dict[str, str] | None = None) -> None:
+        codes = {"X-Error-Code": code} if code else {}
+        said = {"X-Error-Message": message, "Content-Type": "application/json; charset=utf-8"}
+        self._reply(status, json.dumps({"error": message}).encode(), codes | said | (headers or {}))
+
+    def _information(self, folder: Path) -> None:
+        name = "/".join(folder.parts[-2:])
+        self._json(
+            {
+                "_id": "66944f1fe0c5c2e493a804f5",
+                "id": name,
+                "modelId": name,
+                "author": folder.parent.name,
+                "sha": COMMIT,
+                "private": False,
+                "disabled": False,
+                "gated": "auto" if name in (GATED, SEALED) else False,
+                "lastModified": "2024-07-14T22:20:15.000Z",
+                "createdAt": "2024-07-14T22:20:15.000Z",
+                "tags": [],
+                "siblings": [{"rfilename": path.relative_to(folder).as_posix()} for path in _files(folder)],
+            }
+        )
+
+    def _tree(self, whole: bool, folder: Path) -> None:
+        """Files and folders, those in folders too where all are asked for."""
+        found = sorted(folder.rglob("*") if whole else folder.iterdir())
+        self._json([_entry(folder, path) for path in found])
 
     def _json(self, value: object) -> None:
-        self._reply(200, json.dumps(value).encode(), {"Content-Type": "application/json"})
+        self._reply(200, json.dumps(value).encode(), {"Content-Type": "application/json; charset=utf-8"})
 
-    def _file(self, path: Path) -> None:
+    def _resolved(self, folder: Path, file: str) -> None:
+        """Say where a file is, and what it is."""
+        path = folder / file
         if not path.is_file():
-            return self._fail(404, "EntryNotFound")
-        content = path.read_bytes()
-        self._reply(200, content, {"ETag": f'"{_blob(content)}"', "X-Repo-Commit": COMMIT})
+            return self._fail(404, "EntryNotFound", "Entry not found", {"X-Repo-Commit": COMMIT})
+        content, place = path.read_bytes(), "/".join((*folder.parts[-2:], COMMIT, file))
+        lfs = path.suffix in _LFS
+        mark = hashlib.sha256(content).hexdigest() if lfs else _blob(content)
+        there = f"/api/resolve-cache/models/{quote(place)}?etag=%22{mark}%22"
+        if lfs:
+            there = f"{self.server.store}/{quote(place)}?X-Id=1&{_SIGNED}={mark}"
+        headers = {"Location": there, "X-Repo-Commit": COMMIT, "Content-Type": "text/plain; charset=utf-8"}
+        headers |= {"X-Linked-Size": str(len(content)), "X-Linked-ETag": f'"{mark}"'}
+        status, said = (302, "Found") if lfs else (307, "Temporary Redirect")
+        return self._reply(status, f"{said}. Redirecting to {there}".encode(), headers)
+
+    def _small(self, folder: Path, file: str) -> None:
+        content = (folder / file).read_bytes()
+        self._content(content, {"ETag": f'"{_blob(content)}"', "X-Repo-Commit": COMMIT})
+
+    def _from_store(self, path: str, parameters: dict[str, list[str]]) -> None:
+        """Answer as a store does, which knows signed addresses only."""
+        organisation, name, _, *file = path.strip("/").split("/")
+        content = self.server.root.joinpath(organisation, name, *file).read_bytes()
+        if "Authorization" in self.headers:
+            return self._refuse(400, "InvalidArgument", "Only one auth mechanism allowed")
+        if parameters.get(_SIGNED) != [hashlib.sha256(content).hexdigest()]:
+            return self._refuse(403, "AccessDenied", "Access Denied")
+        return self._content(content, {"ETag": f'"{hashlib.md5(content).hexdigest()}"'})
+
+    def _refuse(self, status: int, code: str, message: str) -> None:
+        body = f'<?xml version="1.0" encoding="UTF-8"?>\n<Error><Code>{code}</Code><Message>{message}</Message></Error>'
+        self._reply(status, body.encode(), {"Content-Type": "application/xml"})
+
+    def _content(self, content: bytes, headers: dict[str, str]) -> None:
+        """All of a file, or the rest of it from where a download was broken off."""
+        headers |= {"Accept-Ranges": "bytes", "Content-Type": "application/octet-stream"}
+        start = str(self.headers.get("Range", "")).removeprefix("bytes=").partition("-")[0]
+        if not start:
+            return self._reply(200, content, headers)
+        if int(start) >= len(content):
+            return self._reply(416, b"", headers | {"Content-Range": f"bytes */{len(content)}"})
+        headers["Content-Range"] = f"bytes {start}-{len(content) - 1}/{len(content)}"
+        return self._reply(206, content[int(start) :], headers)
 
     def _reply(self, status: int, body: bytes, headers: dict[str, str]) -> None:
         self.send_response(status)
-        for name, value in (headers | {"Content-Length": str(len(body))}).items():
+        everywhere = _LIMITS | {"X-Request-Id": "Root=1-669450a5", "Content-Length": str(len(body))}
+        for name, value in (everywhere | headers).items():
             self.send_header(name, value)
         self.end_headers()
         if self.command != "HEAD":
@@ -99,22 +207,18 @@ def _files(folder: Path) -> list[Path]:
     return sorted(path for path in folder.rglob("*") if path.is_file())
 
 
-def _information(folder: Path) -> dict[str, Any]:
-    name = "/".join(folder.parts[-2:])
-    siblings = [{"rfilename": path.relative_to(folder).as_posix()} for path in _files(folder)]
-    return {"_id": "1", "id": name, "modelId": name, "sha": COMMIT, "private": False, "tags": [], "siblings": siblings}
-
-
-def _tree(folder: Path) -> list[dict[str, Any]]:
-    return [
-        {
-            "type": "file",
-            "path": path.relative_to(folder).as_posix(),
-            "size": path.stat().st_size,
-            "oid": _blob(path.read_bytes()),
-        }
-        for path in _files(folder)
-    ]
+def _entry(folder: Path, path: Path) -> dict[str, Any]:
+    """A line of a repository's listing."""
+    name = path.relative_to(folder).as_posix()
+    if path.is_dir():
+        return {"type": "directory", "path": name, "size": 0, "oid": _blob(name.encode())}
+    content = path.read_bytes()
+    if path.suffix not in _LFS:
+        return {"type": "file", "path": name, "size": len(content), "oid": _blob(content)}
+    mark = hashlib.sha256(content).hexdigest()
+    pointer = f"version https://git-lfs.github.com/spec/v1\noid sha256:{mark}\nsize {len(content)}\n".encode()
+    lfs = {"oid": mark, "size": len(content), "pointerSize": len(pointer)}
+    return {"type": "file", "path": name, "size": len(content), "oid": _blob(pointer), "lfs": lfs}
 
 
 def _blob(content: bytes) -> str:
@@ -126,7 +230,7 @@ def _blob(content: bytes) -> str:
 def serving(root: Path) -> Iterator[Hub]:
     """A hub on a free port, until the block ends."""
     with Hub(root) as hub:
-        thread = threading.Thread(target=hub.serve_forever)
+        thread = threading.Thread(target=hub.serve_forever, args=(0.02,))
         thread.start()
         try:
             yield hub

@@ -1,5 +1,6 @@
 """What is exported loads with transformers' own classes, and computes what our own model computes."""
 
+import itertools
 import json
 import logging
 import sys
@@ -37,6 +38,20 @@ CLASSES = {
     "questions": transformers.AutoModelForQuestionAnswering,
     "tags": transformers.AutoModelForTokenClassification,
 }
+WHERE = ("source", "target")
+DIFFERENT = {
+    *itertools.product((OWN, "bert"), ("masked",), WHERE),
+    *itertools.product((OWN, "bert"), ("pairs", "questions", "tags"), ("target",)),
+    (OWN, "tags", "source"),
+    ("bert", "pairs", "source"),
+    ("roberta", "masked", "source"),
+    ("roberta", "tags", "target"),
+    ("xlm-roberta", "questions", "source"),
+    ("xlm-roberta", "masked", "target"),
+    ("camembert", "masked", "target"),
+    ("camembert", "pairs", "source"),
+}
+"""Family, kind and place of a text in which an export can fail by itself: heads are named by family and by kind."""
 TEXTS = [("the harbour was quiet",), ("a garden", "of herbs and bread"), (LINES[3],), ("Hafen " * 60, "still"), ("a",)]
 
 
@@ -108,14 +123,18 @@ def net_of(primary: Path, embeddings: Path | None, task: Path | None) -> tuple[A
 
 
 @pytest.mark.usefixtures("silent")
-@pytest.mark.parametrize("target", [False, True], ids=["source", "target"])
-@pytest.mark.parametrize("kind", ["masked", "pairs", "questions", "tags"])
-@pytest.mark.parametrize("family", [OWN, *MODEL_TYPES])
+@pytest.mark.parametrize(
+    ("family", "kind", "target"),
+    [
+        pytest.param(*case, marks=() if case in DIFFERENT else pytest.mark.nightly, id="-".join(case))
+        for case in itertools.product((OWN, *MODEL_TYPES), ("masked", "pairs", "questions", "tags"), WHERE)
+    ],
+)
 def test_transformers_reads_the_same_text_as_the_same_ids_and_computes_our_logits(
-    family: str, kind: str, target: bool, primaries: dict[str, Path], own: dict[str, Tokenizer], tmp_path: Path
+    family: str, kind: str, target: str, primaries: dict[str, Path], own: dict[str, Tokenizer], tmp_path: Path
 ) -> None:
     primary, out = primaries[family], tmp_path / "out"
-    embeddings = write_language(primary, own[LANGUAGE], tmp_path / "embeddings") if target else None
+    embeddings = write_language(primary, own[LANGUAGE], tmp_path / "embeddings") if target == "target" else None
     task = write_task_of(kind, primary, tmp_path / "task") if kind in LABELS else None
     exported = export_hf(primary, out, embeddings, task)
     assert exported.difference < CLOSE

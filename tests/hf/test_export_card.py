@@ -10,27 +10,29 @@ from transformers import pipeline
 
 from lingraft.hf.export import export_hf
 from lingraft.tokenizer import Tokenizer
+from tests.fixtures import once
 from tests.hf.models import LABELS, LANGUAGE, write_language, write_own_primary, write_task_of
 from tests.hf.scripts import lines_of, trained
 from tests.hf.test_export import SHAPE
 
 
 @pytest.fixture(scope="module")
-def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def models() -> dict[str, Path]:
     """Exported folders of a language that was brought to a primary of our own, by the task's kind."""
-    folder = tmp_path_factory.mktemp("cards")
+    folder = once.folder("exported-with-cards", export)
+    return {kind: folder / kind for kind in ("masked", *LABELS)}
+
+
+def export(folder: Path) -> None:
     own: dict[str, Tokenizer] = {
         language: trained(lines_of("Latin", 300, seed), folder / "tokenizer" / language, 180, language)
         for seed, language in enumerate(("en", LANGUAGE))
     }
     primary = write_own_primary(SHAPE, own["en"], folder / "primary")
     embeddings = write_language(primary, own[LANGUAGE], folder / "embeddings")
-    made = {"masked": folder / "masked"}
-    export_hf(primary, made["masked"], embeddings)
+    export_hf(primary, folder / "masked", embeddings)
     for kind in LABELS:
-        made[kind] = folder / kind
-        export_hf(primary, made[kind], embeddings, write_task_of(kind, primary, folder / f"task-{kind}"))
-    return made
+        export_hf(primary, folder / kind, embeddings, write_task_of(kind, primary, folder / f"task-{kind}"))
 
 
 @pytest.mark.parametrize("kind", ["masked", *LABELS])

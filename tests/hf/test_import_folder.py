@@ -19,7 +19,7 @@ from lingraft.hf.tokenizer import from_fairseq
 from lingraft.models import Primary, load_primary
 from lingraft.pieces import ByRole
 from lingraft.sentencepiece_file import charsmap
-from tests.hf.checkpoints import LINES, MODEL_TYPES, Made, logits_of, make_checkpoint
+from tests.hf.checkpoints import LINES, MODEL_TYPES, Made, logits_of, make_checkpoint, make_tokenizer
 
 CLOSE = 1e-5
 
@@ -170,15 +170,17 @@ def test_a_checkpoint_with_nothing_but_a_sentencepiece_file_comes_in(tmp_path: P
     assert imported(made, tmp_path / "primary").tokenizer.special == ByRole(0, 1, 2, 3, rows - 1)
 
 
-def test_a_table_of_250002_rows_comes_in(tmp_path: Path) -> None:
-    small = make_checkpoint(tmp_path / "small", "xlm-roberta", hidden_size=8, intermediate_size=8)
-    extra = [f"▁more{number}" for number in range(250_002 - len(small.tokenizer))]
-    vocabulary = [tuple(pair) for pair in json.loads(small.tokenizer.backend_tokenizer.to_str())["model"]["vocab"]]
-    tokenizer = type(small.tokenizer)(vocab=[*vocabulary[:-1], *((piece, -20.0) for piece in extra), vocabulary[-1]])
-    settings = {"vocab_size": 250_002, "hidden_size": 8, "intermediate_size": 8}
+@pytest.mark.parametrize("rows", [70_002, pytest.param(250_002, marks=pytest.mark.nightly)])
+def test_a_table_whose_ids_take_more_than_two_bytes_comes_in(rows: int, tmp_path: Path) -> None:
+    """XLM-R has 250,002 rows."""
+    small = make_tokenizer("xlm-roberta")
+    extra = [f"▁more{number}" for number in range(rows - len(small))]
+    vocabulary = [tuple(pair) for pair in json.loads(small.backend_tokenizer.to_str())["model"]["vocab"]]
+    tokenizer = type(small)(vocab=[*vocabulary[:-1], *((piece, -20.0) for piece in extra), vocabulary[-1]])
+    settings = {"vocab_size": rows, "hidden_size": 8, "intermediate_size": 8}
     made = make_checkpoint(tmp_path / "big", "xlm-roberta", **settings)._replace(tokenizer=tokenizer)
     tokenizer.save_pretrained(made.folder)
     primary = imported(made, tmp_path / "primary")
-    assert (len(primary.tokenizer), primary.tokenizer.special.mask) == (250_002, 250_001)
+    assert (len(primary.tokenizer), primary.tokenizer.special.mask) == (rows, rows - 1)
     assert difference(made, primary) < CLOSE
     Artifact.load(tmp_path / "primary", Kind.PRIMARY)

@@ -1,7 +1,9 @@
 import pytest
 
-from lingraft.artifact import Artifact
-from lingraft.paper.report import write
+from lingraft.artifact import Artifact, Kind
+from lingraft.paper.report import PaperRecords, write
+from lingraft.systems import System
+from tests.fixtures import once
 from tests.paper.made_up import MadeUp
 
 
@@ -12,6 +14,33 @@ def made_up() -> MadeUp:
 
 
 @pytest.fixture(scope="session")
-def report(tmp_path_factory: pytest.TempPathFactory, made_up: MadeUp) -> Artifact:
+def report(made_up: MadeUp) -> Artifact:
     """The report of a whole run."""
-    return write(made_up.records(), tmp_path_factory.mktemp("paper") / "report")
+    return _written("paper-report", made_up.records())
+
+
+@pytest.fixture(scope="session")
+def holed(made_up: MadeUp) -> Artifact:
+    """A report of a run in which much is missing, and much was never reached."""
+    records = made_up.records(
+        made_up.failed(System.MINIPOST, 4, "de"),
+        made_up.failed(System.BL_BASE, 12, "zh", "paws-x"),
+        made_up.failed(System.MINIJOINT, 2, "tr"),
+        made_up.cell(System.BL_BASE, 12, "ar", seed=2),
+        without=[(System.MINIJOINT, 4, "ar", "xnli"), (System.BL_SMALL, 4, "zh", "xnli")],
+    )
+    return _written("paper-report-with-holes", records)
+
+
+@pytest.fixture(scope="session")
+def odd(made_up: MadeUp) -> Artifact:
+    """A report of one task in one language, whose names and errors are markup."""
+    markup = "<script>alert(1)</script> a | b"
+    failed = made_up.failed(System.MINIPOST, 4, "de", why=markup)
+    tasks = [made_up.task("xnli", ("de",), trivial="a | b")]
+    return _written("paper-report-of-markup", made_up.records(failed, tasks=tasks, title=markup))
+
+
+def _written(name: str, records: PaperRecords) -> Artifact:
+    """The report of some records, written once a run of the tests."""
+    return Artifact.load(once.folder(name, lambda folder: write(records, folder / "out")) / "out", Kind.REPORT)

@@ -9,24 +9,29 @@ import pytest
 
 from lingraft.artifact import Artifact
 from lingraft.paper.report import PAGE_FILE
-from tests.report.browser import Page, new_page, running_chromium
+from tests.report.browser import Page, new_page, shared_chromium
 from tests.report.test_in_browser import CUT_TABLES
 
 WINDOWS = {"desktop": (1280, 900), "phone": (375, 812)}
+DIFFERENT = {("desktop", "light"), ("phone", "dark")}
 PICTURES = """[...document.querySelectorAll("img")].map(img =>
   [img.naturalWidth, img.naturalHeight, img.getBoundingClientRect().right])"""
 
 pytestmark = pytest.mark.integration
 
 
-@pytest.fixture(scope="module", params=itertools.product(WINDOWS, ("light", "dark")), ids="-".join)
-def view(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, report: Artifact
-) -> Iterator[tuple[Page, int, str]]:
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param(view, marks=() if view in DIFFERENT else pytest.mark.nightly, id="-".join(view))
+        for view in itertools.product(WINDOWS, ("light", "dark"))
+    ],
+)
+def view(request: pytest.FixtureRequest, report: Artifact) -> Iterator[tuple[Page, int, str]]:
     """The page in one kind of window, with the window's width and the reader's scheme."""
     window, scheme = request.param
     width, height = WINDOWS[window]
-    with running_chromium(tmp_path_factory.mktemp("chromium")) as port, new_page(port) as page:
+    with new_page(shared_chromium()) as page:
         page.view(width, height, phone=window == "phone", scheme=scheme)
         page.open(Path(report.folder) / PAGE_FILE)
         yield page, width, scheme

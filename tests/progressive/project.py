@@ -11,6 +11,7 @@ from lingraft.cost.updates import step_flops
 from lingraft.plan import unwatched
 from lingraft.runs import Watch
 from lingraft.systems import Stage
+from tests.fixtures import once
 from tests.workshop import Workshop
 
 DEPTHS = [1, 2, 3]
@@ -37,6 +38,18 @@ def learned(shop: Workshop, recipe: Recipe, out: Path, watch: Watch = unwatched,
     """German embeddings by a recipe over its own depth."""
     german = shop.blocks["de"], shop.tokenizers["de"]
     return adapt(recipe, shop.primary, *german, recipe.adaptation.depth, out, watch, **given)
+
+
+def by_switch(shop: Workshop, **adaptation: Any) -> dict[str, Path]:
+    """German learned once a run by each kind of switch."""
+    recipes = {name: progressive(shop.recipe, switch, **adaptation) for name, switch in SWITCHES.items()}
+
+    def make(folder: Path) -> None:
+        for name, recipe in recipes.items():
+            learned(shop, recipe, folder / name)
+
+    folder = once.folder("progressive", make, *(recipe.to_json() for recipe in recipes.values()))
+    return {name: folder / name for name in recipes}
 
 
 def flops_at(recipe: Recipe, depth: int) -> float:

@@ -8,7 +8,7 @@ import pytest
 from lingraft.plan import Progress, unwatched
 from lingraft.stopping import Interruption
 from tests.interrupted.project import facts, history
-from tests.progressive.project import SWITCHES, learned, phases, progressive, vocabulary
+from tests.progressive.project import SWITCHES, by_switch, learned, phases, progressive, vocabulary
 from tests.workshop import Workshop, stopping_after
 
 LOOKED_AT: dict[str, Any] = {"judge_every_steps": 3, "weight_decay": 0.1}
@@ -19,11 +19,8 @@ def same(out: Path, whole: Path) -> bool:
 
 
 @pytest.fixture(scope="module")
-def whole(workshop: Workshop, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    folder = tmp_path_factory.mktemp("whole")
-    for name, switch in SWITCHES.items():
-        learned(workshop, progressive(workshop.recipe, switch, **LOOKED_AT), folder / name)
-    return {name: folder / name for name in SWITCHES}
+def whole(workshop: Workshop) -> dict[str, Path]:
+    return by_switch(workshop, **LOOKED_AT)
 
 
 @pytest.mark.parametrize("name", SWITCHES)

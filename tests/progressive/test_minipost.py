@@ -14,6 +14,7 @@ from lingraft.evaluation import evaluate_language
 from lingraft.plan import unwatched
 from lingraft.results import load_language
 from lingraft.systems import Stage, System
+from tests.fixtures import once
 from tests.progressive.project import phases, progressive
 from tests.progressive.test_refusals import BUILDING
 from tests.workshop import Workshop, changed
@@ -27,14 +28,18 @@ def minipost(workshop: Workshop) -> Recipe:
 
 
 @pytest.fixture(scope="module")
-def built(workshop: Workshop, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def built(workshop: Workshop) -> dict[str, Path]:
     """An ordinary primary, and a mini-model of it at depths 1 and 2."""
-    recipe, folder = minipost(workshop), tmp_path_factory.mktemp("minipost")
-    short = changed(recipe, "pretraining", steps=4, warmup_steps=0)
-    stages.pretrain(short, workshop.blocks["en"], workshop.tokenizers["en"], folder / "primary", unwatched)
-    for depth in (1, 2):
-        own = changed(recipe, "adaptation", depth=depth, progressive=None)
-        stages.build_mini(own, folder / "primary", workshop.blocks["en"], folder / f"mini-{depth}", unwatched)
+    recipe = minipost(workshop)
+
+    def make(folder: Path) -> None:
+        short = changed(recipe, "pretraining", steps=4, warmup_steps=0)
+        stages.pretrain(short, workshop.blocks["en"], workshop.tokenizers["en"], folder / "primary", unwatched)
+        for depth in (1, 2):
+            own = changed(recipe, "adaptation", depth=depth, progressive=None)
+            stages.build_mini(own, folder / "primary", workshop.blocks["en"], folder / f"mini-{depth}", unwatched)
+
+    folder = once.folder("built", make, recipe.to_json())
     return {name: folder / name for name in ("primary", "mini-1", "mini-2")}
 
 

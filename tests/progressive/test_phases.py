@@ -26,6 +26,7 @@ from tests.progressive.project import (
     DEV_LOSS,
     FIXED,
     SWITCHES,
+    by_switch,
     flops_at,
     learned,
     phases,
@@ -46,12 +47,8 @@ class Seen(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def made(workshop: Workshop, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """German learned by each kind of switch."""
-    folder = tmp_path_factory.mktemp("progressive")
-    for name, switch in SWITCHES.items():
-        learned(workshop, progressive(workshop.recipe, switch), folder / name)
-    return {name: folder / name for name in SWITCHES}
+def made(workshop: Workshop) -> dict[str, Path]:
+    return by_switch(workshop)
 
 
 @pytest.fixture
@@ -157,12 +154,13 @@ def test_the_dev_loss_switches_where_its_rule_says(made: dict[str, Path]) -> Non
         first = last
 
 
-def test_the_dev_loss_is_the_primarys_with_the_rows_learned_so_far(workshop: Workshop, made: dict[str, Path]) -> None:
+def test_the_dev_loss_is_the_primarys_with_the_rows_learned_so_far(
+    workshop: Workshop, made: dict[str, Path], tmp_path: Path
+) -> None:
     recipe = progressive(workshop.recipe, DEV_LOSS, early_checkpoints=[2])
-    folder = made["dev_loss"].parent
-    learned(workshop, recipe, folder / "again", checkpoints=folder / "along")
+    learned(workshop, recipe, tmp_path / "again", checkpoints=tmp_path / "along")
     primary = load_primary(workshop.primary)
-    swap(primary.encoder, load_embeddings(folder / "along" / "step-00000002").vocabulary)
+    swap(primary.encoder, load_embeddings(tmp_path / "along" / "step-00000002").vocabulary)
     dev_NT = split(Artifact.load(workshop.blocks["de"], Kind.BLOCKS), "dev").take(torch.arange(16))
     found = masked_lm.mean_loss(primary.encoder, dev_NT, (3,))[3]
     assert [p.dev_loss for p in curve_of(made["dev_loss"]) if p.step == 2] == [pytest.approx(found, rel=1e-6)]

@@ -18,6 +18,8 @@ import matplotlib.image
 import numpy as np
 from websockets.sync.client import ClientConnection, connect
 
+from tests.fixtures import once
+
 LIMIT_S = 60
 POLL_S = 0.02
 SHIFT, CONTROL = 8, 2
@@ -37,46 +39,67 @@ FLAGS = (
 )
 
 
+def shared_chromium() -> int:
+    """The DevTools port of the browser that a run of the tests starts once; tests open pages of their own in it."""
+
+    def begin(folder: Path) -> tuple[subprocess.Popen[bytes], str]:
+        browser = _started(folder, process_group=0)
+        return browser, str(_port(browser, folder))
+
+    return int(once.server("chromium", begin))
+
+
 @contextlib.contextmanager
 def running_chromium(folder: Path) -> Iterator[int]:
     """The DevTools port of a new browser; its profile and log are in the folder."""
-    program = shutil.which("chromium")
-    assert program, "no chromium on the PATH: run `make system-deps`"
-    port_file, log = folder / "profile" / "DevToolsActivePort", folder / "log"
-    with log.open("w") as out:
-        command = [program, *FLAGS, f"--user-data-dir={port_file.parent}", "about:blank"]
-        browser = subprocess.Popen(command, env=os.environ | {"HOME": str(folder)}, stdout=out, stderr=out)
+    browser = _started(folder)
     try:
-        deadline = time.monotonic() + LIMIT_S
-        while not (port_file.exists() and (lines := port_file.read_text().splitlines())):
-            running = browser.poll() is None and time.monotonic() < deadline
-            assert running, f"chromium did not start:\n{log.read_text()}"
-            time.sleep(0.05)
-        yield int(lines[0])
+        yield _port(browser, folder)
     finally:
         browser.terminate()
         browser.wait(timeout=LIMIT_S)
 
 
+def _started(folder: Path, process_group: int | None = None) -> subprocess.Popen[bytes]:
+    program = shutil.which("chromium")
+    assert program, "no chromium on the PATH: run `make system-deps`"
+    command, home = [program, *FLAGS, f"--user-data-dir={folder / 'profile'}", "about:blank"], {"HOME": str(folder)}
+    with (folder / "log").open("w") as out:
+        return subprocess.Popen(command, env=os.environ | home, stdout=out, stderr=out, process_group=process_group)
+
+
+def _port(browser: subprocess.Popen[bytes], folder: Path) -> int:
+    """Wait until a browser answers."""
+    file, deadline = folder / "profile" / "DevToolsActivePort", time.monotonic() + LIMIT_S
+    while not (file.exists() and (lines := file.read_text().splitlines())):
+        running = browser.poll() is None and time.monotonic() < deadline
+        assert running, f"chromium did not start:\n{(folder / 'log').read_text()}"
+        time.sleep(POLL_S)
+    return int(lines[0])
+
+
 @contextlib.contextmanager
 def new_page(port: int) -> Iterator["Page"]:
-    """An empty page of a running browser."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=LIMIT_S)
-    connection.request("PUT", "/json/new?about:blank")
-    address = json.load(connection.getresponse())["webSocketDebuggerUrl"]
-    connection.close()
+    """An empty page of a running browser, which shares nothing with other pages and is closed at the end."""
+    http_connection = http.client.HTTPConnection("127.0.0.1", port, timeout=LIMIT_S)
+    http_connection.request("GET", "/json/version")
+    address = json.load(http_connection.getresponse())["webSocketDebuggerUrl"]
+    http_connection.close()
     with connect(address, proxy=None, max_size=None) as socket:
-        yield Page(socket)
+        browser = Connection(socket)
+        context = browser.call("Target.createBrowserContext", disposeOnDetach=True)
+        page = browser.call("Target.createTarget", url="about:blank", **context)["targetId"]
+        place = f"ws://127.0.0.1:{port}/devtools/page/{page}"
+        with connect(place, proxy=None, max_size=None) as page_socket:
+            yield Page(page_socket)
 
 
-class Page:
-    """One page; methods and events are named as in the DevTools protocol."""
+class Connection:
+    """To a browser or to one of its pages; methods and events are named as in the DevTools protocol."""
 
     def __init__(self, socket: ClientConnection) -> None:
         self._socket, self._numbers = socket, itertools.count(1)
         self._heard: list[dict[str, Any]] = []
-        for domain in ("Network", "Log", "Page", "Runtime"):
-            self.call(f"{domain}.enable")
 
     def call(self, method: str, **parameters: object) -> dict[str, Any]:
         """Send one command and return its result."""
@@ -85,6 +108,20 @@ class Page:
         answer = self._hear(lambda message: message.get("id") == number)
         assert "result" in answer, f"{method}: {answer}"
         return dict(answer["result"])
+
+    def _hear(self, wanted: Callable[[dict[str, Any]], bool], start: int = 0) -> dict[str, Any]:
+        while not (found := [message for message in self._heard[start:] if wanted(message)]):
+            self._heard.append(json.loads(self._socket.recv(timeout=LIMIT_S)))
+        return found[0]
+
+
+class Page(Connection):
+    """One page, whose events are heard from the beginning."""
+
+    def __init__(self, socket: ClientConnection) -> None:
+        super().__init__(socket)
+        for domain in ("Network", "Log", "Page", "Runtime"):
+            self.call(f"{domain}.enable")
 
     def view(self, width: int, height: int, *, phone: bool, scheme: str) -> None:
         """Take the size of a window in CSS pixels, and the colour scheme that its reader prefers."""
@@ -153,8 +190,3 @@ class Page:
 
     def _events(self, name: str) -> list[dict[str, Any]]:
         return [message["params"] for message in self._heard if message.get("method") == name]
-
-    def _hear(self, wanted: Callable[[dict[str, Any]], bool], start: int = 0) -> dict[str, Any]:
-        while not (found := [message for message in self._heard[start:] if wanted(message)]):
-            self._heard.append(json.loads(self._socket.recv(timeout=LIMIT_S)))
-        return found[0]

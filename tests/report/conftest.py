@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from lingraft.artifact import Artifact, Cost
+from lingraft.artifact import Artifact, Cost, Kind
 from lingraft.report.page import write
 from lingraft.results import (
     LanguageResult,
@@ -18,6 +18,7 @@ from lingraft.results import (
     TaskScores,
     Trial,
 )
+from tests.fixtures import once
 
 _LAYERS, _PRIMARY = 6, "a1" * 32
 _LABELS = ["sbasic", "scalc", "schart", "sdatabase", "sdraw", "shared", "simpress", "smath", "swriter"]
@@ -181,14 +182,18 @@ def made_up() -> SimpleNamespace:
 
 
 @pytest.fixture(scope="session")
-def report(made_up: SimpleNamespace, tmp_path_factory: pytest.TempPathFactory) -> Artifact:
+def report(made_up: SimpleNamespace) -> Artifact:
     """A report with everything in it."""
-    out = tmp_path_factory.mktemp("report") / "out"
-    return write(made_up.source(made_up.task(0.715)), made_up.languages(), made_up.search(), out)
+    return _written("report", made_up.source(made_up.task(0.715)), made_up.languages(), made_up.search())
 
 
 @pytest.fixture(scope="session")
-def report_of_two(made_up: SimpleNamespace, tmp_path_factory: pytest.TempPathFactory) -> Artifact:
+def report_of_two(made_up: SimpleNamespace) -> Artifact:
     """A report on two tasks, of which one has no test examples in one of the languages."""
     source, languages = made_up.two_tasks()
-    return write(source, languages, None, tmp_path_factory.mktemp("report-of-two") / "out")
+    return _written("report-of-two", source, languages, None)
+
+
+def _written(name: str, *results: Any) -> Artifact:
+    """The report that `write` makes of results, written once a run of the tests."""
+    return Artifact.load(once.folder(name, lambda folder: write(*results, folder / "out")) / "out", Kind.REPORT)

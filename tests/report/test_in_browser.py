@@ -10,12 +10,21 @@ import pytest
 
 from lingraft.artifact import Artifact
 from lingraft.report.page import PAGE_FILE
-from tests.report.browser import new_page, running_chromium
+from tests.report.browser import new_page, shared_chromium
 
 WINDOWS = {"desktop": (1280, 900), "phone": (375, 812)}
+DIFFERENT = {
+    ("report", "desktop", "light"),
+    ("report", "phone", "dark"),
+    ("report_of_two", "phone", "light"),
+}
+"""Each window, each scheme and each report at least once."""
 VIEWS = [
-    *itertools.product(["report"], WINDOWS, ("light", "dark")),
-    *itertools.product(["report_of_two"], WINDOWS, ["light"]),
+    pytest.param(view, marks=() if view in DIFFERENT else pytest.mark.nightly, id="-".join(view))
+    for view in (
+        *itertools.product(["report"], WINDOWS, ("light", "dark")),
+        *itertools.product(["report_of_two"], WINDOWS, ["light"]),
+    )
 ]
 PLOTS = """[...document.querySelectorAll("svg")].map(plot => {
   const box = plot.getBoundingClientRect();
@@ -31,20 +40,13 @@ CUT_TABLES = """[...document.querySelectorAll("table")].filter(table =>
 pytestmark = pytest.mark.integration
 
 
-@pytest.fixture(scope="module")
-def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
-    """A browser's DevTools port."""
-    with running_chromium(tmp_path_factory.mktemp("chromium")) as found:
-        yield found
-
-
-@pytest.fixture(scope="module", params=VIEWS, ids="-".join)
-def view(request: pytest.FixtureRequest, port: int) -> Iterator[SimpleNamespace]:
+@pytest.fixture(scope="module", params=VIEWS)
+def view(request: pytest.FixtureRequest) -> Iterator[SimpleNamespace]:
     """A report as opened in one kind of window: path, page, width, scheme, and its picture."""
     made, window, scheme = request.param
     path = request.getfixturevalue(made).folder / PAGE_FILE
     width, height = WINDOWS[window]
-    with new_page(port) as page:
+    with new_page(shared_chromium()) as page:
         page.view(width, height, phone=window == "phone", scheme=scheme)
         page.open(path)
         yield SimpleNamespace(path=path, page=page, width=width, scheme=scheme, picture=page.screenshot())
@@ -55,12 +57,12 @@ def test_the_browser_asks_for_the_page_alone_and_has_no_complaint(view: SimpleNa
     assert not view.page.complaints
 
 
-def test_the_page_itself_refuses_what_would_come_from_elsewhere(port: int, report: Artifact, tmp_path: Path) -> None:
+def test_the_page_itself_refuses_what_would_come_from_elsewhere(report: Artifact, tmp_path: Path) -> None:
     elsewhere, changed = "http://localhost:9/picture.png", tmp_path / PAGE_FILE
     text = (report.folder / PAGE_FILE).read_text(encoding="utf-8")
     changed.write_text(text.replace("</main>", f'<img src="{elsewhere}"></main>'), encoding="utf-8")
 
-    with new_page(port) as page:
+    with new_page(shared_chromium()) as page:
         page.open(changed)
         assert page.requests == [changed.as_uri(), elsewhere]
         (complaint,) = page.complaints

@@ -1,9 +1,7 @@
 """No trial is done twice, and none is lost with its worker."""
 
-import multiprocessing
+import signal
 import sqlite3
-import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -11,6 +9,7 @@ from pathlib import Path
 
 import optuna
 import pytest
+from optuna.storages.journal import JournalFileSymlinkLock
 from optuna.trial import TrialState
 
 from lingraft.results import Trial
@@ -18,25 +17,9 @@ from lingraft.search.board import Board, TakenOverError
 from lingraft.search.claims import Watched, is_gone, own_mark
 from lingraft.search.storage import WAIT_VARIABLE, StorageError
 from lingraft.search_config import Goal
+from tests.fixtures.forked import at_once, start
 
 DEPTHS = tuple(range(1, 9))
-_BEGIN = """
-import sys, time
-from lingraft.search.board import Board
-from lingraft.search_config import Goal
-board = Board.open("study", sys.argv[1], Goal.SCORE, {"depth": tuple(range(1, 9))}, lost_after_s=60)
-trial = board.claim({"depth": 3})
-board.report(trial.number, 1, 0.25)
-print("begun", flush=True)
-time.sleep(600)
-"""
-_HOLD = """
-import sys, time
-from optuna.storages.journal import JournalFileSymlinkLock
-JournalFileSymlinkLock(sys.argv[1]).acquire()
-print("held", flush=True)
-time.sleep(600)
-"""
 
 
 @pytest.fixture(params=["sqlite", "journal"])
@@ -54,25 +37,52 @@ def _found(number: int, depth: int) -> Trial:
 
 
 def claim_all(address: str) -> list[int]:
-    """Depths that a process gets which takes as many as it can."""
+    """Take as many depths as this process can get."""
     board = _board(address)
     return [depth for depth in DEPTHS if board.claim({"depth": depth})]
 
 
-def test_processes_that_claim_at_once_never_get_the_same(address: str) -> None:
-    """They make the tables of a database at once, too."""
-    with multiprocessing.get_context("spawn").Pool(4) as pool:
-        got = pool.map(claim_all, [address] * 4, chunksize=1)
-    assert Counter(depth for depths in got for depth in depths) == Counter(DEPTHS)
+def claim_at_once(address: str, folder: Path) -> Counter[int]:
+    """Claim in four processes that begin at the same moment; they make the tables of a database at once, too."""
+    with at_once(folder) as gate:
+        workers = [start(claim_all, address, gate=gate, log=folder / f"{number}.log") for number in range(4)]
+    return Counter(depth for worker in workers for depth in worker.returns())
+
+
+def begin(address: str) -> None:
+    """Claim a trial, report of it, and do no more."""
+    board = _board(address)
+    trial = board.claim({"depth": 3})
+    assert trial
+    board.report(trial.number, 1, 0.25)
+    print("begun", flush=True)
+    signal.pause()
+
+
+def hold_lock(journal: str) -> None:
+    JournalFileSymlinkLock(journal).acquire()
+    print("held", flush=True)
+    signal.pause()
+
+
+def hold_table(path: Path) -> None:
+    connection = sqlite3.connect(path, isolation_level=None)
+    connection.execute("BEGIN EXCLUSIVE")
+    print("held", flush=True)
+    time.sleep(1)
+    connection.execute("COMMIT")
+
+
+def test_processes_that_claim_at_once_never_get_the_same(address: str, tmp_path: Path) -> None:
+    assert claim_at_once(address, tmp_path) == Counter(DEPTHS)
     running = _board(address).running()
     assert sorted(trial.params["depth"] for trial in running) == list(DEPTHS)
 
 
-def test_a_worker_that_was_killed_is_seen_at_once_and_its_scores_are_handed_on(address: str) -> None:
+def test_a_worker_that_was_killed_is_seen_at_once_and_its_scores_are_handed_on(address: str, tmp_path: Path) -> None:
     board = _board(address)
-    with subprocess.Popen([sys.executable, "-c", _BEGIN, address], stdout=subprocess.PIPE, text=True) as worker:
-        assert worker.stdout
-        assert worker.stdout.readline() == "begun\n"
+    with start(begin, address, log=tmp_path / "worker.log") as worker:
+        worker.wait_for_word("begun")
         assert board.release_lost() == []
         assert board.claim({"depth": 3}) is None
         worker.kill()
@@ -171,15 +181,12 @@ def test_a_storage_that_is_locked_for_a_moment_is_waited_for(
     board, other = _board(None), locked[1]
     other.execute("COMMIT")
     board = _board(f"sqlite:///{tmp_path / 'trials'}")
-    holder = f"import sqlite3, time; c = sqlite3.connect({str(tmp_path / 'trials')!r}, isolation_level=None); "
-    holder += "c.execute('BEGIN EXCLUSIVE'); print('held', flush=True); time.sleep(1); c.execute('COMMIT')"
-    with subprocess.Popen([sys.executable, "-c", holder], stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout
-        assert process.stdout.readline() == "held\n"
+    with start(hold_table, tmp_path / "trials", log=tmp_path / "holder.log") as holder:
+        holder.wait_for_word("held")
         assert board.claim({"depth": 1})
 
 
-@pytest.mark.integration
+@pytest.mark.nightly
 def test_the_lock_of_a_worker_that_was_killed_with_it_is_taken_from_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -187,12 +194,8 @@ def test_the_lock_of_a_worker_that_was_killed_with_it_is_taken_from_it(
     (tmp_path / "folder").mkdir()
     monkeypatch.chdir(tmp_path)
     board = _board("journal:///folder/trials")
-    with subprocess.Popen(
-        [sys.executable, "-c", _HOLD, str(tmp_path / "folder" / "trials")], stdout=subprocess.PIPE, text=True
-    ) as holder:
-        assert holder.stdout
-        assert holder.stdout.readline() == "held\n"
-        holder.kill()
+    with start(hold_lock, str(tmp_path / "folder" / "trials"), log=tmp_path / "holder.log") as holder:
+        holder.wait_for_word("held")
     assert [*Path("folder").glob("*.lock")]
     assert board.claim({"depth": 1})
     assert not [*Path("folder").glob("*.lock")]

@@ -18,7 +18,10 @@ from lingraft.search.page import PAGE_FILE
 from lingraft.search_config import Goal, Range
 from lingraft.systems import System
 from lingraft.training_config import MiniBuilding
+from tests.fixtures import once
 from tests.workshop import Workshop, changed
+
+BRIEFLY: dict[str, Any] = {"steps_at_depth": 8, "looks": 2}
 
 
 def _search(shop: Workshop, out: Path, known: dict[str, int] | None = None, **changes: Any) -> SearchResult:
@@ -124,9 +127,15 @@ def test_every_combination_is_tried_where_there_is_an_end_of_them(workshop: Work
     assert tried == {(depth, str(how)) for depth in (1, 2) for how in both}
 
 
-def test_other_languages_order_the_trials_and_decide_nothing(workshop: Workshop, tmp_path: Path) -> None:
-    plain = _search(workshop, tmp_path / "plain", steps_at_depth=8, looks=2)
-    warm = _search(workshop, tmp_path / "warm", {"tr": 2, "fr": 3, "xx": 9}, steps_at_depth=8, looks=2)
+@pytest.fixture(scope="module")
+def brief(workshop: Workshop) -> Path:
+    """A short search."""
+    return once.folder("brief", lambda folder: _search(workshop, folder / "search", **BRIEFLY)) / "search"
+
+
+def test_other_languages_order_the_trials_and_decide_nothing(workshop: Workshop, brief: Path, tmp_path: Path) -> None:
+    plain = load_search(brief)
+    warm = _search(workshop, tmp_path / "warm", {"tr": 2, "fr": 3, "xx": 9}, **BRIEFLY)
     assert [trial.depth for trial in sorted(plain.trials, key=lambda trial: trial.number)] == [1, 2, 3]
     assert [trial.depth for trial in sorted(warm.trials, key=lambda trial: trial.number)] == [3, 2, 1]
     assert "3 of fr" in warm.order
@@ -134,15 +143,15 @@ def test_other_languages_order_the_trials_and_decide_nothing(workshop: Workshop,
     assert {trial.depth for trial in warm.trials} == {trial.depth for trial in plain.trials}
 
 
-def test_the_page_needs_nothing_else(workshop: Workshop, tmp_path: Path) -> None:
-    found = _search(workshop, tmp_path / "search", steps_at_depth=8, looks=2)
-    page = (tmp_path / "search" / PAGE_FILE).read_text(encoding="utf-8")
+def test_the_page_needs_nothing_else(brief: Path) -> None:
+    found = load_search(brief)
+    page = (brief / PAGE_FILE).read_text(encoding="utf-8")
     assert f"{found.chosen} layer" in page
     assert "data:image/png;base64," in page
     assert "http://" not in page
     assert "https://" not in page
     for name in ("curves.png", "cost.png"):
-        assert (tmp_path / "search" / name).read_bytes().startswith(b"\x89PNG")
+        assert (brief / name).read_bytes().startswith(b"\x89PNG")
 
 
 @pytest.fixture(scope="module")
@@ -158,7 +167,8 @@ def test_step_1b_is_run_once_a_depth_for_all_languages_and_counted(
 ) -> None:
     monkeypatch.setenv("LINGRAFT_RESULTS", str(tmp_path / "results"))
     primary = tmp_path / "primary"
-    stages.pretrain(post, workshop.blocks["en"], workshop.tokenizers["en"], primary, unwatched)
+    short = changed(post, "pretraining", steps=4, warmup_steps=0)
+    stages.pretrain(short, workshop.blocks["en"], workshop.tokenizers["en"], primary, unwatched)
     found = {}
     for language in ("de", "tr"):
         recipe = changed(post, "search", language=language)

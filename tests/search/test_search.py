@@ -1,5 +1,6 @@
 import math
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from lingraft.search import Inputs, search
 from lingraft.search.board import Board
 from lingraft.search.space import settings_of
 from lingraft.search_config import Goal
+from tests.fixtures import once
 from tests.workshop import Workshop, changed
 
 
@@ -41,14 +43,25 @@ def _with_search(recipe: Recipe, **changes: Any) -> Recipe:
 
 
 @pytest.fixture(scope="module")
-def storage(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return f"sqlite:///{tmp_path_factory.mktemp('optuna') / 'trials.db'}"
+def searched(workshop: Workshop) -> Path:
+    """A search of German's depth over all heads of the primary, and its storage."""
+
+    def make(folder: Path) -> None:
+        _search(workshop, folder / "search", storage=f"sqlite:///{folder / 'trials.db'}")
+
+    return once.folder("searched", make, _with_search(workshop.recipe).to_json())
+
+
+@pytest.fixture
+def storage(searched: Path, tmp_path: Path) -> str:
+    """A copy of that search's storage."""
+    return f"sqlite:///{shutil.copy(searched / 'trials.db', tmp_path / 'trials.db')}"
 
 
 @pytest.fixture(scope="module")
-def found(workshop: Workshop, storage: str, tmp_path_factory: pytest.TempPathFactory) -> SearchResult:
-    """A search of German's depth over all heads of the primary."""
-    return _search(workshop, tmp_path_factory.mktemp("found") / "search", storage=storage)
+def found(searched: Path) -> SearchResult:
+    """What it has found."""
+    return load_search(searched / "search")
 
 
 def _trials(storage: str) -> list[tuple[str, list[optuna.trial.FrozenTrial]]]:

@@ -1,6 +1,5 @@
 """Workers that share PostgreSQL: they claim at once, and its server is started anew or goes away in the middle."""
 
-import multiprocessing
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,11 +8,10 @@ import pytest
 
 from lingraft.config import Recipe
 from lingraft.results import SearchResult, load_search
-from lingraft.search import search
 from lingraft.search.storage import WAIT_VARIABLE
 from tests.postgresql import PostgreSql, started
-from tests.search.crew import LIMIT_S, Workers, inputs_of, without_times
-from tests.search.test_board import DEPTHS, claim_all
+from tests.search.crew import Workers, found_by_one, without_times
+from tests.search.test_board import DEPTHS, claim_at_once
 from tests.workshop import Workshop, changed
 
 pytestmark = pytest.mark.integration
@@ -31,16 +29,13 @@ def recipe(workshop: Workshop) -> Recipe:
 
 
 @pytest.fixture(scope="module")
-def undisturbed(workshop: Workshop, recipe: Recipe, tmp_path_factory: pytest.TempPathFactory) -> SearchResult:
-    out = tmp_path_factory.mktemp("undisturbed") / "search"
-    search(recipe, inputs_of(workshop), None, out)
-    return load_search(out)
+def undisturbed(workshop: Workshop, recipe: Recipe) -> SearchResult:
+    """What one worker finds that nobody kills."""
+    return found_by_one(workshop, recipe)
 
 
-def test_processes_that_claim_at_once_never_get_the_same(server: PostgreSql) -> None:
-    with multiprocessing.get_context("spawn").Pool(4) as pool:  # they make the tables at once, too
-        got = pool.map(claim_all, [server.address("mlflow")] * 4, chunksize=1)
-    assert Counter(depth for depths in got for depth in depths) == Counter(DEPTHS)
+def test_processes_that_claim_at_once_never_get_the_same(server: PostgreSql, tmp_path: Path) -> None:
+    assert claim_at_once(server.address("mlflow"), tmp_path) == Counter(DEPTHS)
 
 
 def test_a_server_that_is_started_anew_is_waited_for(
@@ -50,14 +45,14 @@ def test_a_server_that_is_started_anew_is_waited_for(
     with workers.one("worker") as worker:
         workers.wait_for_look(2)
         server.stop("immediate")
-        workers.wait_for_word("worker", "the server of the Optuna storage went away; it is waited for, 60 s at most")
+        worker.wait_for_word("the server of the Optuna storage went away; it is waited for, 60 s at most")
         server.start()
-        ended = worker.wait(LIMIT_S)
+        ended = worker.ends()
     if ended:  # a statement was under way: it is never repeated, since nobody knows whether it was carried out
         last = workers.log("worker").splitlines()[-1]
         assert last.startswith("error: the Optuna storage postgresql+psycopg://mlflow:***@")
         with workers.one("worker") as again:
-            assert again.wait(LIMIT_S) == 0, workers.log("worker")
+            assert again.ends() == 0, workers.log("worker")
     assert without_times(load_search(tmp_path / "worker")) == without_times(undisturbed)
 
 
@@ -74,13 +69,13 @@ def test_without_its_server_a_worker_says_so_and_the_next_goes_on_from_its_check
     with workers.one("first") as first:
         workers.wait_for_look(2)
         server.stop("immediate")
-        assert first.wait(LIMIT_S) == 1, workers.log("first")
+        assert first.ends() == 1, workers.log("first")
     last = workers.log("first").splitlines()[-1]
     assert last.startswith("error: the Optuna storage postgresql+psycopg://mlflow:***@")
     assert "see that its folder or server is there" in last
     server.start()
     with workers.one("second") as second:
-        assert second.wait(LIMIT_S) == 0, workers.log("second")
+        assert second.ends() == 0, workers.log("second")
     said = workers.log("second")
     assert "going on after step" in said or " step " not in said, (
         said

@@ -9,9 +9,8 @@ from optuna.trial import TrialState
 
 from lingraft.config import Recipe
 from lingraft.results import SearchResult, load_search
-from lingraft.search import search
 from tests.postgresql import started
-from tests.search.crew import LIMIT_S, Workers, inputs_of, without_times
+from tests.search.crew import Workers, found_by_one, without_times
 from tests.workshop import Workshop, changed
 
 pytestmark = pytest.mark.integration
@@ -24,14 +23,12 @@ def recipe(workshop: Workshop) -> Recipe:
 
 
 @pytest.fixture(scope="module")
-def undisturbed(workshop: Workshop, recipe: Recipe, tmp_path_factory: pytest.TempPathFactory) -> SearchResult:
+def undisturbed(workshop: Workshop, recipe: Recipe) -> SearchResult:
     """What one worker finds that nobody kills."""
-    out = tmp_path_factory.mktemp("undisturbed") / "search"
-    search(recipe, inputs_of(workshop), None, out)
-    return load_search(out)
+    return found_by_one(workshop, recipe)
 
 
-@pytest.fixture(params=["sqlite", "journal", "postgresql"])
+@pytest.fixture(params=[pytest.param("sqlite", marks=pytest.mark.nightly), "journal", "postgresql"])
 def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     if request.param != "postgresql":
         yield f"{request.param}:///{tmp_path / 'trials'}"
@@ -47,9 +44,8 @@ def test_a_killed_workers_trial_goes_on_from_its_checkpoint_and_is_paid_once(
     with workers.one("killed") as first:
         workers.wait_for_look(3)
         first.kill()
-        first.wait()
     with workers.one("second") as second:
-        assert second.wait(LIMIT_S) == 0, workers.log("second")
+        assert second.ends() == 0, workers.log("second")
 
     assert "was lost" in workers.log("second")
     assert "going on after step" in workers.log("second")
@@ -66,7 +62,7 @@ def test_two_workers_share_the_trials_and_one_is_killed(
     with workers.together("one", "two") as (one, two):
         workers.wait_for_look(2, trials=2)
         one.kill()
-        assert two.wait(LIMIT_S) == 0, workers.log("two")
+        assert two.ends() == 0, workers.log("two")
     assert "was lost" in workers.log("two")
     assert "going on after step" in workers.log("two")
     with workers.board() as board:

@@ -127,8 +127,8 @@ def test_a_tiny_model_learns_its_questions_by_heart(pieces: Tokenizer) -> None:
     data = QA.prepare(QUESTIONS, [], pieces, shape)
     before = QA.judge(net, data, "en")
     net.train()
-    optimizer = torch.optim.Adam(net.parameters(), lr=3e-3)
-    for batch in drawn(data, 8, 120):
+    optimizer = torch.optim.Adam(net.parameters(), lr=6e-3)
+    for batch in drawn(data, 8, 50):
         loss = QA.loss(net, batch)
         loss.backward()
         optimizer.step()
