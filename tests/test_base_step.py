@@ -32,7 +32,7 @@ def test_every_stage_takes_one_step_of_as_many_blocks_as_it_is_asked_for() -> No
     assert flops[0] < flops[-1]
 
 
-@pytest.mark.integration
+@pytest.mark.nightly
 def test_every_stage_takes_a_step_at_the_base_shape_in_micro_batches() -> None:
     """Four blocks, one at a time; `python -m benchmarks.base_step` does all 2,048."""
     recipe = base_step.one_update(BASE, at_once=1, blocks=4)

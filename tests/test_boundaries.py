@@ -1,7 +1,7 @@
 """What may import what, tried in a Python of its own and read from the sources."""
 
 import ast
-import pkgutil
+import functools
 import subprocess
 import sys
 from pathlib import Path
@@ -31,7 +31,10 @@ print(sorted(BLOCKED & {name.partition(".")[0] for name in sys.modules}))
 
 
 def modules() -> list[str]:
-    return sorted(module.name for module in pkgutil.walk_packages([str(LIBRARY)], "lingraft."))
+    """All modules by their files: pkgutil would import packages to look into them."""
+    paths = [path.relative_to(LIBRARY.parent).with_suffix("") for path in sources()]
+    names = {".".join(path.parts).removesuffix(".__init__") for path in paths}
+    return sorted(names - {"lingraft"})
 
 
 def free_of_extras(name: str) -> bool:
@@ -43,10 +46,16 @@ def import_without(blocked: tuple[str, ...], *names: str) -> subprocess.Complete
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
+@functools.cache
+def nodes(path: Path) -> list[ast.AST]:
+    return list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+
+
+@functools.cache
 def imported_in(path: Path) -> set[str]:
     """Top-level packages that a source file imports, wherever in it."""
     found = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in nodes(path):
         if isinstance(node, ast.Import):
             found |= {alias.name.partition(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
@@ -70,6 +79,19 @@ def test_steps_import_without_pytorch() -> None:
     steps = [name for name in modules() if name.startswith("lingraft.steps.")]
     assert len(steps) > 5
     done = import_without(("torch",), *steps, "lingraft.launch.launcher")
+    assert done.returncode == 0, done.stderr
+
+
+def test_text_is_read_without_pytorch_and_commands_are_explained_without() -> None:
+    """Text is read by many processes, and `--help` is to come at once."""
+    names = ("cli", "text", "tokenizer", "prepared")
+    done = import_without(("torch", "fsspec"), *(f"lingraft.{name}" for name in names))
+    assert done.returncode == 0, done.stderr
+
+
+def test_pipelines_are_compiled_and_submitted_without_pytorch_and_mlflow() -> None:
+    """Only their steps need them, and both take seconds."""
+    done = import_without(("torch", "mlflow"), "pipelines.__main__")
     assert done.returncode == 0, done.stderr
 
 
@@ -101,7 +123,7 @@ def test_nothing_is_pickled() -> None:
     calls = [
         f"{path.name}:{node.lineno}"
         for path in sources()
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for node in nodes(path)
         if isinstance(node, ast.Attribute) and node.attr in unsafe
         if isinstance(node.value, ast.Name) and node.value.id == "torch"
     ]

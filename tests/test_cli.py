@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from lingraft import __version__
-from lingraft.cli import COMMANDS, app
+from lingraft.cli import COMMANDS, app, main
 
 ROOT = Path(__file__).parents[1]
 STAGES = (
@@ -81,19 +81,25 @@ def test_version_is_the_packages() -> None:
         (["verify", "docs"], ["docs", "manifest.json"]),
     ],
 )
-def test_what_the_user_can_mend_is_a_message_and_no_traceback(arguments: list[str], words: list[str]) -> None:
-    done = subprocess.run(
-        [str(Path(sys.executable).parent / "lingraft"), *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=ROOT,
-    )
-    assert done.returncode == 1
+def test_what_the_user_can_mend_is_a_message(
+    arguments: list[str], words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setattr(sys, "argv", ["lingraft", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    told = capsys.readouterr().err
+    assert ended.value.code == 1
+    assert told.startswith("error: ")
+    for word in words:
+        assert word in told
+
+
+def test_an_error_of_the_program_has_no_traceback() -> None:
+    done = _lingraft("verify", "nothing")
+    assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith("error: ")
     assert "Traceback" not in done.stderr
-    for word in words:
-        assert word in done.stderr
 
 
 def test_an_unknown_option_ends_with_usage() -> None:

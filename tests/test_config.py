@@ -68,11 +68,10 @@ def test_a_recipe_cannot_be_changed() -> None:
         recipe.encoder.width = 64
 
 
-@pytest.mark.parametrize(("section", "name"), FIELDS, ids=lambda part: getattr(part, "__name__", part))
-def test_every_field_says_what_it_means(section: type[Section], name: str) -> None:
-    description = section.model_fields[name].description
-    assert description
-    assert description.endswith(".")
+def test_every_field_says_what_it_means() -> None:
+    said = {f"{section.__name__}.{name}": section.model_fields[name].description or "" for section, name in FIELDS}
+    assert len(said) > 200
+    assert [field for field, description in said.items() if not description.endswith(".") or len(description) < 2] == []
 
 
 @pytest.mark.parametrize(

@@ -97,6 +97,14 @@ def test_without_standard_adaptation_it_says_what_to_run() -> None:
         list(checks([_row(2)], ["de"], 2, "topic"))
 
 
+def test_a_demo_by_itself_is_checked_but_for_the_comparison() -> None:
+    alone = [check.what for check in checks([_row(2)], ["de"], 2, "topic", compared=False)]
+    both = [check.what for check in checks([_row(2), STANDARD], ["de"], 2, "topic")]
+    assert alone == both[: len(alone)]
+    assert all("standard" in what for what in both[len(alone) :])
+    assert len(both) - len(alone) == 3
+
+
 def test_a_task_without_scores_is_named() -> None:
     with pytest.raises(LingraftError, match=r"no scores on 'help-topic' for 'de'.*Give the recipe"):
         list(checks([_row(2), STANDARD], ["de"], 2, "help-topic"))

@@ -159,6 +159,14 @@ def test_a_new_file_can_be_read_by_others_and_an_old_one_keeps_its_permissions(t
     assert (tmp_path / "file").stat().st_mode & 0o777 == 0o600
 
 
+def test_whoever_reads_a_file_while_it_is_written_anew_reads_the_old_one_whole(tmp_path: Path) -> None:
+    write_text(tmp_path / "file", "old" * 100)
+    with (tmp_path / "file").open(encoding="utf-8") as stream:
+        write_text(tmp_path / "file", "new")
+        assert stream.read() == "old" * 100
+    assert (tmp_path / "file").read_text() == "new"
+
+
 def test_a_disk_that_fills_up_at_the_last_moment_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(descriptor: int) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

@@ -13,10 +13,12 @@ import torch
 
 from lingraft import stages
 from lingraft.artifact import Artifact, Kind
+from lingraft.blocks import split
 from lingraft.config import Recipe
 from lingraft.errors import ArtifactError
 from lingraft.keeper import Keeper
-from lingraft.kept import keeping, saved_along
+from lingraft.kept import keeping, masked_judge, saved_along
+from lingraft.models import load_primary
 from lingraft.plan import Progress
 from lingraft.stopping import Interruption, interruptible
 from lingraft.tasks.kinds import Judged
@@ -168,6 +170,13 @@ def test_the_size_of_micro_batches_decides_a_training_only_where_there_is_dropou
     with kept_by(1) as keeper:
         assert (keeper.newest() is None) == decides
     assert ("micro_batch_blocks was 2, is 1" in capsys.readouterr().err) == decides
+
+
+def test_a_model_in_training_is_still_in_training_after_a_look(workshop: Workshop) -> None:
+    encoder = load_primary(workshop.primary).encoder
+    dev = split(Artifact.load(workshop.blocks["en"], Kind.BLOCKS), "dev")
+    assert masked_judge(encoder, encoder.train(), dev, workshop.recipe.pretraining)() > 0
+    assert all(module.training for module in encoder.modules())
 
 
 def test_a_result_that_fails_beside_a_checkpoint_being_written_loses_nothing_and_a_stop_does_not_wait(

@@ -76,6 +76,15 @@ def test_accuracy_is_the_share_of_masked_tokens_found(workshop: Workshop, primar
     assert 0 < share < 1
 
 
+def test_masked_tokens_are_judged_without_dropout(workshop: Workshop, primary: Primary) -> None:
+    blocks_NT = split(Artifact.load(workshop.blocks["en"], Kind.BLOCKS), "test").all()
+    shape = primary.encoder.shape.model_copy(update={"dropout": 0.5})
+    dropping = Encoder(shape, len(primary.tokenizer))
+    dropping.load_state_dict(primary.encoder.state_dict())
+    for measure in (masked_lm.accuracy, masked_lm.mean_loss):
+        assert measure(dropping.train(), blocks_NT, (3,)) == measure(primary.encoder, blocks_NT, (3,))
+
+
 def test_accuracy_is_the_same_each_time_and_for_each_set_of_heads(workshop: Workshop, primary: Primary) -> None:
     blocks_NT = split(Artifact.load(workshop.blocks["en"], Kind.BLOCKS), "test").all()
     together = masked_lm.accuracy(primary.encoder, blocks_NT, (1, 3))

@@ -24,6 +24,7 @@ from lingraft.plan import unwatched
 from lingraft.runs import masked_lm_run
 from lingraft.shards import Blocks
 from lingraft.systems import Stage, System
+from tests.fixtures import once
 from tests.workshop import Workshop, same_tensors
 
 TINY = Path(__file__).with_name("tiny.toml")
@@ -38,20 +39,25 @@ def minipost(recipe: Recipe, depth: int = 1, fresh: int = 2, **adaptation: Any) 
 
 
 @pytest.fixture(scope="module")
-def primary(workshop: Workshop, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def primary(workshop: Workshop) -> Path:
     """An ordinary primary, with one head."""
     recipe = minipost(workshop.recipe)
     short = recipe.model_copy(update={"pretraining": recipe.pretraining.model_copy(update=STEPS)})
-    out = tmp_path_factory.mktemp("ordinary") / "primary"
-    stages.pretrain(short, workshop.blocks["en"], workshop.tokenizers["en"], out, unwatched)
-    return out
+
+    def make(folder: Path) -> None:
+        stages.pretrain(short, workshop.blocks["en"], workshop.tokenizers["en"], folder / "primary", unwatched)
+
+    return once.folder("ordinary", make, short.to_json()) / "primary"
 
 
 @pytest.fixture(scope="module")
-def mini(workshop: Workshop, primary: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    out = tmp_path_factory.mktemp("built") / "mini"
-    stages.build_mini(minipost(workshop.recipe), primary, workshop.blocks["en"], out, unwatched)
-    return out
+def mini(workshop: Workshop, primary: Path) -> Path:
+    recipe = minipost(workshop.recipe)
+
+    def make(folder: Path) -> None:
+        stages.build_mini(recipe, primary, workshop.blocks["en"], folder / "mini", unwatched)
+
+    return once.folder("mini", make, recipe.to_json()) / "mini"
 
 
 def test_the_command_builds_one_of_any_depth(workshop: Workshop, primary: Path, tmp_path: Path) -> None:

@@ -64,6 +64,7 @@ def test_kubectl_would_not_take_another_flag() -> None:
 def test_a_pipeline_is_submitted(command: str) -> None:
     server = KfpServer()
     server.serves_several = True
+    server.story = [{"adapt": "SUCCEEDED"}]
     with server.serving() as address:
         done = _run(command.replace("http://localhost:8888", address))
     assert done.returncode == 0, done.stderr

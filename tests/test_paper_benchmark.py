@@ -1,13 +1,8 @@
 """The comparison's one command run small, for real: killed, continued, and what its page says."""
 
 import json
-import multiprocessing
-import os
 import re
-import signal
-import subprocess
-import sys
-import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -25,6 +20,7 @@ from lingraft.files import write_text
 from lingraft.paper.grid import Grid
 from lingraft.paper.records import PaperRecords
 from lingraft.systems import System
+from tests.fixtures.forked import at_once, start
 from tests.made_up import documents, write
 from tests.paper.made_up import MadeUp
 
@@ -39,7 +35,7 @@ encoder = { width = 16, layers = 2, attention_heads = 2, mlm_heads = [1, 2], blo
 pretraining = { steps = 6, batch_blocks = 8, learning_rate = 3e-3 }
 mini = { steps = 4, fresh_layers = 1, batch_blocks = 8, learning_rate = 3e-3 }
 adaptation = { steps = 6, depth = 1, checkpoint_every_steps = 3, batch_blocks = 8, learning_rate = 3e-3 }
-paper = { systems = ["BL_BASE", "MINIPOST", "MINIJOINT"], depths = [2] }
+paper = { systems = SYSTEMS, depths = [2] }
 
 [[tasks]]
 name = "names"
@@ -54,7 +50,7 @@ finetuning = { epochs = 0.5, seeds = [1, 2] }
 TRAINED = {Kind.PRIMARY, Kind.MINI, Kind.TASK, Kind.EMBEDDINGS}
 
 
-def write_data(folder: Path) -> list[str]:
+def write_data(folder: Path, systems: Sequence[str] = ("BL_BASE", "MINIPOST", "MINIJOINT")) -> list[str]:
     """A data folder; returns the command's arguments for it."""
     write(folder / "data" / "corpus", ("en", "de"), count=120)
     for language in ("en", "de"):
@@ -62,32 +58,25 @@ def write_data(folder: Path) -> list[str]:
         sentences = ["".join(f"{word}\t{'B-PER' if word[0] == 'b' else 'O'}\n" for word in some[:8]) for some in words]
         (folder / "data" / "eval" / "tags").mkdir(parents=True, exist_ok=True)
         write_text(folder / "data" / "eval" / "tags" / f"{language}.tsv", "\n".join(sentences))
-    write_text(folder / "recipe.toml", _TOML)
+    write_text(folder / "recipe.toml", _TOML.replace("SYSTEMS", json.dumps([*systems])))
     given = {"data": "data", "out": "out", "page": "page", "recipe": "recipe.toml"}
     return [word for name, place in given.items() for word in (f"--{name}", str(folder / place))]
 
 
 def killed_once(arguments: list[str], seen: Path) -> str:
     """Run the command until a page with a result is there, kill it as a node's death would, and return the page."""
-    process = multiprocessing.get_context("forkserver").Process(target=main, args=(arguments,))
-    process.start()
-    patience = time.monotonic() + 300
     records = seen.with_name("records.json")
-    while not (seen.exists() and "by_seed" in records.read_text(encoding="utf-8")):
-        assert process.is_alive()
-        assert time.monotonic() < patience
-        time.sleep(0.05)
-    os.kill(process.pid or 0, signal.SIGKILL)
-    process.join()
+    with start(main, arguments, log=seen.parents[1] / "killed.log") as process:
+        process.wait_until(lambda: seen.exists() and "by_seed" in records.read_text(encoding="utf-8"))
     return seen.read_text(encoding="utf-8")
 
 
 def test_two_of_them_share_the_work_and_end_with_the_same_page(tmp_path: Path) -> None:
-    arguments, page = write_data(tmp_path), tmp_path / "page" / "README.md"
-    command = [sys.executable, "-m", "benchmarks.paper", *arguments]
-    running = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(2)]
-    said = [one.communicate(timeout=300)[1] for one in running]
-    assert [one.returncode for one in running] == [0, 0], said
+    arguments, page = write_data(tmp_path, systems=["BL_BASE", "MINIPOST"]), tmp_path / "page" / "README.md"
+    with at_once(tmp_path) as gate:
+        running = [start(main, arguments, log=tmp_path / f"{number}.log", gate=gate) for number in range(2)]
+    assert [one.ends() for one in running] == [0, 0], [one.said for one in running]
+    said = [one.said for one in running]
     recipe = on_data(Recipe.load(tmp_path / "recipe.toml"), tmp_path / "data", tmp_path / "out")
     trainings = [job for job in runner.jobs_of(plan_of(recipe), tmp_path / "out") if job.kind in TRAINED]
     ends = re.findall(r"step (\d+)/\1,", "".join(said))

@@ -41,14 +41,21 @@ def memory() -> Iterator[str]:
     system.rm(root, recursive=True)
 
 
-@pytest.fixture
-def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """A bucket on a server that speaks S3."""
+@pytest.fixture(scope="module")
+def endpoint() -> Iterator[str]:
+    """The address of a server that speaks S3."""
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0)
     server.start()
     host, port = server.get_host_and_port()
+    yield f"http://{host}:{port}"
+    server.stop()
+
+
+@pytest.fixture
+def bucket(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """A bucket of that server, filled anew."""
     for name, value in {
-        "AWS_ENDPOINT_URL": f"http://{host}:{port}",
+        "AWS_ENDPOINT_URL": endpoint,
         "AWS_ACCESS_KEY_ID": "testing",
         "AWS_SECRET_ACCESS_KEY": "testing",
         "AWS_DEFAULT_REGION": "us-east-1",
@@ -61,9 +68,10 @@ def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     fsspec.config.conf.clear()
     s3fs.S3FileSystem.clear_instance_cache()  # one that another test left would go to its server
     yield "s3://corpus/texts"
+    for found in client.list_objects_v2(Bucket="corpus")["Contents"]:
+        client.delete_object(Bucket="corpus", Key=found["Key"])
     client.close()
     s3fs.S3FileSystem.clear_instance_cache()
-    server.stop()
 
 
 @pytest.fixture
@@ -119,7 +127,7 @@ def test_a_file_whose_name_looks_like_a_pattern_is_itself(tmp_path: Path) -> Non
 
 
 def test_a_file_larger_than_a_portion_comes_whole_from_a_store(memory: str) -> None:
-    lines = [f"line {number} " + "x" * 100 for number in range(100_000)]
+    lines = [f"line {number} " + "x" * 1000 for number in range(10_000)]
     fsspec.filesystem("memory").pipe_file(f"{memory}/large.txt.gz", gzip.compress("\n".join(lines).encode()))
     assert [document.text for document in read_files([place_of(f"{memory}/large.txt.gz")])] == lines
 

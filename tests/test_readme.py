@@ -17,6 +17,7 @@ import pytest
 
 from lingraft.artifact import Artifact, Kind
 from tests import made_up
+from tests.fixtures import forked, once
 from tests.hf.checkpoints import make_checkpoint
 from tests.pipelines.kfp_server import KfpServer
 
@@ -83,23 +84,31 @@ def test_the_pipelines_compile(command: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("command", _starting(_SUBMIT))
 def test_a_pipeline_is_submitted(command: str) -> None:
     server = KfpServer()
+    server.story = [{"adapt": "SUCCEEDED"}]
     with server.serving() as address:
         link = _run(command.replace("http://localhost:8888", address), ROOT)
     [run_id] = server.runs
     assert link == f"{address}/#/runs/details/{run_id}\n"
 
 
+def _stage(command: str, folder: Path) -> None:
+    with contextlib.chdir(folder), forked.start_lingraft(command.split()[1:], folder / "log") as child:
+        assert child.ends() == 0, f"{command}\n{child.said}"
+
+
 @pytest.fixture(scope="module")
-def worked(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder in which all stages of the README have run, in its order."""
-    folder = tmp_path_factory.mktemp("readme")
+def worked() -> Path:
+    """A folder in which all stages of the README have run, in its order, once for all workers."""
+    return once.folder("readme", _work, "\n".join(_starting(_STAGE)))
+
+
+def _work(folder: Path) -> None:
     made_up.write(folder / "text", ("en", "de", "tr"))
     shutil.copy(ROOT / "tests" / "tiny.toml", folder / "recipe.toml")
     make_checkpoint(folder / "my-encoder", "roberta")
     for command in _starting(_STAGE):
         if not command.startswith(_SERVE):
-            _run(command, folder)
-    return folder
+            _stage(command, folder)
 
 
 @pytest.mark.integration

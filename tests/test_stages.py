@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
-from lingraft import precision, stages
+from lingraft import masked_lm, precision, stages
 from lingraft.adaptation import adaptation_run, initial_rows, mini_of
 from lingraft.artifact import Artifact, Kind
 from lingraft.blocks import split
@@ -99,6 +99,13 @@ def test_the_probe_of_precision_auto_changes_nothing_but_the_format(
     chosen = probed.manifest.details["precision"]
     fixed = pretrained(workshop, briefly(workshop.recipe).model_copy(update={"precision": chosen}), tmp_path / "fixed")
     assert probed.fingerprint == fixed.fingerprint
+
+
+def test_the_dev_score_of_pretraining_is_of_the_dev_split(workshop: Workshop, tmp_path: Path) -> None:
+    made = pretrained(workshop, briefly(workshop.recipe, judge_every_steps=4), tmp_path / "out")
+    encoder, blocks = load_primary(made.folder).encoder, Artifact.load(workshop.blocks["en"], Kind.BLOCKS)
+    dev, test = (masked_lm.accuracy(encoder, split(blocks, name).all(), (3,))[3] for name in ("dev", "test"))
+    assert made.manifest.details["best_dev_score"] == dev != test
 
 
 def test_pretraining_trains_everything_and_every_head(workshop: Workshop) -> None:
@@ -200,6 +207,17 @@ def test_seeds_of_finetuning_differ_and_repeat(workshop: Workshop, tmp_path: Pat
     first, second = (Artifact.load(workshop.tasks[seed], Kind.TASK) for seed in (1, 2))
     assert again.fingerprint == first.fingerprint != second.fingerprint
     assert [one.manifest.details["seed"] for one in (first, second)] == [1, 2]
+
+
+def test_the_seed_of_finetuning_decides_the_head_it_begins_with(workshop: Workshop, tmp_path: Path) -> None:
+    task = workshop.recipe.task()
+    unmoving = task.finetuning.model_copy(update={"epochs": 0.1, "learning_rate": 1e-12})
+    recipe = workshop.recipe.model_copy(update={"tasks": (task.model_copy(update={"finetuning": unmoving}),)})
+    heads = []
+    for seed in (1, 2):
+        given = recipe, "topic", workshop.primary, workshop.texts["en"], seed, tmp_path / str(seed), unwatched
+        heads.append(stages.finetune(*given).tensors("head")["dense.weight"])
+    assert not torch.allclose(*heads, atol=1e-3)
 
 
 def test_a_finetuned_task_says_what_it_knows_and_how_well(workshop: Workshop) -> None:

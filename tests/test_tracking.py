@@ -20,35 +20,31 @@ from lingraft.config import Recipe
 from lingraft.errors import ArtifactError, TextError, TrackingError
 from lingraft.plan import Progress
 from lingraft.stopping import Interruption
-from tests.manifests import conftest as manifests
-from tests.manifests.mlflow_server import running
+from tests.tracking_server import shared
 from tests.tracking_stores import quiet, sqlite_store
 
 pytestmark = quiet
 RECIPE = Recipe.load(Path(__file__).with_name("tiny.toml"))
 POINTS = [Progress(10, 5120, 2e9, 1.5, 4.5, 1e-3), Progress(20, 10240, 4e9, 3.0, 3.25, 5e-4)]
 
-documents, pods = manifests.documents, manifests.pods
+
+FILE, SERVER = "a SQLite file", "a server"
+everywhere = pytest.mark.parametrize("store", [FILE, SERVER], indirect=True)
+"""For what a server does in a way of its own: requests, transfers of files, errors. Others meet it in integration."""
 
 
-@pytest.fixture(scope="session")
-def overlay() -> str:
-    """Overlays start the same server, but for the number of workers."""
-    return "local"
-
-
-@pytest.fixture(scope="module", params=["a SQLite file", "a server"])
+@pytest.fixture(scope="module", params=[FILE, pytest.param(SERVER, marks=pytest.mark.integration)])
 def store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The folder under which a store keeps its artifacts; the environment says where the store is."""
-    folder = tmp_path_factory.mktemp("store")
-    if request.param == "a SQLite file":
+    if request.param == FILE:
+        folder = tmp_path_factory.mktemp("store")
         with sqlite_store(folder):
             yield folder / "artifacts"
         return
-    objects = [request.getfixturevalue(name) for name in ("documents", "pods")]
-    with running(*objects, f"sqlite:///{folder / 'mlflow.db'}", folder) as port, pytest.MonkeyPatch.context() as patch:
-        patch.setenv("MLFLOW_TRACKING_URI", f"http://localhost:{port}")
-        yield folder / "artifacts"
+    server = shared()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MLFLOW_TRACKING_URI", server.uri)
+        yield server.artifacts
 
 
 @pytest.fixture
@@ -78,6 +74,7 @@ def _register(name: str, made: Artifact, parent: str, **tags: object) -> str:
         return tracking.register(name, made.folder, Kind.EMBEDDINGS, stage, tags, (tracking.CHAMPION,))
 
 
+@everywhere
 def test_a_stage_stands_under_its_pipelines_run_and_both_finish(parent: str) -> None:
     with tracking.stage(parent, "adapt-tr") as stage:
         assert _run(stage.run_id).info.status == "RUNNING"
@@ -97,6 +94,7 @@ def test_a_pipelines_run_says_what_it_runs(parent: str) -> None:
     assert Recipe.parse(json.dumps(kept)) == RECIPE
 
 
+@everywhere
 def test_a_recipe_with_many_values_is_logged_whole(store: Path) -> None:
     examples = {f"a{n}": f"text {n}" for n in range(100, 350)}
     tasks = tuple(RECIPE.task().model_copy(update={"name": name, "examples": examples}) for name in ("one", "other"))
@@ -106,6 +104,7 @@ def test_a_recipe_with_many_values_is_logged_whole(store: Path) -> None:
     assert run.data.params["tasks.1.examples.a349"] == "text 349"
 
 
+@everywhere
 def test_a_learning_curve_is_logged_against_steps_tokens_and_flops(parent: str) -> None:
     with tracking.stage(parent, "adapt-tr") as stage:
         for point in POINTS:
@@ -130,6 +129,7 @@ def test_depth_and_dev_loss_are_logged_where_a_training_tells_them(parent: str) 
     assert [(at.step, at.value) for at in history(stage.run_id, "dev_loss_by_gflops")] == [(4, 3.5)]
 
 
+@everywhere
 def test_what_a_stage_made_is_logged_with_scores_cost_and_origin(parent: str, tmp_path: Path) -> None:
     cost = Cost(steps=20, tokens=10240, flops=4e9, elapsed_s=3.0)
     details = {"depth": 2, "labels": {"C++ & friends?": 3, "../odd": 1}}
@@ -203,6 +203,7 @@ def test_a_stage_fails_with_its_own_error_even_when_its_run_cannot_be_marked(par
         fail()
 
 
+@everywhere
 def test_a_stage_whose_run_vanished_does_not_pass_for_finished(parent: str) -> None:
     def lose() -> None:
         with tracking.stage(parent, "adapt-tr") as stage:
@@ -212,6 +213,7 @@ def test_a_stage_whose_run_vanished_does_not_pass_for_finished(parent: str) -> N
         lose()
 
 
+@everywhere
 def test_the_same_content_is_registered_once(parent: str, tmp_path: Path) -> None:
     first = _register("once", _made(tmp_path / "one"), parent, score=0.25)
     again = _register("once", _made(tmp_path / "two"), parent, score=0.5)
@@ -229,6 +231,7 @@ def test_other_content_is_a_new_version_that_becomes_champion(parent: str, tmp_p
     assert tracking.tags_of("grown")["fingerprint"] == made[0].fingerprint
 
 
+@everywhere
 def test_a_version_says_what_it_is_and_belongs_to(parent: str, tmp_path: Path) -> None:
     made = _made(tmp_path / "made")
     _register("described", made, parent, depth=2)
@@ -273,6 +276,7 @@ def _stored(store: Path, made: Artifact) -> Path:
     return found.parent
 
 
+@everywhere
 def test_a_file_damaged_in_the_store_is_refused(parent: str, store: Path, tmp_path: Path) -> None:
     made = _made(tmp_path / "made", 3.0)
     _register("spoilt", made, parent)
@@ -282,6 +286,7 @@ def test_a_file_damaged_in_the_store_is_refused(parent: str, store: Path, tmp_pa
     assert not (tmp_path / "out").exists()
 
 
+@everywhere
 def test_a_file_missing_from_the_store_is_refused(parent: str, store: Path, tmp_path: Path) -> None:
     made = _made(tmp_path / "made", 4.0)
     _register("gone", made, parent)
@@ -296,6 +301,7 @@ def test_another_kind_than_asked_for_is_refused(parent: str, tmp_path: Path) -> 
         tracking.fetch("embeddings", Kind.PRIMARY, tmp_path / "out")
 
 
+@everywhere
 def test_what_a_run_keeps_comes_back(parent: str, tmp_path: Path) -> None:
     made = _made(tmp_path / "made")
     with tracking.stage(parent, "search") as stage:
@@ -304,6 +310,7 @@ def test_what_a_run_keeps_comes_back(parent: str, tmp_path: Path) -> None:
     assert fetched.manifest == made.manifest
 
 
+@everywhere
 def test_what_a_run_does_not_keep_is_named(parent: str, tmp_path: Path) -> None:
     with pytest.raises(TrackingError, match="'absent'"):
         tracking.fetch_kept(parent, "absent", Kind.EMBEDDINGS, tmp_path / "out")
@@ -317,6 +324,7 @@ def test_a_tag_is_set_on_the_champion_alone(parent: str, tmp_path: Path) -> None
     assert "depth.tr" not in MlflowClient().get_model_version("tagged", "1").tags
 
 
+@everywhere
 def test_an_absent_model_is_named_with_the_registry_and_the_way_out(store: Path, tmp_path: Path) -> None:
     fetch = partial(tracking.fetch, "absent", Kind.PRIMARY, tmp_path / "out")
     for ask in (fetch, partial(tracking.tags_of, "absent"), partial(tracking.tag, "absent", "key", "value")):
@@ -325,6 +333,7 @@ def test_an_absent_model_is_named_with_the_registry_and_the_way_out(store: Path,
         assert mlflow.get_tracking_uri() in str(caught.value)
 
 
+@everywhere
 def test_an_unknown_run_is_no_place_for_a_stage(store: Path) -> None:
     def enter() -> None:
         with tracking.stage("0" * 32, "adapt-tr"):

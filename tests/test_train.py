@@ -168,6 +168,21 @@ def test_a_micro_batch_is_clipped_with_its_whole_step() -> None:
     assert learned[0] == learned[1] != [0.0]
 
 
+def test_every_step_draws_anew_and_the_same_whenever_it_is_trained() -> None:
+    def drawn() -> list[float]:
+        weight, found = weights(), list[float]()
+
+        def loss_of(_: Tensor) -> Tensor:
+            found.append(float(torch.rand(())))
+            return weight.square()
+
+        run(loss_of, [weight])
+        return found
+
+    assert drawn() == (found := drawn())
+    assert len(set(found)) == PLAN.steps
+
+
 def test_points_come_at_the_stops_too() -> None:
     weight = weights()
     points = run(lambda _: weight**2, [weight], planned(stops=frozenset({1, 4, 7})))

@@ -1,7 +1,6 @@
 """The benchmark against Trainer: what its page says of what was measured, and both sides for real at a tiny shape."""
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +11,7 @@ import torch
 
 from benchmarks import training_speed
 from benchmarks.speed.aims import ratio_aim, share_aim
+from benchmarks.speed.breakdown import broken_down
 from benchmarks.speed.cells import Cell, Shape, Training, shapes
 from benchmarks.speed.records import OtherMachineError, Records
 from benchmarks.speed.settings import Settings
@@ -19,6 +19,7 @@ from benchmarks.speed.side import Side, SideError
 from benchmarks.speed.store import stored
 from benchmarks.speed.table import table
 from lingraft.shards import WINDOW_SHARDS
+from tests.fixtures.forked import start
 
 MB = 1 << 20
 TINY = Shape("tiny, 16 tokens", 32, 2, 300, 16, 2)
@@ -87,7 +88,7 @@ def test_blocks_come_back_from_shards_on_disk(tmp_path: Path) -> None:
     assert len([*(tmp_path / "blocks").glob("train-*.safetensors")]) > WINDOW_SHARDS
 
 
-@pytest.mark.integration
+@pytest.mark.nightly
 def test_both_sides_train_and_what_was_measured_is_not_measured_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -157,19 +158,14 @@ def test_a_side_that_cannot_train_says_why() -> None:
         side.train(1)
 
 
-def test_a_step_is_broken_down_into_its_parts() -> None:
+def test_a_step_is_broken_down_into_its_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cell = Cell(TINY, "fp32", Training.PRETRAINING)
-    program = f"""
-from benchmarks.speed.breakdown import broken_down
-from benchmarks.speed.cells import Cell
-print(broken_down(Cell.of({json.loads(json.dumps(cell.plain()))}), steps=2))
-"""
-    # In a process of its own: it times the loop's own functions. A GPU's operations run on while Python does.
-    environment = os.environ | {"CUDA_VISIBLE_DEVICES": ""}
-    ran = subprocess.run([sys.executable, "-c", program], env=environment, check=True, capture_output=True, text=True)
-    rows = [line.split("|") for line in ran.stdout.splitlines() if "% |" in line]
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")  # whose operations run on while Python does
+    # In a process of its own: it times the loop's own functions.
+    found = start(broken_down, cell, steps=2, log=tmp_path / "log").returns()
+    rows = [line.split("|") for line in found.splitlines() if "% |" in line]
     parts = {name.strip(): float(ms.replace(",", "")) for _, name, ms, *_ in rows}
     assert {"products of matrices", "attention", "activation", "LayerNorm", "cross-entropy", "optimizer"} < {*parts}
     assert min(parts.values()) >= 0
-    timed_ms = float(ran.stdout.split("a step, ")[1].split(" ms")[0].replace(",", ""))
+    timed_ms = float(found.split("a step, ")[1].split(" ms")[0].replace(",", ""))
     assert sum(parts.values()) == pytest.approx(timed_ms, abs=2)

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests import made_up
+from tests.fixtures import once
 from tests.workshop import Workshop
 
 pytestmark = pytest.mark.integration
@@ -49,9 +50,12 @@ def install_torch(pip: Path, cwd: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def bin_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Programs of an environment that has the wheel, its dependencies, and nothing else."""
-    folder = tmp_path_factory.mktemp("wheel")
+def bin_folder() -> Path:
+    """Programs of an environment that has the wheel, its dependencies, and nothing else, made once for all workers."""
+    return once.folder("wheel", install) / "environment" / "bin"
+
+
+def install(folder: Path) -> None:
     run(sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", folder / "dist", cwd=ROOT)
     [wheel] = (folder / "dist").iterdir()
     run(sys.executable, "-m", "venv", folder / "environment", cwd=folder)
@@ -59,7 +63,6 @@ def bin_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     install_torch(programs / "pip", folder)
     run(programs / "pip", "install", "--quiet", "--no-compile", f"{wheel}[{EXTRAS}]", cwd=folder)
     run(programs / "pip", "check", cwd=folder)
-    return programs
 
 
 @pytest.fixture(scope="module")

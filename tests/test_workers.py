@@ -6,65 +6,14 @@ import sys
 import textwrap
 import time
 from collections.abc import Iterator
-from multiprocessing.connection import Connection
 from pathlib import Path
 
 import pytest
 
 from lingraft import workers
-from lingraft.errors import LingraftError, MissingExtraError, TextError
-from lingraft.tokenizer import TooManyPiecesError
+from lingraft.errors import TextError
 from lingraft.workers import WorkerError, cores, in_order
-
-
-def square(number: int) -> int:
-    return number * number
-
-
-def slower_at_first(number: int) -> tuple[int, int]:
-    time.sleep(0.2 if number == 0 else 0.0)
-    return number, os.getpid()
-
-
-def enlarged(number: int) -> bytes:
-    return bytes([number]) * (1 << 21)
-
-
-ERRORS: dict[str, LingraftError] = {
-    "text": TextError("line 4 is no text"),
-    "two arguments": MissingExtraError("torch", "gpu"),
-    "more than a message": TooManyPiecesError("9 at most", 9),
-}
-
-
-def refuse(number: int, error: str) -> int:
-    if number == 3:
-        raise ERRORS[error]
-    return number
-
-
-def divide(number: int) -> float:
-    return 1 / (number - 3)
-
-
-def die_amid(number: int, mark: Path) -> int:
-    if number == 3 and not mark.exists():
-        mark.touch()
-        os.kill(os.getpid(), signal.SIGKILL)
-    return number
-
-
-def die_amid_answer(number: int) -> bytes:
-    if number == 3:
-        Connection._send = send_half  # type: ignore[attr-defined]
-    return bytes(1 << 20)
-
-
-def send_half(connection: Connection, message: bytes) -> None:
-    """What a kill between two writes leaves: the length of the message, and some of it."""
-    os.write(connection.fileno(), message if len(message) < 100 else message[:1000])
-    if len(message) >= 100:
-        os.kill(os.getpid(), signal.SIGKILL)
+from tests.mapped import ERRORS, die_amid, die_amid_answer, divide, enlarged, refuse, slower_at_first, square
 
 
 def alive(pid: int) -> bool:
@@ -122,10 +71,11 @@ def test_items_and_answers_larger_than_a_socket_holds_do_not_block_each_other() 
 def test_an_error_of_ours_arrives_as_it_was_raised_after_the_results_before_it(error: str, count: int) -> None:
     answers = in_order(functools.partial(refuse, error=error), range(10), count)
     assert [next(answers) for _ in range(3)] == [0, 1, 2]
-    with pytest.raises(type(ERRORS[error])) as caught:
+    expected = ERRORS[error]()
+    with pytest.raises(type(expected)) as caught:
         next(answers)
-    assert str(caught.value) == str(ERRORS[error])
-    assert vars(caught.value) == vars(ERRORS[error])
+    assert str(caught.value) == str(expected)
+    assert vars(caught.value) == vars(expected)
 
 
 def test_a_defect_ends_the_map_and_leaves_its_traceback(capfd: pytest.CaptureFixture[str]) -> None:
@@ -180,7 +130,7 @@ _SCRIPT = textwrap.dedent(
     """
     import signal, sys, time
     from lingraft.workers import in_order
-    from tests.test_workers import slower_at_first
+    from tests.mapped import slower_at_first
 
     signal.signal(signal.SIGINT, signal.default_int_handler)  # what a shell runs in the background ignores it
     for number, pid in in_order(slower_at_first, iter(int, 1), 2):

@@ -30,8 +30,9 @@ test = { kind = "file", path = "test.tsv" }"""
 
 
 def recipe(source: Path, cleaning: dict[str, Any] | None = None, **changes: Any) -> Recipe:
+    """What becomes of a text does not depend on the number of processes, so most tests start none."""
     text = {"kind": "folder", "path": str(source)} | ({} if cleaning is None else {"cleaning": cleaning})
-    return text_recipe(text, **changes)
+    return text_recipe(text, **{"threads": 1} | changes)
 
 
 def sentence(draw: random.Random) -> str:
@@ -92,7 +93,14 @@ def test_the_first_of_equal_paragraphs_stays_wherever_it_is_split_to(tmp_path: P
     assert having == ["page/0"]
 
 
-@pytest.mark.parametrize("cleaning", [{}, {"deduplicate": False}, {"unicode": "none", "min_characters": 40}, None])
+@pytest.mark.parametrize(
+    "cleaning",
+    [
+        {"unicode": "none", "min_characters": 40},
+        None,
+        *(pytest.param(each, marks=pytest.mark.nightly) for each in ({}, {"deduplicate": False})),
+    ],
+)
 def test_processes_change_nothing(tmp_path: Path, small_portions: None, cleaning: dict[str, Any] | None) -> None:
     source = write(tmp_path / "source", made_up(60))
     one, two = (prepare(recipe(source, cleaning, threads=threads), "de", tmp_path / str(threads)) for threads in (1, 2))

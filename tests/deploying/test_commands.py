@@ -1,8 +1,5 @@
 """The commands of a pod run as they stand in its manifest, as processes: a bundle comes, is served, and is followed."""
 
-import subprocess
-import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +12,7 @@ from lingraft.deploying.deployment import checked
 from lingraft.deploying.manifest import inference_service
 from lingraft.registered import bundle_name
 from lingraft.serving.ask import running
+from tests.fixtures.forked import start_lingraft
 from tests.publishing import conftest as bundles
 from tests.publishing.asked import TASK, texts
 from tests.registry.project import Project
@@ -24,7 +22,6 @@ from tests.tracking_stores import quiet, sqlite_store
 
 pytestmark = [quiet, pytest.mark.integration]
 tiny, started, turkish = bundles.tiny, bundles.started, bundles.turkish
-READY_S = 120
 
 
 @pytest.fixture
@@ -38,13 +35,13 @@ def promoted(project: Project, bundle: Path) -> None:
     project.promote(name, project.register(name, Artifact.load(bundle, Kind.BUNDLE)))
 
 
-def command_of(container: dict[str, Any], volumes: Path) -> list[str]:
-    """What the kubelet would run, with the pod's volumes in a folder of ours."""
+def arguments_of(container: dict[str, Any], volumes: Path) -> list[str]:
+    """What the kubelet would run `lingraft` with, with the pod's volumes in a folder of ours."""
     words = [*container["command"], *container["args"]]
     for mount in ("/bundles", "/published"):
         words = [word.replace(mount, f"{volumes}{mount}", 1) if mount in word else word for word in words]
     assert words[0] == "lingraft"
-    return [sys.executable, "-m", *words]
+    return words[1:]
 
 
 def test_a_pod_brings_the_champion_serves_it_and_takes_up_the_next(
@@ -53,24 +50,19 @@ def test_a_pod_brings_the_champion_serves_it_and_takes_up_the_next(
     project.promote(project.primary, project.register(project.primary, Artifact.load(tiny.primary, Kind.PRIMARY)))
     promoted(project, started)
     pod = inference_service(checked(models=["models:/demo-bundle-topic@champion"], follow=True))["spec"]["predictor"]
-    pull, follow = (command_of(each, tmp_path) for each in pod["initContainers"])
+    pull, follow = (arguments_of(each, tmp_path) for each in pod["initContainers"])
     (tmp_path / "published").mkdir()  # a volume
-    subprocess.run(pull, check=True, capture_output=True)
-    serve = command_of(pod["containers"][0], tmp_path)[4:]
-    brought, settings = Path(serve[0]), [word for word in serve[1:] if not word.startswith(("--port", "--grpc-port"))]
-    with running([brought], settings=("--no-detect", *settings)) as server:
-        follower = subprocess.Popen([*follow, "--every=0.5"], stderr=subprocess.DEVNULL)
-        try:
-            assert ask(server.url, "tr") == 400
+    pulling = start_lingraft(pull, log=tmp_path / "pull.log")
+    assert pulling.ends() == 0, pulling.said
+    command, bundle, *flags = arguments_of(pod["containers"][0], tmp_path)
+    settings = [flag for flag in flags if not flag.startswith(("--port", "--grpc-port"))]
+    assert command == "serve"
+    with running([Path(bundle)], settings=("--no-detect", *settings)) as server:
+        assert ask(server.url, "tr") == 400
+        with start_lingraft([*follow, "--every=0.5"], log=tmp_path / "follow.log") as following:
             promoted(project, turkish)
-            deadline_s = time.monotonic() + READY_S
-            while ask(server.url, "tr") != 200:
-                assert time.monotonic() < deadline_s
-                time.sleep(0.1)
+            following.wait_until(lambda: ask(server.url, "tr") == 200, pause_s=0.05)
             assert ask(server.url, "de") == 200
-        finally:
-            follower.terminate()
-            follower.wait()
 
 
 def ask(url: str, language: str) -> int:

@@ -2,12 +2,13 @@
 
 import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from click.testing import Result
+from typer.testing import CliRunner
 
+from lingraft.cli import app
 from tests.doctor.clinic import CLUSTER, Clinic
 from tests.launch.api_server import DROP
 
@@ -110,15 +111,14 @@ def test_the_launchers_own_profile_is_looked_at_where_something_is_launched(clin
     assert launcher not in clinic.findings()
 
 
-def _command(recipe: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "lingraft", "doctor", "--recipe", str(recipe)]
-    return subprocess.run(command, check=False, capture_output=True, text=True)
+def _command(recipe: Path) -> Result:
+    return CliRunner().invoke(app, ["doctor", "--recipe", str(recipe)])
 
 
 def test_the_command_lists_gaps_and_fails(clinic: Clinic) -> None:
     clinic.server.remove("secrets", "lingraft-mlflow-server")
     ran = _command(TINY)
-    assert ran.returncode == 1, ran.stderr
+    assert ran.exit_code == 1, ran.stderr
     assert "LACKING  Secret lingraft-mlflow-server: is not there\n         manifests/README.md" in ran.stdout
     assert "ok       namespace lingraft" in ran.stdout
 
@@ -127,6 +127,6 @@ def test_the_command_does_not_fail_for_warnings(clinic: Clinic, tmp_path: Path) 
     recipe = tmp_path / "recipe.toml"
     recipe.write_text(f'{TINY.read_text()}\n[cluster.training]\nnode_selector = {{ pool = "none yet" }}\n')
     ran = _command(recipe)
-    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert ran.exit_code == 0, ran.output
     assert "warning  a node for profile 'training': no node of today has the labels" in ran.stdout
     assert "LACKING" not in ran.stdout

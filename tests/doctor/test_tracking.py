@@ -103,7 +103,7 @@ def test_a_path_before_mlflows_own_is_kept(clinic: Clinic) -> None:
 def test_a_service_that_is_not_there_is_a_gap(clinic: Clinic) -> None:
     clinic.server.services.clear()
     itself, store = _found(clinic)
-    assert itself.gap == "answers /health with 404 services mlflow:5000 not found"
+    assert itself.gap == 'answers /health with 404 services "mlflow:5000" not found'
     assert store.is_lacking
 
 

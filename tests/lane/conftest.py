@@ -1,5 +1,6 @@
-"""Turkish, added once for all tests that only look."""
+"""Turkish, added once a run for all tests that only look."""
 
+import pickle
 import shutil
 from pathlib import Path
 
@@ -7,20 +8,26 @@ import pytest
 
 from lingraft import add_language
 from lingraft.lane.added import AddedLanguage
+from tests.fixtures import once
 from tests.lane.given import RECIPE
 from tests.workshop import Workshop
 
 
-@pytest.fixture(scope="module")
-def text(workshop: Workshop, tmp_path_factory: pytest.TempPathFactory) -> Path:
+@pytest.fixture(scope="session")
+def text(workshop: Workshop) -> Path:
     """Labelled Turkish text under a name that does not say so."""
-    file = tmp_path_factory.mktemp("given") / "pages.jsonl"
-    shutil.copy(Path(str(workshop.recipe.text.path)) / "tr.jsonl", file)  # type: ignore[union-attr]
-    return file
+    source = Path(str(workshop.recipe.text.path)) / "tr.jsonl"  # type: ignore[union-attr]
+    return once.folder("pages", lambda folder: shutil.copy(source, folder / "pages.jsonl")) / "pages.jsonl"
 
 
-@pytest.fixture(scope="module")
-def added(workshop: Workshop, text: Path, tmp_path_factory: pytest.TempPathFactory) -> AddedLanguage:
+@pytest.fixture(scope="session")
+def added(workshop: Workshop, text: Path) -> AddedLanguage:
     """Turkish, added by the recipe that the workshop was made by."""
-    out = tmp_path_factory.mktemp("lane") / "tr"
-    return add_language(workshop.primary, text, "tr", out, tasks=[*workshop.tasks.values()], recipe=RECIPE)
+
+    def make(folder: Path) -> None:
+        tasks = [*workshop.tasks.values()]
+        made = add_language(workshop.primary, text, "tr", folder / "tr", tasks=tasks, recipe=RECIPE)
+        (folder / "added.pickle").write_bytes(pickle.dumps(made))
+
+    found = once.folder("added", make, RECIPE.read_bytes())
+    return pickle.loads((found / "added.pickle").read_bytes())

@@ -100,12 +100,13 @@ def test_a_damaged_stage_is_refused_and_named(
     ],
 )
 def test_other_settings_do_not_mix_with_what_is_there(
-    workshop: Workshop, text: Path, added: AddedLanguage, wanted: Wanted, stage: str, words: str
+    workshop: Workshop, text: Path, added: AddedLanguage, tmp_path: Path, wanted: Wanted, stage: str, words: str
 ) -> None:
-    before = files_of(out_of(added))
+    out = copied(out_of(added), tmp_path / "tr")
+    before = files_of(out)
     with pytest.raises(MadeDifferentlyError, match=rf"{stage} was made from something else: {re.escape(words)}"):
-        add_language(workshop.primary, text, "tr", out_of(added), recipe=RECIPE, wanted=wanted)
-    assert files_of(out_of(added)) == before
+        add_language(workshop.primary, text, "tr", out, recipe=RECIPE, wanted=wanted)
+    assert files_of(out) == before
 
 
 def test_other_text_does_not_mix_with_what_is_there(
@@ -114,4 +115,4 @@ def test_other_text_does_not_mix_with_what_is_there(
     longer = tmp_path / text.name
     longer.write_text(text.read_text() + json.dumps({"text": "yeni"}) + "\n")
     with pytest.raises(MadeDifferentlyError, match=r"text was made from something else: files.1-1 pages.jsonl was"):
-        add_language(workshop.primary, longer, "tr", out_of(added), recipe=RECIPE)
+        add_language(workshop.primary, longer, "tr", copied(out_of(added), tmp_path / "tr"), recipe=RECIPE)

@@ -1,9 +1,11 @@
 """The whole language lane as one call: what it leaves, and how it goes on."""
 
+import os
 import re
 import shutil
-import subprocess
+import signal
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,30 +13,29 @@ import torch
 from transformers import AutoModelForMaskedLM, AutoModelForSequenceClassification, AutoTokenizer
 from typer.testing import CliRunner
 
-from lingraft import add_language, artifact
+from lingraft import add_language, artifact, runs
 from lingraft.artifact import Artifact, Kind
 from lingraft.cli import app
+from lingraft.lane import recipe
 from lingraft.lane.added import AddedLanguage
 from lingraft.models import load_embeddings, load_primary, load_task
+from lingraft.plan import Progress
 from lingraft.text import load_split
 from tests import made_up
+from tests.fixtures.forked import lingraft, start
 from tests.lane.given import BRIEFLY, RECIPE, files_of, out_of, plain_text
-from tests.workshop import Workshop, same_tensors
+from tests.workshop import Workshop, copied, same_tensors
 
 ROOT = Path(__file__).parents[2]
 
-STOPPED_IN_THE_MIDST_OF_TRAINING = """
-import os, signal
-from lingraft import runs
-from lingraft.cli import main
 
-def stopped(points, steps, title):
-    next(points)
-    os.kill(os.getpid(), signal.SIGKILL)
+def killed_in_the_midst_of_training(arguments: list[str]) -> None:
+    def killed(points: Iterator[Progress], steps: int, title: str) -> Iterator[Progress]:
+        yield next(points)
+        os.kill(os.getpid(), signal.SIGKILL)
 
-runs.shown = stopped
-main()
-"""
+    runs.shown = killed
+    lingraft(arguments)
 
 
 def test_the_lane_gives_what_its_stages_give_one_by_one(workshop: Workshop, added: AddedLanguage) -> None:
@@ -85,14 +86,16 @@ def test_the_summary_says_scores_before_and_after_the_cost_and_where_everything_
 
 
 def test_called_again_it_makes_nothing_again_and_tells_the_same(
-    workshop: Workshop, text: Path, added: AddedLanguage, capsys: pytest.CaptureFixture[str]
+    workshop: Workshop, text: Path, added: AddedLanguage, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    before = files_of(out_of(added))
-    moved = text.rename(text.with_name("elsewhere.jsonl")).rename(text)
+    out, moved = copied(out_of(added), tmp_path / "tr"), tmp_path / "elsewhere" / text.name
+    moved.parent.mkdir()
+    shutil.copy(text, moved)
+    before = files_of(out)
     tasks = [*workshop.tasks.values()]
-    again = add_language(str(workshop.primary), [moved], "tr", str(out_of(added)), tasks=tasks, recipe=RECIPE)
-    assert again == added
-    assert files_of(out_of(added)) == before
+    again = add_language(str(workshop.primary), [moved], "tr", str(out), tasks=tasks, recipe=RECIPE)
+    assert repr(again).replace(str(out), str(out_of(added))) == repr(added)
+    assert files_of(out) == before
     assert capsys.readouterr().err.count("as it was") == 6
 
 
@@ -101,8 +104,8 @@ def test_a_killed_run_goes_on_where_it_was_and_ends_as_if_it_had_not_been_killed
 ) -> None:
     out = tmp_path / "tr"
     given = ["--primary", workshop.primary, "--text", text, "--lang", "tr", "--recipe", RECIPE, "--out", out]
-    command = [sys.executable, "-c", STOPPED_IN_THE_MIDST_OF_TRAINING, "add-language", *map(str, given)]
-    assert subprocess.run(command, check=False, capture_output=True).returncode == -9
+    command = start(killed_in_the_midst_of_training, ["add-language", *map(str, given)], log=tmp_path / "log")
+    assert command.ends() == -signal.SIGKILL, command.said
     assert {path.name for path in out.iterdir() if path.is_dir()} == {
         "text",
         "tokenizer",
@@ -152,6 +155,7 @@ def test_the_readmes_python_adds_a_language_and_asks_the_model(
     (tmp_path / "text").mkdir()
     shutil.copy(text, tmp_path / "text/tr.jsonl")
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(recipe, "_FEWEST_STEPS", 20)  # of text that is as short as this
     exec(compile(code, "README.md", "exec"), {})
     printed = capsys.readouterr().out
     assert "topic: accuracy without any training example" in printed

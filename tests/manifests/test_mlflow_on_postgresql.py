@@ -13,19 +13,12 @@ import pytest
 import sqlalchemy
 import torch
 from alembic.script import ScriptDirectory
-from kfp.local.orchestrator import enhanced_dag_orchestrator
-from kfp.local.orchestrator.enhanced_dag_orchestrator import ParallelExecutor
 
 from lingraft import artifact, tracking
 from lingraft.artifact import Artifact, Kind
 from lingraft.config import Recipe
 from lingraft.plan import Progress
-from lingraft.registered import embeddings_name
-from lingraft.search_config import SEARCH_STORAGE
-from pipelines import build, local
-from tests.made_up import write
 from tests.manifests.mlflow_server import Document, running
-from tests.pipelines.finished import tiny
 from tests.postgresql import PostgreSql
 
 ROOT = Path(__file__).parents[2]
@@ -144,45 +137,3 @@ def test_a_dump_that_is_restored_has_what_was_registered(
         rows = _rows(database, query)
         assert rows
         assert _rows(postgresql.address("restored"), query) == rows
-
-
-class _ThreeAtOnce(ParallelExecutor):  # type: ignore[misc]  # kfp has no types
-    """`kfp.local` runs two iterations of a loop at once, whatever the loop says."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.conservative_max = self.max_workers = 3
-
-
-@pytest.mark.parametrize("overlay", ["local"], indirect=True, scope="session")
-def test_a_pipeline_tracks_and_registers_three_languages_at_once_and_keeps_its_search_beside(
-    server: str,
-    postgresql: PostgreSql,
-    database: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    postgresql.run("createdb", "-h", postgresql.folder, "-U", "mlflow", "optuna")
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", server)
-    monkeypatch.setenv(SEARCH_STORAGE, postgresql.address("optuna"))
-    monkeypatch.setattr(enhanced_dag_orchestrator, "ParallelExecutor", _ThreeAtOnce)
-    languages = ("de", "tr", "el")
-    recipe = tiny(tmp_path, targets=languages)
-    cluster = recipe.cluster.model_copy(update={"parallel_languages": 3})
-    recipe = recipe.model_copy(update={"name": "three", "cluster": cluster, "threads": 1})
-    recipe = recipe.with_folder(write(tmp_path / "text", recipe.languages))
-
-    for pipeline in (build.source_pipeline, build.depth_search_pipeline, build.language_pipeline):
-        local.run(pipeline(recipe), tmp_path / "out")
-
-    assert {tracking.tags_of(embeddings_name(recipe, language))["language"] for language in languages} == {*languages}
-    stages = (
-        "FROM runs WHERE name ~ '^(adapt|evaluate|register)-(de|tr|el)' GROUP BY substring(name from '-(de|tr|el)')"
-    )
-    spans = _rows(database, f"SELECT min(start_time), max(end_time) {stages}")
-    assert len(spans) == 3
-    assert max(start for start, _ in spans) < min(end for _, end in spans), "they did not run at the same time"
-    statuses = _rows(database, f"SELECT DISTINCT status {stages.partition('GROUP')[0]}")
-    assert statuses == [("FINISHED",)]
-    trials = "SELECT count(*) FROM trials WHERE state IN ('COMPLETE', 'PRUNED')"
-    assert _rows(postgresql.address("optuna"), trials) == [(2,)]

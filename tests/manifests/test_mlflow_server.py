@@ -1,29 +1,27 @@
 """MLflow itself, started with the command and settings of the manifests, over SQLite and a local folder."""
 
 import http.client
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.manifests.mlflow_server import mlflow_seen_by_the_doctor, running, status
+from tests.tracking_server import shared
+from tests.tracking_stores import new_database, quiet
 
 Document = dict[str, Any]
 SEARCH = "/api/2.0/mlflow/experiments/search"
 
 # The overlays differ in the number of workers and in the stores, which are ours here: one start will do.
-pytestmark = pytest.mark.parametrize("overlay", ["local"], indirect=True, scope="session")
+pytestmark = [quiet, pytest.mark.parametrize("overlay", ["local"], indirect=True, scope="session")]
 
 
-@pytest.fixture(scope="module")
-def server_port(
-    documents: list[Document], pods: dict[str, Document], tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[int]:
-    """The port of a running server; its address, database and artifact folder are this test's own."""
-    folder = tmp_path_factory.mktemp("mlflow")
-    with running(documents, pods, f"sqlite:///{folder / 'mlflow.db'}", folder) as port:
-        yield port
+@pytest.fixture(scope="session")
+def server_port(overlay: str) -> int:
+    """The port of a running server; its address, database and artifact folder are those of this run of the tests."""
+    assert overlay == "local"
+    return shared().port
 
 
 def test_the_server_passes_its_probe_under_any_host(pods: dict[str, Document], server_port: int) -> None:
@@ -65,6 +63,7 @@ def test_the_doctor_says_that_the_server_does_not_reach_its_store(
         "AWS_DEFAULT_REGION": "us-east-1",
         "MLFLOW_S3_ENDPOINT_URL": "http://127.0.0.1:9",
     }
+    new_database(tmp_path / "mlflow.db")
     database = f"sqlite:///{tmp_path / 'mlflow.db'}"
     with running(documents, pods, database, tmp_path, nowhere, artifacts="s3://bucket/mlflow") as port:
         itself, store = mlflow_seen_by_the_doctor(documents, port, tmp_path)

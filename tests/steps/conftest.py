@@ -2,14 +2,17 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from lingraft.artifact import Artifact, Kind
 from lingraft.steps import data, language, source
+from tests.fixtures import once
+from tests.registry.prepared import copied
 from tests.tracking_stores import sqlite_store
-from tests.workshop import Workshop
+from tests.workshop import TINY, Workshop
 
 
 @dataclass(frozen=True)
@@ -34,6 +37,10 @@ class Registered:
         (self.folder / "no-mini").mkdir(exist_ok=True)
         return self.folder / "no-mini"
 
+    def judged(self, depth: int) -> tuple[Path, Path]:
+        """The same as `judge` makes, made once a run; over 1, 2 or 3 layers."""
+        return _judged(self.folder, depth)
+
     def begin(self, out: Path) -> Path:
         """The file that names a new pipeline's run."""
         data.open_run(self.recipe, "language", out)
@@ -41,7 +48,7 @@ class Registered:
 
     def judge(self, run: Path, depth: int, out: Path, recipe: str = "", tasks: Path | None = None) -> tuple[Path, Path]:
         """German embeddings learned over a depth, and their evaluation."""
-        shop, embeddings, evaluation = self.shop, out / f"embeddings-{depth}", out / f"evaluation-{depth}"
+        shop, (embeddings, evaluation) = self.shop, _judged(out, depth)
         given = recipe or self.recipe
         folders = shop.blocks["de"], shop.tokenizers["de"]
         language.adapt(given, run, depth, shop.primary, self.no_mini, *folders, embeddings)
@@ -50,16 +57,28 @@ class Registered:
         return embeddings, evaluation
 
 
+def _judged(folder: Path, depth: int) -> tuple[Path, Path]:
+    return folder / f"embeddings-{depth}", folder / f"evaluation-{depth}"
+
+
 @pytest.fixture(scope="module")
 def registered(workshop: Workshop, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registered]:
-    folder = tmp_path_factory.mktemp("registered")
-    recipe, run, evaluation = workshop.recipe.to_json(), folder / "run", folder / "evaluation"
-    tasks = list(workshop.tasks.values())
+    """One for the tests of a module, copied from that of the run."""
+    original = once.folder("registered-source", partial(_register, workshop), TINY.read_bytes())
+    folder = tmp_path_factory.mktemp("registered") / "copy"
+    with copied(original, folder):
+        yield Registered(workshop, folder, folder / "evaluation")
+
+
+def _register(shop: Workshop, folder: Path) -> None:
+    recipe, run, evaluation = shop.recipe.to_json(), folder / "run", folder / "evaluation"
+    tasks = list(shop.tasks.values())
     with sqlite_store(folder):
         data.open_run(recipe, "source", run)
-        inputs = workshop.primary, tasks, workshop.texts["en"], workshop.blocks["en"]
-        source.evaluate_source(recipe, run, *inputs, evaluation)
-        source.register_source(recipe, run, workshop.primary, tasks, evaluation)
-        for seed, task in workshop.tasks.items():
+        source.evaluate_source(recipe, run, shop.primary, tasks, shop.texts["en"], shop.blocks["en"], evaluation)
+        source.register_source(recipe, run, shop.primary, tasks, evaluation)
+        for seed, task in shop.tasks.items():
             Artifact.load(task, Kind.TASK).copy_to(folder / "tasks" / "topic" / f"seed-{seed}")
-        yield Registered(workshop, folder, evaluation)
+        made = Registered(shop, folder, evaluation)
+        for depth in (1, 2, 3):
+            made.judge(made.begin(folder / f"run-{depth}"), depth, folder)

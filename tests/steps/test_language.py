@@ -71,7 +71,7 @@ def test_the_searched_depth_is_registered_and_all_results_are_handed_on(
     registered: Registered, searched: int, tmp_path: Path
 ) -> None:
     run = registered.begin(tmp_path / "run")
-    embeddings, evaluations = zip(*(registered.judge(run, depth, tmp_path) for depth in (1, searched)), strict=True)
+    embeddings, evaluations = zip(*(registered.judged(depth) for depth in (1, searched)), strict=True)
     chosen, handed = tmp_path / "chosen", tmp_path / "results"
 
     language.register_language(registered.recipe, run, registered.tasks, embeddings, evaluations, chosen, handed)
@@ -86,7 +86,7 @@ def test_a_language_that_was_not_adapted_over_its_own_depth_is_not_registered(
     registered: Registered, searched: int, tmp_path: Path
 ) -> None:
     run = registered.begin(tmp_path / "run")
-    embeddings, evaluation = registered.judge(run, 3, tmp_path)
+    embeddings, evaluation = registered.judged(3)
     with pytest.raises(DepthError, match=r"'de' was adapted over depths \[3\], but its own is now 2"):
         language.register_language(
             registered.recipe,
@@ -116,7 +116,7 @@ def test_without_a_task_a_language_is_judged_and_registered_by_masked_accuracy(
 
 def test_a_report_needs_no_search(registered: Registered, tmp_path: Path) -> None:
     run = registered.begin(tmp_path / "run")
-    _, evaluation = registered.judge(run, 1, tmp_path / "group")
+    _, evaluation = registered.judged(1)
     group = tmp_path / "handed" / "de-1"
     Artifact.load(evaluation, Kind.EVALUATION).copy_to(group)
     conclude("de", group.parent, tmp_path / "outcome")
@@ -157,7 +157,7 @@ def test_every_kind_of_task_passes_the_gate_and_gets_a_bundle(
     write_task(settings, shop.primary, body, seed=1, labels=LABELS.get(kind))
     data.open_run(recipe, "language", run)
     source.register_source(recipe, run, shop.primary, [body], registered.evaluation)
-    embeddings, evaluation = registered.judge(run, 1, tmp_path)
+    embeddings, evaluation = registered.judged(1)
     folders = tmp_path / "chosen", tmp_path / "results"
     assert language.register_language(recipe, run, tasks, [embeddings], [evaluation], *folders) is None
     assert float(tracking.tags_of(embeddings_name(settings, "de"))[f"parity.{name}"]) <= PARITY_TOLERANCE

@@ -1,6 +1,9 @@
 """What steps of a source add to stages: jobs of finetuning, what is registered, and what comes back."""
 
+import json
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,10 +19,13 @@ from lingraft.registered import mini_name, primary_name, task_name
 from lingraft.results import load_language
 from lingraft.steps import data, language, source
 from lingraft.systems import System
+from lingraft.task_config import finetunings
 from lingraft.training_config import MiniBuilding
+from tests.fixtures import once
+from tests.registry.prepared import copied
 from tests.steps.conftest import Registered
 from tests.tracking_stores import quiet, sqlite_store
-from tests.workshop import Workshop
+from tests.workshop import Workshop, changed
 
 pytestmark = quiet
 BUILDING = MiniBuilding(steps=4, batch_blocks=8, learning_rate=1e-3, fresh_layers=2)
@@ -38,8 +44,8 @@ def test_every_task_is_finetuned_with_every_seed(workshop: Workshop) -> None:
         update={"name": "mood", "finetuning": topic.finetuning.model_copy(update={"seeds": (3, 1)})}
     )
     recipe = workshop.recipe.model_copy(update={"tasks": (topic, mood)})
-    assert source.finetunings(recipe) == ["topic/1", "topic/2", "mood/3", "mood/1"]
-    assert source.finetunings(recipe.model_copy(update={"tasks": ()})) == []
+    assert finetunings(recipe.tasks) == ["topic/1", "topic/2", "mood/3", "mood/1"]
+    assert finetunings(()) == []
 
 
 def test_a_job_is_a_task_and_its_seed(registered: Registered, tmp_path: Path) -> None:
@@ -86,58 +92,69 @@ def test_every_seed_is_registered_and_the_best_on_dev_is_champion(registered: Re
 
 @dataclass(frozen=True)
 class Post:
-    """A MINIPOST project, and the folder of its store."""
+    """A MINIPOST project, whose primary and mini-model are registered in the store that the environment names."""
 
     folder: Path
     recipe: Recipe
-    primary: Path
-    mini: Path
-    cost: dict[str, float]
+
+    @property
+    def primary(self) -> Path:
+        return self.folder / "primary"
+
+    @property
+    def mini(self) -> Path:
+        return self.folder / "mini"
+
+    @property
+    def cost(self) -> dict[str, float]:
+        """What the step that built the mini-model told."""
+        told: dict[str, float] = json.loads((self.folder / "cost.json").read_text())
+        return told
 
 
-@pytest.fixture(scope="module")
-def post(workshop: Workshop, tmp_path_factory: pytest.TempPathFactory) -> Post:
-    """Its primary and its mini-model, built by the step and registered."""
-    folder = tmp_path_factory.mktemp("post")
+@pytest.fixture
+def post(workshop: Workshop, tmp_path: Path) -> Iterator[Post]:
     recipe = workshop.recipe.model_copy(update={"mini": BUILDING, "tasks": ()}).for_system(System.MINIPOST)
-    brief = recipe.pretraining.model_copy(update={"steps": 2, "warmup_steps": 0})
-    recipe = recipe.model_copy(update={"pretraining": brief})
-    run, primary, mini = folder / "run", folder / "primary", folder / "mini"
-    blocks, tokenizer = workshop.blocks["en"], workshop.tokenizers["en"]
-    stages.pretrain(recipe, blocks, tokenizer, primary, unwatched)
+    recipe = changed(recipe, "pretraining", steps=2, warmup_steps=0)
+    original = once.folder("registered-post", partial(register_post, workshop, recipe), recipe.to_json())
+    with copied(original, tmp_path / "post"):
+        yield Post(tmp_path / "post", recipe)
+
+
+def register_post(shop: Workshop, recipe: Recipe, folder: Path) -> None:
+    """Build the mini-model by the step."""
+    run, primary, judged, blocks = folder / "run", folder / "primary", folder / "judged", shop.blocks["en"]
+    stages.pretrain(recipe, blocks, shop.tokenizers["en"], primary, unwatched)
     with sqlite_store(folder):
         data.open_run(recipe.to_json(), "source", run)
-        cost = source.build_mini(recipe.to_json(), run, primary, blocks, mini)
-        judged = folder / "judged"
-        source.evaluate_source(recipe.to_json(), run, primary, [], workshop.texts["en"], blocks, judged)
+        cost = source.build_mini(recipe.to_json(), run, primary, blocks, folder / "mini")
+        source.evaluate_source(recipe.to_json(), run, primary, [], shop.texts["en"], blocks, judged)
         source.register_source(recipe.to_json(), run, primary, [], judged)
-    return Post(folder, recipe, primary, mini, cost)
+    (folder / "cost.json").write_text(json.dumps(cost))
 
 
 def test_a_mini_model_is_registered_fetched_and_adapted_over(workshop: Workshop, post: Post, tmp_path: Path) -> None:
     built = Artifact.load(post.mini, Kind.MINI)
     assert post.cost["steps"] == BUILDING.steps
-    with sqlite_store(post.folder):
-        assert mini_name(post.recipe) == "tiny-mini-minipost-1"
-        tags = tracking.tags_of(mini_name(post.recipe))
-        primary = Artifact.load(post.primary, Kind.PRIMARY).fingerprint
-        assert (tags["fingerprint"], tags["depth"], tags["aligned_with"]) == (built.fingerprint, "1", primary)
-        data.open_run(post.recipe.to_json(), "language", tmp_path / "language")
-        recipe, run = post.recipe.to_json(), tmp_path / "language"
-        found = fetched(recipe, run, tmp_path / "fetched")
-        assert load_mini(found["mini"]).fingerprint == built.fingerprint
-        shared = found["primary"], found["mini"]
-        blocks, embeddings = workshop.blocks["de"], tmp_path / "embeddings"
-        language.adapt(recipe, run, 1, *shared, blocks, workshop.tokenizers["de"], embeddings)
-        folders = found["tasks"], embeddings, workshop.texts["de"], blocks
-        language.evaluate_language(recipe, run, *shared, *folders, tmp_path / "result")
+    assert mini_name(post.recipe) == "tiny-mini-minipost-1"
+    tags = tracking.tags_of(mini_name(post.recipe))
+    primary = Artifact.load(post.primary, Kind.PRIMARY).fingerprint
+    assert (tags["fingerprint"], tags["depth"], tags["aligned_with"]) == (built.fingerprint, "1", primary)
+    data.open_run(post.recipe.to_json(), "language", tmp_path / "language")
+    recipe, run = post.recipe.to_json(), tmp_path / "language"
+    found = fetched(recipe, run, tmp_path / "fetched")
+    assert load_mini(found["mini"]).fingerprint == built.fingerprint
+    shared = found["primary"], found["mini"]
+    blocks, embeddings = workshop.blocks["de"], tmp_path / "embeddings"
+    language.adapt(recipe, run, 1, *shared, blocks, workshop.tokenizers["de"], embeddings)
+    folders = found["tasks"], embeddings, workshop.texts["de"], blocks
+    language.evaluate_language(recipe, run, *shared, *folders, tmp_path / "result")
     result = load_language(tmp_path / "result")
     assert (result.system, result.depth, result.fresh_layers) == ("MINIPOST", 1, 2)
 
 
 def test_a_mini_model_that_is_not_registered_is_named(post: Post, tmp_path: Path) -> None:
     deeper = post.recipe.for_system(System.MINIPOST, 2).to_json()
-    with sqlite_store(post.folder):
-        data.open_run(deeper, "language", tmp_path / "language")
-        with pytest.raises(NotRegisteredError, match="'tiny-mini-minipost-2'"):
-            fetched(deeper, tmp_path / "language", tmp_path / "fetched")
+    data.open_run(deeper, "language", tmp_path / "language")
+    with pytest.raises(NotRegisteredError, match="'tiny-mini-minipost-2'"):
+        fetched(deeper, tmp_path / "language", tmp_path / "fetched")
