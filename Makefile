@@ -30,8 +30,9 @@ port := $(strip $(PORT))
 bin := .venv/bin
 stamp := .venv/.installed-$(accelerator)
 torch_version := $(shell sed -n 's/^torch==//p' constraints.txt)
-# Build tools come from the lock too; pip reads that only from the environment. Python compiles what it imports when it
-# imports it, and keeps that: pip would take two minutes to compile everything.
+# Build tools come from the lock too, pip itself among them: the one that venv brings takes a minute longer. pip reads
+# the lock for them only from the environment. Python compiles what it imports when it imports it, and keeps that: pip
+# would take two minutes to compile everything.
 unexport PYTHONDONTWRITEBYTECODE
 pip_install := PIP_CONSTRAINT=constraints.txt PIP_NO_COMPILE=1 $(bin)/pip install
 as_root := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
@@ -72,6 +73,7 @@ $(stamp): pyproject.toml constraints.txt lingraft/__init__.py | $(bin)/python
 	  echo "This .venv is for the other accelerator, and the two onnxruntime packages overwrite each other." >&2; \
 	  echo "Remove .venv, then run make again." >&2; exit 1; \
 	fi
+	$(pip_install) --quiet pip
 	$(if $(filter cpu,$(accelerator)),$(call install_cpu_torch))
 	$(pip_install) --editable '.[all,dev,$(accelerator)]'
 	$(bin)/pip check
@@ -166,7 +168,7 @@ system-deps: ## install what the integration tests need from Debian
 lock: install ## write constraints.txt anew from what .venv holds
 	@[ $(accelerator) = cpu ] || { echo "Write the lock from a cpu environment." >&2; exit 1; }
 	@{ grep '^#' constraints.txt; \
-	   $(bin)/pip freeze --all --exclude-editable | grep -v '^pip==' \
+	   $(bin)/pip freeze --all --exclude-editable \
 	     | sed -E 's/\+cpu$$//; s/^onnxruntime==(.*)/&\nonnxruntime-gpu==\1/' | LC_ALL=C sort -f; \
 	} > constraints.txt.new
 	@mv constraints.txt.new constraints.txt
