@@ -21,6 +21,7 @@ from lingraft.stopping import EXIT_CODES, Interruption, handled
 
 _MEMORY_EVENTS = Path("/sys/fs/cgroup/memory.events")
 _STOPS = {code: number for number, code in EXIT_CODES.items()}
+_MOMENT_S = 0.2
 
 
 class _Process(Protocol):
@@ -29,8 +30,12 @@ class _Process(Protocol):
     def send_signal(self, number: int) -> None:
         """Send a signal, unless the process has ended."""
 
-    def wait(self) -> int:
-        """Wait for the end; returns the exit code, negative for a signal."""
+    def wait(self, timeout: float) -> int:
+        """Wait for the end; returns the exit code, negative for a signal.
+
+        Raises:
+            TimeoutExpired: it has not ended after so many seconds.
+        """
 
 
 def fork_steps() -> None:
@@ -84,10 +89,11 @@ class _Fork:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self._process.pid, number)
 
-    def wait(self) -> int:
-        """Wait for the end; returns the exit code, negative for a signal."""
-        self._process.join()
-        assert self._process.exitcode is not None
+    def wait(self, timeout: float) -> int:
+        """Wait for the end, as `subprocess.Popen.wait` does."""
+        self._process.join(timeout)
+        if self._process.exitcode is None:
+            raise subprocess.TimeoutExpired("step", timeout)
         return self._process.exitcode
 
 
@@ -141,8 +147,19 @@ def _run(start: Callable[[], _Process]) -> int:
     with handled(ask):
         started.append(process := start())
         pass_on()
-        code = process.wait()
+        code = _waited(process)
     return EXIT_CODES[signal.Signals(-code)] if -code in passed_on else code
+
+
+def _waited(process: _Process) -> int:
+    """Wait for the end; returns the exit code.
+
+    The kernel gives a signal that comes while this thread blocks it, as it does while it starts a process, to another
+    thread. That does not interrupt a wait of this thread, which alone runs handlers: so it waits for moments only.
+    """
+    while True:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return process.wait(_MOMENT_S)
 
 
 def _killed_for_memory() -> int:

@@ -96,6 +96,23 @@ def test_a_stop_that_comes_later_is_heeded_by_the_step(missed: list[int], capfd:
     assert missed == []
 
 
+@pytest.mark.usefixtures("way")
+def test_a_stop_that_another_thread_receives_reaches_the_step(
+    missed: list[int], capfd: pytest.CaptureFixture[str]
+) -> None:
+    def receive() -> None:
+        while "heeds" not in capfd.readouterr().out:
+            time.sleep(0.01)
+        signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
+
+    receiving = threading.Thread(target=receive)
+    receiving.start()
+    with pytest.raises(Interruption):
+        attempted("heeds")
+    receiving.join()
+    assert missed == []
+
+
 def test_a_stop_that_reaches_a_fork_while_it_still_has_its_launchers_handlers_is_not_lost(
     missed: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
