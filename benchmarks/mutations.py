@@ -1,0 +1,436 @@
+"""`python -m benchmarks.mutations`: break the library in known ways and see whether the fast tests notice.
+
+Each mutation replaces one passage of one file in a copy of the tree. The tests named beside it run first, and the whole
+fast suite where these pass. A mutation that no test notices is a test that is missing.
+"""
+
+import argparse
+import ast
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from lingraft.errors import LingraftError
+from lingraft.files import write_text
+
+ROOT = Path(__file__).parents[1]
+_PYTEST = ("-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-m", "not integration and not nightly")
+_FAILED, _STOPPED = 1, 2
+"""Exit codes of pytest where at least one test failed; the second one with several workers, which `-x` stops."""
+_OWN_TESTS = "--ignore=tests/test_mutations_benchmark.py"
+"""The tests of this list look for the passages themselves."""
+
+
+class Mutation(NamedTuple):
+    """One mistake that a developer could make."""
+
+    name: str
+    file: str
+    before: str
+    """Passage that is replaced; it occurs exactly once in the file."""
+    after: str
+    tests: tuple[str, ...]
+    """Tests that are most likely to notice, relative to `tests/`."""
+
+    def apply(self, tree: Path) -> None:
+        """Replace the passage in a copy of the tree.
+
+        Raises:
+            LingraftError: the passage is not there exactly once, so the mutation has to be written anew.
+        """
+        file = tree / self.file
+        text = file.read_text(encoding="utf-8")
+        if text.count(self.before) != 1:
+            raise LingraftError(
+                f"mutation {self.name!r}: its passage occurs {text.count(self.before)} times in {self.file}, not once. "
+                "Write it anew in benchmarks/mutations.py."
+            )
+        mutated = text.replace(self.before, self.after)
+        ast.parse(mutated)  # a file that does not compile fails every test, which says nothing of the tests
+        file.write_text(mutated, encoding="utf-8")
+
+
+class Outcome(NamedTuple):
+    """Whether the fast tests noticed a mutation, and by which test first."""
+
+    name: str
+    caught_by: str | None
+    whole_suite: bool
+    """Whether the tests named beside the mutation passed, so that the whole fast suite was run."""
+    elapsed_s: float
+
+
+MUTATIONS = (
+    Mutation(
+        "the body is not frozen during adaptation",
+        "lingraft/trained.py",
+        "    model.requires_grad_(False)\n",
+        "    model.requires_grad_(True)\n",
+        ("test_stages.py", "test_method.py"),
+    ),
+    Mutation(
+        "adaptation trains the layers beside the embeddings",
+        "lingraft/trained.py",
+        "Trained.EMBEDDINGS: encoder.vocabulary.parameters,",
+        "Trained.EMBEDDINGS: encoder.parameters,",
+        ("test_stages.py", "test_method.py"),
+    ),
+    Mutation(
+        "finetuning trains the vocabulary",
+        "lingraft/trained.py",
+        "fixed = {*encoder.vocabulary.parameters(), *encoder.heads.parameters()}",
+        "fixed = {*encoder.heads.parameters()}",
+        ("test_stages.py", "test_method.py"),
+    ),
+    Mutation(
+        "the mini-model takes the head of another depth",
+        "lingraft/encoder.py",
+        "mini.heads = nn.ModuleDict({str(top): primary.heads[str(headed)]})",
+        "mini.heads = nn.ModuleDict({str(top): primary.heads[str(primary.depths[-1])]})",
+        ("test_mini_model.py", "test_mini.py", "test_method.py"),
+    ),
+    Mutation(
+        "MINIPOST's fresh layers stand below the primary's",
+        "lingraft/encoder.py",
+        "nn.ModuleList([*primary.layers[:depth], *fresh])",
+        "nn.ModuleList([*fresh, *primary.layers[:depth]])",
+        ("test_mini_model.py", "test_mini.py", "test_method.py"),
+    ),
+    Mutation(
+        "the mini-model has the top layers of the primary",
+        "lingraft/encoder.py",
+        "nn.ModuleList([*primary.layers[:depth], *fresh])",
+        "nn.ModuleList([*primary.layers[-depth:], *fresh])",
+        ("test_mini_model.py", "test_mini.py", "test_method.py"),
+    ),
+    Mutation(
+        "rows of shared pieces are not copied",
+        "lingraft/initialisation/rows.py",
+        "table_VD[targets], bias_V[targets] = source_VD[sources], source_V[sources]",
+        "bias_V[targets] = source_V[sources]",
+        ("test_initialisation.py",),
+    ),
+    Mutation(
+        "the output bias of shared pieces is not copied",
+        "lingraft/initialisation/rows.py",
+        "table_VD[targets], bias_V[targets] = source_VD[sources], source_V[sources]",
+        "table_VD[targets] = source_VD[sources]",
+        ("test_initialisation.py",),
+    ),
+    Mutation(
+        "special rows are not the source's",
+        "lingraft/initialisation/rows.py",
+        "    shared |= dict(zip(target_pieces.special, source_pieces.special, strict=True))\n",
+        "",
+        ("test_initialisation.py",),
+    ),
+    Mutation(
+        "a piece that begins a word is taken for one that continues it",
+        "lingraft/initialisation/rows.py",
+        "agreeing = (None, False, True) if wanted.initial is None else (wanted.initial, None)",
+        "agreeing = (None, False, True)",
+        ("test_initialisation.py",),
+    ),
+    Mutation(
+        "the swap leaves the output bias of the language before",
+        "lingraft/embeddings.py",
+        "    previous, encoder.vocabulary = encoder.vocabulary, vocabulary\n",
+        "    previous, encoder.vocabulary = encoder.vocabulary, vocabulary\n    vocabulary.bias_V = previous.bias_V\n",
+        ("test_embeddings.py", "test_method.py"),
+    ),
+    Mutation(
+        "embeddings of another primary are swapped in",
+        "lingraft/artifact.py",
+        "    if aligned_with != primary:\n",
+        "    if aligned_with is None:\n",
+        ("test_models.py", "test_artifact.py"),
+    ),
+    Mutation(
+        "losses of the heads are added, not averaged",
+        "lingraft/masked_lm.py",
+        "return torch.stack(losses).mean() / max(len(masked.targets_M), 1)",
+        "return torch.stack(losses).sum() / max(len(masked.targets_M), 1)",
+        ("test_masked_lm.py", "test_method.py"),
+    ),
+    Mutation(
+        "only the last head's loss counts",
+        "lingraft/masked_lm.py",
+        "return torch.stack(losses).mean() / max(len(masked.targets_M), 1)",
+        "return losses[-1] / max(len(masked.targets_M), 1)",
+        ("test_masked_lm.py", "test_method.py"),
+    ),
+    Mutation(
+        "masked tokens are judged with dropout",
+        "lingraft/masked_lm.py",
+        "    encoder.eval()\n",
+        "    encoder.train()\n",
+        ("test_masked_lm.py",),
+    ),
+    Mutation(
+        "special tokens are masked, too",
+        "lingraft/masking.py",
+        "lots_BT = lots_BT.masked_fill(pieces.special_V[tokens_BT], -1)",
+        "lots_BT = lots_BT.clone()",
+        ("test_masking.py",),
+    ),
+    Mutation(
+        "all chosen tokens are replaced by the mask",
+        "lingraft/masking.py",
+        "_REPLACED_BY_MASK, _REPLACED_AT_RANDOM = 0.8, 0.1",
+        "_REPLACED_BY_MASK, _REPLACED_AT_RANDOM = 1.0, 0.0",
+        ("test_masking.py",),
+    ),
+    Mutation(
+        "padding is attended to",
+        "lingraft/encoder.py",
+        "visible_B11T = None if visible_BT is None else visible_BT[:, None, None, :]",
+        "visible_B11T = None",
+        ("test_encoder.py", "test_encoder_family.py"),
+    ),
+    Mutation(
+        "padding is attended to in a served batch",
+        "lingraft/serving/bundle.py",
+        "visible_BT = np.arange(lengths_B.max()) < lengths_B[:, None]",
+        "visible_BT = np.ones((len(encoded), lengths_B.max()), bool)",
+        ("serving/test_answers.py", "serving/test_export.py"),
+    ),
+    Mutation(
+        "the languages of a served batch are crossed",
+        "lingraft/serving/bundle.py",
+        "self.languages[language].table.rows(np.asarray(ids))",
+        "self.languages[encoded[0][0]].table.rows(np.asarray(ids))",
+        ("serving/test_answers.py", "serving/test_export.py"),
+    ),
+    Mutation(
+        "rows of different versions of a bundle share a batch",
+        "lingraft/serving/queue.py",
+        "if each.snapshot is first.snapshot and each is not first]",
+        "if each is not first]",
+        ("serving/test_queue.py",),
+    ),
+    Mutation(
+        "outputs of a batch go to its requests in another order",
+        "lingraft/serving/queue.py",
+        "for each, output in zip(batch, found, strict=True):",
+        "for each, output in zip(batch, reversed(found), strict=True):",
+        ("serving/test_queue.py",),
+    ),
+    Mutation(
+        "int8 rows are read without their scales",
+        "lingraft/serving/tables.py",
+        "return rows_ND if self.scale_V is None else rows_ND * self.scale_V[ids_N, None]",
+        "return rows_ND",
+        ("serving/test_export_precision.py",),
+    ),
+    Mutation(
+        "golden answers are not compared when a bundle is opened",
+        "lingraft/serving/served.py",
+        "            bundle.require_golden()\n",
+        "            bundle.languages.values()\n",
+        ("serving/test_served.py", "serving/test_export.py"),
+    ),
+    Mutation(
+        "files are not compared with their hashes",
+        "lingraft/artifact.py",
+        "        if actual != expected:\n",
+        "        if not actual:\n",
+        ("test_artifact.py",),
+    ),
+    Mutation(
+        "the gate's interval is turned",
+        "lingraft/registry/bootstrap.py",
+        "lower, upper = np.quantile(differences_R, [tail, 1 - tail])",
+        "upper, lower = np.quantile(differences_R, [tail, 1 - tail])",
+        ("registry",),
+    ),
+    Mutation(
+        "the gate compares the estimate, not the interval's lower end",
+        "lingraft/registry/gate.py",
+        "beats = found.lower > gate.margin",
+        "beats = found.estimate > gate.margin",
+        ("registry",),
+    ),
+    Mutation(
+        "the gate lets a task fall",
+        "lingraft/registry/gate.py",
+        "holds = found.lower > -tolerance",
+        "holds = found.upper > -tolerance",
+        ("registry",),
+    ),
+    Mutation(
+        "training goes on a step late",
+        "lingraft/train.py",
+        "steps = range(state.step + 1, 1 +",
+        "steps = range(state.step + 2, 1 +",
+        ("test_keeper.py", "test_train.py", "interrupted"),
+    ),
+    Mutation(
+        "moments are not restored",
+        "lingraft/optimizer.py",
+        "name: tensor.to(parameter.device, copy=True) for name, tensor in named.items() if tensor is not None",
+        "name: torch.zeros_like(tensor) for name, tensor in named.items() if tensor is not None",
+        ("test_optimizer.py", "test_keeper.py", "interrupted"),
+    ),
+    Mutation(
+        "dropout is the same in every step",
+        "lingraft/train.py",
+        'seed_of("dropout", plan.seed, step, first + number)',
+        'seed_of("dropout", plan.seed, 1, first + number)',
+        ("test_train.py", "test_method.py"),
+    ),
+    Mutation(
+        "a step that is not finite is taken",
+        "lingraft/optimizer.py",
+        "found_inf=bad.float()",
+        "found_inf=torch.zeros_like(norm)",
+        ("test_optimizer.py", "test_train.py"),
+    ),
+    Mutation(
+        "biases and LayerNorms decay",
+        "lingraft/optimizer.py",
+        '"weight_decay": 0.0}',
+        '"weight_decay": weight_decay}',
+        ("test_optimizer.py",),
+    ),
+    Mutation(
+        "the learning rate does not warm up",
+        "lingraft/plan.py",
+        "return self.learning_rate * place / self.warmup_steps",
+        "return self.learning_rate",
+        ("test_train.py",),
+    ),
+    Mutation(
+        "FLOPs are counted without the head",
+        "lingraft/cost/formulas.py",
+        "(2 * self.layers * self._layer + 2 * self._head + self.mask_rate * self._projection)",
+        "2 * self.layers * self._layer",
+        ("cost",),
+    ),
+    Mutation(
+        "near-maximal performance ignores the baseline",
+        "lingraft/efficiency.py",
+        "return baseline + share * (reference - baseline)",
+        "return share * reference",
+        ("test_efficiency.py",),
+    ),
+    Mutation(
+        "the best dev score's weights are not put back",
+        "lingraft/early_stop.py",
+        "                parameter.copy_(weight)\n",
+        "                pass\n",
+        ("test_train_endings.py", "test_train.py"),
+    ),
+    Mutation(
+        "blocks of another tokenizer are taken",
+        "lingraft/blocks.py",
+        "    if made_with != tokenizer.hash:\n",
+        "    if made_with is None:\n",
+        ("test_blocks.py",),
+    ),
+    Mutation(
+        "the special ids of a vocabulary are always ours",
+        "lingraft/embeddings.py",
+        "    vocabulary = Vocabulary(0, table_VD.shape[1], special)\n",
+        "    vocabulary = Vocabulary(0, table_VD.shape[1])\n",
+        ("test_embeddings.py", "hf"),
+    ),
+    Mutation(
+        "a task's scores are of the initial embeddings",
+        "lingraft/evaluation.py",
+        "after = judge_all(recipe, models, documents, pieces, lambda model: model.swap_in(learned))",
+        "after = judge_all(recipe, models, documents, pieces, lambda model: swap(model.net.encoder, initial))",
+        ("test_evaluation.py",),
+    ),
+    Mutation(
+        "a task's initial scores are of the learned embeddings",
+        "lingraft/evaluation.py",
+        "before = judge_all(recipe, models, documents, pieces, lambda model: swap(model.net.encoder, initial))",
+        "before = judge_all(recipe, models, documents, pieces, lambda model: model.swap_in(learned))",
+        ("test_evaluation.py",),
+    ),
+    Mutation(
+        "the mini-model's masked accuracy is reported as the primary's",
+        "lingraft/evaluation.py",
+        "        primary=items[MASKED].score,\n",
+        "        primary=tally(mini, learned).score,\n",
+        ("test_evaluation.py",),
+    ),
+)
+
+
+def run(mutation: Mutation, root: Path, whole: bool = True) -> Outcome:
+    """Apply a mutation to a copy of the tree and run the fast tests on it.
+
+    Args:
+        mutation: what is broken.
+        root: tree of the project; it stays as it is.
+        whole: whether the whole fast suite runs where the mutation's own tests notice nothing.
+
+    Raises:
+        LingraftError: the passage is not there, or the tests cannot run.
+    """
+    started_s = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="lingraft-mutation-") as folder:
+        tree = Path(folder) / "tree"
+        shutil.copytree(root, tree, ignore=shutil.ignore_patterns(".git", ".venv", ".demo", "*.pyc", ".*_cache"))
+        mutation.apply(tree)
+        named = [test for test in mutation.tests if (tree / "tests" / test).exists()]
+        caught = _first_failure(tree, [f"tests/{test}" for test in named]) if named else None
+        searched = caught is None and whole
+        if searched:
+            caught = _first_failure(tree, ["tests", "--numprocesses=auto", "--dist=worksteal"])
+    return Outcome(mutation.name, caught, searched, round(time.monotonic() - started_s, 1))
+
+
+def _first_failure(tree: Path, arguments: Sequence[str]) -> str | None:
+    """Name of the first test that fails, or none."""
+    # The copy comes before the installed tree, in children as well.
+    environment = {**os.environ, "PYTHONPATH": str(tree), "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": ""}
+    command = [sys.executable, *_PYTEST, _OWN_TESTS, *arguments]
+    found = subprocess.run(command, cwd=tree, env=environment, capture_output=True, text=True, check=False)
+    if found.returncode == 0:
+        return None
+    failures = [line for line in found.stdout.splitlines() if line.startswith(("FAILED ", "ERROR "))]
+    if found.returncode not in (_FAILED, _STOPPED) or not failures:
+        raise LingraftError(
+            f"the tests did not run (exit code {found.returncode}): {(found.stdout + found.stderr)[-2000:]}"
+        )
+    return failures[0].split(" - ")[0].split(" ", 1)[1]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run mutations, write the record, and return how many nothing noticed."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.mutations", description=__doc__)
+    parser.add_argument("--root", type=Path, default=ROOT, help="tree that is mutated; default: this one")
+    parser.add_argument("--only", default="", help="run only mutations whose name contains this")
+    parser.add_argument("--record", type=Path, help="write what came out as JSON; outcomes that it has are kept")
+    parser.add_argument("--quick", action="store_true", help="run only the tests named beside each mutation")
+    options = parser.parse_args(arguments)
+    record: dict[str, Outcome] = {}
+    if options.record and options.record.exists():
+        record = {each["name"]: Outcome(**each) for each in json.loads(options.record.read_text(encoding="utf-8"))}
+    chosen = [each for each in MUTATIONS if options.only in each.name and each.name not in record]
+    for number, mutation in enumerate(chosen, 1):
+        outcome = record[mutation.name] = run(mutation, options.root, whole=not options.quick)
+        print(
+            f"[{number}/{len(chosen)}] {mutation.name}: {outcome.caught_by or 'MISSED'} ({outcome.elapsed_s} s)",
+            flush=True,
+        )
+        if options.record:
+            write_text(options.record, json.dumps([each._asdict() for each in record.values()], indent=1) + "\n")
+    missed = [each.name for each in record.values() if each.caught_by is None]
+    print(
+        f"{len(record) - len(missed)} of {len(record)} mutations are caught" + (f"; missed: {missed}" if missed else "")
+    )
+    return len(missed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
