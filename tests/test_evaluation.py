@@ -33,12 +33,11 @@ from lingraft.tokenizer import Tokenizer
 from tests.workshop import Workshop, copied
 
 
-def judged(shop: Workshop, out: Path, tasks: bool = True) -> LanguageResult:
-    """The evaluation of German, or of what the workshop calls German."""
+def judged(shop: Workshop, out: Path, tasks: bool = True, language: str = "de") -> LanguageResult:
+    """The evaluation of a language's embeddings."""
     folders = list(shop.tasks.values()) if tasks else []
-    evaluate_language(
-        shop.recipe, shop.primary, shop.embeddings["de"], folders, shop.texts["de"], shop.blocks["de"], out
-    )
+    embeddings, text, blocks = shop.embeddings[language], shop.texts[language], shop.blocks[language]
+    evaluate_language(shop.recipe, shop.primary, embeddings, folders, text, blocks, out)
     return load_language(out)
 
 
@@ -126,6 +125,15 @@ def test_masked_scores_are_those_of_the_primary_with_the_embeddings(workshop: Wo
     found = masked_lm.accuracy(primary.encoder, blocks_NT, (1, 3))
     assert (german.masked.mini, german.masked.primary) == (found[1], found[3])
     assert german.masked.mini != german.masked.mini_initial
+
+
+def test_masked_scores_of_mini_model_and_primary_are_not_confused(workshop: Workshop, tmp_path: Path) -> None:
+    turkish = judged(workshop, tmp_path / "out", tasks=False, language="tr").masked
+    primary = load_primary(workshop.primary)
+    primary.swap_in(load_embeddings(workshop.embeddings["tr"]))
+    found = masked_lm.accuracy(primary.encoder, held_out(workshop, "tr"), (1, 3))
+    assert found[1] != found[3]
+    assert (turkish.mini, turkish.primary) == (found[1], found[3])
 
 
 def test_the_source_is_judged_at_every_head(workshop: Workshop, english: SourceResult) -> None:

@@ -1,15 +1,19 @@
 """Languages that come, change and go in what is served."""
 
+import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from lingraft.artifact import Artifact, Kind
+from lingraft.artifact import MANIFEST, Artifact, Kind
 from lingraft.errors import ServingError
 from lingraft.serving.bundle import Bundle, open_language
+from lingraft.serving.formats import golden_part
 from lingraft.serving.served import Served
+from tests.workshop import copied
 
 
 def test_tables_and_tokenizers_of_the_same_embeddings_are_opened_once(bundles: list[Path]) -> None:
@@ -54,6 +58,18 @@ def test_a_language_that_misses_its_golden_answers_is_refused_and_the_old_one_st
     with pytest.raises(ServingError, match="width 16 does not fit"):
         served.put("topic", "de", replace(whole.languages["de"], table=halved, fingerprint="another"))
     assert served["topic"] is whole
+
+
+def test_a_bundle_that_misses_its_golden_answers_is_not_served(bundle: Path, tmp_path: Path) -> None:
+    """Its hashes hold: what computes otherwise on this machine is found by nothing else."""
+    wrong = copied(bundle, tmp_path / "bundle")
+    german, turkish = (f"{golden_part(language)}.safetensors" for language in ("de", "tr"))
+    shutil.copyfile(wrong / turkish, wrong / german)
+    manifest = json.loads((wrong / MANIFEST).read_bytes())
+    manifest["files"][german] = manifest["files"][turkish]
+    (wrong / MANIFEST).write_text(json.dumps(manifest))
+    with pytest.raises(ServingError, match=r"'topic' in fp32 does not give its golden answers.* and is de \d"):
+        Served.load([wrong])
 
 
 def test_what_cannot_be_told_apart_is_refused(bundle: Path) -> None:
