@@ -10,7 +10,9 @@ import pydantic
 from pydantic import AfterValidator, Field
 
 
-def _matching(pattern: str, allowed: str) -> AfterValidator:
+def matching(pattern: str, allowed: str) -> AfterValidator:
+    """A check that a string matches a pattern as a whole; the error says what is allowed."""
+
     def check(value: str) -> str:
         if not re.fullmatch(pattern, value):
             raise ValueError(f"must be {allowed}")
@@ -22,10 +24,10 @@ def _matching(pattern: str, allowed: str) -> AfterValidator:
 Share = Annotated[float, Field(gt=0.0, lt=1.0)]
 Language = Annotated[
     str,
-    _matching(r"[a-z]{2,3}(-[A-Za-z0-9]{2,8})*", "a BCP 47 tag, such as 'de' or 'pt-BR'"),
+    matching(r"[a-z]{2,3}(-[A-Za-z0-9]{2,8})*", "a BCP 47 tag, such as 'de' or 'pt-BR'"),
     Field(description="BCP 47 tag, such as 'de'."),
 ]
-Name = Annotated[str, _matching(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?", "lower-case letters, digits and inner dashes")]
+Name = Annotated[str, matching(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?", "lower-case letters, digits and inner dashes")]
 
 
 class Section(pydantic.BaseModel):

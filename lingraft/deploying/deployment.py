@@ -8,7 +8,7 @@ from pydantic import AfterValidator, Field, PositiveInt
 
 from lingraft import __version__
 from lingraft.errors import DeploymentError
-from lingraft.section import Name, Section, explain
+from lingraft.section import Section, explain, matching
 
 _MODEL = re.compile(r"models:/(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*)(/(?P<version>[1-9]\d*)|@champion)")
 
@@ -44,10 +44,21 @@ def _checked(uri: str) -> str:
 Uri = Annotated[str, AfterValidator(_checked)]
 
 
+ServiceName = Annotated[
+    str,
+    # KServe asks for a letter first; `<name>-predictor` is a Service, whose name has 63 characters at most.
+    matching(
+        r"[a-z]([a-z0-9-]{0,51}[a-z0-9])?", "at most 53 lower-case letters, digits and inner dashes, a letter first"
+    ),
+]
+
+
 class Deployment(Section):
     """Immutable; all that its manifest is made of."""
 
-    name: Name = Field("lingraft", description="Of the InferenceService, and of the tag endpoint.NAME in the registry.")
+    name: ServiceName = Field(
+        "lingraft", description="Of the InferenceService, and of the tag endpoint.NAME in the registry."
+    )
     models: tuple[Uri, ...] = Field(
         description="Bundles, as models:/NAME/VERSION or models:/NAME@champion, each of another task.", min_length=1
     )

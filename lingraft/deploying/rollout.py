@@ -1,8 +1,13 @@
-"""Bringing an InferenceService to a cluster, and following it until it is ready, or it is clear why not."""
+"""Bringing an InferenceService to a cluster, and following it until it is ready, or it is clear why not.
 
+Pods tell whether a change is ready: `observedGeneration` in the status of an InferenceService counts generations of the
+Deployment or Knative Service below it (kserve/kserve#6081), and Ready may be left from before the change.
+"""
+
+import hashlib
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,7 +21,11 @@ from lingraft.progress import say
 
 APPLIED, PREVIOUS = "lingraft.io/applied", "lingraft.io/previous"
 """Annotations: the predictor as it was sent, and the one that had all traffic before, as JSON."""
+REVISION = "lingraft.io/revision"
+"""Annotation of the predictor, which KServe copies to its pods: a hash of what they are made of."""
 CANARY = "canaryTrafficPercent"
+_SCALING = {CANARY, "minReplicas", "maxReplicas", "scaleMetric", "scaleTarget", "autoScaling"}
+"""Keys of a predictor that change how many pods there are or what traffic they get, but no pod."""
 _POLL_S = 1.0
 _HOPELESS = {"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "CrashLoopBackOff", "CreateContainerConfigError"}
 """Reasons of waiting that time does not mend."""
@@ -42,7 +51,8 @@ class Rollout:
         annotations = manifest["metadata"]["annotations"]
         if known is None:
             noted = manifest["metadata"] | {"annotations": annotations | {APPLIED: _noted(predictor)}}
-            self._ask("create_namespaced_custom_object", manifest | {"metadata": noted})
+            spec = manifest["spec"] | {"predictor": _marked(predictor)}
+            self._ask("create_namespaced_custom_object", manifest | {"metadata": noted, "spec": spec})
             return
         notes = known["metadata"].get("annotations", {})
         if notes.get(APPLIED) == _noted(predictor):
@@ -90,11 +100,12 @@ class Rollout:
         deadline_s = time.monotonic() + wait_s
         while True:
             known = self._polled()
-            if known and _is_ready(known):
+            pods = self._newest_pods(known) if known else []
+            if known and _is_ready(known, pods):
                 return str(known["status"].get("url", ""))
             for line in _conditions(known) if known else ():
                 self._tell(line)
-            hopeless = [*self._hopeless()]
+            hopeless = [*self._hopeless(pods)]
             if hopeless:
                 raise DeploymentError(f"{self.name} cannot become ready: {'; '.join(hopeless)}")
             if time.monotonic() >= deadline_s:
@@ -128,7 +139,7 @@ class Rollout:
         """With the version that we have read, so that of two changes at once one is refused."""
         metadata = known["metadata"] | {"annotations": notes | {APPLIED: _noted(predictor)}}
         changed = {key: known[key] for key in ("apiVersion", "kind")}
-        spec = known["spec"] | {"predictor": predictor}
+        spec = known["spec"] | {"predictor": _marked(predictor)}
         self._ask("replace_namespaced_custom_object", self.name, changed | {"metadata": metadata, "spec": spec})
 
     def _ask(self, method: str, *given: Any) -> Any:
@@ -149,20 +160,29 @@ class Rollout:
             self._tell(str(error))
             return None
 
-    def _hopeless(self) -> Iterator[str]:
-        """Containers that will not start, with the end of what they said."""
-        core = client.CoreV1Api(self.api)
+    def _newest_pods(self, known: Manifest) -> list[Any]:
+        """Pods of the newest revision; those of the one before go on while new ones start."""
+        revision = known["spec"]["predictor"].get("annotations", {}).get(REVISION)
         try:
-            pods = core.list_namespaced_pod(self.namespace, label_selector=f"{LABEL}={self.name}").items
-            newest = [each for each in pods if not each.metadata.deletion_timestamp]
-            for pod in newest:
-                for line in _unscheduled(pod):
-                    self._tell(line)
-                for status in (*(pod.status.init_container_statuses or ()), *(pod.status.container_statuses or ())):
-                    if reason := _failure(status):
-                        yield f"{status.name} of pod {pod.metadata.name}: {reason}{self._tail(core, pod, status)}"
+            pods = client.CoreV1Api(self.api).list_namespaced_pod(self.namespace, label_selector=f"{LABEL}={self.name}")
         except (ApiException, *UNREACHABLE) as error:
             self._tell(f"pods cannot be looked at: {_said(error)}")
+            return []
+        return [
+            pod
+            for pod in pods.items
+            if not pod.metadata.deletion_timestamp and (pod.metadata.annotations or {}).get(REVISION) == revision
+        ]
+
+    def _hopeless(self, pods: Sequence[Any]) -> Iterator[str]:
+        """Containers that will not start, with the end of their logs."""
+        core = client.CoreV1Api(self.api)
+        for pod in pods:
+            for line in _unscheduled(pod):
+                self._tell(line)
+            for status in (*(pod.status.init_container_statuses or ()), *(pod.status.container_statuses or ())):
+                if reason := _failure(status):
+                    yield f"{status.name} of pod {pod.metadata.name}: {reason}{self._tail(core, pod, status)}"
 
     def _tail(self, core: client.CoreV1Api, pod: Any, status: Any) -> str:
         try:
@@ -184,12 +204,16 @@ class Rollout:
             say(f"{self.name}: {line}")
 
 
-def _is_ready(known: Manifest) -> bool:
-    """Whether what KServe says of readiness is about the newest change."""
-    status = known.get("status", {})
-    if status.get("observedGeneration", 0) < known["metadata"].get("generation", 0):
+def _is_ready(known: Manifest, pods: Sequence[Any]) -> bool:
+    """Whether as many pods of the newest revision are ready as there must be, and KServe sends requests to them."""
+    ready = [pod for pod in pods if any(_holds(each.type, each.status) for each in pod.status.conditions or ())]
+    if len(ready) < known["spec"]["predictor"].get("minReplicas", 1):
         return False
-    return any(each["type"] == "Ready" and each["status"] == "True" for each in status.get("conditions", ()))
+    return any(_holds(each["type"], each["status"]) for each in known.get("status", {}).get("conditions", ()))
+
+
+def _holds(condition: str, status: str) -> bool:
+    return (condition, status) == ("Ready", "True")
 
 
 def _conditions(known: Manifest) -> list[str]:
@@ -224,6 +248,13 @@ def _predictor(known: Manifest) -> Manifest:
 
 def _noted(predictor: Manifest) -> str:
     return json.dumps(predictor, sort_keys=True)
+
+
+def _marked(predictor: Manifest) -> Manifest:
+    """The predictor with the hash of what its pods are made of, so that a canary's pods stay when it is promoted."""
+    pods = {key: value for key, value in predictor.items() if key not in _SCALING}
+    revision = hashlib.sha256(_noted(pods).encode()).hexdigest()[:16]
+    return predictor | {"annotations": predictor.get("annotations", {}) | {REVISION: revision}}
 
 
 def _said(error: Exception) -> str:

@@ -1,4 +1,8 @@
-"""KServe's controller, as far as `lingraft deploy` looks: it makes a pod, and says in the status what became of it."""
+"""KServe's controller, as far as `lingraft deploy` looks: it makes a pod, and says in the status what became of it.
+
+As the real one, it copies the predictor's annotations to pods, counts the generations of the Deployment that it makes in
+`observedGeneration` and not those of the InferenceService, and leaves an old pod until the new one is ready.
+"""
 
 import json
 from collections.abc import Iterator
@@ -35,6 +39,8 @@ class Cluster:
     """Statuses of init containers of new pods; none: all is well."""
     unscheduled: str = ""
     generation: int = 0
+    child_generations: int = 0
+    """By which the Deployment's generation is ahead, as after autoscaling."""
     status: Document = field(default_factory=dict)
     is_slow: bool = False
     """Whether the status stays that of the generation before."""
@@ -66,8 +72,9 @@ class Cluster:
         if self.unscheduled:
             condition = {"type": "PodScheduled", "status": "False", "message": self.unscheduled}
             statuses["conditions"] = [condition]
-        name = f"lingraft-predictor-{self.generation}"
-        self.server.put("pods", {"metadata": {"name": name, "labels": {LABEL: "lingraft"}}, "status": statuses})
+        annotations = made["spec"]["predictor"].get("annotations", {})
+        metadata = {"name": self._pod(), "labels": {LABEL: "lingraft"}, "annotations": annotations}
+        self.server.put("pods", {"metadata": metadata, "status": statuses})
         made["status"] = self.status  # which a change of the object leaves as it is
         if not self.is_slow:
             self.settle(made)
@@ -79,8 +86,20 @@ class Cluster:
         ready: Document = {"type": "Ready", "status": str(is_well)}
         if not is_well:
             ready |= {"reason": "PredictorNotReady", "message": "no pod is ready"}
-        self.status = {"observedGeneration": self.generation, "conditions": [ready], "url": ADDRESS}
+        observed = self.child_generations + self.generation
+        self.status = {"observedGeneration": observed, "conditions": [ready], "url": ADDRESS}
+        if is_well:
+            pod = self.server.objects["pods", self._pod()]
+            running = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
+            self.server.put("pods", pod | {"status": running})
+            for kind, name in [*self.server.objects]:
+                if kind == "pods" and name != self._pod():
+                    del self.server.objects[kind, name]
         self.server.put(PLURAL, service | {"status": self.status})
+
+    def _pod(self) -> str:
+        """Name of the newest pod."""
+        return f"lingraft-predictor-{self.generation}"
 
 
 def deploy(*arguments: str) -> str:

@@ -117,13 +117,34 @@ def test_what_may_mend_is_told_once_and_waited_for_until_the_time_is_over(cluste
     assert said.count("has no node: 0/9 nodes are available") == 1
 
 
-def test_readiness_from_before_the_change_does_not_count(cluster: Cluster) -> None:
+@pytest.mark.parametrize("ahead", [40, 0, -1])
+def test_readiness_from_before_the_change_does_not_count(cluster: Cluster, ahead: int) -> None:
+    """KServe's observedGeneration is that of the Deployment, which may be ahead of ours or behind."""
+    cluster.child_generations = ahead
     deploy(ONE)
     cluster.is_slow = True
     with pytest.raises(DeploymentError, match="not ready after"):
         deploy(TWO, "--wait=0.2")
     threading.Timer(0.1, cluster.settle).start()
     assert ADDRESS in deploy(TWO)
+
+
+def test_a_deployment_that_is_mended_is_not_given_up_for_the_old_pod(cluster: Cluster) -> None:
+    cluster.containers = [container_status("pull", {"reason": "CrashLoopBackOff"}, exit_code=1)]
+    assert isinstance(told(ONE)[1], DeploymentError)
+    cluster.containers, cluster.is_slow = [], True
+    threading.Timer(0.3, cluster.settle).start()
+    assert ADDRESS in deploy(TWO)
+
+
+def test_a_promoted_canary_keeps_its_pods(cluster: Cluster) -> None:
+    deploy(ONE, KNATIVE)
+    deploy(TWO, KNATIVE, "--canary=10")
+    canary = cluster.predictor()["annotations"][rollout.REVISION]
+    deploy("--promote")
+    assert cluster.predictor()["annotations"][rollout.REVISION] == canary
+    deploy("--rollback")
+    assert cluster.predictor()["annotations"][rollout.REVISION] != canary
 
 
 def test_the_api_server_may_fail_meanwhile(cluster: Cluster) -> None:
