@@ -60,6 +60,8 @@ class Web:
         """How many of the next answers for shards go wrong, and how."""
         self.hang = threading.Event()
         self.release = threading.Event()
+        self.gave_up = threading.Event()
+        """Set where nobody released it while it was silent."""
         web = self
 
         class Handler(http.server.SimpleHTTPRequestHandler):
@@ -107,7 +109,8 @@ class Web:
         half = len(content) // 2
         request.wfile.write(content[:half])
         if self.hang.is_set():
-            self.release.wait(30)
+            if not self.release.wait(5):
+                self.gave_up.set()
             return
         request.wfile.write(content[half:])
 
@@ -313,7 +316,7 @@ def test_a_server_that_falls_silent_is_an_error_and_no_hang(web: Web) -> None:
     shelf = FileShelf(RemoteFiles(found, 10, stall_s=0.3), files, 10)
     with pytest.raises(ArtifactError, match=r"nothing of http.* arrived for 0 s"):
         shelf.shard(4)
-    assert not web.release.is_set()  # the error came while the server was still silent
+    assert not web.gave_up.is_set()  # the error came while the server was still silent
     web.release.set()
 
 

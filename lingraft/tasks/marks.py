@@ -17,7 +17,7 @@ def marks_of(task: Task, splits: Sequence[SplitName], language: str) -> dict[str
     made from those examples is made again rather than taken for what it may not be.
 
     Raises:
-        TextError: a file is not there.
+        TextError: a file is not there, or a dataset's id is none.
     """
     sources = {split: getattr(task, split) for split in splits}
     return {split: _mark(source, language) for split, source in sources.items() if source is not None}
@@ -46,9 +46,13 @@ def _of_folder(folder: Path) -> str:
 def _commit(dataset: str, revision: str | None) -> str:
     import httpx2
     from huggingface_hub import HfApi
-    from huggingface_hub.errors import HfHubHTTPError, OfflineModeIsEnabled
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, OfflineModeIsEnabled
 
     try:
         return str(HfApi().dataset_info(dataset, revision=revision).sha)
+    except HFValidationError as error:
+        raise TextError(
+            f"{dataset!r} is neither a folder nor the id of a dataset: {error} Correct the recipe's `dataset`."
+        ) from error
     except (HfHubHTTPError, OfflineModeIsEnabled, OSError, httpx2.HTTPError):
         return uuid.uuid4().hex

@@ -68,7 +68,10 @@ def test_the_disk_that_the_recipe_speaks_of_is_what_keys_take(tmp_path: Path, mo
     assert f"{stored >> 12} bytes a paragraph" in str(Cleaning.model_fields["deduplicate"].description)
 
 
-def test_memory_does_not_grow_with_the_number_of_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("prefix", [b"", b"a"], ids=["spread over files", "all in one file"])
+def test_memory_does_not_grow_with_the_number_of_keys(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, prefix: bytes
+) -> None:
     monkeypatch.setattr(duplicates, "_IN_MEMORY", 1 << 8)
     monkeypatch.setattr(duplicates, "_DIFFERENT", 1 << 8)
     monkeypatch.setattr(duplicates, "_WINDOW", 1 << 8)
@@ -78,11 +81,13 @@ def test_memory_does_not_grow_with_the_number_of_keys(tmp_path: Path, monkeypatc
         found, draw = Duplicates(tmp_path / name), random.Random(0)
         tracemalloc.start()
         for _ in range(count // 64):
-            found.add(draw.randbytes(16 * 64))
+            found.add(b"".join(prefix + draw.randbytes(16 - len(prefix)) for _ in range(64)))
         assert sum(len(run) for run in found.flags()) == count
         _, most = tracemalloc.get_traced_memory()
         tracemalloc.stop()
         return most
 
     peak("what is imported at the first use", 1 << 10)
-    assert peak("large", 1 << 13) < 1.5 * peak("small", 1 << 10)
+    small = peak("small", 1 << 10)
+    # Python grows its table of interned strings now and then, by megabytes, and not twice in a row.
+    assert min(peak(f"large {number}", 1 << 13) for number in range(2)) < 1.5 * small

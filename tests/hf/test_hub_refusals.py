@@ -6,7 +6,7 @@ from unittest import mock
 
 import pytest
 
-from lingraft.errors import LingraftError
+from lingraft.errors import LingraftError, TextError
 from lingraft.hf.source import locate
 from lingraft.task_config import Task, TaskDataset
 from lingraft.tasks.marks import marks_of
@@ -61,6 +61,12 @@ def test_who_is_not_known_is_told_why_an_id_cannot_be_had(root: Path, tmp_path: 
     assert "429 Too Many Requests" in answers[LIMITED]
     assert answers[REVIEWS] == f"{REVIEWS}  test {COMMIT}"
     assert COMMIT not in answers[ABSENT]
+
+
+@pytest.mark.parametrize("dataset", ["a b", "a/b/c"])
+def test_what_is_no_id_of_a_dataset_is_refused(dataset: str) -> None:
+    with pytest.raises(TextError, match=f"'{dataset}' is neither a folder nor the id of a dataset"):
+        mark(dataset)
 
 
 def test_a_dataset_has_a_mark_of_its_own_each_time_where_no_hub_answers(tmp_path: Path) -> None:
