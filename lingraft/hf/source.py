@@ -100,6 +100,9 @@ def _fetch(name: str, revision: str) -> Path:
         reason = _reason(error.__cause__ or error)
         advice = "Check the id and the network, or fetch it elsewhere and give its folder."
         raise _unreachable(name, revision, reason, advice) from error
+    except RuntimeError as error:  # of hf-xet, which downloads large files and has no errors of its own
+        advice = "Try again, or set HF_HUB_DISABLE_XET=1 to do without the Xet store."
+        raise _unreachable(name, revision, _reason(error), advice) from error
 
 
 def _reason(error: BaseException) -> str:

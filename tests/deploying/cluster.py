@@ -1,6 +1,6 @@
 """KServe's controller, as far as `lingraft deploy` looks: it makes a pod, and says in the status what became of it.
 
-As the real one, it copies the predictor's annotations to pods, counts the generations of the Deployment that it makes in
+As the real one, it copies the predictor's annotations to pods, counts generations of the Deployment that it makes in
 `observedGeneration` and not those of the InferenceService, and leaves an old pod until the new one is ready.
 """
 

@@ -12,6 +12,7 @@ that bring a token of the hub besides.
 import hashlib
 import json
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -26,6 +27,8 @@ GATED, SEALED = "closed/gated", "closed/sealed"
 """Repositories that `TOKEN` opens, and that nobody may read."""
 LIMITED = "makers/limited"
 """A repository that is not told of because there were too many requests."""
+XET = "makers/xet"
+"""A repository whose large files are in a Xet store, which refuses whoever comes."""
 TOKEN = "a-token-of-the-tests"
 _LFS = (".safetensors", ".bin", ".onnx", ".pt")
 """What a repository's .gitattributes gives to Git LFS."""
@@ -86,6 +89,8 @@ class _Handler(BaseHTTPRequestHandler):
             case ["api", "models", organisation, name, "tree", *revision]:
                 whole = parse_qs(url.query).get("recursive", [""])[0].lower() in ("1", "true")
                 return self._of(organisation, name, "/".join(revision), partial(self._tree, whole))
+            case ["api", "models", organisation, name, "xet-read-token", revision]:
+                return self._of(organisation, name, revision, self._xet_token)
             case ["api", "resolve-cache", "models", organisation, name, revision, *file]:
                 return self._of(organisation, name, revision, partial(self._small, file="/".join(file)))
             case [organisation, name, "resolve", revision, *file]:
@@ -161,8 +166,17 @@ class _Handler(BaseHTTPRequestHandler):
             there = f"{self.server.store}/{quote(place)}?X-Id=1&{_SIGNED}={mark}"
         headers = {"Location": there, "X-Repo-Commit": COMMIT, "Content-Type": "text/plain; charset=utf-8"}
         headers |= {"X-Linked-Size": str(len(content)), "X-Linked-ETag": f'"{mark}"'}
+        if lfs and "/".join(folder.parts[-2:]) == XET:
+            token = f"{self.server.endpoint}/api/models/{XET}/xet-read-token/{COMMIT}"
+            headers |= {"X-Xet-Hash": mark, "Link": f'<{token}>; rel="xet-auth"'}
         status, said = (302, "Found") if lfs else (307, "Temporary Redirect")
         return self._reply(status, f"{said}. Redirecting to {there}".encode(), headers)
+
+    def _xet_token(self, _: Path) -> None:
+        """Say where the store of large files is, and give a token for it."""
+        expires = int(time.time()) + 3600
+        headers = {"X-Xet-Cas-Url": f"{self.server.store}/xet", "X-Xet-Token-Expiration": str(expires)}
+        self._reply(200, b"{}", headers | {"X-Xet-Access-Token": TOKEN})
 
     def _small(self, folder: Path, file: str) -> None:
         content = (folder / file).read_bytes()
@@ -170,6 +184,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _from_store(self, path: str, parameters: dict[str, list[str]]) -> None:
         """Answer as a store does, which knows signed addresses only."""
+        if path.startswith("/xet/"):
+            return self._refuse(403, "AccessDenied", "Access Denied")
         organisation, name, _, *file = path.strip("/").split("/")
         content = self.server.root.joinpath(organisation, name, *file).read_bytes()
         if "Authorization" in self.headers:

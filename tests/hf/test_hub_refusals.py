@@ -11,7 +11,7 @@ from lingraft.hf.source import locate
 from lingraft.task_config import Task, TaskDataset
 from lingraft.tasks.marks import marks_of
 from tests.fixtures import forked
-from tests.hf.hub import COMMIT, GATED, LIMITED, serving
+from tests.hf.hub import COMMIT, GATED, LIMITED, XET, serving
 
 REVIEWS, ABSENT = "makers/reviews", "makers/no-such-dataset"
 
@@ -19,7 +19,7 @@ REVIEWS, ABSENT = "makers/reviews", "makers/no-such-dataset"
 def told() -> dict[str, str]:
     """What somebody learns whom the hub does not know."""
     answers = {}
-    for source in ("makers/no-such-model", GATED, LIMITED):
+    for source in ("makers/no-such-model", GATED, LIMITED, XET):
         try:
             answers[source] = str(locate(source))
         except LingraftError as error:
@@ -39,10 +39,11 @@ def mark(dataset: str) -> str:
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    for name in (GATED, LIMITED, "datasets/makers/reviews"):
+    for name in (GATED, LIMITED, XET, "datasets/makers/reviews"):
         folder = tmp_path / "hub" / name
         folder.mkdir(parents=True)
         (folder / "config.json").write_text("{}")
+    (tmp_path / "hub" / XET / "model.safetensors").write_bytes(bytes(100))
     return tmp_path / "hub"
 
 
@@ -59,6 +60,7 @@ def test_who_is_not_known_is_told_why_an_id_cannot_be_had(root: Path, tmp_path: 
     assert "Check the id" in answers["makers/no-such-model"]
     assert "it is gated. Accept its terms on its page, and set HF_TOKEN" in answers[GATED]
     assert "429 Too Many Requests" in answers[LIMITED]
+    assert "HF_HUB_DISABLE_XET=1" in answers[XET]
     assert answers[REVIEWS] == f"{REVIEWS}  test {COMMIT}"
     assert COMMIT not in answers[ABSENT]
 
