@@ -121,7 +121,7 @@ test-integration: install ## the tests that need what system-deps installs, or m
 test-nightly: install ## soaks, grids of parameters, every fault at every place: before an issue that touches them ends
 	$(pytest) --dist=loadfile -m nightly $(PYTEST_ARGS)
 
-nightly: test-nightly demo demo-compare demo-check ## test-nightly, then the demo beside standard adaptation
+nightly: test-nightly demo demo-compare demo-check soak-serving ## test-nightly, the demo beside standard adaptation, a soak of the endpoint
 
 test-all: test test-integration test-nightly ## every test
 

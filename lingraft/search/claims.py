@@ -68,13 +68,19 @@ def beating(beat: Callable[[int], None], every_s: float) -> Iterator[None]:
 class Watched:
     """For how long each of many signs has not changed, as far as it was looked at."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        """Begin without any sign.
+
+        Args:
+            clock: seconds from any moment on.
+        """
+        self._clock = clock
         self._since: dict[Hashable, tuple[object, float]] = {}
 
     def unchanged_s(self, name: Hashable, sign: object) -> float:
         """Seconds since a sign was first seen to be what it is."""
         before, since = self._since.get(name, (None, 0.0))
         if before != sign or name not in self._since:
-            since = time.monotonic()
+            since = self._clock()
         self._since[name] = (sign, since)
-        return time.monotonic() - since
+        return self._clock() - since

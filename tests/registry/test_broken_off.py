@@ -22,9 +22,6 @@ from tests.tracking_stores import quiet
 pytestmark = [quiet, pytest.mark.integration]
 ALIASES = 4
 """That registering a source moves: one of each of two seeds, the primary's, and the task's."""
-KILLED = 1
-"""The alias at which a process is killed; at others, the server is gone for the process that registers."""
-
 
 Given = tuple[str, Path, Path, list[Path], Path]
 
@@ -113,9 +110,11 @@ def lost_at_alias(given: Given, proxy: Proxy, number: int) -> bool:
     return False
 
 
+@pytest.mark.parametrize("killed", [1, *(pytest.param(alias, marks=pytest.mark.nightly) for alias in (0, 2, 3))])
 def test_a_source_that_is_killed_between_its_aliases_is_never_mixed_with_the_one_before(
-    remote: Project, server: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    remote: Project, server: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, killed: int
 ) -> None:
+    """A process is killed at one alias; at the others, the server is gone for the process that registers."""
     old, new = Source(remote, 1.0), Source(remote, 2.0)
     register_source(*old.given(tmp_path / "run-old"))
     assert fetched(remote, tmp_path / "before") == old.primary.fingerprint
@@ -125,7 +124,7 @@ def test_a_source_that_is_killed_between_its_aliases_is_never_mixed_with_the_one
             given, was_killed = new.given(tmp_path / f"run-{number}"), True
             proxy.injected.clear()
             monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://localhost:{proxy.port}")
-            if number == KILLED:
+            if number == killed:
                 killed_at_alias(given, proxy, number, tmp_path / "log")
             else:
                 with monkeypatch.context() as patch:

@@ -5,6 +5,7 @@ import sqlite3
 import time
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import optuna
@@ -17,7 +18,7 @@ from lingraft.search.board import Board, TakenOverError
 from lingraft.search.claims import Watched, is_gone, own_mark
 from lingraft.search.storage import WAIT_VARIABLE, StorageError
 from lingraft.search_config import Goal
-from tests.fixtures.forked import at_once, start
+from tests.fixtures.forked import at_once, moments, start
 
 DEPTHS = tuple(range(1, 9))
 
@@ -47,6 +48,15 @@ def claim_at_once(address: str, folder: Path) -> Counter[int]:
     with at_once(folder) as gate:
         workers = [start(claim_all, address, gate=gate, log=folder / f"{number}.log") for number in range(4)]
     return Counter(depth for worker in workers for depth in worker.returns())
+
+
+class Clock:
+    """Seconds that pass when a test says so."""
+
+    now_s = 0.0
+
+    def __call__(self) -> float:
+        return self.now_s
 
 
 def begin(address: str) -> None:
@@ -95,18 +105,19 @@ def test_a_worker_that_was_killed_is_seen_at_once_and_its_scores_are_handed_on(a
 
 
 def test_a_worker_elsewhere_is_lost_when_it_gives_no_sign_for_a_while() -> None:
-    board = _board(None, lost_after_s=0.3)
+    clock = Clock()
+    board = replace(_board(None, lost_after_s=30), _watched=Watched(clock))
     trial = board.claim({"depth": 1})
     assert trial
     elsewhere = ["another machine", "pid:[1]", "1", "1"]
     board.storage.set_trial_user_attr(board._id(trial.number), "worker", elsewhere)
     assert board.release_lost() == []
-    time.sleep(0.2)
+    clock.now_s += 20
     board.storage.set_trial_user_attr(board._id(trial.number), "beat", 1)
     assert board.release_lost() == []
-    time.sleep(0.2)
+    clock.now_s += 20
     assert board.release_lost() == []
-    time.sleep(0.2)
+    clock.now_s += 20
     assert [lost.number for lost in board.release_lost()] == [trial.number]
 
 
@@ -115,8 +126,9 @@ def test_a_trial_gives_signs_of_life() -> None:
     trial = board.claim({"depth": 1})
     assert trial
     with board.tended(trial.number):
-        time.sleep(0.3)
-    assert board.running()[0].user_attrs["beat"] >= 2
+        for _ in moments(0.01, lambda: "no second sign of life"):
+            if board.running()[0].user_attrs.get("beat", 0) >= 2:
+                break
 
 
 def test_a_worker_that_was_taken_for_lost_learns_so(address: str) -> None:
@@ -232,8 +244,9 @@ def test_this_process_lives_and_one_of_its_number_that_began_before_does_not() -
 
 
 def test_a_sign_that_changes_counts_anew() -> None:
-    watched = Watched()
-    assert watched.unchanged_s(1, "a") < 0.1
-    time.sleep(0.15)
-    assert watched.unchanged_s(1, "a") >= 0.1
-    assert watched.unchanged_s(1, "b") < 0.1
+    clock = Clock()
+    watched = Watched(clock)
+    assert watched.unchanged_s(1, "a") == 0
+    clock.now_s += 3
+    assert watched.unchanged_s(1, "a") == 3
+    assert watched.unchanged_s(1, "b") == 0
