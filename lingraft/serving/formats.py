@@ -2,6 +2,11 @@
 
 from typing import Literal, get_args
 
+import pydantic
+
+from lingraft.artifact import Manifest
+from lingraft.errors import ArtifactError
+from lingraft.pieces import SpecialIds
 from lingraft.task_config import PRIMARY, TaskKindName
 
 Precision = Literal["fp32", "fp16", "int8"]
@@ -54,3 +59,36 @@ def bias_part(language: str) -> str:
 def golden_part(language: str) -> str:
     """Name of the part that holds a language's golden answers."""
     return f"{language}/golden"
+
+
+class TokenizerFile(pydantic.BaseModel, frozen=True, extra="forbid"):
+    """A language's tokenizer in a bundle, or in a part of one."""
+
+    file: str = pydantic.Field(description="Name within the language's folder.")
+    special_ids: SpecialIds
+
+
+def tokenizers_of(manifest: Manifest) -> dict[str, TokenizerFile]:
+    """Tokenizers of a bundle, or of a part of one, by language.
+
+    Raises:
+        ArtifactError: one is missing, or not what it must be.
+    """
+    found: dict[str, TokenizerFile] = manifest.detail("tokenizers", dict[str, TokenizerFile])
+    return found
+
+
+def languages_of(manifest: Manifest) -> list[str]:
+    """Languages of a bundle, the source language first.
+
+    Raises:
+        ArtifactError: there is none, or they are not those of the tokenizers.
+    """
+    languages: list[str] = manifest.detail("languages", list[str])
+    tokenizers = tokenizers_of(manifest)
+    if not languages or sorted(languages) != sorted(tokenizers):
+        raise ArtifactError(
+            f"the bundle's languages are {languages}, and its tokenizers are of {sorted(tokenizers)}: its manifest is "
+            "damaged. Export the bundle again, or fetch it anew."
+        )
+    return languages
