@@ -33,7 +33,7 @@ def verify(
 ) -> None:
     """Check every file of an artifact against its manifest, and print a summary.
 
-    Hashes find damage. Edits of the manifest itself are found by --fingerprint or --key.
+    Hashes find damage. To find edits of the manifest itself, give the fingerprint that it must have, or a key.
     """
     from lingraft.artifact import Artifact, read_manifest
 

@@ -93,9 +93,8 @@ def test_the_same_checkpoint_gives_the_same_primary(checkpoints: dict[str, Made]
 
 def test_shards_under_an_index_are_read(checkpoints: dict[str, Made], tmp_path: Path) -> None:
     whole = checkpoints["roberta"]
-    folder = tmp_path / "shards"
+    folder = shutil.copytree(whole.folder, tmp_path / "shards", ignore=shutil.ignore_patterns("*.safetensors"))
     whole.model.save_pretrained(folder, max_shard_size="30KB")
-    whole.tokenizer.save_pretrained(folder)
     assert len(list(folder.glob("model-*.safetensors"))) > 1
     assert (folder / INDEX).is_file()
     sharded = import_hf(str(folder), tmp_path / "a", "en")
