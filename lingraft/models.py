@@ -199,6 +199,11 @@ def load_task(folder: Path) -> TaskModel:
     manifest = artifact.manifest
     settings: Task = manifest.detail("settings", Task)
     labels: list[str] = manifest.detail("labels", list[str])
+    if not labels and settings.kind != "questions":
+        raise ArtifactError(
+            f"{folder} is a task of kind {settings.kind!r} without labels: its manifest is damaged. Make the task "
+            "again, or fetch it anew."
+        )
     kind, encoder = kind_of(settings), Encoder(manifest.detail("shape", EncoderShape), 0)
     net = kind.net(encoder, labels)
     _fill(net, artifact, "head", elsewhere=("encoder.",))

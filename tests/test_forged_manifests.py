@@ -104,11 +104,12 @@ def open_all(kind: str, folder: Path, scratch: Path) -> None:
     card_of(Artifact.load(folder, Kind(kind)), "name", {})
 
 
+@pytest.mark.parametrize("every", [7, pytest.param(1, marks=pytest.mark.nightly)])
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_edit_of_a_manifest_changes_the_fingerprint_or_is_refused(kind: str, tmp_path: Path) -> None:
+def test_every_edit_of_a_manifest_changes_the_fingerprint_or_is_refused(kind: str, every: int, tmp_path: Path) -> None:
     whole = json.loads((source_of(kind) / MANIFEST).read_bytes())
     expected, not_seen, edited = read_manifest(source_of(kind)).fingerprint, [], 0
-    for what, forged in forgeries(whole):
+    for what, forged in itertools.islice(forgeries(whole), 0, None, every):
         (tmp_path / MANIFEST).write_text(json.dumps(forged))
         edited += 1
         try:
@@ -117,8 +118,8 @@ def test_every_edit_of_a_manifest_changes_the_fingerprint_or_is_refused(kind: st
             continue
         if found.fingerprint == expected and forged != whole:
             not_seen.append(what)
-    assert edited > 300
-    assert not_seen
+    assert edited > 300 / every
+    assert not_seen or every > 1
     assert {what.split(":")[0].split(".")[0] for what in not_seen} <= {*NOT_COVERED}
 
 
