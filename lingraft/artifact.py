@@ -108,7 +108,7 @@ class Manifest(pydantic.BaseModel, frozen=True, extra="forbid"):
         return hashlib.sha256(_canonical(self.model_dump(mode="json", exclude={*NOT_COVERED}))).hexdigest()
 
     @property
-    def names(self) -> list[str]:
+    def file_names(self) -> list[str]:
         """All files of the artifact but its manifest, as relative paths."""
         return [*self.files, *self.logs]
 
@@ -282,7 +282,7 @@ class Artifact:
             ArtifactError: no manifest, another kind or format, or a file that is missing, surplus or changed.
         """
         found = cls.open(folder, kind)
-        for name in found.manifest.names:
+        for name in found.manifest.file_names:
             found.verify(name)
         return cls(folder, found.manifest)
 
@@ -404,9 +404,9 @@ def _require_format(path: Path, version: object) -> None:
 
 def _require_files(folder: Path, manifest: Manifest) -> None:
     present = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
-    if missing := sorted(set(manifest.names) - present):
+    if missing := sorted(set(manifest.file_names) - present):
         raise ArtifactError(f"{folder} lacks {missing}. Fetch or make the artifact again.")
-    if surplus := sorted(present - {MANIFEST, *MLFLOW_FILES, *manifest.names}):
+    if surplus := sorted(present - {MANIFEST, *MLFLOW_FILES, *manifest.file_names}):
         raise ArtifactError(f"{folder} holds {surplus}, which its manifest does not name. Remove them.")
 
 

@@ -8,6 +8,7 @@ import os
 import re
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from lingraft.artifact import MLFLOW_FILES, Artifact
 from lingraft.errors import MissingExtraError, SignatureError
@@ -41,7 +42,8 @@ def sign(artifact: Artifact, private_key: Path, out: Path) -> None:
     except ModuleNotFoundError as error:
         raise MissingExtraError("model-signing", "signing") from error
     given = os.environ.get(PASSWORD_VARIABLE)
-    password = given.encode() if given else None
+    # model-signing declares a str, and hands it to cryptography, which takes bytes alone.
+    password: Any = given.encode() if given else None
     files = hashing.Config().set_ignored_paths(paths=MLFLOW_FILES, ignore_git_paths=False)
     with tempfile.TemporaryDirectory() as folder:
         made = Path(folder) / "signature"

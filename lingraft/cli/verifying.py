@@ -94,8 +94,8 @@ def _summary(found: "Artifact") -> Iterator[tuple[str, str]]:
     for name in ("task", "labels", "languages", "precisions"):
         if value := manifest.details.get(name):
             yield name, _shortened(value)
-    size = sum((found.folder / name).stat().st_size for name in manifest.names)
-    yield "files", f"{len(manifest.names)}, {size:,} bytes"
+    size = sum((found.folder / name).stat().st_size for name in manifest.file_names)
+    yield "files", f"{len(manifest.file_names)}, {size:,} bytes"
     yield (
         "made by",
         f"lingraft {manifest.library_version}"
