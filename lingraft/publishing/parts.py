@@ -9,7 +9,7 @@ from typing import Any
 from lingraft import artifact
 from lingraft.artifact import FACTS_OF_PARTS, Artifact, Kind, Manifest
 from lingraft.errors import PublicationError
-from lingraft.serving.formats import Precision, body_part, tokenizers_of
+from lingraft.serving.formats import Precision, body_fingerprint, tokenizers_of
 
 BODIES = "bodies"
 """Of the manifest's details: fingerprint of the body by precision."""
@@ -89,6 +89,6 @@ def _facts(manifest: Manifest, language: str) -> dict[str, Any]:
         "details": {name: details.get(name) for name in OF_TASK}
         | {
             "tokenizers": {language: details["tokenizers"][language]},
-            BODIES: {precision: manifest.fingerprint_of(body_part(precision)) for precision in precisions},
+            BODIES: {precision: body_fingerprint(manifest, precision) for precision in precisions},
         },
     }

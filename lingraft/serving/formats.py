@@ -1,5 +1,6 @@
 """What export and serving agree on: number formats, and the names of inputs, outputs, files and parts of a bundle."""
 
+import hashlib
 from typing import Literal, get_args
 
 import pydantic
@@ -44,6 +45,16 @@ def body_part(precision: Precision) -> str:
 def body_file(precision: Precision) -> str:
     """Name of a body's graph."""
     return f"{body_part(precision)}.onnx"
+
+
+def body_fingerprint(manifest: Manifest, precision: Precision) -> str:
+    """Fingerprint of a bundle's body: of its weights and its graph.
+
+    Raises:
+        ArtifactError: the manifest names no such body.
+    """
+    marks = manifest.fingerprint_of(body_part(precision)), manifest.hash_of(body_file(precision))
+    return hashlib.sha256("".join(marks).encode()).hexdigest()
 
 
 def table_part(language: str) -> str:
