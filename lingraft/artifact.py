@@ -3,17 +3,21 @@
 A folder without its manifest does not exist. Loading checks every file's hash, or, where there are too many bytes to
 read them twice, each file's when it is first used; combining artifacts that were not trained against the same primary
 is an error that names both fingerprints.
+
+The fingerprint covers all of the manifest that decides what the artifact does, and by the hashes in it all files but
+logs. Whoever knows an artifact's fingerprint, from the registry's tags for example, notices every edit.
 """
 
 import contextlib
+import functools
 import hashlib
 import json
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 import pydantic
 from safetensors import SafetensorError
@@ -25,9 +29,25 @@ from lingraft.files import new_folder, sha256_of, write_json
 if TYPE_CHECKING:
     from torch import Tensor  # steps without tensors are spared the second that PyTorch takes to import
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 MANIFEST = "manifest.json"
-_FACTS_OF_PARTS = ("fingerprints", "shapes", "dtypes")
+NOT_COVERED = ("cost", "library_version", "logs", "recipe", "record")
+"""Fields of a manifest that say how an artifact was made: they may differ between artifacts of one fingerprint."""
+MLFLOW_FILES = ("MLmodel", "registered_model_meta")
+"""Files that `mlflow artifacts download` puts beside an artifact; lingraft does not read them."""
+FACTS_OF_PARTS = ("fingerprints", "shapes", "dtypes")
+
+
+def _inner(name: str) -> str:
+    path = PurePosixPath(name)
+    if path.is_absolute() or ".." in path.parts or path.as_posix() != name or name in (".", MANIFEST):
+        raise ValueError(f"{name!r} is no path of a file within the artifact")
+    return name
+
+
+FileHashes = dict[
+    Annotated[str, pydantic.AfterValidator(_inner)], Annotated[str, pydantic.Field(pattern=r"^[0-9a-f]{64}$")]
+]
 
 
 class Kind(StrEnum):
@@ -74,7 +94,91 @@ class Manifest(pydantic.BaseModel, frozen=True, extra="forbid"):
     recipe: dict[str, Any] = {}
     cost: Cost = Cost()
     details: dict[str, Any] = pydantic.Field({}, description="What only this kind of artifact has.")
-    files: dict[str, str] = pydantic.Field({}, description="Relative path to SHA-256, every file but this one.")
+    record: dict[str, Any] = pydantic.Field(
+        {}, description="How this kind of artifact was made, such as on which device; the fingerprint leaves it out."
+    )
+    files: FileHashes = pydantic.Field({}, description="Relative path to SHA-256, every file but this one and logs.")
+    logs: FileHashes = pydantic.Field(
+        {}, description="Relative path to SHA-256 of files that only record how it was made, such as a learning curve."
+    )
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 of the manifest without `NOT_COVERED`: equal content, equal fingerprint."""
+        return hashlib.sha256(_canonical(self.model_dump(mode="json", exclude={*NOT_COVERED}))).hexdigest()
+
+    @property
+    def file_names(self) -> list[str]:
+        """All files of the artifact but its manifest, as relative paths."""
+        return [*self.files, *self.logs]
+
+    def hash_of(self, name: str) -> str:
+        """SHA-256 of a file.
+
+        Raises:
+            ArtifactError: the manifest names no such file.
+        """
+        found = self.files.get(name) or self.logs.get(name)
+        if found is None:
+            raise ArtifactError(f"{self._damaged}: it names no file {name!r}. {_ANEW}")
+        return found
+
+    def fingerprint_of(self, part: str) -> str:
+        """Fingerprint of a part's tensors.
+
+        Raises:
+            ArtifactError: the manifest names no such part.
+        """
+        if part not in self.fingerprints:
+            raise ArtifactError(f"{self._damaged}: it names no part {part!r}. {_ANEW}")
+        return self.fingerprints[part]
+
+    def detail(self, name: str, of: Any) -> Any:
+        """One of the details, converted to a type.
+
+        Args:
+            name: of the detail.
+            of: type, as pydantic understands it, such as `list[str]`.
+
+        Raises:
+            ArtifactError: the detail is missing, or of another type.
+        """
+        return self._typed("details", self.details, name, of)
+
+    def recorded(self, name: str, of: Any) -> Any:
+        """One entry of the record, converted to a type.
+
+        Raises:
+            ArtifactError: the entry is missing, or of another type.
+        """
+        return self._typed("record", self.record, name, of)
+
+    @property
+    def _damaged(self) -> str:
+        return f"the manifest of {self.kind} {self.fingerprint[:12]} is damaged"
+
+    def _typed(self, where: str, values: Mapping[str, Any], name: str, of: Any) -> Any:
+        if name not in values:
+            raise ArtifactError(f"{self._damaged}: {where}.{name} is missing. {_ANEW}")
+        try:
+            return _adapter(of).validate_python(values[name])
+        except pydantic.ValidationError as error:
+            problem = error.errors()[0]
+            place = ".".join(map(str, (where, name, *problem["loc"])))
+            raise ArtifactError(f"{self._damaged}: {place}: {problem['msg']}. {_ANEW}") from error
+
+
+_ANEW = "Make the artifact again, or fetch it anew."
+
+
+@functools.cache
+def _adapter(of: Any) -> pydantic.TypeAdapter[Any]:
+    return pydantic.TypeAdapter(of)
+
+
+def _canonical(value: Any) -> bytes:
+    """JSON of which there is one form only: docs/registry.md says how others compute the same."""
+    return json.dumps(value, sort_keys=True).encode()
 
 
 def fingerprint(tensors: "Mapping[str, Tensor]") -> str:
@@ -97,6 +201,7 @@ class Draft:
     kind: Kind
     facts: dict[str, Any] = field(default_factory=dict)
     _parts: dict[str, dict[str, Any]] = field(default_factory=dict)
+    _logs: set[str] = field(default_factory=set)
 
     def tensors(self, part: str, tensors: "Mapping[str, Tensor]") -> str:
         """Save one part as `<part>.safetensors` and return its fingerprint."""
@@ -110,6 +215,11 @@ class Draft:
         dtypes = sorted({str(tensor.dtype) for tensor in owned.values()})
         self._parts.setdefault("dtypes", {})[part] = ",".join(dtypes)
         return mark
+
+    def log(self, name: str, text: str) -> None:
+        """Write a text file that only records how the artifact was made; the fingerprint leaves it out."""
+        (self.folder / name).write_text(text, encoding="utf-8")
+        self._logs.add(name)
 
     def share(self, other: "Artifact", names: Iterable[str]) -> None:
         """Take files of another artifact over, by hard links where the file system has them, and what is known of them.
@@ -125,18 +235,19 @@ class Draft:
             except OSError:  # another file system, or one without links: a copy says why where it fails, too
                 shutil.copyfile(other.folder / name, self.folder / name)
             part = name.removesuffix(".safetensors")
-            for fact in _FACTS_OF_PARTS:
+            for fact in FACTS_OF_PARTS:
                 if part in (known := getattr(other.manifest, fact)):
                     self._parts.setdefault(fact, {})[part] = known[part]
 
     def manifest(self) -> Manifest:
         """The manifest of what has been put in so far."""
-        files = {
+        hashes = {
             path.relative_to(self.folder).as_posix(): sha256_of(path)
             for path in sorted(self.folder.rglob("*"))
             if path.is_file()
         }
-        return Manifest(kind=self.kind, files=files, **self._parts, **self.facts)
+        logs = {name: hashes.pop(name) for name in sorted(self._logs)}
+        return Manifest(kind=self.kind, files=hashes, logs=logs, **self._parts, **self.facts)
 
 
 @contextlib.contextmanager
@@ -171,7 +282,7 @@ class Artifact:
             ArtifactError: no manifest, another kind or format, or a file that is missing, surplus or changed.
         """
         found = cls.open(folder, kind)
-        for name in found.manifest.files:
+        for name in found.manifest.file_names:
             found.verify(name)
         return cls(folder, found.manifest)
 
@@ -199,7 +310,8 @@ class Artifact:
         Raises:
             ArtifactError: it was truncated or edited.
         """
-        actual, expected = sha256_of(self.folder / name), self.manifest.files[name]
+        expected = self.manifest.hash_of(name)
+        actual = sha256_of(self.folder / name)
         if actual != expected:
             raise ArtifactError(
                 f"{self.folder / name} was truncated or edited: its SHA-256 is {actual[:12]}, "
@@ -236,9 +348,23 @@ class Artifact:
 
     @property
     def fingerprint(self) -> str:
-        """SHA-256 over the fingerprints of all parts: equal content, equal fingerprint."""
-        marks = self.manifest.fingerprints or self.manifest.files
-        return hashlib.sha256(json.dumps(marks, sort_keys=True).encode()).hexdigest()
+        """That of the manifest: equal content, equal fingerprint."""
+        return self.manifest.fingerprint
+
+    def require_fingerprint(self, expected: str) -> None:
+        """Refuse an artifact that is not the one expected, whatever its own manifest says.
+
+        Args:
+            expected: fingerprint from a source that is trusted, such as the registry's tags.
+
+        Raises:
+            ArtifactError: the fingerprints differ; the message names both.
+        """
+        if self.fingerprint != expected:
+            raise ArtifactError(
+                f"{self.folder} has fingerprint {self.fingerprint}, not {expected}: its manifest was edited, or it is "
+                "another artifact. Fetch it anew, or restore it from a backup."
+            )
 
 
 def read_manifest(folder: Path) -> Manifest:
@@ -252,31 +378,46 @@ def read_manifest(folder: Path) -> Manifest:
         raise ArtifactError(f"{folder} is not an artifact: it has no {MANIFEST}. Run the stage that makes it first.")
     try:
         raw = json.loads(path.read_bytes())
-        version = raw.get("format_version")
-        if version != FORMAT_VERSION:
-            raise ArtifactError(
-                f"{path} has format {version}; this lingraft reads format {FORMAT_VERSION}. Use one that reads it."
-            )
-        return Manifest.model_validate(raw)
-    except (UnicodeDecodeError, json.JSONDecodeError, AttributeError, pydantic.ValidationError) as error:
-        raise ArtifactError(f"{path} is damaged: {error}. Make the artifact again, or fetch it anew.") from error
+    except (ValueError, RecursionError) as error:
+        raise ArtifactError(f"{path} is damaged: {error}. {_ANEW}") from error
+    if not isinstance(raw, dict):
+        raise ArtifactError(f"{path} is damaged: it holds no JSON object. {_ANEW}")
+    _require_format(path, raw.get("format_version"))
+    try:
+        manifest = Manifest.model_validate(raw)
+    except (pydantic.ValidationError, RecursionError) as error:
+        raise ArtifactError(f"{path} is damaged: {error}. {_ANEW}") from error
+    # What pydantic would convert, such as "3" to 3, would give others who recompute the fingerprint another one.
+    written = manifest.model_dump(mode="json")
+    if differing := [name for name in written if name not in raw or _canonical(written[name]) != _canonical(raw[name])]:
+        raise ArtifactError(f"{path} is damaged: {differing} are not as lingraft writes them. {_ANEW}")
+    return manifest
+
+
+def _require_format(path: Path, version: object) -> None:
+    if version == FORMAT_VERSION:
+        return
+    older = isinstance(version, int) and version < FORMAT_VERSION
+    advice = "Make the artifact anew with this lingraft" if older else "Use one that reads it"
+    raise ArtifactError(f"{path} has format {version}; this lingraft reads format {FORMAT_VERSION}. {advice}.")
 
 
 def _require_files(folder: Path, manifest: Manifest) -> None:
-    present = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()} - {MANIFEST}
-    if missing := sorted(set(manifest.files) - present):
+    present = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
+    if missing := sorted(set(manifest.file_names) - present):
         raise ArtifactError(f"{folder} lacks {missing}. Fetch or make the artifact again.")
-    if surplus := sorted(present - set(manifest.files)):
+    if surplus := sorted(present - {MANIFEST, *MLFLOW_FILES, *manifest.file_names}):
         raise ArtifactError(f"{folder} holds {surplus}, which its manifest does not name. Remove them.")
 
 
-def require_aligned(what: str, aligned_with: str | None, primary: str) -> None:
+def require_aligned(what: str, aligned_with: str | None, primary: str, again: str = "Adapt the language again") -> None:
     """Refuse to combine an artifact with a primary that it was not trained against.
 
     Args:
         what: name of the artifact for the message.
         aligned_with: fingerprint of the primary that the artifact was trained against.
         primary: fingerprint of the primary at hand.
+        again: how such an artifact is made, for the message.
 
     Raises:
         AlignmentError: the fingerprints differ; the message names both.
@@ -284,5 +425,5 @@ def require_aligned(what: str, aligned_with: str | None, primary: str) -> None:
     if aligned_with != primary:
         raise AlignmentError(
             f"{what} is aligned with primary {aligned_with}, not with the primary at hand, {primary}. "
-            "Adapt the language again on this primary, or fetch the primary it belongs to."
+            f"{again} on this primary, or fetch the primary it belongs to."
         )

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+from pydantic import PositiveInt
 
 from lingraft import artifact
 from lingraft.artifact import Artifact, Kind
@@ -75,7 +76,7 @@ def build(recipe: Recipe, text: Path, tokenizer: Path, out: Path, shard_bytes: i
 
 
 def _documents(text: Artifact, split: SplitName) -> Iterator[Document]:
-    total = text.manifest.details["documents"][split]
+    total = text.manifest.detail("documents", dict[SplitName, int]).get(split, 0)
     return counted(read_split(text, split), f"blocks {text.manifest.language} {split}", "document", total)
 
 
@@ -112,7 +113,7 @@ def load_blocks(folder: Path | str, tokenizer: Tokenizer, block_tokens: int) -> 
             f"{folder} was made with tokenizer {made_with}, not with {tokenizer.hash} of {tokenizer.language!r}. "
             "Make the blocks again with this tokenizer."
         )
-    length = found.manifest.details["block_tokens"]
+    length = found.manifest.detail("block_tokens", int)
     if length != block_tokens:
         raise ArtifactError(
             f"{folder} has blocks of {length} tokens, but the recipe says {block_tokens}. Make them again with it."
@@ -142,8 +143,8 @@ def split(blocks: Artifact, name: SplitName, cache_bytes: int | None = None) -> 
         )
     shapes = [manifest.shapes[part][TENSOR] for part in parts]
     shard_blocks, block_tokens = shapes[0]
-    shard_bytes = shard_blocks * block_tokens * ids_dtype(manifest.details["vocabulary"]).itemsize
-    window_shards = min(manifest.details["window_shards"], len(parts))
+    shard_bytes = shard_blocks * block_tokens * ids_dtype(manifest.detail("vocabulary", int)).itemsize
+    window_shards = min(manifest.detail("window_shards", PositiveInt), len(parts))
     files = [f"{part}.safetensors" for part in parts]
     shelf = _remote(blocks, files, cache_bytes, shard_bytes, window_shards) if blocks.origin else _local(blocks, files)
     return Blocks(
@@ -159,7 +160,7 @@ def _local(blocks: Artifact, files: list[str]) -> FileShelf:
     for name in files:
         path = blocks.folder / name
         [shape] = blocks.manifest.shapes[path.stem].values()
-        if path.stat().st_size <= math.prod(shape) * ids_dtype(blocks.manifest.details["vocabulary"]).itemsize:
+        if path.stat().st_size <= math.prod(shape) * ids_dtype(blocks.manifest.detail("vocabulary", int)).itemsize:
             blocks.verify(name)  # a cut file is found now, not after days of training
     return FileShelf(LocalFiles(blocks), files)
 

@@ -30,6 +30,10 @@ class InUseError(ArtifactError):
     heals = True
 
 
+class SignatureError(LingraftError):
+    """An artifact cannot be signed, or is not what its signature says."""
+
+
 class AlignmentError(LingraftError):
     """Two artifacts that were not trained against the same primary were combined."""
 

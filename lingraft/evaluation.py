@@ -51,7 +51,7 @@ def evaluate_source(
         finetuning_history={
             name: {model.seed: _history(model.folder) for model in seeds} for name, seeds in models.items()
         },
-        precision=source.manifest.details["precision"],
+        precision=source.manifest.recorded("precision", str),
     )
     return _save(result, out, _hashes(source, documents, data, models))
 
@@ -90,7 +90,8 @@ def evaluate_language(
     source, learned = load_primary(primary, recipe.primary_shape), load_embeddings(embeddings)
     require_aligned(f"embeddings of {learned.language!r}", learned.aligned_with, source.fingerprint)
     details, pieces = learned.manifest.details, learned.tokenizer
-    step = recipe.steps_over(details["depth"], System(details["system"]))[Stage.ADAPT]
+    depth, system = learned.manifest.detail("depth", int), learned.manifest.detail("system", System)
+    step = recipe.steps_over(depth, system)[Stage.ADAPT]
     data, documents = load_blocks(blocks, pieces, recipe.encoder.block_tokens), load_text(text, learned.language)
     models = load_tasks(tasks)
     rows = initial_rows(recipe, source, pieces)
@@ -104,10 +105,10 @@ def evaluate_language(
         language=learned.language,
         primary=source.fingerprint,
         embeddings=learned.fingerprint,
-        system=details["system"],
-        depth=details["depth"],
+        system=system,
+        depth=depth,
         shallower=tuple(phase["depth"] for phase in details.get("phases", ())[:-1]),
-        fresh_layers=details["fresh_layers"],
+        fresh_layers=learned.manifest.detail("fresh_layers", int),
         layers=source.encoder.shape.layers,
         vocabulary=len(pieces),
         overlap=rows.copied,
@@ -120,7 +121,7 @@ def evaluate_language(
         building=load_mini(mini).manifest.cost if mini else None,
         whole_flops=_updates(recipe, step, learned) * step_flops(recipe, whole, recipe.adaptation, len(pieces)),
         history=_history(embeddings),
-        precision=details["precision"],
+        precision=learned.manifest.recorded("precision", str),
     )
     hashes = _hashes(source, documents, data, models) | {"embeddings": learned.fingerprint}
     return _save(result, out, hashes, items)

@@ -4,15 +4,15 @@ import json
 from collections.abc import Iterable
 from pathlib import Path
 
+from lingraft.artifact import Draft
 from lingraft.plan import Progress
 
 HISTORY_FILE = "history.jsonl"
 
 
-def write_curve(folder: Path, points: Iterable[Progress]) -> None:
-    """Write a curve into an artifact's folder; empty for a model that was imported."""
-    lines = "".join(json.dumps(point._asdict()) + "\n" for point in points)
-    (folder / HISTORY_FILE).write_text(lines, encoding="utf-8")
+def write_curve(draft: Draft, points: Iterable[Progress]) -> None:
+    """Write a curve into an artifact, as a log; empty for a model that was imported."""
+    draft.log(HISTORY_FILE, "".join(json.dumps(point._asdict()) + "\n" for point in points))
 
 
 def curve_of(folder: Path) -> list[Progress]:

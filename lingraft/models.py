@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pydantic import PositiveInt
 from torch import nn
 
 from lingraft.artifact import Artifact, Draft, Kind, Manifest, require_aligned
@@ -68,7 +69,7 @@ def load_primary(folder: Path, expected: EncoderShape | None = None) -> Primary:
         RecipeError: it has another shape than expected.
     """
     artifact = Artifact.load(folder, Kind.PRIMARY)
-    shape = EncoderShape(**artifact.manifest.details["shape"])
+    shape: EncoderShape = artifact.manifest.detail("shape", EncoderShape)
     if expected not in (None, shape):
         raise RecipeError(
             f"the recipe's [encoder] is not that of the primary in {folder}. The recipe has ({expected}), the primary "
@@ -117,7 +118,8 @@ class Mini:
         Raises:
             AlignmentError: the fresh layers were trained in another primary.
         """
-        require_aligned(f"the mini-model of depth {self.depth}", self.aligned_with, primary.fingerprint)
+        what, again = f"the mini-model of depth {self.depth}", "Build the mini-model again (`lingraft mini`)"
+        require_aligned(what, self.aligned_with, primary.fingerprint, again)
         return mini_model(primary.encoder, self.depth, self.layers)
 
 
@@ -128,12 +130,12 @@ def load_mini(folder: Path) -> Mini:
         ArtifactError: not a mini-model, or damaged.
     """
     artifact = Artifact.load(folder, Kind.MINI)
-    details = artifact.manifest.details
-    shape = EncoderShape(**details["shape"])
-    layers = nn.ModuleList(Layer(shape) for _ in range(details["fresh_layers"]))
+    manifest = artifact.manifest
+    shape: EncoderShape = manifest.detail("shape", EncoderShape)
+    layers = nn.ModuleList(Layer(shape) for _ in range(manifest.detail("fresh_layers", PositiveInt)))
     _fill(layers, artifact, "layers", elsewhere=())
-    aligned_with = str(artifact.manifest.aligned_with)
-    return Mini([*layers], details["depth"], aligned_with, artifact.fingerprint, artifact.manifest)
+    depth = manifest.detail("depth", PositiveInt)
+    return Mini([*layers], depth, str(manifest.aligned_with), artifact.fingerprint, manifest)
 
 
 @dataclass(frozen=True)
@@ -158,7 +160,7 @@ class TaskModel:
     @property
     def seed(self) -> int:
         """Seed that it was finetuned with."""
-        return int(self.manifest.details["seed"])
+        return int(self.manifest.detail("seed", int))
 
     @property
     def shape(self) -> EncoderShape:
@@ -172,7 +174,7 @@ class TaskModel:
             AlignmentError: the two belong to different primaries.
         """
         if isinstance(language, Primary):
-            require_aligned("the task", self.aligned_with, language.fingerprint)
+            require_aligned("the task", self.aligned_with, language.fingerprint, "Finetune the task again")
             swap(self.net.encoder, language.encoder.vocabulary)
         else:
             require_aligned(f"embeddings of {language.language!r}", language.aligned_with, self.aligned_with)
@@ -194,15 +196,20 @@ def load_task(folder: Path) -> TaskModel:
         ArtifactError: not a task, or damaged.
     """
     artifact = Artifact.load(folder, Kind.TASK)
-    details = artifact.manifest.details
-    settings, labels = Task(**details["settings"]), list(details["labels"])
-    kind, encoder = kind_of(settings), Encoder(EncoderShape(**details["shape"]), 0)
+    manifest = artifact.manifest
+    settings: Task = manifest.detail("settings", Task)
+    labels: list[str] = manifest.detail("labels", list[str])
+    if not labels and settings.kind != "questions":
+        raise ArtifactError(
+            f"{folder} is a task of kind {settings.kind!r} without labels: its manifest is damaged. Make the task "
+            "again, or fetch it anew."
+        )
+    kind, encoder = kind_of(settings), Encoder(manifest.detail("shape", EncoderShape), 0)
     net = kind.net(encoder, labels)
     _fill(net, artifact, "head", elsewhere=("encoder.",))
     _fill(encoder, artifact, "body", elsewhere=("vocabulary.", "heads."))
-    aligned_with = str(artifact.manifest.aligned_with)
-    marks = artifact.fingerprint, artifact.manifest, folder
-    return TaskModel(net, settings, kind, labels, aligned_with, *marks)
+    marks = artifact.fingerprint, manifest, folder
+    return TaskModel(net, settings, kind, labels, str(manifest.aligned_with), *marks)
 
 
 def _fill(module: nn.Module, artifact: Artifact, part: str, elsewhere: tuple[str, ...]) -> None:

@@ -50,7 +50,7 @@ def choose(
         The format, and a sentence that says why.
     """
     if wanted != "auto":
-        return wanted, f"precision {wanted}, as the recipe says"
+        return wanted, f"precision {wanted}, as set"
     rates = {choice: _steps_per_s(precise(choice), loss_of) for choice in ("fp32", "bf16")}
     for parameter in parameters:
         parameter.grad = None

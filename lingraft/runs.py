@@ -282,16 +282,17 @@ def describe(
     run: Run,
 ) -> None:
     """Put the learning curve into an artifact, and into its manifest what was trained, on what, and at what cost."""
-    write_curve(draft.folder, history)
-    details: dict[str, Any] = {"precision": run.number_format, "device": precision.device().type}
-    details |= {"processes": processes.count(), "left_out_steps": run.state.left_out}
+    write_curve(draft, history)
+    record: dict[str, Any] = {"precision": run.number_format, "device": precision.device().type}
+    record |= {"processes": processes.count(), "left_out_steps": run.state.left_out}
     if run.state.best.score is not None:
-        details |= {"best_step": run.state.best.step, "best_dev_score": run.state.best.score}
+        record |= {"best_step": run.state.best.step, "best_dev_score": run.state.best.score}
     draft.facts = {
         "language": language,
         "data_hashes": data_hashes,
         "recipe": settings.model_dump(mode="json"),
-        "details": details,
+        "details": {},
+        "record": record,
     }
     if history:
         draft.facts["cost"] = history[-1].cost

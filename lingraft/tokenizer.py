@@ -15,7 +15,7 @@ import sentencepiece
 from lingraft import artifact
 from lingraft.artifact import Artifact, Kind, read_manifest
 from lingraft.config import Recipe
-from lingraft.errors import TokenizerError
+from lingraft.errors import ArtifactError, TokenizerError
 from lingraft.files import sha256_of
 from lingraft.pieces import ByRole, Spans, SpecialIds, Surface, surface_of_marked
 from lingraft.sample import Survey, spread, training_lines
@@ -129,8 +129,14 @@ class Tokenizer:
     def of(cls, artifact: Artifact) -> "Tokenizer":
         """The tokenizer of an artifact that carries one."""
         manifest = artifact.manifest
-        [file] = (name for name in TOKENIZER_FILES if name in manifest.files)
-        special = SpecialIds(**manifest.details.get("special_ids", OWN_IDS._asdict()))
+        found = [name for name in TOKENIZER_FILES if name in manifest.files]
+        if len(found) != 1:
+            raise ArtifactError(
+                f"{artifact.folder} has tokenizer files {found}, and must have one of {list(TOKENIZER_FILES)}. Make "
+                "the artifact again, or fetch it anew."
+            )
+        [file] = found
+        special = manifest.detail("special_ids", SpecialIds) if "special_ids" in manifest.details else OWN_IDS
         return cls.from_file(artifact.folder / file, str(manifest.language), special)
 
     @classmethod

@@ -1,15 +1,36 @@
 import json
+import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
+from typer.testing import CliRunner
 
 from lingraft import __version__, artifact
-from lingraft.artifact import FORMAT_VERSION, MANIFEST, Artifact, Cost, Kind, fingerprint, require_aligned
+from lingraft.artifact import (
+    FORMAT_VERSION,
+    MANIFEST,
+    MLFLOW_FILES,
+    Artifact,
+    Cost,
+    Kind,
+    fingerprint,
+    read_manifest,
+    require_aligned,
+)
+from lingraft.cli import app
 from lingraft.errors import AlignmentError, ArtifactError
 from tests.full_disk import LIMIT_BYTES, full_disk
+
+DOCS = Path(__file__).parents[1] / "docs" / "registry.md"
+
+
+def lingraft(*arguments: object) -> str:
+    return CliRunner().invoke(app, [*map(str, arguments)], catch_exceptions=False).stdout
 
 
 def tensors() -> dict[str, Tensor]:
@@ -82,6 +103,114 @@ def test_equal_content_gives_equal_folders(tmp_path: Path, made: Path) -> None:
     copy, original = (Artifact.load(folder, Kind.EMBEDDINGS) for folder in (tmp_path / "copy", made))
     assert copy.fingerprint == original.fingerprint
     assert copy.manifest == original.manifest
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"language": "tr"},
+        {"aligned_with": "e" * 64},
+        {"details": {"labels": ["harbour", "garden"]}},
+        {"data_hashes": {"blocks": "b2"}},
+        {"tokenizer_hash": "t2"},
+        {"shapes": {"vocabulary": {"table_VD": [3, 4], "bias_V": [4]}}},
+        {"kind": "task"},
+    ],
+    ids=lambda changed: next(iter(changed)),
+)
+def test_a_fingerprint_covers_all_that_decides_what_an_artifact_does(made: Path, changed: dict[str, Any]) -> None:
+    before = Artifact.load(made, Kind.EMBEDDINGS)
+    edit_manifest(made, **changed)
+    found = read_manifest(made)
+    assert found.fingerprint != before.fingerprint
+    with pytest.raises(ArtifactError, match=f"{made} has fingerprint {found.fingerprint}, not {before.fingerprint}"):
+        Artifact.load(made, found.kind).require_fingerprint(before.fingerprint)
+
+
+def test_a_fingerprint_leaves_out_how_an_artifact_was_made(tmp_path: Path) -> None:
+    marks = set()
+    for number in range(2):
+        with artifact.create(tmp_path / str(number), Kind.TASK) as draft:
+            draft.tensors("body", tensors())
+            draft.log("history.jsonl", f"took {number} s")
+            cost, record = Cost(steps=3, elapsed_s=number), {"device": f"cuda:{number}"}
+            draft.facts = {"cost": cost, "record": record, "recipe": {"keep_every_s": number}}
+        marks.add(Artifact.load(tmp_path / str(number), Kind.TASK).fingerprint)
+    assert len(marks) == 1
+    (tmp_path / "1" / "history.jsonl").write_text("edited")
+    with pytest.raises(ArtifactError, match=r"history\.jsonl was truncated or edited"):
+        Artifact.load(tmp_path / "1", Kind.TASK)
+
+
+def test_the_docs_three_lines_compute_the_fingerprint(made: Path, tmp_path: Path) -> None:
+    [lines] = re.findall(r"```python\n(.*?)```", DOCS.read_text(encoding="utf-8"), re.DOTALL)
+    assert lines.count("\n") == 3
+    done = subprocess.run(
+        [sys.executable, "-c", f"import hashlib, json\n{lines}"], cwd=made, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == Artifact.load(made, Kind.EMBEDDINGS).fingerprint
+
+
+def test_files_that_mlflow_puts_beside_an_artifact_are_no_surplus(made: Path) -> None:
+    for name in MLFLOW_FILES:
+        (made / name).write_text("of MLflow")
+    assert Artifact.load(made, Kind.EMBEDDINGS).manifest.language == "de"
+    (made / "inner" / MLFLOW_FILES[0]).write_text("of somebody else")
+    assert f"holds ['inner/{MLFLOW_FILES[0]}']" in refusal(made)
+
+
+@pytest.mark.parametrize("name", ["/etc/passwd", "../outside", "inner/../../outside", "inner//pieces.txt", MANIFEST])
+def test_a_manifest_names_no_file_outside_its_artifact(made: Path, name: str) -> None:
+    edit_manifest(made, files={name: "0" * 64})
+    assert "is no path of a file within the artifact" in refusal(made)
+
+
+def test_values_that_would_be_converted_are_refused(made: Path) -> None:
+    edit_manifest(made, shapes={"vocabulary": {"table_VD": ["4", 3]}})
+    assert f"{made / MANIFEST} is damaged: ['shapes'] are not as lingraft writes them" in refusal(made)
+
+
+@pytest.mark.parametrize("content", [b"[" * 10**5, b'{"format_version": ' + b"1" * 5000 + b"}"], ids=["deep", "long"])
+def test_json_that_python_does_not_read_is_refused(made: Path, content: bytes) -> None:
+    (made / MANIFEST).write_bytes(content)
+    assert f"{made / MANIFEST} is damaged" in refusal(made)
+
+
+def test_an_artifact_of_an_earlier_format_is_to_be_made_anew(made: Path) -> None:
+    edit_manifest(made, format_version=1)
+    assert refusal(made) == (
+        f"{made / MANIFEST} has format 1; this lingraft reads format {FORMAT_VERSION}. "
+        "Make the artifact anew with this lingraft."
+    )
+
+
+def test_manifests_of_many_megabytes_are_read(tmp_path: Path) -> None:
+    names = [f"class {number} with a long name of its own" for number in range(200_000)]
+    with artifact.create(tmp_path / "made", Kind.TASK) as draft:
+        draft.facts = {"details": {"labels": names}}
+    assert (tmp_path / "made" / MANIFEST).stat().st_size > 8_000_000
+    assert Artifact.load(tmp_path / "made", Kind.TASK).manifest.detail("labels", list[str]) == names
+
+
+def test_verify_prints_a_summary_and_the_whole_only_where_asked(made: Path) -> None:
+    told = lingraft("verify", made)
+    assert told.splitlines()[:3] == [
+        f"{made} is whole",
+        "  kind           embeddings of 'de'",
+        f"  fingerprint    {read_manifest(made).fingerprint}",
+    ]
+    assert len(told.splitlines()) < 10
+    whole = json.loads(lingraft("verify", made, "--json"))
+    assert whole["manifest"] == json.loads((made / MANIFEST).read_text())
+    assert whole["fingerprint"] == read_manifest(made).fingerprint
+
+
+def test_verify_compares_the_fingerprint_that_is_given(made: Path) -> None:
+    mark = read_manifest(made).fingerprint
+    assert "of the fingerprint expected" in lingraft("verify", made, "--fingerprint", mark)
+    edit_manifest(made, details={"labels": ["b", "a"]})
+    with pytest.raises(ArtifactError, match=f"not {mark}: its manifest was edited"):
+        lingraft("verify", made, "--fingerprint", mark)
 
 
 def test_an_artifact_without_tensors_is_known_by_its_files(tmp_path: Path) -> None:

@@ -44,7 +44,7 @@ def test_what_the_recipe_says_is_taken_without_a_probe(wanted: str) -> None:
     calls: list[int] = []
     found, reason = precision.choose(wanted, lambda: calls.append(1) or torch.zeros(()), [])
     assert (found, calls) == (wanted, [])
-    assert reason == f"precision {wanted}, as the recipe says"
+    assert reason == f"precision {wanted}, as set"
 
 
 def test_auto_takes_the_format_that_its_own_measurement_found_faster() -> None:

@@ -119,8 +119,7 @@ def test_the_stages_lead_to_a_report(worked: Path) -> None:
 @pytest.mark.integration
 def test_an_imported_checkpoint_is_a_primary(worked: Path) -> None:
     assert (
-        Artifact.load(worked / "work" / "my-encoder", Kind.PRIMARY).manifest.details["origin"]["model_type"]
-        == "roberta"
+        Artifact.load(worked / "work" / "my-encoder", Kind.PRIMARY).manifest.record["origin"]["model_type"] == "roberta"
     )
 
 

@@ -96,7 +96,7 @@ def test_the_probe_of_precision_auto_changes_nothing_but_the_format(
 ) -> None:
     monkeypatch.setattr(precision, "_PROBE_S", 0.1)
     probed = pretrained(workshop, briefly(workshop.recipe).model_copy(update={"precision": "auto"}), tmp_path / "auto")
-    chosen = probed.manifest.details["precision"]
+    chosen = probed.manifest.record["precision"]
     fixed = pretrained(workshop, briefly(workshop.recipe).model_copy(update={"precision": chosen}), tmp_path / "fixed")
     assert probed.fingerprint == fixed.fingerprint
 
@@ -105,7 +105,7 @@ def test_the_dev_score_of_pretraining_is_of_the_dev_split(workshop: Workshop, tm
     made = pretrained(workshop, briefly(workshop.recipe, judge_every_steps=4), tmp_path / "out")
     encoder, blocks = load_primary(made.folder).encoder, Artifact.load(workshop.blocks["en"], Kind.BLOCKS)
     dev, test = (masked_lm.accuracy(encoder, split(blocks, name).all(), (3,))[3] for name in ("dev", "test"))
-    assert made.manifest.details["best_dev_score"] == dev != test
+    assert made.manifest.record["best_dev_score"] == dev != test
 
 
 def test_pretraining_trains_everything_and_every_head(workshop: Workshop) -> None:
@@ -249,7 +249,7 @@ def test_manifests_say_where_everything_came_from(workshop: Workshop) -> None:
     assert task.manifest.data_hashes["text"] == text.fingerprint
     assert task.manifest.aligned_with == primary.fingerprint
     assert primary.manifest.recipe == workshop.recipe.pretraining.model_dump(mode="json")
-    assert primary.manifest.details["precision"] == "fp32"
+    assert primary.manifest.record["precision"] == "fp32"
 
 
 def test_two_heads_cost_more_than_one(workshop: Workshop, tmp_path: Path) -> None:

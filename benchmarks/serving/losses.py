@@ -31,7 +31,7 @@ def measured(trained: Trained) -> dict[str, Any]:
         with tempfile.TemporaryDirectory() as folder:
             out = Path(folder) / "bundle"
             found = bundle(trained.primary, None, trained.embeddings, out, PRECISIONS, tables, judged)
-        parity[tables] = found.manifest.details["parity"]
+        parity[tables] = found.manifest.record["parity"]
     return {
         "shape": found.manifest.details["shape"],
         "blocks": {language: len(blocks_NT) for language, blocks_NT in judged.items()},

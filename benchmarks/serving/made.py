@@ -144,11 +144,12 @@ def _bundle(
             described[brought.tokenizer.language] = tokenizer_facts(brought)
             if known:
                 _share_table(draft, known, brought.tokenizer.language)
-        parity = bodies.manifest.details["parity"] if bodies else _parity(draft, exported, models, tables)
+        parity = bodies.manifest.record["parity"] if bodies else _parity(draft, exported, models, tables)
         draft.facts = {
             "language": tags[0],
             "aligned_with": "random weights",
             "details": body_facts(exported) | language_facts(described, parity) | {"tables": tables},
+            "record": {"parity": parity},
         }
 
 

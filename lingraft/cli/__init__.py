@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from lingraft import __version__, ranks
-from lingraft.cli import handover, language, paper, publishing, registry, source
+from lingraft.cli import handover, language, paper, publishing, registry, source, verifying
 from lingraft.cli.add_language import add_language
 from lingraft.cli.deploy import deploy
 from lingraft.cli.doctor import doctor
@@ -65,7 +65,8 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "paper": paper.paper,
     "report": handover.report,
     "cost": handover.cost,
-    "verify": handover.verify,
+    "verify": verifying.verify,
+    "sign": verifying.sign,
     "doctor": doctor,
     "deploy": deploy,
 }

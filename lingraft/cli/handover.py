@@ -10,7 +10,7 @@ from lingraft.cost.command import cost
 from lingraft.errors import ExportError
 from lingraft.serving.formats import TableFormat
 
-__all__ = ["EXPORT_HELP", "cost", "export_add", "export_hf", "export_onnx", "report", "serve", "verify"]
+__all__ = ["EXPORT_HELP", "cost", "export_add", "export_hf", "export_onnx", "report", "serve"]
 
 # What a command needs is imported by it, so that --help does not wait for torch.
 
@@ -116,12 +116,3 @@ def report(
     found = load_search(search) if search else None
     say(write(judged, languages, found, out))
     print(table(judged, languages, found))
-
-
-def verify(artifact: Annotated[Path, typer.Argument(help="Folder of any artifact.")]) -> None:
-    """Check every file of an artifact against its manifest, and print what it is."""
-    from lingraft.artifact import Artifact, read_manifest
-
-    manifest = read_manifest(artifact)
-    say(Artifact.load(artifact, manifest.kind))
-    print(manifest.model_dump_json(indent=2, exclude={"files"}))

@@ -38,7 +38,7 @@ def import_primary(
 
     made = import_hf(source, out, language, revision)
     say(made)
-    print(recipe_section(EncoderShape(**made.manifest.details["shape"])))
+    print(recipe_section(made.manifest.detail("shape", EncoderShape)))
 
 
 def text(

@@ -109,7 +109,7 @@ class Accelerator:
                 f"{trained} ({manifest.kind}) records no training, so it measures no utilisation. Give a primary, "
                 "a task or embeddings that were trained on this accelerator."
             )
-        device = manifest.details.get("device", "an unknown device")
+        device = manifest.record.get("device", "an unknown device")
         return type(self)(
             name=self.name,
             peak_tflops=self.peak_tflops,

@@ -12,11 +12,11 @@ from lingraft.encoder import Encoder
 from lingraft.errors import ExportError
 from lingraft.export.bundling import language_facts
 from lingraft.export.exported import Exported
-from lingraft.export.judging import judged
+from lingraft.export.judging import Parity, judged
 from lingraft.export.tables import Brought, tokenizer_facts, write_language
 from lingraft.model_config import EncoderShape
 from lingraft.models import load_embeddings
-from lingraft.serving.formats import body_part
+from lingraft.serving.formats import BundleKind, Precision, TableFormat, body_part, languages_of
 from lingraft.serving.runtime import installed_runtime
 from lingraft.task_config import PRIMARY, Task
 from lingraft.tasks.loading import kind_of
@@ -48,36 +48,37 @@ def add(bundle: Path, embeddings: Path, out: Path) -> Artifact:
     manifest, language = found.manifest, learned.language
     require_aligned(f"embeddings of {language!r}", learned.aligned_with, str(manifest.aligned_with))
     exported, brought, details = _restored(found), Brought.of(learned), manifest.details
+    tables, before = manifest.detail("tables", TableFormat), manifest.recorded("parity", dict[Precision, Parity])
     with artifact.create(out, Kind.BUNDLE) as draft:
         draft.share(found, [name for name in manifest.files if not name.startswith(f"{language}/")])
-        write_language(draft, brought, exported, details["tables"])
+        write_language(draft, brought, exported, tables)
         parity = {
-            precision: details["parity"][precision]
-            | judged(draft.folder, exported, [brought], precision, details["tables"], {})
-            for precision in details["precisions"]
+            precision: before.get(precision, {}) | judged(draft.folder, exported, [brought], precision, tables, {})
+            for precision in manifest.detail("precisions", list[Precision])
         }
         # In the order in which languages came; a manifest sorts the names of a mapping.
-        facts = details["tokenizers"] | {language: tokenizer_facts(brought)}
-        tokenizers = {name: facts[name] for name in dict.fromkeys([*details["languages"], language])}
+        facts = manifest.detail("tokenizers", dict[str, Any]) | {language: tokenizer_facts(brought)}
+        tokenizers = {name: facts[name] for name in dict.fromkeys([*languages_of(manifest), language])}
         draft.facts = {
             "language": manifest.language,
             "aligned_with": manifest.aligned_with,
             "data_hashes": manifest.data_hashes | {f"embeddings-{language}": learned.fingerprint},
             "details": details | language_facts(tokenizers, parity),
+            "record": {"parity": parity},
         }
     return Artifact.load(out, Kind.BUNDLE)
 
 
 def _restored(bundle: Artifact) -> Exported:
     """The PyTorch model whose weights a bundle holds."""
-    details = bundle.manifest.details
-    encoder = Encoder(EncoderShape(**details["shape"]), 0)
-    if details["kind"] == PRIMARY:
+    manifest = bundle.manifest
+    encoder = Encoder(manifest.detail("shape", EncoderShape), 0)
+    if manifest.detail("kind", BundleKind) == PRIMARY:
         exported = Exported(PRIMARY, PRIMARY, encoder.eval(), [], None)
     else:
-        settings = Task(**details["settings"])
-        net = kind_of(settings).net(encoder, details["labels"])
-        exported = Exported(details["task"], settings.kind, net.eval(), details["labels"], settings)
+        settings, labels = manifest.detail("settings", Task), manifest.detail("labels", list[str])
+        net = kind_of(settings).net(encoder, labels)
+        exported = Exported(manifest.detail("task", str), settings.kind, net.eval(), labels, settings)
     _fill(exported.net, bundle.tensors(body_part("fp32")), bundle.folder)
     return exported
 

@@ -68,6 +68,7 @@ def bundle(
             "aligned_with": marks["primary"],
             "data_hashes": marks,
             "details": body_facts(exported) | language_facts(tokenizers, found) | {"tables": tables},
+            "record": {"parity": found},
         }
     return Artifact.load(out, Kind.BUNDLE)
 
@@ -135,12 +136,11 @@ def body_facts(exported: Exported) -> dict[str, Any]:
 
 
 def language_facts(tokenizers: Mapping[str, Any], found: Mapping[Precision, Parity]) -> dict[str, Any]:
-    """What a manifest says of the languages and how near each is to PyTorch in each precision."""
+    """Details of a bundle's languages, and how far golden answers may be missed in each precision."""
     return {
         "languages": list(tokenizers),
         "tokenizers": dict(tokenizers),
         "precisions": list(found),
-        "parity": {precision: dict(parity) for precision, parity in found.items()},
         "golden": {precision: _tolerance(precision, parity) for precision, parity in found.items()},
     }
 

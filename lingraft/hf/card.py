@@ -62,7 +62,7 @@ class Model:
     @property
     def origin(self) -> dict[str, str | None] | None:
         """Where an imported primary is from."""
-        found: dict[str, str | None] | None = self.source.manifest.details.get("origin")
+        found: dict[str, str | None] | None = self.source.manifest.record.get("origin")
         return found
 
     @property
@@ -107,9 +107,9 @@ def card(model: Model, evaluation: Path | None = None, data: Sequence[Path] = ()
 
 
 def _evaluation(model: Model, folder: Path) -> SourceResult | LanguageResult:
-    of = Artifact.load(folder, Kind.EVALUATION).manifest.details["of"]
+    of = Artifact.load(folder, Kind.EVALUATION).manifest.detail("of", str)
     judged = results.load_language(folder) if of == "language" else results.load_source(folder)
-    require_aligned("the evaluation", judged.primary, model.source.fingerprint)
+    require_aligned("the evaluation", judged.primary, model.source.fingerprint, "Evaluate again")
     vocabulary = judged.embeddings if isinstance(judged, LanguageResult) else judged.primary
     if vocabulary != model.brought.fingerprint:
         raise AlignmentError(

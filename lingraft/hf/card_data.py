@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from lingraft.artifact import Artifact, Cost, Kind, Manifest, read_manifest
 from lingraft.errors import ArtifactError
+from lingraft.splits import SplitName
 
 NOT_STATED = "not stated"
 
@@ -73,8 +74,8 @@ def _text(found: Artifact) -> Text:
     return Text(
         language=str(manifest.language),
         origin=" ".join(named) or NOT_STATED,
-        documents=manifest.details["documents"]["train"],
-        characters=manifest.details["characters"]["train"],
+        documents=manifest.detail("documents", dict[SplitName, int]).get("train", 0),
+        characters=manifest.detail("characters", dict[SplitName, int]).get("train", 0),
         fingerprint=found.fingerprint,
         licence=str(source.get("licence") or NOT_STATED),
     )

@@ -67,7 +67,7 @@ def export_hf(
     brought = load_embeddings(embeddings) if embeddings else source
     finetuned = load_task(task) if task else None
     net = _net(source, brought, finetuned)
-    origin = source.manifest.details.get("origin")
+    origin = source.manifest.record.get("origin")
     model_type = origin["model_type"] if origin else OWN_MODEL_TYPE
     shape, labels = encoder_of(net).shape, finetuned.labels if finetuned else []
     page = card(Model(source, brought, finetuned, form_of(net), model_type), evaluation, data)
@@ -94,7 +94,7 @@ def _net(source: Primary, brought: Primary | Embeddings, finetuned: TaskModel | 
         if isinstance(brought, Embeddings):
             source.swap_in(brought)
         return source.encoder
-    require_aligned("the task", finetuned.aligned_with, source.fingerprint)
+    require_aligned("the task", finetuned.aligned_with, source.fingerprint, "Finetune the task again")
     finetuned.swap_in(brought)
     assert isinstance(finetuned.net, nn.Module)
     return finetuned.net

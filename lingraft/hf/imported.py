@@ -37,8 +37,8 @@ def import_hf(source: str, out: Path, language: str, revision: str | None = None
 
     Raises:
         CheckpointError: it cannot be had, is a pickle, of another architecture, or lacks or exceeds its tensors.
-        TokenizerError: its tokenizer is missing or damaged, has another size than the token table or another pad id
-            than the configuration, or lacks a special piece.
+        TokenizerError: its tokenizer is missing or damaged, has more pieces than the token table rows, or another
+            pad id than the configuration, or lacks a special piece.
         MissingExtraError: the extra 'huggingface' is not installed.
         ArtifactError: `out` is not empty or cannot be written.
     """
@@ -52,7 +52,7 @@ def import_hf(source: str, out: Path, language: str, revision: str | None = None
         _require_rows(kept.tokenizer, settings.vocabulary, source)
         _require_pad(kept.tokenizer, settings, source)
         model = settings.shape, settings.model_type, settings.vocabulary, settings.tied
-        converted = from_checkpoint(weights, *model)
+        converted = _trimmed(from_checkpoint(weights, *model), len(kept.tokenizer))
         made = _save(out, settings, converted, kept.tokenizer, found)
     for note in (*settings.notes, *converted.notes, *kept.notes):
         say(f"{source}: {note}")
@@ -82,14 +82,25 @@ def _require_language(language: str) -> None:
 
 
 def _require_rows(tokenizer: Tokenizer, rows: int, source: str) -> None:
-    """Surplus rows may be padding or those of another tokenizer: nothing in a checkpoint tells which, so we refuse."""
-    if len(tokenizer) == rows:
+    """Every piece needs a row; rows without a piece are padding, and are trimmed."""
+    if len(tokenizer) <= rows:
         return
     raise TokenizerError(
-        f"the token table of {source} has {rows} rows, but its tokenizer has {len(tokenizer)} pieces. If the two "
-        "belong together, and the table was only padded or tokens were added, make them agree with transformers: "
-        "model.resize_token_embeddings(len(tokenizer)), then save_pretrained() both. If not, fetch the right tokenizer."
+        f"the token table of {source} has {rows} rows, but its tokenizer has {len(tokenizer)} pieces. If tokens were "
+        "added to the tokenizer, make the two agree with transformers: model.resize_token_embeddings(len(tokenizer)), "
+        "then save_pretrained() both. If not, fetch the right tokenizer."
     )
+
+
+def _trimmed(converted: Converted, pieces: int) -> Converted:
+    """The vocabulary without rows behind the last piece, which pad a table to a multiple that GPUs like."""
+    tensors, names = converted.tensors, ("vocabulary.table_VD", "vocabulary.bias_V")
+    surplus = len(tensors[names[0]]) - pieces
+    if not surplus:
+        return converted
+    note = f"{surplus} rows of the token table behind the tokenizer's {pieces} pieces are left out, as padding"
+    trimmed = {name: tensors[name][:pieces].clone() for name in names}
+    return Converted(tensors | trimmed, [*converted.notes, note])
 
 
 def _require_pad(tokenizer: Tokenizer, settings: Settings, source: str) -> None:
@@ -110,17 +121,15 @@ def _save(out: Path, settings: Settings, converted: Converted, tokenizer: Tokeni
     with artifact.create(out, Kind.PRIMARY) as draft:
         draft.tensors("body", {name: t for name, t in tensors.items() if not name.startswith("vocabulary.")})
         save_vocabulary(draft, vocabulary, tokenizer)
-        write_curve(draft.folder, ())
+        write_curve(draft, ())
         draft.facts = {
             "language": tokenizer.language,
             "tokenizer_hash": tokenizer.hash,
             "details": {
-                "precision": "fp32",
-                "device": "cpu",
                 "shape": settings.shape.model_dump(mode="json"),
                 "special_ids": tokenizer.special._asdict(),
-                "origin": _origin(settings, found),
             },
+            "record": {"precision": "fp32", "device": "cpu", "origin": _origin(settings, found)},
         }
     return Artifact.load(out, Kind.PRIMARY)
 

@@ -10,6 +10,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from pydantic import PositiveInt
+
 from lingraft.adaptation import adapt
 from lingraft.artifact import Artifact, Kind
 from lingraft.blocks import build
@@ -27,6 +29,7 @@ from lingraft.models import load_mini, load_primary
 from lingraft.plan import unwatched
 from lingraft.progress import say
 from lingraft.results import load_language
+from lingraft.splits import SplitName
 from lingraft.text import prepare
 from lingraft.tokenizer import Tokenizer, TooManyPiecesError, train
 
@@ -108,7 +111,8 @@ class _Lane:
         packed = self._blocks(text, pieces)
         tokenizer = Tokenizer.of(pieces)
         digests, left_out = self._examined(text, tokenizer)
-        train_blocks = packed.manifest.details["tokens"]["train"] // packed.manifest.details["block_tokens"]
+        tokens = packed.manifest.detail("tokens", dict[SplitName, int])
+        train_blocks = tokens.get("train", 0) // packed.manifest.detail("block_tokens", PositiveInt)
         recipe = self.settled.for_blocks(train_blocks)
         say(f"{self.language!r} is added by these settings:\n{shown(recipe, train_blocks, len(tokenizer))}")
         learned = self._embeddings(recipe, pieces, packed)

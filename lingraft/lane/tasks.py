@@ -84,7 +84,8 @@ def _light(name: str, models: Sequence[TaskModel], primary: str) -> LaneTask:
             f"task {name!r} was given with seeds {[model.seed for model in models]}. Give each seed once."
         )
     for model in models:
-        require_aligned(f"task {name!r} in {model.folder}", model.aligned_with, primary)
+        what = f"task {name!r} in {model.folder}"
+        require_aligned(what, model.aligned_with, primary, "Finetune the task again")
     first = models[0]
     return LaneTask(
         settings=first.settings,
@@ -92,6 +93,6 @@ def _light(name: str, models: Sequence[TaskModel], primary: str) -> LaneTask:
         shape=first.shape,
         folders={seed: model.folder for seed, model in by_seed.items()},
         marks={seed: model.fingerprint for seed, model in by_seed.items()},
-        best=max(by_seed, key=lambda seed: (by_seed[seed].manifest.details["dev_score"], seed)),
+        best=max(by_seed, key=lambda seed: (by_seed[seed].manifest.detail("dev_score", float), seed)),
         auto_class=form_of(first.net).auto_class,
     )

@@ -14,6 +14,7 @@ from lingraft.progress import say
 from lingraft.publishing.folder import Action, Publications
 from lingraft.publishing.parts import files_of, version_of
 from lingraft.registry.lineage import ENDPOINT
+from lingraft.serving.formats import languages_of
 from lingraft.tracking.server import Asking
 from lingraft.tracking.versions import Version, alias_target, bring_some, retag, untag
 
@@ -44,7 +45,7 @@ class Champion:
         self._publications, self._tag, self._by = Publications(folder), f"{ENDPOINT}{endpoint}", f"champion of {model}"
         manifest = Artifact.open(started, Kind.BUNDLE).manifest if started else None
         self._original = _versions(manifest) if manifest else {}
-        self._task = str(manifest.details["task"]) if manifest else None
+        self._task = manifest.detail("task", str) if manifest else None
         self._served: Version | None = None
         self._told: str | None = None
 
@@ -71,7 +72,7 @@ class Champion:
     def _publish(self, champion: Version) -> None:
         with tempfile.TemporaryDirectory() as folder:
             found = bring_some(self._ask, champion, Kind.BUNDLE, Path(folder) / "bundle", self._missing)
-            self._task = str(found.manifest.details["task"])
+            self._task = found.manifest.detail("task", str)
             wanted = _versions(found.manifest)
             for language, version in wanted.items():
                 if version != self._stands(language):
@@ -95,7 +96,7 @@ class Champion:
 
     def _missing(self, manifest: Manifest) -> Iterable[str]:
         """Files of languages that changed, and of which no version is here."""
-        self._task = str(manifest.details["task"])
+        self._task = manifest.detail("task", str)
         for language, version in _versions(manifest).items():
             is_here = self._original.get(language) == version or self._part(language, version).is_dir()
             if version != self._stands(language) and not is_here:
@@ -144,4 +145,4 @@ def follow_once(champion: Champion) -> None:
 
 
 def _versions(manifest: Manifest) -> dict[str, str]:
-    return {language: version_of(manifest, language) for language in manifest.details["languages"]}
+    return {language: version_of(manifest, language) for language in languages_of(manifest)}

@@ -123,7 +123,7 @@ class Publications:
             PublicationError: the bundle does not have the language.
         """
         version = version_of(bundle.manifest, language)
-        out = self.part(bundle.manifest.details["task"], language, version)
+        out = self.part(bundle.manifest.detail("task", str), language, version)
         if out.is_dir():
             Artifact.load(out, Kind.LANGUAGE)
             return version

@@ -3,20 +3,19 @@
 It says by fingerprints which bodies it was made for; a server that has another one refuses it.
 """
 
-import hashlib
-import json
 from pathlib import Path
 from typing import Any
 
 from lingraft import artifact
-from lingraft.artifact import Artifact, Kind, Manifest
+from lingraft.artifact import FACTS_OF_PARTS, Artifact, Kind, Manifest
 from lingraft.errors import PublicationError
-from lingraft.serving.formats import body_part
+from lingraft.serving.formats import Precision, body_fingerprint, tokenizers_of
 
 BODIES = "bodies"
 """Of the manifest's details: fingerprint of the body by precision."""
 _VERSION_DIGITS = 16
-_OF_TASK = ("task", "kind", "labels", "shape", "tables")
+OF_TASK = ("task", "kind", "labels", "shape", "tables")
+"""Of the manifest's details: what the bundle says of its task."""
 
 
 def cut(bundle: Artifact, language: str, out: Path) -> Artifact:
@@ -28,8 +27,10 @@ def cut(bundle: Artifact, language: str, out: Path) -> Artifact:
         out: folder of the part.
 
     Raises:
-        ArtifactError: `out` cannot be written, or what was written is not what the bundle's manifest says.
+        ArtifactError: `out` cannot be written, or the bundle's manifest is damaged.
+        PublicationError: the bundle does not have the language.
     """
+    fingerprint_of(bundle.manifest, language)
     with artifact.create(out, Kind.LANGUAGE) as draft:
         draft.share(bundle, files_of(bundle.manifest, language))
         draft.facts = _facts(bundle.manifest, language)
@@ -41,29 +42,53 @@ def files_of(manifest: Manifest, language: str) -> dict[str, str]:
     return {name: mark for name, mark in manifest.files.items() if name.startswith(f"{language}/")}
 
 
-def version_of(manifest: Manifest, language: str) -> str:
-    """What a language is called in this state: a digest of all its files, equal in a bundle and in its part.
+def fingerprint_of(manifest: Manifest, language: str) -> str:
+    """Fingerprint of a language's part, which covers all that decides an answer in it; equal in bundle and part.
+
+    Args:
+        manifest: of a bundle, or of a part.
+        language: one of the bundle's, or the part's.
 
     Raises:
-        PublicationError: the bundle does not have the language.
+        PublicationError: there is no such language.
+        ArtifactError: the manifest is damaged.
     """
-    if language not in manifest.details.get("tokenizers", {}):
-        known = sorted(manifest.details.get("tokenizers", {}))
-        raise PublicationError(f"the bundle has no language {language!r}, only {known}. Name one of these.")
-    content = [files_of(manifest, language), manifest.details["tokenizers"][language]]
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:_VERSION_DIGITS]
+    known = tokenizers_of(manifest)
+    if language not in known:
+        raise PublicationError(f"the bundle has no language {language!r}, only {sorted(known)}. Name one of these.")
+    return (manifest if manifest.kind is Kind.LANGUAGE else _part_of(manifest, language)).fingerprint
+
+
+def version_of(manifest: Manifest, language: str) -> str:
+    """Beginning of a part's fingerprint: the name of a published version.
+
+    Raises:
+        PublicationError: there is no such language.
+        ArtifactError: the manifest is damaged.
+    """
+    return fingerprint_of(manifest, language)[:_VERSION_DIGITS]
+
+
+def _part_of(manifest: Manifest, language: str) -> Manifest:
+    """The manifest that `cut` writes."""
+    of_parts = {
+        name: {part: known for part, known in getattr(manifest, name).items() if part.startswith(f"{language}/")}
+        for name in FACTS_OF_PARTS
+    }
+    return Manifest(kind=Kind.LANGUAGE, files=files_of(manifest, language), **of_parts, **_facts(manifest, language))
 
 
 def _facts(manifest: Manifest, language: str) -> dict[str, Any]:
-    details = manifest.details
-    embeddings = f"embeddings-{language}"
+    """Whoever calls this has looked at the tokenizers."""
+    details, embeddings = manifest.details, f"embeddings-{language}"
+    precisions: list[Precision] = manifest.detail("precisions", list[Precision])
     return {
         "language": language,
         "aligned_with": manifest.aligned_with,
         "data_hashes": {name: mark for name, mark in manifest.data_hashes.items() if name in ("task", embeddings)},
-        "details": {name: details[name] for name in _OF_TASK}
+        "details": {name: details.get(name) for name in OF_TASK}
         | {
             "tokenizers": {language: details["tokenizers"][language]},
-            BODIES: {precision: manifest.fingerprints[body_part(precision)] for precision in details["precisions"]},
+            BODIES: {precision: body_fingerprint(manifest, precision) for precision in precisions},
         },
     }

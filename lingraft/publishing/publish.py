@@ -10,6 +10,7 @@ from lingraft.artifact import Artifact, Kind
 from lingraft.errors import PublicationError
 from lingraft.publishing.folder import Publication, Publications, Replica
 from lingraft.publishing.parts import files_of
+from lingraft.serving.formats import languages_of
 
 _POLL_S = 0.1
 
@@ -50,8 +51,8 @@ def publish(
         OvertakenError: somebody else has published one at the same time, and was first.
     """
     found, publications = Artifact.open(bundle, Kind.BUNDLE), Publications(folder)
-    task: str = found.manifest.details["task"]
-    wanted = found.manifest.details["languages"] if languages is None else languages
+    task: str = found.manifest.detail("task", str)
+    wanted = languages_of(found.manifest) if languages is None else languages
     for name in itertools.chain.from_iterable(files_of(found.manifest, language) for language in wanted):
         found.verify(name)
     versions = {language: publications.keep(found, language) for language in wanted}

@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from lingraft.artifact import Artifact, Kind, Manifest
 from lingraft.cost.formulas import V100_FLOPS_PER_S
 from lingraft.hf.card_data import cost_table, table
+from lingraft.publishing.parts import fingerprint_of
+from lingraft.serving.formats import languages_of
 
 CARD_CHARACTERS = 5000
 """What MLflow's database has room for."""
@@ -35,11 +37,22 @@ def facts_of(made: Artifact) -> dict[str, str]:
         "language": manifest.language,
         "library_version": manifest.library_version,
         **{name: manifest.details.get(name) for name in ("system", "depth", "task")},
-        "task_kind": (manifest.details.get("settings") or {}).get("kind"),
+        "task_kind": _task_kind(manifest),
         **{f"data.{name}": mark for name, mark in manifest.data_hashes.items()},
+        **(_of_languages(manifest) if manifest.kind is Kind.BUNDLE else {}),
         **_cost(manifest),
     }
     return {name: str(value) for name, value in facts.items() if value is not None}
+
+
+def _task_kind(manifest: Manifest) -> str | None:
+    settings = manifest.details.get("settings")
+    return str(settings["kind"]) if isinstance(settings, dict) and "kind" in settings else None
+
+
+def _of_languages(manifest: Manifest) -> dict[str, str]:
+    """By these an answer of an endpoint, which names the same, leads to the bundle."""
+    return {f"fingerprint.{language}": fingerprint_of(manifest, language) for language in languages_of(manifest)}
 
 
 def _cost(manifest: Manifest) -> dict[str, object]:
@@ -76,7 +89,11 @@ def about(kind: str, project: str) -> str:
 def card_of(made: Artifact, title: str, scores: dict[str, str]) -> str:
     """The model card of a version, in Markdown, of what its manifest and its scores say."""
     manifest = made.manifest
-    rows = [(name, f"`{value}`") for name, value in facts_of(made).items() if not name.startswith(("data.", "cost_"))]
+    rows = [
+        (name, f"`{value}`")
+        for name, value in facts_of(made).items()
+        if not name.startswith(("data.", "cost_", "fingerprint."))
+    ]
     parts = [f"# {title}", table(("what", "is"), rows)]
     if scores:
         parts += ["## Scores", table(("score", "value"), [*scores.items()])]

@@ -93,7 +93,6 @@ def superfluous(ask: Asking, project: str, found: Sequence[Version], now_ms: int
 def _untrue(version: Version, made: Artifact) -> str | None:
     manifest = made.manifest
     actual = {
-        "fingerprint": made.fingerprint,
         "aligned_with": manifest.aligned_with,
         "tokenizer_hash": manifest.tokenizer_hash,
         "language": manifest.language,

@@ -6,25 +6,29 @@ Legend: B batch, T tokens, D width, V vocabulary.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import PositiveFloat
 from safetensors.numpy import load_file
 
 from lingraft.artifact import Artifact, Kind
-from lingraft.errors import ServingError, TokenizerError
+from lingraft.errors import ArtifactError, ServingError, TokenizerError
 from lingraft.model_config import EncoderShape
 from lingraft.pieces import SpecialIds
+from lingraft.publishing.parts import fingerprint_of
 from lingraft.serving.formats import (
     BIAS,
     BundleKind,
     Precision,
     bias_part,
     body_file,
-    body_part,
+    body_fingerprint,
     golden_part,
+    languages_of,
     table_part,
+    tokenizers_of,
 )
 from lingraft.serving.golden import Golden
 from lingraft.serving.runtime import CUDA, Body, served_provider
@@ -44,6 +48,8 @@ class Language:
     golden: Golden
     fingerprint: str
     """Of the table's file, as it was verified: equal tables, whatever the task, have equal ones."""
+    part: str
+    """Fingerprint of the language's part of the bundle, which covers all that decides an answer in this language."""
 
 
 class Shared(NamedTuple):
@@ -108,23 +114,26 @@ class Bundle:
             ServingError: ONNX Runtime is not usable as installed, or the bundle has no body of this precision.
         """
         found = Artifact.load(folder, Kind.BUNDLE)
-        details, provider = found.manifest.details, provider or served_provider()
-        precision = precision or ("fp16" if provider == CUDA and "fp16" in details.get("precisions", ()) else "fp32")
+        manifest, provider = found.manifest, provider or served_provider()
+        has_half = "fp16" in manifest.detail("precisions", list[str])
+        precision = precision or ("fp16" if provider == CUDA and has_half else "fp32")
         _require_precision(found, precision)
         shared = shared or Shared.of()
-        return cls(
-            name=details["task"],
-            kind=details["kind"],
-            labels=details["labels"],
-            metric=details["metric"],
-            shape=EncoderShape(**details["shape"]),
+        opened = cls(
+            name=manifest.detail("task", str),
+            kind=manifest.detail("kind", BundleKind),
+            labels=manifest.detail("labels", list[str]),
+            metric=manifest.detail("metric", str),
+            shape=manifest.detail("shape", EncoderShape),
             fingerprint=found.fingerprint,
-            body_fingerprint=found.manifest.fingerprints[body_part(precision)],
+            body_fingerprint=body_fingerprint(manifest, precision),
             precision=precision,
-            tolerance=details["golden"][precision],
-            languages={name: open_language(found, name, shared) for name in details["languages"]},
-            body=Body.open(folder / body_file(precision), provider),
+            tolerance=manifest.detail("golden", dict[str, PositiveFloat]).get(precision, 0.0),
+            languages={name: open_language(found, name, shared) for name in languages_of(manifest)},
+            body=Body.open(_named(found, body_file(precision)), provider),
         )
+        opened._require_consistent(folder)
+        return opened
 
     @property
     def block_tokens(self) -> int:
@@ -170,6 +179,21 @@ class Bundle:
                 "the one that wrote the bundle: serve it in fp32, or export it again."
             )
 
+    def _require_consistent(self, folder: Path) -> None:
+        """Refuse a manifest whose shape or labels are not those of tables and golden answers.
+
+        Raises:
+            ArtifactError: it says what differs.
+        """
+        for tag, language in self.languages.items():
+            classes = {answer.shape[-1] for answer in language.golden.answers.values()}
+            if language.table.width != self.shape.width or (self.labels and classes != {len(self.labels)}):
+                raise ArtifactError(
+                    f"the manifest of {folder} speaks of width {self.shape.width} and {len(self.labels)} labels, but "
+                    f"the table of {tag!r} has width {language.table.width}, and its golden answers are of "
+                    f"{sorted(classes)} classes. Export the bundle again, or fetch it anew."
+                )
+
     def _golden_difference(self, language: str) -> float:
         golden = self.languages[language].golden
         given = self.gather([(language, ids) for ids in golden.rows], golden.types)
@@ -177,15 +201,10 @@ class Bundle:
 
 
 def _require_precision(bundle: Artifact, precision: Precision) -> None:
-    details: dict[str, Any] = bundle.manifest.details
-    if "precisions" not in details:
+    precisions: list[str] = bundle.manifest.detail("precisions", list[str])
+    if precision not in precisions:
         raise ServingError(
-            f"{bundle.folder} was exported by lingraft {bundle.manifest.library_version}, whose body takes a whole "
-            "table. Export it again with this one."
-        )
-    if precision not in details["precisions"]:
-        raise ServingError(
-            f"{bundle.folder} has no body in {precision}, only in {details['precisions']}. Export it again with "
+            f"{bundle.folder} has no body in {precision}, only in {precisions}. Export it again with "
             f"--precision {precision}."
         )
 
@@ -203,7 +222,7 @@ def open_language(bundle: Artifact, name: str, shared: Shared) -> Language:
         TokenizerError: the tokenizer is not the one that the table belongs to.
     """
     # The file's hash is what was verified; a manifest might claim the tensors' fingerprint of a table that is open.
-    details, mark = bundle.manifest.details, bundle.manifest.files[f"{table_part(name)}.safetensors"]
+    mark = bundle.manifest.hash_of(f"{table_part(name)}.safetensors")
     tokenizer = _open_tokenizer(bundle, name, shared)
     if mark not in shared.tables:
         shared.tables[mark] = Table.open(_file(bundle, table_part(name)))
@@ -213,18 +232,26 @@ def open_language(bundle: Artifact, name: str, shared: Shared) -> Language:
             f"{bundle.folder / name} has {len(table)} rows, but its tokenizer has {len(tokenizer)} pieces. "
             "Export the bundle again."
         )
-    bias_V = load_file(_file(bundle, bias_part(name)))[BIAS] if details["kind"] == PRIMARY else None
-    return Language(tokenizer, table, bias_V, Golden.open(_file(bundle, golden_part(name))), mark)
+    primary = bundle.manifest.detail("kind", BundleKind) == PRIMARY
+    bias_V = load_file(_file(bundle, bias_part(name)))[BIAS] if primary else None
+    golden, part = Golden.open(_file(bundle, golden_part(name))), fingerprint_of(bundle.manifest, name)
+    return Language(tokenizer, table, bias_V, golden, mark, part)
 
 
 def _open_tokenizer(bundle: Artifact, name: str, shared: Shared) -> Tokenizer:
-    described = bundle.manifest.details["tokenizers"][name]
-    file, special = f"{name}/{described['file']}", SpecialIds(**described["special_ids"])
-    key = name, bundle.manifest.files[file], special
+    described = tokenizers_of(bundle.manifest)[name]
+    file, special = f"{name}/{described.file}", described.special_ids
+    key = name, bundle.manifest.hash_of(file), special
     if key not in shared.tokenizers:
         shared.tokenizers[key] = Tokenizer.from_file(bundle.folder / file, name, special)
     return shared.tokenizers[key]
 
 
 def _file(bundle: Artifact, part: str) -> Path:
-    return bundle.folder / f"{part}.safetensors"
+    return _named(bundle, f"{part}.safetensors")
+
+
+def _named(bundle: Artifact, name: str) -> Path:
+    """A file that the manifest names, and whose hash was therefore checked."""
+    bundle.manifest.hash_of(name)
+    return bundle.folder / name

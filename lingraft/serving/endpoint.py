@@ -38,6 +38,8 @@ class Answered(NamedTuple):
     outputs: list[tuple[Tensor, NDArray[Any]]]
     languages: list[str]
     """Of its texts, for the log."""
+    fingerprints: dict[str, str]
+    """By language, of all that decided these answers."""
 
 
 class Endpoint:
@@ -141,7 +143,8 @@ class Endpoint:
         found = [(each, answers[each.name]) for each in tensors if each.name in wanted]
         languages = [each.language for each in spoken]
         measures.answered(name, languages, time.monotonic() - began_s)
-        return Answered(request.id or str(uuid.uuid4()), name, found, languages)
+        fingerprints = {tag: bundle.languages[tag].part for tag in sorted({*languages})}
+        return Answered(request.id or str(uuid.uuid4()), name, found, languages, fingerprints)
 
     async def _beside(self, work: Any, *given: Any) -> Any:
         """Do something that takes longer beside the event loop, so that health checks are answered meanwhile."""

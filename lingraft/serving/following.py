@@ -14,9 +14,11 @@ from pathlib import Path
 
 from lingraft.artifact import Artifact, Kind
 from lingraft.errors import ArtifactError, LingraftError, MissingExtraError, PublicationError, ServingError
+from lingraft.model_config import EncoderShape
 from lingraft.publishing.folder import Publication, Publications, Replica, Reply
 from lingraft.publishing.parts import BODIES, version_of
 from lingraft.serving.bundle import Bundle, Language, open_language
+from lingraft.serving.formats import languages_of
 from lingraft.serving.logs import tell
 from lingraft.serving.served import Served
 
@@ -74,8 +76,8 @@ class Follower:
         self._versions: dict[_Key, str] = {}
         for bundle in bundles:
             manifest = Artifact.open(bundle, Kind.BUNDLE).manifest
-            for tag in manifest.details["languages"]:
-                self._versions[manifest.details["task"], tag] = version_of(manifest, tag)
+            for tag in languages_of(manifest):
+                self._versions[manifest.detail("task", str), tag] = version_of(manifest, tag)
         self._replies = {key: Reply(version=version) for key, version in self._versions.items()}
         self._told: Replica | None = None
         self._complained: set[str] = set()
@@ -203,10 +205,17 @@ def _reason(error: Exception) -> str:
 
 
 def _require_body(part: Artifact, bundle: Bundle) -> None:
-    made_for = part.manifest.details[BODIES].get(bundle.precision)
+    made_for = part.manifest.detail(BODIES, dict[str, str]).get(bundle.precision)
     if made_for != bundle.body_fingerprint:
         raise ServingError(
             f"{part.manifest.language!r} was made for body {str(made_for)[:12]} of {bundle.name!r} in "
             f"{bundle.precision}, and this server has {bundle.body_fingerprint[:12]}. A language is published with "
             "the body that is served; another body is deployed (`lingraft deploy`)."
+        )
+    labels, shape = part.manifest.detail("labels", list[str]), part.manifest.detail("shape", EncoderShape)
+    if (labels, shape) != (bundle.labels, bundle.shape):
+        raise ServingError(
+            f"{part.manifest.language!r} was made for labels {labels} and shape ({shape}), and {bundle.name!r} is "
+            f"served with {bundle.labels} and ({bundle.shape}). Publish the language of the bundle that is served, or "
+            "deploy the other one (`lingraft deploy`)."
         )

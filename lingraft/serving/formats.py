@@ -1,7 +1,13 @@
 """What export and serving agree on: number formats, and the names of inputs, outputs, files and parts of a bundle."""
 
+import hashlib
 from typing import Literal, get_args
 
+import pydantic
+
+from lingraft.artifact import Manifest
+from lingraft.errors import ArtifactError
+from lingraft.pieces import SpecialIds
 from lingraft.task_config import PRIMARY, TaskKindName
 
 Precision = Literal["fp32", "fp16", "int8"]
@@ -41,6 +47,16 @@ def body_file(precision: Precision) -> str:
     return f"{body_part(precision)}.onnx"
 
 
+def body_fingerprint(manifest: Manifest, precision: Precision) -> str:
+    """Fingerprint of a bundle's body: of its weights and its graph.
+
+    Raises:
+        ArtifactError: the manifest names no such body.
+    """
+    marks = manifest.fingerprint_of(body_part(precision)), manifest.hash_of(body_file(precision))
+    return hashlib.sha256("".join(marks).encode()).hexdigest()
+
+
 def table_part(language: str) -> str:
     """Name of the artifact's part that holds a language's table."""
     return f"{language}/table"
@@ -54,3 +70,36 @@ def bias_part(language: str) -> str:
 def golden_part(language: str) -> str:
     """Name of the part that holds a language's golden answers."""
     return f"{language}/golden"
+
+
+class TokenizerFile(pydantic.BaseModel, frozen=True, extra="forbid"):
+    """A language's tokenizer in a bundle, or in a part of one."""
+
+    file: str = pydantic.Field(description="Name within the language's folder.")
+    special_ids: SpecialIds
+
+
+def tokenizers_of(manifest: Manifest) -> dict[str, TokenizerFile]:
+    """Tokenizers of a bundle, or of a part of one, by language.
+
+    Raises:
+        ArtifactError: one is missing, or not what it must be.
+    """
+    found: dict[str, TokenizerFile] = manifest.detail("tokenizers", dict[str, TokenizerFile])
+    return found
+
+
+def languages_of(manifest: Manifest) -> list[str]:
+    """Languages of a bundle, the source language first.
+
+    Raises:
+        ArtifactError: there is none, or they are not those of the tokenizers.
+    """
+    languages: list[str] = manifest.detail("languages", list[str])
+    tokenizers = tokenizers_of(manifest)
+    if not languages or sorted(languages) != sorted(tokenizers):
+        raise ArtifactError(
+            f"the bundle's languages are {languages}, and its tokenizers are of {sorted(tokenizers)}: its manifest is "
+            "damaged. Export the bundle again, or fetch it anew."
+        )
+    return languages

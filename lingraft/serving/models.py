@@ -34,6 +34,11 @@ _LANGUAGES = [
 ]
 
 
+def told_of(fingerprints: Mapping[str, str]) -> dict[str, str]:
+    """Parameters of an answer: the protocol allows plain values only."""
+    return {f"fingerprint.{language}": mark for language, mark in fingerprints.items()}
+
+
 class Model(NamedTuple):
     """What answers to a name."""
 
@@ -99,6 +104,7 @@ def metadata(name: str, model: Model, bundle: Bundle, settings: Settings) -> dic
             "detects": AUTO if settings.detect else None,
             "labels": bundle.labels,
             "fingerprint": bundle.fingerprint,
+            "fingerprints": {tag: language.part for tag, language in sorted(bundle.languages.items())},
             "precision": bundle.precision,
             "max_texts": settings.texts,
             "max_characters": settings.characters,

@@ -92,7 +92,19 @@ def _infer(endpoint: Endpoint, name: str, model: Model) -> dict[str, Any]:
         | {"description": each.meaning}
         for each in outputs
     ]
-    answered = _record({"model_name": {"const": name}, "id": {"type": "string"}, "outputs": _list({"anyOf": answers})})
+    marks = {
+        "type": "object",
+        "additionalProperties": {"type": "string"},
+        "description": "fingerprint.LANGUAGE: SHA-256 of all that decides an answer in a language of the request.",
+    }
+    answered = _record(
+        {
+            "model_name": {"const": name},
+            "id": {"type": "string"},
+            "parameters": marks,
+            "outputs": _list({"anyOf": answers}),
+        }
+    )
     return {
         "summary": f"Ask {name}: {', '.join(names)} in, {', '.join(each.name for each in outputs)} out.",
         "requestBody": {

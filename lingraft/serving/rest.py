@@ -12,6 +12,7 @@ from lingraft.errors import MissingExtraError, RequestError
 from lingraft.serving import logs, playground
 from lingraft.serving.endpoint import Answered, Endpoint
 from lingraft.serving.gate import TOLD, Gate, refusal, refused
+from lingraft.serving.models import told_of
 from lingraft.serving.openapi import describe
 from lingraft.serving.page import page
 from lingraft.serving.requests import parse
@@ -148,7 +149,12 @@ def _json(answered: Answered) -> bytes:
         }
         for tensor, values in answered.outputs
     ]
-    body = {"model_name": answered.model, "id": answered.id, "outputs": outputs}
+    body = {
+        "model_name": answered.model,
+        "id": answered.id,
+        "parameters": told_of(answered.fingerprints),
+        "outputs": outputs,
+    }
     return orjson.dumps(body, option=orjson.OPT_SERIALIZE_NUMPY)
 
 

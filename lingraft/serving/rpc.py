@@ -17,6 +17,7 @@ from lingraft.errors import MissingExtraError, OverloadedError, RequestError, St
 from lingraft.serving import logs, measures
 from lingraft.serving.endpoint import Answered, Endpoint
 from lingraft.serving.gate import permitted, unpermitted
+from lingraft.serving.models import told_of
 from lingraft.serving.requests import MOST_PARTS, InferRequest, InputTensor, OutputTensor, of_the_protocol
 
 try:
@@ -247,7 +248,8 @@ def _message(answered: Answered) -> Any:
                 contents=pb.InferTensorContents(**contents),
             )
         )
-    return pb.ModelInferResponse(model_name=answered.model, id=answered.id, outputs=outputs)
+    told = {name: pb.InferParameter(string_param=value) for name, value in told_of(answered.fingerprints).items()}
+    return pb.ModelInferResponse(model_name=answered.model, id=answered.id, parameters=told, outputs=outputs)
 
 
 def _safe(reason: str) -> str:

@@ -32,8 +32,8 @@ def zero_shot(result: LanguageResult) -> Scores:
 
 def merit_of(task: Path) -> tuple[float, int]:
     """Dev score and seed: what the champion has most of, so that it is the same one wherever it is asked for."""
-    details = Artifact.load(task, Kind.TASK).manifest.details
-    return float(details["dev_score"]), int(details["seed"])
+    manifest = Artifact.load(task, Kind.TASK).manifest
+    return manifest.detail("dev_score", float), manifest.detail("seed", int)
 
 
 def task_folders(recipe: Recipe, tasks: Path) -> list[Path]:

@@ -81,7 +81,7 @@ def evaluate_language(
     """Judge one language."""
     from lingraft.evaluation import evaluate_language as evaluate
 
-    depth = Artifact.load(embeddings, Kind.EMBEDDINGS).manifest.details["depth"]
+    depth = Artifact.load(embeddings, Kind.EMBEDDINGS).manifest.detail("depth", int)
     with tracking.stage(run.read_text(), f"evaluate-{language_of(embeddings, Kind.EMBEDDINGS)}-{depth}") as stage:
         settings = Recipe.parse(recipe)
         folders = task_folders(settings, tasks)
@@ -194,7 +194,7 @@ def bundle(
     best = None if settings.serve_primary and task == PRIMARY else _best(settings, tasks, task)
     with tracking.stage(run.read_text(), f"bundle-{task}") as stage:
         made = export(primary, best, learned, out)
-        near = made.manifest.details["parity"]["fp32"]
+        near = made.manifest.record["parity"]["fp32"]
         parity = {f"parity_{language}": float(found["difference"]) for language, found in near.items()}
         stage.record(made, parity)
         evidence = {"recipe": settings.digest(), "task": task, **parity}

@@ -43,7 +43,7 @@ def finetune(recipe: str, run: Path, job: str, primary: Path, text_folder: Path,
     """Finetune one task in the source language with one seed; `job` is one of `task_config.finetunings`."""
     task, seed = job.rsplit("/", 1)
     wanted = jobs.finetuning(Recipe.parse(recipe), task, int(seed), primary, text_folder, out)
-    return do(wanted, run, lambda made: {"dev_score": float(made.manifest.details["dev_score"])})
+    return do(wanted, run, lambda made: {"dev_score": made.manifest.detail("dev_score", float)})
 
 
 def evaluate_source(
@@ -78,7 +78,7 @@ def register_source(recipe: str, run: Path, primary: Path, tasks: Sequence[Path]
             primary_name(settings): tracking.register(primary_name(settings), primary, Kind.PRIMARY, stage, evidence)
         }
         for folder in sorted(tasks, key=merit_of):
-            (score, seed), name = merit_of(folder), Artifact.load(folder, Kind.TASK).manifest.details["task"]
+            (score, seed), name = merit_of(folder), Artifact.load(folder, Kind.TASK).manifest.detail("task", str)
             facts, model = {"seed": seed, "dev_score": score, **common}, task_name(settings, name)
             champions[model] = tracking.register(model, folder, Kind.TASK, stage, facts, (f"{_SEED}{seed}",))
         mark = Artifact.load(primary, Kind.PRIMARY).fingerprint

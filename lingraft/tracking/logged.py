@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 ABSENT = ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE")
 """What MLflow answers where there is no such model, and where the model has no such alias."""
 MODELS = "models:/"
-BESIDE = (signature.FILE, "registered_model_meta")
-"""Files of a download that are not the artifact's: its signature, and what MLflow notes beside one."""
 _READY: Final = "READY"
 _DIGEST_CHARACTERS = 36
 

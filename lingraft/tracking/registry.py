@@ -12,11 +12,11 @@ import mlflow
 from mlflow.exceptions import MlflowException
 from mlflow.utils.mlflow_tags import MLFLOW_MODEL_VERSIONS
 
-from lingraft.artifact import Artifact, Kind
+from lingraft.artifact import MLFLOW_FILES, Artifact, Kind
 from lingraft.errors import ArtifactError, NotRegisteredError, TrackingError
 from lingraft.progress import say
 from lingraft.registry.facts import about, card_of, facts_of, scores_among
-from lingraft.tracking.logged import ABSENT, BESIDE, MODELS, discard, upload
+from lingraft.tracking.logged import ABSENT, MODELS, discard, upload
 from lingraft.tracking.runs import StageRun, whole
 from lingraft.tracking.server import Asking, asking
 
@@ -75,8 +75,9 @@ def fetch(name: str, kind: Kind, out: Path, alias: str = CHAMPION) -> Artifact:
         ArtifactError: what came is damaged, or `out` cannot be written.
     """
     with asking() as ask:
-        source = str(ask(partial(_champion, name, alias)).source)
-        return download(ask, source, f"{alias!r} of {name!r}", kind, out)
+        found = ask(partial(_champion, name, alias))
+        mark = found.tags.get("fingerprint", "")
+        return download(ask, str(found.source), f"{alias!r} of {name!r}", kind, out, mark)
 
 
 def fetch_kept(run_id: str, name: str, kind: Kind, out: Path) -> Artifact:
@@ -92,7 +93,7 @@ def fetch_kept(run_id: str, name: str, kind: Kind, out: Path) -> Artifact:
 
 def bring_kept(ask: Asking, run_id: str, name: str, kind: Kind, out: Path) -> Artifact:
     """The same, asked together with other things."""
-    return download(ask, ask(partial(_place_of, run_id, name)), f"{name!r} of run {run_id}", kind, out)
+    return download(ask, ask(partial(_place_of, run_id, name)), f"{name!r} of run {run_id}", kind, out, None)
 
 
 def tag(name: str, key: str, value: str, alias: str = CHAMPION) -> None:
@@ -128,12 +129,20 @@ def _champion(name: str, alias: str) -> "ModelVersion":
         ) from error
 
 
-def download(ask: Asking, uri: str, what: str, kind: Kind, out: Path) -> Artifact:
+def download(ask: Asking, uri: str, what: str, kind: Kind, out: Path, fingerprint: str | None) -> Artifact:
     """Copy an artifact from the store to a folder, and verify it.
+
+    Args:
+        ask: asks MLflow.
+        uri: of the artifact.
+        what: name of the artifact for messages.
+        kind: what it must be.
+        out: new folder.
+        fingerprint: what it must have by the registry's tags, which are kept apart from the store; None if unknown.
 
     Raises:
         TrackingError: it is not there, or the server stays down.
-        ArtifactError: what came is damaged, or `out` cannot be written.
+        ArtifactError: what came is damaged or has another fingerprint, or `out` cannot be written.
     """
     with contextlib.ExitStack() as stack:
         source = ask.transfer(partial(_downloaded, uri, stack))
@@ -141,8 +150,23 @@ def download(ask: Asking, uri: str, what: str, kind: Kind, out: Path) -> Artifac
             found = Artifact.load(source, kind)
         except ArtifactError as error:
             raise ArtifactError(f"{what} at {mlflow.get_tracking_uri()} came as {error}") from error
+        require_tagged(found, fingerprint, f"{what} at {mlflow.get_tracking_uri()}")
         found.copy_to(out)
     return Artifact.load(out, kind)
+
+
+def require_tagged(found: Artifact, fingerprint: str | None, what: str) -> None:
+    """Refuse what the store holds if it is not what the registry's tags say.
+
+    Raises:
+        ArtifactError: the fingerprints differ; the message names both.
+    """
+    if fingerprint is not None and found.fingerprint != fingerprint:
+        raise ArtifactError(
+            f"{what} has fingerprint {found.fingerprint} in the store, but its tag in the registry says "
+            f"{fingerprint or 'nothing'}: its manifest was edited, or the tag was. Restore it from a backup, or "
+            "register it again from the run that made it."
+        )
 
 
 def _place_of(run_id: str, name: str) -> str:
@@ -160,7 +184,7 @@ def _downloaded(uri: str, stack: contextlib.ExitStack) -> Path:
     """Every attempt gets a folder of its own, so that nothing of a broken one stays in it."""
     folder = stack.enter_context(tempfile.TemporaryDirectory())
     found = Path(mlflow.artifacts.download_artifacts(artifact_uri=uri, dst_path=folder))
-    for name in BESIDE:
+    for name in MLFLOW_FILES:
         (found / name).unlink(missing_ok=True)
     return found
 

@@ -92,7 +92,8 @@ class StageRun:
         metrics += [Metric(key, value, now_ms, at) for key, value, at in _against_all_axes(scores, judged)]
         hashes = {f"data_{name}": value for name, value in manifest.data_hashes.items()}
         # What is nested has names from the data, such as labels, which MLflow's parameters may not be called by.
-        details = {key: value for key, value in manifest.details.items() if not isinstance(value, Mapping)}
+        told = {**manifest.details, **manifest.record}
+        details = {key: value for key, value in told.items() if not isinstance(value, Mapping)}
         facts = {**_flat(manifest.recipe), **details, **hashes, "fingerprint": made.fingerprint}
         client = mlflow.MlflowClient()
         self.ask(lambda: client.log_batch(self.run_id, metrics, tags=[RunTag("kind", manifest.kind)]))

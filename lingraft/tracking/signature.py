@@ -8,6 +8,7 @@ from mlflow.models import Model, ModelSignature
 from mlflow.types import ColSpec, DataType, Schema, TensorSpec
 
 from lingraft.artifact import Kind, Manifest
+from lingraft.model_config import EncoderShape
 from lingraft.serving.formats import BundleKind
 
 FILE = "MLmodel"
@@ -30,12 +31,13 @@ def mlmodel_of(manifest: Manifest, model_id: str) -> str:
 
 def _signature(manifest: Manifest) -> ModelSignature:
     """Legend of shapes: (texts, tokens), and behind them what there is of each."""
-    width, labels = manifest.details.get("shape", {}).get("width", -1), manifest.details.get("labels", ())
+    width = manifest.detail("shape", EncoderShape).width if "shape" in manifest.details else -1
+    labels = manifest.detail("labels", list[str]) if "labels" in manifest.details else []
     if manifest.kind is Kind.BUNDLE:
-        return _answers(manifest.details["kind"], len(labels), width)
+        return _answers(manifest.detail("kind", BundleKind), len(labels), width)
     if manifest.kind is Kind.EMBEDDINGS:
-        [table, *_] = (shapes["table_VD"] for shapes in manifest.shapes.values() if "table_VD" in shapes)
-        return _tensors([_TOKENS], "vectors", (-1, -1, table[1]))
+        tables = [shapes["table_VD"] for shapes in manifest.shapes.values() if "table_VD" in shapes]
+        return _tensors([_TOKENS], "vectors", (-1, -1, tables[0][-1] if tables else -1))
     if manifest.kind is Kind.TASK:
         return _tensors([_TOKENS, _VISIBLE], "logits", _of_task(str(manifest.details.get("metric")), len(labels)))
     return _tensors([_TOKENS], "hidden_states", (-1, -1, width))

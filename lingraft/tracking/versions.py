@@ -13,7 +13,7 @@ from mlflow.tracking import MlflowClient
 from lingraft.artifact import MANIFEST, Artifact, Kind, Manifest, read_manifest
 from lingraft.errors import ArtifactError, NotRegisteredError
 from lingraft.tracking.logged import ABSENT, MODELS, discard
-from lingraft.tracking.registry import CHAMPION, download
+from lingraft.tracking.registry import CHAMPION, download, require_tagged
 from lingraft.tracking.server import Asking
 
 if TYPE_CHECKING:
@@ -127,9 +127,9 @@ def bring(ask: Asking, version: Version, kind: Kind, out: Path) -> Artifact:
 
     Raises:
         TrackingError: the registry refuses, or stays down.
-        ArtifactError: what came is damaged, or `out` cannot be written.
+        ArtifactError: what came is damaged or not what its tag says, or `out` cannot be written.
     """
-    return download(ask, version.source, version.title, kind, out)
+    return download(ask, version.source, version.title, kind, out, version.fingerprint)
 
 
 def move_champion(ask: Asking, name: str, number: int | None) -> None:
@@ -173,7 +173,7 @@ def bring_some(
 
     Raises:
         TrackingError: the registry refuses, lacks a file, or stays down.
-        ArtifactError: what came is damaged, or of another kind.
+        ArtifactError: what came is damaged, of another kind, or not what its tag says.
     """
     location = ask(partial(_location, version))
     ask.transfer(partial(_download, f"{location}/{MANIFEST}", out))
@@ -183,6 +183,7 @@ def bring_some(
             f"{version.title} is an artifact of kind {manifest.kind}, but one of kind {kind} is needed."
         )
     found = Artifact(out, manifest, deferred=True)
+    require_tagged(found, version.fingerprint, version.title)
     for name in wanted(manifest):
         ask.transfer(partial(_download, f"{location}/{name}", (out / name).parent))
         found.verify(name)

@@ -72,7 +72,7 @@ def test_what_cannot_be_is_refused_with_advice(text: str, words: list[str]) -> N
 
 def trained(out: Path, **cost: float) -> Path:
     with artifact.create(out, Kind.PRIMARY) as draft:
-        draft.facts = {"cost": Cost(**cost), "details": {"device": "cuda"}}
+        draft.facts = {"cost": Cost(**cost), "record": {"device": "cuda"}}
     return out
 
 

@@ -162,7 +162,7 @@ def test_two_processes_agree_on_a_precision_that_both_measure(workshop: Workshop
     chosen = "bf16" if "precision bf16: " in told else "fp32"
     done = finished(project.on_one("auto"))
     assert done.returncode == 0, done.stderr
-    assert read_manifest(tmp_path / "auto").details["precision"] == chosen
+    assert read_manifest(tmp_path / "auto").record["precision"] == chosen
 
 
 def test_torchrun_is_refused_for_commands_that_do_not_train(project: Project) -> None:
@@ -193,5 +193,5 @@ def test_the_commands_of_the_page_on_several_gpus_train(workshop: Workshop, tmp_
         assert done.returncode == 0, done.stderr
     assert len(commands) == 2
     made = [read_manifest(tmp_path / out) for out in ("primary", "primary-too")]
-    assert [manifest.details["processes"] for manifest in made] == [2, 2]
+    assert [manifest.record["processes"] for manifest in made] == [2, 2]
     assert made[0].fingerprints == made[1].fingerprints

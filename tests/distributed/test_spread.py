@@ -72,7 +72,7 @@ def test_whoever_watches_a_spread_stage_hears_of_every_point_once(workshop: Work
     assert [signal.getsignal(number) for number in EXIT_CODES] == handlers
     assert [point.step for point in heard] == [2, 4, 6, 8, 9]
     assert heard == curve(tmp_path / "out")
-    assert made.manifest.details["processes"] == 2
+    assert made.manifest.record["processes"] == 2
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out"]
 
 
@@ -153,7 +153,7 @@ def test_all_accelerators_are_as_many_processes_as_there_are(
     monkeypatch.setenv(ranks.WANTED, ranks.ALL)
     recipe = briefly(workshop).recipe
     made = stages.pretrain(recipe, workshop.blocks["en"], workshop.tokenizers["en"], tmp_path / "primary", unwatched)
-    assert made.manifest.details["processes"] == max(1, torch.cuda.device_count())
+    assert made.manifest.record["processes"] == max(1, torch.cuda.device_count())
 
 
 @pytest.mark.parametrize(("accelerator", "set_to"), [(None, None), ("nvidia.com/gpu", "all")])

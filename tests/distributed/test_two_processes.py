@@ -81,14 +81,14 @@ def test_two_processes_have_the_learning_curve_and_cost_of_one(both: Trained, st
     ]
     assert [point.loss for point in two] == pytest.approx([point.loss for point in one], rel=CLOSE)
     assert [point.dev_score for point in two] == [point.dev_score for point in one]
-    details = [read_manifest(both.folder / who / stage).details for who in ("one", "two")]
-    assert [found.pop("processes") for found in details] == [1, 2]
-    assert details[0] == details[1]
+    records = [read_manifest(both.folder / who / stage).record for who in ("one", "two")]
+    assert [found.pop("processes") for found in records] == [1, 2]
+    assert records[0] == records[1]
 
 
 def test_two_processes_stop_early_where_one_does(both: Trained) -> None:
     manifest = read_manifest(both.folder / "two" / "noisy")
-    assert manifest.details["best_step"] < manifest.cost.steps < 12
+    assert manifest.record["best_step"] < manifest.cost.steps < 12
 
 
 def test_both_processes_have_the_same_weights_bit_for_bit_after_every_step(both: Trained) -> None:
@@ -99,7 +99,7 @@ def test_both_processes_have_the_same_weights_bit_for_bit_after_every_step(both:
 
 def test_only_one_of_two_processes_speaks(both: Trained) -> None:
     told = both.told.splitlines()
-    begins, ends = ([line for line in told if re.search(words, line)] for words in ("as the recipe says", "0 s left"))
+    begins, ends = ([line for line in told if re.search(words, line)] for words in ("as set", "0 s left"))
     assert len(begins) == 9
     assert len(ends) == len(set(ends)) >= 6
 

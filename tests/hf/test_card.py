@@ -218,7 +218,7 @@ def imported(shop: Workshop, to: Path, **origin: Any) -> Model:
         draft.tensors("vocabulary", primary.encoder.vocabulary.state_dict())
         (draft.folder / primary.tokenizer.model.name).write_bytes(primary.tokenizer.model.read_bytes())
         shape = primary.encoder.shape.model_dump(mode="json")
-        draft.facts = {"language": "en", "details": {"shape": shape, "origin": known | origin}}
+        draft.facts = {"language": "en", "details": {"shape": shape}, "record": {"origin": known | origin}}
     source = load_primary(to)
     return Model(source, source, None, form_of(source.encoder), "roberta")
 

@@ -95,16 +95,6 @@ def test_a_tokenizer_with_more_pieces_than_rows_is_refused(folder: Path) -> None
     refuse(folder, TokenizerError, r"has 420 rows, but its tokenizer has 421 pieces.*resize_token_embeddings")
 
 
-def test_more_rows_than_pieces_are_refused_too(folder: Path) -> None:
-    """They may be padding, or the tokenizer may be another model's: nothing tells which."""
-    tensors = load_file(folder / WEIGHTS)
-    for name in ("roberta.embeddings.word_embeddings.weight", "lm_head.bias"):
-        tensors[name] = torch.cat([tensors[name], tensors[name][:4]])
-    save_file(tensors, folder / WEIGHTS)
-    edit(folder / CONFIG, lambda config: config.update(vocab_size=424))
-    refuse(folder, TokenizerError, r"has 424 rows, but its tokenizer has 420 pieces.*only padded")
-
-
 def test_a_configuration_with_another_number_of_rows_is_refused(folder: Path) -> None:
     tensors = load_file(folder / WEIGHTS)
     tensors["lm_head.bias"] = tensors["lm_head.bias"][:-1].clone()

@@ -88,7 +88,7 @@ def test_a_hub_id_gives_the_primary_that_its_folder_gives(answers: Answers, chec
     from_folder = import_hf(str(checkpoint), tmp_path / "folder", "en").fingerprint
     assert answers.online["main"] == answers.online["tag"] == from_folder
     names = ("main", "tag")
-    origins = [Artifact.load(answers.folder / name, Kind.PRIMARY).manifest.details["origin"] for name in names]
+    origins = [Artifact.load(answers.folder / name, Kind.PRIMARY).manifest.record["origin"] for name in names]
     origin = {"model_type": "bert", "name": "makers/small-bert", "sha": COMMIT, "licence": "mit"}
     assert origins == [origin | {"revision": "main"}, origin | {"revision": "v1"}]
 

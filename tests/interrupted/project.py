@@ -199,5 +199,5 @@ def facts(folder: Path) -> dict[str, Any]:
     """A manifest without clock and hash of the curve."""
     found = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
     found["cost"].pop("elapsed_s")
-    found["files"].pop("history.jsonl")
+    found["logs"].pop("history.jsonl", None)
     return found

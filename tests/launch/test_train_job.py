@@ -84,7 +84,7 @@ def test_two_nodes_learn_what_one_process_learns(bench: Bench, workshop: Worksho
     bench.server.faults["POST", "trainjobs"] = [503]
     assert bench.run(pause_s=0.0)["steps"] == workshop.recipe.pretraining.steps
     found = Artifact.load(bench.folder / "out", Kind.PRIMARY)
-    assert found.manifest.details["processes"] == 2
+    assert found.manifest.record["processes"] == 2
     body, expected = found.tensors("body"), Artifact.load(workshop.primary, Kind.PRIMARY).tensors("body")
     for name, tensor in expected.items():
         assert (body[name] - tensor).abs().max() < 1e-4

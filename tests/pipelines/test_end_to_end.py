@@ -188,7 +188,7 @@ def test_the_registered_bundle_serves_all_languages_with_the_champion_task(
     assert float(finished.champion("embeddings-tr").tags[f"parity.{task}"]) < 1e-4
     parity = finished.stage("language", f"bundle-{task}").data.metrics
     for language in ("en", *LANGUAGES):
-        found = bundle.manifest.details["parity"]["fp32"][language]["difference"]
+        found = bundle.manifest.record["parity"]["fp32"][language]["difference"]
         assert found == pytest.approx(parity[f"parity_{language}"])
         assert parity[f"parity_{language}"] < 1e-4
 

@@ -200,7 +200,7 @@ def test_the_first_steps_are_those_of_the_shallowest(workshop: Workshop, made: d
 def test_the_best_weights_of_any_depth_come_back(workshop: Workshop, tmp_path: Path) -> None:
     recipe = progressive(workshop.recipe, FIXED, judge_every_steps=1, checkpoint_every_steps=1, learning_rate=0.5)
     found = learned(workshop, recipe, tmp_path / "out", checkpoints=tmp_path / "along")
-    best = found.manifest.details["best_step"]
+    best = found.manifest.record["best_step"]
     assert best < found.manifest.cost.steps
     assert vocabulary(found.folder) == vocabulary(tmp_path / "along" / f"step-{best:08d}")
 
@@ -208,7 +208,7 @@ def test_the_best_weights_of_any_depth_come_back(workshop: Workshop, tmp_path: P
 def test_patience_ends_all_depths(workshop: Workshop, tmp_path: Path) -> None:
     recipe = progressive(workshop.recipe, FIXED, judge_every_steps=1, patience=1, learning_rate=0.5, steps=40)
     found = learned(workshop, recipe, tmp_path / "out")
-    assert found.manifest.cost.steps == found.manifest.details["best_step"] + 1 < 40
+    assert found.manifest.cost.steps == found.manifest.record["best_step"] + 1 < 40
     assert sum(phase["steps"] for phase in found.manifest.details["phases"]) == found.manifest.cost.steps
 
 

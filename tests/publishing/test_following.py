@@ -102,6 +102,23 @@ def test_another_body_is_refused_by_both_fingerprints_and_the_old_one_stays(
     assert REGISTRY.get_sample_value("lingraft_publications_total", labels | {"outcome": "refused"})
 
 
+def test_a_language_of_other_labels_is_another_version_and_refused(
+    served: Served, started: Path, german: Path, folder: Path, tmp_path: Path
+) -> None:
+    follower, before = follow(served, started, folder), answer(served, "de")
+    shutil.copytree(german, tmp_path / "rotated")
+    manifest = json.loads((german / "manifest.json").read_bytes())
+    manifest["details"]["labels"].reverse()
+    (tmp_path / "rotated" / "manifest.json").write_text(json.dumps(manifest))
+    [right], [wrong] = (publish(bundle, folder, "a test", ["de"]) for bundle in (german, tmp_path / "rotated"))
+    assert right.version != wrong.version
+    follower.look()
+    assert answer(served, "de") != before
+    with pytest.raises(PublicationError, match=r"'de' was made for labels \[.* is served with \["):
+        require_served([wrong], verdicts(folder, [wrong], 0))
+    assert answer(served, "de") == answer(Served.load([german]), "de")
+
+
 def test_a_server_tells_the_last_refusals_and_does_not_gather_them_for_ever(
     served: Served, started: Path, foreign: Path, folder: Path
 ) -> None:

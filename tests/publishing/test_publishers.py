@@ -17,6 +17,7 @@ from lingraft.errors import ArtifactError, OvertakenError, PublicationError
 from lingraft.publishing.folder import Publications, Replica, Reply
 from lingraft.publishing.parts import version_of
 from lingraft.publishing.publish import publish, require_served, rollback, silent, verdicts, withdraw
+from lingraft.serving.formats import body_fingerprint
 from tests.full_disk import full_disk
 
 TASK = "topic"
@@ -82,7 +83,7 @@ def test_a_part_is_what_its_bundle_says_and_needs_no_second_copy(german: Path, f
     part = Artifact.load(Publications(folder).part(TASK, "de", str(made.version)), Kind.LANGUAGE)
     whole = Artifact.load(german, Kind.BUNDLE)
     assert {name: whole.manifest.files[name] for name in part.manifest.files} == part.manifest.files
-    assert part.manifest.details["bodies"] == {"fp32": whole.manifest.fingerprints["body"]}
+    assert part.manifest.details["bodies"] == {"fp32": body_fingerprint(whole.manifest, "fp32")}
     assert part.manifest.aligned_with == whole.manifest.aligned_with
     assert (part.folder / "de/table.safetensors").samefile(german / "de/table.safetensors")
 
@@ -151,3 +152,20 @@ def test_a_full_disk_is_said_and_nothing_is_published(german: Path, folder: Path
     with full_disk(100), pytest.raises(ArtifactError, match="cannot write"):
         publish(german, folder, "a test", ["de"])
     assert Publications(folder).latest(TASK, "de") == 0
+
+
+def test_a_version_covers_all_that_decides_an_answer_in_its_language_and_nothing_of_others(german: Path) -> None:
+    manifest = Artifact.open(german, Kind.BUNDLE).manifest
+    details, before = manifest.details, version_of(manifest, "de")
+    shape = details["shape"] | {"block_tokens": details["shape"]["block_tokens"] + 1}
+    changed = [
+        {"details": details | {"labels": details["labels"][::-1]}},
+        {"details": details | {"shape": shape}},
+        {"fingerprints": manifest.fingerprints | {"body": "0" * 64}},
+        {"files": manifest.files | {"body.onnx": "0" * 64}},
+        {"files": manifest.files | {"de/table.safetensors": "0" * 64}},
+    ]
+    versions = {version_of(manifest.model_copy(update=each), "de") for each in changed}
+    assert len(versions - {before}) == len(changed)
+    other = {"files": manifest.files | {"en/table.safetensors": "0" * 64}}
+    assert version_of(manifest.model_copy(update=other), "de") == before

@@ -19,6 +19,7 @@ from lingraft.registry.evidence import EVALUATION, EVALUATION_RUN, GATE, PARITY
 from lingraft.registry.promotion import Decided, promote
 from lingraft.results import MASKED, MASKED_INITIAL, LanguageResult, MaskedScores
 from lingraft.tally import Tally
+from lingraft.tokenizer import OWN_IDS
 
 RECIPE = Recipe.load(Path(__file__).parents[1] / "tiny.toml")
 BLOCKS, EACH = 300, 20
@@ -27,6 +28,12 @@ BLOCKS, EACH = 300, 20
 def found(share: float) -> Tally:
     """A tally over blocks, the first of which are found."""
     return Tally.of(np.where(np.arange(BLOCKS) < share * BLOCKS, EACH, 0), np.full(BLOCKS, EACH))
+
+
+def speaking(*languages: str) -> dict[str, object]:
+    """What a bundle's manifest says of its languages."""
+    tokenizer = {"file": "sentencepiece.model", "special_ids": OWN_IDS._asdict()}
+    return {"languages": [*languages], "tokenizers": dict.fromkeys(languages, tokenizer)}
 
 
 def lingraft(*arguments: object) -> str:
@@ -80,7 +87,8 @@ class Project:
 
     def register_bundle(self, value: float, hashes: dict[str, str]) -> int:
         facts = {"aligned_with": hashes["primary"], "data_hashes": hashes, "language": "en"}
-        made = self.make(Kind.BUNDLE, value, details={"kind": "texts", "labels": ["a", "b"]}, **facts)
+        details = {"task": "topic", "kind": "texts", "labels": ["a", "b"], "precisions": [], **speaking("en", "de")}
+        made = self.make(Kind.BUNDLE, value, details=details, **facts)
         return self.register(bundle_name(self.recipe, "topic"), made)
 
     def register_task(self, primary: str, task: str, kind: str = "texts") -> Artifact:

@@ -1,14 +1,21 @@
 """The commands on a real store, as a person types them: what they print, and what they leave."""
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
+import mlflow
 import pytest
 from mlflow import MlflowClient
 from mlflow.models import get_model_info
+from typer.testing import CliRunner
 
-from lingraft.artifact import Artifact, Kind
+from lingraft import tracking
+from lingraft.artifact import MANIFEST, Artifact, Kind, read_manifest
+from lingraft.cli import app
 from lingraft.errors import ArtifactError, LingraftError, PromotionError
+from lingraft.publishing.champion import Champion
+from lingraft.publishing.parts import fingerprint_of
 from tests.registry.prepared import Prepared, opened
 from tests.registry.project import Project, lingraft
 from tests.tracking_stores import quiet
@@ -91,6 +98,53 @@ def test_what_is_damaged_in_the_store_is_found_and_does_not_arrive(filled: Proje
         lingraft("pull", filled.embeddings, "--out", tmp_path / "out")
     assert not (tmp_path / "out").exists()
     assert lingraft("verify", filled.embeddings, 1).startswith("ok")
+
+
+def test_labels_that_somebody_changed_in_the_store_are_found_and_do_not_arrive(filled: Project, tmp_path: Path) -> None:
+    model = f"{filled.recipe.name}-bundle-topic"
+    stored = store_of(filled, model, "1") / MANIFEST
+    whole = stored.read_text()
+    manifest = json.loads(whole)
+    manifest["details"]["labels"].reverse()
+    stored.write_text(json.dumps(manifest))
+    with pytest.raises(ArtifactError, match=r"1 things are wrong.*\n.*has fingerprint .* its manifest was edited"):
+        lingraft("verify", "--project", filled.recipe.name)
+    with pytest.raises(ArtifactError, match=rf"version 1 of '{model}' at .* has fingerprint \w+ in the store"):
+        lingraft("pull", model, "--out", tmp_path / "out")
+    with pytest.raises(ArtifactError, match=rf"'champion' of '{model}' at .* has fingerprint \w+ in the store"):
+        tracking.fetch(model, Kind.BUNDLE, tmp_path / "out")
+    with (
+        tracking.asking() as ask,
+        pytest.raises(ArtifactError, match=rf"version 1 of '{model}' has fingerprint \w+ in the store"),
+    ):
+        Champion(ask, model, tmp_path / "published", "prod", None, keep=3).look()
+    assert not (tmp_path / "out").exists()
+    stored.write_text(whole)
+    lingraft("pull", model, "--out", tmp_path / "out")
+
+
+def test_what_mlflow_downloads_is_verified(filled: Project, tmp_path: Path) -> None:
+    version = MlflowClient().get_model_version(filled.embeddings, "2")
+    folder = mlflow.artifacts.download_artifacts(f"models:/{filled.embeddings}/2", dst_path=str(tmp_path / "out"))
+    assert {path.name for path in Path(folder).iterdir()} > {MANIFEST, "MLmodel"}
+    command = ["verify", folder, "--fingerprint", version.tags["fingerprint"]]
+    told = CliRunner().invoke(app, command, catch_exceptions=False).stdout
+    assert told.startswith(f"{folder} is whole, of the fingerprint expected")
+
+
+def test_tags_of_a_bundle_hold_a_fingerprint_for_each_language(filled: Project) -> None:
+    model = f"{filled.recipe.name}-bundle-topic"
+    tags, manifest = MlflowClient().get_model_version(model, "1").tags, read_manifest(store_of(filled, model, "1"))
+    marks = {tag: fingerprint_of(manifest, tag) for tag in ("en", "de")}
+    assert {tag: tags[f"fingerprint.{tag}"] for tag in marks} == marks
+    [found] = MlflowClient().search_model_versions(f"tags.`fingerprint.de` = '{marks['de']}'")
+    assert (found.name, found.version) == (model, 1)
+
+
+def store_of(project: Project, model: str, version: str) -> Path:
+    """Where the store keeps a version's files."""
+    model_id = MlflowClient().get_model_version(model, version).source.removeprefix("models:/")
+    return project.folder.parent / "artifacts" / "models" / model_id / "artifacts"
 
 
 def test_a_tag_that_somebody_changed_is_found(filled: Project) -> None:

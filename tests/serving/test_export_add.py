@@ -73,7 +73,7 @@ def test_a_bundle_of_each_kind_takes_a_language(pieces: Pieces, tiny: Tiny, tmp_
     task = None if kind == "primary" else task_of(kind, pieces, tiny, tmp_path)  # type: ignore[arg-type]
     export(tiny.primary, task, [], tmp_path / "first")
     added = add(tmp_path / "first", tiny.embeddings["de"], tmp_path / "second")
-    assert set(added.manifest.details["parity"]["fp32"]) == {"en", "de"}
+    assert set(added.manifest.record["parity"]["fp32"]) == {"en", "de"}
     opened = Bundle.load(tmp_path / "second")
     opened.require_golden()
     assert (opened.languages["de"].bias_V is not None) == (kind == "primary")

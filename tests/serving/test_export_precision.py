@@ -1,5 +1,6 @@
 """Bodies and tables in number formats other than float32."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -45,14 +46,14 @@ def examples(tiny: Tiny) -> dict[str, list[Example]]:
 
 
 def test_each_precision_is_near_pytorch_and_the_manifest_says_how_near(precise: Path) -> None:
-    details = Artifact.load(precise, Kind.BUNDLE).manifest.details
-    assert details["precisions"] == list(PRECISIONS)
+    manifest = Artifact.load(precise, Kind.BUNDLE).manifest
+    assert manifest.details["precisions"] == list(PRECISIONS)
     furthest = {}
-    for precision, parity in details["parity"].items():
+    for precision, parity in manifest.record["parity"].items():
         assert set(parity) == set(LANGUAGES)
         assert {one["score"] + one["loss"] for one in parity.values()} == {1.0}
         furthest[precision] = max(one["difference"] for one in parity.values())
-    assert {one["loss"] for one in details["parity"]["fp32"].values()} == {0.0}
+    assert {one["loss"] for one in manifest.record["parity"]["fp32"].values()} == {0.0}
     assert furthest["fp32"] < furthest["fp16"] < furthest["int8"]
 
 
@@ -66,7 +67,7 @@ def test_a_precision_gives_its_golden_answers(precise: Path, precision: Precisio
 def test_golden_answers_of_another_table_are_not_given(precise: Path) -> None:
     opened = Bundle.load(precise, "fp16")
     de, tr = opened.languages["de"], opened.languages["tr"]
-    opened.languages["de"] = type(de)(de.tokenizer, tr.table, None, de.golden, de.fingerprint)
+    opened.languages["de"] = replace(de, table=tr.table)
     with pytest.raises(ServingError, match=r"'topic' in fp16 does not give its golden answers.* and is de \d"):
         opened.require_golden()
     opened.require_golden(["en", "tr"])
@@ -170,7 +171,7 @@ def test_stored_rows_of_zeros_stay_zeros() -> None:
 def test_a_primary_is_judged_on_masked_tokens(tiny: Tiny, tmp_path: Path) -> None:
     blocks_NT = torch.randint(5, 120, (40, 32), generator=torch.Generator().manual_seed(1))
     given = tiny.primary, None, [tiny.embeddings["de"]], tmp_path / "bundle"
-    parity = export(*given, ["int8"], examples={"de": blocks_NT}).manifest.details["parity"]
+    parity = export(*given, ["int8"], examples={"de": blocks_NT}).manifest.record["parity"]
     source = load_primary(tiny.primary)
     source.swap_in(load_embeddings(tiny.embeddings["de"]))
     expected = masked_lm.accuracy(source.encoder, blocks_NT, (3,))[3]

@@ -24,8 +24,9 @@ STATUS = grpc.StatusCode
 def test_rpc_answers_what_rest_answers(open_server: SharedServer) -> None:
     with httpx.Client(base_url=open_server.url, timeout=60, trust_env=False) as client, stub(open_server) as service:
         for model in ("topic", "inference", "reading", "names", "fill-mask"):
-            expected = client.post(infer(model), json=VALID[model] | {"parameters": {}}).json()["outputs"]
-            found = service.ModelInfer(message_of(model))
+            told = client.post(infer(model), json=VALID[model] | {"parameters": {}}).json()
+            expected, found = told["outputs"], service.ModelInfer(message_of(model))
+            assert {name: value.string_param for name, value in found.parameters.items()} == told["parameters"]
             assert [(each.name, each.datatype, list(each.shape)) for each in found.outputs] == [
                 (each["name"], each["datatype"], each["shape"]) for each in expected
             ]

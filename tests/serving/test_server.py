@@ -14,6 +14,7 @@ import torch
 
 from lingraft.artifact import Artifact, Kind
 from lingraft.errors import ServingError
+from lingraft.publishing.parts import fingerprint_of
 from lingraft.serving.__main__ import main
 from lingraft.serving.ask import running
 from lingraft.serving.ports import require_port
@@ -51,7 +52,9 @@ def test_metadata_tells_inputs_outputs_languages_labels_and_limits(client: httpx
     }
     assert told["parameters"]["languages"] == sorted(LANGUAGES)
     assert told["parameters"]["labels"] == ["garden", "harbour", "kitchen"]
-    assert told["parameters"]["fingerprint"] == Artifact.load(bundle, Kind.BUNDLE).fingerprint
+    manifest = Artifact.load(bundle, Kind.BUNDLE).manifest
+    assert told["parameters"]["fingerprint"] == manifest.fingerprint
+    assert told["parameters"]["fingerprints"] == {tag: fingerprint_of(manifest, tag) for tag in LANGUAGES}
     assert told["parameters"]["max_tokens"] == 32
 
 
@@ -66,6 +69,13 @@ def test_answers_are_pytorch_s_for_the_language(client: httpx.Client, tiny: Tiny
     names = client.get("/v2/models/topic").json()["parameters"]["labels"]
     assert found["label"] == [names[best] for best in actual_NC.argmax(1)]
     assert found["language"] == [language] * len(texts)
+
+
+def test_an_answer_names_the_fingerprint_of_each_of_its_languages(client: httpx.Client) -> None:
+    known = client.get("/v2/models/topic").json()["parameters"]["fingerprints"]
+    assert len({*known.values()}) == len(LANGUAGES)
+    told = client.post(INFER, json=body(["kilo", "nape", "balo"], ["tr", "de", "tr"])).json()["parameters"]
+    assert told == {"fingerprint.de": known["de"], "fingerprint.tr": known["tr"]}
 
 
 def test_languages_mixed_in_one_request_are_answered_as_alone_and_in_order(client: httpx.Client) -> None:

@@ -1,0 +1,110 @@
+"""Commands that show that an artifact is what it should be: its hashes, its fingerprint, its signature."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from lingraft.errors import SignatureError
+
+if TYPE_CHECKING:
+    from lingraft.artifact import Artifact
+
+ArtifactArgument = Annotated[Path, typer.Argument(help="Folder of any artifact, also one that MLflow downloaded.")]
+SignatureOption = Annotated[
+    Path | None, typer.Option("--signature", help="File of the signature; ARTIFACT.sig beside the folder if absent.")
+]
+_SHOWN = 12
+"""Names of a list that a summary has room for."""
+
+
+def verify(
+    artifact: ArtifactArgument,
+    fingerprint: Annotated[
+        str | None, typer.Option(help="What the artifact must have, such as the registry's tag of that name.")
+    ] = None,
+    key: Annotated[
+        Path | None, typer.Option(help="Public key (PEM) of whoever must have signed it; needs the extra 'signing'.")
+    ] = None,
+    signature: SignatureOption = None,
+    whole: Annotated[bool, typer.Option("--json", help="Print fingerprints and the whole manifest as JSON.")] = False,
+) -> None:
+    """Check every file of an artifact against its manifest, and print a summary.
+
+    Hashes find damage. To find edits of the manifest itself, give the fingerprint that it must have, or a key.
+    """
+    from lingraft.artifact import Artifact, read_manifest
+
+    found = Artifact.load(artifact, read_manifest(artifact).kind)
+    if fingerprint is not None:
+        found.require_fingerprint(fingerprint)
+    if signature and not key:
+        raise SignatureError(f"{signature} was given without the key that it must be of. Give --key PUBLIC.pem.")
+    if key:
+        from lingraft.signing import require_signed, signature_beside
+
+        require_signed(found, signature or signature_beside(artifact), key)
+    if whole:
+        marks = {"fingerprint": found.fingerprint, "fingerprints": _by_language(found)}
+        print(json.dumps(marks | {"manifest": found.manifest.model_dump(mode="json")}, indent=2, ensure_ascii=False))
+        return
+    checked = ", of the fingerprint expected" if fingerprint else ""
+    checked += f", signed by the key {key}" if key else ""
+    print(f"{found.folder} is whole{checked}")
+    for name, value in _summary(found):
+        print(f"  {name:<14} {value}")
+
+
+def sign(
+    artifact: ArtifactArgument,
+    key: Annotated[Path, typer.Option(help="Private key (PEM) of an elliptic curve; LINGRAFT_KEY_PASSWORD opens it.")],
+    signature: SignatureOption = None,
+) -> None:
+    """Sign every file of an artifact, for `lingraft verify --key`, or for OpenSSF's `model_signing verify key`."""
+    from lingraft.artifact import Artifact, read_manifest
+    from lingraft.signing import sign as write
+    from lingraft.signing import signature_beside
+
+    found = Artifact.load(artifact, read_manifest(artifact).kind)
+    out = signature or signature_beside(artifact)
+    write(found, key, out)
+    print(f"{out} signs {found.manifest.kind} {found.fingerprint}")
+
+
+def _by_language(found: "Artifact") -> dict[str, str]:
+    """Fingerprints of a bundle's languages, as endpoints name them."""
+    from lingraft.artifact import Kind
+    from lingraft.publishing.parts import fingerprint_of
+    from lingraft.serving.formats import tokenizers_of
+
+    if found.manifest.kind not in (Kind.BUNDLE, Kind.LANGUAGE):
+        return {}
+    return {language: fingerprint_of(found.manifest, language) for language in tokenizers_of(found.manifest)}
+
+
+def _summary(found: "Artifact") -> Iterator[tuple[str, str]]:
+    manifest = found.manifest
+    yield "kind", f"{manifest.kind}" + (f" of {manifest.language!r}" if manifest.language else "")
+    yield "fingerprint", found.fingerprint
+    for name in ("aligned_with", "tokenizer_hash"):
+        if value := getattr(manifest, name):
+            yield name, value
+    for name in ("task", "labels", "languages", "precisions"):
+        if value := manifest.details.get(name):
+            yield name, _shortened(value)
+    size = sum((found.folder / name).stat().st_size for name in manifest.file_names)
+    yield "files", f"{len(manifest.file_names)}, {size:,} bytes"
+    yield (
+        "made by",
+        f"lingraft {manifest.library_version}"
+        + (f", in {manifest.cost.steps:,} updates" if manifest.cost.steps else ""),
+    )
+
+
+def _shortened(value: object) -> str:
+    if not isinstance(value, list):
+        return str(value)
+    more = f" and {len(value) - _SHOWN} more" if len(value) > _SHOWN else ""
+    return ", ".join(map(str, value[:_SHOWN])) + more
