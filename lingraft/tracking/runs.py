@@ -170,6 +170,25 @@ def close_run(run_id: str, failed: bool = False) -> None:
         ask(lambda: mlflow.MlflowClient().set_terminated(run_id, "FAILED" if failed else "FINISHED"))
 
 
+def tag_run(ask: Asking, run_id: str, key: str, value: str) -> None:
+    """Set a tag of a run.
+
+    Raises:
+        TrackingError: the tracking server refuses, or stays down for as long as it is waited for.
+    """
+    ask(partial(mlflow.MlflowClient().set_tag, run_id, key, value))
+
+
+def tags_of_run(run_id: str) -> dict[str, str]:
+    """All tags of a run.
+
+    Raises:
+        TrackingError: the tracking server has no such run, or stays down for as long as it is waited for.
+    """
+    with asking() as ask:
+        return dict(ask(partial(mlflow.MlflowClient().get_run, run_id)).data.tags)
+
+
 @contextlib.contextmanager
 def stage(parent_run: str, name: str) -> Iterator[StageRun]:
     """The run of one stage; if the stage fails or is stopped, its run and its pipeline's are marked so.

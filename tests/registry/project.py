@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,8 +16,9 @@ from lingraft.cli import app
 from lingraft.config import Recipe
 from lingraft.gate_config import Gate
 from lingraft.registered import bundle_name, embeddings_name, primary_name, task_name
+from lingraft.registry.bundle_gate import AllowedChanges
 from lingraft.registry.evidence import EVALUATION, EVALUATION_RUN, GATE, PARITY
-from lingraft.registry.promotion import Decided, promote
+from lingraft.registry.promotion import Decided, promote, rollback
 from lingraft.results import MASKED, MASKED_INITIAL, LanguageResult, MaskedScores
 from lingraft.tally import Tally
 
@@ -78,10 +80,17 @@ class Project:
         made = self.make(Kind.PRIMARY, value, language="en")
         return self.register(self.primary, made), made.fingerprint
 
-    def register_bundle(self, value: float, hashes: dict[str, str]) -> int:
+    @property
+    def bundle(self) -> str:
+        return bundle_name(self.recipe, "topic")
+
+    def register_bundle(self, value: float, hashes: dict[str, str], **details: object) -> int:
+        """A bundle of English and the languages whose embeddings are among the hashes."""
+        languages = ["en", *(name.removeprefix("embeddings-") for name in hashes if name.startswith("embeddings-"))]
+        parity = {"fp32": {language: {"difference": 1e-6} for language in languages}}
+        known = {"task": "topic", "kind": "texts", "labels": ["a", "b"], "languages": languages, "parity": parity}
         facts = {"aligned_with": hashes["primary"], "data_hashes": hashes, "language": "en"}
-        made = self.make(Kind.BUNDLE, value, details={"kind": "texts", "labels": ["a", "b"]}, **facts)
-        return self.register(bundle_name(self.recipe, "topic"), made)
+        return self.register(self.bundle, self.make(Kind.BUNDLE, value, details=known | details, **facts))
 
     def register_task(self, primary: str, task: str, kind: str = "texts") -> Artifact:
         details = {"task": task, "settings": {"kind": kind}, "metric": "accuracy", "labels": []}
@@ -91,25 +100,46 @@ class Project:
         return made
 
     def register_embeddings(
-        self, primary: str, value: float, masked: float, blocks: str = "b1", tasks: Sequence[str] = ("topic",)
+        self,
+        primary: str,
+        value: float,
+        masked: float,
+        blocks: str = "b1",
+        tasks: Sequence[str] = ("topic",),
+        language: str = "de",
     ) -> int:
-        """Embeddings of German with this masked accuracy on the primary; 5% as initialised."""
+        """Embeddings with this masked accuracy on the primary; 5% as initialised."""
         made = self.make(
             Kind.EMBEDDINGS,
             value,
-            language="de",
+            language=language,
             aligned_with=primary,
             tokenizer_hash="t1",
             data_hashes={"blocks": blocks},
             recipe={"steps": 10},
             details={"system": "MINIJOINT", "depth": 2},
         )
-        judged = self._evaluation(made, primary, masked, blocks)
-        with tracking.stage(self.run, "register-de") as stage:
+        return self.register_learned(made, masked, blocks, tasks)
+
+    def register_learned(
+        self, made: Artifact, masked: float, blocks: str = "b1", tasks: Sequence[str] = ("topic",)
+    ) -> int:
+        """Register embeddings that are there with this masked accuracy on their primary."""
+        language = str(made.manifest.language)
+        judged = self._evaluation(made, str(made.manifest.aligned_with), masked, blocks)
+        with tracking.stage(self.run, f"register-{language}") as stage:
             stage.keep(judged, EVALUATION)
             facts: dict[str, object] = {EVALUATION_RUN: stage.run_id, GATE: Gate().model_dump_json()}
             facts |= {f"{PARITY}{task}": 1e-6 for task in tasks}
-            return int(tracking.register(self.embeddings, made.folder, Kind.EMBEDDINGS, stage, facts))
+            name = embeddings_name(self.recipe, language)
+            return int(tracking.register(name, made.folder, Kind.EMBEDDINGS, stage, facts))
+
+    def accept(self, *embeddings: Path) -> None:
+        """Have the gate accept embeddings, of one language each or ever better ones."""
+        for number, folder in enumerate(embeddings, start=1):
+            made = Artifact.load(folder, Kind.EMBEDDINGS)
+            version = self.register_learned(made, 0.1 + 0.1 * number)
+            assert self.promote(embeddings_name(self.recipe, str(made.manifest.language)), version).after == version
 
     def judged(self, value: float, primary: str, masked: float, blocks: str) -> Path:
         """Another evaluation of embeddings that were registered."""
@@ -117,11 +147,11 @@ class Project:
         return self._evaluation(made, primary, masked, blocks).folder
 
     def _evaluation(self, made: Artifact, primary: str, masked: float, blocks: str) -> Artifact:
-        folder = self.folder / f"evaluation-{made.folder.name}-{masked}-{blocks}"
+        folder = self.folder / f"evaluation-{made.fingerprint[:12]}-{masked}-{blocks}"
         if folder.exists():
             return Artifact.load(folder, Kind.EVALUATION)
         result = LanguageResult(
-            language="de",
+            language=str(made.manifest.language),
             primary=primary,
             embeddings=made.fingerprint,
             system="MINIJOINT",
@@ -151,15 +181,19 @@ class Project:
     def register_rest(self) -> None:
         """Register a task of the primary, and promote a bundle of both with the second German, and its endpoint."""
         mark = self.mark
-        task, bundle = self.register_task(mark, "topic"), bundle_name(self.recipe, "topic")
+        task, bundle = self.register_task(mark, "topic"), self.bundle
         german = Artifact.load(self.folder / "embeddings-2.0", Kind.EMBEDDINGS).fingerprint
         hashes = {"primary": mark, "task": task.fingerprint, "embeddings-de": german}
         self.promote(bundle, self.register_bundle(6.0, hashes))
         MlflowClient().set_model_version_tag(bundle, "1", "endpoint.prod", "https://help")
 
-    def promote(self, name: str, number: int, by: str = "a test", dry_run: bool = False) -> Decided:
+    def promote(self, name: str, number: int, by: str = "a test", dry_run: bool = False, **allowed: Any) -> Decided:
         with tracking.asking() as ask:
-            return promote(ask, name, number, by, dry_run=dry_run)
+            return promote(ask, name, number, by, dry_run=dry_run, allowed=AllowedChanges(**allowed))
+
+    def rollback(self, name: str, **allowed: Any) -> Decided:
+        with tracking.asking() as ask:
+            return rollback(ask, name, "a test", allowed=AllowedChanges(**allowed))
 
     def champion(self, name: str) -> int | None:
         from lingraft.tracking.versions import champion_of
