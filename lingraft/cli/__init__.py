@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from lingraft import __version__, ranks
-from lingraft.cli import handover, language, paper, publishing, registry, source
+from lingraft.cli import handover, language, paper, publishing, registry, registry_add, source
 from lingraft.cli.add_language import add_language
 from lingraft.cli.deploy import deploy
 from lingraft.cli.doctor import doctor
@@ -86,6 +86,7 @@ for asked in (
     registry.lineage,
     registry.verify,
     registry.pull,
+    registry_add.add,
     registry.judge,
     registry.promote,
     registry.rollback,

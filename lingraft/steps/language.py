@@ -16,10 +16,10 @@ from lingraft.outcomes import LanguagesFailedError, load_outcome, require_all
 from lingraft.progress import say
 from lingraft.registered import bundle_name, embeddings_name, primary_name
 from lingraft.registry.bundle_gate import AllowedChanges
-from lingraft.registry.evidence import EVALUATION, EVALUATION_RUN, GATE, PARITY
+from lingraft.registry.evidence import register_judged
 from lingraft.registry.gate import reason
 from lingraft.registry.renewal import renew
-from lingraft.results import LanguageResult, SearchResult, load_language, load_search, load_source
+from lingraft.results import LanguageResult, SearchResult, load_language, load_search, load_source, zero_shot
 from lingraft.steps.doing import do, one_job
 from lingraft.steps.facts import (
     Judgement,
@@ -29,7 +29,6 @@ from lingraft.steps.facts import (
     language_of,
     merit_of,
     task_folders,
-    zero_shot,
 )
 from lingraft.steps.promoting import asker_of, promoted
 from lingraft.task_config import PRIMARY
@@ -126,12 +125,11 @@ def register_language(
     with tracking.stage(run.read_text(), f"register-{judged[0].language}") as stage:
         result, folder = _of_own_depth(settings, judged, embeddings)
         judgement = Artifact.load(results / f"{result.language}-{result.depth}", Kind.EVALUATION)
-        stage.keep(judgement, EVALUATION)
-        facts: dict[str, object] = {EVALUATION_RUN: stage.run_id, GATE: settings.gate.model_dump_json()}
-        facts |= {"evaluation": judgement.fingerprint, "recipe": settings.digest(), "overlap": result.overlap}
-        facts |= result.masked.model_dump() | zero_shot(result) | _parity(settings, tasks, folder) | _phases(folder)
+        facts = {"recipe": settings.digest(), **_phases(folder)}
         name = embeddings_name(settings, result.language)
-        version = tracking.register(name, folder, Kind.EMBEDDINGS, stage, facts)
+        version = register_judged(
+            stage, name, folder, judgement, settings.gate, _parity(settings, tasks, folder), facts
+        )
         decided = promoted(stage, name, version, settings.gate)
         if decided.after == int(version):
             Artifact.load(folder, Kind.EMBEDDINGS).copy_to(chosen)
@@ -142,12 +140,12 @@ def register_language(
         return refused
 
 
-def _parity(recipe: Recipe, tasks: Path, embeddings: Path) -> dict[str, object]:
+def _parity(recipe: Recipe, tasks: Path, embeddings: Path) -> dict[str, float]:
     """How far ONNX Runtime and PyTorch are apart in each task, with these embeddings put in."""
     from lingraft.export import parity
 
     bodies = {task.name: _best(recipe, tasks, task.name) for task in recipe.tasks}
-    return {f"{PARITY}{name}": parity(folder, embeddings) for name, folder in bodies.items()}
+    return {name: parity(folder, embeddings) for name, folder in bodies.items()}
 
 
 def _best(recipe: Recipe, tasks: Path, task: str) -> Path:

@@ -193,11 +193,12 @@ def languages_of(model: str, folder: Path) -> list[str]:
 def test_a_run_for_other_languages_leaves_those_in_production_there(registered: Registered, tmp_path: Path) -> None:
     """Whether the recipe has fewer targets, the run names fewer, or one of them has failed."""
     shop, name = registered.shop, "tiny-bundle-topic"
+    task = shop.recipe.task().model_copy(update={"languages": (), "examples": {}})
+    fewer = shop.recipe.model_copy(update={"targets": ("tr",), "tasks": (task,), "search": None})
 
     def bundle(number: int, *embeddings: Path, **allowed: object) -> Path:
         run, out = registered.begin(tmp_path / f"run-{number}"), tmp_path / f"bundle-{number}"
-        recipe = shop.recipe.model_copy(update={"targets": ("tr",)}).to_json()
-        language.bundle(recipe, run, "topic", shop.primary, registered.tasks, embeddings, out, **allowed)  # type: ignore[arg-type]
+        language.bundle(fewer.to_json(), run, "topic", shop.primary, registered.tasks, embeddings, out, **allowed)  # type: ignore[arg-type]
         return run
 
     run = registered.begin(tmp_path / "run")

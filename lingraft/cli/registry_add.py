@@ -1,0 +1,46 @@
+"""`lingraft registry add`: what `lingraft add-language` left becomes part of a registered project."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from lingraft.cli.registry import ByOption, ProjectOption, me
+from lingraft.config import Recipe
+from lingraft.errors import PromotionError
+from lingraft.gate_config import Gate
+
+# What the command needs is imported by it, so that --help does not wait for MLflow.
+
+
+def add(
+    folder: Annotated[Path, typer.Argument(help="What `lingraft add-language` left: its --out.")],
+    project: ProjectOption = None,
+    recipe: Annotated[
+        Path | None, typer.Option(help="Recipe whose [gate] counts; the gate's defaults if absent.")
+    ] = None,
+    by: ByOption = None,
+) -> None:
+    """Register a language that was added, promote it if it passes the gate, and put it into the project's bundles.
+
+    The primary must be registered. Ends with 1 if the embeddings or a bundle are refused.
+    """
+    from lingraft.registry.adding import add_language
+    from lingraft.registry.gate import explained, reason
+
+    gate = Recipe.load(recipe).gate if recipe else Gate()
+    added = add_language(folder, by or me(), gate, project)
+    model, refused = added.decided.model, []
+    print(explained(added.decided.checks))
+    if added.decided.after == added.version:
+        print(f"version {added.version} of {model!r} is champion")
+    else:
+        refused.append(f"version {added.version} of {model!r}: {reason(added.decided.checks)}")
+    for name, renewal in added.renewals.items():
+        if renewal.refused:
+            refused.append(f"version {renewal.version} of {name!r}: {renewal.refused}")
+        else:
+            languages = ", ".join(renewal.made.manifest.details["languages"])
+            print(f"version {renewal.version} of {name!r} is champion: {languages}")
+    if refused:
+        raise PromotionError(f"registered, and not promoted: {' '.join(refused)}")
