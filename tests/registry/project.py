@@ -92,6 +92,28 @@ class Project:
         facts = {"aligned_with": hashes["primary"], "data_hashes": hashes, "language": "en"}
         return self.register(self.bundle, self.make(Kind.BUNDLE, value, details=known | details, **facts))
 
+    def export(self, primary: str, embeddings: Sequence[Path]) -> Artifact:
+        """A bundle of a few numbers, of English and of embeddings that are made for a primary of this fingerprint."""
+        learned = [Artifact.load(folder, Kind.EMBEDDINGS) for folder in embeddings]
+        languages = {"en": primary, **{str(each.manifest.language): each.fingerprint for each in learned}}
+        folder = self.folder / f"exported-{len(list(self.folder.glob('exported-*')))}"
+        with artifact.create(folder, Kind.BUNDLE) as draft:
+            draft.tensors("body", {"bias": torch.full((2,), float(int(primary[:6], 16)))})
+            for language, mark in languages.items():
+                (draft.folder / language).mkdir()
+                draft.tensors(f"{language}/table", {"table_VD": torch.full((2, 2), float(int(mark[:6], 16)))})
+            hashes = {f"embeddings-{each.manifest.language}": each.fingerprint for each in learned}
+            details = {"task": "topic", "kind": "texts", "labels": ["a", "b"], "shape": {}, "tables": "float32"}
+            parity = {"fp32": {language: {"difference": 1e-6} for language in languages}}
+            details |= {"languages": [*languages], "tokenizers": {language: {} for language in languages}}
+            draft.facts = {
+                "language": "en",
+                "aligned_with": primary,
+                "data_hashes": {"primary": primary, **hashes},
+                "details": details | {"precisions": ["fp32"], "parity": parity},
+            }
+        return Artifact.load(folder, Kind.BUNDLE)
+
     def register_task(self, primary: str, task: str, kind: str = "texts") -> Artifact:
         details = {"task": task, "settings": {"kind": kind}, "metric": "accuracy", "labels": []}
         value = 100.0 + len(list(self.folder.glob("task-*")))  # as no other artifact of a test
