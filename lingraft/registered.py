@@ -16,7 +16,7 @@ def mini_name(recipe: Recipe) -> str:
 
 def task_name(recipe: Recipe, task: str) -> str:
     """A finetuned task, each seed under an alias of its own."""
-    return f"{recipe.name}-task-{task}"
+    return task_of(recipe.name, task)
 
 
 def embeddings_name(recipe: Recipe, language: str) -> str:
@@ -27,6 +27,11 @@ def embeddings_name(recipe: Recipe, language: str) -> str:
 def primary_of(project: str) -> str:
     """The primary of a project of which no recipe is at hand."""
     return f"{project}-primary"
+
+
+def task_of(project: str, task: str) -> str:
+    """A finetuned task, of a project of which no recipe is at hand."""
+    return f"{project}-task-{task}"
 
 
 def embeddings_of(project: str, language: str) -> str:

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lingraft.artifact import MANIFEST, Artifact, Kind
-from lingraft.errors import ArtifactError, NotRegisteredError, PromotionError
+from lingraft.errors import ArtifactError
 from lingraft.gate_config import Gate
 from lingraft.registered import bundle_of, embeddings_of
+from lingraft.registry.adding_source import primary_with
 from lingraft.registry.bundle_gate import NOTHING
 from lingraft.registry.evidence import register_judged
 from lingraft.registry.promotion import Decided, promote
@@ -17,7 +18,7 @@ from lingraft.results import LanguageResult, load_language
 from lingraft.task_config import PRIMARY
 from lingraft.tracking.runs import StageRun, close_run, open_project_run, stage
 from lingraft.tracking.server import Asking, asking
-from lingraft.tracking.versions import Version, bring, projects, versions
+from lingraft.tracking.versions import Version, bring
 
 _EMBEDDINGS, _EVALUATION = "embeddings", "evaluation"
 """Folders that `lingraft add-language` leaves."""
@@ -54,7 +55,8 @@ def add_language(folder: Path, asked_by: str, gate: Gate, project: str | None = 
     embeddings, evaluation = _artifacts(folder)
     result = load_language(evaluation.folder)
     with asking() as ask:
-        primary, found = _primary(ask, str(embeddings.manifest.aligned_with), project)
+        mark = str(embeddings.manifest.aligned_with)
+        primary, found = primary_with(ask, "the embeddings belong", mark, project)
     name = primary.tags["project"]
     settings = {"folder": folder.name, "adaptation": embeddings.manifest.recipe, "gate": gate.model_dump(mode="json")}
     run = open_project_run(name, "add-language", settings, settings)
@@ -75,28 +77,6 @@ def _artifacts(folder: Path) -> tuple[Artifact, Artifact]:
             "folder that was its --out."
         )
     return Artifact.load(folder / _EMBEDDINGS, Kind.EMBEDDINGS), Artifact.load(folder / _EVALUATION, Kind.EVALUATION)
-
-
-def _primary(ask: Asking, mark: str, project: str | None) -> tuple[Version, list[Version]]:
-    """The registered primary of this fingerprint, and all versions of its project."""
-    known = projects(ask)
-    by_project = {name: versions(ask, name) for name in known if project in {None, name}}
-    having = {
-        name: each
-        for name, found in by_project.items()
-        for each in found
-        if each.kind == Kind.PRIMARY and each.fingerprint == mark
-    }
-    if not having:
-        where = f"project {project!r}" if project else f"of the projects {known}, none"
-        raise NotRegisteredError(
-            f"the embeddings belong to primary {mark[:12]}, and {where} has it. Add the language to a primary that is "
-            "registered (`lingraft registry pull PROJECT-primary --out DIR`)."
-        )
-    if len(having) > 1:
-        raise PromotionError(f"projects {sorted(having)} have primary {mark[:12]}. Name one with --project.")
-    [name] = having
-    return having[name], by_project[name]
 
 
 class _Bodies:

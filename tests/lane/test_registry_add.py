@@ -12,6 +12,7 @@ from lingraft.cli import app
 from lingraft.errors import ArtifactError, NotRegisteredError, PromotionError
 from lingraft.lane.added import AddedLanguage
 from lingraft.steps import data, source
+from lingraft.steps.facts import merit_of
 from tests.lane.given import RECIPE, out_of
 from tests.steps import conftest as steps
 from tests.steps.conftest import Registered
@@ -85,6 +86,26 @@ def test_a_language_of_a_primary_that_is_not_registered_is_refused(added: AddedL
         add(out_of(added))
 
 
-def test_a_folder_that_add_language_did_not_leave_is_refused(workshop: Workshop) -> None:
+def test_all_that_commands_made_enters_a_registry_that_has_nothing(
+    workshop: Workshop, added: AddedLanguage, tmp_path: Path
+) -> None:
+    best, other = sorted(workshop.tasks.values(), key=merit_of, reverse=True)
+    with sqlite_store(tmp_path):
+        with pytest.raises(NotRegisteredError, match="Add that primary first"):
+            add(best)
+        with pytest.raises(PromotionError, match="Say which project it is for: --project NAME"):
+            add(workshop.primary)
+        assert "version 1 of 'own-primary' is registered; version 1" in add(workshop.primary, "--project", "own")
+        add(best)
+        assert "`lingraft registry promote own-task-topic 2` makes it champion" in add(other)
+        printed = add(out_of(added), "--recipe", RECIPE)
+        assert "version 1 of 'own-bundle-topic' is champion: en, tr" in printed
+        bundle = tracking.tags_of("own-bundle-topic")
+        assert bundle["data.task"] == Artifact.load(best, Kind.TASK).fingerprint
+
+
+def test_a_folder_that_add_language_did_not_leave_is_refused(workshop: Workshop, tmp_path: Path) -> None:
     with pytest.raises(ArtifactError, match="has no embeddings and no evaluation"):
-        add(workshop.primary)
+        add(tmp_path)
+    with pytest.raises(ArtifactError, match=r"artifact of kind text. Give a primary, a task, or what"):
+        add(workshop.texts["de"])
