@@ -72,6 +72,7 @@ def promote(
     """
     version = version_of(ask, name, number)
     project = project_of(version)
+    _require_bundle(version, allowed)
     if not dry_run:
         settle(ask, project, name)
     records, champion = decisions.history(ask, project, name), champion_of(ask, name)
@@ -129,6 +130,7 @@ def rollback(
     if not found:
         raise NotRegisteredError(f"the registry has no model {name!r}. `lingraft registry ls` lists what it has.")
     project = project_of(found[-1])
+    _require_bundle(found[-1], allowed)
     if not dry_run:
         settle(ask, project, name)
     records = decisions.history(ask, project, name)
@@ -303,6 +305,14 @@ def _standing(records: Sequence[Record]) -> Record:
 def last(records: Sequence[Record]) -> int:
     """Number of the last decision; 0 if there is none."""
     return max((record.number for record in records), default=0)
+
+
+def _require_bundle(version: Version, allowed: AllowedChanges) -> None:
+    if version.kind != "bundle" and allowed != NOTHING:
+        raise PromotionError(
+            f"{version.name!r} is no bundle, so it has no languages, primary or labels in production that could be "
+            "changed by name. Leave --drop-language, --new-primary and --new-labels out."
+        )
 
 
 def _require_last(records: Sequence[Record], made_after: int, name: str, number: int) -> None:

@@ -52,6 +52,8 @@ def test_an_added_language_becomes_champion_and_part_of_the_bundle(
     text, blocks = (Artifact.load(out_of(added) / kind, kind) for kind in (Kind.TEXT, Kind.BLOCKS))
     assert (embeddings["data.text"], embeddings["data.blocks"]) == (text.fingerprint, blocks.fingerprint)
     assert embeddings["data.documents"] == text.manifest.data_hashes["documents"]
+    drawn = CliRunner().invoke(app, ["registry", "lineage", "--project", "tiny"]).stdout
+    assert f"[{embeddings['fingerprint'][:12]}] tr MINIJOINT depth 1 text {text.fingerprint[:12]} @champion" in drawn
     pieces = Artifact.load(out_of(added) / "tokenizer", Kind.TOKENIZER)
     assert embeddings["tokenizer_hash"] == pieces.manifest.tokenizer_hash
     english = Artifact.load(registered.shop.texts["en"], Kind.TEXT)

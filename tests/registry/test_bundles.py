@@ -118,6 +118,14 @@ def test_a_bundle_that_does_not_compute_what_pytorch_does_is_not_served(project:
     assert failed(project, number) == ["parity"]
 
 
+@begins_with(SERVED)
+def test_changes_to_production_are_not_asked_of_other_models(project: Project) -> None:
+    for command in (("promote", project.embeddings, 1), ("rollback", project.embeddings)):
+        with pytest.raises(PromotionError, match=r"is no bundle, so it has no languages"):
+            lingraft(*command, "--drop-language", "de")
+    assert project.champion(project.embeddings) == 2
+
+
 def test_a_manifest_that_lacks_what_decides_is_named() -> None:
     manifest = Manifest(kind=Kind.BUNDLE, language="en", details={"languages": ["en"], "kind": "texts"})
     with pytest.raises(GateError, match=r"manifest of version 7 is not that of a bundle: KeyError at 'parity'"):
