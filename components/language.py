@@ -112,10 +112,13 @@ def export_bundle(
     primary: dsl.Input[dsl.Model],
     tasks: dsl.Input[dsl.Model],
     embeddings: dsl.Input[List[dsl.Model]],  # noqa: UP006
+    drop_languages: list,
+    new_primary: bool,
+    new_labels: bool,
     bundle: dsl.Output[dsl.Model],
     metrics: dsl.Output[dsl.Metrics],
 ):
-    """Export one body with the tables of all languages to ONNX, check parity, and register the bundle."""
+    """Export one body with the champion's languages and this run's, and promote the bundle if the gate lets it pass."""
     from lingraft.launch import launcher
 
     inputs = {
@@ -124,7 +127,8 @@ def export_bundle(
         "tasks": tasks.path,
         "embeddings": [item.path for item in embeddings],
     }
-    values = {"recipe": recipe, "task": task, "bears_failed_inputs": True}
+    allowed = {"drop_languages": drop_languages, "new_primary": new_primary, "new_labels": new_labels}
+    values = {"recipe": recipe, "task": task, "bears_failed_inputs": True, **allowed}
     metrics.metadata.update(launcher.run("language.bundle", inputs, {"out": bundle.path}, **values))
 
 

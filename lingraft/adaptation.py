@@ -11,7 +11,7 @@ from torch import nn
 from lingraft import artifact, masked_lm, precision, processes
 from lingraft.alone import remove_torn
 from lingraft.artifact import Artifact, Cost, Draft, Kind
-from lingraft.blocks import load_blocks, split
+from lingraft.blocks import hashes_of, load_blocks, split
 from lingraft.config import Recipe
 from lingraft.cost.updates import step_flops
 from lingraft.embeddings import swap, vocabulary_of
@@ -91,7 +91,8 @@ def adapt(
         run = course.run(recipe, source, rows, data, stops, keeper)
         facts: dict[str, Any] = {"depth": depth, "fresh_layers": step.fresh_layers, "system": recipe.system}
         facts |= {"overlap": rows.copied, "overlap_by_class": rows.counts(), "vocabulary": len(pieces)}
-        origin: dict[str, Any] = {"aligned_with": source.fingerprint, "data_hashes": {"blocks": data.fingerprint}}
+        origin: dict[str, Any] = {"aligned_with": source.fingerprint, "data_hashes": hashes_of(data)}
+        origin |= {"tokenizer_hash": pieces.hash}
         curve = _Curve(checkpoints, stops, settings, recipe.encoder.dropout, origin)
         history: list[Progress] = []
 

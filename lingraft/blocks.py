@@ -63,7 +63,7 @@ def build(recipe: Recipe, text: Path, tokenizer: Path, out: Path, shard_bytes: i
         draft.facts = {
             "language": source.manifest.language,
             "tokenizer_hash": pieces.hash,
-            "data_hashes": {"text": source.fingerprint},
+            "data_hashes": {"text": source.fingerprint} | source.manifest.data_hashes,
             "details": {
                 "tokens": counts,
                 "tokens_left_out": left_out,
@@ -119,6 +119,11 @@ def load_blocks(folder: Path | str, tokenizer: Tokenizer, block_tokens: int) -> 
             f"{folder} has blocks of {length} tokens, but the recipe says {block_tokens}. Make them again with it."
         )
     return found
+
+
+def hashes_of(blocks: Artifact) -> dict[str, str]:
+    """What a model that was trained on blocks is made from, down to the hash of the text's documents."""
+    return {"blocks": blocks.fingerprint} | blocks.manifest.data_hashes
 
 
 def split(blocks: Artifact, name: SplitName, cache_bytes: int | None = None) -> Blocks:

@@ -1,7 +1,8 @@
 """What became of each language of a run: one that failed is a value with its reason, and no end of the others."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 import pydantic
 
@@ -10,9 +11,13 @@ from lingraft.failures import why
 from lingraft.files import write_text
 from lingraft.progress import say
 
+OUTCOME = "outcome of "
+"""Begins the line about what became of a language or a bundle, which is shown on the console."""
+NONE: Mapping[str, str] = MappingProxyType({})
+
 
 class LanguagesFailedError(LingraftError):
-    """Some languages of a run failed; the message says which, and why."""
+    """Some languages of a run failed, or a bundle was not promoted; the message says which, and why."""
 
 
 class Outcome(pydantic.BaseModel, frozen=True, extra="forbid"):
@@ -49,18 +54,33 @@ def load_outcome(path: Path) -> Outcome:
     return Outcome.model_validate_json(path.read_bytes())
 
 
-def require_all(outcomes: Sequence[Outcome]) -> None:
-    """List every language's outcome.
+def require_all(outcomes: Sequence[Outcome], refused_bundles: Mapping[str, str] = NONE) -> None:
+    """List every language's outcome, and the bundles that the gate did not let become champion.
+
+    Args:
+        outcomes: one a language.
+        refused_bundles: why, by the bundle's registered name.
 
     Raises:
-        LanguagesFailedError: some failed.
+        LanguagesFailedError: some languages failed, or a bundle was refused.
     """
     failed = [each for each in outcomes if each.failed]
     for each in outcomes:
-        say(f"{each.language}: {each.says}")
+        say(f"{OUTCOME}{each.language}: {each.says}")
+    for name, why_not in refused_bundles.items():
+        say(f"{OUTCOME}{name}: {why_not}")
+    problems = []
     if failed:
         reasons = "; ".join(f"{each.language}: {str(each.failed).rstrip('.')}" for each in failed)
-        raise LanguagesFailedError(
+        problems.append(
             f"{len(failed)} of {len(outcomes)} languages failed, the others are registered. {reasons}. Mend what is "
             "named, and run the same again: what was done is not done again."
         )
+    if refused_bundles:
+        reasons = " ".join(f"{name}: {why_not}" for name, why_not in refused_bundles.items())
+        problems.append(
+            f"What is in production stays as it is. {reasons} What is asked for by name may be given to this pipeline, "
+            "or to `lingraft registry promote`."
+        )
+    if problems:
+        raise LanguagesFailedError(" ".join(problems))

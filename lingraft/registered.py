@@ -16,12 +16,12 @@ def mini_name(recipe: Recipe) -> str:
 
 def task_name(recipe: Recipe, task: str) -> str:
     """A finetuned task, each seed under an alias of its own."""
-    return f"{recipe.name}-task-{task}"
+    return task_of(recipe.name, task)
 
 
 def embeddings_name(recipe: Recipe, language: str) -> str:
     """A language's embeddings."""
-    return f"{recipe.name}-embeddings-{language}"
+    return embeddings_of(recipe.name, language)
 
 
 def primary_of(project: str) -> str:
@@ -29,9 +29,24 @@ def primary_of(project: str) -> str:
     return f"{project}-primary"
 
 
+def task_of(project: str, task: str) -> str:
+    """A finetuned task, of a project of which no recipe is at hand."""
+    return f"{project}-task-{task}"
+
+
+def embeddings_of(project: str, language: str) -> str:
+    """A language's embeddings, of a project of which no recipe is at hand."""
+    return f"{project}-embeddings-{language}"
+
+
+def bundle_of(project: str, name: str) -> str:
+    """The bundle of a task, or of the primary, of a project of which no recipe is at hand."""
+    return f"{project}-bundle-{name}"
+
+
 def bundle_name(recipe: Recipe, name: str) -> str:
     """A body and the tables of all languages, as the endpoint serves them; `name` is one of `bundled`."""
-    return f"{recipe.name}-bundle-{name}"
+    return bundle_of(recipe.name, name)
 
 
 def bundled(recipe: Recipe) -> tuple[str, ...]:

@@ -288,3 +288,10 @@ def _text(folder: Path, kind: Kind, of: str) -> str:
             f"{folder} holds the evaluation of a {actual}, but that of a {of} is needed here. Give its folder."
         )
     return (folder / RESULT_FILE).read_text(encoding="utf-8")
+
+
+def zero_shot(result: LanguageResult) -> dict[str, float]:
+    """Every task's score, and the same with the embeddings as initialised."""
+    scores = {f"zero_shot_{task.name}": task.score for task in result.tasks}
+    before = {f"zero_shot_{task.name}_initial": task.initial for task in result.tasks}
+    return {name: score.mean for name, score in {**scores, **before}.items() if score}

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from lingraft.artifact import Artifact, Draft, Kind
-from lingraft.blocks import load_blocks, split
+from lingraft.blocks import hashes_of, load_blocks, split
 from lingraft.config import Recipe
 from lingraft.encoder import Encoder, fresh_layers, mini_model
 from lingraft.kept import finished, keeping, masked_judge, require_room, saved
@@ -71,7 +71,8 @@ def pretrain(
         def fill(draft: Draft) -> None:
             draft.tensors("body", encoder.body_tensors())
             save_vocabulary(draft, encoder.vocabulary, pieces)
-            describe(draft, pieces.language, {"blocks": data.fingerprint}, settings, history, run)
+            describe(draft, pieces.language, hashes_of(data), settings, history, run)
+            draft.facts["tokenizer_hash"] = pieces.hash
             draft.facts["details"] |= {"shape": encoder.shape.model_dump(mode="json")}
 
         return saved(out, Kind.PRIMARY, fill, run)
@@ -119,7 +120,8 @@ def build_mini(
 
         def fill(draft: Draft) -> None:
             draft.tensors("layers", fresh.state_dict())
-            describe(draft, recipe.source, {"blocks": data.fingerprint}, settings, history, run)
+            describe(draft, recipe.source, hashes_of(data), settings, history, run)
+            draft.facts["tokenizer_hash"] = source.tokenizer.hash
             draft.facts["aligned_with"] = source.fingerprint
             draft.facts["details"] |= {"shape": mini.shape.model_dump(mode="json"), "depth": depth}
             draft.facts["details"] |= {"fresh_layers": step.fresh_layers, "system": recipe.system}
@@ -176,6 +178,7 @@ def finetune(
     step = replace(recipe.steps_over(recipe.adaptation.depth)[Stage.FINETUNE], layers=shape.layers)
     hashes = {"text": documents.fingerprint} if documents else {}
     hashes |= {"examples": _content_hash(examples)}
+    origin = hashes | (documents.manifest.data_hashes if documents else {})
     made_from = {"stage": "finetune", "primary": source.fingerprint, "layers": shape.layers, "seed": seed, **hashes}
     made_from |= {"dev": _content_hash(dev), "kind": wanted.kind, "evaluation": wanted.evaluation, "labels": labels}
     with keeping(recipe, out, state, wanted.finetuning, made_from) as keeper:
@@ -188,7 +191,8 @@ def finetune(
 
         def fill(draft: Draft) -> None:
             save_task(draft, net)
-            describe(draft, recipe.source, hashes, wanted.finetuning, history, run)
+            describe(draft, recipe.source, origin, wanted.finetuning, history, run)
+            draft.facts["tokenizer_hash"] = source.tokenizer.hash
             draft.facts["aligned_with"] = source.fingerprint
             draft.facts["details"] |= {"task": task, "settings": wanted.model_dump(mode="json"), "labels": labels}
             draft.facts["details"] |= {"seed": seed, "metric": kind.metric, "dev_score": judged.score}

@@ -24,6 +24,18 @@ TextOption = Annotated[
 CompareOption = Annotated[bool, typer.Option("--compare", help="Adapt over all layers as well, to compare with.")]
 
 
+DropOption = Annotated[
+    list[str] | None,
+    typer.Option("--drop-language", help="Language to take out of production; repeatable. Others never leave it."),
+]
+NewPrimaryOption = Annotated[
+    bool, typer.Option("--new-primary", help="Let bundles of another primary than the champion's into production.")
+]
+NewLabelsOption = Annotated[
+    bool, typer.Option("--new-labels", help="Let bundles with other labels than the champion's into production.")
+]
+
+
 @app.command("compile")
 def compile_all(recipe: RecipeOption, out: OutOption = Path("compiled")) -> None:
     """Write the pipelines as YAML, to be uploaded to Kubeflow Pipelines; those of another recipe do not stay beside."""
@@ -50,9 +62,16 @@ def run(
     out: OutOption = Path(".lingraft"),
     text: TextOption = None,
     compare: CompareOption = False,
+    drop_language: DropOption = None,
+    new_primary: NewPrimaryOption = False,
+    new_labels: NewLabelsOption = False,
 ) -> None:
-    """Run one pipeline on this machine, without a cluster."""
-    arguments = {"compare": compare} if pipeline == "language" else {}
+    """Run one pipeline on this machine, without a cluster.
+
+    `language` adds to what is in production, whatever languages the recipe names; the last three options are for it.
+    """
+    allowed = {"drop_languages": drop_language or [], "new_primary": new_primary, "new_labels": new_labels}
+    arguments = {"compare": compare, **allowed} if pipeline == "language" else {}
     local.run(pipeline_named(pipeline)(_recipe(recipe, text)), out, **arguments)
 
 
@@ -62,11 +81,12 @@ def demo(
     out: OutOption = Path(".demo"),
     text: TextOption = None,
     compare: CompareOption = False,
+    drop_language: DropOption = None,
 ) -> None:
     """Run the main job from text to a served answer: all three pipelines, the report, and the endpoint."""
     from pipelines import demo as main_job
 
-    main_job.run(_recipe(recipe, text), out, compare)
+    main_job.run(_recipe(recipe, text), out, compare, drop_language or [])
 
 
 app.command()(commands.submit)

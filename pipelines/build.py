@@ -97,13 +97,19 @@ def depth_search_pipeline(settings: Recipe) -> base_component.BaseComponent:
 
 
 def language_pipeline(settings: Recipe) -> base_component.BaseComponent:
-    """Text to registered embeddings, a served bundle and a report, for every target language."""
+    """Text to registered embeddings, a served bundle and a report, for all languages named; others stay as they are."""
     cluster, targets = settings.cluster, list(settings.targets)
 
     @dsl.pipeline(name=f"{settings.name}-language", description=language_pipeline.__doc__)
     @settable(cluster, "adaptation", "judging")
     def pipeline(
-        nodes: Nodes, recipe: str = settings.to_json(), languages: list = targets, compare: bool = False
+        nodes: Nodes,
+        recipe: str = settings.to_json(),
+        languages: list = targets,
+        compare: bool = False,
+        drop_languages: list = [],  # noqa: B006  KFP reads it as the parameter's default
+        new_primary: bool = False,
+        new_labels: bool = False,
     ) -> LanguageOutputs:
         run = _open(recipe, "language", nodes)
         fetched = light(source.fetch_source(recipe=recipe, run=run), nodes)
@@ -151,6 +157,9 @@ def language_pipeline(settings: Recipe) -> base_component.BaseComponent:
                 task=name,
                 tasks=fetched.outputs["tasks"],
                 embeddings=dsl.Collected(registered.outputs["chosen"]),
+                drop_languages=drop_languages,
+                new_primary=new_primary,
+                new_labels=new_labels,
             )
             light(exported, nodes)
             reported.after(exported)

@@ -2,6 +2,7 @@
 
 import shutil
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from lingraft import tracking
@@ -15,21 +16,25 @@ from lingraft.task_config import Task
 from pipelines import build, local
 
 
-def run(recipe: Recipe, out: Path, compare: bool) -> None:
+def run(recipe: Recipe, out: Path, compare: bool, drop_languages: Sequence[str] = ()) -> None:
     """Run source, depth search and language pipelines, print the table, and ask the endpoint.
 
     Args:
         recipe: what to run.
         out: folder for everything that is made.
         compare: adapt over all layers as well; a primary that is registered already is used again.
+        drop_languages: languages of an earlier run in `out` that are to leave its bundles.
     """
     started = time.monotonic()
     local.set_up(out)
-    if not (compare and _is_registered(recipe)):
+    whole = not (compare and _is_registered(recipe))
+    if whole:
         local.run(build.source_pipeline(recipe), out)
         if recipe.search:
             local.run(build.depth_search_pipeline(recipe), out)
-    outputs = local.run(build.language_pipeline(recipe), out, compare=compare)
+    # Whoever asks for the whole job asks for its primary and tasks, too.
+    allowed = {"new_primary": whole, "new_labels": whole, "drop_languages": [*drop_languages]}
+    outputs = local.run(build.language_pipeline(recipe), out, compare=compare, **allowed)
     report = out / "report"
     _renew(Artifact.load(Path(outputs["report"].path), Kind.REPORT), report)
     records = Records.load(report)

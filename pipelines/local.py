@@ -22,6 +22,7 @@ from kfp.local import subprocess_task_handler
 from lingraft import reuse
 from lingraft.errors import LingraftError
 from lingraft.files import make_folder
+from lingraft.outcomes import OUTCOME
 from lingraft.search_config import SEARCH_STORAGE
 from lingraft.stopping import EXIT_CODES, Interruption, handled
 from pipelines.forkserver import Step
@@ -30,6 +31,7 @@ _STARTED = re.compile(r"Executing task .*?'([\w-]+)'")
 _ERROR = re.compile(r"^\s*lingraft(\.\w+)+Error: ")
 _STOPPED = re.compile(r"^\s*lingraft\.stopping\.Interruption: ")
 _PROGRESS = re.compile(r"^\s*(precision (fp32|bf16)\b|.*: (step \d+/\d+, loss |(batch|document) \d+))")
+_OUTCOME = re.compile(rf"^\s*{OUTCOME}")
 _COLOUR = re.compile(r"\x1b\[\d+m")
 _LOST_TERMINAL = signal.SIGHUP, signal.SIGQUIT
 _PATIENCE_S = 30
@@ -57,6 +59,8 @@ class _Screen(io.TextIOBase):
                 self._show(f"[{time.monotonic() - self.started:5.0f} s] {found[1]}")
             elif _PROGRESS.match(line):
                 self._show(f"          {line.strip()}")
+            elif _OUTCOME.match(line):
+                self._show(line.strip())
             elif _ERROR.match(line):
                 self.error = _ERROR.sub("", line)
             elif _STOPPED.match(line):

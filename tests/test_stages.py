@@ -242,9 +242,10 @@ def test_watchers_hear_of_every_point_that_is_kept(workshop: Workshop, kind: Kin
 def test_manifests_say_where_everything_came_from(workshop: Workshop) -> None:
     primary = Artifact.load(workshop.primary, Kind.PRIMARY)
     blocks = Artifact.load(workshop.blocks["en"], Kind.BLOCKS)
-    assert primary.manifest.data_hashes == {"blocks": blocks.fingerprint}
     text = Artifact.load(workshop.texts["en"], Kind.TEXT)
-    assert blocks.manifest.data_hashes == {"text": text.fingerprint}
+    assert blocks.manifest.data_hashes == {"text": text.fingerprint, **text.manifest.data_hashes}
+    assert primary.manifest.data_hashes == {"blocks": blocks.fingerprint, **blocks.manifest.data_hashes}
+    assert primary.manifest.tokenizer_hash == blocks.manifest.tokenizer_hash
     task = Artifact.load(workshop.tasks[1], Kind.TASK)
     assert task.manifest.data_hashes["text"] == text.fingerprint
     assert task.manifest.aligned_with == primary.fingerprint

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from lingraft import __version__, ranks
-from lingraft.cli import handover, language, paper, publishing, registry, source, verifying
+from lingraft.cli import handover, language, paper, publishing, registry, registry_add, source, verifying
 from lingraft.cli.add_language import add_language
 from lingraft.cli.deploy import deploy
 from lingraft.cli.doctor import doctor
@@ -87,6 +87,7 @@ for asked in (
     registry.lineage,
     registry.verify,
     registry.pull,
+    registry_add.add,
     registry.judge,
     registry.promote,
     registry.rollback,

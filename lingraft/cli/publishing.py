@@ -35,7 +35,8 @@ def bundle(
     bundle: Annotated[Path, typer.Argument(help="Bundle artifact with the body that the endpoint has.")],
     to: FolderOption,
     language: Annotated[
-        list[str] | None, typer.Option(help="One of the bundle's, repeatable; all that have changed if absent.")
+        list[str] | None,
+        typer.Option(help="One of the bundle's, repeatable; all that differ from what is served if absent."),
     ] = None,
     endpoint: Annotated[
         str | None, typer.Option(help="Name of the endpoint: the registered bundle is tagged endpoint.NAME.")
@@ -101,7 +102,10 @@ def champion(
     keep: Annotated[int, typer.Option(min=1, help="Publications of each language that stay to return to.")] = 3,
     once: Annotated[bool, typer.Option("--once", help="Look once, and end.")] = False,
 ) -> None:
-    """Follow a registered bundle: whenever its champion is another one, publish that one's languages. Until stopped."""
+    """Follow a registered bundle until stopped: whenever its champion is another one, publish that one's languages.
+
+    A language that the champion does not have is withdrawn only if somebody dropped it by name, and is named before.
+    """
     from lingraft.publishing.champion import Champion, follow_once
     from lingraft.tracking import asking
 

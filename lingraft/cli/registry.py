@@ -13,6 +13,7 @@ from lingraft.config import Recipe
 from lingraft.errors import PromotionError
 
 if TYPE_CHECKING:
+    from lingraft.registry.bundle_gate import AllowedChanges
     from lingraft.registry.promotion import Decided
     from lingraft.tracking import Asking
     from lingraft.tracking.versions import Version
@@ -31,6 +32,16 @@ VersionArgument = Annotated[int, typer.Argument(help="Its version, a number.")]
 ChosenArgument = Annotated[int | None, typer.Argument(help="Its version, a number; the champion if absent.")]
 ByOption = Annotated[
     str | None, typer.Option("--by", help="Who asks, for the record; this user of this machine if absent.")
+]
+DropOption = Annotated[
+    list[str] | None,
+    typer.Option("--drop-language", help="Language that a bundle may take out of production; repeatable."),
+]
+NewPrimaryOption = Annotated[
+    bool, typer.Option("--new-primary", help="A bundle may be made for another primary than the champion.")
+]
+NewLabelsOption = Annotated[
+    bool, typer.Option("--new-labels", help="A bundle may have another kind of task or other labels than the champion.")
 ]
 DryOption = Annotated[bool, typer.Option("--dry-run", help="Say what would happen, and leave everything as it is.")]
 
@@ -129,10 +140,14 @@ def promote(
     ] = None,
     by: ByOption = None,
     dry_run: DryOption = False,
+    drop_language: DropOption = None,
+    new_primary: NewPrimaryOption = False,
+    new_labels: NewLabelsOption = False,
 ) -> None:
     """Make a version champion if it passes the gate; the decision and its numbers are kept either way.
 
-    Ends with 1 if it is refused.
+    A bundle must keep the champion's languages, primary and labels, but for what the last three options name. Ends
+    with 1 if it is refused.
     """
     from lingraft.registry.gate import explained, reason
     from lingraft.registry.promotion import promote as decide
@@ -140,7 +155,8 @@ def promote(
 
     gate = Recipe.load(recipe).gate if recipe else None
     with asking() as ask:
-        decided = decide(ask, model, version, by or me(), gate, dry_run)
+        allowed = _allowed(drop_language, new_primary, new_labels)
+        decided = decide(ask, model, version, by or me(), gate, dry_run, allowed)
         print(explained(decided.checks))
         _conclude(ask, decided, dry_run)
     if decided.after != version:
@@ -164,13 +180,24 @@ def judge(
     tracking.close_run(run)
 
 
-def rollback(model: ModelArgument, by: ByOption = None, dry_run: DryOption = False) -> None:
-    """Take the last promotion back: the champion before is champion again, or none if there was none."""
+def rollback(
+    model: ModelArgument,
+    by: ByOption = None,
+    dry_run: DryOption = False,
+    drop_language: DropOption = None,
+    new_primary: NewPrimaryOption = False,
+    new_labels: NewLabelsOption = False,
+) -> None:
+    """Take the last promotion back: the champion before is champion again, or none if there was none.
+
+    A bundle must keep the champion's languages, primary and labels, but for what the last three options name.
+    """
     from lingraft.registry.promotion import rollback as decide
     from lingraft.tracking import asking
 
+    allowed = _allowed(drop_language, new_primary, new_labels)
     with asking() as ask:
-        _conclude(ask, decide(ask, model, by or me(), dry_run), dry_run)
+        _conclude(ask, decide(ask, model, by or me(), dry_run, allowed), dry_run)
 
 
 def gc(
@@ -211,6 +238,12 @@ def _conclude(ask: "Asking", decided: "Decided", dry_run: bool) -> None:
         if left:
             print(f"champions of another primary: {', '.join(each.name for each in left)}")
             print("Make them again, or take them back with `lingraft registry rollback` where a version before fits.")
+
+
+def _allowed(drop_language: list[str] | None, new_primary: bool, new_labels: bool) -> "AllowedChanges":
+    from lingraft.registry.bundle_gate import AllowedChanges
+
+    return AllowedChanges(drop_languages=tuple(drop_language or ()), new_primary=new_primary, new_labels=new_labels)
 
 
 def _version(ask: "Asking", model: str, number: int | None) -> "Version":

@@ -5,7 +5,7 @@ and only files that are not here yet are brought: of a bundle in which one langu
 """
 
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 
 from lingraft.artifact import Artifact, Kind, Manifest
@@ -13,13 +13,14 @@ from lingraft.errors import LingraftError
 from lingraft.progress import say
 from lingraft.publishing.folder import Action, Publications
 from lingraft.publishing.parts import files_of, version_of
+from lingraft.publishing.publish import served_languages, standing
 from lingraft.registry.lineage import ENDPOINT
 from lingraft.serving.formats import languages_of
+from lingraft.tracking import decisions
+from lingraft.tracking.decisions import Decision, dropped_languages
 from lingraft.tracking.server import Asking
 from lingraft.tracking.versions import Version, alias_target, bring_some, retag, untag
 
-_SILENT_S = 30.0
-"""A server that was not heard of for so much longer than another one is gone."""
 _SHOWN = 3
 """Refusals that a tag has room for."""
 
@@ -35,7 +36,8 @@ class Champion:
             model: registered bundle, such as `demo-bundle-topic`.
             folder: of publications.
             endpoint: name of the tag `endpoint.<name>` that tells where the champion is served.
-            started: bundle that the servers are started with, of which nothing needs to be published; if known.
+            started: bundle that the servers are started with, of which nothing needs to be published. If absent, what
+                all servers say that they were started with counts.
             keep: how many publications of each language back a version stays.
 
         Raises:
@@ -48,9 +50,13 @@ class Champion:
         self._task = manifest.detail("task", str) if manifest else None
         self._served: Version | None = None
         self._told: str | None = None
+        self._waits = False
+        self._unnamed: set[str] = set()
 
     def look(self) -> None:
         """Publish the champion if it is another one than before; tell the registry what servers say of it.
+
+        A language that the champion does not have is withdrawn if somebody dropped it by name, else served on.
 
         Raises:
             TrackingError: the registry refuses, or stays down.
@@ -58,7 +64,11 @@ class Champion:
         """
         champion = alias_target(self._ask, self._model)
         if champion is None:
+            if not self._waits:
+                say(f"{self._model!r} has no champion in the registry, so nothing is published before it has one.")
+            self._waits = True
             return
+        self._waits = False
         if self._served is None or champion.number != self._served.number:
             self._publish(champion)
             if self._served and self._served.number != champion.number:
@@ -74,13 +84,37 @@ class Champion:
             found = bring_some(self._ask, champion, Kind.BUNDLE, Path(folder) / "bundle", self._missing)
             self._task = found.manifest.detail("task", str)
             wanted = _versions(found.manifest)
+            leaving = self._leaving(champion, wanted)
             for language, version in wanted.items():
                 if version != self._stands(language):
                     self._serve(found, language, version, champion)
-        for language in sorted(self._standing() - set(wanted)):
+        for language in leaving:
             self._append(language, "withdraw", champion)
         for language in wanted:
             self._publications.prune(str(self._task), language, self._keep)
+
+    def _leaving(self, champion: Version, wanted: Collection[str]) -> list[str]:
+        """Languages to withdraw: the champion does not have them, and somebody dropped them by name."""
+        absent = sorted(self._standing() - set(wanted))
+        records = decisions.history(self._ask, champion.tags["project"], self._model) if absent else []
+        dropped = dropped_languages(records)
+        leaving = [name for name in absent if name in dropped and self._precedes(name, dropped[name])]
+        for language in leaving:
+            by = dropped[language]
+            say(f"{language} of {self._task} will be withdrawn: {by.asked_by} dropped it by name at {by.asked_at}.")
+        self._unnamed = set(absent) - set(leaving)
+        for language in sorted(self._unnamed):
+            say(
+                f"{champion.title} has no {language!r}, but nobody has dropped it by name since it was published, so "
+                f"it is served on. `lingraft publish withdraw {self._task} {language}` takes it away."
+            )
+        return leaving
+
+    def _precedes(self, language: str, decision: Decision) -> bool:
+        """Whether what stands was there before a decision: published from this model, or by hand at an earlier time."""
+        latest = self._publications.latest(str(self._task), language)
+        last = self._publications.read(str(self._task), language, latest) if latest else None
+        return last is None or last.by == self._by or last.at <= decision.asked_at
 
     def _serve(self, found: Artifact, language: str, version: str, champion: Version) -> None:
         if self._original.get(language) == version:
@@ -109,21 +143,21 @@ class Champion:
         """Version of a language that servers are to serve by now."""
         latest = self._publications.latest(str(self._task), language)
         last = self._publications.read(str(self._task), language, latest) if latest else None
-        return self._original.get(language) if last is None or last.action == "restore" else last.version
+        if language in self._original and (last is None or last.action == "restore"):
+            return self._original[language]
+        return standing(self._publications, str(self._task), language)
 
     def _standing(self) -> set[str]:
         """Languages that servers are to serve by now."""
-        known = {language for task, language in self._publications.languages() if task == self._task}
-        return {language for language in known | set(self._original) if self._stands(language)}
+        original = {language for language in self._original if self._stands(language)}
+        return original | served_languages(self._publications).get(str(self._task), set())
 
     def _said(self) -> str:
         """What servers make of what stands, in a line."""
-        heard = [*self._publications.replicas()]
-        newest_s = max((heard_s for _, heard_s in heard), default=0.0)
-        replicas = [replica for replica, heard_s in heard if heard_s > newest_s - _SILENT_S]
+        replicas, languages = self._publications.living(), self._standing()
         refused: dict[str, str] = {}
-        served = set(self._standing())
-        for language in self._standing():
+        served = set(languages)
+        for language in languages:
             for replica in replicas:
                 reply = replica.reply(str(self._task), language)
                 if reply.version != self._stands(language):
@@ -133,6 +167,8 @@ class Champion:
             return "published; no server has answered yet"
         parts = [f"{', '.join(sorted(served)) or 'nothing of it'} served"]
         parts += [f"{language} refused: {reason}" for language, reason in sorted(refused.items())[:_SHOWN]]
+        if self._unnamed:
+            parts.append(f"{', '.join(sorted(self._unnamed))} not in this version, and dropped by nobody")
         return "; ".join(parts + ([f"{len(refused) - _SHOWN} more refused"] if len(refused) > _SHOWN else []))
 
 

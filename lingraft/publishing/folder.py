@@ -27,6 +27,8 @@ from lingraft.section import Language, Name
 
 _RECORD = "publication.json"
 _DIGITS = 8
+_SILENT_S = 30.0
+"""A server that was not heard of for so much longer than another one is gone."""
 _NAMES = pydantic.TypeAdapter(tuple[Name, Language])
 
 Action = Literal["serve", "withdraw", "restore"]
@@ -68,6 +70,10 @@ class Replica(pydantic.BaseModel, frozen=True, extra="forbid"):
 
     name: str
     replies: dict[str, dict[str, Reply]] = pydantic.Field({}, description="By task and language.")
+
+    def serves(self, task: str) -> set[str]:
+        """Languages of a task that are served here."""
+        return {language for language, reply in self.replies.get(task, {}).items() if reply.version}
 
     def reply(self, task: str, language: str) -> Reply:
         """About one language."""
@@ -209,6 +215,12 @@ class Publications:
                 yield Replica.model_validate(said), heard_s
             except FileNotFoundError:  # it has just stopped
                 continue
+
+    def living(self) -> list[Replica]:
+        """Servers but for those that have gone without a word: not heard of for much longer than the last one."""
+        heard = [*self.replicas()]
+        newest_s = max((heard_s for _, heard_s in heard), default=0.0)
+        return [replica for replica, heard_s in heard if heard_s > newest_s - _SILENT_S]
 
     def prune(self, task: str, language: str, keep: int) -> list[str]:
         """Remove versions that neither a language's last publications nor any server names; returns them.

@@ -2,14 +2,15 @@
 
 import itertools
 import time
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from lingraft.artifact import Artifact, Kind
+from lingraft.artifact import Artifact, Kind, Manifest
 from lingraft.errors import PublicationError
 from lingraft.publishing.folder import Publication, Publications, Replica
-from lingraft.publishing.parts import files_of
+from lingraft.publishing.parts import files_of, version_of
 from lingraft.serving.formats import languages_of
 
 _POLL_S = 0.1
@@ -42,7 +43,7 @@ def publish(
         bundle: whole, with the body that servers have. Of its files those of these languages are read.
         folder: of publications.
         by: who asks, for the record.
-        languages: all of the bundle's if absent.
+        languages: of the bundle; if absent, those that are published or served in another version, or not at all.
         origin: where the bundle came from, for the record; its fingerprint if empty.
 
     Raises:
@@ -52,7 +53,7 @@ def publish(
     """
     found, publications = Artifact.open(bundle, Kind.BUNDLE), Publications(folder)
     task: str = found.manifest.detail("task", str)
-    wanted = languages_of(found.manifest) if languages is None else languages
+    wanted = _changed(found.manifest, publications) if languages is None else languages
     for name in itertools.chain.from_iterable(files_of(found.manifest, language) for language in wanted):
         found.verify(name)
     versions = {language: publications.keep(found, language) for language in wanted}
@@ -60,6 +61,29 @@ def publish(
         publications.append(task, language, "serve", by, version, origin=origin or found.fingerprint[:12])
         for language, version in versions.items()
         if version != published(publications, task, language)
+    ]
+
+
+def standing(publications: Publications, task: str, language: str) -> str | None:
+    """The version of a language that is to be served: the published one, else that which all servers were started with.
+
+    Raises:
+        ArtifactError: a publication or an answer is damaged.
+    """
+    latest = publications.latest(task, language)
+    last = publications.read(task, language, latest) if latest else None
+    if last and last.action != "restore":
+        return last.version
+    served = {replica.reply(task, language).version for replica in publications.living() if task in replica.replies}
+    return served.pop() if len(served) == 1 else None
+
+
+def _changed(manifest: Manifest, publications: Publications) -> list[str]:
+    task: str = manifest.detail("task", str)
+    return [
+        language
+        for language in languages_of(manifest)
+        if version_of(manifest, language) != standing(publications, task, language)
     ]
 
 
@@ -77,10 +101,36 @@ def withdraw(folder: Path, task: str, language: str, by: str) -> Publication:
     """Take a language away, also one that servers were started with.
 
     Raises:
+        PublicationError: it is neither published nor served; the message says which languages are.
         OvertakenError: somebody else has published it at the same time, and was first.
         ArtifactError: the folder cannot be written.
     """
-    return Publications(folder).append(task, language, "withdraw", by)
+    publications = Publications(folder)
+    there = served_languages(publications)
+    if language not in there.get(task, ()):
+        listed = "; ".join(f"{name}: {', '.join(sorted(known))}" for name, known in sorted(there.items()))
+        heard = "" if publications.living() else " No server has answered there; what it was started with is not known."
+        raise PublicationError(
+            f"{language!r} of {task!r} is not served, so it cannot be withdrawn. {folder} has {listed or 'nothing'}."
+            f"{heard}"
+        )
+    return publications.append(task, language, "withdraw", by)
+
+
+def served_languages(publications: Publications) -> dict[str, set[str]]:
+    """Languages by task that are published, or that a server was started with; without those that were withdrawn."""
+    found: dict[str, set[str]] = defaultdict(set)
+    for replica in publications.living():
+        for task in replica.replies:
+            found[task] |= replica.serves(task)
+    for task, language in publications.languages():
+        latest = publications.latest(task, language)
+        action = publications.read(task, language, latest).action if latest else None
+        if action == "serve":
+            found[task].add(language)
+        elif action == "withdraw":
+            found[task].discard(language)
+    return {task: languages for task, languages in found.items() if languages}
 
 
 def rollback(folder: Path, task: str, language: str, by: str) -> Publication:

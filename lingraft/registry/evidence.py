@@ -1,15 +1,16 @@
 """Evidence about a version, brought from where it was kept when the version was judged."""
 
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
 from lingraft.artifact import Artifact, Kind
 from lingraft.errors import GateError, TrackingError
 from lingraft.gate_config import Gate
 from lingraft.registry.gate import Evidence
-from lingraft.results import load_items, load_language
+from lingraft.results import load_items, load_language, zero_shot
 from lingraft.tracking.points import UnreachableError
-from lingraft.tracking.registry import bring_kept
+from lingraft.tracking.registry import bring_kept, register
 from lingraft.tracking.runs import StageRun
 from lingraft.tracking.server import Asking
 from lingraft.tracking.versions import Version, retag
@@ -20,6 +21,38 @@ EVALUATION_RUN, GATE, PARITY = "evaluation_run", "gate", "parity."
 """Tags: where the evaluation is kept, the recipe's gate as JSON, and, with a task's name behind it, its parity."""
 _OURS = {"embeddings", "primary"}
 """Hashes of an evaluation that are of what is judged, and not of what it is judged on."""
+
+
+def register_judged(
+    stage: StageRun,
+    name: str,
+    embeddings: Path,
+    evaluation: Artifact,
+    gate: Gate,
+    parity: Mapping[str, float],
+    more: Mapping[str, object],
+) -> str:
+    """Register embeddings with all that the gate asks for; returns the version.
+
+    Args:
+        stage: run that they come from; it keeps the evaluation.
+        name: registered model.
+        embeddings: artifact.
+        evaluation: of these embeddings.
+        gate: of the project.
+        parity: by task, the largest difference of a logit between ONNX Runtime and PyTorch.
+        more: tags.
+
+    Raises:
+        ArtifactError: an artifact is damaged.
+        TrackingError: the registry refuses, or stays down.
+    """
+    result = load_language(evaluation.folder)
+    stage.keep(evaluation, EVALUATION)
+    tags: dict[str, object] = {EVALUATION_RUN: stage.run_id, GATE: gate.model_dump_json(), **more}
+    tags |= {"evaluation": evaluation.fingerprint, "overlap": result.overlap}
+    tags |= result.masked.model_dump() | zero_shot(result) | {f"{PARITY}{task}": each for task, each in parity.items()}
+    return register(name, embeddings, Kind.EMBEDDINGS, stage, tags)
 
 
 def evidence_of(ask: Asking, version: Version) -> Evidence:

@@ -7,6 +7,7 @@ from lingraft.tracking.versions import Version
 ENDPOINT = "endpoint."
 """Tag of a bundle, with an endpoint's name behind it: where it is served, as whoever deploys it has written it."""
 _DATA = "data."
+_TEXT = f"{_DATA}text"
 _ORDER = ("mini", "embeddings", "task", "bundle")
 
 
@@ -64,8 +65,10 @@ def _said(version: Version) -> str:
     facts = [version.tags.get("language"), *(version.tags.get(key) for key in ("system",) if version.kind != "task")]
     known = [fact for fact in facts if fact]
     depth = [f"depth {version.tags['depth']}"] if "depth" in version.tags and version.kind != "primary" else []
+    text = [f"text {version.tags[_TEXT][:12]}"] if _TEXT in version.tags else []
     aliases = [f"@{alias}" for alias in version.aliases]
-    return " ".join([f"{version.name} {version.number}", f"[{version.fingerprint[:12]}]", *known, *depth, *aliases])
+    title = f"{version.name} {version.number}"
+    return " ".join([title, f"[{version.fingerprint[:12]}]", *known, *depth, *text, *aliases])
 
 
 def _indented(*branches: Sequence[str]) -> list[str]:

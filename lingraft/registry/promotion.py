@@ -12,10 +12,12 @@ from lingraft.errors import GateError, NotRegisteredError, OvertakenError, Promo
 from lingraft.gate_config import Gate
 from lingraft.progress import say
 from lingraft.registered import primary_of
+from lingraft.registry.bundle_gate import NOTHING, AllowedChanges
+from lingraft.registry.bundles import accepted, change_of
 from lingraft.registry.evidence import evidence_of, gate_of
-from lingraft.registry.gate import Check, judge, passed
+from lingraft.registry.gate import Check, judge, passed, reason
 from lingraft.tracking import decisions
-from lingraft.tracking.decisions import Decision, Outcome, Record, overtaking, winners
+from lingraft.tracking.decisions import Decision, Outcome, Record, overtaking, standing_promotions, winners
 from lingraft.tracking.server import Asking
 from lingraft.tracking.versions import Version, champion_of, move_champion, version_of, versions, versions_of
 
@@ -40,7 +42,14 @@ class Decided:
 
 
 def promote(
-    ask: Asking, name: str, number: int, asked_by: str, gate: Gate | None = None, dry_run: bool = False
+    ask: Asking,
+    name: str,
+    number: int,
+    asked_by: str,
+    gate: Gate | None = None,
+    dry_run: bool = False,
+    allowed: AllowedChanges = NOTHING,
+    made_after: int | None = None,
 ) -> Decided:
     """Make a version champion if it passes the gate of its kind; the decision is kept either way.
 
@@ -51,22 +60,32 @@ def promote(
         asked_by: a user, or a pipeline and its run.
         gate: what embeddings must show; if absent, the gate of the recipe that they were registered with.
         dry_run: come to a verdict, and leave everything as it is.
+        allowed: changes to what is in production that a bundle may bring.
+        made_after: number of the last decision about the model that the version was made by (`last_decision`), if it
+            was made from what the champion holds.
 
     Raises:
-        PromotionError: the version is not one that lingraft registered.
-        OvertakenError: another decision about the model was made at the same time, and was first.
+        PromotionError: the version is not one that lingraft registered, or `allowed` names a language that stays.
+        OvertakenError: another decision about the model was made at the same time, or since `made_after`.
         GateError: there is no evidence, or no primary to be aligned with.
         TrackingError: the registry lacks the version, refuses, or stays down.
     """
     version = version_of(ask, name, number)
     project = project_of(version)
+    _require_bundle(version, allowed)
     if not dry_run:
         settle(ask, project, name)
     records, champion = decisions.history(ask, project, name), champion_of(ask, name)
     before = champion.number if champion else None
+    if made_after is not None:
+        _require_last(records, made_after, name, number)
     if before == number:
         return Decided(name, before, number, (), None)
+    change = change_of(ask, champion, version) if version.kind == "bundle" else None
     checks = tuple(_checks(ask, project, version, champion, gate))
+    if change:
+        change.require_names(allowed)
+        checks += (*change.checks(allowed), *change.gate_checks(accepted(ask, project)))
     if dry_run:
         return Decided(name, before, number if passed(checks) else before, checks, None)
     decision = Decision(
@@ -77,8 +96,11 @@ def promote(
         before=before,
         after=number,
         fingerprint=version.fingerprint,
-        knew=_last(records),
+        knew=last(records),
         checks=checks,
+        languages=change.after.languages if change and change.after else (),
+        dropped=change.lost if change and passed(checks) else (),
+        allowed=allowed,
     )
     if not passed(checks):
         record = decisions.append(ask, project, decision, version, Outcome.REFUSED)
@@ -86,11 +108,21 @@ def promote(
     return Decided(name, before, number, checks, _carry_out(ask, project, decision, version))
 
 
-def rollback(ask: Asking, name: str, asked_by: str, dry_run: bool = False) -> Decided:
+def rollback(
+    ask: Asking, name: str, asked_by: str, dry_run: bool = False, allowed: AllowedChanges = NOTHING
+) -> Decided:
     """Take the last promotion back: the alias returns to the champion before, or to none if there was none.
 
+    Args:
+        ask: asks MLflow.
+        name: registered model.
+        asked_by: a user, or a pipeline and its run.
+        dry_run: say what would happen, and leave everything as it is.
+        allowed: changes to what is in production that a bundle's rollback may bring.
+
     Raises:
-        PromotionError: no promotion is left to take back, or the champion before does not fit the project's primary.
+        PromotionError: no promotion is left to take back, the champion before does not fit the project's primary, or
+            it changes what is in production in a way that is not allowed.
         OvertakenError: another decision about the model was made at the same time, and was first.
         TrackingError: the registry has no such model, refuses, or stays down.
     """
@@ -98,6 +130,7 @@ def rollback(ask: Asking, name: str, asked_by: str, dry_run: bool = False) -> De
     if not found:
         raise NotRegisteredError(f"the registry has no model {name!r}. `lingraft registry ls` lists what it has.")
     project = project_of(found[-1])
+    _require_bundle(found[-1], allowed)
     if not dry_run:
         settle(ask, project, name)
     records = decisions.history(ask, project, name)
@@ -106,8 +139,14 @@ def rollback(ask: Asking, name: str, asked_by: str, dry_run: bool = False) -> De
     champion = next((each for each in found if each.is_champion), None)
     before = champion.number if champion else None
     after = target.number if target else None
+    change = change_of(ask, champion, target) if found[-1].kind == "bundle" else None
+    checks = tuple(change.checks(allowed)) if change else ()
+    if change:
+        change.require_names(allowed)
+        if unmet := reason(checks):
+            raise PromotionError(f"decision {undone.number} about {name!r} is not taken back. {unmet}")
     if dry_run:
-        return Decided(name, before, after, (), None)
+        return Decided(name, before, after, checks, None)
     decision = Decision(
         action="rollback",
         model=name,
@@ -116,10 +155,14 @@ def rollback(ask: Asking, name: str, asked_by: str, dry_run: bool = False) -> De
         before=before,
         after=after,
         fingerprint=target.fingerprint if target else None,
-        knew=_last(records),
+        knew=last(records),
         undoes=undone.number,
+        checks=checks,
+        languages=change.after.languages if change and change.after else (),
+        dropped=change.lost if change else (),
+        allowed=allowed,
     )
-    return Decided(name, before, after, (), _carry_out(ask, project, decision, target or champion or found[-1]))
+    return Decided(name, before, after, checks, _carry_out(ask, project, decision, target or champion or found[-1]))
 
 
 def settle(ask: Asking, project: str, name: str) -> list[Record]:
@@ -158,7 +201,7 @@ def unfit(ask: Asking, project: str, primary: str) -> list[Version]:
 
 def previous(records: Sequence[Record]) -> int | None:
     """The version that a rollback would return to."""
-    standing = _promotions(records)
+    standing = standing_promotions(records)
     return standing[-1].decision.before if standing else None
 
 
@@ -253,18 +296,29 @@ def _target(ask: Asking, project: str, undone: Record, found: Sequence[Version])
 
 
 def _standing(records: Sequence[Record]) -> Record:
-    standing = _promotions(records)
+    standing = standing_promotions(records)
     if not standing:
         raise PromotionError("no promotion of this model is left to take back.")
     return standing[-1]
 
 
-def _promotions(records: Sequence[Record]) -> list[Record]:
-    """Promotions that nobody has taken back, the last one at the end."""
-    carried_out = winners(records)
-    undone = {record.decision.undoes for record in carried_out}
-    return [each for each in carried_out if each.decision.action == "promote" and each.number not in undone]
-
-
-def _last(records: Sequence[Record]) -> int:
+def last(records: Sequence[Record]) -> int:
+    """Number of the last decision; 0 if there is none."""
     return max((record.number for record in records), default=0)
+
+
+def _require_bundle(version: Version, allowed: AllowedChanges) -> None:
+    if version.kind != "bundle" and allowed != NOTHING:
+        raise PromotionError(
+            f"{version.name!r} is no bundle, so it has no languages, primary or labels in production that could be "
+            "changed by name. Leave --drop-language, --new-primary and --new-labels out."
+        )
+
+
+def _require_last(records: Sequence[Record], made_after: int, name: str, number: int) -> None:
+    if later := [each for each in winners(records) if each.number > made_after]:
+        raise OvertakenError(
+            f"version {number} of {name!r} was made from the champion as it was before decision {later[-1].number} "
+            f"({later[-1].decision.action} version {later[-1].decision.after} by {later[-1].decision.asked_by}). "
+            "Make it again."
+        )

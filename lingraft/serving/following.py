@@ -41,7 +41,7 @@ def following(served: Served, bundles: Iterable[Path], folder: Path | None, ever
     """Follow a folder while the body runs, if there is one; what is published by now is taken up first.
 
     Raises:
-        PublicationError: the folder is not there.
+        PublicationError: the folder is not there, and cannot be made.
         ArtifactError: a bundle is damaged.
     """
     with Follower(served, bundles, folder, every_s).at_work() if folder else contextlib.nullcontext():
@@ -57,15 +57,14 @@ class Follower:
         Args:
             served: what publications change.
             bundles: folders that it was loaded from.
-            folder: of publications.
+            folder: of publications; made if there is none, in a folder that is there.
             every_s: how often to look.
 
         Raises:
-            PublicationError: there is no such folder.
+            PublicationError: there is no such folder, and it cannot be made.
             ArtifactError: a bundle is damaged.
         """
-        if not folder.is_dir():
-            raise PublicationError(f"{folder} is no folder, so nothing can be published there. Make it, or mount it.")
+        _make_folder(folder)
         self._served, self._publications, self._every_s = served, Publications(folder), every_s
         self._name = f"{socket.gethostname()}-{os.getpid()}"
         self._originals: dict[_Key, Language] = {
@@ -195,6 +194,17 @@ class Follower:
         for (task, tag), reply in sorted(self._replies.items()):
             found.setdefault(task, {})[tag] = reply
         return found
+
+
+def _make_folder(folder: Path) -> None:
+    """A volume that is not mounted is not made up: the folder around it must be there."""
+    try:
+        folder.mkdir(exist_ok=True)
+    except OSError as error:
+        raise PublicationError(
+            f"{folder} is no folder, so nothing can be published there, and it cannot be made: {error.strerror}. Mount "
+            "it, or name another."
+        ) from error
 
 
 def _reason(error: Exception) -> str:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from lingraft.artifact import Artifact, Kind
 from lingraft.config import Recipe
-from lingraft.results import LanguageResult, TaskScores
+from lingraft.results import TaskScores
 
 Scores = dict[str, float]
 Judgement = tuple[Scores, list[str], list[list[int]]]
@@ -21,13 +21,6 @@ def confusion_of(tasks: Sequence[TaskScores]) -> tuple[list[str], list[list[int]
     """Labels and confusion matrix of the first task that has classes."""
     with_classes = [(task.labels, task.confusion) for task in tasks if task.confusion]
     return with_classes[0] if with_classes else ([], [])
-
-
-def zero_shot(result: LanguageResult) -> Scores:
-    """Every task's score, and the same with the embeddings as initialised."""
-    scores = {f"zero_shot_{task.name}": task.score for task in result.tasks}
-    before = {f"zero_shot_{task.name}_initial": task.initial for task in result.tasks}
-    return {name: score.mean for name, score in {**scores, **before}.items() if score}
 
 
 def merit_of(task: Path) -> tuple[float, int]:

@@ -1,6 +1,7 @@
 """Once per language: adaptation, judging, registration; then bundle and report."""
 
 import html
+import shutil
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,9 +15,11 @@ from lingraft.files import write_json
 from lingraft.outcomes import LanguagesFailedError, load_outcome, require_all
 from lingraft.progress import say
 from lingraft.registered import bundle_name, embeddings_name, primary_name
-from lingraft.registry.evidence import EVALUATION, EVALUATION_RUN, GATE, PARITY
+from lingraft.registry.bundle_gate import AllowedChanges
+from lingraft.registry.evidence import register_judged
 from lingraft.registry.gate import reason
-from lingraft.results import LanguageResult, SearchResult, load_language, load_search, load_source
+from lingraft.registry.renewal import renew
+from lingraft.results import LanguageResult, SearchResult, load_language, load_search, load_source, zero_shot
 from lingraft.steps.doing import do, one_job
 from lingraft.steps.facts import (
     Judgement,
@@ -26,11 +29,13 @@ from lingraft.steps.facts import (
     language_of,
     merit_of,
     task_folders,
-    zero_shot,
 )
-from lingraft.steps.promoting import promoted, require_champion
+from lingraft.steps.promoting import asker_of, promoted
 from lingraft.task_config import PRIMARY
 from lingraft.tracking.versions import bring, champion_of
+
+REFUSED = "refused."
+"""Tag of a pipeline's run, with a bundle's name behind it: why its new version is not champion."""
 
 
 def depths_of(recipe: str, language: str, compare: bool, out: Path) -> list[int]:
@@ -120,12 +125,11 @@ def register_language(
     with tracking.stage(run.read_text(), f"register-{judged[0].language}") as stage:
         result, folder = _of_own_depth(settings, judged, embeddings)
         judgement = Artifact.load(results / f"{result.language}-{result.depth}", Kind.EVALUATION)
-        stage.keep(judgement, EVALUATION)
-        facts: dict[str, object] = {EVALUATION_RUN: stage.run_id, GATE: settings.gate.model_dump_json()}
-        facts |= {"evaluation": judgement.fingerprint, "recipe": settings.digest(), "overlap": result.overlap}
-        facts |= result.masked.model_dump() | zero_shot(result) | _parity(settings, tasks, folder) | _phases(folder)
+        facts = {"recipe": settings.digest(), **_phases(folder)}
         name = embeddings_name(settings, result.language)
-        version = tracking.register(name, folder, Kind.EMBEDDINGS, stage, facts)
+        version = register_judged(
+            stage, name, folder, judgement, settings.gate, _parity(settings, tasks, folder), facts
+        )
         decided = promoted(stage, name, version, settings.gate)
         if decided.after == int(version):
             Artifact.load(folder, Kind.EMBEDDINGS).copy_to(chosen)
@@ -136,12 +140,12 @@ def register_language(
         return refused
 
 
-def _parity(recipe: Recipe, tasks: Path, embeddings: Path) -> dict[str, object]:
+def _parity(recipe: Recipe, tasks: Path, embeddings: Path) -> dict[str, float]:
     """How far ONNX Runtime and PyTorch are apart in each task, with these embeddings put in."""
     from lingraft.export import parity
 
     bodies = {task.name: _best(recipe, tasks, task.name) for task in recipe.tasks}
-    return {f"{PARITY}{name}": parity(folder, embeddings) for name, folder in bodies.items()}
+    return {name: parity(folder, embeddings) for name, folder in bodies.items()}
 
 
 def _best(recipe: Recipe, tasks: Path, task: str) -> Path:
@@ -179,28 +183,65 @@ def _of_own_depth(
 
 
 def bundle(
-    recipe: str, run: Path, task: str, primary: Path, tasks: Path, embeddings: Sequence[Path], out: Path
+    recipe: str,
+    run: Path,
+    task: str,
+    primary: Path,
+    tasks: Path,
+    embeddings: Sequence[Path],
+    out: Path,
+    drop_languages: Sequence[str] = (),
+    new_primary: bool = False,
+    new_labels: bool = False,
 ) -> Scores:
-    """Export a task's champion with all languages that there are to ONNX, check parity, and register the bundle.
+    """Export a task's champion to ONNX, check parity, register the bundle, and promote it if the gate lets it pass.
 
-    `task` is one of `lingraft.registered.bundled`; the primary is exported itself where it is that.
+    The bundle holds the languages of the one that is champion, and those that this run brings. If it is refused, it
+    stays registered, production stays as it is, and `require_languages` ends the run with the reason.
+
+    Args:
+        recipe: as JSON.
+        run: file that names the pipeline's tracking run.
+        task: one of `lingraft.registered.bundled`; the primary is exported itself where it is that.
+        primary: artifact.
+        tasks: folder of finetuned tasks.
+        embeddings: of the run's languages; a folder may say why there are none.
+        out: folder of the bundle.
+        drop_languages: languages to leave out, even if they are in production.
+        new_primary: allow another primary than that of the champion.
+        new_labels: allow another kind of task or other labels than the champion's.
     """
     from lingraft.export import bundle as export
 
     settings, learned = Recipe.parse(recipe), [folder for folder in embeddings if not why(folder)]
     if not learned:
-        leave(out, "no language succeeded, so there is nothing to serve beside the source language")
+        leave(out, "no language of this run has embeddings that may be served, so the bundle stays as it is")
         return {}
     best = None if settings.serve_primary and task == PRIMARY else _best(settings, tasks, task)
+    mark = Artifact.load(primary, Kind.PRIMARY).fingerprint
+    allowed = AllowedChanges(drop_languages=tuple(drop_languages), new_primary=new_primary, new_labels=new_labels)
+
+    def make(folders: Sequence[Path]) -> Artifact:
+        shutil.rmtree(out, ignore_errors=True)  # of an attempt that another run has overtaken
+        return export(primary, best, folders, out)
+
+    def tags(made: Artifact) -> dict[str, object]:
+        return {"recipe": settings.digest(), "task": task, **_parity_of(made)}
+
     with tracking.stage(run.read_text(), f"bundle-{task}") as stage:
-        made = export(primary, best, learned, out)
-        near = made.manifest.record["parity"]["fp32"]
-        parity = {f"parity_{language}": float(found["difference"]) for language, found in near.items()}
-        stage.record(made, parity)
-        evidence = {"recipe": settings.digest(), "task": task, **parity}
-        version = tracking.register(bundle_name(settings, task), out, Kind.BUNDLE, stage, evidence)
-        require_champion(stage, bundle_name(settings, task), version)
+        brought = {language_of(folder, Kind.EMBEDDINGS): folder for folder in learned}
+        renewal = renew(stage, bundle_name(settings, task), mark, brought, make, tags, allowed, asker_of(stage))
+        parity = _parity_of(renewal.made)
+        stage.record(renewal.made, parity)
+        if renewal.refused:
+            refused = f"version {renewal.version} is registered, and not promoted: {renewal.refused}"
+            tracking.tag_run(stage.ask, run.read_text(), f"{REFUSED}{bundle_name(settings, task)}", refused)
     return parity
+
+
+def _parity_of(made: Artifact) -> Scores:
+    near = made.manifest.record["parity"]["fp32"]
+    return {f"parity_{language}": float(found["difference"]) for language, found in near.items()}
 
 
 def report(
@@ -225,17 +266,20 @@ def report(
 
 
 def require_languages(run: Path, outcomes: Sequence[Path]) -> None:
-    """End the pipeline's run as what it was.
+    """End the pipeline's run as what it was, and say what became of each language and of refused bundles.
 
     Raises:
-        LanguagesFailedError: languages failed; the message says which, and why.
+        LanguagesFailedError: languages failed, or a bundle was not promoted; the message says which, and why.
     """
+    run_id = run.read_text()
+    found = tracking.tags_of_run(run_id)
+    refused = {key.removeprefix(REFUSED): said for key, said in found.items() if key.startswith(REFUSED)}
     try:
-        require_all([load_outcome(folder) for folder in outcomes])
+        require_all([load_outcome(folder) for folder in outcomes], refused)
     except LanguagesFailedError:
-        tracking.close_run(run.read_text(), failed=True)
+        tracking.close_run(run_id, failed=True)
         raise
-    tracking.close_run(run.read_text())
+    tracking.close_run(run_id)
 
 
 def _require_possible(recipe: Recipe, compare: bool) -> None:

@@ -8,6 +8,11 @@ from lingraft.registry.gate import reason
 from lingraft.registry.promotion import Decided, promote
 
 
+def asker_of(stage: tracking.StageRun) -> str:
+    """Who asks for a promotion, for the record."""
+    return f"pipeline, run {stage.run_id}"
+
+
 def promoted(stage: tracking.StageRun, name: str, version: str, gate: Gate | None = None) -> Decided:
     """Ask for a version to become champion.
 
@@ -16,7 +21,7 @@ def promoted(stage: tracking.StageRun, name: str, version: str, gate: Gate | Non
         GateError: there is no evidence, or no primary to be aligned with.
         TrackingError: the registry refuses, or stays down.
     """
-    decided = promote(stage.ask, name, int(version), f"pipeline, run {stage.run_id}", gate)
+    decided = promote(stage.ask, name, int(version), asker_of(stage), gate)
     if decided.moved:
         say(f"Version {version} of {name!r} is champion, in place of {decided.before or 'none'}.")
     return decided

@@ -111,6 +111,11 @@ def fetch_source(recipe: str, run: Path, primary: Path, tasks: Path, evaluation:
     settings = Recipe.parse(recipe)
     with tracking.stage(run.read_text(), "fetch-source") as stage:
         champion, ask = _champion(stage, primary_name(settings)), stage.ask
+        if EVALUATION_RUN not in champion.tags:
+            raise NotRegisteredError(
+                f"{champion.title} was registered without its evaluation. Run the source pipeline, which judges it, or "
+                "add languages by `lingraft add-language` and `lingraft registry add`."
+            )
         mark = bring(ask, champion, Kind.PRIMARY, primary).fingerprint
         tracking.fetch_kept(champion.tags[EVALUATION_RUN], EVALUATION, Kind.EVALUATION, evaluation)
         for folder in (tasks, mini):

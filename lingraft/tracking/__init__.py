@@ -13,7 +13,7 @@ except ImportError as error:
     raise MissingExtraError("mlflow", "tracking") from error
 
 from lingraft.tracking.registry import CHAMPION, fetch, fetch_kept, register, tag, tags_of
-from lingraft.tracking.runs import StageRun, close_run, open_run, stage
+from lingraft.tracking.runs import StageRun, close_run, open_project_run, open_run, stage, tag_run, tags_of_run
 from lingraft.tracking.server import Asking, asking
 
 __all__ = [
@@ -24,9 +24,12 @@ __all__ = [
     "close_run",
     "fetch",
     "fetch_kept",
+    "open_project_run",
     "open_run",
     "register",
     "stage",
     "tag",
+    "tag_run",
     "tags_of",
+    "tags_of_run",
 ]

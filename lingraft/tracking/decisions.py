@@ -17,6 +17,7 @@ import pydantic
 from mlflow.tracking import MlflowClient
 
 from lingraft.errors import TrackingError
+from lingraft.registry.bundle_gate import NOTHING, AllowedChanges
 from lingraft.registry.gate import Check
 from lingraft.tracking.logged import MODELS
 from lingraft.tracking.registry import require_model
@@ -61,6 +62,11 @@ class Decision(pydantic.BaseModel):
     undoes: int | None = None
     """Number of the decision that a rollback takes back."""
     checks: tuple[Check, ...] = ()
+    languages: tuple[str, ...] = ()
+    """Of the bundle that is to be champion; none of other artifacts."""
+    dropped: tuple[str, ...] = ()
+    """Languages that leave production by this decision, each named by whoever asked."""
+    allowed: AllowedChanges = NOTHING
 
 
 class Record(pydantic.BaseModel, frozen=True):
@@ -81,7 +87,10 @@ class Record(pydantic.BaseModel, frozen=True):
         """In a line."""
         made = self.decision
         arrow = f"{made.before or 'none'} -> {made.after or 'none'}"
-        return f"#{self.number} {made.asked_at} {made.action} {arrow}: {self.outcome}, asked by {made.asked_by}"
+        dropped = f", without {', '.join(made.dropped)}" if made.dropped else ""
+        return (
+            f"#{self.number} {made.asked_at} {made.action} {arrow}{dropped}: {self.outcome}, asked by {made.asked_by}"
+        )
 
 
 def now() -> str:
@@ -151,6 +160,26 @@ def winners(records: Sequence[Record]) -> list[Record]:
         if record.moves and not overtaking(record, first):
             first.append(record)
     return first
+
+
+def standing_promotions(records: Sequence[Record]) -> list[Record]:
+    """Promotions of one model that nobody has taken back, the last one at the end."""
+    carried_out = winners(records)
+    undone = {record.decision.undoes for record in carried_out}
+    return [each for each in carried_out if each.decision.action == "promote" and each.number not in undone]
+
+
+def dropped_languages(records: Sequence[Record]) -> dict[str, Decision]:
+    """Languages that left a bundle's champion because somebody named them, and have not come back since.
+
+    Returns:
+        The decision by which each left.
+    """
+    dropped: dict[str, Decision] = {}
+    for decision in (record.decision for record in winners(records)):
+        dropped = {name: by for name, by in dropped.items() if name not in decision.languages}
+        dropped |= dict.fromkeys(decision.dropped, decision)
+    return dropped
 
 
 def overtaking(record: Record, before: Sequence[Record]) -> Record | None:

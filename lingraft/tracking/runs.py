@@ -150,12 +150,27 @@ def open_run(recipe: Recipe, pipeline: str) -> str:
     Raises:
         TrackingError: the tracking server refuses, or stays down for as long as it is waited for.
     """
-    tags = {"mlflow.runName": pipeline, "pipeline": pipeline, "project": recipe.name}
+    return open_project_run(recipe.name, pipeline, recipe.model_dump(mode="json"), recipe.model_dump())
+
+
+def open_project_run(project: str, work: str, recipe: Mapping[str, Any], parameters: Mapping[str, Any]) -> str:
+    """Begin the run of some work on a project, and return its id for stages to stand under.
+
+    Args:
+        project: its name in the registry.
+        work: what is done, such as a pipeline's name.
+        recipe: settings as JSON, kept as `recipe.json`.
+        parameters: the same, to be listed one by one.
+
+    Raises:
+        TrackingError: the tracking server refuses, or stays down for as long as it is waited for.
+    """
+    tags = {"mlflow.runName": work, "pipeline": work, "project": project}
     with asking() as ask:
-        experiment = ask(partial(_experiment, recipe.name))
+        experiment = ask(partial(_experiment, project))
         run_id = ask(partial(_run, experiment, tags | _mark()))
-        ask(lambda: mlflow.MlflowClient().log_dict(run_id, recipe.model_dump(mode="json"), "recipe.json"))
-        ask(lambda: _log_facts(run_id, _flat(recipe.model_dump())))
+        ask(lambda: mlflow.MlflowClient().log_dict(run_id, dict(recipe), "recipe.json"))
+        ask(lambda: _log_facts(run_id, _flat(parameters)))
         if ask.repeated:
             ask(partial(_drop_twins, run_id))
     return run_id
@@ -169,6 +184,25 @@ def close_run(run_id: str, failed: bool = False) -> None:
     """
     with asking() as ask:
         ask(lambda: mlflow.MlflowClient().set_terminated(run_id, "FAILED" if failed else "FINISHED"))
+
+
+def tag_run(ask: Asking, run_id: str, key: str, value: str) -> None:
+    """Set a tag of a run.
+
+    Raises:
+        TrackingError: the tracking server refuses, or stays down for as long as it is waited for.
+    """
+    ask(partial(mlflow.MlflowClient().set_tag, run_id, key, value))
+
+
+def tags_of_run(run_id: str) -> dict[str, str]:
+    """All tags of a run.
+
+    Raises:
+        TrackingError: the tracking server has no such run, or stays down for as long as it is waited for.
+    """
+    with asking() as ask:
+        return dict(ask(partial(mlflow.MlflowClient().get_run, run_id)).data.tags)
 
 
 @contextlib.contextmanager

@@ -48,6 +48,8 @@ def test_a_pod_brings_the_champion_serves_it_and_takes_up_the_next(
     project: Project, tiny: Tiny, started: Path, turkish: Path, tmp_path: Path
 ) -> None:
     project.promote(project.primary, project.register(project.primary, Artifact.load(tiny.primary, Kind.PRIMARY)))
+    project.accept(tiny.embeddings["de"])
+    project.accept(tiny.embeddings["tr"])
     promoted(project, started)
     pod = inference_service(checked(models=["models:/demo-bundle-topic@champion"], follow=True))["spec"]["predictor"]
     pull, follow = (arguments_of(each, tmp_path) for each in pod["initContainers"])

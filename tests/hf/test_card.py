@@ -137,9 +137,11 @@ def test_data_is_led_back_to_the_documents_by_fingerprints(workshop: Workshop) -
 
 def test_text_that_nothing_was_trained_on_is_refused(workshop: Workshop) -> None:
     model = model_of(workshop, "de", None)
-    for folders in ([workshop.texts["tr"]], [workshop.texts["tr"], workshop.blocks["tr"]], [workshop.texts["de"]]):
+    for folders in ([workshop.texts["tr"]], [workshop.texts["tr"], workshop.blocks["tr"]]):
         with pytest.raises(ArtifactError, match="nothing that is exported was trained on"):
             model_card.card(model, data=folders)
+    german = Artifact.load(workshop.texts["de"], Kind.TEXT).fingerprint
+    assert german in section(model_card.card(model, data=[workshop.texts["de"]]), "Data")  # without its blocks
     with pytest.raises(ArtifactError, match="of kind primary, but one of kind text"):
         model_card.card(model, data=[workshop.primary])
 

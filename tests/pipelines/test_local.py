@@ -229,6 +229,35 @@ def test_a_step_that_does_not_listen_is_killed(tmp_path: Path, monkeypatch: pyte
     assert [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGALRM, signal.SIGHUP)] == before
 
 
+@step
+def ends(folder: str) -> None:
+    from pathlib import Path
+
+    from lingraft.outcomes import conclude, load_outcome, require_all
+
+    for language, refused in (("de", None), ("tr", "masked accuracy on the primary is 1.00%.")):
+        conclude(language, Path(folder), Path(folder) / language, refused)
+    bundles = {"demo-bundle-topic": "version 4 is registered, and not promoted: el would leave production."}
+    require_all([load_outcome(Path(folder) / language) for language in ("de", "tr")], bundles)
+
+
+def test_what_the_gate_refused_is_on_the_screen_with_the_reason(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    @dsl.pipeline(name="ends")
+    def pipeline(folder: str) -> None:
+        ends(folder=folder)
+
+    with pytest.raises(local.PipelineFailedError, match=r"in production stays as it is. demo-bundle-topic: version 4"):
+        local.run(pipeline, tmp_path / "out", folder=str(tmp_path))
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("outcome of ")]
+    assert lines == [
+        "outcome of de: learned, judged and registered",
+        "outcome of tr: registered, and not promoted: masked accuracy on the primary is 1.00%.",
+        "outcome of demo-bundle-topic: version 4 is registered, and not promoted: el would leave production.",
+    ]
+
+
 _PROGRAM = """
 import sys
 

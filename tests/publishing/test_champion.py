@@ -34,20 +34,24 @@ TASK = "topic"
 
 
 @pytest.fixture
-def make_champion(remote: Project, tiny: Tiny) -> Callable[[Path], int]:
-    """Registers a bundle, and makes it champion."""
+def make_champion(remote: Project, tiny: Tiny, german: Path) -> Callable[..., int]:
+    """Registers a bundle, and makes it champion; embeddings of all languages have been accepted by the gate."""
     remote.promote(remote.primary, remote.register(remote.primary, Artifact.load(tiny.primary, Kind.PRIMARY)))
+    remote.accept(tiny.embeddings["de"])
+    remote.accept(tiny.embeddings["tr"])
+    remote.register_learned(Artifact.load(german.with_name("de"), Kind.EMBEDDINGS), 0.5)
+    assert remote.promote(remote.embeddings, 2).moved
 
-    def make(bundle: Path) -> int:
+    def make(bundle: Path, **allowed: object) -> int:
         number = remote.register(bundle_name(remote.recipe, TASK), Artifact.load(bundle, Kind.BUNDLE))
-        remote.promote(bundle_name(remote.recipe, TASK), number)
+        assert remote.promote(bundle_name(remote.recipe, TASK), number, **allowed).after == number
         return number
 
     return make
 
 
 def test_an_endpoint_follows_the_champion_and_the_registry_says_so(
-    make_champion: Callable[[Path], int],
+    make_champion: Callable[..., int],
     remote: Project,
     started: Path,
     german: Path,
@@ -87,7 +91,8 @@ def test_an_endpoint_follows_the_champion_and_the_registry_says_so(
         assert served[TASK].languages["de"].fingerprint == fingerprint(started, "de")
         assert set(served[TASK].languages) == {"en", "de", "tr"}
 
-        CliRunner().invoke(app, ["registry", "rollback", model], catch_exceptions=False)
+        back = ["registry", "rollback", model, "--drop-language", "tr"]
+        CliRunner().invoke(app, back, catch_exceptions=False)
         look()
         assert served[TASK].languages["de"].fingerprint == fingerprint(german, "de")
         assert set(served[TASK].languages) == {"en", "de"}
@@ -105,7 +110,7 @@ def fingerprint(bundle: Path, language: str) -> str:
 
 
 def test_only_what_is_asked_for_is_brought_and_damage_is_noticed(
-    make_champion: Callable[[Path], int], remote: Project, german: Path, tmp_path: Path
+    make_champion: Callable[..., int], remote: Project, german: Path, tmp_path: Path
 ) -> None:
     number = make_champion(german)
     with tracking.asking() as ask:
@@ -116,7 +121,7 @@ def test_only_what_is_asked_for_is_brought_and_damage_is_noticed(
 
 
 def test_a_registry_that_is_down_is_looked_at_again(
-    make_champion: Callable[[Path], int],
+    make_champion: Callable[..., int],
     remote: Project,
     german: Path,
     folder: Path,
@@ -138,7 +143,7 @@ def test_a_registry_that_is_down_is_looked_at_again(
 
 
 def test_publishing_a_bundle_tells_the_registry_where(
-    make_champion: Callable[[Path], int], remote: Project, german: Path, folder: Path
+    make_champion: Callable[..., int], remote: Project, german: Path, folder: Path
 ) -> None:
     number = make_champion(german)
     arguments = ["publish", "bundle", german, f"--to={folder}", "--endpoint=edge", "--wait=0"]

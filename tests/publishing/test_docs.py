@@ -37,7 +37,6 @@ def test_a_version_is_published_listed_rolled_back_and_withdrawn(
     monkeypatch.chdir(tmp_path)
     shutil.copytree(started, "bundle")
     write_embeddings(pieces.tokenizers["de"], tiny.primary, Path("german"), seed=11)
-    Path("published").mkdir()
     add, serve = PREPARED
     lingraft(add)
     bundle, *settings = shlex.split(serve.removeprefix("lingraft serve "))

@@ -77,6 +77,7 @@ def test_the_same_version_is_not_published_twice(german: Path, folder: Path) -> 
 
 def test_a_withdrawn_language_is_gone_and_the_last_one_stays(served: Served, started: Path, folder: Path) -> None:
     follower = follow(served, started, folder)
+    follower.look()
     withdraw(folder, TASK, "de", "a test")
     follower.look()
     assert set(served[TASK].languages) == {"en"}
@@ -220,11 +221,18 @@ def test_a_server_that_is_started_anew_comes_to_what_the_old_one_served(
     assert answer(anew, "de") == answer(Served.load([german]), "de")
 
 
-def test_a_folder_that_is_not_there_keeps_the_server_from_starting(
-    served: Served, started: Path, tmp_path: Path
+def test_a_folder_that_is_not_there_is_made_but_no_volume_is_made_up(
+    served: Served, started: Path, german: Path, tmp_path: Path
 ) -> None:
-    with pytest.raises(PublicationError, match="absent is no folder"):
-        follow(served, started, tmp_path / "absent")
+    follower = follow(served, started, tmp_path / "new")
+    publish(german, tmp_path / "new", "a test", ["de"])
+    follower.look()
+    assert answer(served, "de") == answer(Served.load([german]), "de")
+    with pytest.raises(PublicationError, match=r"published is no folder, .* cannot be made: No such file"):
+        follow(served, started, tmp_path / "absent" / "published")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(PublicationError, match=r"file is no folder, .* cannot be made: File exists"):
+        follow(served, started, tmp_path / "file")
 
 
 def test_publications_of_tasks_that_are_not_served_here_are_others(

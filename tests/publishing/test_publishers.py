@@ -96,7 +96,7 @@ def test_a_language_that_the_bundle_lacks_is_named(german: Path, folder: Path) -
 @pytest.mark.parametrize(("task", "language"), [("../up", "de"), ("topic", "../de"), ("topic", "DE"), ("", "de")])
 def test_names_that_are_none_are_refused(folder: Path, task: str, language: str) -> None:
     with pytest.raises(PublicationError, match="cannot be published"):
-        withdraw(folder, task, language, "a test")
+        Publications(folder).append(task, language, "withdraw", "a test")
     assert [*folder.iterdir()] == []
 
 
@@ -115,19 +115,48 @@ def test_only_files_of_what_is_published_are_read(german: Path, folder: Path, tm
     assert [each.language for each in publish(tmp_path / "copy", folder, "a test", ["de"])] == ["de"]
 
 
-def test_nobody_who_answers_is_said(folder: Path) -> None:
-    made = [withdraw(folder, TASK, "de", "a test")]
+def test_nobody_who_answers_is_said(german: Path, folder: Path) -> None:
+    made = publish(german, folder, "a test", ["de"])
     with pytest.raises(PublicationError, match="no server has answered"):
         require_served(made, verdicts(folder, made, 0.2))
     ended = CliRunner().invoke(app, ["publish", "withdraw", TASK, "de", f"--to={folder}", "--wait=0"])
     assert (ended.exit_code, f"{TASK} de 2: withdraw" in ended.stdout) == (0, True)
 
 
+def test_what_is_not_there_cannot_be_withdrawn_and_what_is_there_is_said(german: Path, folder: Path) -> None:
+    publications = Publications(folder)
+    with pytest.raises(PublicationError, match=r"'tr' of 'topic' is not served.* has nothing. No server has answered"):
+        withdraw(folder, TASK, "tr", "a test")
+    publish(german, folder, "a test", ["de"])
+    publications.answer(Replica(name="a", replies={TASK: {"en": Reply(version="0" * 16), "tr": Reply()}}))
+    for language in ("tr", "xx"):
+        with pytest.raises(PublicationError, match=rf"'{language}' of 'topic' is not served.* has topic: de, en\."):
+            withdraw(folder, TASK, language, "a test")
+    withdraw(folder, TASK, "en", "a test")  # which servers were started with
+    with pytest.raises(PublicationError, match=r"'en' of 'topic' is not served.* has topic: de\."):
+        withdraw(folder, TASK, "en", "a test")
+    assert publications.latest(TASK, "en") == 1
+
+
+def test_the_first_publication_of_a_new_language_is_of_that_language_alone(
+    started: Path, turkish: Path, folder: Path
+) -> None:
+    """Of what servers were started with nothing is published again, unless it is asked for by name."""
+    manifest = Artifact.open(started, Kind.BUNDLE).manifest
+    known = {language: Reply(version=version_of(manifest, language)) for language in ("en", "de")}
+    for name in ("a", "b"):
+        Publications(folder).answer(Replica(name=name, replies={TASK: known}))
+    assert [each.language for each in publish(turkish, folder, "a test")] == ["tr"]
+    Publications(folder).answer(Replica(name="b", replies={TASK: known | {"de": Reply(version="0" * 16)}}))
+    assert [each.language for each in publish(turkish, folder, "a test")] == ["de"]
+    assert [each.language for each in publish(turkish, folder, "a test", ["en"])] == ["en"]
+
+
 def test_a_server_that_died_is_waited_for_and_named_but_does_not_decide(folder: Path) -> None:
     publications = Publications(folder)
     publications.answer(Replica(name="dead"))
     os.utime(folder / "answers/dead.json", (1, 1))
-    made = [withdraw(folder, TASK, "de", "a test")]
+    made = [publications.append(TASK, "de", "withdraw", "a test")]
     alive = Replica(name="alive", replies={TASK: {"de": Reply(seen=1, number=1)}})
     publications.answer(alive)
     found = verdicts(folder, made, 0.2)

@@ -1,8 +1,9 @@
 """A small project in a registry: artifacts of a few numbers, with evaluations whose scores the test chooses."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,8 +16,9 @@ from lingraft.cli import app
 from lingraft.config import Recipe
 from lingraft.gate_config import Gate
 from lingraft.registered import bundle_name, embeddings_name, primary_name, task_name
+from lingraft.registry.bundle_gate import AllowedChanges
 from lingraft.registry.evidence import EVALUATION, EVALUATION_RUN, GATE, PARITY
-from lingraft.registry.promotion import Decided, promote
+from lingraft.registry.promotion import Decided, promote, rollback
 from lingraft.results import MASKED, MASKED_INITIAL, LanguageResult, MaskedScores
 from lingraft.tally import Tally
 from lingraft.tokenizer import OWN_IDS
@@ -34,6 +36,11 @@ def speaking(*languages: str) -> dict[str, object]:
     """What a bundle's manifest says of its languages."""
     tokenizer = {"file": "sentencepiece.model", "special_ids": OWN_IDS._asdict()}
     return {"languages": [*languages], "tokenizers": dict.fromkeys(languages, tokenizer)}
+
+
+def parity_of(languages: Iterable[str]) -> dict[str, object]:
+    """How near a bundle's answers are to PyTorch's, as its export would record it."""
+    return {"fp32": {language: {"difference": 1e-6} for language in languages}}
 
 
 def lingraft(*arguments: object) -> str:
@@ -85,11 +92,42 @@ class Project:
         made = self.make(Kind.PRIMARY, value, language="en")
         return self.register(self.primary, made), made.fingerprint
 
-    def register_bundle(self, value: float, hashes: dict[str, str]) -> int:
+    @property
+    def bundle(self) -> str:
+        return bundle_name(self.recipe, "topic")
+
+    def register_bundle(
+        self, value: float, hashes: dict[str, str], parity: dict[str, object] | None = None, **details: object
+    ) -> int:
+        """A bundle of English and the languages whose embeddings are among the hashes."""
+        languages = ["en", *(name.removeprefix("embeddings-") for name in hashes if name.startswith("embeddings-"))]
+        known = {"task": "topic", "kind": "texts", "labels": ["a", "b"], "precisions": [], **speaking(*languages)}
         facts = {"aligned_with": hashes["primary"], "data_hashes": hashes, "language": "en"}
-        details = {"task": "topic", "kind": "texts", "labels": ["a", "b"], "precisions": [], **speaking("en", "de")}
-        made = self.make(Kind.BUNDLE, value, details=details, **facts)
-        return self.register(bundle_name(self.recipe, "topic"), made)
+        facts["record"] = {"parity": parity or parity_of(languages)}
+        return self.register(self.bundle, self.make(Kind.BUNDLE, value, details=known | details, **facts))
+
+    def export(self, primary: str, embeddings: Sequence[Path]) -> Artifact:
+        """A bundle of a few numbers, of English and of embeddings that are made for a primary of this fingerprint."""
+        learned = [Artifact.load(folder, Kind.EMBEDDINGS) for folder in embeddings]
+        languages = {"en": primary, **{str(each.manifest.language): each.fingerprint for each in learned}}
+        folder = self.folder / f"exported-{len(list(self.folder.glob('exported-*')))}"
+        with artifact.create(folder, Kind.BUNDLE) as draft:
+            draft.tensors("body", {"bias": torch.full((2,), float(int(primary[:6], 16)))})
+            (draft.folder / "body.onnx").write_bytes(b"a graph")
+            for language, mark in languages.items():
+                (draft.folder / language).mkdir()
+                draft.tensors(f"{language}/table", {"table_VD": torch.full((2, 2), float(int(mark[:6], 16)))})
+            hashes = {f"embeddings-{each.manifest.language}": each.fingerprint for each in learned}
+            shape = RECIPE.primary_shape.model_dump(mode="json")
+            details = {"task": "topic", "kind": "texts", "labels": ["a", "b"], "shape": shape, "tables": "float32"}
+            draft.facts = {
+                "language": "en",
+                "aligned_with": primary,
+                "data_hashes": {"primary": primary, **hashes},
+                "details": details | {"precisions": ["fp32"], **speaking(*languages)},
+                "record": {"parity": parity_of(languages)},
+            }
+        return Artifact.load(folder, Kind.BUNDLE)
 
     def register_task(self, primary: str, task: str, kind: str = "texts") -> Artifact:
         details = {"task": task, "settings": {"kind": kind}, "metric": "accuracy", "labels": []}
@@ -99,25 +137,46 @@ class Project:
         return made
 
     def register_embeddings(
-        self, primary: str, value: float, masked: float, blocks: str = "b1", tasks: Sequence[str] = ("topic",)
+        self,
+        primary: str,
+        value: float,
+        masked: float,
+        blocks: str = "b1",
+        tasks: Sequence[str] = ("topic",),
+        language: str = "de",
     ) -> int:
-        """Embeddings of German with this masked accuracy on the primary; 5% as initialised."""
+        """Embeddings with this masked accuracy on the primary; 5% as initialised."""
         made = self.make(
             Kind.EMBEDDINGS,
             value,
-            language="de",
+            language=language,
             aligned_with=primary,
             tokenizer_hash="t1",
             data_hashes={"blocks": blocks},
             recipe={"steps": 10},
             details={"system": "MINIJOINT", "depth": 2},
         )
-        judged = self._evaluation(made, primary, masked, blocks)
-        with tracking.stage(self.run, "register-de") as stage:
+        return self.register_learned(made, masked, blocks, tasks)
+
+    def register_learned(
+        self, made: Artifact, masked: float, blocks: str = "b1", tasks: Sequence[str] = ("topic",)
+    ) -> int:
+        """Register embeddings that are there with this masked accuracy on their primary."""
+        language = str(made.manifest.language)
+        judged = self._evaluation(made, str(made.manifest.aligned_with), masked, blocks)
+        with tracking.stage(self.run, f"register-{language}") as stage:
             stage.keep(judged, EVALUATION)
             facts: dict[str, object] = {EVALUATION_RUN: stage.run_id, GATE: Gate().model_dump_json()}
             facts |= {f"{PARITY}{task}": 1e-6 for task in tasks}
-            return int(tracking.register(self.embeddings, made.folder, Kind.EMBEDDINGS, stage, facts))
+            name = embeddings_name(self.recipe, language)
+            return int(tracking.register(name, made.folder, Kind.EMBEDDINGS, stage, facts))
+
+    def accept(self, *embeddings: Path) -> None:
+        """Have the gate accept embeddings, of one language each or ever better ones."""
+        for number, folder in enumerate(embeddings, start=1):
+            made = Artifact.load(folder, Kind.EMBEDDINGS)
+            version = self.register_learned(made, 0.1 + 0.1 * number)
+            assert self.promote(embeddings_name(self.recipe, str(made.manifest.language)), version).after == version
 
     def judged(self, value: float, primary: str, masked: float, blocks: str) -> Path:
         """Another evaluation of embeddings that were registered."""
@@ -125,11 +184,11 @@ class Project:
         return self._evaluation(made, primary, masked, blocks).folder
 
     def _evaluation(self, made: Artifact, primary: str, masked: float, blocks: str) -> Artifact:
-        folder = self.folder / f"evaluation-{made.folder.name}-{masked}-{blocks}"
+        folder = self.folder / f"evaluation-{made.fingerprint[:12]}-{masked}-{blocks}"
         if folder.exists():
             return Artifact.load(folder, Kind.EVALUATION)
         result = LanguageResult(
-            language="de",
+            language=str(made.manifest.language),
             primary=primary,
             embeddings=made.fingerprint,
             system="MINIJOINT",
@@ -159,15 +218,19 @@ class Project:
     def register_rest(self) -> None:
         """Register a task of the primary, and promote a bundle of both with the second German, and its endpoint."""
         mark = self.mark
-        task, bundle = self.register_task(mark, "topic"), bundle_name(self.recipe, "topic")
+        task, bundle = self.register_task(mark, "topic"), self.bundle
         german = Artifact.load(self.folder / "embeddings-2.0", Kind.EMBEDDINGS).fingerprint
         hashes = {"primary": mark, "task": task.fingerprint, "embeddings-de": german}
         self.promote(bundle, self.register_bundle(6.0, hashes))
         MlflowClient().set_model_version_tag(bundle, "1", "endpoint.prod", "https://help")
 
-    def promote(self, name: str, number: int, by: str = "a test", dry_run: bool = False) -> Decided:
+    def promote(self, name: str, number: int, by: str = "a test", dry_run: bool = False, **allowed: Any) -> Decided:
         with tracking.asking() as ask:
-            return promote(ask, name, number, by, dry_run=dry_run)
+            return promote(ask, name, number, by, dry_run=dry_run, allowed=AllowedChanges(**allowed))
+
+    def rollback(self, name: str, **allowed: Any) -> Decided:
+        with tracking.asking() as ask:
+            return rollback(ask, name, "a test", allowed=AllowedChanges(**allowed))
 
     def champion(self, name: str) -> int | None:
         from lingraft.tracking.versions import champion_of

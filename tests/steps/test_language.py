@@ -9,8 +9,9 @@ from mlflow import MlflowClient
 from lingraft import results, tracking
 from lingraft.artifact import Artifact, Kind
 from lingraft.errors import DepthError, TrackingError
+from lingraft.failures import leave
 from lingraft.gate_config import PARITY_TOLERANCE
-from lingraft.outcomes import conclude
+from lingraft.outcomes import LanguagesFailedError, conclude
 from lingraft.registered import bundle_name, bundled, embeddings_name, primary_name
 from lingraft.registry.lineage import drawn
 from lingraft.serving.bundle import Bundle
@@ -169,11 +170,72 @@ def test_every_kind_of_task_passes_the_gate_and_gets_a_bundle(
     assert tags["task_kind"] == kind
 
 
+def accepted(registered: Registered, run: Path, folder: Path, recipe: str = "", language_tag: str = "de") -> Path:
+    """Embeddings that the gate lets become champion, as the next step is given them."""
+    given, shop = recipe or registered.recipe, registered.shop
+    embeddings, evaluation = registered.judged(1)
+    if language_tag != "de":
+        embeddings, evaluation = shop.embeddings[language_tag], folder / f"evaluation-{language_tag}"
+        texts = shop.texts[language_tag], shop.blocks[language_tag]
+        inputs = shop.primary, registered.no_mini, registered.tasks, embeddings, *texts
+        language.evaluate_language(given, run, *inputs, evaluation)
+    folders = folder / f"chosen-{language_tag}", folder / f"results-{language_tag}"
+    assert language.register_language(given, run, registered.tasks, [embeddings], [evaluation], *folders) is None
+    return folders[0]
+
+
+def languages_of(model: str, folder: Path) -> list[str]:
+    """Of the bundle that is champion."""
+    found: list[str] = tracking.fetch(model, Kind.BUNDLE, folder).manifest.details["languages"]
+    return found
+
+
+def test_a_run_for_other_languages_leaves_those_in_production_there(registered: Registered, tmp_path: Path) -> None:
+    """Whether the recipe has fewer targets, the run names fewer, or one of them has failed."""
+    shop, name = registered.shop, "tiny-bundle-topic"
+    task = shop.recipe.task().model_copy(update={"languages": (), "examples": {}})
+    fewer = shop.recipe.model_copy(update={"targets": ("tr",), "tasks": (task,), "search": None})
+
+    def bundle(number: int, *embeddings: Path, **allowed: object) -> Path:
+        run, out = registered.begin(tmp_path / f"run-{number}"), tmp_path / f"bundle-{number}"
+        language.bundle(fewer.to_json(), run, "topic", shop.primary, registered.tasks, embeddings, out, **allowed)  # type: ignore[arg-type]
+        return run
+
+    run = registered.begin(tmp_path / "run")
+    german, failed = accepted(registered, run, tmp_path), tmp_path / "failed"
+    bundle(1, german)
+    turkish = accepted(registered, run, tmp_path, language_tag="tr")
+    bundle(2, turkish)
+    assert languages_of(name, tmp_path / "two") == ["en", "de", "tr"]
+    parts = [Artifact.load(tmp_path / folder, Kind.BUNDLE).manifest.files for folder in ("bundle-1", "bundle-2")]
+    assert {file: mark for file, mark in parts[1].items() if not file.startswith("tr/")} == parts[0]
+    leave(failed, "no text")
+    bundle(3, german, failed)
+    assert languages_of(name, tmp_path / "three") == ["en", "de", "tr"]
+    bundle(4, german, drop_languages=["tr", "sw"])
+    assert languages_of(name, tmp_path / "four") == ["en", "de"]
+
+
+def test_a_bundle_that_is_refused_ends_the_run_with_the_reason(registered: Registered, tmp_path: Path) -> None:
+    shop, run = registered.shop, registered.begin(tmp_path / "run")
+    recipe = shop.recipe.model_copy(update={"name": "refusing"}).to_json()
+    data.open_run(recipe, "language", run)
+    source.register_source(recipe, run, shop.primary, list(shop.tasks.values()), registered.evaluation)
+    data.open_run(recipe, "language", run)
+    language.bundle(recipe, run, "topic", shop.primary, registered.tasks, [shop.embeddings["tr"]], tmp_path / "bundle")
+    outcome = tmp_path / "outcome"
+    conclude("tr", tmp_path, outcome)
+    reason = r"refusing-bundle-topic: version 1 is registered, and not promoted: the gate has not accepted .* tr"
+    with pytest.raises(LanguagesFailedError, match=rf"stays as it is. {reason}"):
+        language.require_languages(run, [outcome])
+    assert MlflowClient().get_run(run.read_text()).info.status == "FAILED"
+
+
 def test_a_primary_gets_a_bundle_of_its_own(registered: Registered, tmp_path: Path) -> None:
     shop, run = registered.shop, registered.begin(tmp_path / "run")
     recipe = shop.recipe.model_copy(update={"serve_primary": True})
     assert bundled(recipe) == ("topic", "primary")
-    folders = shop.primary, registered.tasks, [shop.embeddings["de"]]
+    folders = shop.primary, registered.tasks, [accepted(registered, run, tmp_path)]
     language.bundle(recipe.to_json(), run, "primary", *folders, tmp_path / "bundle")
     opened, tags = Bundle.load(tmp_path / "bundle"), tracking.tags_of("tiny-bundle-primary")
     assert (opened.kind, opened.fingerprint, "task_kind" in tags) == ("primary", tags["fingerprint"], False)
@@ -184,7 +246,7 @@ def test_a_primary_gets_a_bundle_of_its_own(registered: Registered, tmp_path: Pa
 
 def test_a_bundle_holds_the_champion_of_the_task_that_is_named(registered: Registered, tmp_path: Path) -> None:
     shop, run = registered.shop, registered.begin(tmp_path / "run")
-    folders = shop.primary, registered.tasks, [shop.embeddings["de"]]
+    folders = shop.primary, registered.tasks, [accepted(registered, run, tmp_path)]
     parity = language.bundle(registered.recipe, run, "topic", *folders, tmp_path / "bundle")
     made = Artifact.load(tmp_path / "bundle", Kind.BUNDLE)
     found = [Artifact.load(folder, Kind.TASK) for folder in shop.tasks.values()]

@@ -10,18 +10,27 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+
 from benchmarks.serving.soaking.answers import Timeline
 from benchmarks.serving.soaking.made import TASK, Made, versions
-from lingraft import tracking
-from lingraft.artifact import Artifact, Kind
+from lingraft import results, tracking
+from lingraft.artifact import Artifact, Cost, Kind
 from lingraft.errors import ServingError
+from lingraft.gate_config import Gate
 from lingraft.publishing.folder import Publications, Reply
 from lingraft.publishing.parts import version_of
 from lingraft.publishing.publish import publish, rollback, withdraw
-from lingraft.registered import bundle_name, primary_name
+from lingraft.registered import bundle_name, embeddings_name, primary_name
 from lingraft.registry import promotion
+from lingraft.registry.bundle_gate import NOTHING, AllowedChanges
+from lingraft.registry.evidence import EVALUATION, EVALUATION_RUN, GATE
+from lingraft.results import MASKED, MASKED_INITIAL, LanguageResult, MaskedScores
+from lingraft.systems import System
+from lingraft.tally import Tally
 
 BY = "the soak"
+_BLOCKS = 100
 _TAKEN_UP_S, _POLL_S = 120.0, 0.05
 _UNREGISTERED = ("foreign",)
 """Published by hand only; the registry's way to a refusal is `mistaken`."""
@@ -41,23 +50,53 @@ class Registry:
 
         primary = primary_name(made.recipe)
         self._promote(primary, register(primary, made.primary, Kind.PRIMARY))
+        for (language, number), folder in made.embeddings.items():
+            with tracking.stage(run, f"register-{folder.name}") as stage:
+                self._accept(stage, embeddings_name(made.recipe, language), folder, number)
         for name, folder in made.bundles.items():
             if name not in _UNREGISTERED:
                 self._numbers[name] = register(self.model, folder, Kind.BUNDLE)
         self.promote("started")
 
-    def promote(self, bundle: str) -> None:
-        """Make a bundle champion."""
-        self._promote(self.model, self._numbers[bundle])
+    def promote(self, bundle: str, drop_languages: tuple[str, ...] = ()) -> None:
+        """Make a bundle champion, without languages that are named."""
+        self._promote(self.model, self._numbers[bundle], AllowedChanges(drop_languages=drop_languages))
 
     def rollback(self) -> None:
         """Make the one before champion again."""
         with tracking.asking() as ask:
             promotion.rollback(ask, self.model, BY)
 
-    def _promote(self, model: str, number: int) -> None:
+    def _accept(self, stage: tracking.StageRun, name: str, folder: Path, number: int) -> None:
+        """Have the gate accept embeddings, by an evaluation that finds more tokens the later the version."""
+        made, evaluation = Artifact.load(folder, Kind.EMBEDDINGS), folder.with_name(f"{folder.name}-judged")
+        primary, score = str(made.manifest.aligned_with), number / 10
+        result = LanguageResult(
+            language=str(made.manifest.language),
+            primary=primary,
+            embeddings=made.fingerprint,
+            system=System.MINIJOINT,
+            depth=1,
+            layers=1,
+            vocabulary=1,
+            overlap=0,
+            masked=MaskedScores(mini=score, primary=score, mini_initial=0.0, primary_initial=0.0),
+            tasks=(),
+            cost=Cost(),
+            whole_flops=1.0,
+            history=[],
+            precision="fp32",
+        )
+        each_N = np.full(_BLOCKS, 10)
+        items = {MASKED: Tally.of(each_N * number // 10, each_N), MASKED_INITIAL: Tally.of(each_N * 0, each_N)}
+        judged = results.save(result, Kind.EVALUATION, evaluation, items, aligned_with=primary)
+        stage.keep(judged, EVALUATION)
+        tags = {EVALUATION_RUN: stage.run_id, GATE: Gate().model_dump_json()}
+        self._promote(name, int(tracking.register(name, folder, Kind.EMBEDDINGS, stage, tags)))
+
+    def _promote(self, model: str, number: int, allowed: AllowedChanges = NOTHING) -> None:
         with tracking.asking() as ask:
-            decided = promotion.promote(ask, model, number, BY)
+            decided = promotion.promote(ask, model, number, BY, allowed=allowed)
         if decided.after != number:
             raise ServingError(f"version {number} of {model!r} was not promoted: {decided.checks}.")
 
@@ -99,8 +138,8 @@ def cycle(made: Made, registry: Registry, published: Path) -> list[Change]:
     def taken_back(language: str) -> Callable[[], object]:
         return lambda: rollback(published, TASK, language, BY)
 
-    def champion(bundle: str) -> Callable[[], object]:
-        return lambda: registry.promote(bundle)
+    def champion(bundle: str, *dropped: str) -> Callable[[], object]:
+        return lambda: registry.promote(bundle, dropped)
 
     return [
         Change("champion: German is swapped", champion("swapped"), {"de": "2"}),
@@ -113,7 +152,9 @@ def cycle(made: Made, registry: Registry, published: Path) -> list[Change]:
         Change("by hand: the offer is rolled back", taken_back("de"), {"de": "2"}),
         Change("by hand: German is swapped", by_hand("started", "de"), {"de": "1"}),
         Change("champion: Turkish is swapped", champion("turned"), {"tr": "2"}),
-        Change("champion: Swahili and Turkish are taken away", champion("started"), {"sw": None, "tr": None}),
+        Change(
+            "champion: Swahili and Turkish are taken away", champion("started", "sw", "tr"), {"sw": None, "tr": None}
+        ),
         Change("by hand: Turkish is added", by_hand("grown", "tr"), {"tr": "1"}),
         Change("by hand: Turkish is withdrawn", lambda: withdraw(published, TASK, "tr", BY), {"tr": None}),
     ]

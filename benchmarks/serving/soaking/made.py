@@ -73,6 +73,8 @@ class Made:
 
     recipe: Recipe
     primary: Path
+    embeddings: Mapping[tuple[str, int], Path]
+    """By language and version."""
     bundles: Mapping[str, Path]
     texts: Mapping[str, Sequence[str]]
     expected: Expected
@@ -99,7 +101,7 @@ class Made:
         texts = {language: _texts(language, size) for language in recipe.languages}
         expected = _expected(bundles, texts)
         _mistake_golden(bundles["mistaken"], bundles["started"], "de")
-        return cls(recipe, primary, bundles, texts, expected)
+        return cls(recipe, primary, tables, bundles, texts, expected)
 
 
 def versions(name: str) -> dict[str, str]:

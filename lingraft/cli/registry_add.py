@@ -1,0 +1,64 @@
+"""`lingraft registry add`: what `lingraft add-language` left becomes part of a registered project."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from lingraft.artifact import MANIFEST
+from lingraft.cli.registry import ByOption, me
+from lingraft.config import Recipe
+from lingraft.errors import PromotionError
+from lingraft.gate_config import Gate
+
+# What the command needs is imported by it, so that --help does not wait for MLflow.
+
+
+def add(
+    folder: Annotated[
+        Path, typer.Argument(help="What `lingraft add-language` left (its --out); or a primary, or a task.")
+    ],
+    project: Annotated[
+        str | None, typer.Option(help="Name of the project; of a language or task, the one with its primary if absent.")
+    ] = None,
+    recipe: Annotated[
+        Path | None, typer.Option(help="Recipe whose [gate] counts; the gate's defaults if absent.")
+    ] = None,
+    by: ByOption = None,
+) -> None:
+    """Register a language that was added, promote it if it passes the gate, and put it into the project's bundles.
+
+    Its primary, and the tasks that it is to be served with, are added before. Ends with 1 if the embeddings or a bundle
+    are refused.
+    """
+    if (folder / MANIFEST).is_file():
+        return _add_artifact(folder, by or me(), project)
+    from lingraft.registry.adding import add_language
+    from lingraft.registry.gate import explained, reason
+    from lingraft.serving.formats import languages_of
+
+    gate = Recipe.load(recipe).gate if recipe else Gate()
+    added = add_language(folder, by or me(), gate, project)
+    model, refused = added.decided.model, []
+    print(explained(added.decided.checks))
+    if added.decided.after == added.version:
+        print(f"version {added.version} of {model!r} is champion")
+    else:
+        refused.append(f"version {added.version} of {model!r}: {reason(added.decided.checks)}")
+    for name, renewal in added.renewals.items():
+        if renewal.refused:
+            refused.append(f"version {renewal.version} of {name!r}: {renewal.refused}")
+        else:
+            languages = ", ".join(languages_of(renewal.made.manifest))
+            print(f"version {renewal.version} of {name!r} is champion: {languages}")
+    if refused:
+        raise PromotionError(f"registered, and not promoted: {' '.join(refused)}")
+
+
+def _add_artifact(folder: Path, asked_by: str, project: str | None) -> None:
+    from lingraft.registry.adding_source import add_artifact
+
+    added = add_artifact(folder, asked_by, project)
+    print(f"version {added.version} of {added.model!r} is registered; version {added.champion} is champion")
+    if added.champion != added.version:
+        print(f"`lingraft registry promote {added.model} {added.version}` makes it champion")

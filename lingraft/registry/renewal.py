@@ -1,0 +1,124 @@
+"""Bundles follow their languages: a new version has what the champion has, and what a run brings."""
+
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from lingraft.artifact import Artifact, Kind
+from lingraft.errors import OvertakenError
+from lingraft.progress import say
+from lingraft.registry.bundle_gate import AllowedChanges, BundleContent
+from lingraft.registry.bundles import content_of
+from lingraft.registry.gate import reason
+from lingraft.registry.promotion import Decided, last, promote
+from lingraft.serving.formats import languages_of
+from lingraft.tracking import decisions
+from lingraft.tracking.registry import register
+from lingraft.tracking.runs import StageRun
+from lingraft.tracking.versions import Version, bring, champion_of, versions
+
+
+@dataclass(frozen=True)
+class Renewal:
+    """A bundle that was made, registered, and put before the gate."""
+
+    made: Artifact
+    version: str
+    decided: Decided
+
+    @property
+    def refused(self) -> str | None:
+        """Why the version is not champion; None if it is."""
+        return None if self.decided.after == int(self.version) else reason(self.decided.checks)
+
+
+def renew(
+    stage: StageRun,
+    name: str,
+    primary: str,
+    brought: Mapping[str, Path],
+    make: Callable[[Sequence[Path]], Artifact],
+    tags_of: Callable[[Artifact], Mapping[str, object]],
+    allowed: AllowedChanges,
+    asked_by: str,
+) -> Renewal:
+    """Make a bundle of the champion's languages and new ones, register it, and promote it if the gate lets it pass.
+
+    If somebody else changes the champion meanwhile, the bundle is made again from the new one, so that of two runs at
+    once neither takes the other's languages out of production.
+
+    Args:
+        stage: run that the version comes from.
+        name: registered bundle.
+        primary: fingerprint of the primary that the bundle is made for.
+        brought: embeddings by language; of a language that the champion has too, they take the place of its own.
+        make: exports the bundle from embeddings; called again where it has to be made again.
+        tags_of: tags of the version, by what was made.
+        allowed: changes to what is in production that somebody has asked for. A language to drop is left out of the
+            bundle, whether the champion has it or not; the source language stays.
+        asked_by: for the record, if the bundle is promoted or refused.
+
+    Raises:
+        TrackingError: the registry refuses, or stays down.
+        ArtifactError: registered embeddings are damaged.
+    """
+    while True:
+        knew = last(decisions.history(stage.ask, stage.project, name))
+        champion = champion_of(stage.ask, name)
+        before = content_of(stage.ask, champion) if champion else None
+        with tempfile.TemporaryDirectory() as folder:
+            made = make(_members(stage, before, primary, brought, allowed.drop_languages, Path(folder)))
+        version = register(name, made.folder, Kind.BUNDLE, stage, tags_of(made))
+        possible = _applicable(allowed, before, made)
+        try:
+            decided = promote(stage.ask, name, int(version), asked_by, allowed=possible, made_after=knew)
+        except OvertakenError as error:
+            say(f"{error} So it is made again.")
+            continue
+        return Renewal(made, version, decided)
+
+
+def _applicable(allowed: AllowedChanges, before: BundleContent | None, made: Artifact) -> AllowedChanges:
+    """The same without languages that do not leave: one wish is for bundles of several tasks, with other languages."""
+    served, kept = before.languages if before else (), languages_of(made.manifest)
+    dropped = tuple(name for name in allowed.drop_languages if name in served and name not in kept)
+    return allowed.model_copy(update={"drop_languages": dropped})
+
+
+def _members(
+    stage: StageRun,
+    before: BundleContent | None,
+    primary: str,
+    brought: Mapping[str, Path],
+    dropped: Sequence[str],
+    folder: Path,
+) -> list[Path]:
+    """Embeddings of all languages: those of the champion in its order, then the new ones."""
+    served = [language for language in before.languages if language != before.source] if before else []
+    wanted = [language for language in dict.fromkeys([*served, *brought]) if language not in dropped]
+    absent = [language for language in wanted if language not in brought]
+    found = dict(_registered(stage, before, primary, absent)) if before and absent else {}
+    if found:
+        say(f"Taken along from {before.title if before else ''}: {', '.join(found)}.")
+    if lost := [language for language in absent if language not in found]:
+        say(f"The registry has no embeddings of {', '.join(lost)} for primary {primary[:12]}: adapt them again.")
+    for language, version in found.items():
+        bring(stage.ask, version, Kind.EMBEDDINGS, folder / language)
+    return [brought.get(language, folder / language) for language in wanted if language in {*brought, *found}]
+
+
+def _registered(
+    stage: StageRun, before: BundleContent, primary: str, languages: Sequence[str]
+) -> Iterator[tuple[str, Version]]:
+    """The champion of each language, else the version that the bundle has; only those made for a primary."""
+    fitting = [
+        each
+        for each in versions(stage.ask, stage.project)
+        if each.kind == Kind.EMBEDDINGS and each.tags.get("aligned_with") == primary
+    ]
+    for language in languages:
+        ours = [each for each in fitting if each.tags.get("language") == language]
+        served = [each for each in ours if each.fingerprint == before.embeddings.get(language)]
+        if found := [*(each for each in ours if each.is_champion), *served]:
+            yield language, found[0]

@@ -1,0 +1,132 @@
+"""What a bundle must have before it takes the champion's place, against a real store."""
+
+import pytest
+
+from lingraft.artifact import Artifact, Kind, Manifest
+from lingraft.errors import ArtifactError, PromotionError
+from lingraft.registry.bundle_gate import BundleContent
+from tests.registry.prepared import Prepared, begins_with
+from tests.registry.project import Project, lingraft
+from tests.tracking_stores import quiet
+
+pytestmark = quiet
+SERVED = Prepared.FILLED
+"""Version 1 of the bundle, English and German, is champion."""
+
+
+def hashes(project: Project, *languages: str, **changes: str) -> dict[str, str]:
+    """Inputs of a bundle with German as it is served, and with other languages, whose embeddings the gate accepts."""
+    found = {"primary": project.mark}
+    german = Artifact.load(project.folder / "embeddings-2.0", Kind.EMBEDDINGS).fingerprint
+    for value, language in enumerate(languages, start=20):
+        if language != "de":
+            project.promote(
+                f"{project.recipe.name}-embeddings-{language}",
+                project.register_embeddings(project.mark, float(value), masked=0.3, language=language),
+            )
+        folder = project.folder / f"embeddings-{float(value)}"
+        mark = german if language == "de" else Artifact.load(folder, Kind.EMBEDDINGS).fingerprint
+        found[f"embeddings-{language}"] = mark
+    return found | {name.replace("_", "-"): mark for name, mark in changes.items()}
+
+
+def failed(project: Project, number: int, **allowed: object) -> list[str]:
+    """Checks that a promotion of the bundle fails by; the champion is the same afterwards."""
+    decided = project.promote(project.bundle, number, **allowed)
+    assert project.champion(project.bundle) == 1
+    return [check.name for check in decided.checks if not check.passed]
+
+
+@begins_with(SERVED)
+def test_a_bundle_with_one_language_more_becomes_champion(project: Project) -> None:
+    number = project.register_bundle(7.0, hashes(project, "de", "tr"))
+    decided = project.promote(project.bundle, number)
+    assert (decided.moved, project.champion(project.bundle)) == (True, number)
+    names = [check.name for check in decided.checks]
+    assert names == ["aligned", "languages", "primary", "labels", "parity", "embeddings"]
+    assert decided.record
+    assert (decided.record.decision.languages, decided.record.decision.dropped) == (("en", "de", "tr"), ())
+
+
+@begins_with(SERVED)
+def test_a_language_leaves_by_a_promotion_only_if_it_is_named(project: Project) -> None:
+    number = project.register_bundle(7.0, hashes(project, "tr"))
+    assert failed(project, number) == ["languages"]
+    with pytest.raises(PromotionError, match=r"de would leave production: .*--drop-language de"):
+        lingraft("promote", project.bundle, number)
+    with pytest.raises(PromotionError, match=r"--drop-language names dee, .* champion has en, de; de would leave"):
+        lingraft("promote", project.bundle, number, "--drop-language", "dee")
+    assert ", without de: done" in lingraft("promote", project.bundle, number, "--drop-language", "de")
+    assert project.champion(project.bundle) == number
+
+
+@begins_with(SERVED)
+def test_a_language_leaves_by_a_rollback_only_if_it_is_named(project: Project) -> None:
+    number = project.register_bundle(7.0, hashes(project, "de", "tr"))
+    project.promote(project.bundle, number)
+    for arguments in ((), ("--dry-run",)):
+        with pytest.raises(PromotionError, match=r"is not taken back. tr would leave production"):
+            lingraft("rollback", project.bundle, *arguments)
+    assert project.champion(project.bundle) == number
+    lingraft("rollback", project.bundle, "--drop-language", "tr")
+    assert project.champion(project.bundle) == 1
+    # Before the first version there was none, so the next one would take all.
+    with pytest.raises(PromotionError, match="en, de would leave production"):
+        project.rollback(project.bundle)
+    assert project.rollback(project.bundle, drop_languages=("en", "de")).after is None
+
+
+@begins_with(SERVED)
+@pytest.mark.parametrize(
+    ("details", "option"),
+    [({"labels": ["b", "a"]}, "new_labels"), ({"kind": "pairs"}, "new_labels")],
+    ids=["labels in another order", "another kind of task"],
+)
+def test_other_labels_need_to_be_asked_for(project: Project, details: dict[str, object], option: str) -> None:
+    number = project.register_bundle(7.0, hashes(project, "de"), **details)
+    assert failed(project, number) == ["labels"]
+    assert project.promote(project.bundle, number, **{option: True}).moved
+
+
+@begins_with(SERVED)
+def test_another_primary_needs_to_be_asked_for(project: Project) -> None:
+    number, mark = project.register_primary(9.0)
+    project.promote(project.primary, number)
+    project.promote(project.embeddings, project.register_embeddings(mark, 30.0, masked=0.3))
+    new = Artifact.load(project.folder / "embeddings-30.0", Kind.EMBEDDINGS).fingerprint
+    bundle = project.register_bundle(8.0, {"primary": mark, "embeddings-de": new})
+    assert failed(project, bundle) == ["primary"]
+    assert failed(project, bundle, new_labels=True) == ["primary"]
+    assert project.promote(project.bundle, bundle, new_primary=True).moved
+
+
+@begins_with(SERVED)
+def test_embeddings_that_the_gate_has_not_accepted_are_not_served(project: Project) -> None:
+    refused = project.register_embeddings(project.mark, 40.0, masked=0.05)
+    assert not project.promote(project.embeddings, refused).moved
+    mark = Artifact.load(project.folder / "embeddings-40.0", Kind.EMBEDDINGS).fingerprint
+    for value, unknown in ((7.0, mark), (8.0, "c3" * 32)):
+        number = project.register_bundle(value, hashes(project, "de", embeddings_de=unknown))
+        assert failed(project, number) == ["embeddings"]
+
+
+@begins_with(SERVED)
+def test_a_bundle_that_does_not_compute_what_pytorch_does_is_not_served(project: Project) -> None:
+    far = {"fp32": {"en": {"difference": 1e-6}, "de": {"difference": 2e-4}}}
+    assert failed(project, project.register_bundle(7.0, hashes(project, "de"), parity=far)) == ["parity"]
+    number = project.register_bundle(9.0, hashes(project, "de"), parity={"fp32": {"en": {"difference": 0.0}}})
+    assert failed(project, number) == ["parity"]
+
+
+@begins_with(SERVED)
+def test_changes_to_production_are_not_asked_of_other_models(project: Project) -> None:
+    for command in (("promote", project.embeddings, 1), ("rollback", project.embeddings)):
+        with pytest.raises(PromotionError, match=r"is no bundle, so it has no languages"):
+            lingraft(*command, "--drop-language", "de")
+    assert project.champion(project.embeddings) == 2
+
+
+def test_a_manifest_that_lacks_what_decides_is_named() -> None:
+    manifest = Manifest(kind=Kind.BUNDLE, language="en", details={"languages": ["en"], "kind": "texts"})
+    with pytest.raises(ArtifactError, match=r"the manifest of bundle \w{12} is damaged: .*parity"):
+        BundleContent.of("version 7", manifest)
