@@ -8,7 +8,6 @@ import logging
 import struct
 import time
 from collections.abc import Awaitable, Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
 from typing import Any
 
@@ -48,10 +47,9 @@ class RpcServer(GRPCServer):  # type: ignore[misc]  # kserve has no types
         super().__init__(settings.grpc_port, None, None, {}, grace_period=_LAST_S)
         self._endpoint, self._token, self._host = endpoint, token, settings.host
 
-    async def start(self, max_workers: int = 1) -> None:
-        """Listen until stopped."""
+    async def listen(self) -> None:
+        """Begin to answer; `stop` ends it."""
         self._server = grpc.aio.server(
-            ThreadPoolExecutor(max_workers),
             interceptors=(_Interceptor(self._token),),
             options=[
                 ("grpc.max_receive_message_length", self._endpoint.settings.body_bytes),
@@ -63,7 +61,6 @@ class RpcServer(GRPCServer):  # type: ignore[misc]  # kserve has no types
         host = f"[{self._host}]" if ":" in self._host else self._host
         self._server.add_insecure_port(f"{host}:{self._port}")
         await self._server.start()
-        await self._server.wait_for_termination()
 
 
 class _Interceptor(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # grpc has no types
