@@ -49,8 +49,8 @@ def mount(app: FastAPI, endpoint: Endpoint, token: str | None) -> None:
         "/v2/health/live": _told(lambda: {"live": True}),
         "/v2/health/ready": _ready(endpoint),
         "/v2/models": _told(lambda: {"models": list(endpoint.models)}),
-        "/openapi.json": _told(lambda: describe(endpoint)),
-        "/docs": _page(endpoint),
+        "/openapi.json": _told(lambda: describe(endpoint, token is not None)),
+        "/docs": _page(endpoint, token is not None),
         **playground.handlers(),
     }
     posts: dict[str, Handler] = {}
@@ -82,9 +82,9 @@ def _ready(endpoint: Endpoint, name: str | None = None) -> Handler:
     return handler
 
 
-def _page(endpoint: Endpoint) -> Handler:
+def _page(endpoint: Endpoint, locked: bool) -> Handler:
     async def handler(_: Request) -> Response:
-        return HTMLResponse(page(describe(endpoint)))
+        return HTMLResponse(page(describe(endpoint, locked)))
 
     return handler
 
@@ -148,7 +148,7 @@ def _json(answered: Answered) -> bytes:
         }
         for tensor, values in answered.outputs
     ]
-    body = {"model_name": answered.model, "id": answered.id, "outputs": outputs}
+    body: dict[str, Any] = {"model_name": answered.model, "id": answered.id, "outputs": outputs}
     return orjson.dumps(body, option=orjson.OPT_SERIALIZE_NUMPY)
 
 
