@@ -16,6 +16,7 @@ from lingraft.serving.answers.vectors import Vectors
 from lingraft.serving.bundle import Bundle
 from lingraft.serving.detection import AUTO
 from lingraft.serving.formats import BundleKind
+from lingraft.serving.mismatch import DETECTED_LANGUAGE, UNKNOWN_SHARE
 from lingraft.serving.settings import Settings
 from lingraft.task_config import PRIMARY
 
@@ -31,6 +32,8 @@ _TASKS: dict[BundleKind, AnswerKind] = {
 _LANGUAGES = [
     Tensor(LANGUAGE, "BYTES", [-1], "language of each text"),
     Tensor(LANGUAGE_CONFIDENCE, "FP32", [-1], "how sure that is; 1 where the request named it"),
+    Tensor(UNKNOWN_SHARE, "FP32", [-1], "share of each text's characters that its language's tokenizer does not know"),
+    Tensor(DETECTED_LANGUAGE, "BYTES", [-1], "language that each text seems to be in, where not the one named"),
 ]
 
 
@@ -100,6 +103,8 @@ def metadata(name: str, model: Model, bundle: Bundle, settings: Settings) -> dic
             "labels": bundle.labels,
             "fingerprint": bundle.fingerprint,
             "precision": bundle.precision,
+            "unknown_limit": settings.unknown_limit,
+            "refuse_unknown": settings.refuse_unknown,
             "max_texts": settings.texts,
             "max_characters": settings.characters,
             "max_tokens": bundle.block_tokens,

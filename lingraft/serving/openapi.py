@@ -7,6 +7,7 @@ from lingraft.serving.answers.kind import LANGUAGE, Parameter
 from lingraft.serving.detection import AUTO
 from lingraft.serving.endpoint import Endpoint
 from lingraft.serving.gate import OPEN_PATHS
+from lingraft.serving.mismatch import WARNING
 from lingraft.serving.models import Model
 from lingraft.serving.requests import MOST_PARTS
 
@@ -105,7 +106,11 @@ def _infer(endpoint: Endpoint, name: str, model: Model) -> dict[str, Any]:
         | {"description": each.meaning}
         for each in outputs
     ]
-    answered = _record({"model_name": {"const": name}, "id": {"type": "string"}, "outputs": _list({"anyOf": answers})})
+    warned = {WARNING: {"type": "string", "description": "Which texts do not look like their language."}}
+    answered = _record(
+        {"model_name": {"const": name}, "id": {"type": "string"}, "outputs": _list({"anyOf": answers})},
+        parameters={"type": "object", "properties": warned},
+    )
     return {
         "summary": f"Ask {name}: {', '.join(names)} in, {', '.join(each.name for each in outputs)} out.",
         "requestBody": {

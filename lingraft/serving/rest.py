@@ -12,6 +12,7 @@ from lingraft.errors import MissingExtraError, RequestError
 from lingraft.serving import logs, playground
 from lingraft.serving.endpoint import Answered, Endpoint
 from lingraft.serving.gate import TOLD, Gate, refusal, refused
+from lingraft.serving.mismatch import WARNING
 from lingraft.serving.openapi import describe
 from lingraft.serving.page import page
 from lingraft.serving.requests import parse
@@ -149,6 +150,8 @@ def _json(answered: Answered) -> bytes:
         for tensor, values in answered.outputs
     ]
     body: dict[str, Any] = {"model_name": answered.model, "id": answered.id, "outputs": outputs}
+    if answered.warning:
+        body["parameters"] = {WARNING: answered.warning}
     return orjson.dumps(body, option=orjson.OPT_SERIALIZE_NUMPY)
 
 

@@ -16,6 +16,7 @@ from lingraft.errors import MissingExtraError, OverloadedError, RequestError, St
 from lingraft.serving import logs, measures
 from lingraft.serving.endpoint import Answered, Endpoint
 from lingraft.serving.gate import permitted, unpermitted
+from lingraft.serving.mismatch import WARNING
 from lingraft.serving.requests import MOST_PARTS, InferRequest, InputTensor, OutputTensor, of_the_protocol
 
 try:
@@ -244,7 +245,8 @@ def _message(answered: Answered) -> Any:
                 contents=pb.InferTensorContents(**contents),
             )
         )
-    return pb.ModelInferResponse(model_name=answered.model, id=answered.id, outputs=outputs)
+    told = {WARNING: pb.InferParameter(string_param=answered.warning)} if answered.warning else {}
+    return pb.ModelInferResponse(model_name=answered.model, id=answered.id, outputs=outputs, parameters=told)
 
 
 def _safe(reason: str) -> str:

@@ -49,6 +49,8 @@ def test_metadata_tells_inputs_outputs_languages_labels_and_limits(client: httpx
         "probabilities": ("FP32", [-1, 3]),
         "language": ("BYTES", [-1]),
         "language_confidence": ("FP32", [-1]),
+        "unknown_share": ("FP32", [-1]),
+        "detected_language": ("BYTES", [-1]),
     }
     assert told["parameters"]["languages"] == sorted(LANGUAGES)
     assert told["parameters"]["labels"] == ["garden", "harbour", "kitchen"]
