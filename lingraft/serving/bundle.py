@@ -82,6 +82,10 @@ class Bundle:
     precision: Precision
     tolerance: float
     """How far golden answers may be missed in this precision."""
+    source_language: str
+    """Language that the body was trained in."""
+    examples: dict[str, dict[str, str]]
+    """By language, texts to try the endpoint with, by the names of a task's inputs."""
     languages: dict[str, Language]
     body: Body
 
@@ -122,6 +126,8 @@ class Bundle:
             body_fingerprint=found.manifest.fingerprints[body_part(precision)],
             precision=precision,
             tolerance=details["golden"][precision],
+            source_language=str(found.manifest.language),
+            examples=details.get("examples", {}),
             languages={name: open_language(found, name, shared) for name in details["languages"]},
             body=Body.open(folder / body_file(precision), provider),
         )

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 from lingraft.errors import ServingError
 from lingraft.serving.answers.entities import Entities
-from lingraft.serving.answers.kind import LANGUAGE, AnswerKind, Tensor
+from lingraft.serving.answers.kind import LANGUAGE, TEXT, AnswerKind, Tensor
 from lingraft.serving.answers.labels import Labels
-from lingraft.serving.answers.masked import Masked
+from lingraft.serving.answers.masked import Masked, with_mask
 from lingraft.serving.answers.passages import Passages
 from lingraft.serving.answers.vectors import Vectors
 from lingraft.serving.bundle import Bundle
@@ -46,6 +46,14 @@ class Model(NamedTuple):
     def outputs(self, bundle: Bundle) -> list[Tensor]:
         """All tensors of a response."""
         return [*self.kind.outputs(len(bundle.labels), bundle.shape.width), *_LANGUAGES]
+
+
+def _examples(model: Model, bundle: Bundle) -> dict[str, dict[str, str]]:
+    """Texts to try a model with, by language; those of a primary's bundle have no mask in them."""
+    served = {language: texts for language, texts in bundle.examples.items() if language in bundle.languages}
+    if not isinstance(model.kind, Masked):
+        return served
+    return {language: texts | {TEXT: with_mask(texts[TEXT])} for language, texts in served.items()}
 
 
 def models_of(bundles: Mapping[str, Bundle]) -> dict[str, Model]:
@@ -98,6 +106,8 @@ def metadata(name: str, model: Model, bundle: Bundle, settings: Settings) -> dic
             {"name": each.name, "datatype": each.datatype, "shape": each.shape} for each in model.outputs(bundle)
         ],
         "parameters": {
+            "source_language": bundle.source_language,
+            "examples": _examples(model, bundle),
             "languages": sorted(bundle.languages),
             "detects": AUTO if settings.detect else None,
             "labels": bundle.labels,

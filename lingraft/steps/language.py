@@ -193,7 +193,7 @@ def bundle(
         return {}
     best = None if settings.serve_primary and task == PRIMARY else _best(settings, tasks, task)
     with tracking.stage(run.read_text(), f"bundle-{task}") as stage:
-        made = export(primary, best, learned, out)
+        made = export(primary, best, learned, out, prompts=_prompts(settings, task))
         near = made.manifest.details["parity"]["fp32"]
         parity = {f"parity_{language}": float(found["difference"]) for language, found in near.items()}
         stage.record(made, parity)
@@ -201,6 +201,17 @@ def bundle(
         version = tracking.register(bundle_name(settings, task), out, Kind.BUNDLE, stage, evidence)
         require_champion(stage, bundle_name(settings, task), version)
     return parity
+
+
+def _prompts(recipe: Recipe, name: str) -> dict[str, dict[str, str]]:
+    """A task's examples by language; for a primary, the texts of the first task that has any."""
+    tasks = [task for task in recipe.tasks if task.examples and name in (task.name, PRIMARY)]
+    if not tasks:
+        return {}
+    asked = {language: tasks[0].asked(language) for language in tasks[0].examples}
+    if name != PRIMARY:
+        return asked
+    return {language: {"text": texts.get("text") or texts["question"]} for language, texts in asked.items()}
 
 
 def report(

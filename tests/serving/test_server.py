@@ -56,6 +56,8 @@ def test_metadata_tells_inputs_outputs_languages_labels_and_limits(client: httpx
     assert told["parameters"]["labels"] == ["garden", "harbour", "kitchen"]
     assert told["parameters"]["fingerprint"] == Artifact.load(bundle, Kind.BUNDLE).fingerprint
     assert told["parameters"]["max_tokens"] == 32
+    assert told["parameters"]["source_language"] == "en"
+    assert told["parameters"]["examples"] == {"en": {"text": "ba de"}, "de": {"text": "ki lo"}}
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
