@@ -14,13 +14,24 @@ const HUES = 5;
  */
 
 const KINDS = {
-  probabilities: { show: labels, does: ({ parameters }) => `Chooses one of: ${parameters.labels.map(read).join(", ")}.` },
+  probabilities: { show: labels, does: (facts) => `Chooses one of: ${labelsOf(facts).join(", ")}.` },
   answer: { show: passage, does: () => "Finds the answer to a question in a text." },
-  entity: { show: entities, does: () => "Finds names in a text." },
+  entity: { show: entities, does: (facts) => `Finds names in a text: ${labelsOf(facts).join(", ")}.` },
   piece: { show: masks, masked: true, does: () => `Guesses the word behind each ${MASK}.` },
   embedding: { show: vector, compare: similarities, does: () => "Tells how close texts are in meaning." },
 };
 const NAMED = { PER: "person", LOC: "place", ORG: "organisation", MISC: "other name" };
+
+/** A model's labels as people read them; tags as the kinds of names that they are of. */
+export function labelsOf(facts) {
+  const tags = facts.outputs.some(({ name }) => name === "entity");
+  return (tags ? kindsOf(facts) : facts.parameters.labels).map(read);
+}
+
+function kindsOf({ parameters }) {
+  const inside = parameters.labels.filter((label) => label !== "O");
+  return [...new Set(inside.map((label) => label.replace(/^[BI]-/, "")))];
+}
 
 /** The kind of a model's answers. */
 export function kindOf(facts) {
@@ -50,7 +61,7 @@ function passage({ texts, outputs, language }) {
 }
 
 function entities({ texts, outputs, language, facts }) {
-  const kinds = [...new Set(facts.parameters.labels.map((tag) => tag.replace(/^[BI]-/, "")))];
+  const kinds = kindsOf(facts);
   const found = outputs.entity.map((name, place) => ({
     name,
     note: read(outputs.kind[place]),

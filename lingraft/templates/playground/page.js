@@ -1,6 +1,6 @@
 // The page: which models there are, what a person picked and wrote, and a column of answers for each language.
 
-import { kindOf, MASK } from "./answers.js";
+import { kindOf, labelsOf, MASK } from "./answers.js";
 import { count, element, percent } from "./elements.js";
 import { carry, infer, metadata, models, Refusal } from "./protocol.js";
 
@@ -169,7 +169,7 @@ function showFacts() {
     Model: facts.name,
     "Trained in": nameOf(source),
     "Longest text": `${count(max_characters)} characters; it reads ${count(max_tokens)} pieces of words at once`,
-    ...(labels?.length && { Labels: labels.join(", ") }),
+    ...(labels.length && { Labels: labelsOf(facts).join(", ") }),
     Precision: precision,
     Fingerprint: fingerprint,
   };
@@ -235,7 +235,7 @@ async function fill(section, language, signal) {
 function doubtsOf({ unknown_share: [unknown], detected_language: [other] }) {
   const unread = unknown > facts.parameters.unknown_limit;
   return [
-    unread && `The model cannot read ${percent(unknown)} of this text: do not rely on the answer.`,
+    unread && `The model cannot read ${Math.round(100 * unknown)}% of this text: do not rely on the answer.`,
     other && `The text looks like ${nameOf(other)}.`,
   ].filter(Boolean).join(" ");
 }

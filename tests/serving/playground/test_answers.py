@@ -56,6 +56,7 @@ def test_entities_are_marked_where_they_stand_and_a_text_is_shown_as_it_was_writ
         named = [{"PER": "person", "LOC": "place"}[kind] for kind in told["kind"]]
         assert sections(page, texts_of(".told > bdi.kind"))[place] == named
     bare = "(copy => { copy.querySelectorAll('.kind').forEach(kind => kind.remove()); return copy.textContent })"
+    assert page.evaluate("document.getElementById('does').innerText") == "Finds names in a text: place, person."
     assert sections(page, f"{bare}(section.querySelector('.told').cloneNode(true))") == [SHORT, SHORT]
     assert page.evaluate("document.querySelectorAll('.answer b, .answer :is(bdi:empty)').length") == 0
 
@@ -156,6 +157,6 @@ def test_a_text_in_another_language_is_answered_with_a_warning_for_people(page: 
     ask(page, {"text-en": "ba de", "text-de": CHINESE})
     plain, doubted = sections(page, texts_of(".doubt"))
     assert plain == []
-    said = "The model cannot read 100.0% of this text: do not rely on the answer. The text looks like Chinese."
+    said = "The model cannot read 100% of this text: do not rely on the answer. The text looks like Chinese."
     assert doubted == [said]
     assert said in page.evaluate("document.getElementById('status').innerText")
