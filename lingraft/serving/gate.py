@@ -142,7 +142,7 @@ class Gate:
                 raise HTTPException(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"inflated: {self._too_large}")
             if inflater.unused_data or not (message.get("more_body", False) or inflater.eof):
                 raise HTTPException(HTTPStatus.BAD_REQUEST, "the body is not one whole gzip member. Send all of it.")
-            return message | {"body": body}
+            return {**message, "body": body}
 
         return read
 
