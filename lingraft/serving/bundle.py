@@ -74,6 +74,8 @@ class Bundle:
     kind: BundleKind
     labels: list[str]
     """Of classification and tagging; else empty."""
+    label_names: dict[str, str]
+    """Names of labels for people, of those that the task's recipe names."""
     metric: str
     shape: EncoderShape
     fingerprint: str
@@ -120,6 +122,7 @@ class Bundle:
             name=details["task"],
             kind=details["kind"],
             labels=details["labels"],
+            label_names=(details["settings"] or {}).get("label_names", {}),
             metric=details["metric"],
             shape=EncoderShape(**details["shape"]),
             fingerprint=found.fingerprint,

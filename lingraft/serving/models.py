@@ -111,6 +111,7 @@ def metadata(name: str, model: Model, bundle: Bundle, settings: Settings) -> dic
             "languages": sorted(bundle.languages),
             "detects": AUTO if settings.detect else None,
             "labels": bundle.labels,
+            "label_names": bundle.label_names,
             "fingerprint": bundle.fingerprint,
             "precision": bundle.precision,
             "unknown_limit": settings.unknown_limit,

@@ -25,7 +25,7 @@ const NAMED = { PER: "person", LOC: "place", ORG: "organisation", MISC: "other n
 /** A model's labels as people read them; tags as the kinds of names that they are of. */
 export function labelsOf(facts) {
   const tags = facts.outputs.some(({ name }) => name === "entity");
-  return (tags ? kindsOf(facts) : facts.parameters.labels).map(read);
+  return (tags ? kindsOf(facts) : facts.parameters.labels).map((label) => read(label, facts));
 }
 
 function kindsOf({ parameters }) {
@@ -39,14 +39,14 @@ export function kindOf(facts) {
   return output ? KINDS[output] : { show: raw, does: () => "" };
 }
 
-/** A label or a kind of name as people read it. */
-function read(label) {
-  return NAMED[label] ?? label.replaceAll("_", " ");
+/** A label or a kind of name as people read it: by the recipe's name for it, where it has one. */
+function read(label, { parameters }) {
+  return parameters.label_names[label] ?? NAMED[label] ?? label.replaceAll("_", " ");
 }
 
 function labels({ outputs, facts }) {
   const [shares] = outputs.probabilities;
-  const rows = facts.parameters.labels.map((label, place) => ({ name: read(label), share: shares[place] }));
+  const rows = facts.parameters.labels.map((label, place) => ({ name: read(label, facts), share: shares[place] }));
   rows.sort((one, other) => other.share - one.share);
   return { summary: `${rows[0].name}, ${percent(rows[0].share)}`, nodes: [bars(rows, { best: true })] };
 }
@@ -64,7 +64,7 @@ function entities({ texts, outputs, language, facts }) {
   const kinds = kindsOf(facts);
   const found = outputs.entity.map((name, place) => ({
     name,
-    note: read(outputs.kind[place]),
+    note: read(outputs.kind[place], facts),
     share: outputs.score[place],
     start: outputs.start[place],
     end: outputs.end[place],
