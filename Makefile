@@ -150,7 +150,7 @@ golden: install ## write the golden pipeline YAML anew; read the difference befo
 	  $(bin)/python -m pipelines compile --recipe "recipes/$$recipe.toml" --out "tests/golden/$$recipe"; \
 	done
 
-picture: install ## take docs/playground.png anew in Chromium, of bundles that the tests make
+picture: install ## take docs/playground.png anew in Chromium, of a model that the tests train
 	$(bin)/python -m tests.serving.playground.picture docs/playground.png
 
 images-check: install ## build both images and use them, as root with buildah and debootstrap, after `make demo`

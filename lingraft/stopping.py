@@ -18,7 +18,8 @@ class Interruption(BaseException):
 
     def __init__(self, signal_number: int, message: str) -> None:
         super().__init__(message)
-        self.exit_code = EXIT_CODES[signal.Signals(signal_number)]
+        self.signal = signal.Signals(signal_number)
+        self.exit_code = EXIT_CODES[self.signal]
 
 
 class _BrokenOff(BaseException):
@@ -68,8 +69,12 @@ def noticed() -> Iterator[Notice]:
 
 
 @contextlib.contextmanager
-def interruptible() -> Iterator[None]:
-    """Turn SIGTERM and SIGINT into an `Interruption` at once, where `noticed` does not see to them."""
+def interruptible() -> Iterator[list[Interruption]]:
+    """Turn SIGTERM and SIGINT into an `Interruption` at once, where `noticed` does not see to them.
+
+    Yields those raised so far. Python drops what is raised in a weakref callback, of which each import has one, so that
+    an interruption may be in the list although it never arrived.
+    """
     raised: list[Interruption] = []
 
     def stop(signal_number: int, _: FrameType | None) -> None:
@@ -78,7 +83,7 @@ def interruptible() -> Iterator[None]:
 
     with handled(stop):
         try:
-            yield
+            yield raised
         except BaseException as error:
             if raised and error is not raised[-1]:  # what it broke off has tripped over it
                 raise raised[-1] from error

@@ -57,7 +57,7 @@ async def _measured(models: Models, texts: int, rounds: int, clients: Sequence[i
     first = models.plan.tags[0]
     asked = {
         MIXED: [_Asked(bundle, row) for row in rows],
-        SINGLE: [_Asked(bundle, Row(first, row.ids, None)) for row in rows],
+        SINGLE: [_Asked(bundle, Row(first, row.ids, None, row.text)) for row in rows],
         SEPARATE: [_Asked(separate[row.language], row) for row in rows],
     }
     runs = {MIXED: run, SINGLE: run, SEPARATE: run_separate}
@@ -89,7 +89,7 @@ def _rows(models: Models, count: int) -> list[Row]:
     draw = random.Random(1)
     lengths = [draw.randint(min(SHORTEST, models.plan.shape.block_tokens), longest(models)) for _ in range(count)]
     return [
-        Row(draw.choice(models.plan.tags), drawn(models.plan.vocabulary, length, seed).tolist(), None)
+        Row(draw.choice(models.plan.tags), drawn(models.plan.vocabulary, length, seed).tolist(), None, 0)
         for seed, length in enumerate(lengths)
     ]
 

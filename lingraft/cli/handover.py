@@ -97,7 +97,7 @@ SERVE_CONTEXT = {"allow_extra_args": True, "ignore_unknown_options": True}
 
 def serve(context: typer.Context) -> None:
     """Serve bundles of many tasks and languages: text in, answers out."""
-    from lingraft.serving.__main__ import run
+    from lingraft.serving.command import run
 
     run(context.args, "lingraft serve")
 

@@ -64,7 +64,7 @@ def add(bundle: Path, embeddings: Path, out: Path) -> Artifact:
             "aligned_with": manifest.aligned_with,
             "data_hashes": manifest.data_hashes | {f"embeddings-{language}": learned.fingerprint},
             "details": details | language_facts(tokenizers, parity),
-            "record": {"parity": parity},
+            "record": manifest.record | {"parity": parity},
         }
     return Artifact.load(out, Kind.BUNDLE)
 

@@ -29,6 +29,7 @@ def bundle(
     precisions: Sequence[Precision] = ("fp32",),
     tables: TableFormat = "float32",
     examples: Mapping[str, Any] | None = None,
+    prompts: Mapping[str, Mapping[str, str]] | None = None,
 ) -> Artifact:
     """Export a task, or a primary itself, with the source language and all languages given.
 
@@ -41,6 +42,8 @@ def bundle(
         tables: number format of the tables.
         examples: by language, what each precision is judged on by the metric: rows of the task; of a primary, blocks
             (N, T) of token ids.
+        prompts: by language, texts by the names of the endpoint's inputs, for people who try the endpoint; if absent,
+            the examples of the recipe that the task was finetuned by.
 
     Raises:
         AlignmentError: the task or embeddings belong to another primary.
@@ -68,7 +71,7 @@ def bundle(
             "aligned_with": marks["primary"],
             "data_hashes": marks,
             "details": body_facts(exported) | language_facts(tokenizers, found) | {"tables": tables},
-            "record": {"parity": found},
+            "record": {"parity": found, "examples": _prompts(exported) if prompts is None else prompts},
         }
     return Artifact.load(out, Kind.BUNDLE)
 
@@ -121,6 +124,11 @@ def in_order(precisions: Sequence[str]) -> list[Precision]:
     if unknown := sorted(set(precisions) - set(PRECISIONS)):
         raise ExportError(f"precisions {unknown} are unknown. Choose of {list(PRECISIONS)}.")
     return [precision for precision in PRECISIONS if precision in {"fp32", *precisions}]
+
+
+def _prompts(exported: Exported) -> dict[str, dict[str, str]]:
+    settings = exported.settings
+    return {language: settings.asked(language) for language in settings.examples} if settings else {}
 
 
 def body_facts(exported: Exported) -> dict[str, Any]:

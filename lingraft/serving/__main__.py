@@ -1,84 +1,23 @@
 """`python -m lingraft.serving --bundle DIR`: serve without the rest of the command line."""
 
-import argparse
-import importlib.util
 import sys
-from collections.abc import Sequence
-from pathlib import Path
 
-import pydantic
-
-from lingraft.errors import LingraftError, MissingExtraError, ServingError
-from lingraft.section import explain
-from lingraft.serving import logs
-from lingraft.serving.ports import require_port
-from lingraft.serving.served import Served
-from lingraft.serving.settings import Settings, token
+from lingraft.errors import LingraftError
+from lingraft.stopping import Interruption, interruptible
 
 
 def main() -> None:
     """Serve, or say in one line why not."""
     try:
-        run(sys.argv[1:], "python -m lingraft.serving")
+        # The imports take a while. As process 1 of a container, Python would not even notice a signal meanwhile.
+        with interruptible():
+            from lingraft.serving.command import run
+
+            run(sys.argv[1:], "python -m lingraft.serving")
     except LingraftError as error:
         sys.exit(f"{type(error).__name__}: {error}")
-
-
-def run(arguments: Sequence[str], program: str) -> None:
-    """Serve as a command line says.
-
-    Args:
-        arguments: bundles and settings.
-        program: what the help calls it.
-
-    Raises:
-        ServingError: a setting is not possible, a port is in use or not allowed, the bundles do not go together, a
-            golden answer is missed, or ONNX Runtime is not usable as installed.
-        ArtifactError: a folder is no bundle, or damaged.
-        PublicationError: the folder of publications is not there.
-        MissingExtraError: a part is not installed.
-    """
-    given = vars(_parser(program).parse_args(arguments))
-    bundles = [*given.pop("bundles"), *(given.pop("bundle") or [])]
-    settings = _settings(given)
-    for port in filter(None, (settings.port, settings.grpc_port)):
-        require_port(settings.host, port)
-    if not importlib.util.find_spec("kserve"):
-        raise MissingExtraError("kserve", "serving")
-    allowed = token()
-    logs.configure()
-    served = Served.load(bundles, settings.precision)
-    # kserve takes seconds to import, and reads the process's own command line then; ours says nothing to it.
-    sys.argv[1:] = []
-    from lingraft.serving.server import serve
-
-    serve(served, bundles, settings, allowed)
-
-
-def _parser(program: str) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog=program,
-        description="Serve bundles, from `lingraft export onnx`: text and language in, answers out.",
-        allow_abbrev=False,
-        formatter_class=lambda prog: argparse.HelpFormatter(prog, max_help_position=40, width=120),
-    )
-    parser.add_argument("bundles", type=Path, nargs="*", metavar="BUNDLE", help="folder of a bundle")
-    parser.add_argument("--bundle", type=Path, action="append", metavar="DIR", help="the same; may be repeated")
-    for name, field in Settings.model_fields.items():
-        flag, help_text = f"--{name.replace('_', '-')}", f"{field.description} (default: {field.default})"
-        if field.annotation is bool:
-            parser.add_argument(flag, default=field.default, action=argparse.BooleanOptionalAction, help=help_text)
-        else:
-            parser.add_argument(flag, default=field.default, help=help_text)
-    return parser
-
-
-def _settings(given: dict[str, object]) -> Settings:
-    try:
-        return Settings.model_validate(given)
-    except pydantic.ValidationError as error:
-        problem = explain(Settings, error.errors()[0])
-        raise ServingError(f"--{problem.replace('_', '-', 1) if '_' in problem.split(':')[0] else problem}") from error
+    except Interruption:
+        sys.exit(0)
 
 
 if __name__ == "__main__":

@@ -33,8 +33,10 @@ from lingraft.serving.formats import (
 from lingraft.serving.golden import Golden
 from lingraft.serving.runtime import CUDA, Body, served_provider
 from lingraft.serving.tables import Table
-from lingraft.task_config import PRIMARY
+from lingraft.task_config import PRIMARY, Task
 from lingraft.tokenizer import Tokenizer
+
+_Examples = dict[str, dict[str, str]]
 
 
 @dataclass(frozen=True)
@@ -80,6 +82,8 @@ class Bundle:
     kind: BundleKind
     labels: list[str]
     """Of classification and tagging; else empty."""
+    label_names: dict[str, str]
+    """Names of labels for people, of those that the task's recipe names."""
     metric: str
     shape: EncoderShape
     fingerprint: str
@@ -88,6 +92,10 @@ class Bundle:
     precision: Precision
     tolerance: float
     """How far golden answers may be missed in this precision."""
+    source_language: str
+    """Language that the body was trained in."""
+    examples: _Examples
+    """By language, texts to try the endpoint with, by the names of a task's inputs."""
     languages: dict[str, Language]
     body: Body
 
@@ -119,16 +127,20 @@ class Bundle:
         precision = precision or ("fp16" if provider == CUDA and has_half else "fp32")
         _require_precision(found, precision)
         shared = shared or Shared.of()
+        settings: Task | None = manifest.detail("settings", Task | None)
         opened = cls(
             name=manifest.detail("task", str),
             kind=manifest.detail("kind", BundleKind),
             labels=manifest.detail("labels", list[str]),
+            label_names=settings.label_names if settings else {},
             metric=manifest.detail("metric", str),
             shape=manifest.detail("shape", EncoderShape),
             fingerprint=found.fingerprint,
             body_fingerprint=body_fingerprint(manifest, precision),
             precision=precision,
             tolerance=manifest.detail("golden", dict[str, PositiveFloat]).get(precision, 0.0),
+            source_language=str(manifest.language),
+            examples=manifest.recorded("examples", _Examples) if "examples" in manifest.record else {},
             languages={name: open_language(found, name, shared) for name in languages_of(manifest)},
             body=Body.open(_named(found, body_file(precision)), provider),
         )

@@ -10,6 +10,11 @@ from typing import Any, NamedTuple, Self
 from lingraft.errors import MissingExtraError, RequestError
 
 AUTO = "auto"
+_NONE = "zxx"
+"""ISO 639's code for what is no language, such as numbers."""
+_SURE = 0.7
+_LOOKED_AT = 500
+"""Characters: more of them hardly change what is found, and cost time."""
 
 
 class Detected(NamedTuple):
@@ -24,6 +29,7 @@ class Detector:
 
     def __init__(self, identifier: Any) -> None:
         self._identifier = identifier
+        self._known = frozenset(map(str, identifier.nb_classes))
 
     @classmethod
     def load(cls) -> Self:
@@ -37,6 +43,21 @@ class Detector:
         except ImportError as error:
             raise MissingExtraError("py3langid", "serving") from error
         return cls(LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True))
+
+    def other_than(self, language: str, text: str, *, unsure: bool = False) -> str:
+        """Another language that a text seems to be in; an empty string if it may well be in the one named.
+
+        Args:
+            language: named one. Of a language that is not among the 139, nothing can be said.
+            text: its beginning is looked at.
+            unsure: whether a language of any confidence will do.
+        """
+        named = language.partition("-")[0]
+        if named not in self._known:
+            return ""
+        found = self.detect(text[:_LOOKED_AT])
+        plain = found.confidence >= (0.0 if unsure else _SURE)
+        return found.language if plain and found.language not in (named, _NONE) else ""
 
     def detect(self, text: str) -> Detected:
         """The most probable language, as an ISO 639 code."""

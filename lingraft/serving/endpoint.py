@@ -16,7 +16,16 @@ from lingraft.serving import measures
 from lingraft.serving.answers.kind import LANGUAGE, Answers, Asked, Job, Outputs, Row, Tensor, run, texts_of
 from lingraft.serving.bundle import Bundle
 from lingraft.serving.detection import Detected, Detector, resolve
-from lingraft.serving.models import LANGUAGE_CONFIDENCE, Model, metadata, models_of
+from lingraft.serving.mismatch import (
+    DETECTED_LANGUAGE,
+    UNKNOWN_SHARE,
+    WARNING,
+    other_languages,
+    require_known,
+    unknown_shares,
+    warning,
+)
+from lingraft.serving.models import LANGUAGE_CONFIDENCE, metadata, models_of
 from lingraft.serving.queue import LEAST_FULL, Bounds, Queue
 from lingraft.serving.requests import InferRequest, Read, read
 from lingraft.serving.runtime import CUDA, served_provider, usable_cpus
@@ -38,8 +47,31 @@ class Answered(NamedTuple):
     outputs: list[tuple[Tensor, NDArray[Any]]]
     languages: list[str]
     """Of its texts, for the log."""
+    warning: str
+    """Which texts do not look like their language; empty if all do."""
     fingerprints: dict[str, str]
     """By language, of all that decided these answers."""
+
+    @property
+    def parameters(self) -> dict[str, str]:
+        """The response's parameters; the protocol allows plain values only."""
+        fingerprints = {f"fingerprint.{language}": mark for language, mark in self.fingerprints.items()}
+        return fingerprints | ({WARNING: self.warning} if self.warning else {})
+
+
+class _Cut(NamedTuple):
+    """A request that is ready for the body."""
+
+    job: Job
+    spoken: list[Detected]
+    unknown: list[float]
+    """Share of each text's characters that its tokenizer does not know."""
+    others: list[str]
+    """Language that each text seems to be in, where that is another one."""
+
+    @property
+    def languages(self) -> list[str]:
+        return [each.language for each in self.spoken]
 
 
 class Endpoint:
@@ -136,30 +168,45 @@ class Endpoint:
         bundle = self.served[model.bundle]
         tensors = model.outputs(bundle)
         asked = read(request, model.kind.inputs, model.kind.parameters, [each.name for each in tensors], self.settings)
-        job, spoken = await self._beside(self._cut, model, bundle, asked)
-        outputs = await self._queues[model.bundle].outputs(bundle, job.rows)
-        answers = await self._beside(job.answers, outputs) | _languages(spoken)
         wanted = set(asked.outputs) or {each.name for each in tensors}
+        cut = await self._beside(self._cut, name, bundle, asked, DETECTED_LANGUAGE in wanted)
+        outputs = await self._queues[model.bundle].outputs(bundle, cut.job.rows)
+        answers = await self._beside(cut.job.answers, outputs) | _languages(cut)
         found = [(each, answers[each.name]) for each in tensors if each.name in wanted]
-        languages = [each.language for each in spoken]
-        measures.answered(name, languages, time.monotonic() - began_s)
-        fingerprints = {tag: bundle.languages[tag].part for tag in sorted({*languages})}
-        return Answered(request.id or str(uuid.uuid4()), name, found, languages, fingerprints)
+        measures.answered(name, cut.languages, time.monotonic() - began_s)
+        self._count_unknown(name, cut, refused=False)
+        told = warning(cut.unknown, cut.languages, cut.others, self.settings.unknown_limit)
+        fingerprints = {tag: bundle.languages[tag].part for tag in sorted({*cut.languages})}
+        return Answered(request.id or str(uuid.uuid4()), name, found, cut.languages, told, fingerprints)
 
     async def _beside(self, work: Any, *given: Any) -> Any:
         """Do something that takes longer beside the event loop, so that health checks are answered meanwhile."""
         return await asyncio.get_running_loop().run_in_executor(self._reading, work, *given)
 
-    def _cut(self, model: Model, bundle: Bundle, asked: Read) -> tuple[Job, list[Detected]]:
+    def _cut(self, name: str, bundle: Bundle, asked: Read, detects: bool) -> _Cut:
+        model, limit = self.models[name], self.settings.unknown_limit
         texts = asked.texts[model.kind.detected]
         spoken = resolve(asked.languages, texts, bundle.languages, self._detector)
-        job = model.kind.job(bundle, Asked(asked.texts, [each.language for each in spoken], asked.parameters))
+        named = Asked(asked.texts, [each.language for each in spoken], asked.parameters)
+        job = model.kind.job(bundle, named)
         if len(job.rows) > self.settings.waiting_texts:
             raise RequestError(
                 f"the request makes {len(job.rows)} texts for the model, and at most {self.settings.waiting_texts} may "
                 "wait at all. Send less at once."
             )
-        return job, spoken
+        unknown = unknown_shares(named, job.rows, bundle)
+        unsure = [share > limit for share in unknown]
+        others = other_languages(texts, asked.languages, unsure, self._detector, every=detects)
+        cut = _Cut(job, spoken, unknown, others)
+        if self.settings.refuse_unknown:
+            self._count_unknown(name, cut, refused=True)
+            require_known(unknown, cut.languages, others, limit)
+        return cut
+
+    def _count_unknown(self, name: str, cut: _Cut, *, refused: bool) -> None:
+        for language, share in zip(cut.languages, cut.unknown, strict=True):
+            if share > self.settings.unknown_limit:
+                measures.unknown(name, language, refused=refused)
 
 
 def bounds_of(given: Settings) -> Bounds:
@@ -174,8 +221,10 @@ def bounds_of(given: Settings) -> Bounds:
     return Bounds(given.batch_texts, given.batch_tokens or tokens, given.wait_ms / 1000, given.waiting_texts, full)
 
 
-def _languages(spoken: list[Detected]) -> Answers:
+def _languages(cut: _Cut) -> Answers:
     return {
-        LANGUAGE: texts_of([each.language for each in spoken]),
-        LANGUAGE_CONFIDENCE: np.array([each.confidence for each in spoken], np.float32),
+        LANGUAGE: texts_of([each.language for each in cut.spoken]),
+        LANGUAGE_CONFIDENCE: np.array([each.confidence for each in cut.spoken], np.float32),
+        UNKNOWN_SHARE: np.array(cut.unknown, np.float32),
+        DETECTED_LANGUAGE: texts_of(cut.others),
     }

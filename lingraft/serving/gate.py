@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import hmac
 import time
+import zlib
 from collections.abc import Iterator, Mapping
 from http import HTTPStatus
 
@@ -26,6 +27,11 @@ OPEN_PATHS = frozenset({"/", "/metrics", "/v2/health/live", "/v2/health/ready"})
 """What probes, Prometheus and browsers ask for, who carry no token; the playground's script carries the person's."""
 TOLD = "lingraft"
 """Key of a request's scope, for what the log is to say of it."""
+IDENTITY = "identity"
+CODINGS = frozenset({IDENTITY, "gzip", "x-gzip"})
+"""How the body of a request may be encoded; x-gzip is an old name of gzip."""
+_GZIP = 16 + zlib.MAX_WBITS
+"""zlib's code for data with a gzip header."""
 _BINARY = "inference-header-content-length"
 _ELSEWHERE = "elsewhere"
 """Counts as one: paths that are not ours would be a metric each."""
@@ -67,7 +73,9 @@ class Gate:
             return
         try:
             with self._endpoint.admitted():
-                await self._app(scope, self._limited(receive), send)
+                body = self._limited(receive)
+                inflated = _coding(Headers(scope=scope)) != IDENTITY
+                await self._app(scope, self._inflated(body) if inflated else body, send)
         except RequestError as error:
             await refusal(error)(scope, receive, send)
 
@@ -84,6 +92,9 @@ class Gate:
             return None
         if headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
             return refused(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "send JSON, with Content-Type: application/json.")
+        if (coding := _coding(headers)) not in CODINGS:
+            reason = f"the body is encoded by {ascii(coding)[:40]}; send it as it is, or with Content-Encoding: gzip."
+            return refused(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, reason, {"accept-encoding": "gzip"})
         if int(headers.get("content-length", 0)) > self._endpoint.settings.body_bytes:
             return refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, self._too_large)
         return None
@@ -112,6 +123,32 @@ class Gate:
             return message
 
         return read
+
+    def _inflated(self, receive: Receive) -> Receive:
+        """Inflate a gzip body as it comes, and no further than a body may be long."""
+        inflater, left_bytes = zlib.decompressobj(_GZIP), self._endpoint.settings.body_bytes
+
+        async def read() -> Message:
+            nonlocal left_bytes
+            message = await receive()
+            if message["type"] != "http.request":
+                return message
+            try:
+                body = inflater.decompress(message.get("body", b""), left_bytes + 1)
+            except zlib.error as error:
+                raise HTTPException(HTTPStatus.BAD_REQUEST, f"the body is not gzip: {error}.") from error
+            left_bytes -= len(body)
+            if left_bytes < 0:
+                raise HTTPException(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"inflated: {self._too_large}")
+            if inflater.unused_data or not (message.get("more_body", False) or inflater.eof):
+                raise HTTPException(HTTPStatus.BAD_REQUEST, "the body is not one whole gzip member. Send all of it.")
+            return {**message, "body": body}
+
+        return read
+
+
+def _coding(headers: Headers) -> str:
+    return ", ".join(headers.getlist("content-encoding")).strip().lower() or IDENTITY
 
 
 def permitted(authorization: str, token: str | None) -> bool:

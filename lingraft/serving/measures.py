@@ -23,6 +23,11 @@ _BATCH_TEXTS = Histogram("lingraft_batch_texts", "Texts that went through the bo
 _BODY = Histogram("lingraft_body_seconds", "One batch in the body", ["task"], buckets=_SECONDS)
 _TOKENS = Counter("lingraft_tokens", "Tokens that went through the body", ["task"])
 _PADDING = Counter("lingraft_padding_tokens", "Padding that went through the body with them", ["task"])
+_UNKNOWN = Counter(
+    "lingraft_unknown_texts",
+    "Texts with more unknown characters than --unknown-limit, warned of or refused",
+    ["task", "language", "outcome"],
+)
 REQUESTS = Gauge("lingraft_requests", "Requests that are being answered")
 
 
@@ -43,6 +48,11 @@ def watch_batches(task: str) -> Callable[[Batch], None]:
         padding.inc(batch.places - batch.tokens)
 
     return told
+
+
+def unknown(task: str, language: str, *, refused: bool) -> None:
+    """Count a text of which the tokenizer knows too little."""
+    _UNKNOWN.labels(task, language, "refused" if refused else "warned").inc()
 
 
 def answered(task: str, languages: Iterable[str], elapsed_s: float) -> None:

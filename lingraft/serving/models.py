@@ -8,14 +8,15 @@ from typing import Any, NamedTuple
 
 from lingraft.errors import ServingError
 from lingraft.serving.answers.entities import Entities
-from lingraft.serving.answers.kind import LANGUAGE, AnswerKind, Tensor
+from lingraft.serving.answers.kind import LANGUAGE, TEXT, AnswerKind, Tensor
 from lingraft.serving.answers.labels import Labels
-from lingraft.serving.answers.masked import Masked
+from lingraft.serving.answers.masked import Masked, with_mask
 from lingraft.serving.answers.passages import Passages
 from lingraft.serving.answers.vectors import Vectors
 from lingraft.serving.bundle import Bundle
 from lingraft.serving.detection import AUTO
 from lingraft.serving.formats import BundleKind
+from lingraft.serving.mismatch import DETECTED_LANGUAGE, UNKNOWN_SHARE
 from lingraft.serving.settings import Settings
 from lingraft.task_config import PRIMARY
 
@@ -31,12 +32,9 @@ _TASKS: dict[BundleKind, AnswerKind] = {
 _LANGUAGES = [
     Tensor(LANGUAGE, "BYTES", [-1], "language of each text"),
     Tensor(LANGUAGE_CONFIDENCE, "FP32", [-1], "how sure that is; 1 where the request named it"),
+    Tensor(UNKNOWN_SHARE, "FP32", [-1], "share of each text's characters that its language's tokenizer does not know"),
+    Tensor(DETECTED_LANGUAGE, "BYTES", [-1], "language that each text seems to be in, where not the one named"),
 ]
-
-
-def told_of(fingerprints: Mapping[str, str]) -> dict[str, str]:
-    """Parameters of an answer: the protocol allows plain values only."""
-    return {f"fingerprint.{language}": mark for language, mark in fingerprints.items()}
 
 
 class Model(NamedTuple):
@@ -48,6 +46,14 @@ class Model(NamedTuple):
     def outputs(self, bundle: Bundle) -> list[Tensor]:
         """All tensors of a response."""
         return [*self.kind.outputs(len(bundle.labels), bundle.shape.width), *_LANGUAGES]
+
+
+def _examples(model: Model, bundle: Bundle) -> dict[str, dict[str, str]]:
+    """Texts to try a model with, by language; those of a primary's bundle have no mask in them."""
+    served = {language: texts for language, texts in bundle.examples.items() if language in bundle.languages}
+    if not isinstance(model.kind, Masked):
+        return served
+    return {language: texts | {TEXT: with_mask(texts[TEXT])} for language, texts in served.items()}
 
 
 def models_of(bundles: Mapping[str, Bundle]) -> dict[str, Model]:
@@ -100,12 +106,17 @@ def metadata(name: str, model: Model, bundle: Bundle, settings: Settings) -> dic
             {"name": each.name, "datatype": each.datatype, "shape": each.shape} for each in model.outputs(bundle)
         ],
         "parameters": {
+            "source_language": bundle.source_language,
+            "examples": _examples(model, bundle),
             "languages": sorted(bundle.languages),
             "detects": AUTO if settings.detect else None,
             "labels": bundle.labels,
+            "label_names": bundle.label_names,
             "fingerprint": bundle.fingerprint,
             "fingerprints": {tag: language.part for tag, language in sorted(bundle.languages.items())},
             "precision": bundle.precision,
+            "unknown_limit": settings.unknown_limit,
+            "refuse_unknown": settings.refuse_unknown,
             "max_texts": settings.texts,
             "max_characters": settings.characters,
             "max_tokens": bundle.block_tokens,

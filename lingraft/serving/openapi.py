@@ -6,24 +6,33 @@ from lingraft import __version__
 from lingraft.serving.answers.kind import LANGUAGE, Parameter
 from lingraft.serving.detection import AUTO
 from lingraft.serving.endpoint import Endpoint
+from lingraft.serving.gate import OPEN_PATHS
+from lingraft.serving.mismatch import WARNING
 from lingraft.serving.models import Model
 from lingraft.serving.requests import MOST_PARTS
 
-_SECURITY: list[dict[str, list[str]]] = [{}, {"bearer": []}]
+_SECURITY: list[dict[str, list[str]]] = [{"bearer": []}]
+UNAUTHORIZED = "401"
 _REFUSALS = {
     "400": "The request is not one that the model can answer; `error` says what is allowed.",
-    "401": "The token is missing or wrong.",
+    UNAUTHORIZED: "The token is missing or wrong.",
     "408": "The request was not sent in time.",
     "413": "The request is too large.",
-    "415": "The request is not JSON.",
+    "415": "The request is not JSON, or encoded by something other than gzip.",
     "429": "There is too much to do; the header Retry-After says when to ask again.",
     "503": "The server is about to end.",
 }
+_REFUSED_INPUT = sorted(_REFUSALS.keys() - {UNAUTHORIZED})
 _JSON_TYPES = {"BYTES": "string", "FP32": "number", "INT32": "integer", "BOOL": "boolean"}
 
 
-def describe(endpoint: Endpoint) -> dict[str, Any]:
-    """OpenAPI 3.1."""
+def describe(endpoint: Endpoint, locked: bool) -> dict[str, Any]:
+    """OpenAPI 3.1.
+
+    Args:
+        endpoint: what answers.
+        locked: whether requests must carry a token.
+    """
     paths: dict[str, Any] = {
         "/": {"get": _get("Whether the process lives.", _record({"status": {"const": "alive"}}))},
         "/v2": {"get": _get("What this server is.", _record({key: {} for key in ("name", "version", "extensions")}))},
@@ -40,6 +49,11 @@ def describe(endpoint: Endpoint) -> dict[str, Any]:
         paths[f"{path}/infer"]["post"]["description"] = (
             f"Languages: {', '.join(sorted(bundle.languages))}. Labels: {', '.join(bundle.labels) or 'none'}."
         )
+    for path, methods in paths.items():
+        if locked and path not in OPEN_PATHS:
+            for operation in methods.values():
+                operation["responses"] = dict(sorted((operation["responses"] | _refusals(UNAUTHORIZED)).items()))
+                operation["security"] = _SECURITY
     return {
         "openapi": "3.1.0",
         "info": {"title": "lingraft: one body, every language", "version": __version__},
@@ -92,8 +106,9 @@ def _infer(endpoint: Endpoint, name: str, model: Model) -> dict[str, Any]:
         | {"description": each.meaning}
         for each in outputs
     ]
-    marks = {
+    told = {
         "type": "object",
+        "properties": {WARNING: {"type": "string", "description": "Which texts do not look like their language."}},
         "additionalProperties": {"type": "string"},
         "description": "fingerprint.LANGUAGE: SHA-256 of all that decides an answer in a language of the request.",
     }
@@ -101,7 +116,7 @@ def _infer(endpoint: Endpoint, name: str, model: Model) -> dict[str, Any]:
         {
             "model_name": {"const": name},
             "id": {"type": "string"},
-            "parameters": marks,
+            "parameters": told,
             "outputs": _list({"anyOf": answers}),
         }
     )
@@ -111,8 +126,7 @@ def _infer(endpoint: Endpoint, name: str, model: Model) -> dict[str, Any]:
             "required": True,
             "content": {"application/json": {"schema": asked, "example": _example(model)}},
         },
-        "responses": {"200": _json("The answers.", answered)} | _refusals(*_REFUSALS),
-        "security": _SECURITY,
+        "responses": {"200": _json("The answers.", answered)} | _refusals(*_REFUSED_INPUT),
     }
 
 
@@ -145,8 +159,7 @@ def _parameter(known: Parameter) -> dict[str, Any]:
 def _get(summary: str, answered: dict[str, Any]) -> dict[str, Any]:
     return {
         "summary": summary,
-        "responses": {"200": _json("Told.", answered)} | _refusals("401"),
-        "security": _SECURITY,
+        "responses": {"200": _json("The answer.", answered)},
     }
 
 
@@ -154,8 +167,7 @@ def _readiness(summary: str) -> dict[str, Any]:
     told = _record({"ready": {"type": "boolean"}})
     return {
         "summary": summary,
-        "responses": {"200": _json("They are.", told), "503": _json("They are not.", told)} | _refusals("401"),
-        "security": _SECURITY,
+        "responses": {"200": _json("Ready.", told), "503": _json("Not ready.", told)},
     }
 
 

@@ -11,7 +11,7 @@ from lingraft.errors import MissingExtraError
 
 try:
     from starlette.requests import Request
-    from starlette.responses import Response
+    from starlette.responses import RedirectResponse, Response
 except ImportError as error:
     raise MissingExtraError("kserve", "serving") from error
 
@@ -35,13 +35,19 @@ def _files() -> dict[str, Traversable]:
     return {f"/ui/{file.name}".removesuffix("/page.html"): file for file in folder.iterdir()}
 
 
-PATHS = frozenset(_files())
+_SLASHED = "/ui/"
+PATHS = frozenset(_files()) | {_SLASHED}
 """Of the page and what it consists of; nothing in them has to be kept by a token."""
 
 
 def handlers() -> Mapping[str, Callable[[Request], Awaitable[Response]]]:
     """What answers each path; files are read once, now."""
-    return {path: _handler(file) for path, file in _files().items()}
+    return {path: _handler(file) for path, file in _files().items()} | {_SLASHED: _without_slash}
+
+
+async def _without_slash(_: Request) -> Response:
+    """The page's own addresses are relative to `/ui`; so is this one, for gateways that add a prefix."""
+    return RedirectResponse("../ui", headers=_HEADERS)
 
 
 def _handler(file: Traversable) -> Callable[[Request], Awaitable[Response]]:

@@ -12,7 +12,6 @@ from lingraft.errors import MissingExtraError, RequestError
 from lingraft.serving import logs, playground
 from lingraft.serving.endpoint import Answered, Endpoint
 from lingraft.serving.gate import TOLD, Gate, refusal, refused
-from lingraft.serving.models import told_of
 from lingraft.serving.openapi import describe
 from lingraft.serving.page import page
 from lingraft.serving.requests import parse
@@ -50,8 +49,8 @@ def mount(app: FastAPI, endpoint: Endpoint, token: str | None) -> None:
         "/v2/health/live": _told(lambda: {"live": True}),
         "/v2/health/ready": _ready(endpoint),
         "/v2/models": _told(lambda: {"models": list(endpoint.models)}),
-        "/openapi.json": _told(lambda: describe(endpoint)),
-        "/docs": _page(endpoint),
+        "/openapi.json": _told(lambda: describe(endpoint, token is not None)),
+        "/docs": _page(endpoint, token is not None),
         **playground.handlers(),
     }
     posts: dict[str, Handler] = {}
@@ -83,9 +82,9 @@ def _ready(endpoint: Endpoint, name: str | None = None) -> Handler:
     return handler
 
 
-def _page(endpoint: Endpoint) -> Handler:
+def _page(endpoint: Endpoint, locked: bool) -> Handler:
     async def handler(_: Request) -> Response:
-        return HTMLResponse(page(describe(endpoint)))
+        return HTMLResponse(page(describe(endpoint, locked)))
 
     return handler
 
@@ -152,7 +151,7 @@ def _json(answered: Answered) -> bytes:
     body = {
         "model_name": answered.model,
         "id": answered.id,
-        "parameters": told_of(answered.fingerprints),
+        "parameters": answered.parameters,
         "outputs": outputs,
     }
     return orjson.dumps(body, option=orjson.OPT_SERIALIZE_NUMPY)

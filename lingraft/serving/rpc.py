@@ -8,7 +8,6 @@ import logging
 import struct
 import time
 from collections.abc import Awaitable, Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
 from typing import Any
 
@@ -17,7 +16,6 @@ from lingraft.errors import MissingExtraError, OverloadedError, RequestError, St
 from lingraft.serving import logs, measures
 from lingraft.serving.endpoint import Answered, Endpoint
 from lingraft.serving.gate import permitted, unpermitted
-from lingraft.serving.models import told_of
 from lingraft.serving.requests import MOST_PARTS, InferRequest, InputTensor, OutputTensor, of_the_protocol
 
 try:
@@ -49,10 +47,9 @@ class RpcServer(GRPCServer):  # type: ignore[misc]  # kserve has no types
         super().__init__(settings.grpc_port, None, None, {}, grace_period=_LAST_S)
         self._endpoint, self._token, self._host = endpoint, token, settings.host
 
-    async def start(self, max_workers: int = 1) -> None:
-        """Listen until stopped."""
+    async def listen(self) -> None:
+        """Begin to answer; `stop` ends it."""
         self._server = grpc.aio.server(
-            ThreadPoolExecutor(max_workers),
             interceptors=(_Interceptor(self._token),),
             options=[
                 ("grpc.max_receive_message_length", self._endpoint.settings.body_bytes),
@@ -64,7 +61,6 @@ class RpcServer(GRPCServer):  # type: ignore[misc]  # kserve has no types
         host = f"[{self._host}]" if ":" in self._host else self._host
         self._server.add_insecure_port(f"{host}:{self._port}")
         await self._server.start()
-        await self._server.wait_for_termination()
 
 
 class _Interceptor(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # grpc has no types
@@ -248,7 +244,7 @@ def _message(answered: Answered) -> Any:
                 contents=pb.InferTensorContents(**contents),
             )
         )
-    told = {name: pb.InferParameter(string_param=value) for name, value in told_of(answered.fingerprints).items()}
+    told = {name: pb.InferParameter(string_param=value) for name, value in answered.parameters.items()}
     return pb.ModelInferResponse(model_name=answered.model, id=answered.id, parameters=told, outputs=outputs)
 
 

@@ -1,12 +1,13 @@
 """The server: kserve's ModelServer with the endpoint's models, over REST and gRPC."""
 
 import asyncio
+import contextlib
 import logging
-import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from pathlib import Path
-from types import FrameType
+from typing import Any
 
 from lingraft.errors import MissingExtraError
 from lingraft.serving import logs
@@ -17,6 +18,7 @@ from lingraft.serving.rest import mount
 from lingraft.serving.rpc import RpcServer
 from lingraft.serving.served import Served
 from lingraft.serving.settings import Settings
+from lingraft.stopping import Interruption, heeded
 
 try:
     from kserve import ModelServer
@@ -30,7 +32,9 @@ _LAST_S = 1
 """For what is left after draining, which is nothing unless a request took longer than it may."""
 
 
-def serve(served: Served, bundles: Sequence[Path], settings: Settings, token: str | None) -> None:
+def serve(
+    served: Served, bundles: Sequence[Path], settings: Settings, token: str | None, early: Sequence[Interruption]
+) -> None:
     """Serve until SIGTERM or SIGINT.
 
     Args:
@@ -38,8 +42,10 @@ def serve(served: Served, bundles: Sequence[Path], settings: Settings, token: st
         bundles: folders that it was loaded from.
         settings: how to listen, and what to refuse.
         token: what requests must carry; None where they need none.
+        early: filled by `interruptible`, which handles signals until the server's event loop does.
 
     Raises:
+        Interruption: a signal came before the event loop handled signals.
         ServingError: two models have one name.
         ArtifactError: a bundle is damaged.
         PublicationError: the folder of publications is not there.
@@ -47,7 +53,7 @@ def serve(served: Served, bundles: Sequence[Path], settings: Settings, token: st
     endpoint = Endpoint(served, settings, Detector.load() if settings.detect else None)
     mount(app, endpoint, token)
     with following(served, bundles, settings.follow, settings.follow_s):
-        _Server(endpoint, token).start([_Registered(name) for name in endpoint.models])
+        _Server(endpoint, token, early).start([_Registered(name) for name in endpoint.models])
 
 
 class _Registered(BaseKServeModel):  # type: ignore[misc]  # kserve has no types
@@ -61,7 +67,7 @@ class _Registered(BaseKServeModel):  # type: ignore[misc]  # kserve has no types
 class _Server(ModelServer):  # type: ignore[misc]  # kserve has no types
     """ModelServer on an address of choice, which finishes what it has taken on before it ends."""
 
-    def __init__(self, endpoint: Endpoint, token: str | None) -> None:
+    def __init__(self, endpoint: Endpoint, token: str | None, early: Sequence[Interruption]) -> None:
         settings = endpoint.settings
         super().__init__(
             http_port=settings.port,
@@ -72,24 +78,42 @@ class _Server(ModelServer):  # type: ignore[misc]  # kserve has no types
         )
         self._endpoint = endpoint
         self._rpc = RpcServer(endpoint, token) if settings.grpc_port else None
+        self._early = early
+        self._listening = asyncio.Event()
         self._draining: asyncio.Task[None] | None = None
+
+    def register_signal_handler(self) -> None:
+        """Leave signals to `interruptible` until the event loop runs; kserve's handlers would only drop them."""
 
     async def _serve(self) -> None:
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(logs.loop_failed)
+        for number in heeded():
+            loop.add_signal_handler(number, self._stop, number.name)
+        for interruption in self._early:
+            self._stop(interruption.signal.name)
         rest = self._rest_server
         rest.config.host = self._endpoint.settings.host
         # Its timings, a line for each request and more, are in /metrics.
         rest._add_middlewares = lambda _: None
-        # uvicorn would close its sockets first: a request that comes meanwhile is to be told that it was refused.
-        rest._server.handle_exit = self._told_to_end
+        # uvicorn would take the signals, and close its sockets first: a request that comes meanwhile is to be told
+        # that it was refused.
+        rest._server.capture_signals = contextlib.nullcontext
+        rest._server.startup = partial(self._listen, rest._server.startup)
         self._endpoint.start()
-        logs.tell("ready", models=list(self._endpoint.models), port=self._endpoint.settings.port)
-        rpc = [self._rpc.start()] if self._rpc else []
-        worked, *_ = await asyncio.gather(self._work(), super()._serve(), *rpc)
+        worked, _ = await asyncio.gather(self._work(), super()._serve())
         logs.tell("ended")
         if not worked:
             sys.exit(1)
+
+    async def _listen(self, listen: Callable[..., Awaitable[None]], sockets: Any = None) -> None:
+        """Listen for gRPC, then for REST, and tell that the server is ready unless it is about to end."""
+        if self._rpc:
+            await self._rpc.listen()
+        await listen(sockets=sockets)
+        self._listening.set()
+        if self._endpoint.ready:
+            logs.tell("ready", models=list(self._endpoint.models), port=self._endpoint.settings.port)
 
     async def _work(self) -> bool:
         """Whether no queue has failed; where one does, the others' requests are finished, and the server ends."""
@@ -101,16 +125,17 @@ class _Server(ModelServer):  # type: ignore[misc]  # kserve has no types
             return False
         return True
 
-    def _told_to_end(self, number: int, _: FrameType | None) -> None:
-        """Handle SIGTERM and SIGINT: drain at the first one, end at the second."""
+    def _stop(self, why: str) -> None:
+        """Drain at the first signal, end at the second."""
         if self._draining:
             self._rest_server._server.should_exit = True
-            return
-        self._draining = asyncio.get_running_loop().create_task(self._drain(signal.Signals(number).name))
+        else:
+            self._draining = asyncio.create_task(self._drain(why))
 
     async def _drain(self, why: str) -> None:
         logs.tell("draining", signal=why)
         await self._endpoint.drain()
+        await self._listening.wait()
         if self._rpc:
             await self._rpc.stop()
         self._rest_server._server.should_exit = True

@@ -39,6 +39,14 @@ class Settings(Section):
     characters: PositiveInt = Field(20_000, description="Characters of one text, at most.")
     body_bytes: PositiveInt = Field(8 * 2**20, description="Bytes of one request, at most.")
     body_s: PositiveFloat = Field(10.0, description="How long the sending of a request may take.")
+    unknown_limit: float = Field(
+        0.3,
+        ge=0,
+        le=1,
+        description="Share of a text's characters that its language's tokenizer may not know; an answer to a text "
+        "above it carries a warning.",
+    )
+    refuse_unknown: bool = Field(False, description="Whether a text above --unknown-limit is refused (400) instead.")
     drain_s: PositiveFloat = Field(30.0, description="How long accepted requests may take to finish after SIGTERM.")
     follow: Path | None = Field(None, description="Folder of publications (`lingraft publish`) to follow.")
     follow_s: PositiveFloat = Field(1.0, description="How often to look there, in seconds.")

@@ -223,7 +223,7 @@ def bundle(
 
     def make(folders: Sequence[Path]) -> Artifact:
         shutil.rmtree(out, ignore_errors=True)  # of an attempt that another run has overtaken
-        return export(primary, best, folders, out)
+        return export(primary, best, folders, out, prompts=_prompts(settings, task))
 
     def tags(made: Artifact) -> dict[str, object]:
         return {"recipe": settings.digest(), "task": task, **_parity_of(made)}
@@ -242,6 +242,17 @@ def bundle(
 def _parity_of(made: Artifact) -> Scores:
     near = made.manifest.record["parity"]["fp32"]
     return {f"parity_{language}": float(found["difference"]) for language, found in near.items()}
+
+
+def _prompts(recipe: Recipe, name: str) -> dict[str, dict[str, str]]:
+    """A task's examples by language; for a primary, the texts of the first task that has any."""
+    tasks = [task for task in recipe.tasks if task.examples and name in (task.name, PRIMARY)]
+    if not tasks:
+        return {}
+    asked = {language: tasks[0].asked(language) for language in tasks[0].examples}
+    if name != PRIMARY:
+        return asked
+    return {language: {"text": texts.get("text") or texts["question"]} for language, texts in asked.items()}
 
 
 def report(

@@ -1,52 +1,20 @@
 """What /metrics counts, by the application in this process: nobody else asks it."""
 
-import asyncio
-import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-import httpx
 import pytest
-from fastapi import FastAPI
 
-from lingraft.serving.endpoint import Endpoint
-from lingraft.serving.rest import mount
-from lingraft.serving.served import Served
-from lingraft.serving.settings import Settings
+from tests.serving.applications import Send, sending, value
 from tests.serving.asking import body, infer
 
 INFER = infer("topic")
-Send = Callable[..., httpx.Response]
 
 
 @pytest.fixture
 def send(bundle: Path) -> Iterator[Send]:
-    """Sends a request to an application of one bundle, by method and path."""
-    endpoint, app = Endpoint(Served.load([bundle]), Settings()), FastAPI()
-    mount(app, endpoint, None)
-    client = httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://here")
-
-    async def start() -> None:
-        endpoint.start()
-
-    async def stop() -> None:
-        await endpoint.drain()
-        await client.aclose()
-
-    with asyncio.Runner() as runner:
-        runner.run(start())
-
-        def sent(method: str, path: str, **given: Any) -> httpx.Response:
-            return runner.run(client.request(method, path, **given))
-
-        yield sent
-        runner.run(stop())
-
-
-def value(send: Send, metric: str) -> float:
-    found = re.search(rf"^{re.escape(metric)} (.*)$", send("GET", "/metrics").text, re.MULTILINE)
-    return float(found[1]) if found else 0.0
+    with sending([bundle]) as found:
+        yield found
 
 
 def test_answers_are_counted_by_path_and_status(send: Send) -> None:

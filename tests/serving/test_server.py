@@ -1,5 +1,6 @@
 """The real server in a process of its own, over HTTP: answers held to PyTorch's, refusals, its log and its end."""
 
+import gzip
 import json
 import socket
 import subprocess
@@ -20,7 +21,7 @@ from lingraft.serving.ask import running
 from lingraft.serving.ports import require_port
 from tests.serving.answers import LANGUAGES, pytorch_logits, rows_of, sentences
 from tests.serving.asking import JSON, LIMITS, MALFORMED, REFUSED, VALID, body, outputs_of, still_answers
-from tests.serving.shared import SharedServer
+from tests.serving.shared import TOKEN, SharedServer
 from tests.tiny import Tiny
 
 INFER = "/v2/models/topic/infer"
@@ -49,6 +50,8 @@ def test_metadata_tells_inputs_outputs_languages_labels_and_limits(client: httpx
         "probabilities": ("FP32", [-1, 3]),
         "language": ("BYTES", [-1]),
         "language_confidence": ("FP32", [-1]),
+        "unknown_share": ("FP32", [-1]),
+        "detected_language": ("BYTES", [-1]),
     }
     assert told["parameters"]["languages"] == sorted(LANGUAGES)
     assert told["parameters"]["labels"] == ["garden", "harbour", "kitchen"]
@@ -56,6 +59,8 @@ def test_metadata_tells_inputs_outputs_languages_labels_and_limits(client: httpx
     assert told["parameters"]["fingerprint"] == manifest.fingerprint
     assert told["parameters"]["fingerprints"] == {tag: fingerprint_of(manifest, tag) for tag in LANGUAGES}
     assert told["parameters"]["max_tokens"] == 32
+    assert told["parameters"]["source_language"] == "en"
+    assert told["parameters"]["examples"] == {"en": {"text": "ba de"}, "de": {"text": "ki lo"}}
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
@@ -129,6 +134,55 @@ def test_a_body_of_unknown_length_is_read_no_further_than_the_limit(client: http
     pieces = (b" " * 2**20 for _ in range(64))
     response = client.post(INFER, content=pieces, headers=JSON)
     assert (response.status_code, str(LIMITS.body_bytes) in response.text) == (413, True)
+
+
+def test_a_body_may_be_gzip(client: httpx.Client) -> None:
+    sent, plain = json.dumps(body(["kilo ba"])).encode(), outputs_of(client.post(INFER, json=body(["kilo ba"])))
+    for coding in ("gzip", "GZIP", "x-gzip"):
+        found = client.post(INFER, content=gzip.compress(sent), headers=JSON | {"content-encoding": coding})
+        assert outputs_of(found)["label"] == plain["label"]
+    assert client.post(INFER, content=sent, headers=JSON | {"content-encoding": "identity"}).is_success
+
+
+@pytest.mark.parametrize(
+    ("content", "coding", "status", "said"),
+    [
+        (gzip.compress(b" " * (LIMITS.body_bytes + 1)), "gzip", 413, f"send at most {LIMITS.body_bytes} bytes"),
+        (gzip.compress(b" " * 2**28), "gzip", 413, f"send at most {LIMITS.body_bytes} bytes"),
+        (gzip.compress(b"{}")[:-4], "gzip", 400, "not one whole gzip member"),
+        (gzip.compress(b"{}") * 2, "gzip", 400, "not one whole gzip member"),
+        (b"{}", "gzip", 400, "not gzip"),
+        (b"{}", "br", 415, "Content-Encoding: gzip"),
+        (b"{}", "gzip, gzip", 415, "Content-Encoding: gzip"),
+    ],
+    ids=["too large inflated", "bomb", "cut off", "twice", "not gzip", "brotli", "doubly"],
+)
+def test_an_encoded_body_is_inflated_no_further_than_the_limit_and_refused_where_it_cannot_be(
+    client: httpx.Client, content: bytes, coding: str, status: int, said: str
+) -> None:
+    response = client.post(INFER, content=content, headers=JSON | {"content-encoding": coding})
+    assert (response.status_code, said in response.json()["error"]) == (status, True), response.text
+    assert response.headers.get("accept-encoding") == ("gzip" if status == 415 else None)
+
+
+def test_the_page_is_found_with_a_slash_too(client: httpx.Client) -> None:
+    found = client.get("/ui/", follow_redirects=True)
+    assert (found.status_code, found.url.path) == (200, "/ui")
+    assert client.get("/ui/").headers["location"] == "../ui"
+
+
+def test_the_description_tells_of_a_token_where_one_is_asked_for(
+    client: httpx.Client, locked_server: SharedServer
+) -> None:
+    assert '"401"' not in client.get("/openapi.json").text
+    with httpx.Client(base_url=locked_server.url, timeout=60, trust_env=False) as stranger:
+        told = stranger.get("/openapi.json", headers={"authorization": f"Bearer {TOKEN}"}).json()["paths"]
+        for path, methods in told.items():
+            [(method, operation)] = methods.items()
+            locked = stranger.request(method, path, json={}).status_code == 401
+            assert ("401" in operation["responses"], "security" in operation) == (locked, locked), path
+    assert "401" not in told["/v2/health/ready"]["get"]["responses"]
+    assert "401" in told[INFER]["post"]["responses"]
 
 
 @pytest.mark.parametrize(

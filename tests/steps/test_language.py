@@ -239,6 +239,7 @@ def test_a_primary_gets_a_bundle_of_its_own(registered: Registered, tmp_path: Pa
     language.bundle(recipe.to_json(), run, "primary", *folders, tmp_path / "bundle")
     opened, tags = Bundle.load(tmp_path / "bundle"), tracking.tags_of("tiny-bundle-primary")
     assert (opened.kind, opened.fingerprint, "task_kind" in tags) == ("primary", tags["fingerprint"], False)
+    assert opened.examples == {"en": {"text": "ba de"}, "de": {"text": "ki lo"}}
     with tracking.asking() as ask:
         tree = drawn(versions(ask, "tiny")).splitlines()
     assert f"tiny-bundle-primary 1 [{opened.fingerprint[:12]}]" in "\n".join(tree)
@@ -247,10 +248,13 @@ def test_a_primary_gets_a_bundle_of_its_own(registered: Registered, tmp_path: Pa
 def test_a_bundle_holds_the_champion_of_the_task_that_is_named(registered: Registered, tmp_path: Path) -> None:
     shop, run = registered.shop, registered.begin(tmp_path / "run")
     folders = shop.primary, registered.tasks, [accepted(registered, run, tmp_path)]
-    parity = language.bundle(registered.recipe, run, "topic", *folders, tmp_path / "bundle")
+    task = shop.recipe.task().model_copy(update={"examples": {"tr": "va ze"}})
+    recipe = shop.recipe.model_copy(update={"tasks": (task,)}).to_json()
+    parity = language.bundle(recipe, run, "topic", *folders, tmp_path / "bundle")
     made = Artifact.load(tmp_path / "bundle", Kind.BUNDLE)
     found = [Artifact.load(folder, Kind.TASK) for folder in shop.tasks.values()]
     best = max(found, key=lambda one: (one.manifest.details["dev_score"], one.manifest.details["seed"]))
     assert made.manifest.data_hashes["task"] == best.fingerprint
+    assert made.manifest.record["examples"] == {"tr": {"text": "va ze"}}  # not those that it was finetuned with
     assert tracking.tags_of("tiny-bundle-topic")["fingerprint"] == made.fingerprint
     assert sorted(parity) == ["parity_de", "parity_en"]

@@ -120,5 +120,5 @@ def _cut(place: int, text: str, language: str, bundle: Bundle, truncate: bool) -
         raise empty(place)
     require_room(bundle, place, len(ids) + 2, truncate)
     begins = 1 + np.cumsum([0, *map(len, pieces)])[:-1]
-    row = Row(language, [tokenizer.special.begin, *ids[:room], tokenizer.special.end], None)
+    row = Row(language, [tokenizer.special.begin, *ids[:room], tokenizer.special.end], None, place)
     return row, _Tagged(text, found, [int(begin) for begin in begins if begin <= room])

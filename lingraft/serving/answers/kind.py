@@ -29,6 +29,8 @@ class Row(NamedTuple):
     language: str
     ids: list[int]
     types: list[int] | None
+    text: int
+    """Place in the request of the text, or of the pair or question, that it comes from."""
 
     def __len__(self) -> int:
         """In tokens."""
@@ -141,7 +143,7 @@ def encoded(bundle: Bundle, asked: Asked, truncate: bool) -> list[Row]:
         for number, place in enumerate(places):
             _require_length(bundle, place, len(texts[place]), found.whole_tokens[number], truncate)
             types = None if found.types is None else found.types[number]
-            rows[place] = Row(language, found.rows[number], types)
+            rows[place] = Row(language, found.rows[number], types, place)
     return [rows[place] for place in range(len(texts))]
 
 

@@ -27,6 +27,7 @@ from lingraft.serving.answers.kind import (
     softmax,
     texts_of,
 )
+from lingraft.serving.answers.words import words
 from lingraft.serving.bundle import Bundle, Language
 from lingraft.serving.formats import FEATURES
 from lingraft.tokenizer import Tokenizer
@@ -114,7 +115,7 @@ class Masked:
         rows, places = [], []
         for number, (text, language) in enumerate(zip(asked.texts[TEXT], asked.languages, strict=True)):
             ids, found = _cut(number, text, bundle, bundle.languages[language].tokenizer, asked.parameters[TRUNCATE])
-            rows.append(Row(language, ids, None))
+            rows.append(Row(language, ids, None, number))
             places += found
         # A vocabulary may be smaller than the number of pieces asked for; all masks tell as many.
         fewest = min(len(bundle.languages[language].tokenizer) for language in asked.languages) - 5
@@ -143,6 +144,15 @@ def _cut(
         )
     places = [_Place(number, *place) for place in zip(starts, tokens, strict=True)]
     return [*ids[:room], tokenizer.special.end], places
+
+
+def with_mask(text: str) -> str:
+    """A text with a mask in place of the word in its middle; one that has a mask stays as it is."""
+    found = [word for word in words(text) if text[word.start].isalnum()]
+    if not found or MASK in text:
+        return text
+    word = found[len(found) // 2]
+    return text[: word.start] + MASK + text[word.end :]
 
 
 def _surfaces(tokenizer: Tokenizer) -> list[tuple[str, bool]]:

@@ -86,8 +86,8 @@ class Passages:
                 "for one request. Send fewer or shorter ones."
             )
         rows = [
-            Row(language, *each.row(index))
-            for each, language in zip(windows, asked.languages, strict=True)
+            Row(language, *each.row(index), place)
+            for place, (each, language) in enumerate(zip(windows, asked.languages, strict=True))
             for index in range(len(each))
         ]
         return _Job(rows, windows)

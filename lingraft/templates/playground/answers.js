@@ -1,4 +1,4 @@
-// How each kind of answer is shown. A kind is known by an output that only its models have, whatever they are called.
+// What each kind of model does, and how its answers are shown. A kind is recognised by an output that no other has.
 
 import { bars, element, marked, percent } from "./elements.js";
 
@@ -7,27 +7,46 @@ const HUES = 5;
 
 /**
  * @typedef {object} Kind
+ * @property {(facts: object) => string} does - what the model does, for people.
  * @property {(asked: object) => {summary: string, nodes: Node[]}} show - `asked` has texts, outputs, language, facts.
  * @property {((columns: {title: string, outputs: object}[]) => Node)?} compare - what is said of all columns together.
  * @property {boolean?} masked - whether texts hold masks.
  */
 
 const KINDS = {
-  probabilities: { show: labels },
-  answer: { show: passage },
-  entity: { show: entities },
-  piece: { show: masks, masked: true },
-  embedding: { show: vector, compare: similarities },
+  probabilities: { show: labels, does: (facts) => `Chooses one of: ${labelsOf(facts).join(", ")}.` },
+  answer: { show: passage, does: () => "Finds the answer to a question in a text." },
+  entity: { show: entities, does: (facts) => `Finds names in a text: ${labelsOf(facts).join(", ")}.` },
+  piece: { show: masks, masked: true, does: () => `Guesses the word behind each ${MASK}.` },
+  embedding: { show: vector, compare: similarities, does: () => "Tells how close texts are in meaning." },
 };
+const NAMED = { PER: "person", LOC: "place", ORG: "organisation", MISC: "other name" };
+
+/** A model's labels as people read them; tags as the kinds of names that they are of. */
+export function labelsOf(facts) {
+  const tags = facts.outputs.some(({ name }) => name === "entity");
+  return (tags ? kindsOf(facts) : facts.parameters.labels).map((label) => read(label, facts));
+}
+
+function kindsOf({ parameters }) {
+  const inside = parameters.labels.filter((label) => label !== "O");
+  return [...new Set(inside.map((label) => label.replace(/^[BI]-/, "")))];
+}
 
 /** The kind of a model's answers. */
 export function kindOf(facts) {
   const output = facts.outputs.map((each) => each.name).find((name) => Object.hasOwn(KINDS, name));
-  return output ? KINDS[output] : { show: raw };
+  return output ? KINDS[output] : { show: raw, does: () => "" };
+}
+
+/** A label or a kind of name as people read it: by the recipe's name for it, where it has one. */
+function read(label, { parameters }) {
+  return parameters.label_names[label] ?? NAMED[label] ?? label.replaceAll("_", " ");
 }
 
 function labels({ outputs, facts }) {
-  const rows = facts.parameters.labels.map((name, place) => ({ name, share: outputs.probabilities[0][place] }));
+  const [shares] = outputs.probabilities;
+  const rows = facts.parameters.labels.map((label, place) => ({ name: read(label, facts), share: shares[place] }));
   rows.sort((one, other) => other.share - one.share);
   return { summary: `${rows[0].name}, ${percent(rows[0].share)}`, nodes: [bars(rows, { best: true })] };
 }
@@ -42,17 +61,17 @@ function passage({ texts, outputs, language }) {
 }
 
 function entities({ texts, outputs, language, facts }) {
-  const kinds = [...new Set(facts.parameters.labels.map((tag) => tag.replace(/^[BI]-/, "")))];
+  const kinds = kindsOf(facts);
   const found = outputs.entity.map((name, place) => ({
     name,
-    note: outputs.kind[place],
+    note: read(outputs.kind[place], facts),
     share: outputs.score[place],
     start: outputs.start[place],
     end: outputs.end[place],
     hue: Math.max(0, kinds.indexOf(outputs.kind[place])) % HUES,
   }));
-  const summary = found.map(({ name, note }) => `${name}, ${note}`).join("; ") || "no entities";
-  const list = found.length ? bars(found) : element("p", { class: "quiet" }, "No entities found.");
+  const summary = found.map(({ name, note }) => `${name}, ${note}`).join("; ") || "no names";
+  const list = found.length ? bars(found) : element("p", { class: "quiet" }, "No names found.");
   return { summary, nodes: [marked(texts.text, found, language), list] };
 }
 
@@ -63,17 +82,18 @@ function masks({ texts, outputs, language }) {
     const rows = outputs.piece[mask].map((name, place) => ({
       name,
       share: outputs.probability[mask][place],
-      note: outputs.begins_word[mask][place] ? null : "within a word",
+      note: outputs.begins_word[mask][place] ? null : "part of a word",
     }));
-    return [element("h3", {}, `Mask ${mask + 1} of ${spans.length}`), bars(rows, { best: true })];
+    const title = spans.length > 1 ? `Gap ${mask + 1} of ${spans.length}` : "Best guesses";
+    return [element("h3", {}, title), bars(rows, { best: true })];
   });
   const summary = bests.map((best, mask) => `${best}, ${percent(outputs.probability[mask][0])}`).join("; ");
   return { summary, nodes: [marked(texts.text, spans, language), ...lists] };
 }
 
 function vector({ outputs }) {
-  const said = `a vector of ${outputs.embedding[0].length} numbers`;
-  return { summary: said, nodes: [element("p", { class: "quiet" }, `Read as ${said}.`)] };
+  const said = `The model describes this text by ${outputs.embedding[0].length} numbers.`;
+  return { summary: said, nodes: [element("p", { class: "quiet" }, said)] };
 }
 
 function similarities(columns) {
@@ -83,7 +103,7 @@ function similarities(columns) {
     const cells = vectors.map((other) => cell(cosine(vectors[row], other)));
     return element("tr", {}, element("th", { scope: "row" }, title), ...cells);
   });
-  const caption = "Cosine similarity of the texts";
+  const caption = "How close the texts are in meaning: 1 is the same, 0 is unrelated";
   const table = element(
     "table", {},
     element("caption", {}, caption),

@@ -1,13 +1,14 @@
 // The page: which models there are, what a person picked and wrote, and a column of answers for each language.
 
-import { kindOf, MASK } from "./answers.js";
+import { kindOf, labelsOf, MASK } from "./answers.js";
 import { count, element, percent } from "./elements.js";
 import { carry, infer, metadata, models, Refusal } from "./protocol.js";
 
 const TITLES = { text: "Text", text_pair: "Second text", question: "Question", context: "Context" };
 const LINES = { question: 2, context: 8 };
 const ALL = "all";
-const FIRST_PICKS = 2;
+const FIRST_PICKS = 3;
+const TASKS = { "fill-mask": "Fill in a missing word", embeddings: "Compare meanings" };
 const NAMES = new Intl.DisplayNames("en", { type: "language" });
 
 const at = (id) => document.getElementById(id);
@@ -34,7 +35,7 @@ function spoken(language) {
 
 async function start() {
   const names = await models();
-  at("task").replaceChildren(...names.map((name) => element("option", {}, name)));
+  at("task").replaceChildren(...names.map((name) => element("option", { value: name }, TASKS[name] ?? name)));
   await choose();
   at("question").hidden = at("about").hidden = false;
 }
@@ -47,11 +48,12 @@ async function choose() {
   asking.abort();
   facts = found;
   for (const language of picked) if (!offered().includes(language)) picked.delete(language);
-  if (!picked.size) offered().slice(0, FIRST_PICKS).forEach((language) => picked.add(language));
+  if (!picked.size) suggested().forEach((language) => picked.add(language));
   at("answers").replaceChildren();
   at("comparison").replaceChildren();
   at("status").replaceChildren();
-  showTruncating();
+  at("truncate-option").hidden = !facts.parameters.request_parameters.truncate;
+  at("does").textContent = kindOf(facts).does(facts);
   showLanguages();
   showTexts();
   showFacts();
@@ -66,9 +68,24 @@ async function refresh() {
   at(held)?.focus();
 }
 
+/** The language that the model was trained in, then the others by name; last, to detect it. */
 function offered() {
-  const { languages, detects } = facts.parameters;
-  return detects ? [...languages, detects] : languages;
+  const { languages, source_language: source, detects } = facts.parameters;
+  const others = languages.filter((language) => language !== source);
+  others.sort((one, other) => nameOf(one).localeCompare(nameOf(other), "en"));
+  return [...(languages.includes(source) ? [source] : []), ...others, ...(detects ? [detects] : [])];
+}
+
+/** Languages to begin with: those that there are examples of, if there are any. */
+function suggested() {
+  const shown = offered().filter((language) => language in facts.parameters.examples);
+  return (shown.length ? shown : offered()).slice(0, FIRST_PICKS);
+}
+
+/** What stands in a field: what a person wrote there, or else the example. */
+function textOf(input, language) {
+  const { examples, source_language: source } = facts.parameters;
+  return written.get(`${input}-${language}`) ?? examples[language === ALL ? source : language]?.[input] ?? "";
 }
 
 /** Picked languages in the order in which they are offered. */
@@ -86,13 +103,6 @@ function showLanguages() {
     return element("label", { class: "chip" }, box, ` ${nameOf(language)}`);
   });
   at("languages").replaceChildren(...chips);
-}
-
-/** The option, in the words in which the server describes it. */
-function showTruncating() {
-  const described = facts.parameters.request_parameters.truncate;
-  at("truncate-option").hidden = !described;
-  at("truncate-meaning").textContent = described?.replace(/^[^:]*: /, "") ?? "";
 }
 
 function showTexts() {
@@ -121,16 +131,17 @@ function field(language, input, title) {
     rows: LINES[input] ?? 4,
     dir: "auto",
     lang: spoken(language),
+    placeholder: spoken(language) ? `Write or paste a text in ${title}` : "Write or paste a text",
     spellcheck: "false",
     autocomplete: "off",
   });
-  area.value = written.get(id) ?? "";
+  area.value = textOf(input, language);
   area.addEventListener("input", () => written.set(id, area.value));
   return [element("label", { for: id }, name), area, ...(kindOf(facts).masked ? [masker(area, title)] : [])];
 }
 
 function masker(area, title) {
-  const does = `Insert ${MASK}`;
+  const does = "Put a gap here";
   const button = element("button", { type: "button", class: "small", "aria-label": `${does}: ${title}` }, does);
   button.addEventListener("click", () => {
     area.setRangeText(MASK, area.selectionStart, area.selectionEnd, "end");
@@ -140,26 +151,27 @@ function masker(area, title) {
   return button;
 }
 
-/** One text for all takes the first language's, and leaves its own to those that have none. */
+/** The text for all is the first one that there is; afterwards, languages without a text of their own keep it. */
 function share() {
   const shared = at("same").checked;
   for (const input of inputs()) {
-    const own = columns().map((language) => `${input}-${language}`);
+    const own = columns().map((language) => [`${input}-${language}`, textOf(input, language)]);
     const all = `${input}-${ALL}`;
-    if (shared) written.set(all, [all, ...own].map((id) => written.get(id)).find(Boolean) ?? "");
-    else own.filter((id) => !written.get(id)).forEach((id) => written.set(id, written.get(all)));
+    if (shared) written.set(all, [written.get(all), ...own.map(([, text]) => text)].find(Boolean) ?? "");
+    else own.filter(([, text]) => !text).forEach(([id]) => written.set(id, written.get(all)));
   }
   showTexts();
 }
 
 function showFacts() {
-  const { precision, fingerprint, max_tokens, max_characters, labels } = facts.parameters;
+  const { precision, fingerprint, max_tokens, max_characters, source_language: source, labels } = facts.parameters;
   const told = {
     Model: facts.name,
+    "Trained in": nameOf(source),
+    "Longest text": `${count(max_characters)} characters; it reads ${count(max_tokens)} pieces of words at once`,
+    ...(labels.length && { Labels: labelsOf(facts).join(", ") }),
     Precision: precision,
     Fingerprint: fingerprint,
-    "Longest text": `${count(max_tokens)} tokens at once, ${count(max_characters)} characters`,
-    ...(labels?.length && { Labels: labels.join(", ") }),
   };
   const rows = Object.entries(told).flatMap(([name, value]) => [
     element("dt", {}, name),
@@ -196,16 +208,18 @@ function waiting(language) {
 /** One language's answer, or why there is none. */
 async function fill(section, language, signal) {
   const source = at("same").checked ? ALL : language;
-  const texts = Object.fromEntries(inputs().map((input) => [input, written.get(`${input}-${source}`) ?? ""]));
+  const texts = Object.fromEntries(inputs().map((input) => [input, textOf(input, source)]));
   const parameters = at("truncate-option").hidden ? {} : { truncate: at("truncate").checked };
   try {
     const { outputs, elapsed_ms } = await infer(facts.name, { ...texts, language }, parameters, signal);
     const found = outputs.language[0];
     const sure = percent(outputs.language_confidence[0]);
-    const title = found === language ? nameOf(found) : `${nameOf(found)}, detected, ${sure} sure`;
+    const title = found === language ? nameOf(found) : `${nameOf(found)} (detected, ${sure} sure)`;
     const { summary, nodes } = kindOf(facts).show({ texts, outputs, language: found, facts });
-    section.replaceChildren(heading(title, milliseconds(elapsed_ms)), ...nodes);
-    return { title, summary, outputs };
+    const doubts = doubtsOf(outputs);
+    const doubt = doubts ? [element("p", { class: "doubt" }, doubts)] : [];
+    section.replaceChildren(heading(title, milliseconds(elapsed_ms)), ...doubt, ...nodes);
+    return { title, summary: [summary, doubts].filter(Boolean).join(". "), outputs };
   } catch (error) {
     if (!(error instanceof Refusal)) throw error;
     if (error.status === 401) askForToken();
@@ -215,6 +229,15 @@ async function fill(section, language, signal) {
     section.removeAttribute("aria-busy");
     section.classList.remove("waiting");
   }
+}
+
+/** Why an answer may mean little: the text is not in the language that the model took it for. */
+function doubtsOf({ unknown_share: [unknown], detected_language: [other] }) {
+  const unread = unknown > facts.parameters.unknown_limit;
+  return [
+    unread && `The model cannot read ${Math.round(100 * unknown)}% of this text: do not rely on the answer.`,
+    other && `The text looks like ${nameOf(other)}.`,
+  ].filter(Boolean).join(" ");
 }
 
 function heading(title, note) {

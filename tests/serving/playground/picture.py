@@ -1,61 +1,71 @@
-"""`make picture`: the playground as the documentation shows it, asked for the masks of made-up texts.
+"""`make picture`: the playground as the documentation shows it, with tiny models trained on short texts."""
 
-Its models have random weights, and its Arabic is the tests' made-up syllables in Arabic letters.
-"""
-
-import json
 import sys
 import tempfile
+import tomllib
 from pathlib import Path
 
 import matplotlib.image
 
+from lingraft import blocks, stages, text, tokenizer
+from lingraft.adaptation import adapt
 from lingraft.config import Recipe
 from lingraft.export import bundle as export
+from lingraft.plan import unwatched
 from lingraft.serving.ask import running
-from tests.made_up import documents, write
 from tests.report.browser import new_page, running_chromium
-from tests.serving.playground.browsing import ask, choose
-from tests.tiny import Pieces, Tiny
+from tests.serving.playground.browsing import answered
+from tests.serving.playground.short_texts import LANGUAGES, sentence, write
 
 TINY = Path(__file__).parents[2] / "tiny.toml"
-LETTERS = str.maketrans("bdklmnprstvzaeiou", "بدكلمنفرستوزايييو")
-WORDS = 6
 WIDTH, HEIGHT = 1280, 400
 READY_S = 600
+EXAMPLES = {"en": ("kitchen", 1, 0, 0), "de": ("harbour", 1, 3, 1), "tr": ("garden", 0, 1, 2)}
 
 
-def models(folder: Path) -> list[Path]:
-    """Bundles of a task and of its primary, in three languages."""
-    recipe = Recipe.load(TINY).model_copy(update={"targets": ("ar", "de")})
-    source = write(folder / "source", recipe.languages)
-    arabic = [made | {"text": made["text"].translate(LETTERS)} for made in documents("ar", 300)]
-    (source / "ar.jsonl").write_text("".join(json.dumps(made) + "\n" for made in arabic), encoding="utf-8")
-    pieces = Pieces.trained(recipe.with_folder(source), folder)
-    tiny = Tiny.make(pieces.recipe, pieces.tokenizers, folder / "tiny")
-    found = {"topic": tiny.task, "primary": None}
-    for name, task in found.items():
-        export(tiny.primary, task, [*tiny.embeddings.values()], folder / name)
-    return [folder / name for name in found]
+def recipe_on(folder: Path) -> Recipe:
+    """A project on the short texts under a folder."""
+    settings = tomllib.loads(TINY.read_text("utf-8"))
+    settings["tokenizer"]["vocabulary"] = 250
+    settings["adaptation"] |= {"steps": 1, "learning_rate": 1e-6}
+    [task] = settings["tasks"]
+    task["finetuning"] = {"epochs": 16, "batch_examples": 16, "learning_rate": 4e-3, "seeds": [1]}
+    task["examples"] = {
+        language: sentence(topic, language, *numbers) for language, (topic, *numbers) in EXAMPLES.items()
+    }
+    return Recipe.model_validate(settings).with_folder(write(folder / "source"))
 
 
-def masked(language: str) -> str:
-    """A text with a mask in it."""
-    words = documents(language, 1)[0]["text"].split()[:WORDS]
-    words[WORDS // 2] = "<mask>"
-    return " ".join(word if word == "<mask>" or language != "ar" else word.translate(LETTERS) for word in words)
+def model(folder: Path) -> Path:
+    """A bundle that finds the topic of a text in three languages, trained under a folder."""
+    recipe, embeddings = recipe_on(folder), []
+    pieces = {language: folder / "tokenizer" / language for language in LANGUAGES}
+    packed = {language: folder / "blocks" / language for language in LANGUAGES}
+    for language in LANGUAGES:
+        prepared = folder / "text" / language
+        text.prepare(recipe, language, prepared)
+        tokenizer.train(recipe, prepared, pieces[language])
+        blocks.build(recipe, prepared, pieces[language], packed[language])
+    primary, task = folder / "primary", folder / "task"
+    stages.pretrain(recipe, packed["en"], pieces["en"], primary, unwatched)
+    for language in recipe.targets:
+        embeddings.append(folder / "embeddings" / language)
+        depth = recipe.adaptation.depth
+        adapt(recipe, primary, packed[language], pieces[language], depth, embeddings[-1], unwatched)
+    stages.finetune(recipe, recipe.task().name, primary, folder / "text" / "en", 1, task, unwatched)
+    return export(primary, task, embeddings, folder / "bundle").folder
 
 
 def take(path: Path) -> None:
     """Write the picture."""
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         place = Path(folder)
-        with running(models(place), READY_S) as server, running_chromium(place) as port, new_page(port) as page:
+        with running([model(place)], READY_S) as server, running_chromium(place) as port, new_page(port) as page:
             page.view(WIDTH, HEIGHT, phone=False, scheme="light")
             page.visit(f"{server.url}/ui")
             page.wait("question.checkVisibility()")
-            choose(page, "fill-mask", ("ar", "de", "en"))
-            ask(page, {f"text-{language}": masked(language) for language in ("ar", "de", "en")})
+            page.evaluate("ask.click()")
+            answered(page)
             matplotlib.image.imsave(path, page.screenshot(), pil_kwargs={"optimize": True})
 
 

@@ -19,6 +19,7 @@ from tests.serving.playground.browsing import (
 from tests.serving.shared import SharedServer
 
 pytestmark = pytest.mark.integration
+CHINESE = "老磨坊在河边秋天磨小麦冬天磨黑麦"
 TITLE = "section.querySelector('h2').textContent"
 BARS = """[...section.querySelectorAll(".bar")].map(bar =>
   parseFloat(getComputedStyle(bar, "::before").width) / bar.clientWidth)"""
@@ -52,8 +53,10 @@ def test_entities_are_marked_where_they_stand_and_a_text_is_shown_as_it_was_writ
         assert sections(page, texts_of("mark"))[place] == told["entity"]
         # Isolated, so that no word turns the one beside it: names, and kinds within the text.
         assert sections(page, texts_of(".name > bdi:first-child"))[place] == told["entity"]
-        assert sections(page, texts_of(".told > bdi.kind"))[place] == told["kind"]
+        named = [{"PER": "person", "LOC": "place"}[kind] for kind in told["kind"]]
+        assert sections(page, texts_of(".told > bdi.kind"))[place] == named
     bare = "(copy => { copy.querySelectorAll('.kind').forEach(kind => kind.remove()); return copy.textContent })"
+    assert page.evaluate("document.getElementById('does').innerText") == "Finds names in a text: place, person."
     assert sections(page, f"{bare}(section.querySelector('.told').cloneNode(true))") == [SHORT, SHORT]
     assert page.evaluate("document.querySelectorAll('.answer b, .answer :is(bdi:empty)').length") == 0
 
@@ -62,8 +65,8 @@ def test_answers_are_marked_in_contexts_of_any_script_and_markup_in_them_is_text
     page: Page, server: SharedServer
 ) -> None:
     page.evaluate("window.run = () => { window.ran = true }")
-    choose(page, "reading", ("de", "en", "tr"))
-    languages, starts = ("de", "en", "tr"), []
+    choose(page, "reading", ("en", "de", "tr"))
+    languages, starts = ("en", "de", "tr"), []
     ask(
         page, {f"{key}-{each}": text for each in languages for key, text in (("question", "lo?"), ("context", STRANGE))}
     )
@@ -102,15 +105,15 @@ def test_a_mask_is_put_in_by_a_button_and_what_fills_it_is_shown(page: Page, ser
 def test_texts_of_several_languages_are_compared_by_the_cosine_of_their_embeddings(
     page: Page, server: SharedServer
 ) -> None:
-    texts = {"de": "ki lo", "en": "mu na pe", "tr": "va"}
+    texts = {"en": "mu na pe", "de": "ki lo", "tr": "va"}
     choose(page, "embeddings", tuple(texts))
     ask(page, {f"text-{language}": text for language, text in texts.items()})
     vectors = np.array([infer(server, "embeddings", *pair[:1], text=pair[1])["embedding"] for pair in texts.items()])
     shown = page.evaluate("[...document.querySelectorAll('tbody td')].map(cell => parseFloat(cell.innerText))")
     np.testing.assert_allclose(np.reshape(shown, (3, 3)), vectors @ vectors.T, atol=1.1e-3)
     assert page.evaluate("[...document.querySelectorAll('tbody th')].map(head => head.innerText)") == [
-        "German",
         "English",
+        "German",
         "Turkish",
     ]
 
@@ -134,7 +137,7 @@ def test_a_language_is_found_out_and_named_with_how_sure_that_is(page: Page, ser
     told = infer(server, "embeddings", "auto", text=text)
     assert told["language"] == ["en"]
     (title,) = sections(page, TITLE)
-    assert title.startswith(f"English, detected, {told['language_confidence'][0]:.1%} sure")
+    assert title.startswith(f"English (detected, {told['language_confidence'][0]:.1%} sure)")
 
 
 def test_a_text_that_is_too_long_is_read_as_far_as_it_goes_where_that_is_asked_for(
@@ -147,3 +150,13 @@ def test_a_text_that_is_too_long_is_read_as_far_as_it_goes_where_that_is_asked_f
     ask(page, {})
     assert sections(page, texts_of(".failed")) == [[]]
     assert page.evaluate("document.querySelectorAll('.answer .bar').length") == 3
+
+
+def test_a_text_in_another_language_is_answered_with_a_warning_for_people(page: Page) -> None:
+    choose(page, "topic", ("en", "de"))
+    ask(page, {"text-en": "ba de", "text-de": CHINESE})
+    plain, doubted = sections(page, texts_of(".doubt"))
+    assert plain == []
+    said = "The model cannot read 100% of this text: do not rely on the answer. The text looks like Chinese."
+    assert doubted == [said]
+    assert said in page.evaluate("document.getElementById('status').innerText")

@@ -79,6 +79,26 @@ def test_the_token_is_asked_for_refused_in_the_server_s_words_and_kept_in_memory
     locked.wait("document.activeElement.id == 'token'")
 
 
+def test_the_page_opens_with_the_recipe_s_examples_in_the_source_language_first(page: Page) -> None:
+    assert page.evaluate("[...document.querySelectorAll('#languages label')].map(each => each.innerText.trim())") == [
+        "English",
+        "German",
+        "Turkish",
+        "Detect the language",
+    ]
+    assert page.evaluate("document.getElementById('does').innerText") == "Chooses one of: garden, harbour, kitchen."
+    fields = "[...document.querySelectorAll('#texts textarea')].map(each => [each.id, each.value])"
+    assert page.evaluate(fields) == [["text-en", "ba de"], ["text-de", "ki lo"]]
+    page.evaluate("ask.click()")
+    answered(page)
+    assert sections(page, "section.ariaLabel") == ["English", "German"]
+    page.evaluate("same.click()")
+    assert page.evaluate(fields) == [["text-all", "ba de"]]
+    choose(page, "topic", ("en", "tr"))
+    page.evaluate("same.click()")
+    assert page.evaluate(fields) == [["text-en", "ba de"], ["text-tr", "ba de"]]
+
+
 def test_where_no_token_is_asked_for_the_page_answers_at_once_until_the_server_is_gone(bundle: Path, port: int) -> None:
     with running([bundle]) as free, new_page(port) as page:
         page.visit(f"{free.url}/ui")
@@ -122,7 +142,7 @@ def test_what_the_server_refuses_is_told_in_its_words_beside_the_other_answers(
 def test_everything_is_reached_named_and_done_with_the_keyboard(page: Page) -> None:
     page.press("ArrowDown")
     page.wait("document.querySelector('#facts dd').textContent == 'inference'")
-    for language in ("de", "en", "tr"):
+    for language in ("en", "de", "tr"):
         page.press("Tab")
         assert page.evaluate(FOCUSED) == f"pick-{language}"
         page.press(" ")

@@ -1,0 +1,114 @@
+"""Texts that are not in the language they were sent in: how much of them is unknown, and what is said of it."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+
+from lingraft.serving.detection import Detector
+from tests.serving.applications import Send, sending, value
+from tests.serving.asking import body, infer, inputs, outputs_of
+from tests.serving.rpc import asked, stub, values_of
+from tests.serving.shared import TOKEN, SharedServer
+
+CHINESE = "老磨坊在河边秋天磨小麦冬天磨黑麦"
+SPANISH = "El viejo molino junto al río muele trigo en otoño y centeno en invierno."
+GERMAN = "Die alte Mühle am Fluss mahlt im Herbst Weizen und im Winter Roggen."
+
+
+@pytest.fixture(scope="module")
+def detector() -> Detector:
+    return Detector.load()
+
+
+def shares(send: Send, texts: Sequence[str], model: str = "topic", **more: Any) -> list[float]:
+    sent = body(list(texts), parameters={"truncate": True}) | more
+    return outputs_of(send("POST", infer(model), json=sent))["unknown_share"]
+
+
+def test_each_text_has_the_share_of_its_characters_that_no_piece_stands_for(bundle: Path) -> None:
+    texts = ["kilo de ba", CHINESE, f"{CHINESE} kilo", "kilo 磨", "磨" * 200 + " kilo"]
+    visible = len(CHINESE)
+    with sending([bundle]) as send:
+        expected = [0, 1, visible / (visible + 4), 1 / 5, 200 / 204]
+        assert shares(send, texts) == pytest.approx(expected)
+        # Whatever else is in the request.
+        assert [shares(send, [text])[0] for text in texts] == pytest.approx(expected)
+
+
+def test_all_texts_of_a_pair_a_question_and_a_gap_count(bundles: list[Path]) -> None:
+    with sending(bundles) as send:
+        pair = inputs(["de"], text=["kilo"], text_pair=["磨磨磨磨"])
+        assert outputs_of(send("POST", infer("inference"), json=pair))["unknown_share"] == [0.5]
+        question = inputs(["de", "de"], question=["ba", "ba"], context=["kilo " * 60 + "磨" * 302, "kilo"])
+        found = outputs_of(send("POST", infer("reading"), json=question))["unknown_share"]
+        assert found == pytest.approx([302 / (302 + 240 + 2), 0])
+        gap = inputs(["de"], text=["kilo <mask> 磨磨磨磨"])
+        assert outputs_of(send("POST", infer("fill-mask"), json=gap))["unknown_share"] == [0.5]
+
+
+def test_above_the_limit_an_answer_carries_a_warning_and_is_counted(bundle: Path, detector: Detector) -> None:
+    counted = 'lingraft_unknown_texts_total{language="de",outcome="warned",task="topic"}'
+    with sending([bundle], detector, unknown_limit=0.5) as send:
+        before = value(send, counted)
+        found = send("POST", infer("topic"), json=body(["kilo", CHINESE, "ba 磨"]))
+        assert len(outputs_of(found)["label"]) == 3
+        assert found.json()["parameters"]["warning"] == (
+            "text 1 does not look like 'de': its tokenizer does not know 100% of the characters, and the "
+            "language seems to be 'zh'"
+        )
+        assert value(send, counted) - before == 1
+        assert "warning" not in send("POST", infer("topic"), json=body(["kilo", "ba 磨"])).json()["parameters"]
+
+
+def test_above_the_limit_a_text_is_refused_where_that_is_set(bundle: Path, detector: Detector) -> None:
+    counted = 'lingraft_unknown_texts_total{language="de",outcome="refused",task="topic"}'
+    with sending([bundle], detector, refuse_unknown=True) as send:
+        before = value(send, counted)
+        refused = send("POST", infer("topic"), json=body(["kilo", CHINESE]))
+        assert refused.status_code == 400
+        assert refused.json()["error"].startswith("text 1 does not look like 'de': its tokenizer does not know 100%")
+        assert "seems to be 'zh'" in refused.json()["error"]
+        assert value(send, counted) - before == 1
+        assert send("POST", infer("topic"), json=body(["kilo", "ba"])).is_success
+
+
+def test_a_warning_names_a_few_texts_and_counts_the_rest(bundle: Path) -> None:
+    with sending([bundle]) as send:
+        told = send("POST", infer("topic"), json=body([CHINESE] * 8)).json()["parameters"]["warning"]
+    assert told.count("does not look like 'de'") == 5
+    assert told.endswith("; 3 more")
+
+
+def test_another_language_is_told_where_it_is_plain(bundle: Path, detector: Detector) -> None:
+    with sending([bundle], detector) as send:
+        asked = body([SPANISH, GERMAN, "kilo", GERMAN, CHINESE], ["de", "de", "de", "auto", "de"])
+        found = outputs_of(send("POST", infer("topic"), json=asked | {"parameters": {"truncate": True}}))
+        assert found["detected_language"] == ["es", "", "", "", "zh"]
+    with sending([bundle]) as send:
+        found = outputs_of(send("POST", infer("topic"), json=body([SPANISH], parameters={"truncate": True})))
+        assert found["detected_language"] == [""]
+
+
+def test_of_a_language_that_the_detector_does_not_know_there_is_no_other(detector: Detector) -> None:
+    assert detector.other_than("de", SPANISH) == "es"
+    assert detector.other_than("es-MX", SPANISH) == ""
+    assert detector.other_than("tlh", SPANISH) == ""
+    assert detector.other_than("de", "kilo") == detector.other_than("de", "4711-0815", unsure=True) == ""
+    assert detector.other_than("de", "磨坊", unsure=True) == "zh"
+
+
+@pytest.mark.integration
+def test_rpc_tells_what_rest_tells(locked_server: SharedServer) -> None:
+    texts, header = ["kilo", CHINESE], f"Bearer {TOKEN}"
+    with httpx.Client(base_url=locked_server.url, timeout=60, trust_env=False) as client, stub(locked_server) as rpc:
+        rest = client.post(infer("topic"), json=body(texts), headers={"authorization": header})
+        found = rpc.ModelInfer(asked("topic", text=texts, language=["de"]), metadata=[("authorization", header)])
+        assert found.parameters["warning"].string_param == rest.json()["parameters"]["warning"]
+        assert "seems to be 'zh'" in found.parameters["warning"].string_param
+        values = values_of(found)
+        np.testing.assert_allclose(values["unknown_share"], [0, 1])
+        assert values["detected_language"] == outputs_of(rest)["detected_language"] == ["", "zh"]

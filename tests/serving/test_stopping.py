@@ -1,0 +1,139 @@
+"""Signals to real server processes, from the first import to readiness and after: each one ends the server at once."""
+
+import json
+import os
+import re
+import signal
+import sys
+import time
+from collections.abc import Callable
+from http import HTTPStatus
+from http.client import HTTPConnection
+from pathlib import Path
+from tempfile import TemporaryFile
+from typing import IO
+
+import grpc
+import pytest
+from kserve.protocol.grpc import grpc_predict_v2_pb2 as pb
+
+from lingraft.serving.ask import Running, launched, stop
+from tests.serving.rpc import stub
+
+LIMIT_S = 120
+POLL_S = 0.001
+STOPPED = "draining", "ended"
+
+
+def said(log: IO[bytes]) -> str:
+    """All that a server has written; its own place in the file stays."""
+    return os.pread(log.fileno(), 2**24, 0).decode()
+
+
+def writes(pattern: str) -> Callable[[Running], object]:
+    return lambda server: re.search(pattern, said(server.log))
+
+
+def ready_over_rest(server: Running) -> bool:
+    connection = HTTPConnection(server.url.removeprefix("http://"), timeout=LIMIT_S)
+    try:
+        connection.request("GET", "/v2/health/ready")
+        return connection.getresponse().status == HTTPStatus.OK
+    except OSError:
+        return False
+    finally:
+        connection.close()
+
+
+def ready_over_rpc(server: Running) -> bool:
+    with stub(server) as service:
+        try:
+            return bool(service.ServerReady(pb.ServerReadyRequest()).ready)
+        except grpc.RpcError:
+            return False
+
+
+def events(server: Running) -> list[str]:
+    """Of the log; anything else that was written, such as a traceback, is one, too."""
+    lines = [line for line in said(server.log).splitlines() if not line.startswith("import time:")]
+    return [json.loads(line)["event"] if line.startswith("{") else line for line in lines]
+
+
+def signalled(bundle: Path, number: signal.Signals, time_has_come: Callable[[Running], object]) -> list[str]:
+    """Start a server and send it a signal as soon as something is so; the events of its log, once it has ended well."""
+    with TemporaryFile() as log:
+        server = launched([bundle], log)
+        try:
+            until_s = time.monotonic() + LIMIT_S
+            while not time_has_come(server):
+                assert server.process.poll() is None, said(log)
+                assert time.monotonic() < until_s, said(log)
+                time.sleep(POLL_S)
+            server.process.send_signal(number)
+            assert server.process.wait(LIMIT_S) == 0, said(log)
+            return events(server)
+        finally:
+            stop(server.process)
+
+
+def test_a_signal_in_the_moment_of_readiness_ends_the_server_in_good_order(bundle: Path) -> None:
+    assert signalled(bundle, signal.SIGTERM, writes('"ready"')) == ["ready", *STOPPED]
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda number: number.name)
+@pytest.mark.parametrize("ready", [ready_over_rest, ready_over_rpc], ids=lambda ready: ready.__name__)
+def test_no_signal_is_lost_once_a_client_has_seen_readiness(
+    bundle: Path, number: signal.Signals, ready: Callable[[Running], bool]
+) -> None:
+    # Between REST's first answer and the log, the server may be told to end before it has told that it was ready.
+    assert signalled(bundle, number, ready) in (["ready", *STOPPED], [*STOPPED])
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda number: number.name)
+@pytest.mark.parametrize("imported", ["pydantic", "numpy", "onnxruntime", "fastapi", "kserve.model_server"])
+def test_a_signal_while_the_server_starts_ends_it_in_good_order(
+    bundle: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals, imported: str
+) -> None:
+    monkeypatch.setenv("PYTHONPROFILEIMPORTTIME", "1")
+    assert signalled(bundle, number, writes(rf" {re.escape(imported)}\n")) in ([], ["ended"], [*STOPPED])
+
+
+SWALLOWING = f"""#!{sys.executable}
+import os, signal, sys
+from lingraft.serving.__main__ import main
+from lingraft.serving.served import Served
+
+class Dropped:
+    def __del__(self):
+        os.kill(os.getpid(), signal.SIGTERM)
+
+load = Served.load
+def loaded(*given):
+    Dropped()
+    return load(*given)
+
+Served.load = loaded
+sys.argv = sys.argv[2:]
+main()
+"""
+"""An interpreter whose `-m lingraft.serving` gets a signal where Python ignores all that is raised."""
+
+
+@pytest.mark.integration
+def test_a_signal_that_the_start_swallows_ends_the_server_before_it_is_ready(
+    bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "python"
+    program.write_text(SWALLOWING)
+    program.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(program))
+    with TemporaryFile() as log:
+        server = launched([bundle], log)
+        try:
+            assert server.process.wait(LIMIT_S) == 0, said(log)
+        finally:
+            stop(server.process)
+        assert events(server)[-1] == "ended"
+        assert '"ready"' not in said(log)
