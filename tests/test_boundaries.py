@@ -103,6 +103,14 @@ def test_help_of_pipelines_is_printed_without_what_they_need(arguments: list[str
     assert _imported_by("import runpy; runpy.run_module('pipelines', run_name='__main__')", *arguments) & SLOW == set()
 
 
+def test_a_registry_that_is_not_there_is_refused_without_mlflow(tmp_path: Path) -> None:
+    program = "from lingraft.__main__ import main; main()"
+    address = {"MLFLOW_TRACKING_URI": f"sqlite:///{tmp_path}/mlflow.db"}
+    found = _imported_by(program, "registry", "ls", code=1, **address)
+    assert found & SLOW == set()
+    assert [*tmp_path.iterdir()] == []
+
+
 def _imported_by(program: str, *arguments: str, code: int = 0, **environment: str) -> set[str]:
     """Modules that a program has imported when it ends."""
     listing = "import atexit, sys; atexit.register(lambda: print('\\nimported', *sys.modules))\n"

@@ -150,7 +150,7 @@ def open_run(recipe: Recipe, pipeline: str) -> str:
         TrackingError: the tracking server refuses, or stays down for as long as it is waited for.
     """
     tags = {"mlflow.runName": pipeline, "pipeline": pipeline, "project": recipe.name}
-    with asking() as ask:
+    with asking(creates=True) as ask:
         experiment = ask(partial(_experiment, recipe.name))
         run_id = ask(partial(_run, experiment, tags | _mark()))
         ask(lambda: mlflow.MlflowClient().log_dict(run_id, recipe.model_dump(mode="json"), "recipe.json"))
