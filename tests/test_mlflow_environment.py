@@ -4,15 +4,18 @@ import socket
 import sqlite3
 from pathlib import Path
 
+import mlflow
 import pytest
 from typer.testing import CliRunner
 
 from lingraft import tracking
 from lingraft.cli import app
+from lingraft.config import Recipe
 from lingraft.errors import NoStoreError, PublicationError, TrackingError
 from lingraft.mlflow_environment import require_store, without_password
 from tests.tracking_stores import quiet, sqlite_store
 
+RECIPE = Recipe.load(Path(__file__).parent / "tiny.toml")
 READING = (
     ["registry", "ls"],
     ["registry", "show", "tiny-primary"],
@@ -113,6 +116,21 @@ def test_a_server_that_nobody_has_started_is_refused_without_waiting(
         with pytest.raises(TrackingError, match=rf"nobody answers at MLFLOW_TRACKING_URI={address}: .*refused"):
             CliRunner().invoke(app, command, catch_exceptions=False)
     assert [*empty.iterdir()] == []
+
+
+@quiet
+@pytest.mark.parametrize("wanted", [None, "true"])
+def test_mlflow_draws_bars_only_where_the_environment_says_so(
+    wanted: str | None, empty: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    if wanted:
+        monkeypatch.setenv("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", wanted)
+    (empty / "store").mkdir()
+    with sqlite_store(empty / "store"):
+        run = tracking.open_run(RECIPE, "language")
+        mlflow.artifacts.download_artifacts(run_id=run, dst_path=str(empty / "made"))
+    assert (empty / "made" / "recipe.json").is_file()
+    assert ("Downloading artifacts" in capfd.readouterr().err) == bool(wanted)
 
 
 def test_passwords_are_not_shown() -> None:
