@@ -67,7 +67,7 @@ def announcing_registry(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def announcing_start(name: str, command: Callable[..., None]) -> Callable[..., None]:
-    """Have a command that needs PyTorch say at once that it starts: that takes seconds to import."""
+    """Have a command say at once that it starts, where PyTorch or MLflow take seconds to import."""
 
     @functools.wraps(command)
     def announced(*arguments: object, **options: object) -> None:
