@@ -18,7 +18,8 @@ _LANE = ("prepare-text", "train-tokenizer", "build-blocks")
 def test_every_step_of_the_demo_is_planned_in_an_order_in_which_it_may_run() -> None:
     plan = planned(build.source_pipeline(DEMO), {})
     kinds = [each.kind for each in plan]
-    assert kinds == ["open-run", *_LANE, "pretrain", *3 * ["finetune"], "evaluate-source", "register-source"]
+    wanted = ["open-run", *_LANE, "pretrain", *3 * ["finetune"], "evaluate-source", "register-source"]
+    assert kinds[kinds.index("open-run") :] == wanted
     assert [each.flops for each in plan if each.kind == "finetune"] == 3 * [None]
     assert {each.kind for each in plan if each.flops} == {"pretrain"}
     assert {each.at_once for each in plan} == {1}  # the recipe's parallel_languages
