@@ -1,6 +1,7 @@
 """What the commands have in common: options, and how they end."""
 
 import functools
+import gc
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -61,7 +62,13 @@ def announcing_registry(command: Callable[..., None]) -> Callable[..., None]:
         require_store()
         require_answer()
         print(f"registry: {without_password(registry_address())}", file=sys.stderr, flush=True)
-        command(*arguments, **options)
+        collects = gc.isenabled()
+        gc.disable()  # it would look again and again at all that MLflow imports, which stays: a third of the time
+        try:
+            command(*arguments, **options)
+        finally:
+            if collects:
+                gc.enable()
 
     return announced
 
