@@ -1,6 +1,15 @@
-"""`python -m lingraft`, which is how `torchrun` starts it: `torchrun --nproc-per-node 2 -m lingraft pretrain ...`."""
+"""The program `lingraft`; `torchrun` starts it as a module: `torchrun --nproc-per-node 2 -m lingraft pretrain ...`."""
 
-from lingraft.cli import main
+from lingraft.startup import end_quietly_on_ctrl_c
+
+
+def main() -> None:
+    """Run the command line of this process."""
+    end_quietly_on_ctrl_c()
+    from lingraft import cli
+
+    cli.main()
+
 
 if __name__ == "__main__":
     main()

@@ -60,6 +60,10 @@ class NotRegisteredError(TrackingError):
     """The registry answers, and has no such model or alias."""
 
 
+class NoStoreError(NotRegisteredError):
+    """There is no MLflow store at the address that the environment names, so nothing is registered there."""
+
+
 class GateError(LingraftError):
     """What the gate is to compare cannot be compared, or evidence that it needs is not there."""
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 from tqdm import tqdm
 
 from lingraft import ranks
+from lingraft.total_progress import shown_left
 
 if TYPE_CHECKING:
     from lingraft.plan import Progress
@@ -63,7 +64,8 @@ def _pace(number: int, total: int | None, elapsed_s: float) -> str:
 def _bar(points: "Iterator[Progress]", steps: int, title: str) -> "Iterator[Progress]":
     with tqdm(total=steps, desc=title, unit="step", file=sys.stderr) as bar:
         for point in points:
-            bar.set_postfix_str(f"{_depth(point)}loss {point.loss:.3f}, {_rate(point)}", refresh=False)
+            told = f"{_depth(point)}loss {point.loss:.3f}, {_rate(point)}{_all_left(point, steps)}"
+            bar.set_postfix_str(told, refresh=False)
             bar.update(point.step - bar.n)
             yield point
 
@@ -75,8 +77,14 @@ def _lines(points: "Iterator[Progress]", steps: int, title: str) -> "Iterator[Pr
             said_at = time.monotonic()
             left_s = point.elapsed_s / point.step * (steps - point.step)
             told = f"{_depth(point)}loss {point.loss:.3f}, {_rate(point)}"
-            say(f"{title}: step {point.step}/{steps}, {told}, {left_s:.0f} s left")
+            say(f"{title}: step {point.step}/{steps}, {told}, {left_s:.0f} s left{_all_left(point, steps)}")
         yield point
+
+
+def _all_left(point: "Progress", steps: int) -> str:
+    """About how long all steps still take of which this training is one, where it is one of several."""
+    total_s = point.elapsed_s / point.step * steps
+    return shown_left(total_s - point.elapsed_s, total_s)
 
 
 def _depth(point: "Progress") -> str:

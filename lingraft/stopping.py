@@ -1,13 +1,17 @@
 """Notice that the machine is about to go: a spot node's SIGTERM, or Ctrl-C."""
 
 import contextlib
+import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from types import FrameType
 
 EXIT_CODES = {signal.SIGTERM: 75, signal.SIGINT: 130}
 """75 is sysexits' EX_TEMPFAIL: nothing is wrong, try again. 130 is what shells report of Ctrl-C."""
+
+_AGAIN_S = 0.01
 
 
 class Interruption(BaseException):
@@ -81,13 +85,35 @@ def interruptible() -> Iterator[list[Interruption]]:
         raised.append(Interruption(signal_number, "asked to stop. Run the same again to go on."))
         raise raised[-1]
 
-    with handled(stop):
+    with _redelivered(), handled(stop):
         try:
             yield raised
         except BaseException as error:
             if raised and error is not raised[-1]:  # what it broke off has tripped over it
                 raise raised[-1] from error
             raise
+
+
+@contextlib.contextmanager
+def _redelivered() -> Iterator[None]:
+    """Send a signal again whose `Interruption` was dropped: Python drops what is raised in finalisers and callbacks.
+
+    Each import has such a callback.
+    """
+    before = sys.unraisablehook
+
+    def send_again(dropped: "sys.UnraisableHookArgs") -> None:
+        if isinstance(dropped.exc_value, Interruption):
+            number = dropped.exc_value.signal
+            threading.Timer(_AGAIN_S, os.kill, (os.getpid(), number)).start()  # when the callback has returned
+        else:
+            before(dropped)
+
+    sys.unraisablehook = send_again
+    try:
+        yield
+    finally:
+        sys.unraisablehook = before
 
 
 @contextlib.contextmanager

@@ -1,19 +1,24 @@
 """`python -m pipelines compile|submit|follow|run|demo`: a recipe's pipelines, for a cluster or on this machine."""
 
+if __name__ == "__main__":
+    from lingraft.startup import end_quietly_on_ctrl_c
+
+    end_quietly_on_ctrl_c()  # before the imports, in which a program spends its first moments
+
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from kfp import compiler
 
-from lingraft.cli import run_app
-from lingraft.config import Recipe
-from lingraft.files import make_folder, writable
-from lingraft.progress import say
-from pipelines import local
+from lingraft.cli.options import run_app
 from pipelines.catalogue import PIPELINES, pipeline_named
 from pipelines.server import commands
 from pipelines.server.commands import RecipeOption
+
+if TYPE_CHECKING:
+    from lingraft.config import Recipe
+
+# What a command needs is imported by it, so that --help does not wait for KFP.
 
 app = typer.Typer(help=__doc__, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 
@@ -39,6 +44,12 @@ NewLabelsOption = Annotated[
 @app.command("compile")
 def compile_all(recipe: RecipeOption, out: OutOption = Path("compiled")) -> None:
     """Write the pipelines as YAML, to be uploaded to Kubeflow Pipelines; those of another recipe do not stay beside."""
+    from kfp import compiler
+
+    from lingraft.config import Recipe
+    from lingraft.files import make_folder, writable
+    from lingraft.progress import say
+
     settings = Recipe.load(recipe)
     make_folder(out)
     with writable(out):
@@ -70,9 +81,12 @@ def run(
 
     `language` adds to what is in production, whatever languages the recipe names; the last three options are for it.
     """
+    make, settings = pipeline_named(pipeline), _announced(_recipe(recipe, text))
+    from pipelines import local
+
     allowed = {"drop_languages": drop_language or [], "new_primary": new_primary, "new_labels": new_labels}
     arguments = {"compare": compare, **allowed} if pipeline == "language" else {}
-    local.run(pipeline_named(pipeline)(_recipe(recipe, text)), out, **arguments)
+    local.run(make(settings), out, **arguments)
 
 
 @app.command()
@@ -84,18 +98,27 @@ def demo(
     drop_language: DropOption = None,
 ) -> None:
     """Run the main job from text to a served answer: all three pipelines, the report, and the endpoint."""
+    settings = _announced(_recipe(recipe, text))
     from pipelines import demo as main_job
 
-    main_job.run(_recipe(recipe, text), out, compare, drop_language or [])
+    main_job.run(settings, out, compare, drop_language or [])
 
 
 app.command()(commands.submit)
 app.command()(commands.follow)
 
 
-def _recipe(path: Path, text: Path | None) -> Recipe:
+def _recipe(path: Path, text: Path | None) -> "Recipe":
+    from lingraft.config import Recipe
+
     recipe = Recipe.load(path)
     return recipe.with_folder(text) if text else recipe
+
+
+def _announced(recipe: "Recipe") -> "Recipe":
+    """A recipe, after saying what it is about: KFP takes seconds to import."""
+    print(f"{recipe.name}: {recipe.source} to {', '.join(recipe.targets)}. Starting...", flush=True)
+    return recipe
 
 
 if __name__ == "__main__":

@@ -1,23 +1,35 @@
 """The pipelines that there are, by name."""
 
+import importlib
 from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
-from kfp.dsl import base_component
-
-from lingraft.config import Recipe
 from lingraft.errors import LingraftError
-from pipelines import build, paper
 
-PIPELINES: dict[str, Callable[[Recipe], base_component.BaseComponent]] = {
-    "source": build.source_pipeline,
-    "depth-search": build.depth_search_pipeline,
-    "language": build.language_pipeline,
-    "paper": paper.paper_pipeline,
+if TYPE_CHECKING:
+    from kfp.dsl import base_component
+
+    from lingraft.config import Recipe
+
+# KFP takes a second to import, for which --help and refusals do not wait.
+
+
+def _built(module: str, function: str, recipe: "Recipe") -> "base_component.BaseComponent":
+    made: Any = getattr(importlib.import_module(f"pipelines.{module}"), function)
+    return made(recipe)
+
+
+PIPELINES: "dict[str, Callable[[Recipe], base_component.BaseComponent]]" = {
+    "source": partial(_built, "build", "source_pipeline"),
+    "depth-search": partial(_built, "build", "depth_search_pipeline"),
+    "language": partial(_built, "build", "language_pipeline"),
+    "paper": partial(_built, "paper", "paper_pipeline"),
 }
 """The way of one system to an endpoint; and, apart from it, the comparison of systems."""
 
 
-def pipeline_named(name: str) -> Callable[[Recipe], base_component.BaseComponent]:
+def pipeline_named(name: str) -> "Callable[[Recipe], base_component.BaseComponent]":
     """What makes a pipeline of a recipe.
 
     Raises:

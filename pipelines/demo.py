@@ -13,7 +13,9 @@ from lingraft.registered import bundle_name, bundled, primary_name
 from lingraft.report.page import PAGE_FILE, Records, table
 from lingraft.serving.ask import Question, ask
 from lingraft.task_config import Task
+from lingraft.total_progress import TotalProgress
 from pipelines import build, local
+from pipelines.plan import planned
 
 
 def run(recipe: Recipe, out: Path, compare: bool, drop_languages: Sequence[str] = ()) -> None:
@@ -28,13 +30,22 @@ def run(recipe: Recipe, out: Path, compare: bool, drop_languages: Sequence[str] 
     started = time.monotonic()
     local.set_up(out)
     whole = not (compare and _is_registered(recipe))
-    if whole:
-        local.run(build.source_pipeline(recipe), out)
-        if recipe.search:
-            local.run(build.depth_search_pipeline(recipe), out)
-    # Whoever asks for the whole job asks for its primary and tasks, too.
+    before = [build.source_pipeline(recipe), *([build.depth_search_pipeline(recipe)] if recipe.search else [])]
+    if not whole:
+        before = []
+    language = build.language_pipeline(recipe)
+    plan = [step for pipeline in before for step in planned(pipeline, {})] + planned(language, {"compare": compare})
+    kinds = ", ".join(dict.fromkeys(each.kind for each in plan))
+    print(
+        f"{len(before) + 1} pipelines with {len(plan)} steps: {kinds}.\nResults go to {out}; after a stop run the same "
+        "again to go on. How long it all takes is known once the first training has begun."
+    )
+    progress = TotalProgress(plan)
+    for pipeline in before:
+        local.run(pipeline, out, progress)
+    # A run of the whole job is meant to bring its own primary and tasks.
     allowed = {"new_primary": whole, "new_labels": whole, "drop_languages": [*drop_languages]}
-    outputs = local.run(build.language_pipeline(recipe), out, compare=compare, **allowed)
+    outputs = local.run(language, out, progress, compare=compare, **allowed)
     report = out / "report"
     _renew(Artifact.load(Path(outputs["report"].path), Kind.REPORT), report)
     records = Records.load(report)

@@ -5,6 +5,7 @@ and twice, since the launcher starts a process of its own.
 """
 
 import atexit
+import json
 import logging
 import multiprocessing
 import os
@@ -26,7 +27,6 @@ from lingraft.stopping import EXIT_CODES
 _EXECUTOR = executor_main.__name__
 IMPORTS = (
     _EXECUTOR,
-    "mlflow",
     "torch",
     "torch._dynamo",  # which optimizers import
     *(f"lingraft.steps.{module}" for module in ("data", "language", "paper", "search", "source")),
@@ -61,6 +61,8 @@ class Step:
                 f"cannot run a step that is prepared by {shell[2]!r}: local runs take components without "
                 "packages_to_install, in the environment that they are started in."
             )
+        self._function = arguments[arguments.index("--function_to_execute") + 1]
+        self._given = json.loads(arguments[arguments.index("--executor_input") + 1])["inputs"]
         _start_server()
         self._output, theirs = _CONTEXT.Pipe(duplex=False)
         self._process = _CONTEXT.Process(target=_run, args=(program, [*arguments], dict(environment), theirs))
@@ -75,6 +77,19 @@ class Step:
         theirs.close()
         # Before it leads a group of its own, a signal to that group would reach nobody.
         os.read(self._output.fileno(), len(_READY))
+
+    @property
+    def name(self) -> str:
+        """Its component's, as KFP shows it."""
+        return self._function.replace("_", "-")
+
+    @property
+    def title(self) -> str:
+        """Its name, and what of its parameters tells it from others of that name."""
+        values = self._given.get("parameterValues", {})
+        found = [str(values[name]) for name in ("language", "job", "task") if name in values]
+        depth = [f"depth {values['depth']:g}"] if "depth" in values else []
+        return " ".join([self.name, *found, *depth])
 
     @property
     def pid(self) -> int:

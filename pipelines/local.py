@@ -8,7 +8,6 @@ import os
 import re
 import signal
 import sys
-import time
 import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -19,19 +18,22 @@ from kfp import local
 from kfp.dsl import base_component
 from kfp.local import subprocess_task_handler
 
-from lingraft import reuse
+from lingraft import mlflow_environment, reuse
 from lingraft.errors import LingraftError
 from lingraft.files import make_folder
 from lingraft.outcomes import OUTCOME
 from lingraft.search_config import SEARCH_STORAGE
 from lingraft.stopping import EXIT_CODES, Interruption, handled
+from lingraft.total_progress import RunningStep, TotalProgress
 from pipelines.forkserver import Step
+from pipelines.plan import ONE_TRAINING, planned
 
-_STARTED = re.compile(r"Executing task .*?'([\w-]+)'")
 _ERROR = re.compile(r"^\s*lingraft(\.\w+)+Error: ")
 _STOPPED = re.compile(r"^\s*lingraft\.stopping\.Interruption: ")
 _PROGRESS = re.compile(r"^\s*(precision (fp32|bf16)\b|.*: (step \d+/\d+, loss |(batch|document) \d+))")
 _OUTCOME = re.compile(rf"^\s*{OUTCOME}")
+_TRAINING = re.compile(r": step (\d+)/(\d+), .*, (\d+) s left$")
+_REUSED = re.compile(r": made before from the same, taken from ")
 _COLOUR = re.compile(r"\x1b\[\d+m")
 _LOST_TERMINAL = signal.SIGHUP, signal.SIGQUIT
 _PATIENCE_S = 30
@@ -46,7 +48,7 @@ class _Screen(io.TextIOBase):
     """Everything goes to the log; the screen gets what step runs, its progress, and errors."""
 
     def __init__(self, log: io.TextIOBase, screen: Any) -> None:
-        self.log, self.screen, self.started = log, screen, time.monotonic()
+        self.log, self.screen = log, screen
         self.error: str | None = None
         self.stopped: str | None = None
         self.rest = ""
@@ -55,22 +57,19 @@ class _Screen(io.TextIOBase):
         *lines, self.rest = (self.rest + _COLOUR.sub("", text)).split("\n")
         for line in lines:
             self.log.write(f"{line}\n")
-            if found := _STARTED.search(line):
-                self._show(f"[{time.monotonic() - self.started:5.0f} s] {found[1]}")
-            elif _PROGRESS.match(line):
-                self._show(f"          {line.strip()}")
-            elif _OUTCOME.match(line):
-                self._show(line.strip())
-            elif _ERROR.match(line):
+            if _ERROR.match(line):
                 self.error = _ERROR.sub("", line)
             elif _STOPPED.match(line):
                 self.stopped = _STOPPED.sub("", line)
+            elif _OUTCOME.match(line):
+                self.show(line.strip())
         return len(text)
 
     def flush(self) -> None:
         self.log.flush()
 
-    def _show(self, line: str) -> None:
+    def show(self, line: str) -> None:
+        """Write a line to the screen alone."""
         self.screen.write(f"{line}\n")  # at once, since steps side by side show theirs from threads
         self.screen.flush()
 
@@ -78,8 +77,9 @@ class _Screen(io.TextIOBase):
 class _Steps:
     """The processes of steps, which are asked to stop with us."""
 
-    def __init__(self) -> None:
+    def __init__(self, screen: _Screen, progress: TotalProgress) -> None:
         self.signal_number = 0
+        self._screen, self._progress = screen, progress
         self._running: set[int] = set()
         self._untold: set[int] = set()
 
@@ -99,14 +99,28 @@ class _Steps:
         self._untold.add(step.pid)
         if self.signal_number:  # while it was started
             self._tell(step.pid)
+        counted, reused = self._progress.start(step.name, step.title), False
+        self._screen.show(f"[{self._progress.elapsed_s:5.0f} s] {counted.headline}")
         try:
             for line in step.lines():
                 print(line, end="")
+                self._show_progress(counted, line.strip())
+                reused |= bool(_REUSED.search(line))
             print()
             return step.wait()
         finally:
+            self._progress.end(counted, reused)
             self._running.discard(step.pid)
             self._untold.discard(step.pid)
+
+    def _show_progress(self, counted: RunningStep, line: str) -> None:
+        left = ""
+        if (found := _TRAINING.search(line)) and counted.kind in ONE_TRAINING:
+            done, steps, left_s = map(int, found.groups())
+            total_s = left_s * steps / (steps - done) if done < steps else 0.0
+            left = self._progress.train(counted, left_s, total_s) if total_s else ""
+        if _PROGRESS.match(line):
+            self._screen.show(f"          {line}{f'; all steps: {left}' if left else ''}")
 
     def stop(self, signal_number: int, _: FrameType | None) -> None:
         """Handle a signal: pass it on, and wait for the steps to end, but not for ever."""
@@ -149,17 +163,20 @@ def set_up(out: Path) -> None:
     """
     make_folder(out)
     os.environ.setdefault("MLFLOW_TRACKING_URI", f"sqlite:///{out.resolve() / 'mlflow.db'}")
+    mlflow_environment.set_up()
     os.environ.setdefault(SEARCH_STORAGE, f"sqlite:///{out.resolve() / 'optuna.db'}")
     os.environ.setdefault(reuse.WHERE, str(out.resolve() / "results"))
-    os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
 
 
-def run(pipeline: base_component.BaseComponent, out: Path, **arguments: Any) -> dict[str, Any]:
+def run(
+    pipeline: base_component.BaseComponent, out: Path, progress: TotalProgress | None = None, **arguments: Any
+) -> dict[str, Any]:
     """Run a pipeline here, and return its outputs.
 
     Args:
         pipeline: from `pipelines.build`, or loaded from compiled YAML.
         out: folder for artifacts, tracking store and log; tracking goes to `MLFLOW_TRACKING_URI` if that is set.
+        progress: counts the steps of several pipelines; those of this one alone if absent.
         arguments: the pipeline's parameters.
 
     Raises:
@@ -170,7 +187,8 @@ def run(pipeline: base_component.BaseComponent, out: Path, **arguments: Any) -> 
     set_up(out)
     out = out.resolve()
     local.init(runner=local.SubprocessRunner(use_venv=False), pipeline_root=str(out / "runs"), raise_on_error=True)
-    with _screened(out / f"{pipeline.name}.log") as screen, _stoppable() as steps:
+    progress = progress or TotalProgress(planned(pipeline, arguments))
+    with _screened(out / f"{pipeline.name}.log") as screen, _stoppable(_Steps(screen, progress)) as steps:
         try:
             outputs: dict[str, Any] = pipeline(**arguments).outputs
         except RuntimeError as error:
@@ -189,9 +207,9 @@ def _interruption(steps: _Steps, screen: _Screen) -> Interruption:
 
 
 @contextlib.contextmanager
-def _stoppable() -> Iterator[_Steps]:
+def _stoppable(steps: _Steps) -> Iterator[_Steps]:
     """Have `kfp.local` start steps that are asked to stop with us; it would leave them running, and wait."""
-    steps, kfps = _Steps(), subprocess_task_handler.run_local_subprocess
+    kfps = subprocess_task_handler.run_local_subprocess
     with handled(steps.hang_up, _LOST_TERMINAL), handled(steps.kill, [signal.SIGALRM]), handled(steps.stop):
         subprocess_task_handler.run_local_subprocess = steps.run
         try:

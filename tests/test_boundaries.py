@@ -2,6 +2,7 @@
 
 import ast
 import functools
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,8 @@ import lingraft
 
 LIBRARY = Path(lingraft.__file__).parent
 BLOCKED = ("kfp", "mlflow", "kserve", "transformers", "tokenizers", "onnxruntime", "optuna", "matplotlib", "datasets")
+SLOW = {"torch", "numpy", "mlflow", "kfp", "kfp_server_api", "tqdm", "safetensors", "lingraft.config"}
+"""What takes a tenth of a second or more to import, or brings it."""
 NEEDS_AN_EXTRA = ("tracking", "steps", "search", "export", "serving", "report", "registry", "publishing")
 
 IMPORT_WITHOUT = """
@@ -87,6 +90,42 @@ def test_text_is_read_without_pytorch_and_commands_are_explained_without() -> No
     names = ("cli", "text", "tokenizer", "prepared")
     done = import_without(("torch", "fsspec"), *(f"lingraft.{name}" for name in names))
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["registry", "ls", "--help"], ["adapt", "--help"], ["version"]])
+def test_help_is_printed_without_what_commands_need(arguments: list[str]) -> None:
+    program = "import sys; from lingraft.__main__ import main; sys.argv[0] = 'lingraft'; main()"
+    assert _imported_by(program, *arguments) & SLOW == set()
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["demo", "--help"], ["submit", "--help"]])
+def test_help_of_pipelines_is_printed_without_what_they_need(arguments: list[str]) -> None:
+    assert _imported_by("import runpy; runpy.run_module('pipelines', run_name='__main__')", *arguments) & SLOW == set()
+
+
+def test_a_registry_that_is_not_there_is_refused_without_mlflow(tmp_path: Path) -> None:
+    program = "from lingraft.__main__ import main; main()"
+    address = {"MLFLOW_TRACKING_URI": f"sqlite:///{tmp_path}/mlflow.db"}
+    found = _imported_by(program, "registry", "ls", code=1, **address)
+    assert found & SLOW == set()
+    assert [*tmp_path.iterdir()] == []
+
+
+def _imported_by(program: str, *arguments: str, code: int = 0, **environment: str) -> set[str]:
+    """Modules that a program has imported when it ends."""
+    listing = "import atexit, sys; atexit.register(lambda: print('\\nimported', *sys.modules))\n"
+    done = subprocess.run(
+        [sys.executable, "-c", listing + program, *arguments],
+        env=os.environ | environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == code, done.stderr
+    first, *names = done.stdout.splitlines()[-1].split()
+    assert first == "imported"
+    assert "typer" in names
+    return set(names)
 
 
 def test_pipelines_are_compiled_and_submitted_without_pytorch_and_mlflow() -> None:

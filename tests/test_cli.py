@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 from lingraft import __version__
 from lingraft.cli import COMMANDS, app, main
+from lingraft.errors import LingraftError
 
 ROOT = Path(__file__).parents[1]
 STAGES = (
@@ -93,6 +94,23 @@ def test_what_the_user_can_mend_is_a_message(
     assert told.startswith("error: ")
     for word in words:
         assert word in told
+
+
+@pytest.mark.parametrize(
+    ("command", "options"),
+    [(name, ["--recipe", "none.toml"]) for name in ("pretrain", "adapt", "evaluate", "blocks", "paper")]
+    + [("export onnx", []), ("add-language", ["--lang", "de"]), ("import", ["--from", "none", "--language", "en"])],
+)
+def test_a_command_that_imports_for_seconds_says_first_that_it_starts(
+    command: str, options: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    folders = ("--primary", "--blocks", "--tokenizer", "--text", "--embeddings", "--out")
+    known = CliRunner().invoke(app, [*command.split(), "--help"]).output
+    given = [part for name in folders if f"  {name} " in known for part in (name, "none")]
+    done = CliRunner().invoke(app, [*command.split(), *options, *given])
+    assert isinstance(done.exception, LingraftError), done.output
+    assert done.stderr.splitlines()[0] == f"lingraft {command}: starting"
 
 
 def test_an_error_of_the_program_has_no_traceback() -> None:

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
@@ -54,6 +55,32 @@ def test_a_stop_that_came_too_late_is_given_again() -> None:
 def test_an_error_without_a_stop_stays_what_it_is() -> None:
     with pytest.raises(OSError, match="disk full"), interruptible(), noticed():
         raise OSError("disk full")
+
+
+class Fragile:
+    """Asks to stop in its finaliser, from which Python lets no exception out."""
+
+    def __init__(self, number: signal.Signals) -> None:
+        self.number = number
+
+    def __del__(self) -> None:
+        ask(self.number)
+
+
+def drop(number: signal.Signals) -> None:
+    Fragile(number)
+    threading.Event().wait(60)
+    pytest.fail("the signal was lost")
+
+
+@pytest.mark.parametrize("number", EXIT_CODES)
+def test_a_stop_that_python_drops_is_given_again(number: signal.Signals, capsys: pytest.CaptureFixture[str]) -> None:
+    before = sys.unraisablehook
+    with pytest.raises(Interruption) as caught, interruptible():
+        drop(number)
+    assert caught.value.exit_code == EXIT_CODES[number]
+    assert sys.unraisablehook is before
+    assert "Traceback" not in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("seeing_to_it", [interruptible, noticed])

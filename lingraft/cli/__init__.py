@@ -16,7 +16,7 @@ from lingraft.cli import handover, language, paper, publishing, registry, regist
 from lingraft.cli.add_language import add_language
 from lingraft.cli.deploy import deploy
 from lingraft.cli.doctor import doctor
-from lingraft.cli.options import run_app
+from lingraft.cli.options import announcing_registry, announcing_start, run_app
 from lingraft.errors import TrainingError
 
 app = typer.Typer(
@@ -71,15 +71,17 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "deploy": deploy,
 }
 TRAINING = {"pretrain", "mini", "adapt", "finetune"}
+SLOW_TO_START = TRAINING | {"import", "blocks", "evaluate", "evaluate-source", "search-depth", "add-language", "paper"}
+"""Commands that import PyTorch."""
 for command, function in COMMANDS.items():
-    app.command(command)(function)
+    app.command(command)(announcing_start(command, function) if command in SLOW_TO_START else function)
 app.command("serve", context_settings=handover.SERVE_CONTEXT, add_help_option=False)(handover.serve)
 app.add_typer(export, name="export")
-export.command("onnx")(handover.export_onnx)
-export.command("add")(handover.export_add)
-export.command("hf")(handover.export_hf)
+export.command("onnx")(announcing_start("export onnx", handover.export_onnx))
+export.command("add")(announcing_start("export add", handover.export_add))
+export.command("hf")(announcing_start("export hf", handover.export_hf))
 app.add_typer(search, name="search")
-search.command("dashboard")(language.search_dashboard)
+search.command("dashboard")(announcing_start("search dashboard", language.search_dashboard))
 registered = typer.Typer(help=registry.HELP, no_args_is_help=True)
 for asked in (
     registry.ls,
@@ -93,11 +95,12 @@ for asked in (
     registry.rollback,
     registry.gc,
 ):
-    registered.command(asked.__name__)(asked)
+    registered.command(asked.__name__)(announcing_registry(asked))
 app.add_typer(registered, name="registry")
 publish = typer.Typer(help=publishing.HELP, no_args_is_help=True)
-for changed in (publishing.bundle, publishing.rollback, publishing.withdraw, publishing.ls, publishing.champion):
+for changed in (publishing.bundle, publishing.rollback, publishing.withdraw, publishing.ls):
     publish.command(changed.__name__)(changed)
+publish.command("champion")(announcing_start("publish champion", publishing.champion))
 app.add_typer(publish, name="publish")
 
 

@@ -1,14 +1,13 @@
 """Commands that hand models and results to others: export, serving, reports, and checks."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
 from lingraft.cli.options import EmbeddingsOption, OutOption, PrimaryOption, say
 from lingraft.cost.command import cost
 from lingraft.errors import ExportError
-from lingraft.serving.formats import TableFormat
 
 __all__ = ["EXPORT_HELP", "cost", "export_add", "export_hf", "export_onnx", "report", "serve"]
 
@@ -29,7 +28,8 @@ def export_onnx(
         list[str] | None, typer.Option(help="Of the body beside fp32: fp16 for GPUs, int8 for CPUs.")
     ] = None,
     tables: Annotated[
-        TableFormat, typer.Option(metavar="FORMAT", help="Of the languages' tables: float32, float16 or int8.")
+        Literal["float32", "float16", "int8"],
+        typer.Option(metavar="FORMAT", help="Of the languages' tables: float32, float16 or int8."),
     ] = "float32",
     judge: Annotated[
         bool, typer.Option("--judge", help="Judge each language and precision on test examples, by the metric.")

@@ -16,12 +16,12 @@ from lingraft.cli.options import (
     TokenizerOption,
     say,
 )
-from lingraft.config import Recipe
-from lingraft.plan import unwatched
-from lingraft.search_config import SEARCH_STORAGE
 
 # What a command needs is imported by it, so that --help does not wait for torch.
 
+
+STORAGE_VARIABLE = "LINGRAFT_SEARCH_STORAGE"
+"""`lingraft.search_config.SEARCH_STORAGE`, whose module takes long to import."""
 
 SEARCH_HELP = "Look into depth searches; `lingraft search-depth` does one."
 
@@ -50,6 +50,8 @@ def adapt(
     fixed schedule or where the dev loss says so.
     """
     from lingraft import adaptation
+    from lingraft.config import Recipe
+    from lingraft.plan import unwatched
 
     settings = Recipe.load(recipe)
     chosen = settings.adaptation.depth if depth is None else depth
@@ -67,7 +69,7 @@ def search_depth(
     storage: Annotated[
         str | None,
         typer.Option(
-            envvar=SEARCH_STORAGE,
+            envvar=STORAGE_VARIABLE,
             help="Optuna storage, such as sqlite:///optuna.db or journal:///optuna.log; a search goes on from there, "
             "and whoever runs the same with another --out shares its trials.",
         ),
@@ -85,6 +87,7 @@ def search_depth(
     ] = None,
 ) -> None:
     """Choose a language's mini-model depth by short adaptations at equal compute."""
+    from lingraft.config import Recipe
     from lingraft.results import load_search
     from lingraft.search import Inputs, search
 
@@ -97,7 +100,9 @@ def search_depth(
 
 
 def search_dashboard(
-    storage: Annotated[str | None, typer.Option(envvar=SEARCH_STORAGE, help="Optuna storage of the searches.")] = None,
+    storage: Annotated[
+        str | None, typer.Option(envvar=STORAGE_VARIABLE, help="Optuna storage of the searches.")
+    ] = None,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Port of the pages.")] = 8081,
 ) -> None:
@@ -119,6 +124,7 @@ def evaluate(
 ) -> None:
     """Swap a language's embeddings in, and judge masked and zero-shot accuracy on its test split (step 4)."""
     from lingraft import evaluation
+    from lingraft.config import Recipe
 
     say(evaluation.evaluate_language(Recipe.load(recipe), primary, embeddings, task or [], text, blocks, out, mini))
     print((out / "result.json").read_text())

@@ -1,6 +1,9 @@
 """What the commands have in common: options, and how they end."""
 
+import functools
+import gc
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -44,6 +47,42 @@ def say(made: "Artifact") -> None:
         return
     language = f" of {made.manifest.language!r}" if made.manifest.language else ""
     print(f"{made.manifest.kind}{language}: {made.folder} ({made.fingerprint[:12]})", file=sys.stderr)
+
+
+def announcing_registry(command: Callable[..., None]) -> Callable[..., None]:
+    """Have a command first say which registry it is about to ask, and end at once where there is none.
+
+    MLflow takes seconds to import, and would create what it is asked to read.
+    """
+
+    @functools.wraps(command)
+    def announced(*arguments: object, **options: object) -> None:
+        from lingraft.mlflow_environment import registry_address, require_answer, require_store, without_password
+
+        require_store()
+        require_answer()
+        print(f"registry: {without_password(registry_address())}", file=sys.stderr, flush=True)
+        collects = gc.isenabled()
+        gc.disable()  # it would look again and again at all that MLflow imports, which stays: a third of the time
+        try:
+            command(*arguments, **options)
+        finally:
+            if collects:
+                gc.enable()
+
+    return announced
+
+
+def announcing_start(name: str, command: Callable[..., None]) -> Callable[..., None]:
+    """Have a command say at once that it starts, where PyTorch or MLflow take seconds to import."""
+
+    @functools.wraps(command)
+    def announced(*arguments: object, **options: object) -> None:
+        if ranks.leads():
+            print(f"lingraft {name}: starting", file=sys.stderr, flush=True)
+        command(*arguments, **options)
+
+    return announced
 
 
 def run_app(app: typer.Typer) -> None:

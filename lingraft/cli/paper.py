@@ -6,7 +6,6 @@ from typing import Annotated
 import typer
 
 from lingraft.cli.options import RecipeOption, say
-from lingraft.config import Recipe
 
 # What a command needs is imported by it, so that --help does not wait for torch.
 
@@ -22,6 +21,7 @@ def paper(
     A job that failed is a hole in them, with its reason, and no error; the same command tries it again.
     """
     from lingraft.comparison import runner as comparison
+    from lingraft.config import Recipe
     from lingraft.paper.report import PAGE_FILE
 
     made = comparison.run(Recipe.load(recipe), out)

@@ -78,6 +78,8 @@ def ls(to: FolderOption) -> None:
     """List all publications, and what each server serves."""
     from lingraft.publishing.folder import Publications
 
+    if not to.is_dir():
+        raise PublicationError(f"there is no folder {to.absolute()}. Give the one that endpoints follow with --to.")
     publications = Publications(to)
     for task, language in publications.languages():
         for each in publications.history(task, language):
@@ -109,8 +111,8 @@ def champion(
     from lingraft.publishing.champion import Champion, follow_once
     from lingraft.tracking import asking
 
-    to.mkdir(parents=True, exist_ok=True)
     with asking() as ask:
+        to.mkdir(parents=True, exist_ok=True)
         followed = Champion(ask, model, to, endpoint, started, keep)
         if once:
             return followed.look()

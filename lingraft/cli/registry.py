@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lingraft.cli.options import RecipeOption, say
-from lingraft.config import Recipe
 from lingraft.errors import PromotionError
 
 if TYPE_CHECKING:
@@ -149,6 +148,7 @@ def promote(
     A bundle must keep the champion's languages, primary and labels, but for what the last three options name. Ends
     with 1 if it is refused.
     """
+    from lingraft.config import Recipe
     from lingraft.registry.gate import explained, reason
     from lingraft.registry.promotion import promote as decide
     from lingraft.tracking import asking
@@ -171,6 +171,7 @@ def judge(
 ) -> None:
     """Have a version compared by another judgement of it, as when text or tasks have changed since its own."""
     from lingraft import tracking
+    from lingraft.config import Recipe
     from lingraft.registry.evidence import keep_evidence
 
     run = tracking.open_run(Recipe.load(recipe), "judge")

@@ -16,8 +16,6 @@ from lingraft.cli.options import (
     TokenizerOption,
     say,
 )
-from lingraft.config import Recipe
-from lingraft.plan import unwatched
 
 # What a command needs is imported by it, so that --help does not wait for torch.
 
@@ -51,6 +49,7 @@ def text(
 ) -> None:
     """Read one language's text, clean it where the recipe asks for it, and split it into train, dev and test."""
     from lingraft.cleaning.census import table
+    from lingraft.config import Recipe
     from lingraft.text import prepare
 
     settings = Recipe.load(recipe)
@@ -62,6 +61,7 @@ def text(
 
 def tokenize(recipe: RecipeOption, text: TextOption, out: OutOption) -> None:
     """Train one language's SentencePiece tokenizer."""
+    from lingraft.config import Recipe
     from lingraft.tokenizer import train
 
     say(train(Recipe.load(recipe), text, out))
@@ -70,6 +70,7 @@ def tokenize(recipe: RecipeOption, text: TextOption, out: OutOption) -> None:
 def build_blocks(recipe: RecipeOption, text: TextOption, tokenizer: TokenizerOption, out: OutOption) -> None:
     """Pack one language's text into fixed-length blocks of token ids."""
     from lingraft.blocks import build
+    from lingraft.config import Recipe
 
     say(build(Recipe.load(recipe), text, tokenizer, out))
 
@@ -77,6 +78,8 @@ def build_blocks(recipe: RecipeOption, text: TextOption, tokenizer: TokenizerOpt
 def pretrain(recipe: RecipeOption, blocks: BlocksOption, tokenizer: TokenizerOption, out: OutOption) -> None:
     """Train the primary with all its MLM heads in the source language (step 1 of the paper)."""
     from lingraft import stages
+    from lingraft.config import Recipe
+    from lingraft.plan import unwatched
 
     say(stages.pretrain(Recipe.load(recipe), blocks, tokenizer, out, unwatched))
 
@@ -93,6 +96,8 @@ def mini(
 ) -> None:
     """Build MINIPOST's mini-model: fresh layers between a primary's bottom and its head (step 1b)."""
     from lingraft import stages
+    from lingraft.config import Recipe
+    from lingraft.plan import unwatched
 
     settings = Recipe.load(recipe)
     wanted = settings if depth is None else settings.over(depth)
@@ -109,6 +114,8 @@ def finetune(
 ) -> None:
     """Finetune the body on a task of the recipe in the source language, token embeddings frozen (step 3)."""
     from lingraft import stages
+    from lingraft.config import Recipe
+    from lingraft.plan import unwatched
 
     settings = Recipe.load(recipe)
     say(stages.finetune(settings, settings.task(task).name, primary, text, seed, out, unwatched))
@@ -124,6 +131,7 @@ def evaluate_source(
 ) -> None:
     """Judge the primary and its tasks on the source language's test split."""
     from lingraft import evaluation
+    from lingraft.config import Recipe
 
     say(evaluation.evaluate_source(Recipe.load(recipe), primary, task or [], text, blocks, out))
     print((out / "result.json").read_text())

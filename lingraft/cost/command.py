@@ -2,16 +2,17 @@
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lingraft.config import Recipe
-from lingraft.cost.accelerators import Accelerator
-from lingraft.cost.bill import bills, searched
 from lingraft.cost.formulas import CostError
-from lingraft.cost.table import Costs, as_json, as_text, languages_of
 from lingraft.systems import System
+
+if TYPE_CHECKING:
+    from lingraft.cost.accelerators import Accelerator
+
+# What the command needs is imported by it, so that --help does not wait for it.
 
 
 def cost(
@@ -55,6 +56,11 @@ def cost(
 
     Try: lingraft cost --recipe recipes/base.toml --accelerator H100 --gpus 8
     """
+    from lingraft.config import Recipe
+    from lingraft.cost.accelerators import Accelerator
+    from lingraft.cost.bill import bills, searched
+    from lingraft.cost.table import Costs, as_json, as_text, languages_of
+
     settings = Recipe.load(recipe)
     count = len(settings.targets) if languages is None else languages
     _require_one("--languages", count)
@@ -82,7 +88,7 @@ def _examples(given: list[str]) -> dict[str, int]:
     return counts
 
 
-def _measured(kinds: list[Accelerator], trained: Path, utilisation: float | None) -> Accelerator:
+def _measured(kinds: "list[Accelerator]", trained: Path, utilisation: float | None) -> "Accelerator":
     if len(kinds) > 1 or utilisation is not None:
         raise CostError(
             f"--measured {trained} gives the utilisation of one --accelerator. Give one only, and no --utilisation."

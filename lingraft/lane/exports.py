@@ -7,10 +7,13 @@ from lingraft.artifact import Artifact, Kind
 from lingraft.errors import MissingExtraError
 from lingraft.hf.export import export_hf
 from lingraft.lane.added import MASKED_LM
-from lingraft.lane.stage import once
+from lingraft.lane.stage import counted, once
 from lingraft.lane.tasks import LaneTask
 from lingraft.progress import say
 from lingraft.resumed import done_once
+
+CHECKPOINT = "checkpoint"
+"""Kind of the stage that makes one, for its progress."""
 
 
 @dataclass(frozen=True)
@@ -41,10 +44,13 @@ class Exports:
         made_from = self._marks(task) | {"evaluation": self.scores.fingerprint}
         body = task.folders[task.best] if task else None
 
-        def make() -> None:
-            export_hf(self.primary, folder, self.learned.folder, body, self.scores.folder, self.data)
+        calls: list[object] = []
 
-        done_once(folder, made_from, make)
+        def make() -> None:
+            calls.append(export_hf(self.primary, folder, self.learned.folder, body, self.scores.folder, self.data))
+
+        with counted(CHECKPOINT, calls):
+            done_once(folder, made_from, make)
         say(f"checkpoint: {folder}")
         return folder
 

@@ -21,7 +21,7 @@ from lingraft.errors import MissingExtraError
 from lingraft.evaluation import evaluate_language
 from lingraft.files import sha256_of
 from lingraft.lane.added import MASKED_LM, AddedLanguage
-from lingraft.lane.exports import Exports
+from lingraft.lane.exports import CHECKPOINT, Exports
 from lingraft.lane.recipe import Basis, LaneRecipe, Wanted, shown
 from lingraft.lane.stage import once
 from lingraft.lane.tasks import LaneTask, NotJudgedError, open_tasks
@@ -32,6 +32,7 @@ from lingraft.results import load_language
 from lingraft.splits import SplitName
 from lingraft.text import prepare
 from lingraft.tokenizer import Tokenizer, TooManyPiecesError, train
+from lingraft.total_progress import Planned, TotalProgress
 
 PathLike = Path | str
 NOTHING_BY_NAME = Wanted()
@@ -87,7 +88,8 @@ def add_language(
         tasks=open_tasks([Path(task) for task in tasks], source.fingerprint),
         marks={"primary": source.fingerprint} | ({"mini": fresh.fingerprint} if fresh else {}),
     )
-    return lane.run()
+    with TotalProgress(lane.plan()).shown():
+        return lane.run()
 
 
 @dataclass(frozen=True)
@@ -103,6 +105,12 @@ class _Lane:
     tasks: dict[str, LaneTask]
     marks: dict[str, str]
     """Fingerprints of primary and mini-model."""
+
+    def plan(self) -> list[Planned]:
+        """All stages, for their progress; how long the training takes follows from the text, which is not read yet."""
+        light = [Kind.TEXT, Kind.TOKENIZER, Kind.BLOCKS, Kind.EVALUATION, *len(self.tasks) * [Kind.BUNDLE]]
+        checkpoints = (1 + len(self.tasks)) * [CHECKPOINT]
+        return [Planned(Kind.EMBEDDINGS, flops=None), *map(Planned, light), *map(Planned, checkpoints)]
 
     def run(self) -> AddedLanguage:
         """All stages in order."""

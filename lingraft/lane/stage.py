@@ -1,12 +1,14 @@
 """One stage of the language lane."""
 
-from collections.abc import Callable, Mapping
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from lingraft.artifact import Artifact, Kind
 from lingraft.progress import say
 from lingraft.resumed import made_once
+from lingraft.total_progress import shown_step
 
 
 def once(out: Path, kind: Kind, made_from: Mapping[str, Any], make: Callable[[Path], object]) -> Artifact:
@@ -16,7 +18,23 @@ def once(out: Path, kind: Kind, made_from: Mapping[str, Any], make: Callable[[Pa
         MadeDifferentlyError: what is there was made from something else, or it is not known from what.
         ArtifactError: what is there is damaged or of another kind, or nothing can be written.
     """
-    calls = []
-    artifact = made_once(out, kind, made_from, lambda: calls.append(make(out)))
+    calls: list[object] = []
+    with counted(kind, calls):
+        artifact = made_once(out, kind, made_from, lambda: calls.append(make(out)))
     say(f"{kind}: {out} ({artifact.fingerprint[:12]}){'' if calls else ', as it was'}")
     return artifact
+
+
+@contextlib.contextmanager
+def counted(kind: str, calls: list[object]) -> Iterator[None]:
+    """Say which of how many stages begins, and count it.
+
+    Args:
+        kind: as it was planned.
+        calls: empty at the end if what the stage makes was there already.
+    """
+    headline, end = shown_step(kind, kind)
+    if headline:
+        say(headline)
+    yield
+    end(not calls)

@@ -6,7 +6,7 @@ from types import FrameType
 
 from lingraft.errors import MissingExtraError, TrackingError
 from lingraft.progress import say
-from lingraft.search.storage import explained, opened
+from lingraft.search.storage import explained, opened, require_there
 from lingraft.stopping import EXIT_CODES, handled
 
 
@@ -29,6 +29,8 @@ def serve(address: str | None, host: str, port: int) -> None:
         raise MissingExtraError("optuna-dashboard", "search-dashboard") from error
     if address is None:
         raise TrackingError("there is no storage to look into. Give --storage, or set LINGRAFT_SEARCH_STORAGE.")
+    with explained(address):
+        require_there(address)
     storage, _ = opened(address)
     with explained(address):
         names = [study.study_name for study in storage.get_all_studies()]

@@ -97,6 +97,22 @@ def opened(address: str | None) -> Opened:
         return Opened(optuna.storages.get_storage(database), database.engine.dispose)
 
 
+def require_there(address: str) -> None:
+    """Refuse the address of a file that is not there, which opening the storage would create.
+
+    Raises:
+        TrackingError: the message names the file.
+    """
+    is_journal = address.startswith(_JOURNAL)
+    name = address.removeprefix(_JOURNAL) if is_journal else make_url(address).database
+    file = Path(name or "").absolute()
+    if (is_journal or address.startswith(_SQLITE)) and not file.is_file():
+        raise TrackingError(
+            f"the Optuna storage {_without_password(address)} is not there: there is no file {file}. Nothing was "
+            "created. Give the storage that a search has used, such as sqlite:///.demo/optuna.db."
+        )
+
+
 def _nothing() -> None:
     """There are no connections."""
 

@@ -3,11 +3,13 @@
 import sys
 
 from lingraft.errors import LingraftError
+from lingraft.startup import end_quietly_on_ctrl_c
 from lingraft.stopping import Interruption, interruptible
 
 
 def main() -> None:
     """Serve, or say in one line why not."""
+    end_quietly_on_ctrl_c()
     try:
         # The imports take a while. As process 1 of a container, Python would not even notice a signal meanwhile.
         with interruptible():

@@ -5,9 +5,11 @@ a server on a cluster, a SQLite file on one machine. `LINGRAFT_TRACKING_WAIT_S` 
 that is down is waited for when a stage begins or ends; training itself never waits for it.
 """
 
+from lingraft import mlflow_environment
 from lingraft.errors import MissingExtraError
 
 try:
+    mlflow_environment.set_up()  # MLflow reads some of it when it is imported
     import mlflow  # noqa: F401  what follows needs it
 except ImportError as error:
     raise MissingExtraError("mlflow", "tracking") from error

@@ -166,7 +166,7 @@ def open_project_run(project: str, work: str, recipe: Mapping[str, Any], paramet
         TrackingError: the tracking server refuses, or stays down for as long as it is waited for.
     """
     tags = {"mlflow.runName": work, "pipeline": work, "project": project}
-    with asking() as ask:
+    with asking(creates=True) as ask:
         experiment = ask(partial(_experiment, project))
         run_id = ask(partial(_run, experiment, tags | _mark()))
         ask(lambda: mlflow.MlflowClient().log_dict(run_id, dict(recipe), "recipe.json"))

@@ -12,6 +12,7 @@ from mlflow.environment_variables import MLFLOW_HTTP_REQUEST_MAX_RETRIES, MLFLOW
 from mlflow.exceptions import ERROR_CODE_TO_HTTP_STATUS, MlflowException
 
 from lingraft.errors import TrackingError
+from lingraft.mlflow_environment import require_store
 from lingraft.progress import say
 from lingraft.tracking.points import UnreachableError, pauses
 
@@ -79,12 +80,18 @@ class Asking:
 
 
 @contextlib.contextmanager
-def asking() -> Iterator[Asking]:
+def asking(creates: bool = False) -> Iterator[Asking]:
     """Ask MLflow, waiting in all as long as `LINGRAFT_TRACKING_WAIT_S` says.
 
+    Args:
+        creates: let MLflow create a store where there is none, as the first run of a project does.
+
     Raises:
-        TrackingError: that is no number of seconds.
+        NoStoreError: there is no store, and none is to be created.
+        TrackingError: the waiting time is no number of seconds.
     """
+    if not creates:
+        require_store()
     given, left_s = os.environ.get(_TIMEOUT), _wait_of_environment()
     with environment({_RETRIES: "0", _TIMEOUT: given or _ANSWER_S}):
         yield Asking(left_s, given)

@@ -6,20 +6,21 @@ import tempfile
 import time
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from kfp import compiler
-from kfp.dsl import base_component
 
-from lingraft.config import Recipe
 from lingraft.errors import RecipeError
-from lingraft.progress import say
 from pipelines.catalogue import PIPELINES, pipeline_named
-from pipelines.server import follow as following
-from pipelines.server.connection import IN_CLUSTER, Connection
-from pipelines.server.runs import Order, repeat, start
-from pipelines.server.upload import upload
+from pipelines.server import IN_CLUSTER
+
+if TYPE_CHECKING:
+    from kfp.dsl import base_component
+
+    from lingraft.config import Recipe
+    from pipelines.server.connection import Connection
+
+# What a command needs is imported by it, so that --help does not wait for KFP.
 
 _DIGEST = "@sha256:"
 _TEXT = "String"
@@ -69,6 +70,14 @@ def submit(
     unpinned: Annotated[bool, typer.Option("--unpinned", help="Take an image without a digest, as for kind.")] = False,
 ) -> None:
     """Upload a pipeline as a version, start a run of it or a schedule, and wait until the run has ended well."""
+    from kfp import compiler
+
+    from lingraft.config import Recipe
+    from lingraft.progress import say
+    from pipelines.server import follow as following
+    from pipelines.server.runs import Order, repeat, start
+    from pipelines.server.upload import upload
+
     settings = _with_image(Recipe.load(recipe), image)
     _require_pinned(settings, unpinned)
     made = pipeline_named(pipeline)(settings)
@@ -100,21 +109,26 @@ def follow(
     ui: PageOption = "",
 ) -> None:
     """Wait until a run has ended well, and tell what its steps do meanwhile."""
+    from lingraft.progress import say
+    from pipelines.server import follow as following
+
     connection = _connection(host, namespace, token_file, ca, ui)
     following.follow(connection, connection.client(), run_id, say)
     say("succeeded")
 
 
-def _connection(host: str, namespace: str, token_file: Path | None, ca: Path | None, ui: str) -> Connection:
+def _connection(host: str, namespace: str, token_file: Path | None, ca: Path | None, ui: str) -> "Connection":
+    from pipelines.server.connection import Connection
+
     return Connection(host, namespace, os.environ.get("KF_PIPELINES_TOKEN", ""), token_file, ca, ui)
 
 
-def _with_image(recipe: Recipe, image: str) -> Recipe:
+def _with_image(recipe: "Recipe", image: str) -> "Recipe":
     cluster = recipe.cluster.model_copy(update={"image": image} if image else {})
     return recipe.model_copy(update={"cluster": cluster})
 
 
-def _require_pinned(recipe: Recipe, unpinned: bool) -> None:
+def _require_pinned(recipe: "Recipe", unpinned: bool) -> None:
     """A tag may name another image tomorrow, or after a node is replaced in the middle of a run."""
     if not unpinned and _DIGEST not in recipe.cluster.image:
         raise RecipeError(
@@ -124,7 +138,7 @@ def _require_pinned(recipe: Recipe, unpinned: bool) -> None:
         )
 
 
-def _parameters(pipeline: base_component.BaseComponent, given: Iterable[str]) -> dict[str, Any]:
+def _parameters(pipeline: "base_component.BaseComponent", given: Iterable[str]) -> dict[str, Any]:
     """Parameters of a run, each one that the pipeline has.
 
     Raises:

@@ -10,9 +10,8 @@ import kfp_server_api as kfp
 import urllib3
 
 from lingraft.errors import LingraftError
+from pipelines.server import IN_CLUSTER
 
-IN_CLUSTER = "http://ml-pipeline.kubeflow.svc.cluster.local:8888"
-"""Where the server listens for the pods of its cluster."""
 _HINTS = {
     401: "The token is missing, or has expired: set KF_PIPELINES_TOKEN, or --token-file to a file that is renewed.",
     403: "The token's owner may not do this in this namespace: bind it to the Role kubeflow-pipelines-edit.",

@@ -96,7 +96,11 @@ def test_called_again_it_makes_nothing_again_and_tells_the_same(
     again = add_language(str(workshop.primary), [moved], "tr", str(out), tasks=tasks, recipe=RECIPE)
     assert repr(again).replace(str(out), str(out_of(added))) == repr(added)
     assert files_of(out) == before
-    assert capsys.readouterr().err.count("as it was") == 6
+    told = capsys.readouterr().err
+    assert told.count("as it was") == 6
+    kinds = ("text", "tokenizer", "blocks", "embeddings", "evaluation", "bundle", "checkpoint", "checkpoint")
+    headlines = [line for line in told.splitlines() if line.startswith("step ")]
+    assert headlines == [f"step {number} of 8: {kind}" for number, kind in enumerate(kinds, start=1)]
 
 
 def test_a_killed_run_goes_on_where_it_was_and_ends_as_if_it_had_not_been_killed(

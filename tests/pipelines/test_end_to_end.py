@@ -292,7 +292,18 @@ def test_the_reports_page_is_shown_by_kfp_and_kept_by_mlflow(finished: Finished,
 
 def test_a_person_sees_steps_and_progress_and_nothing_else(finished: Finished, seen: Seen) -> None:
     steps = finished.recipe.pretraining.steps
-    assert "] pretrain\n" in seen.screen
+    headlines = re.findall(r"^\[ *\d+ s\] step (\d+) of (\d+): ([\w-]+)", seen.screen, re.MULTILINE)
+    source = headlines[: next(index for index, (number, *_) in enumerate(headlines) if index and number == "1")]
+    assert sorted(int(number) for number, *_ in source) == [*range(1, len(source) + 1)]  # some run at once
+    assert {total for _, total, _ in source} == {str(len(source))}
+    kinds = [kind for *_, kind in source]
+    first = kinds.index("open-run")
+    assert kinds[first : first + 5] == ["open-run", "prepare-text", "train-tokenizer", "build-blocks", "pretrain"]
+    assert all(int(number) <= int(total) for number, total, _ in headlines)
+    assert headlines[-1][0] == headlines[-1][1]
+    left = r"(about|at least) \d+ (s|min) left$"
+    assert re.search(rf"step \d+ of \d+: finetune [\w-]+/\d, {left}", seen.screen, re.MULTILINE)
+    assert re.search(rf"^ +pretrain en: step \d+/\d+, .* s left; all steps: {left}", seen.screen, re.MULTILINE)
     assert f"pretrain en: step {steps}/{steps}, loss " in seen.screen
     assert "search de: depth 2: step " in seen.screen
     assert "executor" not in seen.screen.lower()

@@ -21,6 +21,7 @@ from unittest import mock
 import pytest
 from kfp import dsl
 from kfp.local import logging_utils
+from kfp.pipeline_spec import pipeline_spec_pb2
 from mlflow import MlflowClient
 
 from components.step import step
@@ -329,6 +330,7 @@ def test_print_and_logging_are_afterwards_what_they_were(tmp_path: Path) -> None
         """As steps that run at once leave them: the last to end puts back what another had set."""
 
         name = "two-at-once"
+        pipeline_spec = pipeline_spec_pb2.PipelineSpec()
 
         def __call__(self) -> SimpleNamespace:
             builtins.print = lambda *_, **__: None

@@ -61,6 +61,7 @@ def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = int(taken.getsockname()[1])
+        (tmp_path / "trials").touch()
         command = _command(f"sqlite:///{tmp_path / 'trials'}", port)
         ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=LIMIT_S)
     assert ended.returncode == 1

@@ -1,0 +1,91 @@
+"""What a local run of a pipeline will do: its steps, counted before the first one begins."""
+
+import json
+from collections.abc import Iterator, Mapping
+from graphlib import TopologicalSorter
+from typing import Any
+
+from google.protobuf import json_format
+from kfp.dsl import base_component
+
+from lingraft.config import Recipe
+from lingraft.cost.bill import bills, searched
+from lingraft.systems import Stage
+from lingraft.total_progress import Planned
+
+_ITERATIONS_AT_ONCE = 2
+"""Of a loop, by kfp.local."""
+_STAGES = {"pretrain": Stage.PRETRAIN, "build-mini": Stage.BUILD_MINI, "adapt": Stage.ADAPT}
+"""Trainings by the names of their steps."""
+_FINETUNE = "finetune"
+ONE_TRAINING = {*_STAGES, _FINETUNE, "adapt-over-mini"}
+"""Steps that are one training, and say how long it still takes."""
+
+
+def planned(pipeline: base_component.BaseComponent, arguments: Mapping[str, Any]) -> list[Planned]:
+    """Every step of a pipeline, by the name of its component.
+
+    A loop over what a step will find is one over the depths of a language: the recipe's own, and all layers to compare.
+
+    Args:
+        pipeline: to be run.
+        arguments: its parameters, where they are not their defaults.
+    """
+    spec = json_format.MessageToDict(pipeline.pipeline_spec)
+    root = spec.get("root", {})
+    defined = root.get("inputDefinitions", {}).get("parameters", {})
+    values = {name: each["defaultValue"] for name, each in defined.items() if "defaultValue" in each} | {**arguments}
+    recipe = Recipe.parse(values["recipe"]) if "recipe" in values else None
+    compares = recipe and values.get("compare") and recipe.adaptation.depth != recipe.encoder.layers
+    flops = _flops(recipe) if recipe else {}
+    steps = _steps(spec, root, values, 1, 2 if compares else 1)
+    return [Planned(name, flops.get(name, 0.0), at_once) for name, at_once in steps]
+
+
+def _steps(
+    spec: Mapping[str, Any], component: Mapping[str, Any], values: Mapping[str, Any], at_once: int, unknown: int
+) -> Iterator[tuple[str, int]]:
+    """Names of a component's steps, in an order in which they may run, and how many of each run at once.
+
+    `unknown` is the number of iterations of a loop over what a step will find.
+    """
+    if "executorLabel" in component:
+        arguments = spec["deploymentSpec"]["executors"][component["executorLabel"]]["container"]["args"]
+        yield arguments[arguments.index("--function_to_execute") + 1].replace("_", "-"), at_once
+        return
+    tasks = component.get("dag", {}).get("tasks", {})
+    order = TopologicalSorter({name: task.get("dependentTasks", []) for name, task in tasks.items()})
+    for task in (tasks[name] for name in order.static_order()):
+        given = task.get("inputs", {}).get("parameters", {})
+        inner = {name: value for name, each in given.items() if (value := _value(each, values)) is not None}
+        iterator, count, side_by_side = task.get("parameterIterator"), 1, at_once
+        if iterator:
+            items = _items(iterator["items"], inner)
+            count = unknown if items is None else len(items)
+            limit = int(task.get("iteratorPolicy", {}).get("parallelismLimit", 0)) or _ITERATIONS_AT_ONCE
+            side_by_side = at_once * max(1, min(count, limit, _ITERATIONS_AT_ONCE))
+        for _ in range(count):
+            yield from _steps(spec, spec["components"][task["componentRef"]["name"]], inner, side_by_side, unknown)
+
+
+def _value(given: Mapping[str, Any], values: Mapping[str, Any]) -> Any:
+    """A task's parameter, if it can be known before the run."""
+    if "componentInputParameter" in given:
+        return values.get(given["componentInputParameter"])
+    return given.get("runtimeValue", {}).get("constant")
+
+
+def _items(items: Mapping[str, Any], values: Mapping[str, Any]) -> list[Any] | None:
+    """What a loop goes over, if it can be known before the run."""
+    found = json.loads(items["raw"]) if "raw" in items else values.get(items["inputParameter"])
+    return found if isinstance(found, list) else None
+
+
+def _flops(recipe: Recipe) -> dict[str, float | None]:
+    """FLOPs of each training, by the name of its step."""
+    [bill], _ = bills(recipe, [recipe.system], [recipe.adaptation.depth])
+    found: dict[str, float | None] = {_FINETUNE: None}  # its examples are counted when the text is read
+    found |= {name: sum(run.flops for run in bill.runs if run.step.stage is stage) for name, stage in _STAGES.items()}
+    if search := searched(recipe):
+        found["try-depths"] = search.flops * search.seeds / (recipe.search.workers if recipe.search else 1)
+    return found

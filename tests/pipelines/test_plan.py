@@ -1,0 +1,57 @@
+"""What a local run will do is counted before it begins."""
+
+from collections import Counter
+
+import pytest
+from kfp import dsl
+
+from components.step import step
+from lingraft.config import Recipe
+from pipelines import build
+from pipelines.plan import planned
+from tests.pipelines.compiled import ROOT
+
+DEMO = Recipe.load(ROOT / "recipes" / "demo.toml")
+_LANE = ("prepare-text", "train-tokenizer", "build-blocks")
+
+
+def test_every_step_of_the_demo_is_planned_in_an_order_in_which_it_may_run() -> None:
+    plan = planned(build.source_pipeline(DEMO), {})
+    kinds = [each.kind for each in plan]
+    wanted = ["open-run", *_LANE, "pretrain", *3 * ["finetune"], "evaluate-source", "register-source"]
+    assert kinds[kinds.index("open-run") :] == wanted
+    assert [each.flops for each in plan if each.kind == "finetune"] == 3 * [None]
+    assert {each.kind for each in plan if each.flops} == {"pretrain"}
+    assert {each.at_once for each in plan} == {1}  # the recipe's parallel_languages
+
+
+@pytest.mark.parametrize(("compare", "depths"), [(False, 1), (True, 2)])
+def test_a_language_is_planned_with_each_depth_that_it_is_adapted_over(compare: bool, depths: int) -> None:
+    plan = planned(build.language_pipeline(DEMO), {"compare": compare, "languages": ["de", "tr"]})
+    counts = Counter(each.kind for each in plan)
+    assert [counts[kind] for kind in (*_LANE, "depths-of", "register-language")] == 5 * [2]
+    assert counts["adapt"] == counts["evaluate-language"] == 2 * depths
+
+
+def test_trainings_are_weighed_by_the_recipes_flops() -> None:
+    flops = {
+        each.kind: each.flops or 0.0
+        for pipeline in (build.source_pipeline(DEMO), build.language_pipeline(DEMO))
+        for each in planned(pipeline, {})
+    }
+    assert 5 < flops["pretrain"] / flops["adapt"] < 20  # about three times the layers, passes and updates
+
+
+def test_loops_side_by_side_are_counted_as_kfp_runs_them() -> None:
+    @step
+    def work(number: int):
+        """Do nothing."""
+
+    @dsl.pipeline(name="loops")
+    def pipeline() -> None:
+        with dsl.ParallelFor([1, 2, 3]) as outer, dsl.ParallelFor([1], parallelism=1):
+            work(number=outer)
+        with dsl.ParallelFor([1, 2, 3], parallelism=1) as number:
+            work(number=number)
+
+    assert Counter(each.at_once for each in planned(pipeline, {})) == {2: 3, 1: 3}
