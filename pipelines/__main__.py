@@ -6,12 +6,13 @@ from typing import Annotated
 import typer
 from kfp import compiler
 
+from lingraft import preflight
 from lingraft.cli import run_app
 from lingraft.config import Recipe
 from lingraft.files import make_folder, writable
 from lingraft.progress import say
 from pipelines import local
-from pipelines.catalogue import PIPELINES, pipeline_named
+from pipelines.catalogue import PIPELINES, languages_of, pipeline_named
 from pipelines.server import commands
 from pipelines.server.commands import RecipeOption
 
@@ -53,7 +54,10 @@ def run(
 ) -> None:
     """Run one pipeline on this machine, without a cluster."""
     arguments = {"compare": compare} if pipeline == "language" else {}
-    local.run(pipeline_named(pipeline)(_recipe(recipe, text)), out, **arguments)
+    settings = _recipe(recipe, text)
+    built = pipeline_named(pipeline)(settings)
+    preflight.require_ready(settings, out, languages_of(pipeline, settings))
+    local.run(built, out, **arguments)
 
 
 @app.command()
@@ -66,7 +70,9 @@ def demo(
     """Run the main job from text to a served answer: all three pipelines, the report, and the endpoint."""
     from pipelines import demo as main_job
 
-    main_job.run(_recipe(recipe, text), out, compare)
+    settings = _recipe(recipe, text)
+    preflight.require_ready(settings, out)
+    main_job.run(settings, out, compare)
 
 
 app.command()(commands.submit)
@@ -75,7 +81,7 @@ app.command()(commands.follow)
 
 def _recipe(path: Path, text: Path | None) -> Recipe:
     recipe = Recipe.load(path)
-    return recipe.with_folder(text) if text else recipe
+    return preflight.without_unlabelled_tasks(recipe.with_folder(text)) if text else recipe
 
 
 if __name__ == "__main__":
