@@ -6,6 +6,14 @@ from components.step import step
 
 
 @step
+def check_inputs(recipe: str, pipeline: str, languages: list):
+    """Check text, labels, task examples, sizes and outputs of languages before anything is computed."""
+    from lingraft.steps import data
+
+    data.check_inputs(recipe, pipeline, languages)
+
+
+@step
 def open_run(recipe: str, pipeline: str, run: dsl.Output[dsl.Artifact]):
     """Begin the tracking run that all steps of this pipeline run stand under.
 

@@ -8,6 +8,7 @@ import hashlib
 import json
 import operator
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -18,6 +19,7 @@ from lingraft.cluster import Cluster, StageName
 from lingraft.errors import DepthError, RecipeError
 from lingraft.gate_config import Gate
 from lingraft.model_config import EncoderShape, TokenizerSettings
+from lingraft.progress import say
 from lingraft.search_config import Search
 from lingraft.section import Language, Name, Section, explain
 from lingraft.systems import Stage, Steps, System, steps_of
@@ -102,8 +104,11 @@ class Recipe(Section):
         if self.serve_primary and PRIMARY in names:
             raise ValueError(f"a task cannot be named {PRIMARY!r} where serve_primary is true: their bundles are alike")
         for task in self.tasks:
-            if surplus := (set(task.examples) | set(task.languages)) - set(self.languages):
-                raise ValueError(f"task {task.name!r} has {sorted(surplus)}; the languages are {list(self.languages)}")
+            if not any(map(task.covers, self.languages)):
+                raise ValueError(
+                    f"task {task.name!r} has test examples in {list(task.languages)} only ('languages'), none of which "
+                    f"is among the recipe's languages {list(self.languages)}"
+                )
         if unknown := sorted({*self.gate.tolerances} - {*names}):
             raise ValueError(f"gate.tolerances: {unknown} are no tasks of the recipe, which has {names}")
 
@@ -125,8 +130,6 @@ class Recipe(Section):
             self._require_search(self.search)
 
     def _require_search(self, search: Search) -> None:
-        if search.language not in self.targets:
-            raise ValueError(f"search.language {search.language!r} must be one of {list(self.targets)}")
         if self.system not in (System.MINIJOINT, System.MINIPOST):
             raise ValueError(f"search needs a system with mini-models, MINIJOINT or MINIPOST; system is {self.system}")
         if self.system is System.MINIJOINT:
@@ -221,6 +224,9 @@ class Recipe(Section):
     def load(cls, path: Path) -> Self:
         """Read a TOML recipe.
 
+        What names a language that is neither the source nor a target is ignored, with a note on standard error, so
+        that `targets` can be changed alone.
+
         Raises:
             RecipeError: no such file, not TOML, an unknown key or an impossible value.
         """
@@ -230,21 +236,53 @@ class Recipe(Section):
             raise RecipeError(f"cannot read recipe {path}: {error.strerror}. We ship some in recipes/.") from error
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise RecipeError(f"{path} is not valid TOML: {error}.") from error
-        return cls.parse(raw, str(path))
+        recipe = cls.parse(raw, str(path))
+        for note in recipe._notes(raw):
+            say(f"{path}: {note}")
+        return recipe
 
     @classmethod
     def parse(cls, raw: dict[str, Any] | str, origin: str = "recipe") -> Self:
         """Validate a recipe given as a dictionary or as JSON; a number in quotes is no number.
+
+        Examples in [tasks.examples] of other languages than the recipe's are left out, and a search for a language that
+        is no target is for the first one.
 
         Raises:
             RecipeError: an unknown key or an impossible value; every one is listed with its path.
         """
         try:
             text = raw if isinstance(raw, str) else json.dumps(raw, default=str)
-            return cls.model_validate_json(text, strict=True)
+            return cls.model_validate_json(text, strict=True)._following_targets()
         except pydantic.ValidationError as error:
             lines = [explain(cls, problem) for problem in error.errors()]
             raise RecipeError(f"{origin} is not usable:\n  " + "\n  ".join(lines)) from error
+
+    def _following_targets(self) -> Self:
+        """The recipe without what names languages that it does not have."""
+        changes: dict[str, Any] = {"tasks": tuple(task.only_in(self.languages) for task in self.tasks)}
+        if self.search and self.search.language not in self.targets:
+            changes["search"] = self.search.model_copy(update={"language": self.targets[0]})
+        return self.model_copy(update=changes)
+
+    def _notes(self, raw: dict[str, Any]) -> Iterator[str]:
+        """What of a valid recipe names languages that it does not have.
+
+        Args:
+            raw: the recipe as it was given.
+        """
+        for given in raw.get("tasks", ()):
+            for key in ("examples", "languages"):
+                if surplus := sorted({*given.get(key, ())} - {*self.languages}):
+                    yield (
+                        f"task {given['name']!r} names {surplus} in '{key}', which are not among "
+                        f"{list(self.languages)}: ignored. Add them to 'targets', or remove them there."
+                    )
+        if self.search and (asked := raw["search"]["language"]) != self.search.language:
+            yield (
+                f"search.language {asked!r} is not among the targets {list(self.targets)}: the search is for "
+                f"{self.search.language!r}, the first of them. Set search.language to choose another one."
+            )
 
     def to_json(self) -> str:
         """The recipe in one canonical line: what components are given, and what is hashed."""

@@ -4,12 +4,12 @@ import hashlib
 import json
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain, groupby
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from lingraft.errors import TextError
+from lingraft.errors import LingraftError, TextError, raising
 from lingraft.lines import COMPRESSIONS, read_lines
 from lingraft.parquet import read_rows
 from lingraft.places import Place, files_in, names_in
@@ -29,7 +29,12 @@ _DOCUMENT_CHARACTERS = 1 << 20
 _LINE_BYTES = 1 << 24
 STRAY_BLANKS = "plain text files with too few blank lines to separate documents: each line is one"
 DIVIDED = f"plain text documents of more than {_DOCUMENT_CHARACTERS:,} characters: divided at line ends"
+SAMPLED = "files of which not everything was read"
 """What a reader notes, and counts."""
+_FILES_OF_SAMPLE = 2000
+"""Files that a sample opens, at most."""
+_ERROR_CHARACTERS = 1000
+"""What an error counts for in a sample, so that a file of nothing but errors ends too."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +44,12 @@ class Document:
     name: str
     text: str
     label: str | None = None
+    place: str = field(default="", compare=False, repr=False)
+    """File, and line where there is one, for errors."""
+
+
+Found = Document | LingraftError
+"""A document, or why there is none in its place."""
 
 
 def portions(documents: Iterable[Document], characters: int) -> Iterator[list[Document]]:
@@ -84,7 +95,48 @@ def read_documents(source: Place, language: str, notes: Counter[str] | None = No
             undecodable bytes, a damaged file, a line or document that is too long, or JSONL or Parquet with a
             missing, unknown or wrong key.
     """
-    yield from _read(_find(source, language), Counter() if notes is None else notes)
+    yield from raising(documents_or_errors(source, language, Counter() if notes is None else notes))
+
+
+def documents_or_errors(
+    source: Place, language: str, notes: Counter[str], characters: int | None = None
+) -> Iterator[Found]:
+    """Yield what `read_documents` yields, and an error in place of each line or file that cannot be read.
+
+    Args:
+        source: folder with the text.
+        language: its name there.
+        notes: counts what was decided on the way; `SAMPLED` if not everything was read.
+        characters: how many to read, or a little more, spread over the files; everything if None.
+    """
+    yield from _caught(_read_language(source, language, notes, characters))
+
+
+def files_or_errors(paths: Iterable[Place], notes: Counter[str], characters: int | None = None) -> Iterator[Found]:
+    """Yield what `read_files` yields, and an error in place of each line or file that cannot be read.
+
+    Args:
+        paths: files, and folders of files.
+        notes: counts what was decided on the way; `SAMPLED` if not everything was read.
+        characters: how many to read of each path, or a little more, spread over its files; everything if None.
+    """
+    for path in paths:
+        yield from _caught(_read(path, notes, characters))
+
+
+def sampled(documents: Iterable[Found], notes: Counter[str], characters: int | None) -> Iterator[Found]:
+    """Yield documents until they have so many characters; if there are more, count that as `SAMPLED`."""
+    return iter(documents) if characters is None else _sampled(documents, notes, characters)
+
+
+def _sampled(documents: Iterable[Found], notes: Counter[str], characters: int) -> Iterator[Found]:
+    held = 0
+    for found in documents:
+        if held >= characters:
+            notes[SAMPLED] += 1
+            return
+        held += len(found.text) + 1 if isinstance(found, Document) else _ERROR_CHARACTERS
+        yield found
 
 
 def read_files(paths: Iterable[Place], notes: Counter[str] | None = None) -> Iterator[Document]:
@@ -94,8 +146,7 @@ def read_files(paths: Iterable[Place], notes: Counter[str] | None = None) -> Ite
         TextError: one is not there, is of another format, undecodable or damaged, or holds a line or document that
             is too long.
     """
-    for path in paths:
-        yield from _read(path, Counter() if notes is None else notes)
+    yield from raising(files_or_errors(paths, Counter() if notes is None else notes))
 
 
 def text_files(path: Path) -> list[Path]:
@@ -118,21 +169,43 @@ def require_there(path: Place) -> Place:
     return path
 
 
-def _read(place: Place, notes: Counter[str]) -> Iterator[Document]:
+def _caught(documents: Iterator[Found]) -> Iterator[Found]:
+    """Documents, and as the last of them the error that ended them, if one did."""
+    try:
+        yield from documents
+    except LingraftError as error:
+        yield error
+
+
+def _read_language(source: Place, language: str, notes: Counter[str], characters: int | None) -> Iterator[Found]:
+    yield from _read(_find(source, language), notes, characters)
+
+
+def _read(place: Place, notes: Counter[str], characters: int | None) -> Iterator[Found]:
     if not require_there(place).is_dir():
-        yield from _read_file(place, None, notes)
+        yield from sampled(_caught(_read_file(place, None, notes)), notes, characters)
         return
     inside = _inside(place)
     labelled = any(len(path.parts) > 1 for path in inside)
+    if characters is not None and len(inside) > _FILES_OF_SAMPLE:
+        inside = inside[:: -(-len(inside) // _FILES_OF_SAMPLE)]
+        notes[SAMPLED] += 1
+    share = characters and -(-characters // len(inside))
     for inner in inside:
         label = inner.parts[0] if len(inner.parts) > 1 else None
-        if labelled and _format_of(place / inner) == _PLAIN:
-            yield _read_whole(place / inner, inner, label)
-        else:
-            yield from _read_file(place / inner, label, notes)
+        yield from sampled(_caught(_read_inner(place, inner, label, labelled, notes)), notes, share)
 
 
-def _read_file(path: Place, label: str | None, notes: Counter[str]) -> Iterator[Document]:
+def _read_inner(
+    place: Place, inner: PurePosixPath, label: str | None, labelled: bool, notes: Counter[str]
+) -> Iterator[Found]:
+    if labelled and _format_of(place / inner) == _PLAIN:
+        yield _read_whole(place / inner, inner, label)
+    else:
+        yield from _read_file(place / inner, label, notes)
+
+
+def _read_file(path: Place, label: str | None, notes: Counter[str]) -> Iterator[Found]:
     if _format_of(path) == _PLAIN:
         yield from _read_plain(path, notes)
     else:
@@ -146,7 +219,10 @@ def _find(source: Place, language: str) -> Place:
     present = names_in(source)
     found = [name for name in [language, *packed, f"{language}{_PARQUET}"] if name in present]
     if not found:
-        raise TextError(f"{source} holds no text for language {language!r}, only {present}. {_LAYOUT}")
+        raise TextError(
+            f"{source} holds no text for language {language!r}, only {present}. {_LAYOUT} "
+            "Or take the language out of the recipe's targets; `lingraft init` writes a recipe for a folder of text."
+        )
     if len(found) > 1:
         raise TextError(f"{source} holds text for language {language!r} more than once: {found}. Keep one.")
     return source / found[0]
@@ -175,7 +251,7 @@ def _read_whole(path: Place, inner: PurePosixPath, label: str | None) -> Documen
                 "many documents."
             )
     plain = inner.with_suffix("") if inner.suffix in COMPRESSIONS else inner
-    return Document(plain.with_suffix("").as_posix(), "\n".join(lines).strip(), label)
+    return Document(plain.with_suffix("").as_posix(), "\n".join(lines).strip(), label, str(path))
 
 
 def _inside(folder: Place) -> list[PurePosixPath]:
@@ -187,23 +263,23 @@ def _inside(folder: Place) -> list[PurePosixPath]:
 
 
 def _read_plain(path: Place, notes: Counter[str]) -> Iterator[Document]:
-    lines = read_lines(path, _LINE_BYTES)
+    lines, place = read_lines(path, _LINE_BYTES), str(path)
     head, paragraphs = _look_ahead(lines, notes)
     for filled, group in groupby(chain(_drained(head), lines), key=_is_filled):
         if filled and paragraphs:
-            yield from _divided(group, notes)
+            yield from _divided(group, notes, place)
         elif filled:
-            yield from map(_unnamed, group)
+            yield from (_unnamed(line, place) for line in group)
 
 
-def _divided(lines: Iterable[str], notes: Counter[str]) -> Iterator[Document]:
+def _divided(lines: Iterable[str], notes: Counter[str], place: str) -> Iterator[Document]:
     """The document that lines make; several if they are too many."""
     name = ""
     for number, part in enumerate(_parts(lines)):
-        document = _unnamed(part)
+        document = _unnamed(part, place)
         name = name or document.name
         notes[DIVIDED] += number == 1
-        yield Document(name, document.text)
+        yield Document(name, document.text, place=place)
 
 
 def _parts(lines: Iterable[str]) -> Iterator[str]:
@@ -218,9 +294,9 @@ def _parts(lines: Iterable[str]) -> Iterator[str]:
     yield "\n".join(held)
 
 
-def _unnamed(text: str) -> Document:
+def _unnamed(text: str, place: str) -> Document:
     text = text.strip()
-    return Document(content_name(text), text)
+    return Document(content_name(text), text, place=place)
 
 
 def _look_ahead(lines: Iterator[str], notes: Counter[str]) -> tuple[deque[str], bool]:
@@ -251,20 +327,28 @@ def _is_filled(line: str) -> bool:
     return bool(line.strip())
 
 
-def _read_records(path: Place, folder_label: str | None) -> Iterator[Document]:
+def _read_records(path: Place, folder_label: str | None) -> Iterator[Found]:
     records = _read_jsonl(path) if _format_of(path) == _JSONL else read_rows(path, _KEYS)
-    for place, found in records:
-        for key, value in found.items():
-            _require_string(key, value, place)
-        text = found["text"].strip()
-        yield Document(found.get("name", content_name(text)), text, found.get("label", folder_label))
+    for place, record in records:
+        try:
+            found: Found = _document(record, place, folder_label)
+        except TextError as error:
+            found = error
+        yield found
 
 
-def _read_jsonl(path: Place) -> Iterator[tuple[str, dict[str, Any]]]:
+def _document(record: str | dict[str, Any], place: str, folder_label: str | None) -> Document:
+    found = _parse(record, place) if isinstance(record, str) else record
+    for key, value in found.items():
+        _require_string(key, value, place)
+    text = found["text"].strip()
+    return Document(found.get("name", content_name(text)), text, found.get("label", folder_label), place)
+
+
+def _read_jsonl(path: Place) -> Iterator[tuple[str, str]]:
     for number, line in enumerate(read_lines(path, _LINE_BYTES), start=1):
         if _is_filled(line):
-            place = f"{path}, line {number}"
-            yield place, _parse(line, place)
+            yield f"{path}, line {number}", line
 
 
 def _parse(line: str, place: str) -> dict[str, Any]:

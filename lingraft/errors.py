@@ -1,11 +1,28 @@
 """Errors a user can mend: each says what was wrong, the actual value, and what to do."""
 
+from collections.abc import Iterable, Iterator
+from typing import TypeVar
+
+Item = TypeVar("Item")
+
 
 class LingraftError(ValueError):
     """Root of all errors that lingraft raises on bad input."""
 
     heals = False
     """Whether the same may succeed a while later, with nobody mending anything."""
+
+
+def raising(items: "Iterable[Item | LingraftError]") -> Iterator[Item]:
+    """Yield items until the first error among them, which is raised.
+
+    Raises:
+        LingraftError: the first error that stands in place of an item.
+    """
+    for item in items:
+        if isinstance(item, LingraftError):
+            raise item
+        yield item
 
 
 class RecipeError(LingraftError):

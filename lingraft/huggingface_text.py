@@ -38,7 +38,8 @@ def dataset_documents(source: HuggingFace, language: str) -> Iterator[Document]:
             )
         text = text.strip()
         name = row[source.name_column] if source.name_column else None
-        yield Document(content_name(text) if name is None else str(name), text, _label(dataset, source, row))
+        place = f"dataset {source.dataset!r}, row {number}"
+        yield Document(content_name(text) if name is None else str(name), text, _label(dataset, source, row), place)
 
 
 def _arriving(dataset: Any, source: HuggingFace) -> Iterator[dict[str, Any]]:

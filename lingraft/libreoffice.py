@@ -112,7 +112,7 @@ def help_documents(language: str, dropped: Counter[str]) -> Iterator[Document]:
                 dropped["repeated paragraph"] += 1
             else:
                 kept[paragraph] = None
-        yield Document(path.with_suffix("").as_posix(), "\n".join(kept), path.parts[0])
+        yield Document(path.with_suffix("").as_posix(), "\n".join(kept), path.parts[0], str(page))
 
 
 def help_folder(language: str) -> Path:

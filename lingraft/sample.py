@@ -34,8 +34,13 @@ class Survey:
     @classmethod
     def of(cls, text: Artifact) -> "Survey":
         """Read a text's training split once."""
+        return cls.of_lines(training_lines(text))
+
+    @classmethod
+    def of_lines(cls, found: Iterable[str]) -> "Survey":
+        """Count lines that are not blank."""
         lines = characters = large = 0
-        for line in training_lines(text):
+        for line in found:
             lines += 1
             characters += len(line)
             large += 0 if line.isascii() else sum(map(len, _LARGE_SCRIPTS.findall(line)))

@@ -47,7 +47,9 @@ class Range(Section):
 class Search(Section):
     """Optuna's search of a language's mini-model depth (section 5.2), and on request of how it is trained."""
 
-    language: Language = Field(description="Target language that the depth is searched for.")
+    language: Language = Field(
+        description="Target language that the depth is searched for; the first target if it is not one of them."
+    )
     goal: Goal = Field(
         Goal.SCORE,
         description="score: the best score within the budget; compute: the least compute to a target score; pareto: "

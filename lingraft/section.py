@@ -58,8 +58,14 @@ def explain(root: type[Section], problem: Any) -> str:
     if problem["type"] == "union_tag_not_found":
         kinds = [str(_kind_of(found)) for section in sections for found in _sections_at(section, path[-1])]
         return f"{key}.kind: missing. Allowed here: {', '.join(kinds)}."
-    message = problem["msg"].removeprefix("Value error, ").rstrip(".")
     given = problem["input"]
+    if problem["type"] in ("tuple_type", "list_type") and isinstance(given, dict) and _sections_at(root, path[-1]):
+        inner = ", ".join(f"[{key}.{name}]" for name in given)
+        return (
+            f"{key}: must be a list of sections that begin with [[{key}]], but that line is missing, and there is "
+            f"{inner or f'[{key}]'}. Write [[{key}]] and its keys before; or, for no {path[-1]}, remove all of them."
+        )
+    message = problem["msg"].removeprefix("Value error, ").rstrip(".")
     shown = "" if isinstance(given, dict) else f" (given: {given!r})"
     prefix = "" if not path and _begins_with_key(root, message) else f"{key}: "
     return f"{prefix}{message}{shown}."

@@ -1,7 +1,7 @@
 """Downstream tasks in a recipe: their data, how the body is finetuned, and how they are asked about."""
 
 import operator
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Annotated, Literal, Self
 
 import pydantic
@@ -85,12 +85,15 @@ class Task(Section):
     train: TaskData | None = Field(None, description="Training examples in the source language.")
     dev: TaskData | None = Field(None, description="Examples for choices made on the way.")
     test: TaskData | None = Field(None, description="Examples for reported scores only, in every language.")
-    languages: tuple[Language, ...] = Field((), description="Languages that have test examples; all if empty.")
+    languages: tuple[Language, ...] = Field(
+        (), description="Languages that have test examples; all if empty. Those that are no target do not count."
+    )
     finetuning: Finetuning = Field(Finetuning(), description="How the body is finetuned.")
     examples: dict[Language, str | dict[str, str]] = Field(
         {},
         description="What to ask a new endpoint about, by language: a text; with kind 'pairs' "
-        "{ text = ..., text_pair = ... }, with 'questions' { question = ..., context = ... }.",
+        "{ text = ..., text_pair = ... }, with 'questions' { question = ..., context = ... }. Those of languages that "
+        "are no target are ignored.",
     )
 
     @pydantic.model_validator(mode="after")
@@ -131,6 +134,11 @@ class Task(Section):
         """Texts of a language's example by the names of `INPUTS`."""
         example = self.examples[language]
         return {"text": example} if isinstance(example, str) else example
+
+    def only_in(self, languages: Collection[str]) -> Self:
+        """The same task without examples for other languages than these."""
+        kept = {language: asked for language, asked in self.examples.items() if language in languages}
+        return self if len(kept) == len(self.examples) else self.model_copy(update={"examples": kept})
 
     def covers(self, language: str) -> bool:
         """Whether the task has test examples in a language."""

@@ -6,7 +6,7 @@ import json
 import tempfile
 import unicodedata
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,8 +16,8 @@ from lingraft.artifact import Artifact, Kind
 from lingraft.cleaning.census import Census
 from lingraft.cleaning.once import once
 from lingraft.config import Recipe
-from lingraft.documents import Document, read_documents, read_files
-from lingraft.errors import TextError
+from lingraft.documents import Document, Found, documents_or_errors, files_or_errors, sampled
+from lingraft.errors import LingraftError, TextError, raising
 from lingraft.huggingface_text import dataset_documents
 from lingraft.libreoffice import help_documents
 from lingraft.places import Place, place_of, places_of
@@ -28,6 +28,16 @@ from lingraft.text_config import Files, Folder, HuggingFace, TextSource
 from lingraft.workers import in_order
 
 __all__ = ["SPLITS", "SplitName", "load_split", "load_text", "prepare", "read_split", "split_of"]
+
+
+LABELLING = (
+    "Give labels (the key 'label' in JSONL, one sub-folder a label, or label_column of a dataset), or remove the task "
+    "from the recipe: [[tasks]] and all its [tasks....] sections."
+)
+
+
+_HELP_SAMPLE = 1 << 16
+"""Characters of a sample of LibreOffice's help, whose pages take seconds to parse and are known to be in order."""
 
 
 @dataclass
@@ -70,7 +80,8 @@ def prepare(recipe: Recipe, language: str, out: Path) -> Artifact:
     """
     recipe.require_language(language)
     census, cleaning = _Census(), recipe.text.cleaning
-    read = counted(_documents(recipe.text, language, census), f"text {language}", "document")
+    found = raising(source_documents(recipe.text, language, census.notes, census.dropped))
+    read = counted(found, f"text {language}", "document")
     with artifact.create(out, Kind.TEXT) as draft:
         prepared = _prepared(_labelled(read, recipe), recipe, census)
         with tempfile.TemporaryDirectory(dir=draft.folder) as work:
@@ -119,14 +130,34 @@ def load_split(text: Artifact, split: SplitName) -> list[Document]:
     return list(read_split(text, split))
 
 
-def _documents(source: TextSource, language: str, census: _Census) -> Iterator[Document]:
-    if isinstance(source, Folder):
-        return read_documents(place_of(source.path), language, census.notes)
-    if isinstance(source, HuggingFace):
-        return dataset_documents(source, language)
-    if isinstance(source, Files):
-        return read_files(_paths(source, language), census.notes)
-    return help_documents(language, census.dropped)
+def source_documents(
+    source: TextSource,
+    language: str,
+    notes: Counter[str],
+    dropped: Counter[str],
+    characters: int | None = None,
+) -> Iterator[Found]:
+    """Yield a language's documents from where a recipe says, and an error in place of what cannot be read.
+
+    Args:
+        source: the recipe's [text].
+        language: which of its languages.
+        notes: counts how files were read where they could have been read otherwise, and `SAMPLED`.
+        dropped: counts what was left out, by reason.
+        characters: how many to read, or a little more; everything if None.
+    """
+    try:
+        if isinstance(source, Folder):
+            yield from documents_or_errors(place_of(source.path), language, notes, characters)
+        elif isinstance(source, Files):
+            paths = _paths(source, language)
+            yield from files_or_errors(paths, notes, characters and -(-characters // len(paths)))
+        elif isinstance(source, HuggingFace):
+            yield from sampled(dataset_documents(source, language), notes, characters)
+        else:
+            yield from sampled(help_documents(language, dropped), notes, characters and min(characters, _HELP_SAMPLE))
+    except LingraftError as error:
+        yield error
 
 
 def _paths(source: Files, language: str) -> list[Place]:
@@ -179,9 +210,7 @@ def _write(documents: Iterator[Prepared], folder: Path, census: _Census) -> str:
 
 def _unlabelled(document: Document, task: str) -> TextError:
     return TextError(
-        f"document {document.name!r} has no label, and the recipe's task {task!r} needs one for each. "
-        "Give labels (the key 'label' in JSONL, one sub-folder a label, or label_column of a dataset), "
-        "or remove the task from the recipe."
+        f"{document.place} has no label, and the recipe's task {task!r} needs one for each document. {LABELLING}"
     )
 
 
@@ -189,9 +218,23 @@ def _require_every_split(census: _Census, language: str, recipe: Recipe) -> None
     total = census.documents.total()
     if not total:
         raise TextError(f"the source ({recipe.text}) holds no text in language {language!r}. Bring text for it.")
-    if missing := [split for split in SPLITS if not census.documents[split]]:
-        raise TextError(
-            f"{total} documents in language {language!r} leave {' and '.join(missing)} empty "
-            f"(dev_share {recipe.split.dev_share}, test_share {recipe.split.test_share}). "
-            "Bring more documents or raise the shares in [split]."
-        )
+    if message := missing_splits(census.documents, language, recipe):
+        raise TextError(message)
+
+
+def missing_splits(documents: Mapping[SplitName, int] | Counter[str], language: str, recipe: Recipe) -> str | None:
+    """What to say of a text that leaves a split empty; None if none is.
+
+    Args:
+        documents: how many each split has.
+        language: of the text.
+        recipe: says how documents are divided.
+    """
+    missing = [split for split in SPLITS if not documents[split]]
+    if not missing:
+        return None
+    return (
+        f"{sum(documents.values())} documents in language {language!r} leave {' and '.join(missing)} empty "
+        f"(dev_share {recipe.split.dev_share}, test_share {recipe.split.test_share}). "
+        "Give more documents, or raise the shares in [split]."
+    )

@@ -192,7 +192,7 @@ def train(recipe: Recipe, text: Path, out: Path) -> Artifact:
     there = Survey.of(source)
     coverage = settings.character_coverage or there.character_coverage
     sampled = there.sample_lines(settings.sample_lines)
-    model = _train_model(spread(training_lines(source), there.lines, sampled), settings.vocabulary, coverage)
+    model = train_model(spread(training_lines(source), there.lines, sampled), settings.vocabulary, coverage)
     with artifact.create(out, Kind.TOKENIZER) as draft:
         (draft.folder / _MODEL).write_bytes(model)
         draft.facts = {
@@ -209,7 +209,13 @@ def train(recipe: Recipe, text: Path, out: Path) -> Artifact:
     return Artifact.load(out, Kind.TOKENIZER)
 
 
-def _train_model(lines: Iterable[str], vocabulary: int, character_coverage: float) -> bytes:
+def train_model(lines: Iterable[str], vocabulary: int, character_coverage: float) -> bytes:
+    """Train a SentencePiece model on lines of text.
+
+    Raises:
+        TooManyPiecesError: the vocabulary is larger than the lines support.
+        TokenizerError: it is smaller than their alphabet needs, or there are no lines.
+    """
     model = io.BytesIO()
     try:
         sentencepiece.SentencePieceTrainer.train(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lingraft.cli.options import run_app
-from pipelines.catalogue import PIPELINES, pipeline_named
+from pipelines.catalogue import PIPELINES, languages_of, pipeline_named
 from pipelines.server import commands
 from pipelines.server.commands import RecipeOption
 
@@ -82,8 +82,10 @@ def run(
     `language` adds to what is in production, whatever languages the recipe names; the last three options are for it.
     """
     make, settings = pipeline_named(pipeline), _announced(_recipe(recipe, text))
+    from lingraft import preflight
     from pipelines import local
 
+    preflight.require_ready(settings, out, languages_of(pipeline, settings))
     allowed = {"drop_languages": drop_language or [], "new_primary": new_primary, "new_labels": new_labels}
     arguments = {"compare": compare, **allowed} if pipeline == "language" else {}
     local.run(make(settings), out, **arguments)
@@ -99,8 +101,10 @@ def demo(
 ) -> None:
     """Run the main job from text to a served answer: all three pipelines, the report, and the endpoint."""
     settings = _announced(_recipe(recipe, text))
+    from lingraft import preflight
     from pipelines import demo as main_job
 
+    preflight.require_ready(settings, out)
     main_job.run(settings, out, compare, drop_language or [])
 
 
@@ -112,7 +116,11 @@ def _recipe(path: Path, text: Path | None) -> "Recipe":
     from lingraft.config import Recipe
 
     recipe = Recipe.load(path)
-    return recipe.with_folder(text) if text else recipe
+    if text is None:
+        return recipe
+    from lingraft import preflight
+
+    return preflight.without_unlabelled_tasks(recipe.with_folder(text))
 
 
 def _announced(recipe: "Recipe") -> "Recipe":

@@ -33,7 +33,7 @@ def source_pipeline(settings: Recipe) -> base_component.BaseComponent:
     @dsl.pipeline(name=f"{settings.name}-source", description=source_pipeline.__doc__)
     @settable(cluster, *_source_stages(settings))
     def pipeline(nodes: Nodes, recipe: str = settings.to_json(), language: str = settings.source) -> None:
-        run = _open(recipe, "source", nodes)
+        run = _open(recipe, "source", nodes, [])
         lane = _text_lane(recipe, run, language, nodes)
         blocks, text = lane.blocks.outputs["blocks"], lane.text.outputs["text"]
         pretrained = source.pretrain(
@@ -77,7 +77,7 @@ def depth_search_pipeline(settings: Recipe) -> base_component.BaseComponent:
     @dsl.pipeline(name=f"{settings.name}-depth-search", description=depth_search_pipeline.__doc__)
     @settable(cluster, "search")
     def pipeline(nodes: Nodes, recipe: str = settings.to_json(), target: str = wanted.language) -> None:
-        run = _open(recipe, "depth-search", nodes)
+        run = _open(recipe, "depth-search", nodes, [target])
         fetched = light(source.fetch_source(recipe=recipe, run=run), nodes)
         lane = _text_lane(recipe, run, target, nodes)
         mini_builders = _text_lane(recipe, run, settings.source, nodes) if settings.builds_mini else None
@@ -111,7 +111,7 @@ def language_pipeline(settings: Recipe) -> base_component.BaseComponent:
         new_primary: bool = False,
         new_labels: bool = False,
     ) -> LanguageOutputs:
-        run = _open(recipe, "language", nodes)
+        run = _open(recipe, "language", nodes, languages)
         fetched = light(source.fetch_source(recipe=recipe, run=run), nodes)
         common = {"recipe": recipe, "run": run, "primary": fetched.outputs["primary"]}
         mini = {"mini": fetched.outputs["mini"]}
@@ -170,8 +170,10 @@ def language_pipeline(settings: Recipe) -> base_component.BaseComponent:
     return pipeline
 
 
-def _open(recipe: str, pipeline: str, nodes: Nodes) -> pipeline_channel.PipelineArtifactChannel:
-    return light(data.open_run(recipe=recipe, pipeline=pipeline), nodes).outputs["run"]
+def _open(recipe: str, pipeline: str, nodes: Nodes, languages: Any) -> pipeline_channel.PipelineArtifactChannel:
+    """Check the inputs of some languages, or of all if none is named, then begin the run that all steps wait for."""
+    checked = light(data.check_inputs(recipe=recipe, pipeline=pipeline, languages=languages), nodes)
+    return light(data.open_run(recipe=recipe, pipeline=pipeline), nodes).after(checked).outputs["run"]
 
 
 def _text_lane(recipe: str, run: Any, target: str, nodes: Nodes, isolated: bool = False) -> _TextLane:

@@ -1,7 +1,7 @@
 """The pipelines that there are, by name."""
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +27,13 @@ PIPELINES: "dict[str, Callable[[Recipe], base_component.BaseComponent]]" = {
     "paper": partial(_built, "paper", "paper_pipeline"),
 }
 """The way of one system to an endpoint; and, apart from it, the comparison of systems."""
+
+
+def languages_of(name: str, recipe: "Recipe") -> Sequence[str]:
+    """Languages whose text a pipeline needs; for `source` all, since the others are to follow."""
+    if name == "language":
+        return recipe.targets
+    return [recipe.require_search().language] if name == "depth-search" else recipe.languages
 
 
 def pipeline_named(name: str) -> "Callable[[Recipe], base_component.BaseComponent]":

@@ -52,7 +52,10 @@ def run(recipe: Recipe, out: Path, compare: bool, drop_languages: Sequence[str] 
     print(f"\n{table(records.source, records.languages, records.search)}\n")
     bundles = _fetched(recipe, out / "bundle")
     for task in recipe.tasks:
-        ask_examples(recipe, task, bundles[task.name])
+        if task.name in bundles:
+            ask_examples(recipe, task, bundles[task.name])
+    if bundles:
+        print(f"Serve it: lingraft serve {' '.join(map(str, bundles.values()))}")
     print(f"Report: {(report / PAGE_FILE).resolve()}")
     print(f"Time: {time.monotonic() - started:.0f} s")
 
@@ -65,13 +68,21 @@ def _is_registered(recipe: Recipe) -> bool:
 
 
 def _fetched(recipe: Recipe, out: Path) -> dict[str, Path]:
-    """Registered bundles by name, each in a folder of its own; a lone one in `out` itself."""
+    """Registered bundles by name, each in a folder of its own; a lone one in `out` itself.
+
+    There is none of a task in which no language has passed the gate.
+    """
     shutil.rmtree(out, ignore_errors=True)
     names = bundled(recipe)
     folders = {name: out if len(names) == 1 else out / name for name in names}
+    fetched = {}
     for name, folder in folders.items():
-        tracking.fetch(bundle_name(recipe, name), Kind.BUNDLE, folder)
-    return folders
+        try:
+            tracking.fetch(bundle_name(recipe, name), Kind.BUNDLE, folder)
+            fetched[name] = folder
+        except NotRegisteredError:
+            print(f"{name}: no language has passed the gate, so there is nothing to serve; the report says why.")
+    return fetched
 
 
 def ask_examples(recipe: Recipe, task: Task, bundle: Path) -> None:

@@ -118,7 +118,11 @@ def test_a_kind_of_text_written_as_a_key_is_an_unknown_key_of_that_kind(kind: st
     [
         ({"source": "de"}, "targets ['de', 'tr'] must be one or more, all different, without the source, 'de'."),
         ({"search.depths": [5]}, "search.depths [5] must be among encoder.mlm_heads [1, 2, 3]."),
-        ({"tasks.0.languages": ["fr"]}, "recipe: task 'topic' has ['fr']; the languages are ['en', 'de', 'tr']."),
+        (
+            {"tasks.0.languages": ["fr"]},
+            "recipe: task 'topic' has test examples in ['fr'] only ('languages'), none of which is among the recipe's "
+            "languages ['en', 'de', 'tr'].",
+        ),
         ({"encoder.width": 0}, "encoder.width: Input should be greater than 0 (given: 0)."),
     ],
     ids=lambda part: " ".join(part) if isinstance(part, dict) else "",
@@ -180,7 +184,10 @@ def test_every_mistake_is_listed_at_once() -> None:
         ({"tasks.0.name": "My Task"}, ["tasks.0.name:", "lower-case", "given: 'My Task'"]),
         ({"tasks.0.finetuning.seeds": [1, 1]}, ["tasks.0.finetuning:", "seeds [1, 1]", "all different"]),
         ({"tasks.0.finetuning.seeds": []}, ["tasks.0.finetuning:", "seeds []", "one or more"]),
-        ({"search.language": "fr"}, ["search.language 'fr'", "['de', 'tr']"]),
+        (
+            {"tasks": {"finetuning": {}, "examples": {"en": "a"}}},
+            ["tasks: must be a list of sections that begin with [[tasks]]", "[tasks.finetuning], [tasks.examples]"],
+        ),
         ({"search.depths": [1, 5]}, ["search.depths [1, 5]", "[1, 2, 3]"]),
         ({"search.depths": [1, 1]}, ["search:", "depths [1, 1]", "must all be different"]),
         ({"search.flop_budget": 1e9}, ["search:", "steps_at_depth or flop_budget", "both"]),
@@ -231,6 +238,42 @@ def test_mistakes_in_a_file_are_told_with_its_name(tmp_path: Path) -> None:
     path.write_text("nmae = 'x'")
     with pytest.raises(RecipeError, match=r"mine\.toml is not usable"):
         Recipe.load(path)
+
+
+def _without_section(text: str, section: str) -> str:
+    return re.sub(rf"\[\[?{section}\]?\]\n([^\[\n].*\n)*", "", text)
+
+
+@pytest.mark.parametrize("targets", [["tr"], ["el", "sw"]])
+def test_targets_can_be_changed_alone(targets: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "mine.toml"
+    text = (ROOT / "tests/tiny.toml").read_text().replace('targets = ["de", "tr"]', f"targets = {targets}")
+    path.write_text(text.replace("'", '"'))
+    recipe = Recipe.load(path)
+    assert recipe.search
+    assert recipe.search.language == targets[0]
+    assert set(recipe.tasks[0].examples) == {"en"}
+    assert Recipe.parse(recipe.to_json()) == recipe
+    examples, search = capsys.readouterr().err.splitlines()
+    assert f"mine.toml: task 'topic' names ['de'] in 'examples', which are not among {['en', *targets]}: " in examples
+    assert f"search.language 'de' is not among the targets {targets}: the search is for '{targets[0]}'" in search
+
+
+def test_a_recipe_whose_languages_agree_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    Recipe.load(ROOT / "recipes/demo.toml")
+    assert capsys.readouterr().err == ""
+
+
+def test_sections_of_a_task_that_was_removed_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text(_without_section((ROOT / "recipes/demo.toml").read_text(), "tasks"))
+    with pytest.raises(RecipeError) as caught:
+        Recipe.load(path)
+    [line] = str(caught.value).splitlines()[1:]
+    assert "must be a list of sections that begin with [[tasks]]" in line
+    assert (
+        "there is [tasks.finetuning], [tasks.examples]. Write [[tasks]] and its keys before; or, for no tasks, " in line
+    )
 
 
 def test_what_a_recipe_lacks_is_said_when_it_is_asked_for() -> None:

@@ -20,6 +20,8 @@ from moto.server import ThreadedMotoServer
 from lingraft.documents import Document, read_documents, read_files
 from lingraft.errors import MissingExtraError, TextError
 from lingraft.places import files_in, names_in, place_of, places_of
+from lingraft.preflight import outputs
+from lingraft.reuse import WHERE
 
 CORPUS = {
     "de.txt.xz": lzma.compress(b"Eins.\nZwei.\n"),
@@ -136,6 +138,22 @@ def test_a_truncated_file_in_a_store_is_named(bucket: str) -> None:
     boto3.client("s3").put_object(Bucket="corpus", Key="texts/el.txt.xz", Body=CORPUS["de.txt.xz"][:-20])
     with pytest.raises(TextError, match=r"s3://corpus/texts/el\.txt\.xz is damaged or truncated"):
         list(read_documents(place_of(bucket), "el"))
+
+
+def test_a_place_of_results_that_does_not_take_an_object_is_found_before_a_run(
+    bucket: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(WHERE, "s3://corpus/results")
+    assert list(outputs.problems(None)) == []
+    assert not any("results" in name for name in keys_of("corpus"))
+    monkeypatch.setenv(WHERE, "s3://another/results")
+    [found] = outputs.problems(None)
+    assert found.startswith("cannot write s3://another/results: ")
+
+
+def keys_of(name: str) -> list[str]:
+    """Keys of all objects in a bucket."""
+    return [found["Key"] for found in boto3.client("s3").list_objects_v2(Bucket=name)["Contents"]]
 
 
 def test_a_bucket_that_is_not_there_is_named(bucket: str) -> None:

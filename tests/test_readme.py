@@ -23,12 +23,15 @@ from tests.pipelines.kfp_server import KfpServer
 
 ROOT = Path(__file__).parents[1]
 BIN = Path(sys.executable).parent
+_BRIEF = {"steps": "8", "warmup_steps": "1", "epochs": "1", "seeds": "[1]"}
+_GATE = "\n[gate]\nmargin = -0.5\ntolerance = 0.9\n"
+"""So little training teaches nothing; what the gate refuses is tried elsewhere."""
 _BLOCK = re.compile(r"^```sh\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _MAKE, _STAGE, _KUSTOMIZE = ("make ", "lingraft ", "kubectl apply -k ")
 _SERVE = "lingraft serve "
 _DASHBOARD = re.compile(r"`(lingraft search dashboard [^`]+)`")
 _COMPILE, _ASK = "python -m pipelines compile ", "curl "
-_SUBMIT = "python -m pipelines submit "
+_SUBMIT, _DEMO = "python -m pipelines submit ", "python -m pipelines demo "
 
 
 def _commands() -> list[str]:
@@ -58,7 +61,7 @@ def _run(command: str, folder: Path) -> str:
 
 
 def test_every_command_is_one_that_a_test_runs() -> None:
-    known = (_MAKE, _STAGE, _KUSTOMIZE, _COMPILE, _SUBMIT, _ASK)
+    known = (_MAKE, _STAGE, _KUSTOMIZE, _COMPILE, _SUBMIT, _DEMO, _ASK)
     assert [command for command in _commands() if not command.startswith(known)] == []
 
 
@@ -114,6 +117,22 @@ def _work(folder: Path) -> None:
 @pytest.mark.integration
 def test_the_stages_lead_to_a_report(worked: Path) -> None:
     assert (worked / "work" / "report" / "report.html").stat().st_size > 10_000
+
+
+@pytest.mark.integration
+def test_a_recipe_for_ones_own_text_leads_to_answers(worked: Path, tmp_path: Path) -> None:
+    [command] = _starting(_DEMO)
+    recipe = (worked / "my-recipe.toml").read_text(encoding="utf-8")
+    shorter = re.sub(
+        rf"^({'|'.join(_BRIEF)}) = .+?(?=  #)",
+        lambda found: f"{found[1]} = {_BRIEF[found[1]]}",
+        recipe,
+        flags=re.MULTILINE,
+    )
+    (tmp_path / "my-recipe.toml").write_text(shorter + _GATE, encoding="utf-8")
+    said = _run(f"export PYTHONPATH={ROOT}\n{command}", tmp_path)
+    for language in ("en", "de", "tr"):
+        assert re.search(rf"^{language}: '.+' -> ({'|'.join(made_up.TOPICS)}) ", said, re.MULTILINE), said
 
 
 @pytest.mark.integration

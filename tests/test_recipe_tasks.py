@@ -100,11 +100,12 @@ def test_an_unknown_kind_is_answered_with_those_that_there_are() -> None:
     assert "'documents', 'texts', 'pairs', 'questions' or 'tags'" in refusal(task(kind="summaries"))
 
 
-@pytest.mark.parametrize(
-    "changes", [{"languages": ["de", "fr"]}, {"examples": {"fr": {"text": "Quoi", "text_pair": "?"}}}]
-)
-def test_a_language_that_the_project_lacks_is_refused(changes: dict[str, Any]) -> None:
-    assert "task 'xnli' has ['fr']; the languages are ['en', 'de', 'tr']" in refusal(task(**changes))
+def test_a_language_that_the_project_lacks_is_ignored_unless_it_is_the_only_one() -> None:
+    asked = {language: {"text": "a", "text_pair": "b"} for language in ("de", "fr")}
+    made = with_tasks(task(languages=["de", "fr"], examples=asked)).task()
+    assert [*made.examples] == ["de"]
+    assert [made.covers(language) for language in ("en", "de", "tr")] == [False, True, False]
+    assert "task 'xnli' has test examples in ['fr'] only" in refusal(task(languages=["fr"]))
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,9 @@
 """`lingraft`: every stage as a command that works on folders, without Kubeflow and without a tracking server.
 
-The order is that of the data: text, tokenize, blocks, pretrain, finetune (once, in the source language; `import` takes
-a primary from Hugging Face instead, `mini` builds a mini-model of it); then text, tokenize, blocks, adapt, evaluate for
-each language, or `add-language` for all of that; export, serve and report at the end.
+Begin with `init`, which writes a recipe for a folder of text. The order is then that of the data: text, tokenize,
+blocks, pretrain, finetune (once, in the source language; `import` takes a primary from Hugging Face instead, `mini`
+builds a mini-model of it); then text, tokenize, blocks, adapt, evaluate for each language, or `add-language` for all of
+that; export, serve and report at the end.
 """
 
 import os
@@ -16,6 +17,7 @@ from lingraft.cli import handover, language, paper, publishing, registry, regist
 from lingraft.cli.add_language import add_language
 from lingraft.cli.deploy import deploy
 from lingraft.cli.doctor import doctor
+from lingraft.cli.init import init
 from lingraft.cli.options import announcing_registry, announcing_start, run_app
 from lingraft.errors import TrainingError
 
@@ -50,6 +52,7 @@ def version() -> None:
 
 
 COMMANDS: dict[str, Callable[..., None]] = {
+    "init": init,
     "import": source.import_primary,
     "text": source.text,
     "tokenize": source.tokenize,
@@ -89,13 +92,13 @@ for asked in (
     registry.lineage,
     registry.verify,
     registry.pull,
-    registry_add.add,
     registry.judge,
     registry.promote,
     registry.rollback,
     registry.gc,
 ):
     registered.command(asked.__name__)(announcing_registry(asked))
+registered.command("add")(announcing_start("registry add", registry_add.add))
 app.add_typer(registered, name="registry")
 publish = typer.Typer(help=publishing.HELP, no_args_is_help=True)
 for changed in (publishing.bundle, publishing.rollback, publishing.withdraw, publishing.ls):

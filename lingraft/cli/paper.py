@@ -15,15 +15,25 @@ def paper(
     out: Annotated[
         Path, typer.Option("--out", help="Folder for everything that is made; a run that was stopped goes on there.")
     ],
+    allow_holes: Annotated[
+        bool, typer.Option("--allow-holes", help="Begin although some text or examples are missing or wrong.")
+    ] = False,
 ) -> None:
     """Compare the systems that the recipe's [paper] names in all languages and tasks, and write tables and figures.
 
-    A job that failed is a hole in them, with its reason, and no error; the same command tries it again.
+    All text and task examples are checked first, and everything that is wrong with them is told at once. A job that
+    failed later is a hole in the tables, with its reason, and no error; the same command tries it again.
     """
+    from lingraft import preflight
     from lingraft.comparison import runner as comparison
     from lingraft.config import Recipe
     from lingraft.paper.report import PAGE_FILE
 
-    made = comparison.run(Recipe.load(recipe), out)
+    settings = Recipe.load(recipe)
+    if allow_holes:
+        preflight.require_some_ready(settings, settings.targets, out, source=True)
+    else:
+        preflight.require_ready(settings, out)
+    made = comparison.run(settings, out)
     say(made)
     print((made.folder / PAGE_FILE).resolve())

@@ -12,6 +12,7 @@ from typing import Any
 
 from pydantic import PositiveInt
 
+from lingraft import preflight
 from lingraft.adaptation import adapt
 from lingraft.artifact import Artifact, Kind
 from lingraft.blocks import build
@@ -62,11 +63,11 @@ def add_language(
         wanted: settings by name.
 
     Raises:
+        NotReadyError: the text or the output cannot be used; the message lists everything that is wrong.
         RecipeError: a setting is impossible, or the recipe is not one for this primary, mini-model or language.
         DepthError: the primary has no MLM head at the depth asked for.
         AlignmentError: a task or the mini-model belongs to another primary.
         TextError: the text is missing, damaged or too little.
-        TokenizerError: a vocabulary of the size asked for cannot be trained on the text.
         TrainingError: the loss is not finite.
         MadeDifferentlyError: `out` holds results of other inputs or settings.
         MissingExtraError: the extra 'huggingface' is not installed.
@@ -88,6 +89,7 @@ def add_language(
         tasks=open_tasks([Path(task) for task in tasks], source.fingerprint),
         marks={"primary": source.fingerprint} | ({"mini": fresh.fingerprint} if fresh else {}),
     )
+    lane.require_ready()
     with TotalProgress(lane.plan()).shown():
         return lane.run()
 
@@ -111,6 +113,12 @@ class _Lane:
         light = [Kind.TEXT, Kind.TOKENIZER, Kind.BLOCKS, Kind.EVALUATION, *len(self.tasks) * [Kind.BUNDLE]]
         checkpoints = (1 + len(self.tasks)) * [CHECKPOINT]
         return [Planned(Kind.EMBEDDINGS, flops=None), *map(Planned, light), *map(Planned, checkpoints)]
+
+    def require_ready(self) -> None:
+        """Check text, labels and outputs, all at once, before anything is computed."""
+        tasks = [task.settings.model_copy(update={"labels": tuple(task.labels)}) for task in self.tasks.values()]
+        smaller = self.settled.largest_vocabulary
+        preflight.require_addable(self.settled.recipe, self.language, tasks, self.out, smaller)
 
     def run(self) -> AddedLanguage:
         """All stages in order."""

@@ -1,13 +1,39 @@
 """Once per language of any kind: the tracking run, text, tokenizer, blocks."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
-from lingraft import jobs, tracking
+from lingraft import jobs, preflight, tracking
 from lingraft.artifact import Kind
 from lingraft.config import Recipe
+from lingraft.failures import in_words
 from lingraft.files import write_text
 from lingraft.steps.doing import do
 from lingraft.steps.facts import language_of
+
+
+def check_inputs(recipe: str, pipeline: str, languages: Sequence[str]) -> None:
+    """Check text, labels, task examples, sizes and outputs before anything is computed.
+
+    Where languages do not wait for each other, one with a problem fails by itself, and the log lists all problems.
+
+    Args:
+        recipe: to be run.
+        pipeline: its name.
+        languages: those that it adds. The pipeline `source` checks all of the recipe's, for the others are to follow.
+
+    Raises:
+        NotReadyError: the message lists everything that is wrong.
+    """
+    settings = Recipe.parse(recipe)
+    try:
+        if pipeline in ("language", "paper"):
+            preflight.require_some_ready(settings, languages, source=pipeline == "paper")
+        else:
+            preflight.require_ready(settings, languages=languages or None)
+    except preflight.NotReadyError as error:
+        # A local run shows one line of what a step fails by.
+        raise preflight.NotReadyError(in_words(error)) from error
 
 
 def open_run(recipe: str, pipeline: str, out: Path) -> None:
@@ -16,8 +42,10 @@ def open_run(recipe: str, pipeline: str, out: Path) -> None:
 
 
 def prepare_text(recipe: str, run: Path, language: str, out: Path) -> None:
-    """Read, split and write one language's text, which is read anew each time: it may have grown."""
-    job = jobs.text(Recipe.parse(recipe), language, out)
+    """Check one language, then read, split and write its text, which is read anew each time: it may have grown."""
+    settings = Recipe.parse(recipe)
+    preflight.require_ready(settings, languages=[language])
+    job = jobs.text(settings, language, out)
     with tracking.stage(run.read_text(), job.name) as stage:
         stage.record(job.make(out, stage.watch), {})
 

@@ -8,14 +8,14 @@ What is read:
     text TAB label, with or without a header; JSONL with the same names as keys; rows of a Hugging Face dataset.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from lingraft.documents import Document
-from lingraft.errors import TextError
-from lingraft.tasks.rows import Layouts, Row, class_of, column, read_rows, text_of
+from lingraft.errors import LingraftError, TextError, raising
+from lingraft.tasks.rows import Layouts, Row, class_of, column, rows_or_errors, text_of
 
 _LABEL = ("gold_label", "label")
 _UNDECIDED = "-"
@@ -43,8 +43,18 @@ def read_examples(path: Path, language: str, pairs: bool) -> list[Example]:
     Raises:
         TextError: the file cannot be read, has another layout, no examples in the language, or one without a label.
     """
+    return list(raising(examples_or_errors(path, language, pairs)))
+
+
+def examples_or_errors(path: Path, language: str, pairs: bool) -> Iterator[Example | LingraftError]:
+    """Yield what `read_examples` returns, and an error in place of each line that is no example."""
     layouts = _layouts(pairs)
-    return [_example(row, layouts, ()) for row in read_rows(path, language, layouts)]
+    for row in rows_or_errors(path, language, layouts):
+        try:
+            found = row if isinstance(row, LingraftError) else _example(row, layouts, ())
+        except TextError as error:
+            found = error
+        yield found
 
 
 def examples_of(rows: Iterable[Mapping[str, Any]], origin: str, names: Sequence[str], pairs: bool) -> list[Example]:

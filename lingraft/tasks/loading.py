@@ -11,13 +11,10 @@ from lingraft.tasks.classification import Classification
 from lingraft.tasks.kinds import TaskKind
 from lingraft.tasks.labelled_texts import documents_as_examples
 from lingraft.tasks.question_answering import QuestionAnswering
-from lingraft.tasks.rows import Row, in_language
+from lingraft.tasks.rows import Row, class_names, in_language
 from lingraft.tasks.squad_metric import Evaluation
 from lingraft.tasks.tagging import Tagging
 from lingraft.text import SplitName, load_split
-
-_CLASS_COLUMNS = ("gold_label", "label", "ner_tags", "tags")
-"""Columns of datasets whose class numbers have names."""
 
 
 def kind_of(task: Task) -> TaskKind:
@@ -64,14 +61,4 @@ def _dataset(task: Task, source: TaskDataset, language: str) -> list[Any]:
     dataset = load_rows(source, language, f"task {task.name!r}")
     origin = f"dataset {source.dataset.replace('{language}', language)!r} in {language!r}"
     rows = (row.cells for row in in_language((Row(origin, cells) for cells in dataset), language, origin))
-    return kind_of(task).from_rows(rows, origin, _class_names(dataset.features))
-
-
-def _class_names(features: Any) -> list[str]:
-    """Names of the class numbers in the dataset's column of labels or lists of tags; empty if it has names itself."""
-    for column in _CLASS_COLUMNS:
-        feature = features.get(column)
-        names = getattr(getattr(feature, "feature", feature), "names", None)
-        if names:
-            return list(names)
-    return []
+    return kind_of(task).from_rows(rows, origin, class_names(dataset.features))

@@ -6,12 +6,14 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lingraft.errors import TextError
+from lingraft.errors import LingraftError, TextError, raising
 from lingraft.lines import COMPRESSIONS, read_lines
 
 _TABLES, _OBJECTS = (".tsv", ".txt"), ".jsonl"
 _LANGUAGE = "language"
 """A column of this name tells the languages of one file apart, as in XNLI's own files."""
+_CLASS_COLUMNS = ("gold_label", "label", "ner_tags", "tags")
+"""Columns of datasets whose class numbers have names."""
 
 
 class Row(NamedTuple):
@@ -44,12 +46,21 @@ def read_rows(path: Path, language: str, layouts: Layouts) -> Iterator[Row]:
     Raises:
         TextError: the file cannot be read, is of another format, has no row, or none in the language.
     """
+    return raising(rows_or_errors(path, language, layouts))
+
+
+def rows_or_errors(path: Path, language: str, layouts: Layouts) -> Iterator[Row | LingraftError]:
+    """Yield what `read_rows` yields, and an error in place of each line that is no row, or of the rest of the file."""
     form = _suffix(path)
     if form not in (*_TABLES, _OBJECTS):
-        raise TextError(f"{path} is neither a table (.tsv, .txt) nor JSONL by its name. {layouts}")
+        yield TextError(f"{path} is neither a table (.tsv, .txt) nor JSONL by its name. {layouts}")
+        return
     lines = ((f"{path}, line {number}", line) for number, line in enumerate(read_lines(path), start=1) if line)
     rows = _objects(lines, layouts) if form == _OBJECTS else _table(lines, layouts)
-    return in_language(rows, language, str(path))
+    try:
+        yield from _in_language(rows, language, str(path))
+    except LingraftError as error:
+        yield error
 
 
 def in_language(rows: Iterable[Row], language: str, origin: str) -> Iterator[Row]:
@@ -58,9 +69,17 @@ def in_language(rows: Iterable[Row], language: str, origin: str) -> Iterator[Row
     Raises:
         TextError: there are no rows, or none in the language; names those that there are.
     """
+    return raising(_in_language(rows, language, origin))
+
+
+def _in_language(rows: Iterable[Row | LingraftError], language: str, origin: str) -> Iterator[Row | LingraftError]:
     others: set[str] = set()
     empty = True
     for row in rows:
+        if isinstance(row, LingraftError):
+            empty = False
+            yield row
+            continue
         found = row.cells.get(_LANGUAGE, language)
         if found == language:
             empty = False
@@ -137,11 +156,21 @@ def class_of(value: Any, place: str, names: Sequence[str]) -> str:
     )
 
 
+def class_names(features: Any) -> list[str]:
+    """Names of the class numbers in the dataset's column of labels or lists of tags; empty if it has names itself."""
+    for column in _CLASS_COLUMNS:
+        feature = features.get(column)
+        names = getattr(getattr(feature, "feature", feature), "names", None)
+        if names:
+            return list(names)
+    return []
+
+
 def _suffix(path: Path) -> str:
     return Path(path.stem).suffix if path.suffix in COMPRESSIONS else path.suffix
 
 
-def _table(lines: Iterator[tuple[str, str]], layouts: Layouts) -> Iterator[Row]:
+def _table(lines: Iterator[tuple[str, str]], layouts: Layouts) -> Iterator[Row | LingraftError]:
     first = next(lines, None)
     if first is None:
         return
@@ -150,12 +179,13 @@ def _table(lines: Iterator[tuple[str, str]], layouts: Layouts) -> Iterator[Row]:
         header, lines = _bare_columns(first, layouts), chain([first], lines)
     for place, line in lines:
         cells = line.split("\t")
-        if len(cells) != len(header):
-            raise TextError(
+        if len(cells) == len(header):
+            yield Row(place, dict(zip(header, cells, strict=True)))
+        else:
+            yield TextError(
                 f"{place}: {len(cells)} columns, where the file's first line has {len(header)} ({header}). "
                 "Remove or replace stray tabs."
             )
-        yield Row(place, dict(zip(header, cells, strict=True)))
 
 
 def _bare_columns(first: tuple[str, str], layouts: Layouts) -> list[str]:
@@ -168,12 +198,14 @@ def _bare_columns(first: tuple[str, str], layouts: Layouts) -> list[str]:
     raise TextError(f"{place}: {len(cells)} columns, {[cell[:40] for cell in cells]}, of unknown meaning. {layouts}")
 
 
-def _objects(lines: Iterator[tuple[str, str]], layouts: Layouts) -> Iterator[Row]:
+def _objects(lines: Iterator[tuple[str, str]], layouts: Layouts) -> Iterator[Row | LingraftError]:
     for place, line in lines:
         try:
-            found = json.loads(line)
+            found: Any = json.loads(line)
         except json.JSONDecodeError as error:
-            raise TextError(f"{place}: not JSON ({error}). {layouts}") from error
-        if not isinstance(found, dict):
-            raise TextError(f"{place}: {type(found).__name__} instead of an object. {layouts}")
-        yield Row(place, found)
+            yield TextError(f"{place}: not JSON ({error}). {layouts}")
+            continue
+        if isinstance(found, dict):
+            yield Row(place, found)
+        else:
+            yield TextError(f"{place}: {type(found).__name__} instead of an object. {layouts}")

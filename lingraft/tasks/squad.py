@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lingraft.errors import TextError
+from lingraft.errors import LingraftError, TextError, raising
 from lingraft.lines import read_lines
 
 _FILE_LAYOUT = (
@@ -44,10 +44,21 @@ def read(path: Path) -> list[Question]:
         TextError: the file cannot be read, is not in this format or has no questions; a question has no answer
             (SQuAD v1.1 has none of these); an answer does not stand in its context where its offset says.
     """
-    questions = list(_in_file(_parsed(path), str(path)))
-    if not questions:
-        raise TextError(f"{path} has no questions. {_FILE_LAYOUT}")
-    return questions
+    return list(raising(questions_or_errors(path)))
+
+
+def questions_or_errors(path: Path) -> Iterator[Question | LingraftError]:
+    """Yield what `read` returns, and an error in place of each question that is none, or of the rest of the file."""
+    empty = True
+    try:
+        for found in _in_file(_parsed(path), str(path)):
+            empty = False
+            yield found
+    except LingraftError as error:
+        yield error
+        return
+    if empty:
+        yield TextError(f"{path} has no questions. {_FILE_LAYOUT}")
 
 
 def from_rows(rows: Iterable[Mapping[str, Any]], origin: str) -> list[Question]:
@@ -69,16 +80,22 @@ def _parsed(path: Path) -> Any:
         raise TextError(f"{path} is not JSON: {error}. {_FILE_LAYOUT}") from error
 
 
-def _in_file(data: Any, place: str) -> Iterator[Question]:
+def _in_file(data: Any, place: str) -> Iterator[Question | LingraftError]:
     for number, article in enumerate(_list(data, "data", place, _FILE_LAYOUT)):
         where = f"{place}, article {number}"
         for index, paragraph in enumerate(_list(article, "paragraphs", where, _FILE_LAYOUT)):
             here = f"{where}, paragraph {index}"
             context = _text(paragraph, "context", here, _FILE_LAYOUT)
             for entry in _list(paragraph, "qas", here, _FILE_LAYOUT):
-                place_of = f"{here}, question {_value(entry, 'id', here, _FILE_LAYOUT)!r}"
-                answers = _list(entry, "answers", place_of, _FILE_LAYOUT)
-                yield _question(entry, context, answers, place_of, _FILE_LAYOUT)
+                yield _question_or_error(entry, context, here)
+
+
+def _question_or_error(entry: Any, context: str, here: str) -> Question | LingraftError:
+    try:
+        place = f"{here}, question {_value(entry, 'id', here, _FILE_LAYOUT)!r}"
+        return _question(entry, context, _list(entry, "answers", place, _FILE_LAYOUT), place, _FILE_LAYOUT)
+    except TextError as error:
+        return error
 
 
 def _in_row(row: Mapping[str, Any], place: str) -> Question:

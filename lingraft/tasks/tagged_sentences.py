@@ -11,7 +11,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from lingraft.errors import TextError
+from lingraft.errors import LingraftError, TextError, raising
 from lingraft.lines import read_lines
 from lingraft.tasks.rows import Row, class_of, column
 
@@ -38,14 +38,36 @@ def read_sentences(path: Path, language: str) -> list[Sentence]:
         TextError: the file cannot be read, holds no sentence, one in another language by its prefix, or a word without
             a tag or with an unknown one.
     """
+    return list(_without_prefix(list(raising(sentences_or_errors(path))), language, path))
+
+
+def sentences_or_errors(path: Path) -> Iterator[Sentence | LingraftError]:
+    """Yield the sentences of a file as they stand there, and an error in place of each that is none."""
+    try:
+        yield from _sentences(path)
+    except LingraftError as error:
+        yield error
+
+
+def _sentences(path: Path) -> Iterator[Sentence | LingraftError]:
     lines = enumerate(read_lines(path), start=1)
     groups = groupby(lines, key=lambda line: bool(line[1].strip()) and not line[1].startswith(_DOCUMENT_START))
-    found = [_sentence(list(lines), path) for filled, lines in groups if filled]
-    if not found:
+    empty = True
+    for filled, group in groups:
+        if filled:
+            empty = False
+            yield _sentence_or_error(list(group), path)
+    if empty:
         raise TextError(
             f"{path} holds no sentences. Expected a word and its tag a line, blank lines between sentences."
         )
-    return list(_without_prefix(found, language, path))
+
+
+def _sentence_or_error(lines: list[tuple[int, str]], path: Path) -> Sentence | LingraftError:
+    try:
+        return _sentence(lines, path)
+    except TextError as error:
+        return error
 
 
 def sentences_of(rows: Iterable[Mapping[str, Any]], origin: str, names: Sequence[str]) -> list[Sentence]:

@@ -9,10 +9,10 @@ from lingraft import Wanted, add_language
 from lingraft.errors import (
     AlignmentError,
     DepthError,
-    TokenizerError,
 )
 from lingraft.hf.imported import import_hf
 from lingraft.models import load_embeddings
+from lingraft.preflight import NotReadyError
 from tests.hf.checkpoints import make_checkpoint
 from tests.lane.given import BRIEFLY, mini_of, one_head, plain_text
 from tests.workshop import Workshop
@@ -60,5 +60,5 @@ def test_a_vocabulary_that_nobody_asked_for_is_lowered_to_what_the_text_supports
     assert supported < workshop.recipe.tokenizer.vocabulary
     assert f"the text supports {supported} pieces at most" in capsys.readouterr().err
     wanted = Wanted(vocabulary=5000)
-    with pytest.raises(TokenizerError, match=f"a vocabulary of 5000 pieces .* supports {supported} at most"):
+    with pytest.raises(NotReadyError, match=f"a vocabulary of 5000 pieces .* supports {supported} at most"):
         add_language(workshop.primary, tmp_path / "few.txt", "tr", tmp_path / "more", wanted=wanted)

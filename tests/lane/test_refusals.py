@@ -19,6 +19,7 @@ from lingraft.errors import (
     TextError,
 )
 from lingraft.lane.added import AddedLanguage
+from lingraft.preflight import NotReadyError
 from lingraft.resumed import MadeDifferentlyError
 from tests import made_up
 from tests.lane.given import BRIEFLY, RECIPE, files_of, out_of
@@ -39,7 +40,7 @@ def test_without_transformers_nothing_is_begun(
     [
         ({"language": "en"}, RecipeError, "'en' is the primary's own language"),
         ({"language": "Turkish"}, RecipeError, "targets.0: must be a BCP 47 tag"),
-        ({"text": "absent.txt"}, TextError, "no file or folder absent.txt"),
+        ({"text": "absent.txt"}, TextError, "no file or folder .*absent.txt"),
         ({"text": []}, RecipeError, r"paths of 'tr', \[\], must be one or more"),
         ({"tasks": ["primary"]}, ArtifactError, "kind primary, but one of kind task"),
         ({"mini": "primary"}, ArtifactError, "kind primary, but one of kind mini"),
@@ -81,6 +82,26 @@ def test_labels_that_the_task_does_not_know_are_refused_before_the_training(work
             workshop.primary, tmp_path / "moon.jsonl", "tr", tmp_path / "out", tasks=[workshop.tasks[1]], wanted=BRIEFLY
         )
     assert not (tmp_path / "out/embeddings").exists()
+
+
+def test_everything_that_is_wrong_with_the_text_is_listed_before_anything_is_made(
+    workshop: Workshop, tmp_path: Path
+) -> None:
+    rows = [json.dumps(document | {"label": "moon"}) for document in made_up.documents("tr", 200)]
+    (tmp_path / "moon.jsonl").write_text("\n".join([*rows, "{", '{"text": 1}']))
+    with pytest.raises(NotReadyError) as caught:
+        add_language(
+            workshop.primary,
+            [tmp_path / "moon.jsonl", tmp_path / "absent.txt"],
+            "tr",
+            tmp_path / "out",
+            tasks=[workshop.tasks[1]],
+        )
+    first, *found = str(caught.value).splitlines()
+    assert first == "4 problems were found before anything was computed:"
+    places = ("moon.jsonl, line 201: not JSON", "moon.jsonl, line 202: 'text' must", "absent.txt", "label 'moon'")
+    assert [words for line, words in zip(found, places, strict=True) if words not in line] == []
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_damaged_stage_is_refused_and_named(

@@ -76,22 +76,31 @@ _TRAINING = textwrap.dedent(
 
 
 def test_a_failing_step_ends_in_its_own_message_and_marks_its_runs(tmp_path: Path) -> None:
-    recipe = tiny(tmp_path)
-    greedy = recipe.tokenizer.model_copy(update={"vocabulary": 50_000})
-    pipeline = build.source_pipeline(recipe.model_copy(update={"tokenizer": greedy}))
+    absurd = {"learning_rate": 1e30, "clip_norm": 1e30, "warmup_steps": 0, "skipped_steps": 0}
+    pipeline = build.source_pipeline(changed(tiny(tmp_path), "pretraining", **absurd))
     with sqlite_store(tmp_path) as uri, pytest.raises(local.PipelineFailedError) as caught:
         local.run(pipeline, tmp_path / "out")
 
     message, _, log = str(caught.value).partition("\nThe whole log: ")
-    assert "vocabulary" in message
-    assert "50000" in message
+    assert "the loss or a gradient is not finite at step" in message
     assert "error: " in Path(log).read_text(encoding="utf-8")
     parent, stages = runs_of(MlflowClient(uri), "tiny")["source"]
     assert parent.info.status == "FAILED"
     assert {name: stage.info.status for name, stage in stages.items()} == {
         "text-en": "FINISHED",
-        "tokenizer-en": "FAILED",
+        "tokenizer-en": "FINISHED",
+        "blocks-en": "FINISHED",
+        "pretrain": "FAILED",
     }
+
+
+def test_a_pipeline_whose_inputs_are_wrong_says_all_that_is_and_opens_no_run(tmp_path: Path) -> None:
+    pipeline = build.source_pipeline(changed(tiny(tmp_path), "tokenizer", vocabulary=50_000))
+    with sqlite_store(tmp_path) as uri, pytest.raises(local.PipelineFailedError) as caught:
+        local.run(pipeline, tmp_path / "out")
+    for language in ("en", "de", "tr"):
+        assert f"{language}: a vocabulary of 50000 pieces cannot be trained on this text" in str(caught.value)
+    assert MlflowClient(uri).get_experiment_by_name("tiny") is None
 
 
 def test_tracking_goes_beside_the_results_unless_the_environment_says_where(tmp_path: Path) -> None:

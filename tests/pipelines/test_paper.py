@@ -25,7 +25,7 @@ from tests.pipelines.compiled import compiled, read
 from tests.pipelines.finished import TINY, runs_of
 from tests.tracking_stores import quiet
 
-LIGHT = {"open-run", "prepare-language", "gather", "write-report"}
+LIGHT = {"check-inputs", "open-run", "prepare-language", "gather", "write-report"}
 TRAINING = {"pretrain", "build-mini", "finetune", "judge-source", "adapt", "adapt-over-mini", "judge-language"}
 
 

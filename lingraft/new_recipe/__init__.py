@@ -1,0 +1,231 @@
+"""A recipe for a folder of text: languages by file names, labels if there are any, sizes that fit text and machine."""
+
+import contextlib
+import re
+import tomllib
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Self
+
+from lingraft import preflight
+from lingraft.config import Recipe
+from lingraft.documents import text_files
+from lingraft.errors import ArtifactError, RecipeError, TokenizerError
+from lingraft.files import write_text
+from lingraft.new_recipe import fitting, writing
+from lingraft.new_recipe.fitting import Amount, Sizes
+from lingraft.new_recipe.languages import FoundText, find
+from lingraft.new_recipe.machine import Machine
+from lingraft.preflight import samples, sizes
+from lingraft.preflight.samples import TextSample
+from lingraft.text_config import Files, Folder, Split, TextSource
+
+_CLASSIC = "en"
+_BLOCKS = (64, 32, 16, 8)
+"""Lengths of blocks for text that is too short for longer ones."""
+_UNPACKED = {".gz": 3.0, ".xz": 4.0, ".zst": 3.5, ".parquet": 3.0}
+"""About how many times as large text is when it is unpacked."""
+_EXAMPLE_CHARACTERS = 20, 160
+
+
+@dataclass(frozen=True)
+class NewRecipe:
+    """A recipe that was fitted to a folder of text, and what it was fitted by."""
+
+    found: FoundText
+    taken: dict[str, TextSample]
+    """By language, the source first."""
+    characters: dict[str, float]
+    """Of all text, by language; estimated where not all was read."""
+    labels: tuple[str, ...]
+    """Of the task; none if there is no task."""
+    no_task: str
+    """Why there is no task; empty if there is one."""
+    machine: Machine
+    fitted: Sizes
+    text: str
+    """The recipe as TOML."""
+
+    @classmethod
+    def of(
+        cls,
+        folder: Path,
+        source: str | None = None,
+        name: str | None = None,
+        hours: float = 0.5,
+        machine: Machine | None = None,
+    ) -> Self:
+        """Look at a folder of text, and fit a recipe to it.
+
+        Args:
+            folder: with one file or folder of text for each language.
+            source: the source language; English if absent and there, else the one with the most text.
+            name: of the project; the folder's if absent.
+            hours: that training may take, about.
+            machine: that trains; this one if absent.
+
+        Raises:
+            TextError: there is text in fewer than two languages, or it cannot be read or is too short; everything that
+                is wrong is listed.
+            RecipeError: there is no text in the source language asked for.
+        """
+        found, division = find(folder), Split()
+        described = _source_of(found)
+        taken = {language: samples.take(described, division, language) for language in found.paths}
+        characters = {language: _characters(found, sample) for language, sample in taken.items()}
+        chosen = _source_language(found, characters, source)
+        taken = {chosen: taken.pop(chosen)} | taken
+        labels, no_task = _labels(taken, chosen)
+        machine = machine or Machine.here()
+        project = _project_name(name or folder.resolve().name)
+        examples = _examples(taken) if labels else {}
+
+        def write(fitted: Sizes) -> str:
+            return writing.toml(project, described, [*taken], labels, no_task, examples, machine, fitted)
+
+        amount = fitting.Amount(
+            {language: count * division.train_share for language, count in characters.items()},
+            chosen,
+            max(sample.alphabet() for sample in taken.values()),
+        )
+        fitted = _supported(fitting.fit(amount, machine, hours), amount, taken, write)
+        made = cls(found, taken, characters, labels, no_task, machine, fitted, write(fitted))
+        preflight.require_ready(made.recipe)
+        return made
+
+    @property
+    def recipe(self) -> Recipe:
+        """The recipe as it is loaded."""
+        return _parsed(self.text)
+
+    @property
+    def source(self) -> str:
+        """The source language."""
+        return next(iter(self.taken))
+
+    def write(self, path: Path, force: bool = False) -> None:
+        """Write the recipe.
+
+        Args:
+            path: of the TOML file.
+            force: whether one that is there is replaced.
+
+        Raises:
+            ArtifactError: there is one, or it cannot be written.
+        """
+        if path.exists() and not force:
+            raise ArtifactError(f"{path} exists already. Choose another --out, or replace it with --force.")
+        write_text(path, self.text)
+
+    def summary(self) -> str:
+        """What was found and chosen, in lines for people."""
+        rows = [("language", "from", "characters", "documents", "labels")]
+        rows += [self._row(language, sample) for language, sample in self.taken.items()]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        lines = [
+            "  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+            for row in rows
+        ]
+        if self.found.others:
+            lines.append(f"  not used, since no language is in the name: {', '.join(self.found.others)}")
+        fitted, shape = self.fitted, self.fitted.shape
+        duration = f"{max(fitted.hours * 60, 1):.0f} min" if fitted.hours < 2 else f"{fitted.hours:.1f} h"
+        lines += [
+            f"machine   {self.machine}",
+            f"source    {self.source}; targets: {', '.join([*self.taken][1:])}",
+            f"task      {', '.join(self.labels)}" if self.labels else f"task      none: {self.no_task}",
+            f"encoder   {shape.layers} layers of width {shape.width}, blocks of {fitted.block_tokens} tokens, "
+            f"{fitted.vocabulary:,} pieces a language",
+            f"training  {fitted.pretraining_steps:,} updates of pretraining ({fitted.pretraining_epochs:.1f} times the "
+            f"text), {fitted.adaptation_steps:,} for each language: roughly {duration} in all, by assumed speed",
+        ]
+        return "\n".join(lines)
+
+    def _row(self, language: str, sample: TextSample) -> tuple[str, str, str, str, str]:
+        about = "" if sample.whole else "about "
+        more = "" if sample.whole else "or more"
+        labels = sorted({label for counts in sample.labels.values() for label in counts})
+        names = ", ".join(path.name for path in self.found.paths[language][:3])
+        return (
+            language,
+            names + (", ..." if len(self.found.paths[language]) > 3 else ""),
+            f"{about}{self.characters[language]:,.0f}",
+            f"{sample.documents:,} {more}".strip(),
+            f"{len(labels)}: {', '.join(labels)}"[:60] if labels else "none",
+        )
+
+
+def _parsed(text: str) -> Recipe:
+    return Recipe.parse(tomllib.loads(text), "the recipe that init would write")
+
+
+def _source_of(found: FoundText) -> TextSource:
+    if found.one_each:
+        return Folder(kind="folder", path=str(found.folder.resolve()))
+    paths = {language: tuple(str(path.resolve()) for path in paths) for language, paths in found.paths.items()}
+    return Files(kind="files", paths=paths)
+
+
+def _characters(found: FoundText, sample: TextSample) -> float:
+    """Of a language's whole text; estimated by the size of its files where not all was read."""
+    read = sum(sample.characters.values())
+    if sample.whole or not read:
+        return read
+    encoded = sum(len(text.encode()) for texts in sample.texts.values() for text in texts)
+    files = [path for place in found.paths[sample.language] for path in text_files(place)]
+    size = sum(path.stat().st_size * _UNPACKED.get(path.suffix, 1.0) for path in files)
+    return max(read, size * read / encoded)
+
+
+def _source_language(found: FoundText, characters: dict[str, float], asked: str | None) -> str:
+    if asked and asked not in found.paths:
+        raise RecipeError(f"--source {asked!r} has no text in {found.folder}, which has {sorted(found.paths)}.")
+    return asked or (_CLASSIC if _CLASSIC in found.paths else max(characters, key=lambda tag: characters[tag]))
+
+
+def _labels(taken: dict[str, TextSample], source: str) -> tuple[tuple[str, ...], str]:
+    """Labels of a task, and why there is none."""
+    if not any(sample.has_labels for sample in taken.values()):
+        return (), "no document has a label"
+    for language, sample in taken.items():
+        if sample.unlabelled:
+            return (), f"{sample.unlabelled[0]} has no label, and a task needs one for each document"
+        if not sample.documents:
+            return (), f"{language} has no documents"
+    labels = tuple(sorted(taken[source].labels["train"]))
+    if len(labels) < 2:
+        return (), f"the documents in {source} have fewer than two labels: {list(labels)}"
+    for language, sample in taken.items():
+        if strange := sorted({*sample.labels["test"]} - {*labels}):
+            return (), f"{language} has labels that {source} does not have: {strange}"
+    return labels, ""
+
+
+def _project_name(folder: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", folder.lower()).strip("-") or "my-project"
+
+
+def _examples(taken: dict[str, TextSample]) -> dict[str, str]:
+    """A line of each language's test documents, to ask the endpoint about."""
+    shortest, longest = _EXAMPLE_CHARACTERS
+    found = {}
+    for language, sample in taken.items():
+        lines = (" ".join(line.split()) for text in sample.texts["test"] for line in text.splitlines())
+        if line := next((line for line in lines if shortest <= len(line) <= longest and line.isprintable()), None):
+            found[language] = line
+    return found
+
+
+def _supported(fitted: Sizes, amount: Amount, taken: dict[str, TextSample], write: Callable[[Sizes], str]) -> Sizes:
+    """The sizes, with fewer pieces and shorter blocks where a text supports no more."""
+    whole = [sample for sample in taken.values() if sample.whole and sample.texts["train"]]
+    recipe = _parsed(write(fitted))
+    with contextlib.suppress(TokenizerError):  # what it says is in the list of everything that is wrong
+        pieces = min((sizes.largest_vocabulary(recipe, sample) for sample in whole), default=fitted.vocabulary)
+        fitted = replace(fitted, vocabulary=pieces)
+    for block_tokens in (fitted.block_tokens, *(length for length in _BLOCKS if length < fitted.block_tokens)):
+        shorter = fitting.with_blocks(fitted, block_tokens, amount)
+        if not any(list(sizes.problems(_parsed(write(shorter)), sample, True)) for sample in whole):
+            return shorter
+    return fitted

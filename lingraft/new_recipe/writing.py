@@ -1,0 +1,165 @@
+"""A fitted recipe as TOML in which every line says what it is for."""
+
+import json
+from collections.abc import Mapping, Sequence
+
+from lingraft.new_recipe.fitting import Sizes
+from lingraft.new_recipe.machine import Machine
+from lingraft.text_config import Files, TextSource
+
+_COLUMN = 44
+_WARMUP_SHARE = 0.08
+
+
+def toml(
+    name: str,
+    text: TextSource,
+    languages: Sequence[str],
+    labels: Sequence[str],
+    no_task: str,
+    examples: Mapping[str, str],
+    machine: Machine,
+    fitted: Sizes,
+) -> str:
+    """Write a recipe.
+
+    Args:
+        name: of the project.
+        text: where the text is.
+        languages: the source first.
+        labels: of the task of kind 'documents'; no task if empty.
+        no_task: why there is no task.
+        examples: a text to ask the endpoint about, by language.
+        machine: that the sizes were fitted to.
+        fitted: sizes.
+    """
+    lines = [
+        f"# Written by `lingraft init` for {machine}.",
+        "# Change what you like, and run the same command again: what does not depend on the change is not made anew.",
+        _line("name", name, "prefix of the models in the registry, and the experiment in MLflow"),
+        _line("source", languages[0], "language of the primary, and of the labels that it learns from"),
+        _line("targets", [*languages[1:]], "languages to add; remove any, or add one that there is text for"),
+        _line("precision", "auto", "bf16 where a two-second probe finds it faster, else fp32"),
+        *([] if labels else [_line("serve_primary", True, "without a task, serve masked tokens and embeddings")]),
+        *_text(text),
+        *_split(),
+        *_model(fitted),
+        *_training(fitted),
+        *(_task(labels, examples, fitted) if labels else _without_task(no_task)),
+        *_cluster(),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _text(text: TextSource) -> list[str]:
+    if isinstance(text, Files):
+        named = (_line(f"paths.{tag}", [*paths], f"files or folders in {tag!r}") for tag, paths in text.paths.items())
+        return ["", "[text]", _line("kind", "files", "files of any name, listed by language"), *named]
+    path = getattr(text, "path", "")
+    return [
+        "",
+        "[text]",
+        _line("kind", "folder", "one file or folder for each language, named after it"),
+        _line("path", path, "the folder"),
+        "# [text.cleaning]  # remove the '# ' before it to drop what is no prose, and what comes twice",
+    ]
+
+
+def _split() -> list[str]:
+    return [
+        "",
+        "[split]",
+        _line("dev_share", 0.1, "documents for choices made on the way"),
+        _line("test_share", 0.2, "documents for the reported scores only"),
+    ]
+
+
+def _model(fitted: Sizes) -> list[str]:
+    shape = fitted.shape
+    return [
+        "",
+        "[tokenizer]",
+        _line("vocabulary", fitted.vocabulary, "pieces of each language; more need more text"),
+        _line("character_coverage", 0.9995, "the rarest characters get no piece of their own"),
+        "",
+        "[encoder]",
+        _line("width", shape.width, "hidden size; larger learns more, from more text, in more time"),
+        _line("layers", shape.layers, "Transformer layers of the primary"),
+        _line("attention_heads", shape.attention_heads, "of each layer; must divide the width"),
+        _line("mlm_heads", [*shape.mlm_heads], "layers with a head: depths that a mini-model can have"),
+        _line("block_tokens", fitted.block_tokens, "tokens of a block, and of the longest input"),
+    ]
+
+
+def _training(fitted: Sizes) -> list[str]:
+    shape, lines = fitted.shape, []
+    stages = (
+        ("pretraining", fitted.pretraining_steps, shape.pretraining_rate, "the primary, in the source language"),
+        ("adaptation", fitted.adaptation_steps, shape.adaptation_rate, "embeddings, once for each language"),
+    )
+    for section, steps, rate, what in stages:
+        lines += ["", f"[{section}]  # {what}"]
+        if section == "adaptation":
+            lines += [
+                _line("depth", fitted.depth, "layers of the mini-model; one of encoder.mlm_heads"),
+                _line("initialisation", "fitted", "new embeddings begin near the source's of the same kind"),
+            ]
+        lines += [
+            _line("steps", steps, "updates; more take more time, and learn more until the text is exhausted"),
+            _line("batch_blocks", fitted.batch_blocks, "blocks in one update"),
+        ]
+        if fitted.micro_batch_blocks:
+            lines.append(_line("micro_batch_blocks", fitted.micro_batch_blocks, "computed at once, to fit into memory"))
+        lines += [
+            _line("learning_rate", rate, "at its peak; lower it if the loss jumps"),
+            _line("warmup_steps", int(_WARMUP_SHARE * steps), "updates until the peak"),
+            _line("mask_rate", shape.mask_rate, "share of tokens that are predicted"),
+        ]
+        if section == "pretraining":
+            lines.append(_line("positions", "sinusoidal", "small primaries learn sooner by them"))
+    return lines
+
+
+def _task(labels: Sequence[str], examples: Mapping[str, str], fitted: Sizes) -> list[str]:
+    lines = [
+        "",
+        "[[tasks]]  # learned in the source language only, and judged in all",
+        _line("name", "topic", "what the endpoint calls it"),
+        _line("kind", "documents", "the documents above, by their labels"),
+        _line("labels", [*labels], "in this order"),
+        "",
+        "[tasks.finetuning]",
+        _line("epochs", 5, "times that every labelled document is seen"),
+        _line("batch_examples", 32, "documents in one update"),
+        _line("learning_rate", fitted.shape.finetuning_rate, "at its peak"),
+        _line("seeds", [1, 2, 3], "finetuned once with each; scores are their mean"),
+    ]
+    if examples:
+        lines += ["", "[tasks.examples]  # what the endpoint is asked at the end; change them as you like"]
+        lines += [f"{tag} = {_value(text)}" for tag, text in examples.items()]
+    return lines
+
+
+def _without_task(reason: str) -> list[str]:
+    return [
+        "",
+        f"# No task: {reason}.",
+        "# With labels (the key 'label' in JSONL, or one sub-folder a label) remove the '# ' of these lines:",
+        "# [[tasks]]",
+        '# name = "topic"',
+        '# kind = "documents"',
+    ]
+
+
+def _cluster() -> list[str]:
+    return ["", "[cluster]", _line("parallel_languages", 1, "languages that are learned at the same time")]
+
+
+def _line(key: str, value: object, comment: str) -> str:
+    setting = f"{key} = {_value(value)}"
+    return f"{setting.ljust(_COLUMN - 2)}  # {comment}"
+
+
+def _value(value: object) -> str:
+    """A value as TOML writes it: JSON, but for numbers such as 5e-4, in which TOML needs what JSON writes, too."""
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

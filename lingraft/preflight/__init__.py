@@ -1,0 +1,169 @@
+"""Checks of everything a recipe depends on, made before any compute: text, labels, task examples, sizes, outputs.
+
+All problems are found at once and reported in one list, with file and line. A check takes bounded time however much
+text there is: of each language it reads at most `samples.CHARACTERS` characters, spread over the files, and of each
+file of task examples at most `examples.MOST` rows. What lies behind that is checked when it is read.
+"""
+
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from lingraft.config import Recipe
+from lingraft.errors import TextError
+from lingraft.preflight import examples, labels, outputs, samples, sizes
+from lingraft.preflight.samples import TextSample
+from lingraft.progress import say
+from lingraft.task_config import Task
+
+Problems = dict[str, list[str]]
+"""Messages by the language that they concern."""
+_MOST_OF_A_KIND = 20
+
+
+class NotReadyError(TextError):
+    """A recipe cannot be run as it is; the message lists every problem that was found."""
+
+
+def require_ready(recipe: Recipe, out: Path | None = None, languages: Sequence[str] | None = None) -> None:
+    """Check a recipe's text, labels, task examples, sizes and outputs.
+
+    Args:
+        recipe: to be run.
+        out: folder that results will be written to.
+        languages: those to check; all of the recipe's if None.
+
+    Raises:
+        NotReadyError: the message lists everything that is wrong.
+    """
+    checked = recipe.languages if languages is None else languages
+    found = [*outputs.problems(out), *_flat(problems_of(recipe, checked))]
+    if found:
+        raise NotReadyError(_listed(found))
+
+
+def require_some_ready(recipe: Recipe, languages: Sequence[str], out: Path | None = None, source: bool = False) -> None:
+    """Check languages that do not wait for each other: report all problems, and refuse only if no language is ready.
+
+    Args:
+        recipe: to be run.
+        languages: those to check.
+        out: folder that results will be written to.
+        source: whether the source is needed as well.
+
+    Raises:
+        NotReadyError: every language has a problem, the source has one and is needed, or results cannot be written.
+    """
+    needed = [recipe.source] if source else []
+    found, places = problems_of(recipe, [*needed, *languages]), [*outputs.problems(out)]
+    listed = [*places, *_flat(found)]
+    none_is_ready = bool(found) and {*languages} <= found.keys()
+    if places or none_is_ready or not found.keys().isdisjoint(needed):
+        raise NotReadyError(_listed(listed))
+    if listed:
+        say(f"{_listed(listed)}\nThe other languages go on.")
+
+
+def require_addable(recipe: Recipe, language: str, tasks: Iterable[Task], out: Path, smaller_vocabulary: bool) -> None:
+    """Check the text of a language that is added to a primary at hand.
+
+    Tasks without readable, labelled test examples in the language are not judged, which is no problem.
+
+    Args:
+        recipe: by which it is added.
+        language: to be added.
+        tasks: finetuned ones, with their labels.
+        out: folder that results will be written to.
+        smaller_vocabulary: whether a text that does not support the recipe's vocabulary gets a smaller one.
+
+    Raises:
+        NotReadyError: the message lists everything that is wrong.
+    """
+    judged = tuple(task for task in tasks if _can_be_judged(recipe, task, language))
+    with_tasks = recipe.model_copy(update={"tasks": judged})
+    found = [*outputs.problems(out), *_flat(problems_of(with_tasks, [language], smaller_vocabulary))]
+    if found:
+        raise NotReadyError(_listed(found))
+
+
+def problems_of(recipe: Recipe, languages: Sequence[str], smaller_vocabulary: bool = False) -> Problems:
+    """Everything that is wrong with the text, labels and task examples of some languages.
+
+    Args:
+        recipe: to be run.
+        languages: those to check, the source among them or not.
+        smaller_vocabulary: whether a text that does not support the recipe's vocabulary gets a smaller one.
+    """
+    began = time.monotonic()
+    taken = {language: samples.take(recipe.text, recipe.split, language) for language in languages}
+    known = labels.known(recipe, taken)
+    of_examples: Problems = {language: [] for language in languages}
+    for language, message in examples.problems(recipe, languages):
+        of_examples[language].append(message)
+    found = {
+        language: [
+            *_shortened(language, sample.problems()),
+            *_shortened(language, labels.problems(recipe, sample, known)),
+            *_shortened(language, sizes.problems(recipe, sample, smaller_vocabulary)),
+            *_shortened(language, of_examples[language]),
+        ]
+        for language, sample in taken.items()
+    }
+    _report(taken, time.monotonic() - began)
+    return {language: messages for language, messages in found.items() if messages}
+
+
+def without_unlabelled_tasks(recipe: Recipe) -> Recipe:
+    """The recipe without its tasks of kind 'documents' if no document of any language has a label.
+
+    If no other task is left, the primary itself is bundled, so that there is an endpoint for masked tokens and
+    embeddings. Where only some documents lack labels, the recipe stays as it is, and the check lists them.
+    """
+    named = [task.name for task in recipe.tasks if task.kind == "documents"]
+    taken = [samples.take(recipe.text, recipe.split, language) for language in recipe.languages] if named else []
+    if not any(sample.documents for sample in taken) or any(sample.has_labels for sample in taken):
+        return recipe
+    left = tuple(task for task in recipe.tasks if task.name not in named)
+    lost = "" if left else " The run learns embeddings and serves masked tokens; there will be no zero-shot scores."
+    say(
+        f"No document has a label, so the recipe's tasks of kind 'documents', {named}, are left out.{lost} "
+        "To have them, give every document a label: the key 'label' in JSONL, or one sub-folder a label."
+    )
+    tolerances = {name: value for name, value in recipe.gate.tolerances.items() if name not in named}
+    gate = recipe.gate.model_copy(update={"tolerances": tolerances})
+    served = recipe.serve_primary or not left
+    return recipe.model_copy(update={"tasks": left, "gate": gate, "serve_primary": served})
+
+
+def _can_be_judged(recipe: Recipe, task: Task, language: str) -> bool:
+    if not task.covers(language):
+        return False
+    if task.kind == "documents":
+        sample = samples.take(recipe.text, recipe.split, language)
+        return sample.has_labels and not sample.unlabelled
+    return not examples.look(task, "test", language).errors
+
+
+def _flat(found: Problems) -> list[str]:
+    return [message for messages in found.values() for message in messages]
+
+
+def _shortened(language: str, messages: Iterable[str]) -> list[str]:
+    """The first of a language's problems of one kind, each in one line, and how many there are besides."""
+    every = list(messages)
+    shown = [" ".join(message.split()) for message in every[:_MOST_OF_A_KIND]]
+    return (
+        shown if len(every) <= len(shown) else [*shown, f"{language}: and {len(every) - len(shown):,} more like these"]
+    )
+
+
+def _listed(found: Sequence[str]) -> str:
+    counted = "1 problem was" if len(found) == 1 else f"{len(found)} problems were"
+    lines = "\n".join(f"  {number}. {message}" for number, message in enumerate(found, start=1))
+    return f"{counted} found before anything was computed:\n{lines}"
+
+
+def _report(taken: dict[str, TextSample], elapsed_s: float) -> None:
+    part = [language for language, sample in taken.items() if not sample.whole]
+    limit = f"; of {', '.join(part)} only {samples.CHARACTERS:,} characters" if part else ""
+    say(f"Checked the text of {', '.join(taken)} in {elapsed_s:.1f} s{limit}.")

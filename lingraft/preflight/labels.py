@@ -1,0 +1,78 @@
+"""Labels of documents: one for each where a task needs them, and none that the task does not know."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from lingraft.config import Recipe
+from lingraft.preflight import samples
+from lingraft.preflight.samples import TextSample
+from lingraft.splits import SPLITS, SplitName
+from lingraft.task_config import Task
+from lingraft.text import LABELLING
+
+Known = Mapping[str, Sequence[str]]
+"""Labels by task; a task whose labels a sample cannot tell is missing."""
+
+
+def known(recipe: Recipe, taken: Mapping[str, TextSample]) -> Known:
+    """Labels of the tasks of kind 'documents': the recipe's, else those of the source's training documents.
+
+    Args:
+        recipe: with its tasks.
+        taken: samples by language; the source is read if it is not among them.
+    """
+    tasks = _documents_tasks(recipe)
+    found: dict[str, Sequence[str]] = {task.name: task.labels for task in tasks if task.labels}
+    if len(found) < len(tasks):
+        source = taken.get(recipe.source) or samples.take(recipe.text, recipe.split, recipe.source)
+        if source.whole and not source.errors:
+            found = {task.name: sorted(source.labels["train"]) for task in tasks} | found
+    return found
+
+
+def problems(recipe: Recipe, sample: TextSample, known_labels: Known) -> Iterator[str]:
+    """Documents of a language that lack a label, or have one that a task does not know.
+
+    Args:
+        recipe: with its tasks.
+        sample: of the language's text.
+        known_labels: by task.
+    """
+    tasks = _documents_tasks(recipe)
+    if tasks and sample.unlabelled:
+        yield _unlabelled(sample, tasks[0])
+    for task in tasks:
+        yield from _of_task(recipe, task, sample, known_labels.get(task.name))
+
+
+def _documents_tasks(recipe: Recipe) -> list[Task]:
+    return [task for task in recipe.tasks if task.kind == "documents"]
+
+
+def _unlabelled(sample: TextSample, task: Task) -> str:
+    more = f" and {len(sample.unlabelled) - 1:,} further documents have" if len(sample.unlabelled) > 1 else " has"
+    return (
+        f"{sample.language}: {sample.unlabelled[0]}{more} no label, and task {task.name!r} needs one for each "
+        f"document. {LABELLING}"
+    )
+
+
+def _of_task(recipe: Recipe, task: Task, sample: TextSample, labels: Sequence[str] | None) -> Iterator[str]:
+    if labels is None:
+        return
+    is_source = sample.language == recipe.source
+    if is_source and sample.has_labels and len(labels) < 2:
+        yield (
+            f"{sample.language}: task {task.name!r} needs two or more labels to tell apart; the training documents "
+            f"have {list(labels)}. Add documents with others."
+        )
+        return
+    # The targets' labels are only used for zero-shot scores, on the test split.
+    splits: tuple[SplitName, ...] = SPLITS if is_source else ("test",)
+    for split in splits:
+        for label, count in sorted(sample.labels[split].items()):
+            if label not in labels:
+                more = f" and {count - 1:,} more documents of the {split} split have" if count > 1 else " has"
+                yield (
+                    f"{sample.language}: {sample.first_places[split, label]}{more} label {label!r}; task {task.name!r} "
+                    f"knows {list(labels)}. Correct the label, or add training documents in {recipe.source!r} with it."
+                )

@@ -1,0 +1,52 @@
+"""Whether results can be written where they are to go: a folder, and the place that steps share."""
+
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from lingraft.errors import ArtifactError, LingraftError
+from lingraft.files import writable
+from lingraft.object_storage import uri_of
+from lingraft.places import Remote
+from lingraft.reuse import WHERE
+
+_PROBE = ".lingraft-write-check"
+
+
+def problems(out: Path | None) -> Iterator[str]:
+    """Places of results that cannot be written with the rights and credentials of this process.
+
+    Args:
+        out: folder of the results, if there is one; it is not made.
+    """
+    places = [str(out)] if out else []
+    places += [shared] if (shared := os.environ.get(WHERE)) else []
+    for place in places:
+        try:
+            uri = uri_of(place)
+            if uri:
+                _write_remotely(Remote.of(uri))
+            else:
+                _write(Path(place))
+        except LingraftError as error:
+            yield str(error)
+
+
+def _write(folder: Path) -> None:
+    there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    with writable(folder), tempfile.TemporaryFile(dir=there) as stream:
+        stream.write(b"\0")
+
+
+def _write_remotely(place: Remote) -> None:
+    """Write an object and remove it: the rights of a bucket can only be known by trying."""
+    failures: tuple[type[Exception], ...] = (OSError, *place.failures)
+    probe = f"{place.path.rstrip('/')}/{_PROBE}"
+    try:
+        place.system.pipe_file(probe, b"")
+        place.system.rm_file(probe)
+    except failures as error:
+        raise ArtifactError(
+            f"cannot write {place}: {error}. Check the URI, and the credentials in the environment."
+        ) from error

@@ -1,0 +1,99 @@
+"""Whether a text is large enough for its splits, its tokenizer and its blocks.
+
+A text that is clearly large enough is not looked at. Of any other, the tokenizer is trained for real, in seconds.
+"""
+
+from collections.abc import Iterator
+
+import sentencepiece
+
+from lingraft.config import Recipe
+from lingraft.errors import TokenizerError
+from lingraft.preflight.samples import TextSample
+from lingraft.sample import Survey, spread
+from lingraft.splits import SPLITS
+from lingraft.text import missing_splits
+from lingraft.tokenizer import TooManyPiecesError, train_model
+
+_CHARACTERS_A_PIECE, _GROWTH = 0.15, 1.8
+"""A training split of 0.15 V^1.8 characters supports V pieces: twice what Swahili, Urdu and English text needed, of
+100,000 and 400,000 characters (0.07 V^1.8; Chinese needs less)."""
+_ENOUGH_CHARACTERS_A_TOKEN = 16
+_ALWAYS_TRIED = 1_000_000
+"""Characters below which no rule is trusted, since text of few different words supports few pieces."""
+
+
+def problems(recipe: Recipe, sample: TextSample, smaller_vocabulary: bool) -> Iterator[str]:
+    """What a language's text is too small for.
+
+    Args:
+        recipe: says how large vocabulary and blocks are.
+        sample: of the text; nothing can be said where it is not all of it.
+        smaller_vocabulary: whether the text gets a smaller vocabulary if it does not support the recipe's.
+    """
+    if not sample.whole or sample.errors or not sample.documents:
+        return
+    counts = {split: len(texts) for split, texts in sample.texts.items()}
+    if message := missing_splits(counts, sample.language, recipe):
+        yield f"{sample.language}: {message}"
+    elif _in_doubt(recipe, sample):
+        yield from _of_blocks(recipe, sample, smaller_vocabulary)
+
+
+def enough_characters(vocabulary: int) -> float:
+    """Characters of training text that support so many pieces without doubt."""
+    return _CHARACTERS_A_PIECE * vocabulary**_GROWTH
+
+
+def supported_vocabulary(characters: float) -> float:
+    """Pieces that so many characters of training text support without doubt; the inverse of `enough_characters`."""
+    return float((characters / _CHARACTERS_A_PIECE) ** (1 / _GROWTH))
+
+
+def largest_vocabulary(recipe: Recipe, sample: TextSample) -> int:
+    """Pieces that a language's text supports, up to the recipe's.
+
+    Raises:
+        TokenizerError: the recipe's are fewer than the text has characters.
+    """
+    if _in_doubt(recipe, sample):
+        try:
+            _trained(recipe, sample, recipe.tokenizer.vocabulary)
+        except TooManyPiecesError as error:
+            return error.supported
+    return recipe.tokenizer.vocabulary
+
+
+def _in_doubt(recipe: Recipe, sample: TextSample) -> bool:
+    few = sample.characters["train"] < max(enough_characters(recipe.tokenizer.vocabulary), _ALWAYS_TRIED)
+    return few or min(sample.characters.values()) < _ENOUGH_CHARACTERS_A_TOKEN * recipe.encoder.block_tokens
+
+
+def _of_blocks(recipe: Recipe, sample: TextSample, smaller_vocabulary: bool) -> Iterator[str]:
+    try:
+        pieces = _trained(recipe, sample, recipe.tokenizer.vocabulary)
+    except TooManyPiecesError as error:
+        if not smaller_vocabulary:
+            yield f"{sample.language}: {error}"
+        pieces = _trained(recipe, sample, error.supported)
+    except TokenizerError as error:
+        yield f"{sample.language}: {error}"
+        return
+    for split in SPLITS:
+        # A document is followed by an end token, a block begins with one of its own.
+        tokens = sum(len(ids) + 1 for ids in pieces.encode(sample.texts[split]))
+        if tokens < recipe.encoder.block_tokens - 1:
+            yield (
+                f"{sample.language}: the {split} split has {tokens} tokens, fewer than one block "
+                f"(encoder.block_tokens {recipe.encoder.block_tokens}). Give more text, raise the split's share in "
+                "[split], or lower encoder.block_tokens."
+            )
+
+
+def _trained(recipe: Recipe, sample: TextSample, vocabulary: int) -> sentencepiece.SentencePieceProcessor:
+    settings = recipe.tokenizer
+    lines = [line for text in sample.texts["train"] for line in text.splitlines() if line.strip()]
+    there = Survey.of_lines(lines)
+    chosen = spread(lines, there.lines, there.sample_lines(settings.sample_lines))
+    model = train_model(chosen, vocabulary, settings.character_coverage or there.character_coverage)
+    return sentencepiece.SentencePieceProcessor(model_proto=model)

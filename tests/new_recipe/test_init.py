@@ -1,0 +1,164 @@
+"""`lingraft init` writes a recipe that loads, that passes the check, and by which the pipelines run."""
+
+import json
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from lingraft import preflight
+from lingraft.cli import main
+from lingraft.config import Recipe
+from lingraft.errors import RecipeError
+from lingraft.new_recipe import NewRecipe
+from lingraft.new_recipe.fitting import SHAPES, Amount, fit
+from lingraft.new_recipe.machine import GIB, Machine
+from lingraft.preflight import NotReadyError
+from lingraft.text import prepare
+from lingraft.tokenizer import train
+from tests import made_up
+
+SMALL = Machine(cores=2, memory_bytes=8 * GIB)
+LARGE = Machine(cores=32, memory_bytes=256 * GIB, gpu="NVIDIA H100 80GB HBM3", gpu_memory_bytes=80 * GIB)
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> Path:
+    """Labelled text in three languages."""
+    return made_up.write(tmp_path / "My Text", ("en", "de", "tr"))
+
+
+def run(*arguments: str, patch: pytest.MonkeyPatch) -> int:
+    """The exit code of the command, as a user gives it."""
+    patch.setattr(sys, "argv", ["lingraft", "init", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    return int(ended.value.code or 0)
+
+
+def test_the_recipe_loads_and_passes_the_check(
+    text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (text / "README.md").write_text("about")
+    assert run(str(text), patch=monkeypatch) == 0
+    recipe = Recipe.load(tmp_path / "recipe.toml")
+    assert (recipe.name, recipe.source, recipe.targets) == ("my-text", "en", ("de", "tr"))
+    [task] = recipe.tasks
+    assert (task.kind, task.labels) == ("documents", tuple(sorted(made_up.TOPICS)))
+    assert set(task.examples) == {"en", "de", "tr"}
+    preflight.require_ready(recipe)
+    told = capsys.readouterr().out
+    assert "README.md" in told
+    assert told.endswith("Next:\n  python -m pipelines demo --recipe recipe.toml --out my-text-results\n")
+
+
+def test_every_line_of_it_is_explained(text: Path) -> None:
+    lines = NewRecipe.of(text, machine=SMALL).text.splitlines()
+    settings = [line for line in lines if " = " in line and not line.startswith("#")]
+    examples = [line for line in settings if line.split(" = ")[0] in ("en", "de", "tr")]
+    assert len(settings) > 25
+    assert [line for line in settings if line not in examples and "  # " not in line] == []
+
+
+def test_a_recipe_that_is_there_is_only_replaced_by_force(
+    text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "mine.toml"
+    out.write_text("mine")
+    assert run(str(text), "--out", str(out), patch=monkeypatch) == 1
+    assert f"{out} exists already. Choose another --out, or replace it with --force." in capsys.readouterr().err
+    assert out.read_text() == "mine"
+    assert run(str(text), "--out", str(out), "--force", patch=monkeypatch) == 0
+    assert Recipe.load(out).name == "my-text"
+
+
+def test_files_of_other_names_are_listed_by_language(text: Path) -> None:
+    for language in ("en", "de", "tr"):
+        (text / f"{language}.jsonl").rename(text / f"pages.{language}.jsonl")
+    recipe = NewRecipe.of(text, machine=SMALL).recipe
+    assert recipe.text.model_dump()["paths"]["de"] == (str(text / "pages.de.jsonl"),)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda row: {"text": row["text"]}, "no document has a label"),
+        (lambda row: row | {"label": "moon"}, "de has labels that en does not have: ['moon']"),
+    ],
+)
+def test_without_labels_for_all_there_is_no_task_and_the_recipe_says_why(
+    text: Path, change: object, reason: str
+) -> None:
+    assert callable(change)
+    languages = ("de",) if "moon" in reason else ("en", "de", "tr")
+    for language in languages:
+        rows = [change(row) for row in made_up.documents(language, 300)]
+        (text / f"{language}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    made = NewRecipe.of(text, machine=SMALL)
+    assert (made.recipe.tasks, made.recipe.serve_primary) == ((), True)
+    assert f"# No task: {reason}." in made.text
+    assert reason in made.summary()
+    uncommented = made.text.replace("# [[tasks]]", "[[tasks]]").replace('# name = "t', 'name = "t')
+    raw = tomllib.loads(uncommented.replace('# kind = "documents"', 'kind = "documents"'))
+    assert Recipe.parse(raw).tasks[0].name == "topic"
+
+
+def test_the_source_is_english_or_the_most_or_what_is_asked_for(text: Path) -> None:
+    assert NewRecipe.of(text, source="tr", machine=SMALL).recipe.targets == ("de", "en")
+    (text / "en.jsonl").unlink()
+    made_up.write(text, ("de",), count=400)
+    assert NewRecipe.of(text, machine=SMALL).source == "de"
+    with pytest.raises(RecipeError, match=r"--source 'fr' has no text in .*, which has \['de', 'tr'\]"):
+        NewRecipe.of(text, source="fr", machine=SMALL)
+
+
+def test_text_that_cannot_be_read_is_listed_and_nothing_is_written(
+    text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for language in ("de", "tr"):
+        with (text / f"{language}.jsonl").open("a") as stream:
+            stream.write("{\n")
+    assert run(str(text), "--out", str(tmp_path / "recipe.toml"), patch=monkeypatch) == 1
+    told = capsys.readouterr().err
+    assert "2 problems were found" in told
+    assert "de.jsonl, line 301: not JSON" in told
+    assert not (tmp_path / "recipe.toml").exists()
+
+
+def test_the_vocabulary_is_one_that_every_text_supports(text: Path, tmp_path: Path) -> None:
+    recipe = NewRecipe.of(text, machine=SMALL).recipe
+    for language in recipe.languages:
+        prepared = prepare(recipe, language, tmp_path / "prepared" / language)
+        assert train(recipe, prepared.folder, tmp_path / "pieces" / language).manifest.language == language
+
+
+def test_little_text_gets_short_blocks_and_few_pieces(tmp_path: Path) -> None:
+    made_up.write(tmp_path / "text", ("en", "de"), count=25)
+    recipe = NewRecipe.of(tmp_path / "text", machine=SMALL).recipe
+    assert recipe.tokenizer.vocabulary < 500
+    with pytest.raises(NotReadyError, match="leave"):
+        NewRecipe.of(made_up.write(tmp_path / "text", ("en", "de"), count=2), machine=SMALL)
+
+
+def test_sizes_follow_text_machine_and_time() -> None:
+    def width(megacharacters: float, machine: Machine, hours: float) -> int:
+        count = megacharacters * 1e6
+        return fit(Amount({"en": count, "de": count}, "en", 100), machine, hours).shape.width
+
+    widths = [shape.width for shape in SHAPES]
+    assert width(3, SMALL, 0.5) == widths[0]
+    assert width(3, LARGE, 10) == widths[0]  # too little text for more
+    assert width(100_000, SMALL, 0.5) == widths[0]  # too little time
+    assert width(100_000, LARGE, 100) == widths[-1]
+    grown = [width(100_000, LARGE, hours) for hours in (0.01, 0.1, 1, 10, 100)]
+    assert grown == sorted(grown)
+
+
+def test_a_gpu_whose_memory_is_small_gets_micro_batches() -> None:
+    tight = Machine(cores=8, memory_bytes=64 * GIB, gpu="a GPU", gpu_memory_bytes=16 * GIB)
+    fitted = fit(Amount({"en": 1e11, "de": 1e11}, "en", 100), tight, 1000)
+    assert fitted.shape is SHAPES[-1]
+    assert fitted.micro_batch_blocks
+    assert fitted.batch_blocks % fitted.micro_batch_blocks == 0

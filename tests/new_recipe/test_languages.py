@@ -1,0 +1,63 @@
+"""Languages by the names of files and folders."""
+
+from pathlib import Path
+
+import pytest
+
+from lingraft.errors import TextError
+from lingraft.new_recipe.languages import find, language_of
+
+
+@pytest.mark.parametrize(
+    ("name", "language"),
+    [
+        ("de.txt", "de"),
+        ("de.jsonl.gz", "de"),
+        ("pt-BR.parquet", "pt-BR"),
+        ("zh_Hans.txt.xz", "zh-Hans"),
+        ("swh.txt", "swh"),
+        ("no.txt", "no"),
+        ("german.txt", "de"),
+        ("Swahili.txt.zst", "sw"),
+        ("corpus.de.txt", "de"),
+        ("news_tr-2020.txt", "tr"),
+        ("opus.en-de.de.txt", "de"),
+        ("cc100.pt_BR.txt", "pt-BR"),
+        ("all.txt", None),
+        ("no_labels.txt", None),
+        ("readme.txt", None),
+        ("part-00001.jsonl", None),
+    ],
+)
+def test_a_language_is_found_in_a_name(name: str, language: str | None) -> None:
+    assert language_of(Path(name)) == language
+
+
+def test_files_are_grouped_by_language_and_the_rest_is_named(tmp_path: Path) -> None:
+    for name in ("news.de.1.txt", "news.de.2.txt", "tr.txt", "en/a.txt", "README.md", "notes.txt", ".hidden/de.txt"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("text")
+    (tmp_path / "el").mkdir()
+    found = find(tmp_path)
+    assert {tag: [path.name for path in paths] for tag, paths in found.paths.items()} == {
+        "de": ["news.de.1.txt", "news.de.2.txt"],
+        "en": ["en"],
+        "tr": ["tr.txt"],
+    }
+    assert found.others == ("README.md", "el", "notes.txt")
+    assert not found.one_each
+
+
+def test_names_that_are_tags_make_a_folder_of_one_each(tmp_path: Path) -> None:
+    for name in ("de.txt.xz", "pt-BR.jsonl"):
+        (tmp_path / name).write_text("")
+    assert find(tmp_path).one_each
+
+
+def test_fewer_than_two_languages_are_refused_with_what_is_there(tmp_path: Path) -> None:
+    (tmp_path / "de.txt").write_text("")
+    (tmp_path / "text.txt").write_text("")
+    with pytest.raises(TextError, match=r"text in 1 languages, \['de'\].* No language was found in \['text\.txt'\]"):
+        find(tmp_path)
+    with pytest.raises(TextError, match="there is no folder"):
+        find(tmp_path / "absent")

@@ -1,0 +1,19 @@
+"""What the main job prints after its pipelines."""
+
+from pathlib import Path
+
+import pytest
+
+from lingraft.config import Recipe
+from pipelines import demo
+from tests.pipelines.finished import TINY
+from tests.tracking_stores import quiet, sqlite_store
+
+pytestmark = quiet
+
+
+def test_a_task_without_a_bundle_is_said_to_have_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with sqlite_store(tmp_path):
+        assert demo._fetched(Recipe.load(TINY), tmp_path / "bundle") == {}
+    said = capsys.readouterr().out
+    assert said == "topic: no language has passed the gate, so there is nothing to serve; the report says why.\n"

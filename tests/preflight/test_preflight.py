@@ -1,0 +1,169 @@
+"""What is checked before anything is computed: everything that is wrong is in one list, with file and line."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from lingraft import preflight
+from lingraft.config import Recipe
+from lingraft.documents import SAMPLED
+from lingraft.preflight import NotReadyError, samples
+from lingraft.reuse import WHERE
+from lingraft.splits import split_of
+from lingraft.text_config import Split
+from tests import made_up
+from tests.preflight.listed import change, recipe_on, refusal
+
+TASK = {"name": "topic", "kind": "documents"}
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> Path:
+    """Labelled text in English and German that is in order."""
+    return made_up.write(tmp_path / "text", ("en", "de"))
+
+
+def test_text_that_is_in_order_is_accepted(text: Path, tmp_path: Path) -> None:
+    preflight.require_ready(recipe_on(text, tasks=[TASK]), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_everything_that_is_wrong_is_listed_at_once_with_file_and_line(text: Path, tmp_path: Path) -> None:
+    change(text / "de.jsonl", 3, "{")
+    change(text / "de.jsonl", 5, '{"txt": "a"}')
+    change(text / "en.jsonl", 7, '{"text": "no label"}')
+    (tmp_path / "file").write_text("")
+    found = refusal(recipe_on(text, targets=["de", "sw"], tasks=[TASK]), tmp_path / "file" / "out")
+    assert [
+        line
+        for line, words in zip(
+            found,
+            [
+                f"cannot write {tmp_path / 'file' / 'out'}",
+                f"en: {text / 'en.jsonl'}, line 7 has no label, and task 'topic' needs one",
+                f"de: {text / 'de.jsonl'}, line 3: not JSON",
+                f"de: {text / 'de.jsonl'}, line 5: unknown key 'txt'",
+                f"sw: {text} holds no text for language 'sw'",
+            ],
+            strict=True,
+        )
+        if not line.startswith(words)
+    ] == []
+
+
+def test_files_behind_one_that_cannot_be_read_are_checked_too(text: Path) -> None:
+    (text / "de.jsonl").unlink()
+    (text / "de").mkdir()
+    (text / "de" / "a.txt").write_bytes(b"Gut.\n\xff\n")
+    (text / "de" / "b.jsonl").write_text('{"text": 1}\n')
+    (text / "de" / "c.csv").write_text("")
+    found = refusal(recipe_on(text))
+    assert [line.split(":")[1].split(",")[0].split(" is ")[0].strip() for line in found] == [
+        str(text / "de" / name) for name in ("a.txt", "b.jsonl", "c.csv")
+    ]
+
+
+def test_many_bad_lines_are_counted_and_hide_no_other_problem(text: Path) -> None:
+    with (text / "de.jsonl").open("a") as stream:
+        stream.write("{\n" * 100 + '{"text": "no label"}\n')
+    found = refusal(recipe_on(text, tasks=[TASK]))
+    assert len(found) == 22
+    assert found[20] == "de: and 80 more like these"
+    assert found[21].startswith(f"de: {text / 'de.jsonl'}, line 401 has no label")
+
+
+def test_a_label_that_the_source_does_not_have_is_named_with_its_place(text: Path) -> None:
+    documents = made_up.documents("de", 300)
+    line = next(
+        number for number, document in enumerate(documents, start=1) if split_of(document["name"], Split()) == "test"
+    )
+    change(text / "de.jsonl", line, json.dumps(documents[line - 1] | {"label": "gardn"}))
+    [found] = refusal(recipe_on(text, tasks=[TASK]))
+    assert found.startswith(f"de: {text / 'de.jsonl'}, line {line} has label 'gardn'; task 'topic' knows ['garden', ")
+
+
+def test_labels_of_the_source_must_be_among_those_of_the_recipe(text: Path) -> None:
+    found = refusal(recipe_on(text, tasks=[TASK | {"labels": ["garden", "kitchen"]}]))
+    assert all("has label 'harbour'" in line or "have label 'harbour'" in line for line in found)
+    assert [line.split(" more documents of the ")[1].split()[0] for line in found] == ["train", "dev", "test", "test"]
+
+
+def test_one_label_is_too_few(text: Path) -> None:
+    rows = [document | {"label": "garden"} for document in made_up.documents("en", 300)]
+    (text / "en.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    [found, *_] = refusal(recipe_on(text, tasks=[TASK]))
+    assert found.startswith("en: task 'topic' needs two or more labels")
+
+
+def test_a_vocabulary_that_the_text_does_not_support_is_found_without_a_run(text: Path) -> None:
+    found = refusal(recipe_on(text, tokenizer={"vocabulary": 30_000}))
+    assert [line.split(":")[0] for line in found] == ["en", "de"]
+    assert all("a vocabulary of 30000 pieces cannot be trained on this text" in line for line in found)
+
+
+def test_a_split_without_documents_or_without_a_block_is_found(text: Path) -> None:
+    (text / "de.txt").write_text("Nur eins.\n")
+    (text / "de.jsonl").unlink()
+    [missing] = refusal(recipe_on(text))
+    assert missing.startswith("de: 1 documents in language 'de' leave")
+    made_up.write(text, ("de",), count=30)
+    (text / "de.txt").unlink()
+    encoder = {"width": 8, "layers": 2, "attention_heads": 2, "mlm_heads": [1, 2], "block_tokens": 1024}
+    short = refusal(recipe_on(text, encoder=encoder))
+    assert any(line.startswith("de: the dev split has ") and "fewer than one block" in line for line in short)
+
+
+def test_the_check_reads_a_bounded_part_of_each_file(text: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(samples, "CHARACTERS", 10_000)
+    (text / "de").mkdir()
+    for name in ("a", "b"):
+        (text / "de" / f"{name}.jsonl").write_text((text / "de.jsonl").read_text() + "{\n")
+    (text / "de.jsonl").unlink()
+    source = recipe_on(text).text
+    sample = samples.take(source, Split(), "de")
+    assert 10_000 <= sum(sample.characters.values()) < 12_000
+    assert (sample.errors, sample.notes[SAMPLED], sample.whole) == ([], 2, False)
+    preflight.require_ready(recipe_on(text, tokenizer={"vocabulary": 30_000}))  # nothing is claimed of sizes
+
+
+def test_languages_side_by_side_are_refused_only_if_none_is_ready(
+    text: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recipe = recipe_on(text, targets=["de", "sw"])
+    preflight.require_some_ready(recipe, ["de", "sw"])
+    told = capsys.readouterr().err
+    assert "1. sw: " in told
+    assert "The other languages go on." in told
+    with pytest.raises(NotReadyError, match="1 problem was found before anything was computed"):
+        preflight.require_some_ready(recipe, ["sw"])
+
+
+def test_results_that_cannot_be_written_are_found(text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv(WHERE, str(tmp_path / "file"))
+    [found] = refusal(recipe_on(text))
+    assert found.startswith(f"cannot write {tmp_path / 'file'}")
+    monkeypatch.setenv(WHERE, "memory://results/here")
+    preflight.require_ready(recipe_on(text))
+
+
+def test_without_any_label_tasks_of_documents_are_left_out_and_the_primary_is_served(
+    text: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for file in text.iterdir():
+        rows = [json.loads(line) for line in file.read_text().splitlines()]
+        file.write_text("".join(json.dumps({"text": row["text"]}) + "\n" for row in rows))
+    left = preflight.without_unlabelled_tasks(recipe_on(text, tasks=[TASK]))
+    assert (left.tasks, left.serve_primary) == ((), True)
+    assert "No document has a label" in capsys.readouterr().err
+    assert Recipe.parse(left.to_json()) == left
+
+
+def test_with_some_labels_the_task_stays_and_what_lacks_them_is_listed(text: Path) -> None:
+    (text / "de.jsonl").unlink()
+    (text / "de.txt").write_text("\n\n".join(row["text"] for row in made_up.documents("de", 300)))
+    recipe = recipe_on(text, tasks=[TASK])
+    assert preflight.without_unlabelled_tasks(recipe) is recipe
+    [found] = refusal(recipe)
+    assert found.startswith(f"de: {text / 'de.txt'} and 299 further documents have no label")
