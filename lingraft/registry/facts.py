@@ -37,13 +37,16 @@ def facts_of(made: Artifact) -> dict[str, str]:
         **{name: manifest.details.get(name) for name in ("system", "depth", "task")},
         "task_kind": (manifest.details.get("settings") or {}).get("kind"),
         **{f"data.{name}": mark for name, mark in manifest.data_hashes.items()},
-        **_cost(manifest),
+        **cost_tags(manifest),
     }
     return {name: str(value) for name, value in facts.items() if value is not None}
 
 
-def _cost(manifest: Manifest) -> dict[str, object]:
-    """GPU-hours are those of the paper's V100 at 30 TFLOP/s (appendix A.1), whatever the training ran on."""
+def cost_tags(manifest: Manifest) -> dict[str, object]:
+    """What training an artifact took; nothing if it was not trained.
+
+    GPU-hours are those of the paper's V100 at 30 TFLOP/s (appendix A.1), whatever the training ran on.
+    """
     if not manifest.cost.steps:
         return {}
     hours = manifest.cost.flops / V100_FLOPS_PER_S / 3600
@@ -75,6 +78,18 @@ def about(kind: str, project: str) -> str:
 
 def card_of(made: Artifact, title: str, scores: dict[str, str]) -> str:
     """The model card of a version, in Markdown, of what its manifest and its scores say."""
+    parts = _sections(made, title, scores)
+    return shortened(
+        "\n\n".join([*parts, "## Use", f"`lingraft registry pull {title} --out DIR` brings and verifies it."])
+    )
+
+
+def note_of(made: Artifact, title: str, scores: dict[str, str]) -> str:
+    """The description of the run that made an artifact, in Markdown."""
+    return shortened("\n\n".join(_sections(made, title, scores)))
+
+
+def _sections(made: Artifact, title: str, scores: dict[str, str]) -> list[str]:
     manifest = made.manifest
     rows = [(name, f"`{value}`") for name, value in facts_of(made).items() if not name.startswith(("data.", "cost_"))]
     parts = [f"# {title}", table(("what", "is"), rows)]
@@ -86,8 +101,7 @@ def card_of(made: Artifact, title: str, scores: dict[str, str]) -> str:
         parts += ["## Made from", table(("input", "fingerprint"), hashes)]
     if manifest.cost.steps:
         parts += ["## Cost", cost_table({manifest.kind: manifest.cost})]
-    parts += ["## Use", f"`lingraft registry pull {title} --out DIR` brings and verifies it."]
-    return shortened("\n\n".join(parts))
+    return parts
 
 
 def shortened(card: str) -> str:

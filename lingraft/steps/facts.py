@@ -1,11 +1,13 @@
 """What steps tell beside their artifacts, and where they find one another's folders."""
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
 from lingraft.artifact import Artifact, Kind
 from lingraft.config import Recipe
 from lingraft.results import LanguageResult, TaskScores
+from lingraft.tasks.class_scores import class_scores
 
 Scores = dict[str, float]
 Judgement = tuple[Scores, list[str], list[list[int]]]
@@ -24,10 +26,31 @@ def confusion_of(tasks: Sequence[TaskScores]) -> tuple[list[str], list[list[int]
 
 
 def zero_shot(result: LanguageResult) -> Scores:
-    """Every task's score, and the same with the embeddings as initialised."""
-    scores = {f"zero_shot_{task.name}": task.score for task in result.tasks}
-    before = {f"zero_shot_{task.name}_initial": task.initial for task in result.tasks}
-    return {name: score.mean for name, score in {**scores, **before}.items() if score}
+    """Every task's score, the same with the embeddings as initialised, and its other metrics: means over seeds."""
+    scores: Scores = {}
+    for task in result.tasks:
+        name = f"zero_shot_{task.name}"
+        scores[name] = task.score.mean
+        if task.initial:
+            scores[f"{name}_initial"] = task.initial.mean
+        scores |= {f"{name}_{metric}": found.mean for metric, found in task.others.items()}
+    return scores
+
+
+def recalls(tasks: Sequence[TaskScores]) -> Scores:
+    """Recall of every class that has test examples, over all seeds, in a group of metrics for each task."""
+    return {
+        f"recall {task.name}/{name}": score.recall
+        for task in tasks
+        for name, score in zip(_metric_names(task.labels), class_scores(task.confusion), strict=False)
+        if score.recall is not None
+    }
+
+
+def _metric_names(labels: Sequence[str]) -> list[str]:
+    """Labels as MLflow takes them in names of metrics; those that would become equal get their number."""
+    words = [re.sub(r"[^\w.\- ]", "_", label) for label in labels]
+    return [word if words.count(word) == 1 else f"{word} {place}" for place, word in enumerate(words)]
 
 
 def merit_of(task: Path) -> tuple[float, int]:

@@ -13,7 +13,7 @@ from lingraft.registry.evidence import EVALUATION, EVALUATION_RUN
 from lingraft.registry.promotion import unaligned
 from lingraft.results import load_source
 from lingraft.steps.doing import do, one_job
-from lingraft.steps.facts import Judgement, Scores, confusion_of, merit_of, task_folders
+from lingraft.steps.facts import Judgement, Scores, confusion_of, merit_of, recalls, task_folders
 from lingraft.steps.promoting import require_champion
 from lingraft.tracking.versions import Version, bring, champion_of, versions_of
 
@@ -57,7 +57,8 @@ def evaluate_source(
         result = load_source(out)
         scores = {f"masked_accuracy_depth_{depth}": score for depth, score in result.masked_by_depth.items()}
         scores |= {f"{task.name}_{task.metric}": task.score.mean for task in result.tasks}
-        stage.record(made, scores, result.pretraining)
+        scores |= {f"{task.name}_{name}": each.mean for task in result.tasks for name, each in task.others.items()}
+        stage.record(made, scores | recalls(result.tasks))
     return scores, *confusion_of(result.tasks)
 
 

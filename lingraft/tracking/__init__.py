@@ -13,7 +13,7 @@ except ImportError as error:
     raise MissingExtraError("mlflow", "tracking") from error
 
 from lingraft.tracking.registry import CHAMPION, fetch, fetch_kept, register, tag, tags_of
-from lingraft.tracking.runs import StageRun, close_run, open_run, stage
+from lingraft.tracking.runs import StageRun, close_run, describe, keep, open_run, place_of, stage
 from lingraft.tracking.server import Asking, asking
 
 __all__ = [
@@ -22,9 +22,12 @@ __all__ = [
     "StageRun",
     "asking",
     "close_run",
+    "describe",
     "fetch",
     "fetch_kept",
+    "keep",
     "open_run",
+    "place_of",
     "register",
     "stage",
     "tag",
