@@ -19,8 +19,9 @@ _NOUNS = {
 
 _EMBEDDINGS_SCORES = (
     "`mini`, `primary`: share of masked tokens that are found over the mini-model and over the primary, at 15%; "
-    "`zero_shot_<task>`: the task's own score; `_initial`: the same before anything was learned; `parity.<task>`: the "
-    "largest difference of a logit between ONNX Runtime and PyTorch; `overlap`: pieces that the source has too."
+    "`zero_shot_<task>`: the task's own score; `_initial`: the same before anything was learned; `_macro_F1`: mean of "
+    "the classes' F1; `parity.<task>`: the largest difference of a logit between ONNX Runtime and PyTorch; `overlap`: "
+    "pieces that the source has too."
 )
 
 
