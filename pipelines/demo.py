@@ -37,7 +37,7 @@ def run(recipe: Recipe, out: Path, compare: bool) -> None:
     print(f"\n{table(records)}\n")
     bundles = _fetched(recipe, out / "bundle")
     answers = [answered for task in recipe.tasks for answered in ask_examples(recipe, task, bundles[task.name])]
-    report = _reported(records.model_copy(update={"answers": tuple(answers)}), out / "report")
+    report = write_report(records.model_copy(update={"answers": tuple(answers)}), out / "report")
     print(f"Report: {(report / PAGE_FILE).resolve()}")
     print(f"Time: {time.monotonic() - started:.0f} s")
 
@@ -74,7 +74,7 @@ def ask_examples(recipe: Recipe, task: Task, bundle: Path) -> list[Answered]:
     return answers
 
 
-def _reported(records: Records, out: Path) -> Path:
+def write_report(records: Records, out: Path) -> Path:
     """Write the report with the endpoint's answers in it, and keep it with the pipeline's run in place of the first."""
     shutil.rmtree(out, ignore_errors=True)
     made = write(records, out)

@@ -93,6 +93,8 @@ def test_a_pipelines_run_says_what_it_runs(parent: str) -> None:
     assert run.data.params["adaptation.depth"] == "1"
     kept = mlflow.artifacts.load_dict(f"{run.info.artifact_uri}/recipe.json")
     assert Recipe.parse(json.dumps(kept)) == RECIPE
+    experiment = MlflowClient().get_experiment(run.info.experiment_id)
+    assert experiment.tags["mlflow.experimentKind"] == "custom_model_development"
 
 
 @everywhere
@@ -211,6 +213,7 @@ def test_documents_are_a_dataset_with_their_source_and_size_and_none_of_their_te
     assert json.loads(found.dataset.source) == {"fingerprint": digest, **place}
     assert json.loads(found.dataset.profile) == {"documents": {"train": 1}, "characters": {"train": 21}}
     assert "sütun" not in str(found.to_dictionary())
+    assert _run(parent).inputs.dataset_inputs == [found]
 
 
 @everywhere
@@ -221,11 +224,13 @@ def test_the_page_of_a_run_opens_with_what_it_is_and_came_to(parent: str, tmp_pa
     with tracking.stage(parent, "adapt-tr") as stage:
         stage.record(made, {"masked_accuracy": 0.125})
     note = _run(stage.run_id).data.tags["mlflow.note.content"]
-    for said in ("# adapt-tr", "| language | `tr` |", "| masked_accuracy | 0.125 |", made.fingerprint, "10,240"):
+    assert note.startswith("**Embeddings in `tr`**: masked_accuracy 0.125; 3 s, 4e+09 FLOP.")
+    for said in ("| language | `tr` |", "| masked_accuracy | 0.125 |", made.fingerprint, "10,240"):
         assert said in note
     with tracking.asking() as ask:
-        tracking.describe(ask, parent, "language: Turkish", "It **went** well.")
+        tracking.describe(ask, parent, "language: Turkish", "It **went** well.", {"tr over 2 of 6/accuracy": 0.25})
     run = _run(parent)
+    assert run.data.metrics == {"tr over 2 of 6/accuracy": 0.25}
     assert (run.info.run_name, run.data.tags["mlflow.note.content"]) == ("language: Turkish", "It **went** well.")
     assert run.data.tags["pipeline"] == "language"
 

@@ -8,6 +8,8 @@ from lingraft.hf.card_data import cost_table, table
 
 CARD_CHARACTERS = 5000
 """What MLflow's database has room for."""
+_FIRST_SCORES = 4
+"""Of a run's description, in its first line."""
 _CUT = "\n\nThe rest is in the artifact's manifest.json."
 _NOUNS = {
     "primary": "The model that all languages and tasks of `{project}` are put into",
@@ -79,24 +81,35 @@ def about(kind: str, project: str) -> str:
 
 def card_of(made: Artifact, title: str, scores: dict[str, str]) -> str:
     """The model card of a version, in Markdown, of what its manifest and its scores say."""
-    parts = _sections(made, title, scores)
-    return shortened(
-        "\n\n".join([*parts, "## Use", f"`lingraft registry pull {title} --out DIR` brings and verifies it."])
-    )
+    use = ["## Use", f"`lingraft registry pull {title} --out DIR` brings and verifies it."]
+    return shortened("\n\n".join([f"# {title}", *_facts(made), *_scores(made, scores), *_origin(made), *use]))
 
 
-def note_of(made: Artifact, title: str, scores: dict[str, str]) -> str:
-    """The description of the run that made an artifact, in Markdown."""
-    return shortened("\n\n".join(_sections(made, title, scores)))
-
-
-def _sections(made: Artifact, title: str, scores: dict[str, str]) -> list[str]:
+def note_of(made: Artifact, scores: dict[str, str]) -> str:
+    """The description of the run that made an artifact, in Markdown; what it came to is in its first line."""
     manifest = made.manifest
+    where = f" in `{manifest.language}`" if manifest.language else ""
+    found = ", ".join(f"{name} {value}" for name, value in list(scores.items())[:_FIRST_SCORES])
+    took = f"{manifest.cost.elapsed_s:,.0f} s, {manifest.cost.flops:.3g} FLOP" if manifest.cost.steps else ""
+    said = "; ".join(part for part in (found, took) if part)
+    opening = f"**{str(manifest.kind).capitalize()}{where}**" + (f": {said}." if said else ".")
+    return shortened("\n\n".join([opening, *_scores(made, scores), *_facts(made), *_origin(made)]))
+
+
+def _facts(made: Artifact) -> list[str]:
     rows = [(name, f"`{value}`") for name, value in facts_of(made).items() if not name.startswith(("data.", "cost_"))]
-    parts = [f"# {title}", table(("what", "is"), rows)]
-    if scores:
-        parts += ["## Scores", table(("score", "value"), [*scores.items()])]
-        parts += [_EMBEDDINGS_SCORES] if manifest.kind is Kind.EMBEDDINGS else []
+    return [table(("what", "is"), rows)]
+
+
+def _scores(made: Artifact, scores: dict[str, str]) -> list[str]:
+    if not scores:
+        return []
+    parts = ["## Scores", table(("score", "value"), [*scores.items()])]
+    return parts + ([_EMBEDDINGS_SCORES] if made.manifest.kind is Kind.EMBEDDINGS else [])
+
+
+def _origin(made: Artifact) -> list[str]:
+    manifest, parts = made.manifest, []
     if manifest.data_hashes:
         hashes = [(name, f"`{mark}`") for name, mark in manifest.data_hashes.items()]
         parts += ["## Made from", table(("input", "fingerprint"), hashes)]

@@ -7,6 +7,9 @@ from lingraft.tracking import decisions
 from lingraft.tracking.server import Asking
 from lingraft.tracking.versions import versions_of
 
+_PRECONDITIONS = ("aligned", "parity")
+"""Checks that say nothing of how good embeddings are; shown only where they fail."""
+
 
 def verdict_of(ask: Asking, model: str, fingerprint: str) -> Verdict | None:
     """The last verdict on a version; None if no version has this content, or nothing was decided about it.
@@ -27,10 +30,11 @@ def verdict_of(ask: Asking, model: str, fingerprint: str) -> Verdict | None:
     if not made:
         return None
     checks, promoted = made[-1].decision.checks, made[-1].moves
+    decisive = [check for check in checks if check.name not in _PRECONDITIONS] or checks
     return Verdict(
         model=model,
         version=version.number,
         promoted=promoted,
-        reason="; ".join(check.says.rstrip(".") for check in checks) + "." if promoted else reason(checks),
+        reason=" ".join(f"{check.says}." for check in decisive) if promoted else reason(checks),
         run=version.run_id,
     )

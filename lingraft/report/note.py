@@ -22,15 +22,36 @@ def note(records: Records) -> str:
     """What was gained, the gate's verdicts, what to beware of, and where the whole report is."""
     targets = ", ".join(map(name_and_tag, records.names))
     parts = [
-        f"**From {name_and_tag(records.source.language)} to {targets}.** "
-        f"The whole report is the artifact `{REPORT}/{PAGE_FILE}` of this run; each stage is a run of its own below.",
-        _scores(records),
-        *(f"WARNING: {said}" for found in class_tables(records) for said in found.never_found),
-        *(f"FAILED: {name_and_tag(language)}: {reason}" for language, reason in records.failed.items()),
-        *_verdicts(records),
+        f"**From {name_and_tag(records.source.language)} to {targets}.** {_counted(records)}The whole report is the "
+        f"artifact `{REPORT}/{PAGE_FILE}` of this run.",
+        *(f"**FAILED: {name_and_tag(language)}**: {reason}" for language, reason in records.failed.items()),
+        *(f"**WARNING**: {said}" for found in class_tables(records) for said in found.never_found),
         *(f"{subject} {said}" for subject, said in summary(records)),
+        _scores(records),
+        *_verdicts(records),
+        "Each stage is a run of its own below this one.",
     ]
     return "\n\n".join(parts)
+
+
+def headline(records: Records) -> dict[str, float]:
+    """The scores of every evaluation, by names that MLflow groups by language and layers."""
+    found: dict[str, float] = {}
+    for result in records.languages:
+        name = f"{result.language} over {result.depth} of {result.layers}/"
+        found[f"{name}masked_accuracy"] = result.masked.primary
+        for task in result.tasks:
+            found[f"{name}{task.name}_{task.metric}"] = task.score.mean
+            found |= {f"{name}{task.name}_{metric}": scores.mean for metric, scores in task.others.items()}
+    return found
+
+
+def _counted(records: Records) -> str:
+    """How many languages the gate promoted."""
+    if not records.verdicts:
+        return ""
+    promoted = sum(verdict.promoted for verdict in records.verdicts.values())
+    return f"The gate promoted {promoted} of {len(records.verdicts)} languages. "
 
 
 def _scores(records: Records) -> str:

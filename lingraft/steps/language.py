@@ -209,7 +209,7 @@ def report(
     recipe: str, run: Path, evaluation: Path, results: Sequence[Path], outcomes: Sequence[Path], out: Path
 ) -> str:
     """Write the report of a source and its languages, with why some failed; returns the page's HTML."""
-    from lingraft.report.note import REPORT, note, title
+    from lingraft.report.note import REPORT, headline, note, title
     from lingraft.report.page import write
 
     settings, parent = Recipe.parse(recipe), run.read_text()
@@ -226,9 +226,8 @@ def report(
         judged = load_source(evaluation), languages, _searched(settings)
         records = Records.of(*judged, settings, failed, refused, verdicts, tracked)
         made = write(records, out)
-        for each in (stage.run_id, parent):
-            tracking.keep(stage.ask, each, made, REPORT)
-        tracking.describe(stage.ask, parent, title(records), note(records))
+        tracking.keep(stage.ask, parent, made, REPORT)
+        tracking.describe(stage.ask, parent, title(records), note(records), headline(records))
     return (out / "report.html").read_text(encoding="utf-8")
 
 

@@ -12,10 +12,17 @@ from urllib.parse import urlsplit, urlunsplit
 import mlflow
 from mlflow.entities import Metric, Param, RunTag
 from mlflow.store.tracking import SEARCH_MAX_RESULTS_DEFAULT
-from mlflow.utils.mlflow_tags import MLFLOW_PARENT_RUN_ID, MLFLOW_RUN_NAME, MLFLOW_RUN_NOTE
+from mlflow.utils.mlflow_tags import (
+    MLFLOW_PARENT_RUN_ID,
+    MLFLOW_RUN_NAME,
+    MLFLOW_RUN_NOTE,
+    MLFLOW_SOURCE_NAME,
+    MLFLOW_SOURCE_TYPE,
+)
 from mlflow.utils.validation import MAX_METRICS_PER_BATCH, MAX_PARAMS_TAGS_PER_BATCH
 
-from lingraft.artifact import MANIFEST, Artifact
+from lingraft import __version__
+from lingraft.artifact import MANIFEST, Artifact, Kind
 from lingraft.config import Recipe
 from lingraft.errors import TrackingError
 from lingraft.progress import say
@@ -31,6 +38,8 @@ if TYPE_CHECKING:
 _SQLITE = "sqlite:///"
 _REQUEST = "lingraft.request"
 """Tag by which a run is known to be ours when the answer to its making was lost."""
+_TRAINING_PAGES = {"mlflow.experimentKind": "custom_model_development"}
+"""Has MLflow open an experiment on its pages for training, and not on those for language model applications."""
 _METRICS_A_POINT = 8
 """At most; those of a progressive adaptation have the most."""
 
@@ -41,12 +50,12 @@ Watched = tuple[int, "Progress"]
 class StageRun:
     """A stage's run: pass `watch` to the stage, and `record` what came out."""
 
-    def __init__(self, run_id: str, name: str, project: str, ask: Asking) -> None:
+    def __init__(self, run_id: str, parent: str, name: str, project: str, ask: Asking) -> None:
         self.run_id = run_id
         self.project = project
         """Name of the recipe that the pipeline runs."""
         self.ask = ask
-        self._name = name
+        self._name, self._parent = name, parent
         self._made: Path | None = None
         self._points = Outbox(partial(_log_points, run_id), MAX_METRICS_PER_BATCH // _METRICS_A_POINT)
 
@@ -93,7 +102,7 @@ class StageRun:
         metrics = [Metric(key, value, now_ms, 0) for key, value in scores.items()]
         shown = {key: f"{value:.4g}" for key, value in scores.items()}
         tags = {"kind": manifest.kind, "language": manifest.language, **cost_tags(manifest)}
-        tags[MLFLOW_RUN_NOTE] = note_of(made, self._name, shown)
+        tags[MLFLOW_RUN_NOTE] = note_of(made, shown)
         hashes = {f"data_{name}": value for name, value in manifest.data_hashes.items()}
         # What is nested has names from the data, such as labels, which MLflow's parameters may not be called by.
         details = {key: value for key, value in manifest.details.items() if not isinstance(value, Mapping)}
@@ -102,7 +111,8 @@ class StageRun:
         run_tags = [RunTag(key, str(value)) for key, value in tags.items() if value is not None]
         self.ask(lambda: client.log_batch(self.run_id, metrics, tags=run_tags))
         if inputs := inputs_of(manifest):
-            self.ask(lambda: client.log_inputs(self.run_id, inputs))
+            for run_id in [self.run_id, *([self._parent] if manifest.kind is Kind.TEXT else [])]:
+                self.ask(partial(client.log_inputs, run_id, inputs))
         self.ask(lambda: client.log_dict(self.run_id, manifest.model_dump(mode="json"), MANIFEST))
         self.ask(lambda: _log_facts(self.run_id, facts))
 
@@ -168,6 +178,7 @@ def open_run(recipe: Recipe, pipeline: str) -> str:
     """
     tags = {MLFLOW_RUN_NAME: pipeline, MLFLOW_RUN_NOTE: _opening(recipe, pipeline)}
     tags |= {"pipeline": pipeline, "project": recipe.name, "recipe": recipe.digest()}
+    tags |= {MLFLOW_SOURCE_NAME: f"lingraft {__version__}, pipeline {pipeline}", MLFLOW_SOURCE_TYPE: "LOCAL"}
     with asking() as ask:
         experiment = ask(partial(_experiment, recipe.name))
         run_id = ask(partial(_run, experiment, tags | _mark()))
@@ -178,20 +189,23 @@ def open_run(recipe: Recipe, pipeline: str) -> str:
     return run_id
 
 
-def describe(ask: Asking, run_id: str, name: str, note: str) -> None:
+def describe(ask: Asking, run_id: str, name: str, note: str, scores: Mapping[str, float]) -> None:
     """Name a pipeline's run after what it did, and put what it came to at the top of its page.
 
     Args:
         ask: asks MLflow.
         run_id: of the pipeline's run.
         name: new name of the run.
-        note: its description, in Markdown.
+        note: its description, in Markdown; MLflow's pages show its first lines unless asked for more.
+        scores: its metrics, by which MLflow's charts compare it with the pipeline's other runs.
 
     Raises:
         TrackingError: the tracking server refuses, or stays down for as long as it is waited for.
     """
     tags = [RunTag(MLFLOW_RUN_NAME, name), RunTag(MLFLOW_RUN_NOTE, shortened(note))]
-    ask(lambda: mlflow.MlflowClient().log_batch(run_id, tags=tags))
+    now_ms = _now_ms()
+    metrics = [Metric(key, value, now_ms, 0) for key, value in scores.items()]
+    ask(lambda: mlflow.MlflowClient().log_batch(run_id, metrics, tags=tags))
 
 
 def _opening(recipe: Recipe, pipeline: str) -> str:
@@ -258,7 +272,7 @@ def stage(parent_run: str, name: str) -> Iterator[StageRun]:
         experiment, project = parent.info.experiment_id, parent.data.tags["project"]
         ask(partial(_end_lost, experiment, parent_run, name))
         tags = {MLFLOW_RUN_NAME: name, MLFLOW_PARENT_RUN_ID: parent_run, "stage": name}
-        run = StageRun(ask(partial(_run, experiment, tags | _mark())), name, project, ask)
+        run = StageRun(ask(partial(_run, experiment, tags | _mark())), parent_run, name, project, ask)
         try:
             yield run
             run.finish()
@@ -331,7 +345,8 @@ def _experiment(name: str) -> str:
         return str(found.experiment_id)
     uri = mlflow.get_tracking_uri()
     database = Path(uri.removeprefix(_SQLITE)) if uri.startswith(_SQLITE) else None
-    return str(mlflow.create_experiment(name, (database.parent / "artifacts").as_uri() if database else None))
+    artifacts = (database.parent / "artifacts").as_uri() if database else None
+    return str(mlflow.create_experiment(name, artifacts, tags=_TRAINING_PAGES))
 
 
 def _log_facts(run_id: str, facts: Mapping[str, object]) -> None:

@@ -155,6 +155,9 @@ def test_the_report_has_the_gate_s_verdict_and_the_pipelines_run_opens_with_it(
     note = parent.data.tags["mlflow.note.content"]
     assert note.startswith("**From English (en) to German (de).**")
     assert f"`{verdict.model}` version {verdict.version} | promoted | {verdict.reason}" in note
+    [result] = records.languages
+    assert parent.data.metrics["de over 1 of 3/masked_accuracy"] == result.masked.primary
+    assert parent.data.metrics["de over 1 of 3/topic_accuracy"] == result.task_scores["topic"].score.mean
     kept = mlflow.artifacts.load_text(f"{parent.info.artifact_uri}/report/report.html")
     assert kept == (tmp_path / "report" / "report.html").read_text(encoding="utf-8")
 
