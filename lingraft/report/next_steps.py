@@ -42,11 +42,16 @@ def _without_registry() -> Iterator[NextStep]:
     )
 
 
+def pages_command(tracked: Tracked) -> str:
+    """The command that opens MLflow's pages on a store that is no server."""
+    return f"mlflow ui --backend-store-uri {shlex.quote(tracked.uri)} --workers 1"
+
+
 def _tracked(recipe: Recipe, tracked: Tracked) -> Iterator[NextStep]:
     store = shlex.quote(tracked.uri)
     if not tracked.is_server:
-        ui = f"mlflow ui --backend-store-uri {store} --workers 1"
-        yield NextStep(f"Open MLflow's pages on the runs and models at {tracked.pages}.", (ui,))
+        pages = f"Open MLflow's pages on the runs and models, at {tracked.pages}."
+        yield NextStep(pages, (pages_command(tracked),))
     yield NextStep(
         "Tell lingraft which registry to use, and list every version, with the champions marked.",
         (f"export MLFLOW_TRACKING_URI={store}", f"lingraft registry ls --project {recipe.name}"),

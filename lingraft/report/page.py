@@ -21,7 +21,7 @@ from lingraft.report.columns import (
     seconds,
     spread,
 )
-from lingraft.report.next_steps import next_steps
+from lingraft.report.next_steps import next_steps, pages_command
 from lingraft.report.plots import (
     adaptation_plots,
     cost_plot,
@@ -158,6 +158,7 @@ def _context(records: Records) -> dict[str, Any]:
         "asked": _asked(records),
         "next_steps": next_steps(records),
         "contents": _contents(records),
+        "pages_command": pages_command,
         "notes": notes(records),
         "masked_groups": [overlap_group(records), *masked_groups()],
         "cost_groups": [cost_group(unit)],

@@ -63,7 +63,9 @@ def finetuning_plot(source: SourceResult, task: str) -> Plot:
 
     def paint(axes: "Axes") -> None:
         for (seed, points), (style, colour) in zip(runs.items(), line_styles(), strict=False):
-            axes.plot([p.step for p in points], [p.loss for p in points], style, color=colour, label=f"seed {seed}")
+            marker = "o" if len(points) == 1 else None  # a line of one point is not to be seen
+            losses = [p.loss for p in points]
+            axes.plot([p.step for p in points], losses, style, color=colour, marker=marker, label=f"seed {seed}")
         axes.set(xlabel="updates", ylabel="loss (cross-entropy, nats)")
         axes.legend()
 
