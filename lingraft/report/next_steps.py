@@ -50,7 +50,7 @@ def pages_command(tracked: Tracked) -> str:
 def _tracked(recipe: Recipe, tracked: Tracked) -> Iterator[NextStep]:
     store = shlex.quote(tracked.uri)
     if not tracked.is_server:
-        pages = f"Open MLflow's pages on the runs and models, at {tracked.pages}."
+        pages = f"Open MLflow's pages on the runs and models, at {tracked.link()}."
         yield NextStep(pages, (pages_command(tracked),))
     yield NextStep(
         "Tell lingraft which registry to use, and list every version, with the champions marked.",

@@ -15,6 +15,8 @@ from lingraft.languages import name_and_tag
 from lingraft.results import LanguageResult, Result, SearchResult, SourceResult, TaskScores
 
 RECORDS_FILE = "report.json"
+_TRAINING_PAGES = "?workflowType=machine_learning"
+"""Chooses MLflow's pages for training, where it would open those for applications of language models."""
 _LOCAL_PAGES = "http://127.0.0.1:5000"
 
 
@@ -97,9 +99,10 @@ class Tracked(Result):
         """Whether the store is a server, with pages of its own."""
         return self.uri.startswith(("http://", "https://"))
 
-    def link(self, run: str) -> str:
-        """Address of the page of a run."""
-        return f"{self.pages}/#/experiments/{self.experiment}/runs/{run}"
+    def link(self, run: str = "") -> str:
+        """Address of the page of a run; of the list of all runs if none is named."""
+        path = f"runs/{run}" if run else "runs"
+        return f"{self.pages}/#/experiments/{self.experiment}/{path}{_TRAINING_PAGES}"
 
 
 class Records(Result):

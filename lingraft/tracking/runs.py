@@ -38,8 +38,6 @@ if TYPE_CHECKING:
 _SQLITE = "sqlite:///"
 _REQUEST = "lingraft.request"
 """Tag by which a run is known to be ours when the answer to its making was lost."""
-_TRAINING_PAGES = {"mlflow.experimentKind": "custom_model_development"}
-"""Has MLflow open an experiment on its pages for training, and not on those for language model applications."""
 _METRICS_A_POINT = 8
 """At most; those of a progressive adaptation have the most."""
 
@@ -345,8 +343,7 @@ def _experiment(name: str) -> str:
         return str(found.experiment_id)
     uri = mlflow.get_tracking_uri()
     database = Path(uri.removeprefix(_SQLITE)) if uri.startswith(_SQLITE) else None
-    artifacts = (database.parent / "artifacts").as_uri() if database else None
-    return str(mlflow.create_experiment(name, artifacts, tags=_TRAINING_PAGES))
+    return str(mlflow.create_experiment(name, (database.parent / "artifacts").as_uri() if database else None))
 
 
 def _log_facts(run_id: str, facts: Mapping[str, object]) -> None:

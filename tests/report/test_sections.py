@@ -72,7 +72,7 @@ def test_the_gate_s_verdict_on_each_language_has_its_reason_and_its_run(page: Pa
     )
     assert re.search(r"Greek \(el\) not promoted made-up-embeddings-elversion 3, its run it finds less than", said)
     links = [link["href"] for link in page.attributes("a")]
-    assert f"http://127.0.0.1:5000/#/experiments/7/runs/{'c' * 32}" in links
+    assert f"http://127.0.0.1:5000/#/experiments/7/runs/{'c' * 32}?workflowType=machine_learning" in links
 
 
 def test_every_run_is_linked_and_a_local_store_says_how_to_open_its_pages(page: Page, made_up: SimpleNamespace) -> None:
@@ -87,7 +87,7 @@ def test_runs_on_a_server_are_linked_there(made_up: SimpleNamespace, tmp_path: P
     records = made_up.records().model_copy(update={"tracked": tracked})
     page = Page(write(records, tmp_path / "out").folder / PAGE_FILE)
     links = [link["href"] for link in page.attributes("a")]
-    assert f"https://mlflow.example.org/#/experiments/3/runs/{'e' * 32}" in links
+    assert f"https://mlflow.example.org/#/experiments/3/runs/{'e' * 32}?workflowType=machine_learning" in links
     assert not any("mlflow ui" in text for text in page.texts("pre"))
 
 
