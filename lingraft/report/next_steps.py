@@ -20,6 +20,8 @@ class NextStep(NamedTuple):
     purpose: str
     """What it is good for, in a sentence."""
     commands: tuple[str, ...]
+    link: str = ""
+    """Address of a page to do it on."""
 
 
 def next_steps(records: Records) -> list[NextStep]:
@@ -49,9 +51,8 @@ def pages_command(tracked: Tracked) -> str:
 
 def _tracked(recipe: Recipe, tracked: Tracked) -> Iterator[NextStep]:
     store = shlex.quote(tracked.uri)
-    if not tracked.is_server:
-        pages = f"Open MLflow's pages on the runs and models, at {tracked.link()}."
-        yield NextStep(pages, (pages_command(tracked),))
+    pages = () if tracked.is_server else (pages_command(tracked),)
+    yield NextStep("Open MLflow's pages on the runs and models.", pages, tracked.link())
     yield NextStep(
         "Tell lingraft which registry to use, and list every version, with the champions marked.",
         (f"export MLFLOW_TRACKING_URI={store}", f"lingraft registry ls --project {recipe.name}"),
