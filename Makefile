@@ -45,7 +45,7 @@ $(error ACCELERATOR is '$(accelerator)', but must be cpu or gpu)
 endif
 
 .PHONY: help install demo demo-compare demo-check demo-record demo-is-compared serve ui test test-integration \
-	test-nightly nightly test-all coverage soak soak-serving lint format types golden picture images-check pin-images \
+	test-nightly nightly test-all coverage soak soak-serving lint format types golden picture demo-picture images-check pin-images \
 	system-deps lock clean
 
 help: ## print this list
@@ -152,6 +152,9 @@ golden: install ## write the golden pipeline YAML anew; read the difference befo
 
 picture: install ## take docs/playground.png anew in Chromium, of a model that the tests train
 	$(bin)/python -m tests.serving.playground.picture docs/playground.png
+
+demo-picture: install ## take docs/demo-report.png anew in Chromium, of the report of `make demo`
+	$(bin)/python -m tests.report.picture $(demo_dir)/report docs/demo-report.png
 
 images-check: install ## build both images and use them, as root with buildah and debootstrap, after `make demo`
 	$(bin)/python docker/check.py --demo $(demo_dir) --work $(strip $(IMAGES_WORK)) $(strip $(IMAGES_ARGS))

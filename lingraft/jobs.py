@@ -174,7 +174,7 @@ def finetuning(
     """Learning a task in the source language with one seed, by a whole primary or by its mini-model of some layers."""
     task, depth = recipe.task(task_name), layers or recipe.primary_shape.layers
     inputs = {"primary": primary} | ({"text": text_folder} if task.kind == "documents" else {})
-    no_matter: Any = {"examples": True, "languages": True, "test": True, "finetuning": {"seeds"}}
+    no_matter: Any = {"examples": True, "label_names": True, "languages": True, "test": True, "finetuning": {"seeds"}}
 
     def make(folder: Path, watch: "Watch") -> Artifact:
         from lingraft import stages

@@ -291,7 +291,12 @@ def _text(folder: Path, kind: Kind, of: str) -> str:
 
 
 def zero_shot(result: LanguageResult) -> dict[str, float]:
-    """Every task's score, and the same with the embeddings as initialised."""
-    scores = {f"zero_shot_{task.name}": task.score for task in result.tasks}
-    before = {f"zero_shot_{task.name}_initial": task.initial for task in result.tasks}
-    return {name: score.mean for name, score in {**scores, **before}.items() if score}
+    """Every task's score, the same with the embeddings as initialised, and its other metrics: means over seeds."""
+    scores = {}
+    for task in result.tasks:
+        name = f"zero_shot_{task.name}"
+        scores[name] = task.score.mean
+        if task.initial:
+            scores[f"{name}_initial"] = task.initial.mean
+        scores |= {f"{name}_{metric}": found.mean for metric, found in task.others.items()}
+    return scores

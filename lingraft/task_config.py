@@ -82,6 +82,12 @@ class Task(Section):
         "squad", description="Of kind 'questions': whose metric; mlqa for MLQA, squad for SQuAD, XQuAD and TyDiQA."
     )
     labels: tuple[str, ...] = Field((), description="The task's labels, in order; those of the training set if empty.")
+    label_names: dict[str, str] = Field(
+        {},
+        exclude_if=operator.not_,
+        description="Names of the labels for people, by label, such as { scalc = 'Calc (spreadsheets)' }; pages and "
+        "tables show a label without a name as it is.",
+    )
     train: TaskData | None = Field(None, description="Training examples in the source language.")
     dev: TaskData | None = Field(None, description="Examples for choices made on the way.")
     test: TaskData | None = Field(None, description="Examples for reported scores only, in every language.")
@@ -114,6 +120,8 @@ class Task(Section):
             raise ValueError(
                 f"labels {labels} must be two or more, all different; leave them out to take the training set's"
             )
+        if labels and (unknown := sorted(set(self.label_names) - set(labels))):
+            raise ValueError(f"label_names has {unknown}, but the labels are {labels}")
         if self.evaluation != "squad" and self.kind != "questions":
             raise ValueError(
                 f"evaluation {self.evaluation!r} is for kind 'questions' only, and kind is {self.kind!r}. Leave it out"
@@ -139,6 +147,10 @@ class Task(Section):
         """The same task without examples for other languages than these."""
         kept = {language: asked for language, asked in self.examples.items() if language in languages}
         return self if len(kept) == len(self.examples) else self.model_copy(update={"examples": kept})
+
+    def named(self, label: str) -> str:
+        """A label with its name for people, such as "Calc (spreadsheets) [scalc]"; without a name, the label alone."""
+        return f"{self.label_names[label]} [{label}]" if label in self.label_names else label
 
     def covers(self, language: str) -> bool:
         """Whether the task has test examples in a language."""

@@ -6,11 +6,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from lingraft import tracking
-from lingraft.artifact import Artifact, Kind
+from lingraft.artifact import Kind
 from lingraft.config import Recipe
 from lingraft.errors import NotRegisteredError
+from lingraft.languages import name_and_tag
 from lingraft.registered import bundle_name, bundled, primary_name
-from lingraft.report.page import PAGE_FILE, Records, table
+from lingraft.report.note import REPORT
+from lingraft.report.page import PAGE_FILE, Records, table, write
+from lingraft.report.records import Answered
 from lingraft.serving.ask import Question, ask
 from lingraft.task_config import Task
 from lingraft.total_progress import TotalProgress
@@ -46,14 +49,12 @@ def run(recipe: Recipe, out: Path, compare: bool, drop_languages: Sequence[str] 
     # A run of the whole job is meant to bring its own primary and tasks.
     allowed = {"new_primary": whole, "new_labels": whole, "drop_languages": [*drop_languages]}
     outputs = local.run(language, out, progress, compare=compare, **allowed)
-    report = out / "report"
-    _renew(Artifact.load(Path(outputs["report"].path), Kind.REPORT), report)
-    records = Records.load(report)
-    print(f"\n{table(records.source, records.languages, records.search)}\n")
+    records = Records.load(Path(outputs["report"].path))
+    print(f"\n{table(records)}\n")
     bundles = _fetched(recipe, out / "bundle")
-    for task in recipe.tasks:
-        if task.name in bundles:
-            ask_examples(recipe, task, bundles[task.name])
+    tasks = [task for task in recipe.tasks if task.name in bundles]
+    answers = [answered for task in tasks for answered in ask_examples(recipe, task, bundles[task.name])]
+    report = write_report(records.model_copy(update={"answers": tuple(answers)}), out / "report")
     if bundles:
         print(f"Serve it: lingraft serve {' '.join(map(str, bundles.values()))}")
     print(f"Report: {(report / PAGE_FILE).resolve()}")
@@ -85,18 +86,26 @@ def _fetched(recipe: Recipe, out: Path) -> dict[str, Path]:
     return fetched
 
 
-def ask_examples(recipe: Recipe, task: Task, bundle: Path) -> None:
-    """Serve a task's bundle, ask the recipe's example of every language, and print the answers."""
+def ask_examples(recipe: Recipe, task: Task, bundle: Path) -> list[Answered]:
+    """Serve a task's bundle, ask the recipe's example of every language, and print and return the answers."""
     questions = [Question(language, task.asked(language)) for language in task.examples]
     print(f"{task.name}:")
     if unasked := sorted(set(recipe.languages) - set(task.examples)):
         print(f"Not asked, for want of a text in [tasks.examples]: {', '.join(unasked)}")
+    answers = []
     for (language, texts), found in ask(bundle, questions):
-        said = ", ".join(f"{what} ({probability:.0%})" for what, probability in found) or "nothing"
-        print(f"{language}: {' | '.join(map(repr, texts.values()))} -> {said}")
+        said = ", ".join(f"{task.named(what)} ({probability:.0%})" for what, probability in found) or "nothing"
+        print(f"{name_and_tag(language)}: {' | '.join(map(repr, texts.values()))} -> {said}")
+        answers.append(Answered(task=task.name, language=language, texts=dict(texts), found=found))
     print()
+    return answers
 
 
-def _renew(made: Artifact, out: Path) -> None:
+def write_report(records: Records, out: Path) -> Path:
+    """Write the report with the endpoint's answers in it, and keep it with the pipeline's run in place of the first."""
     shutil.rmtree(out, ignore_errors=True)
-    made.copy_to(out)
+    made = write(records, out)
+    if records.tracked:
+        with tracking.asking() as asking:
+            tracking.keep(asking, next(iter(records.tracked.runs.values())), made, REPORT)
+    return out

@@ -84,6 +84,14 @@ def test_the_labels_that_a_recipe_gives_keep_their_order() -> None:
     assert with_tasks(task(labels=["yes", "no"])).task().labels == ("yes", "no")
 
 
+def test_labels_may_have_names_for_people() -> None:
+    named = with_tasks(task(labels=["yes", "no"], label_names={"yes": "It follows"})).task()
+    assert (named.named("yes"), named.named("no")) == ("It follows [yes]", "no")
+    assert "label_names" not in with_tasks(task()).to_json()
+    message = refusal(task(labels=["yes", "no"], label_names={"maybe": "Perhaps"}))
+    assert "label_names has ['maybe'], but the labels are ['yes', 'no']" in message
+
+
 def test_questions_have_no_labels() -> None:
     message = refusal(task(kind="questions", labels=["yes", "no"]))
     assert "tasks.0: labels ['yes', 'no'] cannot be set with kind 'questions'" in message

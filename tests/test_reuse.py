@@ -154,6 +154,8 @@ def test_finetuning_depends_on_what_its_files_hold(workshop: Workshop, tmp_path:
     examples.write_text("a\tb\tyes\n", encoding="utf-8")
     before = key()
     assert key() == before
+    settings["label_names"] = {"yes": "It follows"}
+    assert key() == before
     examples.write_text("a\tb\tno\n", encoding="utf-8")
     assert key() != before
 

@@ -1,5 +1,6 @@
 """Runs and registry, against a local SQLite store and against the MLflow server that our manifests run."""
 
+import hashlib
 import json
 import os
 import signal
@@ -105,7 +106,7 @@ def test_a_recipe_with_many_values_is_logged_whole(store: Path) -> None:
 
 
 @everywhere
-def test_a_learning_curve_is_logged_against_steps_tokens_and_flops(parent: str) -> None:
+def test_a_learning_curve_is_logged_once_by_steps_beside_what_it_has_cost(parent: str) -> None:
     with tracking.stage(parent, "adapt-tr") as stage:
         for point in POINTS:
             stage.watch(point)
@@ -113,10 +114,21 @@ def test_a_learning_curve_is_logged_against_steps_tokens_and_flops(parent: str) 
     def logged(metric: str) -> list[tuple[int, float]]:
         return [(at.step, at.value) for at in MlflowClient().get_metric_history(stage.run_id, metric)]
 
-    assert logged("loss") == [(10, 4.5), (20, 3.25)]
-    assert logged("loss_by_tokens") == [(5120, 4.5), (10240, 3.25)]
-    assert logged("loss_by_gflops") == [(2, 4.5), (4, 3.25)]
-    assert logged("learning_rate") == [(10, 1e-3), (20, 5e-4)]
+    assert {metric: logged(metric) for metric in _run(stage.run_id).data.metrics} == {
+        "loss": [(10, 4.5), (20, 3.25)],
+        "learning_rate": [(10, 1e-3), (20, 5e-4)],
+        "cost/tokens": [(10, 5120), (20, 10240)],
+        "cost/flops": [(10, 2e9), (20, 4e9)],
+        "cost/elapsed_s": [(10, 1.5), (20, 3.0)],
+    }
+
+
+def test_steps_that_were_left_out_are_logged_where_there_are_some(parent: str) -> None:
+    with tracking.stage(parent, "adapt-tr") as stage:
+        for point, left_out in zip(POINTS, (0, 3), strict=True):
+            stage.watch(point._replace(left_out_steps=left_out))
+    history = MlflowClient().get_metric_history(stage.run_id, "left_out_steps")
+    assert [(at.step, at.value) for at in history] == [(20, 3)]
 
 
 def test_depth_and_dev_loss_are_logged_where_a_training_tells_them(parent: str) -> None:
@@ -126,7 +138,6 @@ def test_depth_and_dev_loss_are_logged_where_a_training_tells_them(parent: str) 
     history = MlflowClient().get_metric_history
     assert [(at.step, at.value) for at in history(stage.run_id, "depth")] == [(10, 2), (20, 4)]
     assert [(at.step, at.value) for at in history(stage.run_id, "dev_loss")] == [(20, 3.5)]
-    assert [(at.step, at.value) for at in history(stage.run_id, "dev_loss_by_gflops")] == [(4, 3.5)]
 
 
 @everywhere
@@ -137,11 +148,103 @@ def test_what_a_stage_made_is_logged_with_scores_cost_and_origin(parent: str, tm
     with tracking.stage(parent, "adapt-tr") as stage:
         stage.record(made, {"masked_accuracy": 0.125})
     run = _run(stage.run_id)
-    assert run.data.metrics["masked_accuracy"] == 0.125
-    assert (run.data.metrics["cost_flops"], run.data.metrics["cost_elapsed_s"]) == (4e9, 3.0)
+    [score] = MlflowClient().get_metric_history(stage.run_id, "masked_accuracy")
+    assert (score.value, score.step) == (0.125, 0)  # a bar on MLflow's pages, which draw a line of what has steps
+    assert run.data.metrics.keys() == {"masked_accuracy"}
+    assert (float(run.data.tags["cost_flops"]), float(run.data.tags["cost_elapsed_s"])) == (4e9, 3.0)
+    assert (run.data.tags["kind"], run.data.tags["language"]) == ("embeddings", "tr")
     expected = {"seed": "7", "depth": "2", "data_blocks": "b2" * 32, "fingerprint": made.fingerprint}
     assert run.data.params == expected
     assert mlflow.artifacts.load_dict(f"{run.info.artifact_uri}/{MANIFEST}") == made.manifest.model_dump(mode="json")
+
+
+@everywhere
+def test_what_a_stage_was_made_from_is_logged_as_datasets_that_runs_share(parent: str, tmp_path: Path) -> None:
+    made = _made(tmp_path / "made", data_hashes={"blocks": "b2" * 32, "primary": "a1" * 32})
+    with artifact.create(tmp_path / "judged", Kind.EVALUATION) as draft:
+        draft.facts = {"language": "tr", "data_hashes": {"blocks": "b2" * 32, "text": "c3" * 32}}
+    judged = Artifact.load(tmp_path / "judged", Kind.EVALUATION)
+    inputs = {}
+    for name, one in (("adapt-tr", made), ("evaluate-tr", judged)):
+        with tracking.stage(parent, name) as stage:
+            stage.record(one, {})
+        inputs[name] = {
+            each.dataset.name: (each.dataset, {tag.key: tag.value for tag in each.tags})
+            for each in _run(stage.run_id).inputs.dataset_inputs
+        }
+    assert {name: {*found} for name, found in inputs.items()} == {
+        "adapt-tr": {"blocks-tr", "primary"},
+        "evaluate-tr": {"blocks-tr", "text-tr"},
+    }
+    (trained, trained_tags), (tested, tested_tags) = (found["blocks-tr"] for found in inputs.values())
+    assert trained == tested
+    assert (trained.digest, json.loads(trained.source)) == (("b2" * 32)[:36], {"fingerprint": "b2" * 32})
+    assert trained_tags == {"mlflow.data.context": "training"}
+    assert tested_tags == {"mlflow.data.context": "evaluation"}
+
+
+SOURCES: list[tuple[dict[str, object], str, dict[str, object]]] = [
+    ({"kind": "folder", "path": "s3://bucket/texts"}, "folder", {"uri": "s3://bucket/texts"}),
+    ({"kind": "files", "paths": {"tr": ["a.txt"], "de": ["b.txt"]}}, "files", {"uri": ["a.txt"]}),
+    ({"kind": "libreoffice-help"}, "libreoffice-help", {}),
+    (
+        {"kind": "huggingface", "dataset": "house/{language}", "names": {"tr": "tur"}, "split": "train"},
+        "hugging_face",
+        {"path": "house/tur", "revision": None, "split": "train"},
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "kind", "place"), SOURCES, ids=[str(text["kind"]) for text, *_ in SOURCES])
+def test_documents_are_a_dataset_with_their_source_and_size_and_none_of_their_text(
+    parent: str, tmp_path: Path, text: dict[str, object], kind: str, place: dict[str, object]
+) -> None:
+    digest = hashlib.sha256(kind.encode()).hexdigest()  # MLflow keeps the first source of one name and digest
+    with artifact.create(tmp_path / "text", Kind.TEXT) as draft:
+        (draft.folder / "train.jsonl").write_text('{"text": "Bir sütundaki sayılar"}')
+        draft.facts = {"language": "tr", "data_hashes": {"documents": digest}, "recipe": {"text": text}}
+        draft.facts["details"] = {"documents": {"train": 1}, "characters": {"train": 21}}
+    with tracking.stage(parent, "text-tr") as stage:
+        stage.record(Artifact.load(tmp_path / "text", Kind.TEXT), {})
+    [found] = _run(stage.run_id).inputs.dataset_inputs
+    assert (found.dataset.name, found.dataset.source_type) == ("documents-tr", kind)
+    assert json.loads(found.dataset.source) == {"fingerprint": digest, **place}
+    assert json.loads(found.dataset.profile) == {"documents": {"train": 1}, "characters": {"train": 21}}
+    assert "sütun" not in str(found.to_dictionary())
+    assert _run(parent).inputs.dataset_inputs == [found]
+
+
+@everywhere
+def test_the_page_of_a_run_opens_with_what_it_is_and_came_to(parent: str, tmp_path: Path) -> None:
+    opening = _run(parent).data.tags["mlflow.note.content"]
+    assert "The pipeline `language` of `tiny`, from `en` to `de`, `tr`" in opening
+    made = _made(tmp_path / "made", cost=Cost(steps=20, tokens=10240, flops=4e9, elapsed_s=3.0))
+    with tracking.stage(parent, "adapt-tr") as stage:
+        stage.record(made, {"masked_accuracy": 0.125})
+    note = _run(stage.run_id).data.tags["mlflow.note.content"]
+    assert note.startswith("**Embeddings in `tr`**: masked_accuracy 0.125; 3 s, 4e+09 FLOP.")
+    for said in ("| language | `tr` |", "| masked_accuracy | 0.125 |", made.fingerprint, "10,240"):
+        assert said in note
+    with tracking.asking() as ask:
+        tracking.describe(ask, parent, "language: Turkish", "It **went** well.", {"tr over 2 of 6/accuracy": 0.25})
+    run = _run(parent)
+    assert run.data.metrics == {"tr over 2 of 6/accuracy": 0.25}
+    assert (run.info.run_name, run.data.tags["mlflow.note.content"]) == ("language: Turkish", "It **went** well.")
+    assert run.data.tags["pipeline"] == "language"
+
+
+@everywhere
+def test_where_runs_are_is_told_without_credentials(parent: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with tracking.stage(parent, "adapt-tr") as first:
+        pass
+    with tracking.stage(parent, "adapt-tr") as second, tracking.stage(parent, "adapt-de") as other:
+        uri = mlflow.get_tracking_uri()
+        if uri.startswith("http://"):
+            monkeypatch.setenv("MLFLOW_TRACKING_URI", uri.replace("http://", "http://user:secret@"))
+        place = tracking.place_of(second.ask, parent)
+    assert (place.uri, place.experiment) == (uri, _run(parent).info.experiment_id)
+    assert place.stages == {"adapt-tr": second.run_id, "adapt-de": other.run_id}
+    assert first.run_id not in place.stages.values()
 
 
 @pytest.mark.parametrize(

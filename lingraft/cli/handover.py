@@ -107,12 +107,17 @@ def report(
     evaluation: Annotated[list[Path], typer.Option(help="From `lingraft evaluate`; once a language and depth.")],
     out: OutOption,
     search: Annotated[Path | None, typer.Option(help="From `lingraft search-depth`.")] = None,
+    recipe: Annotated[
+        Path | None, typer.Option(help="TOML recipe, to show its settings and its names of labels.")
+    ] = None,
 ) -> None:
     """Write the report as one HTML page, and print its table."""
-    from lingraft.report.page import table, write
+    from lingraft.config import Recipe
+    from lingraft.report.page import Records, table, write
     from lingraft.results import load_language, load_search, load_source
 
-    judged, languages = load_source(source), [load_language(folder) for folder in evaluation]
-    found = load_search(search) if search else None
-    say(write(judged, languages, found, out))
-    print(table(judged, languages, found))
+    languages = [load_language(folder) for folder in evaluation]
+    found, settings = load_search(search) if search else None, Recipe.load(recipe) if recipe else None
+    records = Records.of(load_source(source), languages, found, settings)
+    say(write(records, out))
+    print(table(records))

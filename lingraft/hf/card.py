@@ -19,6 +19,7 @@ from lingraft.hf.fast import special_pieces
 from lingraft.hf.model import Form
 from lingraft.models import Embeddings, Primary, TaskModel
 from lingraft.results import LanguageResult, SourceResult, TaskScores
+from lingraft.tasks.class_scores import class_scores
 
 _FILE = "model_card.md"
 _TASK_WORDS = {
@@ -247,7 +248,7 @@ def _task_scores(scores: TaskScores, seed: int, language: str) -> str:
         rows.append(
             (f"{scores.metric}, mean of {len(every.by_seed)} seeds", f"{every.mean:.1%} ± {every.deviation:.1%}")
         )
-    rows += [(f"{name}, mean of seeds", f"{found.mean:.1%}") for name, found in scores.others.items()]
+    rows += [(f"{name.replace('_', ' ')}, mean of seeds", f"{found.mean:.1%}") for name, found in scores.others.items()]
     return table((f"{scores.examples:,} test examples in `{language}`", "score"), rows)
 
 
@@ -273,6 +274,10 @@ def _limits(model: Model, judged: SourceResult | LanguageResult | None) -> Itera
         )
     if model.task and model.task.labels:
         yield "Anything that fits none of its labels: it names one of them for every input."
+    if judged and model.task and (scores := judged.task_scores.get(model.task.name)):
+        found = zip(scores.labels, class_scores(scores.confusion), strict=False)  # only classes have a confusion matrix
+        if never := [f"`{label}`" for label, score in found if score.never_found]:
+            yield f"Finding {', '.join(never)}: none of the test examples with these labels is recognised."
     if judged is None or (model.task and model.task.name not in judged.task_scores):
         yield "Decisions that rest on its quality: no score of it is stated above."
 

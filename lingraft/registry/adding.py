@@ -59,7 +59,8 @@ def add_language(folder: Path, asked_by: str, gate: Gate, project: str | None = 
         primary, found = primary_with(ask, "the embeddings belong", mark, project)
     name = primary.tags["project"]
     settings = {"folder": folder.name, "adaptation": embeddings.manifest.recipe, "gate": gate.model_dump(mode="json")}
-    run = open_project_run(name, "add-language", settings, settings)
+    note = f"A language that `lingraft add-language` learned is registered: `{result.language}`."
+    run = open_project_run(name, "add-language", settings, settings, note)
     with tempfile.TemporaryDirectory() as work:
         bodies = _Bodies(primary, found, Path(work))
         with stage(run, f"register-{result.language}") as step:

@@ -50,7 +50,9 @@ def add_artifact(folder: Path, asked_by: str, project: str | None = None) -> Add
         name = _named(folder, project) if kind is Kind.PRIMARY else _owner(ask, made, project)
         model = primary_of(name) if kind is Kind.PRIMARY else task_of(name, manifest.detail("task", str))
     settings = {"folder": folder.name, "settings": manifest.recipe}
-    run = open_project_run(name, f"add-{kind}", settings, settings)
+    run = open_project_run(
+        name, f"add-{kind}", settings, settings, f"A {kind} that was made by commands is registered."
+    )
     with stage(run, f"register-{kind}") as step:
         tags = {key: manifest.details.get(key) for key in ("seed", "dev_score")}
         aliases = (f"seed-{tags['seed']}",) if kind is Kind.TASK else ()

@@ -10,6 +10,10 @@ from lingraft.serving.formats import languages_of
 
 CARD_CHARACTERS = 5000
 """What MLflow's database has room for."""
+_FIRST_SCORES = 4
+"""Of a run's description, in its first line."""
+_SHOWN_ELSEWHERE = ("data.", "cost_", "fingerprint.")
+"""Beginnings of tags that a card does not list."""
 _CUT = "\n\nThe rest is in the artifact's manifest.json."
 _NOUNS = {
     "primary": "The model that all languages and tasks of `{project}` are put into",
@@ -21,8 +25,9 @@ _NOUNS = {
 
 _EMBEDDINGS_SCORES = (
     "`mini`, `primary`: share of masked tokens that are found over the mini-model and over the primary, at 15%; "
-    "`zero_shot_<task>`: the task's own score; `_initial`: the same before anything was learned; `parity.<task>`: the "
-    "largest difference of a logit between ONNX Runtime and PyTorch; `overlap`: pieces that the source has too."
+    "`zero_shot_<task>`: the task's own score; `_initial`: the same before anything was learned; `_macro_F1`: mean of "
+    "the classes' F1; `parity.<task>`: the largest difference of a logit between ONNX Runtime and PyTorch; `overlap`: "
+    "pieces that the source has too."
 )
 
 
@@ -40,7 +45,7 @@ def facts_of(made: Artifact) -> dict[str, str]:
         "task_kind": _task_kind(manifest),
         **{f"data.{name}": mark for name, mark in manifest.data_hashes.items()},
         **(_of_languages(manifest) if manifest.kind is Kind.BUNDLE else {}),
-        **_cost(manifest),
+        **cost_tags(manifest),
     }
     return {name: str(value) for name, value in facts.items() if value is not None}
 
@@ -55,8 +60,11 @@ def _of_languages(manifest: Manifest) -> dict[str, str]:
     return {f"fingerprint.{language}": fingerprint_of(manifest, language) for language in languages_of(manifest)}
 
 
-def _cost(manifest: Manifest) -> dict[str, object]:
-    """GPU-hours are those of the paper's V100 at 30 TFLOP/s (appendix A.1), whatever the training ran on."""
+def cost_tags(manifest: Manifest) -> dict[str, object]:
+    """What training an artifact took; nothing if it was not trained.
+
+    GPU-hours are those of the paper's V100 at 30 TFLOP/s (appendix A.1), whatever the training ran on.
+    """
     if not manifest.cost.steps:
         return {}
     hours = manifest.cost.flops / V100_FLOPS_PER_S / 3600
@@ -88,23 +96,41 @@ def about(kind: str, project: str) -> str:
 
 def card_of(made: Artifact, title: str, scores: dict[str, str]) -> str:
     """The model card of a version, in Markdown, of what its manifest and its scores say."""
+    use = ["## Use", f"`lingraft registry pull {title} --out DIR` brings and verifies it."]
+    return shortened("\n\n".join([f"# {title}", *_facts(made), *_scores(made, scores), *_origin(made), *use]))
+
+
+def note_of(made: Artifact, scores: dict[str, str]) -> str:
+    """The description of the run that made an artifact, in Markdown; what it came to is in its first line."""
     manifest = made.manifest
-    rows = [
-        (name, f"`{value}`")
-        for name, value in facts_of(made).items()
-        if not name.startswith(("data.", "cost_", "fingerprint."))
-    ]
-    parts = [f"# {title}", table(("what", "is"), rows)]
-    if scores:
-        parts += ["## Scores", table(("score", "value"), [*scores.items()])]
-        parts += [_EMBEDDINGS_SCORES] if manifest.kind is Kind.EMBEDDINGS else []
+    where = f" in `{manifest.language}`" if manifest.language else ""
+    found = ", ".join(f"{name} {value}" for name, value in list(scores.items())[:_FIRST_SCORES])
+    took = f"{manifest.cost.elapsed_s:,.0f} s, {manifest.cost.flops:.3g} FLOP" if manifest.cost.steps else ""
+    said = "; ".join(part for part in (found, took) if part)
+    opening = f"**{str(manifest.kind).capitalize()}{where}**" + (f": {said}." if said else ".")
+    return shortened("\n\n".join([opening, *_scores(made, scores), *_facts(made), *_origin(made)]))
+
+
+def _facts(made: Artifact) -> list[str]:
+    shown = {name: value for name, value in facts_of(made).items() if not name.startswith(_SHOWN_ELSEWHERE)}
+    return [table(("what", "is"), [(name, f"`{value}`") for name, value in shown.items()])]
+
+
+def _scores(made: Artifact, scores: dict[str, str]) -> list[str]:
+    if not scores:
+        return []
+    parts = ["## Scores", table(("score", "value"), [*scores.items()])]
+    return parts + ([_EMBEDDINGS_SCORES] if made.manifest.kind is Kind.EMBEDDINGS else [])
+
+
+def _origin(made: Artifact) -> list[str]:
+    manifest, parts = made.manifest, []
     if manifest.data_hashes:
         hashes = [(name, f"`{mark}`") for name, mark in manifest.data_hashes.items()]
         parts += ["## Made from", table(("input", "fingerprint"), hashes)]
     if manifest.cost.steps:
         parts += ["## Cost", cost_table({manifest.kind: manifest.cost})]
-    parts += ["## Use", f"`lingraft registry pull {title} --out DIR` brings and verifies it."]
-    return shortened("\n\n".join(parts))
+    return parts
 
 
 def shortened(card: str) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from statistics import mean
 
+from lingraft.languages import language_name
 from lingraft.report.records import Records, Row
 from lingraft.results import LanguageResult, SeedScores
 
@@ -92,9 +93,10 @@ class Group:
 
 def overlap_group(records: Records) -> Group:
     """Pieces shared with the source's vocabulary."""
-    of = f"also in the vocabulary of {records.source.language}"
+    source = language_name(records.source.language)
+    of = f"also in the vocabulary of {source}"
     return Group(
-        f"overlap with {records.source.language}",
+        f"overlap with {source}",
         "overlap",
         (
             Column(

@@ -1,16 +1,15 @@
 """The report: one HTML page that opens from disk and needs no network, its records, and the terminal's table."""
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from lingraft import __version__, artifact
 from lingraft.artifact import Artifact, Kind
-from lingraft.config import Recipe
 from lingraft.errors import MissingExtraError
+from lingraft.languages import language_name, name_and_tag
 from lingraft.report.canvas import Plot
+from lingraft.report.classes import ClassTable, class_table, class_tables
 from lingraft.report.columns import (
     FlopsUnit,
     Group,
@@ -22,6 +21,7 @@ from lingraft.report.columns import (
     seconds,
     spread,
 )
+from lingraft.report.next_steps import next_steps, pages_command
 from lingraft.report.plots import (
     adaptation_plots,
     cost_plot,
@@ -32,11 +32,11 @@ from lingraft.report.plots import (
     search_plot,
     task_plot,
 )
-from lingraft.report.records import RECORDS_FILE, Layers, Records, Row
+from lingraft.report.records import RECORDS_FILE, Answered, Layers, Records, Row
 from lingraft.report.summary import summary
 from lingraft.report.table import notes, table
 from lingraft.report.tasks import basis, plain, task_group
-from lingraft.results import LanguageResult, SearchResult, SourceResult, TaskScores
+from lingraft.results import TaskScores
 
 if TYPE_CHECKING:
     import jinja2
@@ -46,39 +46,24 @@ __all__ = ["PAGE_FILE", "Records", "environment", "table", "write"]
 PAGE_FILE = "report.html"
 
 
-def write(
-    source: SourceResult,
-    languages: Sequence[LanguageResult],
-    search: SearchResult | None,
-    out: Path,
-    recipe: Recipe | None = None,
-    failed: Mapping[str, str] = MappingProxyType({}),
-    refused: Mapping[str, str] = MappingProxyType({}),
-) -> Artifact:
+def write(records: Records, out: Path) -> Artifact:
     """Write report.html, one self-contained page, and report.json, the records it was made from.
 
     Args:
-        source: the evaluation of the source.
-        languages: evaluations of the languages, in the order to show; standard adaptation is compared where present.
-        search: the depth search, if there was one.
-        failed: why languages have no evaluation.
-        refused: why the gate did not promote languages that have one.
+        records: everything that the page shows.
         out: folder of the new artifact.
-        recipe: shown at the end of the page, if given.
 
     Raises:
-        ArtifactError: no language, two embeddings for one language and mini-model, or `out` cannot be written.
-        AlignmentError: a language or the search belongs to another primary than the source.
-        MissingExtraError: matplotlib or jinja2 is not installed.
+        ArtifactError: `out` cannot be written.
+        MissingExtraError: matplotlib, jinja2 or Babel is not installed.
     """
-    records = Records.of(source, languages, search, recipe, failed, refused)
-    page = _page(records)
+    page, recipe = _page(records), records.recipe
     with artifact.create(out, Kind.REPORT) as draft:
         (draft.folder / PAGE_FILE).write_text(page, encoding="utf-8")
         (draft.folder / RECORDS_FILE).write_text(records.model_dump_json(indent=2) + "\n", encoding="utf-8")
         draft.facts = {
-            "language": source.language,
-            "aligned_with": source.primary,
+            "language": records.source.language,
+            "aligned_with": records.source.primary,
             "recipe": recipe.model_dump(mode="json") if recipe else {},
             "details": {"languages": records.names},
         }
@@ -113,6 +98,8 @@ def _page(records: Records) -> str:
         "spread": spread,
         "basis": basis,
         "plain": plain,
+        "language": language_name,
+        "tagged": name_and_tag,
     }
     return templates.get_template(PAGE_FILE).render(_context(records))
 
@@ -121,30 +108,39 @@ def _page(records: Records) -> str:
 class _TaskSection:
     """What the page shows of one task."""
 
+    place: int
+    """Among the tasks, from 1."""
     name: str
     scores: TaskScores
     groups: list[Group]
     rows: list[Row]
     plots: list[Plot]
+    classes: ClassTable | None
+    """Recall per class, where there are classes."""
     confusions: list[tuple[str, TaskScores]]
     """A title and scores for every confusion matrix, the source's first."""
 
 
 def _task_section(records: Records, task: str) -> _TaskSection:
     return _TaskSection(
+        place=records.tasks.index(task) + 1,
         name=task,
         scores=records.scores(task),
         groups=[task_group(records, task)],
         rows=[*records.rows, *records.means_on(task)],
         plots=[task_plot(records, task)] if records.tested(task) else [],
+        classes=class_table(records, task),
         confusions=_confusions(records, task),
     )
 
 
 def _confusions(records: Records, task: str) -> list[tuple[str, TaskScores]]:
-    source = [(f"{records.source.language} (source)", records.source.task_scores.get(task))]
+    source = [(f"{language_name(records.source.language)} (source)", records.source.task_scores.get(task))]
     rows = [
-        (f"{result.language}, {Layers.under(result).of(result.layers)} layers", result.task_scores.get(task))
+        (
+            f"{language_name(result.language)}, {Layers.under(result).of(result.layers)} layers",
+            result.task_scores.get(task),
+        )
         for result in records.languages
     ]
     return [(title, scores) for title, scores in source + rows if scores and scores.confusion]
@@ -155,9 +151,14 @@ def _context(records: Records) -> dict[str, Any]:
     return {
         "records": records,
         "source": records.source,
-        "names": records.names,
+        "names": [language_name(language) for language in records.names],
         "rows": [*records.rows, *records.means],
         "summary": summary(records),
+        "never_found": [said for found in class_tables(records) for said in found.never_found],
+        "asked": _asked(records),
+        "next_steps": next_steps(records),
+        "contents": _contents(records),
+        "pages_command": pages_command,
         "notes": notes(records),
         "masked_groups": [overlap_group(records), *masked_groups()],
         "cost_groups": [cost_group(unit)],
@@ -166,6 +167,37 @@ def _context(records: Records) -> dict[str, Any]:
         "plots": _plots(records),
         "version": __version__,
     }
+
+
+def _asked(records: Records) -> list[tuple[str, list[Answered]]]:
+    """Questions with their answers, by task."""
+    by_task: dict[str, list[Answered]] = {}
+    for answer in records.answers:
+        by_task.setdefault(answer.task, []).append(answer)
+    return [*by_task.items()]
+
+
+def _contents(records: Records) -> list[tuple[str, str]]:
+    """Ids and titles of the page's sections."""
+    tasks = [(f"task-{place}", f"Zero-shot use: {task}") for place, task in enumerate(records.tasks, start=1)]
+    sections: list[tuple[object, str, str]] = [
+        (True, "results", "Results"),
+        (records.answers, "answers", "Questions and answers"),
+        (records.verdicts, "gate", "What the gate decided"),
+        (True, "next", "What to do next"),
+        (True, "method", "What was done"),
+        (True, "source", f"The source: {language_name(records.source.language)}"),
+        (True, "masked", "Guessing hidden tokens"),
+        *((True, *task) for task in tasks or [("task", "Zero-shot use")]),
+        (True, "cost", "What it cost"),
+        (records.search, "search", "Which depth? The search"),
+        (True, "curves", "How learning went"),
+        (True, "made", "How the numbers were made"),
+        (records.tracked, "runs", "Runs in MLflow"),
+        (True, "fingerprints", "Fingerprints"),
+        (records.recipe, "recipe", "Recipe"),
+    ]
+    return [(place, title) for there, place, title in sections if there]
 
 
 def _plots(records: Records) -> dict[str, list[Plot]]:

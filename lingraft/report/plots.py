@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lingraft.languages import language_name
 from lingraft.report.canvas import COLOURS, Plot, draw, line_styles, percent_ticks, si_ticks
 from lingraft.report.columns import percent
 from lingraft.report.records import Layers, Records
@@ -24,6 +25,20 @@ def _fall(points: Sequence[Point]) -> str:
     return f"from {points[0].loss:.2f} to {points[-1].loss:.2f}"
 
 
+def _compute_above(axes: "Axes", points: Sequence[Point]) -> None:
+    """A second scale above one of tokens: the FLOPs that went into them."""
+    flops_per_token = points[-1].flops / points[-1].tokens
+    above = axes.secondary_xaxis(
+        "top",
+        functions=(
+            lambda t: np.asarray(t, float) * flops_per_token,
+            lambda f: np.asarray(f, float) / flops_per_token,
+        ),
+    )
+    above.set_xlabel("compute")
+    si_ticks(above.xaxis, "FLOP")
+
+
 def pretraining_plot(source: SourceResult) -> Plot:
     """Loss over tokens, with FLOPs on a second scale above."""
     points = source.pretraining_history
@@ -32,19 +47,10 @@ def pretraining_plot(source: SourceResult) -> Plot:
         axes.plot([p.tokens for p in points], [p.loss for p in points], color=COLOURS["blue"])
         axes.set(xlabel="tokens read", ylabel="loss (cross-entropy, nats)")
         si_ticks(axes.xaxis)
-        flops_per_token = points[-1].flops / points[-1].tokens
-        above = axes.secondary_xaxis(
-            "top",
-            functions=(
-                lambda t: np.asarray(t, float) * flops_per_token,
-                lambda f: np.asarray(f, float) / flops_per_token,
-            ),
-        )
-        above.set_xlabel("compute")
-        si_ticks(above.xaxis, "FLOP")
+        _compute_above(axes, points)
 
     return draw(
-        f"Pretraining in {source.language}",
+        f"Pretraining in {language_name(source.language)}",
         "How well the primary guesses hidden tokens while it learns (the mean loss of its heads; lower is better).",
         f"Line plot: the pretraining loss goes {_fall(points)}.",
         paint,
@@ -57,13 +63,15 @@ def finetuning_plot(source: SourceResult, task: str) -> Plot:
 
     def paint(axes: "Axes") -> None:
         for (seed, points), (style, colour) in zip(runs.items(), line_styles(), strict=False):
-            axes.plot([p.step for p in points], [p.loss for p in points], style, color=colour, label=f"seed {seed}")
+            marker = "o" if len(points) == 1 else None  # a line of one point is not to be seen
+            losses = [p.loss for p in points]
+            axes.plot([p.step for p in points], losses, style, color=colour, marker=marker, label=f"seed {seed}")
         axes.set(xlabel="updates", ylabel="loss (cross-entropy, nats)")
         axes.legend()
 
     falls = "; ".join(f"seed {seed} {_fall(points)}" for seed, points in runs.items())
     return draw(
-        f"Finetuning on {task} in {source.language}",
+        f"Finetuning on {task} in {language_name(source.language)}",
         "How well the body, with frozen embeddings, learns the task; one line per seed.",
         f"Line plot of the finetuning loss: {falls}.",
         paint,
@@ -79,7 +87,11 @@ def layer_styles(records: Records) -> Styles:
 
 
 def adaptation_plots(language: str, results: Sequence[LanguageResult], styles: Styles) -> list[Plot]:
-    """Loss over tokens and over FLOPs, a line per mini-model."""
+    """Loss over tokens and over FLOPs, a line per mini-model.
+
+    One mini-model of one depth has one curve, which is the same over both: it is drawn once, with both scales.
+    """
+    name, several = language_name(language), len(results) > 1 or bool(results[0].shallower)
     falls = "; ".join(f"over {Layers.under(r)} layers {_fall(r.history)}" for r in results)
 
     def over(quantity: Callable[[Point], float], label: str, unit: str) -> "Callable[[Axes], None]":
@@ -92,24 +104,29 @@ def adaptation_plots(language: str, results: Sequence[LanguageResult], styles: S
                 axes.plot([quantity(p) for p in result.history], losses, style, color=colour, label=label_of)
             axes.set(xlabel=label, ylabel="loss (cross-entropy, nats)")
             si_ticks(axes.xaxis, unit)
-            axes.legend()
+            if several:
+                axes.legend()
+            else:
+                _compute_above(axes, results[0].history)
 
         return paint
 
-    return [
-        draw(
-            f"Adaptation to {language}, by text read",
-            "Loss while the embeddings are learned over a frozen body, against the text read; lower is better.",
-            f"Line plot of the adaptation loss over tokens: {falls}.",
-            over(lambda p: p.tokens, "tokens read", ""),
-        ),
-        draw(
-            f"Adaptation to {language}, by compute",
-            "The same losses by operations spent: fewer layers finish earlier.",
-            f"Line plot of the adaptation loss over FLOPs: {falls}.",
-            over(lambda p: p.flops, "compute", "FLOP"),
-        ),
-    ]
+    by_text = draw(
+        f"Adaptation to {name}, by text read" if several else f"Adaptation to {name}",
+        "Loss while the embeddings are learned over a frozen body"
+        + (", against the text read; lower is better." if several else "; lower is better."),
+        f"Line plot of the adaptation loss over tokens: {falls}.",
+        over(lambda p: p.tokens, "tokens read", ""),
+    )
+    if not several:
+        return [by_text]
+    by_compute = draw(
+        f"Adaptation to {name}, by compute",
+        "The same losses by operations spent: fewer layers finish earlier.",
+        f"Line plot of the adaptation loss over FLOPs: {falls}.",
+        over(lambda p: p.flops, "compute", "FLOP"),
+    )
+    return [by_text, by_compute]
 
 
 @dataclass(frozen=True)
@@ -141,7 +158,7 @@ class _Dots:
 
 
 def _row_labels(results: Sequence[LanguageResult]) -> list[str]:
-    return [f"{result.language}  {Layers.under(result).of(result.layers)}" for result in results]
+    return [f"{language_name(result.language)}  {Layers.under(result).of(result.layers)}" for result in results]
 
 
 def _paint_rows(axes: "Axes", labels: list[str]) -> None:
@@ -166,7 +183,12 @@ def _dot_plot(
         for kind in dots:
             kind.paint(axes)
         if reference is not None:
-            axes.axvline(reference, color=COLOURS["grey"], linestyle=":", label=f"{records.source.language} (source)")
+            axes.axvline(
+                reference,
+                color=COLOURS["grey"],
+                linestyle=":",
+                label=f"{language_name(records.source.language)} (source)",
+            )
         _paint_rows(axes, _row_labels(results))
         axes.set_xlabel(label)
         percent_ticks(axes.xaxis)

@@ -11,9 +11,13 @@ import pydantic
 from lingraft.artifact import Artifact, Cost, Kind, require_aligned
 from lingraft.config import Recipe
 from lingraft.errors import ArtifactError
+from lingraft.languages import name_and_tag
 from lingraft.results import LanguageResult, Result, SearchResult, SourceResult, TaskScores
 
 RECORDS_FILE = "report.json"
+_TRAINING_PAGES = "?workflowType=machine_learning"
+"""Chooses MLflow's pages for training, where it would open those for applications of language models."""
+_LOCAL_PAGES = "http://127.0.0.1:5000"
 
 
 class Layers(NamedTuple):
@@ -47,6 +51,7 @@ class Row:
     """A line of a table: one adapted language, or a mean over several with equal layers."""
 
     language: str
+    """Its name and tag, or what the mean is over."""
     over: Layers
     mark: str
     """"standard" for adaptation over all layers, "searched" for the depth that the search chose."""
@@ -58,6 +63,48 @@ class Row:
         return f"{self.over} {self.mark}".strip()
 
 
+class Verdict(Result):
+    """What the gate decided about the embeddings of a language, by the registry's record of decisions."""
+
+    model: str = pydantic.Field(description="Name of the registered model.")
+    version: int
+    promoted: bool = pydantic.Field(description="Whether the version became champion, which is what is served.")
+    reason: str = pydantic.Field(description="The gate's checks that decided it, in sentences.")
+    run: str | None = pydantic.Field(None, description="Id of the tracking run that registered the version.")
+
+
+class Answered(Result):
+    """One question to the served task, and what was answered."""
+
+    task: str
+    language: str
+    texts: dict[str, str] = pydantic.Field(description="By the names of the endpoint's inputs.")
+    found: tuple[tuple[str, float], ...] = pydantic.Field(description="Labels, passages or entities, with probability.")
+
+
+class Tracked(Result):
+    """Where MLflow keeps the runs that a report is about."""
+
+    uri: str = pydantic.Field(description="Of the tracking store, without credentials.")
+    experiment: str = pydantic.Field(description="Id of the experiment.")
+    runs: dict[str, str] = pydantic.Field(description="Ids of runs by what they did; the pipeline's own comes first.")
+
+    @property
+    def pages(self) -> str:
+        """Address of MLflow's pages: the server's, or where `mlflow ui` has them by default."""
+        return self.uri.rstrip("/") if self.is_server else _LOCAL_PAGES
+
+    @property
+    def is_server(self) -> bool:
+        """Whether the store is a server, with pages of its own."""
+        return self.uri.startswith(("http://", "https://"))
+
+    def link(self, run: str = "") -> str:
+        """Address of the page of a run; of the list of all runs if none is named."""
+        path = f"runs/{run}" if run else "runs"
+        return f"{self.pages}/#/experiments/{self.experiment}/{path}{_TRAINING_PAGES}"
+
+
 class Records(Result):
     """Everything that the report shows; what report.json holds."""
 
@@ -67,6 +114,9 @@ class Records(Result):
     recipe: Recipe | None = None
     failed: dict[str, str] = pydantic.Field({}, description="Why languages have no evaluation, by language.")
     refused: dict[str, str] = pydantic.Field({}, description="Why the gate did not promote languages that have one.")
+    verdicts: dict[str, Verdict] = pydantic.Field({}, description="The gate's, by language, where it was asked.")
+    tracked: Tracked | None = pydantic.Field(None, description="Runs, where they were tracked.")
+    answers: tuple[Answered, ...] = pydantic.Field((), description="What the served tasks were asked.")
 
     @classmethod
     def of(
@@ -77,10 +127,23 @@ class Records(Result):
         recipe: Recipe | None = None,
         failed: Mapping[str, str] = MappingProxyType({}),
         refused: Mapping[str, str] = MappingProxyType({}),
+        verdicts: Mapping[str, Verdict] = MappingProxyType({}),
+        tracked: Tracked | None = None,
     ) -> Self:
         """Check that the records belong together; order them by language as given, then by layers.
 
         Embeddings that were evaluated twice (the depth searched may be the depth of all) give one row.
+
+        Args:
+            source: the evaluation of the source.
+            languages: evaluations of the languages, in the order to show; standard adaptation is compared where there
+                is any.
+            search: the depth search, if there was one.
+            recipe: shown at the end of the page, if given; it names the labels.
+            failed: why languages have no evaluation.
+            refused: why the gate did not promote languages that have one.
+            verdicts: what the gate decided, by language.
+            tracked: the runs behind the records.
 
         Raises:
             ArtifactError: no language, or two different embeddings for one language and mini-model.
@@ -95,8 +158,16 @@ class Records(Result):
             require_aligned(f"the depth search for {search.language!r}", search.primary, source.primary)
         order = list(dict.fromkeys(row.language for row in languages))
         ordered = sorted(_distinct(languages), key=lambda row: (order.index(row.language), Layers.under(row)))
-        reasons = {"failed": dict(failed), "refused": dict(refused)}
-        return cls(source=source, languages=tuple(ordered), search=search, recipe=recipe, **reasons)
+        return cls(
+            source=source,
+            languages=tuple(ordered),
+            search=search,
+            recipe=recipe,
+            failed=dict(failed),
+            refused=dict(refused),
+            verdicts=dict(verdicts),
+            tracked=tracked,
+        )
 
     @classmethod
     def load(cls, folder: Path) -> Self:
@@ -122,10 +193,18 @@ class Records(Result):
         """Scores on a task of the first that was tested on it: the source's, where it was."""
         return next(result.task_scores[task] for result in self._evaluations if task in result.task_scores)
 
+    def label(self, task: str, label: str) -> str:
+        """A label of a task with the name that the recipe has for it; the label alone without one."""
+        tasks = {each.name: each for each in self.recipe.tasks} if self.recipe else {}
+        return tasks[task].named(label) if task in tasks else label
+
     @property
     def rows(self) -> list[Row]:
         """One row per language and mini-model."""
-        return [Row(result.language, Layers.under(result), self._mark(result), (result,)) for result in self.languages]
+        return [
+            Row(name_and_tag(result.language), Layers.under(result), self._mark(result), (result,))
+            for result in self.languages
+        ]
 
     @property
     def means(self) -> list[Row]:

@@ -3,10 +3,12 @@
 from collections.abc import Callable, Sequence
 from statistics import mean
 
+from lingraft.languages import language_name
 from lingraft.report.columns import percent
 from lingraft.report.records import Layers, Records
-from lingraft.report.tasks import rival
-from lingraft.results import LanguageResult
+from lingraft.report.tasks import plain, rival
+from lingraft.results import LanguageResult, TaskScores
+from lingraft.tasks.class_scores import MACRO_F1
 
 Results = Sequence[LanguageResult]
 
@@ -46,9 +48,15 @@ def _gained_on(task: str, results: Results) -> str:
     than_initial = f", {percent(mean(initial))} as initialised" if len(initial) == len(found) else ""
     return (
         f"Zero-shot {found[0].metric} on {task}{_where(tested, results)} is "
-        f"{percent(mean(scores.score.mean for scores in found))}, against "
+        f"{percent(mean(scores.score.mean for scores in found))}{_macro(found)}, against "
         f"{percent(mean(scores.baseline for scores in found))} for the {rival(found[0])}{than_initial}."
     )
+
+
+def _macro(found: Sequence[TaskScores]) -> str:
+    """Macro-F1 in brackets, where every language has it."""
+    scores = [each.others[MACRO_F1].mean for each in found if MACRO_F1 in each.others]
+    return f" ({plain(MACRO_F1)} {percent(mean(scores))})" if len(scores) == len(found) else ""
 
 
 def _compared(records: Records, layers: Layers, whole: Layers) -> list[str]:
@@ -91,7 +99,7 @@ def _where(tested: Results, results: Results) -> str:
 
 
 def _names(results: Results) -> str:
-    return ", ".join(row.language for row in results)
+    return ", ".join(language_name(row.language) for row in results)
 
 
 def _mean(results: Results, number: Callable[[LanguageResult], float]) -> float:

@@ -1,8 +1,10 @@
 """The terminal's tables: plain text, about 130 columns wide."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from lingraft.artifact import Cost
+from lingraft.languages import name_and_tag
+from lingraft.report.classes import class_tables
 from lingraft.report.columns import (
     UNKNOWN,
     FlopsUnit,
@@ -17,30 +19,24 @@ from lingraft.report.columns import (
 )
 from lingraft.report.records import Records, Row
 from lingraft.report.tasks import basis, plain, task_group
-from lingraft.results import LanguageResult, SearchResult, SourceResult, TaskScores
+from lingraft.results import SourceResult, TaskScores
 
+_WIDTH = 130
+"""Of a terminal, in characters."""
 _GAP = "  "
 """Between groups of columns; columns of a group are one space apart."""
 
 
-def table(
-    source: SourceResult,
-    languages: Sequence[LanguageResult],
-    search: SearchResult | None = None,
-) -> str:
+def table(records: Records) -> str:
     """The source in a few lines, a row per language and mini-model, means over languages, and what the columns mean.
 
-    Of several tasks, or one that some languages lack, each has a table of its own below the first.
-
-    Raises:
-        ArtifactError: no language, or two different embeddings for one language and mini-model.
-        AlignmentError: a language or the search belongs to another primary than the source.
+    Below: a table for each task, recall per class, and what the gate decided.
     """
-    records = Records.of(source, languages, search)
     legend = (
         "mini-model, primary: share of hidden tokens that each guesses right; overlap: pieces that the source has too."
     )
-    return "\n".join([*_source_lines(records), "", *_all_tables(records), legend, *notes(records)])
+    parts = [*_source_lines(records), "", *_all_tables(records), legend, *notes(records)]
+    return "\n".join([*parts, *_class_lines(records), *_verdict_lines(records)])
 
 
 def notes(records: Records) -> list[str]:
@@ -76,8 +72,8 @@ def _source_lines(records: Records) -> list[str]:
     source, unit = records.source, FlopsUnit.fitting(records)
     heads = ", ".join(f"{percent(score)} at layer {depth}" for depth, score in sorted(source.masked_by_depth.items()))
     lines = [
-        f"Source {source.language}: {source.layers} layers, {count(source.vocabulary)} pieces, {source.precision}, "
-        f"primary {source.primary[:12]}",
+        f"Source {name_and_tag(source.language)}: {source.layers} layers, {count(source.vocabulary)} pieces, "
+        f"{source.precision}, primary {source.primary[:12]}",
         f"  masked-token accuracy by head: {heads}",
         f"  pretraining: {_cost(source.pretraining, unit)}",
     ]
@@ -104,19 +100,51 @@ def _cost(cost: Cost, unit: FlopsUnit) -> str:
 
 def _all_tables(records: Records) -> list[str]:
     """Every table's lines, with an empty line below each."""
-    first = [overlap_group(records), *masked_groups()]
-    cost, tasks = cost_group(FlopsUnit.fitting(records)), [task_group(records, task) for task in records.tasks]
-    if _fit_one_table(records):
-        return [*_table_lines([*first, *tasks, cost], records.rows, records.means), ""]
-    lines = [*_table_lines([*first, cost], records.rows, records.means), ""]
-    for task, group in zip(records.tasks, tasks, strict=True):
-        lines += [*_table_lines([group], records.rows, records.means_on(task)), ""]
+    first = [overlap_group(records), *masked_groups(), cost_group(FlopsUnit.fitting(records))]
+    lines = [*_table_lines(first, records.rows, records.means), ""]
+    for task in records.tasks:
+        if records.tested(task):
+            lines += [*_table_lines([task_group(records, task)], records.rows, records.means_on(task)), ""]
     return lines
 
 
-def _fit_one_table(records: Records) -> bool:
-    """Whether at most one task was tested, and in every language, so that all means are over the same languages."""
-    return len(records.tasks) <= 1 and all(records.tested(task) == records.languages for task in records.tasks)
+def _class_lines(records: Records) -> list[str]:
+    """Recall per class, as many columns side by side as fit, and a line for each class that is never found."""
+    lines = []
+    for found in class_tables(records):
+        names = [f"{found.task}: recall", *(label for label, _ in found.rows)]
+        columns = [
+            [title, *(recalls[place].shown for _, recalls in found.rows)] for place, title in enumerate(found.columns)
+        ]
+        for some in _side_by_side(columns, _WIDTH - max(map(len, names))):
+            blocks = [_block("", [names], str.ljust), *(_block("", [column], str.rjust) for column in some)]
+            header, *rows = [_GAP.join(cells).rstrip() for cells in zip(*(block[1:] for block in blocks), strict=True)]
+            lines += ["", header, "-" * len(header), *rows]
+        lines += ["", *(f"WARNING: {said}" for said in found.never_found)]
+    return lines
+
+
+def _side_by_side(columns: Sequence[Sequence[str]], width: int) -> Iterator[list[Sequence[str]]]:
+    """Columns in groups that are not wider than `width`."""
+    group: list[Sequence[str]] = []
+    left = width
+    for column in columns:
+        needed = len(_GAP) + max(map(len, column))
+        if group and needed > left:
+            yield group
+            group, left = [], width
+        group.append(column)
+        left -= needed
+    yield group
+
+
+def _verdict_lines(records: Records) -> list[str]:
+    """What the gate decided about each language, and why."""
+    return [
+        f"{name_and_tag(language)}: version {verdict.version} of {verdict.model!r} is "
+        f"{'promoted' if verdict.promoted else 'NOT promoted'}: {verdict.reason}"
+        for language, verdict in records.verdicts.items()
+    ]
 
 
 def _table_lines(groups: Sequence[Group], rows: Sequence[Row], means: Sequence[Row]) -> list[str]:

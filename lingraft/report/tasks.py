@@ -3,15 +3,21 @@
 from collections.abc import Callable
 from typing import TypeVar
 
+from lingraft.languages import language_name
 from lingraft.report.columns import Column, Group, count, percent
 from lingraft.report.records import Records
 from lingraft.results import LanguageResult, TaskScores
+from lingraft.tasks.class_scores import MACRO_F1
 
 _T = TypeVar("_T")
+_MEANINGS = {
+    MACRO_F1: "Mean of the classes' F1 with the learned embeddings: a rare class counts as much as a frequent one, so "
+    "that a class that is never found shows.",
+}
 
 
 def plain(metric: str) -> str:
-    """A metric's name in words, such as "exact match" for exact_match."""
+    """A metric's name in words, such as "macro F1" for macro_F1."""
     return metric.replace("_", " ")
 
 
@@ -37,7 +43,7 @@ def task_group(records: Records, task: str) -> Group:
     """Zero-shot scores on a task; a language that was not tested on it has none."""
     scores = records.scores(task)
     title = f"zero-shot {scores.metric}, {task}"
-    main = _main(task, scores.metric, records.source.language)
+    main = _main(task, scores.metric, language_name(records.source.language))
     further = (_further(task, metric) for metric in scores.others)
     return Group(title, title, (*main, *further, *_basis(task, scores)))
 
@@ -67,10 +73,10 @@ def _further(task: str, metric: str) -> Column:
     return Column(
         plain(metric),
         plain(metric),
-        f"{_capital(plain(metric))} with the learned embeddings.",
-        _on(task, lambda found: found.others[metric].mean),
+        _MEANINGS.get(metric, f"{_capital(plain(metric))} with the learned embeddings."),
+        _on(task, lambda found: found.others[metric].mean if metric in found.others else None),
         percent,
-        _on(task, lambda found: found.others[metric]),
+        _on(task, lambda found: found.others.get(metric)),
     )
 
 

@@ -1,11 +1,13 @@
 """What steps tell beside their artifacts, and where they find one another's folders."""
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
 from lingraft.artifact import Artifact, Kind
 from lingraft.config import Recipe
 from lingraft.results import TaskScores
+from lingraft.tasks.class_scores import class_scores
 
 Scores = dict[str, float]
 Judgement = tuple[Scores, list[str], list[list[int]]]
@@ -21,6 +23,22 @@ def confusion_of(tasks: Sequence[TaskScores]) -> tuple[list[str], list[list[int]
     """Labels and confusion matrix of the first task that has classes."""
     with_classes = [(task.labels, task.confusion) for task in tasks if task.confusion]
     return with_classes[0] if with_classes else ([], [])
+
+
+def recalls(tasks: Sequence[TaskScores]) -> Scores:
+    """Recall of every class that has test examples, over all seeds, in a group of metrics for each task."""
+    return {
+        f"recall {task.name}/{name}": score.recall
+        for task in tasks
+        for name, score in zip(_metric_names(task.labels), class_scores(task.confusion), strict=False)
+        if score.recall is not None
+    }
+
+
+def _metric_names(labels: Sequence[str]) -> list[str]:
+    """Labels as MLflow takes them in names of metrics; those that would become equal get their number."""
+    words = [re.sub(r"[^\w.\- ]", "_", label) for label in labels]
+    return [word if words.count(word) == 1 else f"{word} {place}" for place, word in enumerate(words)]
 
 
 def merit_of(task: Path) -> tuple[float, int]:

@@ -19,6 +19,7 @@ from lingraft.registry.bundle_gate import AllowedChanges
 from lingraft.registry.evidence import register_judged
 from lingraft.registry.gate import reason
 from lingraft.registry.renewal import renew
+from lingraft.report.records import Records, Tracked, Verdict
 from lingraft.results import LanguageResult, SearchResult, load_language, load_search, load_source, zero_shot
 from lingraft.steps.doing import do, one_job
 from lingraft.steps.facts import (
@@ -28,6 +29,7 @@ from lingraft.steps.facts import (
     given,
     language_of,
     merit_of,
+    recalls,
     task_folders,
 )
 from lingraft.steps.promoting import asker_of, promoted
@@ -94,7 +96,7 @@ def evaluate_language(
         result = load_language(out)
         scores = {f"masked_accuracy_{name}": score for name, score in result.masked.model_dump().items()}
         scores |= zero_shot(result)
-        stage.record(made, scores, result.cost)
+        stage.record(made, scores | recalls(result.tasks))
     return scores, *confusion_of(result.tasks)
 
 
@@ -259,10 +261,11 @@ def report(
     recipe: str, run: Path, evaluation: Path, results: Sequence[Path], outcomes: Sequence[Path], out: Path
 ) -> str:
     """Write the report of a source and its languages, with why some failed; returns the page's HTML."""
+    from lingraft.report.note import REPORT, headline, note, title
     from lingraft.report.page import write
 
-    settings = Recipe.parse(recipe)
-    with tracking.stage(run.read_text(), "report") as stage:
+    settings, parent = Recipe.parse(recipe), run.read_text()
+    with tracking.stage(parent, "report") as stage:
         whole = [group for group in results if not why(group)]
         languages = [load_language(folder) for group in whole for folder in sorted(group.iterdir())]
         ended = [*map(load_outcome, outcomes)]
@@ -271,9 +274,30 @@ def report(
         if not languages:
             leave(out, "no language succeeded, so there is nothing to report beside the source language")
             return f"<p>{html.escape('; '.join(f'{name}: {reason}' for name, reason in failed.items()))}</p>"
-        made = write(load_source(evaluation), languages, _searched(settings), out, settings, failed, refused)
-        stage.keep(made, "report")
+        verdicts, tracked = _verdicts(stage, settings, languages), _tracked(stage, parent)
+        judged = load_source(evaluation), languages, _searched(settings)
+        records = Records.of(*judged, settings, failed, refused, verdicts, tracked)
+        made = write(records, out)
+        tracking.keep(stage.ask, parent, made, REPORT)
+        tracking.describe(stage.ask, parent, title(records), note(records), headline(records))
     return (out / "report.html").read_text(encoding="utf-8")
+
+
+def _verdicts(stage: tracking.StageRun, recipe: Recipe, languages: Sequence[LanguageResult]) -> dict[str, Verdict]:
+    """The gate's verdict on each language, about the depth that was registered."""
+    from lingraft.registry.verdicts import verdict_of
+
+    found = {
+        each.language: verdict_of(stage.ask, embeddings_name(recipe, each.language), each.embeddings)
+        for each in languages
+        if each.depth == _chosen_depth(recipe, each.language)
+    }
+    return {language: verdict for language, verdict in found.items() if verdict}
+
+
+def _tracked(stage: tracking.StageRun, parent: str) -> Tracked:
+    place = tracking.place_of(stage.ask, parent)
+    return Tracked(uri=place.uri, experiment=place.experiment, runs={"whole pipeline": parent, **place.stages})
 
 
 def require_languages(run: Path, outcomes: Sequence[Path]) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from lingraft import tracking
 from lingraft.config import Recipe
 from lingraft.files import make_folder, write_json
+from lingraft.languages import language_name, name_and_tag
 from lingraft.metrics import exposed
 from lingraft.plan import unwatched
 from lingraft.registered import primary_name
@@ -90,6 +91,12 @@ def search_depth(
         stage.keep(made, "search")
         tracking.tag(primary_name(settings), f"{_prefix(settings)}{result.language}", str(result.chosen))
         tracking.tag(primary_name(settings), f"search_run.{result.language}", stage.run_id)
+        note = (
+            f"**{result.chosen} layers are the best for {name_and_tag(result.language)}**, of {len(result.trials)} "
+            f"trials. {result.reason}\n\nThe whole result is the artifact `search` of the run `search-depth` below."
+        )
+        name = f"depth-search: {language_name(result.language)}"
+        tracking.describe(stage.ask, run.read_text(), name, note, scores)
     tracking.close_run(run.read_text())
     return scores
 

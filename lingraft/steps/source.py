@@ -1,19 +1,20 @@
 """Once per primary: pretraining, step 1b, finetuning, judging, registration."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from lingraft import jobs, tracking
 from lingraft.artifact import Artifact, Kind
 from lingraft.config import Recipe
 from lingraft.errors import NotRegisteredError
+from lingraft.languages import language_name, name_and_tag
 from lingraft.progress import say
 from lingraft.registered import mini_name, primary_name, task_name
 from lingraft.registry.evidence import EVALUATION, EVALUATION_RUN
 from lingraft.registry.promotion import unaligned
-from lingraft.results import load_source
+from lingraft.results import SourceResult, load_source
 from lingraft.steps.doing import do, one_job
-from lingraft.steps.facts import Judgement, Scores, confusion_of, merit_of, task_folders
+from lingraft.steps.facts import Judgement, Scores, confusion_of, merit_of, recalls, task_folders
 from lingraft.steps.promoting import require_champion
 from lingraft.tracking.versions import Version, bring, champion_of, versions_of
 
@@ -55,10 +56,18 @@ def evaluate_source(
     with tracking.stage(run.read_text(), "evaluate-source") as stage:
         made = evaluate(Recipe.parse(recipe), primary, tasks, text_folder, blocks_folder, out)
         result = load_source(out)
-        scores = {f"masked_accuracy_depth_{depth}": score for depth, score in result.masked_by_depth.items()}
-        scores |= {f"{task.name}_{task.metric}": task.score.mean for task in result.tasks}
-        stage.record(made, scores, result.pretraining)
+        scores = _scores_of(result)
+        stage.record(made, scores | recalls(result.tasks))
     return scores, *confusion_of(result.tasks)
+
+
+def _scores_of(result: SourceResult) -> Scores:
+    scores = _masked_of(result) | {f"{task.name}_{task.metric}": task.score.mean for task in result.tasks}
+    return scores | {f"{task.name}_{name}": each.mean for task in result.tasks for name, each in task.others.items()}
+
+
+def _masked_of(result: SourceResult) -> Scores:
+    return {f"masked_accuracy_depth_{depth}": score for depth, score in result.masked_by_depth.items()}
 
 
 def register_source(recipe: str, run: Path, primary: Path, tasks: Sequence[Path], evaluation: Path) -> None:
@@ -71,9 +80,8 @@ def register_source(recipe: str, run: Path, primary: Path, tasks: Sequence[Path]
     with tracking.stage(run.read_text(), "register-source") as stage:
         result = load_source(evaluation)
         stage.keep(Artifact.load(evaluation, Kind.EVALUATION), EVALUATION)
-        scores = {f"masked_accuracy_depth_{depth}": score for depth, score in result.masked_by_depth.items()}
         common = {"recipe": settings.digest(), "system": settings.system}
-        evidence = {EVALUATION_RUN: stage.run_id, "depth": settings.encoder.layers, **common, **scores}
+        evidence = {EVALUATION_RUN: stage.run_id, "depth": settings.encoder.layers, **common, **_masked_of(result)}
         champions = {
             primary_name(settings): tracking.register(primary_name(settings), primary, Kind.PRIMARY, stage, evidence)
         }
@@ -88,7 +96,26 @@ def register_source(recipe: str, run: Path, primary: Path, tasks: Sequence[Path]
             require_champion(stage, model, version)
         if stale := unaligned(stage.ask, settings.name, mark):
             say(f"These languages belong to another primary, and must be adapted again: {', '.join(stale)}.")
+        _describe(stage, run.read_text(), result, champions, stale)
     tracking.close_run(run.read_text())
+
+
+def _describe(
+    stage: tracking.StageRun, parent: str, result: SourceResult, champions: Mapping[str, str], stale: Sequence[str]
+) -> None:
+    """Open the page of the pipeline's run with the primary's scores, and what was registered."""
+    scores, language = _scores_of(result), name_and_tag(result.language)
+    found = ", ".join(f"{name} {score:.1%}" for name, score in scores.items())
+    again = [f"To be adapted again to this primary: {', '.join(map(name_and_tag, stale))}."] if stale else []
+    models = [f"- `{model}` version {version}" for model, version in champions.items()]
+    note = [
+        f"**A primary of {result.layers} layers in {language}**: {found}.",
+        *again,
+        "Champions now:",
+        "\n".join(models),
+    ]
+    name = f"source: {language_name(result.language)}"
+    tracking.describe(stage.ask, parent, name, "\n\n".join(note), scores)
 
 
 def _mini_of(stage: tracking.StageRun, name: str, primary: str) -> dict[str, str]:

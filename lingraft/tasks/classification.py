@@ -15,6 +15,7 @@ from torch.nn import functional as F
 from lingraft.encoder import Encoder, draw_weights
 from lingraft.model_config import EncoderShape
 from lingraft.tally import Tally
+from lingraft.tasks.class_scores import MACRO_F1, macro_f1
 from lingraft.tasks.kinds import Judged
 from lingraft.tasks.labelled_texts import Example, examples_of, read_examples
 from lingraft.tasks.labels import labels_of, numbered
@@ -143,7 +144,7 @@ class Classification:
         return F.cross_entropy(_logits(net, batch).float(), batch.labels_B.to(net.out.weight.device))
 
     def judge(self, net: Classifier, data: Classified, language: str) -> Judged:
-        """Accuracy, beside that of always naming the class that is most frequent in the set itself."""
+        """Accuracy and macro-F1, beside the accuracy of always naming the class that is most frequent in the set."""
         predicted_N, classes = predicted(net, data), net.out.out_features
         counts_CC = confusion(data.labels_N, predicted_N, classes)
         tally = Tally.of((predicted_N == data.labels_N).numpy())
@@ -151,6 +152,7 @@ class Classification:
             score=tally.score,
             baseline=float(counts_CC.sum(1).max() / counts_CC.sum()),
             tally=tally,
+            others={MACRO_F1: macro_f1(counts_CC.tolist())},
             confusion_CC=counts_CC,
         )
 

@@ -15,7 +15,18 @@ except ImportError as error:
     raise MissingExtraError("mlflow", "tracking") from error
 
 from lingraft.tracking.registry import CHAMPION, fetch, fetch_kept, register, tag, tags_of
-from lingraft.tracking.runs import StageRun, close_run, open_project_run, open_run, stage, tag_run, tags_of_run
+from lingraft.tracking.runs import (
+    StageRun,
+    close_run,
+    describe,
+    keep,
+    open_project_run,
+    open_run,
+    place_of,
+    stage,
+    tag_run,
+    tags_of_run,
+)
 from lingraft.tracking.server import Asking, asking
 
 __all__ = [
@@ -24,10 +35,13 @@ __all__ = [
     "StageRun",
     "asking",
     "close_run",
+    "describe",
     "fetch",
     "fetch_kept",
+    "keep",
     "open_project_run",
     "open_run",
+    "place_of",
     "register",
     "stage",
     "tag",

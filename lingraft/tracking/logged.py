@@ -5,12 +5,13 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from mlflow.entities import Dataset, DatasetInput, LoggedModelOutput
+from mlflow.entities import LoggedModelOutput
 from mlflow.exceptions import MlflowException
 from mlflow.tracking import MlflowClient
 
 from lingraft.artifact import Artifact
 from lingraft.tracking import signature
+from lingraft.tracking.inputs import inputs_of
 from lingraft.tracking.runs import StageRun
 
 if TYPE_CHECKING:
@@ -20,7 +21,6 @@ ABSENT = ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE")
 """What MLflow answers where there is no such model, and where the model has no such alias."""
 MODELS = "models:/"
 _READY: Final = "READY"
-_DIGEST_CHARACTERS = 36
 
 
 def upload(name: str, made: Artifact, run: StageRun) -> str:
@@ -66,16 +66,10 @@ def _upload_signature(model_id: str, made: Artifact) -> None:
 def _link_run(run_id: str, name: str, model_id: str, made: Artifact) -> None:
     """Let the run that registers an artifact lead to it, to the data it was made from, and to its recipe."""
     client, manifest = MlflowClient(), made.manifest
-    inputs = [DatasetInput(_dataset(what, mark)) for what, mark in manifest.data_hashes.items()]
-    if inputs:
+    if inputs := inputs_of(manifest):
         client.log_inputs(run_id, inputs)
     outputs = client.get_run(run_id).outputs
     if model_id not in {each.model_id for each in (outputs.model_outputs if outputs else ())}:
         client.log_outputs(run_id, [LoggedModelOutput(model_id, manifest.cost.steps)])
     if manifest.recipe:
         client.log_dict(run_id, manifest.recipe, f"recipes/{name}.json")
-
-
-def _dataset(what: str, mark: str) -> Dataset:
-    """What MLflow lists as an input; it has room for a part of a fingerprint, and the whole stands in the source."""
-    return Dataset(what, mark[:_DIGEST_CHARACTERS], "lingraft", f'{{"fingerprint": "{mark}"}}')

@@ -6,18 +6,29 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import urlsplit, urlunsplit
 
 import mlflow
 from mlflow.entities import Metric, Param, RunTag
-from mlflow.utils.mlflow_tags import MLFLOW_PARENT_RUN_ID
+from mlflow.store.tracking import SEARCH_MAX_RESULTS_DEFAULT
+from mlflow.utils.mlflow_tags import (
+    MLFLOW_PARENT_RUN_ID,
+    MLFLOW_RUN_NAME,
+    MLFLOW_RUN_NOTE,
+    MLFLOW_SOURCE_NAME,
+    MLFLOW_SOURCE_TYPE,
+)
 from mlflow.utils.validation import MAX_METRICS_PER_BATCH, MAX_PARAMS_TAGS_PER_BATCH
 
-from lingraft.artifact import MANIFEST, Artifact, Cost
+from lingraft import __version__
+from lingraft.artifact import MANIFEST, Artifact, Kind
 from lingraft.config import Recipe
 from lingraft.errors import TrackingError
 from lingraft.progress import say
+from lingraft.registry.facts import cost_tags, note_of, shortened
 from lingraft.stopping import Interruption, interruptible
+from lingraft.tracking.inputs import inputs_of
 from lingraft.tracking.points import Outbox, UnreachableError
 from lingraft.tracking.server import LAST_WORDS_S, Asking, asking, explained, hurried
 
@@ -27,7 +38,7 @@ if TYPE_CHECKING:
 _SQLITE = "sqlite:///"
 _REQUEST = "lingraft.request"
 """Tag by which a run is known to be ours when the answer to its making was lost."""
-_METRICS_A_POINT = 9
+_METRICS_A_POINT = 8
 """At most; those of a progressive adaptation have the most."""
 
 Watched = tuple[int, "Progress"]
@@ -37,34 +48,34 @@ Watched = tuple[int, "Progress"]
 class StageRun:
     """A stage's run: pass `watch` to the stage, and `record` what came out."""
 
-    def __init__(self, run_id: str, name: str, project: str, ask: Asking) -> None:
+    def __init__(self, run_id: str, parent: str, name: str, project: str, ask: Asking) -> None:
         self.run_id = run_id
         self.project = project
         """Name of the recipe that the pipeline runs."""
         self.ask = ask
-        self._name = name
+        self._name, self._parent = name, parent
         self._made: Path | None = None
         self._points = Outbox(partial(_log_points, run_id), MAX_METRICS_PER_BATCH // _METRICS_A_POINT)
 
     def watch(self, point: "Progress") -> None:
-        """Log one point of a learning curve against steps, tokens and FLOPs, at some later time.
+        """Log one point of a learning curve at some later time: losses by steps, and what they have cost so far.
 
-        Training does not wait for that, and does not fail with it. At the end of the stage the rest is sent, for as
-        long as `LINGRAFT_TRACKING_WAIT_S` says; a line says what did not arrive. The time of a point is fixed here, so
-        that what is sent twice is the same to MLflow, and counts once.
+        MLflow's charts can draw a loss over any other metric, such as tokens or FLOPs. Training does not wait for the
+        server, and does not fail with it. At the end of the stage the rest is sent, for as long as
+        `LINGRAFT_TRACKING_WAIT_S` says; a line says what did not arrive. The time of a point is fixed here, so that
+        what is sent twice is the same to MLflow, and counts once.
         """
         self._points.add((_now_ms(), point))
 
-    def record(self, made: Artifact, scores: Mapping[str, float], judged: Cost | None = None) -> None:
-        """Log what a stage made: its scores, its cost, what it was made from, and its manifest.
+    def record(self, made: Artifact, scores: Mapping[str, float]) -> None:
+        """Log what a stage made: its scores, its cost, what it was made from, its manifest, and a description.
 
         All of that is in the artifact too, so a server that stays down does not fail a stage that has done its work:
         a line says what is missing where.
 
         Args:
             made: the stage's artifact.
-            scores: logged against steps, tokens and FLOPs.
-            judged: what training cost whatever the scores are of, where that is not `made` itself.
+            scores: each is logged once, so that MLflow's pages compare it between runs as a bar.
 
         Raises:
             TrackingError: the server refuses.
@@ -72,7 +83,7 @@ class StageRun:
         self._made = made.folder
         try:
             with whole(made):
-                self._record(made, scores, judged or made.manifest.cost)
+                self._record(made, scores)
         except UnreachableError as error:
             say(f"Run {self.run_id} of stage {self._name!r} lacks manifest, cost and {len(scores)} scores. {error}")
 
@@ -82,21 +93,25 @@ class StageRun:
         Raises:
             TrackingError: the server refuses, or stays down.
         """
-        with whole(made):
-            self.ask.transfer(partial(mlflow.MlflowClient().log_artifacts, self.run_id, str(made.folder), name))
+        keep(self.ask, self.run_id, made, name)
 
-    def _record(self, made: Artifact, scores: Mapping[str, float], judged: Cost) -> None:
+    def _record(self, made: Artifact, scores: Mapping[str, float]) -> None:
         manifest, now_ms = made.manifest, _now_ms()
-        cost = {f"cost_{key}": float(value) for key, value in manifest.cost.model_dump().items()}
-        metrics = [Metric(key, value, now_ms, manifest.cost.steps) for key, value in cost.items()]
-        metrics += [Metric(key, value, now_ms, at) for key, value, at in _against_all_axes(scores, judged)]
+        metrics = [Metric(key, value, now_ms, 0) for key, value in scores.items()]
+        shown = {key: f"{value:.4g}" for key, value in scores.items()}
+        tags = {"kind": manifest.kind, "language": manifest.language, **cost_tags(manifest)}
+        tags[MLFLOW_RUN_NOTE] = note_of(made, shown)
         hashes = {f"data_{name}": value for name, value in manifest.data_hashes.items()}
         # What is nested has names from the data, such as labels, which MLflow's parameters may not be called by.
         told = {**manifest.details, **manifest.record}
         details = {key: value for key, value in told.items() if not isinstance(value, Mapping)}
         facts = {**_flat(manifest.recipe), **details, **hashes, "fingerprint": made.fingerprint}
         client = mlflow.MlflowClient()
-        self.ask(lambda: client.log_batch(self.run_id, metrics, tags=[RunTag("kind", manifest.kind)]))
+        run_tags = [RunTag(key, str(value)) for key, value in tags.items() if value is not None]
+        self.ask(lambda: client.log_batch(self.run_id, metrics, tags=run_tags))
+        if inputs := inputs_of(manifest):
+            for run_id in [self.run_id, *([self._parent] if manifest.kind is Kind.TEXT else [])]:
+                self.ask(partial(client.log_inputs, run_id, inputs))
         self.ask(lambda: client.log_dict(self.run_id, manifest.model_dump(mode="json"), MANIFEST))
         self.ask(lambda: _log_facts(self.run_id, facts))
 
@@ -135,6 +150,16 @@ class StageRun:
         say(f"Run {self.run_id} of stage {self._name!r} lacks {curve}. {found} {reason}")
 
 
+def keep(ask: Asking, run_id: str, made: Artifact, name: str) -> None:
+    """Keep an artifact with a run, under a name; `fetch_kept` brings it back.
+
+    Raises:
+        TrackingError: the server refuses, or stays down.
+    """
+    with whole(made):
+        ask.transfer(partial(mlflow.MlflowClient().log_artifacts, run_id, str(made.folder), name))
+
+
 @contextlib.contextmanager
 def whole(made: Artifact) -> Iterator[None]:
     """Add to an error of tracking that the artifact it is about is not lost."""
@@ -150,10 +175,18 @@ def open_run(recipe: Recipe, pipeline: str) -> str:
     Raises:
         TrackingError: the tracking server refuses, or stays down for as long as it is waited for.
     """
-    return open_project_run(recipe.name, pipeline, recipe.model_dump(mode="json"), recipe.model_dump())
+    settings, parameters, more = recipe.model_dump(mode="json"), recipe.model_dump(), {"recipe": recipe.digest()}
+    return open_project_run(recipe.name, pipeline, settings, parameters, _opening(recipe, pipeline), more)
 
 
-def open_project_run(project: str, work: str, recipe: Mapping[str, Any], parameters: Mapping[str, Any]) -> str:
+def open_project_run(
+    project: str,
+    work: str,
+    recipe: Mapping[str, Any],
+    parameters: Mapping[str, Any],
+    note: str,
+    more: Mapping[str, str] | None = None,
+) -> str:
     """Begin the run of some work on a project, and return its id for stages to stand under.
 
     Args:
@@ -161,11 +194,14 @@ def open_project_run(project: str, work: str, recipe: Mapping[str, Any], paramet
         work: what is done, such as a pipeline's name.
         recipe: settings as JSON, kept as `recipe.json`.
         parameters: the same, to be listed one by one.
+        note: description of the run until it has come to something, in Markdown.
+        more: further tags.
 
     Raises:
         TrackingError: the tracking server refuses, or stays down for as long as it is waited for.
     """
-    tags = {"mlflow.runName": work, "pipeline": work, "project": project}
+    tags = {MLFLOW_RUN_NAME: work, MLFLOW_RUN_NOTE: note, "pipeline": work, "project": project, **(more or {})}
+    tags |= {MLFLOW_SOURCE_NAME: f"lingraft {__version__}, {work}", MLFLOW_SOURCE_TYPE: "LOCAL"}
     with asking(creates=True) as ask:
         experiment = ask(partial(_experiment, project))
         run_id = ask(partial(_run, experiment, tags | _mark()))
@@ -174,6 +210,63 @@ def open_project_run(project: str, work: str, recipe: Mapping[str, Any], paramet
         if ask.repeated:
             ask(partial(_drop_twins, run_id))
     return run_id
+
+
+def describe(ask: Asking, run_id: str, name: str, note: str, scores: Mapping[str, float]) -> None:
+    """Name a pipeline's run after what it did, and put what it came to at the top of its page.
+
+    Args:
+        ask: asks MLflow.
+        run_id: of the pipeline's run.
+        name: new name of the run.
+        note: its description, in Markdown; MLflow's pages show its first lines unless asked for more.
+        scores: its metrics, by which MLflow's charts compare it with the pipeline's other runs.
+
+    Raises:
+        TrackingError: the tracking server refuses, or stays down for as long as it is waited for.
+    """
+    tags = [RunTag(MLFLOW_RUN_NAME, name), RunTag(MLFLOW_RUN_NOTE, shortened(note))]
+    now_ms = _now_ms()
+    metrics = [Metric(key, value, now_ms, 0) for key, value in scores.items()]
+    ask(lambda: mlflow.MlflowClient().log_batch(run_id, metrics, tags=tags))
+
+
+def _opening(recipe: Recipe, pipeline: str) -> str:
+    """The description of a pipeline's run until it has come to something."""
+    return (
+        f"The pipeline `{pipeline}` of `{recipe.name}`, from `{recipe.source}` to "
+        f"{', '.join(f'`{target}`' for target in recipe.targets)}. Its stages are runs of their own below this one. "
+        "Parameters are the recipe, and `recipe.json` among the artifacts is all of it."
+    )
+
+
+class Place(NamedTuple):
+    """Where the runs of a pipeline are."""
+
+    uri: str
+    """Of the store, without credentials."""
+    experiment: str
+    """Id of the experiment."""
+    stages: dict[str, str]
+    """Ids of the stages' runs by name, in the order in which they began; of several attempts the last."""
+
+
+def place_of(ask: Asking, run_id: str) -> Place:
+    """Look up where a pipeline's run and the runs of its stages are.
+
+    Raises:
+        TrackingError: the tracking server refuses, or stays down for as long as it is waited for.
+    """
+    client = mlflow.MlflowClient()
+    experiment = str(ask(partial(client.get_run, run_id)).info.experiment_id)
+    wanted, order = f"tags.`{MLFLOW_PARENT_RUN_ID}` = '{run_id}'", ["attributes.start_time ASC"]
+    found = ask(
+        partial(client.search_runs, [experiment], wanted, max_results=SEARCH_MAX_RESULTS_DEFAULT, order_by=order)
+    )
+    stages = {str(run.data.tags["stage"]): str(run.info.run_id) for run in found}
+    address = urlsplit(mlflow.get_tracking_uri())
+    public = address._replace(netloc=address.netloc.rpartition("@")[2])
+    return Place(urlunsplit(public) if address.netloc else mlflow.get_tracking_uri(), experiment, stages)
 
 
 def close_run(run_id: str, failed: bool = False) -> None:
@@ -220,8 +313,8 @@ def stage(parent_run: str, name: str) -> Iterator[StageRun]:
         parent = ask(lambda: mlflow.MlflowClient().get_run(parent_run))
         experiment, project = parent.info.experiment_id, parent.data.tags["project"]
         ask(partial(_end_lost, experiment, parent_run, name))
-        tags = {"mlflow.runName": name, MLFLOW_PARENT_RUN_ID: parent_run, "stage": name}
-        run = StageRun(ask(partial(_run, experiment, tags | _mark())), name, project, ask)
+        tags = {MLFLOW_RUN_NAME: name, MLFLOW_PARENT_RUN_ID: parent_run, "stage": name}
+        run = StageRun(ask(partial(_run, experiment, tags | _mark())), parent_run, name, project, ask)
         try:
             yield run
             run.finish()
@@ -236,24 +329,24 @@ def _now_ms() -> int:
 
 def _log_points(run_id: str, points: Sequence[Watched]) -> None:
     """All in one request; MLflow keeps one of two metrics with equal name, time, step and value."""
-    metrics = []
-    for now_ms, point in points:
-        losses = {"loss": point.loss} | ({} if point.dev_loss is None else {"dev_loss": point.dev_loss})
-        axes = _against_all_axes(losses, point.cost)
-        metrics += [Metric(key, value, now_ms, at) for key, value, at in axes]
-        metrics.append(Metric("learning_rate", point.learning_rate, now_ms, point.step))
-        metrics.append(Metric("left_out_steps", point.left_out_steps, now_ms, point.step))
-        if point.depth is not None:
-            metrics.append(Metric("depth", point.depth, now_ms, point.step))
+    metrics = [
+        Metric(key, value, now_ms, point.step) for now_ms, point in points for key, value in _measured(point).items()
+    ]
     with explained():
         mlflow.MlflowClient().log_batch(run_id, metrics, synchronous=True)
 
 
-def _against_all_axes(scores: Mapping[str, float], cost: Cost) -> Iterator[tuple[str, float, int]]:
-    for key, value in scores.items():
-        yield key, value, cost.steps
-        yield f"{key}_by_tokens", value, cost.tokens
-        yield f"{key}_by_gflops", value, round(cost.flops / 1e9)
+def _measured(point: "Progress") -> dict[str, float]:
+    """Metrics of a point; what never changes in most trainings is logged only where it says something."""
+    measured: dict[str, float | None] = {
+        "loss": point.loss,
+        "dev_loss": point.dev_loss,
+        "learning_rate": point.learning_rate,
+        "left_out_steps": point.left_out_steps or None,
+        "depth": point.depth,
+        **{f"cost/{name}": getattr(point, name) for name in ("tokens", "flops", "elapsed_s")},
+    }
+    return {key: value for key, value in measured.items() if value is not None}
 
 
 def _mark() -> dict[str, str]:

@@ -17,6 +17,7 @@ from lingraft.hf.export import export_hf
 from lingraft.hf.imported import import_hf
 from lingraft.paper import report as paper_report
 from lingraft.plan import unwatched
+from lingraft.report.page import Records
 from lingraft.report.page import write as write_report
 from lingraft.results import load_language, load_source
 from lingraft.resumed import made_once
@@ -124,7 +125,8 @@ def import_from_transformers(given: Given, out: Path) -> None:
 
 
 def report(given: Given, out: Path) -> None:
-    write_report(load_source(given.source), [load_language(given.language)], None, out, given.shop.recipe)
+    judged = load_source(given.source), [load_language(given.language)]
+    write_report(Records.of(*judged, recipe=given.shop.recipe), out)
 
 
 def report_of_the_paper(given: Given, out: Path) -> None:

@@ -107,7 +107,7 @@ def test_faults_of_every_kind_during_training_change_no_weight_and_no_curve(
         curve = train(shop, run, tmp_path / "out", meanwhile)
     assert {name for name, _ in proxy.injected} == {*PASSING}
     assert Artifact.load(tmp_path / "out", Kind.EMBEDDINGS).fingerprint == undisturbed
-    for metric in ("loss", "loss_by_tokens", "loss_by_gflops", "learning_rate"):
+    for metric in ("loss", "learning_rate", "cost/tokens", "cost/flops", "cost/elapsed_s"):
         assert len(history(truth, run.run_id, metric)) == STEPS
     assert history(truth, run.run_id) == losses(curve)
     assert truth.get_run(run.run_id).info.status == "FINISHED"

@@ -156,8 +156,22 @@ def test_scores_are_those_of_this_seed_and_their_mean(workshop: Workshop, german
             assert f"| accuracy, this model (seed {seed}) | {scores.score.by_seed[seed]:.1%} |" in table
             assert f"| accuracy, mean of 2 seeds | {scores.score.mean:.1%} ± {scores.score.deviation:.1%} |" in table
             assert f"| accuracy, best trivial answer | {scores.baseline:.1%} |" in table
+            assert f"| macro F1, mean of seeds | {scores.others['macro_F1'].mean:.1%} |" in table
             assert f"{scores.examples} test examples in `{language}`" in table
             assert "no score of it is stated" not in card
+
+
+def test_a_class_that_is_never_found_is_among_the_limits(workshop: Workshop, german: Path, tmp_path: Path) -> None:
+    result = load_language(german)
+    (scores,) = result.tasks
+    always_first = [[sum(row), *(0 for _ in row[1:])] for row in scores.confusion]
+    blind = result.model_copy(update={"tasks": (scores.model_copy(update={"confusion": always_first}),)})
+    results.save(blind, Kind.EVALUATION, tmp_path / "blind", language="de", aligned_with=result.primary)
+    limits = section(model_card.card(model_of(workshop, "de", seed=1), tmp_path / "blind"), "What it is not for")
+    _, *others = scores.labels
+    never = ", ".join(f"`{label}`" for label in others)
+    assert f"Finding {never}: none of the test examples with these labels is recognised." in limits
+    assert "Finding" not in section(model_card.card(model_of(workshop, "de", seed=1)), "What it is not for")
 
 
 def test_scores_of_masked_tokens_are_those_of_the_exported_head(

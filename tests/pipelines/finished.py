@@ -80,7 +80,7 @@ def runs_of(client: MlflowClient, project: str, which: int = -1) -> dict[str, tu
     pipelines, stages = defaultdict(list), defaultdict(list)
     for run in client.search_runs([experiment.experiment_id], max_results=1000, order_by=["start_time ASC"]):
         parent = run.data.tags.get(MLFLOW_PARENT_RUN_ID)
-        (stages[parent] if parent else pipelines[run.info.run_name]).append(run)
+        (stages[parent] if parent else pipelines[run.data.tags["pipeline"]]).append(run)
     chosen = {name: runs[which] for name, runs in pipelines.items()}
     found = {name: (run, stages[run.info.run_id]) for name, run in chosen.items()}
     return {name: (run, _by_name(its)) for name, (run, its) in found.items()}

@@ -16,12 +16,14 @@ import pytest
 from lingraft import results, tracking
 from lingraft.artifact import Artifact, Kind
 from lingraft.history import HISTORY_FILE
+from lingraft.languages import name_and_tag
 from lingraft.registered import bundle_name, primary_name
 from lingraft.report.page import PAGE_FILE, Records
+from lingraft.report.records import Answered
 from lingraft.serving.bundle import Bundle
 from lingraft.serving.models import models_of
 from lingraft.steps import data, source
-from pipelines.demo import ask_examples
+from pipelines.demo import ask_examples, write_report
 from tests.made_up import TOPICS
 from tests.pipelines.finished import Finished
 from tests.pipelines.project import LANGUAGES, Seen
@@ -98,21 +100,19 @@ def test_a_pipelines_run_keeps_the_recipe(finished: Finished) -> None:
         ("language", "adapt-tr-1", "adapt", "embeddings", Kind.EMBEDDINGS),
     ],
 )
-def test_losses_are_logged_against_steps_tokens_and_flops(
+def test_losses_are_logged_once_by_steps_beside_what_they_have_cost(
     finished: Finished, pipeline: str, stage: str, step: str, output: str, kind: Kind
 ) -> None:
     run = finished.stage(pipeline, stage)
     made = {one.fingerprint: one for one in finished.artifacts(pipeline, step, output, kind)}
     points = _history(made[run.data.params["fingerprint"]])
-    assert points[-1]["step"] == run.data.metrics["cost_steps"]
 
     def logged(metric: str) -> list[tuple[int, float]]:
         return [(at.step, at.value) for at in finished.client.get_metric_history(run.info.run_id, metric)]
 
     assert logged("loss") == [(point["step"], pytest.approx(point["loss"])) for point in points]
-    assert logged("loss_by_tokens") == [(point["tokens"], pytest.approx(point["loss"])) for point in points]
-    assert [gflops for gflops, _ in logged("loss_by_gflops")] == [round(point["flops"] / 1e9) for point in points]
-    assert run.data.metrics["cost_flops"] == pytest.approx(points[-1]["flops"])
+    assert logged("cost/tokens") == [(point["step"], point["tokens"]) for point in points]
+    assert float(run.data.tags["cost_flops"]) == pytest.approx(points[-1]["flops"])
 
 
 def test_every_stage_says_what_data_it_was_made_from(finished: Finished) -> None:
@@ -209,12 +209,27 @@ def test_the_demo_asks_the_registered_bundle_in_every_language_that_has_an_examp
 ) -> None:
     task = finished.recipe.task(name)
     tracking.fetch(bundle_name(finished.recipe, name), Kind.BUNDLE, tmp_path / "bundle")
-    ask_examples(finished.recipe, task, tmp_path / "bundle")
+    returned = ask_examples(finished.recipe, task, tmp_path / "bundle")
     title, unasked, *answers, _ = capsys.readouterr().out.splitlines()
     assert (title, unasked) == (f"{name}:", "Not asked, for want of a text in [tasks.examples]: sw")
-    told = dict(line.split(" -> ") for line in answers)
-    assert [*told] == [f"{at}: {' | '.join(map(repr, task.asked(at).values()))}" for at in ("en", *LANGUAGES[:-1])]
+    told, asked = dict(line.split(" -> ") for line in answers), ("en", *LANGUAGES[:-1])
+    assert [*told] == [f"{name_and_tag(at)}: {' | '.join(map(repr, task.asked(at).values()))}" for at in asked]
     assert all(re.fullmatch(SAID[name], said) for said in told.values())
+    assert [(each.task, each.language, each.texts) for each in returned] == [(name, at, task.asked(at)) for at in asked]
+
+
+@pytest.mark.usefixtures("store")
+def test_the_demos_report_has_the_answers_also_where_mlflow_keeps_it(
+    finished: Finished, seen: Seen, tmp_path: Path
+) -> None:
+    answer = Answered(task="topic", language="de", texts={"text": "kilo de ba"}, found=(("x", 0.75),))
+    records = Records.load(Path(seen.report))
+    run, _ = finished.runs()["language"]
+    report = write_report(records.model_copy(update={"answers": (answer,)}), tmp_path / "report")
+    kept = Path(finished.client.download_artifacts(run.info.run_id, "report", str(tmp_path)))
+    write_report(records, tmp_path / "as before")  # for other tests
+    assert Records.load(kept).answers == Records.load(report).answers == (answer,)
+    assert "kilo de ba" in (kept / PAGE_FILE).read_text(encoding="utf-8")
 
 
 @pytest.mark.usefixtures("store")
@@ -279,13 +294,50 @@ def test_the_report_covers_source_languages_and_search(finished: Finished, seen:
     assert records.source.language == "en"
     assert records.search
     assert records.search.chosen == chosen
+    assert {language: verdict.promoted for language, verdict in records.verdicts.items()} == dict.fromkeys(
+        LANGUAGES, True
+    )
+    german = finished.champion("embeddings-de")
+    assert (records.verdicts["de"].version, records.verdicts["de"].run) == (int(german.version), german.run_id)
+
+
+def test_the_runs_of_pipelines_open_with_their_results(finished: Finished) -> None:
+    runs = {pipeline: run for pipeline, (run, _) in finished.runs().items()}
+    assert [runs[pipeline].info.run_name for pipeline in ("source", "depth-search", "language")] == [
+        "source: English",
+        "depth-search: German",
+        "language: German, Turkish, Greek, Swahili",
+    ]
+    assert (
+        runs["source"].data.tags["mlflow.note.content"].startswith("**A primary of 3 layers in English (en)**: masked")
+    )
+    searched = runs["depth-search"].data.tags["mlflow.note.content"]
+    assert searched.startswith(f"**{_chosen(finished)} layers are the best for German (de)**, of 2 trials. ")
+    assert all(run.data.metrics for run in runs.values())
+    run = runs["language"]
+    note = run.data.tags["mlflow.note.content"]
+    assert note.startswith("**From English (en) to German (de), Turkish (tr), Greek (el), Swahili (sw).**")
+    assert note.count("| promoted |") == len(LANGUAGES)
+
+
+def test_every_stage_has_its_inputs_as_datasets_and_leads_to_who_else_used_them(finished: Finished) -> None:
+    _, stages = finished.runs()["language"]
+    used = {
+        name: {each.dataset.name: each.dataset.digest for each in run.inputs.dataset_inputs}
+        for name, run in stages.items()
+    }
+    assert [*used["text-tr"]] == ["documents-tr"]
+    assert [*used["adapt-tr-1"]] == ["blocks-tr"]
+    assert {"text-tr", "blocks-tr", "primary", "embeddings"} <= {*used["evaluate-tr-1"]}
+    assert used["adapt-tr-1"]["blocks-tr"] == used["evaluate-tr-1"]["blocks-tr"] == used["register-tr"]["blocks-tr"]
+    assert used["tokenizer-tr"]["text-tr"] == stages["text-tr"].data.params["fingerprint"][:36]
 
 
 def test_the_reports_page_is_shown_by_kfp_and_kept_by_mlflow(finished: Finished, seen: Seen, tmp_path: Path) -> None:
     page = (Path(seen.report) / PAGE_FILE).read_text(encoding="utf-8")
     (shown,) = finished.made("language", "write-report", "page")
     assert Path(shown["uri"]).read_text(encoding="utf-8") == page
-    run = finished.stage("language", "report")
+    run, _ = finished.runs()["language"]
     kept = finished.client.download_artifacts(run.info.run_id, f"report/{PAGE_FILE}", str(tmp_path))
     assert Path(kept).read_text(encoding="utf-8") == page
 

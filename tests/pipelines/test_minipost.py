@@ -63,7 +63,7 @@ def test_each_depth_is_built_once_and_counted_and_the_chosen_one_is_taken_by_the
     assert {*found.building} == {*SEARCHED} == {trial.depth for trial in found.trials}
     assert found.flops == pytest.approx(paid + sum(trial.flops for trial in found.trials))
     logged = finished.stage("depth-search", "search-depth")
-    assert logged.data.metrics["cost_flops"] == pytest.approx(found.flops)
+    assert float(logged.data.tags["cost_flops"]) == pytest.approx(found.flops)
     assert logged.data.metrics["chosen_depth"] == found.chosen
     _has_its_page(finished, folder, logged.info.run_id, tmp_path)
     tags = finished.champion("primary").tags

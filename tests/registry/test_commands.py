@@ -71,7 +71,7 @@ def test_a_version_has_a_signature_and_its_run_leads_to_data_and_recipe(filled: 
     assert info.flavors == {}
     assert [(each.name, each.shape) for each in info.signature.outputs] == [("vectors", (-1, -1, 3))]
     run = MlflowClient().get_run(version.run_id)
-    assert [(each.dataset.name, each.dataset.digest) for each in run.inputs.dataset_inputs] == [("blocks", "b1")]
+    assert [(each.dataset.name, each.dataset.digest) for each in run.inputs.dataset_inputs] == [("blocks-de", "b1")]
     assert [each.model_id for each in run.outputs.model_outputs] == [version.source.removeprefix("models:/")]
     recipes = [each.path for each in MlflowClient().list_artifacts(version.run_id, "recipes")]
     assert recipes == [f"recipes/{filled.embeddings}.json"]

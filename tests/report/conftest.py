@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 from lingraft.artifact import Artifact, Cost, Kind
-from lingraft.report.page import write
+from lingraft.config import Recipe
+from lingraft.report.page import Records, write
+from lingraft.report.records import Answered, Tracked, Verdict
 from lingraft.results import (
     LanguageResult,
     MaskedScores,
@@ -40,8 +42,13 @@ def _curve(steps: int, flops_per_step: float, start: float, end: float) -> list[
 
 
 def _confusion(labels: Sequence[str]) -> list[list[int]]:
+    """Examples of the class "sdraw" are all taken for the next class."""
     places = range(len(labels))
-    return [[40 + row if row == column else (row * 7 + column * 3) % 11 for column in places] for row in places]
+    counts = [[40 + row if row == column else (row * 7 + column * 3) % 11 for column in places] for row in places]
+    if "sdraw" in labels:
+        place = labels.index("sdraw")
+        counts[place] = [21 if column == place + 1 else 0 for column in places]
+    return counts
 
 
 def _seeds(score: float, seeds: int = 3) -> SeedScores:
@@ -57,6 +64,7 @@ def _task(accuracy: float, seeds: int = 3, labels: Sequence[str] = _LABELS) -> T
         truncated=487,
         baseline=0.3213,
         score=_seeds(accuracy, seeds),
+        others={"macro_F1": _seeds(accuracy / 1.25, seeds)},
         initial=SeedScores(by_seed=dict.fromkeys(range(1, seeds + 1), accuracy / 1.7)),
         confusion=_confusion(labels),
     )
@@ -142,6 +150,57 @@ def _search() -> SearchResult:
     return SearchResult(language="tr", primary=_PRIMARY, chosen=4, trials=trials)
 
 
+_TRAINING = {"steps": 1, "batch_blocks": 1, "learning_rate": 1e-3}
+_RECIPE = Recipe.parse(
+    {
+        "name": "made-up",
+        "source": "en",
+        "targets": ["de", "tr", "el"],
+        "text": {"kind": "folder", "path": "texts"},
+        "split": {"test_share": 0.173},
+        "tokenizer": {"vocabulary": 6000},
+        "encoder": {"width": 8, "layers": 6, "attention_heads": 2, "mlm_heads": [2, 6], "block_tokens": 8},
+        "pretraining": _TRAINING,
+        "adaptation": {**_TRAINING, "depth": 2},
+        "tasks": [
+            {
+                "name": "help-topic",
+                "kind": "documents",
+                "label_names": {"sdraw": "Draw (drawings)", "scalc": "Calc (spreadsheets)"},
+                "examples": {"en": "How do I add up a column?", "de": "Wie addiere ich eine Spalte?"},
+            }
+        ],
+    }
+)
+
+
+def _verdict(language: str, run: str, promoted: bool = True) -> Verdict:
+    beside = "+4.21% beside its untrained initialisation (95% interval +3.90% to +4.52%)"
+    says = f"masked accuracy on the primary is 12.24%, {beside}." if promoted else "it finds less than the champion."
+    return Verdict(model=f"made-up-embeddings-{language}", version=3, promoted=promoted, reason=says, run=run)
+
+
+def _records() -> Records:
+    """Everything that a report can show."""
+    runs = {"whole pipeline": "a" * 32, "adapt-de-2": "b" * 32, "register-de": "c" * 32, "register-el": "d" * 32}
+    records = Records.of(
+        _source(_task(0.715)),
+        _languages(),
+        _search(),
+        _RECIPE,
+        failed={"sw": "its text holds no document"},
+        refused={"el": "it finds less than the champion."},
+        verdicts={"de": _verdict("de", "c" * 32), "el": _verdict("el", "d" * 32, promoted=False)},
+        tracked=Tracked(uri="sqlite:////data/made up/mlflow.db", experiment="7", runs=runs),
+    )
+    [task] = _RECIPE.tasks
+    answers = [
+        Answered(task=task.name, language=language, texts=task.asked(language), found=(("scalc", 0.9312),))
+        for language in task.examples
+    ]
+    return records.model_copy(update={"answers": tuple(answers)})
+
+
 def _languages(task: Callable[[float], TaskScores] | None = _task) -> list[LanguageResult]:
     def row(language: str, depth: int, score: float) -> LanguageResult:
         return _language(language, depth, *([task(score)] if task else []))
@@ -176,6 +235,8 @@ def made_up() -> SimpleNamespace:
         language=_language,
         languages=_languages,
         search=_search,
+        records=_records,
+        recipe=_RECIPE,
         confusion=_confusion(_LABELS),
         primary=_PRIMARY,
     )
@@ -184,16 +245,16 @@ def made_up() -> SimpleNamespace:
 @pytest.fixture(scope="session")
 def report(made_up: SimpleNamespace) -> Artifact:
     """A report with everything in it."""
-    return _written("report", made_up.source(made_up.task(0.715)), made_up.languages(), made_up.search())
+    return _written("report", made_up.records())
 
 
 @pytest.fixture(scope="session")
 def report_of_two(made_up: SimpleNamespace) -> Artifact:
     """A report on two tasks, of which one has no test examples in one of the languages."""
     source, languages = made_up.two_tasks()
-    return _written("report-of-two", source, languages, None)
+    return _written("report-of-two", Records.of(source, languages))
 
 
-def _written(name: str, *results: Any) -> Artifact:
-    """The report that `write` makes of results, written once a run of the tests."""
-    return Artifact.load(once.folder(name, lambda folder: write(*results, folder / "out")) / "out", Kind.REPORT)
+def _written(name: str, records: Records) -> Artifact:
+    """The report that `write` makes of records, written once a run of the tests."""
+    return Artifact.load(once.folder(name, lambda folder: write(records, folder / "out")) / "out", Kind.REPORT)

@@ -10,24 +10,10 @@ import pytest
 from lingraft.artifact import Artifact, Kind
 from lingraft.config import Recipe
 from lingraft.errors import MissingExtraError
+from lingraft.languages import name_and_tag
 from lingraft.report.page import PAGE_FILE, Records, table, write
 from tests.fixtures import once
 from tests.report.page import Page
-
-_TRAINING = {"steps": 1, "batch_blocks": 1, "learning_rate": 1e-3}
-RECIPE = Recipe.parse(
-    {
-        "name": "shown-recipe",
-        "source": "en",
-        "targets": ["de"],
-        "text": {"kind": "folder", "path": "texts"},
-        "split": {"test_share": 0.173},
-        "tokenizer": {"vocabulary": 6000},
-        "encoder": {"width": 8, "layers": 6, "attention_heads": 2, "mlm_heads": [2, 6], "block_tokens": 8},
-        "pretraining": _TRAINING,
-        "adaptation": {**_TRAINING, "depth": 2},
-    }
-)
 
 
 def test_the_page_shows_every_row_with_its_values(made_up: SimpleNamespace, report: Artifact) -> None:
@@ -35,15 +21,24 @@ def test_the_page_shows_every_row_with_its_values(made_up: SimpleNamespace, repo
     joined = " | ".join(cells)
     for row in made_up.languages():
         masked, task, cost = row.masked, row.task_scores["help-topic"], row.cost
+        macro = task.others["macro_F1"]
         shares = [row.overlap / 6000, masked.mini_initial, masked.mini, masked.primary_initial, masked.primary]
         teraflops = [cost.flops / 1e12, row.whole_flops / 1e12]
         lines = [
             [f"{row.overlap:,}", *(f"{share:.1%}" for share in shares)],
-            [f"{task.initial.mean:.1%}", f"{task.score.mean:.1%} ± 1.0", "32.1%", "512", "487"],
+            [
+                f"{task.initial.mean:.1%}",
+                f"{task.score.mean:.1%} ± 1.0",
+                f"{macro.mean:.1%} ± 1.0",
+                "32.1%",
+                "512",
+                "487",
+            ],
             [f"{cost.elapsed_s:.1f}", *(f"{t:.1f}" for t in teraflops), f"{cost.flops / row.whole_flops:.1%}"],
         ]
         for line in lines:
-            assert re.search(rf"\b{row.language} \| {row.depth} of 6[^|]* \| {re.escape(' | '.join(line))}", joined)
+            name = re.escape(name_and_tag(row.language))
+            assert re.search(rf"{name} \| {row.depth} of 6[^|]* \| {re.escape(' | '.join(line))}", joined)
 
 
 def test_the_page_shows_the_source_and_the_search(made_up: SimpleNamespace, report: Artifact) -> None:
@@ -59,9 +54,9 @@ def test_the_page_loads_nothing_from_anywhere(report: Artifact) -> None:
     text = (report.folder / PAGE_FILE).read_text(encoding="utf-8")
     references = [
         value
-        for _, attributes, _ in page.elements
+        for tag, attributes, _ in page.elements
         for name, value in attributes.items()
-        if name in {"src", "href", "xlink:href", "srcset", "data", "action"}
+        if tag != "a" and name in {"src", "href", "xlink:href", "srcset", "data", "action"}
     ]
     references += re.findall(r"url\(([^)]*)\)", text)
     assert references
@@ -79,6 +74,15 @@ def test_ids_are_unique_and_references_inside_the_page_lead_somewhere(
     ids = [attributes["id"] for _, attributes, _ in page.elements if "id" in attributes]
     assert len(ids) == len(set(ids))
     assert set(re.findall(r'(?:url\(|href=")#([^)"]*)', text)) <= set(ids)
+
+
+@pytest.mark.parametrize("made", ["report", "report_of_two"])
+def test_the_table_of_contents_names_every_section_in_its_order(made: str, request: pytest.FixtureRequest) -> None:
+    page = Page(request.getfixturevalue(made).folder / PAGE_FILE)
+    headings = [attributes["id"] for tag, attributes, _ in page.elements if tag == "h2"]
+    links = [str(link["href"]).removeprefix("#") for link in page.attributes("a")]
+    assert links[: len(headings)] == headings
+    assert page.texts("a")[0] == page.texts("h2")[0] == "Results"
 
 
 def test_the_page_can_be_read_without_seeing_it(report: Artifact) -> None:
@@ -107,14 +111,12 @@ def test_every_plot_is_well_formed_and_in_the_page_s_colours(report: Artifact) -
 
 
 def test_the_records_are_kept_beside_the_page(made_up: SimpleNamespace, report: Artifact) -> None:
-    assert Records.load(report.folder) == Records.of(
-        made_up.source(made_up.task(0.715)), made_up.languages(), made_up.search()
-    )
+    assert Records.load(report.folder) == made_up.records()
     assert Artifact.load(report.folder, Kind.REPORT).manifest.aligned_with == made_up.primary
 
 
 def test_equal_records_give_an_equal_report(made_up: SimpleNamespace, report: Artifact, tmp_path: Path) -> None:
-    again = write(made_up.source(made_up.task(0.715)), made_up.languages(), made_up.search(), tmp_path / "again")
+    again = write(made_up.records(), tmp_path / "again")
     assert again.fingerprint == report.fingerprint
 
 
@@ -126,12 +128,14 @@ def odd(made_up: SimpleNamespace) -> SimpleNamespace:
     languages = [made_up.language("de", 2, made_up.task(0.4, seeds=1, labels=labels))]
     refused = {"de": "masked accuracy is 1.00% <lower> than the champion's"}
 
+    records = Records.of(source, languages, None, made_up.recipe, refused=refused)
+
     def make(folder: Path) -> None:
-        write(source, languages, None, folder / "out", RECIPE, refused=refused)
+        write(records, folder / "out")
 
     report = Artifact.load(once.folder("odd-report", make) / "out", Kind.REPORT)
     return SimpleNamespace(
-        report=report, path=report.folder / PAGE_FILE, labels=labels, refused=refused, table=table(source, languages)
+        report=report, path=report.folder / PAGE_FILE, labels=labels, refused=refused, table=table(records)
     )
 
 
@@ -145,14 +149,14 @@ def test_one_seed_has_no_deviation(odd: SimpleNamespace) -> None:
 def test_without_a_task_its_columns_are_left_out_and_the_reason_is_given(
     made_up: SimpleNamespace, tmp_path: Path
 ) -> None:
-    source, languages = made_up.source(), [made_up.language("de", depth) for depth in (2, 6)]
-    written = write(source, languages, None, tmp_path / "out")
+    records = Records.of(made_up.source(), [made_up.language("de", depth) for depth in (2, 6)])
+    written = write(records, tmp_path / "out")
     page = Page(written.folder / PAGE_FILE)
     assert "majority" not in page.texts("th")
     assert len(page.attributes("svg")) == 3 + 2
     assert any("the recipe names no task" in text for text in page.texts("p"))
-    assert "majority" not in table(source, languages)
-    assert "the recipe names no task" in table(source, languages)
+    assert "majority" not in table(records)
+    assert "the recipe names no task" in table(records)
 
 
 @pytest.mark.parametrize("others", [[], ["tr"]])
@@ -160,8 +164,9 @@ def test_a_language_that_was_not_tested_on_the_task_is_marked(
     made_up: SimpleNamespace, others: list[str], tmp_path: Path
 ) -> None:
     languages = [made_up.language("de", 2), *(made_up.language(name, 2, made_up.task(0.4)) for name in others)]
-    page = Page(write(made_up.source(made_up.task(0.7)), languages, None, tmp_path / "out").folder / PAGE_FILE)
-    assert page.texts("td").count("–") == 5
+    records = Records.of(made_up.source(made_up.task(0.7)), languages)
+    page = Page(write(records, tmp_path / "out").folder / PAGE_FILE)
+    assert page.texts("td").count("–") == 6
     assert "–: not measured." in page.texts("p")
     assert page.texts("th").count("mean of 2") == 2 * len(others)
 
@@ -169,7 +174,7 @@ def test_a_language_that_was_not_tested_on_the_task_is_marked(
 def test_labels_are_shown_as_text_whatever_they_hold(odd: SimpleNamespace) -> None:
     page = Page(odd.path)
     assert not page.attributes("script")
-    assert all(page.texts("th").count(label) == 4 for label in odd.labels)
+    assert all(page.texts("th").count(label) == 5 for label in odd.labels)
 
 
 def test_the_confusion_matrix_holds_every_count(made_up: SimpleNamespace, report: Artifact) -> None:
@@ -181,18 +186,20 @@ def test_the_confusion_matrix_holds_every_count(made_up: SimpleNamespace, report
         assert counts == [number for row in made_up.confusion for number in row]
 
 
-def test_the_recipe_is_shown_and_recorded(odd: SimpleNamespace) -> None:
+def test_the_recipe_is_shown_and_recorded(made_up: SimpleNamespace, odd: SimpleNamespace) -> None:
     page = Page(odd.path)
-    assert Recipe.parse(page.texts("pre")[0]) == RECIPE
+    assert Recipe.parse(page.texts("pre")[-1]) == made_up.recipe
     assert any("Test: 17.3% of documents" in text for text in page.texts("li"))
-    assert odd.report.manifest.recipe == RECIPE.model_dump(mode="json")
+    assert odd.report.manifest.recipe == made_up.recipe.model_dump(mode="json")
 
 
 def test_the_summary_compares_with_standard_adaptation(made_up: SimpleNamespace, report: Artifact) -> None:
     by_depth = {depth: [r for r in made_up.languages() if r.depth == depth] for depth in (2, 6)}
     kept = sum(r.masked.primary for r in by_depth[2]) / sum(r.masked.primary for r in by_depth[6])
     sentences = Page(report.folder / PAGE_FILE).texts("li")
-    first = next(sentence for sentence in sentences if sentence.startswith("Over 2 of 6 layers (de, tr, el)"))
+    first = next(
+        sentence for sentence in sentences if sentence.startswith("Over 2 of 6 layers (German, Turkish, Greek)")
+    )
     assert (
         f"keeps {kept:.1%} of its masked-token accuracy and is 1.0 points below it in zero-shot accuracy on help-topic."
         in first
@@ -204,18 +211,21 @@ def test_a_missing_package_is_named_with_the_extra_that_brings_it(
     made_up: SimpleNamespace, package: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, package, None)
+    records = Records.of(made_up.source(), [made_up.language("de", 2)])
     with pytest.raises(MissingExtraError, match=rf"{package} is not installed.*lingraft\[report\]"):
-        write(made_up.source(), [made_up.language("de", 2)], None, tmp_path / "out")
+        write(records, tmp_path / "out")
     assert not (tmp_path / "out").exists()
-    assert "de" in table(made_up.source(), [made_up.language("de", 2)])
+    assert "German" in table(records)
 
 
 def test_what_the_gate_refused_is_told_with_its_reason_and_only_then(odd: SimpleNamespace, report: Artifact) -> None:
     said = Page(odd.path).texts("div", "p", "li")
-    assert "de: masked accuracy is 1.00% <lower> than the champion's" in said
+    assert "German (de): masked accuracy is 1.00% <lower> than the champion's" in said
     [heading] = [
         each for each in said if each.startswith("Registered, and not promoted by the gate") and each[-1] == ":"
     ]
     assert "nothing of a language that never had one" in heading
     assert dict(Records.load(odd.report.folder).refused) == odd.refused
-    assert "not promoted" not in (report.folder / PAGE_FILE).read_text(encoding="utf-8")
+    whole = Page(report.folder / PAGE_FILE).texts("li")
+    assert "Greek (el): it finds less than the champion." in whole
+    assert not any(text.startswith("German (de): masked accuracy") for text in whole)

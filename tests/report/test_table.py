@@ -6,24 +6,24 @@ import pytest
 
 from lingraft.artifact import Cost
 from lingraft.errors import AlignmentError, ArtifactError
-from lingraft.report.page import Records, table, write
+from lingraft.report.page import Records, table
 
 
 def test_the_depths_searched_and_standard_are_marked(made_up: SimpleNamespace) -> None:
     rows = Records.of(made_up.source(), made_up.languages(), made_up.search()).rows
     assert [(row.language, row.layers) for row in rows] == [
-        ("de", "2"),
-        ("de", "6 standard"),
-        ("tr", "2"),
-        ("tr", "4 searched"),
-        ("tr", "6 standard"),
-        ("el", "2"),
-        ("el", "6 standard"),
+        ("German (de)", "2"),
+        ("German (de)", "6 standard"),
+        ("Turkish (tr)", "2"),
+        ("Turkish (tr)", "4 searched"),
+        ("Turkish (tr)", "6 standard"),
+        ("Greek (el)", "2"),
+        ("Greek (el)", "6 standard"),
     ]
 
 
 def test_the_table_s_rows_align_and_fit_the_terminal(made_up: SimpleNamespace) -> None:
-    lines = table(made_up.source(made_up.task(0.715)), made_up.languages(), made_up.search()).splitlines()
+    lines = table(Records.of(made_up.source(made_up.task(0.715)), made_up.languages(), made_up.search())).splitlines()
     top = next(place for place, line in enumerate(lines) if line.startswith("language"))
     header, body = lines[top], [line for line in lines[top + 2 : top + 12] if not line.startswith("-")]
     assert len(body) == len(made_up.languages()) + 2
@@ -41,15 +41,17 @@ def test_means_are_over_languages_that_share_a_depth(made_up: SimpleNamespace) -
         ("mean of 3", "6 standard", 3),
     ]
     expected = sum(row.masked.primary for row in made_up.languages() if row.depth == 2) / 3
-    lines = table(made_up.source(), made_up.languages()).splitlines()
-    assert [f" {expected:.1%} " in line for line in lines if re.match(r"mean of 3 +2 ", line)] == [True]
+    lines = table(Records.of(made_up.source(), made_up.languages())).splitlines()
+    assert [
+        f" {expected:.1%} " in line for line in lines if re.match(r"mean of 3 +2 .*TFLOP|mean of 3 +2 +\d,", line)
+    ] == [True]
 
 
 @pytest.mark.parametrize(("flops", "shown"), [(3.24e18, "3.2 EFLOP"), (7.5e9, "7.5 GFLOP"), (912.0, "912.0 FLOP")])
 def test_compute_is_written_in_the_unit_that_fits(made_up: SimpleNamespace, flops: float, shown: str) -> None:
     cost = Cost(steps=1, tokens=1, flops=flops, elapsed_s=1.0)
     languages = [made_up.language("de", 2, cost=cost, whole_flops=2 * flops)]
-    assert shown in table(made_up.source(pretraining=cost), languages)
+    assert shown in table(Records.of(made_up.source(pretraining=cost), languages))
 
 
 def test_embeddings_evaluated_twice_give_one_row(made_up: SimpleNamespace) -> None:
@@ -58,26 +60,30 @@ def test_embeddings_evaluated_twice_give_one_row(made_up: SimpleNamespace) -> No
 
 def test_two_different_embeddings_of_a_language_and_depth_are_refused(made_up: SimpleNamespace) -> None:
     with pytest.raises(ArtifactError, match=r"two evaluations over 2 layers.*eee.*fff"):
-        table(made_up.source(), [made_up.language("de", 2), made_up.language("de", 2, embeddings="f" * 64)])
+        table(Records.of(made_up.source(), [made_up.language("de", 2), made_up.language("de", 2, embeddings="f" * 64)]))
 
 
 def test_a_report_without_languages_is_refused(made_up: SimpleNamespace, tmp_path: Path) -> None:
     with pytest.raises(ArtifactError, match="at least one language"):
-        write(made_up.source(), [], None, tmp_path / "out")
+        Records.of(made_up.source(), [])
 
 
 def test_results_of_another_primary_are_refused(made_up: SimpleNamespace, tmp_path: Path) -> None:
     with pytest.raises(AlignmentError, match=f"{'b2' * 32}.*{made_up.primary}"):
-        write(made_up.source(), [made_up.language("de", 2, primary="b2" * 32)], None, tmp_path / "out")
+        Records.of(made_up.source(), [made_up.language("de", 2, primary="b2" * 32)])
     with pytest.raises(AlignmentError, match="depth search"):
-        table(made_up.source(primary="c3" * 32), [made_up.language("de", 2, primary="c3" * 32)], made_up.search())
+        table(
+            Records.of(
+                made_up.source(primary="c3" * 32), [made_up.language("de", 2, primary="c3" * 32)], made_up.search()
+            )
+        )
 
 
 def test_the_source_is_shown_with_the_metric_and_the_cost_of_every_task(made_up: SimpleNamespace) -> None:
-    lines = table(*made_up.two_tasks()).splitlines()
+    lines = table(Records.of(*made_up.two_tasks())).splitlines()
     assert (
-        "  help-topic: accuracy 72.5% ± 1.0 (majority class 32.1%; 512 test examples, 487 of them cut to fit a block)"
-        in lines
+        "  help-topic: accuracy 72.5% ± 1.0, macro F1 58.2% ± 1.0 (majority class 32.1%; 512 test examples, 487 of "
+        "them cut to fit a block)" in lines
     )
     assert any(line.startswith("  help-questions: F1 60.5% ± 0.7, exact match 40.5% ± 0.7 (trivial ") for line in lines)
     assert "  finetuning on help-questions, all seeds (1, 2): 1,474,560 tokens, 94.2 s, 6.5 TFLOP" in lines
@@ -85,8 +91,8 @@ def test_the_source_is_shown_with_the_metric_and_the_cost_of_every_task(made_up:
 
 
 def test_several_tasks_have_a_table_each_below_the_first(made_up: SimpleNamespace) -> None:
-    text = table(*made_up.two_tasks())
-    _, first, topics, questions, _ = (block.splitlines() for block in text.split("\n\n"))
+    text = table(Records.of(*made_up.two_tasks()))
+    _, first, topics, questions, *_ = (block.splitlines() for block in text.split("\n\n"))
     assert "cost of adaptation" in first[0]
     assert (topics[0].strip(), questions[0].strip()) == (
         "zero-shot accuracy, help-topic",
@@ -100,23 +106,37 @@ def test_several_tasks_have_a_table_each_below_the_first(made_up: SimpleNamespac
 
 
 def test_a_language_without_a_task_s_examples_has_holes_there_and_no_part_in_the_mean(made_up: SimpleNamespace) -> None:
-    questions = table(*made_up.two_tasks()).split("\n\n")[3]
-    holes = [line.count("–") for line in questions.splitlines() if line.startswith("tr")]
+    questions = table(Records.of(*made_up.two_tasks())).split("\n\n")[3]
+    holes = [line.count("–") for line in questions.splitlines() if line.startswith("Turkish")]
     assert holes == [6, 6]
     assert re.search(r"mean of 2 +2 \+ 2 fresh +8\.7% +36\.5% +24\.5% +4\.4% +1,190 +0", questions)
 
 
-def test_one_task_that_a_language_lacks_has_a_table_of_its_own(made_up: SimpleNamespace) -> None:
+def test_the_table_s_means_of_a_task_are_over_the_languages_that_were_tested_on_it(made_up: SimpleNamespace) -> None:
     rows = [made_up.language("de", 2, made_up.task(0.4)), made_up.language("tr", 2, made_up.task(0.5))]
-    lacking = [*rows, made_up.language("el", 2)]
-    source = made_up.source(made_up.task(0.7))
-    assert table(source, rows).count("language ") == 1
-    assert re.search(r"mean of 2 +2 +26\.5% +46\.0%", table(source, lacking))
-    assert "mean of 3" in table(source, lacking)
+    text = table(Records.of(made_up.source(made_up.task(0.7)), [*rows, made_up.language("el", 2)]))
+    assert re.search(r"mean of 2 +2 +26\.5% +46\.0%", text)
+    assert re.search(r"mean of 3 +2 +\d,", text)
+
+
+def test_the_table_has_recall_per_class_and_warns_of_a_class_that_is_never_found(made_up: SimpleNamespace) -> None:
+    text = table(made_up.records())
+    recall = 40 / sum(made_up.confusion[0])
+    assert re.search(rf"^sbasic +{recall:.1%} +{recall:.1%} ", text, re.MULTILINE)
+    assert re.search(r"^Draw \(drawings\) \[sdraw\] +never +never ", text, re.MULTILINE)
+    assert "WARNING: Draw (drawings) [sdraw] is never found in any language: none of its 7 test examples" in text
+    assert text.count("WARNING") == 1
+    assert max(map(len, text[text.index("help-topic: recall") :].split("WARNING")[0].splitlines())) <= 130
+
+
+def test_the_table_says_what_the_gate_decided_about_each_language(made_up: SimpleNamespace) -> None:
+    *_, german, greek = table(made_up.records()).splitlines()
+    assert german.startswith("German (de): version 3 of 'made-up-embeddings-de' is promoted: masked accuracy on")
+    assert greek == "Greek (el): version 3 of 'made-up-embeddings-el' is NOT promoted: it finds less than the champion."
 
 
 def test_a_task_that_the_source_lacks_is_shown_for_the_languages(made_up: SimpleNamespace) -> None:
-    text = table(made_up.source(), [made_up.language("de", 2, made_up.questions(0.4))])
+    text = table(Records.of(made_up.source(), [made_up.language("de", 2, made_up.questions(0.4))]))
     assert "zero-shot F1, help-questions" in text
     assert "help-questions: F1" not in text
 
@@ -137,5 +157,5 @@ def test_what_step_1b_took_is_told_once_for_all_languages(made_up: SimpleNamespa
     cost = Cost(steps=300, tokens=614_400, flops=2.1e12, elapsed_s=41.0)
     post = {"system": "MINIPOST", "fresh_layers": 2, "building": cost}
     rows = [made_up.language("de", 2, **post), made_up.language("tr", 2, **post), made_up.language("tr", 6)]
-    lines = [line for line in table(made_up.source(), rows).splitlines() if "step 1b" in line]
+    lines = [line for line in table(Records.of(made_up.source(), rows)).splitlines() if "step 1b" in line]
     assert lines == ["  step 1b, 2 + 2 fresh layers: 614,400 tokens, 41.0 s, 2.1 TFLOP"]

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+import mlflow
 import pytest
 from mlflow import MlflowClient
 
@@ -14,6 +15,7 @@ from lingraft.gate_config import PARITY_TOLERANCE
 from lingraft.outcomes import LanguagesFailedError, conclude
 from lingraft.registered import bundle_name, bundled, embeddings_name, primary_name
 from lingraft.registry.lineage import drawn
+from lingraft.report.page import Records
 from lingraft.serving.bundle import Bundle
 from lingraft.steps import data, language, source
 from lingraft.steps import search as search_steps
@@ -126,6 +128,54 @@ def test_a_report_needs_no_search(registered: Registered, tmp_path: Path) -> Non
     assert page == (tmp_path / "report" / "report.html").read_text(encoding="utf-8")
     language.require_languages(run, outcomes)
     assert MlflowClient().get_run(run.read_text()).info.status == "FINISHED"
+
+
+def test_the_report_has_the_gate_s_verdict_and_the_pipelines_run_opens_with_it(
+    registered: Registered, tmp_path: Path
+) -> None:
+    run, outcome = registered.begin(tmp_path / "run"), tmp_path / "outcome"
+    embeddings, evaluation = registered.judged(1)
+    handed = tmp_path / "handed"
+    folders = registered.tasks, [embeddings], [evaluation], tmp_path / "chosen", handed
+    conclude("de", handed, outcome, language.register_language(registered.recipe, run, *folders))
+
+    language.report(registered.recipe, run, registered.evaluation, [handed], [outcome], tmp_path / "report")
+
+    records = Records.load(tmp_path / "report")
+    [(tag, verdict)] = records.verdicts.items()
+    version = MlflowClient().get_model_version_by_alias(verdict.model, tracking.CHAMPION)
+    assert (tag, verdict.model) == ("de", embeddings_name(registered.shop.recipe, "de"))
+    assert (verdict.promoted, verdict.version, verdict.run) == (True, int(version.version), version.run_id)
+    assert "masked accuracy on the primary is" in verdict.reason
+    assert records.tracked
+    assert records.tracked.uri == mlflow.get_tracking_uri()
+    parent, runs = MlflowClient().get_run(run.read_text()), records.tracked.runs
+    assert runs["whole pipeline"] == parent.info.run_id
+    assert [*runs][1:] == ["register-de", "report"]
+    assert parent.info.run_name == "language: German"
+    note = parent.data.tags["mlflow.note.content"]
+    assert note.startswith("**From English (en) to German (de).**")
+    assert f"`{verdict.model}` version {verdict.version} | promoted | {verdict.reason}" in note
+    [result] = records.languages
+    assert parent.data.metrics["de over 1 of 3/masked_accuracy"] == result.masked.primary
+    assert parent.data.metrics["de over 1 of 3/topic_accuracy"] == result.task_scores["topic"].score.mean
+    kept = mlflow.artifacts.load_text(f"{parent.info.artifact_uri}/report/report.html")
+    assert kept == (tmp_path / "report" / "report.html").read_text(encoding="utf-8")
+
+
+def test_macro_f1_and_recall_per_class_are_metrics_of_the_evaluations_run(registered: Registered) -> None:
+    _, evaluation = registered.judged(1)
+    [task] = results.load_language(evaluation).tasks
+    [found] = MlflowClient().search_runs(
+        [MlflowClient().get_experiment_by_name(registered.shop.recipe.name).experiment_id],
+        f"params.fingerprint = '{Artifact.load(evaluation, Kind.EVALUATION).fingerprint}'",
+    )
+    assert found.data.metrics["zero_shot_topic_macro_F1"] == pytest.approx(task.others["macro_F1"].mean)
+    recalls = {name: value for name, value in found.data.metrics.items() if name.startswith("recall topic/")}
+    assert recalls == {
+        f"recall topic/{label}": pytest.approx(counts[place] / sum(counts))
+        for place, (label, counts) in enumerate(zip(task.labels, task.confusion, strict=True))
+    }
 
 
 def test_zero_shot_scores_are_told_by_task_beside_those_as_initialised(registered: Registered, tmp_path: Path) -> None:

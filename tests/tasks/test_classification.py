@@ -131,6 +131,8 @@ def test_a_net_that_always_names_one_class_scores_that_classs_share(always: int,
     data = numbered([5] * 6)
     judged = TEXTS.judge(net, Classified(data.encoded, torch.tensor([0, 1, 0, 2, 1, 0]), OWN_IDS.pad), "en")
     assert (judged.score, judged.baseline) == (pytest.approx(score), pytest.approx(3 / 6))
+    named = 6 * score
+    assert judged.others == {"macro_F1": pytest.approx(2 * named / (named + 6) / 3)}
     assert judged.confusion_CC is not None
     assert judged.confusion_CC[:, always].tolist() == [3, 2, 1]
     assert judged.tally.found_N.tolist() == [label == always for label in [0, 1, 0, 2, 1, 0]]
