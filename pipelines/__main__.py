@@ -8,6 +8,7 @@ from kfp import compiler
 
 from lingraft.cli import run_app
 from lingraft.config import Recipe
+from lingraft.errors import LingraftError
 from lingraft.files import make_folder, writable
 from lingraft.progress import say
 from pipelines import local
@@ -71,6 +72,11 @@ def run(
     `language` adds to what is in production, whatever languages the recipe names; the last three options are for it.
     """
     allowed = {"drop_languages": drop_language or [], "new_primary": new_primary, "new_labels": new_labels}
+    if pipeline != "language" and any(allowed.values()):
+        raise LingraftError(
+            "--drop-language, --new-primary and --new-labels are for the pipeline 'language', and not for "
+            f"{pipeline!r}."
+        )
     arguments = {"compare": compare, **allowed} if pipeline == "language" else {}
     local.run(pipeline_named(pipeline)(_recipe(recipe, text)), out, **arguments)
 
