@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lingraft.cli.options import run_app
+from lingraft.errors import LingraftError
 from pipelines.catalogue import PIPELINES, languages_of, pipeline_named
 from pipelines.server import commands
 from pipelines.server.commands import RecipeOption
@@ -81,12 +82,18 @@ def run(
 
     `language` adds to what is in production, whatever languages the recipe names; the last three options are for it.
     """
-    make, settings = pipeline_named(pipeline), _announced(_recipe(recipe, text))
+    make = pipeline_named(pipeline)
+    allowed = {"drop_languages": drop_language or [], "new_primary": new_primary, "new_labels": new_labels}
+    if pipeline != "language" and any(allowed.values()):
+        raise LingraftError(
+            "--drop-language, --new-primary and --new-labels are for the pipeline 'language', and not for "
+            f"{pipeline!r}."
+        )
+    settings = _announced(_recipe(recipe, text))
     from lingraft import preflight
     from pipelines import local
 
     preflight.require_ready(settings, out, languages_of(pipeline, settings))
-    allowed = {"drop_languages": drop_language or [], "new_primary": new_primary, "new_labels": new_labels}
     arguments = {"compare": compare, **allowed} if pipeline == "language" else {}
     local.run(make(settings), out, **arguments)
 

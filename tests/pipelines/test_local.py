@@ -126,6 +126,11 @@ def test_an_unknown_pipeline_is_answered_with_those_there_are() -> None:
         run("languages", TINY)
 
 
+def test_changes_to_production_are_not_asked_of_a_pipeline_that_makes_no_bundle() -> None:
+    with pytest.raises(LingraftError, match="are for the pipeline 'language', and not for 'source'"):
+        run("source", TINY, drop_language=["de"])
+
+
 def test_the_search_of_a_recipe_without_one_is_refused(tmp_path: Path) -> None:
     recipe = tmp_path / "recipe.toml"
     text = TINY.read_text(encoding="utf-8")
