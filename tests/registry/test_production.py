@@ -238,7 +238,7 @@ def test_who_dropped_a_language_is_said_before_it_is_withdrawn_and_nobody_s_alia
         said = capfd.readouterr().err
         assert f"version {number} of 'tiny-bundle-topic' has no 'el', but nobody has dropped it by name" in said
         assert "withdraw topic el` takes it away" in said
-        assert languages_of(Publications(production.published)) == {TASK: {SOURCE, *TARGETS}}
+        assert served_languages(Publications(production.published)) == {TASK: {SOURCE, *TARGETS}}
         assert tracking.tags_of(project.bundle)["endpoint.prod"].startswith("published")
 
         project.promote(project.bundle, 1)
@@ -253,7 +253,7 @@ def test_who_dropped_a_language_is_said_before_it_is_withdrawn_and_nobody_s_alia
         carried_out = [place for place, line in enumerate(lines) if ": withdraw, " in line]
         assert (len(announced), len(carried_out)) == (2, 2)
         assert max(announced) < min(carried_out)
-        assert languages_of(Publications(production.published)) == {TASK: {SOURCE, "de"}}
+        assert served_languages(Publications(production.published)) == {TASK: {SOURCE, "de"}}
 
 
 @pytest.mark.nightly
