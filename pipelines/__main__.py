@@ -93,9 +93,10 @@ def run(
     from lingraft import preflight
     from pipelines import local
 
+    built = make(settings)
     preflight.require_ready(settings, out, languages_of(pipeline, settings))
     arguments = {"compare": compare, **allowed} if pipeline == "language" else {}
-    local.run(make(settings), out, **arguments)
+    local.run(built, out, **arguments)
 
 
 @app.command()

@@ -83,7 +83,11 @@ def test_every_field_says_what_it_means() -> None:
         ("split.test_shares", "test_share", "dev_share, test_share"),
         ("pretraining.step", "steps", "batch_blocks, clip_norm"),
         ("adaptation.detph", "depth", "batch_blocks, checkpoint_every_steps, clip_norm, depth"),
-        ("tasks.0.finetune", "finetuning", "dev, evaluation, examples, finetuning, kind, labels, languages, name"),
+        (
+            "tasks.0.finetune",
+            "finetuning",
+            "dev, evaluation, examples, finetuning, kind, label_names, labels, languages, name",
+        ),
         ("tasks.0.finetuning.epoch", "epochs", "batch_examples, clip_norm, epochs"),
         ("encoder.family.segment", "segments", "activation, "),
         ("mini.fresh_layer", "fresh_layers", "batch_blocks, clip_norm, flop_budget, fresh_layers"),
@@ -271,9 +275,8 @@ def test_sections_of_a_task_that_was_removed_are_named(tmp_path: Path) -> None:
         Recipe.load(path)
     [line] = str(caught.value).splitlines()[1:]
     assert "must be a list of sections that begin with [[tasks]]" in line
-    assert (
-        "there is [tasks.finetuning], [tasks.examples]. Write [[tasks]] and its keys before; or, for no tasks, " in line
-    )
+    assert "there is [tasks.finetuning], [tasks.examples], [tasks.label_names]. Write [[tasks]]" in line
+    assert "before; or, for no tasks, remove" in line
 
 
 def test_what_a_recipe_lacks_is_said_when_it_is_asked_for() -> None:

@@ -5,11 +5,8 @@ from typing import Annotated
 
 import typer
 
-from lingraft.artifact import MANIFEST
 from lingraft.cli.registry import ByOption, me
-from lingraft.config import Recipe
 from lingraft.errors import PromotionError
-from lingraft.gate_config import Gate
 
 # What the command needs is imported by it, so that --help does not wait for MLflow.
 
@@ -31,8 +28,12 @@ def add(
     Its primary, and the tasks that it is to be served with, are added before. Ends with 1 if the embeddings or a bundle
     are refused.
     """
+    from lingraft.artifact import MANIFEST
+
     if (folder / MANIFEST).is_file():
         return _add_artifact(folder, by or me(), project)
+    from lingraft.config import Recipe
+    from lingraft.gate_config import Gate
     from lingraft.registry.adding import add_language
     from lingraft.registry.gate import explained, reason
     from lingraft.serving.formats import languages_of

@@ -22,7 +22,7 @@ class InProcess:
     def send_signal(self, number: int) -> None:
         """It has ended."""
 
-    def wait(self) -> int:
+    def wait(self, timeout: float) -> int:
         """The exit code."""
         return int(self._code)
 
@@ -37,7 +37,7 @@ class OfItsOwn:
         """Send a signal, unless the process has ended."""
         self._child.send(number)
 
-    def wait(self) -> int:
+    def wait(self, timeout: float) -> int:
         """The exit code."""
         return self._child.ends()
 

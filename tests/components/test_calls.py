@@ -81,7 +81,11 @@ def test_an_evaluation_fills_metrics_and_confusion_matrix(
 ) -> None:
     metrics, confusion = evaluated
     heads = bench.shop.recipe.encoder.mlm_heads
-    assert metrics.metadata.keys() == {"topic_accuracy", *(f"masked_accuracy_depth_{depth}" for depth in heads)}
+    assert metrics.metadata.keys() == {
+        "topic_accuracy",
+        "topic_macro_F1",
+        *(f"masked_accuracy_depth_{depth}" for depth in heads),
+    }
     matrix = confusion.metadata["confusionMatrix"]
     assert [spec["displayName"] for spec in matrix["annotationSpecs"]] == sorted(TOPICS)
     assert sum(sum(row["row"]) for row in matrix["rows"]) > 0

@@ -60,7 +60,7 @@ def test_a_demo_on_text_without_labels_goes_on_without_the_task(
         (tmp_path / f"{language}.txt").write_text("\n\n".join(row["text"] for row in made_up.documents(language, 300)))
     begun: list[Any] = []
 
-    def stop(pipeline: Any, out: Path, **_: Any) -> None:
+    def stop(pipeline: Any, *_: Any, **__: Any) -> None:
         begun.append(pipeline.pipeline_spec)
         raise local.PipelineFailedError("far enough")
 
