@@ -65,7 +65,7 @@ def test_a_limit_of_the_shell_is_a_full_disk(workshop: Workshop, tmp_path: Path)
         "from pathlib import Path; import sys; from lingraft.artifact import Artifact, Kind\n"
         "Artifact.load(Path(sys.argv[1]), Kind.PRIMARY).copy_to(Path(sys.argv[2]))\n"
     )
-    command = 'ulimit -f 8; exec "$0" -c "$1" "$2" "$3"'
+    command = 'ulimit -f 8; exec "$0" -B -c "$1" "$2" "$3"'
     arguments = ["bash", "-c", command, sys.executable, program, str(workshop.primary), str(tmp_path / "out")]
     done = subprocess.run(arguments, capture_output=True, text=True, check=False)
     assert done.returncode == 1

@@ -2,6 +2,7 @@
 
 import ctypes
 import resource
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,6 +35,7 @@ def run(arguments: list[str], log: Path) -> None:
 
 def _run(arguments: list[str], limits: Limits) -> None:
     if limits.file_bytes is not None:
+        sys.dont_write_bytecode = True  # or it would be cut short, as in `full_disk`
         resource.setrlimit(resource.RLIMIT_FSIZE, (limits.file_bytes, resource.RLIM_INFINITY))
     if limits.as_anybody:
         _lose_roots_rights()
