@@ -65,7 +65,7 @@ def test_the_pages_of_a_version_have_card_tags_signature_inputs_and_recipe(fille
         assert '"name": "vectors"' in described["signature"]["outputs"]
         run = page("runs/get", run_id=version["run_id"]).json()["run"]
         [blocks] = run["inputs"]["dataset_inputs"]
-        assert (blocks["dataset"]["name"], blocks["dataset"]["digest"]) == ("blocks", "b1")
+        assert (blocks["dataset"]["name"], blocks["dataset"]["digest"]) == ("blocks-de", "b1")
         [made] = run["outputs"]["model_outputs"]
         assert f"models:/{made['model_id']}" == version["source"]
         [recipe] = page("artifacts/list", run_id=version["run_id"], path="recipes").json()["files"]
