@@ -106,11 +106,22 @@ def _require_named(variable: str, address: str) -> None:
         problem = _lack_of_tables(file_of(address))
     elif scheme in {"", "file"}:
         folder = Path(unquote(urlsplit(address).path))
-        problem = None if folder.is_dir() else f"there is no folder {folder.absolute()}"
+        problem = _lack_of_runs(folder)
     elif scheme not in _SCHEMES | {each.name for each in entry_points(group="mlflow.tracking_store")}:
         problem = f"MLflow has no scheme {scheme!r}, but {', '.join(sorted(_SCHEMES))}"
     if problem:
         raise NoStoreError(f"{variable} is {without_password(address)}, but {problem}. {_remedy(variable)}")
+
+
+def _lack_of_runs(folder: Path) -> str | None:
+    """What keeps a folder from being read as an MLflow store; None if nothing does."""
+    if not folder.is_dir():
+        return f"there is no folder {folder.absolute()}"
+    if not any(folder.glob("*/meta.yaml")):
+        return f"{folder.absolute()} holds no store of MLflow's"
+    if os.environ.get("MLFLOW_ALLOW_FILE_STORE", "").lower() != "true":
+        return "MLflow does not read folders any more; `mlflow migrate-filestore` makes a database of them"
+    return None
 
 
 def _lack_of_tables(name: str) -> str | None:

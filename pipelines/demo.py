@@ -1,6 +1,8 @@
 """The main job from text to a served answer, as `make demo` runs it: three pipelines, a report, an endpoint."""
 
+import shlex
 import shutil
+import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -56,8 +58,9 @@ def run(recipe: Recipe, out: Path, compare: bool, drop_languages: Sequence[str] 
     answers = [answered for task in tasks for answered in ask_examples(recipe, task, bundles[task.name])]
     report = write_report(records.model_copy(update={"answers": tuple(answers)}), out / "report")
     if bundles:
-        print(f"Serve it: lingraft serve {' '.join(map(str, bundles.values()))}")
-    print(f"Report: {(report / PAGE_FILE).resolve()}")
+        command = [str(Path(sys.executable).with_name("lingraft")), "serve", *map(str, bundles.values())]
+        print(f"Serve it: {shlex.join(command)}, and try it on http://localhost:8080/ui")
+    print(f"Report, with what to do next: {(report / PAGE_FILE).resolve()}")
     print(f"Time: {time.monotonic() - started:.0f} s")
 
 

@@ -18,6 +18,8 @@ _ITERATIONS_AT_ONCE = 2
 _STAGES = {"pretrain": Stage.PRETRAIN, "build-mini": Stage.BUILD_MINI, "adapt": Stage.ADAPT}
 """Trainings by the names of their steps."""
 _FINETUNE = "finetune"
+_OF_SYSTEMS = ("adapt-over-mini", "judge-source", "judge-language")
+"""Trainings and judgements of the pipeline `paper`, by the names of their steps."""
 ONE_TRAINING = {*_STAGES, _FINETUNE, "adapt-over-mini"}
 """Steps that are one training, and say how long it still takes."""
 
@@ -38,7 +40,12 @@ def planned(pipeline: base_component.BaseComponent, arguments: Mapping[str, Any]
     recipe = Recipe.parse(values["recipe"]) if "recipe" in values else None
     compares = recipe and values.get("compare") and recipe.adaptation.depth != recipe.encoder.layers
     flops = _flops(recipe) if recipe else {}
-    steps = _steps(spec, root, values, 1, 2 if compares else 1)
+    steps = [*_steps(spec, root, values, 1, 2 if compares else 1)]
+    # Trainings over several depths, or of several systems, bear one name and take different times.
+    if any(name in _OF_SYSTEMS for name, _ in steps):
+        flops |= dict.fromkeys((*_STAGES, *_OF_SYSTEMS), None)
+    elif compares:
+        flops["adapt"] = None
     return [Planned(name, flops.get(name, 0.0), at_once) for name, at_once in steps]
 
 

@@ -93,13 +93,23 @@ def test_a_database_that_is_near_is_proposed(empty: Path) -> None:
         require_store()
 
 
+@pytest.mark.parametrize("allowed", ["false", "true"])
+def test_an_empty_folder_is_refused_and_stays_empty(empty: Path, monkeypatch: pytest.MonkeyPatch, allowed: str) -> None:
+    (empty / "runs").mkdir()
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "runs")
+    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", allowed)
+    with pytest.raises(NoStoreError, match=r"runs holds no store of MLflow's"):
+        require_store()
+    assert [*(empty / "runs").iterdir()] == []
+
+
 @quiet
 def test_what_is_there_is_read_and_named_and_nothing_is_created_beside(empty: Path) -> None:
     (empty / "store").mkdir()
     with sqlite_store(empty / "store") as address:
         done = CliRunner().invoke(app, ["registry", "gc", "--project", "tiny"])
     assert f"registry: {address}\n" in done.stderr
-    assert "no project 'tiny'" in str(done.exception)
+    assert "nothing is registered here yet" in str(done.exception)
     assert [path.name for path in empty.iterdir()] == ["store"]
     assert [path.name for path in (empty / "store").iterdir()] == ["mlflow.db"]
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lingraft.cli.options import RecipeOption, say
-from lingraft.errors import PromotionError
+from lingraft.errors import NotRegisteredError, PromotionError
 
 if TYPE_CHECKING:
     from lingraft.registry.bundle_gate import AllowedChanges
@@ -248,10 +248,12 @@ def _allowed(drop_language: list[str] | None, new_primary: bool, new_labels: boo
 
 
 def _version(ask: "Asking", model: str, number: int | None) -> "Version":
-    from lingraft.tracking.versions import champion_of, version_of
+    from lingraft.tracking.versions import champion_of, version_of, versions_of
 
     if number is not None:
         return version_of(ask, model, number)
+    if not versions_of(ask, model):
+        raise NotRegisteredError(f"the registry has no model {model!r}. `lingraft registry ls` lists what it has.")
     found = champion_of(ask, model)
     if found is None:
         raise PromotionError(f"{model!r} has no champion. Name a version; `lingraft registry ls` lists them.")
@@ -262,6 +264,8 @@ def _project(ask: "Asking", given: str | None) -> str:
     from lingraft.tracking.versions import projects
 
     known = projects(ask)
+    if not known:
+        raise PromotionError("nothing is registered here yet. A pipeline or `lingraft registry add` registers models.")
     if given is None and len(known) == 1:
         return known[0]
     if given not in known:

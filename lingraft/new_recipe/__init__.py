@@ -138,7 +138,8 @@ class NewRecipe:
             f"encoder   {shape.layers} layers of width {shape.width}, blocks of {fitted.block_tokens} tokens, "
             f"{fitted.vocabulary:,} pieces a language",
             f"training  {fitted.pretraining_steps:,} updates of pretraining ({fitted.pretraining_epochs:.1f} times the "
-            f"text), {fitted.adaptation_steps:,} for each language: roughly {duration} in all, by assumed speed",
+            f"text), {fitted.adaptation_steps:,} for each language: roughly {duration} at an assumed speed; "
+            "finetuning, judging and other steps come on top",
         ]
         return "\n".join(lines)
 

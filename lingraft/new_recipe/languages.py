@@ -94,10 +94,13 @@ def find(folder: Path) -> FoundText:
         else:
             others.append(path.name)
     if len(paths) < 2:
+        counted = "1 language" if len(paths) == 1 else "no language"
+        named = f" ({', '.join(paths)})" if paths else ""
+        unclear = f" No language is in the names {', '.join(others)}." if others else ""
         raise TextError(
-            f"{folder} has text in {len(paths)} languages, {sorted(paths)}, by the names of its files and folders, and "
-            f"a project needs two or more: a source and a target. No language was found in {others}. Name each file or "
-            "folder of text after its language: en.txt, de.jsonl.gz, pt-BR.parquet, sw/."
+            f"{folder} has text in {counted}{named} by the names of its files and folders, and a project needs two or "
+            f"more: a source and a target.{unclear} Name each file or folder of text after its language: en.txt, "
+            "de.jsonl.gz, pt-BR.parquet, sw/."
         )
     return FoundText(folder, {tag: tuple(found) for tag, found in sorted(paths.items())}, tuple(others))
 

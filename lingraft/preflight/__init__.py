@@ -96,6 +96,8 @@ def problems_of(recipe: Recipe, languages: Sequence[str], smaller_vocabulary: bo
     """
     began = time.monotonic()
     taken = {language: samples.take(recipe.text, recipe.split, language) for language in languages}
+    for sample in taken.values():
+        samples.look_through(sample, recipe.text, recipe.split)
     known = labels.known(recipe, taken)
     of_examples: Problems = {language: [] for language in languages}
     for language, message in examples.problems(recipe, languages):
@@ -164,6 +166,6 @@ def _listed(found: Sequence[str]) -> str:
 
 
 def _report(taken: dict[str, TextSample], elapsed_s: float) -> None:
-    part = [language for language, sample in taken.items() if not sample.whole]
-    limit = f"; of {', '.join(part)} only {samples.CHARACTERS:,} characters" if part else ""
+    part = [language for language, sample in taken.items() if not sample.knows_labels]
+    limit = f"; of {', '.join(part)} only a part of about {samples.CHARACTERS:,} characters or more" if part else ""
     say(f"Checked the text of {', '.join(taken)} in {elapsed_s:.1f} s{limit}.")

@@ -23,8 +23,11 @@ def known(recipe: Recipe, taken: Mapping[str, TextSample]) -> Known:
     tasks = _documents_tasks(recipe)
     found: dict[str, Sequence[str]] = {task.name: task.labels for task in tasks if task.labels}
     if len(found) < len(tasks):
-        source = taken.get(recipe.source) or samples.take(recipe.text, recipe.split, recipe.source)
-        if source.whole and not source.errors:
+        source = taken.get(recipe.source)
+        if source is None:
+            source = samples.take(recipe.text, recipe.split, recipe.source)
+            samples.look_through(source, recipe.text, recipe.split)
+        if source.knows_labels and not source.errors:
             found = {task.name: sorted(source.labels["train"]) for task in tasks} | found
     return found
 

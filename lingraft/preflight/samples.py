@@ -1,19 +1,23 @@
 """A sample of one language's text, read within a bounded time, and what can be said of the text by it."""
 
 import json
+import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from lingraft.documents import SAMPLED
 from lingraft.errors import LingraftError
+from lingraft.object_storage import uri_of
 from lingraft.prepared import Preparation, Prepared
 from lingraft.splits import SPLITS, SplitName
 from lingraft.text import source_documents
-from lingraft.text_config import HuggingFace, Split, TextSource
+from lingraft.text_config import Files, Folder, HuggingFace, Split, TextSource
 
 CHARACTERS = 1 << 22
 """Of a language, that are read at most."""
+LOOK_S = 30.0
+"""Seconds for which the rest of a language's text is looked through at most."""
 _ALPHABET_CHARACTERS, _ALPHABET_SHARE = 1_000_000, 0.9995
 
 
@@ -31,6 +35,13 @@ class TextSample:
     unlabelled: list[str] = field(default_factory=list)
     """Files and lines of documents without a label."""
     notes: Counter[str] = field(default_factory=Counter)
+    looked_through: bool = False
+    """Whether errors and labels are those of all of the text, though not all of it is kept here."""
+
+    @property
+    def knows_labels(self) -> bool:
+        """Whether the labels are those of all of the text."""
+        return self.whole or self.looked_through
 
     @property
     def whole(self) -> bool:
@@ -41,6 +52,11 @@ class TextSample:
     def documents(self) -> int:
         """How many were read that are not empty."""
         return sum(map(len, self.texts.values()))
+
+    @property
+    def counted(self) -> int:
+        """How many documents' labels were looked at."""
+        return len(self.unlabelled) + sum(counts.total() for counts in self.labels.values())
 
     @property
     def has_labels(self) -> bool:
@@ -75,9 +91,18 @@ class TextSample:
             document: as it would be written.
             place: file and line.
         """
+        self.texts[document.split].append(json.loads(document.line)["text"])
+        self.characters[document.split] += document.characters
+        self.count_label(document, place)
+
+    def count_label(self, document: Prepared, place: str) -> None:
+        """Count a document's label, or that it has none.
+
+        Args:
+            document: as it would be written.
+            place: file and line.
+        """
         split, label = document.split, document.label
-        self.texts[split].append(json.loads(document.line)["text"])
-        self.characters[split] += document.characters
         if label is None:
             self.unlabelled.append(place)
         else:
@@ -103,6 +128,41 @@ def take(source: TextSource, division: Split, language: str) -> TextSample:
         for document in prepare([found]).documents:
             sample.add(document, found.place)
     return sample
+
+
+def look_through(sample: TextSample, source: TextSource, division: Split) -> None:
+    """Look for errors and labels in all of a text of which a sample was taken, for a bounded time.
+
+    Text in object storage and on the hub is left at the sample, since it would have to be downloaded.
+
+    Args:
+        sample: gets the errors and labels; it keeps its texts.
+        source: the recipe's [text].
+        division: the recipe's [split].
+    """
+    if sample.whole or not _is_local(source):
+        return
+    every, prepare = TextSample(sample.language), Preparation(division, source.cleaning)
+    end_s = time.monotonic() + LOOK_S
+    for found in source_documents(source, sample.language, Counter(), Counter()):
+        if time.monotonic() > end_s:
+            break
+        if isinstance(found, LingraftError):
+            every.errors.append(str(found))
+            continue
+        for document in prepare([found]).documents:
+            every.count_label(document, found.place)
+    else:
+        sample.looked_through = True
+    sample.errors = [*dict.fromkeys([*sample.errors, *every.errors])]
+    if every.counted >= sample.counted:
+        sample.labels, sample.first_places, sample.unlabelled = every.labels, every.first_places, every.unlabelled
+
+
+def _is_local(source: TextSource) -> bool:
+    if isinstance(source, Folder):
+        return uri_of(source.path) is None
+    return isinstance(source, Files) and not any(uri_of(name) for names in source.paths.values() for name in names)
 
 
 def _streamed(source: TextSource) -> TextSource:

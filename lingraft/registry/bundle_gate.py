@@ -2,7 +2,6 @@
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import pydantic
 
@@ -30,6 +29,12 @@ class AllowedChanges(pydantic.BaseModel, frozen=True, extra="forbid"):
 NOTHING = AllowedChanges()
 
 
+class _Measured(pydantic.BaseModel, frozen=True):
+    """How near a bundle's answers in one language are to PyTorch's."""
+
+    difference: float
+
+
 @dataclass(frozen=True)
 class BundleContent:
     """The facts of a bundle that decide whether it may become champion, from its manifest."""
@@ -55,7 +60,7 @@ class BundleContent:
         Raises:
             ArtifactError: the manifest lacks one.
         """
-        parity: dict[str, dict[str, dict[str, Any]]] = manifest.recorded("parity", dict[str, dict[str, dict[str, Any]]])
+        parity: dict[str, dict[str, _Measured]] = manifest.recorded("parity", dict[str, dict[str, _Measured]])
         return cls(
             title=title,
             source=str(manifest.language),
@@ -67,7 +72,7 @@ class BundleContent:
                 for name, mark in manifest.data_hashes.items()
                 if name.startswith(_EMBEDDINGS)
             },
-            parity={language: float(found["difference"]) for language, found in parity.get("fp32", {}).items()},
+            parity={language: found.difference for language, found in parity.get("fp32", {}).items()},
         )
 
 

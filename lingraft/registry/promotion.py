@@ -61,8 +61,8 @@ def promote(
         gate: what embeddings must show; if absent, the gate of the recipe that they were registered with.
         dry_run: come to a verdict, and leave everything as it is.
         allowed: changes to what is in production that a bundle may bring.
-        made_after: number of the last decision about the model that the version was made by (`last_decision`), if it
-            was made from what the champion holds.
+        made_after: number of the last decision about the model (`last`) when the version was made, if it was made from
+            what the champion holds.
 
     Raises:
         PromotionError: the version is not one that lingraft registered, or `allowed` names a language that stays.
@@ -134,6 +134,7 @@ def rollback(
     if not dry_run:
         settle(ask, project, name)
     records = decisions.history(ask, project, name)
+    found = versions_of(ask, name)  # again: a promotion may have ended since
     undone = _standing(records)
     target = _target(ask, project, undone, found)
     champion = next((each for each in found if each.is_champion), None)

@@ -80,7 +80,7 @@ def renew(
 
 
 def _applicable(allowed: AllowedChanges, before: BundleContent | None, made: Artifact) -> AllowedChanges:
-    """The same without languages that do not leave: one wish is for bundles of several tasks, with other languages."""
+    """The allowed changes without languages that this bundle keeps or never had: one run renews several bundles."""
     served, kept = before.languages if before else (), languages_of(made.manifest)
     dropped = tuple(name for name in allowed.drop_languages if name in served and name not in kept)
     return allowed.model_copy(update={"drop_languages": dropped})

@@ -90,4 +90,4 @@ def _evaluations(records: Records, task: str) -> Iterator[tuple[str, TaskScores]
     for result in records.tested(task):
         name = language_name(result.language)
         several = len(records.of_language(result.language)) > 1
-        yield f"{name}, {Layers.under(result).of(result.layers)}" if several else name, result.task_scores[task]
+        yield f"{name} ({Layers.under(result).of(result.layers)} layers)" if several else name, result.task_scores[task]

@@ -3,6 +3,7 @@
 import json
 import shlex
 from collections.abc import Iterator
+from pathlib import Path
 from typing import NamedTuple
 
 from lingraft.config import Recipe
@@ -29,7 +30,7 @@ def next_steps(records: Records) -> list[NextStep]:
     recipe, tracked = records.recipe, records.tracked
     if recipe is None or tracked is None:
         return [*_without_registry()]
-    return [*_tracked(recipe, tracked), *_registered(records, recipe), *_further(records, recipe)]
+    return [*_tracked(recipe, tracked), *_registered(records, recipe), *_further(records, recipe, tracked)]
 
 
 def _without_registry() -> Iterator[NextStep]:
@@ -96,8 +97,10 @@ def _asked(task: Task) -> NextStep:
     return NextStep(f"Ask the endpoint a question in {language_name(language)}.", (curl,))
 
 
-def _further(records: Records, recipe: Recipe) -> Iterator[NextStep]:
+def _further(records: Records, recipe: Recipe, tracked: Tracked) -> Iterator[NextStep]:
     run = "python -m pipelines run language --recipe RECIPE"
+    if not tracked.is_server:  # a local run keeps what it has made beside its store
+        run += f" --out {shlex.quote(str(Path(tracked.uri.removeprefix('sqlite:///')).parent))}"
     if not any(result.standard for result in records.languages):
         yield NextStep(
             f"Compare with standard adaptation over all {records.source.layers} layers.", (f"{run} --compare",)

@@ -121,7 +121,10 @@ class Follower:
         refused = dict(reply.refused)
         for number in range(latest, reply.seen, -1):
             try:
-                version = self._carry_out(self._publications.read(task, tag, number))
+                publication = self._publications.read(task, tag, number)
+                if publication.action == "withdraw" and number < latest:
+                    break  # a later publication brought the language back, though not for this server's body
+                version = self._carry_out(publication)
             except OSError:  # a volume that is away for a moment; the next look reads it again
                 raise
             except Exception as error:  # noqa: BLE001  files as the manifest has them may still be no tensors

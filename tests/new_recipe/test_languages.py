@@ -57,7 +57,7 @@ def test_names_that_are_tags_make_a_folder_of_one_each(tmp_path: Path) -> None:
 def test_fewer_than_two_languages_are_refused_with_what_is_there(tmp_path: Path) -> None:
     (tmp_path / "de.txt").write_text("")
     (tmp_path / "text.txt").write_text("")
-    with pytest.raises(TextError, match=r"text in 1 languages, \['de'\].* No language was found in \['text\.txt'\]"):
+    with pytest.raises(TextError, match=r"text in 1 language \(de\) .* No language is in the names text\.txt\."):
         find(tmp_path)
     with pytest.raises(TextError, match="there is no folder"):
         find(tmp_path / "absent")

@@ -124,7 +124,23 @@ def test_the_check_reads_a_bounded_part_of_each_file(text: Path, monkeypatch: py
     sample = samples.take(source, Split(), "de")
     assert 10_000 <= sum(sample.characters.values()) < 12_000
     assert (sample.errors, sample.notes[SAMPLED], sample.whole) == ([], 2, False)
-    preflight.require_ready(recipe_on(text, tokenizer={"vocabulary": 30_000}))  # nothing is claimed of sizes
+    found = refusal(recipe_on(text, tokenizer={"vocabulary": 30_000}))
+    # Nothing is claimed of sizes, and the rest of the text is looked through for errors.
+    places = [line.split(":")[1].strip().split(",")[0] for line in found]
+    assert places == [str(text / "de" / f"{name}.jsonl") for name in "ab"]
+
+
+def test_labels_beyond_the_sample_are_looked_at(text: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(samples, "CHARACTERS", 2_000)
+    documents = made_up.documents("de", 300)
+    line = max(
+        number for number, document in enumerate(documents, start=1) if split_of(document["name"], Split()) == "test"
+    )
+    change(text / "de.jsonl", line, json.dumps(documents[line - 1] | {"label": "gardn"}))
+    [found] = refusal(recipe_on(text, tasks=[TASK]))
+    assert found.startswith(f"de: {text / 'de.jsonl'}, line {line} has label 'gardn'; task 'topic' knows ['garden', ")
+    monkeypatch.setattr(samples, "LOOK_S", 0.0)
+    preflight.require_ready(recipe_on(text, tasks=[TASK]))
 
 
 def test_languages_side_by_side_are_refused_only_if_none_is_ready(

@@ -105,6 +105,19 @@ def test_every_command_of_what_to_do_next_is_one_that_the_command_line_takes(
     assert not _understood(["registry", "undo", "model"])
 
 
+def test_the_language_pipeline_is_run_where_its_results_are(made_up: SimpleNamespace) -> None:
+    local = Tracked(uri="sqlite:////results/of a run/mlflow.db", experiment="1", runs={"whole pipeline": "e" * 32})
+    server = Tracked(uri="https://mlflow.example.org", experiment="1", runs={"whole pipeline": "e" * 32})
+
+    def run(tracked: Tracked) -> list[str]:
+        records = made_up.records().model_copy(update={"tracked": tracked})
+        commands = [command for step in next_steps(records) for command in step.commands]
+        return shlex.split([command for command in commands if "pipelines run" in command][-1])
+
+    assert run(local)[-2:] == ["--out", "/results/of a run"]
+    assert "--out" not in run(server)
+
+
 def _understood(words: list[str]) -> bool:
     """Whether the command line knows a command and its options; help is asked for, so that nothing is done."""
     return CliRunner().invoke(app, [*words, "--help"]).exit_code == 0
