@@ -1,6 +1,6 @@
 """The gate of bundles: a new version keeps what the champion serves, unless somebody asks for a change by name."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 import pydantic
@@ -13,6 +13,8 @@ from lingraft.serving.formats import languages_of
 
 _EMBEDDINGS = "embeddings-"
 """Input of a bundle, with a language behind it."""
+_EMBEDDINGS_TAG = f"data.{_EMBEDDINGS}"
+"""The same among the registry's tags."""
 
 
 class AllowedChanges(pydantic.BaseModel, frozen=True, extra="forbid"):
@@ -46,8 +48,8 @@ class BundleContent:
     """All of them, the source language too."""
     primary: str
     """Fingerprint."""
-    answers: tuple[str, tuple[str, ...]]
-    """Kind of task, and its labels in the order of the logits."""
+    answers: tuple[str, tuple[str, ...]] | None
+    """Kind of task, and its labels in the order of the logits; None if the manifest cannot be read."""
     embeddings: Mapping[str, str]
     """Fingerprint of the embeddings by language; the source language has none."""
     parity: Mapping[str, float]
@@ -75,19 +77,37 @@ class BundleContent:
             parity={language: found.difference for language, found in parity.get("fp32", {}).items()},
         )
 
+    @classmethod
+    def of_tags(cls, title: str, tags: Mapping[str, str]) -> "BundleContent":
+        """What the registry's tags still tell of a bundle whose manifest is damaged: everything but its labels."""
+        embeddings = {
+            name.removeprefix(_EMBEDDINGS_TAG): mark for name, mark in tags.items() if name.startswith(_EMBEDDINGS_TAG)
+        }
+        source = tags.get("language", "")
+        primary = tags.get("aligned_with", "")
+        return cls(title, source, (source, *sorted(embeddings)), primary, None, embeddings, {})
+
+
+def languages_in(contents: Iterable[BundleContent | None]) -> list[str]:
+    """Languages of some bundles, each once, in their order."""
+    return [*dict.fromkeys(language for content in contents if content for language in content.languages)]
+
 
 @dataclass(frozen=True)
 class BundleChange:
     """What becomes of production if one bundle takes the place of another; None stands for no bundle."""
 
     before: BundleContent | None
+    """The champion."""
     after: BundleContent | None
+    recorded: BundleContent | None = None
+    """The champion by the record of decisions, where somebody has moved or removed the alias by hand."""
 
     @property
     def lost(self) -> tuple[str, ...]:
         """Languages that would leave production."""
-        before, after = (each.languages if each else () for each in (self.before, self.after))
-        return tuple(language for language in before if language not in after)
+        after = self.after.languages if self.after else ()
+        return tuple(each for each in languages_in((self.before, self.recorded)) if each not in after)
 
     def require_names(self, allowed: AllowedChanges) -> None:
         """Refuse languages to drop that would not be dropped, such as misspelt ones.
@@ -96,7 +116,7 @@ class BundleChange:
             PromotionError: the message says which languages are in production, and which would leave.
         """
         if strange := sorted(set(allowed.drop_languages) - set(self.lost)):
-            served = ", ".join(self.before.languages) if self.before else "none"
+            served = ", ".join(languages_in((self.before, self.recorded))) or "none"
             raise PromotionError(
                 f"--drop-language names {', '.join(strange)}, but this takes none of them out of production: the "
                 f"champion has {served}; {', '.join(self.lost) or 'none'} would leave."
@@ -104,12 +124,13 @@ class BundleChange:
 
     def checks(self, allowed: AllowedChanges) -> list[Check]:
         """Whether languages, primary and labels stay, but for what is allowed; nothing without a champion before."""
-        if self.before is None:
+        before = self.before or self.recorded
+        if before is None:
             return []
-        languages = self._languages(self.before, allowed)
+        languages = self._languages(before, allowed)
         if self.after is None:
             return [languages]
-        return [languages, _primary(self.before, self.after, allowed), _labels(self.before, self.after, allowed)]
+        return [languages, _primary(before, self.after, allowed), _labels(before, self.after, allowed)]
 
     def gate_checks(self, accepted: Collection[str]) -> list[Check]:
         """Whether the new bundle computes what PyTorch does, and holds only embeddings that the gate has let pass.
@@ -129,7 +150,8 @@ class BundleChange:
         new = self.after.title if self.after else "no bundle"
         named = " ".join(f"--drop-language {language}" for language in unnamed)
         says = (
-            f"{', '.join(unnamed)} would leave production: {before.title} has {', '.join(before.languages)}, "
+            f"{', '.join(unnamed)} would leave production: {before.title} has "
+            f"{', '.join(languages_in((self.before, self.recorded)))}, "
             f"{new} has {', '.join(self.after.languages) if self.after else 'none'}. "
             f"Run the language pipeline, which takes them along, or ask for it by name: {named}."
         )
@@ -162,6 +184,10 @@ def _primary(before: BundleContent, after: BundleContent, allowed: AllowedChange
 
 
 def _labels(before: BundleContent, after: BundleContent, allowed: AllowedChanges) -> Check:
+    if before.answers is None and not allowed.new_labels:
+        says = f"the labels of {before.title} are not known, as its manifest is damaged. Look whether those of "
+        says += f"{after.title}, {_shown(after)}, are right, and allow them by name: --new-labels."
+        return Check(name="labels", passed=False, says=says)
     if before.answers == after.answers:
         return Check(name="labels", passed=True, says=f"the labels are those of {before.title}")
     says = f"{before.title} answers by {_shown(before)}, {after.title} by {_shown(after)}"
@@ -186,5 +212,7 @@ def _parity(content: BundleContent) -> Check:
 
 
 def _shown(content: BundleContent) -> str:
+    if content.answers is None:
+        return "labels that are not known"
     kind, labels = content.answers
     return f"{kind} [{', '.join(labels)}]"

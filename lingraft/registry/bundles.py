@@ -2,12 +2,14 @@
 
 import tempfile
 from collections import defaultdict
+from collections.abc import Sequence
 from pathlib import Path
 
 from lingraft.artifact import Kind
+from lingraft.errors import ArtifactError
 from lingraft.registry.bundle_gate import BundleChange, BundleContent
 from lingraft.tracking import decisions
-from lingraft.tracking.decisions import Record, standing_promotions
+from lingraft.tracking.decisions import Record, standing_promotions, winners
 from lingraft.tracking.server import Asking
 from lingraft.tracking.versions import Version, bring_some
 
@@ -24,15 +26,49 @@ def content_of(ask: Asking, version: Version) -> BundleContent:
     return BundleContent.of(version.title, found.manifest)
 
 
-def change_of(ask: Asking, before: Version | None, after: Version | None) -> BundleChange:
-    """What changes if one registered bundle takes the place of another.
+def served_content(ask: Asking, version: Version | None) -> BundleContent | None:
+    """The facts of a bundle that is in production; of a damaged one, which is to be replaced, what its tags tell.
 
     Raises:
         TrackingError: the registry refuses, or stays down.
-        ArtifactError: a manifest is damaged.
     """
-    contents = [content_of(ask, version) if version else None for version in (before, after)]
-    return BundleChange(*contents)
+    if version is None:
+        return None
+    try:
+        return content_of(ask, version)
+    except ArtifactError:
+        return BundleContent.of_tags(version.title, version.tags)
+
+
+def change_of(
+    ask: Asking, before: Version | None, after: Version | None, recorded: Version | None = None
+) -> BundleChange:
+    """What changes if one registered bundle takes the place of another.
+
+    Args:
+        ask: asks MLflow.
+        before: the champion.
+        after: the bundle that is to take its place.
+        recorded: the champion by the record of decisions.
+
+    Raises:
+        TrackingError: the registry refuses, or stays down.
+        ArtifactError: the manifest of the new bundle is damaged.
+    """
+    new = content_of(ask, after) if after else None
+    return BundleChange(served_content(ask, before), new, served_content(ask, recorded))
+
+
+def recorded_champion(found: Sequence[Version], records: Sequence[Record]) -> Version | None:
+    """The champion by the record of decisions; the alias differs where somebody has moved it by hand.
+
+    Args:
+        found: versions of the model that are still there.
+        records: of the decisions about it.
+    """
+    decided = winners(records)
+    number = decided[-1].decision.after if decided else None
+    return next((version for version in found if version.number == number), None)
 
 
 def accepted(ask: Asking, project: str) -> set[str]:

@@ -13,7 +13,7 @@ from lingraft.gate_config import Gate
 from lingraft.progress import say
 from lingraft.registered import primary_of
 from lingraft.registry.bundle_gate import NOTHING, AllowedChanges
-from lingraft.registry.bundles import accepted, change_of
+from lingraft.registry.bundles import accepted, change_of, recorded_champion
 from lingraft.registry.evidence import evidence_of, gate_of
 from lingraft.registry.gate import Check, judge, passed, reason
 from lingraft.tracking import decisions
@@ -81,7 +81,8 @@ def promote(
         _require_last(records, made_after, name, number)
     if before == number:
         return Decided(name, before, number, (), None)
-    change = change_of(ask, champion, version) if version.kind == "bundle" else None
+    recorded = recorded_champion(versions_of(ask, name), records)
+    change = change_of(ask, champion, version, recorded) if version.kind == "bundle" else None
     checks = tuple(_checks(ask, project, version, champion, gate))
     if change:
         change.require_names(allowed)
@@ -140,7 +141,8 @@ def rollback(
     champion = next((each for each in found if each.is_champion), None)
     before = champion.number if champion else None
     after = target.number if target else None
-    change = change_of(ask, champion, target) if found[-1].kind == "bundle" else None
+    recorded = recorded_champion(found, records)
+    change = change_of(ask, champion, target, recorded) if found[-1].kind == "bundle" else None
     checks = tuple(change.checks(allowed)) if change else ()
     if change:
         change.require_names(allowed)

@@ -8,15 +8,16 @@ from pathlib import Path
 from lingraft.artifact import Artifact, Kind
 from lingraft.errors import OvertakenError
 from lingraft.progress import say
-from lingraft.registry.bundle_gate import AllowedChanges, BundleContent
-from lingraft.registry.bundles import content_of
+from lingraft.registry.bundle_gate import AllowedChanges, BundleContent, languages_in
+from lingraft.registry.bundles import recorded_champion, served_content
 from lingraft.registry.gate import reason
 from lingraft.registry.promotion import Decided, last, promote
 from lingraft.serving.formats import languages_of
 from lingraft.tracking import decisions
+from lingraft.tracking.decisions import Record
 from lingraft.tracking.registry import register
 from lingraft.tracking.runs import StageRun
-from lingraft.tracking.versions import Version, bring, champion_of, versions
+from lingraft.tracking.versions import Version, bring, champion_of, versions, versions_of
 
 
 @dataclass(frozen=True)
@@ -64,9 +65,8 @@ def renew(
         ArtifactError: registered embeddings are damaged.
     """
     while True:
-        knew = last(decisions.history(stage.ask, stage.project, name))
-        champion = champion_of(stage.ask, name)
-        before = content_of(stage.ask, champion) if champion else None
+        records = decisions.history(stage.ask, stage.project, name)
+        knew, before = last(records), _in_production(stage, name, records)
         with tempfile.TemporaryDirectory() as folder:
             made = make(_members(stage, before, primary, brought, allowed.drop_languages, Path(folder)))
         version = register(name, made.folder, Kind.BUNDLE, stage, tags_of(made))
@@ -79,28 +79,37 @@ def renew(
         return Renewal(made, version, decided)
 
 
-def _applicable(allowed: AllowedChanges, before: BundleContent | None, made: Artifact) -> AllowedChanges:
+def _in_production(stage: StageRun, name: str, records: Sequence[Record]) -> list[BundleContent]:
+    """The champion and, where somebody has moved the alias by hand, the champion by the record of decisions."""
+    found = [champion_of(stage.ask, name), recorded_champion(versions_of(stage.ask, name), records)]
+    by_number = {version.number: version for version in found if version}
+    contents = [served_content(stage.ask, version) for version in by_number.values()]
+    return [content for content in contents if content]
+
+
+def _applicable(allowed: AllowedChanges, before: Sequence[BundleContent], made: Artifact) -> AllowedChanges:
     """The allowed changes without languages that this bundle keeps or never had: one run renews several bundles."""
-    served, kept = before.languages if before else (), languages_of(made.manifest)
+    served, kept = languages_in(before), languages_of(made.manifest)
     dropped = tuple(name for name in allowed.drop_languages if name in served and name not in kept)
     return allowed.model_copy(update={"drop_languages": dropped})
 
 
 def _members(
     stage: StageRun,
-    before: BundleContent | None,
+    before: Sequence[BundleContent],
     primary: str,
     brought: Mapping[str, Path],
     dropped: Sequence[str],
     folder: Path,
 ) -> list[Path]:
-    """Embeddings of all languages: those of the champion in its order, then the new ones."""
-    served = [language for language in before.languages if language != before.source] if before else []
+    """Embeddings of all languages: those in production in their order, then the new ones."""
+    sources = {each.source for each in before}
+    served = [language for language in languages_in(before) if language not in sources]
     wanted = [language for language in dict.fromkeys([*served, *brought]) if language not in dropped]
     absent = [language for language in wanted if language not in brought]
-    found = dict(_registered(stage, before, primary, absent)) if before and absent else {}
+    found = dict(_registered(stage, before, primary, absent)) if absent else {}
     if found:
-        say(f"Taken along from {before.title if before else ''}: {', '.join(found)}.")
+        say(f"Taken along from {' and '.join(each.title for each in before)}: {', '.join(found)}.")
     if lost := [language for language in absent if language not in found]:
         say(f"The registry has no embeddings of {', '.join(lost)} for primary {primary[:12]}: adapt them again.")
     for language, version in found.items():
@@ -109,7 +118,7 @@ def _members(
 
 
 def _registered(
-    stage: StageRun, before: BundleContent, primary: str, languages: Sequence[str]
+    stage: StageRun, before: Sequence[BundleContent], primary: str, languages: Sequence[str]
 ) -> Iterator[tuple[str, Version]]:
     """The champion of each language, else the version that the bundle has; only those made for a primary."""
     fitting = [
@@ -119,6 +128,7 @@ def _registered(
     ]
     for language in languages:
         ours = [each for each in fitting if each.tags.get("language") == language]
-        served = [each for each in ours if each.fingerprint == before.embeddings.get(language)]
+        marks = {content.embeddings.get(language) for content in before}
+        served = [each for each in ours if each.fingerprint in marks]
         if found := [*(each for each in ours if each.is_champion), *served]:
             yield language, found[0]

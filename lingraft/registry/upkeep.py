@@ -6,6 +6,7 @@ from pathlib import Path
 
 from lingraft.artifact import Artifact, Kind
 from lingraft.errors import ArtifactError
+from lingraft.registry.bundles import recorded_champion
 from lingraft.registry.lineage import parents_of
 from lingraft.registry.promotion import previous
 from lingraft.tracking import decisions
@@ -73,7 +74,11 @@ def superfluous(ask: Asking, project: str, found: Sequence[Version], now_ms: int
         now_ms: the time, in milliseconds since 1970.
         days: how old a version must be.
     """
-    returns = {(name, previous(decisions.history(ask, project, name))) for name in {each.name for each in found}}
+    returns = set()
+    for name in {each.name for each in found}:
+        records = decisions.history(ask, project, name)
+        recorded = recorded_champion([each for each in found if each.name == name], records)
+        returns |= {(name, previous(records)), (name, recorded.number if recorded else None)}
     young = now_ms - days * _DAY_MS
     kept = [each for each in found if each.aliases or each.made_ms > young or (each.name, each.number) in returns]
     needed: set[str] = set()

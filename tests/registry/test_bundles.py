@@ -1,12 +1,17 @@
 """What a bundle must have before it takes the champion's place, against a real store."""
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
+from mlflow import MlflowClient
 
 from lingraft.artifact import Artifact, Kind, Manifest
 from lingraft.errors import ArtifactError, PromotionError
-from lingraft.registry.bundle_gate import BundleContent
+from lingraft.registry.bundle_gate import AllowedChanges, BundleChange, BundleContent
+from lingraft.tracking import CHAMPION
 from tests.registry.prepared import Prepared, begins_with
-from tests.registry.project import Project, lingraft
+from tests.registry.project import Project, lingraft, speaking
 from tests.tracking_stores import quiet
 
 pytestmark = quiet
@@ -124,6 +129,42 @@ def test_changes_to_production_are_not_asked_of_other_models(project: Project) -
         with pytest.raises(PromotionError, match=r"is no bundle, so it has no languages"):
             lingraft(*command, "--drop-language", "de")
     assert project.champion(project.embeddings) == 2
+
+
+@begins_with(SERVED)
+def test_an_alias_that_somebody_has_moved_by_hand_takes_no_language_out_of_the_next_bundle(project: Project) -> None:
+    project.promote(project.bundle, project.register_bundle(7.0, hashes(project, "de", "tr")))
+    smaller = project.register_bundle(8.0, hashes(project, "de"))
+    client = MlflowClient()
+    client.set_registered_model_alias(project.bundle, CHAMPION, "1")
+    assert failed(project, smaller) == ["languages"]
+    client.delete_registered_model_alias(project.bundle, CHAMPION)
+    refused = project.promote(project.bundle, smaller)
+    assert [check.name for check in refused.checks if not check.passed] == ["languages"]
+    assert project.promote(project.bundle, smaller, drop_languages=("tr",)).moved
+
+
+def test_a_bundle_whose_manifest_is_damaged_is_replaced_by_one_with_its_languages_whose_labels_are_allowed() -> None:
+    tags = {"language": "en", "aligned_with": "p", "data.embeddings-de": "d", "data.primary": "p"}
+    damaged = BundleContent.of_tags("version 1", tags)
+    assert (damaged.languages, damaged.primary) == (("en", "de"), "p")
+    whole = replace(damaged, title="version 2", answers=("texts", ("a", "b")))
+    smaller = replace(whole, languages=("en",))
+    for new, allowed, unmet in (
+        (whole, AllowedChanges(), ["labels"]),
+        (whole, AllowedChanges(new_labels=True), []),
+        (smaller, AllowedChanges(new_labels=True), ["languages"]),
+    ):
+        checks = BundleChange(damaged, new).checks(allowed)
+        assert [check.name for check in checks if not check.passed] == unmet
+
+
+@pytest.mark.parametrize("parity", [{"fp32": {"en": {}}}, {"fp32": {"en": "x"}}, {"fp32": {"en": None}}])
+def test_a_forged_parity_is_refused(parity: dict[str, Any]) -> None:
+    details = {"languages": ["en"], "kind": "texts", "labels": [], **speaking("en")}
+    manifest = Manifest(kind=Kind.BUNDLE, language="en", details=details, record={"parity": parity})
+    with pytest.raises(ArtifactError, match=r"is damaged: .*parity"):
+        BundleContent.of("version 7", manifest)
 
 
 def test_a_manifest_that_lacks_what_decides_is_named() -> None:

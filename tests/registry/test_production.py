@@ -60,8 +60,8 @@ class Production(contextlib.ExitStack):
         self.by_hand: set[str] = set()
         """The language that the last command took away from the endpoint alone."""
         self.champion: set[str] = set()
-        self.unasked = False
-        """Whether somebody has moved the alias past lingraft."""
+        self.unasked: int | None = None
+        """The version to which somebody has moved the alias past lingraft."""
 
     def named(self) -> set[str]:
         """Languages that a command names to be dropped: none more often than not."""
@@ -129,7 +129,7 @@ class Production(contextlib.ExitStack):
         numbers = [each.version for each in MlflowClient().search_model_versions(f"name='{self.project.bundle}'")]
         number = str(self.draw.choice(numbers))
         MlflowClient().set_registered_model_alias(self.project.bundle, tracking.CHAMPION, number)
-        self.unasked = True
+        self.unasked = int(number)
         self.publish()
 
     def publish(self) -> None:
@@ -159,15 +159,17 @@ class Production(contextlib.ExitStack):
         """Look at the champion after a command: of its languages only those that the command named may be gone."""
         with tracking.asking() as ask:
             version = champion_of(ask, self.project.bundle)
+        if version and version.number == self.unasked:  # no command has changed anything since
+            return self.publish()
         tags = version.tags if version else {}
         now = {SOURCE} & {tags.get("language")} | {
             key.removeprefix("data.embeddings-") for key in tags if key.startswith("data.embeddings-")
         }
         lost = self.champion - now
-        assert self.unasked or lost <= named, f"{lost} left the champion, and only {named} were named"
+        assert lost <= named, f"{lost} left the champion, and only {named} were named"
         self.dropped = (self.dropped | (lost & named)) - now
-        self.champion, self.unasked = now, False
-        self.publish()
+        self.champion, self.unasked = now, None
+        return self.publish()
 
     def ended(self, language: str, end: str) -> Path | None:
         """What a run hands on to be served: new embeddings, those of the champion, or nothing."""
