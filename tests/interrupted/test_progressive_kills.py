@@ -82,15 +82,28 @@ def progressive(
 def test_killed_before_at_and_after_every_switch_it_goes_on_to_the_same_weights(
     progressive: Progressive, tmp_path: Path
 ) -> None:
-    out, reached = tmp_path / "out", [0]
-    for aim in [step + beside for step in progressive.ends()[:-1] for beside in (-2, 0, 2)]:
-        if aim <= reached[-1]:
-            continue  # a checkpoint was written meanwhile that is beyond it
-        command = progressive.start(out)
-        assert command.signalled_when(signal.SIGKILL, lambda: steps_kept(out) >= aim) == -signal.SIGKILL  # noqa: B023
-        reached.append(steps_kept(out))
+    for attempt in range(5):  # on a busy machine, all steps may be over before the first kill
+        out = tmp_path / f"out-{attempt}"
+        reached = killed_at_switches(progressive, out)
+        if len(reached) > 2:
+            break
     assert len(reached) > 2
     command = progressive.start(out)
     assert command.ends() == 0, command.said
     assert f"going on after step {reached[-1]} of" in command.said
     require_same("adapt", out, progressive.whole)
+
+
+def killed_at_switches(progressive: Progressive, out: Path) -> list[int]:
+    """Kill an adaptation before, at and after every switch; returns the steps that its checkpoints had reached."""
+    reached = [0]
+    for aim in [step + beside for step in progressive.ends()[:-1] for beside in (-2, 0, 2)]:
+        if aim <= reached[-1]:
+            continue  # a checkpoint was written meanwhile that is beyond it
+        command = progressive.start(out)
+        ended = command.signalled_when(signal.SIGKILL, lambda: steps_kept(out) >= aim)  # noqa: B023
+        if ended != -signal.SIGKILL:
+            assert ended == 0, command.said
+            return []
+        reached.append(steps_kept(out))
+    return reached
