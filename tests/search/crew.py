@@ -1,6 +1,7 @@
 """Workers as real processes on one storage, and a look at their trials."""
 
 import contextlib
+import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -80,13 +81,32 @@ class Workers:
                 next(pauses)
         time.sleep(0.1)  # by now the lock of a journal is let go, which would be broken only after 30 s
 
+    @contextlib.contextmanager
+    def held_at_look(self, worker: Child, look: int) -> Iterator[None]:
+        """Hold a worker as soon as its trial has been looked at so often, however fast it is, and let it go on after.
+
+        It is looked at only while it is held, so that it has not ended its trial meanwhile.
+        """
+        pauses = self._moments(0.02)
+        while not _studies(self.storage):
+            next(pauses)
+        with self.board() as board:
+            worker.send(signal.SIGSTOP)
+            while not any(look in trial.intermediate_values for trial in board.running()):
+                assert worker.runs, worker.said
+                worker.send(signal.SIGCONT)
+                next(pauses)
+                worker.send(signal.SIGSTOP)
+        yield
+        worker.send(signal.SIGCONT)
+
     def log(self, name: str) -> str:
         """What a worker has told so far."""
         return (self.folder / f"{name}.log").read_text(encoding="utf-8")
 
-    def _moments(self) -> Iterator[None]:
+    def _moments(self, pause_s: float = 0.05) -> Iterator[None]:
         told = (f"{path.stem}: {self.log(path.stem)}" for path in self.folder.glob("*.log"))
-        return moments(0.05, lambda: "\n".join(told))
+        return moments(pause_s, lambda: "\n".join(told))
 
 
 def _studies(address: str) -> list[str]:

@@ -1,6 +1,5 @@
 """Workers that share PostgreSQL: they claim at once, and its server is started anew or goes away in the middle."""
 
-import signal
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +9,6 @@ import pytest
 from lingraft.config import Recipe
 from lingraft.results import SearchResult, load_search
 from lingraft.search.storage import WAIT_VARIABLE
-from tests.fixtures.forked import Child
 from tests.postgresql import PostgreSql, started
 from tests.search.crew import Workers, found_by_one, without_times
 from tests.search.test_board import DEPTHS, claim_at_once
@@ -40,20 +38,13 @@ def test_processes_that_claim_at_once_never_get_the_same(server: PostgreSql, tmp
     assert claim_at_once(server.address("mlflow"), tmp_path) == Counter(DEPTHS)
 
 
-def stop_meanwhile(server: PostgreSql, worker: Child) -> None:
-    """Stop the server while a worker is at its trial, which it would otherwise end before a slow server has stopped."""
-    worker.send(signal.SIGSTOP)
-    server.stop("immediate")
-    worker.send(signal.SIGCONT)
-
-
 def test_a_server_that_is_started_anew_is_waited_for(
     workshop: Workshop, recipe: Recipe, undisturbed: SearchResult, server: PostgreSql, tmp_path: Path
 ) -> None:
     workers = Workers(workshop, recipe, server.address("mlflow"), tmp_path)
     with workers.one("worker") as worker:
-        workers.wait_for_look(2)
-        stop_meanwhile(server, worker)
+        with workers.held_at_look(worker, 2):
+            server.stop("immediate")
         worker.wait_for_word("the server of the Optuna storage went away; it is waited for, 60 s at most")
         server.start()
         ended = worker.ends()
@@ -76,8 +67,8 @@ def test_without_its_server_a_worker_says_so_and_the_next_goes_on_from_its_check
     monkeypatch.setenv(WAIT_VARIABLE, "0.5")
     workers = Workers(workshop, recipe, server.address("mlflow"), tmp_path)
     with workers.one("first") as first:
-        workers.wait_for_look(2)
-        stop_meanwhile(server, first)
+        with workers.held_at_look(first, 2):
+            server.stop("immediate")
         assert first.ends() == 1, workers.log("first")
     last = workers.log("first").splitlines()[-1]
     assert last.startswith("error: the Optuna storage postgresql+psycopg://mlflow:***@")
