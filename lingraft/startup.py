@@ -4,8 +4,7 @@ import os
 import signal
 from types import FrameType
 
-_STATUS = {signal.SIGTERM: 75, signal.SIGINT: 130}
-"""As `lingraft.stopping.EXIT_CODES`, which takes longer to import."""
+from lingraft.stopping import EXIT_CODES
 
 
 def end_quietly_on_ctrl_c() -> None:
@@ -16,11 +15,11 @@ def end_quietly_on_ctrl_c() -> None:
     does not handle, ends on SIGTERM as well.
     """
     if os.getpid() == 1:
-        for number in _STATUS:
+        for number in EXIT_CODES:
             signal.signal(number, _end)
     elif signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def _end(number: int, _: FrameType | None) -> None:
-    os._exit(_STATUS[signal.Signals(number)])
+    os._exit(EXIT_CODES[signal.Signals(number)])

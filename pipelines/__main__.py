@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lingraft.cli.options import run_app
+from lingraft.cli.registry import DropOption, NewLabelsOption, NewPrimaryOption
 from lingraft.errors import LingraftError
 from pipelines.catalogue import PIPELINES, languages_of, pipeline_named
 from pipelines.server import commands
@@ -28,18 +29,6 @@ TextOption = Annotated[
     Path | None, typer.Option("--text", help="Text of your own: a folder with one file or folder per language.")
 ]
 CompareOption = Annotated[bool, typer.Option("--compare", help="Adapt over all layers as well, to compare with.")]
-
-
-DropOption = Annotated[
-    list[str] | None,
-    typer.Option("--drop-language", help="Language to take out of production; repeatable. Others never leave it."),
-]
-NewPrimaryOption = Annotated[
-    bool, typer.Option("--new-primary", help="Let bundles of another primary than the champion's into production.")
-]
-NewLabelsOption = Annotated[
-    bool, typer.Option("--new-labels", help="Let bundles with other labels than the champion's into production.")
-]
 
 
 @app.command("compile")

@@ -81,8 +81,9 @@ def promote(
         _require_last(records, made_after, name, number)
     if before == number:
         return Decided(name, before, number, (), None)
-    recorded = recorded_champion(versions_of(ask, name), records)
-    change = change_of(ask, champion, version, recorded) if version.kind == "bundle" else None
+    change = None
+    if version.kind == "bundle":
+        change = change_of(ask, champion, version, recorded_champion(versions_of(ask, name), records))
     checks = tuple(_checks(ask, project, version, champion, gate))
     if change:
         change.require_names(allowed)
