@@ -5,6 +5,8 @@ needs nothing but its step to go on with the very same numbers.
 """
 
 import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor
@@ -53,3 +55,14 @@ def _signed(number: int) -> int:
 def _shifted(numbers: Tensor, bits: int) -> Tensor:
     """Shift to the right without copying the sign."""
     return (numbers >> bits) & ((1 << (64 - bits)) - 1)
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Compute on one thread: the last bits of a sum depend on how many add it up, and results of a seed must not."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)

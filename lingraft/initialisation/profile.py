@@ -11,7 +11,6 @@ Legend: V vocabulary, N its pieces that are not special, F features, O a row wit
 import math
 import unicodedata
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import NamedTuple, Self
 
@@ -20,6 +19,7 @@ from torch import Tensor
 
 from lingraft.encoder import INITIAL_STD
 from lingraft.initialisation.classes import PieceClass, Pieces, class_of, is_letter
+from lingraft.noise import one_thread
 from lingraft.pieces import Surface
 
 _ROWS_AT_ONCE = 16_384
@@ -119,24 +119,13 @@ def draw_alike(
         target_pieces: what the rows are for.
         generator: the only source of randomness.
     """
-    with _one_thread():
+    with one_thread():
         profile = RowProfile.of(source_table_VD, source_bias_V, Described.of(source_pieces))
         for part in Described.of(target_pieces).parts():
             expected_NO = profile.expected(part).float()
             noise_ND = torch.empty(len(part.ids_N), table_VD.shape[1]).normal_(generator=generator)
             table_VD[part.ids_N] = expected_NO[:, :-1] + profile.std_O[:-1].float() * noise_ND
             bias_V[part.ids_N] = expected_NO[:, -1]
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """The last bits of a sum depend on how many threads add it up; the rows of a seed must not."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
 
 
 def _features(surface: Surface | None, rank: int) -> tuple[float, ...]:
