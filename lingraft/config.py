@@ -19,6 +19,7 @@ from lingraft.alignment_config import Alignment, is_default
 from lingraft.cluster import Cluster, StageName
 from lingraft.errors import DepthError, RecipeError
 from lingraft.gate_config import Gate
+from lingraft.initialisation.classes import Initialisation
 from lingraft.model_config import EncoderShape, TokenizerSettings
 from lingraft.progress import say
 from lingraft.search_config import Search
@@ -294,11 +295,20 @@ class Recipe(Section):
                     f"alignment.{key} names {surplus}, which are not among the targets {list(self.targets)}: ignored. "
                     "Add them to 'targets', or remove them there."
                 )
+        yield from self._unused_dictionaries()
         if self.search and (asked := raw["search"]["language"]) != self.search.language:
             yield (
                 f"search.language {asked!r} is not among the targets {list(self.targets)}: the search is for "
                 f"{self.search.language!r}, the first of them. Set search.language to choose another one."
             )
+
+    def _unused_dictionaries(self) -> Iterator[str]:
+        ways = {self.adaptation.initialisation, *(self.search.initialisations if self.search else ())}
+        given = self.alignment.dictionary
+        if given and Initialisation.ALIGNED not in ways:
+            yield f"alignment.dictionary is not used: adaptation.initialisation is {self.adaptation.initialisation}."
+        elif both := sorted({*given} & {*self.alignment.parallel}):
+            yield f"alignment.dictionary of {both} is not used: these languages have parallel text, which is better."
 
     def to_json(self) -> str:
         """The recipe in one canonical line: what components are given, and what is hashed."""

@@ -285,14 +285,16 @@ def test_resources_of_languages_that_are_no_targets_are_left_out_with_a_note(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "mine.toml"
-    given = '[alignment]\nparallel = { de = "en-de.tsv", el = "en-el.tsv" }\ndictionary = { sw = "en-sw.txt" }\n'
+    parallel, dictionary = '{ de = "en-de.tsv", el = "en-el.tsv" }', '{ sw = "en-sw.txt", tr = "en-tr.txt" }'
+    given = f"[alignment]\nparallel = {parallel}\ndictionary = {dictionary}\n"
     path.write_text((ROOT / "tests/tiny.toml").read_text() + given)
     recipe = Recipe.load(path)
     assert recipe.alignment.parallel == {"de": "en-de.tsv"}
-    assert recipe.alignment.dictionary == {}
-    parallel, dictionary = capsys.readouterr().err.splitlines()
+    assert recipe.alignment.dictionary == {"tr": "en-tr.txt"}
+    parallel, dictionary, unused = capsys.readouterr().err.splitlines()
     assert "alignment.parallel names ['el'], which are not among the targets ['de', 'tr']: ignored" in parallel
     assert "alignment.dictionary names ['sw']" in dictionary
+    assert "alignment.dictionary is not used: adaptation.initialisation is overlap." in unused
 
 
 def test_a_recipe_whose_languages_agree_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
