@@ -34,7 +34,7 @@ _CANDIDATES = 32
 _STEPS = 5
 _READ_AT_ONCE = 4096
 _PAIRS_AT_ONCE = 512
-_CELLS = 1 << 24
+_CELLS = 1 << 22
 """Numbers that are computed at once, at most: bounds memory to a few hundred megabytes."""
 _LEAST_PROBABLE = 0.01
 """Less probable translations are dropped: they are noise, and most of the table."""
@@ -191,10 +191,8 @@ class _Encoded:
                 batches, stride = batches[::2], 2 * stride
         if not batches:
             batches.append(_encode([], source, target, cut, left_out))
-        sides = (
-            scipy.sparse.csr_array(scipy.sparse.vstack(parts, format="csr")) for parts in zip(*batches, strict=True)
-        )
-        return cls(*sides, left_out)
+        source_NS, target_NT = (scipy.sparse.vstack(parts, format="csr") for parts in zip(*batches, strict=True))
+        return cls(source_NS, target_NT, left_out)
 
     def require_any(self, origin: str) -> None:
         """Refuse to learn from nothing; the error says why there is nothing, with counts."""
@@ -308,7 +306,7 @@ def _expected(
     """One step's expectation: how often each target piece comes from each candidate, and from none."""
     counts_TK, null_counts_T = np.zeros(candidates_TK.shape), np.zeros(len(null_T))
     pairs, size = source_NS.shape
-    at_once = max(1, min(_CELLS // (size + 1), _PAIRS_AT_ONCE))
+    at_once = max(1, min(4 * _CELLS // (size + 1), _PAIRS_AT_ONCE))
     present_NS = np.zeros((at_once, size + 1), dtype=bool)
     for start in range(0, pairs, at_once):
         source_rows, source_ids = _entries(source_NS, start, at_once)
