@@ -15,9 +15,11 @@ from typing import Any, Literal, Self
 import pydantic
 from pydantic import Field, NonNegativeInt
 
+from lingraft.alignment_config import Alignment, is_default
 from lingraft.cluster import Cluster, StageName
 from lingraft.errors import DepthError, RecipeError
 from lingraft.gate_config import Gate
+from lingraft.initialisation.classes import Initialisation
 from lingraft.model_config import EncoderShape, TokenizerSettings
 from lingraft.progress import say
 from lingraft.search_config import Search
@@ -48,6 +50,12 @@ class Recipe(Section):
     pretraining: Pretraining = Field(description="How the primary is trained.")
     mini: MiniBuilding | None = Field(None, description="How MINIPOST's mini-model is built; no other system has it.")
     adaptation: Adaptation = Field(description="How each language's embeddings are trained.")
+    # Left out where it names nothing, so that recipes without it keep their digest.
+    alignment: Alignment = Field(
+        Alignment(),
+        exclude_if=is_default,
+        description="Parallel text and dictionaries that adaptation.initialisation 'aligned' learns from.",
+    )
     tasks: tuple[Task, ...] = Field((), description="None: embeddings only, and no zero-shot scores.")
     # Left out where false, so that recipes that do not ask for it keep their digest.
     serve_primary: bool = Field(
@@ -260,7 +268,10 @@ class Recipe(Section):
 
     def _following_targets(self) -> Self:
         """The recipe without what names languages that it does not have."""
-        changes: dict[str, Any] = {"tasks": tuple(task.only_in(self.languages) for task in self.tasks)}
+        changes: dict[str, Any] = {
+            "tasks": tuple(task.only_in(self.languages) for task in self.tasks),
+            "alignment": self.alignment.only_in(self.targets),
+        }
         if self.search and self.search.language not in self.targets:
             changes["search"] = self.search.model_copy(update={"language": self.targets[0]})
         return self.model_copy(update=changes)
@@ -278,11 +289,26 @@ class Recipe(Section):
                         f"task {given['name']!r} names {surplus} in '{key}', which are not among "
                         f"{list(self.languages)}: ignored. Add them to 'targets', or remove them there."
                     )
+        for key, given in raw.get("alignment", {}).items():
+            if surplus := sorted({*given} - {*self.targets}):
+                yield (
+                    f"alignment.{key} names {surplus}, which are not among the targets {list(self.targets)}: ignored. "
+                    "Add them to 'targets', or remove them there."
+                )
+        yield from self._unused_dictionaries()
         if self.search and (asked := raw["search"]["language"]) != self.search.language:
             yield (
                 f"search.language {asked!r} is not among the targets {list(self.targets)}: the search is for "
                 f"{self.search.language!r}, the first of them. Set search.language to choose another one."
             )
+
+    def _unused_dictionaries(self) -> Iterator[str]:
+        ways = {self.adaptation.initialisation, *(self.search.initialisations if self.search else ())}
+        given = self.alignment.dictionary
+        if given and Initialisation.ALIGNED not in ways:
+            yield f"alignment.dictionary is not used: adaptation.initialisation is {self.adaptation.initialisation}."
+        elif both := sorted({*given} & {*self.alignment.parallel}):
+            yield f"alignment.dictionary of {both} is not used: these languages have parallel text, which is better."
 
     def to_json(self) -> str:
         """The recipe in one canonical line: what components are given, and what is hashed."""

@@ -99,7 +99,8 @@ class Adaptation(Training):
     initialisation: Initialisation = Field(
         Initialisation.OVERLAP,
         description="overlap: rows of pieces that the source vocabulary also has are copied (footnote 1); fitted: the "
-        "rest, too, start near the source's rows of pieces of their kind; random: only special pieces are copied.",
+        "rest, too, start near the source's rows of pieces of their kind; aligned: rows start as means of the source's "
+        "rows that mean the same, by [alignment] or by text alone; random: only special pieces are copied.",
     )
     checkpoint_every_steps: NonNegativeInt = Field(
         0, description="Updates between embeddings that are kept along the way, for learning curves; 0 keeps the last."

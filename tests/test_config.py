@@ -1,4 +1,5 @@
 import copy
+import json
 import re
 import tomllib
 from collections.abc import Iterator
@@ -77,7 +78,7 @@ def test_every_field_says_what_it_means() -> None:
 @pytest.mark.parametrize(
     ("path", "suggestion", "allowed"),
     [
-        ("tragets", "targets", "adaptation, cluster, encoder"),
+        ("tragets", "targets", "adaptation, alignment, cluster, encoder"),
         ("encoder.widht", "width", "attention_heads, block_tokens, dropout, family, feedforward, layers, mlm_heads"),
         ("text.pth", "path", "cleaning, kind, licence, path"),
         ("split.test_shares", "test_share", "dev_share, test_share"),
@@ -185,6 +186,15 @@ def test_every_mistake_is_listed_at_once() -> None:
         ({"targets": ["deutsch"]}, ["targets.0:", "BCP 47", "given: 'deutsch'"]),
         ({"source": "EN"}, ["source:", "BCP 47", "given: 'EN'"]),
         ({"tasks.0.examples": {"german": "Wo?"}}, ["tasks.0.examples.german:", "BCP 47"]),
+        ({"alignment.parallel": {"de": 3}}, ["alignment.parallel.de:", "given: 3"]),
+        ({"alignment.parallel": {"de": ["a", "b", "c"]}}, ["alignment.parallel.de:", "given: ['a', 'b', 'c']"]),
+        (
+            {"alignment.parallel": {"de": ["a", "a"]}},
+            ["alignment.parallel.de:", "two different files", "given: ['a', 'a']"],
+        ),
+        ({"alignment.dictionary": {"de": ""}}, ["alignment.dictionary.de:", "at least 1 character"]),
+        ({"alignment.dictionary": {"german": "a"}}, ["alignment.dictionary.german:", "BCP 47"]),
+        ({"alignment.pairs": {}}, ["alignment.pairs: unknown key", "dictionary, parallel"]),
         ({"tasks.0.name": "My Task"}, ["tasks.0.name:", "lower-case", "given: 'My Task'"]),
         ({"tasks.0.finetuning.seeds": [1, 1]}, ["tasks.0.finetuning:", "seeds [1, 1]", "all different"]),
         ({"tasks.0.finetuning.seeds": []}, ["tasks.0.finetuning:", "seeds []", "one or more"]),
@@ -261,6 +271,30 @@ def test_targets_can_be_changed_alone(targets: list[str], tmp_path: Path, capsys
     examples, search = capsys.readouterr().err.splitlines()
     assert f"mine.toml: task 'topic' names ['de'] in 'examples', which are not among {['en', *targets]}: " in examples
     assert f"search.language 'de' is not among the targets {targets}: the search is for '{targets[0]}'" in search
+
+
+def test_a_recipe_without_resources_has_the_json_that_it_had_before_they_could_be_named() -> None:
+    assert "alignment" not in json.loads(Recipe.parse(TINY).to_json())
+    named = Recipe.parse(changed(alignment={"parallel": {"de": ["a.en", "a.de"]}, "dictionary": {"tr": "en-tr.txt"}}))
+    assert named.alignment.parallel == {"de": ("a.en", "a.de")}
+    assert Recipe.parse(named.to_json()) == named
+    assert named.digest() != Recipe.parse(TINY).digest()
+
+
+def test_resources_of_languages_that_are_no_targets_are_left_out_with_a_note(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "mine.toml"
+    parallel, dictionary = '{ de = "en-de.tsv", el = "en-el.tsv" }', '{ sw = "en-sw.txt", tr = "en-tr.txt" }'
+    given = f"[alignment]\nparallel = {parallel}\ndictionary = {dictionary}\n"
+    path.write_text((ROOT / "tests/tiny.toml").read_text() + given)
+    recipe = Recipe.load(path)
+    assert recipe.alignment.parallel == {"de": "en-de.tsv"}
+    assert recipe.alignment.dictionary == {"tr": "en-tr.txt"}
+    parallel, dictionary, unused = capsys.readouterr().err.splitlines()
+    assert "alignment.parallel names ['el'], which are not among the targets ['de', 'tr']: ignored" in parallel
+    assert "alignment.dictionary names ['sw']" in dictionary
+    assert "alignment.dictionary is not used: adaptation.initialisation is overlap." in unused
 
 
 def test_a_recipe_whose_languages_agree_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:

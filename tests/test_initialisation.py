@@ -7,7 +7,7 @@ from tokenizers import Tokenizer as FastTokenizer
 from tokenizers import decoders, models, normalizers, pre_tokenizers
 
 from lingraft.encoder import INITIAL_STD, Vocabulary
-from lingraft.errors import TokenizerError
+from lingraft.errors import RecipeError, TokenizerError
 from lingraft.initialisation.classes import Initialisation, PieceClass, Pieces, classes_of
 from lingraft.initialisation.rows import Initialised, initialise, overlap
 from lingraft.pieces import SpecialIds, Surface
@@ -16,6 +16,8 @@ from tests.hf.scripts import trained
 from tests.workshop import Workshop
 
 WIDTH = 24
+FROM_TOKENIZERS = (Initialisation.OVERLAP, Initialisation.RANDOM, Initialisation.FITTED)
+"""Ways that need nothing but the two tokenizers and the source's rows."""
 ELSEWHERE = SpecialIds(begin=6, pad=0, end=7, unknown=3, mask=9)
 
 
@@ -76,7 +78,7 @@ def test_pieces_are_shared_if_they_read_alike_and_agree_in_beginning_a_word() ->
     assert overlap(own(" a", " a"), own("b", " a")) == {6: 5}
 
 
-@pytest.mark.parametrize("how", Initialisation)
+@pytest.mark.parametrize("how", FROM_TOKENIZERS)
 def test_special_rows_are_copied_by_role(how: Initialisation) -> None:
     found, source = rows(how), vocabulary(SOURCE)
     for target, origin in zip(OWN_IDS, ELSEWHERE, strict=True):
@@ -145,10 +147,15 @@ def test_copies_are_counted_by_class_of_piece() -> None:
     ]
 
 
-@pytest.mark.parametrize("how", Initialisation)
+@pytest.mark.parametrize("how", FROM_TOKENIZERS)
 def test_the_seed_decides_the_rows(how: Initialisation) -> None:
     assert torch.equal(rows(how, seed=1).table_VD, rows(how, seed=1).table_VD)
     assert not torch.equal(rows(how, seed=1).table_VD, rows(how, seed=2).table_VD)
+
+
+def test_aligned_rows_are_refused_without_anything_to_align_by() -> None:
+    with pytest.raises(RecipeError, match=r"'aligned' needs .* parallel text, a dictionary or static vectors"):
+        rows(Initialisation.ALIGNED)
 
 
 def test_the_source_stays_as_it_is() -> None:

@@ -16,6 +16,8 @@ class Initialisation(StrEnum):
     """All rows but the special ones are drawn from N(0, 0.02)."""
     FITTED = "fitted"
     """As overlap, but the rest are drawn around what a fit to the source's rows expects of pieces of their kind."""
+    ALIGNED = "aligned"
+    """Rows are weighted means of the source's rows that mean the same, found by parallel text, a dictionary or text."""
 
 
 class Pieces(Protocol):

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from lingraft.encoder import INITIAL_STD, Vocabulary
-from lingraft.errors import TokenizerError
+from lingraft.errors import RecipeError, TokenizerError
 from lingraft.initialisation.classes import Initialisation, PieceClass, Pieces, classes_of
 from lingraft.initialisation.profile import draw_alike
 from lingraft.pieces import SpecialIds, Surface
@@ -55,8 +55,14 @@ def initialise(
 
     Raises:
         TokenizerError: the source has not one row a piece, or no piece but special ones.
+        RecipeError: the rows are to be aligned, which needs the resources of [alignment].
     """
     _require_fit(source, source_pieces)
+    if how is Initialisation.ALIGNED:
+        raise RecipeError(
+            "initialisation 'aligned' needs more than two tokenizers: parallel text, a dictionary or static vectors of "
+            "both languages, and none of them were given. Use 'fitted' here."
+        )
     source_VD, source_V = (tensor.detach().cpu().float() for tensor in (source.table_VD, source.bias_V))
     size, width = len(target_pieces), source_VD.shape[1]
     table_VD, bias_V = torch.empty(size, width).normal_(std=INITIAL_STD, generator=generator), torch.zeros(size)

@@ -1,8 +1,9 @@
-"""Checks of everything a recipe depends on, made before any compute: text, labels, task examples, sizes, outputs.
+"""Checks of everything a recipe depends on, before any compute: text, labels, examples, resources, sizes, outputs.
 
 All problems are found at once and reported in one list, with file and line. A check takes bounded time however much
 text there is: of each language it reads at most `samples.CHARACTERS` characters, spread over the files, and of each
-file of task examples at most `examples.MOST` rows. What lies behind that is checked when it is read.
+file of task examples at most `examples.MOST` rows, and parallel text and dictionaries for `resources.SECONDS`. What
+lies behind that is checked when it is read.
 """
 
 import time
@@ -11,7 +12,7 @@ from pathlib import Path
 
 from lingraft.config import Recipe
 from lingraft.errors import TextError
-from lingraft.preflight import examples, labels, outputs, samples, sizes
+from lingraft.preflight import examples, labels, outputs, resources, samples, sizes
 from lingraft.preflight.samples import TextSample
 from lingraft.progress import say
 from lingraft.task_config import Task
@@ -87,7 +88,7 @@ def require_addable(recipe: Recipe, language: str, tasks: Iterable[Task], out: P
 
 
 def problems_of(recipe: Recipe, languages: Sequence[str], smaller_vocabulary: bool = False) -> Problems:
-    """Everything that is wrong with the text, labels and task examples of some languages.
+    """Everything that is wrong with the text, labels, task examples and resources of some languages.
 
     Args:
         recipe: to be run.
@@ -102,12 +103,16 @@ def problems_of(recipe: Recipe, languages: Sequence[str], smaller_vocabulary: bo
     of_examples: Problems = {language: [] for language in languages}
     for language, message in examples.problems(recipe, languages):
         of_examples[language].append(message)
+    of_resources: Problems = {language: [] for language in languages}
+    for language, message in resources.problems(recipe, taken):
+        of_resources[language].append(f"{language}: {message}")
     found = {
         language: [
             *_shortened(language, sample.problems()),
             *_shortened(language, labels.problems(recipe, sample, known)),
             *_shortened(language, sizes.problems(recipe, sample, smaller_vocabulary)),
             *_shortened(language, of_examples[language]),
+            *_shortened(language, of_resources[language]),
         ]
         for language, sample in taken.items()
     }

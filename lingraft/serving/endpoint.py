@@ -11,11 +11,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from lingraft.detection import Detected, Detector
 from lingraft.errors import OverloadedError, RequestError, StoppingError
 from lingraft.serving import measures
 from lingraft.serving.answers.kind import LANGUAGE, Answers, Asked, Job, Outputs, Row, Tensor, run, texts_of
 from lingraft.serving.bundle import Bundle
-from lingraft.serving.detection import Detected, Detector, resolve
+from lingraft.serving.detection import resolve
 from lingraft.serving.mismatch import (
     DETECTED_LANGUAGE,
     UNKNOWN_SHARE,

@@ -6,11 +6,11 @@ sent as German with the same label, and be as sure of it as of any other.
 
 from collections.abc import Sequence
 
+from lingraft.detection import Detector
 from lingraft.errors import RequestError
 from lingraft.serving.answers.kind import Asked, Row
 from lingraft.serving.answers.masked import MASK
 from lingraft.serving.bundle import Bundle
-from lingraft.serving.detection import Detector
 from lingraft.tokenizer import Tokenizer
 
 UNKNOWN_SHARE, DETECTED_LANGUAGE = "unknown_share", "detected_language"

@@ -9,9 +9,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from lingraft.detection import Detector
 from lingraft.errors import MissingExtraError
 from lingraft.serving import logs
-from lingraft.serving.detection import Detector
 from lingraft.serving.endpoint import Endpoint
 from lingraft.serving.following import following
 from lingraft.serving.rest import mount

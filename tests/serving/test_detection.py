@@ -1,7 +1,8 @@
 import pytest
 
+from lingraft.detection import Detected, Detector
 from lingraft.errors import RequestError
-from lingraft.serving.detection import Detected, Detector, resolve
+from lingraft.serving.detection import resolve
 
 GERMAN = "Die alte Mühle am Fluss mahlt im Herbst Weizen und im Winter Roggen."
 ENGLISH = "The old mill by the river grinds wheat in autumn and rye in winter."

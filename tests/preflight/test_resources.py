@@ -1,0 +1,141 @@
+"""What is checked of parallel text and dictionaries before anything is computed."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from lingraft import preflight
+from lingraft.config import Recipe
+from lingraft.preflight import resources
+from lingraft.preflight.samples import TextSample
+from tests import dictionaries, made_up
+from tests.preflight.listed import change, recipe_on, refusal
+
+ENGLISH = (
+    "the old mill by the river grinds wheat in autumn",
+    "my sister bought seven green apples at the market",
+    "nobody knows where the captain hid the letters",
+    "please close the window before the rain comes in",
+)
+GERMAN = (
+    "die alte Mühle am Fluss mahlt im Herbst Weizen",
+    "meine Schwester hat auf dem Markt sieben grüne Äpfel gekauft",
+    "niemand weiß, wo der Kapitän die Briefe versteckt hat",
+    "bitte schließ das Fenster, bevor der Regen hereinkommt",
+)
+FRENCH = (
+    "le vieux moulin au bord de la rivière moud le blé en automne",
+    "ma sœur a acheté sept pommes vertes au marché hier matin",
+    "personne ne sait où le capitaine a caché toutes les lettres",
+    "ferme la fenêtre avant que la pluie ne rentre, s'il te plaît",
+)
+
+
+def lines(sentences: tuple[str, ...], count: int = 40) -> list[str]:
+    return [f"{sentences[number % 4]} {number}" for number in range(count)]
+
+
+def columns(file: Path, left: list[str], right: list[str]) -> Path:
+    file.write_text("".join(f"{source}\t{target}\n" for source, target in zip(left, right, strict=True)))
+    return file
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> Path:
+    """Text in English and German that is in order."""
+    return made_up.write(tmp_path / "text", ("en", "de"))
+
+
+def aligned(text: Path, **given: object) -> Recipe:
+    return recipe_on(text, alignment=given)
+
+
+def problems(recipe: Recipe, spoken: str = "Mühle Markt niemand bitte") -> list[str]:
+    """What is wrong with the resources of German, whose text holds these words."""
+    sample = TextSample("de")
+    sample.texts["train"] = [spoken]
+    return [message for _, message in resources.problems(recipe, {"de": sample})]
+
+
+def test_resources_that_are_in_order_are_accepted(
+    text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pairs = columns(tmp_path / "pairs.tsv", lines(ENGLISH), lines(GERMAN))
+    preflight.require_ready(aligned(text, parallel={"de": str(pairs)}))
+    assert "left out" not in capsys.readouterr().err
+
+
+def test_problems_of_resources_stand_in_the_list_of_all(text: Path, tmp_path: Path) -> None:
+    (tmp_path / "a.en").write_text("\n".join(lines(ENGLISH)))
+    (tmp_path / "a.de").write_text("\n".join(lines(GERMAN)[:-2]))
+    words = tmp_path / "words.txt"
+    words.write_text("mill Mühle\nmarket\nriver Fluss der\n")
+    files = [str(tmp_path / "a.en"), str(tmp_path / "a.de")]
+    change(text / "en.jsonl", 7, "{")
+    found = refusal(aligned(text, parallel={"de": files}, dictionary={"de": str(words)}))
+    assert len(found) == 4
+    assert found[0].startswith(f"en: {text / 'en.jsonl'}, line 7")
+    assert found[1].startswith(f"de: {files[0]} has 40 lines, but {files[1]} has 38")
+    assert found[2].startswith(f"de: {words}, line 2: 'market' is no pair")
+    assert found[3].startswith(f"de: {words}, line 3: 'river Fluss der' is no pair")
+
+
+def test_what_is_left_out_is_said_and_too_much_of_it_is_a_problem(
+    text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    english, german = lines(ENGLISH), lines(GERMAN)
+    pairs = columns(tmp_path / "pairs.tsv", [*english, "left alone", english[0]], [*german, "", german[0]])
+    assert problems(aligned(text, parallel={"de": str(pairs)})) == []
+    said = capsys.readouterr().err
+    assert f"{pairs}: 40 pairs are read, and left out are 1 pairs with an empty side, 1 pairs that were" in said
+    columns(pairs, english, ["", *german[1:20], *[""] * 20])
+    [message] = problems(aligned(text, parallel={"de": str(pairs)}))
+    assert "21 of 40 pairs (52%) have an empty side" in message
+
+
+def test_a_side_in_the_wrong_language_is_named_with_what_it_seems_to_be(text: Path, tmp_path: Path) -> None:
+    pairs = columns(tmp_path / "pairs.tsv", lines(ENGLISH), lines(FRENCH))
+    [message] = problems(aligned(text, parallel={"de": str(pairs)}))
+    assert f"{pairs}: the target side should be in 'de', but seems to be in 'fr' (" in message
+    columns(pairs, lines(FRENCH), lines(GERMAN))
+    [message] = problems(aligned(text, parallel={"de": str(pairs)}))
+    assert "the source side should be in 'en', but seems to be in 'fr'" in message
+
+
+def test_swapped_columns_are_told_as_such(text: Path, tmp_path: Path) -> None:
+    pairs = columns(tmp_path / "pairs.tsv", lines(GERMAN), lines(ENGLISH))
+    [message] = problems(aligned(text, parallel={"de": str(pairs)}))
+    assert f"{pairs}: the languages are swapped: 'de' stands where 'en' should" in message
+
+
+def test_a_dictionary_may_stand_in_either_order_but_not_in_another_language(text: Path, tmp_path: Path) -> None:
+    for left, right, wrong in ((ENGLISH, GERMAN, 0), (GERMAN, ENGLISH, 0), (ENGLISH, FRENCH, 1)):
+        words = columns(tmp_path / "words.tsv", lines(left), lines(right))
+        spoken = "\n".join((*lines(GERMAN), *lines(FRENCH)))
+        assert len(problems(aligned(text, dictionary={"de": str(words)}), spoken)) == wrong
+
+
+def test_a_dictionary_of_whose_words_the_text_has_none_is_refused_with_their_number(text: Path, tmp_path: Path) -> None:
+    folder = dictionaries.freedict(tmp_path / "words", {f"zorp{number}": f"blin{number}" for number in range(50)})
+    [message] = problems(aligned(text, dictionary={"de": str(folder)}))
+    assert f"{folder}: none of 100 words of a sample occurs in the text of 'de'" in message
+
+
+def test_a_file_is_read_for_a_bounded_time(text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pairs = columns(tmp_path / "pairs.tsv", lines(ENGLISH, 1000), lines(GERMAN, 1000))
+    with pairs.open("a") as stream:
+        stream.write("broken\n")
+    recipe = aligned(text, parallel={"de": str(pairs)})
+    assert len(problems(recipe)) == 1
+    monkeypatch.setattr(resources, "SECONDS", 0.0)
+    assert problems(recipe) == []
+
+
+def test_languages_are_not_judged_where_nothing_can_judge_them(
+    text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "py3langid.langid", None)
+    pairs = columns(tmp_path / "pairs.tsv", lines(GERMAN), lines(ENGLISH))
+    assert problems(aligned(text, parallel={"de": str(pairs)})) == []
+    assert "are not checked: py3langid is not installed" in capsys.readouterr().err
