@@ -7,6 +7,7 @@ from torch import Tensor
 
 from lingraft import masked_lm, precision, results
 from lingraft.adaptation import initial_rows, mini_of
+from lingraft.alignment_probe import PART, AlignmentProbe, Reference, probe_of, probe_of_lines, reference_tensors
 from lingraft.artifact import Artifact, Cost, Kind, require_aligned
 from lingraft.blocks import load_blocks, split
 from lingraft.config import Recipe
@@ -15,17 +16,31 @@ from lingraft.embeddings import swap, vocabulary_of
 from lingraft.encoder import Encoder, Vocabulary
 from lingraft.history import curve_of
 from lingraft.models import Embeddings, Primary, TaskModel, load_embeddings, load_mini, load_primary
-from lingraft.results import MASKED, MASKED_INITIAL, LanguageResult, MaskedScores, Point, SourceResult, task_item
+from lingraft.results import (
+    ALIGNMENT,
+    ALIGNMENT_INITIAL,
+    MASKED,
+    MASKED_INITIAL,
+    AlignmentScores,
+    LanguageResult,
+    MaskedScores,
+    Point,
+    SourceResult,
+    task_item,
+)
 from lingraft.systems import Stage, Step, System
 from lingraft.tally import Tally
 from lingraft.task_scores import judge_all, load_tasks
 from lingraft.text import load_text
+from lingraft.tokenizer import Tokenizer
 
 
 def evaluate_source(
     recipe: Recipe, primary: Path, tasks: Sequence[Path], text: Path, blocks: Path, out: Path
 ) -> Artifact:
     """Judge the primary on the source language's test split: every MLM head, and every task once a finetuning seed.
+
+    What other languages' hidden states are compared with is kept beside the scores (`lingraft.alignment_probe`).
 
     Raises:
         AlignmentError: a task was finetuned from another primary.
@@ -53,7 +68,8 @@ def evaluate_source(
         },
         precision=source.manifest.recorded("precision", str),
     )
-    return _save(result, out, _hashes(source, documents, data, models))
+    parts = {PART: reference_tensors(recipe, source, documents, data)}
+    return _save(result, out, _hashes(source, documents, data, models), parts=parts)
 
 
 def evaluate_language(
@@ -65,8 +81,13 @@ def evaluate_language(
     blocks: Path,
     out: Path,
     mini: Path | None = None,
+    source_evaluation: Path | None = None,
+    parallel: Sequence[tuple[str, str]] = (),
 ) -> Artifact:
     """Judge a language's embeddings on its test split: masked accuracy and zero-shot scores (section 2, step 4).
+
+    Alignment with the source is measured over `parallel` where it is given, else over what `source_evaluation` keeps:
+    parallel paragraphs, or the contexts of shared pieces where too few paragraphs are parallel.
 
     Each score is also taken with the embeddings as they were before training. What scores are made of is kept beside
     them, item by item, so that two judgements of the same items can be compared.
@@ -80,9 +101,11 @@ def evaluate_language(
         blocks: of the language.
         out: where the result goes.
         mini: MINIPOST's fresh layers, where the embeddings were learned over them.
+        source_evaluation: from `evaluate_source`, of the same primary.
+        parallel: held-out lines of the source and their translations.
 
     Raises:
-        AlignmentError: embeddings, mini-model, tasks and primary do not belong together.
+        AlignmentError: embeddings, mini-model, tasks, source evaluation and primary do not belong together.
         RecipeError: the recipe's [encoder] is not the primary's, or it lacks a task.
         TextError: the text is in another language, or examples have labels that the task does not know.
         ArtifactError: an input is not what it should be, or `out` cannot be written.
@@ -94,13 +117,15 @@ def evaluate_language(
     step = recipe.steps_over(depth, system)[Stage.ADAPT]
     data, documents = load_blocks(blocks, pieces, recipe.encoder.block_tokens), load_text(text, learned.language)
     models = load_tasks(tasks)
+    probe = _probe(recipe, source, pieces, documents, data, source_evaluation, parallel)
     rows = initial_rows(recipe, source, pieces)
     initial = vocabulary_of(rows.table_VD, rows.bias_V, rows.special)
     before = judge_all(recipe, models, documents, pieces, lambda model: swap(model.net.encoder, initial))
     after = judge_all(recipe, models, documents, pieces, lambda model: model.swap_in(learned))
     whole = recipe.steps_over(source.encoder.shape.layers, System.BL_BASE)[Stage.ADAPT]
     masked, items = _masked(source, mini_of(source, step, mini), (learned.vocabulary, initial), _test(data))
-    items |= {task_item(one.scores.name, seed): tally for one in after for seed, tally in one.tallies.items()}
+    alignment, pairs = _alignment(source, probe, (learned.vocabulary, initial)) if probe else (None, {})
+    items |= pairs | {task_item(one.scores.name, seed): tally for one in after for seed, tally in one.tallies.items()}
     result = LanguageResult(
         language=learned.language,
         primary=source.fingerprint,
@@ -113,6 +138,7 @@ def evaluate_language(
         vocabulary=len(pieces),
         overlap=rows.copied,
         masked=masked,
+        alignment=alignment,
         tasks=tuple(
             one.scores.model_copy(update={"initial": other.scores.score})
             for one, other in zip(after, before, strict=True)
@@ -124,6 +150,7 @@ def evaluate_language(
         precision=learned.manifest.recorded("precision", str),
     )
     hashes = _hashes(source, documents, data, models) | {"embeddings": learned.fingerprint}
+    hashes |= {ALIGNMENT: probe.mark} if probe else {}
     return _save(result, out, hashes, items)
 
 
@@ -140,9 +167,10 @@ def _save(
     out: Path,
     data_hashes: dict[str, str],
     items: dict[str, Tally] | None = None,
+    parts: dict[str, dict[str, Tensor]] | None = None,
 ) -> Artifact:
     facts = {"language": result.language, "aligned_with": result.primary, "data_hashes": data_hashes}
-    return results.save(result, Kind.EVALUATION, out, items, **facts)
+    return results.save(result, Kind.EVALUATION, out, items, parts, **facts)
 
 
 def _hashes(source: Primary, text: Artifact, blocks: Artifact, models: dict[str, list[TaskModel]]) -> dict[str, str]:
@@ -174,6 +202,46 @@ def _masked(
         primary_initial=items[MASKED_INITIAL].score,
     )
     return scores, items
+
+
+def _probe(
+    recipe: Recipe,
+    source: Primary,
+    pieces: Tokenizer,
+    text: Artifact,
+    blocks: Artifact,
+    evaluation: Path | None,
+    parallel: Sequence[tuple[str, str]],
+) -> AlignmentProbe | None:
+    """What alignment is measured over; None without the source's side, or where there is too little to pair."""
+    if parallel:
+        return probe_of_lines(source, parallel, pieces, (recipe.adaptation.depth, source.encoder.shape.layers))
+    reference = Reference.load(evaluation, source) if evaluation else None
+    if reference is None:
+        return None
+    return probe_of(reference, "test", source.tokenizer, pieces, text, split(blocks, "test"))
+
+
+def _alignment(
+    source: Primary, probe: AlignmentProbe, vocabularies: tuple[Vocabulary, Vocabulary]
+) -> tuple[AlignmentScores, dict[str, Tally]]:
+    """Alignment of the primary's hidden states, with the vocabulary learned and the initial one."""
+    found = []
+    for vocabulary in vocabularies:
+        swap(source.encoder, vocabulary)
+        found.append(probe.measure(source.encoder))
+    (after, before), bottom, top = found, probe.depths[0], probe.depths[-1]
+    scores = AlignmentScores(
+        basis=probe.basis,
+        pairs=probe.pairs,
+        bottom_layer=bottom,
+        top_layer=top,
+        bottom=after[bottom].scores,
+        top=after[top].scores,
+        bottom_initial=before[bottom].scores,
+        top_initial=before[top].scores,
+    )
+    return scores, {ALIGNMENT: after[top].tally, ALIGNMENT_INITIAL: before[top].tally}
 
 
 def _history(folder: Path) -> list[Point]:

@@ -1,9 +1,10 @@
 """What an evaluation found: what reports, the registry and checks are made from. Scores are shares, 0 to 1."""
 
 from collections.abc import Mapping
+from enum import StrEnum
 from pathlib import Path
 from statistics import mean, stdev
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pydantic
 
@@ -12,11 +13,16 @@ from lingraft.artifact import Artifact, Cost, Kind
 from lingraft.errors import ArtifactError
 from lingraft.tally import Tally
 
+if TYPE_CHECKING:
+    from torch import Tensor
+
 RESULT_FILE = "result.json"
 ITEMS_FILE = "items.safetensors"
 """What the scores of a language are made of, item by item; no text."""
 MASKED, MASKED_INITIAL = "masked", "masked-initial"
 """Tallies of the primary over test blocks, with the embeddings as learned and as initialised."""
+ALIGNMENT, ALIGNMENT_INITIAL = "alignment", "alignment-initial"
+"""The same over pairs: in how many of two directions a counterpart was found after the top layer."""
 
 
 class Result(pydantic.BaseModel):
@@ -79,6 +85,53 @@ class MaskedScores(Result):
     primary_initial: float
 
 
+class Retrieval(Result):
+    """Finding each row's counterpart in the other language by cosine, each language's hidden states centred."""
+
+    to_source: float = pydantic.Field(description="Accuracy@1 from the language to the source.")
+    from_source: float = pydantic.Field(description="Accuracy@1 from the source to the language.")
+    mutual_cosine: float = pydantic.Field(description="Mean cosine of pairs that are each other's nearest.")
+
+    @property
+    def accuracy(self) -> float:
+        """Mean of both directions."""
+        return (self.to_source + self.from_source) / 2
+
+
+class AlignmentBasis(StrEnum):
+    """What alignment is measured over."""
+
+    PARALLEL = "parallel"
+    """Mean hidden states of lines or paragraphs that are translations of each other."""
+    PIECES = "pieces"
+    """Mean hidden states of the contexts of pieces that both languages have, the piece itself masked."""
+
+
+class AlignmentScores(Result):
+    """How near the language's hidden states in the primary lie to the source's; needs no labels."""
+
+    basis: AlignmentBasis
+    pairs: int = pydantic.Field(description="Each is looked for among all; 1/pairs is chance.")
+    bottom_layer: int
+    top_layer: int
+    bottom: Retrieval = pydantic.Field(description="With the embeddings learned, after the bottom layer.")
+    top: Retrieval = pydantic.Field(description="The same after the top layer.")
+    bottom_initial: Retrieval = pydantic.Field(description="With the embeddings as initialised.")
+    top_initial: Retrieval
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """Accuracy@1 and mean cosine of mutual pairs by name, for tracking."""
+        found: dict[str, float] = {"alignment_pairs": self.pairs}
+        for name in ("bottom", "top", "bottom_initial", "top_initial"):
+            retrieval: Retrieval = getattr(self, name)
+            found |= {
+                f"alignment_{name}": retrieval.accuracy,
+                f"alignment_{name}_mutual_cosine": retrieval.mutual_cosine,
+            }
+        return found
+
+
 class SourceResult(Result):
     """The source language: masked accuracy of every head, and the finetuned task."""
 
@@ -114,6 +167,9 @@ class LanguageResult(Result):
     vocabulary: int
     overlap: int = pydantic.Field(description="Pieces that the source vocabulary also has, special tokens included.")
     masked: MaskedScores
+    alignment: AlignmentScores | None = pydantic.Field(
+        None, description="Absent where the source's side was not given, or there is too little to pair."
+    )
     tasks: tuple[TaskScores, ...] = pydantic.Field(description="Those that have test examples in the language.")
     cost: Cost
     building: Cost | None = pydantic.Field(None, description="What step 1b took, once for all languages.")
@@ -142,7 +198,7 @@ class Trial(Result):
     steps: int
     flops: float
     elapsed_s: float
-    score: float = pydantic.Field(description="Masked accuracy on the dev split, of the primary with the rows learned.")
+    score: float = pydantic.Field(description="The search's metric on the dev split, of the primary with the rows.")
     pruned: bool
     scores_by_flops: list[tuple[float, float]] = pydantic.Field(description="Intermediate scores, by FLOPs spent.")
     number: int = pydantic.Field(0, description="In the study.")
@@ -171,6 +227,7 @@ class SearchResult(Result):
     chosen: int
     trials: list[Trial]
     goal: str = "score"
+    metric: str = pydantic.Field("masked", description="Of all scores; one of `lingraft.search_config.Metric`.")
     best: int = pydantic.Field(0, description="Number of the trial that was chosen.")
     reason: str = pydantic.Field("", description="Why it was, in words.")
     target: float | None = pydantic.Field(None, description="Goal compute: the score to reach.")
@@ -181,6 +238,11 @@ class SearchResult(Result):
     standard_flops: float | None = pydantic.Field(None, description="One standard adaptation, over all layers.")
     order: str = pydantic.Field("", description="In which order depths were tried, and why.")
     failures: dict[str, str] = pydantic.Field({}, description="Trials that could not be trained, and why.")
+
+    @property
+    def metric_title(self) -> str:
+        """The metric, for people."""
+        return {"masked": "masked tokens found", "alignment": "counterparts in the source language found"}[self.metric]
 
     @property
     def flops(self) -> float:
@@ -200,7 +262,7 @@ def save_search(result: SearchResult, out: Path, files: Mapping[str, bytes], **f
     Raises:
         ArtifactError: `out` cannot be written.
     """
-    return _save(result, Kind.SEARCH, out, files, {}, facts)
+    return _save(result, Kind.SEARCH, out, files, {}, {}, facts)
 
 
 def task_item(task: str, seed: int) -> str:
@@ -208,7 +270,15 @@ def task_item(task: str, seed: int) -> str:
     return f"task/{task}/{seed}"
 
 
-def save(result: Result, kind: Kind, out: Path, items: Mapping[str, Tally] | None = None, /, **facts: Any) -> Artifact:
+def save(
+    result: Result,
+    kind: Kind,
+    out: Path,
+    items: Mapping[str, Tally] | None = None,
+    parts: "Mapping[str, Mapping[str, Tensor]] | None" = None,
+    /,
+    **facts: Any,
+) -> Artifact:
     """Write a result as an artifact.
 
     Args:
@@ -216,12 +286,13 @@ def save(result: Result, kind: Kind, out: Path, items: Mapping[str, Tally] | Non
         kind: of the artifact.
         out: its folder.
         items: tallies to keep beside it.
+        parts: tensors to keep beside it, by part and name.
         facts: of its manifest.
 
     Raises:
         ArtifactError: `out` cannot be written.
     """
-    return _save(result, kind, out, {}, items or {}, facts)
+    return _save(result, kind, out, {}, items or {}, parts or {}, facts)
 
 
 def _save(
@@ -230,6 +301,7 @@ def _save(
     out: Path,
     files: Mapping[str, bytes],
     items: Mapping[str, Tally],
+    parts: "Mapping[str, Mapping[str, Tensor]]",
     facts: Mapping[str, Any],
 ) -> Artifact:
     of = {LanguageResult: "language", SourceResult: "source", SearchResult: "search"}[type(result)]
@@ -239,6 +311,8 @@ def _save(
             (draft.folder / name).write_bytes(content)
         if items:
             tally.save(items, draft.folder / ITEMS_FILE)
+        for name, tensors in parts.items():
+            draft.tensors(name, tensors)
         draft.facts = {**facts, "details": {"of": of}}
     return Artifact.load(out, kind)
 
@@ -252,6 +326,15 @@ def load_source(folder: Path) -> SourceResult:
     return SourceResult.model_validate_json(_text(folder, Kind.EVALUATION, "source"))
 
 
+def require_source(folder: Path) -> Artifact:
+    """Open the artifact of a source's evaluation.
+
+    Raises:
+        ArtifactError: not an evaluation of a source, or damaged.
+    """
+    return _evaluation(folder, Kind.EVALUATION, "source")
+
+
 def load_language(folder: Path) -> LanguageResult:
     """Open the evaluation of an adapted language.
 
@@ -262,7 +345,7 @@ def load_language(folder: Path) -> LanguageResult:
 
 
 def load_items(folder: Path) -> dict[str, Tally]:
-    """What the scores of an adapted language are made of: `MASKED`, `MASKED_INITIAL`, and `task_item`s.
+    """What the scores of an adapted language are made of: `MASKED`, `ALIGNMENT`, each as initialised, and `task_item`s.
 
     Raises:
         ArtifactError: not an evaluation of a language, damaged, or of a lingraft that kept none.
@@ -281,13 +364,17 @@ def load_search(folder: Path) -> SearchResult:
 
 
 def _text(folder: Path, kind: Kind, of: str) -> str:
+    return (_evaluation(folder, kind, of).folder / RESULT_FILE).read_text(encoding="utf-8")
+
+
+def _evaluation(folder: Path, kind: Kind, of: str) -> Artifact:
     found = Artifact.load(folder, kind)
     actual = found.manifest.details.get("of")
     if actual != of:
         raise ArtifactError(
             f"{folder} holds the evaluation of a {actual}, but that of a {of} is needed here. Give its folder."
         )
-    return (folder / RESULT_FILE).read_text(encoding="utf-8")
+    return found
 
 
 def zero_shot(result: LanguageResult) -> dict[str, float]:

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from lingraft.cli.options import MiniOption, PrimaryOption, TasksOption
+from lingraft.cli.options import MiniOption, PrimaryOption, SourceEvaluationOption, TasksOption
 
 # What the command needs is imported by it, so that --help does not wait for torch.
 
@@ -30,6 +30,7 @@ def add_language(
     ] = None,
     task: TasksOption = None,
     mini: MiniOption = None,
+    source_evaluation: SourceEvaluationOption = None,
     recipe: Annotated[
         Path | None,
         typer.Option(help="The primary's recipe, for settings that no option names. Absent: by primary and text."),
@@ -60,4 +61,5 @@ def add_language(
 
     wanted = Wanted(depth, vocabulary, steps, batch, learning_rate, seed)
     files = [*text, *(more_text or [])]
-    print(run(primary, files, language, out or Path(language), task or [], mini, recipe, wanted).summary())
+    folders = out or Path(language), task or [], mini, recipe
+    print(run(primary, files, language, *folders, wanted, source_evaluation).summary())

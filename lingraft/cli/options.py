@@ -33,6 +33,13 @@ PrimaryOption = Annotated[Path, typer.Option("--primary", help="From `lingraft p
 MiniOption = Annotated[
     Path | None, typer.Option("--mini", help="From `lingraft mini`, if the recipe's system is MINIPOST.")
 ]
+SourceEvaluationOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--source-evaluation",
+        help="From `lingraft evaluate-source`; without it, alignment with the source is not measured.",
+    ),
+]
 TasksOption = Annotated[
     list[Path] | None, typer.Option("--task", help="Task artifact, from `lingraft finetune`; once a task and seed.")
 ]

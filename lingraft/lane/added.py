@@ -38,10 +38,18 @@ class AddedLanguage:
         share = cost.flops / self.scores.whole_flops
         return [
             f"{self.language}: masked tokens found in the primary {_change(masked.primary_initial, masked.primary)}",
+            *self._alignment(),
             *map(_task_line, self.scores.tasks),
             f"learned in {cost.elapsed_s:.0f} s by {cost.flops:.3g} FLOPs, "
             f"{share:.0%} of what as many updates over all {self.scores.layers} layers take",
         ]
+
+    def _alignment(self) -> list[str]:
+        found = self.scores.alignment
+        if found is None:
+            return []
+        change = _change(found.top_initial.accuracy, found.top.accuracy)
+        return [f"counterparts in the source language found {change} (of {found.pairs}, by {found.basis})"]
 
     def _models(self) -> list[str]:
         load = [f'transformers.{self.loaders[name]}.from_pretrained("{folder}")' for name, folder in self.hf.items()]

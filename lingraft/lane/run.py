@@ -14,6 +14,7 @@ from pydantic import PositiveInt
 
 from lingraft import preflight
 from lingraft.adaptation import adapt
+from lingraft.alignment_probe import Reference
 from lingraft.artifact import Artifact, Kind
 from lingraft.blocks import build
 from lingraft.config import Recipe
@@ -29,7 +30,7 @@ from lingraft.lane.tasks import LaneTask, NotJudgedError, open_tasks
 from lingraft.models import load_mini, load_primary
 from lingraft.plan import unwatched
 from lingraft.progress import say
-from lingraft.results import load_language
+from lingraft.results import ALIGNMENT, load_language
 from lingraft.splits import SplitName
 from lingraft.text import prepare
 from lingraft.tokenizer import Tokenizer, TooManyPiecesError, train
@@ -48,6 +49,7 @@ def add_language(
     mini: PathLike | None = None,
     recipe: PathLike | None = None,
     wanted: Wanted = NOTHING_BY_NAME,
+    source_evaluation: PathLike | None = None,
 ) -> AddedLanguage:
     """Teach a primary one more language, judge it, and export it (paper section 2, steps 2 and 4).
 
@@ -61,12 +63,13 @@ def add_language(
         mini: MINIPOST's mini-model of the primary.
         recipe: of the primary; brings the settings that `wanted` does not name.
         wanted: settings by name.
+        source_evaluation: from `lingraft evaluate-source`; absent: alignment with the source is not measured.
 
     Raises:
         NotReadyError: the text or the output cannot be used; the message lists everything that is wrong.
         RecipeError: a setting is impossible, or the recipe is not one for this primary, mini-model or language.
         DepthError: the primary has no MLM head at the depth asked for.
-        AlignmentError: a task or the mini-model belongs to another primary.
+        AlignmentError: a task, the mini-model or the source's evaluation belongs to another primary.
         TextError: the text is missing, damaged or too little.
         TrainingError: the loss is not finite.
         MadeDifferentlyError: `out` holds results of other inputs or settings.
@@ -78,16 +81,20 @@ def add_language(
     source, fresh = load_primary(Path(primary)), load_mini(Path(mini)) if mini else None
     if fresh:
         fresh.of(source)
+    evaluation = Path(source_evaluation) if source_evaluation else None
+    reference = Reference.load(evaluation, source) if evaluation else None
     base = Recipe.load(Path(recipe)) if recipe else None
     lane = _Lane(
         primary=Path(primary),
         mini=Path(mini) if mini else None,
+        source_evaluation=evaluation,
         paths=paths,
         language=language,
         out=Path(out),
         settled=LaneRecipe.of(language, paths, Basis.of(source, fresh), wanted, base),
         tasks=open_tasks([Path(task) for task in tasks], source.fingerprint),
         marks={"primary": source.fingerprint} | ({"mini": fresh.fingerprint} if fresh else {}),
+        compared_with={ALIGNMENT: reference.mark} if reference else {},
     )
     lane.require_ready()
     with TotalProgress(lane.plan()).shown():
@@ -100,6 +107,7 @@ class _Lane:
 
     primary: Path
     mini: Path | None
+    source_evaluation: Path | None
     paths: Sequence[Path]
     language: str
     out: Path
@@ -107,6 +115,8 @@ class _Lane:
     tasks: dict[str, LaneTask]
     marks: dict[str, str]
     """Fingerprints of primary and mini-model."""
+    compared_with: dict[str, str]
+    """Fingerprint of the source's hidden states, where its evaluation was given."""
 
     def plan(self) -> list[Planned]:
         """All stages, for their progress; how long the training takes follows from the text, which is not read yet."""
@@ -218,13 +228,16 @@ class _Lane:
         judged = {name: self.tasks[name] for name in digests}
         folders = [folder for task in judged.values() for folder in task.folders.values()]
         made_from = self.marks | {"embeddings": learned.fingerprint, "blocks": packed.fingerprint}
+        made_from |= self.compared_with
         marks = {name: {str(seed): mark for seed, mark in task.marks.items()} for name, task in judged.items()}
         inputs = folders, text.folder, packed.folder
         return once(
             self.out / "evaluation",
             Kind.EVALUATION,
             made_from | {"tasks": marks, "examples": dict(digests)},
-            lambda out: evaluate_language(recipe, self.primary, learned.folder, *inputs, out, self.mini),
+            lambda out: evaluate_language(
+                recipe, self.primary, learned.folder, *inputs, out, self.mini, self.source_evaluation
+            ),
         )
 
 

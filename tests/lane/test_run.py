@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 from lingraft import add_language, artifact, runs
 from lingraft.artifact import Artifact, Kind
 from lingraft.cli import app
+from lingraft.evaluation import evaluate_source
 from lingraft.lane import recipe
 from lingraft.lane.added import AddedLanguage
 from lingraft.models import load_embeddings, load_primary, load_task
@@ -139,10 +140,16 @@ def test_what_cannot_be_judged_or_bundled_is_said_with_the_reason_and_still_expo
     assert "'topic' will not be judged" in capsys.readouterr().err
 
 
-def test_several_files_and_folders_are_one_text(workshop: Workshop, tmp_path: Path) -> None:
+def test_several_files_and_folders_are_one_text_that_is_compared_with_the_source(
+    workshop: Workshop, tmp_path: Path
+) -> None:
     made_up.write(tmp_path / "pages", ("de",), count=150)
     paths = [plain_text(tmp_path, "tr", 150), tmp_path / "pages"]
-    added = add_language(workshop.primary, paths, "de", tmp_path / "de", wanted=BRIEFLY)
+    judged, source = tmp_path / "en", (workshop.texts["en"], workshop.blocks["en"])
+    evaluate_source(workshop.recipe, workshop.primary, [], *source, judged)
+    added = add_language(workshop.primary, paths, "de", tmp_path / "de", wanted=BRIEFLY, source_evaluation=judged)
+    assert added.scores.alignment
+    assert "counterparts in the source language found" in added.summary()
     prepared = Artifact.load(out_of(added) / "text", Kind.TEXT)
     assert sum(prepared.manifest.details["documents"].values()) == 300
     assert {document.label is None for document in load_split(prepared, "train")} == {True, False}
