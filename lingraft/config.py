@@ -18,7 +18,7 @@ from pydantic import Field, NonNegativeInt
 from lingraft.alignment_config import Alignment, is_default
 from lingraft.cluster import Cluster, StageName
 from lingraft.errors import DepthError, RecipeError
-from lingraft.gate_config import Gate
+from lingraft.gate_config import ALIGNMENT_METRIC, MASKED_METRIC, Gate
 from lingraft.initialisation.classes import Initialisation
 from lingraft.model_config import EncoderShape, TokenizerSettings
 from lingraft.progress import say
@@ -119,6 +119,8 @@ class Recipe(Section):
                 )
         if unknown := sorted({*self.gate.tolerances} - {*names}):
             raise ValueError(f"gate.tolerances: {unknown} are no tasks of the recipe, which has {names}")
+        if self.gate.metric not in (metrics := [MASKED_METRIC, ALIGNMENT_METRIC, *names]):
+            raise ValueError(f"gate.metric: {self.gate.metric!r} must be one of {metrics}")
 
     def _require_depths(self) -> None:
         for system in {self.system, *(self.paper.systems if self.paper else ())}:

@@ -25,9 +25,11 @@ _NOUNS = {
 
 _EMBEDDINGS_SCORES = (
     "`mini`, `primary`: share of masked tokens that are found over the mini-model and over the primary, at 15%; "
-    "`zero_shot_<task>`: the task's own score; `_initial`: the same before anything was learned; `_macro_F1`: mean of "
-    "the classes' F1; `parity.<task>`: the largest difference of a logit between ONNX Runtime and PyTorch; `overlap`: "
-    "pieces that the source has too."
+    "`alignment_top`, `alignment_bottom`: how often hidden states of the primary find their counterparts in the source "
+    "language among `alignment_pairs`, after the top layer and after the mini-model's; `_mutual_cosine`: mean cosine "
+    "of pairs that are each other's nearest; `zero_shot_<task>`: the task's own score; `_initial`: the same before "
+    "anything was learned; `_macro_F1`: mean of the classes' F1; `parity.<task>`: the largest difference of a logit "
+    "between ONNX Runtime and PyTorch; `overlap`: pieces that the source has too."
 )
 
 

@@ -1,4 +1,4 @@
-"""What a challenger must show before it becomes champion: alignment, parity, masked accuracy, zero-shot scores.
+"""What a challenger must show before it becomes champion: the right primary, parity, and scores.
 
 Everything here is arithmetic over evidence that was kept when the embeddings were judged: nothing is trained or judged
 again. Embeddings were learned on a mini-model, and are judged on the primary.
@@ -6,13 +6,15 @@ again. Embeddings were learned on a mini-model, and are judged on the primary.
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import mean
+from typing import NamedTuple
 
 import pydantic
 
 from lingraft.errors import GateError
-from lingraft.gate_config import PARITY_TOLERANCE, Gate
+from lingraft.gate_config import ALIGNMENT_METRIC, MASKED_METRIC, PARITY_TOLERANCE, Gate
 from lingraft.registry.bootstrap import Difference, difference
-from lingraft.results import MASKED, MASKED_INITIAL, LanguageResult, task_item
+from lingraft.results import ALIGNMENT, MASKED, MASKED_INITIAL, LanguageResult, TaskScores, task_item
 from lingraft.tally import Tally
 
 
@@ -47,7 +49,7 @@ class Check(pydantic.BaseModel):
 def judge(
     gate: Gate, primary: str, challenger: Evidence, champion: Evidence | None, tasks: Collection[str]
 ) -> list[Check]:
-    """Hold a challenger against the champion, or against its own untrained initialisation where there is none.
+    """Hold a challenger against the champion, or against what needs no training where there is none.
 
     Args:
         gate: margins, tolerances and intervals.
@@ -57,11 +59,13 @@ def judge(
         tasks: names of the tasks that the registry has for that primary.
     """
     checks = [_aligned(primary, challenger), _parity(challenger, tasks)]
+    metric = _Metric.of(gate, challenger)
     if champion is None:
-        return [*checks, _above_initial(gate, challenger)]
-    if unlike := _not_comparable(challenger, champion):
+        return [*checks, metric.above(metric.floor(challenger))]
+    if unlike := _not_comparable(challenger, champion, gate):
         return [*checks, Check(name="comparable", passed=False, says=unlike)]
-    return [*checks, _above_champion(gate, challenger, champion), *_no_task_falls(gate, challenger, champion)]
+    rival = _Rival(f"the champion, {champion.title},", metric.tallies(champion))
+    return [*checks, metric.above(rival), *_no_task_falls(gate, challenger, champion)]
 
 
 def passed(checks: Sequence[Check]) -> bool:
@@ -104,10 +108,11 @@ def _parity(challenger: Evidence, tasks: Collection[str]) -> Check:
     return Check(name="parity", passed=holds, says=says + ("" if holds else "."), numbers=dict(parity))
 
 
-def _not_comparable(challenger: Evidence, champion: Evidence) -> str | None:
+def _not_comparable(challenger: Evidence, champion: Evidence, gate: Gate) -> str | None:
     """Why two judgements are of different items, so that no interval is paired; None if they are not."""
     ours, theirs = challenger.judged_on, champion.judged_on
-    unlike = sorted(name for name in {*ours, *theirs} if ours.get(name) != theirs.get(name))
+    names = {*ours, *theirs} - (set() if gate.metric == ALIGNMENT_METRIC else {ALIGNMENT})
+    unlike = sorted(name for name in names if ours.get(name) != theirs.get(name))
     if not unlike:
         return None
     return (
@@ -119,28 +124,87 @@ def _not_comparable(challenger: Evidence, champion: Evidence) -> str | None:
     )
 
 
-def _above_initial(gate: Gate, challenger: Evidence) -> Check:
-    found = difference([_of(challenger, MASKED)], [_of(challenger, MASKED_INITIAL)], gate)
-    return _masked(gate, found, challenger.result.masked.primary, "its untrained initialisation")
+class _Rival(NamedTuple):
+    """What a score must beat."""
+
+    name: str
+    tallies: list[Tally]
+    """One a finetuning seed; a single one of metrics that need no finetuning."""
 
 
-def _above_champion(gate: Gate, challenger: Evidence, champion: Evidence) -> Check:
-    found = difference([_of(challenger, MASKED)], [_of(champion, MASKED)], gate)
-    return _masked(gate, found, challenger.result.masked.primary, f"the champion, {champion.title},")
+@dataclass(frozen=True)
+class _Metric:
+    """The score that decides, and a challenger's tallies of it."""
+
+    gate: Gate
+    title: str
+    item_names: tuple[str, ...]
+    """Of its tallies among what an evaluation keeps."""
+    ours: list[Tally]
+
+    @classmethod
+    def of(cls, gate: Gate, challenger: Evidence) -> "_Metric":
+        """Find the gate's metric among what was judged.
+
+        Raises:
+            GateError: the challenger was not judged by it.
+        """
+        names: tuple[str, ...]
+        if gate.metric == MASKED_METRIC:
+            title, names = "masked accuracy on the primary", (MASKED,)
+        elif gate.metric == ALIGNMENT_METRIC:
+            title, names = "retrieval of counterparts in the source language", (ALIGNMENT,)
+        else:
+            task = _task(challenger, gate)
+            title = f"zero-shot {task.metric} on {task.name}"
+            names = tuple(task_item(task.name, seed) for seed in task.score.by_seed)
+        return cls(gate, title, names, [_of(challenger, name) for name in names])
+
+    def tallies(self, evidence: Evidence) -> list[Tally]:
+        """The same of another version."""
+        return [_of(evidence, name) for name in self.item_names]
+
+    def floor(self, challenger: Evidence) -> _Rival:
+        """What a first version must beat: what needs no training in the language."""
+        if self.gate.metric == MASKED_METRIC:
+            return _Rival("its untrained initialisation", [_of(challenger, MASKED_INITIAL)])
+        if self.gate.metric == ALIGNMENT_METRIC:
+            return _Rival("chance", [_constant(tally, 1 / len(tally)) for tally in self.ours])
+        baseline = _task(challenger, self.gate).baseline
+        return _Rival("the best trivial answer", [_constant(tally, baseline) for tally in self.ours])
+
+    def above(self, rival: _Rival) -> Check:
+        """Whether the challenger's score beats another by the gate's margin."""
+        gate = self.gate
+        found, score = difference(self.ours, rival.tallies, gate), mean(tally.score for tally in self.ours)
+        beats = found.lower > gate.margin
+        says = (
+            f"{self.title} is {score:.2%}, {found.estimate:+.2%} beside {rival.name} "
+            f"{_interval(gate, found)}; the lower end must be above {gate.margin:.2%}"
+        )
+        numbers = {"score": score, "margin": gate.margin, **found._asdict()}
+        return Check(name=gate.metric, passed=beats, says=says + ("" if beats else "."), numbers=numbers)
 
 
-def _masked(gate: Gate, found: Difference, score: float, rival: str) -> Check:
-    beats = found.lower > gate.margin
-    says = (
-        f"masked accuracy on the primary is {score:.2%}, {found.estimate:+.2%} beside {rival} "
-        f"{_interval(gate, found)}; the lower end must be above {gate.margin:.2%}"
-    )
-    numbers = {"score": score, "margin": gate.margin, **found._asdict()}
-    return Check(name="masked", passed=beats, says=says + ("" if beats else "."), numbers=numbers)
+def _task(challenger: Evidence, gate: Gate) -> TaskScores:
+    scores = challenger.result.task_scores
+    if gate.metric not in scores:
+        raise GateError(
+            f"gate.metric is {gate.metric!r}, but {challenger.title} was judged on tasks {sorted(scores)}. Name one of "
+            f"them, {MASKED_METRIC!r} or {ALIGNMENT_METRIC!r}, or judge it on the task."
+        )
+    return scores[gate.metric]
+
+
+def _constant(tally: Tally, share: float) -> Tally:
+    """The same items with a share found of each."""
+    return Tally.of(share * tally.out_of_N, tally.out_of_N)
 
 
 def _no_task_falls(gate: Gate, challenger: Evidence, champion: Evidence) -> Iterator[Check]:
     for task in champion.result.tasks:
+        if task.name == gate.metric:
+            continue
         pairs = [
             tuple(_of(one, task_item(task.name, seed)) for one in (challenger, champion)) for seed in task.score.by_seed
         ]

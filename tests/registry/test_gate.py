@@ -12,6 +12,8 @@ from lingraft.gate_config import Gate
 from lingraft.registry import gate as gates
 from lingraft.registry.gate import Check, Evidence, explained, passed, reason
 from lingraft.results import (
+    ALIGNMENT,
+    ALIGNMENT_INITIAL,
     MASKED,
     MASKED_INITIAL,
     LanguageResult,
@@ -23,8 +25,10 @@ from lingraft.results import (
 from lingraft.tally import Tally
 
 PRIMARY = "a1" * 32
-BLOCKS, EXAMPLES, SEEDS = 400, 300, (1, 2)
+BLOCKS, EXAMPLES, SEEDS, PAIRS = 400, 300, (1, 2), 500
 PLACES = {"text": "t1", "blocks": "b1", "task-topic-1": "k1", "task-topic-2": "k2"}
+BY_ALIGNMENT = Gate(metric="alignment")
+BY_TOPIC = Gate(metric="topic")
 
 
 def found(share: float, items: int, each: int = 1) -> Tally:
@@ -32,12 +36,15 @@ def found(share: float, items: int, each: int = 1) -> Tally:
     return Tally.of(np.where(np.arange(items) < share * items, each, 0), np.full(items, each))
 
 
-def evidence(masked: float, topic: float = 0.6, initial: float = 0.05, **changes: Any) -> Evidence:
+def evidence(
+    masked: float, topic: float = 0.6, initial: float = 0.05, alignment: float = 0.4, **changes: Any
+) -> Evidence:
     """Of embeddings with these scores."""
     items = {MASKED: found(masked, BLOCKS, 20), MASKED_INITIAL: found(initial, BLOCKS, 20)}
     items |= {task_item("topic", seed): found(topic, EXAMPLES) for seed in SEEDS}
+    items |= {ALIGNMENT: found(alignment, PAIRS, 2), ALIGNMENT_INITIAL: found(0.5, PAIRS, 2)}
     score = SeedScores(by_seed=dict.fromkeys(SEEDS, topic))
-    task = TaskScores(name="topic", metric="accuracy", labels=[], examples=1, truncated=0, baseline=0.0, score=score)
+    task = TaskScores(name="topic", metric="accuracy", labels=[], examples=1, truncated=0, baseline=0.3, score=score)
     result = LanguageResult(
         language="de",
         primary=changes.pop("judged_primary", PRIMARY),
@@ -162,3 +169,66 @@ def test_evidence_that_was_not_kept_is_named() -> None:
 
 def test_nothing_checked_is_nothing_passed() -> None:
     assert not passed([])
+
+
+def test_a_version_of_worse_alignment_is_refused_although_its_masked_score_is_better() -> None:
+    ours, theirs = evidence(0.30, alignment=0.30), evidence(0.15, alignment=0.40)
+    checks = judge(BY_ALIGNMENT, PRIMARY, ours, theirs)
+    assert failed(checks) == ["alignment"]
+    assert checks[2].numbers["estimate"] == pytest.approx(-0.10)
+    assert "retrieval of counterparts in the source language is 30.00%, -10.00% beside the champion" in reason(checks)
+    assert passed(judge(Gate(), PRIMARY, ours, theirs))
+
+
+def test_a_version_of_better_alignment_passes_although_its_masked_score_is_worse() -> None:
+    ours, theirs = evidence(0.15, alignment=0.40), evidence(0.30, alignment=0.30)
+    assert passed(judge(BY_ALIGNMENT, PRIMARY, ours, theirs))
+    assert failed(judge(Gate(), PRIMARY, ours, theirs)) == ["masked"]
+
+
+def test_a_first_version_must_be_aligned_better_than_by_chance() -> None:
+    # Its own start is better aligned (0.5), as one from a dictionary may be before any update.
+    assert passed(judge(BY_ALIGNMENT, PRIMARY, evidence(0.15, alignment=0.2), None))
+    checks = judge(BY_ALIGNMENT, PRIMARY, evidence(0.15, alignment=1 / PAIRS), None)
+    assert failed(checks) == ["alignment"]
+    assert "beside chance" in reason(checks)
+
+
+def test_a_task_may_decide() -> None:
+    better, worse = evidence(0.15, topic=0.70), evidence(0.30, topic=0.60)
+    checks = judge(BY_TOPIC, PRIMARY, better, worse)
+    assert passed(checks)
+    assert [check.name for check in checks] == ["aligned", "parity", "topic"]
+    assert failed(judge(BY_TOPIC, PRIMARY, worse, better)) == ["topic"]
+
+
+def test_a_first_version_must_beat_the_best_trivial_answer_to_the_deciding_task() -> None:
+    assert passed(judge(BY_TOPIC, PRIMARY, evidence(0.15, topic=0.6), None))
+    checks = judge(BY_TOPIC, PRIMARY, evidence(0.15, topic=0.3), None)
+    assert failed(checks) == ["topic"]
+    assert "beside the best trivial answer" in reason(checks)
+
+
+def test_a_task_that_was_not_judged_cannot_decide() -> None:
+    with pytest.raises(GateError, match=r"gate.metric is 'mood', but version 1 was judged on tasks \['topic'\]"):
+        judge(Gate(metric="mood"), PRIMARY, evidence(0.2), None)
+
+
+def test_other_pairs_make_judgements_unlike_where_alignment_decides_only() -> None:
+    ours, theirs = (
+        evidence(0.2 + by, alignment=0.4 + by, judged_on=PLACES | {"alignment": str(by)}) for by in (0.1, 0)
+    )
+    assert failed(judge(BY_ALIGNMENT, PRIMARY, ours, theirs)) == ["comparable"]
+    assert passed(judge(Gate(), PRIMARY, ours, theirs))
+
+
+def test_a_champion_that_was_judged_without_alignment_is_named() -> None:
+    old = evidence(0.1, title="version 7")
+    old = Evidence(**{**vars(old), "items": {name: each for name, each in old.items.items() if name != ALIGNMENT}})
+    with pytest.raises(GateError, match="the evaluation of version 7 keeps no 'alignment'"):
+        judge(BY_ALIGNMENT, PRIMARY, evidence(0.2), old)
+
+
+def test_a_gate_that_names_no_metric_is_recorded_as_before() -> None:
+    assert "metric" not in Gate().model_dump_json()
+    assert Gate.model_validate_json(BY_ALIGNMENT.model_dump_json()) == BY_ALIGNMENT
