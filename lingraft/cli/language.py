@@ -11,6 +11,7 @@ from lingraft.cli.options import (
     OutOption,
     PrimaryOption,
     RecipeOption,
+    SourceEvaluationOption,
     TasksOption,
     TextOption,
     TokenizerOption,
@@ -77,6 +78,17 @@ def search_depth(
     source_blocks: Annotated[
         Path | None, typer.Option(help="Blocks of the source language, where the system builds mini-models (MINIPOST).")
     ] = None,
+    source_evaluation: Annotated[
+        Path | None,
+        typer.Option(help="From `lingraft evaluate-source`, where search.metric is 'alignment'."),
+    ] = None,
+    text: Annotated[
+        Path | None,
+        typer.Option(
+            help="Text artifact of the language, where search.metric is 'alignment'; without it, shared pieces are "
+            "compared instead of parallel paragraphs."
+        ),
+    ] = None,
     earlier: Annotated[
         list[Path] | None,
         typer.Option(help="Searches of other languages, whose depths are tried first; once each."),
@@ -93,7 +105,7 @@ def search_depth(
 
     before = [load_search(folder) for folder in earlier or ()]
     known = {found.language: found.chosen for found in before}
-    inputs = Inputs(primary, blocks, tokenizer, source_blocks)
+    inputs = Inputs(primary, blocks, tokenizer, source_blocks, source_evaluation, text)
     say(search(Recipe.load(recipe), inputs, storage, out, known, state))
     found = load_search(out)
     print(f"depth {found.chosen}: {found.reason}")
@@ -121,10 +133,12 @@ def evaluate(
     out: OutOption,
     task: TasksOption = None,
     mini: MiniOption = None,
+    source_evaluation: SourceEvaluationOption = None,
 ) -> None:
     """Swap a language's embeddings in, and judge masked and zero-shot accuracy on its test split (step 4)."""
     from lingraft import evaluation
     from lingraft.config import Recipe
 
-    say(evaluation.evaluate_language(Recipe.load(recipe), primary, embeddings, task or [], text, blocks, out, mini))
+    folders = primary, embeddings, task or [], text, blocks, out
+    say(evaluation.evaluate_language(Recipe.load(recipe), *folders, mini=mini, source_evaluation=source_evaluation))
     print((out / "result.json").read_text())

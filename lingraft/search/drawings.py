@@ -27,8 +27,8 @@ def _looks(found: SearchResult) -> Mapping[int, Look]:
     return dict(zip(depths, graded_looks(len(depths)), strict=True))
 
 
-def _labelled(axes: "Axes") -> None:
-    axes.set(xlabel="compute of one trial", ylabel="masked tokens found, dev")
+def _labelled(axes: "Axes", found: SearchResult) -> None:
+    axes.set(xlabel="compute of one trial", ylabel=f"{found.metric_title}, dev")
     si_ticks(axes.xaxis, "FLOP")
     percent_ticks(axes.yaxis)
 
@@ -44,7 +44,7 @@ def _curves(found: SearchResult) -> Drawing:
             named.add(trial.depth)
         if found.target is not None:
             axes.axhline(found.target, color=COLOURS["red"], linestyle=":", label=f"target {found.target:.1%}")
-        _labelled(axes)
+        _labelled(axes, found)
         figure.legend(loc="outside right center")
 
     ends = ", ".join(f"{trial.depth} layers {trial.score:.1%}" for trial in found.trials)
@@ -84,7 +84,7 @@ def _front(found: SearchResult) -> Drawing:
             if own:
                 label = f"{depth} layer{'' if depth == 1 else 's'}"
                 axes.plot(*zip(*own, strict=True), look.marker, color=look.colour, markersize=7, label=label, zorder=3)
-        _labelled(axes)
+        _labelled(axes, found)
         figure.legend(loc="outside right center")
 
     return Drawing(

@@ -65,6 +65,7 @@ def result_of(board: Board, trainer: Trainer, order: Order, target: float | None
         chosen=best.depth,
         trials=sorted(trials, key=lambda trial: (trial.depth, trial.number)),
         goal=search.goal,
+        metric=search.metric,
         best=best.number,
         reason=reason,
         target=target,

@@ -14,10 +14,12 @@ from pathlib import Path
 
 from lingraft import precision, reuse
 from lingraft.adaptation import adaptation_run, initial_rows, mini_of
+from lingraft.alignment_probe import FEWEST_PAIRS, AlignmentProbe, Reference, probe_of
 from lingraft.blocks import load_blocks, split
 from lingraft.config import Recipe
 from lingraft.embeddings import swap, vocabulary_of
 from lingraft.encoder import Encoder
+from lingraft.errors import RecipeError, TextError
 from lingraft.initialisation.classes import Initialisation
 from lingraft.initialisation.rows import Initialised
 from lingraft.keeper import Keeper
@@ -30,6 +32,8 @@ from lingraft.runs import Run, Watch
 from lingraft.search.budget import Budget, Length
 from lingraft.search.minis import Minis
 from lingraft.search.space import Params, in_words, key_of, settings_of
+from lingraft.search_config import Metric
+from lingraft.text import load_text
 from lingraft.tokenizer import Tokenizer
 from lingraft.training_config import Adaptation
 
@@ -43,6 +47,10 @@ class Inputs:
     tokenizer: Path
     source_blocks: Path | None = None
     """Of the source language, where step 1b is to build mini-models."""
+    source_evaluation: Path | None = None
+    """Of the primary, where trials are compared by alignment."""
+    text: Path | None = None
+    """Of the language, for its parallel paragraphs; absent: alignment is measured over shared pieces."""
 
 
 @dataclass(frozen=True)
@@ -87,6 +95,7 @@ class Trainer:
             RecipeError: the recipe has no [search], or its [encoder] is not the primary's.
             DepthError: the primary has no MLM head at one of the depths.
             TokenizerError: the tokenizer is not the language's, or the blocks were made with another.
+            AlignmentError: the source's evaluation is of another primary.
             ArtifactError: an input is not what it should be.
         """
         self.recipe, self.search, self.state, self.watch = recipe, recipe.require_search(), state, watch
@@ -102,6 +111,27 @@ class Trainer:
         kinds = {recipe.adaptation.initialisation, *self.search.initialisations}
         self._rows = {kind: initial_rows(_beginning(recipe, kind), self.source, pieces) for kind in kinds}
         self._initial: dict[Initialisation, float] = {}
+        self._probe = self._alignment_probe(inputs, pieces) if self.search.metric is Metric.ALIGNMENT else None
+
+    def _alignment_probe(self, inputs: Inputs, pieces: Tokenizer) -> AlignmentProbe:
+        language = self.search.language
+        reference = Reference.load(inputs.source_evaluation, self.source) if inputs.source_evaluation else None
+        if reference is None:
+            raise RecipeError(
+                f"search.metric is 'alignment', which needs the source's hidden states, but its evaluation is "
+                f"{inputs.source_evaluation or 'not given'}. Evaluate the source with this lingraft "
+                "(`lingraft evaluate-source`), and give its folder (--source-evaluation); or set search.metric = "
+                "'masked'."
+            )
+        text = load_text(inputs.text, language) if inputs.text else None
+        probe = probe_of(reference, "dev", self.source.tokenizer, pieces, text, self.dev)
+        if probe is None:
+            raise TextError(
+                f"search.metric is 'alignment', but the dev split of {language!r} has fewer than {FEWEST_PAIRS} "
+                "parallel paragraphs, and as few pieces that occur often in both languages. Bring more text, or set "
+                "search.metric = 'masked'."
+            )
+        return probe
 
     @property
     def data_hashes(self) -> dict[str, str]:
@@ -112,7 +142,8 @@ class Trainer:
         """Of all that trials' scores hang on: a search with other settings or data goes on from no earlier trial."""
         mini = self.recipe.mini.model_dump_json() if self.minis.needed and self.recipe.mini else ""
         settings = self.recipe.adaptation.model_dump_json(), self.search.decisive, mini, str(self.recipe.system)
-        facts = (self.source.fingerprint, self.data.fingerprint, *settings, self.recipe.precision)
+        probed = (self._probe.basis, self._probe.mark) if self._probe else ()
+        facts = (self.source.fingerprint, self.data.fingerprint, *settings, self.recipe.precision, *probed)
         return hashlib.sha256("\n".join(facts).encode()).hexdigest()
 
     def train_trial(self, attempt: Attempt) -> None:
@@ -159,11 +190,13 @@ class Trainer:
     def _judge(self, mini: Encoder, settings: Adaptation) -> Callable[[], float]:
         """The dev score of what a mini-model has learned so far, in the primary, which is what it is for."""
         primary = self.source.encoder
-        score = masked_judge(mini, primary, self.dev, settings)
+        score = self._measure(settings)
 
         def swapped() -> float:
             swap(primary.to(precision.device()), mini.vocabulary)
-            return score()
+            found = score()
+            mini.train()
+            return found
 
         return swapped
 
@@ -172,8 +205,17 @@ class Trainer:
         kind, primary = settings.initialisation, self.source.encoder
         if kind not in self._initial:
             swap(primary, vocabulary_of(rows.table_VD.clone(), rows.bias_V.clone(), rows.special))
-            self._initial[kind] = masked_judge(primary, primary.to(precision.device()), self.dev, settings)()
+            primary.to(precision.device())
+            self._initial[kind] = self._measure(settings)()
         return self._initial[kind]
+
+    def _measure(self, settings: Adaptation) -> Callable[[], float]:
+        """The search's metric on the dev split, of the primary with the vocabulary that it then has."""
+        probe, primary = self._probe, self.source.encoder
+        if probe is None:
+            return masked_judge(primary, primary, self.dev, settings)
+        top = probe.depths[-1]
+        return lambda: probe.measure(primary, (top,))[top].scores.accuracy
 
     @contextlib.contextmanager
     def _checkpoints(self, params: Params) -> Iterator[Path]:

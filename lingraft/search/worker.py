@@ -63,6 +63,7 @@ def search(
         RecipeError: the recipe has no [search], or its [encoder] is not the primary's.
         DepthError: the primary has no MLM head at one of the depths.
         TokenizerError: the tokenizer is not the language's, or the blocks were made with another.
+        TextError: trials are to be compared by alignment, and there is too little to pair.
         StorageError: the storage cannot be used.
         TrainingError: no trial could be trained.
         Interruption: the process was asked to stop; its trial is free for others, or for the same again.
@@ -244,7 +245,7 @@ class _Worker:
         self.board.finish(found.number, found, self._values(found))
         self.found.append(found)
         end = "stopped" if found.pruned else "ended"
-        say(f"trial {found.number} {end} after {found.flops:.3g} FLOPs, {found.score:.2%} of masked tokens found")
+        say(f"trial {found.number} {end} after {found.flops:.3g} FLOPs, {self.search.metric} {found.score:.2%}")
 
     def _target_of(self, found: Trial) -> float | None:
         """The reference's own target, which it sets by its end."""

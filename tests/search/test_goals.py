@@ -8,15 +8,23 @@ import optuna
 import pytest
 
 from lingraft import stages
+from lingraft.adaptation import initial_rows
+from lingraft.alignment_probe import Reference, probe_of
 from lingraft.artifact import Artifact, Kind
+from lingraft.blocks import split
 from lingraft.config import Recipe
+from lingraft.embeddings import swap, vocabulary_of
+from lingraft.errors import RecipeError
+from lingraft.evaluation import evaluate_source
 from lingraft.initialisation.classes import Initialisation
+from lingraft.models import load_primary
 from lingraft.plan import unwatched
 from lingraft.results import SearchResult, load_search
 from lingraft.search import Inputs, search
 from lingraft.search.page import PAGE_FILE
-from lingraft.search_config import Goal, Range
+from lingraft.search_config import Goal, Metric, Range
 from lingraft.systems import System
+from lingraft.tokenizer import Tokenizer
 from lingraft.training_config import MiniBuilding
 from tests.fixtures import once
 from tests.workshop import Workshop, changed
@@ -182,3 +190,48 @@ def test_step_1b_is_run_once_a_depth_for_all_languages_and_counted(
         assert sum(cost.flops for cost in each.building.values()) == pytest.approx(paid)
         assert each.flops == pytest.approx(paid + sum(trial.flops for trial in each.trials))
     assert not [*(tmp_path / "results").glob("trial-*/step-*")]
+
+
+def test_a_search_by_alignment_ranks_trials_by_it(workshop: Workshop, tmp_path: Path) -> None:
+    """Dev scores are those of the measure itself, and a depth that finds fewer masked tokens may win."""
+    judged, folders = tmp_path / "en", (workshop.texts["en"], workshop.blocks["en"])
+    evaluate_source(workshop.recipe, workshop.primary, [], *folders, judged)
+    recipe = changed(workshop.recipe, "search", metric=Metric.ALIGNMENT, depths=(1, 3), steps_at_depth=8, looks=2)
+    inputs = Inputs(
+        primary=workshop.primary,
+        blocks=workshop.blocks["de"],
+        tokenizer=workshop.tokenizers["de"],
+        source_evaluation=judged,
+        text=workshop.texts["de"],
+    )
+    search(recipe, inputs, None, tmp_path / "search")
+    found = load_search(tmp_path / "search")
+    assert found.metric == "alignment"
+    whole = [trial for trial in found.trials if not trial.pruned]
+    assert found.chosen == max(whole, key=lambda trial: trial.score).depth
+    primary = load_primary(workshop.primary)
+    reference, pieces = Reference.load(judged, primary), Tokenizer.load(workshop.tokenizers["de"])
+    assert reference
+    text = Artifact.load(workshop.texts["de"], Kind.TEXT)
+    dev = split(Artifact.load(workshop.blocks["de"], Kind.BLOCKS), "dev")
+    probe = probe_of(reference, "dev", primary.tokenizer, pieces, text, dev)
+    assert probe
+    rows = initial_rows(recipe, primary, pieces)
+    swap(primary.encoder, vocabulary_of(rows.table_VD, rows.bias_V, rows.special))
+    before = probe.measure(primary.encoder)[3].scores.accuracy
+    assert {trial.scores_by_flops[0] for trial in found.trials} == {(0.0, before)}
+    assert "counterparts in the source language found" in (tmp_path / "search" / "search.html").read_text()
+
+
+def test_a_search_by_alignment_needs_the_sources_evaluation(workshop: Workshop, tmp_path: Path) -> None:
+    recipe = changed(workshop.recipe, "search", metric=Metric.ALIGNMENT)
+    with pytest.raises(RecipeError, match=r"search.metric is 'alignment', .* but its evaluation is not given"):
+        search(recipe, Inputs(workshop.primary, workshop.blocks["de"], workshop.tokenizers["de"]), None, tmp_path / "o")
+
+
+def test_a_search_that_names_no_metric_goes_on_from_earlier_trials(workshop: Workshop) -> None:
+    """Its settings are written as they were before there was a choice, so that studies and recipes keep their names."""
+    search_settings = workshop.recipe.require_search()
+    assert "metric" not in search_settings.decisive
+    by_alignment = search_settings.model_copy(update={"metric": Metric.ALIGNMENT})
+    assert '"metric":"alignment"' in by_alignment.decisive
