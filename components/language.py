@@ -56,6 +56,7 @@ def evaluate_language(
     embeddings: dsl.Input[dsl.Model],
     text: dsl.Input[dsl.Dataset],
     blocks: dsl.Input[dsl.Dataset],
+    source_evaluation: dsl.Input[dsl.Artifact],
     evaluation: dsl.Output[dsl.Artifact],
     metrics: dsl.Output[dsl.Metrics],
     confusion: dsl.Output[dsl.ClassificationMetrics],
@@ -71,6 +72,7 @@ def evaluate_language(
         "embeddings": embeddings.path,
         "text_folder": text.path,
         "blocks_folder": blocks.path,
+        "source_evaluation": source_evaluation.path,
     }
     alone = {"isolated": True, "otherwise": ({}, [], [])}
     found = launcher.run("language.evaluate_language", inputs, {"out": evaluation.path}, **alone, recipe=recipe)

@@ -88,6 +88,8 @@ def depth_search_pipeline(settings: Recipe) -> base_component.BaseComponent:
             "blocks": lane.blocks.outputs["blocks"],
             "tokenizer": lane.tokenizer.outputs["tokenizer"],
             "source_blocks": mini_builders.blocks.outputs["blocks"] if mini_builders else fetched.outputs["mini"],
+            "source_evaluation": fetched.outputs["evaluation"],
+            "text": lane.text.outputs["text"],
         }
         with dsl.ParallelFor(workers, parallelism=wanted.workers) as worker:
             tried = training(search.try_depths(**common, worker=worker), nodes, "search")
@@ -131,6 +133,7 @@ def language_pipeline(settings: Recipe) -> base_component.BaseComponent:
                     tasks=fetched.outputs["tasks"],
                     embeddings=adapted.outputs["embeddings"],
                     text=lane.text.outputs["text"],
+                    source_evaluation=fetched.outputs["evaluation"],
                     **folders,
                 )
                 training(judged, nodes, "judging")

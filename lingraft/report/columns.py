@@ -9,7 +9,7 @@ from statistics import mean
 
 from lingraft.languages import language_name
 from lingraft.report.records import Records, Row
-from lingraft.results import LanguageResult, SeedScores
+from lingraft.results import AlignmentBasis, LanguageResult, SeedScores
 
 UNKNOWN = "–"
 """Stands for what was not measured."""
@@ -154,6 +154,44 @@ def masked_groups() -> list[Group]:
         ),
     )
     return [Group("masked: mini-model", "mini-model", mini), Group("masked: primary", "primary", primary)]
+
+
+def alignment_groups(records: Records) -> list[Group]:
+    """Retrieval of counterparts in the source language, before and after; none where no language has been measured."""
+    if not (what := alignment_note(records)):
+        return []
+    columns = (
+        Column(
+            "before",
+            "before",
+            f"{what} With the embeddings as initialised.",
+            lambda row: row.alignment.top_initial.accuracy if row.alignment else None,
+            percent,
+        ),
+        Column(
+            "after",
+            "after",
+            "The same with the learned embeddings.",
+            lambda row: row.alignment.top.accuracy if row.alignment else None,
+            percent,
+        ),
+    )
+    return [Group(f"alignment with {language_name(records.source.language)}", "alignment", columns)]
+
+
+def alignment_note(records: Records) -> str:
+    """What alignment was measured over; empty where no language has been measured."""
+    measured = [result.alignment for result in records.languages if result.alignment]
+    if not measured:
+        return ""
+    pairs = {each.pairs for each in measured}
+    of = {AlignmentBasis.PARALLEL: "parallel paragraphs", AlignmentBasis.PIECES: "shared pieces' contexts"}
+    bases = " or ".join(name for basis, name in of.items() if basis in {each.basis for each in measured})
+    among = count(min(pairs)) if len(pairs) == 1 else f"{count(min(pairs))} to {count(max(pairs))}"
+    return (
+        "Share of top-layer hidden states nearest to their counterpart in "
+        f"{language_name(records.source.language)}, both ways, among {among} {bases}."
+    )
 
 
 def cost_group(unit: FlopsUnit) -> Group:

@@ -40,6 +40,8 @@ def headline(records: Records) -> dict[str, float]:
     for result in records.languages:
         name = f"{result.language} over {result.depth} of {result.layers}/"
         found[f"{name}masked_accuracy"] = result.masked.primary
+        if result.alignment:
+            found[f"{name}alignment"] = result.alignment.top.accuracy
         for task in result.tasks:
             found[f"{name}{task.name}_{task.metric}"] = task.score.mean
             found |= {f"{name}{task.name}_{metric}": scores.mean for metric, scores in task.others.items()}
@@ -60,13 +62,23 @@ def _scores(records: Records) -> str:
         for task in records.tasks
         for metric in (records.scores(task).metric, *records.scores(task).others)
     ]
-    header = ("language", "layers", "masked accuracy, before", "after", *(f"{task}: {plain(m)}" for task, m in metrics))
-    return table(header, [_line(row, metrics) for row in records.rows])
+    aligned = ("alignment, before", "after") if _aligned(records) else ()
+    tasks = (f"{task}: {plain(metric)}" for task, metric in metrics)
+    header = ("language", "layers", "masked accuracy, before", "after", *aligned, *tasks)
+    return table(header, [_line(row, metrics, _aligned(records)) for row in records.rows])
 
 
-def _line(row: Row, metrics: list[tuple[str, str]]) -> list[str]:
+def _aligned(records: Records) -> bool:
+    return any(result.alignment for result in records.languages)
+
+
+def _line(row: Row, metrics: list[tuple[str, str]], aligned: bool) -> list[str]:
     (result,) = row.results
     cells = [row.language, row.layers, percent(result.masked.primary_initial), percent(result.masked.primary)]
+    if aligned:
+        alignment = result.alignment
+        both = (alignment.top_initial, alignment.top) if alignment else ()
+        cells += [percent(each.accuracy) for each in both] or ["", ""]
     for task, metric in metrics:
         scores = result.task_scores.get(task)
         found = scores and (scores.score if metric == scores.metric else scores.others.get(metric))

@@ -13,6 +13,7 @@ from lingraft.report.classes import ClassTable, class_table, class_tables
 from lingraft.report.columns import (
     FlopsUnit,
     Group,
+    alignment_groups,
     cost_group,
     count,
     masked_groups,
@@ -160,7 +161,7 @@ def _context(records: Records) -> dict[str, Any]:
         "contents": _contents(records),
         "pages_command": pages_command,
         "notes": notes(records),
-        "masked_groups": [overlap_group(records), *masked_groups()],
+        "masked_groups": [overlap_group(records), *masked_groups(), *alignment_groups(records)],
         "cost_groups": [cost_group(unit)],
         "tasks": [_task_section(records, task) for task in records.tasks],
         "unit": unit,

@@ -9,6 +9,8 @@ from lingraft.report.columns import (
     UNKNOWN,
     FlopsUnit,
     Group,
+    alignment_groups,
+    alignment_note,
     cost_group,
     count,
     masked_groups,
@@ -45,6 +47,7 @@ def notes(records: Records) -> list[str]:
         "before: embeddings as initialised, untrained; after: as learned. Scores are of test data only.",
         f"layers: those that the embeddings were learned over, of {records.source.layers}; "
         "standard: all of them, the usual way" + ("; searched: chosen by the depth search." if records.search else "."),
+        *([f"alignment: {told[0].lower()}{told[1:]}"] if (told := alignment_note(records)) else []),
         *(["fresh: layers built on top of these, for the mini-model alone."] if records.fresh else []),
         *_task_notes(records),
     ]
@@ -100,7 +103,12 @@ def _cost(cost: Cost, unit: FlopsUnit) -> str:
 
 def _all_tables(records: Records) -> list[str]:
     """Every table's lines, with an empty line below each."""
-    first = [overlap_group(records), *masked_groups(), cost_group(FlopsUnit.fitting(records))]
+    first = [
+        overlap_group(records),
+        *masked_groups(),
+        *alignment_groups(records),
+        cost_group(FlopsUnit.fitting(records)),
+    ]
     lines = [*_table_lines(first, records.rows, records.means), ""]
     for task in records.tasks:
         if records.tested(task):

@@ -83,6 +83,7 @@ def evaluate_language(
     embeddings: Path,
     text_folder: Path,
     blocks_folder: Path,
+    source_evaluation: Path,
     out: Path,
 ) -> Judgement:
     """Judge one language."""
@@ -92,9 +93,20 @@ def evaluate_language(
     with tracking.stage(run.read_text(), f"evaluate-{language_of(embeddings, Kind.EMBEDDINGS)}-{depth}") as stage:
         settings = Recipe.parse(recipe)
         folders = task_folders(settings, tasks)
-        made = evaluate(settings, primary, embeddings, folders, text_folder, blocks_folder, out, given(mini))
+        made = evaluate(
+            settings,
+            primary,
+            embeddings,
+            folders,
+            text_folder,
+            blocks_folder,
+            out,
+            mini=given(mini),
+            source_evaluation=source_evaluation,
+        )
         result = load_language(out)
         scores = {f"masked_accuracy_{name}": score for name, score in result.masked.model_dump().items()}
+        scores |= result.alignment.metrics if result.alignment else {}
         scores |= zero_shot(result)
         stage.record(made, scores | recalls(result.tasks))
     return scores, *confusion_of(result.tasks)

@@ -26,6 +26,8 @@ The language pipeline takes the first kind. MINIPOST's mini-models are registere
 second kind are for people, and for the next search.
 """
 TRIALS_FILE = "trials.json"
+_SCORES = {"masked": "dev_masked_accuracy", "alignment": "dev_alignment"}
+"""Names of trials' scores in tracking, by the search's metric."""
 
 
 def try_depths(
@@ -36,6 +38,8 @@ def try_depths(
     blocks_folder: Path,
     tokenizer_folder: Path,
     source_blocks: Path,
+    source_evaluation: Path,
+    text_folder: Path,
     out: Path,
 ) -> Scores:
     """Take part in a search as one of its workers, until all of its trials have ended.
@@ -49,7 +53,7 @@ def try_depths(
     with tracking.stage(run.read_text(), f"try-depths-{worker}"):
         storage, known = shared_storage(os.environ.get(SEARCH_STORAGE)), _known(settings)
         make_folder(out)
-        inputs = _inputs(primary, blocks_folder, tokenizer_folder, source_blocks)
+        inputs = _inputs(primary, blocks_folder, tokenizer_folder, source_blocks, source_evaluation, text_folder)
         found = work(settings, inputs, storage, known, watch=exposed("search-depth", unwatched))
         write_json(out / TRIALS_FILE, [trial.model_dump(mode="json") for trial in found])
     return {"trials": float(len(found)), "flops": sum(trial.flops for trial in found)}
@@ -62,6 +66,8 @@ def search_depth(
     blocks_folder: Path,
     tokenizer_folder: Path,
     source_blocks: Path,
+    source_evaluation: Path,
+    text_folder: Path,
     worked: Sequence[Path],
     out: Path,
 ) -> Scores:
@@ -74,6 +80,8 @@ def search_depth(
         blocks_folder: of the language.
         tokenizer_folder: that they were made with.
         source_blocks: of the source language, for MINIPOST; an empty folder otherwise.
+        source_evaluation: of the primary.
+        text_folder: of the language.
         worked: what the workers left, which is waited for and not read: the storage has it.
         out: of the result.
     """
@@ -82,10 +90,10 @@ def search_depth(
     settings = Recipe.parse(recipe)
     with tracking.stage(run.read_text(), "search-depth") as stage:
         storage, known = shared_storage(os.environ.get(SEARCH_STORAGE)), _known(settings)
-        inputs = _inputs(primary, blocks_folder, tokenizer_folder, source_blocks)
+        inputs = _inputs(primary, blocks_folder, tokenizer_folder, source_blocks, source_evaluation, text_folder)
         made = search(settings, inputs, storage, out, known, watch=exposed("search-depth", unwatched))
         result = load_search(out)
-        scores = {f"dev_masked_accuracy_depth_{trial.depth}": trial.score for trial in result.trials}
+        scores = {f"{_SCORES[result.metric]}_depth_{trial.depth}": trial.score for trial in result.trials}
         scores |= {"chosen_depth": float(result.chosen), "share_of_grid": result.flops / result.grid_flops}
         stage.record(made, scores)
         stage.keep(made, "search")
@@ -101,10 +109,24 @@ def search_depth(
     return scores
 
 
-def _inputs(primary: Path, blocks_folder: Path, tokenizer_folder: Path, source_blocks: Path) -> "Inputs":
+def _inputs(
+    primary: Path,
+    blocks_folder: Path,
+    tokenizer_folder: Path,
+    source_blocks: Path,
+    source_evaluation: Path,
+    text_folder: Path,
+) -> "Inputs":
     from lingraft.search import Inputs
 
-    return Inputs(primary, blocks_folder, tokenizer_folder, given(source_blocks))
+    return Inputs(
+        primary=primary,
+        blocks=blocks_folder,
+        tokenizer=tokenizer_folder,
+        source_blocks=given(source_blocks),
+        source_evaluation=source_evaluation,
+        text=text_folder,
+    )
 
 
 def _known(settings: Recipe) -> dict[str, int]:

@@ -6,7 +6,10 @@ import pytest
 
 from lingraft.artifact import Cost
 from lingraft.errors import AlignmentError, ArtifactError
+from lingraft.report.columns import UNKNOWN
+from lingraft.report.note import headline, note
 from lingraft.report.page import Records, table
+from lingraft.results import AlignmentBasis, AlignmentScores, Retrieval
 
 
 def test_the_depths_searched_and_standard_are_marked(made_up: SimpleNamespace) -> None:
@@ -159,3 +162,37 @@ def test_what_step_1b_took_is_told_once_for_all_languages(made_up: SimpleNamespa
     rows = [made_up.language("de", 2, **post), made_up.language("tr", 2, **post), made_up.language("tr", 6)]
     lines = [line for line in table(Records.of(made_up.source(), rows)).splitlines() if "step 1b" in line]
     assert lines == ["  step 1b, 2 + 2 fresh layers: 614,400 tokens, 41.0 s, 2.1 TFLOP"]
+
+
+def _aligned(made_up: SimpleNamespace, *measured: tuple[str, AlignmentScores | None]) -> Records:
+    rows = [made_up.language(name, 2, alignment=found) for name, found in measured]
+    return Records.of(made_up.source(), rows)
+
+
+def _alignment(pairs: int, after: float, basis: AlignmentBasis = AlignmentBasis.PARALLEL) -> AlignmentScores:
+    before, learned = (Retrieval(to_source=at, from_source=at + 0.02, mutual_cosine=0.6) for at in (0.05, after))
+    low = Retrieval(to_source=0.9, from_source=0.9, mutual_cosine=0.9)
+    scores = {"bottom": low, "bottom_initial": low, "top": learned, "top_initial": before}
+    return AlignmentScores(basis=basis, pairs=pairs, bottom_layer=2, top_layer=6, **scores)
+
+
+def test_alignment_stands_beside_masked_accuracy_where_it_was_measured(made_up: SimpleNamespace) -> None:
+    records = _aligned(made_up, ("de", _alignment(500, 0.30)), ("tr", _alignment(405, 0.40)), ("el", None))
+    shown = table(records)
+    german, turkish, greek = (
+        next(line for line in shown.splitlines() if line.startswith(f"{name} ("))
+        for name in ("German", "Turkish", "Greek")
+    )
+    assert "6.0% 31.0%" in german
+    assert "6.0% 41.0%" in turkish
+    assert f"{UNKNOWN}     {UNKNOWN}" in greek
+    assert "among 405 to 500 parallel paragraphs" in shown
+    assert max(map(len, shown.splitlines())) <= 140
+    assert "6.0%" in note(records)
+    assert "31.0%" in note(records)
+    assert headline(records)["tr over 2 of 6/alignment"] == pytest.approx(0.41)
+
+
+def test_a_report_without_alignment_has_no_column_of_it(made_up: SimpleNamespace) -> None:
+    records = _aligned(made_up, ("de", None))
+    assert "alignment" not in table(records) + note(records)

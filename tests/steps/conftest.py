@@ -53,7 +53,7 @@ class Registered:
         folders = shop.blocks["de"], shop.tokenizers["de"]
         language.adapt(given, run, depth, shop.primary, self.no_mini, *folders, embeddings)
         inputs = shop.primary, self.no_mini, tasks or self.tasks, embeddings, shop.texts["de"], shop.blocks["de"]
-        language.evaluate_language(given, run, *inputs, evaluation)
+        language.evaluate_language(given, run, *inputs, self.evaluation, evaluation)
         return embeddings, evaluation
 
 

@@ -64,7 +64,8 @@ def test_a_search_answers_prometheus(registered: Registered, tmp_path: Path, mon
     search = shop.recipe.require_search().model_copy(update={"depths": (2,), "steps_at_depth": 4})
     recipe, run = shop.recipe.model_copy(update={"search": search}), registered.begin(tmp_path / "run")
     inputs = shop.primary, shop.blocks["de"], shop.tokenizers["de"], registered.no_mini
-    search_steps.search_depth(recipe.to_json(), run, *inputs, [], tmp_path / "search")
+    compared = registered.evaluation, shop.texts["de"]
+    search_steps.search_depth(recipe.to_json(), run, *inputs, *compared, [], tmp_path / "search")
     (trial,) = results.load_search(tmp_path / "search").trials
     assert asked(port)['lingraft_training_step{stage="search-depth"}'] == trial.steps
     MlflowClient().delete_model_version_tag(primary_name(shop.recipe), "1", "depth.de")
@@ -181,7 +182,7 @@ def test_macro_f1_and_recall_per_class_are_metrics_of_the_evaluations_run(regist
 def test_zero_shot_scores_are_told_by_task_beside_those_as_initialised(registered: Registered, tmp_path: Path) -> None:
     shop, run = registered.shop, registered.begin(tmp_path / "run")
     inputs = shop.primary, registered.no_mini, registered.tasks, shop.embeddings["de"]
-    texts = shop.texts["de"], shop.blocks["de"]
+    texts = shop.texts["de"], shop.blocks["de"], registered.evaluation
     scores, labels, matrix = language.evaluate_language(registered.recipe, run, *inputs, *texts, tmp_path / "out")
     (task,) = results.load_language(tmp_path / "out").tasks
     assert task.initial
@@ -228,7 +229,7 @@ def accepted(registered: Registered, run: Path, folder: Path, recipe: str = "", 
         embeddings, evaluation = shop.embeddings[language_tag], folder / f"evaluation-{language_tag}"
         texts = shop.texts[language_tag], shop.blocks[language_tag]
         inputs = shop.primary, registered.no_mini, registered.tasks, embeddings, *texts
-        language.evaluate_language(given, run, *inputs, evaluation)
+        language.evaluate_language(given, run, *inputs, registered.evaluation, evaluation)
     folders = folder / f"chosen-{language_tag}", folder / f"results-{language_tag}"
     assert language.register_language(given, run, registered.tasks, [embeddings], [evaluation], *folders) is None
     return folders[0]

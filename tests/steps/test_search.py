@@ -35,6 +35,7 @@ def _searched(shop: Workshop, recipe: Recipe, primary: Path, folder: Path) -> Se
     nothing = folder / "no-source-blocks"
     nothing.mkdir()
     inputs = shop.blocks[language], shop.tokenizers[language], shop.blocks["en"] if recipe.builds_mini else nothing
+    inputs = *inputs, folder.parent / "source" / "evaluation", shop.texts[language]
     data.open_run(raw, "depth-search", run)
     search.try_depths(raw, run, 1, primary, *inputs, folder / "worked")
     search.search_depth(raw, run, primary, *inputs, [folder / "worked"], folder / "search")

@@ -147,7 +147,7 @@ def test_a_mini_model_is_registered_fetched_and_adapted_over(workshop: Workshop,
     shared = found["primary"], found["mini"]
     blocks, embeddings = workshop.blocks["de"], tmp_path / "embeddings"
     language.adapt(recipe, run, 1, *shared, blocks, workshop.tokenizers["de"], embeddings)
-    folders = found["tasks"], embeddings, workshop.texts["de"], blocks
+    folders = found["tasks"], embeddings, workshop.texts["de"], blocks, found["evaluation"]
     language.evaluate_language(recipe, run, *shared, *folders, tmp_path / "result")
     result = load_language(tmp_path / "result")
     assert (result.system, result.depth, result.fresh_layers) == ("MINIPOST", 1, 2)
