@@ -156,5 +156,11 @@ def test_a_language_is_adapted_and_judged_without_a_mini_model(bench: Bench, mon
     folders = primary, mini, fetched["tasks"], embeddings, given(shop.texts["de"]), blocks
     folders = *folders, fetched["evaluation"], evaluation
     language.evaluate_language.python_func(bench.recipe, bench.run, *folders, metrics, confusion)
-    assert {"zero_shot_topic", "zero_shot_topic_initial", "masked_accuracy_mini", "steps"} <= metrics.metadata.keys()
+    assert {
+        "zero_shot_topic",
+        "zero_shot_topic_initial",
+        "masked_accuracy_mini",
+        "alignment_top",
+        "steps",
+    } <= metrics.metadata.keys()
     assert len(confusion.metadata["confusionMatrix"]["rows"]) == len(TOPICS)

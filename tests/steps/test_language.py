@@ -184,8 +184,11 @@ def test_zero_shot_scores_are_told_by_task_beside_those_as_initialised(registere
     inputs = shop.primary, registered.no_mini, registered.tasks, shop.embeddings["de"]
     texts = shop.texts["de"], shop.blocks["de"], registered.evaluation
     scores, labels, matrix = language.evaluate_language(registered.recipe, run, *inputs, *texts, tmp_path / "out")
-    (task,) = results.load_language(tmp_path / "out").tasks
+    result = results.load_language(tmp_path / "out")
+    (task,) = result.tasks
     assert task.initial
+    assert result.alignment
+    assert scores["alignment_top"] == result.alignment.top.accuracy
     assert scores["zero_shot_topic"] == task.score.mean
     assert scores["zero_shot_topic_initial"] == task.initial.mean
     assert (labels, matrix) == (task.labels, task.confusion)
