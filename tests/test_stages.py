@@ -9,12 +9,13 @@ import torch
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from lingraft import masked_lm, precision, stages
-from lingraft.adaptation import adaptation_run, initial_rows, mini_of
+from lingraft.adaptation import adaptation_run, mini_of
 from lingraft.artifact import Artifact, Kind
 from lingraft.blocks import split
 from lingraft.config import Recipe
 from lingraft.encoder import Encoder
 from lingraft.history import HISTORY_FILE
+from lingraft.initial_embeddings import initial_rows
 from lingraft.models import Primary, load_embeddings, load_primary, load_task
 from lingraft.plan import Progress, unwatched
 from lingraft.runs import Run
