@@ -16,6 +16,7 @@ def try_depths(
     blocks: dsl.Input[dsl.Dataset],
     tokenizer: dsl.Input[dsl.Artifact],
     source_blocks: dsl.Input[dsl.Artifact],
+    initial: dsl.Input[dsl.Model],
     worked: dsl.Output[dsl.Artifact],
     metrics: dsl.Output[dsl.Metrics],
 ):
@@ -28,6 +29,7 @@ def try_depths(
         "blocks_folder": blocks.path,
         "tokenizer_folder": tokenizer.path,
         "source_blocks": source_blocks.path,
+        "initial": initial.path,
     }
     values = {"recipe": recipe, "worker": worker}
     metrics.metadata.update(launcher.run("search.try_depths", inputs, {"out": worked.path}, **values))
@@ -41,6 +43,7 @@ def search_depth(
     blocks: dsl.Input[dsl.Dataset],
     tokenizer: dsl.Input[dsl.Artifact],
     source_blocks: dsl.Input[dsl.Artifact],
+    initial: dsl.Input[dsl.Model],
     worked: dsl.Input[List[dsl.Artifact]],  # noqa: UP006
     search: dsl.Output[dsl.Artifact],
     metrics: dsl.Output[dsl.Metrics],
@@ -57,6 +60,7 @@ def search_depth(
         "blocks_folder": blocks.path,
         "tokenizer_folder": tokenizer.path,
         "source_blocks": source_blocks.path,
+        "initial": initial.path,
         "worked": [item.path for item in worked],
     }
     metrics.metadata.update(launcher.run("search.search_depth", inputs, {"out": search.path}, recipe=recipe))

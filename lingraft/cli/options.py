@@ -33,6 +33,21 @@ PrimaryOption = Annotated[Path, typer.Option("--primary", help="From `lingraft p
 MiniOption = Annotated[
     Path | None, typer.Option("--mini", help="From `lingraft mini`, if the recipe's system is MINIPOST.")
 ]
+InitialOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--initial",
+        help="From `lingraft initialise`: embeddings at update 0. Absent: rows are drawn by the recipe's seed, which "
+        "gives the same; initialisation 'aligned' needs it.",
+    ),
+]
+VectorsOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--vectors",
+        help="Static vectors of the source language, from `lingraft vectors`, for initialisation 'aligned'.",
+    ),
+]
 TasksOption = Annotated[
     list[Path] | None, typer.Option("--task", help="Task artifact, from `lingraft finetune`; once a task and seed.")
 ]

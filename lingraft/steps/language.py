@@ -58,6 +58,15 @@ def depths_of(recipe: str, language: str, compare: bool, out: Path) -> list[int]
 
 
 @one_job
+def initialise(
+    recipe: str, run: Path, primary: Path, tokenizer_folder: Path, blocks_folder: Path, vectors: Path, out: Path
+) -> Scores:
+    """Write one language's embeddings as they are before training; `vectors` is empty where rows need no text."""
+    language, inputs = language_of(tokenizer_folder, Kind.TOKENIZER), (blocks_folder, given(vectors))
+    return do(jobs.initialisation(Recipe.parse(recipe), language, primary, tokenizer_folder, out, *inputs), run)
+
+
+@one_job
 def adapt(
     recipe: str,
     run: Path,
@@ -67,10 +76,11 @@ def adapt(
     blocks_folder: Path,
     tokenizer_folder: Path,
     out: Path,
+    initial: Path | None = None,
 ) -> Scores:
     """Learn one language's embeddings over one depth; the folder `mini` is empty without a step 1b."""
     language = language_of(blocks_folder, Kind.BLOCKS)
-    folders = primary, given(mini), blocks_folder, tokenizer_folder, out
+    folders = primary, given(mini), blocks_folder, tokenizer_folder, out, initial
     return do(jobs.adaptation(Recipe.parse(recipe), depth, language, *folders), run)
 
 
@@ -84,6 +94,7 @@ def evaluate_language(
     text_folder: Path,
     blocks_folder: Path,
     out: Path,
+    initial: Path | None = None,
 ) -> Judgement:
     """Judge one language."""
     from lingraft.evaluation import evaluate_language as evaluate
@@ -92,7 +103,7 @@ def evaluate_language(
     with tracking.stage(run.read_text(), f"evaluate-{language_of(embeddings, Kind.EMBEDDINGS)}-{depth}") as stage:
         settings = Recipe.parse(recipe)
         folders = task_folders(settings, tasks)
-        made = evaluate(settings, primary, embeddings, folders, text_folder, blocks_folder, out, given(mini))
+        made = evaluate(settings, primary, embeddings, folders, text_folder, blocks_folder, out, given(mini), initial)
         result = load_language(out)
         scores = {f"masked_accuracy_{name}": score for name, score in result.masked.model_dump().items()}
         scores |= zero_shot(result)

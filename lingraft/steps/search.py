@@ -37,6 +37,7 @@ def try_depths(
     tokenizer_folder: Path,
     source_blocks: Path,
     out: Path,
+    initial: Path | None = None,
 ) -> Scores:
     """Take part in a search as one of its workers, until all of its trials have ended.
 
@@ -49,7 +50,7 @@ def try_depths(
     with tracking.stage(run.read_text(), f"try-depths-{worker}"):
         storage, known = shared_storage(os.environ.get(SEARCH_STORAGE)), _known(settings)
         make_folder(out)
-        inputs = _inputs(primary, blocks_folder, tokenizer_folder, source_blocks)
+        inputs = _inputs(primary, blocks_folder, tokenizer_folder, source_blocks, initial)
         found = work(settings, inputs, storage, known, watch=exposed("search-depth", unwatched))
         write_json(out / TRIALS_FILE, [trial.model_dump(mode="json") for trial in found])
     return {"trials": float(len(found)), "flops": sum(trial.flops for trial in found)}
@@ -64,6 +65,7 @@ def search_depth(
     source_blocks: Path,
     worked: Sequence[Path],
     out: Path,
+    initial: Path | None = None,
 ) -> Scores:
     """Conclude a search: do what workers have left, choose, and tag the registered primary with what was found.
 
@@ -76,13 +78,14 @@ def search_depth(
         source_blocks: of the source language, for MINIPOST; an empty folder otherwise.
         worked: what the workers left, which is waited for and not read: the storage has it.
         out: of the result.
+        initial: embeddings that trials of the recipe's initialisation start from.
     """
     from lingraft.search import search, shared_storage
 
     settings = Recipe.parse(recipe)
     with tracking.stage(run.read_text(), "search-depth") as stage:
         storage, known = shared_storage(os.environ.get(SEARCH_STORAGE)), _known(settings)
-        inputs = _inputs(primary, blocks_folder, tokenizer_folder, source_blocks)
+        inputs = _inputs(primary, blocks_folder, tokenizer_folder, source_blocks, initial)
         made = search(settings, inputs, storage, out, known, watch=exposed("search-depth", unwatched))
         result = load_search(out)
         scores = {f"dev_masked_accuracy_depth_{trial.depth}": trial.score for trial in result.trials}
@@ -101,10 +104,12 @@ def search_depth(
     return scores
 
 
-def _inputs(primary: Path, blocks_folder: Path, tokenizer_folder: Path, source_blocks: Path) -> "Inputs":
+def _inputs(
+    primary: Path, blocks_folder: Path, tokenizer_folder: Path, source_blocks: Path, initial: Path | None
+) -> "Inputs":
     from lingraft.search import Inputs
 
-    return Inputs(primary, blocks_folder, tokenizer_folder, given(source_blocks))
+    return Inputs(primary, blocks_folder, tokenizer_folder, given(source_blocks), initial)
 
 
 def _known(settings: Recipe) -> dict[str, int]:

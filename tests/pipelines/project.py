@@ -124,7 +124,8 @@ def _learned(recipe: Recipe) -> list[str]:
 
 def _trained(out: Path) -> dict[str, int]:
     made = out.glob("results/embeddings-*/result/manifest.json")
-    return {str(manifest): manifest.stat().st_mtime_ns for manifest in made}
+    learned = [manifest for manifest in made if json.loads(manifest.read_bytes())["cost"]["steps"]]
+    return {str(manifest): manifest.stat().st_mtime_ns for manifest in learned}
 
 
 if __name__ == "__main__":

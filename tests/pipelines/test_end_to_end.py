@@ -74,9 +74,10 @@ def test_every_pipeline_is_a_run_with_one_run_a_stage_and_all_finished(finished:
         "source": _lane("en")
         | {"pretrain", "evaluate-source", "register-source"}
         | {f"finetune-{job}" for job in ("topic-1", "topic-2", *(f"{task}-1" for task in OTHERS))},
-        "depth-search": _lane("de") | {"fetch-source", "try-depths-1", "search-depth"},
+        "depth-search": _lane("de") | {"fetch-source", "initialise-de", "try-depths-1", "search-depth"},
         "language": set().union(*map(_lane, LANGUAGES))
         | trained
+        | {f"initialise-{language}" for language in LANGUAGES}
         | {"fetch-source", "report", *(f"register-{language}" for language in LANGUAGES)}
         | {f"bundle-{task}" for task in BUNDLES},
     }
