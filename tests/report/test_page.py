@@ -49,6 +49,13 @@ def test_the_page_shows_the_source_and_the_search(made_up: SimpleNamespace, repo
     assert {row.embeddings for row in made_up.languages()} <= set(cells)
 
 
+def test_number_formats_are_told_once_each(report: Artifact) -> None:
+    [told] = [text for text in Page(report.folder / PAGE_FILE).texts("li") if text.startswith("Number format: ")]
+    assert [told.count(f"{number_format} for ") for number_format in ("bf16", "fp32")] == [1, 1]
+    assert "the source" in told
+    assert "de over 2 of 6 layers" in told
+
+
 def test_the_page_loads_nothing_from_anywhere(report: Artifact) -> None:
     page = Page(report.folder / PAGE_FILE)
     text = (report.folder / PAGE_FILE).read_text(encoding="utf-8")
