@@ -147,13 +147,16 @@ def _confusions(records: Records, task: str) -> list[tuple[str, TaskScores]]:
 
 
 def _number_formats(records: Records) -> str:
-    """In which number format each training ran; those of one format together."""
-    trained = {records.source.precision: ["the source"]}
+    """In which number format the source and the languages were trained; those of one format together."""
+    source, adapted = records.source.precision, {row.results[0].precision for row in records.rows}
+    if adapted == {source}:
+        return f"{source}, in all trainings"
+    if len(adapted) == 1:
+        return f"{source} for the source; {adapted.pop()} for all languages"
+    trained = {source: ["the source"]}
     for row in records.rows:
         over = f"{row.language} over {row.over.of(records.source.layers)} layers"
         trained.setdefault(row.results[0].precision, []).append(over)
-    if len(trained) == 1:
-        return f"{records.source.precision}, in all trainings"
     return "; ".join(f"{number_format} for {', '.join(names)}" for number_format, names in trained.items())
 
 

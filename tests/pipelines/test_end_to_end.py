@@ -353,6 +353,8 @@ def test_a_person_sees_steps_and_progress_and_nothing_else(finished: Finished, s
     assert kinds[first : first + 5] == ["open-run", "prepare-text", "train-tokenizer", "build-blocks", "pretrain"]
     assert all(int(number) <= int(total) for number, total, _ in headlines)
     assert headlines[-1][0] == headlines[-1][1]
+    titles = re.findall(r"^\[ *\d+ s\] step \d+ of \d+: ([^,\n]+)", seen.screen, re.MULTILINE)
+    assert {"train-tokenizer tr", "build-blocks el", "adapt tr depth 1", "evaluate-language sw"} <= {*titles}
     left = r"(about|at least) \d+ (s|min) left$"
     assert re.search(rf"step \d+ of \d+: finetune [\w-]+/\d, {left}", seen.screen, re.MULTILINE)
     lines = re.findall(r"^ +pretrain en: step \d+/\d+, .*, (\d+) s left(.*)$", seen.screen, re.MULTILINE)
