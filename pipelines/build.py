@@ -123,7 +123,7 @@ def language_pipeline(settings: Recipe) -> base_component.BaseComponent:
         new_primary: bool = False,
         new_labels: bool = False,
     ) -> LanguageOutputs:
-        run = _open(recipe, "language", nodes, languages)
+        run = _open(recipe, "language", nodes, languages, drop_languages=drop_languages)
         fetched = light(source.fetch_source(recipe=recipe, run=run), nodes)
         common = {"recipe": recipe, "run": run, "primary": fetched.outputs["primary"]}
         mini = {"mini": fetched.outputs["mini"]}
@@ -185,9 +185,12 @@ def language_pipeline(settings: Recipe) -> base_component.BaseComponent:
     return pipeline
 
 
-def _open(recipe: str, pipeline: str, nodes: Nodes, languages: Any) -> pipeline_channel.PipelineArtifactChannel:
+def _open(
+    recipe: str, pipeline: str, nodes: Nodes, languages: Any, **dropped: Any
+) -> pipeline_channel.PipelineArtifactChannel:
     """Check the inputs of some languages, or of all if none is named, then begin the run that all steps wait for."""
-    checked = light(data.check_inputs(recipe=recipe, pipeline=pipeline, languages=languages), nodes)
+    named = {"languages": languages, "drop_languages": []} | dropped
+    checked = light(data.check_inputs(recipe=recipe, pipeline=pipeline, **named), nodes)
     return light(data.open_run(recipe=recipe, pipeline=pipeline), nodes).after(checked).outputs["run"]
 
 

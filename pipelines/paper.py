@@ -36,7 +36,9 @@ def paper_pipeline(settings: Recipe) -> base_component.BaseComponent:
     @dsl.pipeline(name=f"{settings.name}-paper", description=paper_pipeline.__doc__)
     @settable(settings.cluster, *_stages(comparison))
     def pipeline(nodes: Nodes, recipe: str = settings.to_json(), languages: list = targets) -> PaperOutputs:
-        checked = light(data.check_inputs(recipe=recipe, pipeline="paper", languages=languages), nodes)
+        checked = light(
+            data.check_inputs(recipe=recipe, pipeline="paper", languages=languages, drop_languages=[]), nodes
+        )
         run = light(data.open_run(recipe=recipe, pipeline="paper"), nodes).after(checked).outputs["run"]
         common = {"recipe": recipe, "run": run}
         source = _text_lane(common, settings.source, nodes)

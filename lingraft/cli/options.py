@@ -64,6 +64,13 @@ def say(made: "Artifact") -> None:
     print(f"{made.manifest.kind}{language}: {made.folder} ({made.fingerprint[:12]})", file=sys.stderr)
 
 
+def announce_registry() -> None:
+    """Print which registry is about to be asked."""
+    from lingraft.mlflow_environment import registry_address, without_password
+
+    print(f"registry: {without_password(registry_address())}", file=sys.stderr, flush=True)
+
+
 def announcing_registry(command: Callable[..., None]) -> Callable[..., None]:
     """Have a command first say which registry it is about to ask, and end at once where there is none.
 
@@ -72,11 +79,11 @@ def announcing_registry(command: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(command)
     def announced(*arguments: object, **options: object) -> None:
-        from lingraft.mlflow_environment import registry_address, require_answer, require_store, without_password
+        from lingraft.mlflow_environment import require_answer, require_store
 
         require_store()
         require_answer()
-        print(f"registry: {without_password(registry_address())}", file=sys.stderr, flush=True)
+        announce_registry()
         collects = gc.isenabled()
         gc.disable()  # it would look again and again at all that MLflow imports, which stays: a third of the time
         try:

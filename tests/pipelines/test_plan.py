@@ -52,6 +52,13 @@ def test_a_language_is_planned_with_each_depth_that_it_is_adapted_over(compare: 
     assert counts["adapt"] == counts["evaluate-language"] == 2 * depths
 
 
+def test_a_languages_evaluation_counts_as_twice_the_sources_and_not_as_a_light_step() -> None:
+    source, language = (planned(pipeline(DEMO), {}) for pipeline in (build.source_pipeline, build.language_pipeline))
+    [judged] = {each for each in language if each.kind == "evaluate-language"}
+    assert (judged.flops, judged.like) == (None, ("evaluate-source", 2.0))
+    assert [each.flops for each in source if each.kind == "evaluate-source"] == [None]
+
+
 def test_trainings_are_weighed_by_the_recipes_flops() -> None:
     flops = {
         each.kind: each.flops or 0.0
