@@ -6,11 +6,11 @@ from components.step import step
 
 
 @step
-def check_inputs(recipe: str, pipeline: str, languages: list):
-    """Check text, labels, task examples, sizes and outputs of languages before anything is computed."""
+def check_inputs(recipe: str, pipeline: str, languages: list, drop_languages: list):
+    """Check text, labels, task examples, sizes, outputs and languages to drop before anything is computed."""
     from lingraft.steps import data
 
-    data.check_inputs(recipe, pipeline, languages)
+    data.check_inputs(recipe, pipeline, languages, drop_languages)
 
 
 @step

@@ -18,6 +18,30 @@ def depths_of(recipe: str, language: str, compare: bool, depths: dsl.Output[dsl.
 
 
 @step
+def initialise(
+    recipe: str,
+    run: dsl.Input[dsl.Artifact],
+    primary: dsl.Input[dsl.Model],
+    tokenizer: dsl.Input[dsl.Artifact],
+    blocks: dsl.Input[dsl.Dataset],
+    vectors: dsl.Input[dsl.Artifact],
+    initial: dsl.Output[dsl.Model],
+    isolated: bool = False,
+):
+    """Write one language's embeddings as they are before training, for all that starts from them."""
+    from lingraft.launch import launcher
+
+    inputs = {
+        "run": run.path,
+        "primary": primary.path,
+        "tokenizer_folder": tokenizer.path,
+        "blocks_folder": blocks.path,
+        "vectors": vectors.path,
+    }
+    launcher.run("language.initialise", inputs, {"out": initial.path}, isolated, recipe=recipe)
+
+
+@step
 def adapt(
     recipe: str,
     run: dsl.Input[dsl.Artifact],
@@ -26,6 +50,7 @@ def adapt(
     mini: dsl.Input[dsl.Model],
     blocks: dsl.Input[dsl.Dataset],
     tokenizer: dsl.Input[dsl.Artifact],
+    initial: dsl.Input[dsl.Model],
     depths: dsl.Input[dsl.Artifact],
     embeddings: dsl.Output[dsl.Model],
     metrics: dsl.Output[dsl.Metrics],
@@ -39,6 +64,7 @@ def adapt(
         "mini": mini.path,
         "blocks_folder": blocks.path,
         "tokenizer_folder": tokenizer.path,
+        "initial": initial.path,
     }
     alone = {"isolated": True, "otherwise": {}, "after": [depths.path]}
     values = {"recipe": recipe, "depth": depth}
@@ -54,6 +80,7 @@ def evaluate_language(
     mini: dsl.Input[dsl.Model],
     tasks: dsl.Input[dsl.Model],
     embeddings: dsl.Input[dsl.Model],
+    initial: dsl.Input[dsl.Model],
     text: dsl.Input[dsl.Dataset],
     blocks: dsl.Input[dsl.Dataset],
     source_evaluation: dsl.Input[dsl.Artifact],
@@ -70,6 +97,7 @@ def evaluate_language(
         "mini": mini.path,
         "tasks": tasks.path,
         "embeddings": embeddings.path,
+        "initial": initial.path,
         "text_folder": text.path,
         "blocks_folder": blocks.path,
         "source_evaluation": source_evaluation.path,

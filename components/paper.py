@@ -44,6 +44,22 @@ def pretrain(
 
 
 @step
+def build_vectors(
+    recipe: str,
+    run: dsl.Input[dsl.Artifact],
+    blocks: dsl.Input[dsl.Dataset],
+    tokenizer: dsl.Input[dsl.Artifact],
+    vectors: dsl.Output[dsl.Artifact],
+):
+    """Compute static vectors of the source language's pieces, which new languages are aligned with."""
+    from lingraft.launch import launcher
+
+    alone = {"isolated": True, "bears_failed_inputs": True}
+    inputs = {"run": run.path, "blocks": blocks.path, "tokenizer": tokenizer.path}
+    launcher.run("paper.build_vectors", inputs, {"out": vectors.path}, **alone, recipe=recipe)
+
+
+@step
 def build_mini(
     recipe: str,
     run: dsl.Input[dsl.Artifact],
@@ -113,6 +129,33 @@ def judge_source(
 
 
 @step
+def initialise(
+    recipe: str,
+    run: dsl.Input[dsl.Artifact],
+    name: str,
+    language: str,
+    primary: dsl.Input[dsl.Model],
+    blocks: dsl.Input[dsl.Dataset],
+    tokenizer: dsl.Input[dsl.Artifact],
+    vectors: dsl.Input[dsl.Artifact],
+    initial: dsl.Output[dsl.Model],
+):
+    """Write a language's embeddings at update 0 for one of the comparison's primaries."""
+    from lingraft.launch import launcher
+
+    alone = {"isolated": True, "bears_failed_inputs": True}
+    inputs = {
+        "run": run.path,
+        "primary": primary.path,
+        "blocks": blocks.path,
+        "tokenizer": tokenizer.path,
+        "vectors": vectors.path,
+    }
+    values = {"recipe": recipe, "name": name, "language": language}
+    launcher.run("paper.initialise", inputs, {"out": initial.path}, **alone, **values)
+
+
+@step
 def adapt(
     recipe: str,
     run: dsl.Input[dsl.Artifact],
@@ -123,12 +166,19 @@ def adapt(
     tokenizer: dsl.Input[dsl.Artifact],
     curve: dsl.Output[dsl.Model],
     metrics: dsl.Output[dsl.Metrics],
+    initial: dsl.Input[dsl.Model] = None,
 ):
     """Learn a language's embeddings over a cut of the primary, and keep them along the way."""
     from lingraft.launch import launcher
 
     alone = {"isolated": True, "bears_failed_inputs": True, "otherwise": {}}
-    inputs = {"run": run.path, "primary": primary.path, "blocks": blocks.path, "tokenizer": tokenizer.path}
+    inputs = {
+        "run": run.path,
+        "primary": primary.path,
+        "blocks": blocks.path,
+        "tokenizer": tokenizer.path,
+        "initial": [start.path for start in filter(None, [initial])],
+    }
     values = {"recipe": recipe, "arm": arm, "language": language}
     metrics.metadata.update(launcher.run("paper.adapt", inputs, {"out": curve.path}, **alone, **values))
 
@@ -145,6 +195,7 @@ def adapt_over_mini(
     mini: dsl.Input[dsl.Model],
     curve: dsl.Output[dsl.Model],
     metrics: dsl.Output[dsl.Metrics],
+    initial: dsl.Input[dsl.Model] = None,
 ):
     """Learn a language's embeddings over the mini-model of step 1b, and keep them along the way."""
     from lingraft.launch import launcher
@@ -156,6 +207,7 @@ def adapt_over_mini(
         "mini": mini.path,
         "blocks": blocks.path,
         "tokenizer": tokenizer.path,
+        "initial": [start.path for start in filter(None, [initial])],
     }
     values = {"recipe": recipe, "arm": arm, "language": language}
     metrics.metadata.update(launcher.run("paper.adapt", inputs, {"out": curve.path}, **alone, **values))

@@ -16,6 +16,7 @@ def try_depths(
     blocks: dsl.Input[dsl.Dataset],
     tokenizer: dsl.Input[dsl.Artifact],
     source_blocks: dsl.Input[dsl.Artifact],
+    initial: dsl.Input[dsl.Model],
     source_evaluation: dsl.Input[dsl.Artifact],
     text: dsl.Input[dsl.Dataset],
     worked: dsl.Output[dsl.Artifact],
@@ -30,6 +31,7 @@ def try_depths(
         "blocks_folder": blocks.path,
         "tokenizer_folder": tokenizer.path,
         "source_blocks": source_blocks.path,
+        "initial": initial.path,
         "source_evaluation": source_evaluation.path,
         "text_folder": text.path,
     }
@@ -45,6 +47,7 @@ def search_depth(
     blocks: dsl.Input[dsl.Dataset],
     tokenizer: dsl.Input[dsl.Artifact],
     source_blocks: dsl.Input[dsl.Artifact],
+    initial: dsl.Input[dsl.Model],
     source_evaluation: dsl.Input[dsl.Artifact],
     text: dsl.Input[dsl.Dataset],
     worked: dsl.Input[List[dsl.Artifact]],  # noqa: UP006
@@ -63,6 +66,7 @@ def search_depth(
         "blocks_folder": blocks.path,
         "tokenizer_folder": tokenizer.path,
         "source_blocks": source_blocks.path,
+        "initial": initial.path,
         "source_evaluation": source_evaluation.path,
         "text_folder": text.path,
         "worked": [item.path for item in worked],

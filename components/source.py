@@ -24,6 +24,21 @@ def pretrain(
 
 
 @step
+def build_vectors(
+    recipe: str,
+    run: dsl.Input[dsl.Artifact],
+    blocks: dsl.Input[dsl.Dataset],
+    tokenizer: dsl.Input[dsl.Artifact],
+    vectors: dsl.Output[dsl.Artifact],
+):
+    """Compute static vectors of the source language's pieces, which new languages are aligned with."""
+    from lingraft.launch import launcher
+
+    inputs = {"run": run.path, "blocks_folder": blocks.path, "tokenizer_folder": tokenizer.path}
+    launcher.run("source.build_vectors", inputs, {"out": vectors.path}, recipe=recipe)
+
+
+@step
 def build_mini(
     recipe: str,
     run: dsl.Input[dsl.Artifact],
@@ -87,14 +102,16 @@ def register_source(
     primary: dsl.Input[dsl.Model],
     evaluation: dsl.Input[dsl.Artifact],
     tasks: dsl.Input[List[dsl.Model]] = None,  # noqa: UP006
+    vectors: dsl.Input[dsl.Artifact] = None,
 ):
-    """Register the primary and its tasks, and close the pipeline's tracking run."""
+    """Register the primary, its tasks and static vectors, and close the pipeline's tracking run."""
     from pathlib import Path
 
     from lingraft.steps import source
 
     folders = [Path(task.path) for task in tasks or ()]
-    source.register_source(recipe, Path(run.path), Path(primary.path), folders, Path(evaluation.path))
+    kept = [Path(each.path) for each in filter(None, [vectors])]
+    source.register_source(recipe, Path(run.path), Path(primary.path), folders, Path(evaluation.path), kept)
 
 
 @step
@@ -105,11 +122,12 @@ def fetch_source(
     tasks: dsl.Output[dsl.Model],
     evaluation: dsl.Output[dsl.Artifact],
     mini: dsl.Output[dsl.Model],
+    vectors: dsl.Output[dsl.Artifact],
 ):
-    """Bring the registered primary, its tasks, evaluation and mini-model from the registry."""
+    """Bring the registered primary, its tasks, evaluation, mini-model and static vectors from the registry."""
     from pathlib import Path
 
     from lingraft.steps import source
 
-    paths = Path(primary.path), Path(tasks.path), Path(evaluation.path), Path(mini.path)
-    source.fetch_source(recipe, Path(run.path), *paths)
+    outputs = primary, tasks, evaluation, mini, vectors
+    source.fetch_source(recipe, Path(run.path), *(Path(output.path) for output in outputs))

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import nn
 
 from lingraft import artifact, masked_lm, precision, processes
@@ -17,7 +16,8 @@ from lingraft.cost.updates import step_flops
 from lingraft.embeddings import swap, vocabulary_of
 from lingraft.encoder import Encoder, mini_model
 from lingraft.errors import DepthError, RecipeError
-from lingraft.initialisation.rows import Initialised, initialise
+from lingraft.initial_embeddings import initial_rows, mark_of
+from lingraft.initialisation.rows import Initialised
 from lingraft.keeper import Keeper
 from lingraft.kept import Measure, finished, keeping, masked_judge, require_room, saved, saved_along
 from lingraft.models import Primary, load_mini, load_primary, save_vocabulary
@@ -47,6 +47,7 @@ def adapt(
     checkpoints: Path | None = None,
     state: Path | None = None,
     shallower_minis: Sequence[Path] = (),
+    initial: Path | None = None,
 ) -> Artifact:
     """Learn one language's embeddings over a frozen mini-model of the primary (section 2, step 2).
 
@@ -65,12 +66,14 @@ def adapt(
             updates that the recipe's [adaptation] names; update 0 is the initialisation.
         state: where checkpoints stand while it trains; `<out>.training` if absent.
         shallower_minis: MINIPOST's fresh layers of the depths before `depth` in a progressive adaptation, in order.
+        initial: embeddings that `initialise` wrote, to start from; if absent, the rows are drawn by the recipe's seed.
 
     Raises:
         DepthError: the primary has no MLM head at `depth`, or the mini-model is of another depth.
-        AlignmentError: the mini-model was built from another primary.
-        RecipeError: the recipe's [encoder] is not the primary's, or its system and `mini` do not go together.
-        TokenizerError: the blocks were made with another tokenizer.
+        AlignmentError: the mini-model or `initial` was made from another primary.
+        RecipeError: the recipe's [encoder] is not the primary's, its system and `mini` do not go together, or its
+            initialisation is not that of `initial`, or needs one.
+        TokenizerError: the blocks or `initial` were made with another tokenizer.
         TrainingError: too many losses or gradients are not finite.
         Interruption: the process was asked to stop, and a checkpoint was written.
         ArtifactError: an input is not what it should be, or an output cannot be written.
@@ -79,19 +82,20 @@ def adapt(
     source, pieces = load_primary(primary, recipe.primary_shape), Tokenizer.load(tokenizer)
     data = load_blocks(blocks, pieces, recipe.encoder.block_tokens)
     settings, course = recipe.adaptation, _course(recipe, depth, source, mini, shallower_minis)
-    model, step, rows = course.minis[-1], course.steps[-1], initial_rows(recipe, source, pieces)
+    model, step, rows = course.minis[-1], course.steps[-1], initial_rows(recipe, source, pieces, initial)
     say(f"{settings.initialisation} initialisation: {rows.copied} of {len(pieces)} rows are copied from the source")
     stops = settings.checkpoints_until(course.most_updates(recipe, len(pieces))) if checkpoints else ()
     made_from: dict[str, Any] = {"stage": "adapt", "system": recipe.system, "primary": source.fingerprint}
     made_from |= {"depth": depth, "blocks": data.fingerprint, "mini": mark(mini) if mini else None, "stops": stops}
     made_from |= {"shallower_minis": [*map(mark, shallower_minis)]} if shallower_minis else {}
+    made_from |= mark_of(initial)
     with keeping(recipe, out, state, settings, made_from) as keeper:
         if made := finished(out, Kind.EMBEDDINGS, keeper, watch):
             return made
         run = course.run(recipe, source, rows, data, stops, keeper)
         facts: dict[str, Any] = {"depth": depth, "fresh_layers": step.fresh_layers, "system": recipe.system}
         facts |= {"overlap": rows.copied, "overlap_by_class": rows.counts(), "vocabulary": len(pieces)}
-        origin: dict[str, Any] = {"aligned_with": source.fingerprint, "data_hashes": hashes_of(data)}
+        origin: dict[str, Any] = {"aligned_with": source.fingerprint, "data_hashes": hashes_of(data) | mark_of(initial)}
         origin |= {"tokenizer_hash": pieces.hash}
         curve = _Curve(checkpoints, stops, settings, recipe.encoder.dropout, origin)
         history: list[Progress] = []
@@ -236,13 +240,6 @@ def mini_of(primary: Primary, step: Step, mini: Path | None) -> Encoder:
             f"{step.fresh_layers} are fresh are wanted. Build it anew, or ask for its depth."
         )
     return built.of(primary)
-
-
-def initial_rows(recipe: Recipe, primary: Primary, pieces: Tokenizer) -> Initialised:
-    """A language's embeddings before training; the same every time for one recipe."""
-    settings = recipe.adaptation
-    generator = torch.Generator().manual_seed(settings.seed)
-    return initialise(primary.encoder.vocabulary, primary.tokenizer, pieces, settings.initialisation, generator)
 
 
 def adaptation_run(

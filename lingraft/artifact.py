@@ -56,6 +56,8 @@ class Kind(StrEnum):
     TEXT = "text"
     TOKENIZER = "tokenizer"
     BLOCKS = "blocks"
+    VECTORS = "vectors"
+    """Static vectors of a language's pieces, which `aligned` initialisation compares."""
     PRIMARY = "primary"
     MINI = "mini"
     EMBEDDINGS = "embeddings"

@@ -16,10 +16,12 @@ from lingraft.places import Place, files_in, names_in
 
 _PLAIN, _JSONL, _PARQUET = ".txt", ".jsonl", ".parquet"
 _KEYS = ("text", "name", "label")
-_LAYOUT = (
+LAYOUT = (
     "Expected one of <language>.txt, <language>.jsonl (each optionally .gz, .xz or .zst), <language>.parquet "
-    "or a folder <language>/ with such files."
+    "or a folder <language>/ with such files. Or take the language out of the recipe's targets; "
+    "`lingraft init` writes a recipe for a folder of text."
 )
+"""What messages say where text is missing."""
 _LOOK_AHEAD = 1 << 20
 """Characters of a plain text file that decide whether blank lines separate its documents."""
 _DOCUMENT_LINES = 100
@@ -214,15 +216,12 @@ def _read_file(path: Place, label: str | None, notes: Counter[str]) -> Iterator[
 
 def _find(source: Place, language: str) -> Place:
     if not source.is_dir():
-        raise TextError(f"there is no folder {source} to read text from. {_LAYOUT}")
+        raise TextError(f"there is no folder {source} to read text from. {LAYOUT}")
     packed = [f"{language}{form}{packing}" for form in (_PLAIN, _JSONL) for packing in ("", *COMPRESSIONS)]
     present = names_in(source)
     found = [name for name in [language, *packed, f"{language}{_PARQUET}"] if name in present]
     if not found:
-        raise TextError(
-            f"{source} holds no text for language {language!r}, only {present}. {_LAYOUT} "
-            "Or take the language out of the recipe's targets; `lingraft init` writes a recipe for a folder of text."
-        )
+        raise TextError(f"{source} holds no text for language {language!r}, only {present}. {LAYOUT}")
     if len(found) > 1:
         raise TextError(f"{source} holds text for language {language!r} more than once: {found}. Keep one.")
     return source / found[0]
@@ -258,7 +257,7 @@ def _inside(folder: Place) -> list[PurePosixPath]:
     """Paths of a folder's files, relative to it, without hidden ones."""
     paths = files_in(folder)
     if not paths:
-        raise TextError(f"{folder} holds no files. {_LAYOUT}")
+        raise TextError(f"{folder} holds no files. {LAYOUT}")
     return paths
 
 

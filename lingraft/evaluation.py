@@ -6,7 +6,7 @@ from pathlib import Path
 from torch import Tensor
 
 from lingraft import masked_lm, precision, results
-from lingraft.adaptation import initial_rows, mini_of
+from lingraft.adaptation import mini_of
 from lingraft.alignment_probe import PART, AlignmentProbe, Reference, probe_of, probe_of_lines, reference_tensors
 from lingraft.artifact import Artifact, Cost, Kind, require_aligned
 from lingraft.blocks import load_blocks, split
@@ -15,6 +15,7 @@ from lingraft.cost.updates import step_flops
 from lingraft.embeddings import swap, vocabulary_of
 from lingraft.encoder import Encoder, Vocabulary
 from lingraft.history import curve_of
+from lingraft.initial_embeddings import initial_rows, mark_of, require_start
 from lingraft.models import Embeddings, Primary, TaskModel, load_embeddings, load_mini, load_primary
 from lingraft.results import (
     ALIGNMENT,
@@ -81,6 +82,7 @@ def evaluate_language(
     blocks: Path,
     out: Path,
     mini: Path | None = None,
+    initial: Path | None = None,
     source_evaluation: Path | None = None,
     parallel: Sequence[tuple[str, str]] = (),
 ) -> Artifact:
@@ -101,12 +103,14 @@ def evaluate_language(
         blocks: of the language.
         out: where the result goes.
         mini: MINIPOST's fresh layers, where the embeddings were learned over them.
+        initial: embeddings that these started from; if absent, the initial rows are drawn by the recipe's seed.
         source_evaluation: from `evaluate_source`, of the same primary.
         parallel: held-out lines of the source and their translations.
 
     Raises:
-        AlignmentError: embeddings, mini-model, tasks, source evaluation and primary do not belong together.
-        RecipeError: the recipe's [encoder] is not the primary's, or it lacks a task.
+        AlignmentError: embeddings, mini-model, tasks, primary, `initial` and source evaluation do not belong together.
+        RecipeError: the recipe's [encoder] is not the primary's, it lacks a task, or its initialisation is not that of
+            `initial`, or needs one.
         TextError: the text is in another language, or examples have labels that the task does not know.
         ArtifactError: an input is not what it should be, or `out` cannot be written.
     """
@@ -118,13 +122,14 @@ def evaluate_language(
     data, documents = load_blocks(blocks, pieces, recipe.encoder.block_tokens), load_text(text, learned.language)
     models = load_tasks(tasks)
     probe = _probe(recipe, source, pieces, documents, data, source_evaluation, parallel)
-    rows = initial_rows(recipe, source, pieces)
-    initial = vocabulary_of(rows.table_VD, rows.bias_V, rows.special)
-    before = judge_all(recipe, models, documents, pieces, lambda model: swap(model.net.encoder, initial))
+    require_start(learned, initial)
+    rows = initial_rows(recipe, source, pieces, initial)
+    untrained = vocabulary_of(rows.table_VD, rows.bias_V, rows.special)
+    before = judge_all(recipe, models, documents, pieces, lambda model: swap(model.net.encoder, untrained))
     after = judge_all(recipe, models, documents, pieces, lambda model: model.swap_in(learned))
     whole = recipe.steps_over(source.encoder.shape.layers, System.BL_BASE)[Stage.ADAPT]
-    masked, items = _masked(source, mini_of(source, step, mini), (learned.vocabulary, initial), _test(data))
-    alignment, pairs = _alignment(source, probe, (learned.vocabulary, initial)) if probe else (None, {})
+    masked, items = _masked(source, mini_of(source, step, mini), (learned.vocabulary, untrained), _test(data))
+    alignment, pairs = _alignment(source, probe, (learned.vocabulary, untrained)) if probe else (None, {})
     items |= pairs | {task_item(one.scores.name, seed): tally for one in after for seed, tally in one.tallies.items()}
     result = LanguageResult(
         language=learned.language,
@@ -149,7 +154,7 @@ def evaluate_language(
         history=_history(embeddings),
         precision=learned.manifest.recorded("precision", str),
     )
-    hashes = _hashes(source, documents, data, models) | {"embeddings": learned.fingerprint}
+    hashes = _hashes(source, documents, data, models) | {"embeddings": learned.fingerprint} | mark_of(initial)
     hashes |= {ALIGNMENT: probe.mark} if probe else {}
     return _save(result, out, hashes, items)
 

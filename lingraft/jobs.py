@@ -4,6 +4,7 @@ They are the same whether a command, a pipeline's step or the paper's comparison
 it trains: who asks what a job depends on does not wait for PyTorch.
 """
 
+import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -197,6 +198,75 @@ def finetuning(
     )
 
 
+def vectors(recipe: Recipe, language: str, blocks_folder: Path, tokenizer_folder: Path, out: Path) -> Job:
+    """Computing static vectors of a language's pieces."""
+
+    def make(folder: Path, _: "Watch") -> Artifact:
+        from lingraft.vectors import build_vectors
+
+        return build_vectors(recipe, blocks_folder, tokenizer_folder, folder)
+
+    inputs = {"blocks": blocks_folder, "tokenizer": tokenizer_folder}
+    title = f"static vectors of {language!r}"
+    return Job(f"vectors-{language}", title, Kind.VECTORS, out, inputs, {}, make)
+
+
+def initialisation(
+    recipe: Recipe,
+    language: str,
+    primary: Path,
+    tokenizer_folder: Path,
+    out: Path,
+    blocks_folder: Path,
+    source_vectors: Path | None = None,
+) -> Job:
+    """Writing a language's embeddings as they are before training; text counts only where its rows need it."""
+    settings, inputs = recipe.adaptation, {"primary": primary, "tokenizer": tokenizer_folder}
+    if settings.initialisation.needs_text:
+        inputs |= {"blocks": blocks_folder} | ({"source_vectors": source_vectors} if source_vectors else {})
+
+    def make(folder: Path, _: "Watch") -> Artifact:
+        from lingraft.initial_embeddings import initialise
+
+        return initialise(recipe, primary, tokenizer_folder, folder, blocks_folder, source_vectors)
+
+    decisive = {"initialisation": settings.initialisation, "seed": settings.seed}
+    decisive |= {"system": recipe.system, "depth": settings.depth, **parts(recipe, "mini")}
+    title = f"initial embeddings of {language!r}"
+    return Job(
+        f"initialise-{language}",
+        title,
+        Kind.EMBEDDINGS,
+        out,
+        inputs,
+        decisive,
+        make,
+        work=0.0,
+        outside=lambda: translations_mark(recipe, language),
+    )
+
+
+def translations_mark(recipe: Recipe, language: str) -> dict[str, str]:
+    """Hash the sentences or words of [alignment] that a language is aligned by, wherever they are read from.
+
+    Returns:
+        The SHA-256 under "translations"; nothing where the initialisation needs no text, or has text alone.
+
+    Raises:
+        TextError: a file is missing or damaged.
+    """
+    from lingraft.bilingual_dictionary import read_words
+    from lingraft.parallel_text import read_pairs
+
+    sentences, words = (named.get(language) for named in (recipe.alignment.parallel, recipe.alignment.dictionary))
+    if not recipe.adaptation.initialisation.needs_text or not (sentences or words):
+        return {}
+    digest = hashlib.sha256()
+    for pair in read_pairs(sentences) if sentences else read_words(str(words)):
+        digest.update(repr((pair.source, pair.target)).encode())
+    return {"translations": digest.hexdigest()}
+
+
 def adaptation(
     recipe: Recipe,
     depth: int,
@@ -206,13 +276,14 @@ def adaptation(
     blocks_folder: Path,
     tokenizer_folder: Path,
     out: Path,
+    initial: Path | None = None,
 ) -> Job:
-    """Learning a language's embeddings; `mini` is absent without a step 1b."""
+    """Learning a language's embeddings; `mini` is absent without a step 1b, `initial` where rows are drawn."""
 
     def make(folder: Path, watch: "Watch") -> Artifact:
         from lingraft.adaptation import adapt
 
-        return adapt(recipe, primary, blocks_folder, tokenizer_folder, depth, folder, watch, mini=mini)
+        return adapt(recipe, primary, blocks_folder, tokenizer_folder, depth, folder, watch, mini=mini, initial=initial)
 
     inputs = {"primary": primary, "blocks": blocks_folder, "tokenizer": tokenizer_folder}
     settings = {"system": recipe.system, "depth": depth, **_trained(recipe, "adaptation")}
@@ -221,7 +292,7 @@ def adaptation(
         f"adaptation of {language!r} over {depth} layers",
         Kind.EMBEDDINGS,
         out,
-        inputs | ({"mini": mini} if mini else {}),
+        inputs | ({"mini": mini} if mini else {}) | ({"initial": initial} if initial else {}),
         settings,
         make,
         work=_work(recipe.steps_over(depth)[Stage.ADAPT].layers, recipe.adaptation),

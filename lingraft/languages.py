@@ -1,4 +1,4 @@
-"""English names of languages, for pages and tables that people read."""
+"""Languages in the Unicode CLDR: their English names, for pages and tables that people read, and their codes."""
 
 from functools import cache
 from typing import TYPE_CHECKING
@@ -7,6 +7,9 @@ from lingraft.errors import MissingExtraError
 
 if TYPE_CHECKING:
     from babel import Locale
+
+_NO_LANGUAGES = {"mis", "mul", "und", "zxx"}
+"""Codes for text of several languages, of none, or of one that is not known."""
 
 
 def language_name(tag: str) -> str:
@@ -25,6 +28,22 @@ def language_name(tag: str) -> str:
     details = [english.scripts.get(each.title()) or english.territories.get(each.upper()) or each for each in subtags]
     name = str(english.languages[language])
     return f"{name} ({', '.join(details)})" if details else name
+
+
+def canonical_code(code: str) -> str | None:
+    """The code of a language in the Unicode CLDR, such as "de" for "deu"; None for a code that the CLDR does not know.
+
+    Args:
+        code: two or three letters, of ISO 639.
+
+    Raises:
+        MissingExtraError: Babel is not installed.
+    """
+    english = _english()
+    from babel.core import get_global
+
+    found = str(get_global("language_aliases").get(code, code))
+    return found if found in english.languages and found not in _NO_LANGUAGES else None
 
 
 def name_and_tag(tag: str) -> str:

@@ -35,6 +35,8 @@ from lingraft.trained import train_only, trained_by
 from lingraft.training_config import Training
 from lingraft.training_state import TrainingState
 
+_ANNOUNCED: set[str] = set()
+"""Number formats that this process has said it trains in."""
 _PLANNED = (
     "learning_rate",
     "weight_decay",
@@ -256,7 +258,8 @@ def _run(
         phase.loss_of.train()
     state, steps = keeper.newest() if keeper else None, most_steps(phases)
     if keeper and state:
-        number_format, reason = keeper.noted["precision"], f"going on after step {state.step} of {steps}"
+        number_format = keeper.noted["precision"]
+        say(f"going on after step {state.step} of {steps}")
     else:
         state = TrainingState()
         probed = itertools.cycle(batch for _, batch in stream(1))
@@ -264,9 +267,11 @@ def _run(
         number_format, reason = precision.choose(recipe.precision, lambda: shallowest(next(probed)), list(trained))
         # Each process has measured, at the same time; the leader's choice is everybody's.
         number_format = "bf16" if processes.leaders(number_format == "bf16") else "fp32"
+        if number_format not in _ANNOUNCED:
+            say(reason)
+            _ANNOUNCED.add(number_format)
     if keeper:
         keeper.noted = {"precision": number_format}
-    say(reason)
     earlier = tuple(state.points)
     precise = precision.precise(number_format)
     points = train_in_phases(phases, trained, stream, precise, state, keeper, judge, dev_loss)

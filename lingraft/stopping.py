@@ -73,12 +73,8 @@ def noticed() -> Iterator[Notice]:
 
 
 @contextlib.contextmanager
-def interruptible() -> Iterator[list[Interruption]]:
-    """Turn SIGTERM and SIGINT into an `Interruption` at once, where `noticed` does not see to them.
-
-    Yields those raised so far. Python drops what is raised in a weakref callback, of which each import has one, so that
-    an interruption may be in the list although it never arrived.
-    """
+def interruptible() -> Iterator[None]:
+    """Turn SIGTERM and SIGINT into an `Interruption` at once, where `noticed` does not see to them."""
     raised: list[Interruption] = []
 
     def stop(signal_number: int, _: FrameType | None) -> None:
@@ -87,7 +83,7 @@ def interruptible() -> Iterator[list[Interruption]]:
 
     with _redelivered(), handled(stop):
         try:
-            yield raised
+            yield
         except BaseException as error:
             if raised and error is not raised[-1]:  # what it broke off has tripped over it
                 raise raised[-1] from error

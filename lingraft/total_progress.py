@@ -1,8 +1,8 @@
 """How far work of many steps has come, and about how long the rest takes: one line a step, on a terminal and in a log.
 
 Nothing is said of the time before it can be known. A step takes as long as others of its kind have taken, a training
-that has not run yet as long as its FLOPs take at the rate of those before it, and any other step as long as the mean of
-such steps.
+that has not run yet as long as its FLOPs take at the rate of those before it, a step that is planned as one like steps
+of another kind as long as those by its factor, and any other step as long as the mean of such steps.
 """
 
 import contextlib
@@ -24,9 +24,11 @@ class Planned:
     kind: str
     """Steps of one kind take about as long as each other."""
     flops: float | None = 0.0
-    """Of its training, by the paper's formulas; 0 if it does not train, None if nobody knows yet for how long."""
+    """Of its training, by the paper's formulas; 0 if it takes little time, None if nobody knows yet how much."""
     at_once: int = 1
     """Steps of this kind that share the machine."""
+    like: tuple[str, float] | None = None
+    """Another kind, and how many times as long this one takes: counts until a step of its own kind has ended."""
 
 
 @dataclass
@@ -50,9 +52,12 @@ class TotalProgress:
         self._waiting: Counter[str] = Counter()
         self._flops: dict[str, float | None] = {}
         self._at_once: dict[str, int] = {}
+        self._like: dict[str, tuple[str, float]] = {}
         for each in planned:
             self._waiting[each.kind] += 1
             self._flops[each.kind], self._at_once[each.kind] = each.flops, each.at_once
+            if each.like:
+                self._like[each.kind] = each.like
         self._running: list[RunningStep] = []
         self._started = 0
         self._took_s: dict[str, list[float]] = {}
@@ -145,6 +150,9 @@ class TotalProgress:
         """What a step of a kind adds to the whole, in seconds; None if that cannot be known yet."""
         if took_s := self._took_s.get(kind):
             return statistics.fmean(took_s)
+        other, factor = self._like.get(kind, ("", 0.0))
+        if took_s := self._took_s.get(other):
+            return factor * statistics.fmean(took_s)
         flops = self._flops.get(kind, 0.0)
         if flops == 0:
             light = [each for other, took_s in self._took_s.items() if self._flops.get(other) == 0 for each in took_s]

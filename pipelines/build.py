@@ -42,10 +42,12 @@ def source_pipeline(settings: Recipe) -> base_component.BaseComponent:
         training(pretrained, nodes, "pretraining")
         common = {"recipe": recipe, "run": run, "primary": pretrained.outputs["primary"]}
         built = [training(source.build_mini(**common, blocks=blocks), nodes, "mini")] if settings.builds_mini else []
+        vectors = _vectors(settings, recipe, run, lane, nodes)
         finetuned = _finetunings(settings, common, text, nodes)
         judged = source.evaluate_source(**common, text=text, blocks=blocks, **_collected(finetuned))
         training(judged, nodes, "judging")
-        registered = source.register_source(**common, evaluation=judged.outputs["evaluation"], **_collected(finetuned))
+        more = {"evaluation": judged.outputs["evaluation"], **vectors, **_collected(finetuned)}
+        registered = source.register_source(**common, **more)
         light(registered, nodes).after(*built)  # which it makes champion
 
     return pipeline
@@ -55,6 +57,15 @@ def _source_stages(settings: Recipe) -> tuple[StageName, ...]:
     mini: tuple[StageName, ...] = ("mini",) if settings.builds_mini else ()
     finetuning: tuple[StageName, ...] = ("finetuning",) if settings.tasks else ()
     return "pretraining", *mini, *finetuning, "judging"
+
+
+def _vectors(settings: Recipe, recipe: str, run: Any, lane: _TextLane, nodes: Nodes) -> dict[str, Any]:
+    """Static vectors of the source, where new languages are aligned with them; nothing otherwise."""
+    if not settings.adaptation.initialisation.needs_text:
+        return {}
+    inputs = {"blocks": lane.blocks.outputs["blocks"], "tokenizer": lane.tokenizer.outputs["tokenizer"]}
+    built = light(source.build_vectors(recipe=recipe, run=run, **inputs), nodes)
+    return {"vectors": built.outputs["vectors"]}
 
 
 def _finetunings(settings: Recipe, common: dict[str, Any], text: Any, nodes: Nodes) -> dsl.PipelineTask | None:
@@ -88,6 +99,7 @@ def depth_search_pipeline(settings: Recipe) -> base_component.BaseComponent:
             "blocks": lane.blocks.outputs["blocks"],
             "tokenizer": lane.tokenizer.outputs["tokenizer"],
             "source_blocks": mini_builders.blocks.outputs["blocks"] if mini_builders else fetched.outputs["mini"],
+            "initial": _initial(recipe, run, fetched, lane, nodes),
             "source_evaluation": fetched.outputs["evaluation"],
             "text": lane.text.outputs["text"],
         }
@@ -113,13 +125,16 @@ def language_pipeline(settings: Recipe) -> base_component.BaseComponent:
         new_primary: bool = False,
         new_labels: bool = False,
     ) -> LanguageOutputs:
-        run = _open(recipe, "language", nodes, languages)
+        run = _open(recipe, "language", nodes, languages, drop_languages=drop_languages)
         fetched = light(source.fetch_source(recipe=recipe, run=run), nodes)
         common = {"recipe": recipe, "run": run, "primary": fetched.outputs["primary"]}
         mini = {"mini": fetched.outputs["mini"]}
         with dsl.ParallelFor(languages, parallelism=cluster.parallel_languages) as target:
             lane = _text_lane(recipe, run, target, nodes, isolated=True)
-            folders = {"blocks": lane.blocks.outputs["blocks"]}
+            folders = {
+                "blocks": lane.blocks.outputs["blocks"],
+                "initial": _initial(recipe, run, fetched, lane, nodes, isolated=True),
+            }
             depths = light(language.depths_of(recipe=recipe, language=target, compare=compare), nodes)
             with dsl.ParallelFor(depths.outputs["Output"], parallelism=cluster.parallel_languages) as depth:
                 chosen = {"depth": depth, "depths": depths.outputs["depths"]}
@@ -173,9 +188,12 @@ def language_pipeline(settings: Recipe) -> base_component.BaseComponent:
     return pipeline
 
 
-def _open(recipe: str, pipeline: str, nodes: Nodes, languages: Any) -> pipeline_channel.PipelineArtifactChannel:
+def _open(
+    recipe: str, pipeline: str, nodes: Nodes, languages: Any, **dropped: Any
+) -> pipeline_channel.PipelineArtifactChannel:
     """Check the inputs of some languages, or of all if none is named, then begin the run that all steps wait for."""
-    checked = light(data.check_inputs(recipe=recipe, pipeline=pipeline, languages=languages), nodes)
+    named = {"languages": languages, "drop_languages": []} | dropped
+    checked = light(data.check_inputs(recipe=recipe, pipeline=pipeline, **named), nodes)
     return light(data.open_run(recipe=recipe, pipeline=pipeline), nodes).after(checked).outputs["run"]
 
 
@@ -185,3 +203,13 @@ def _text_lane(recipe: str, run: Any, target: str, nodes: Nodes, isolated: bool 
     tokenizer = light(data.train_tokenizer(**made), nodes)
     blocks = light(data.build_blocks(**made, tokenizer=tokenizer.outputs["tokenizer"]), nodes)
     return _TextLane(text, tokenizer, blocks)
+
+
+def _initial(
+    recipe: str, run: Any, fetched: dsl.PipelineTask, lane: _TextLane, nodes: Nodes, isolated: bool = False
+) -> Any:
+    """Embeddings of a language before training, by one step for every kind of initialisation."""
+    inputs = {"primary": fetched.outputs["primary"], "vectors": fetched.outputs["vectors"]}
+    inputs |= {"tokenizer": lane.tokenizer.outputs["tokenizer"], "blocks": lane.blocks.outputs["blocks"]}
+    made = light(language.initialise(recipe=recipe, run=run, **inputs, isolated=isolated), nodes)
+    return made.outputs["initial"]

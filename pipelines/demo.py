@@ -13,6 +13,7 @@ from lingraft.config import Recipe
 from lingraft.errors import NotRegisteredError
 from lingraft.languages import name_and_tag
 from lingraft.registered import bundle_name, bundled, primary_name
+from lingraft.registry.renewal import require_droppable
 from lingraft.report.note import REPORT
 from lingraft.report.page import PAGE_FILE, Records, table, write
 from lingraft.report.records import Answered
@@ -34,6 +35,9 @@ def run(recipe: Recipe, out: Path, compare: bool, drop_languages: Sequence[str] 
     """
     started = time.monotonic()
     local.set_up(out)
+    if drop_languages:
+        with tracking.asking(creates=True) as asking:
+            require_droppable(asking, recipe, recipe.targets, drop_languages)
     whole = not (compare and _is_registered(recipe))
     before = [build.source_pipeline(recipe), *([build.depth_search_pipeline(recipe)] if recipe.search else [])]
     if not whole:

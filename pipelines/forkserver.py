@@ -5,6 +5,7 @@ and twice, since the launcher starts a process of its own.
 """
 
 import atexit
+import contextlib
 import json
 import logging
 import multiprocessing
@@ -17,10 +18,12 @@ import types
 from collections.abc import Iterator, Mapping, Sequence
 from multiprocessing import connection, forkserver
 from pathlib import Path
+from typing import Any
 
 from kfp.dsl import executor_main
 
-from lingraft.errors import LingraftError
+from lingraft.artifact import read_manifest
+from lingraft.errors import ArtifactError, LingraftError
 from lingraft.launch import child
 from lingraft.stopping import EXIT_CODES
 
@@ -85,11 +88,8 @@ class Step:
 
     @property
     def title(self) -> str:
-        """Its name, and what of its parameters tells it from others of that name."""
-        values = self._given.get("parameterValues", {})
-        found = [str(values[name]) for name in ("language", "job", "task") if name in values]
-        depth = [f"depth {values['depth']:g}"] if "depth" in values else []
-        return " ".join([self.name, *found, *depth])
+        """Its name, and what of its inputs tells it from others of that name."""
+        return title_of(self.name, self._given)
 
     @property
     def pid(self) -> int:
@@ -144,3 +144,26 @@ def _start_server() -> None:
         forkserver.ensure_running()
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def title_of(name: str, inputs: Mapping[str, Any]) -> str:
+    """The name of a step with what tells it from others of that name: its language, task, seed or depth.
+
+    Args:
+        name: of the step's component.
+        inputs: parameters and artifacts, as KFP hands them to its executor.
+    """
+    values = inputs.get("parameterValues", {})
+    found = [str(values[each]) for each in ("language", "job", "task") if each in values]
+    depth = [f"depth {values['depth']:g}"] if "depth" in values else []
+    return " ".join([name, *(found or _language_of(inputs)), *depth])
+
+
+def _language_of(inputs: Mapping[str, Any]) -> list[str]:
+    """The language of the blocks or text that a step is given; none if it has neither, or they could not be made."""
+    for each in ("blocks", "text"):
+        for artifact in inputs.get("artifacts", {}).get(each, {}).get("artifacts", ()):
+            with contextlib.suppress(ArtifactError):
+                language = read_manifest(Path(artifact["uri"])).language
+                return [language] if language else []
+    return []

@@ -30,7 +30,8 @@ from pipelines.plan import ONE_TRAINING, planned
 
 _ERROR = re.compile(r"^\s*lingraft(\.\w+)+Error: ")
 _STOPPED = re.compile(r"^\s*lingraft\.stopping\.Interruption: ")
-_PROGRESS = re.compile(r"^\s*(precision (fp32|bf16)\b|.*: (step \d+/\d+, loss |(batch|document) \d+))")
+_PROGRESS = re.compile(r"^\s*.*: (step \d+/\d+, loss |(batch|document) \d+)")
+_NUMBER_FORMAT = re.compile(r"^\s*precision (fp32|bf16)\b")
 _OUTCOME = re.compile(rf"^\s*{OUTCOME}")
 _TRAINING = re.compile(r": step (\d+)/(\d+), .*, (\d+) s left$")
 _REUSED = re.compile(r": made before from the same, taken from ")
@@ -82,6 +83,8 @@ class _Steps:
         self._screen, self._progress = screen, progress
         self._running: set[int] = set()
         self._untold: set[int] = set()
+        self._number_formats: set[str] = set()
+        """Those that the screen has shown."""
 
     def run(self, full_command: Sequence[str], env_vars: object = None) -> int:
         """Run a step to its end, as `kfp.local` would; none begins any more after we were asked to stop.
@@ -119,7 +122,11 @@ class _Steps:
             done, steps, left_s = map(int, found.groups())
             total_s = left_s * steps / (steps - done) if done < steps else 0.0
             left = self._progress.train(counted, left_s, total_s) if total_s else ""
-        if _PROGRESS.match(line):
+        is_news = False
+        if found := _NUMBER_FORMAT.match(line):
+            is_news = found[1] not in self._number_formats  # each step is a process, and says it once
+            self._number_formats.add(found[1])
+        if is_news or _PROGRESS.match(line):
             self._screen.show(f"          {line}{f'; all steps: {left}' if left else ''}")
 
     def stop(self, signal_number: int, _: FrameType | None) -> None:

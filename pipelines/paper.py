@@ -36,11 +36,14 @@ def paper_pipeline(settings: Recipe) -> base_component.BaseComponent:
     @dsl.pipeline(name=f"{settings.name}-paper", description=paper_pipeline.__doc__)
     @settable(settings.cluster, *_stages(comparison))
     def pipeline(nodes: Nodes, recipe: str = settings.to_json(), languages: list = targets) -> PaperOutputs:
-        checked = light(data.check_inputs(recipe=recipe, pipeline="paper", languages=languages), nodes)
+        checked = light(
+            data.check_inputs(recipe=recipe, pipeline="paper", languages=languages, drop_languages=[]), nodes
+        )
         run = light(data.open_run(recipe=recipe, pipeline="paper"), nodes).after(checked).outputs["run"]
         common = {"recipe": recipe, "run": run}
         source = _text_lane(common, settings.source, nodes)
         bodies = {one.name: _bodies(one, common, source, nodes) for one in comparison.primaries}
+        vectors = _vectors(settings, common, source, nodes)
         minis = {
             arm.name: _mini(arm, common, bodies[arm.primary], source, nodes)
             for arm in comparison.arms
@@ -49,8 +52,11 @@ def paper_pipeline(settings: Recipe) -> base_component.BaseComponent:
         with dsl.ParallelFor(languages, parallelism=nodes.cluster.parallel_languages) as language:
             target = _text_lane(common, language, nodes)
             in_language = common | {"language": language}
+            starts = _starts(bodies, in_language, vectors, target, nodes) if vectors else {}
             judged = {
-                arm.name: _judged(arm, in_language, bodies[arm.primary], minis.get(arm.name), target, nodes)
+                arm.name: _judged(
+                    arm, in_language, bodies[arm.primary], minis.get(arm.name), starts.get(arm.primary), target, nodes
+                )
                 for arm in comparison.arms
             }
         results = bodies[comparison.arms[0].primary].evaluation
@@ -100,10 +106,31 @@ def _mini(arm: Arm, common: dict[str, Any], bodies: _Bodies, source: dict[str, A
     return _titled(built, f"build mini {arm.name}").outputs["mini"]
 
 
-def _judged(arm: Arm, common: dict[str, Any], bodies: _Bodies, mini: Any, target: dict[str, Any], nodes: Nodes) -> Any:
+def _vectors(settings: Recipe, common: dict[str, Any], source: dict[str, Any], nodes: Nodes) -> Any:
+    """Static vectors of the source, where languages are aligned with them."""
+    if not settings.adaptation.initialisation.needs_text:
+        return None
+    built = light(paper.build_vectors(**common, blocks=source["blocks"], tokenizer=source["tokenizer"]), nodes)
+    return built.outputs["vectors"]
+
+
+def _starts(
+    bodies: dict[str, _Bodies], common: dict[str, Any], vectors: Any, target: dict[str, Any], nodes: Nodes
+) -> dict[str, Any]:
+    """A language's embeddings at update 0 by primary: all systems that share one start from the same."""
+    pieces, starts = {"blocks": target["blocks"], "tokenizer": target["tokenizer"], "vectors": vectors}, {}
+    for name, body in bodies.items():
+        made = light(paper.initialise(**common, name=name, primary=body.primary, **pieces), nodes)
+        starts[name] = _titled(made, f"initialise {name}").outputs["initial"]
+    return starts
+
+
+def _judged(
+    arm: Arm, common: dict[str, Any], bodies: _Bodies, mini: Any, start: Any, target: dict[str, Any], nodes: Nodes
+) -> Any:
     """Adapt a language in one arm, and judge every checkpoint."""
     of = common | {"arm": arm.name, "primary": bodies.primary}
-    pieces = {"blocks": target["blocks"], "tokenizer": target["tokenizer"]}
+    pieces = {"blocks": target["blocks"], "tokenizer": target["tokenizer"]} | ({"initial": start} if start else {})
     adapt = paper.adapt(**of, **pieces) if mini is None else paper.adapt_over_mini(**of, **pieces, mini=mini)
     adapted = _titled(training(adapt, nodes, "adaptation"), f"adapt {arm.name}")
     judged = paper.judge_language(**of, **target, tasks=bodies.tasks, curve=adapted.outputs["curve"])

@@ -18,6 +18,10 @@ _ITERATIONS_AT_ONCE = 2
 _STAGES = {"pretrain": Stage.PRETRAIN, "build-mini": Stage.BUILD_MINI, "adapt": Stage.ADAPT}
 """Trainings by the names of their steps."""
 _FINETUNE = "finetune"
+_JUDGE_SOURCE, _JUDGE_LANGUAGE = "evaluate-source", "evaluate-language"
+_LANGUAGE_BY_SOURCE = 2.0
+"""A language is judged twice, with its embeddings as initialised and as learned: the demo's took 1.5 to 2.5 times as
+long as the source."""
 _OF_SYSTEMS = ("adapt-over-mini", "judge-source", "judge-language")
 """Trainings and judgements of the pipeline `paper`, by the names of their steps."""
 ONE_TRAINING = {*_STAGES, _FINETUNE, "adapt-over-mini"}
@@ -46,7 +50,8 @@ def planned(pipeline: base_component.BaseComponent, arguments: Mapping[str, Any]
         flops |= dict.fromkeys((*_STAGES, *_OF_SYSTEMS), None)
     elif compares:
         flops["adapt"] = None
-    return [Planned(name, flops.get(name, 0.0), at_once) for name, at_once in steps]
+    like = {_JUDGE_LANGUAGE: (_JUDGE_SOURCE, _LANGUAGE_BY_SOURCE)}
+    return [Planned(name, flops.get(name, 0.0), at_once, like.get(name)) for name, at_once in steps]
 
 
 def _steps(
@@ -91,7 +96,8 @@ def _items(items: Mapping[str, Any], values: Mapping[str, Any]) -> list[Any] | N
 def _flops(recipe: Recipe) -> dict[str, float | None]:
     """FLOPs of each training, by the name of its step."""
     [bill], _ = bills(recipe, [recipe.system], [recipe.adaptation.depth])
-    found: dict[str, float | None] = {_FINETUNE: None}  # its examples are counted when the text is read
+    # Their examples are counted when the text is read.
+    found: dict[str, float | None] = dict.fromkeys((_FINETUNE, _JUDGE_SOURCE, _JUDGE_LANGUAGE))
     found |= {name: sum(run.flops for run in bill.runs if run.step.stage is stage) for name, stage in _STAGES.items()}
     if search := searched(recipe):
         found["try-depths"] = search.flops * search.seeds / (recipe.search.workers if recipe.search else 1)

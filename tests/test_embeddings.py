@@ -1,9 +1,9 @@
 import torch
 
-from lingraft.adaptation import initial_rows
 from lingraft.artifact import Artifact, Kind
 from lingraft.embeddings import swap, vocabulary_of
 from lingraft.encoder import Encoder
+from lingraft.initial_embeddings import initial_rows
 from lingraft.initialisation.classes import Initialisation
 from lingraft.initialisation.rows import overlap
 from lingraft.models import load_embeddings, load_primary

@@ -6,13 +6,13 @@ import pytest
 import torch
 
 from lingraft import masked_lm
-from lingraft.adaptation import initial_rows
 from lingraft.artifact import MANIFEST, Artifact, Kind
 from lingraft.blocks import split
 from lingraft.cost.updates import step_flops
 from lingraft.embeddings import swap, vocabulary_of
 from lingraft.errors import AlignmentError, ArtifactError, RecipeError, TextError, TokenizerError
 from lingraft.evaluation import evaluate_language, evaluate_source
+from lingraft.initial_embeddings import initial_rows
 from lingraft.models import load_embeddings, load_primary, load_task
 from lingraft.results import (
     MASKED,

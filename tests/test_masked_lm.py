@@ -5,11 +5,11 @@ import torch
 from torch.nn import functional as F
 
 from lingraft import masked_lm
-from lingraft.adaptation import initial_rows
 from lingraft.artifact import Artifact, Kind
 from lingraft.blocks import split
 from lingraft.embeddings import swap, vocabulary_of
 from lingraft.encoder import Encoder, Vocabulary
+from lingraft.initial_embeddings import initial_rows
 from lingraft.masked_lm import MaskedLmLoss
 from lingraft.masking import Maskable, mask
 from lingraft.models import Primary, load_embeddings, load_primary

@@ -12,13 +12,14 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 from typer.testing import CliRunner
 
 from lingraft import stages
-from lingraft.adaptation import adapt, initial_rows
+from lingraft.adaptation import adapt
 from lingraft.artifact import Artifact, Kind
 from lingraft.blocks import split
 from lingraft.cli import app
 from lingraft.config import Recipe
 from lingraft.encoder import Encoder, fresh_layers, mini_model
 from lingraft.errors import AlignmentError, DepthError, RecipeError
+from lingraft.initial_embeddings import initial_rows
 from lingraft.models import load_embeddings, load_mini, load_primary
 from lingraft.plan import unwatched
 from lingraft.runs import masked_lm_run

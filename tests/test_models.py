@@ -5,9 +5,10 @@ import pytest
 import torch
 
 from lingraft import artifact
-from lingraft.adaptation import adaptation_run, initial_rows, mini_of
+from lingraft.adaptation import adaptation_run, mini_of
 from lingraft.artifact import Artifact, Kind
 from lingraft.errors import AlignmentError, ArtifactError, RecipeError, TokenizerError
+from lingraft.initial_embeddings import initial_rows
 from lingraft.models import load_embeddings, load_primary, load_task
 from lingraft.pieces import ByRole
 from lingraft.shards import in_memory

@@ -8,13 +8,14 @@ import pytest
 import torch
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
-from lingraft import masked_lm, precision, stages
-from lingraft.adaptation import adaptation_run, initial_rows, mini_of
+from lingraft import masked_lm, precision, runs, stages
+from lingraft.adaptation import adaptation_run, mini_of
 from lingraft.artifact import Artifact, Kind
 from lingraft.blocks import split
 from lingraft.config import Recipe
 from lingraft.encoder import Encoder
 from lingraft.history import HISTORY_FILE
+from lingraft.initial_embeddings import initial_rows
 from lingraft.models import Primary, load_embeddings, load_primary, load_task
 from lingraft.plan import Progress, unwatched
 from lingraft.runs import Run
@@ -267,3 +268,14 @@ def test_a_recipe_says_how_many_threads_train(workshop: Workshop, tmp_path: Path
         assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(before)
+
+
+def test_the_number_format_is_said_by_the_first_training_of_a_process_only(
+    workshop: Workshop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(runs, "_ANNOUNCED", set())
+    for number_format in ("fp32", "fp32", "bf16", "fp32"):
+        recipe = briefly(workshop.recipe.model_copy(update={"precision": number_format}))
+        pretrained(workshop, recipe, tmp_path / f"{len([*tmp_path.iterdir()])}")
+    said = [line for line in capsys.readouterr().err.splitlines() if line.startswith("precision ")]
+    assert said == ["precision fp32, as set", "precision bf16, as set"]

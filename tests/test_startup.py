@@ -87,3 +87,29 @@ def test_who_ignores_or_handles_ctrl_c_goes_on_doing_so() -> None:
             assert signal.getsignal(signal.SIGINT) is handler
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+FIRST = """
+import os, time
+from lingraft.startup import end_quietly_on_ctrl_c
+end_quietly_on_ctrl_c()
+os.write(1, str(os.getpid()).encode())
+time.sleep(60)
+"""
+"""A program that stays where it imports what it needs."""
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 75), (signal.SIGINT, 130)])
+def test_process_1_of_a_container_ends_on_a_signal_while_it_starts(number: signal.Signals, status: int) -> None:
+    """Linux drops signals for the first process of a PID namespace, unless it handles them."""
+    namespace = ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--kill-child"]
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[1])}
+    command = [*namespace, sys.executable, "-c", FIRST]
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout
+        assert process.stdout.read(1) == b"1"
+        [first] = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        os.kill(int(first), number)
+        _, told = process.communicate(timeout=60)
+    assert (process.returncode, told) == (status, b"")

@@ -72,6 +72,15 @@ def test_what_trains_for_a_time_that_nobody_knows_makes_the_estimate_a_lower_bou
     assert progress.start("finetune", "finetune").headline == "step 3 of 3: finetune, about 2 min left"
 
 
+def test_a_step_that_is_planned_like_others_takes_its_factor_of_them_until_its_own_kind_has_run(clock: Clock) -> None:
+    judged = Planned("judge language", flops=None, like=("judge source", 2.0))
+    progress = TotalProgress([Planned("text"), Planned("judge source", flops=None), *3 * [judged]], clock)
+    done(progress, clock, "text", 1)
+    done(progress, clock, "judge source", 30)
+    assert done(progress, clock, "judge language", 100).headline == "step 3 of 5: judge language, about 3 min left"
+    assert progress.start("judge language", "it").headline == f"step 4 of 5: it, about {in_words(2 * 100)} left"
+
+
 def test_a_resumed_training_counts_as_a_whole_one_for_those_to_come(clock: Clock) -> None:
     progress = TotalProgress(2 * [Planned("adapt", flops=1e12)], clock)
     step = progress.start("adapt", "adapt")

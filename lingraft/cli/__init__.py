@@ -2,8 +2,8 @@
 
 Begin with `init`, which writes a recipe for a folder of text. The order is then that of the data: text, tokenize,
 blocks, pretrain, finetune (once, in the source language; `import` takes a primary from Hugging Face instead, `mini`
-builds a mini-model of it); then text, tokenize, blocks, adapt, evaluate for each language, or `add-language` for all of
-that; export, serve and report at the end.
+builds a mini-model of it, `vectors` what initialisation 'aligned' compares); then text, tokenize, blocks, initialise,
+adapt, evaluate for each language, or `add-language` for all of that; export, serve and report at the end.
 """
 
 import os
@@ -57,10 +57,12 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "text": source.text,
     "tokenize": source.tokenize,
     "blocks": source.build_blocks,
+    "vectors": source.vectors,
     "pretrain": source.pretrain,
     "mini": source.mini,
     "finetune": source.finetune,
     "evaluate-source": source.evaluate_source,
+    "initialise": language.initialise,
     "adapt": language.adapt,
     "search-depth": language.search_depth,
     "evaluate": language.evaluate,
@@ -74,7 +76,10 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "deploy": deploy,
 }
 TRAINING = {"pretrain", "mini", "adapt", "finetune"}
-SLOW_TO_START = TRAINING | {"import", "blocks", "evaluate", "evaluate-source", "search-depth", "add-language", "paper"}
+SLOW_TO_START = TRAINING | {
+    *("import", "blocks", "vectors", "initialise", "evaluate", "evaluate-source", "search-depth", "add-language"),
+    "paper",
+}
 """Commands that import PyTorch."""
 for command, function in COMMANDS.items():
     app.command(command)(announcing_start(command, function) if command in SLOW_TO_START else function)

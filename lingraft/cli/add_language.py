@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from lingraft.cli.options import MiniOption, PrimaryOption, SourceEvaluationOption, TasksOption
+from lingraft.cli.options import MiniOption, PrimaryOption, SourceEvaluationOption, TasksOption, VectorsOption
 
 # What the command needs is imported by it, so that --help does not wait for torch.
 
@@ -51,6 +51,7 @@ def add_language(
     seed: Annotated[
         int | None, typer.Option(help="Of initial rows, order of text, and masks. Absent: the recipe's, else 1.")
     ] = None,
+    vectors: VectorsOption = None,
 ) -> None:
     """Add a language to a primary in one resumable command: text to swapped, judged and exported model.
 
@@ -61,5 +62,5 @@ def add_language(
 
     wanted = Wanted(depth, vocabulary, steps, batch, learning_rate, seed)
     files = [*text, *(more_text or [])]
-    folders = out or Path(language), task or [], mini, recipe
-    print(run(primary, files, language, *folders, wanted, source_evaluation).summary())
+    given = primary, files, language, out or Path(language), task or [], mini, recipe, wanted
+    print(run(*given, vectors=vectors, source_evaluation=source_evaluation).summary())

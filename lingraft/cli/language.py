@@ -7,6 +7,7 @@ import typer
 
 from lingraft.cli.options import (
     BlocksOption,
+    InitialOption,
     MiniOption,
     OutOption,
     PrimaryOption,
@@ -15,6 +16,7 @@ from lingraft.cli.options import (
     TasksOption,
     TextOption,
     TokenizerOption,
+    VectorsOption,
     say,
 )
 
@@ -25,6 +27,32 @@ STORAGE_VARIABLE = "LINGRAFT_SEARCH_STORAGE"
 """`lingraft.search_config.SEARCH_STORAGE`, whose module takes long to import."""
 
 SEARCH_HELP = "Look into depth searches; `lingraft search-depth` does one."
+
+
+def initialise(
+    recipe: RecipeOption,
+    primary: PrimaryOption,
+    tokenizer: TokenizerOption,
+    out: OutOption,
+    blocks: Annotated[
+        Path | None,
+        typer.Option(help="Blocks of the language, from `lingraft blocks`, for initialisation 'aligned'."),
+    ] = None,
+    vectors: VectorsOption = None,
+) -> None:
+    """Write one language's embeddings at update 0, as the recipe's adaptation.initialisation says.
+
+    overlap, fitted and random need the primary and the language's tokenizer alone; aligned also needs the language's
+    blocks and the source's static vectors. The result is an embeddings artifact: `lingraft adapt --initial` starts
+    from it, `evaluate --initial` takes the scores before training from it, and `export onnx` serves it as it is.
+    """
+    from lingraft import initial_embeddings
+    from lingraft.config import Recipe
+
+    made = initial_embeddings.initialise(Recipe.load(recipe), primary, tokenizer, out, blocks, vectors)
+    say(made)
+    details = made.manifest.details
+    print(f"{details['initialisation']}: {details['overlap']} of {details['vocabulary']} rows are the source's")
 
 
 def adapt(
@@ -44,6 +72,7 @@ def adapt(
         list[Path] | None,
         typer.Option(help="MINIPOST's mini-models that a progressive adaptation begins on, once each, rising."),
     ] = None,
+    initial: InitialOption = None,
 ) -> None:
     """Learn one language's embeddings over the bottom layers, body frozen (step 2).
 
@@ -58,7 +87,7 @@ def adapt(
     chosen = settings.adaptation.depth if depth is None else depth
     given = settings, primary, blocks, tokenizer, chosen, out, unwatched
     shallower = shallower_mini or []
-    say(adaptation.adapt(*given, mini=mini, checkpoints=checkpoints, shallower_minis=shallower))
+    say(adaptation.adapt(*given, mini=mini, checkpoints=checkpoints, shallower_minis=shallower, initial=initial))
 
 
 def search_depth(
@@ -97,6 +126,7 @@ def search_depth(
         Path | None,
         typer.Option(help="Folder of the trials' checkpoints, which workers share; <out>.training if absent."),
     ] = None,
+    initial: InitialOption = None,
 ) -> None:
     """Choose a language's mini-model depth by short adaptations at equal compute."""
     from lingraft.config import Recipe
@@ -105,7 +135,7 @@ def search_depth(
 
     before = [load_search(folder) for folder in earlier or ()]
     known = {found.language: found.chosen for found in before}
-    inputs = Inputs(primary, blocks, tokenizer, source_blocks, source_evaluation, text)
+    inputs = Inputs(primary, blocks, tokenizer, source_blocks, initial, source_evaluation, text)
     say(search(Recipe.load(recipe), inputs, storage, out, known, state))
     found = load_search(out)
     print(f"depth {found.chosen}: {found.reason}")
@@ -133,6 +163,7 @@ def evaluate(
     out: OutOption,
     task: TasksOption = None,
     mini: MiniOption = None,
+    initial: InitialOption = None,
     source_evaluation: SourceEvaluationOption = None,
 ) -> None:
     """Swap a language's embeddings in, and judge masked and zero-shot accuracy on its test split (step 4)."""
@@ -140,5 +171,5 @@ def evaluate(
     from lingraft.config import Recipe
 
     folders = primary, embeddings, task or [], text, blocks, out
-    say(evaluation.evaluate_language(Recipe.load(recipe), *folders, mini=mini, source_evaluation=source_evaluation))
+    say(evaluation.evaluate_language(Recipe.load(recipe), *folders, mini, initial, source_evaluation))
     print((out / "result.json").read_text())

@@ -40,6 +40,21 @@ SourceEvaluationOption = Annotated[
         help="From `lingraft evaluate-source`; without it, alignment with the source is not measured.",
     ),
 ]
+InitialOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--initial",
+        help="From `lingraft initialise`: embeddings at update 0. Absent: rows are drawn by the recipe's seed, which "
+        "gives the same; initialisation 'aligned' needs it.",
+    ),
+]
+VectorsOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--vectors",
+        help="Static vectors of the source language, from `lingraft vectors`, for initialisation 'aligned'.",
+    ),
+]
 TasksOption = Annotated[
     list[Path] | None, typer.Option("--task", help="Task artifact, from `lingraft finetune`; once a task and seed.")
 ]
@@ -56,6 +71,13 @@ def say(made: "Artifact") -> None:
     print(f"{made.manifest.kind}{language}: {made.folder} ({made.fingerprint[:12]})", file=sys.stderr)
 
 
+def announce_registry() -> None:
+    """Print which registry is about to be asked."""
+    from lingraft.mlflow_environment import registry_address, without_password
+
+    print(f"registry: {without_password(registry_address())}", file=sys.stderr, flush=True)
+
+
 def announcing_registry(command: Callable[..., None]) -> Callable[..., None]:
     """Have a command first say which registry it is about to ask, and end at once where there is none.
 
@@ -64,11 +86,11 @@ def announcing_registry(command: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(command)
     def announced(*arguments: object, **options: object) -> None:
-        from lingraft.mlflow_environment import registry_address, require_answer, require_store, without_password
+        from lingraft.mlflow_environment import require_answer, require_store
 
         require_store()
         require_answer()
-        print(f"registry: {without_password(registry_address())}", file=sys.stderr, flush=True)
+        announce_registry()
         collects = gc.isenabled()
         gc.disable()  # it would look again and again at all that MLflow imports, which stays: a third of the time
         try:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from lingraft.cli.options import announce_registry
 from lingraft.cli.registry import ByOption, me
 from lingraft.errors import PublicationError
 
@@ -81,10 +82,15 @@ def ls(to: FolderOption) -> None:
     if not to.is_dir():
         raise PublicationError(f"there is no folder {to.absolute()}. Give the one that endpoints follow with --to.")
     publications = Publications(to)
-    for task, language in publications.languages():
+    published, replicas = [*publications.languages()], [*publications.replicas()]
+    if not published:
+        names = ", ".join(replica.name for replica, _ in replicas)
+        servers = f"; servers that follow it: {names}" if names else ", and no server has followed it"
+        print(f"nothing has been published in {to}{servers}")
+    for task, language in published:
         for each in publications.history(task, language):
             print(each.says)
-    for replica, _ in publications.replicas():
+    for replica, _ in replicas:
         for task, replies in replica.replies.items():
             for language, reply in replies.items():
                 refused = "".join(f"; {number} refused: {reason}" for number, reason in reply.refused.items())
@@ -108,10 +114,15 @@ def champion(
 
     A language that the champion does not have is withdrawn only if somebody dropped it by name, and is named before.
     """
-    from lingraft.publishing.champion import Champion, follow_once
+    from lingraft.mlflow_environment import require_store
+
+    require_store()
+    announce_registry()
+    from lingraft.publishing.champion import Champion, follow_once, require_bundle
     from lingraft.tracking import asking
 
     with asking() as ask:
+        require_bundle(ask, model)
         to.mkdir(parents=True, exist_ok=True)
         followed = Champion(ask, model, to, endpoint, started, keep)
         if once:

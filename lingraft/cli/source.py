@@ -75,6 +75,18 @@ def build_blocks(recipe: RecipeOption, text: TextOption, tokenizer: TokenizerOpt
     say(build(Recipe.load(recipe), text, tokenizer, out))
 
 
+def vectors(recipe: RecipeOption, blocks: BlocksOption, tokenizer: TokenizerOption, out: OutOption) -> None:
+    """Compute static vectors of a language's pieces from its blocks: what occurs beside what.
+
+    `lingraft initialise` needs those of the source language where adaptation.initialisation is aligned; it computes
+    the new language's itself.
+    """
+    from lingraft.config import Recipe
+    from lingraft.vectors import build_vectors
+
+    say(build_vectors(Recipe.load(recipe), blocks, tokenizer, out))
+
+
 def pretrain(recipe: RecipeOption, blocks: BlocksOption, tokenizer: TokenizerOption, out: OutOption) -> None:
     """Train the primary with all its MLM heads in the source language (step 1 of the paper)."""
     from lingraft import stages

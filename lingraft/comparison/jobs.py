@@ -40,8 +40,24 @@ def finetuning(planned: PlannedPrimary, wanted: Finetuning, primary: Path, text:
     )
 
 
+def initialisation(
+    planned: PlannedPrimary, language: str, primary: Path, blocks: Path, tokenizer: Path, vectors: Path, out: Path
+) -> Job:
+    """Writing a language's embeddings at update 0, from which every arm of a primary starts."""
+    job = jobs.initialisation(planned.recipe, language, primary, tokenizer, out, blocks, vectors)
+    title = f"initial embeddings of {language!r} for {planned.title}"
+    return replace(job, name=f"initialise-{language}-{planned.name}", title=title)
+
+
 def adaptation(
-    arm: Arm, language: str, primary: Path, mini: Path | None, blocks: Path, tokenizer: Path, out: Path
+    arm: Arm,
+    language: str,
+    primary: Path,
+    mini: Path | None,
+    blocks: Path,
+    tokenizer: Path,
+    out: Path,
+    initial: Path | None = None,
 ) -> Job:
     """Learning a language's embeddings; its artifact is those at the end, with its checkpoints beside it.
 
@@ -53,14 +69,15 @@ def adaptation(
         blocks: of the language.
         tokenizer: that they were made with.
         out: folder for checkpoints and embeddings.
+        initial: embeddings at update 0, where the recipe's initialisation needs text.
     """
     recipe = arm.recipe
 
     def make(folder: Path, watch: "Watch") -> Artifact:
         given = recipe, primary, blocks, tokenizer, arm.depth, folder / EMBEDDINGS, watch
-        return adapt(*given, mini=mini, checkpoints=folder / CHECKPOINTS)
+        return adapt(*given, mini=mini, checkpoints=folder / CHECKPOINTS, initial=initial)
 
-    job = jobs.adaptation(recipe, arm.depth, language, primary, mini, blocks, tokenizer, out)
+    job = jobs.adaptation(recipe, arm.depth, language, primary, mini, blocks, tokenizer, out, initial)
     return replace(
         job,
         name=f"adapt-{language}-{arm.name}",

@@ -24,6 +24,7 @@ from lingraft.errors import ArtifactError
 from lingraft.failures import forget, why
 from lingraft.files import writable, write_text
 from lingraft.jobs import Job, Lane, lane
+from lingraft.jobs import vectors as source_vectors
 from lingraft.paper import report as paper_report
 from lingraft.paper.records import RECORDS_FILE, PaperRecords
 from lingraft.paper.report import MARKDOWN_FILE
@@ -86,10 +87,15 @@ def jobs_of(comparison: Comparison, out: Path) -> Iterator[Job]:
     """
     for language in comparison.recipe.languages:
         yield from lane(comparison.recipe, language, Lane.under(out, language))
+    if _starts_from_text(comparison.recipe):
+        source, its = comparison.recipe.source, Lane.under(out, comparison.recipe.source)
+        yield source_vectors(comparison.recipe, source, its.blocks, its.tokenizer, _vectors(out))
     for part in comparison.by_seed().values():
         for primary in part.primaries:
             yield from _pretrained(primary, out)
         for language in part.recipe.targets:
+            for primary in part.primaries:
+                yield from _initialised(primary, language, out)
             for arm in part.arms:
                 yield from _adapted(arm, _bodies(part.primary(arm.primary), out).on(MASKED), language, out)
         for task in part.tasks:
@@ -105,10 +111,19 @@ def _pretrained(primary: PlannedPrimary, out: Path) -> Iterator[Job]:
             yield jobs.mini_building(arm, bodies.primary, source.blocks, _mini(arm, out))
 
 
+def _initialised(planned: PlannedPrimary, language: str, out: Path) -> Iterator[Job]:
+    """Initial embeddings, where adaptation cannot draw them itself."""
+    if _starts_from_text(planned.recipe):
+        target, primary = Lane.under(out, language), _bodies(planned, out).primary
+        pieces = target.blocks, target.tokenizer, _vectors(out)
+        yield jobs.initialisation(planned, language, primary, *pieces, _initial(planned, language, out))
+
+
 def _adapted(arm: Arm, bodies: Bodies, language: str, out: Path) -> Iterator[Job]:
     mini, target = _mini(arm, out) if arm.recipe.builds_mini else None, Lane.under(out, language)
     curve = _curve(arm, language, out)
-    yield jobs.adaptation(arm, language, bodies.primary, mini, target.blocks, target.tokenizer, curve)
+    start = _initial(bodies.planned, language, out) if _starts_from_text(arm.recipe) else None
+    yield jobs.adaptation(arm, language, bodies.primary, mini, target.blocks, target.tokenizer, curve, start)
     yield judging.language_judging(arm, bodies, target, curve, language, _judged(arm.name, out) / language)
 
 
@@ -125,6 +140,18 @@ def _of_task(part: Comparison, task: Task, out: Path) -> Iterator[Job]:
             bodies, curve = _bodies(part.primary(arm.primary), out).on(task.name), _curve(arm, language, out)
             given = arm, bodies, Lane.under(out, language), curve, language
             yield judging.language_judging(*given, _judged(arm.name, out) / language)
+
+
+def _starts_from_text(recipe: Recipe) -> bool:
+    return recipe.adaptation.initialisation.needs_text
+
+
+def _vectors(out: Path) -> Path:
+    return out / "vectors"
+
+
+def _initial(planned: PlannedPrimary, language: str, out: Path) -> Path:
+    return out / "initial" / planned.name / language
 
 
 def _curve(arm: Arm, language: str, out: Path) -> Path:
@@ -230,7 +257,7 @@ class _Clock:
     @property
     def left(self) -> str:
         """For people; empty before anything is known."""
-        known = [job for job in self._left.values() if job.kind in self._work]
+        known = [job for job in self._left.values() if self._work.get(job.kind)]
         if not known:
             return ""
         left_s = sum(job.work * self._elapsed_s[job.kind] / self._work[job.kind] for job in known)

@@ -99,7 +99,7 @@ def align(source: StaticVectors, target: StaticVectors, known: Pairs, seed: int)
         return Alignment(
             source_VW=mapped.source,
             target_VW=mapped.target,
-            agreement=F.cosine_similarity(*said).mean().item() if len(others_C) else 0.0,
+            agreement=F.cosine_similarity(said[0], said[1]).mean().item() if len(others_C) else 0.0,
             similarity=_mutual_similarity(mapped, refined),
             chance_similarity=_mutual_similarity(chance, refined),
             known_pairs=len(known.source_P),

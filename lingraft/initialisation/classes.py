@@ -19,6 +19,11 @@ class Initialisation(StrEnum):
     ALIGNED = "aligned"
     """Rows are weighted means of the source's rows that mean the same, found by parallel text, a dictionary or text."""
 
+    @property
+    def needs_text(self) -> bool:
+        """Whether rows follow from text, and not from the primary, the tokenizer and a seed alone."""
+        return self is Initialisation.ALIGNED
+
 
 class Pieces(Protocol):
     """What is asked of a tokenizer here."""

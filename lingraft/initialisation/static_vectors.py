@@ -7,6 +7,7 @@ read once, a few million tokens at a time, and the number of pairs in memory is 
 Legend: N blocks, T tokens of a block, V vocabulary, P pairs of pieces, W width of the vectors.
 """
 
+import warnings
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -25,6 +26,8 @@ MIN_COUNT = 5
 """Pieces that occur less often get no vector: chance decides too much of where they stand."""
 _WEIGHTS = (12, 6, 4, 3)
 """A neighbour at distance 1, 2, 3 or 4 counts in inverse proportion to it; in twelfths, so that sums are exact."""
+WINDOW = len(_WEIGHTS)
+"""Largest distance at which pieces are neighbours."""
 _DISTANCE_BITS = 2
 _CONTEXT_SMOOTHING = 0.75
 """Exponent of the contexts' counts; without it, rare contexts have too much information (Levy et al., section 3.2)."""
@@ -88,7 +91,7 @@ def _pairs_of(ids_NT: Ids, vocabulary: int, special: SpecialIds) -> _Pairs:
     """Pairs within the window; they do not reach across special pieces, which stand between documents."""
     text_NT = ~np.isin(ids_NT, special)
     unbroken_NT, found = text_NT, []
-    for distance in range(1, len(_WEIGHTS) + 1):
+    for distance in range(1, WINDOW + 1):
         first_NT, second_NT = ids_NT[:, :-distance], ids_NT[:, distance:]
         unbroken_NT = unbroken_NT[:, :-1] & text_NT[:, distance:]
         first_P, second_P = first_NT[unbroken_NT], second_NT[unbroken_NT]
@@ -150,7 +153,9 @@ def _sparse(rows_P: Longs, columns_P: Longs, values_P: NDArray[np.float32], size
     ends_V = np.concatenate([[0], np.cumsum(np.bincount(rows_P, minlength=size))]).astype(np.int32)
     parts = ends_V, columns_P[order_P].astype(np.int32), values_P[order_P]
     starts, columns, values = map(torch.from_numpy, parts)
-    return torch.sparse_csr_tensor(starts, columns, values, (size, size))
+    with warnings.catch_warnings():  # PyTorch calls the format a beta of its own, which is nothing to tell a user of
+        warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta")
+        return torch.sparse_csr_tensor(starts, columns, values, (size, size), check_invariants=False)
 
 
 def _factored(matrix_VV: Tensor, width: int, seed: int) -> Tensor:

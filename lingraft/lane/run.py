@@ -19,9 +19,11 @@ from lingraft.artifact import Artifact, Kind
 from lingraft.blocks import build
 from lingraft.config import Recipe
 from lingraft.documents import text_files
-from lingraft.errors import MissingExtraError
+from lingraft.errors import MissingExtraError, RecipeError
 from lingraft.evaluation import evaluate_language
 from lingraft.files import sha256_of
+from lingraft.initial_embeddings import initialise, mark_of
+from lingraft.jobs import translations_mark
 from lingraft.lane.added import MASKED_LM, AddedLanguage
 from lingraft.lane.exports import CHECKPOINT, Exports
 from lingraft.lane.recipe import Basis, LaneRecipe, Wanted, shown
@@ -31,6 +33,7 @@ from lingraft.models import load_mini, load_primary
 from lingraft.plan import unwatched
 from lingraft.progress import say
 from lingraft.results import ALIGNMENT, load_language
+from lingraft.resumed import mark
 from lingraft.splits import SplitName
 from lingraft.text import prepare
 from lingraft.tokenizer import Tokenizer, TooManyPiecesError, train
@@ -38,6 +41,8 @@ from lingraft.total_progress import Planned, TotalProgress
 
 PathLike = Path | str
 NOTHING_BY_NAME = Wanted()
+_INITIAL = "initial embeddings"
+"""Name of a stage."""
 
 
 def add_language(
@@ -49,6 +54,7 @@ def add_language(
     mini: PathLike | None = None,
     recipe: PathLike | None = None,
     wanted: Wanted = NOTHING_BY_NAME,
+    vectors: PathLike | None = None,
     source_evaluation: PathLike | None = None,
 ) -> AddedLanguage:
     """Teach a primary one more language, judge it, and export it (paper section 2, steps 2 and 4).
@@ -63,6 +69,7 @@ def add_language(
         mini: MINIPOST's mini-model of the primary.
         recipe: of the primary; brings the settings that `wanted` does not name.
         wanted: settings by name.
+        vectors: static vectors of the source language (`lingraft vectors`), for a recipe with initialisation 'aligned'.
         source_evaluation: from `lingraft evaluate-source`; absent: alignment with the source is not measured.
 
     Raises:
@@ -84,14 +91,16 @@ def add_language(
     evaluation = Path(source_evaluation) if source_evaluation else None
     reference = Reference.load(evaluation, source) if evaluation else None
     base = Recipe.load(Path(recipe)) if recipe else None
+    settled = LaneRecipe.of(language, paths, Basis.of(source, fresh), wanted, base)
     lane = _Lane(
         primary=Path(primary),
         mini=Path(mini) if mini else None,
+        vectors=_vectors_for(settled.recipe, vectors),
         source_evaluation=evaluation,
         paths=paths,
         language=language,
         out=Path(out),
-        settled=LaneRecipe.of(language, paths, Basis.of(source, fresh), wanted, base),
+        settled=settled,
         tasks=open_tasks([Path(task) for task in tasks], source.fingerprint),
         marks={"primary": source.fingerprint} | ({"mini": fresh.fingerprint} if fresh else {}),
         compared_with={ALIGNMENT: reference.mark} if reference else {},
@@ -107,6 +116,8 @@ class _Lane:
 
     primary: Path
     mini: Path | None
+    vectors: Path | None
+    """Of the source; only where rows are not drawn by a seed."""
     source_evaluation: Path | None
     paths: Sequence[Path]
     language: str
@@ -120,7 +131,8 @@ class _Lane:
 
     def plan(self) -> list[Planned]:
         """All stages, for their progress; how long the training takes follows from the text, which is not read yet."""
-        light = [Kind.TEXT, Kind.TOKENIZER, Kind.BLOCKS, Kind.EVALUATION, *len(self.tasks) * [Kind.BUNDLE]]
+        light: list[str] = [Kind.TEXT, Kind.TOKENIZER, Kind.BLOCKS, Kind.EVALUATION, *len(self.tasks) * [Kind.BUNDLE]]
+        light += [_INITIAL] if self.vectors else []
         checkpoints = (1 + len(self.tasks)) * [CHECKPOINT]
         return [Planned(Kind.EMBEDDINGS, flops=None), *map(Planned, light), *map(Planned, checkpoints)]
 
@@ -141,11 +153,12 @@ class _Lane:
         train_blocks = tokens.get("train", 0) // packed.manifest.detail("block_tokens", PositiveInt)
         recipe = self.settled.for_blocks(train_blocks)
         say(f"{self.language!r} is added by these settings:\n{shown(recipe, train_blocks, len(tokenizer))}")
-        learned = self._embeddings(recipe, pieces, packed)
+        initial = self._initial(recipe, pieces, packed)
+        learned = self._embeddings(recipe, pieces, packed, initial)
         judged = recipe.model_copy(
             update={"tasks": tuple(self.tasks[name].in_recipe(self.language) for name in digests)}
         )
-        scores = self._evaluation(judged, digests, text, packed, learned)
+        scores = self._evaluation(judged, digests, text, packed, learned, initial)
         exports = Exports(self.primary, self.tasks, learned, scores, (text.folder, packed.folder), self.out)
         bundles, unbundled = exports.bundles()
         return AddedLanguage(
@@ -210,20 +223,43 @@ class _Lane:
                 say(f"task {name!r} will not be judged: {error}")
         return digests, reasons
 
-    def _embeddings(self, recipe: Recipe, pieces: Artifact, packed: Artifact) -> Artifact:
+    def _initial(self, recipe: Recipe, pieces: Artifact, packed: Artifact) -> Path | None:
+        """Embeddings at update 0, where adaptation cannot draw them itself."""
+        if self.vectors is None:
+            return None
+        settings, vectors = recipe.adaptation, self.vectors
+        made_from = self.marks | {"tokenizer": pieces.fingerprint, "blocks": packed.fingerprint}
+        made_from |= {"vectors": mark(vectors), "initialisation": settings.initialisation, "seed": str(settings.seed)}
+        made_from |= translations_mark(recipe, self.language)
+        folders = self.primary, pieces.folder
+        return once(
+            self.out / "initial",
+            Kind.EMBEDDINGS,
+            made_from,
+            lambda out: initialise(recipe, *folders, out, packed.folder, vectors),
+            _INITIAL,
+        ).folder
+
+    def _embeddings(self, recipe: Recipe, pieces: Artifact, packed: Artifact, initial: Path | None) -> Artifact:
         settings = recipe.adaptation
         made_from = self.marks | {"tokenizer": pieces.fingerprint, "blocks": packed.fingerprint}
-        made_from |= {"system": recipe.system, "precision": recipe.precision}
+        made_from |= {"system": recipe.system, "precision": recipe.precision, **mark_of(initial)}
         folders = self.primary, packed.folder, pieces.folder
         return once(
             self.out / "embeddings",
             Kind.EMBEDDINGS,
             made_from | {"adaptation": settings.model_dump(mode="json")},
-            lambda out: adapt(recipe, *folders, settings.depth, out, unwatched, mini=self.mini),
+            lambda out: adapt(recipe, *folders, settings.depth, out, unwatched, mini=self.mini, initial=initial),
         )
 
     def _evaluation(
-        self, recipe: Recipe, digests: Mapping[str, str], text: Artifact, packed: Artifact, learned: Artifact
+        self,
+        recipe: Recipe,
+        digests: Mapping[str, str],
+        text: Artifact,
+        packed: Artifact,
+        learned: Artifact,
+        initial: Path | None,
     ) -> Artifact:
         judged = {name: self.tasks[name] for name in digests}
         folders = [folder for task in judged.values() for folder in task.folders.values()]
@@ -236,9 +272,22 @@ class _Lane:
             Kind.EVALUATION,
             made_from | {"tasks": marks, "examples": dict(digests)},
             lambda out: evaluate_language(
-                recipe, self.primary, learned.folder, *inputs, out, self.mini, self.source_evaluation
+                recipe, self.primary, learned.folder, *inputs, out, self.mini, initial, self.source_evaluation
             ),
         )
+
+
+def _vectors_for(recipe: Recipe, vectors: PathLike | None) -> Path | None:
+    """The source's static vectors if the recipe needs them."""
+    how = recipe.adaptation.initialisation
+    if not how.needs_text:
+        return None
+    if vectors is None:
+        raise RecipeError(
+            f"the recipe's adaptation.initialisation is '{how}', which compares the language with the source's static "
+            "vectors. Compute them (`lingraft vectors`, from the source's blocks), and give their folder (--vectors)."
+        )
+    return Path(vectors)
 
 
 def _require_transformers() -> None:

@@ -11,17 +11,26 @@ from lingraft.resumed import made_once
 from lingraft.total_progress import shown_step
 
 
-def once(out: Path, kind: Kind, made_from: Mapping[str, Any], make: Callable[[Path], object]) -> Artifact:
+def once(
+    out: Path, kind: Kind, made_from: Mapping[str, Any], make: Callable[[Path], object], stage: str = ""
+) -> Artifact:
     """Make an artifact at `out`, unless it was made there before from the same, and say which of the two it was.
+
+    Args:
+        out: folder of the artifact.
+        kind: of the artifact.
+        made_from: all that decides its content.
+        make: writes it.
+        stage: name of the stage as it was planned; the kind if empty.
 
     Raises:
         MadeDifferentlyError: what is there was made from something else, or it is not known from what.
         ArtifactError: what is there is damaged or of another kind, or nothing can be written.
     """
     calls: list[object] = []
-    with counted(kind, calls):
+    with counted(stage or kind, calls):
         artifact = made_once(out, kind, made_from, lambda: calls.append(make(out)))
-    say(f"{kind}: {out} ({artifact.fingerprint[:12]}){'' if calls else ', as it was'}")
+    say(f"{stage or kind}: {out} ({artifact.fingerprint[:12]}){'' if calls else ', as it was'}")
     return artifact
 
 

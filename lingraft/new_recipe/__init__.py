@@ -1,18 +1,21 @@
 """A recipe for a folder of text: languages by file names, labels if there are any, sizes that fit text and machine."""
 
 import contextlib
+import json
 import re
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import Self
 
 from lingraft import preflight
 from lingraft.config import Recipe
 from lingraft.documents import text_files
-from lingraft.errors import ArtifactError, RecipeError, TokenizerError
+from lingraft.errors import ArtifactError, RecipeError, TextError, TokenizerError
 from lingraft.files import write_text
+from lingraft.lines import read_lines
 from lingraft.new_recipe import fitting, writing
 from lingraft.new_recipe.fitting import Amount, Sizes
 from lingraft.new_recipe.languages import FoundText, find
@@ -26,6 +29,7 @@ _BLOCKS = (64, 32, 16, 8)
 """Lengths of blocks for text that is too short for longer ones."""
 _UNPACKED = {".gz": 3.0, ".xz": 4.0, ".zst": 3.5, ".parquet": 3.0}
 """About how many times as large text is when it is unpacked."""
+_FILES_OF_SHARE, _LINES_OF_SHARE = 8, 1000
 _EXAMPLE_CHARACTERS = 20, 160
 
 
@@ -91,7 +95,7 @@ class NewRecipe:
         )
         fitted = _supported(fitting.fit(amount, machine, hours), amount, taken, write)
         made = cls(found, taken, characters, labels, no_task, machine, fitted, write(fitted))
-        preflight.require_ready(made.recipe)
+        preflight.require_ready(made.recipe, taken=taken)
         return made
 
     @property
@@ -127,8 +131,7 @@ class NewRecipe:
             "  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
             for row in rows
         ]
-        if self.found.others:
-            lines.append(f"  not used, since no language is in the name: {', '.join(self.found.others)}")
+        lines += [f"  {name} was left out: {reason}" for name, reason in self.found.others.items()]
         fitted, shape = self.fitted, self.fitted.shape
         duration = f"{max(fitted.hours * 60, 1):.0f} min" if fitted.hours < 2 else f"{fitted.hours:.1f} h"
         lines += [
@@ -175,8 +178,25 @@ def _characters(found: FoundText, sample: TextSample) -> float:
         return read
     encoded = sum(len(text.encode()) for texts in sample.texts.values() for text in texts)
     files = [path for place in found.paths[sample.language] for path in text_files(place)]
-    size = sum(path.stat().st_size * _UNPACKED.get(path.suffix, 1.0) for path in files)
+    records = [path for path in files if ".jsonl" in path.suffixes]
+    shares = dict.fromkeys(records, _text_share(records))
+    size = sum(path.stat().st_size * _UNPACKED.get(path.suffix, 1.0) * shares.get(path, 1.0) for path in files)
     return max(read, size * read / encoded)
+
+
+def _text_share(files: Sequence[Path]) -> float:
+    """Share of JSONL files' bytes that is text, by the first lines of some; the rest is keys, names, labels, escapes.
+
+    Lines that cannot be read are left out: the check of the text lists them.
+    """
+    text = every = 0
+    for path in files[:: len(files) // _FILES_OF_SHARE + 1]:
+        with contextlib.suppress(TextError):
+            for line in islice(read_lines(path), _LINES_OF_SHARE):
+                with contextlib.suppress(ValueError, LookupError, TypeError, AttributeError):
+                    text += len(json.loads(line)["text"].encode())
+                    every += len(line.encode()) + 1
+    return text / every if text else 1.0
 
 
 def _source_language(found: FoundText, characters: dict[str, float], asked: str | None) -> str:

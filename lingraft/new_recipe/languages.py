@@ -1,11 +1,12 @@
 """Which files of a folder hold text, and in which language each is by its name."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from lingraft.errors import TextError
+from lingraft.languages import canonical_code
 from lingraft.lines import COMPRESSIONS
 
 _FORMATS = (".txt", ".jsonl", ".parquet")
@@ -66,8 +67,8 @@ class FoundText:
     folder: Path
     paths: dict[str, tuple[Path, ...]]
     """By language; sorted within each."""
-    others: tuple[str, ...]
-    """Names of what no language was found for."""
+    others: Mapping[str, str]
+    """What was left out by name, each with the reason."""
 
     @property
     def one_each(self) -> bool:
@@ -84,25 +85,26 @@ def find(folder: Path) -> FoundText:
     if not folder.is_dir():
         raise TextError(f"there is no folder {folder}. Give a folder with a file or folder of text for each language.")
     paths: dict[str, list[Path]] = {}
-    others = []
+    others = {}
     for path in sorted(folder.iterdir()):
         if path.name.startswith("."):
             continue
-        language = language_of(path) if _holds_text(path) else None
-        if language:
+        if not _holds_text(path):
+            others[path.name] = f"{'it holds' if path.is_dir() else 'it is'} no {', '.join(_FORMATS)} file"
+        elif language := language_of(path):
             paths.setdefault(language, []).append(path)
         else:
-            others.append(path.name)
+            others[path.name] = "no language that is known is in its name"
     if len(paths) < 2:
         counted = "1 language" if len(paths) == 1 else "no language"
         named = f" ({', '.join(paths)})" if paths else ""
-        unclear = f" No language is in the names {', '.join(others)}." if others else ""
+        unclear = "".join(f" {name} was left out: {reason}." for name, reason in others.items())
         raise TextError(
             f"{folder} has text in {counted}{named} by the names of its files and folders, and a project needs two or "
             f"more: a source and a target.{unclear} Name each file or folder of text after its language: en.txt, "
             "de.jsonl.gz, pt-BR.parquet, sw/."
         )
-    return FoundText(folder, {tag: tuple(found) for tag, found in sorted(paths.items())}, tuple(others))
+    return FoundText(folder, {tag: tuple(found) for tag, found in sorted(paths.items())}, others)
 
 
 def language_of(path: Path) -> str | None:
@@ -129,9 +131,12 @@ def _tag_of(word: str, whole: bool) -> str | None:
     if not found:
         return None
     language = found[1].lower()
-    known = language in _ISO_639_1.split() and (whole or language not in _WORDS)
-    known = known or (whole and len(language) == 3 and language not in _NO_LANGUAGES)
-    return language + found[2].replace("_", "-") if known else None
+    code: str | None = None
+    if language in _ISO_639_1.split() and (whole or language not in _WORDS):
+        code = language
+    elif whole and len(language) == 3 and language not in _NO_LANGUAGES:
+        code = canonical_code(language)
+    return code + found[2].replace("_", "-") if code else None
 
 
 def _stem(path: Path) -> str:

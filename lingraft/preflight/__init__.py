@@ -7,9 +7,10 @@ lies behind that is checked when it is read.
 """
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from lingraft import documents
 from lingraft.config import Recipe
 from lingraft.errors import TextError
 from lingraft.preflight import examples, labels, outputs, resources, samples, sizes
@@ -26,19 +27,25 @@ class NotReadyError(TextError):
     """A recipe cannot be run as it is; the message lists every problem that was found."""
 
 
-def require_ready(recipe: Recipe, out: Path | None = None, languages: Sequence[str] | None = None) -> None:
+def require_ready(
+    recipe: Recipe,
+    out: Path | None = None,
+    languages: Sequence[str] | None = None,
+    taken: Mapping[str, TextSample] | None = None,
+) -> None:
     """Check a recipe's text, labels, task examples, sizes and outputs.
 
     Args:
         recipe: to be run.
         out: folder that results will be written to.
         languages: those to check; all of the recipe's if None.
+        taken: samples of their text by language, as the recipe splits it; they are taken now if None.
 
     Raises:
         NotReadyError: the message lists everything that is wrong.
     """
     checked = recipe.languages if languages is None else languages
-    found = [*outputs.problems(out), *_flat(problems_of(recipe, checked))]
+    found = [*outputs.problems(out), *_flat(problems_of(recipe, checked, taken=taken))]
     if found:
         raise NotReadyError(_listed(found))
 
@@ -87,16 +94,23 @@ def require_addable(recipe: Recipe, language: str, tasks: Iterable[Task], out: P
         raise NotReadyError(_listed(found))
 
 
-def problems_of(recipe: Recipe, languages: Sequence[str], smaller_vocabulary: bool = False) -> Problems:
+def problems_of(
+    recipe: Recipe,
+    languages: Sequence[str],
+    smaller_vocabulary: bool = False,
+    taken: Mapping[str, TextSample] | None = None,
+) -> Problems:
     """Everything that is wrong with the text, labels, task examples and resources of some languages.
 
     Args:
         recipe: to be run.
         languages: those to check, the source among them or not.
         smaller_vocabulary: whether a text that does not support the recipe's vocabulary gets a smaller one.
+        taken: samples of their text by language, as the recipe splits it; they are taken now if None.
     """
     began = time.monotonic()
-    taken = {language: samples.take(recipe.text, recipe.split, language) for language in languages}
+    if taken is None:
+        taken = {language: samples.take(recipe.text, recipe.split, language) for language in languages}
     for sample in taken.values():
         samples.look_through(sample, recipe.text, recipe.split)
     known = labels.known(recipe, taken)
@@ -166,11 +180,18 @@ def _shortened(language: str, messages: Iterable[str]) -> list[str]:
 
 def _listed(found: Sequence[str]) -> str:
     counted = "1 problem was" if len(found) == 1 else f"{len(found)} problems were"
-    lines = "\n".join(f"  {number}. {message}" for number, message in enumerate(found, start=1))
+    once = _without_repetition(found, documents.LAYOUT)
+    lines = "\n".join(f"  {number}. {message}" for number, message in enumerate(once, start=1))
     return f"{counted} found before anything was computed:\n{lines}"
 
 
-def _report(taken: dict[str, TextSample], elapsed_s: float) -> None:
+def _without_repetition(messages: Sequence[str], advice: str) -> list[str]:
+    """Messages of which only the last one with a piece of advice has it."""
+    last = max((place for place, message in enumerate(messages) if advice in message), default=0)
+    return [message if place == last else message.replace(f" {advice}", "") for place, message in enumerate(messages)]
+
+
+def _report(taken: Mapping[str, TextSample], elapsed_s: float) -> None:
     part = [language for language, sample in taken.items() if not sample.knows_labels]
     limit = f"; of {', '.join(part)} only a part of about {samples.CHARACTERS:,} characters or more" if part else ""
     say(f"Checked the text of {', '.join(taken)} in {elapsed_s:.1f} s{limit}.")

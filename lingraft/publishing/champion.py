@@ -9,7 +9,8 @@ from collections.abc import Collection, Iterable
 from pathlib import Path
 
 from lingraft.artifact import Artifact, Kind, Manifest
-from lingraft.errors import LingraftError
+from lingraft.errors import LingraftError, NotRegisteredError
+from lingraft.mlflow_environment import registry_address, without_password
 from lingraft.progress import say
 from lingraft.publishing.folder import Action, Publications
 from lingraft.publishing.parts import files_of, version_of
@@ -19,7 +20,7 @@ from lingraft.serving.formats import languages_of
 from lingraft.tracking import decisions
 from lingraft.tracking.decisions import Decision, dropped_languages
 from lingraft.tracking.server import Asking
-from lingraft.tracking.versions import Version, alias_target, bring_some, retag, untag
+from lingraft.tracking.versions import Version, alias_target, bring_some, retag, search, untag
 
 _SHOWN = 3
 """Refusals that a tag has room for."""
@@ -170,6 +171,21 @@ class Champion:
         if self._unnamed:
             parts.append(f"{', '.join(sorted(self._unnamed))} not in this version, and dropped by nobody")
         return "; ".join(parts + ([f"{len(refused) - _SHOWN} more refused"] if len(refused) > _SHOWN else []))
+
+
+def require_bundle(ask: Asking, model: str) -> None:
+    """Refuse the name of a bundle that the registry does not have, such as a mistyped one.
+
+    Raises:
+        NotRegisteredError: the message lists the bundles that are registered.
+        TrackingError: the registry refuses, or stays down.
+    """
+    names = sorted({each.name for each in search(ask, f"tags.kind = '{Kind.BUNDLE}'")})
+    if model not in names:
+        there = f"It has {', '.join(names)}" if names else "It has none: the language pipeline registers bundles"
+        raise NotRegisteredError(
+            f"the registry at {without_password(registry_address())} has no bundle {model!r}. {there}."
+        )
 
 
 def follow_once(champion: Champion) -> None:

@@ -79,7 +79,7 @@ def _part_of(manifest: Manifest, language: str) -> Manifest:
 
 
 def _facts(manifest: Manifest, language: str) -> dict[str, Any]:
-    """Whoever calls this has looked at the tokenizers."""
+    """Facts of a language's part; the caller has checked that the manifest describes the tokenizers."""
     details, embeddings = manifest.details, f"embeddings-{language}"
     precisions: list[Precision] = manifest.detail("precisions", list[Precision])
     return {

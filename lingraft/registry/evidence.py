@@ -19,7 +19,7 @@ EVALUATION = "evaluation"
 """What a register step's run keeps an evaluation under."""
 EVALUATION_RUN, GATE, PARITY = "evaluation_run", "gate", "parity."
 """Tags: where the evaluation is kept, the recipe's gate as JSON, and, with a task's name behind it, its parity."""
-_OURS = {"embeddings", "primary"}
+_OURS = {"embeddings", "primary", "initial"}
 """Hashes of an evaluation that are of what is judged, and not of what it is judged on."""
 
 

@@ -179,8 +179,8 @@ class _Metric:
         found, score = difference(self.ours, rival.tallies, gate), mean(tally.score for tally in self.ours)
         beats = found.lower > gate.margin
         says = (
-            f"{self.title} is {score:.2%}, {found.estimate:+.2%} beside {rival.name} "
-            f"{_interval(gate, found)}; the lower end must be above {gate.margin:.2%}"
+            f"{self.title} is {score:.2%}, {_points(found.estimate)} points beside {rival.name} "
+            f"{_interval(gate, found)}; the lower end must be above {100 * gate.margin:.2f} points"
         )
         numbers = {"score": score, "margin": gate.margin, **found._asdict()}
         return Check(name=gate.metric, passed=beats, says=says + ("" if beats else "."), numbers=numbers)
@@ -212,15 +212,20 @@ def _no_task_falls(gate: Gate, challenger: Evidence, champion: Evidence) -> Iter
         tolerance = gate.tolerance_of(task.name)
         holds = found.lower > -tolerance
         says = (
-            f"zero-shot {task.metric} on {task.name} is {found.estimate:+.2%} beside the champion "
-            f"{_interval(gate, found)}; the lower end must be above {-tolerance:.2%}"
+            f"zero-shot {task.metric} on {task.name} is {_points(found.estimate)} points beside the champion "
+            f"{_interval(gate, found)}; the lower end must be above {-100 * tolerance:.2f} points"
         )
         numbers = {"tolerance": tolerance, **found._asdict()}
         yield Check(name=f"task {task.name}", passed=holds, says=says + ("" if holds else "."), numbers=numbers)
 
 
 def _interval(gate: Gate, found: Difference) -> str:
-    return f"({gate.confidence:.0%} interval {found.lower:+.2%} to {found.upper:+.2%})"
+    return f"({gate.confidence:.0%} interval {_points(found.lower)} to {_points(found.upper)} points)"
+
+
+def _points(difference: float) -> str:
+    """A difference of two shares in percentage points."""
+    return f"{100 * difference:+.2f}"
 
 
 def _of(evidence: Evidence, item: str) -> Tally:

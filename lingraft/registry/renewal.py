@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lingraft.artifact import Artifact, Kind
-from lingraft.errors import OvertakenError
+from lingraft.config import Recipe
+from lingraft.errors import OvertakenError, PromotionError
 from lingraft.progress import say
+from lingraft.registered import bundle_name, bundled
 from lingraft.registry.bundle_gate import AllowedChanges, BundleContent, languages_in
 from lingraft.registry.bundles import recorded_champion, served_content
 from lingraft.registry.gate import reason
@@ -17,6 +19,7 @@ from lingraft.tracking import decisions
 from lingraft.tracking.decisions import Record
 from lingraft.tracking.registry import register
 from lingraft.tracking.runs import StageRun
+from lingraft.tracking.server import Asking
 from lingraft.tracking.versions import Version, bring, champion_of, versions, versions_of
 
 
@@ -66,7 +69,7 @@ def renew(
     """
     while True:
         records = decisions.history(stage.ask, stage.project, name)
-        knew, before = last(records), _in_production(stage, name, records)
+        knew, before = last(records), _in_production(stage.ask, name, records)
         with tempfile.TemporaryDirectory() as folder:
             made = make(_members(stage, before, primary, brought, allowed.drop_languages, Path(folder)))
         version = register(name, made.folder, Kind.BUNDLE, stage, tags_of(made))
@@ -79,11 +82,48 @@ def renew(
         return Renewal(made, version, decided)
 
 
-def _in_production(stage: StageRun, name: str, records: Sequence[Record]) -> list[BundleContent]:
+def languages_in_production(ask: Asking, project: str, name: str) -> list[str]:
+    """Languages of a bundle's champion, the source language first; none without a champion.
+
+    Raises:
+        TrackingError: the registry refuses, or stays down.
+    """
+    return languages_in(_in_production(ask, name, decisions.history(ask, project, name)))
+
+
+def require_droppable(ask: Asking, recipe: Recipe, languages: Sequence[str], drop_languages: Sequence[str]) -> None:
+    """Refuse to drop languages that no bundle in production has and the run does not name, such as misspelt ones.
+
+    Args:
+        ask: asks MLflow.
+        recipe: of the language pipeline that is to run.
+        languages: those that the run names.
+        drop_languages: those to take out of production.
+
+    Raises:
+        PromotionError: a language cannot be dropped; the message lists those that can.
+        TrackingError: the registry refuses, or stays down.
+    """
+    if recipe.source in drop_languages:
+        raise PromotionError(
+            f"--drop-language names {recipe.source}, the source language, which every bundle has. Leave it out."
+        )
+    names = [bundle_name(recipe, each) for each in bundled(recipe)]
+    served = dict.fromkeys(each for name in names for each in languages_in_production(ask, recipe.name, name))
+    if unknown := [each for each in drop_languages if each not in {*served, *languages}]:
+        listed = [each for each in served if each != recipe.source]
+        raise PromotionError(
+            f"--drop-language names {', '.join(unknown)}, but the bundles in production have "
+            f"{', '.join(listed) or 'no language besides the source'}, and the run names {', '.join(languages)}. "
+            "Correct the name, or leave it out."
+        )
+
+
+def _in_production(ask: Asking, name: str, records: Sequence[Record]) -> list[BundleContent]:
     """The champion and, where somebody has moved the alias by hand, the champion by the record of decisions."""
-    found = [champion_of(stage.ask, name), recorded_champion(versions_of(stage.ask, name), records)]
+    found = [champion_of(ask, name), recorded_champion(versions_of(ask, name), records)]
     by_number = {version.number: version for version in found if version}
-    contents = [served_content(stage.ask, version) for version in by_number.values()]
+    contents = [served_content(ask, version) for version in by_number.values()]
     return [content for content in contents if content]
 
 

@@ -147,6 +147,20 @@ def _confusions(records: Records, task: str) -> list[tuple[str, TaskScores]]:
     return [(title, scores) for title, scores in source + rows if scores and scores.confusion]
 
 
+def _number_formats(records: Records) -> str:
+    """In which number format the source and the languages were trained; those of one format together."""
+    source, adapted = records.source.precision, {row.results[0].precision for row in records.rows}
+    if adapted == {source}:
+        return f"{source}, in all trainings"
+    if len(adapted) == 1:
+        return f"{source} for the source; {adapted.pop()} for all languages"
+    trained = {source: ["the source"]}
+    for row in records.rows:
+        over = f"{row.language} over {row.over.of(records.source.layers)} layers"
+        trained.setdefault(row.results[0].precision, []).append(over)
+    return "; ".join(f"{number_format} for {', '.join(names)}" for number_format, names in trained.items())
+
+
 def _context(records: Records) -> dict[str, Any]:
     unit = FlopsUnit.fitting(records)
     return {
@@ -161,6 +175,7 @@ def _context(records: Records) -> dict[str, Any]:
         "contents": _contents(records),
         "pages_command": pages_command,
         "notes": notes(records),
+        "number_formats": _number_formats(records),
         "masked_groups": [overlap_group(records), *masked_groups(), *alignment_groups(records)],
         "cost_groups": [cost_group(unit)],
         "tasks": [_task_section(records, task) for task in records.tasks],

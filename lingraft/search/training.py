@@ -13,13 +13,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lingraft import precision, reuse
-from lingraft.adaptation import adaptation_run, initial_rows, mini_of
+from lingraft.adaptation import adaptation_run, mini_of
 from lingraft.alignment_probe import FEWEST_PAIRS, AlignmentProbe, Reference, probe_of
 from lingraft.blocks import load_blocks, split
 from lingraft.config import Recipe
 from lingraft.embeddings import swap, vocabulary_of
 from lingraft.encoder import Encoder
 from lingraft.errors import RecipeError, TextError
+from lingraft.initial_embeddings import initial_rows, mark_of
 from lingraft.initialisation.classes import Initialisation
 from lingraft.initialisation.rows import Initialised
 from lingraft.keeper import Keeper
@@ -47,6 +48,8 @@ class Inputs:
     tokenizer: Path
     source_blocks: Path | None = None
     """Of the source language, where step 1b is to build mini-models."""
+    initial: Path | None = None
+    """Embeddings that trials of the recipe's own initialisation start from; drawn by the recipe's seed if absent."""
     source_evaluation: Path | None = None
     """Of the primary, where trials are compared by alignment."""
     text: Path | None = None
@@ -94,8 +97,8 @@ class Trainer:
         Raises:
             RecipeError: the recipe has no [search], or its [encoder] is not the primary's.
             DepthError: the primary has no MLM head at one of the depths.
-            TokenizerError: the tokenizer is not the language's, or the blocks were made with another.
-            AlignmentError: the source's evaluation is of another primary.
+            TokenizerError: the tokenizer is not the language's, or blocks or initial embeddings were made with another.
+            AlignmentError: the initial embeddings or the source's evaluation are of another primary.
             ArtifactError: an input is not what it should be.
         """
         self.recipe, self.search, self.state, self.watch = recipe, recipe.require_search(), state, watch
@@ -109,7 +112,11 @@ class Trainer:
             for depth in recipe.searched_depths:
                 self.source.encoder.require_depth(depth)
         kinds = {recipe.adaptation.initialisation, *self.search.initialisations}
-        self._rows = {kind: initial_rows(_beginning(recipe, kind), self.source, pieces) for kind in kinds}
+        own, self._start = recipe.adaptation.initialisation, mark_of(inputs.initial)
+        self._rows = {
+            kind: initial_rows(_beginning(recipe, kind), self.source, pieces, inputs.initial if kind is own else None)
+            for kind in kinds
+        }
         self._initial: dict[Initialisation, float] = {}
         self._probe = self._alignment_probe(inputs, pieces) if self.search.metric is Metric.ALIGNMENT else None
 
@@ -136,14 +143,14 @@ class Trainer:
     @property
     def data_hashes(self) -> dict[str, str]:
         """What the search is made from."""
-        return {"primary": self.source.fingerprint, "blocks": self.data.fingerprint}
+        return {"primary": self.source.fingerprint, "blocks": self.data.fingerprint, **self._start}
 
     def digest(self) -> str:
         """Of all that trials' scores hang on: a search with other settings or data goes on from no earlier trial."""
         mini = self.recipe.mini.model_dump_json() if self.minis.needed and self.recipe.mini else ""
         settings = self.recipe.adaptation.model_dump_json(), self.search.decisive, mini, str(self.recipe.system)
         probed = (self._probe.basis, self._probe.mark) if self._probe else ()
-        facts = (self.source.fingerprint, self.data.fingerprint, *settings, self.recipe.precision, *probed)
+        facts = (*self.data_hashes.values(), *settings, self.recipe.precision, *probed)
         return hashlib.sha256("\n".join(facts).encode()).hexdigest()
 
     def train_trial(self, attempt: Attempt) -> None:

@@ -113,7 +113,11 @@ def running(bundles: Sequence[Path], ready_s: float = 120.0, settings: Sequence[
 
 
 def launched(
-    bundles: Sequence[Path], log: IO[bytes], settings: Sequence[str] = _NAMED, process_group: int | None = None
+    bundles: Sequence[Path],
+    log: IO[bytes],
+    settings: Sequence[str] = _NAMED,
+    process_group: int | None = None,
+    program: Sequence[str] = ("-m", "lingraft.serving"),
 ) -> Running:
     """Start a server on free ports, in a process that whoever calls this stops; `wait_for` tells when it answers.
 
@@ -122,9 +126,10 @@ def launched(
         log: file that takes what the server says, and can be read.
         settings: flags of `python -m lingraft.serving`.
         process_group: as `subprocess.Popen` takes it.
+        program: what Python runs; `lingraft serve` is the other one.
     """
     port, grpc_port = free_ports(2)
-    command = [sys.executable, "-m", "lingraft.serving", *map(str, bundles), f"--host={_HOST}", f"--port={port}"]
+    command = [sys.executable, *program, *map(str, bundles), f"--host={_HOST}", f"--port={port}"]
     command += [f"--grpc-port={grpc_port}", *settings]
     process = subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, process_group=process_group

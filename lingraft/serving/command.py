@@ -32,13 +32,13 @@ def run(arguments: Sequence[str], program: str) -> None:
         MissingExtraError: a part is not installed.
     """
     try:
-        with interruptible() as early:
-            _run(arguments, program, early)
+        with interruptible():
+            _run(arguments, program)
     except Interruption:
         logs.tell("ended")
 
 
-def _run(arguments: Sequence[str], program: str, early: Sequence[Interruption]) -> None:
+def _run(arguments: Sequence[str], program: str) -> None:
     given = vars(_parser(program).parse_args(arguments))
     bundles = [*given.pop("bundles"), *(given.pop("bundle") or [])]
     settings = _settings(given)
@@ -53,7 +53,7 @@ def _run(arguments: Sequence[str], program: str, early: Sequence[Interruption]) 
     sys.argv[1:] = []
     from lingraft.serving.server import serve
 
-    serve(served, bundles, settings, allowed, early)
+    serve(served, bundles, settings, allowed)
 
 
 def _parser(program: str) -> argparse.ArgumentParser:

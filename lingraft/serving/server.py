@@ -18,7 +18,7 @@ from lingraft.serving.rest import mount
 from lingraft.serving.rpc import RpcServer
 from lingraft.serving.served import Served
 from lingraft.serving.settings import Settings
-from lingraft.stopping import Interruption, heeded
+from lingraft.stopping import heeded
 
 try:
     from kserve import ModelServer
@@ -32,9 +32,7 @@ _LAST_S = 1
 """For what is left after draining, which is nothing unless a request took longer than it may."""
 
 
-def serve(
-    served: Served, bundles: Sequence[Path], settings: Settings, token: str | None, early: Sequence[Interruption]
-) -> None:
+def serve(served: Served, bundles: Sequence[Path], settings: Settings, token: str | None) -> None:
     """Serve until SIGTERM or SIGINT.
 
     Args:
@@ -42,10 +40,9 @@ def serve(
         bundles: folders that it was loaded from.
         settings: how to listen, and what to refuse.
         token: what requests must carry; None where they need none.
-        early: filled by `interruptible`, which handles signals until the server's event loop does.
 
     Raises:
-        Interruption: a signal came before the event loop handled signals.
+        Interruption: `interruptible` handled a signal that came before the event loop did.
         ServingError: two models have one name.
         ArtifactError: a bundle is damaged.
         PublicationError: the folder of publications is not there.
@@ -53,7 +50,7 @@ def serve(
     endpoint = Endpoint(served, settings, Detector.load() if settings.detect else None)
     mount(app, endpoint, token)
     with following(served, bundles, settings.follow, settings.follow_s):
-        _Server(endpoint, token, early).start([_Registered(name) for name in endpoint.models])
+        _Server(endpoint, token).start([_Registered(name) for name in endpoint.models])
 
 
 class _Registered(BaseKServeModel):  # type: ignore[misc]  # kserve has no types
@@ -67,7 +64,7 @@ class _Registered(BaseKServeModel):  # type: ignore[misc]  # kserve has no types
 class _Server(ModelServer):  # type: ignore[misc]  # kserve has no types
     """ModelServer on an address of choice, which finishes what it has taken on before it ends."""
 
-    def __init__(self, endpoint: Endpoint, token: str | None, early: Sequence[Interruption]) -> None:
+    def __init__(self, endpoint: Endpoint, token: str | None) -> None:
         settings = endpoint.settings
         super().__init__(
             http_port=settings.port,
@@ -78,7 +75,6 @@ class _Server(ModelServer):  # type: ignore[misc]  # kserve has no types
         )
         self._endpoint = endpoint
         self._rpc = RpcServer(endpoint, token) if settings.grpc_port else None
-        self._early = early
         self._listening = asyncio.Event()
         self._draining: asyncio.Task[None] | None = None
 
@@ -90,8 +86,6 @@ class _Server(ModelServer):  # type: ignore[misc]  # kserve has no types
         loop.set_exception_handler(logs.loop_failed)
         for number in heeded():
             loop.add_signal_handler(number, self._stop, number.name)
-        for interruption in self._early:
-            self._stop(interruption.signal.name)
         rest = self._rest_server
         rest.config.host = self._endpoint.settings.host
         # Its timings, a line for each request and more, are in /metrics.

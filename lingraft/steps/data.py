@@ -8,11 +8,12 @@ from lingraft.artifact import Kind
 from lingraft.config import Recipe
 from lingraft.failures import in_words
 from lingraft.files import write_text
+from lingraft.registry.renewal import require_droppable
 from lingraft.steps.doing import do
 from lingraft.steps.facts import language_of
 
 
-def check_inputs(recipe: str, pipeline: str, languages: Sequence[str]) -> None:
+def check_inputs(recipe: str, pipeline: str, languages: Sequence[str], drop_languages: Sequence[str] = ()) -> None:
     """Check text, labels, task examples, sizes and outputs before anything is computed.
 
     Where languages do not wait for each other, one with a problem fails by itself, and the log lists all problems.
@@ -21,11 +22,16 @@ def check_inputs(recipe: str, pipeline: str, languages: Sequence[str]) -> None:
         recipe: to be run.
         pipeline: its name.
         languages: those that it adds. The pipeline `source` checks all of the recipe's, for the others are to follow.
+        drop_languages: those that it is to take out of production.
 
     Raises:
         NotReadyError: the message lists everything that is wrong.
+        PromotionError: a language to drop is neither in production nor among `languages`.
     """
     settings = Recipe.parse(recipe)
+    if drop_languages:
+        with tracking.asking() as ask:
+            require_droppable(ask, settings, languages, drop_languages)
     try:
         if pipeline in ("language", "paper"):
             preflight.require_some_ready(settings, languages, source=pipeline == "paper")

@@ -18,7 +18,7 @@ from lingraft.registered import bundle_name, embeddings_name, primary_name
 from lingraft.registry.bundle_gate import AllowedChanges
 from lingraft.registry.evidence import register_judged
 from lingraft.registry.gate import reason
-from lingraft.registry.renewal import renew
+from lingraft.registry.renewal import languages_in_production, renew
 from lingraft.report.records import Records, Tracked, Verdict
 from lingraft.results import LanguageResult, SearchResult, load_language, load_search, load_source, zero_shot
 from lingraft.steps.doing import do, one_job
@@ -58,6 +58,15 @@ def depths_of(recipe: str, language: str, compare: bool, out: Path) -> list[int]
 
 
 @one_job
+def initialise(
+    recipe: str, run: Path, primary: Path, tokenizer_folder: Path, blocks_folder: Path, vectors: Path, out: Path
+) -> Scores:
+    """Write one language's embeddings as they are before training; `vectors` is empty where rows need no text."""
+    language, inputs = language_of(tokenizer_folder, Kind.TOKENIZER), (blocks_folder, given(vectors))
+    return do(jobs.initialisation(Recipe.parse(recipe), language, primary, tokenizer_folder, out, *inputs), run)
+
+
+@one_job
 def adapt(
     recipe: str,
     run: Path,
@@ -67,10 +76,11 @@ def adapt(
     blocks_folder: Path,
     tokenizer_folder: Path,
     out: Path,
+    initial: Path | None = None,
 ) -> Scores:
     """Learn one language's embeddings over one depth; the folder `mini` is empty without a step 1b."""
     language = language_of(blocks_folder, Kind.BLOCKS)
-    folders = primary, given(mini), blocks_folder, tokenizer_folder, out
+    folders = primary, given(mini), blocks_folder, tokenizer_folder, out, initial
     return do(jobs.adaptation(Recipe.parse(recipe), depth, language, *folders), run)
 
 
@@ -85,6 +95,7 @@ def evaluate_language(
     blocks_folder: Path,
     source_evaluation: Path,
     out: Path,
+    initial: Path | None = None,
 ) -> Judgement:
     """Judge one language."""
     from lingraft.evaluation import evaluate_language as evaluate
@@ -102,6 +113,7 @@ def evaluate_language(
             blocks_folder,
             out,
             mini=given(mini),
+            initial=initial,
             source_evaluation=source_evaluation,
         )
         result = load_language(out)
@@ -211,7 +223,8 @@ def bundle(
     """Export a task's champion to ONNX, check parity, register the bundle, and promote it if the gate lets it pass.
 
     The bundle holds the languages of the one that is champion, and those that this run brings. If it is refused, it
-    stays registered, production stays as it is, and `require_languages` ends the run with the reason.
+    stays registered, production stays as it is, and `require_languages` ends the run with the reason. If the run brings
+    none, a bundle is made only to leave out languages that are in production.
 
     Args:
         recipe: as JSON.
@@ -228,7 +241,8 @@ def bundle(
     from lingraft.export import bundle as export
 
     settings, learned = Recipe.parse(recipe), [folder for folder in embeddings if not why(folder)]
-    if not learned:
+    name = bundle_name(settings, task)
+    if not learned and not _serves_any(settings, name, drop_languages):
         leave(out, "no language of this run has embeddings that may be served, so the bundle stays as it is")
         return {}
     best = None if settings.serve_primary and task == PRIMARY else _best(settings, tasks, task)
@@ -244,13 +258,21 @@ def bundle(
 
     with tracking.stage(run.read_text(), f"bundle-{task}") as stage:
         brought = {language_of(folder, Kind.EMBEDDINGS): folder for folder in learned}
-        renewal = renew(stage, bundle_name(settings, task), mark, brought, make, tags, allowed, asker_of(stage))
+        renewal = renew(stage, name, mark, brought, make, tags, allowed, asker_of(stage))
         parity = _parity_of(renewal.made)
         stage.record(renewal.made, parity)
         if renewal.refused:
             refused = f"version {renewal.version} is registered, and not promoted: {renewal.refused}"
-            tracking.tag_run(stage.ask, run.read_text(), f"{REFUSED}{bundle_name(settings, task)}", refused)
+            tracking.tag_run(stage.ask, run.read_text(), f"{REFUSED}{name}", refused)
     return parity
+
+
+def _serves_any(recipe: Recipe, name: str, languages: Sequence[str]) -> bool:
+    """Whether the champion of a bundle has one of some languages."""
+    if not languages:
+        return False
+    with tracking.asking() as ask:
+        return not {*languages}.isdisjoint(languages_in_production(ask, recipe.name, name))
 
 
 def _parity_of(made: Artifact) -> Scores:

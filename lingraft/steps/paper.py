@@ -8,7 +8,7 @@ from lingraft import tracking
 from lingraft.comparison.plan import plan_of
 from lingraft.config import Recipe
 from lingraft.files import new_folder
-from lingraft.jobs import Job, Lane, lane
+from lingraft.jobs import Job, Lane, lane, vectors
 from lingraft.steps.doing import attempt, one_job
 from lingraft.steps.facts import Scores
 
@@ -26,6 +26,13 @@ def pretrain(recipe: str, run: Path, name: str, blocks: Path, tokenizer: Path, o
 
     planned = plan_of(Recipe.parse(recipe)).primary(name)
     return attempt(jobs.pretraining(planned, blocks, tokenizer, out), run)
+
+
+@one_job
+def build_vectors(recipe: str, run: Path, blocks: Path, tokenizer: Path, out: Path) -> Scores:
+    """Compute static vectors of the source language's pieces."""
+    settings = Recipe.parse(recipe)
+    return attempt(vectors(settings, settings.source, blocks, tokenizer, out), run)
 
 
 @one_job
@@ -68,6 +75,25 @@ def judge_source(
 
 
 @one_job
+def initialise(
+    recipe: str,
+    run: Path,
+    name: str,
+    language: str,
+    primary: Path,
+    blocks: Path,
+    tokenizer: Path,
+    vectors: Path,
+    out: Path,
+) -> Scores:
+    """Write a language's embeddings at update 0 for one of the comparison's primaries."""
+    from lingraft.comparison import jobs
+
+    planned = plan_of(Recipe.parse(recipe)).primary(name)
+    return attempt(jobs.initialisation(planned, language, primary, blocks, tokenizer, vectors, out), run)
+
+
+@one_job
 def adapt(
     recipe: str,
     run: Path,
@@ -78,12 +104,13 @@ def adapt(
     tokenizer: Path,
     out: Path,
     mini: Path | None = None,
+    initial: Sequence[Path] = (),
 ) -> Scores:
-    """Learn a language's embeddings in one arm, with checkpoints."""
+    """Learn a language's embeddings in one arm, with checkpoints; `initial` has at most one folder."""
     from lingraft.comparison import jobs
 
     planned = plan_of(Recipe.parse(recipe)).arm(arm)
-    return attempt(jobs.adaptation(planned, language, primary, mini, blocks, tokenizer, out), run)
+    return attempt(jobs.adaptation(planned, language, primary, mini, blocks, tokenizer, out, *initial), run)
 
 
 def judge_language(

@@ -41,6 +41,7 @@ def try_depths(
     source_evaluation: Path,
     text_folder: Path,
     out: Path,
+    initial: Path | None = None,
 ) -> Scores:
     """Take part in a search as one of its workers, until all of its trials have ended.
 
@@ -53,7 +54,9 @@ def try_depths(
     with tracking.stage(run.read_text(), f"try-depths-{worker}"):
         storage, known = shared_storage(os.environ.get(SEARCH_STORAGE)), _known(settings)
         make_folder(out)
-        inputs = _inputs(primary, blocks_folder, tokenizer_folder, source_blocks, source_evaluation, text_folder)
+        inputs = _inputs(
+            primary, blocks_folder, tokenizer_folder, source_blocks, initial, source_evaluation, text_folder
+        )
         found = work(settings, inputs, storage, known, watch=exposed("search-depth", unwatched))
         write_json(out / TRIALS_FILE, [trial.model_dump(mode="json") for trial in found])
     return {"trials": float(len(found)), "flops": sum(trial.flops for trial in found)}
@@ -70,6 +73,7 @@ def search_depth(
     text_folder: Path,
     worked: Sequence[Path],
     out: Path,
+    initial: Path | None = None,
 ) -> Scores:
     """Conclude a search: do what workers have left, choose, and tag the registered primary with what was found.
 
@@ -84,13 +88,16 @@ def search_depth(
         text_folder: of the language.
         worked: what the workers left, which is waited for and not read: the storage has it.
         out: of the result.
+        initial: embeddings that trials of the recipe's initialisation start from.
     """
     from lingraft.search import search, shared_storage
 
     settings = Recipe.parse(recipe)
     with tracking.stage(run.read_text(), "search-depth") as stage:
         storage, known = shared_storage(os.environ.get(SEARCH_STORAGE)), _known(settings)
-        inputs = _inputs(primary, blocks_folder, tokenizer_folder, source_blocks, source_evaluation, text_folder)
+        inputs = _inputs(
+            primary, blocks_folder, tokenizer_folder, source_blocks, initial, source_evaluation, text_folder
+        )
         made = search(settings, inputs, storage, out, known, watch=exposed("search-depth", unwatched))
         result = load_search(out)
         scores = {f"{_SCORES[result.metric]}_depth_{trial.depth}": trial.score for trial in result.trials}
@@ -114,6 +121,7 @@ def _inputs(
     blocks_folder: Path,
     tokenizer_folder: Path,
     source_blocks: Path,
+    initial: Path | None,
     source_evaluation: Path,
     text_folder: Path,
 ) -> "Inputs":
@@ -124,6 +132,7 @@ def _inputs(
         blocks=blocks_folder,
         tokenizer=tokenizer_folder,
         source_blocks=given(source_blocks),
+        initial=initial,
         source_evaluation=source_evaluation,
         text=text_folder,
     )

@@ -14,10 +14,14 @@ from lingraft.registry.evidence import EVALUATION, EVALUATION_RUN
 from lingraft.registry.promotion import unaligned
 from lingraft.results import SourceResult, load_source
 from lingraft.steps.doing import do, one_job
-from lingraft.steps.facts import Judgement, Scores, confusion_of, merit_of, recalls, task_folders
+from lingraft.steps.facts import Judgement, Scores, confusion_of, language_of, merit_of, recalls, task_folders
 from lingraft.steps.promoting import require_champion
 from lingraft.tracking.versions import Version, bring, champion_of, versions_of
 
+_VECTORS = "vectors"
+"""What a register step's run keeps the source's static vectors under."""
+_VECTORS_RUN = "vectors_run"
+"""Tag of a registered primary: the run that keeps them."""
 _SEED = "seed-"
 """Of a task's folder and alias, with the number of its seed behind it."""
 
@@ -26,6 +30,13 @@ _SEED = "seed-"
 def pretrain(recipe: str, run: Path, blocks_folder: Path, tokenizer_folder: Path, out: Path) -> Scores:
     """Train the primary."""
     return do(jobs.pretraining(Recipe.parse(recipe), blocks_folder, tokenizer_folder, out), run)
+
+
+@one_job
+def build_vectors(recipe: str, run: Path, blocks_folder: Path, tokenizer_folder: Path, out: Path) -> Scores:
+    """Compute static vectors of the source language's pieces, which new languages are aligned with."""
+    language = language_of(blocks_folder, Kind.BLOCKS)
+    return do(jobs.vectors(Recipe.parse(recipe), language, blocks_folder, tokenizer_folder, out), run)
 
 
 @one_job
@@ -70,11 +81,14 @@ def _masked_of(result: SourceResult) -> Scores:
     return {f"masked_accuracy_depth_{depth}": score for depth, score in result.masked_by_depth.items()}
 
 
-def register_source(recipe: str, run: Path, primary: Path, tasks: Sequence[Path], evaluation: Path) -> None:
+def register_source(
+    recipe: str, run: Path, primary: Path, tasks: Sequence[Path], evaluation: Path, vectors: Sequence[Path] = ()
+) -> None:
     """Register the primary and its finetuned tasks, each seed under its own alias, and make the new ones champions.
 
-    Of a task, the best seed on dev is. Languages that were adapted to another primary are named: they are to be adapted
-    again.
+    The run keeps the evaluation and, if one folder is given, the source's static vectors; the primary's tags name it.
+    Of a task, the best seed on dev is champion. Languages that were adapted to another primary are named: they are to
+    be adapted again.
     """
     settings = Recipe.parse(recipe)
     with tracking.stage(run.read_text(), "register-source") as stage:
@@ -82,6 +96,9 @@ def register_source(recipe: str, run: Path, primary: Path, tasks: Sequence[Path]
         stage.keep(Artifact.load(evaluation, Kind.EVALUATION), EVALUATION)
         common = {"recipe": settings.digest(), "system": settings.system}
         evidence = {EVALUATION_RUN: stage.run_id, "depth": settings.encoder.layers, **common, **_masked_of(result)}
+        for folder in vectors:
+            stage.keep(Artifact.load(folder, Kind.VECTORS), _VECTORS)
+            evidence |= {_VECTORS_RUN: stage.run_id}
         champions = {
             primary_name(settings): tracking.register(primary_name(settings), primary, Kind.PRIMARY, stage, evidence)
         }
@@ -124,15 +141,17 @@ def _mini_of(stage: tracking.StageRun, name: str, primary: str) -> dict[str, str
     return {name: str(built[-1].number)} if built else {}
 
 
-def fetch_source(recipe: str, run: Path, primary: Path, tasks: Path, evaluation: Path, mini: Path) -> None:
-    """Bring the registered primary, its tasks (`<task>/seed-<seed>`), evaluation and mini-model to folders.
+def fetch_source(
+    recipe: str, run: Path, primary: Path, tasks: Path, evaluation: Path, mini: Path, vectors: Path
+) -> None:
+    """Bring the registered primary, its tasks (`<task>/seed-<seed>`), evaluation, mini-model and vectors to folders.
 
     One alias decides, that of the primary: what else comes belongs to it, wherever other aliases point. So a source
     that is only half registered, or whose primary was rolled back, is never mixed with another. The folder `mini` stays
-    empty where the recipe's system has no step 1b.
+    empty where the recipe's system has no step 1b, and `vectors` where its initialisation needs none.
 
     Raises:
-        NotRegisteredError: there is no primary, or nothing of a task or the mini-model that belongs to it.
+        NotRegisteredError: there is no primary, or nothing of a task, the mini-model or vectors that belongs to it.
         TrackingError: the registry refuses, or stays down.
     """
     settings = Recipe.parse(recipe)
@@ -145,13 +164,24 @@ def fetch_source(recipe: str, run: Path, primary: Path, tasks: Path, evaluation:
             )
         mark = bring(ask, champion, Kind.PRIMARY, primary).fingerprint
         tracking.fetch_kept(champion.tags[EVALUATION_RUN], EVALUATION, Kind.EVALUATION, evaluation)
-        for folder in (tasks, mini):
+        for folder in (tasks, mini, vectors):
             folder.mkdir(parents=True, exist_ok=True)
         for folder in task_folders(settings, tasks):
             name, seed = task_name(settings, folder.parent.name), folder.name.removeprefix(_SEED)
             bring(ask, _belonging(stage, name, mark, folder.name, seed=seed), Kind.TASK, folder)
         if settings.builds_mini:
             bring(ask, _belonging(stage, mini_name(settings), mark, tracking.CHAMPION), Kind.MINI, mini)
+        if settings.adaptation.initialisation.needs_text:
+            _fetch_vectors(champion, settings, vectors)
+
+
+def _fetch_vectors(primary: Version, recipe: Recipe, out: Path) -> None:
+    if _VECTORS_RUN not in primary.tags:
+        raise NotRegisteredError(
+            f"{primary.title} was registered without the source's static vectors, which initialisation "
+            f"'{recipe.adaptation.initialisation}' needs. Run the source pipeline with this recipe: it computes them."
+        )
+    tracking.fetch_kept(primary.tags[_VECTORS_RUN], _VECTORS, Kind.VECTORS, out)
 
 
 def _champion(stage: tracking.StageRun, name: str) -> Version:

@@ -19,12 +19,13 @@ _CONTEXTS = {
     Kind.TEXT: "preparation",
     Kind.TOKENIZER: "preparation",
     Kind.BLOCKS: "preparation",
+    Kind.VECTORS: "preparation",
     Kind.EVALUATION: "evaluation",
     Kind.BUNDLE: "export",
 }
 _DOCUMENTS = "documents"
 """The raw text, before it becomes an artifact."""
-_PER_LANGUAGE = {_DOCUMENTS, "text", "blocks", "examples"}
+_PER_LANGUAGE = {_DOCUMENTS, "text", "blocks", "initial", "examples"}
 
 
 def inputs_of(manifest: Manifest) -> list[DatasetInput]:

@@ -9,8 +9,10 @@ from lingraft.artifact import Kind
 from lingraft.comparison.plan import Comparison, plan_of
 from lingraft.comparison.runner import jobs_of
 from lingraft.errors import RecipeError
+from lingraft.initialisation.classes import Initialisation
 from lingraft.systems import Stage, System
 from tests.comparison.project import ARMS, recipe
+from tests.workshop import changed
 
 
 def plan(folder: Path, **changes: Any) -> Comparison:
@@ -117,6 +119,26 @@ def test_only_minipost_builds_a_mini_model(tmp_path: Path) -> None:
     for arm in plan(tmp_path).arms:
         steps = arm.recipe.steps_over(arm.depth)
         assert arm.recipe.builds_mini == (Stage.BUILD_MINI in steps) == (arm.system is System.MINIPOST)
+
+
+def test_systems_that_share_a_primary_start_from_the_same_embeddings_where_rows_need_text(tmp_path: Path) -> None:
+    drawn = recipe(tmp_path)
+    comparison = plan_of(changed(drawn, "adaptation", initialisation=Initialisation.ALIGNED))
+    planned = [*jobs_of(comparison, tmp_path)]
+    made = {job.made: job for job in planned}
+    assert [job.name for job in planned].count("vectors-en") == 1
+    starts: dict[tuple[str, str], set[Path]] = {}
+    for arm in comparison.arms:
+        for language in comparison.recipe.targets:
+            (adapt,) = (job for job in planned if job.name == f"adapt-{language}-{arm.name}")
+            start = made[adapt.inputs["initial"]]
+            assert start.inputs["primary"] == adapt.inputs["primary"]
+            assert made[start.inputs["source_vectors"]].kind is Kind.VECTORS
+            assert planned.index(start) < planned.index(adapt)
+            starts.setdefault((arm.primary, language), set()).add(start.made)
+    assert {len(folders) for folders in starts.values()} == {1}
+    assert len(starts) == len(comparison.primaries) * len(comparison.recipe.targets)
+    assert not [job for job in jobs_of(plan_of(drawn), tmp_path) if "initial" in job.inputs or job.kind is Kind.VECTORS]
 
 
 def test_things_are_found_by_name_and_others_refused(tmp_path: Path) -> None:

@@ -114,21 +114,23 @@ def test_a_language_whose_depths_cannot_be_asked_for_fails_alone(bench: Bench, m
     depths, embeddings, metrics = bench.output("no-depths"), bench.output("unlearned", dsl.Model), dsl.Metrics()
     [depth] = language.depths_of.python_func(bench.recipe, "de", False, depths)
     shop, nothing = bench.shop, bench.output("nothing", dsl.Model)
-    inputs = given(shop.primary, dsl.Model), nothing, given(shop.blocks["de"]), given(shop.tokenizers["de"]), depths
-    language.adapt.python_func(bench.recipe, bench.run, depth, *inputs, embeddings, metrics)
+    inputs = given(shop.primary, dsl.Model), nothing, given(shop.blocks["de"]), given(shop.tokenizers["de"])
+    initial = given(shop.embeddings["de"], dsl.Model)
+    language.adapt.python_func(bench.recipe, bench.run, depth, *inputs, initial, depths, embeddings, metrics)
     assert "127.0.0.1" in str(why(Path(embeddings.path)))
 
 
 @pytest.mark.usefixtures("evaluated")
 def test_the_source_comes_back_from_the_registry_as_folders(bench: Bench) -> None:
-    names = ("primary", "tasks", "evaluation", "mini")
-    primary, tasks, evaluation, mini = (bench.output(f"fetched-{name}") for name in names)
-    source.fetch_source.python_func(bench.recipe, bench.run, primary, tasks, evaluation, mini)
+    names = ("primary", "tasks", "evaluation", "mini", "vectors")
+    fetched = [bench.output(f"fetched-{name}") for name in names]
+    source.fetch_source.python_func(bench.recipe, bench.run, *fetched)
+    primary, tasks, evaluation, mini, vectors = fetched
     expected = Artifact.load(bench.shop.primary, Kind.PRIMARY)
     assert Artifact.load(Path(primary.path), Kind.PRIMARY).manifest == expected.manifest
     assert {folder.name for folder in Path(tasks.path).glob("topic/*")} == {"seed-1", "seed-2"}
     assert Artifact.load(Path(evaluation.path), Kind.EVALUATION)
-    assert list(Path(mini.path).iterdir()) == []
+    assert list(Path(mini.path).iterdir()) == list(Path(vectors.path).iterdir()) == []
 
 
 def test_a_job_of_finetuning_is_a_task_and_its_seed(bench: Bench) -> None:
@@ -144,23 +146,23 @@ def test_a_job_of_finetuning_is_a_task_and_its_seed(bench: Bench) -> None:
 def test_a_language_is_adapted_and_judged_without_a_mini_model(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(child, "_start", OfItsOwn)  # as in a pod: each step in a process of its own
     shop, embeddings, evaluation = bench.shop, bench.output("embeddings", dsl.Model), bench.output("judged")
-    names = ("primary", "tasks", "evaluation", "mini")
+    names = ("primary", "tasks", "evaluation", "mini", "vectors")
     fetched = {name: bench.output(f"for-language-{name}", dsl.Model) for name in names}
     source.fetch_source.python_func(bench.recipe, bench.run, **fetched)
     primary, mini, blocks = fetched["primary"], fetched["mini"], given(shop.blocks["de"])
     tokenizer, metrics, confusion = given(shop.tokenizers["de"]), dsl.Metrics(), dsl.ClassificationMetrics()
-    made = mini, blocks, tokenizer, given(shop.blocks["de"])
+    initial, text = bench.output("initial", dsl.Model), given(shop.texts["de"])
+    start = primary, tokenizer, blocks, fetched["vectors"], initial
+    language.initialise.python_func(bench.recipe, bench.run, *start)
+    made = mini, blocks, tokenizer, initial, given(shop.blocks["de"])
     language.adapt.python_func(bench.recipe, bench.run, 1, primary, *made, embeddings, metrics)
-    made, expected = Path(embeddings.path), shop.embeddings["de"]
-    assert Artifact.load(made, Kind.EMBEDDINGS).fingerprint == Artifact.load(expected, Kind.EMBEDDINGS).fingerprint
-    folders = primary, mini, fetched["tasks"], embeddings, given(shop.texts["de"]), blocks
-    folders = *folders, fetched["evaluation"], evaluation
+    learned, expected = (Artifact.load(at, Kind.EMBEDDINGS) for at in (Path(embeddings.path), shop.embeddings["de"]))
+    assert learned.manifest.fingerprints == expected.manifest.fingerprints
+    started_from = Artifact.load(Path(initial.path), Kind.EMBEDDINGS).fingerprint
+    assert learned.manifest.data_hashes["initial"] == started_from
+    folders = primary, mini, fetched["tasks"], embeddings, initial, text, blocks, fetched["evaluation"], evaluation
     language.evaluate_language.python_func(bench.recipe, bench.run, *folders, metrics, confusion)
-    assert {
-        "zero_shot_topic",
-        "zero_shot_topic_initial",
-        "masked_accuracy_mini",
-        "alignment_top",
-        "steps",
-    } <= metrics.metadata.keys()
+    assert Artifact.load(Path(evaluation.path), Kind.EVALUATION).manifest.data_hashes["initial"] == started_from
+    wanted = {"zero_shot_topic", "zero_shot_topic_initial", "masked_accuracy_mini", "alignment_top", "steps"}
+    assert wanted <= metrics.metadata.keys()
     assert len(confusion.metadata["confusionMatrix"]["rows"]) == len(TOPICS)

@@ -35,6 +35,16 @@ def test_without_transformers_nothing_is_begun(
     assert not (tmp_path / "out").exists()
 
 
+def test_a_recipe_whose_rows_need_text_asks_for_the_sources_vectors(
+    workshop: Workshop, text: Path, tmp_path: Path
+) -> None:
+    aligned = RECIPE.read_text().replace("[adaptation]\n", '[adaptation]\ninitialisation = "aligned"\n')
+    (tmp_path / "aligned.toml").write_text(aligned)
+    with pytest.raises(RecipeError, match=r"static vectors. Compute them \(`lingraft vectors`.*\(--vectors\)"):
+        add_language(workshop.primary, text, "tr", tmp_path / "out", recipe=tmp_path / "aligned.toml")
+    assert not (tmp_path / "out").exists()
+
+
 @pytest.mark.parametrize(
     ("given", "error", "words"),
     [

@@ -14,8 +14,9 @@ from lingraft.errors import RecipeError
 from lingraft.new_recipe import NewRecipe
 from lingraft.new_recipe.fitting import SHAPES, Amount, fit
 from lingraft.new_recipe.machine import GIB, Machine
-from lingraft.preflight import NotReadyError
+from lingraft.preflight import NotReadyError, samples
 from lingraft.text import prepare
+from lingraft.text_config import Split, TextSource
 from lingraft.tokenizer import train
 from tests import made_up
 
@@ -42,6 +43,7 @@ def test_the_recipe_loads_and_passes_the_check(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (text / "README.md").write_text("about")
+    (text / "faq.txt").write_text("how and why")
     assert run(str(text), patch=monkeypatch) == 0
     recipe = Recipe.load(tmp_path / "recipe.toml")
     assert (recipe.name, recipe.source, recipe.targets) == ("my-text", "en", ("de", "tr"))
@@ -50,8 +52,31 @@ def test_the_recipe_loads_and_passes_the_check(
     assert set(task.examples) == {"en", "de", "tr"}
     preflight.require_ready(recipe)
     told = capsys.readouterr().out
-    assert "README.md" in told
+    assert "README.md was left out: it is no .txt, .jsonl, .parquet file\n" in told
+    assert "faq.txt was left out: no language that is known is in its name\n" in told
     assert told.endswith("Next:\n  python -m pipelines demo --recipe recipe.toml --out my-text-results\n")
+
+
+def test_the_size_of_text_is_estimated_without_the_json_around_it(text: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [row | {"name": row["name"] * 20, "text": f"{row['text']} ü"} for row in made_up.documents("de", 300)]
+    (text / "de.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    characters = sum(len(row["text"]) for row in rows)
+    monkeypatch.setattr(samples, "CHARACTERS", characters // 4)
+    made = NewRecipe.of(text, machine=SMALL)
+    assert not made.taken["de"].whole
+    assert made.characters["de"] == pytest.approx(characters, rel=0.05)
+
+
+def test_each_language_s_sample_is_read_once(text: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    taken, take = [], samples.take
+
+    def counted(source: TextSource, division: Split, language: str) -> samples.TextSample:
+        taken.append(language)
+        return take(source, division, language)
+
+    monkeypatch.setattr(samples, "take", counted)
+    NewRecipe.of(text, machine=SMALL)
+    assert sorted(taken) == ["de", "en", "tr"]
 
 
 def test_every_line_of_it_is_explained(text: Path) -> None:

@@ -15,7 +15,9 @@ from lingraft.new_recipe.languages import find, language_of
         ("de.jsonl.gz", "de"),
         ("pt-BR.parquet", "pt-BR"),
         ("zh_Hans.txt.xz", "zh-Hans"),
-        ("swh.txt", "swh"),
+        ("swh.txt", "sw"),
+        ("deu.jsonl", "de"),
+        ("quc.txt", "quc"),
         ("no.txt", "no"),
         ("german.txt", "de"),
         ("Swahili.txt.zst", "sw"),
@@ -26,6 +28,9 @@ from lingraft.new_recipe.languages import find, language_of
         ("all.txt", None),
         ("no_labels.txt", None),
         ("readme.txt", None),
+        ("faq.txt", None),
+        ("web.jsonl", None),
+        ("mul.txt", None),
         ("part-00001.jsonl", None),
     ],
 )
@@ -44,7 +49,11 @@ def test_files_are_grouped_by_language_and_the_rest_is_named(tmp_path: Path) -> 
         "en": ["en"],
         "tr": ["tr.txt"],
     }
-    assert found.others == ("README.md", "el", "notes.txt")
+    assert found.others == {
+        "README.md": "it is no .txt, .jsonl, .parquet file",
+        "el": "it holds no .txt, .jsonl, .parquet file",
+        "notes.txt": "no language that is known is in its name",
+    }
     assert not found.one_each
 
 
@@ -57,7 +66,7 @@ def test_names_that_are_tags_make_a_folder_of_one_each(tmp_path: Path) -> None:
 def test_fewer_than_two_languages_are_refused_with_what_is_there(tmp_path: Path) -> None:
     (tmp_path / "de.txt").write_text("")
     (tmp_path / "text.txt").write_text("")
-    with pytest.raises(TextError, match=r"text in 1 language \(de\) .* No language is in the names text\.txt\."):
+    with pytest.raises(TextError, match=r"text in 1 language \(de\) .* text\.txt was left out: no language that"):
         find(tmp_path)
     with pytest.raises(TextError, match="there is no folder"):
         find(tmp_path / "absent")

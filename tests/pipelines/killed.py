@@ -56,8 +56,9 @@ class Pipeline:
         finally:
             if self._process.returncode is None:
                 self._kill()
-        (made,) = self._out.glob(f"results/{self._kind}-*/result")
-        return Artifact.load(made, self._kind)
+        found = (Artifact.load(folder, self._kind) for folder in self._out.glob(f"results/{self._kind}-*/result"))
+        (made,) = (each for each in found if each.manifest.cost.steps)  # and not the embeddings that it started from
+        return made
 
     def _kill(self) -> None:
         for process in family_of(self._process.pid):

@@ -1,8 +1,10 @@
 """`python -m tests.pipelines.project FOLDER`: three pipelines from text to a report, run once for real for many tests.
 
-MLflow and the search's storage are where the environment says. The language pipeline runs twice: first with a fault in
+MLflow and the search's storage are where the environment says. The language pipeline runs first with a fault in
 each language (`tests.pipelines.faults`; Swahili's text is none), then without. What is only to be seen meanwhile is
 written into `seen.json`.
+
+In between it runs for Swahili alone, as `submit language --set languages='["sw"]'` has it.
 """
 
 import contextlib
@@ -19,7 +21,10 @@ from kfp.local.orchestrator import enhanced_dag_orchestrator
 from kfp.local.orchestrator.enhanced_dag_orchestrator import ParallelExecutor
 from mlflow import MlflowClient
 
+from lingraft import tracking
 from lingraft.config import Recipe
+from lingraft.registered import bundle_name
+from lingraft.registry.renewal import languages_in_production
 from pipelines import build, forkserver, local
 from tests.made_up import write
 from tests.pipelines import faults
@@ -42,6 +47,8 @@ class Seen:
     faulty_log: str
     learned: list[str]
     """Languages in the registry after the run with faults."""
+    served_with_fewer: list[str]
+    """Languages of the task's champion after a run that names none of those that it had before."""
     trained: dict[str, int]
     """When each of the embeddings that there were then had been made, by file."""
     trained_at_last: dict[str, int]
@@ -85,6 +92,9 @@ def main() -> None:
         failure = _failure(recipe, folder)
         log = next(out.glob("*language.log")).read_text(encoding="utf-8")
         learned, trained = _learned(recipe), _trained(out)
+        local.run(build.language_pipeline(recipe), out, languages=["sw"])
+        with tracking.asking() as ask:
+            served = languages_in_production(ask, recipe.name, bundle_name(recipe, recipe.tasks[0].name))
         outputs = local.run(build.language_pipeline(recipe), out)
     seen = Seen(
         screen=screen.getvalue(),
@@ -92,6 +102,7 @@ def main() -> None:
         failure=failure,
         faulty_log=log,
         learned=learned,
+        served_with_fewer=served,
         trained=trained,
         trained_at_last=_trained(out),
     )
@@ -124,7 +135,8 @@ def _learned(recipe: Recipe) -> list[str]:
 
 def _trained(out: Path) -> dict[str, int]:
     made = out.glob("results/embeddings-*/result/manifest.json")
-    return {str(manifest): manifest.stat().st_mtime_ns for manifest in made}
+    learned = [manifest for manifest in made if json.loads(manifest.read_bytes())["cost"]["steps"]]
+    return {str(manifest): manifest.stat().st_mtime_ns for manifest in learned}
 
 
 if __name__ == "__main__":

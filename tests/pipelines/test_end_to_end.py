@@ -1,7 +1,7 @@
 """The pipelines from text to a registered bundle and a report, run once for real by kfp.local, and looked at.
 
 In the language pipeline's first run German was killed once, Turkish diverged, Greek asked for too much memory and
-Swahili had no text; the second run did what was left.
+Swahili had no text; the second run named Swahili alone, and the last one did what was left.
 """
 
 import json
@@ -74,9 +74,10 @@ def test_every_pipeline_is_a_run_with_one_run_a_stage_and_all_finished(finished:
         "source": _lane("en")
         | {"pretrain", "evaluate-source", "register-source"}
         | {f"finetune-{job}" for job in ("topic-1", "topic-2", *(f"{task}-1" for task in OTHERS))},
-        "depth-search": _lane("de") | {"fetch-source", "try-depths-1", "search-depth"},
+        "depth-search": _lane("de") | {"fetch-source", "initialise-de", "try-depths-1", "search-depth"},
         "language": set().union(*map(_lane, LANGUAGES))
         | trained
+        | {f"initialise-{language}" for language in LANGUAGES}
         | {"fetch-source", "report", *(f"register-{language}" for language in LANGUAGES)}
         | {f"bundle-{task}" for task in BUNDLES},
     }
@@ -353,6 +354,8 @@ def test_a_person_sees_steps_and_progress_and_nothing_else(finished: Finished, s
     assert kinds[first : first + 5] == ["open-run", "prepare-text", "train-tokenizer", "build-blocks", "pretrain"]
     assert all(int(number) <= int(total) for number, total, _ in headlines)
     assert headlines[-1][0] == headlines[-1][1]
+    titles = re.findall(r"^\[ *\d+ s\] step \d+ of \d+: ([^,\n]+)", seen.screen, re.MULTILINE)
+    assert {"train-tokenizer tr", "build-blocks el", "adapt tr depth 1", "evaluate-language sw"} <= {*titles}
     left = r"(about|at least) \d+ (s|min) left$"
     assert re.search(rf"step \d+ of \d+: finetune [\w-]+/\d, {left}", seen.screen, re.MULTILINE)
     lines = re.findall(r"^ +pretrain en: step \d+/\d+, .*, (\d+) s left(.*)$", seen.screen, re.MULTILINE)
@@ -395,8 +398,12 @@ def test_what_was_learned_is_registered_and_the_report_tells_the_rest(finished: 
     run, stages = finished.runs(which=0)["language"]
     assert run.info.status == "FAILED"
     assert stages["report"].info.status == "FINISHED"
-    [page, _] = sorted(finished.folder.glob("runs/**/write-report*/page"))
+    page, *_ = sorted(finished.folder.glob("runs/**/write-report*/page"))
     assert "sw.jsonl" in page.read_text(encoding="utf-8")
+
+
+def test_a_run_that_names_fewer_languages_leaves_the_others_in_production(seen: Seen) -> None:
+    assert seen.served_with_fewer == ["en", "de", "sw"]
 
 
 def test_run_again_the_others_are_learned_and_nothing_is_learned_twice(finished: Finished, seen: Seen) -> None:

@@ -26,11 +26,12 @@ from mlflow import MlflowClient
 
 from components.step import step
 from lingraft.errors import ArtifactError, LingraftError, RecipeError
+from lingraft.failures import leave
 from lingraft.search_config import SEARCH_STORAGE
 from lingraft.stopping import Interruption
 from pipelines import build, local
 from pipelines.__main__ import run
-from pipelines.forkserver import IMPORTS, Step
+from pipelines.forkserver import IMPORTS, Step, title_of
 from tests.distributed.launch import ROOT, family_of
 from tests.pipelines.finished import TINY, runs_of, tiny
 from tests.tracking_stores import quiet, sqlite_store
@@ -271,6 +272,44 @@ def test_what_the_gate_refused_is_on_the_screen_with_the_reason(
         "outcome of tr: registered, and not promoted: masked accuracy on the primary is 1.00%.",
         "outcome of demo-bundle-topic: version 4 is registered, and not promoted: el would leave production.",
     ]
+
+
+@step
+def says(line: str) -> None:
+    print(line)
+
+
+def test_the_screen_shows_a_number_format_once_and_the_log_each_time(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = ["precision bf16: 2.0 against 1.0 in a two-second probe", "precision bf16, as set", "precision fp32, as set"]
+
+    @dsl.pipeline(name="says")
+    def pipeline() -> None:
+        before = says(line=said[0])
+        for line in said[1:]:
+            before = says(line=line).after(before)
+
+    local.run(pipeline, tmp_path / "out")
+    shown = [line.strip() for line in capsys.readouterr().out.splitlines() if line.strip().startswith("precision")]
+    assert shown == [said[0], said[2]]
+    log = (tmp_path / "out" / "says.log").read_text(encoding="utf-8")
+    assert all(line in log for line in said)
+
+
+def test_steps_are_told_apart_by_their_language_also_where_only_their_inputs_have_it(
+    workshop: Workshop, tmp_path: Path
+) -> None:
+    def title(name: str, folder: Path, kind: str, **values: object) -> str:
+        artifacts = {kind: {"artifacts": [{"uri": str(folder)}]}}
+        return title_of(name, {"parameterValues": values, "artifacts": artifacts})
+
+    leave(tmp_path / "failed", "no text")
+    assert title("train-tokenizer", workshop.texts["de"], "text") == "train-tokenizer de"
+    assert title("adapt", workshop.blocks["de"], "blocks", depth=2.0) == "adapt de depth 2"
+    assert title("evaluate-language", workshop.blocks["tr"], "blocks") == "evaluate-language tr"
+    assert title("finetune", workshop.texts["en"], "text", job="topic/1") == "finetune topic/1"
+    assert title("build-blocks", tmp_path / "failed", "text") == "build-blocks"
 
 
 _PROGRAM = """

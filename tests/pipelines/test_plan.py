@@ -6,10 +6,14 @@ import pytest
 from kfp import dsl
 
 from components.step import step
+from lingraft.comparison.plan import plan_of
 from lingraft.config import Recipe
+from lingraft.initialisation.classes import Initialisation
 from pipelines import build
+from pipelines.paper import paper_pipeline
 from pipelines.plan import planned
 from tests.pipelines.compiled import ROOT
+from tests.workshop import changed
 
 DEMO = Recipe.load(ROOT / "recipes" / "demo.toml")
 _LANE = ("prepare-text", "train-tokenizer", "build-blocks")
@@ -25,12 +29,34 @@ def test_every_step_of_the_demo_is_planned_in_an_order_in_which_it_may_run() -> 
     assert {each.at_once for each in plan} == {1}  # the recipe's parallel_languages
 
 
+def test_static_vectors_are_planned_only_where_languages_are_aligned_with_them() -> None:
+    aligned = changed(DEMO, "adaptation", initialisation=Initialisation.ALIGNED)
+    drawn, compared = (Counter(each.kind for each in planned(build.source_pipeline(of), {})) for of in (DEMO, aligned))
+    assert compared == drawn + Counter({"build-vectors": 1})
+
+
+def test_each_primary_of_a_comparison_has_one_start_a_language_where_rows_need_text() -> None:
+    base = Recipe.load(ROOT / "recipes" / "base.toml")
+    aligned = changed(base, "adaptation", initialisation=Initialisation.ALIGNED)
+    counts = Counter(each.kind for each in planned(paper_pipeline(aligned), {"languages": ["de", "tr"]}))
+    assert counts["build-vectors"] == 1
+    assert counts["initialise"] == 2 * len(plan_of(aligned).primaries)
+    assert not {"build-vectors", "initialise"} & {each.kind for each in planned(paper_pipeline(base), {})}
+
+
 @pytest.mark.parametrize(("compare", "depths"), [(False, 1), (True, 2)])
 def test_a_language_is_planned_with_each_depth_that_it_is_adapted_over(compare: bool, depths: int) -> None:
     plan = planned(build.language_pipeline(DEMO), {"compare": compare, "languages": ["de", "tr"]})
     counts = Counter(each.kind for each in plan)
-    assert [counts[kind] for kind in (*_LANE, "depths-of", "register-language")] == 5 * [2]
+    assert [counts[kind] for kind in (*_LANE, "initialise", "depths-of", "register-language")] == 6 * [2]
     assert counts["adapt"] == counts["evaluate-language"] == 2 * depths
+
+
+def test_a_languages_evaluation_counts_as_twice_the_sources_and_not_as_a_light_step() -> None:
+    source, language = (planned(pipeline(DEMO), {}) for pipeline in (build.source_pipeline, build.language_pipeline))
+    [judged] = {each for each in language if each.kind == "evaluate-language"}
+    assert (judged.flops, judged.like) == (None, ("evaluate-source", 2.0))
+    assert [each.flops for each in source if each.kind == "evaluate-source"] == [None]
 
 
 def test_trainings_are_weighed_by_the_recipes_flops() -> None:

@@ -11,12 +11,13 @@ from torch import Tensor
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from lingraft import masked_lm
-from lingraft.adaptation import adapt, initial_rows, mini_of
+from lingraft.adaptation import adapt, mini_of
 from lingraft.artifact import Artifact, Kind
 from lingraft.blocks import split
 from lingraft.cost.formulas import Work
 from lingraft.embeddings import swap
 from lingraft.history import curve_of
+from lingraft.initial_embeddings import initial_rows
 from lingraft.models import load_embeddings, load_primary
 from lingraft.plan import unwatched
 from lingraft.progressive import progressive_run

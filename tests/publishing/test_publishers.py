@@ -123,6 +123,15 @@ def test_nobody_who_answers_is_said(german: Path, folder: Path) -> None:
     assert (ended.exit_code, f"{TASK} de 2: withdraw" in ended.stdout) == (0, True)
 
 
+def test_a_folder_in_which_nothing_was_published_is_said_to_be_empty(folder: Path) -> None:
+    def listed() -> str:
+        return CliRunner().invoke(app, ["publish", "ls", f"--to={folder}"], catch_exceptions=False).stdout
+
+    assert listed() == f"nothing has been published in {folder}, and no server has followed it\n"
+    Publications(folder).answer(Replica(name="one"))
+    assert listed() == f"nothing has been published in {folder}; servers that follow it: one\n"
+
+
 def test_what_is_not_there_cannot_be_withdrawn_and_what_is_there_is_said(german: Path, folder: Path) -> None:
     publications = Publications(folder)
     with pytest.raises(PublicationError, match=r"'tr' of 'topic' is not served.* has nothing. No server has answered"):

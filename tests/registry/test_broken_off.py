@@ -71,7 +71,7 @@ def fetched(project: Project, folder: Path) -> str:
     """The primary that a pipeline gets, after a look at whether all it gets belongs together."""
     run = folder.with_name(f"{folder.name}-run")
     run.write_text(tracking.open_run(project.recipe, "language"))
-    places = [folder / name for name in ("primary", "tasks", "evaluation", "mini")]
+    places = [folder / name for name in ("primary", "tasks", "evaluation", "mini", "vectors")]
     fetch_source(project.recipe.to_json(), run, *places)
     mark = Artifact.load(places[0], Kind.PRIMARY).fingerprint
     tasks = {seed: Artifact.load(places[1] / "topic" / f"seed-{seed}", Kind.TASK) for seed in (1, 2)}

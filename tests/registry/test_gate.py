@@ -1,5 +1,6 @@
 """The gate's verdicts, each with numbers that a wrong rule would judge otherwise."""
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -82,6 +83,18 @@ def test_a_better_challenger_passes_every_check() -> None:
     assert passed(checks)
     assert checks[2].numbers["estimate"] == pytest.approx(0.05)
     assert 0 < checks[2].numbers["lower"] < 0.05 < checks[2].numbers["upper"]
+
+
+def test_differences_are_told_in_percentage_points() -> None:
+    masked, task = judge(Gate(), PRIMARY, evidence(0.20), evidence(0.15))[2:]
+    number = r"[+-]\d+\.\d\d"
+    interval = rf"\(95% interval {number} to {number} points\); the lower end must be above"
+    assert re.match(
+        rf"masked accuracy on the primary is 20\.00%, \+5\.00 points beside .* {interval} 0\.00 points", masked.says
+    )
+    assert re.match(
+        rf"zero-shot accuracy on topic is {number} points beside the champion {interval} -\d\.\d\d points", task.says
+    )
 
 
 def test_the_champion_stays_when_the_challenger_is_worse_or_the_same() -> None:
@@ -176,7 +189,7 @@ def test_a_version_of_worse_alignment_is_refused_although_its_masked_score_is_be
     checks = judge(BY_ALIGNMENT, PRIMARY, ours, theirs)
     assert failed(checks) == ["alignment"]
     assert checks[2].numbers["estimate"] == pytest.approx(-0.10)
-    assert "retrieval of counterparts in the source language is 30.00%, -10.00% beside the champion" in reason(checks)
+    assert "retrieval of counterparts in the source language is 30.00%, -10.00 points beside the champion" in reason(checks)
     assert passed(judge(Gate(), PRIMARY, ours, theirs))
 
 

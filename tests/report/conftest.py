@@ -175,7 +175,7 @@ _RECIPE = Recipe.parse(
 
 
 def _verdict(language: str, run: str, promoted: bool = True) -> Verdict:
-    beside = "+4.21% beside its untrained initialisation (95% interval +3.90% to +4.52%)"
+    beside = "+4.21 points beside its untrained initialisation (95% interval +3.90 to +4.52 points)"
     says = f"masked accuracy on the primary is 12.24%, {beside}." if promoted else "it finds less than the champion."
     return Verdict(model=f"made-up-embeddings-{language}", version=3, promoted=promoted, reason=says, run=run)
 

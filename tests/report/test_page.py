@@ -49,6 +49,26 @@ def test_the_page_shows_the_source_and_the_search(made_up: SimpleNamespace, repo
     assert {row.embeddings for row in made_up.languages()} <= set(cells)
 
 
+def test_number_formats_are_told_once_each(report: Artifact, tmp_path: Path) -> None:
+    def told(folder: Path) -> str:
+        [found] = [text for text in Page(folder / PAGE_FILE).texts("li") if text.startswith("Number format: ")]
+        return found.removeprefix("Number format: ")
+
+    def of(name: str, **formats: str) -> str:
+        changed = [
+            row.model_copy(update={"precision": formats[row.language]}) if row.language in formats else row
+            for row in records.languages
+        ]
+        return told(write(records.model_copy(update={"languages": tuple(changed)}), tmp_path / name).folder)
+
+    records = Records.load(report.folder)
+    assert told(report.folder) == "bf16 for the source; fp32 for all languages."
+    assert of("equal", **dict.fromkeys(records.names, "bf16")) == "bf16, in all trainings."
+    mixed = of("mixed", de="bf16")
+    assert [mixed.count(f"{number_format} for ") for number_format in ("bf16", "fp32")] == [1, 1]
+    assert mixed.startswith("bf16 for the source, German (de) over 2 of 6 layers, ")
+
+
 def test_the_page_loads_nothing_from_anywhere(report: Artifact) -> None:
     page = Page(report.folder / PAGE_FILE)
     text = (report.folder / PAGE_FILE).read_text(encoding="utf-8")

@@ -6,7 +6,7 @@ import re
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from http import HTTPStatus
 from http.client import HTTPConnection
 from pathlib import Path
@@ -23,6 +23,11 @@ from tests.serving.rpc import stub
 LIMIT_S = 120
 POLL_S = 0.001
 STOPPED = "draining", "ended"
+MODULE, COMMAND = ("-m", "lingraft.serving"), ("-m", "lingraft", "serve")
+"""Programs that serve."""
+by_both = pytest.mark.parametrize(
+    "program", [MODULE, pytest.param(COMMAND, marks=pytest.mark.integration)], ids=["module", "command"]
+)
 
 
 def said(log: IO[bytes]) -> str:
@@ -59,10 +64,12 @@ def events(server: Running) -> list[str]:
     return [json.loads(line)["event"] if line.startswith("{") else line for line in lines]
 
 
-def signalled(bundle: Path, number: signal.Signals, time_has_come: Callable[[Running], object]) -> list[str]:
+def signalled(
+    bundle: Path, program: Sequence[str], number: signal.Signals, time_has_come: Callable[[Running], object]
+) -> list[str]:
     """Start a server and send it a signal as soon as something is so; the events of its log, once it has ended well."""
     with TemporaryFile() as log:
-        server = launched([bundle], log)
+        server = launched([bundle], log, program=program)
         try:
             until_s = time.monotonic() + LIMIT_S
             while not time_has_come(server):
@@ -76,18 +83,22 @@ def signalled(bundle: Path, number: signal.Signals, time_has_come: Callable[[Run
             stop(server.process)
 
 
-def test_a_signal_in_the_moment_of_readiness_ends_the_server_in_good_order(bundle: Path) -> None:
-    assert signalled(bundle, signal.SIGTERM, writes('"ready"')) == ["ready", *STOPPED]
+@by_both
+def test_a_signal_in_the_moment_of_readiness_ends_the_server_in_good_order(
+    bundle: Path, program: Sequence[str]
+) -> None:
+    assert signalled(bundle, program, signal.SIGTERM, writes('"ready"')) == ["ready", *STOPPED]
 
 
 @pytest.mark.integration
+@by_both
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda number: number.name)
 @pytest.mark.parametrize("ready", [ready_over_rest, ready_over_rpc], ids=lambda ready: ready.__name__)
 def test_no_signal_is_lost_once_a_client_has_seen_readiness(
-    bundle: Path, number: signal.Signals, ready: Callable[[Running], bool]
+    bundle: Path, program: Sequence[str], number: signal.Signals, ready: Callable[[Running], bool]
 ) -> None:
     # Between REST's first answer and the log, the server may be told to end before it has told that it was ready.
-    assert signalled(bundle, number, ready) in (["ready", *STOPPED], [*STOPPED])
+    assert signalled(bundle, program, number, ready) in (["ready", *STOPPED], [*STOPPED])
 
 
 @pytest.mark.integration
@@ -97,7 +108,17 @@ def test_a_signal_while_the_server_starts_ends_it_in_good_order(
     bundle: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals, imported: str
 ) -> None:
     monkeypatch.setenv("PYTHONPROFILEIMPORTTIME", "1")
-    assert signalled(bundle, number, writes(rf" {re.escape(imported)}\n")) in ([], ["ended"], [*STOPPED])
+    assert signalled(bundle, MODULE, number, writes(rf" {re.escape(imported)}\n")) in ([], ["ended"], [*STOPPED])
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda number: number.name)
+@pytest.mark.parametrize("imported", ["onnxruntime", "fastapi", "kserve.model_server"])
+def test_a_signal_while_the_command_starts_a_server_ends_it_in_good_order(
+    bundle: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals, imported: str
+) -> None:
+    monkeypatch.setenv("PYTHONPROFILEIMPORTTIME", "1")
+    assert signalled(bundle, COMMAND, number, writes(rf" {re.escape(imported)}\n")) in (["ended"], [*STOPPED])
 
 
 SWALLOWING = f"""#!{sys.executable}

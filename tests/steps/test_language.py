@@ -9,8 +9,8 @@ from mlflow import MlflowClient
 
 from lingraft import results, tracking
 from lingraft.artifact import Artifact, Kind
-from lingraft.errors import DepthError, TrackingError
-from lingraft.failures import leave
+from lingraft.errors import DepthError, PromotionError, TrackingError
+from lingraft.failures import leave, why
 from lingraft.gate_config import PARITY_TOLERANCE
 from lingraft.outcomes import LanguagesFailedError, conclude
 from lingraft.registered import bundle_name, bundled, embeddings_name, primary_name
@@ -266,8 +266,24 @@ def test_a_run_for_other_languages_leaves_those_in_production_there(registered: 
     leave(failed, "no text")
     bundle(3, german, failed)
     assert languages_of(name, tmp_path / "three") == ["en", "de", "tr"]
-    bundle(4, german, drop_languages=["tr", "sw"])
-    assert languages_of(name, tmp_path / "four") == ["en", "de"]
+    bundle(4, failed, drop_languages=["sw"])
+    assert why(tmp_path / "bundle-4")
+    bundle(5, failed, drop_languages=["tr", "sw"])
+    assert languages_of(name, tmp_path / "five") == ["en", "de"]
+
+
+def test_a_language_to_drop_that_nothing_knows_is_refused_before_anything_is_computed(
+    registered: Registered, tmp_path: Path
+) -> None:
+    shop, run, model = registered.shop, registered.begin(tmp_path / "run"), "tiny-bundle-topic"
+    folders = shop.primary, registered.tasks, [accepted(registered, run, tmp_path)]
+    language.bundle(registered.recipe, run, "topic", *folders, tmp_path / "bundle")
+    assert "de" in languages_of(model, tmp_path / "champion")
+    data.check_inputs(registered.recipe, "language", ["tr"], ["de", "tr"])
+    with pytest.raises(PromotionError, match=r"--drop-language names dee, but .* have .*de.*, and the run names tr\."):
+        data.check_inputs(registered.recipe, "language", ["tr"], ["de", "dee"])
+    with pytest.raises(PromotionError, match="--drop-language names en, the source language"):
+        data.check_inputs(registered.recipe, "language", ["tr"], ["en"])
 
 
 def test_a_bundle_that_is_refused_ends_the_run_with_the_reason(registered: Registered, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from lingraft.plan import unwatched
 from lingraft.registered import primary_name
 from lingraft.results import SearchResult, load_search
 from lingraft.steps import data, search
+from lingraft.steps import language as language_steps
 from lingraft.systems import System
 from lingraft.training_config import MiniBuilding
 from tests.steps.sources import register
@@ -37,8 +38,10 @@ def _searched(shop: Workshop, recipe: Recipe, primary: Path, folder: Path) -> Se
     inputs = shop.blocks[language], shop.tokenizers[language], shop.blocks["en"] if recipe.builds_mini else nothing
     inputs = *inputs, folder.parent / "source" / "evaluation", shop.texts[language]
     data.open_run(raw, "depth-search", run)
-    search.try_depths(raw, run, 1, primary, *inputs, folder / "worked")
-    search.search_depth(raw, run, primary, *inputs, [folder / "worked"], folder / "search")
+    pieces, initial = (shop.tokenizers[language], shop.blocks[language], nothing), folder / "initial"
+    language_steps.initialise(raw, run, primary, *pieces, initial)
+    search.try_depths(raw, run, 1, primary, *inputs, folder / "worked", initial)
+    search.search_depth(raw, run, primary, *inputs, [folder / "worked"], folder / "search", initial)
     return load_search(folder / "search")
 
 

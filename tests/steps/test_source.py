@@ -13,6 +13,7 @@ from lingraft import stages, tracking
 from lingraft.artifact import Artifact, Kind
 from lingraft.config import Recipe
 from lingraft.errors import NotRegisteredError, RecipeError
+from lingraft.initialisation.classes import Initialisation
 from lingraft.models import load_mini
 from lingraft.plan import unwatched
 from lingraft.registered import mini_name, primary_name, task_name
@@ -33,7 +34,7 @@ BUILDING = MiniBuilding(steps=4, batch_blocks=8, learning_rate=1e-3, fresh_layer
 
 def fetched(recipe: str, run: Path, out: Path) -> dict[str, Path]:
     """What a language pipeline begins with."""
-    folders = {name: out / name for name in ("primary", "tasks", "evaluation", "mini")}
+    folders = {name: out / name for name in ("primary", "tasks", "evaluation", "mini", "vectors")}
     source.fetch_source(recipe, run, *folders.values())
     return folders
 
@@ -70,7 +71,7 @@ def test_the_source_comes_back_with_a_folder_a_task_and_seed(registered: Registe
         back = Artifact.load(found["tasks"] / "topic" / f"seed-{seed}", Kind.TASK)
         assert back.fingerprint == Artifact.load(folder, Kind.TASK).fingerprint
     assert Artifact.load(found["evaluation"], Kind.EVALUATION).manifest.aligned_with == primary.fingerprint
-    assert list(found["mini"].iterdir()) == []
+    assert list(found["mini"].iterdir()) == list(found["vectors"].iterdir()) == []
 
 
 def test_without_a_task_only_the_primary_and_its_evaluation_are_fetched(registered: Registered, tmp_path: Path) -> None:
@@ -79,6 +80,35 @@ def test_without_a_task_only_the_primary_and_its_evaluation_are_fetched(register
     assert Artifact.load(found["primary"], Kind.PRIMARY)
     assert Artifact.load(found["evaluation"], Kind.EVALUATION)
     assert list(found["tasks"].iterdir()) == list(found["mini"].iterdir()) == []
+
+
+def test_static_vectors_are_kept_with_the_primary_and_come_back_where_rows_need_them(
+    workshop: Workshop, tmp_path: Path
+) -> None:
+    recipe = workshop.recipe.model_copy(update={"tasks": ()})
+    aligned = changed(recipe, "adaptation", initialisation=Initialisation.ALIGNED)
+    blocks, judged, vectors = workshop.blocks["en"], tmp_path / "judged", tmp_path / "vectors"
+    with sqlite_store(tmp_path):
+        for name, settings in (("drawn", recipe), ("aligned", aligned)):
+            data.open_run(settings.to_json(), "source", tmp_path / name)
+        run = tmp_path / "aligned"
+        source.build_vectors(aligned.to_json(), run, blocks, workshop.tokenizers["en"], vectors)
+        source.evaluate_source(aligned.to_json(), run, workshop.primary, [], workshop.texts["en"], blocks, judged)
+        source.register_source(recipe.to_json(), tmp_path / "drawn", workshop.primary, [], judged)
+        with pytest.raises(NotRegisteredError, match=r"without the source's static vectors, which .* 'aligned' needs"):
+            fetched(aligned.to_json(), begun(aligned, tmp_path / "too-early"), tmp_path / "nothing")
+        source.register_source(aligned.to_json(), run, workshop.primary, [], judged, [vectors])
+        found = fetched(aligned.to_json(), begun(aligned, tmp_path / "language"), tmp_path / "found")
+        kept, made = (Artifact.load(folder, Kind.VECTORS).manifest for folder in (found["vectors"], vectors))
+        assert kept == made
+        without = fetched(recipe.to_json(), begun(recipe, tmp_path / "other"), tmp_path / "without")
+        assert list(without["vectors"].iterdir()) == []
+
+
+def begun(recipe: Recipe, out: Path) -> Path:
+    """The file that names a new language pipeline's run."""
+    data.open_run(recipe.to_json(), "language", out)
+    return out
 
 
 def test_every_seed_is_registered_and_the_best_on_dev_is_champion(registered: Registered) -> None:

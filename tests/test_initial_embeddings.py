@@ -1,0 +1,203 @@
+"""Embeddings at update 0 as an artifact: what is in it, and that training, evaluation and search start from it."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from lingraft import export
+from lingraft.adaptation import adapt
+from lingraft.artifact import Artifact, Cost, Kind
+from lingraft.config import Recipe
+from lingraft.errors import AlignmentError, ArtifactError, RecipeError, TokenizerError
+from lingraft.evaluation import evaluate_language
+from lingraft.initial_embeddings import initial_rows, initialise
+from lingraft.initialisation.classes import Initialisation
+from lingraft.models import load_embeddings, load_primary
+from lingraft.plan import unwatched
+from lingraft.results import LanguageResult, load_language, load_search
+from lingraft.search import Inputs, search
+from lingraft.serving.ask import Question, ask
+from lingraft.stopping import Interruption, interruptible
+from lingraft.tokenizer import Tokenizer
+from tests.made_up import TOPICS
+from tests.workshop import Workshop, changed, same_tensors, stopping_after
+
+DRAWN = [how for how in Initialisation if not how.needs_text]
+
+
+@pytest.fixture(scope="module")
+def short(workshop: Workshop) -> Recipe:
+    """Two updates, so that training moves rows and costs nothing."""
+    recipe = workshop.recipe.model_copy(update={"threads": 1})
+    return changed(recipe, "adaptation", steps=2, warmup_steps=0, log_every_steps=1, early_checkpoints=(1,))
+
+
+@pytest.fixture(scope="module")
+def initial(workshop: Workshop, short: Recipe, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return started(workshop, short, tmp_path_factory.mktemp("initial") / "de")
+
+
+def started(shop: Workshop, recipe: Recipe, out: Path, language: str = "de") -> Path:
+    initialise(recipe, shop.primary, shop.tokenizers[language], out)
+    return out
+
+
+def learned(shop: Workshop, recipe: Recipe, out: Path, initial: Path | None, checkpoints: Path | None = None) -> Path:
+    folders = shop.primary, shop.blocks["de"], shop.tokenizers["de"]
+    adapt(recipe, *folders, 1, out, unwatched, checkpoints=checkpoints, initial=initial)
+    return out
+
+
+def judged(shop: Workshop, embeddings: Path, out: Path, initial: Path | None, recipe: Recipe) -> LanguageResult:
+    folders = shop.primary, embeddings, [], shop.texts["de"], shop.blocks["de"]
+    evaluate_language(recipe.model_copy(update={"tasks": ()}), *folders, out, initial=initial)
+    return load_language(out)
+
+
+def vocabulary(folder: Path) -> dict[str, torch.Tensor]:
+    return load_embeddings(folder).vocabulary.state_dict()
+
+
+@pytest.mark.parametrize("how", DRAWN)
+def test_the_artifact_has_the_rows_that_adaptation_would_draw(
+    workshop: Workshop, short: Recipe, tmp_path: Path, how: Initialisation
+) -> None:
+    recipe = changed(short, "adaptation", initialisation=how, seed=7)
+    made = started(workshop, recipe, tmp_path / "de")
+    primary, pieces = load_primary(workshop.primary), Tokenizer.load(workshop.tokenizers["de"])
+    drawn = initial_rows(recipe, primary, pieces)
+    read = initial_rows(recipe, primary, pieces, made)
+    assert torch.equal(read.table_VD, drawn.table_VD)
+    assert torch.equal(read.bias_V, drawn.bias_V)
+    assert (read.copied, read.counts(), read.special) == (drawn.copied, drawn.counts(), drawn.special)
+
+
+def test_its_manifest_says_how_rows_were_made_and_that_no_training_was(
+    workshop: Workshop, short: Recipe, initial: Path
+) -> None:
+    manifest = Artifact.load(initial, Kind.EMBEDDINGS).manifest
+    assert manifest.aligned_with == Artifact.load(workshop.primary, Kind.PRIMARY).fingerprint
+    assert manifest.tokenizer_hash == Tokenizer.load(workshop.tokenizers["de"]).hash
+    assert manifest.cost == Cost()
+    details = manifest.details
+    assert (details["initialisation"], details["seed"]) == ("overlap", short.adaptation.seed)
+    assert (details["system"], details["depth"], details["fresh_layers"]) == ("MINIJOINT", 1, 0)
+    assert details["overlap"] == sum(each["copied"] for each in details["overlap_by_class"].values()) > 5
+
+
+def test_adaptation_from_the_artifact_learns_the_same_and_names_it(
+    workshop: Workshop, short: Recipe, initial: Path, tmp_path: Path
+) -> None:
+    drawn = learned(workshop, short, tmp_path / "drawn", None, tmp_path / "curve")
+    given = learned(workshop, short, tmp_path / "given", initial)
+    assert same_tensors(vocabulary(drawn), vocabulary(given))
+    assert same_tensors(vocabulary(initial), vocabulary(tmp_path / "curve" / "step-00000000"))
+    assert not same_tensors(vocabulary(initial), vocabulary(given))
+    before, after = (load_embeddings(folder).manifest for folder in (drawn, given))
+    assert after.data_hashes == before.data_hashes | {"initial": load_embeddings(initial).fingerprint}
+    assert (after.details, after.cost.flops) == (before.details, before.cost.flops)
+
+
+def test_adaptation_starts_from_whatever_rows_the_artifact_has(
+    workshop: Workshop, short: Recipe, tmp_path: Path
+) -> None:
+    other = started(workshop, changed(short, "adaptation", seed=9), tmp_path / "other")
+    learned(workshop, short, tmp_path / "out", other, tmp_path / "curve")
+    assert same_tensors(vocabulary(other), vocabulary(tmp_path / "curve" / "step-00000000"))
+
+
+def test_an_interrupted_adaptation_from_other_rows_is_not_gone_on_from(
+    workshop: Workshop, short: Recipe, initial: Path, tmp_path: Path
+) -> None:
+    other = started(workshop, changed(short, "adaptation", seed=9), tmp_path / "other")
+    folders = workshop.primary, workshop.blocks["de"], workshop.tokenizers["de"]
+    with pytest.raises(Interruption), interruptible():
+        adapt(short, *folders, 1, tmp_path / "out", stopping_after(1), initial=other)
+    assert list((tmp_path / "out.training").glob("step-*"))
+    interrupted = learned(workshop, short, tmp_path / "out", initial)
+    assert same_tensors(vocabulary(interrupted), vocabulary(learned(workshop, short, tmp_path / "whole", initial)))
+
+
+def test_initial_embeddings_of_another_primary_tokenizer_or_kind_are_refused(
+    workshop: Workshop, short: Recipe, initial: Path, tmp_path: Path
+) -> None:
+    primary, pieces = load_primary(workshop.primary), Tokenizer.load(workshop.tokenizers["de"])
+    stranger = load_primary(workshop.other_primary(tmp_path / "stranger"))
+    with pytest.raises(AlignmentError, match=rf"of 'de' is aligned with primary {primary.fingerprint}.*initialise"):
+        initial_rows(short, stranger, pieces, initial)
+    turkish = Tokenizer.load(workshop.tokenizers["tr"])
+    with pytest.raises(TokenizerError, match=rf"with tokenizer {pieces.hash} of 'de', not with {turkish.hash} of 'tr'"):
+        initial_rows(short, primary, turkish, initial)
+    random = changed(short, "adaptation", initialisation=Initialisation.RANDOM)
+    with pytest.raises(RecipeError, match=r"was initialised by 'overlap', but the recipe's .* is 'random'"):
+        initial_rows(random, primary, pieces, initial)
+    with pytest.raises(ArtifactError, match="holds embeddings after 30 updates"):
+        initial_rows(short, primary, pieces, workshop.embeddings["de"])
+
+
+def test_rows_that_need_text_are_not_drawn(workshop: Workshop, short: Recipe, tmp_path: Path) -> None:
+    aligned = changed(short, "adaptation", initialisation=Initialisation.ALIGNED)
+    with pytest.raises(RecipeError, match=r"Run `lingraft initialise` for 'de' first, .*\(--initial\)"):
+        learned(workshop, aligned, tmp_path / "out", None)
+    assert not (tmp_path / "out").exists()
+
+
+def test_rows_that_need_text_name_the_inputs_that_are_missing(
+    workshop: Workshop, short: Recipe, tmp_path: Path
+) -> None:
+    aligned = changed(short, "adaptation", initialisation=Initialisation.ALIGNED)
+    folders = workshop.primary, workshop.tokenizers["de"], tmp_path / "out"
+    with pytest.raises(RecipeError, match="but --blocks, --vectors is missing"):
+        initialise(aligned, *folders)
+    with pytest.raises(RecipeError, match="but --vectors is missing"):
+        initialise(aligned, *folders, blocks=workshop.blocks["de"])
+    assert not (tmp_path / "out").exists()
+
+
+def test_scores_as_initialised_are_those_of_the_artifact(workshop: Workshop, short: Recipe, tmp_path: Path) -> None:
+    recipe = changed(short, "adaptation", initialisation=Initialisation.RANDOM)
+    other = started(workshop, changed(recipe, "adaptation", seed=9), tmp_path / "other")
+    embeddings = learned(workshop, recipe, tmp_path / "de", other)
+    found = judged(workshop, embeddings, tmp_path / "judged", other, recipe)
+    untrained = judged(workshop, other, tmp_path / "untrained", other, recipe)
+    assert found.masked.mini_initial == untrained.masked.mini == untrained.masked.mini_initial
+    assert found.masked.primary_initial == untrained.masked.primary
+    assert found.masked != judged(workshop, embeddings, tmp_path / "redrawn", None, recipe).masked
+    hashes = Artifact.load(tmp_path / "judged", Kind.EVALUATION).manifest.data_hashes
+    assert hashes["initial"] == load_embeddings(other).fingerprint
+    assert (untrained.cost, untrained.depth) == (Cost(), 1)
+
+
+def test_an_evaluation_refuses_initial_embeddings_that_were_not_the_start(
+    workshop: Workshop, short: Recipe, initial: Path, tmp_path: Path
+) -> None:
+    other = started(workshop, changed(short, "adaptation", seed=9), tmp_path / "other")
+    embeddings = learned(workshop, short, tmp_path / "de", other)
+    with pytest.raises(AlignmentError, match=rf"learned from initial embeddings {load_embeddings(other).fingerprint}"):
+        judged(workshop, embeddings, tmp_path / "judged", initial, short)
+
+
+def test_a_search_begins_its_trials_at_the_artifact(workshop: Workshop, short: Recipe, tmp_path: Path) -> None:
+    both = (Initialisation.OVERLAP, Initialisation.RANDOM)
+    recipe = changed(short, "adaptation", initialisation=Initialisation.RANDOM)
+    recipe = changed(recipe, "search", depths=(1,), steps_at_depth=2, looks=1, initialisations=both)
+    other = started(workshop, changed(recipe, "adaptation", seed=9), tmp_path / "other")
+    first = {}
+    for name, start in (("given", other), ("drawn", None)):
+        inputs = Inputs(workshop.primary, workshop.blocks["de"], workshop.tokenizers["de"], initial=start)
+        made = search(recipe, inputs, None, tmp_path / name)
+        first[name] = {
+            str(trial.initialisation): trial.scores_by_flops[0][1] for trial in load_search(tmp_path / name).trials
+        }
+        assert made.manifest.data_hashes.get("initial") == (start and load_embeddings(start).fingerprint)
+    assert first["given"]["random"] != first["drawn"]["random"]
+    assert first["given"]["overlap"] == first["drawn"]["overlap"]
+
+
+def test_initial_embeddings_are_exported_and_served_at_once(workshop: Workshop, initial: Path, tmp_path: Path) -> None:
+    export.bundle(workshop.primary, workshop.tasks[1], [initial], tmp_path / "bundle")
+    [(question, [(label, probability)])] = ask(tmp_path / "bundle", [Question("de", {"text": "Das ist ein Haus."})])
+    assert question.language == "de"
+    assert label in TOPICS
+    assert 0 < probability < 1

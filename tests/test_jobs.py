@@ -1,0 +1,27 @@
+"""What decides a job's result beside its inputs."""
+
+from pathlib import Path
+
+from lingraft import jobs
+from lingraft.alignment_config import Alignment
+from lingraft.config import Recipe
+from lingraft.initialisation.classes import Initialisation
+from tests.workshop import TINY, changed
+
+
+def test_translations_count_by_their_content_where_rows_are_aligned_by_them(tmp_path: Path) -> None:
+    first, second, words = (tmp_path / name for name in ("a.tsv", "b.tsv", "words.txt"))
+    for file in (first, second):
+        file.write_text("a house\tein Haus\na tree\tein Baum\n")
+    words.write_text("house Haus\n")
+    drawn = Recipe.load(TINY).model_copy(update={"alignment": Alignment(parallel={"de": str(first)})})
+    aligned = changed(drawn, "adaptation", initialisation=Initialisation.ALIGNED)
+    mark = jobs.translations_mark(aligned, "de")
+    assert mark.keys() == {"translations"}
+    assert mark == jobs.translations_mark(changed(aligned, "alignment", parallel={"de": str(second)}), "de")
+    assert mark != jobs.translations_mark(
+        changed(aligned, "alignment", parallel={}, dictionary={"de": str(words)}), "de"
+    )
+    first.write_text("a house\tein Haus\na tree\tein Strauch\n")
+    assert mark != jobs.translations_mark(aligned, "de")
+    assert jobs.translations_mark(aligned, "tr") == jobs.translations_mark(drawn, "de") == {}
