@@ -1,7 +1,7 @@
 """A map between the static vectors of two languages, learned from a few pairs of pieces and improved by itself.
 
-An orthogonal map is fitted to known pairs, gives new pairs, and is fitted again to these (Artetxe, Labaka and Agirre
-2018): pairs are chosen in both directions by CSLS (Conneau et al. 2018), most of them are hidden at random in the
+An orthogonal map is fitted to known pairs, gives new pairs, and is fitted again to both (Artetxe, Labaka and Agirre
+2018): new pairs are chosen in both directions by CSLS (Conneau et al. 2018), most of them are hidden at random in the
 beginning, and at the end both spaces are re-weighted by how well their dimensions agree.
 
 A map that is learned this way always looks good to itself. So it is learned twice, from halves of the known pairs
@@ -90,7 +90,7 @@ def align(source: StaticVectors, target: StaticVectors, known: Pairs, seed: int)
             for number, half in enumerate(_halves(len(known.source_P), seed))
         )
         refined = _Spaces(_most_frequent(source, _REFINED), _most_frequent(target, _REFINED))
-        pairs = _refined(spaces, refined, _orthogonal(first_WW + second_WW))
+        pairs = _refined(spaces, refined, known, _orthogonal(first_WW + second_WW))
         others_C = frequent.target[~torch.isin(frequent.target, known.target_P)]
         said = [spaces.target[others_C] @ map_WW.T for map_WW in (first_WW, second_WW)]
         mapped = _reweighted(spaces, pairs)
@@ -139,29 +139,30 @@ def _learned(spaces: _Spaces, frequent: _Spaces, known: Pairs, generator: torch.
     while True:
         forward_C, backward_C, similarity = _nearest(spaces, frequent, map_WW, visible, generator)
         best, since = (similarity, 0) if similarity > best + _PROGRESS else (best, since + 1)
-        map_WW = _fitted(spaces, _both_ways(frequent, forward_C, backward_C))
+        map_WW = _fitted(spaces, known, _both_ways(frequent, forward_C, backward_C))
         if since > _PATIENCE:
             if visible >= 1:
                 return map_WW
             visible, best, since = min(1.0, _GROWTH * visible), -1.0, 0
 
 
-def _refined(spaces: _Spaces, frequent: _Spaces, map_WW: Tensor) -> Pairs:
-    """Pairs of a map that has been fitted to pieces that are each other's nearest, until it improves no more."""
-    best, pairs = -1.0, Pairs(*frequent)
+def _refined(spaces: _Spaces, frequent: _Spaces, known: Pairs, map_WW: Tensor) -> Pairs:
+    """Known pairs, and those of pieces that are each other's nearest when the map improves no more."""
+    best, found = -1.0, known
     for _ in range(_MOST_REFINEMENTS):
         forward_C, backward_C, similarity = _nearest(spaces, frequent, map_WW)
         mutual_C = backward_C[forward_C] == torch.arange(len(forward_C))
         if similarity <= best + _PROGRESS or not mutual_C.any():
             break
-        best, pairs = similarity, Pairs(frequent.source[mutual_C], frequent.target[forward_C[mutual_C]])
-        map_WW = _fitted(spaces, pairs)
-    return pairs
+        best, found = similarity, Pairs(frequent.source[mutual_C], frequent.target[forward_C[mutual_C]])
+        map_WW = _fitted(spaces, known, found)
+    return Pairs(torch.cat([known.source_P, found.source_P]), torch.cat([known.target_P, found.target_P]))
 
 
-def _fitted(spaces: _Spaces, pairs: Pairs) -> Tensor:
-    """Orthogonal map (W, W) of source vectors nearest to their pairs' (Schönemann 1966)."""
-    return _orthogonal(spaces.source[pairs.source_P].T @ spaces.target[pairs.target_P])
+def _fitted(spaces: _Spaces, *groups: Pairs) -> Tensor:
+    """Orthogonal map (W, W) of source vectors nearest to their pairs' (Schönemann 1966); groups weigh the same."""
+    products = (spaces.source[each.source_P].T @ spaces.target[each.target_P] / len(each.source_P) for each in groups)
+    return _orthogonal(torch.stack([*products]).sum(0))
 
 
 def _orthogonal(matrix_WW: Tensor) -> Tensor:
@@ -201,23 +202,13 @@ def _both_ways(frequent: _Spaces, forward_C: Tensor, backward_C: Tensor) -> Pair
 
 def _reweighted(spaces: _Spaces, pairs: Pairs) -> _Spaces:
     """Whitened, mapped, re-weighted and de-whitened (Artetxe et al. 2018, section 3.4), of unit length."""
-    whiten_source_WW, whiten_target_WW = (
-        _whitening(spaces.source[pairs.source_P]),
-        _whitening(spaces.target[pairs.target_P]),
-    )
-    cross_WW = (spaces.source[pairs.source_P] @ whiten_source_WW).T @ (spaces.target[pairs.target_P] @ whiten_target_WW)
-    left_WW, values_W, right_WW = torch.linalg.svd(cross_WW)
-    mapped = (
-        spaces.source @ whiten_source_WW @ left_WW * values_W.sqrt() @ left_WW.T @ whiten_source_WW.inverse() @ left_WW,
-        spaces.target
-        @ whiten_target_WW
-        @ right_WW.T
-        * values_W.sqrt()
-        @ right_WW
-        @ whiten_target_WW.inverse()
-        @ right_WW.T,
-    )
-    return _Spaces(*map(F.normalize, mapped))
+    sources_PW, targets_PW = spaces.source[pairs.source_P], spaces.target[pairs.target_P]
+    from_source_WW, from_target_WW = _whitening(sources_PW), _whitening(targets_PW)
+    left_WW, values_W, right_WW = torch.linalg.svd((sources_PW @ from_source_WW).T @ (targets_PW @ from_target_WW))
+    agreed_W = values_W.sqrt()
+    source_WW = from_source_WW @ left_WW * agreed_W @ left_WW.T @ from_source_WW.inverse() @ left_WW
+    target_WW = from_target_WW @ right_WW.T * agreed_W @ right_WW @ from_target_WW.inverse() @ right_WW.T
+    return _Spaces(F.normalize(spaces.source @ source_WW), F.normalize(spaces.target @ target_WW))
 
 
 def _whitening(vectors_PW: Tensor) -> Tensor:
