@@ -23,7 +23,7 @@ from lingraft.noise import generator_of, one_thread
 
 AGREEMENT = 0.25
 """Mean cosine of what two independent maps say of one piece, below which an alignment has failed."""
-_FREQUENT, _REFINED = 2_000, 8_000
+_FREQUENT, _REFINED = 2_000, 4_000
 """Pieces among which pairs are looked for at first, and at the end."""
 _NEIGHBOURS = 10
 """Of a piece in CSLS (Conneau et al. 2018, section 2.3)."""
@@ -181,7 +181,7 @@ def _nearest(
     similarity_CC = (spaces.source[frequent.source] @ map_WW) @ spaces.target[frequent.target].T
     scores_CC = _csls(similarity_CC)
     if visible < 1:
-        scores_CC[torch.rand(scores_CC.shape, generator=generator) >= visible] = -torch.inf
+        scores_CC.masked_fill_(torch.rand(scores_CC.shape, generator=generator) >= visible, -torch.inf)
     forward_C, backward_C = scores_CC.argmax(1), scores_CC.argmax(0)
     there_C, back_C = similarity_CC.gather(1, forward_C[:, None]), similarity_CC.gather(0, backward_C[None])
     return forward_C, backward_C, (there_C.mean() + back_C.mean()).item() / 2
@@ -192,7 +192,7 @@ def _csls(similarity_CC: Tensor) -> Tensor:
     neighbours = min(_NEIGHBOURS, *similarity_CC.shape)
     around_source_C1 = similarity_CC.topk(neighbours, dim=1).values.mean(1, keepdim=True)
     around_target_1C = similarity_CC.topk(neighbours, dim=0).values.mean(0, keepdim=True)
-    return 2 * similarity_CC - around_source_C1 - around_target_1C
+    return (2 * similarity_CC).sub_(around_source_C1).sub_(around_target_1C)
 
 
 def _both_ways(frequent: _Spaces, forward_C: Tensor, backward_C: Tensor) -> Pairs:
