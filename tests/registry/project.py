@@ -167,6 +167,7 @@ class Project:
         with tracking.stage(self.run, f"register-{language}") as stage:
             stage.keep(judged, EVALUATION)
             facts: dict[str, object] = {EVALUATION_RUN: stage.run_id, GATE: Gate().model_dump_json()}
+            facts |= {EVALUATION: judged.fingerprint}
             facts |= {f"{PARITY}{task}": 1e-6 for task in tasks}
             name = embeddings_name(self.recipe, language)
             return int(tracking.register(name, made.folder, Kind.EMBEDDINGS, stage, facts))

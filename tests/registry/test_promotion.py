@@ -249,6 +249,19 @@ def test_evidence_of_a_champion_that_is_gone_is_a_refusal_with_a_reason(project:
 
 
 @begins_with(Prepared.CHAMPION)
+def test_an_evaluation_that_was_exchanged_since_the_version_was_judged_is_refused(project: Project) -> None:
+    """Somebody puts another evaluation of the same embeddings, with better scores, into the store."""
+    number = project.register_embeddings(project.mark, 2.0, masked=0.1)
+    run = MlflowClient().get_model_version(project.embeddings, str(number)).tags["evaluation_run"]
+    MlflowClient().log_artifacts(run, str(project.judged(2.0, project.mark, 0.9, blocks="b1")), "evaluation")
+    with pytest.raises(GateError, match=rf"run {run} keeps an evaluation of fingerprint \w+, but the tag 'evaluation'"):
+        project.promote(project.embeddings, number)
+    assert project.champion(project.embeddings) == 1
+    judge_anew(project, number, project.judged(2.0, project.mark, 0.3, blocks="b1"))
+    assert project.promote(project.embeddings, number).moved
+
+
+@begins_with(Prepared.CHAMPION)
 def test_a_run_that_was_deleted_keeps_its_evidence_until_mlflow_collects_it(project: Project) -> None:
     MlflowClient().delete_run(MlflowClient().get_model_version(project.embeddings, "1").tags["evaluation_run"])
     assert project.promote(project.embeddings, project.register_embeddings(project.mark, 2.0, masked=0.3)).moved
