@@ -11,9 +11,8 @@ from lingraft.progress import say
 from lingraft.registry.bundle_gate import AllowedChanges, BundleContent, languages_in
 from lingraft.registry.bundles import recorded_champion, served_content
 from lingraft.registry.gate import reason
-from lingraft.registry.promotion import Decided, last, promote
+from lingraft.registry.promotion import Decided, last, promote, settled
 from lingraft.serving.formats import languages_of
-from lingraft.tracking import decisions
 from lingraft.tracking.decisions import Record
 from lingraft.tracking.registry import register
 from lingraft.tracking.runs import StageRun
@@ -65,7 +64,7 @@ def renew(
         ArtifactError: registered embeddings are damaged.
     """
     while True:
-        records = decisions.history(stage.ask, stage.project, name)
+        records = settled(stage.ask, stage.project, name)
         knew, before = last(records), _in_production(stage, name, records)
         with tempfile.TemporaryDirectory() as folder:
             made = make(_members(stage, before, primary, brought, allowed.drop_languages, Path(folder)))
