@@ -143,6 +143,6 @@ def _renewals(run: str, embeddings: Artifact, asked_by: str, bodies: _Bodies) ->
 
             brought = {str(embeddings.manifest.language): embeddings.folder}
             mark = bodies.primary.fingerprint
-            renewal = renew(step, name, mark, brought, make, lambda _: {"task": task}, NOTHING, asked_by)  # noqa: B023
+            renewal = renew(step, name, mark, brought, make, {}, NOTHING, asked_by)
             step.record(renewal.made, {})
             yield name, renewal

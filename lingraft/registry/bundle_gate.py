@@ -8,6 +8,7 @@ import pydantic
 from lingraft.artifact import Manifest
 from lingraft.errors import PromotionError
 from lingraft.gate_config import PARITY_TOLERANCE
+from lingraft.registry.facts import parity_of
 from lingraft.registry.gate import Check
 from lingraft.serving.formats import languages_of
 
@@ -29,12 +30,6 @@ class AllowedChanges(pydantic.BaseModel, frozen=True, extra="forbid"):
 
 
 NOTHING = AllowedChanges()
-
-
-class _Measured(pydantic.BaseModel, frozen=True):
-    """How near a bundle's answers in one language are to PyTorch's."""
-
-    difference: float
 
 
 @dataclass(frozen=True)
@@ -62,7 +57,7 @@ class BundleContent:
         Raises:
             ArtifactError: the manifest lacks one.
         """
-        parity: dict[str, dict[str, _Measured]] = manifest.recorded("parity", dict[str, dict[str, _Measured]])
+        parity = parity_of(manifest)
         return cls(
             title=title,
             source=str(manifest.language),
@@ -74,7 +69,7 @@ class BundleContent:
                 for name, mark in manifest.data_hashes.items()
                 if name.startswith(_EMBEDDINGS)
             },
-            parity={language: found.difference for language, found in parity.get("fp32", {}).items()},
+            parity=parity,
         )
 
     @classmethod

@@ -7,6 +7,7 @@ from pathlib import Path
 from lingraft.artifact import Artifact, Kind
 from lingraft.errors import GateError, TrackingError
 from lingraft.gate_config import Gate
+from lingraft.registry.facts import PARITY
 from lingraft.registry.gate import Evidence
 from lingraft.results import load_items, load_language, zero_shot
 from lingraft.tracking.points import UnreachableError
@@ -17,8 +18,8 @@ from lingraft.tracking.versions import Version, retag
 
 EVALUATION = "evaluation"
 """Name under which a run keeps an evaluation, and the tag of the version that has the evaluation's fingerprint."""
-EVALUATION_RUN, GATE, PARITY = "evaluation_run", "gate", "parity."
-"""Tags: where the evaluation is kept, the recipe's gate as JSON, and, with a task's name behind it, its parity."""
+EVALUATION_RUN, GATE = "evaluation_run", "gate"
+"""Tags: where the evaluation is kept, and the recipe's gate as JSON."""
 _OURS = {"embeddings", "primary"}
 """Hashes of an evaluation that are of what is judged, and not of what it is judged on."""
 

@@ -4,9 +4,10 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from lingraft.artifact import Artifact, Kind
+from lingraft.artifact import Kind
 from lingraft.errors import ArtifactError
 from lingraft.registry.bundles import recorded_champion
+from lingraft.registry.facts import untrue_tag
 from lingraft.registry.lineage import parents_of
 from lingraft.registry.promotion import previous
 from lingraft.tracking import decisions
@@ -38,7 +39,7 @@ def damage(ask: Asking, version: Version, found: Sequence[Version]) -> str | Non
             raise
         except ValueError as error:  # errors of ours, and a kind that there is none of
             return str(error)
-        return _untrue(version, made) or _orphaned(version, found)
+        return untrue_tag(version.tags, made) or _orphaned(version, found)
 
 
 def lost_records(ask: Asking, project: str) -> list[int]:
@@ -93,19 +94,6 @@ def superfluous(ask: Asking, project: str, found: Sequence[Version], now_ms: int
         marks |= {each.fingerprint for (_, primary, _), each in followers.items() if primary in needed}
         kept = [each for each in found if each.fingerprint in marks - needed]
     return [each for each in found if each.fingerprint not in needed]
-
-
-def _untrue(version: Version, made: Artifact) -> str | None:
-    manifest = made.manifest
-    actual = {
-        "aligned_with": manifest.aligned_with,
-        "tokenizer_hash": manifest.tokenizer_hash,
-        "language": manifest.language,
-    }
-    for name, value in actual.items():
-        if version.tags.get(name) != value:
-            return f"its tag {name!r} says {version.tags.get(name)}, and the artifact {value}: the tag was changed."
-    return None
 
 
 def _orphaned(version: Version, found: Sequence[Version]) -> str | None:

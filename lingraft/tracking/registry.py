@@ -15,7 +15,7 @@ from mlflow.utils.mlflow_tags import MLFLOW_MODEL_VERSIONS
 from lingraft.artifact import MLFLOW_FILES, Artifact, Kind
 from lingraft.errors import ArtifactError, NotRegisteredError, TrackingError
 from lingraft.progress import say
-from lingraft.registry.facts import about, card_of, facts_of, scores_among
+from lingraft.registry.facts import about, card_of, facts_of, recorded_facts, scores_among
 from lingraft.tracking.logged import ABSENT, MODELS, discard, upload
 from lingraft.tracking.runs import StageRun, whole
 from lingraft.tracking.server import Asking, asking
@@ -57,8 +57,9 @@ def register(
         if version is None:
             version = _new_version(name, made, run, facts, card_of(made, name, scores_among(said)))
         known = ask(partial(client.get_model_version, name, version)).tags
+        stored = recorded_facts(made.manifest)  # of what the store has, which an earlier registration may have brought
         for key, value in facts.items():
-            if known.get(key) != value:
+            if known.get(key) != value and not (key in stored and key in known):
                 ask(partial(client.set_model_version_tag, name, version, key, value))
         for alias in aliases:
             ask(partial(client.set_registered_model_alias, name, alias, version))

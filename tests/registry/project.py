@@ -17,7 +17,8 @@ from lingraft.config import Recipe
 from lingraft.gate_config import Gate
 from lingraft.registered import bundle_name, embeddings_name, primary_name, task_name
 from lingraft.registry.bundle_gate import AllowedChanges
-from lingraft.registry.evidence import EVALUATION, EVALUATION_RUN, GATE, PARITY
+from lingraft.registry.evidence import EVALUATION, EVALUATION_RUN, GATE
+from lingraft.registry.facts import PARITY
 from lingraft.registry.promotion import Decided, promote, rollback
 from lingraft.results import MASKED, MASKED_INITIAL, LanguageResult, MaskedScores
 from lingraft.tally import Tally

@@ -1,0 +1,68 @@
+"""What `damage` finds in a real store: tags that are not those of the artifact."""
+
+from dataclasses import replace
+
+from mlflow import MlflowClient
+
+from lingraft import tracking
+from lingraft.registry.upkeep import damage
+from lingraft.tracking.versions import version_of, versions
+from tests.registry.prepared import Prepared, begins_with
+from tests.registry.project import Project
+from tests.tracking_stores import quiet
+
+pytestmark = [quiet, begins_with(Prepared.FILLED)]
+CHANGED = [
+    ("embeddings", "aligned_with", "b2" * 32),
+    ("embeddings", "kind", "mini"),
+    ("embeddings", "language", "el"),
+    ("embeddings", "data.blocks", "b2"),
+    ("embeddings", "data.text", "not of the artifact"),
+    ("embeddings", "tokenizer_hash", None),
+    ("bundle", "task", "mood"),
+    ("bundle", "data.embeddings-de", None),
+    ("bundle", "data.embeddings-tr", "not of the artifact"),
+    ("bundle", "fingerprint.de", "b2" * 32),
+    ("bundle", "fingerprint.tr", "not of the artifact"),
+    ("bundle", "parity.de", "0.0"),
+    ("bundle", "parity.en", None),
+]
+"""A model, its tag, and what somebody makes of it; None removes it."""
+
+
+def problem(project: Project, model: str) -> str | None:
+    with tracking.asking() as ask:
+        return damage(ask, version_of(ask, model, 1), versions(ask, project.recipe.name))
+
+
+def set_tag(model: str, tag: str, value: str | None) -> str | None:
+    """Set or remove a tag of version 1; returns what it was."""
+    client = MlflowClient()
+    before = client.get_model_version(model, "1").tags.get(tag)
+    if value is None:
+        client.delete_model_version_tag(model, "1", tag)
+    else:
+        client.set_model_version_tag(model, "1", tag, value)
+    return before
+
+
+def test_tags_that_somebody_changed_added_or_removed_are_found(project: Project) -> None:
+    models = {"embeddings": project.embeddings, "bundle": project.bundle}
+    assert [problem(project, model) for model in models.values()] == [None, None]
+    for name, tag, value in CHANGED:
+        before = set_tag(models[name], tag, value)
+        found = str(problem(project, models[name]))
+        words = "one of kind mini is needed" if tag == "kind" else f"its tag {tag!r} says {value or 'nothing'}, and"
+        assert words in found, (tag, found)
+        set_tag(models[name], tag, before)
+    assert [problem(project, model) for model in models.values()] == [None, None]
+
+
+def test_tags_tell_the_parity_of_the_stored_files_and_not_of_a_later_export_of_the_same(project: Project) -> None:
+    tags = MlflowClient().get_model_version(project.bundle, "1").tags
+    hashes = {name.removeprefix("data."): mark for name, mark in tags.items() if name.startswith("data.")}
+    later = {"fp32": {each: {"difference": 2e-6} for each in ("en", "de")}}
+    elsewhere = replace(project, folder=project.folder / "elsewhere")
+    assert elsewhere.register_bundle(6.0, hashes, parity=later) == 1
+    assert MlflowClient().get_model_version(project.bundle, "1").tags["parity.de"] == "1e-06"
+    assert problem(project, project.bundle) is None
