@@ -10,7 +10,7 @@ from lingraft.errors import PromotionError
 from lingraft.gate_config import PARITY_TOLERANCE
 from lingraft.registry.facts import parity_of
 from lingraft.registry.gate import Check
-from lingraft.serving.formats import languages_of
+from lingraft.serving.formats import examples_of, languages_of
 
 _EMBEDDINGS = "embeddings-"
 """Input of a bundle, with a language behind it."""
@@ -49,6 +49,8 @@ class BundleContent:
     """Fingerprint of the embeddings by language; the source language has none."""
     parity: Mapping[str, float]
     """By language, the largest difference of a logit between ONNX Runtime in float32 and PyTorch."""
+    examples: Mapping[str, Mapping[str, str]]
+    """By language, texts for people who try the endpoint; empty if there are none, or the manifest cannot be read."""
 
     @classmethod
     def of(cls, title: str, manifest: Manifest) -> "BundleContent":
@@ -70,6 +72,7 @@ class BundleContent:
                 if name.startswith(_EMBEDDINGS)
             },
             parity=parity,
+            examples=examples_of(manifest),
         )
 
     @classmethod
@@ -80,7 +83,7 @@ class BundleContent:
         }
         source = tags.get("language", "")
         primary = tags.get("aligned_with", "")
-        return cls(title, source, (source, *sorted(embeddings)), primary, None, embeddings, {})
+        return cls(title, source, (source, *sorted(embeddings)), primary, None, embeddings, {}, {})
 
 
 def languages_in(contents: Iterable[BundleContent | None]) -> list[str]:
