@@ -57,7 +57,8 @@ def announcing_registry(command: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(command)
     def announced(*arguments: object, **options: object) -> None:
-        from lingraft.mlflow_environment import registry_address, require_answer, require_store, without_password
+        from lingraft.addresses import without_password
+        from lingraft.mlflow_environment import registry_address, require_answer, require_store
 
         require_store()
         require_answer()
