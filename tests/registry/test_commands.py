@@ -50,8 +50,9 @@ def test_the_lineage_goes_from_the_primary_to_the_endpoint(filled: Project) -> N
         f"├── {name}-embeddings-de 2",
         f"└── {name}-task-topic 1",
         f"└── {name}-bundle-topic 1",
-        "└── endpoint prod: https://help",
+        "├── en",
     ]
+    assert drawn[7] == "└── endpoint prod: https://help"
     assert sum("promote" in line for line in drawn) == 4
 
 
