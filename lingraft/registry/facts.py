@@ -64,16 +64,21 @@ def recorded_facts(manifest: Manifest) -> dict[str, str]:
     return {name: str(value) for name, value in facts.items()}
 
 
+def surplus_tags(tags: Mapping[str, str], made: Artifact) -> set[str]:
+    """Tags that claim to follow from the artifact, and do not."""
+    families = ("data.", "fingerprint.", *((PARITY,) if made.manifest.kind is Kind.BUNDLE else ()))
+    claims = {name for name in tags if name.startswith(families) or name in {"tokenizer_hash", "aligned_with"}}
+    return claims - set(facts_of(made))
+
+
 def untrue_tag(tags: Mapping[str, str], made: Artifact) -> str | None:
-    """A sentence about the first tag that differs from the artifact, is missing, or is too many; None if none does.
+    """A sentence about the first tag that differs from the artifact, is missing, or is surplus; None if none does.
 
     Cost and version of the library are not compared: they decide nothing.
     """
     ignored = {"library_version", *cost_tags(made.manifest)}
     facts = {name: value for name, value in facts_of(made).items() if name not in ignored}
-    families = ("data.", "fingerprint.", *((PARITY,) if made.manifest.kind is Kind.BUNDLE else ()))
-    surplus = {name for name in tags if name.startswith(families) or name in {"tokenizer_hash", "aligned_with"}}
-    for name in sorted({*facts, *surplus}):
+    for name in sorted({*facts, *surplus_tags(tags, made)}):
         if tags.get(name) != facts.get(name):
             said, actual = (each.get(name, "nothing") for each in (tags, facts))
             return f"its tag {name!r} says {said}, and the artifact {actual}: the tag was changed or removed."

@@ -4,16 +4,18 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from lingraft.artifact import Kind
+from lingraft.artifact import Artifact, Kind, read_manifest
 from lingraft.errors import ArtifactError
 from lingraft.registry.bundles import recorded_champion
-from lingraft.registry.facts import untrue_tag
+from lingraft.registry.facts import facts_of, surplus_tags, untrue_tag
 from lingraft.registry.lineage import parents_of
 from lingraft.registry.promotion import previous
 from lingraft.tracking import decisions
+from lingraft.tracking.logged import MODELS, upload_again
 from lingraft.tracking.points import UnreachableError
+from lingraft.tracking.registry import REPAIR
 from lingraft.tracking.server import Asking
-from lingraft.tracking.versions import Version, bring
+from lingraft.tracking.versions import Version, bring, retag, untag
 
 _DAY_MS = 24 * 60 * 60 * 1000
 
@@ -40,6 +42,35 @@ def damage(ask: Asking, version: Version, found: Sequence[Version]) -> str | Non
         except ValueError as error:  # errors of ours, and a kind that there is none of
             return str(error)
         return untrue_tag(version.tags, made) or _orphaned(version, found)
+
+
+def restore(ask: Asking, version: Version, folder: Path) -> None:
+    """Repair a version from a folder with the same artifact: its files, and the tags that follow from them.
+
+    Number, aliases, decisions and all other tags stay.
+
+    Args:
+        ask: asks MLflow.
+        version: to repair.
+        folder: the artifact; its fingerprint must be that of the version's tag.
+
+    Raises:
+        ArtifactError: the folder is damaged or another artifact, or the store holds files that are not the artifact's.
+        TrackingError: the registry refuses, or stays down.
+    """
+    made = Artifact.load(folder, read_manifest(folder).kind)
+    if made.fingerprint != version.fingerprint:
+        raise ArtifactError(
+            f"{folder} has fingerprint {made.fingerprint}, but {version.title} was registered with "
+            f"{version.fingerprint or 'none'}. Give a folder with the same artifact. If the tag was edited, set it "
+            "back to the fingerprint in the version's description."
+        )
+    upload_again(ask, version.source.removeprefix(MODELS), made)
+    retag(ask, version, facts_of(made))
+    for name in surplus_tags(version.tags, made):
+        untag(ask, version, name)
+    with tempfile.TemporaryDirectory() as copy:
+        bring(ask, version, made.manifest.kind, Path(copy) / "artifact")
 
 
 def lost_records(ask: Asking, project: str) -> list[int]:
@@ -111,7 +142,4 @@ def require_whole(problems: Sequence[str]) -> None:
     """
     if problems:
         listed = "\n  ".join(problems)
-        raise ArtifactError(
-            f"{len(problems)} things are wrong with the registry:\n  {listed}\nRestore what is damaged from a backup, "
-            "or register it again from the run that made it."
-        )
+        raise ArtifactError(f"{len(problems)} things are wrong with the registry:\n  {listed}\n{REPAIR}")

@@ -50,7 +50,8 @@ def test_an_added_language_becomes_champion_and_part_of_the_bundle(
     assert "version 1 of 'tiny-bundle-topic' is champion" in again
     assert "version 1 of 'tiny-bundle-primary' is champion" in again  # as it was, with the recipe's examples
     assert examples_of(tracking.fetch("tiny-bundle-primary", Kind.BUNDLE, tmp_path / "served").manifest)
-    assert "ok       version 1" in CliRunner().invoke(app, ["registry", "verify", "tiny-bundle-topic"]).stdout
+    verified = CliRunner().invoke(app, ["registry", "verify", "--project", "tiny"], catch_exceptions=False).stdout
+    assert "ok       version 1 of 'tiny-bundle-topic'" in verified
 
     # From the bundle to the text by tags alone.
     bundle = tracking.tags_of("tiny-bundle-topic")

@@ -1,14 +1,18 @@
 """What `damage` finds in a real store: tags that are not those of the artifact."""
 
+import re
 from dataclasses import replace
+from pathlib import Path
 
+import pytest
 from mlflow import MlflowClient
 
 from lingraft import tracking
+from lingraft.errors import ArtifactError
 from lingraft.registry.upkeep import damage
 from lingraft.tracking.versions import version_of, versions
 from tests.registry.prepared import Prepared, begins_with
-from tests.registry.project import Project
+from tests.registry.project import Project, lingraft
 from tests.tracking_stores import quiet
 
 pytestmark = [quiet, begins_with(Prepared.FILLED)]
@@ -56,6 +60,28 @@ def test_tags_that_somebody_changed_added_or_removed_are_found(project: Project)
         assert words in found, (tag, found)
         set_tag(models[name], tag, before)
     assert [problem(project, model) for model in models.values()] == [None, None]
+
+
+def test_a_damaged_version_is_repaired_as_the_message_says(project: Project, tmp_path: Path) -> None:
+    """Its manifest and a file were edited in the store, and tags in the database; it stays champion throughout."""
+    lingraft("pull", project.bundle, "--out", tmp_path / "backup")
+    model_id = MlflowClient().get_model_version(project.bundle, "1").source.removeprefix("models:/")
+    stored = project.folder.parent / "artifacts" / "models" / model_id / "artifacts"
+    for damaged in (stored / "manifest.json", stored / "vocabulary.safetensors"):
+        damaged.write_bytes(damaged.read_bytes().replace(b'"a"', b'"c"').replace(b"\0\0", b"\0\1"))
+    set_tag(project.bundle, "data.embeddings-de", "b2" * 32)
+    set_tag(project.bundle, "parity.tr", "0.0")
+    with pytest.raises(ArtifactError) as caught:
+        lingraft("verify", project.bundle, 1)
+    [advice] = re.findall(r"`lingraft registry (restore MODEL VERSION FOLDER)`", str(caught.value).splitlines()[-1])
+    given = {"MODEL": project.bundle, "VERSION": 1, "FOLDER": tmp_path / "backup"}
+    assert "is whole again" in lingraft(*(given.get(word, word) for word in advice.split()))
+    assert lingraft("verify", project.bundle, 1).startswith("ok")
+    assert project.champion(project.bundle) == 1
+    with pytest.raises(
+        ArtifactError, match=r"but version 1 of .* was registered with \w+. Give a folder with the same"
+    ):
+        lingraft("restore", project.embeddings, 1, tmp_path / "backup")
 
 
 def test_tags_tell_the_parity_of_the_stored_files_and_not_of_a_later_export_of_the_same(project: Project) -> None:
