@@ -27,6 +27,8 @@ _DATABASE_SERVERS = {"postgresql", "mysql", "mssql"}
 _SCHEMES = {"http", "https", "file", "databricks", "databricks-uc", "uc", "sqlite", *_DATABASE_SERVERS}
 _TABLE = "registered_models"
 _SERVER_WAIT_S = 5.0
+_TIMED_DRIVERS = {"psycopg", "psycopg2", "pymysql", "mysqldb"}
+"""Drivers of databases that take the argument `connect_timeout`."""
 
 
 def set_up() -> None:
@@ -132,14 +134,15 @@ _STORES: set[str] = set()
 
 
 def _try_database(address: str) -> _Tried:
-    from sqlalchemy import NullPool, create_engine, inspect
+    from sqlalchemy import NullPool, create_engine, inspect, make_url
     from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 
     if address in _STORES:
         return _Tried()
     try:
-        waits = {} if _scheme_of(address) == "mssql" else {"connect_timeout": int(_SERVER_WAIT_S)}
-        found = inspect(create_engine(address, poolclass=NullPool, connect_args=waits)).has_table(_TABLE)
+        url = make_url(address)
+        waits = {"connect_timeout": int(_SERVER_WAIT_S)} if url.get_dialect().driver in _TIMED_DRIVERS else {}
+        found = inspect(create_engine(url, poolclass=NullPool, connect_args=waits)).has_table(_TABLE)
     except (NoSuchModuleError, ImportError) as error:
         return _Tried(problem=f"its driver is not installed ({error}). Install it, or name another in the scheme")
     except (ArgumentError, ValueError):

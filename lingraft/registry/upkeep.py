@@ -41,7 +41,9 @@ def damage(ask: Asking, version: Version, found: Sequence[Version]) -> str | Non
             raise
         except ValueError as error:  # errors of ours, and a kind that there is none of
             return str(error)
-        return untrue_tag(version.tags, made) or _orphaned(version, found)
+        if problem := untrue_tag(version.tags, made):
+            return f"{problem} {REPAIR}"
+        return _orphaned(version, found)
 
 
 def restore(ask: Asking, version: Version, folder: Path) -> None:
@@ -131,7 +133,10 @@ def _orphaned(version: Version, found: Sequence[Version]) -> str | None:
     primary = version.tags.get("aligned_with")
     if primary is None or primary in {each.fingerprint for each in found}:
         return None
-    return f"it belongs to primary {primary[:12]}, which is not registered."
+    return (
+        f"it belongs to primary {primary[:12]}, which is not registered. `lingraft registry add PRIMARY --project NAME` "
+        "registers it."
+    )
 
 
 def require_whole(problems: Sequence[str]) -> None:
@@ -142,4 +147,4 @@ def require_whole(problems: Sequence[str]) -> None:
     """
     if problems:
         listed = "\n  ".join(problems)
-        raise ArtifactError(f"{len(problems)} things are wrong with the registry:\n  {listed}\n{REPAIR}")
+        raise ArtifactError(f"{len(problems)} things are wrong with the registry:\n  {listed}")

@@ -73,7 +73,7 @@ def test_a_damaged_version_is_repaired_as_the_message_says(project: Project, tmp
     set_tag(project.bundle, "parity.tr", "0.0")
     with pytest.raises(ArtifactError) as caught:
         lingraft("verify", project.bundle, 1)
-    [advice] = re.findall(r"`lingraft registry (restore MODEL VERSION FOLDER)`", str(caught.value).splitlines()[-1])
+    [advice] = re.findall(r"`lingraft registry (restore MODEL VERSION FOLDER)`", str(caught.value))
     given = {"MODEL": project.bundle, "VERSION": 1, "FOLDER": tmp_path / "backup"}
     assert "is whole again" in lingraft(*(given.get(word, word) for word in advice.split()))
     assert lingraft("verify", project.bundle, 1).startswith("ok")
