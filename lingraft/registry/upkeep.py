@@ -134,8 +134,8 @@ def _orphaned(version: Version, found: Sequence[Version]) -> str | None:
     if primary is None or primary in {each.fingerprint for each in found}:
         return None
     return (
-        f"it belongs to primary {primary[:12]}, which is not registered. `lingraft registry add PRIMARY --project NAME` "
-        "registers it."
+        f"it belongs to primary {primary[:12]}, which is not registered. Add it: `lingraft registry add PRIMARY "
+        "--project NAME`."
     )
 
 
