@@ -5,14 +5,15 @@ refused at once.
 """
 
 import os
-import re
 import sqlite3
 import urllib.error
 import urllib.request
 from importlib.metadata import entry_points
 from pathlib import Path
+from typing import NamedTuple
 from urllib.parse import quote, unquote, urlsplit
 
+from lingraft.addresses import sqlite_file, without_password
 from lingraft.errors import NoStoreError, TrackingError
 
 TRACKING = "MLFLOW_TRACKING_URI"
@@ -22,10 +23,12 @@ SETTINGS = {"MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false", "MLFLOW_DISABLE_TEL
 """No bars for files between our lines, and no report on its use to MLflow's makers from a thread of its own."""
 _DEFAULT = "sqlite:///mlflow.db"
 """What MLflow takes where the environment names nothing."""
-_DATABASES = {"postgresql", "mysql", "mssql", "sqlite"}
-_SCHEMES = {"http", "https", "file", "databricks", "databricks-uc", "uc", *_DATABASES}
+_DATABASE_SERVERS = {"postgresql", "mysql", "mssql"}
+_SCHEMES = {"http", "https", "file", "databricks", "databricks-uc", "uc", "sqlite", *_DATABASE_SERVERS}
 _TABLE = "registered_models"
 _SERVER_WAIT_S = 5.0
+_TIMED_DRIVERS = {"psycopg", "psycopg2", "pymysql", "mysqldb"}
+"""Drivers of databases that take the argument `connect_timeout`."""
 
 
 def set_up() -> None:
@@ -44,15 +47,10 @@ def registry_address() -> str:
     return os.environ.get(REGISTRY) or tracking_address()
 
 
-def without_password(address: str) -> str:
-    """An address as messages and logs may show it."""
-    return re.sub(r"(?<=://)([^:/@]*):[^/]*@", r"\1:***@", address)
-
-
 def require_store() -> None:
     """Refuse an address at which MLflow would create a store, or that it does not understand.
 
-    Servers are not asked.
+    Servers of MLflow's are not asked. A database that cannot be reached is not refused: `require_answer` does that.
 
     Raises:
         NoStoreError: the message names the address, and says how to set it.
@@ -60,7 +58,7 @@ def require_store() -> None:
     for variable in (TRACKING, REGISTRY):
         if address := os.environ.get(variable):
             _require_named(variable, address)
-    if not os.environ.get(TRACKING) and not Path(file_of(_DEFAULT)).is_file():
+    if not os.environ.get(TRACKING) and not Path(sqlite_file(_DEFAULT)).is_file():
         raise NoStoreError(
             f"{TRACKING} is not set, and there is no mlflow.db in {Path.cwd()}, which would be MLflow's default. "
             + _remedy(TRACKING)
@@ -68,49 +66,92 @@ def require_store() -> None:
 
 
 def require_answer() -> None:
-    """Refuse the registry's address if it is a server's and nobody answers there; any answer will do.
+    """Refuse the registry's address if nobody answers there: of a server any answer will do.
+
+    MLflow would try again for minutes.
 
     Raises:
         TrackingError: nobody answers.
     """
     address = registry_address()
-    if urlsplit(address).scheme not in {"http", "https"}:
-        return
+    variable = REGISTRY if os.environ.get(REGISTRY) else TRACKING
+    if reason := _silence_of(address):
+        raise TrackingError(
+            f"nobody answers at {variable}={without_password(address)}: {reason}. See that the server is up, and that "
+            f"user and password are right. {_remedy(variable)}"
+        )
+
+
+def _silence_of(address: str) -> str | None:
+    """Why a server or database does not answer; None if it does, or is a file."""
+    if _scheme_of(address) in _DATABASE_SERVERS:
+        return _try_database(address).unreachable
+    if _scheme_of(address) not in {"http", "https"}:
+        return None
     try:
         urllib.request.urlopen(f"{address.rstrip('/')}/health", timeout=_SERVER_WAIT_S).close()
     except urllib.error.HTTPError:
         pass
     except (OSError, ValueError) as error:
-        reason = getattr(error, "reason", error)
-        if "CERTIFICATE" in str(reason):  # MLflow has settings of its own for certificates
-            return
-        variable = REGISTRY if os.environ.get(REGISTRY) else TRACKING
-        raise TrackingError(
-            f"nobody answers at {variable}={without_password(address)}: {reason}. See that the server is up. "
-            + _remedy(variable)
-        ) from error
-
-
-def file_of(address: str) -> str:
-    """The file that a SQLite address such as `sqlite:///mlflow.db` names; empty if it names none."""
-    name = re.sub(r"^sqlite(\+\w+)?://(/|$)", "", address).partition("?")[0]
-    return "" if name == ":memory:" or name.startswith("sqlite") else name
+        reason = str(getattr(error, "reason", error))
+        return None if "CERTIFICATE" in reason else reason  # MLflow has settings of its own for certificates
+    return None
 
 
 def _require_named(variable: str, address: str) -> None:
-    scheme = urlsplit(address).scheme.partition("+")[0] if ":" in address else ""
-    problem = None
+    scheme, problem = _scheme_of(address), None
     if address in {"databricks", "databricks-uc", "uc"}:
         return
     if scheme == "sqlite":
-        problem = _lack_of_tables(file_of(address))
+        problem = _lack_of_tables(sqlite_file(address))
     elif scheme in {"", "file"}:
         folder = Path(unquote(urlsplit(address).path))
         problem = _lack_of_runs(folder)
+    elif scheme in _DATABASE_SERVERS:
+        problem = _try_database(address).problem
     elif scheme not in _SCHEMES | {each.name for each in entry_points(group="mlflow.tracking_store")}:
         problem = f"MLflow has no scheme {scheme!r}, but {', '.join(sorted(_SCHEMES))}"
     if problem:
         raise NoStoreError(f"{variable} is {without_password(address)}, but {problem}. {_remedy(variable)}")
+
+
+def _scheme_of(address: str) -> str:
+    """Scheme of an address, without the driver of a database; empty for a path."""
+    return urlsplit(address).scheme.partition("+")[0] if ":" in address else ""
+
+
+class _Tried(NamedTuple):
+    """How an attempt to read a database server ended; all None if it holds MLflow's tables."""
+
+    problem: str | None = None
+    """Why it is not a store of MLflow's."""
+    unreachable: str | None = None
+    """Why it could not be asked."""
+
+
+_STORES: set[str] = set()
+"""Addresses of databases in which tables of MLflow's were found: they stay."""
+
+
+def _try_database(address: str) -> _Tried:
+    from sqlalchemy import NullPool, create_engine, inspect, make_url
+    from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
+
+    if address in _STORES:
+        return _Tried()
+    try:
+        url = make_url(address)
+        waits = {"connect_timeout": int(_SERVER_WAIT_S)} if url.get_dialect().driver in _TIMED_DRIVERS else {}
+        found = inspect(create_engine(url, poolclass=NullPool, connect_args=waits)).has_table(_TABLE)
+    except (NoSuchModuleError, ImportError) as error:
+        return _Tried(problem=f"its driver is not installed ({error}). Install it, or name another in the scheme")
+    except (ArgumentError, ValueError):
+        return _Tried(problem="that is no address of a database, such as postgresql+psycopg://USER@HOST:PORT/DATABASE")
+    except SQLAlchemyError as error:
+        return _Tried(unreachable=" ".join(str(error.__cause__ or error).split()))
+    if found:
+        _STORES.add(address)
+    return _Tried(None if found else "the database there has no tables of MLflow's")
 
 
 def _lack_of_runs(folder: Path) -> str | None:
@@ -148,5 +189,5 @@ def _remedy(variable: str) -> str:
     """How to set the address, with one that is there where one is near."""
     near = next((f"sqlite:///{file}" for file in sorted(Path().glob("*/mlflow.db"))), None)
     example = near or "http://localhost:5000"
-    kinds = "a server (http://HOST:PORT) or of a SQLite file (sqlite:///FOLDER/mlflow.db)"
+    kinds = "a server (http://HOST:PORT), a SQLite file (sqlite:///FOLDER/mlflow.db) or a database"
     return f"Nothing was created. Set {variable} to the address of {kinds}, for example: export {variable}={example}"

@@ -2,17 +2,21 @@
 
 import socket
 import sqlite3
+from functools import partial
 from pathlib import Path
 
 import mlflow
 import pytest
+from sqlalchemy import NullPool, create_engine, inspect
 from typer.testing import CliRunner
 
 from lingraft import tracking
+from lingraft.addresses import without_password
 from lingraft.cli import app
 from lingraft.config import Recipe
-from lingraft.errors import NoStoreError, PublicationError, TrackingError
-from lingraft.mlflow_environment import require_store, without_password
+from lingraft.errors import LingraftError, NoStoreError, PublicationError, TrackingError
+from lingraft.mlflow_environment import require_store
+from tests.postgresql import started
 from tests.tracking_stores import quiet, sqlite_store
 
 RECIPE = Recipe.load(Path(__file__).parent / "tiny.toml")
@@ -62,6 +66,8 @@ def test_a_command_without_an_address_creates_nothing_and_says_how_to_set_it(com
         ("localhost:5000", ["no scheme 'localhost'"]),
         ("sqllite:///mlflow.db", ["no scheme 'sqllite'"]),
         ("htp://me:secret@localhost", ["htp://me:***@localhost"]),
+        ("postgresql+absent://me:secret@localhost/mlflow", ["postgresql+absent://me:***@localhost", "driver"]),
+        ("postgresql+psycopg://me:secret@localhost:many/mlflow", ["no address of a database"]),
     ],
 )
 @pytest.mark.parametrize("variable", ["MLFLOW_TRACKING_URI", "MLFLOW_REGISTRY_URI"])
@@ -128,6 +134,37 @@ def test_a_server_that_nobody_has_started_is_refused_without_waiting(
     assert [*empty.iterdir()] == []
 
 
+def test_a_database_server_that_nobody_has_started_is_refused_without_waiting(
+    empty: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        place = f"127.0.0.1:{taken.getsockname()[1]}/mlflow"
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", f"postgresql+psycopg://me:secret@{place}")
+        monkeypatch.setattr("time.sleep", lambda _: pytest.fail("it waits"))
+        told = (
+            rf"nobody answers at MLFLOW_TRACKING_URI=postgresql\+psycopg://me:\*\*\*@{place}: .*refused.* export MLFLOW"
+        )
+        with pytest.raises(TrackingError, match=told):
+            CliRunner().invoke(app, ["registry", "ls"], catch_exceptions=False)
+
+
+@quiet
+@pytest.mark.integration
+def test_reading_a_database_server_creates_no_tables(empty: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with started() as server:
+        address = server.address("mlflow")
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", address)
+        engine = create_engine(address, poolclass=NullPool)
+        for read in (partial(CliRunner().invoke, app, ["registry", "ls"], catch_exceptions=False), require_store):
+            with pytest.raises(NoStoreError, match=r"the database there has no tables of MLflow's"):
+                read()
+            assert inspect(engine).get_table_names() == []
+        tracking.open_run(RECIPE, "language")
+        with pytest.raises(LingraftError, match="nothing is registered here yet"):
+            CliRunner().invoke(app, ["registry", "ls"], catch_exceptions=False)
+
+
 @quiet
 @pytest.mark.parametrize("wanted", [None, "true"])
 def test_mlflow_draws_bars_only_where_the_environment_says_so(
@@ -145,6 +182,10 @@ def test_mlflow_draws_bars_only_where_the_environment_says_so(
 
 def test_passwords_are_not_shown() -> None:
     assert without_password("postgresql://me:se@cret@host/db") == "postgresql://me:***@host/db"
+    assert (
+        without_password("postgresql://host/db?user=me&password=secret&x=1")
+        == "postgresql://host/db?user=me&password=***&x=1"
+    )
     assert without_password("http://host:5000/path@2") == "http://host:5000/path@2"
 
 

@@ -21,6 +21,7 @@ from lingraft.config import Recipe
 from lingraft.errors import ArtifactError, TextError, TrackingError
 from lingraft.plan import Progress
 from lingraft.stopping import Interruption
+from lingraft.tracking.runs import project_run
 from tests.tracking_server import shared
 from tests.tracking_stores import quiet, sqlite_store
 
@@ -247,7 +248,7 @@ def test_where_runs_are_is_told_without_credentials(parent: str, monkeypatch: py
     assert first.run_id not in place.stages.values()
 
 
-@pytest.mark.parametrize(
+ENDINGS = pytest.mark.parametrize(
     ("error", "status"),
     [
         (TextError("no text"), "FAILED"),
@@ -256,6 +257,25 @@ def test_where_runs_are_is_told_without_credentials(parent: str, monkeypatch: py
     ],
     ids=["error", "Ctrl-C", "SIGTERM"],
 )
+
+
+@ENDINGS
+def test_work_that_breaks_off_between_its_stages_is_marked_so(store: Path, error: BaseException, status: str) -> None:
+    runs = []
+
+    def end() -> None:
+        with project_run("tiny", "add-language", {}, "A language is added.") as run:
+            runs.append(run)
+            with tracking.stage(run, "register-tr"):
+                assert _run(run).info.status == "RUNNING"
+            raise error
+
+    with pytest.raises(type(error)):
+        end()
+    assert [_run(run).info.status for run in runs] == [status]
+
+
+@ENDINGS
 def test_a_stage_that_fails_or_stops_marks_itself_and_its_pipeline(
     parent: str, error: BaseException, status: str
 ) -> None:

@@ -100,6 +100,7 @@ for asked in (
     registry.judge,
     registry.promote,
     registry.rollback,
+    registry.restore,
     registry.gc,
 ):
     registered.command(asked.__name__)(announcing_registry(asked))

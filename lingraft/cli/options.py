@@ -73,7 +73,8 @@ def say(made: "Artifact") -> None:
 
 def announce_registry() -> None:
     """Print which registry is about to be asked."""
-    from lingraft.mlflow_environment import registry_address, without_password
+    from lingraft.addresses import without_password
+    from lingraft.mlflow_environment import registry_address
 
     print(f"registry: {without_password(registry_address())}", file=sys.stderr, flush=True)
 

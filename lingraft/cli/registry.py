@@ -201,6 +201,24 @@ def rollback(
         _conclude(ask, decide(ask, model, by or me(), dry_run, allowed), dry_run)
 
 
+def restore(
+    model: ModelArgument,
+    version: VersionArgument,
+    folder: Annotated[
+        Path, typer.Argument(help="The same artifact: a backup, or the output of the step that made it.")
+    ],
+) -> None:
+    """Repair a damaged version from a folder with the same artifact; its number, aliases and decisions stay."""
+    from lingraft.registry.upkeep import restore as repair
+    from lingraft.tracking import asking
+    from lingraft.tracking.versions import version_of
+
+    with asking() as ask:
+        found = version_of(ask, model, version)
+        repair(ask, found, folder)
+    print(f"{found.title} is whole again")
+
+
 def gc(
     project: ProjectOption = None,
     days: Annotated[float, typer.Option(min=0, help="Younger versions are kept.")] = 30,

@@ -70,8 +70,10 @@ def bundle(
             "language": brought[0].tokenizer.language,
             "aligned_with": marks["primary"],
             "data_hashes": marks,
-            "details": body_facts(exported) | language_facts(tokenizers, found) | {"tables": tables},
-            "record": {"parity": found, "examples": _prompts(exported) if prompts is None else prompts},
+            "details": body_facts(exported)
+            | language_facts(tokenizers, found)
+            | {"tables": tables, "examples": _prompts(exported) if prompts is None else prompts},
+            "record": {"parity": found},
         }
     return Artifact.load(out, Kind.BUNDLE)
 

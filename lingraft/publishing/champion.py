@@ -8,9 +8,10 @@ import tempfile
 from collections.abc import Collection, Iterable
 from pathlib import Path
 
+from lingraft.addresses import without_password
 from lingraft.artifact import Artifact, Kind, Manifest
 from lingraft.errors import LingraftError, NotRegisteredError
-from lingraft.mlflow_environment import registry_address, without_password
+from lingraft.mlflow_environment import registry_address
 from lingraft.progress import say
 from lingraft.publishing.folder import Action, Publications
 from lingraft.publishing.parts import files_of, version_of
@@ -113,8 +114,7 @@ class Champion:
 
     def _precedes(self, language: str, decision: Decision) -> bool:
         """Whether what stands was there before a decision: published from this model, or by hand at an earlier time."""
-        latest = self._publications.latest(str(self._task), language)
-        last = self._publications.read(str(self._task), language, latest) if latest else None
+        last = self._publications.last(str(self._task), language)
         return last is None or last.by == self._by or last.at <= decision.asked_at
 
     def _serve(self, found: Artifact, language: str, version: str, champion: Version) -> None:
@@ -142,8 +142,7 @@ class Champion:
 
     def _stands(self, language: str) -> str | None:
         """Version of a language that servers are to serve by now."""
-        latest = self._publications.latest(str(self._task), language)
-        last = self._publications.read(str(self._task), language, latest) if latest else None
+        last = self._publications.last(str(self._task), language)
         if language in self._original and (last is None or last.action == "restore"):
             return self._original[language]
         return standing(self._publications, str(self._task), language)

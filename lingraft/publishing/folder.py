@@ -121,6 +121,15 @@ class Publications:
         except (pydantic.ValidationError, FileNotFoundError) as error:
             raise ArtifactError(f"{path} is damaged: {error}. Publish the language again.") from error
 
+    def last(self, task: str, language: str) -> Publication | None:
+        """A language's last publication; None if there is none.
+
+        Raises:
+            ArtifactError: it is damaged.
+        """
+        number = self.latest(task, language)
+        return self.read(task, language, number) if number else None
+
     def keep(self, bundle: Artifact, language: str) -> str:
         """Copy a language's part of a bundle here, unless it is here; returns its version. Nobody serves it yet.
 

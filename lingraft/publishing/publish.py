@@ -70,8 +70,7 @@ def standing(publications: Publications, task: str, language: str) -> str | None
     Raises:
         ArtifactError: a publication or an answer is damaged.
     """
-    latest = publications.latest(task, language)
-    last = publications.read(task, language, latest) if latest else None
+    last = publications.last(task, language)
     if last and last.action != "restore":
         return last.version
     served = {replica.reply(task, language).version for replica in publications.living() if task in replica.replies}
@@ -93,8 +92,8 @@ def published(publications: Publications, task: str, language: str) -> str | Non
     Raises:
         ArtifactError: it is damaged.
     """
-    latest = publications.latest(task, language)
-    return publications.read(task, language, latest).version if latest else None
+    last = publications.last(task, language)
+    return last.version if last else None
 
 
 def withdraw(folder: Path, task: str, language: str, by: str) -> Publication:
@@ -124,11 +123,10 @@ def served_languages(publications: Publications) -> dict[str, set[str]]:
         for task in replica.replies:
             found[task] |= replica.serves(task)
     for task, language in publications.languages():
-        latest = publications.latest(task, language)
-        action = publications.read(task, language, latest).action if latest else None
-        if action == "serve":
+        last = publications.last(task, language)
+        if last and last.action == "serve":
             found[task].add(language)
-        elif action == "withdraw":
+        elif last and last.action == "withdraw":
             found[task].discard(language)
     return {task: languages for task, languages in found.items() if languages}
 
@@ -144,12 +142,12 @@ def rollback(folder: Path, task: str, language: str, by: str) -> Publication:
         ArtifactError: the folder cannot be written.
     """
     publications = Publications(folder)
-    standing = _standing(publications.history(task, language))
-    if not standing:
+    left = _not_taken_back(publications.history(task, language))
+    if not left:
         raise PublicationError(
             f"no publication of {language!r} of {task!r} is left to take back. `lingraft publish ls` lists them."
         )
-    undone, before = standing[-1], standing[-2] if len(standing) > 1 else None
+    undone, before = left[-1], left[-2] if len(left) > 1 else None
     action, version = (before.action, before.version) if before else ("restore", None)
     return publications.append(task, language, action, by, version, undoes=undone.number)
 
@@ -205,7 +203,7 @@ def require_served(made: Sequence[Publication], found: Sequence[Verdict]) -> Non
         )
 
 
-def _standing(history: Sequence[Publication]) -> list[Publication]:
+def _not_taken_back(history: Sequence[Publication]) -> list[Publication]:
     """Publications that nobody has taken back, the last one at the end."""
     undone = {each.undoes for each in history}
     return [each for each in history if each.undoes is None and each.number not in undone]

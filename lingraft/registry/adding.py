@@ -11,12 +11,13 @@ from lingraft.gate_config import Gate
 from lingraft.registered import bundle_of, embeddings_of
 from lingraft.registry.adding_source import primary_with
 from lingraft.registry.bundle_gate import NOTHING
+from lingraft.registry.bundles import served_examples
 from lingraft.registry.evidence import register_judged
 from lingraft.registry.promotion import Decided, promote
 from lingraft.registry.renewal import Renewal, renew
 from lingraft.results import LanguageResult, load_language
 from lingraft.task_config import PRIMARY
-from lingraft.tracking.runs import StageRun, close_run, open_project_run, stage
+from lingraft.tracking.runs import StageRun, project_run, stage
 from lingraft.tracking.server import Asking, asking
 from lingraft.tracking.versions import Version, bring
 
@@ -60,14 +61,12 @@ def add_language(folder: Path, asked_by: str, gate: Gate, project: str | None = 
     name = primary.tags["project"]
     settings = {"folder": folder.name, "adaptation": embeddings.manifest.recipe, "gate": gate.model_dump(mode="json")}
     note = f"A language that `lingraft add-language` learned is registered: `{result.language}`."
-    run = open_project_run(name, "add-language", settings, settings, note)
-    with tempfile.TemporaryDirectory() as work:
+    with project_run(name, "add-language", settings, note) as run, tempfile.TemporaryDirectory() as work:
         bodies = _Bodies(primary, found, Path(work))
         with stage(run, f"register-{result.language}") as step:
             version, decided = _registered(step, embeddings, evaluation, result, gate, asked_by, bodies)
         accepted = decided.after == version
         renewals = dict(_renewals(run, embeddings, asked_by, bodies)) if accepted else {}
-    close_run(run)
     return Added(version, decided, renewals)
 
 
@@ -139,10 +138,11 @@ def _renewals(run: str, embeddings: Artifact, asked_by: str, bodies: _Bodies) ->
             def make(folders: Sequence[Path]) -> Artifact:
                 nonlocal attempts
                 attempts += 1
-                return bundle(primary, body, folders, Path(work) / str(attempts))  # noqa: B023  called in this turn
+                examples = served_examples(step.ask, name)  # noqa: B023  called in this turn, like the next line
+                return bundle(primary, body, folders, Path(work) / str(attempts), prompts=examples)  # noqa: B023
 
             brought = {str(embeddings.manifest.language): embeddings.folder}
             mark = bodies.primary.fingerprint
-            renewal = renew(step, name, mark, brought, make, lambda _: {"task": task}, NOTHING, asked_by)  # noqa: B023
+            renewal = renew(step, name, mark, brought, make, {}, NOTHING, asked_by)
             step.record(renewal.made, {})
             yield name, renewal

@@ -8,7 +8,7 @@ from lingraft.errors import ArtifactError, NotRegisteredError, PromotionError
 from lingraft.registered import primary_of, task_of
 from lingraft.registry.promotion import promote
 from lingraft.tracking.registry import register
-from lingraft.tracking.runs import close_run, open_project_run, stage
+from lingraft.tracking.runs import project_run, stage
 from lingraft.tracking.server import Asking, asking
 from lingraft.tracking.versions import Version, champion_of, projects, versions
 
@@ -50,10 +50,8 @@ def add_artifact(folder: Path, asked_by: str, project: str | None = None) -> Add
         name = _named(folder, project) if kind is Kind.PRIMARY else _owner(ask, made, project)
         model = primary_of(name) if kind is Kind.PRIMARY else task_of(name, manifest.detail("task", str))
     settings = {"folder": folder.name, "settings": manifest.recipe}
-    run = open_project_run(
-        name, f"add-{kind}", settings, settings, f"A {kind} that was made by commands is registered."
-    )
-    with stage(run, f"register-{kind}") as step:
+    note = f"A {kind} that was made by commands is registered."
+    with project_run(name, f"add-{kind}", settings, note) as run, stage(run, f"register-{kind}") as step:
         tags = {key: manifest.details.get(key) for key in ("seed", "dev_score")}
         aliases = (f"seed-{tags['seed']}",) if kind is Kind.TASK else ()
         version = int(register(model, folder, kind, step, tags, aliases))
@@ -61,7 +59,6 @@ def add_artifact(folder: Path, asked_by: str, project: str | None = None) -> Add
         if champion is None or _is_left_behind(champion, made):
             promote(step.ask, model, version, asked_by)
         standing = champion_of(step.ask, model)
-    close_run(run)
     return AddedArtifact(model, version, standing.number if standing else None)
 
 

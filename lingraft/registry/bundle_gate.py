@@ -8,8 +8,9 @@ import pydantic
 from lingraft.artifact import Manifest
 from lingraft.errors import PromotionError
 from lingraft.gate_config import PARITY_TOLERANCE
+from lingraft.registry.facts import parity_of
 from lingraft.registry.gate import Check
-from lingraft.serving.formats import languages_of
+from lingraft.serving.formats import examples_of, languages_of
 
 _EMBEDDINGS = "embeddings-"
 """Input of a bundle, with a language behind it."""
@@ -31,12 +32,6 @@ class AllowedChanges(pydantic.BaseModel, frozen=True, extra="forbid"):
 NOTHING = AllowedChanges()
 
 
-class _Measured(pydantic.BaseModel, frozen=True):
-    """How near a bundle's answers in one language are to PyTorch's."""
-
-    difference: float
-
-
 @dataclass(frozen=True)
 class BundleContent:
     """The facts of a bundle that decide whether it may become champion, from its manifest."""
@@ -54,6 +49,8 @@ class BundleContent:
     """Fingerprint of the embeddings by language; the source language has none."""
     parity: Mapping[str, float]
     """By language, the largest difference of a logit between ONNX Runtime in float32 and PyTorch."""
+    examples: Mapping[str, Mapping[str, str]]
+    """By language, texts for people who try the endpoint; empty if there are none, or the manifest cannot be read."""
 
     @classmethod
     def of(cls, title: str, manifest: Manifest) -> "BundleContent":
@@ -62,7 +59,7 @@ class BundleContent:
         Raises:
             ArtifactError: the manifest lacks one.
         """
-        parity: dict[str, dict[str, _Measured]] = manifest.recorded("parity", dict[str, dict[str, _Measured]])
+        parity = parity_of(manifest)
         return cls(
             title=title,
             source=str(manifest.language),
@@ -74,7 +71,8 @@ class BundleContent:
                 for name, mark in manifest.data_hashes.items()
                 if name.startswith(_EMBEDDINGS)
             },
-            parity={language: found.difference for language, found in parity.get("fp32", {}).items()},
+            parity=parity,
+            examples=examples_of(manifest),
         )
 
     @classmethod
@@ -85,7 +83,7 @@ class BundleContent:
         }
         source = tags.get("language", "")
         primary = tags.get("aligned_with", "")
-        return cls(title, source, (source, *sorted(embeddings)), primary, None, embeddings, {})
+        return cls(title, source, (source, *sorted(embeddings)), primary, None, embeddings, {}, {})
 
 
 def languages_in(contents: Iterable[BundleContent | None]) -> list[str]:

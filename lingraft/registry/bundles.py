@@ -2,7 +2,7 @@
 
 import tempfile
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from lingraft.artifact import Kind
@@ -11,7 +11,7 @@ from lingraft.registry.bundle_gate import BundleChange, BundleContent
 from lingraft.tracking import decisions
 from lingraft.tracking.decisions import Record, standing_promotions, winners
 from lingraft.tracking.server import Asking
-from lingraft.tracking.versions import Version, bring_some
+from lingraft.tracking.versions import Version, bring_some, champion_of
 
 
 def content_of(ask: Asking, version: Version) -> BundleContent:
@@ -38,6 +38,19 @@ def served_content(ask: Asking, version: Version | None) -> BundleContent | None
         return content_of(ask, version)
     except ArtifactError:
         return BundleContent.of_tags(version.title, version.tags)
+
+
+def served_examples(ask: Asking, name: str) -> Mapping[str, Mapping[str, str]] | None:
+    """The champion's examples for people who try the endpoint: by language, texts by the names of inputs.
+
+    Returns:
+        None if there is no champion, it has no examples, or its manifest is damaged.
+
+    Raises:
+        TrackingError: the registry refuses, or stays down.
+    """
+    content = served_content(ask, champion_of(ask, name))
+    return (content.examples or None) if content else None
 
 
 def change_of(

@@ -7,6 +7,7 @@ from pathlib import Path
 from lingraft.artifact import Artifact, Kind
 from lingraft.errors import GateError, TrackingError
 from lingraft.gate_config import Gate
+from lingraft.registry.facts import PARITY
 from lingraft.registry.gate import Evidence
 from lingraft.results import load_items, load_language, zero_shot
 from lingraft.tracking.points import UnreachableError
@@ -16,9 +17,9 @@ from lingraft.tracking.server import Asking
 from lingraft.tracking.versions import Version, retag
 
 EVALUATION = "evaluation"
-"""What a register step's run keeps an evaluation under."""
-EVALUATION_RUN, GATE, PARITY = "evaluation_run", "gate", "parity."
-"""Tags: where the evaluation is kept, the recipe's gate as JSON, and, with a task's name behind it, its parity."""
+"""Name under which a run keeps an evaluation, and the tag of the version that has the evaluation's fingerprint."""
+EVALUATION_RUN, GATE = "evaluation_run", "gate"
+"""Tags: where the evaluation is kept, and the recipe's gate as JSON."""
 _OURS = {"embeddings", "primary", "initial"}
 """Hashes of an evaluation that are of what is judged, and not of what it is judged on."""
 
@@ -50,7 +51,7 @@ def register_judged(
     result = load_language(evaluation.folder)
     stage.keep(evaluation, EVALUATION)
     tags: dict[str, object] = {EVALUATION_RUN: stage.run_id, GATE: gate.model_dump_json(), **more}
-    tags |= {"evaluation": evaluation.fingerprint, "overlap": result.overlap}
+    tags |= {EVALUATION: evaluation.fingerprint, "overlap": result.overlap}
     tags |= result.alignment.metrics if result.alignment else {}
     tags |= result.masked.model_dump() | zero_shot(result) | {f"{PARITY}{task}": each for task, each in parity.items()}
     return register(name, embeddings, Kind.EMBEDDINGS, stage, tags)
@@ -60,7 +61,7 @@ def evidence_of(ask: Asking, version: Version) -> Evidence:
     """What was found when a version of embeddings was judged.
 
     Raises:
-        GateError: it was registered without, or what was kept is gone or of other embeddings.
+        GateError: it was registered without, or what was kept is gone, was exchanged, or is of other embeddings.
         TrackingError: the registry stays down.
         ArtifactError: what was kept is damaged.
     """
@@ -78,6 +79,13 @@ def evidence_of(ask: Asking, version: Version) -> Evidence:
                 f"the evaluation of {version.title}, kept by run {run}, is gone: {error} Register the version again by "
                 "the language pipeline, or restore the run."
             ) from error
+        if made.fingerprint != version.tags.get(EVALUATION):
+            raise GateError(
+                f"run {run} keeps an evaluation of fingerprint {made.fingerprint}, but the tag {EVALUATION!r} of "
+                f"{version.title} says {version.tags.get(EVALUATION, 'nothing')}: one of the two was changed "
+                "after the version was judged. Restore what the run kept, or judge the version again (`lingraft "
+                "registry pull`, `lingraft evaluate`, `lingraft registry judge`)."
+            )
         result, items = load_language(kept), load_items(kept)
     if result.embeddings != version.fingerprint:
         raise GateError(
@@ -112,7 +120,7 @@ def keep_evidence(stage: StageRun, version: Version, evaluation: Path) -> None:
         )
     load_items(evaluation)
     stage.keep(made, EVALUATION)
-    retag(stage.ask, version, {"evaluation": made.fingerprint, EVALUATION_RUN: stage.run_id})
+    retag(stage.ask, version, {EVALUATION: made.fingerprint, EVALUATION_RUN: stage.run_id})
 
 
 def gate_of(version: Version) -> Gate:

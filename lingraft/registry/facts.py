@@ -2,12 +2,17 @@
 
 from collections.abc import Mapping
 
+import pydantic
+
 from lingraft.artifact import Artifact, Kind, Manifest
 from lingraft.cost.formulas import V100_FLOPS_PER_S
 from lingraft.hf.card_data import cost_table, table
 from lingraft.publishing.parts import fingerprint_of
 from lingraft.serving.formats import languages_of
 
+PARITY = "parity."
+"""Beginning of tags: the largest difference of a logit between ONNX Runtime and PyTorch, of a bundle by language, of
+embeddings by task."""
 CARD_CHARACTERS = 5000
 """What MLflow's database has room for."""
 _FIRST_SCORES = 4
@@ -34,7 +39,7 @@ _EMBEDDINGS_SCORES = (
 
 
 def facts_of(made: Artifact) -> dict[str, str]:
-    """What a version's tags say of its artifact; see docs/registry.md for each."""
+    """The tags of a version that follow from its artifact; docs/registry.md explains each."""
     manifest = made.manifest
     facts: dict[str, object] = {
         "kind": manifest.kind,
@@ -42,14 +47,60 @@ def facts_of(made: Artifact) -> dict[str, str]:
         "aligned_with": manifest.aligned_with,
         "tokenizer_hash": manifest.tokenizer_hash,
         "language": manifest.language,
-        "library_version": manifest.library_version,
         **{name: manifest.details.get(name) for name in ("system", "depth", "task")},
         "task_kind": _task_kind(manifest),
         **{f"data.{name}": mark for name, mark in manifest.data_hashes.items()},
         **(_of_languages(manifest) if manifest.kind is Kind.BUNDLE else {}),
-        **cost_tags(manifest),
     }
-    return {name: str(value) for name, value in facts.items() if value is not None}
+    return {name: str(value) for name, value in facts.items() if value is not None} | recorded_facts(manifest)
+
+
+def recorded_facts(manifest: Manifest) -> dict[str, str]:
+    """Those of `facts_of` that the fingerprint does not cover: how this copy of the artifact was made."""
+    parity = parity_of(manifest) if manifest.kind is Kind.BUNDLE else {}
+    facts = {
+        "library_version": manifest.library_version,
+        **cost_tags(manifest),
+        **{f"{PARITY}{language}": difference for language, difference in parity.items()},
+    }
+    return {name: str(value) for name, value in facts.items()}
+
+
+def surplus_tags(tags: Mapping[str, str], made: Artifact) -> set[str]:
+    """Tags that claim to follow from the artifact, and do not."""
+    families = ("data.", "fingerprint.", *((PARITY,) if made.manifest.kind is Kind.BUNDLE else ()))
+    claims = {name for name in tags if name.startswith(families) or name in {"tokenizer_hash", "aligned_with"}}
+    return claims - set(facts_of(made))
+
+
+def untrue_tag(tags: Mapping[str, str], made: Artifact) -> str | None:
+    """A sentence about the first tag that differs from the artifact, is missing, or is surplus; None if none does.
+
+    Cost and version of the library are not compared: they decide nothing.
+    """
+    ignored = {"library_version", *cost_tags(made.manifest)}
+    facts = {name: value for name, value in facts_of(made).items() if name not in ignored}
+    for name in sorted({*facts, *surplus_tags(tags, made)}):
+        if tags.get(name) != facts.get(name):
+            said, actual = (each.get(name, "nothing") for each in (tags, facts))
+            return f"its tag {name!r} says {said}, and the artifact {actual}: the tag was changed or removed."
+    return None
+
+
+class _Measured(pydantic.BaseModel, frozen=True):
+    """How near a bundle's answers in one language are to PyTorch's."""
+
+    difference: float
+
+
+def parity_of(manifest: Manifest) -> dict[str, float]:
+    """By language, the largest difference of a bundle's logits from PyTorch's in float32.
+
+    Raises:
+        ArtifactError: the manifest lacks it.
+    """
+    parity: dict[str, dict[str, _Measured]] = manifest.recorded("parity", dict[str, dict[str, _Measured]])
+    return {language: found.difference for language, found in parity.get("fp32", {}).items()}
 
 
 def _task_kind(manifest: Manifest) -> str | None:

@@ -8,6 +8,10 @@ ENDPOINT = "endpoint."
 """Tag of a bundle, with an endpoint's name behind it: where it is served, as whoever deploys it has written it."""
 _DATA = "data."
 _TEXT = f"{_DATA}text"
+_HASHES = {"text": _TEXT, "documents": f"{_DATA}documents"}
+"""Hashes that lead to the text, by the names that they are drawn with."""
+_LANGUAGE = "fingerprint."
+"""Tag of a bundle, with a language behind it: fingerprint of what the bundle holds of the language."""
 _ORDER = ("mini", "embeddings", "task", "bundle")
 
 
@@ -15,11 +19,6 @@ def parents_of(version: Version) -> set[str]:
     """Fingerprints of the registered artifacts that a version needs: its primary, and what a bundle was put of."""
     marks = {value for key, value in version.tags.items() if key.startswith(_DATA)}
     return {mark for mark in (*marks, version.tags.get("aligned_with")) if mark}
-
-
-def children_of(version: Version, among: Sequence[Version]) -> list[Version]:
-    """Versions that need a version, whichever step lies between."""
-    return [each for each in among if each != version and version.fingerprint in parents_of(each)]
 
 
 def drawn(found: Sequence[Version]) -> str:
@@ -34,7 +33,7 @@ def drawn(found: Sequence[Version]) -> str:
 
 
 def _tree(primary: Version, found: Sequence[Version]) -> Iterator[str]:
-    """A bundle stands under the body that it has, a language under the primary or the mini-model of its depth."""
+    """Draw a bundle under the body that it has, and embeddings under the primary or the mini-model of their depth."""
     yield _said(primary)
     ours = [each for each in found if each.tags.get("aligned_with") == primary.fingerprint]
     minis, embeddings, tasks, bundles = ([each for each in ours if each.kind == kind] for kind in _ORDER)
@@ -42,8 +41,8 @@ def _tree(primary: Version, found: Sequence[Version]) -> Iterator[str]:
     placed = [each for _, learned in under for each in learned]
     branches = [[_said(mini), *_indented(*([_said(each)] for each in learned))] for mini, learned in under]
     branches += [[_said(each)] for each in embeddings if each not in placed]
-    branches += [[_said(task), *_indented(*_served(task.fingerprint, bundles))] for task in tasks]
-    branches += _served(None, bundles)
+    branches += [[_said(task), *_indented(*_bundles(task.fingerprint, bundles, primary, embeddings))] for task in tasks]
+    branches += _bundles(None, bundles, primary, embeddings)
     yield from _indented(*branches)
 
 
@@ -52,17 +51,39 @@ def _learned_over(mini: Version, embeddings: Sequence[Version]) -> list[Version]
     return [each for each in embeddings if all(each.tags.get(key) == mini.tags.get(key) for key in alike)]
 
 
-def _served(task: str | None, bundles: Sequence[Version]) -> Iterator[list[str]]:
-    """Bundles of a task's body by its fingerprint; of the primary's own if None."""
+def _bundles(
+    task: str | None, bundles: Sequence[Version], primary: Version, embeddings: Sequence[Version]
+) -> Iterator[list[str]]:
+    """Bundles of a task's body by its fingerprint, or of the primary's own if None: languages, then endpoints."""
     for bundle in bundles:
         if bundle.tags.get(f"{_DATA}task") == task:
+            languages = [_language(bundle, language, primary, embeddings) for language in _languages(bundle)]
             places = {key: value for key, value in bundle.tags.items() if key.startswith(ENDPOINT)}
             shown = [f"endpoint {key.removeprefix(ENDPOINT)}: {value}" for key, value in sorted(places.items())]
-            yield [_said(bundle), *_indented(*([each] for each in shown))]
+            yield [_said(bundle), *_indented(*([each] for each in [*languages, *shown]))]
+
+
+def _languages(bundle: Version) -> list[str]:
+    """Languages of a bundle by its tags, the source language first."""
+    found = [tag.removeprefix(_LANGUAGE) for tag in bundle.tags if tag.startswith(_LANGUAGE)]
+    return sorted(found, key=lambda language: (language != bundle.tags.get("language"), language))
+
+
+def _language(bundle: Version, language: str, primary: Version, embeddings: Sequence[Version]) -> str:
+    """A language of a bundle, the version that its vectors come from, and the text that they were learned from."""
+    head = f"{language} [{bundle.tags[f'{_LANGUAGE}{language}'][:12]}]"
+    is_source = language == bundle.tags.get("language")
+    mark = primary.fingerprint if is_source else bundle.tags.get(f"{_DATA}embeddings-{language}", "")
+    learned = next((each for each in (primary, *embeddings) if each.fingerprint == mark), None)
+    if learned is None:
+        return f"{head} of embeddings {mark[:12] or 'that no tag names'}, not registered"
+    hashes = [f"{name} {learned.tags[key][:12]}" for name, key in _HASHES.items() if key in learned.tags]
+    return " ".join([head, "of", learned.name, f"{learned.number}", f"[{mark[:12]}]", *hashes])
 
 
 def _said(version: Version) -> str:
-    facts = [version.tags.get("language"), *(version.tags.get(key) for key in ("system",) if version.kind != "task")]
+    facts = [", ".join(_languages(version)) or version.tags.get("language")]
+    facts += [version.tags.get("system") if version.kind != "task" else None]
     known = [fact for fact in facts if fact]
     depth = [f"depth {version.tags['depth']}"] if "depth" in version.tags and version.kind != "primary" else []
     text = [f"text {version.tags[_TEXT][:12]}"] if _TEXT in version.tags else []

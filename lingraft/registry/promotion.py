@@ -28,7 +28,7 @@ class Decided:
 
     model: str
     before: int | None
-    """Version that was champion."""
+    """Version that was champion; by the record of decisions, where somebody has moved the alias to this one by hand."""
     after: int | None
     """Version that is champion now, or would be."""
     checks: tuple[Check, ...]
@@ -73,17 +73,18 @@ def promote(
     version = version_of(ask, name, number)
     project = project_of(version)
     _require_bundle(version, allowed)
-    if not dry_run:
-        settle(ask, project, name)
-    records, champion = decisions.history(ask, project, name), champion_of(ask, name)
-    before = champion.number if champion else None
+    records = decisions.history(ask, project, name) if dry_run else settled(ask, project, name)
+    found = versions_of(ask, name)
+    champion = next((each for each in found if each.is_champion), None)
     if made_after is not None:
         _require_last(records, made_after, name, number)
-    if before == number:
-        return Decided(name, before, number, (), None)
-    change = None
-    if version.kind == "bundle":
-        change = change_of(ask, champion, version, recorded_champion(versions_of(ask, name), records))
+    recorded = recorded_champion(found, records)
+    if champion and champion.number == number:
+        if recorded == champion:
+            return Decided(name, number, number, (), None)
+        champion = recorded  # the alias was moved by hand: the gate has not seen this version yet
+    before = champion.number if champion else None
+    change = change_of(ask, champion, version, recorded) if version.kind == "bundle" else None
     checks = tuple(_checks(ask, project, version, champion, gate))
     if change:
         change.require_names(allowed)
@@ -133,9 +134,7 @@ def rollback(
         raise NotRegisteredError(f"the registry has no model {name!r}. `lingraft registry ls` lists what it has.")
     project = project_of(found[-1])
     _require_bundle(found[-1], allowed)
-    if not dry_run:
-        settle(ask, project, name)
-    records = decisions.history(ask, project, name)
+    records = decisions.history(ask, project, name) if dry_run else settled(ask, project, name)
     found = versions_of(ask, name)  # again: a promotion may have ended since
     undone = _standing(records)
     target = _target(ask, project, undone, found)
@@ -167,6 +166,19 @@ def rollback(
         allowed=allowed,
     )
     return Decided(name, before, after, checks, _carry_out(ask, project, decision, target or champion or found[-1]))
+
+
+def settled(ask: Asking, project: str, name: str) -> list[Record]:
+    """The record of decisions about a model, once none of them is open: the alias has followed all of them.
+
+    Raises:
+        TrackingError: the registry refuses, or stays down.
+    """
+    while True:
+        records = decisions.history(ask, project, name)
+        if not any(record.outcome is Outcome.INTENDED for record in records):
+            return records
+        settle(ask, project, name)
 
 
 def settle(ask: Asking, project: str, name: str) -> list[Record]:

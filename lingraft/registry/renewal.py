@@ -13,7 +13,7 @@ from lingraft.registered import bundle_name, bundled
 from lingraft.registry.bundle_gate import AllowedChanges, BundleContent, languages_in
 from lingraft.registry.bundles import recorded_champion, served_content
 from lingraft.registry.gate import reason
-from lingraft.registry.promotion import Decided, last, promote
+from lingraft.registry.promotion import Decided, last, promote, settled
 from lingraft.serving.formats import languages_of
 from lingraft.tracking import decisions
 from lingraft.tracking.decisions import Record
@@ -43,7 +43,7 @@ def renew(
     primary: str,
     brought: Mapping[str, Path],
     make: Callable[[Sequence[Path]], Artifact],
-    tags_of: Callable[[Artifact], Mapping[str, object]],
+    tags: Mapping[str, object],
     allowed: AllowedChanges,
     asked_by: str,
 ) -> Renewal:
@@ -58,7 +58,7 @@ def renew(
         primary: fingerprint of the primary that the bundle is made for.
         brought: embeddings by language; of a language that the champion has too, they take the place of its own.
         make: exports the bundle from embeddings; called again where it has to be made again.
-        tags_of: tags of the version, by what was made.
+        tags: of the version, beside those that follow from the bundle.
         allowed: changes to what is in production that somebody has asked for. A language to drop is left out of the
             bundle, whether the champion has it or not; the source language stays.
         asked_by: for the record, if the bundle is promoted or refused.
@@ -68,11 +68,11 @@ def renew(
         ArtifactError: registered embeddings are damaged.
     """
     while True:
-        records = decisions.history(stage.ask, stage.project, name)
+        records = settled(stage.ask, stage.project, name)
         knew, before = last(records), _in_production(stage.ask, name, records)
         with tempfile.TemporaryDirectory() as folder:
             made = make(_members(stage, before, primary, brought, allowed.drop_languages, Path(folder)))
-        version = register(name, made.folder, Kind.BUNDLE, stage, tags_of(made))
+        version = register(name, made.folder, Kind.BUNDLE, stage, tags)
         possible = _applicable(allowed, before, made)
         try:
             decided = promote(stage.ask, name, int(version), asked_by, allowed=possible, made_after=knew)

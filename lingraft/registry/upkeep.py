@@ -4,15 +4,18 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from lingraft.artifact import Artifact, Kind
+from lingraft.artifact import Artifact, Kind, read_manifest
 from lingraft.errors import ArtifactError
 from lingraft.registry.bundles import recorded_champion
+from lingraft.registry.facts import facts_of, surplus_tags, untrue_tag
 from lingraft.registry.lineage import parents_of
 from lingraft.registry.promotion import previous
 from lingraft.tracking import decisions
+from lingraft.tracking.logged import MODELS, upload_again
 from lingraft.tracking.points import UnreachableError
+from lingraft.tracking.registry import REPAIR
 from lingraft.tracking.server import Asking
-from lingraft.tracking.versions import Version, bring
+from lingraft.tracking.versions import Version, bring, retag, untag
 
 _DAY_MS = 24 * 60 * 60 * 1000
 
@@ -38,7 +41,38 @@ def damage(ask: Asking, version: Version, found: Sequence[Version]) -> str | Non
             raise
         except ValueError as error:  # errors of ours, and a kind that there is none of
             return str(error)
-        return _untrue(version, made) or _orphaned(version, found)
+        if problem := untrue_tag(version.tags, made):
+            return f"{problem} {REPAIR}"
+        return _orphaned(version, found)
+
+
+def restore(ask: Asking, version: Version, folder: Path) -> None:
+    """Repair a version from a folder with the same artifact: its files, and the tags that follow from them.
+
+    Number, aliases, decisions and all other tags stay.
+
+    Args:
+        ask: asks MLflow.
+        version: to repair.
+        folder: the artifact; its fingerprint must be that of the version's tag.
+
+    Raises:
+        ArtifactError: the folder is damaged or another artifact, or the store holds files that are not the artifact's.
+        TrackingError: the registry refuses, or stays down.
+    """
+    made = Artifact.load(folder, read_manifest(folder).kind)
+    if made.fingerprint != version.fingerprint:
+        raise ArtifactError(
+            f"{folder} has fingerprint {made.fingerprint}, but {version.title} was registered with "
+            f"{version.fingerprint or 'none'}. Give a folder with the same artifact. If the tag was edited, set it "
+            "back to the fingerprint in the version's description."
+        )
+    upload_again(ask, version.source.removeprefix(MODELS), made)
+    retag(ask, version, facts_of(made))
+    for name in surplus_tags(version.tags, made):
+        untag(ask, version, name)
+    with tempfile.TemporaryDirectory() as copy:
+        bring(ask, version, made.manifest.kind, Path(copy) / "artifact")
 
 
 def lost_records(ask: Asking, project: str) -> list[int]:
@@ -95,24 +129,14 @@ def superfluous(ask: Asking, project: str, found: Sequence[Version], now_ms: int
     return [each for each in found if each.fingerprint not in needed]
 
 
-def _untrue(version: Version, made: Artifact) -> str | None:
-    manifest = made.manifest
-    actual = {
-        "aligned_with": manifest.aligned_with,
-        "tokenizer_hash": manifest.tokenizer_hash,
-        "language": manifest.language,
-    }
-    for name, value in actual.items():
-        if version.tags.get(name) != value:
-            return f"its tag {name!r} says {version.tags.get(name)}, and the artifact {value}: the tag was changed."
-    return None
-
-
 def _orphaned(version: Version, found: Sequence[Version]) -> str | None:
     primary = version.tags.get("aligned_with")
     if primary is None or primary in {each.fingerprint for each in found}:
         return None
-    return f"it belongs to primary {primary[:12]}, which is not registered."
+    return (
+        f"it belongs to primary {primary[:12]}, which is not registered. Add it: `lingraft registry add PRIMARY "
+        "--project NAME`."
+    )
 
 
 def require_whole(problems: Sequence[str]) -> None:
@@ -123,7 +147,4 @@ def require_whole(problems: Sequence[str]) -> None:
     """
     if problems:
         listed = "\n  ".join(problems)
-        raise ArtifactError(
-            f"{len(problems)} things are wrong with the registry:\n  {listed}\nRestore what is damaged from a backup, "
-            "or register it again from the run that made it."
-        )
+        raise ArtifactError(f"{len(problems)} things are wrong with the registry:\n  {listed}")

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
+from lingraft.addresses import sqlite_file, without_password
 from lingraft.errors import MissingExtraError, TrackingError
 from lingraft.progress import say
 
@@ -14,7 +15,7 @@ try:
     import optuna
     from optuna.storages import BaseStorage, JournalStorage, RDBStorage
     from optuna.storages.journal import JournalFileBackend, JournalFileSymlinkLock
-    from sqlalchemy import event, make_url
+    from sqlalchemy import event
     from sqlalchemy.exc import SQLAlchemyError
 except ImportError as error:
     raise MissingExtraError("optuna", "search") from error
@@ -104,11 +105,10 @@ def require_there(address: str) -> None:
         TrackingError: the message names the file.
     """
     is_journal = address.startswith(_JOURNAL)
-    name = address.removeprefix(_JOURNAL) if is_journal else make_url(address).database
-    file = Path(name or "").absolute()
+    file = Path(address.removeprefix(_JOURNAL) if is_journal else sqlite_file(address)).absolute()
     if (is_journal or address.startswith(_SQLITE)) and not file.is_file():
         raise TrackingError(
-            f"the Optuna storage {_without_password(address)} is not there: there is no file {file}. Nothing was "
+            f"the Optuna storage {without_password(address)} is not there: there is no file {file}. Nothing was "
             "created. Give the storage that a search has used, such as sqlite:///.demo/optuna.db."
         )
 
@@ -124,7 +124,7 @@ def explained(address: str | None) -> Iterator[None]:
     Raises:
         StorageError: it refused meanwhile.
     """
-    is_journal, name = (address or "").startswith(_JOURNAL), _without_password(address)
+    is_journal, name = (address or "").startswith(_JOURNAL), without_password(address or "in memory")
     try:
         yield
     except ValueError as error:
@@ -185,12 +185,3 @@ def _wait_s() -> float:
     if not given.replace(".", "", 1).isdecimal():
         raise TrackingError(f"{WAIT_VARIABLE} is {given!r}, but must be a number of seconds, such as {_WAIT_S:g}.")
     return float(given)
-
-
-def _without_password(address: str | None) -> str:
-    if address is None or address.startswith(_JOURNAL):
-        return address or "in memory"
-    try:
-        return make_url(address).render_as_string(hide_password=True)
-    except SQLAlchemyError:
-        return "that is given"

@@ -21,10 +21,12 @@ from lingraft.publishing.parts import fingerprint_of
 from lingraft.serving.formats import (
     BIAS,
     BundleKind,
+    Examples,
     Precision,
     bias_part,
     body_file,
     body_fingerprint,
+    examples_of,
     golden_part,
     languages_of,
     table_part,
@@ -35,8 +37,6 @@ from lingraft.serving.runtime import CUDA, Body, served_provider
 from lingraft.serving.tables import Table
 from lingraft.task_config import PRIMARY, Task
 from lingraft.tokenizer import Tokenizer
-
-_Examples = dict[str, dict[str, str]]
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class Bundle:
     """How far golden answers may be missed in this precision."""
     source_language: str
     """Language that the body was trained in."""
-    examples: _Examples
+    examples: Examples
     """By language, texts to try the endpoint with, by the names of a task's inputs."""
     languages: dict[str, Language]
     body: Body
@@ -140,7 +140,7 @@ class Bundle:
             precision=precision,
             tolerance=manifest.detail("golden", dict[str, PositiveFloat]).get(precision, 0.0),
             source_language=str(manifest.language),
-            examples=manifest.recorded("examples", _Examples) if "examples" in manifest.record else {},
+            examples=examples_of(manifest),
             languages={name: open_language(found, name, shared) for name in languages_of(manifest)},
             body=Body.open(_named(found, body_file(precision)), provider),
         )

@@ -18,6 +18,8 @@ PRECISIONS: tuple[Precision, ...] = get_args(Precision)
 TABLE_FORMATS: tuple[TableFormat, ...] = get_args(TableFormat)
 
 BundleKind = Literal[TaskKindName, "primary"]
+Examples = dict[str, dict[str, str]]
+"""By language, texts to try the endpoint with, by the names of a task's inputs."""
 
 EMBEDDED, VISIBLE, TYPES = "embedded_BTD", "visible_BT", "types_BT"
 HIDDEN, FEATURES = "hidden_BTD", "features_BTD"
@@ -55,6 +57,16 @@ def body_fingerprint(manifest: Manifest, precision: Precision) -> str:
     """
     marks = manifest.fingerprint_of(body_part(precision)), manifest.hash_of(body_file(precision))
     return hashlib.sha256("".join(marks).encode()).hexdigest()
+
+
+def examples_of(manifest: Manifest) -> Examples:
+    """Examples of a bundle for people who try the endpoint; empty if it has none.
+
+    Raises:
+        ArtifactError: they are not what they should be.
+    """
+    found: Examples = manifest.detail("examples", Examples) if "examples" in manifest.details else {}
+    return found
 
 
 def table_part(language: str) -> str:

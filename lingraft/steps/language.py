@@ -17,6 +17,7 @@ from lingraft.progress import say
 from lingraft.registered import bundle_name, embeddings_name, primary_name
 from lingraft.registry.bundle_gate import AllowedChanges
 from lingraft.registry.evidence import register_judged
+from lingraft.registry.facts import parity_of
 from lingraft.registry.gate import reason
 from lingraft.registry.renewal import languages_in_production, renew
 from lingraft.report.records import Records, Tracked, Verdict
@@ -253,11 +254,9 @@ def bundle(
         shutil.rmtree(out, ignore_errors=True)  # of an attempt that another run has overtaken
         return export(primary, best, folders, out, prompts=_prompts(settings, task))
 
-    def tags(made: Artifact) -> dict[str, object]:
-        return {"recipe": settings.digest(), "task": task, **_parity_of(made)}
-
     with tracking.stage(run.read_text(), f"bundle-{task}") as stage:
         brought = {language_of(folder, Kind.EMBEDDINGS): folder for folder in learned}
+        tags = {"recipe": settings.digest()}
         renewal = renew(stage, name, mark, brought, make, tags, allowed, asker_of(stage))
         parity = _parity_of(renewal.made)
         stage.record(renewal.made, parity)
@@ -276,8 +275,7 @@ def _serves_any(recipe: Recipe, name: str, languages: Sequence[str]) -> bool:
 
 
 def _parity_of(made: Artifact) -> Scores:
-    near = made.manifest.record["parity"]["fp32"]
-    return {f"parity_{language}": float(found["difference"]) for language, found in near.items()}
+    return {f"parity_{language}": difference for language, difference in parity_of(made.manifest).items()}
 
 
 def _prompts(recipe: Recipe, name: str) -> dict[str, dict[str, str]]:

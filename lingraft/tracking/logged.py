@@ -13,6 +13,7 @@ from lingraft.artifact import Artifact
 from lingraft.tracking import signature
 from lingraft.tracking.inputs import inputs_of
 from lingraft.tracking.runs import StageRun
+from lingraft.tracking.server import Asking
 
 if TYPE_CHECKING:
     from mlflow.entities import LoggedModel
@@ -34,6 +35,16 @@ def upload(name: str, made: Artifact, run: StageRun) -> str:
         ask(partial(client.finalize_logged_model, model.model_id, _READY))
     ask(partial(_link_run, run.run_id, name, model.model_id, made))
     return str(model.model_id)
+
+
+def upload_again(ask: Asking, model_id: str, made: Artifact) -> None:
+    """Put an artifact's files into the store once more, in place of those that are there.
+
+    Raises:
+        TrackingError: the registry refuses, has no such logged model, or stays down.
+    """
+    ask.transfer(partial(MlflowClient().log_model_artifacts, model_id, str(made.folder)))
+    ask.transfer(partial(_upload_signature, model_id, made))
 
 
 def discard(model_id: str) -> None:

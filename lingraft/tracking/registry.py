@@ -15,7 +15,7 @@ from mlflow.utils.mlflow_tags import MLFLOW_MODEL_VERSIONS
 from lingraft.artifact import MLFLOW_FILES, Artifact, Kind
 from lingraft.errors import ArtifactError, NotRegisteredError, TrackingError
 from lingraft.progress import say
-from lingraft.registry.facts import about, card_of, facts_of, scores_among
+from lingraft.registry.facts import about, card_of, facts_of, recorded_facts, scores_among
 from lingraft.tracking.logged import ABSENT, MODELS, discard, upload
 from lingraft.tracking.runs import StageRun, whole
 from lingraft.tracking.server import Asking, asking
@@ -24,6 +24,11 @@ if TYPE_CHECKING:
     from mlflow.entities.model_registry import ModelVersion
 
 CHAMPION = "champion"
+REPAIR = (
+    "`lingraft registry restore MODEL VERSION FOLDER` repairs a version from a folder with the same artifact, such as "
+    "a backup or the output of the step that made it."
+)
+"""What messages about damaged versions advise; to register the same again finds the damaged version and leaves it."""
 
 
 def register(
@@ -57,8 +62,9 @@ def register(
         if version is None:
             version = _new_version(name, made, run, facts, card_of(made, name, scores_among(said)))
         known = ask(partial(client.get_model_version, name, version)).tags
+        stored = recorded_facts(made.manifest)  # of what the store has, which an earlier registration may have brought
         for key, value in facts.items():
-            if known.get(key) != value:
+            if known.get(key) != value and not (key in stored and key in known):
                 ask(partial(client.set_model_version_tag, name, version, key, value))
         for alias in aliases:
             ask(partial(client.set_registered_model_alias, name, alias, version))
@@ -149,7 +155,7 @@ def download(ask: Asking, uri: str, what: str, kind: Kind, out: Path, fingerprin
         try:
             found = Artifact.load(source, kind)
         except ArtifactError as error:
-            raise ArtifactError(f"{what} at {mlflow.get_tracking_uri()} came as {error}") from error
+            raise ArtifactError(f"{what} at {mlflow.get_tracking_uri()} came as {error} {REPAIR}") from error
         require_tagged(found, fingerprint, f"{what} at {mlflow.get_tracking_uri()}")
         found.copy_to(out)
     return Artifact.load(out, kind)
@@ -164,8 +170,8 @@ def require_tagged(found: Artifact, fingerprint: str | None, what: str) -> None:
     if fingerprint is not None and found.fingerprint != fingerprint:
         raise ArtifactError(
             f"{what} has fingerprint {found.fingerprint} in the store, but its tag in the registry says "
-            f"{fingerprint or 'nothing'}: its manifest was edited, or the tag was. Restore it from a backup, or "
-            "register it again from the run that made it."
+            f"{fingerprint or 'nothing'}: its manifest was edited, or the tag was. {REPAIR} If the tag was edited, set "
+            "it back to the fingerprint in the version's description."
         )
 
 

@@ -131,11 +131,8 @@ class StageRun:
 
     def break_off(self, parent_run: str, error: BaseException) -> None:
         """Send what can be sent at once, and mark the run and its pipeline's as failed or killed if MLflow answers."""
-        status = "KILLED" if isinstance(error, Interruption | KeyboardInterrupt) else "FAILED"
         self._deliver(LAST_WORDS_S)
-        with hurried() as ask, contextlib.suppress(TrackingError):  # why the stage failed matters more
-            for run_id in (self.run_id, parent_run):
-                ask(partial(mlflow.MlflowClient().set_terminated, run_id, status))
+        _mark_broken_off((self.run_id, parent_run), error)
 
     def _deliver(self, within_s: float) -> None:
         began = time.monotonic()
@@ -210,6 +207,36 @@ def open_project_run(
         if ask.repeated:
             ask(partial(_drop_twins, run_id))
     return run_id
+
+
+@contextlib.contextmanager
+def project_run(project: str, work: str, settings: Mapping[str, Any], note: str) -> Iterator[str]:
+    """The run of some work on a project, finished at the end, and marked as failed or killed if the work raises.
+
+    Args:
+        project: its name in the registry.
+        work: what is done, such as `add-language`.
+        settings: as JSON; kept as `recipe.json`, and listed one by one as parameters.
+        note: description of the run, in Markdown.
+
+    Raises:
+        TrackingError: the tracking server refuses, or stays down for as long as it is waited for.
+    """
+    run_id = open_project_run(project, work, settings, settings, note)
+    try:
+        yield run_id
+    except BaseException as error:
+        _mark_broken_off((run_id,), error)
+        raise
+    close_run(run_id)
+
+
+def _mark_broken_off(run_ids: Sequence[str], error: BaseException) -> None:
+    """Mark runs as failed or killed if MLflow answers at once: why the work failed matters more."""
+    status = "KILLED" if isinstance(error, Interruption | KeyboardInterrupt) else "FAILED"
+    with hurried() as ask, contextlib.suppress(TrackingError):
+        for run_id in run_ids:
+            ask(partial(mlflow.MlflowClient().set_terminated, run_id, status))
 
 
 def describe(ask: Asking, run_id: str, name: str, note: str, scores: Mapping[str, float]) -> None:

@@ -11,7 +11,8 @@ from lingraft.artifact import Artifact, Kind
 from lingraft.cli import app
 from lingraft.errors import ArtifactError, NotRegisteredError, PromotionError
 from lingraft.lane.added import AddedLanguage
-from lingraft.steps import data, source
+from lingraft.serving.formats import examples_of
+from lingraft.steps import data, language, source
 from lingraft.steps.facts import merit_of
 from tests.lane.given import RECIPE, out_of
 from tests.steps import conftest as steps
@@ -36,15 +37,21 @@ def tagged(**wanted: str) -> dict[str, str]:
 
 
 def test_an_added_language_becomes_champion_and_part_of_the_bundle(
-    registered: Registered, added: AddedLanguage
+    registered: Registered, added: AddedLanguage, tmp_path: Path
 ) -> None:
     printed = add(out_of(added), "--recipe", RECIPE, "--by", "alice")
     assert "version 1 of 'tiny-embeddings-tr' is champion" in printed
     assert "version 1 of 'tiny-bundle-topic' is champion: en, tr" in printed
     assert "asked by alice" in CliRunner().invoke(app, ["registry", "show", "tiny-embeddings-tr"]).stdout
+    serving = registered.shop.recipe.model_copy(update={"serve_primary": True}).to_json()
+    folders = registered.shop.primary, registered.tasks, [out_of(added) / "embeddings"]
+    language.bundle(serving, registered.begin(tmp_path / "run"), "primary", *folders, tmp_path / "bundle")
     again = add(out_of(added), "--recipe", RECIPE)
     assert "version 1 of 'tiny-bundle-topic' is champion" in again
-    assert "ok       version 1" in CliRunner().invoke(app, ["registry", "verify", "tiny-bundle-topic"]).stdout
+    assert "version 1 of 'tiny-bundle-primary' is champion" in again  # as it was, with the recipe's examples
+    assert examples_of(tracking.fetch("tiny-bundle-primary", Kind.BUNDLE, tmp_path / "served").manifest)
+    verified = CliRunner().invoke(app, ["registry", "verify", "--project", "tiny"], catch_exceptions=False).stdout
+    assert "ok       version 1 of 'tiny-bundle-topic'" in verified
 
     # From the bundle to the text by tags alone.
     bundle = tracking.tags_of("tiny-bundle-topic")
@@ -64,6 +71,27 @@ def test_an_added_language_becomes_champion_and_part_of_the_bundle(
             english.manifest.data_hashes["documents"],
         )
         assert "tokenizer_hash" in tags
+
+
+@pytest.mark.parametrize("broken", ["task", "primary"])
+def test_a_run_that_breaks_off_is_closed_as_failed(registered: Registered, added: AddedLanguage, broken: str) -> None:
+    """Parity needs the task, a bundle the primary too: each comes damaged from the store."""
+    model = {"task": "tiny-task-topic", "primary": "tiny-primary"}[broken]
+    version = MlflowClient().get_model_version_by_alias(model, tracking.CHAMPION)
+    model_id = str(version.source).removeprefix("models:/")
+    [stored] = registered.folder.glob(f"artifacts/models/{model_id}/artifacts/manifest.json")
+    whole = stored.read_bytes()
+    stored.write_bytes(whole.replace(b'"cost"', b'"lost"'))
+    try:
+        with pytest.raises(ArtifactError, match=model):
+            add(out_of(added), "--recipe", RECIPE)
+    finally:
+        stored.write_bytes(whole)
+    experiment = MlflowClient().get_experiment_by_name("tiny").experiment_id
+    [run] = MlflowClient().search_runs([experiment], "tags.pipeline = 'add-language'", max_results=1)
+    stages = MlflowClient().search_runs([experiment], f"tags.`mlflow.parentRunId` = '{run.info.run_id}'")
+    assert run.info.status == "FAILED"
+    assert sorted(each.info.status for each in stages) == ["FAILED", "FINISHED"][: len(stages)]
 
 
 def test_what_the_gate_refuses_stays_a_challenger_and_out_of_the_bundle(

@@ -8,6 +8,7 @@ from enum import StrEnum
 from pathlib import Path
 
 import pytest
+from mlflow.tracking._tracking_service import utils
 
 from tests.fixtures import once
 from tests.registry.project import RECIPE, Project
@@ -33,6 +34,7 @@ def copied(original: Path, folder: Path, made_at: Path | None = None) -> Iterato
         made_at: where the original was when things were registered in it, if elsewhere.
     """
     shutil.copytree(original, folder)
+    utils._artifact_repos_cache.clear()  # MLflow remembers folders by ids, which all copies share
     places = (str(made_at or original), str(folder))
     with contextlib.closing(sqlite3.connect(folder / _DATABASE)) as connection, connection:
         for table, column in _PLACES.items():

@@ -17,7 +17,8 @@ from lingraft.config import Recipe
 from lingraft.gate_config import Gate
 from lingraft.registered import bundle_name, embeddings_name, primary_name, task_name
 from lingraft.registry.bundle_gate import AllowedChanges
-from lingraft.registry.evidence import EVALUATION, EVALUATION_RUN, GATE, PARITY
+from lingraft.registry.evidence import EVALUATION, EVALUATION_RUN, GATE
+from lingraft.registry.facts import PARITY
 from lingraft.registry.promotion import Decided, promote, rollback
 from lingraft.results import MASKED, MASKED_INITIAL, LanguageResult, MaskedScores
 from lingraft.tally import Tally
@@ -167,6 +168,7 @@ class Project:
         with tracking.stage(self.run, f"register-{language}") as stage:
             stage.keep(judged, EVALUATION)
             facts: dict[str, object] = {EVALUATION_RUN: stage.run_id, GATE: Gate().model_dump_json()}
+            facts |= {EVALUATION: judged.fingerprint}
             facts |= {f"{PARITY}{task}": 1e-6 for task in tasks}
             name = embeddings_name(self.recipe, language)
             return int(tracking.register(name, made.folder, Kind.EMBEDDINGS, stage, facts))

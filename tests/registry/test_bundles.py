@@ -165,6 +165,14 @@ def test_an_alias_that_somebody_has_moved_by_hand_takes_no_language_out_of_the_n
     assert project.promote(project.bundle, smaller, drop_languages=("tr",)).moved
 
 
+@begins_with(SERVED)
+def test_a_bundle_that_the_alias_was_moved_to_by_hand_is_held_against_the_recorded_champion(project: Project) -> None:
+    unknown = project.register_bundle(7.0, hashes(project, "tr", embeddings_tr="c3" * 32), labels=["b", "a"])
+    MlflowClient().set_registered_model_alias(project.bundle, CHAMPION, str(unknown))
+    refused = project.promote(project.bundle, unknown)
+    assert [check.name for check in refused.checks if not check.passed] == ["languages", "labels", "embeddings"]
+
+
 def test_a_bundle_whose_manifest_is_damaged_is_replaced_by_one_with_its_languages_whose_labels_are_allowed() -> None:
     tags = {"language": "en", "aligned_with": "p", "data.embeddings-de": "d", "data.primary": "p"}
     damaged = BundleContent.of_tags("version 1", tags)

@@ -21,7 +21,9 @@ from lingraft.publishing.folder import Publications
 from lingraft.publishing.publish import publish, rollback, served_languages, withdraw
 from lingraft.registered import embeddings_name
 from lingraft.registry.bundle_gate import AllowedChanges
+from lingraft.registry.bundles import recorded_champion
 from lingraft.registry.renewal import renew
+from lingraft.tracking import decisions
 from lingraft.tracking.versions import champion_of
 from tests.registry.prepared import Prepared, opened
 from tests.registry.project import Project
@@ -82,9 +84,7 @@ class Production(contextlib.ExitStack):
             return
         allowed = AllowedChanges(drop_languages=tuple(sorted(named)), new_primary=new_primary)
         with tracking.stage(self.project.run, "bundle-topic") as stage:
-            made = renew(
-                stage, self.project.bundle, self.marks[-1], brought, self.export, lambda _: {}, allowed, "a run"
-            )
+            made = renew(stage, self.project.bundle, self.marks[-1], brought, self.export, {}, allowed, "a run")
         self.bundles.append(made.made.folder)
         self.asked(named)
 
@@ -159,8 +159,9 @@ class Production(contextlib.ExitStack):
         """Look at the champion after a command: of its languages only those that the command named may be gone."""
         with tracking.asking() as ask:
             version = champion_of(ask, self.project.bundle)
-        if version and version.number == self.unasked:  # no command has changed anything since
-            return self.publish()
+            records = decisions.history(ask, self.project.recipe.name, self.project.bundle)
+        if version and version.number == self.unasked and not recorded_champion([version], records):
+            return self.publish()  # no command has changed anything since
         tags = version.tags if version else {}
         now = {SOURCE} & {tags.get("language")} | {
             key.removeprefix("data.embeddings-") for key in tags if key.startswith("data.embeddings-")

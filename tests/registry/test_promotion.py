@@ -1,14 +1,16 @@
 """Promotion and rollback against a real store: who is champion afterwards, and what the record says."""
 
+import contextlib
 import json
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
 from mlflow import MlflowClient
 
 from lingraft import tracking
-from lingraft.errors import GateError, NotRegisteredError, PromotionError
+from lingraft.errors import GateError, NotRegisteredError, OvertakenError, PromotionError
 from lingraft.registry.promotion import promote, rollback, settle, unaligned
 from lingraft.task_config import TaskKindName
 from lingraft.tracking import decisions
@@ -182,21 +184,21 @@ def test_a_decision_that_was_broken_off_is_finished_by_the_next_command(project:
     assert back(project.embeddings) == 1
 
 
-def intend(project: Project, number: int) -> Record:
+def intend(project: Project, number: int, before: int | None = None, knew: int = 0) -> Record:
     """Write down that a version is to be champion, and do no more."""
     with tracking.asking() as ask:
         version = version_of(ask, project.embeddings, number)
-        made = intended(version.name, number)
+        made = intended(version.name, number, before, knew)
         return decisions.append(ask, project.recipe.name, made, version, Outcome.INTENDED)
 
 
-def intended(model: str, number: int, knew: int = 0) -> Decision:
+def intended(model: str, number: int, before: int | None, knew: int) -> Decision:
     return Decision(
         action="promote",
         model=model,
         asked_by="somebody",
         asked_at=decisions.now(),
-        before=None,
+        before=before,
         after=number,
         fingerprint="f",
         knew=knew,
@@ -213,6 +215,58 @@ def test_of_two_that_were_broken_off_at_once_the_first_is_finished(project: Proj
         assert settle(ask, project.recipe.name, project.embeddings) == []
     assert project.champion(project.embeddings) == other
     assert [outcome for *_, outcome in told(project, project.embeddings)] == ["done", "overtaken"]
+
+
+@contextlib.contextmanager
+def just_after_the_record_was_read(project: Project, work: Callable[[], object]) -> Iterator[tracking.Asking]:
+    """Ask as `asking` does; somebody else does some work as soon as the record of decisions was read."""
+
+    class Interrupted(tracking.Asking):
+        interrupted = False
+
+        def __call__(self, call: Callable[[], Any]) -> Any:
+            answer = super().__call__(call)
+            asked = getattr(call, "args", ())
+            if not self.interrupted and any(decisions.record_name(project.recipe.name) in str(each) for each in asked):
+                self.interrupted = True
+                work()
+            return answer
+
+    with tracking.asking():
+        yield Interrupted(60.0, None)
+
+
+@begins_with(Prepared.CHALLENGER)
+def test_a_promotion_is_not_decided_against_an_alias_that_has_yet_to_follow_the_record(project: Project) -> None:
+    """The other decision is written down while this one looks, and its alias has not moved."""
+    worse = project.register_embeddings(project.mark, 2.0, masked=0.1)
+    with just_after_the_record_was_read(project, lambda: intend(project, 1)) as ask:
+        with pytest.raises(OvertakenError, match="somebody decided to promote version 1"):
+            promote(ask, project.embeddings, worse, "a test")
+        decided = promote(ask, project.embeddings, worse, "a test")
+    assert (decided.before, decided.moved, project.champion(project.embeddings)) == (1, False, 1)
+
+
+@begins_with(Prepared.CHAMPION)
+def test_a_rollback_is_not_decided_against_an_alias_that_has_yet_to_follow_the_record(project: Project) -> None:
+    better = project.register_embeddings(project.mark, 2.0, masked=0.3)
+    with just_after_the_record_was_read(project, lambda: intend(project, better, before=1, knew=2)) as ask:
+        with pytest.raises(OvertakenError, match=f"somebody decided to promote version {better}"):
+            rollback(ask, project.embeddings, "a test")
+        decided = rollback(ask, project.embeddings, "a test")
+    assert (decided.before, decided.after, project.champion(project.embeddings)) == (better, 1, 1)
+
+
+@begins_with(Prepared.SECOND)
+def test_a_version_that_the_alias_was_moved_to_by_hand_is_put_before_the_gate_and_recorded(project: Project) -> None:
+    better, worse = (project.register_embeddings(project.mark, *rival) for rival in ((3.0, 0.6), (4.0, 0.1)))
+    for number, outcome in ((worse, "refused"), (better, "done")):
+        MlflowClient().set_registered_model_alias(project.embeddings, tracking.CHAMPION, str(number))
+        decided = project.promote(project.embeddings, number)
+        assert (decided.before, decided.after == number) == (2, number == better)
+        assert told(project, project.embeddings)[-1] == ("promote", 2, number, outcome)
+    assert project.promote(project.embeddings, better).record is None
+    assert back(project.embeddings) == 2
 
 
 @begins_with(Prepared.CHALLENGER)
@@ -246,6 +300,19 @@ def test_evidence_of_a_champion_that_is_gone_is_a_refusal_with_a_reason(project:
     decided = project.promote(project.embeddings, project.register_embeddings(project.mark, 2.0, masked=0.4))
     assert not decided.moved
     assert f"kept by run {run}, is gone" in decided.checks[0].says
+
+
+@begins_with(Prepared.CHAMPION)
+def test_an_evaluation_that_was_exchanged_since_the_version_was_judged_is_refused(project: Project) -> None:
+    """Somebody puts another evaluation of the same embeddings, with better scores, into the store."""
+    number = project.register_embeddings(project.mark, 2.0, masked=0.1)
+    run = MlflowClient().get_model_version(project.embeddings, str(number)).tags["evaluation_run"]
+    MlflowClient().log_artifacts(run, str(project.judged(2.0, project.mark, 0.9, blocks="b1")), "evaluation")
+    with pytest.raises(GateError, match=rf"run {run} keeps an evaluation of fingerprint \w+, but the tag 'evaluation'"):
+        project.promote(project.embeddings, number)
+    assert project.champion(project.embeddings) == 1
+    judge_anew(project, number, project.judged(2.0, project.mark, 0.3, blocks="b1"))
+    assert project.promote(project.embeddings, number).moved
 
 
 @begins_with(Prepared.CHAMPION)

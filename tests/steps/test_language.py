@@ -325,6 +325,13 @@ def test_a_bundle_holds_the_champion_of_the_task_that_is_named(registered: Regis
     found = [Artifact.load(folder, Kind.TASK) for folder in shop.tasks.values()]
     best = max(found, key=lambda one: (one.manifest.details["dev_score"], one.manifest.details["seed"]))
     assert made.manifest.data_hashes["task"] == best.fingerprint
-    assert made.manifest.record["examples"] == {"tr": {"text": "va ze"}}  # not those that it was finetuned with
+    assert made.manifest.details["examples"] == {"tr": {"text": "va ze"}}  # not those that it was finetuned with
     assert tracking.tags_of("tiny-bundle-topic")["fingerprint"] == made.fingerprint
     assert sorted(parity) == ["parity_de", "parity_en"]
+
+    # A run that changes nothing but examples brings them into production.
+    task = task.model_copy(update={"examples": {"de": "ki lo"}})
+    recipe = shop.recipe.model_copy(update={"tasks": (task,)}).to_json()
+    language.bundle(recipe, run, "topic", *folders, tmp_path / "again")
+    tracking.fetch("tiny-bundle-topic", Kind.BUNDLE, tmp_path / "champion")
+    assert Bundle.load(tmp_path / "champion").examples == {"de": {"text": "ki lo"}}
