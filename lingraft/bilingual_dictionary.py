@@ -11,6 +11,7 @@ The words of a pair come in the order of the file, whichever language that begin
 """
 
 import contextlib
+import hashlib
 import re
 import sqlite3
 import string
@@ -19,9 +20,10 @@ from collections.abc import Iterator
 from gzip import GzipFile
 from pathlib import PurePosixPath
 
+from lingraft.config import Recipe
 from lingraft.errors import LingraftError, TextError, raising
 from lingraft.lines import read_lines
-from lingraft.parallel_text import Found, Pair, usable
+from lingraft.parallel_text import Found, Pair, read_pairs, usable
 from lingraft.places import Place, Remote, names_in, place_of, reading
 
 _INDEX, _ENTRIES, _SQLITE = ".index", (".dict.dz", ".dict"), (".sqlite3", ".sqlite", ".db")
@@ -57,6 +59,24 @@ def read_words(file: str, left_out: Counter[str] | None = None) -> Iterator[Pair
             than a tenth of the pairs have an empty side.
     """
     return usable(raising(words_or_errors(file)), file, Counter() if left_out is None else left_out)
+
+
+def translations_mark(recipe: Recipe, language: str) -> dict[str, str]:
+    """Hash the sentences or words of [alignment] that a language is aligned by, wherever they are read from.
+
+    Returns:
+        The SHA-256 under "translations"; nothing where the initialisation needs no text, or has text alone.
+
+    Raises:
+        TextError: a file is missing or damaged.
+    """
+    sentences, words = (named.get(language) for named in (recipe.alignment.parallel, recipe.alignment.dictionary))
+    if not recipe.adaptation.initialisation.needs_text or not (sentences or words):
+        return {}
+    digest = hashlib.sha256()
+    for pair in read_pairs(sentences) if sentences else read_words(str(words)):
+        digest.update(repr((pair.source, pair.target)).encode())
+    return {"translations": digest.hexdigest()}
 
 
 def words_or_errors(file: str) -> Iterator[Found]:

@@ -1,13 +1,23 @@
 """Judging on text that no training saw: the source with its tasks, and a language with its embeddings swapped in."""
 
 from collections.abc import Sequence
+from itertools import islice
 from pathlib import Path
 
 from torch import Tensor
 
 from lingraft import masked_lm, precision, results
 from lingraft.adaptation import mini_of
-from lingraft.alignment_probe import PART, AlignmentProbe, Reference, probe_of, probe_of_lines, reference_tensors
+from lingraft.alignment_probe import (
+    FEWEST_PAIRS,
+    MOST_PAIRS,
+    PART,
+    AlignmentProbe,
+    Reference,
+    probe_of,
+    probe_of_lines,
+    reference_tensors,
+)
 from lingraft.artifact import Artifact, Cost, Kind, require_aligned
 from lingraft.blocks import load_blocks, split
 from lingraft.config import Recipe
@@ -17,6 +27,7 @@ from lingraft.encoder import Encoder, Vocabulary
 from lingraft.history import curve_of
 from lingraft.initial_embeddings import initial_rows, mark_of, require_start
 from lingraft.models import Embeddings, Primary, TaskModel, load_embeddings, load_mini, load_primary
+from lingraft.parallel_text import held_out, read_pairs
 from lingraft.results import (
     ALIGNMENT,
     ALIGNMENT_INITIAL,
@@ -84,12 +95,11 @@ def evaluate_language(
     mini: Path | None = None,
     initial: Path | None = None,
     source_evaluation: Path | None = None,
-    parallel: Sequence[tuple[str, str]] = (),
 ) -> Artifact:
     """Judge a language's embeddings on its test split: masked accuracy and zero-shot scores (section 2, step 4).
 
-    Alignment with the source is measured over `parallel` where it is given, else over what `source_evaluation` keeps:
-    parallel paragraphs, or the contexts of shared pieces where too few paragraphs are parallel.
+    Alignment with the source is measured over held-out lines of the recipe's parallel text, else over what
+    `source_evaluation` keeps: parallel paragraphs, or the contexts of shared pieces where too few are parallel.
 
     Each score is also taken with the embeddings as they were before training. What scores are made of is kept beside
     them, item by item, so that two judgements of the same items can be compared.
@@ -105,7 +115,6 @@ def evaluate_language(
         mini: MINIPOST's fresh layers, where the embeddings were learned over them.
         initial: embeddings that these started from; if absent, the initial rows are drawn by the recipe's seed.
         source_evaluation: from `evaluate_source`, of the same primary.
-        parallel: held-out lines of the source and their translations.
 
     Raises:
         AlignmentError: embeddings, mini-model, tasks, primary, `initial` and source evaluation do not belong together.
@@ -121,7 +130,7 @@ def evaluate_language(
     step = recipe.steps_over(depth, system)[Stage.ADAPT]
     data, documents = load_blocks(blocks, pieces, recipe.encoder.block_tokens), load_text(text, learned.language)
     models = load_tasks(tasks)
-    probe = _probe(recipe, source, pieces, documents, data, source_evaluation, parallel)
+    probe = _probe(recipe, source, pieces, documents, data, source_evaluation)
     require_start(learned, initial)
     rows = initial_rows(recipe, source, pieces, initial)
     untrained = vocabulary_of(rows.table_VD, rows.bias_V, rows.special)
@@ -216,15 +225,24 @@ def _probe(
     text: Artifact,
     blocks: Artifact,
     evaluation: Path | None,
-    parallel: Sequence[tuple[str, str]],
 ) -> AlignmentProbe | None:
     """What alignment is measured over; None without the source's side, or where there is too little to pair."""
-    if parallel:
-        return probe_of_lines(source, parallel, pieces, (recipe.adaptation.depth, source.encoder.shape.layers))
+    if lines := _held_out_lines(recipe, pieces):
+        return probe_of_lines(source, lines, pieces, (recipe.adaptation.depth, source.encoder.shape.layers))
     reference = Reference.load(evaluation, source) if evaluation else None
     if reference is None:
         return None
     return probe_of(reference, "test", source.tokenizer, pieces, text, split(blocks, "test"))
+
+
+def _held_out_lines(recipe: Recipe, pieces: Tokenizer) -> list[tuple[str, str]]:
+    """Pairs of [alignment] that nothing was learned from, in which both sides have text; none if they are few."""
+    files = recipe.alignment.parallel.get(pieces.language)
+    if files is None:
+        return []
+    kept = ((pair.source, pair.target) for pair in read_pairs(files) if held_out(pair))
+    lines = [*islice(kept, MOST_PAIRS)]
+    return lines if len(lines) >= FEWEST_PAIRS else []
 
 
 def _alignment(

@@ -11,16 +11,21 @@ import torch
 
 from lingraft import artifact
 from lingraft.artifact import Artifact, Kind, require_aligned
-from lingraft.blocks import load_blocks
+from lingraft.bilingual_dictionary import read_words, translations_mark
+from lingraft.blocks import hashes_of, load_blocks
 from lingraft.config import Recipe
 from lingraft.embeddings import vocabulary_of
 from lingraft.errors import AlignmentError, ArtifactError, RecipeError, TokenizerError
 from lingraft.files import require_new
 from lingraft.history import write_curve
 from lingraft.initialisation import rows as drawing
+from lingraft.initialisation.aligned import Aligned, Resource, aligned
 from lingraft.initialisation.classes import Initialisation, PieceClass
 from lingraft.initialisation.rows import Initialised
+from lingraft.initialisation.translation import TranslationTable, dictionary_table, parallel_table
 from lingraft.models import Embeddings, Primary, load_embeddings, load_primary, save_vocabulary
+from lingraft.parallel_text import described, held_out, read_pairs
+from lingraft.progress import say
 from lingraft.resumed import mark
 from lingraft.systems import Stage
 from lingraft.tokenizer import Tokenizer
@@ -61,12 +66,13 @@ def initialise(
     source, pieces = load_primary(primary, recipe.primary_shape), Tokenizer.load(tokenizer)
     settings = recipe.adaptation
     if settings.initialisation.needs_text:
-        rows, data_hashes = _from_text(recipe, source, pieces, blocks, source_vectors)
+        found, data_hashes = _from_text(recipe, source, pieces, blocks, source_vectors)
+        rows, facts = found.rows, {"alignment": found.quality.facts()}
     else:
-        rows, data_hashes = initial_rows(recipe, source, pieces), {}
+        rows, data_hashes, facts = initial_rows(recipe, source, pieces), {}, {}
     step = recipe.steps_over(settings.depth)[Stage.ADAPT]
     details: dict[str, Any] = {_INITIALISATION: settings.initialisation, "seed": settings.seed}
-    details |= {"depth": settings.depth, "fresh_layers": step.fresh_layers, "system": recipe.system}
+    details |= facts | {"depth": settings.depth, "fresh_layers": step.fresh_layers, "system": recipe.system}
     details |= {"overlap": rows.copied, "overlap_by_class": rows.counts(), "vocabulary": len(pieces)}
     with artifact.create(out, Kind.EMBEDDINGS) as draft:
         save_vocabulary(draft, vocabulary_of(rows.table_VD, rows.bias_V, rows.special), pieces)
@@ -138,7 +144,7 @@ def require_start(learned: Embeddings, initial: Path | None) -> None:
 
 def _from_text(
     recipe: Recipe, primary: Primary, pieces: Tokenizer, blocks: Path | None, source_vectors: Path | None
-) -> tuple[Initialised, dict[str, str]]:
+) -> tuple[Aligned, dict[str, str]]:
     """Rows that are computed from text, and fingerprints of what they were computed from."""
     how, given = recipe.adaptation.initialisation, {"--blocks": blocks, "--vectors": source_vectors}
     if blocks is None or source_vectors is None:
@@ -147,10 +153,31 @@ def _from_text(
             f"initialisation '{how}' of {pieces.language!r} needs the language's blocks (`lingraft blocks`) and the "
             f"source's static vectors (`lingraft vectors`), but {missing} is missing."
         )
-    data = load_blocks(blocks, pieces, recipe.encoder.block_tokens)
-    load_vectors(source_vectors, primary.tokenizer)
-    vectors_of(data, pieces)
-    raise RecipeError(f"initialisation '{how}' cannot be computed yet. Set adaptation.initialisation to another one.")
+    data, language = load_blocks(blocks, pieces, recipe.encoder.block_tokens), pieces.language
+    resource, table = _translations(recipe, primary.tokenizer, pieces)
+    found = aligned(
+        source=primary.encoder.vocabulary,
+        source_pieces=primary.tokenizer,
+        target_pieces=pieces,
+        source_vectors=load_vectors(source_vectors, primary.tokenizer),
+        target_vectors=vectors_of(data, pieces),
+        seed=recipe.adaptation.seed,
+        resource=resource,
+        table=table,
+    )
+    say(f"alignment of {language!r}: {found.quality.summary}")
+    return found, {"source_vectors": mark(source_vectors), **hashes_of(data), **translations_mark(recipe, language)}
+
+
+def _translations(recipe: Recipe, source: Tokenizer, target: Tokenizer) -> tuple[Resource, TranslationTable | None]:
+    """The best resource that the recipe names for a language, and translations of pieces learned from it."""
+    files, language = recipe.alignment, target.language
+    if sentences := files.parallel.get(language):
+        pairs = (pair for pair in read_pairs(sentences) if not held_out(pair))
+        return Resource.PARALLEL, parallel_table(pairs, source, target, described(sentences))
+    if words := files.dictionary.get(language):
+        return Resource.DICTIONARY, dictionary_table(read_words(words), source, target, words)
+    return Resource.TEXT, None
 
 
 def _loaded(initial: Path, how: Initialisation, primary: Primary, pieces: Tokenizer) -> Initialised:

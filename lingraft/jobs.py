@@ -4,7 +4,6 @@ They are the same whether a command, a pipeline's step or the paper's comparison
 it trains: who asks what a job depends on does not wait for PyTorch.
 """
 
-import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lingraft.artifact import Artifact, Kind
+from lingraft.bilingual_dictionary import translations_mark
 from lingraft.config import Recipe
 from lingraft.failures import recorded, require_made, why
 from lingraft.resumed import mark
@@ -244,27 +244,6 @@ def initialisation(
         work=0.0,
         outside=lambda: translations_mark(recipe, language),
     )
-
-
-def translations_mark(recipe: Recipe, language: str) -> dict[str, str]:
-    """Hash the sentences or words of [alignment] that a language is aligned by, wherever they are read from.
-
-    Returns:
-        The SHA-256 under "translations"; nothing where the initialisation needs no text, or has text alone.
-
-    Raises:
-        TextError: a file is missing or damaged.
-    """
-    from lingraft.bilingual_dictionary import read_words
-    from lingraft.parallel_text import read_pairs
-
-    sentences, words = (named.get(language) for named in (recipe.alignment.parallel, recipe.alignment.dictionary))
-    if not recipe.adaptation.initialisation.needs_text or not (sentences or words):
-        return {}
-    digest = hashlib.sha256()
-    for pair in read_pairs(sentences) if sentences else read_words(str(words)):
-        digest.update(repr((pair.source, pair.target)).encode())
-    return {"translations": digest.hexdigest()}
 
 
 def adaptation(

@@ -20,6 +20,8 @@ DUPLICATE = "pairs that were there before"
 """Reasons why a pair is left out."""
 MOST_EMPTY = 0.1
 """Share of pairs that may have an empty side; where more have, lines are probably not each other's translations."""
+HELD_OUT_EVERY = 20
+"""One pair in so many is not learned from, but kept to measure alignment on."""
 _LINE_BYTES = 1 << 20
 _REMEMBERED = 1_000_000
 """Different pairs among which duplicates are looked for: some 100 MB of hashes."""
@@ -63,6 +65,12 @@ def pairs_or_errors(files: ParallelText) -> Iterator[Found]:
         yield from _of_columns(files) if isinstance(files, str) else _of_two(*files)
     except LingraftError as error:
         yield error
+
+
+def held_out(pair: Pair) -> bool:
+    """Whether a pair is kept to measure on; decided by its source side alone, so that repetitions stay together."""
+    digest = hashlib.blake2b(pair.source.encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big") % HELD_OUT_EVERY == 0
 
 
 def described(files: ParallelText) -> str:

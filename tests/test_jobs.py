@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from lingraft import jobs
 from lingraft.alignment_config import Alignment
+from lingraft.bilingual_dictionary import translations_mark
 from lingraft.config import Recipe
 from lingraft.initialisation.classes import Initialisation
 from tests.workshop import TINY, changed
@@ -16,12 +16,10 @@ def test_translations_count_by_their_content_where_rows_are_aligned_by_them(tmp_
     words.write_text("house Haus\n")
     drawn = Recipe.load(TINY).model_copy(update={"alignment": Alignment(parallel={"de": str(first)})})
     aligned = changed(drawn, "adaptation", initialisation=Initialisation.ALIGNED)
-    mark = jobs.translations_mark(aligned, "de")
+    mark = translations_mark(aligned, "de")
     assert mark.keys() == {"translations"}
-    assert mark == jobs.translations_mark(changed(aligned, "alignment", parallel={"de": str(second)}), "de")
-    assert mark != jobs.translations_mark(
-        changed(aligned, "alignment", parallel={}, dictionary={"de": str(words)}), "de"
-    )
+    assert mark == translations_mark(changed(aligned, "alignment", parallel={"de": str(second)}), "de")
+    assert mark != translations_mark(changed(aligned, "alignment", parallel={}, dictionary={"de": str(words)}), "de")
     first.write_text("a house\tein Haus\na tree\tein Strauch\n")
-    assert mark != jobs.translations_mark(aligned, "de")
-    assert jobs.translations_mark(aligned, "tr") == jobs.translations_mark(drawn, "de") == {}
+    assert mark != translations_mark(aligned, "de")
+    assert translations_mark(aligned, "tr") == translations_mark(drawn, "de") == {}

@@ -83,13 +83,13 @@ def align(source: StaticVectors, target: StaticVectors, known: Pairs, seed: int)
     """
     known = known.chosen(source.known[known.source_P] & target.known[known.target_P])
     with one_thread():
-        spaces = _Spaces(*(_normalised(each.vectors_VW, each.known) for each in (source, target)))
-        frequent = _Spaces(_most_frequent(source, _FREQUENT), _most_frequent(target, _FREQUENT))
+        spaces = _Spaces(*(normalised(each.vectors_VW, each.known) for each in (source, target)))
+        frequent = _Spaces(most_frequent(source, _FREQUENT), most_frequent(target, _FREQUENT))
         first_WW, second_WW = (
             _learned(spaces, frequent, known.chosen(half), generator_of("alignment", seed, number))
             for number, half in enumerate(_halves(len(known.source_P), seed))
         )
-        refined = _Spaces(_most_frequent(source, _REFINED), _most_frequent(target, _REFINED))
+        refined = _Spaces(most_frequent(source, _REFINED), most_frequent(target, _REFINED))
         pairs = _refined(spaces, refined, known, _orthogonal(first_WW + second_WW))
         others_C = frequent.target[~torch.isin(frequent.target, known.target_P)]
         said = [spaces.target[others_C] @ map_WW.T for map_WW in (first_WW, second_WW)]
@@ -113,16 +113,16 @@ class _Spaces(NamedTuple):
     target: Tensor
 
 
-def _normalised(vectors_VW: Tensor, known: Tensor) -> Tensor:
-    """Unit length, centred, unit length again (Artetxe et al. 2018, section 3.1)."""
+def normalised(vectors_VW: Tensor, known: Tensor) -> Tensor:
+    """Scale known vectors to unit length, centre them, and scale them again (Artetxe et al. 2018, section 3.1)."""
     normalised_VW = torch.zeros_like(vectors_VW)
     unit = F.normalize(vectors_VW[known])
     normalised_VW[known] = F.normalize(unit - unit.mean(0))
     return normalised_VW
 
 
-def _most_frequent(vectors: StaticVectors, most: int) -> Tensor:
-    """Ids (C) of the most frequent pieces with a vector."""
+def most_frequent(vectors: StaticVectors, most: int) -> Tensor:
+    """Return the ids (C) of the most frequent pieces that have a vector."""
     order = torch.argsort(vectors.counts_V, descending=True, stable=True)
     return order[vectors.known[order]][:most]
 

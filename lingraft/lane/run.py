@@ -16,6 +16,7 @@ from lingraft import preflight
 from lingraft.adaptation import adapt
 from lingraft.alignment_probe import Reference
 from lingraft.artifact import Artifact, Kind
+from lingraft.bilingual_dictionary import translations_mark
 from lingraft.blocks import build
 from lingraft.config import Recipe
 from lingraft.documents import text_files
@@ -23,7 +24,6 @@ from lingraft.errors import MissingExtraError, RecipeError
 from lingraft.evaluation import evaluate_language
 from lingraft.files import sha256_of
 from lingraft.initial_embeddings import initialise, mark_of
-from lingraft.jobs import translations_mark
 from lingraft.lane.added import MASKED_LM, AddedLanguage
 from lingraft.lane.exports import CHECKPOINT, Exports
 from lingraft.lane.recipe import Basis, LaneRecipe, Wanted, shown
