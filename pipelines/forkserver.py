@@ -16,7 +16,7 @@ import tempfile
 import threading
 import types
 from collections.abc import Iterator, Mapping, Sequence
-from multiprocessing import connection, forkserver
+from multiprocessing import connection, forkserver, resource_tracker
 from pathlib import Path
 from typing import Any
 
@@ -118,11 +118,12 @@ def _run(program: str, arguments: Sequence[str], environment: Mapping[str, str],
         # What came so far was sent to the terminal's whole group; the local run hears of it, and passes it on.
         handler = signal.signal(number, signal.SIG_IGN)
         signal.signal(number, handler)
-    os.write(output.fileno(), _READY)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, EXIT_CODES)
     for stream in (sys.stdout, sys.stderr):
         os.dup2(output.fileno(), stream.fileno())
+    # A signal that comes once this is read may end us in a traceback, which belongs in the output.
+    os.write(output.fileno(), _READY)
     output.close()
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, EXIT_CODES)
     os.environ.clear()
     os.environ.update(environment, _KFP_RUNTIME="true")
     child.fork_steps()
@@ -139,6 +140,7 @@ def _run(program: str, arguments: Sequence[str], environment: Mapping[str, str],
 
 def _start_server() -> None:
     """Start the process that is forked, unless it runs; a stop that its whole group gets is not to end it."""
+    resource_tracker.ensure_running()  # or the other would start it, which unblocks signals (CPython 3.11 and 3.12)
     before = signal.pthread_sigmask(signal.SIG_BLOCK, EXIT_CODES)
     try:
         forkserver.ensure_running()

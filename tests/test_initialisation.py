@@ -16,7 +16,7 @@ from tests.hf.scripts import trained
 from tests.workshop import Workshop
 
 WIDTH = 24
-FROM_TOKENIZERS = (Initialisation.OVERLAP, Initialisation.RANDOM, Initialisation.FITTED)
+FROM_TOKENIZERS = tuple(how for how in Initialisation if not how.needs_text)
 """Ways that need nothing but the two tokenizers and the source's rows."""
 ELSEWHERE = SpecialIds(begin=6, pad=0, end=7, unknown=3, mask=9)
 

@@ -4,8 +4,10 @@ import builtins
 import contextlib
 import json
 import logging
+import multiprocessing
 import os
 import re
+import select
 import signal
 import subprocess
 import sys
@@ -31,8 +33,9 @@ from lingraft.search_config import SEARCH_STORAGE
 from lingraft.stopping import Interruption
 from pipelines import build, local
 from pipelines.__main__ import run
-from pipelines.forkserver import IMPORTS, Step, title_of
+from pipelines.forkserver import IMPORTS, Step, _run, title_of
 from tests.distributed.launch import ROOT, family_of
+from tests.fixtures.forked import moments
 from tests.pipelines.finished import TINY, runs_of, tiny
 from tests.tracking_stores import quiet, sqlite_store
 from tests.workshop import Workshop, changed
@@ -376,6 +379,48 @@ def test_a_stop_that_comes_while_the_first_step_starts_is_heeded(endless: list[s
     assert process.returncode == 130, told
     assert "Traceback" not in told
     assert not (tmp_path / "made.next").exists()
+
+
+def test_the_process_that_is_forked_leaves_stops_to_the_local_run() -> None:
+    """Its forks inherit what it blocks; until they handle signals, one would end them with a traceback."""
+    program = (
+        "import signal\n"
+        "from multiprocessing import forkserver\n"
+        "from pathlib import Path\n"
+        "from pipelines.forkserver import _start_server\n"
+        "_start_server()\n"
+        "status = Path(f'/proc/{forkserver._forkserver._forkserver_pid}/status').read_text()\n"
+        "blocked = int(status.split('SigBlk:')[1].split()[0], 16)\n"
+        "print([each.name for each in (signal.SIGINT, signal.SIGTERM) if blocked >> (each - 1) & 1])\n"
+        "print(len(signal.pthread_sigmask(signal.SIG_BLOCK, ())))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == ["['SIGINT', 'SIGTERM']", "0"]
+
+
+def test_a_step_writes_to_its_output_before_it_takes_signals() -> None:
+    """A stop that is passed on as soon as it says that it is ready may end it in a traceback, which is for the log."""
+    fork = multiprocessing.get_context("fork")
+    output, theirs = fork.Pipe(duplex=False)
+    os.set_blocking(theirs.fileno(), False)
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            os.write(theirs.fileno(), bytes(select.PIPE_BUF))
+    os.set_blocking(theirs.fileno(), True)
+    process = fork.Process(target=_run, args=("", [], {}, theirs))
+    process.start()
+    try:
+        streams = [Path(f"/proc/{process.pid}/fd/{stream.fileno()}") for stream in (sys.stdout, sys.stderr)]
+        expected = Path(f"/proc/self/fd/{theirs.fileno()}").readlink()
+        for _ in moments(0.01, lambda: "it waits to say that it is ready"):
+            assert process.is_alive()
+            if [stream.readlink() for stream in streams] == [expected, expected]:
+                break
+    finally:
+        process.kill()
+        process.join()
+        output.close()
+        theirs.close()
 
 
 def test_print_and_logging_are_afterwards_what_they_were(tmp_path: Path) -> None:
