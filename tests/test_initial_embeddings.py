@@ -1,5 +1,6 @@
 """Embeddings at update 0 as an artifact: what is in it, and that training, evaluation and search start from it."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -8,18 +9,23 @@ import torch
 from lingraft import export
 from lingraft.adaptation import adapt
 from lingraft.artifact import Artifact, Cost, Kind
+from lingraft.bilingual_dictionary import translations_mark
+from lingraft.blocks import hashes_of
 from lingraft.config import Recipe
 from lingraft.errors import AlignmentError, ArtifactError, RecipeError, TokenizerError
 from lingraft.evaluation import evaluate_language
 from lingraft.initial_embeddings import initial_rows, initialise
 from lingraft.initialisation.classes import Initialisation
 from lingraft.models import load_embeddings, load_primary
+from lingraft.parallel_text import Pair, held_out
 from lingraft.plan import unwatched
 from lingraft.results import LanguageResult, load_language, load_search
 from lingraft.search import Inputs, search
 from lingraft.serving.ask import Question, ask
 from lingraft.stopping import Interruption, interruptible
 from lingraft.tokenizer import Tokenizer
+from lingraft.vectors import build_vectors
+from tests import made_up
 from tests.made_up import TOPICS
 from tests.workshop import Workshop, changed, same_tensors, stopping_after
 
@@ -201,3 +207,67 @@ def test_initial_embeddings_are_exported_and_served_at_once(workshop: Workshop, 
     assert question.language == "de"
     assert label in TOPICS
     assert 0 < probability < 1
+
+
+@pytest.fixture(scope="module")
+def vectors(workshop: Workshop, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("vectors") / "en"
+    build_vectors(workshop.recipe, workshop.blocks["en"], workshop.tokenizers["en"], out)
+    return out
+
+
+def from_text(shop: Workshop, recipe: Recipe, vectors: Path, out: Path) -> Artifact:
+    recipe = changed(recipe, "adaptation", initialisation=Initialisation.ALIGNED)
+    return initialise(recipe, shop.primary, shop.tokenizers["de"], out, shop.blocks["de"], vectors)
+
+
+def sentences(file: Path, of_held_out: Callable[[str], str] = str) -> str:
+    """Lines of pages in both languages; the target side of those that alignment is measured on may be another."""
+    both = zip(made_up.documents("en", 200), made_up.documents("de", 200), strict=True)
+    lines = (pair for pages in both for pair in zip(*(page["text"].splitlines() for page in pages), strict=True))
+    pairs = (Pair(source, target, "") for source, target in lines)
+    told = (f"{each.source}\t{of_held_out(each.target) if held_out(each) else each.target}\n" for each in pairs)
+    file.write_text("".join(told), encoding="utf-8")
+    return str(file)
+
+
+def test_rows_from_text_alone_are_an_artifact_that_names_vectors_and_blocks(
+    workshop: Workshop, short: Recipe, vectors: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = from_text(workshop, short, vectors, tmp_path / "de").manifest
+    blocks = Artifact.load(workshop.blocks["de"], Kind.BLOCKS)
+    assert made.data_hashes == hashes_of(blocks) | {"source_vectors": Artifact.load(vectors, Kind.VECTORS).fingerprint}
+    quality = made.details["alignment"]
+    assert (made.details["initialisation"], quality["resource"]) == ("aligned", "text alone")
+    assert quality["copied_of_shared"] + 5 == made.details["overlap"]
+    assert capsys.readouterr().err.count("alignment of 'de': from text alone, by ") == 1
+    if not quality["succeeded"]:
+        fitted = changed(short, "adaptation", initialisation=Initialisation.FITTED)
+        assert same_tensors(vocabulary(tmp_path / "de"), vocabulary(started(workshop, fitted, tmp_path / "fitted")))
+
+
+def test_rows_from_parallel_text_are_learned_from_the_same(
+    workshop: Workshop, short: Recipe, vectors: Path, tmp_path: Path
+) -> None:
+    aligned = changed(short, "adaptation", initialisation=Initialisation.ALIGNED)
+    aligned = changed(aligned, "alignment", parallel={"de": sentences(tmp_path / "en-de.tsv")})
+    made = from_text(workshop, aligned, vectors, tmp_path / "de").manifest
+    assert made.data_hashes.items() >= translations_mark(aligned, "de").items()
+    assert len(translations_mark(aligned, "de")) == 1
+    quality = made.details["alignment"]
+    assert quality["resource"] == "parallel text"
+    assert quality["translated"] > 50
+    learned(workshop, aligned, tmp_path / "learned", tmp_path / "de", tmp_path / "curve")
+    assert same_tensors(vocabulary(tmp_path / "de"), vocabulary(tmp_path / "curve" / "step-00000000"))
+
+
+def test_pairs_that_alignment_is_measured_on_are_not_learned_from(
+    workshop: Workshop, short: Recipe, vectors: Path, tmp_path: Path
+) -> None:
+    found = []
+    for name, change in (("given", str), ("changed", lambda text: " ".join(reversed(text.split()[:2])))):
+        recipe = changed(short, "alignment", parallel={"de": sentences(tmp_path / f"{name}.tsv", change)})
+        from_text(workshop, recipe, vectors, tmp_path / name)
+        found.append(vocabulary(tmp_path / name))
+    assert (tmp_path / "given.tsv").read_text() != (tmp_path / "changed.tsv").read_text()
+    assert same_tensors(*found)

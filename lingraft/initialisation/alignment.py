@@ -32,6 +32,10 @@ _FIRST_SHARE, _GROWTH = 0.1, 2.0
 _PATIENCE, _PROGRESS = 5, 1e-3
 """Rounds without progress in mean similarity after which more pairs become visible."""
 _MOST_REFINEMENTS = 10
+_FEWEST = 2
+"""Known pairs, and pieces with a vector in either language, without which there are no halves or nothing to map."""
+_JUDGED = 100
+"""Frequent target pieces without a known pair over which agreement is measured; over all, where there are fewer."""
 
 
 class Pairs(NamedTuple):
@@ -80,18 +84,24 @@ def align(source: StaticVectors, target: StaticVectors, known: Pairs, seed: int)
         target: of the target language, as wide.
         known: pairs of pieces to begin with; those without a vector are left out.
         seed: decides halves and hidden pairs.
+
+    Fewer than two known pairs, or two pieces with a vector, give an alignment that has failed.
     """
     known = known.chosen(source.known[known.source_P] & target.known[known.target_P])
+    count = len(known.source_P)
     with one_thread():
         spaces = _Spaces(*(normalised(each.vectors_VW, each.known) for each in (source, target)))
+        if min(count, int(source.known.sum()), int(target.known.sum())) < _FEWEST:
+            return Alignment(*spaces, agreement=0.0, similarity=0.0, chance_similarity=0.0, known_pairs=count)
         frequent = _Spaces(most_frequent(source, _FREQUENT), most_frequent(target, _FREQUENT))
         first_WW, second_WW = (
             _learned(spaces, frequent, known.chosen(half), generator_of("alignment", seed, number))
-            for number, half in enumerate(_halves(len(known.source_P), seed))
+            for number, half in enumerate(_halves(count, seed))
         )
         refined = _Spaces(most_frequent(source, _REFINED), most_frequent(target, _REFINED))
         pairs = _refined(spaces, refined, known, _orthogonal(first_WW + second_WW))
         others_C = frequent.target[~torch.isin(frequent.target, known.target_P)]
+        others_C = others_C if len(others_C) >= _JUDGED else frequent.target
         said = [spaces.target[others_C] @ map_WW.T for map_WW in (first_WW, second_WW)]
         mapped = _reweighted(spaces, pairs)
         random_WW = _orthogonal(torch.empty_like(first_WW).normal_(generator=generator_of("random map", seed)))
@@ -99,10 +109,10 @@ def align(source: StaticVectors, target: StaticVectors, known: Pairs, seed: int)
         return Alignment(
             source_VW=mapped.source,
             target_VW=mapped.target,
-            agreement=F.cosine_similarity(said[0], said[1]).mean().item() if len(others_C) else 0.0,
+            agreement=F.cosine_similarity(said[0], said[1]).mean().item(),
             similarity=_mutual_similarity(mapped, refined),
             chance_similarity=_mutual_similarity(chance, refined),
-            known_pairs=len(known.source_P),
+            known_pairs=count,
         )
 
 
@@ -212,7 +222,8 @@ def _reweighted(spaces: _Spaces, pairs: Pairs) -> _Spaces:
 
 
 def _whitening(vectors_PW: Tensor) -> Tensor:
-    _, values_W, right_WW = torch.linalg.svd(vectors_PW, full_matrices=False)
+    missing = max(0, vectors_PW.shape[1] - len(vectors_PW))  # rows of zeros, with which it is invertible
+    _, values_W, right_WW = torch.linalg.svd(F.pad(vectors_PW, (0, 0, 0, missing)), full_matrices=False)
     smallest = values_W.max() * 1e-3
     return right_WW.T / values_W.clamp(min=smallest) @ right_WW
 
@@ -221,4 +232,4 @@ def _mutual_similarity(spaces: _Spaces, frequent: _Spaces) -> float:
     similarity_CC = spaces.source[frequent.source] @ spaces.target[frequent.target].T
     forward_C, backward_C = similarity_CC.argmax(1), similarity_CC.argmax(0)
     mutual_C = backward_C[forward_C] == torch.arange(len(forward_C))
-    return similarity_CC.amax(1)[mutual_C].mean().item()
+    return similarity_CC.amax(1)[mutual_C].mean().item() if mutual_C.any() else 0.0

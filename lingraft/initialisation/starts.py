@@ -74,6 +74,8 @@ def _spellings(pieces: Pieces, ids_C: Tensor) -> Iterator[tuple[int, str]]:
 
 def _of_profiles(source: StaticVectors, target: StaticVectors) -> Pairs:
     count = min(_PROFILED, int(source.known.sum()), int(target.known.sum()))
+    if not count:
+        return Pairs.of({})
     sources_C, targets_C = most_frequent(source, count), most_frequent(target, count)
     profiles = [
         _profiles(normalised(each.vectors_VW, each.known)[ids_C])
