@@ -108,11 +108,12 @@ def test_pairs_of_pieces_without_a_vector_are_left_out(found: Alignment) -> None
     assert same(aligned(known=more), found)
 
 
-def test_csls_takes_less_of_who_is_near_to_everybody() -> None:
-    similarity_CC = torch.tensor([[0.9, 0.8, 0.1], [0.9, 0.3, 0.8], [0.9, 0.1, 0.2]])
-    assert similarity_CC.argmax(1).tolist() == [0, 0, 0]
-    crowded_CC = torch.cat([similarity_CC, torch.tensor([[0.9, 0.0, 0.0]]).expand(9, 3)])
-    assert module._csls(crowded_CC)[:2].argmax(1).tolist() == [1, 2]
+def test_a_piece_that_is_near_to_everybody_is_not_everybodys_nearest() -> None:
+    similarity_CC = torch.tensor([[0.9, 0.8, 0.1], [0.9, 0.3, 0.8], *[[0.9, 0.0, 0.0]] * 10])
+    spaces, every = module._Spaces(torch.eye(12), similarity_CC.T), module._Spaces(torch.arange(12), torch.arange(3))
+    forward_C, _, similarity = module._nearest(spaces, every, torch.eye(12))
+    assert forward_C[:3].tolist() == [1, 2, 0]
+    assert similarity <= 0.9
 
 
 @pytest.mark.parametrize("known", [pairs(0), pairs(1)], ids=["none", "one"])

@@ -24,7 +24,7 @@ from lingraft.paper.records import PaperRecords
 from lingraft.paper.report import MARKDOWN_FILE, PAGE_FILE
 from lingraft.resumed import MadeDifferentlyError
 from tests.comparison.compared import SMALL, Compared, closing_line
-from tests.comparison.project import ARMS, CHECKPOINTS, recipe
+from tests.comparison.project import ARMS, CHECKPOINTS, RECIPE, recipe
 
 SEEDS = {"topic": {1, 2}, "paws-x": {3}, "masked": {1}}
 JUDGED = {"de": {"topic", "paws-x", "masked"}, "tr": {"topic", "masked"}, "sw": {"topic", "masked"}}
@@ -259,3 +259,16 @@ def test_without_a_comparison_in_the_recipe_nothing_is_run(tmp_path: Path) -> No
     with pytest.raises(RecipeError, match=r"no \[paper\]"):
         comparison.run(recipe(tmp_path, paper=None), tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_a_comparison_of_aligned_rows_starts_every_system_from_the_same(tmp_path: Path) -> None:
+    aligned = {"adaptation": RECIPE["adaptation"] | {"initialisation": "aligned"}}
+    found = Compared.run(recipe(tmp_path, **SMALL | aligned), tmp_path / "out")
+    learned = [*found.out.glob("adaptation/*/de/**/manifest.json")]
+    starts = {
+        Artifact.load(each.parent, Kind.EMBEDDINGS).manifest.data_hashes["initial"]
+        for each in learned
+        if each.parent.name == "embeddings"
+    }
+    assert len(starts) == 1
+    assert all(cell.failed is None for cell in found.records.cells)

@@ -22,6 +22,7 @@ from lingraft.lane.added import AddedLanguage
 from lingraft.models import load_embeddings, load_primary, load_task
 from lingraft.plan import Progress
 from lingraft.text import load_split
+from lingraft.vectors import build_vectors
 from tests import made_up
 from tests.fixtures.forked import lingraft, start
 from tests.lane.given import BRIEFLY, RECIPE, files_of, out_of, plain_text
@@ -190,3 +191,17 @@ def test_the_command_needs_no_more_than_primary_text_and_language(
     done = CliRunner().invoke(app, ["add-language", *given])
     assert done.exit_code == 0, done.output
     assert (tmp_path / "tr" / "embeddings" / "manifest.json").is_file()
+
+
+def test_rows_that_need_text_are_made_within_the_lane(workshop: Workshop, text: Path, tmp_path: Path) -> None:
+    file = tmp_path / "aligned.toml"
+    file.write_text(RECIPE.read_text().replace("[adaptation]\n", '[adaptation]\ninitialisation = "aligned"\n'))
+    build_vectors(workshop.recipe, workshop.blocks["en"], workshop.tokenizers["en"], tmp_path / "vectors")
+    made = add_language(
+        workshop.primary, text, "tr", tmp_path / "tr", recipe=file, wanted=BRIEFLY, vectors=tmp_path / "vectors"
+    )
+    initial = load_embeddings(tmp_path / "tr" / "initial")
+    assert initial.manifest.details["alignment"]["resource"] == "text alone"
+    learned = load_embeddings(made.embeddings)
+    assert learned.manifest.data_hashes["initial"] == initial.fingerprint
+    assert learned.manifest.cost.steps == BRIEFLY.steps
