@@ -398,7 +398,7 @@ MUTATIONS = (
         ("test_aligned_rows.py",),
     ),
     Mutation(
-        "aligned rows of special pieces stay as they were drawn",
+        "special pieces are left out of what aligned rows count as copied",
         "lingraft/initialisation/aligned.py",
         "rows = _mixed(fitted, source, weights_TS, copied | special, classes)",
         "rows = _mixed(fitted, source, weights_TS, copied, classes)",
