@@ -31,8 +31,8 @@ WINDOW = len(_WEIGHTS)
 _DISTANCE_BITS = 2
 _CONTEXT_SMOOTHING = 0.75
 """Exponent of the contexts' counts; without it, rare contexts have too much information (Levy et al., section 3.2)."""
-_TOKENS_AT_ONCE = 4_000_000
-_MOST_PAIRS = 12_000_000
+_TOKENS_AT_ONCE = 2_000_000
+_MOST_PAIRS = 6_000_000
 """Different pairs that are kept in memory, which bounds it to 1 GB; beyond that the least frequent ones are dropped."""
 _KEPT_SHARE = 0.8
 _OVERSAMPLING, _POWER_ITERATIONS = 32, 4
@@ -143,7 +143,10 @@ def _information(pairs: _Pairs, vocabulary: int) -> Tensor:
     totals_V = np.bincount(rows_P, weights_P, vocabulary)
     contexts_V = totals_V**_CONTEXT_SMOOTHING
     contexts_V /= contexts_V.sum() or 1
-    values_P = np.log(weights_P / (totals_V[rows_P] * contexts_V[columns_P])).astype(np.float32)
+    values_P = totals_V[rows_P].astype(np.float64)
+    values_P *= contexts_V[columns_P]
+    np.log(np.divide(weights_P, values_P, out=values_P), out=values_P)
+    values_P = values_P.astype(np.float32)
     positive_P = values_P > 0
     return _sparse(rows_P[positive_P], columns_P[positive_P], values_P[positive_P], vocabulary)
 
