@@ -3,6 +3,7 @@
 Legend: V vocabulary, D width.
 """
 
+import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import torch
 
 from lingraft import artifact
-from lingraft.artifact import Artifact, Kind, require_aligned
+from lingraft.artifact import Artifact, Cost, Kind, require_aligned
 from lingraft.bilingual_dictionary import read_words, translations_mark
 from lingraft.blocks import hashes_of, load_blocks
 from lingraft.config import Recipe
@@ -63,6 +64,7 @@ def initialise(
         ArtifactError: an input is not what it should be, or `out` cannot be written.
     """
     require_new(out)
+    started = time.monotonic()
     source, pieces = load_primary(primary, recipe.primary_shape), Tokenizer.load(tokenizer)
     settings = recipe.adaptation
     if settings.initialisation.needs_text:
@@ -84,6 +86,7 @@ def initialise(
             "data_hashes": data_hashes,
             "recipe": settings.model_dump(mode="json"),
             "details": details,
+            "cost": Cost(elapsed_s=time.monotonic() - started),
             "record": {"precision": "fp32", "device": "cpu"},
         }
     return Artifact.load(out, Kind.EMBEDDINGS)
