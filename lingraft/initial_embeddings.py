@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from lingraft import artifact
-from lingraft.artifact import Artifact, Cost, Kind, require_aligned
+from lingraft.artifact import Artifact, Kind, require_aligned
 from lingraft.bilingual_dictionary import read_words, translations_mark
 from lingraft.blocks import hashes_of, load_blocks
 from lingraft.config import Recipe
@@ -86,8 +86,7 @@ def initialise(
             "data_hashes": data_hashes,
             "recipe": settings.model_dump(mode="json"),
             "details": details,
-            "cost": Cost(elapsed_s=time.monotonic() - started),
-            "record": {"precision": "fp32", "device": "cpu"},
+            "record": {"precision": "fp32", "device": "cpu", "elapsed_s": time.monotonic() - started},
         }
     return Artifact.load(out, Kind.EMBEDDINGS)
 

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 from lingraft import artifact
-from lingraft.artifact import Artifact, Cost, Kind
+from lingraft.artifact import Artifact, Kind
 from lingraft.blocks import hashes_of, load_blocks, split
 from lingraft.config import Recipe
 from lingraft.errors import TokenizerError
@@ -46,7 +46,7 @@ def build_vectors(recipe: Recipe, blocks: Path, tokenizer: Path, out: Path) -> A
             "language": pieces.language,
             "tokenizer_hash": pieces.hash,
             "data_hashes": hashes_of(data),
-            "cost": Cost(elapsed_s=time.monotonic() - started),
+            "record": {"elapsed_s": time.monotonic() - started},
             "details": {"width": WIDTH, "window": WINDOW, "seed": _SEED, "vocabulary": len(pieces)}
             | {"known": int(found.known.sum())},
         }

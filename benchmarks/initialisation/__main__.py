@@ -1,12 +1,12 @@
 """`python -m benchmarks.initialisation --out DIR`: how much compute each system needs from each start.
 
-Languages are learned by BL_BASE, BL_SMALL, MINIPOST, MINIJOINT and progressively, with rows that start as the paper's, or
-aligned by text alone, by FreeDict's dictionaries or by sentence pairs. Everything is made under `--out`, once: stopped at
-any moment, the same command goes on, also with more languages, starts, systems or seeds. JSON and page are written anew
-after every evaluation.
+Languages are learned by BL_BASE, BL_SMALL, MINIPOST, MINIJOINT and progressively, with rows that start as the
+paper's, or aligned by text alone, by FreeDict's dictionaries or by sentence pairs. Everything is made under `--out`,
+once: stopped at any moment, the same command goes on, also with more languages, starts, systems or seeds. JSON and page
+are written anew after every evaluation.
 
-Without `--data`, the text is the recipe's: LibreOffice's help, of which parallel paragraphs of the training split are the
-sentence pairs. `--data` has the text and examples that a recipe of kind 'folder' names, such as recipes/small.toml.
+Without `--data`, the text is the recipe's: LibreOffice's help, of which parallel paragraphs of the training split are
+the sentence pairs. `--data` has the text and examples that a recipe of kind 'folder' names, such as recipes/small.toml.
 """
 
 import argparse
@@ -115,6 +115,7 @@ def _recipe(given: argparse.Namespace, out: Path) -> Recipe:
         raw["targets"] = given.languages
     if given.quick:
         raw |= {section: raw[section] | changes for section, changes in _QUICK.items()}
+        raw["precision"] = "fp32"
         for task in raw["tasks"]:
             task["finetuning"] |= _QUICK_FINETUNING
     if given.steps:

@@ -1,4 +1,4 @@
-"""Sentence pairs and dictionaries that `aligned` initialisation is given: parallel paragraphs, and FreeDict's packages."""
+"""Sentence pairs and dictionaries for `aligned` initialisation: parallel paragraphs, and FreeDict's packages."""
 
 import shutil
 import subprocess

@@ -53,9 +53,10 @@ def _alignment(arm: Arm, language: str, out: Path) -> dict[str, Any]:
     if not arm.recipe.adaptation.initialisation.needs_text:
         return {"alignment_s": 0.0}
     initial, vectors = read_manifest(initial_at(arm, language, out)), read_manifest(vectors_at(out))
+    elapsed_s = sum(manifest.recorded("elapsed_s", float) for manifest in (initial, vectors))
     quality = initial.details["alignment"]
     kept = {name: quality[name] for name in ("resource", "start", "agreement", "succeeded", "mapped", "translated")}
-    return {"alignment_s": round(initial.cost.elapsed_s + vectors.cost.elapsed_s, 1), "quality": kept}
+    return {"alignment_s": round(elapsed_s, 1), "quality": kept}
 
 
 def write(found: dict[str, Any], path: Path) -> None:
