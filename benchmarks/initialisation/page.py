@@ -128,9 +128,9 @@ def _summary(records: Sequence[Record]) -> Iterator[list[str]]:
                 if not known:
                     continue
                 best = min(known, key=lambda system: known[system])
-                ratio = _mean([costs.times_less(one) for one in arms[best]])
-                there = math.isfinite(known[best])
-                yield [language, task, _NAMES[start], _flops(known[best]), best if there else "", _times(ratio)]
+                there = best if math.isfinite(known[best]) else ""
+                spent_flops, ratio = _flops_and_times(arms[best], costs)
+                yield [language, task, _NAMES[start], spent_flops if there else _NOT_REACHED, there, ratio]
 
 
 def _table(records: Sequence[Record], task: str | None) -> str:
@@ -146,8 +146,7 @@ def _table(records: Sequence[Record], task: str | None) -> str:
             row = [_NAMES[start], system, *(_scores(ones, column) for column in columns)]
             row += [f"{flops / _TERA:.3g}", f"{seconds + own:.0f}", f"{own:.0f}" if own else _UNKNOWN]
             if task:
-                row += [_flops(_mean([costs.reached(one) for one in ones]))]
-                row += [_times(_mean([costs.times_less(one) for one in ones]))]
+                row += _flops_and_times(ones, costs)
             rows.append(row)
     return _markdown(head, rows, texts=2)
 
@@ -196,14 +195,16 @@ def _scores(records: Sequence[Record], task: str) -> str:
     return f"{100 * mean(scores[0] for scores in found):.1f} → {mean(last):.1f}{spread}"
 
 
-def _flops(flops: float | None) -> str:
-    if flops is None:
-        return _UNKNOWN
-    return f"{flops / _TERA:.3g}" if math.isfinite(flops) else _NOT_REACHED
-
-
-def _times(ratio: float | None) -> str:
-    return f"{ratio:.1f}" if ratio else _UNKNOWN
+def _flops_and_times(records: Sequence[Record], costs: Costs) -> tuple[str, str]:
+    """Means over seeds, if all of them got there; else how many did not."""
+    spent = [flops for record in records if (flops := costs.reached(record)) is not None]
+    if not spent:
+        return _UNKNOWN, _UNKNOWN
+    if missed := sum(map(math.isinf, spent)):
+        seeds = f" by {missed} of {len(spent)} seeds" if len(spent) > 1 else ""
+        return _NOT_REACHED + seeds, _UNKNOWN
+    ratio = _mean([costs.times_less(record) for record in records])
+    return f"{mean(spent) / _TERA:.3g}", _UNKNOWN if ratio is None else f"{ratio:.1f}"
 
 
 def _markdown(head: Sequence[str], rows: Sequence[Sequence[str]], texts: int) -> str:
