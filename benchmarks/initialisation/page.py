@@ -82,7 +82,8 @@ def page(found: dict[str, Any]) -> str:
         parts += ["## Least compute to 95%", _SUMMARY, _markdown(head, summary, texts=3)]
     for language in dict.fromkeys(record["language"] for record in records):
         its = [record for record in records if record["language"] == language]
-        for task in _tasks(its) or [None]:
+        tasks: list[str | None] = [*_tasks(its)]
+        for task in tasks or [None]:
             parts += [f"## {language}" + (f", {task}" if task else ""), _table(its, task)]
     quality = [*_quality(records)]
     if quality:
