@@ -3,6 +3,7 @@
 Legend: V vocabulary, D width.
 """
 
+import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -63,6 +64,7 @@ def initialise(
         ArtifactError: an input is not what it should be, or `out` cannot be written.
     """
     require_new(out)
+    started = time.monotonic()
     source, pieces = load_primary(primary, recipe.primary_shape), Tokenizer.load(tokenizer)
     settings = recipe.adaptation
     if settings.initialisation.needs_text:
@@ -84,7 +86,7 @@ def initialise(
             "data_hashes": data_hashes,
             "recipe": settings.model_dump(mode="json"),
             "details": details,
-            "record": {"precision": "fp32", "device": "cpu"},
+            "record": {"precision": "fp32", "device": "cpu", "elapsed_s": time.monotonic() - started},
         }
     return Artifact.load(out, Kind.EMBEDDINGS)
 

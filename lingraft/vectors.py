@@ -3,6 +3,7 @@
 Legend: V vocabulary, W width of the vectors.
 """
 
+import time
 from pathlib import Path
 
 from lingraft import artifact
@@ -35,6 +36,7 @@ def build_vectors(recipe: Recipe, blocks: Path, tokenizer: Path, out: Path) -> A
         ArtifactError: an input is not what it should be, or `out` cannot be written.
     """
     require_new(out)
+    started = time.monotonic()
     pieces = Tokenizer.load(tokenizer)
     data = load_blocks(blocks, pieces, recipe.encoder.block_tokens)
     found = vectors_of(data, pieces)
@@ -44,6 +46,7 @@ def build_vectors(recipe: Recipe, blocks: Path, tokenizer: Path, out: Path) -> A
             "language": pieces.language,
             "tokenizer_hash": pieces.hash,
             "data_hashes": hashes_of(data),
+            "record": {"elapsed_s": time.monotonic() - started},
             "details": {"width": WIDTH, "window": WINDOW, "seed": _SEED, "vocabulary": len(pieces)}
             | {"known": int(found.known.sum())},
         }

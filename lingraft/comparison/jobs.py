@@ -41,12 +41,21 @@ def finetuning(planned: PlannedPrimary, wanted: Finetuning, primary: Path, text:
 
 
 def initialisation(
-    planned: PlannedPrimary, language: str, primary: Path, blocks: Path, tokenizer: Path, vectors: Path, out: Path
+    planned: PlannedPrimary,
+    language: str,
+    primary: Path,
+    blocks: Path,
+    tokenizer: Path,
+    vectors: Path,
+    out: Path,
+    start: str = "",
 ) -> Job:
-    """Writing a language's embeddings at update 0, from which every arm of a primary starts."""
-    job = jobs.initialisation(planned.recipe, language, primary, tokenizer, out, blocks, vectors)
-    title = f"initial embeddings of {language!r} for {planned.title}"
-    return replace(job, name=f"initialise-{language}-{planned.name}", title=title)
+    """Writing a language's embeddings at update 0, from which every arm of a primary with the same start begins."""
+    job = jobs.initialisation(planned.first(start).recipe, language, primary, tokenizer, out, blocks, vectors)
+    by = f" from {start}" if start else ""
+    title = f"initial embeddings of {language!r}{by} for {planned.title}"
+    name = f"initialise-{language}-{planned.name}" + (f"-{start}" if start else "")
+    return replace(job, name=name, title=title)
 
 
 def adaptation(

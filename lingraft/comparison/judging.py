@@ -15,11 +15,12 @@ from typing import Any, NamedTuple, Self, TypeVar
 import torch
 
 from lingraft import masked_lm, precision
+from lingraft.alignment_probe import FEWEST_PAIRS, Reference, probe_of, reference_tensors
 from lingraft.artifact import Kind
 from lingraft.blocks import load_blocks, split
 from lingraft.comparison.jobs import CHECKPOINTS, EMBEDDINGS
-from lingraft.comparison.measures import Measure, MeasureAny, masked_tokens, task_examples
-from lingraft.comparison.plan import MASKED, Arm, Finetuning, PlannedPrimary
+from lingraft.comparison.measures import Measure, MeasureAny, alignment, masked_tokens, task_examples
+from lingraft.comparison.plan import ALIGNMENT, MASKED, Arm, Finetuning, PlannedPrimary
 from lingraft.comparison.records import Judged, save_judged
 from lingraft.config import Recipe
 from lingraft.errors import ArtifactError
@@ -111,8 +112,12 @@ class Bodies:
         return why(folder) or (None if folder.is_dir() else f"the finetuning {wanted.word} is not there")
 
 
-def judge_language(arm: Arm, bodies: Bodies, target: Lane, curve: Path, language: str) -> Judged:
+def judge_language(
+    arm: Arm, bodies: Bodies, target: Lane, curve: Path, language: str, source: Lane | None = None
+) -> Judged:
     """The learning curves of one language in one arm: of masked tokens, and of each task that covers the language.
+
+    Only bodies that are asked for it alone (`Bodies.on`) are judged on alignment.
 
     Args:
         arm: that adapted the language.
@@ -120,11 +125,14 @@ def judge_language(arm: Arm, bodies: Bodies, target: Lane, curve: Path, language
         target: the language's text lane.
         curve: what the adaptation left.
         language: which.
+        source: text lane of the source language, which alignment is measured with.
     """
-    inputs, layers = (*target, bodies.primary, curve / EMBEDDINGS), bodies.planned.layers
+    inputs, layers = (*target, *(source or ()), bodies.primary, curve / EMBEDDINGS), bodies.planned.layers
     measures: dict[str, Callable[[], Measure]] = {}
     if bodies.judged_on(MASKED):
         measures[MASKED] = partial(_masked_measure, arm, bodies, target, language)
+    if source and bodies.only == ALIGNMENT:
+        measures[ALIGNMENT] = partial(_alignment_measure, arm, bodies, source, target, language)
     for covered in bodies.covering(language):
         measures[covered.name] = partial(_task_measure, covered, bodies, layers, target, language)
     cells = []
@@ -168,7 +176,9 @@ def judge_source(bodies: Bodies, source: Lane) -> Judged:
     return Judged(language=language, source_cells=tuple(cells), lost=bodies.lost(), text_bytes=text_bytes)
 
 
-def language_judging(arm: Arm, bodies: Bodies, target: Lane, curve: Path, language: str, out: Path) -> Job:
+def language_judging(
+    arm: Arm, bodies: Bodies, target: Lane, curve: Path, language: str, out: Path, source: Lane | None = None
+) -> Job:
     """`judge_language` as a job: it has an outcome even where everything that it builds on failed."""
     covering = bodies.covering(language)
     return Job(
@@ -176,9 +186,9 @@ def language_judging(arm: Arm, bodies: Bodies, target: Lane, curve: Path, langua
         f"judging of {language!r}{_on(bodies)}: {arm.title}",
         Kind.EVALUATION,
         bodies.place(out),
-        target._asdict() | bodies.inputs() | {"embeddings": curve / EMBEDDINGS},
+        target._asdict() | bodies.inputs() | {"embeddings": curve / EMBEDDINGS} | _named_source(source),
         _judged_on(arm.recipe, covering),
-        lambda folder, _: save_judged(judge_language(arm, bodies, target, curve, language), folder),
+        lambda folder, _: save_judged(judge_language(arm, bodies, target, curve, language, source), folder),
         work=bodies.planned.layers * len(arm.recipe.adaptation.checkpoint_steps) * _size(bodies, covering),
         bears_failed_inputs=True,
     )
@@ -198,6 +208,10 @@ def source_judging(bodies: Bodies, source: Lane, out: Path) -> Job:
         work=planned.layers * _size(bodies, tasks),
         bears_failed_inputs=True,
     )
+
+
+def _named_source(source: Lane | None) -> dict[str, Path]:
+    return {f"source {name}": at for name, at in source._asdict().items()} if source else {}
 
 
 def _on(bodies: Bodies) -> str:
@@ -249,6 +263,22 @@ def _masked_measure(arm: Arm, bodies: Bodies, target: Lane, language: str) -> Me
     tokenizer = Tokenizer.load(target.tokenizer, language)
     blocks = load_blocks(target.blocks, tokenizer, arm.recipe.encoder.block_tokens)
     return masked_tokens(bodies.load(), blocks, arm.seed)
+
+
+def _alignment_measure(arm: Arm, bodies: Bodies, source: Lane, target: Lane, language: str) -> Measure:
+    primary, tokenizer = bodies.load(), Tokenizer.load(target.tokenizer, language)
+    source_blocks = load_blocks(source.blocks, primary.tokenizer, arm.recipe.encoder.block_tokens)
+    text = load_text(source.text, arm.recipe.source)
+    reference = Reference(reference_tensors(arm.recipe, primary, text, source_blocks), "")
+    blocks = split(load_blocks(target.blocks, tokenizer, arm.recipe.encoder.block_tokens), "test")
+    text = load_text(target.text, language)
+    probe = probe_of(reference, "test", primary.tokenizer, tokenizer, text, blocks)
+    if probe is None:
+        raise ArtifactError(
+            f"alignment of {language!r} cannot be measured: its text and the source's have fewer than {FEWEST_PAIRS} "
+            "parallel paragraphs or shared pieces in the test split. Give more text."
+        )
+    return alignment(primary, probe, arm.seed)
 
 
 def _task_measure(task: Task, bodies: Bodies, layers: int, lane: Lane, language: str) -> MeasureAny:

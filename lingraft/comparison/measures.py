@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from lingraft import masked_lm, precision
+from lingraft.alignment_probe import AlignmentProbe
 from lingraft.artifact import Artifact
 from lingraft.blocks import split
 from lingraft.models import Embeddings, Primary
@@ -52,6 +53,25 @@ def masked_tokens(primary: Primary, blocks: Artifact, seed: int) -> Measure:
         primary.swap_in(learned)
         found = masked_lm.accuracy(primary.encoder.to(precision.device()), blocks_NT, (top,))[top]
         return Score({seed: found}, _most_frequent(blocks_NT, learned.tokenizer.special))
+
+    return score
+
+
+def alignment(primary: Primary, probe: AlignmentProbe, seed: int) -> Measure:
+    """Share of counterparts found in the other language, both directions, by hidden states after the top layer.
+
+    The trivial answer is a guess.
+
+    Args:
+        primary: the embeddings' own.
+        probe: of the language's test split.
+        seed: of the primary's pretraining.
+    """
+    top = primary.encoder.shape.layers
+
+    def score(learned: Embeddings) -> Score:
+        primary.swap_in(learned)
+        return Score({seed: probe.measure(primary.encoder, (top,))[top].scores.accuracy}, 1 / probe.pairs)
 
     return score
 

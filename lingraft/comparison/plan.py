@@ -4,6 +4,7 @@ A primary is known by its shape and pretraining seed, so that systems that can s
 the same, BL_SMALL a shallow one, MINIJOINT one with all its heads.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
@@ -18,6 +19,8 @@ Planned = TypeVar("Planned")
 
 MASKED = "masked"
 """Name of the comparison's own task: finding masked tokens, which needs no examples and no finetuning."""
+ALIGNMENT = "alignment"
+"""Name of a further task without labels: finding the source's counterparts by hidden states after the top layer."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +48,9 @@ class Arm:
 
     recipe: Recipe
     """Under that system, depth and seed."""
+    start: str = ""
+    """Names the initialisation where a comparison has more than one; its recipe's [adaptation] and [alignment] say how
+    rows start."""
 
     @property
     def system(self) -> System:
@@ -64,12 +70,16 @@ class Arm:
     @property
     def name(self) -> str:
         """One word, different for every arm."""
-        return f"{self.system.lower().replace('_', '-')}-{self.depth}-seed-{self.seed}"
+        progressive = "-progressive" if self.recipe.adaptation.progressive else ""
+        start = f"-{self.start}" if self.start else ""
+        return f"{self.system.lower().replace('_', '-')}{progressive}-{self.depth}-seed-{self.seed}{start}"
 
     @property
     def title(self) -> str:
         """For people."""
-        return f"{self.system} at depth {self.depth}, pretraining seed {self.seed}"
+        progressive = "progressive " if self.recipe.adaptation.progressive else ""
+        start = f", from {self.start}" if self.start else ""
+        return f"{progressive}{self.system} at depth {self.depth}, pretraining seed {self.seed}{start}"
 
     @property
     def primary(self) -> str:
@@ -93,6 +103,10 @@ class PlannedPrimary:
     def recipe(self) -> Recipe:
         """Under one of its systems; they agree in all that pretraining and finetuning read."""
         return self.arms[0].recipe
+
+    def first(self, start: str) -> Arm:
+        """Return the arm under whose recipe initial embeddings of a start are written, for all arms with that start."""
+        return next(arm for arm in self.arms if arm.start == start)
 
     @property
     def seed(self) -> int:
@@ -141,6 +155,8 @@ class Comparison:
     recipe: Recipe
     arms: tuple[Arm, ...]
     primaries: tuple[PlannedPrimary, ...]
+    measures_alignment: bool = False
+    """Whether languages are judged on `ALIGNMENT`, too."""
 
     @property
     def tasks(self) -> tuple[Task, ...]:
@@ -197,6 +213,11 @@ def plan_of(recipe: Recipe) -> Comparison:
     further = _of_further_seeds(recipe, recipe.paper)
     for system, seeds in recipe.paper.further_seeds.items():
         arms += [Arm(_of(further, system, recipe.adaptation.depth, seed)) for seed in seeds]
+    return comparison_of(recipe, arms)
+
+
+def comparison_of(recipe: Recipe, arms: Sequence[Arm]) -> Comparison:
+    """Return the comparison of some arms, with each primary that they need once."""
     by_primary: dict[str, list[Arm]] = {}
     for arm in arms:
         by_primary.setdefault(arm.primary, []).append(arm)

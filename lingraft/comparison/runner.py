@@ -16,7 +16,7 @@ from pathlib import Path
 from lingraft.artifact import Artifact, Kind
 from lingraft.comparison import jobs, judging
 from lingraft.comparison.judging import Bodies
-from lingraft.comparison.plan import MASKED, Arm, Comparison, PlannedPrimary, plan_of
+from lingraft.comparison.plan import ALIGNMENT, MASKED, Arm, Comparison, PlannedPrimary, plan_of
 from lingraft.comparison.records import Judged, holes_of, load_judged, records_of
 from lingraft.comparison.sharing import held, in_turn
 from lingraft.config import Recipe
@@ -60,14 +60,10 @@ def run(recipe: Recipe, out: Path, hear: Callable[[PaperRecords], None] = _unhea
     """
     comparison = plan_of(recipe)
     planned = [*jobs_of(comparison, out)]
-    clock = _Clock(planned)
-    standing = _judged_so_far(planned)
+    standing = judged_so_far(planned)
     hear(records_of(comparison, [*standing.values()]))
     known = {made for made, judged in standing.items() if judged.whole}
-    for number, job in enumerate(in_turn(planned, out), start=1):
-        say(f"[{number}/{len(planned)}{clock.left}] {job.title}")
-        with clock.measuring(job):
-            _attempt(job)
+    for job in attempted(planned, out):
         if job.kind is Kind.EVALUATION and job.made not in known:
             hear(_write_so_far(comparison, planned, out))
     if known:  # some may have been judged again, since what they judge was made again
@@ -79,6 +75,25 @@ def run(recipe: Recipe, out: Path, hear: Callable[[PaperRecords], None] = _unhea
     return made
 
 
+def attempted(planned: Sequence[Job], out: Path) -> Iterator[Job]:
+    """Do jobs that are not done, say how many are left and how long they take, and yield each afterwards.
+
+    Args:
+        planned: each after those that it builds on.
+        out: folder of all results; processes with the same folder share the jobs.
+
+    Raises:
+        MadeDifferentlyError: `out` has results that were trained from other settings.
+        ArtifactError: `out` cannot be written.
+    """
+    clock = _Clock(planned)
+    for number, job in enumerate(in_turn(planned, out), start=1):
+        say(f"[{number}/{len(planned)}{clock.left}] {job.title}")
+        with clock.measuring(job):
+            _attempt(job)
+        yield job
+
+
 def jobs_of(comparison: Comparison, out: Path) -> Iterator[Job]:
     """All jobs, each after those that it builds on.
 
@@ -87,17 +102,20 @@ def jobs_of(comparison: Comparison, out: Path) -> Iterator[Job]:
     """
     for language in comparison.recipe.languages:
         yield from lane(comparison.recipe, language, Lane.under(out, language))
-    if _starts_from_text(comparison.recipe):
+    if any(_starts_from_text(arm) for arm in comparison.arms):
         source, its = comparison.recipe.source, Lane.under(out, comparison.recipe.source)
-        yield source_vectors(comparison.recipe, source, its.blocks, its.tokenizer, _vectors(out))
+        yield source_vectors(comparison.recipe, source, its.blocks, its.tokenizer, vectors_at(out))
     for part in comparison.by_seed().values():
         for primary in part.primaries:
             yield from _pretrained(primary, out)
         for language in part.recipe.targets:
             for primary in part.primaries:
                 yield from _initialised(primary, language, out)
-            for arm in part.arms:
-                yield from _adapted(arm, _bodies(part.primary(arm.primary), out).on(MASKED), language, out)
+            for arm in _learning(part, language):
+                bodies = _bodies(part.primary(arm.primary), out)
+                yield from _adapted(arm, bodies.on(MASKED), language, out)
+                if part.measures_alignment:
+                    yield _aligned(arm, bodies.on(ALIGNMENT), language, out)
         for task in part.tasks:
             yield from _of_task(part, task, out)
 
@@ -112,19 +130,27 @@ def _pretrained(primary: PlannedPrimary, out: Path) -> Iterator[Job]:
 
 
 def _initialised(planned: PlannedPrimary, language: str, out: Path) -> Iterator[Job]:
-    """Initial embeddings, where adaptation cannot draw them itself."""
-    if _starts_from_text(planned.recipe):
-        target, primary = Lane.under(out, language), _bodies(planned, out).primary
-        pieces = target.blocks, target.tokenizer, _vectors(out)
-        yield jobs.initialisation(planned, language, primary, *pieces, _initial(planned, language, out))
+    """Initial embeddings from each start, where adaptation cannot draw them itself."""
+    target, primary = Lane.under(out, language), _bodies(planned, out).primary
+    for start in dict.fromkeys(arm.start for arm in planned.arms):
+        if _starts_from_text(arm := planned.first(start)) and language in arm.recipe.targets:
+            pieces = target.blocks, target.tokenizer, vectors_at(out)
+            yield jobs.initialisation(planned, language, primary, *pieces, initial_at(arm, language, out), start)
 
 
 def _adapted(arm: Arm, bodies: Bodies, language: str, out: Path) -> Iterator[Job]:
     mini, target = _mini(arm, out) if arm.recipe.builds_mini else None, Lane.under(out, language)
     curve = _curve(arm, language, out)
-    start = _initial(bodies.planned, language, out) if _starts_from_text(arm.recipe) else None
+    start = initial_at(arm, language, out) if _starts_from_text(arm) else None
     yield jobs.adaptation(arm, language, bodies.primary, mini, target.blocks, target.tokenizer, curve, start)
     yield judging.language_judging(arm, bodies, target, curve, language, _judged(arm.name, out) / language)
+
+
+def _aligned(arm: Arm, bodies: Bodies, language: str, out: Path) -> Job:
+    """Judge how near a language's hidden states come to the source's."""
+    source, target = Lane.under(out, arm.recipe.source), Lane.under(out, language)
+    curve, place = _curve(arm, language, out), _judged(arm.name, out) / language
+    return judging.language_judging(arm, bodies, target, curve, language, place, source)
 
 
 def _of_task(part: Comparison, task: Task, out: Path) -> Iterator[Job]:
@@ -136,22 +162,34 @@ def _of_task(part: Comparison, task: Task, out: Path) -> Iterator[Job]:
             yield jobs.finetuning(primary, wanted, bodies.primary, source.text, wanted.within(bodies.tasks))
         yield judging.source_judging(bodies, source, _judged(primary.name, out))
     for language in filter(task.covers, part.recipe.targets):
-        for arm in part.arms:
+        for arm in _learning(part, language):
             bodies, curve = _bodies(part.primary(arm.primary), out).on(task.name), _curve(arm, language, out)
             given = arm, bodies, Lane.under(out, language), curve, language
             yield judging.language_judging(*given, _judged(arm.name, out) / language)
 
 
-def _starts_from_text(recipe: Recipe) -> bool:
-    return recipe.adaptation.initialisation.needs_text
+def _learning(part: Comparison, language: str) -> list[Arm]:
+    """Arms that adapt a language: one start may have resources for some of the languages only."""
+    return [arm for arm in part.arms if language in arm.recipe.targets]
 
 
-def _vectors(out: Path) -> Path:
+def _starts_from_text(arm: Arm) -> bool:
+    return arm.recipe.adaptation.initialisation.needs_text
+
+
+def vectors_at(out: Path) -> Path:
+    """Where the source's static vectors are among the results."""
     return out / "vectors"
 
 
-def _initial(planned: PlannedPrimary, language: str, out: Path) -> Path:
-    return out / "initial" / planned.name / language
+def initial_at(arm: Arm, language: str, out: Path) -> Path:
+    """Where the embeddings are that an arm starts from, if its initialisation needs text."""
+    return out / "initial" / (f"{arm.primary}-{arm.start}" if arm.start else arm.primary) / language
+
+
+def judged_at(arm: Arm, language: str, task: str, out: Path) -> Path:
+    """Where it is kept how well an arm does a task in a language."""
+    return _judged(arm.name, out) / language / task
 
 
 def _curve(arm: Arm, language: str, out: Path) -> Path:
@@ -193,7 +231,7 @@ def _outdated(job: Job) -> bool:
         return True
 
 
-def _judged_so_far(planned: Iterable[Job]) -> dict[Path, Judged]:
+def judged_so_far(planned: Iterable[Job]) -> dict[Path, Judged]:
     """What stands of the comparison that is planned, whichever process judged it, and when; by where it is."""
     return {job.made: found for job in planned if job.kind is Kind.EVALUATION and (found := _standing(job))}
 
@@ -209,7 +247,7 @@ def _standing(job: Job) -> Judged | None:
 
 
 def _write_so_far(comparison: Comparison, planned: Iterable[Job], out: Path) -> PaperRecords:
-    records = records_of(comparison, [*_judged_so_far(planned).values()])
+    records = records_of(comparison, [*judged_so_far(planned).values()])
     write_text(out / RECORDS_FILE, records.model_dump_json(indent=2) + "\n")
     write_text(out / MARKDOWN_FILE, paper_report.markdown(records))
     return records

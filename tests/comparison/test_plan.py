@@ -1,12 +1,13 @@
 """The plan of a comparison: everything once, and shared where systems can share."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from lingraft.artifact import Kind
-from lingraft.comparison.plan import Comparison, plan_of
+from lingraft.comparison.plan import Arm, Comparison, comparison_of, plan_of
 from lingraft.comparison.runner import jobs_of
 from lingraft.errors import RecipeError
 from lingraft.initialisation.classes import Initialisation
@@ -139,6 +140,28 @@ def test_systems_that_share_a_primary_start_from_the_same_embeddings_where_rows_
     assert {len(folders) for folders in starts.values()} == {1}
     assert len(starts) == len(comparison.primaries) * len(comparison.recipe.targets)
     assert not [job for job in jobs_of(plan_of(drawn), tmp_path) if "initial" in job.inputs or job.kind is Kind.VECTORS]
+
+
+def test_arms_that_differ_in_their_start_share_a_primary_and_nothing_that_follows_from_the_start(
+    tmp_path: Path,
+) -> None:
+    drawn = changed(recipe(tmp_path), "adaptation", checkpoint_every_steps=6).for_system(System.MINIJOINT)
+    aligned = changed(drawn, "adaptation", initialisation=Initialisation.ALIGNED)
+    german = aligned.model_copy(update={"targets": ("de",)})
+    comparison = replace(
+        comparison_of(drawn, [Arm(drawn, "overlap"), Arm(aligned, "text"), Arm(german, "pairs")]),
+        measures_alignment=True,
+    )
+    planned = [*jobs_of(comparison, tmp_path)]
+    made = {job.made: job for job in planned}
+    assert len(made) == len(planned)
+    assert len(comparison.primaries) == 1
+    adaptations = [job for job in planned if job.name.startswith("adapt-")]
+    assert len(adaptations) == 3 + 3 + 1
+    starts = {job.name: job.inputs["initial"] for job in adaptations if "initial" in job.inputs}
+    assert len({*starts.values()}) == len(starts) == 3 + 1
+    assert all(made[place].kind is Kind.EMBEDDINGS for place in starts.values())
+    assert [job.made.name for job in planned].count("alignment") == len(adaptations)
 
 
 def test_things_are_found_by_name_and_others_refused(tmp_path: Path) -> None:

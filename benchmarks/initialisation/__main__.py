@@ -1,0 +1,180 @@
+"""`python -m benchmarks.initialisation --out DIR`: how much compute each system needs from each start.
+
+Languages are learned by BL_BASE, BL_SMALL, MINIPOST, MINIJOINT and progressively, with rows that start as the
+paper's, or aligned by text alone, by FreeDict's dictionaries or by sentence pairs. Everything is made under `--out`,
+once: stopped at any moment, the same command goes on, also with more languages, starts, systems or seeds. JSON and page
+are written anew after every evaluation.
+
+Without `--data`, the text is the recipe's: LibreOffice's help, of which parallel paragraphs of the training split are
+the sentence pairs. `--data` has the text and examples that a recipe of kind 'folder' names, such as recipes/small.toml.
+"""
+
+import argparse
+import os
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.initialisation import table
+from benchmarks.initialisation.arms import SYSTEMS, Resources, Start, compared
+from benchmarks.initialisation.page import page
+from benchmarks.initialisation.resources import dictionary, write_pairs
+from benchmarks.paper.data import on_data
+from benchmarks.speed.machine import commit, described
+from lingraft import reuse
+from lingraft.artifact import Kind
+from lingraft.comparison.plan import Comparison
+from lingraft.comparison.runner import attempted, jobs_of
+from lingraft.config import Recipe
+from lingraft.files import write_text
+from lingraft.jobs import Lane, lane
+from lingraft.progress import say
+from lingraft.text import load_text
+from lingraft.text_config import Folder
+
+RECIPE = Path(__file__).parents[2] / "recipes" / "demo.toml"
+STARTS = (Start.OVERLAP, Start.TEXT, Start.DICTIONARY, Start.PAIRS)
+_QUICK: dict[str, dict[str, Any]] = {
+    "tokenizer": {"vocabulary": 120},
+    "encoder": {"width": 16, "layers": 2, "attention_heads": 2, "mlm_heads": [1, 2], "block_tokens": 24},
+    "pretraining": {"steps": 6, "batch_blocks": 8, "warmup_steps": 0},
+    "adaptation": {"steps": 6, "batch_blocks": 8, "warmup_steps": 0, "depth": 1},
+}
+_QUICK_FINETUNING = {"epochs": 0.5, "seeds": [1]}
+_HIDDEN = ("--data", "--out", "--dictionaries", "--pairs", "--json", "--page")
+"""Options whose paths are of one machine only."""
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run what is missing."""
+    given = _parser().parse_args(arguments)
+    os.environ.pop(reuse.WHERE, None)  # what was made for something else would cost nothing here
+    out = given.out.resolve()
+    recipe = _recipe(given, out)
+    resources = _resources(recipe, given, out)
+    comparison = compared(recipe, given.starts, given.systems, given.seeds, resources)
+    found = {
+        "command": f"python -m benchmarks.initialisation {_told(sys.argv[1:] if arguments is None else arguments)}",
+        "machine": {"device": described()["device"], "commit": commit()},
+        "sizes": _sizes(comparison.recipe),
+    }
+    json, markdown = given.json or out / "initialisation.json", given.page or out / "initialisation.md"
+    _write(found, comparison, out, json, markdown)
+    for job in attempted([*jobs_of(comparison, out)], out):
+        if job.kind is Kind.EVALUATION:
+            _write(found, comparison, out, json, markdown)
+    print(markdown)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.initialisation",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--out", type=Path, required=True, help="folder of everything that is made")
+    parser.add_argument("--recipe", type=Path, default=RECIPE, help="sizes and text; recipes/demo.toml if absent")
+    parser.add_argument("--data", type=Path, help="folder of text, and of examples that the recipe names")
+    parser.add_argument("--languages", nargs="+", help="targets; the recipe's if absent")
+    parser.add_argument(
+        "--starts",
+        nargs="+",
+        type=Start,
+        choices=[*Start],
+        default=STARTS,
+        metavar="START",
+        help=f"some of {', '.join(Start)}",
+    )
+    parser.add_argument(
+        "--systems", nargs="+", choices=SYSTEMS, default=SYSTEMS, metavar="SYSTEM", help=f"some of {', '.join(SYSTEMS)}"
+    )
+    parser.add_argument("--seeds", nargs="+", type=int, default=[1, 2, 3], help="of pretraining and adaptation")
+    parser.add_argument("--steps", type=int, help="updates of adaptation; the recipe's if absent")
+    parser.add_argument(
+        "--dictionaries",
+        type=Path,
+        help="folder of unpacked packages dict-freedict-*, downloaded there if missing; OUT/dictionaries if absent",
+    )
+    parser.add_argument(
+        "--pairs",
+        type=Path,
+        help="folder of <source>-<language>.tsv, written there from parallel documents if missing; OUT/pairs if absent",
+    )
+    parser.add_argument("--quick", action="store_true", help="models of a few thousand parameters, to try the command")
+    parser.add_argument("--json", type=Path, help="OUT/initialisation.json if absent")
+    parser.add_argument("--page", type=Path, help="OUT/initialisation.md if absent")
+    return parser
+
+
+def _recipe(given: argparse.Namespace, out: Path) -> Recipe:
+    """The recipe with what the command line changes."""
+    raw = Recipe.load(given.recipe).model_dump(mode="json")
+    if given.languages:
+        raw["targets"] = given.languages
+    if given.quick:
+        raw |= {section: raw[section] | changes for section, changes in _QUICK.items()}
+        raw["precision"] = "fp32"
+        for task in raw["tasks"]:
+            task["finetuning"] |= _QUICK_FINETUNING
+    if given.steps:
+        raw["adaptation"]["steps"] = given.steps
+    recipe = Recipe.parse(raw | {"search": None, "paper": None})
+    if given.data is None:
+        return recipe
+    data = given.data.resolve()
+    return on_data(recipe, data, out) if isinstance(recipe.text, Folder) else recipe.with_folder(data)
+
+
+def _resources(recipe: Recipe, given: argparse.Namespace, out: Path) -> Resources:
+    """Dictionaries and sentence pairs of the languages that have them; text is read first, to find its pairs."""
+    source, resources = recipe.source, {}
+    if Start.DICTIONARY in given.starts:
+        folder = (given.dictionaries or out / "dictionaries").resolve()
+        words = {language: dictionary(source, language, folder) for language in recipe.targets}
+        resources[Start.DICTIONARY] = {language: path for language, path in words.items() if path}
+    if Start.PAIRS in given.starts:
+        for _ in attempted([job for one in recipe.languages for job in lane(recipe, one, Lane.under(out, one))], out):
+            pass
+        folder = (given.pairs or out / "pairs").resolve()
+        places = {language: folder / f"{source}-{language}.tsv" for language in recipe.targets}
+        texts = {language: load_text(Lane.under(out, language).text, language) for language in recipe.languages}
+        resources[Start.PAIRS] = {
+            language: path for language, path in places.items() if write_pairs(texts[source], texts[language], path)
+        }
+    for start, files in resources.items():
+        if missing := sorted({*recipe.targets} - {*files}):
+            say(f"no start from {start} for {', '.join(missing)}: there are no files")
+    return resources
+
+
+def _sizes(recipe: Recipe) -> dict[str, Any]:
+    shape = recipe.encoder
+    return {
+        "layers": shape.layers,
+        "width": shape.width,
+        "heads": list(shape.mlm_heads),
+        "depth": recipe.adaptation.depth,
+        "pretraining_steps": recipe.pretraining.steps,
+        "mini_steps": recipe.mini.steps if recipe.mini else 0,
+        "adaptation_steps": recipe.adaptation.steps,
+        "text": recipe.text.kind,
+    }
+
+
+def _write(found: dict[str, Any], comparison: Comparison, out: Path, json: Path, markdown: Path) -> None:
+    now = found | {"records": [*table.records(comparison, out)]}
+    table.write(now, json)
+    markdown.parent.mkdir(parents=True, exist_ok=True)
+    write_text(markdown, page(now))
+
+
+def _told(arguments: Sequence[str]) -> str:
+    """The command without the folders of this machine."""
+    words = zip(["", *arguments], arguments, strict=False)
+    return shlex.join(before[2:].upper() if before in _HIDDEN else word for before, word in words)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,113 @@
+"""The arms that are compared: each system from each start, and MINIJOINT over all depths progressively."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from enum import StrEnum
+from pathlib import Path
+
+from lingraft.alignment_config import Alignment
+from lingraft.comparison.plan import Arm, Comparison, comparison_of
+from lingraft.config import Recipe
+from lingraft.initialisation.classes import Initialisation
+from lingraft.progressive_config import FixedSwitch
+from lingraft.systems import System
+from lingraft.training_config import MiniBuilding
+
+PROGRESSIVE = "progressive"
+SYSTEMS = (System.BL_BASE, System.BL_SMALL, System.MINIPOST, System.MINIJOINT, PROGRESSIVE)
+"""Names of what is compared."""
+_EARLY = (0.02, 0.06, 0.16)
+_PARTS = 3
+"""Checkpoints: after these shares of the updates, where curves are steep, and at equal distances."""
+_MINI_SHARE = 0.3
+"""Updates of step 1b per update of pretraining, as in recipes/small.toml."""
+
+
+class Start(StrEnum):
+    """What a language's rows start from."""
+
+    OVERLAP = "overlap"
+    """The paper's: rows of shared pieces are copied."""
+    FITTED = "fitted"
+    """As overlap, with the other rows drawn around a fit to the source's."""
+    TEXT = "text"
+    """Aligned, without any resource."""
+    DICTIONARY = "dictionary"
+    """Aligned by a dictionary."""
+    PAIRS = "pairs"
+    """Aligned by sentence pairs."""
+
+    @property
+    def initialisation(self) -> Initialisation:
+        """As recipes name it."""
+        return Initialisation(self) if self in (Start.OVERLAP, Start.FITTED) else Initialisation.ALIGNED
+
+
+Resources = Mapping[Start, Mapping[str, Path]]
+"""Files by what they are and by language; a start that is not in it needs none."""
+
+
+def compared(
+    recipe: Recipe, starts: Iterable[Start], systems: Sequence[str], seeds: Sequence[int], resources: Resources
+) -> Comparison:
+    """Plan the comparison.
+
+    Args:
+        recipe: whose MINIJOINT adapts over [adaptation] depth, and progressively over all heads.
+        starts: for each language, those that have no resource for it are left out.
+        systems: of `SYSTEMS`.
+        seeds: of pretraining and adaptation; each pretrains primaries of its own.
+        resources: dictionaries and sentence pairs.
+    """
+    sized = _with_checkpoints(recipe)
+    arms = [
+        Arm(_recipe_of(found, name, seed), start)
+        for seed in seeds
+        for start in starts
+        if (found := _starting(sized, start, resources)) is not None
+        for name in systems
+    ]
+    made = comparison_of(sized, arms)
+    primaries = tuple(replace(one, judged_layers=(one.layers,)) for one in made.primaries)
+    return replace(made, primaries=primaries, measures_alignment=True)
+
+
+def _with_checkpoints(recipe: Recipe) -> Recipe:
+    """The recipe with learning curves and a step 1b, unless it has its own."""
+    adaptation, pretraining = recipe.adaptation, recipe.pretraining
+    if not adaptation.checkpoint_steps:
+        early = sorted({max(1, round(share * adaptation.steps)) for share in _EARLY})
+        every = -(-adaptation.steps // _PARTS)
+        adaptation = adaptation.model_copy(update={"checkpoint_every_steps": every, "early_checkpoints": (*early,)})
+    steps = max(1, round(_MINI_SHARE * pretraining.steps))
+    shared = pretraining.model_dump(include={*MiniBuilding.model_fields}) | {
+        "steps": steps,
+        "warmup_steps": round(_MINI_SHARE * pretraining.warmup_steps),
+    }
+    mini = recipe.mini or MiniBuilding(**shared)
+    return recipe.model_copy(update={"adaptation": adaptation, "mini": mini, "search": None, "paper": None})
+
+
+def _starting(recipe: Recipe, start: Start, resources: Resources) -> Recipe | None:
+    """The recipe with a start, for the languages that have what it needs; None if there are none."""
+    adaptation = recipe.adaptation.model_copy(update={"initialisation": start.initialisation})
+    files = {language: str(path) for language, path in resources.get(start, {}).items()}
+    targets = tuple(one for one in recipe.targets if start not in (Start.DICTIONARY, Start.PAIRS) or one in files)
+    if not targets:
+        return None
+    alignment = Alignment(
+        parallel=files if start is Start.PAIRS else {}, dictionary=files if start is Start.DICTIONARY else {}
+    )
+    return recipe.model_copy(update={"adaptation": adaptation, "alignment": alignment, "targets": targets})
+
+
+def _recipe_of(recipe: Recipe, name: str, seed: int) -> Recipe:
+    layers, heads = recipe.encoder.layers, recipe.encoder.mlm_heads
+    if name == PROGRESSIVE:
+        made = recipe.for_system(System.MINIJOINT, layers)
+        changes = {"progressive": FixedSwitch(kind="fixed", depths=heads), "depth": layers, "seed": seed}
+    else:
+        made, changes = recipe.for_system(System(name)), {"seed": seed}
+    adaptation = made.adaptation.model_copy(update=changes)
+    pretraining = made.pretraining.model_copy(update={"seed": seed})
+    return made.model_copy(update={"adaptation": adaptation, "pretraining": pretraining})

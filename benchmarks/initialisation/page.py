@@ -1,0 +1,213 @@
+"""The page on what `benchmarks.initialisation` found: how much compute each system needs from each start."""
+
+import math
+from collections.abc import Iterator, Sequence
+from statistics import mean, stdev
+from typing import Any
+
+from benchmarks.initialisation.arms import SYSTEMS, Start
+from lingraft.comparison.plan import ALIGNMENT, MASKED
+from lingraft.efficiency import NEAR_MAXIMAL, LearningCurve, near_maximal
+from lingraft.systems import System
+
+_TERA = 1e12
+_REFERENCE = (Start.OVERLAP, System.BL_BASE)
+_NAMES = {
+    Start.OVERLAP: "`overlap`",
+    Start.FITTED: "`fitted`",
+    Start.TEXT: "`aligned`, text alone",
+    Start.DICTIONARY: "`aligned`, dictionary",
+    Start.PAIRS: "`aligned`, sentence pairs",
+}
+_NOT_REACHED = "not reached"
+_UNKNOWN = "–"
+
+Record = dict[str, Any]
+
+
+class Costs:
+    """Compute that each record's adaptation spent until it was near-maximal, the alignment's included.
+
+    Args:
+        records: of one language.
+        task: that decides.
+    """
+
+    def __init__(self, records: Sequence[Record], task: str) -> None:
+        self._task = task
+        self._references = {
+            record["seed"]: record
+            for record in records
+            if (record["start"], record["system"]) == _REFERENCE and task in record["scores"]
+        }
+
+    def alignment_flops(self, record: Record) -> float:
+        """Charge the alignment's seconds at the rate at which standard adaptation spent FLOPs in its seconds."""
+        measured = self._references.get(record["seed"], record)
+        return float(record["alignment_s"] * measured["flops"][-1] / measured["elapsed_s"][-1])
+
+    def reached(self, record: Record) -> float | None:
+        """FLOPs to the near-maximal score, infinite if it was not reached; None where it is not known."""
+        reference = self._references.get(record["seed"])
+        if reference is None or self._task not in record["scores"]:
+            return None
+        scores, own = record["scores"][self._task], self.alignment_flops(record)
+        curve = LearningCurve.of("", zip((flops + own for flops in record["flops"]), scores, strict=True))
+        return curve.reach(near_maximal(reference["scores"][self._task][-1])).estimate
+
+    def times_less(self, record: Record) -> float | None:
+        """How many times less that is than what standard adaptation from `overlap` spent until there.
+
+        0 where it was not reached; None where it is not known.
+        """
+        spent, reference = self.reached(record), self._references.get(record["seed"])
+        if spent is None or reference is None:
+            return None
+        theirs = self.reached(reference)
+        return None if theirs is None or not spent else theirs / spent
+
+
+def page(found: dict[str, Any]) -> str:
+    """Write the page.
+
+    Args:
+        found: what the JSON of the benchmark holds.
+    """
+    records: list[Record] = found["records"]
+    parts = ["# How soon each system is near its final score, by what rows start from", *_introduction(found)]
+    if not records:
+        return "\n\n".join([*parts, "Nothing has been measured yet."]) + "\n"
+    if summary := [*_summary(records)]:
+        head = ["language", "task", "rows start as", "least compute", "system", "times less than `BL_BASE`"]
+        parts += ["## Least compute to 95%", _SUMMARY, _markdown(head, summary, texts=3)]
+    for language in dict.fromkeys(record["language"] for record in records):
+        its = [record for record in records if record["language"] == language]
+        tasks: list[str | None] = [*_tasks(its)]
+        for task in tasks or [None]:
+            parts += [f"## {language}" + (f", {task}" if task else ""), _table(its, task)]
+    quality = [*_quality(records)]
+    if quality:
+        head = ["language", "from", "start", "agreement of halves", "rows from neighbours", "from translations", "s"]
+        parts += ["## Alignments", _markdown(head, quality, texts=3)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _introduction(found: dict[str, Any]) -> list[str]:
+    sizes = found["sizes"]
+    return [
+        f"`{found['command']}`, on {found['machine']['device']}, commit {found['machine']['commit']}. The primary has "
+        f"{sizes['layers']} layers of width {sizes['width']}; MINIJOINT, MINIPOST and BL_SMALL adapt over "
+        f"{sizes['depth']}, progressive adaptation over {', '.join(map(str, sizes['heads']))} in turn. Pretraining "
+        f"takes {sizes['pretraining_steps']:,} updates, step 1b {sizes['mini_steps']:,}, adaptation "
+        f"{sizes['adaptation_steps']:,} (progressive: the FLOPs of as many over all layers). Text: {sizes['text']}.",
+        "Scores are of the primary with the language's embeddings, on test text, before and after adaptation: accuracy "
+        "on masked tokens; alignment, the share of counterparts found in the source language by hidden states after "
+        "the top layer; and a task finetuned in the source language, means over its seeds. Compute is that of "
+        "adaptation by equation A3; pretraining, step 1b and evaluation are left out, as in the paper. An "
+        "alignment's compute is its seconds, with those of the source's static vectors, at the FLOPs per second of "
+        "standard adaptation on the same machine. "
+        f"The score to reach is {NEAR_MAXIMAL:.0%} of BL_BASE's final one from `overlap` with the same seed; between "
+        "checkpoints it is interpolated, and at update 0 an alignment's compute is all there is.",
+    ]
+
+
+_SUMMARY = (
+    "The system that is there with the least compute, by means over seeds; times less than standard adaptation from "
+    "`overlap` needs for the same score."
+)
+
+
+def _summary(records: Sequence[Record]) -> Iterator[list[str]]:
+    for language in dict.fromkeys(record["language"] for record in records):
+        its = [record for record in records if record["language"] == language]
+        for task in _tasks(its):
+            costs = Costs(its, task)
+            for start in _starts(its):
+                arms = _by_system([record for record in its if record["start"] == start])
+                spent = {system: _mean([costs.reached(one) for one in ones]) for system, ones in arms.items()}
+                known = {system: flops for system, flops in spent.items() if flops is not None}
+                if not known:
+                    continue
+                best = min(known, key=lambda system: known[system])
+                there = best if math.isfinite(known[best]) else ""
+                spent_flops, ratio = _flops_and_times(arms[best], costs)
+                yield [language, task, _NAMES[start], spent_flops if there else _NOT_REACHED, there, ratio]
+
+
+def _table(records: Sequence[Record], task: str | None) -> str:
+    columns = [MASKED, ALIGNMENT, *([task] if task else [])]
+    head = ["rows start as", "system", *(f"{column}, %" for column in columns), "TFLOP", "s", "of these, alignment"]
+    head += ["TFLOP to 95%", "times less than `BL_BASE`"] if task else []
+    costs = Costs(records, task or MASKED)
+    rows = []
+    for start in _starts(records):
+        for system, ones in _by_system([record for record in records if record["start"] == start]).items():
+            flops = mean(one["flops"][-1] + costs.alignment_flops(one) for one in ones)
+            seconds, own = mean(one["elapsed_s"][-1] for one in ones), mean(one["alignment_s"] for one in ones)
+            row = [_NAMES[start], system, *(_scores(ones, column) for column in columns)]
+            row += [f"{flops / _TERA:.3g}", f"{seconds + own:.0f}", f"{own:.0f}" if own else _UNKNOWN]
+            if task:
+                row += _flops_and_times(ones, costs)
+            rows.append(row)
+    return _markdown(head, rows, texts=2)
+
+
+def _quality(records: Sequence[Record]) -> Iterator[list[str]]:
+    """One row an alignment, of BL_BASE's primary or the first that there is."""
+    seen = set[tuple[str, str, int]]()
+    for record in records:
+        key = record["language"], record["start"], record["seed"]
+        if "quality" not in record or key in seen:
+            continue
+        seen.add(key)
+        quality = record["quality"]
+        agreement = f"{quality['agreement']:.2f}" + ("" if quality["succeeded"] else " (failed: rows are fitted)")
+        numbers = [f"{quality['mapped']:,}", f"{quality['translated']:,}", f"{record['alignment_s']:.0f}"]
+        yield [record["language"], quality["resource"], quality["start"], agreement, *numbers]
+
+
+def _tasks(records: Sequence[Record]) -> list[str]:
+    return [*dict.fromkeys(task for record in records for task in record["scores"] if task not in (MASKED, ALIGNMENT))]
+
+
+def _starts(records: Sequence[Record]) -> list[Start]:
+    found = {record["start"] for record in records}
+    return [start for start in Start if start in found]
+
+
+def _by_system(records: Sequence[Record]) -> dict[str, list[Record]]:
+    """In the order of `SYSTEMS`."""
+    found = {system: [record for record in records if record["system"] == system] for system in map(str, SYSTEMS)}
+    return {system: ones for system, ones in found.items() if ones}
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    """Infinite where one is; None where none is known."""
+    known = [value for value in values if value is not None]
+    return mean(known) if known else None
+
+
+def _scores(records: Sequence[Record], task: str) -> str:
+    found = [record["scores"][task] for record in records if task in record["scores"]]
+    if not found:
+        return _UNKNOWN
+    last = [100 * scores[-1] for scores in found]
+    spread = f" ± {stdev(last):.1f}" if len(last) > 1 else ""
+    return f"{100 * mean(scores[0] for scores in found):.1f} → {mean(last):.1f}{spread}"
+
+
+def _flops_and_times(records: Sequence[Record], costs: Costs) -> tuple[str, str]:
+    """Means over seeds, if all of them got there; else how many did not."""
+    spent = [flops for record in records if (flops := costs.reached(record)) is not None]
+    if not spent:
+        return _UNKNOWN, _UNKNOWN
+    if missed := sum(map(math.isinf, spent)):
+        seeds = f" by {missed} of {len(spent)} seeds" if len(spent) > 1 else ""
+        return _NOT_REACHED + seeds, _UNKNOWN
+    ratio = _mean([costs.times_less(record) for record in records])
+    return f"{mean(spent) / _TERA:.3g}", _UNKNOWN if ratio is None else f"{ratio:.1f}"
+
+
+def _markdown(head: Sequence[str], rows: Sequence[Sequence[str]], texts: int) -> str:
+    rule = ["---"] * texts + ["---:"] * (len(head) - texts)
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in (head, rule, *rows))

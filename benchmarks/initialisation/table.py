@@ -1,0 +1,67 @@
+"""What was found, as numbers: one record a language, start, system and seed, with its learning curve."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from benchmarks.initialisation.arms import PROGRESSIVE
+from lingraft.artifact import read_manifest
+from lingraft.comparison.plan import ALIGNMENT, MASKED, Arm, Comparison
+from lingraft.comparison.records import load_judged
+from lingraft.comparison.runner import initial_at, judged_at, vectors_at
+from lingraft.errors import ArtifactError
+from lingraft.files import write_text
+from lingraft.paper.records import Cell
+
+_DIGITS = 4
+
+
+def records(comparison: Comparison, out: Path) -> Iterator[dict[str, Any]]:
+    """Every adaptation that was judged on masked tokens, with the further scores that are there."""
+    for arm in comparison.arms:
+        for language in arm.recipe.targets:
+            tasks = [MASKED, ALIGNMENT, *(task.name for task in arm.recipe.tasks if task.covers(language))]
+            cells = {task: cell for task in tasks if (cell := _cell(arm, language, task, out))}
+            if MASKED in cells:
+                yield _record(arm, language, cells, out)
+
+
+def _cell(arm: Arm, language: str, task: str, out: Path) -> Cell | None:
+    try:
+        judged = load_judged(judged_at(arm, language, task, out))
+    except ArtifactError:
+        return None
+    return next((cell for cell in judged.cells if cell.task == task and cell.failed is None), None)
+
+
+def _record(arm: Arm, language: str, cells: dict[str, Cell], out: Path) -> dict[str, Any]:
+    points = cells[MASKED].points
+    system = PROGRESSIVE if arm.recipe.adaptation.progressive else str(arm.system)
+    record: dict[str, Any] = {"language": language, "start": str(arm.start), "system": system, "seed": arm.seed}
+    record |= {"depth": arm.depth, "steps": [point.step for point in points]}
+    record |= {"flops": [round(point.flops) for point in points]}
+    record |= {"elapsed_s": [round(point.elapsed_s, 1) for point in points]}
+    record["scores"] = {
+        task: [round(point.scores.mean, _DIGITS) for point in cell.points] for task, cell in cells.items()
+    }
+    return record | _alignment(arm, language, out)
+
+
+def _alignment(arm: Arm, language: str, out: Path) -> dict[str, Any]:
+    """What the initial embeddings took, the source's static vectors included, and how well their alignment went."""
+    if not arm.recipe.adaptation.initialisation.needs_text:
+        return {"alignment_s": 0.0}
+    initial, vectors = read_manifest(initial_at(arm, language, out)), read_manifest(vectors_at(out))
+    elapsed_s = sum(manifest.recorded("elapsed_s", float) for manifest in (initial, vectors))
+    quality = initial.details["alignment"]
+    kept = {name: quality[name] for name in ("resource", "start", "agreement", "succeeded", "mapped", "translated")}
+    return {"alignment_s": round(elapsed_s, 1), "quality": kept}
+
+
+def write(found: dict[str, Any], path: Path) -> None:
+    """Write JSON with a record a line."""
+    lines = ",\n".join(f"  {json.dumps(record, sort_keys=True, ensure_ascii=False)}" for record in found["records"])
+    facts = json.dumps({name: value for name, value in found.items() if name != "records"}, indent=1, sort_keys=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_text(path, f'{facts.removesuffix(chr(10) + "}")},\n "records": [\n{lines}\n ]\n}}\n')
