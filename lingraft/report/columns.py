@@ -194,6 +194,13 @@ def alignment_note(records: Records) -> str:
     )
 
 
+def initial_rows_note(result: LanguageResult, source: str) -> str:
+    """How a language's rows were initialised, and how well its pieces were aligned with the source's."""
+    if result.initial_alignment:
+        return f"rows aligned with {language_name(source)} {result.initial_alignment.summary}."
+    return f"rows not aligned; {count(result.overlap)} of {count(result.vocabulary)} are {language_name(source)} ones."
+
+
 def cost_group(unit: FlopsUnit) -> Group:
     """What adaptation took, beside what it would have taken over all layers."""
     columns = (
