@@ -91,7 +91,7 @@ def _texts(pieces: Pieces, ids: Iterable[int]) -> dict[int, str]:
 
 def _first(texts: Mapping[int, str], most: int) -> list[int]:
     """The first ids, one of those that differ in case alone."""
-    by_text = {text.casefold(): index for index, text in reversed(texts.items())}
+    by_text = {text.casefold(): index for index, text in reversed([*texts.items()])}
     return [index for index, text in texts.items() if by_text[text.casefold()] == index][:most]
 
 

@@ -37,12 +37,11 @@ class Quality:
     @property
     def summary(self) -> str:
         """One line for people."""
-        found = f"from {self.resource}, by {self.known_pairs:,} {self.start}: two halves agree to {self.agreement:.2f}"
-        rows = (
-            f"{self.mapped:,} rows start from neighbours, {self.translated:,} from translations, and "
-            f"{self.copied_of_shared:,} of {self.shared:,} shared pieces' are copied"
-        )
-        return f"{found}; {rows}" if self.succeeded else f"{found}, which is too little; rows are fitted, but {rows}"
+        of = f"from {self.resource} ({self.known_pairs:,} {self.start}, agreement {self.agreement:.2f})"
+        rest = f"{self.translated:,} from translations, {self.copied_of_shared:,} of {self.shared:,} shared ones copied"
+        if self.succeeded:
+            return f"succeeded, {of}: {self.mapped:,} rows from neighbours, {rest}"
+        return f"failed, {of}: rows fitted, but for {rest}"
 
     @property
     def metrics(self) -> dict[str, float]:

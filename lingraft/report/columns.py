@@ -197,8 +197,9 @@ def alignment_note(records: Records) -> str:
 def initial_rows_note(result: LanguageResult, source: str) -> str:
     """How a language's rows were initialised, and how well its pieces were aligned with the source's."""
     if result.initial_alignment:
-        return f"rows aligned with {language_name(source)} {result.initial_alignment.summary}."
-    return f"rows not aligned; {count(result.overlap)} of {count(result.vocabulary)} are {language_name(source)} ones."
+        return f"alignment with {language_name(source)} {result.initial_alignment.summary}."
+    copied = f"{count(result.overlap)} of {count(result.vocabulary)} rows are copied from {language_name(source)}"
+    return f"not aligned with {language_name(source)}; {copied}."
 
 
 def cost_group(unit: FlopsUnit) -> Group:

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-_LABEL_SHARE = 0.4
+_LOWEST_COSINE = 0.6
+"""From where on a plot of words shows cosines at least."""
+_LABEL_SHARE = 0.5
 """Room for a word at each side of a plot of words, beside what the dots span."""
 Styles = Mapping[Layers, tuple[str, str]]
 """Dash pattern and colour of a line, by what embeddings were learned over."""
@@ -283,7 +285,7 @@ def words_plot(result: LanguageResult, source: str) -> Plot:
         _Dots("before", "o", "grey", [each.cosine if each else None for each in before], hollow=True),
         _Dots("after", "o", "blue", [each.cosine if each else None for each in after]),
     ]
-    low = min(each.cosine for each in (*before, *after) if each)
+    low = min(_LOWEST_COSINE, *(each.cosine for each in (*before, *after) if each))
 
     def paint(axes: "Axes") -> None:
         for kind in dots:
