@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _LOWEST_COSINE = 0.6
 """From where on a plot of words shows cosines at least."""
-_LABEL_SHARE = 0.5
+_LABEL_SHARE = 0.65
 """Room for a word at each side of a plot of words, beside what the dots span."""
 Styles = Mapping[Layers, tuple[str, str]]
 """Dash pattern and colour of a line, by what embeddings were learned over."""
