@@ -25,8 +25,9 @@ from lingraft.cost.updates import step_flops
 from lingraft.embeddings import swap, vocabulary_of
 from lingraft.encoder import Encoder, Vocabulary
 from lingraft.history import curve_of
-from lingraft.initial_embeddings import initial_rows, mark_of, require_start
+from lingraft.initial_embeddings import initial_rows, mark_of, quality_of, require_start
 from lingraft.models import Embeddings, Primary, TaskModel, load_embeddings, load_mini, load_primary
+from lingraft.nearest_words import nearest_words
 from lingraft.parallel_text import held_out, read_pairs
 from lingraft.results import (
     ALIGNMENT,
@@ -101,6 +102,8 @@ def evaluate_language(
     Alignment with the source is measured over held-out lines of the recipe's parallel text, else over what
     `source_evaluation` keeps: parallel paragraphs, or the contexts of shared pieces where too few are parallel.
 
+    Frequent words of the language are shown beside the source's nearest pieces (`lingraft.nearest_words`).
+
     Each score is also taken with the embeddings as they were before training. What scores are made of is kept beside
     them, item by item, so that two judgements of the same items can be compared.
 
@@ -134,6 +137,14 @@ def evaluate_language(
     require_start(learned, initial)
     rows = initial_rows(recipe, source, pieces, initial)
     untrained = vocabulary_of(rows.table_VD, rows.bias_V, rows.special)
+    words = nearest_words(
+        source=source.encoder.vocabulary,
+        source_pieces=source.tokenizer,
+        target_pieces=pieces,
+        blocks_NT=_test(data),
+        before=untrained,
+        after=learned.vocabulary,
+    )
     before = judge_all(recipe, models, documents, pieces, lambda model: swap(model.net.encoder, untrained))
     after = judge_all(recipe, models, documents, pieces, lambda model: model.swap_in(learned))
     whole = recipe.steps_over(source.encoder.shape.layers, System.BL_BASE)[Stage.ADAPT]
@@ -153,6 +164,8 @@ def evaluate_language(
         overlap=rows.copied,
         masked=masked,
         alignment=alignment,
+        initial_alignment=quality_of(initial),
+        nearest_words=words,
         tasks=tuple(
             one.scores.model_copy(update={"initial": other.scores.score})
             for one, other in zip(after, before, strict=True)

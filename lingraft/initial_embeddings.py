@@ -20,8 +20,9 @@ from lingraft.errors import AlignmentError, ArtifactError, RecipeError, Tokenize
 from lingraft.files import require_new
 from lingraft.history import write_curve
 from lingraft.initialisation import rows as drawing
-from lingraft.initialisation.aligned import Aligned, Resource, aligned
+from lingraft.initialisation.aligned import Aligned, aligned
 from lingraft.initialisation.classes import Initialisation, PieceClass
+from lingraft.initialisation.quality import Quality, Resource
 from lingraft.initialisation.rows import Initialised
 from lingraft.initialisation.translation import TranslationTable, dictionary_table, parallel_table
 from lingraft.models import Embeddings, Primary, load_embeddings, load_primary, save_vocabulary
@@ -34,6 +35,8 @@ from lingraft.vectors import load_vectors, vectors_of
 
 _INITIALISATION = "initialisation"
 """Detail of a manifest that only initial embeddings have."""
+_ALIGNMENT = "alignment"
+"""Detail of initial embeddings that were computed from text."""
 _INITIAL = "initial"
 """Name under which manifests keep the fingerprint of the initial embeddings that something was made from."""
 
@@ -69,7 +72,7 @@ def initialise(
     settings = recipe.adaptation
     if settings.initialisation.needs_text:
         found, data_hashes = _from_text(recipe, source, pieces, blocks, source_vectors)
-        rows, facts = found.rows, {"alignment": found.quality.facts()}
+        rows, facts = found.rows, {_ALIGNMENT: found.quality.facts()}
     else:
         rows, data_hashes, facts = initial_rows(recipe, source, pieces), {}, {}
     step = recipe.steps_over(settings.depth)[Stage.ADAPT]
@@ -118,6 +121,19 @@ def initial_rows(recipe: Recipe, primary: Primary, pieces: Tokenizer, initial: P
         )
     generator = torch.Generator().manual_seed(recipe.adaptation.seed)
     return drawing.initialise(primary.encoder.vocabulary, primary.tokenizer, pieces, how, generator)
+
+
+def quality_of(initial: Path | None) -> Quality | None:
+    """Return the quality of the alignment that initial embeddings come from; None where rows were not aligned.
+
+    Raises:
+        ArtifactError: there is no artifact, or its manifest is damaged.
+    """
+    manifest = Artifact.load(initial, Kind.EMBEDDINGS).manifest if initial else None
+    if manifest is None or _ALIGNMENT not in manifest.details:
+        return None
+    quality: Quality = manifest.detail(_ALIGNMENT, Quality)
+    return quality
 
 
 def mark_of(initial: Path | None) -> dict[str, str]:

@@ -11,6 +11,7 @@ import pydantic
 from lingraft import artifact, tally
 from lingraft.artifact import Artifact, Cost, Kind
 from lingraft.errors import ArtifactError
+from lingraft.initialisation.quality import Quality
 from lingraft.tally import Tally
 
 if TYPE_CHECKING:
@@ -132,6 +133,22 @@ class AlignmentScores(Result):
         return found
 
 
+class Neighbour(Result):
+    """A piece of the source, and the cosine of its row with a word's."""
+
+    piece: str
+    cosine: float
+
+
+class NearestWords(Result):
+    """A word of a language and the nearest pieces of the source, the nearest first."""
+
+    word: str
+    shared: bool = pydantic.Field(description="A name or number that the source's vocabulary has, too.")
+    before: tuple[Neighbour, ...] = pydantic.Field(description="As initialised.")
+    after: tuple[Neighbour, ...] = pydantic.Field(description="As learned.")
+
+
 class SourceResult(Result):
     """The source language: masked accuracy of every head, and the finetuned task."""
 
@@ -170,6 +187,12 @@ class LanguageResult(Result):
     alignment: AlignmentScores | None = pydantic.Field(
         None, description="Absent where the source's side was not given, or there is too little to pair."
     )
+    initial_alignment: Quality | None = pydantic.Field(
+        None, description="Of the alignment that the initial rows come from; absent for other initialisations."
+    )
+    nearest_words: tuple[NearestWords, ...] = pydantic.Field(
+        (), description="Frequent words, then shared names and numbers; empty in evaluations of an older lingraft."
+    )
     tasks: tuple[TaskScores, ...] = pydantic.Field(description="Those that have test examples in the language.")
     cost: Cost
     building: Cost | None = pydantic.Field(None, description="What step 1b took, once for all languages.")
@@ -184,6 +207,14 @@ class LanguageResult(Result):
     def standard(self) -> bool:
         """True for standard adaptation, over all layers from its beginning."""
         return self.depth == self.layers and not self.shallower
+
+    @property
+    def alignment_metrics(self) -> dict[str, float]:
+        """Alignment of hidden states and of the initial rows by name, for tracking; those that there are."""
+        return {
+            **(self.alignment.metrics if self.alignment else {}),
+            **(self.initial_alignment.metrics if self.initial_alignment else {}),
+        }
 
     @property
     def task_scores(self) -> dict[str, TaskScores]:

@@ -175,6 +175,25 @@ def test_scores_as_initialised_are_those_of_the_artifact(workshop: Workshop, sho
     assert (untrained.cost, untrained.depth) == (Cost(), 1)
 
 
+def test_an_evaluation_has_the_quality_of_the_alignment_and_the_nearest_words(
+    workshop: Workshop, short: Recipe, initial: Path, tmp_path: Path
+) -> None:
+    recipe = changed(short, "adaptation", initialisation=Initialisation.ALIGNED)
+    build_vectors(recipe, workshop.blocks["en"], workshop.tokenizers["en"], tmp_path / "vectors")
+    folders = workshop.primary, workshop.tokenizers["de"], tmp_path / "aligned"
+    made = initialise(recipe, *folders, blocks=workshop.blocks["de"], source_vectors=tmp_path / "vectors")
+    found = judged(workshop, tmp_path / "aligned", tmp_path / "judged", tmp_path / "aligned", recipe)
+    assert found.initial_alignment
+    assert found.initial_alignment.facts() == made.manifest.details["alignment"]
+    assert found.alignment_metrics["alignment_agreement"] == found.initial_alignment.agreement
+    assert len([each for each in found.nearest_words if not each.shared]) == 12
+    assert all(each.before == each.after for each in found.nearest_words)  # not trained
+    trained = judged(workshop, learned(workshop, short, tmp_path / "de", initial), tmp_path / "drawn", initial, short)
+    assert trained.initial_alignment is None
+    assert "alignment_agreement" not in trained.alignment_metrics
+    assert any(each.before != each.after for each in trained.nearest_words)
+
+
 def test_an_evaluation_refuses_initial_embeddings_that_were_not_the_start(
     workshop: Workshop, short: Recipe, initial: Path, tmp_path: Path
 ) -> None:

@@ -8,9 +8,7 @@ Legend: S source vocabulary, T target vocabulary, D width, K neighbours.
 """
 
 from collections import Counter
-from dataclasses import asdict, dataclass, replace
-from enum import StrEnum
-from typing import Any
+from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy.sparse
@@ -20,6 +18,7 @@ from numpy.typing import NDArray
 from lingraft.encoder import Vocabulary
 from lingraft.initialisation.alignment import Alignment, Pairs, align
 from lingraft.initialisation.classes import Initialisation, PieceClass, Pieces, classes_of
+from lingraft.initialisation.quality import Quality, Resource
 from lingraft.initialisation.rows import Initialised, initialise, overlap
 from lingraft.initialisation.starts import starts
 from lingraft.initialisation.static_vectors import StaticVectors
@@ -30,47 +29,6 @@ _NEIGHBOURS, _TEMPERATURE = 10, 0.05
 """Source pieces that a row is the mean of, and the softmax over their cosines that weighs them."""
 _ROWS_AT_ONCE = 512
 _WORDS = {PieceClass.INITIAL, PieceClass.CONTINUATION}
-
-
-class Resource(StrEnum):
-    """What shows which pieces correspond, the best first."""
-
-    PARALLEL = "parallel text"
-    DICTIONARY = "dictionary"
-    TEXT = "text alone"
-
-
-@dataclass(frozen=True)
-class Quality:
-    """What an alignment was learned from and how far it can be trusted; it stands in the manifest."""
-
-    resource: Resource
-    start: str
-    """Which pairs of pieces it started from."""
-    known_pairs: int
-    agreement: float
-    similarity: float
-    chance_similarity: float
-    succeeded: bool
-    """Whether rows come from neighbours; else they are fitted, but for those that parallel text translates."""
-    translated: int
-    """Rows that are means of translations."""
-    mapped: int
-    """Rows that are means of neighbours in the common space."""
-    copied_of_shared: int
-    """Shared pieces whose row is the source's, and not a mean, because the alignment agrees or knows nothing."""
-    shared: int
-
-    @property
-    def summary(self) -> str:
-        """One line for people."""
-        found = f"from {self.resource}, by {self.known_pairs:,} {self.start}: two halves agree to {self.agreement:.2f}"
-        rows = f"{self.mapped:,} rows start from neighbours, {self.translated:,} from translations"
-        return f"{found}; {rows}" if self.succeeded else f"{found}, which is too little; rows are fitted, {rows}"
-
-    def facts(self) -> dict[str, Any]:
-        """For a manifest."""
-        return asdict(self)
 
 
 @dataclass(frozen=True)

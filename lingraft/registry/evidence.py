@@ -52,7 +52,7 @@ def register_judged(
     stage.keep(evaluation, EVALUATION)
     tags: dict[str, object] = {EVALUATION_RUN: stage.run_id, GATE: gate.model_dump_json(), **more}
     tags |= {EVALUATION: evaluation.fingerprint, "overlap": result.overlap}
-    tags |= result.alignment.metrics if result.alignment else {}
+    tags |= result.alignment_metrics
     tags |= result.masked.model_dump() | zero_shot(result) | {f"{PARITY}{task}": each for task, each in parity.items()}
     return register(name, embeddings, Kind.EMBEDDINGS, stage, tags)
 

@@ -4,6 +4,7 @@ import html
 import io
 import itertools
 import re
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -85,7 +86,13 @@ def draw(title: str, caption: str, alt: str, paint: "Callable[[Axes], None]", he
         from matplotlib.figure import Figure
     except ModuleNotFoundError as error:
         raise MissingExtraError("matplotlib", "report") from error
-    with matplotlib.rc_context(style(_INK) | _STYLE):  # type: ignore[arg-type]  # the stubs want every key as a literal
+    with (
+        matplotlib.rc_context(style(_INK) | _STYLE),  # type: ignore[arg-type]  # the stubs want every key as a literal
+        warnings.catch_warnings(),
+    ):
+        # Text is drawn by the browser, which has fonts for scripts that Matplotlib's own lacks.
+        warnings.filterwarnings("ignore", r"Glyph .* missing from font")
+        warnings.filterwarnings("ignore", r"Matplotlib currently does not support .* natively")
         figure = Figure(figsize=(_WIDTH_IN, height_in), layout="constrained")
         paint(figure.subplots())
         stream = io.StringIO()

@@ -194,6 +194,14 @@ def alignment_note(records: Records) -> str:
     )
 
 
+def initial_rows_note(result: LanguageResult, source: str) -> str:
+    """How a language's rows were initialised, and how well its pieces were aligned with the source's."""
+    if result.initial_alignment:
+        return f"alignment with {language_name(source)} {result.initial_alignment.summary}."
+    copied = f"{count(result.overlap)} of {count(result.vocabulary)} rows are copied from {language_name(source)}"
+    return f"not aligned with {language_name(source)}; {copied}."
+
+
 def cost_group(unit: FlopsUnit) -> Group:
     """What adaptation took, beside what it would have taken over all layers."""
     columns = (

@@ -16,6 +16,7 @@ from lingraft.report.columns import (
     alignment_groups,
     cost_group,
     count,
+    initial_rows_note,
     masked_groups,
     overlap_group,
     percent,
@@ -32,12 +33,13 @@ from lingraft.report.plots import (
     pretraining_plot,
     search_plot,
     task_plot,
+    words_plot,
 )
 from lingraft.report.records import RECORDS_FILE, Answered, Layers, Records, Row
 from lingraft.report.summary import summary
 from lingraft.report.table import notes, table
 from lingraft.report.tasks import basis, plain, task_group
-from lingraft.results import TaskScores
+from lingraft.results import LanguageResult, TaskScores
 
 if TYPE_CHECKING:
     import jinja2
@@ -147,6 +149,33 @@ def _confusions(records: Records, task: str) -> list[tuple[str, TaskScores]]:
     return [(title, scores) for title, scores in source + rows if scores and scores.confusion]
 
 
+@dataclass(frozen=True)
+class _WordsSection:
+    """What the page shows of the words of a language."""
+
+    result: LanguageResult
+    """Of several, the one over the fewest layers; all of them start from the same rows."""
+    layers: str
+    note: str
+    plots: list[Plot]
+
+
+def _words_sections(records: Records) -> list[_WordsSection]:
+    """One for each language whose words were evaluated or whose rows were aligned."""
+    shown = [records.of_language(language)[0] for language in records.names]
+    source = records.source.language
+    return [
+        _WordsSection(
+            result,
+            Layers.under(result).of(result.layers),
+            initial_rows_note(result, source),
+            [words_plot(result, source)] if result.nearest_words else [],
+        )
+        for result in shown
+        if result.nearest_words or result.initial_alignment
+    ]
+
+
 def _number_formats(records: Records) -> str:
     """In which number format the source and the languages were trained; those of one format together."""
     source, adapted = records.source.precision, {row.results[0].precision for row in records.rows}
@@ -179,6 +208,7 @@ def _context(records: Records) -> dict[str, Any]:
         "masked_groups": [overlap_group(records), *masked_groups(), *alignment_groups(records)],
         "cost_groups": [cost_group(unit)],
         "tasks": [_task_section(records, task) for task in records.tasks],
+        "words": _words_sections(records),
         "unit": unit,
         "plots": _plots(records),
         "version": __version__,
@@ -204,6 +234,7 @@ def _contents(records: Records) -> list[tuple[str, str]]:
         (True, "method", "What was done"),
         (True, "source", f"The source: {language_name(records.source.language)}"),
         (True, "masked", "Guessing hidden tokens"),
+        (_words_sections(records), "words", "What words start as"),
         *((True, *task) for task in tasks or [("task", "Zero-shot use")]),
         (True, "cost", "What it cost"),
         (records.search, "search", "Which depth? The search"),

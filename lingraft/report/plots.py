@@ -11,12 +11,16 @@ from lingraft.report.canvas import COLOURS, Plot, draw, line_styles, percent_tic
 from lingraft.report.columns import percent
 from lingraft.report.records import Layers, Records
 from lingraft.report.tasks import rival
-from lingraft.results import LanguageResult, Point, SourceResult, Trial
+from lingraft.results import LanguageResult, NearestWords, Neighbour, Point, SourceResult, Trial
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
+_LOWEST_COSINE = 0.6
+"""From where on a plot of words shows cosines at least."""
+_LABEL_SHARE = 0.65
+"""Room for a word at each side of a plot of words, beside what the dots span."""
 Styles = Mapping[Layers, tuple[str, str]]
 """Dash pattern and colour of a line, by what embeddings were learned over."""
 
@@ -269,6 +273,57 @@ def cost_plot(records: Records) -> Plot:
         paint,
         _height(results),
     )
+
+
+def words_plot(result: LanguageResult, source: str) -> Plot:
+    """A language's words by the cosine with the source's nearest word, which is written beside it."""
+    words, shared = ([each for each in result.nearest_words if each.shared is it] for it in (False, True))
+    rows: list[NearestWords | None] = [*words, *([None] if shared else []), *shared]
+    before = [row.before[0] if row else None for row in rows]
+    after = [row.after[0] if row else None for row in rows]
+    dots = [
+        _Dots("before", "o", "grey", [each.cosine if each else None for each in before], hollow=True),
+        _Dots("after", "o", "blue", [each.cosine if each else None for each in after]),
+    ]
+    low = min(_LOWEST_COSINE, *(each.cosine for each in (*before, *after) if each))
+
+    def paint(axes: "Axes") -> None:
+        for kind in dots:
+            kind.paint(axes)
+        for place, (first, then) in enumerate(zip(before, after, strict=True)):
+            if first and then:
+                _label_ends(axes, place, first, then)
+        _paint_rows(axes, [row.word if row else "names, numbers:" for row in rows])
+        room = _LABEL_SHARE * (1 - low)
+        axes.set_xlim(low - room, 1 + room)
+        axes.set_xticks([tick / 5 for tick in range(6) if tick / 5 >= low - room])
+        axes.set_xlabel("cosine with the nearest word")
+
+    name, source_name = language_name(result.language), language_name(source)
+    said = [f"{row.word}: {row.before[0].piece} before, {row.after[0].piece} after" for row in result.nearest_words]
+    return draw(
+        f"Words of {name} beside {source_name}",
+        f"The nearest {source_name} word of frequent {name} words; one word where it is the same before and after.",
+        f"Dot plot. {'; '.join(said)}.",
+        paint,
+        0.9 + 0.24 * len(rows),
+    )
+
+
+def _label_ends(axes: "Axes", place: int, before: Neighbour, after: Neighbour) -> None:
+    """Write the nearest words outside of the two dots of a line; once if they are the same."""
+    left, right = sorted((before, after), key=lambda each: each.cosine)
+    ends = [(right, 6, "left")] if left.piece == right.piece else [(left, -6, "right"), (right, 6, "left")]
+    for each, offset, side in ends:
+        axes.annotate(
+            each.piece,
+            (each.cosine, place),
+            (offset, 0),
+            textcoords="offset points",
+            ha=side,
+            va="center",
+            fontsize=9,
+        )
 
 
 def search_plot(trials: Sequence[Trial], chosen: int, styles: Styles) -> Plot:

@@ -13,6 +13,7 @@ from lingraft.report.columns import (
     alignment_note,
     cost_group,
     count,
+    initial_rows_note,
     masked_groups,
     overlap_group,
     percent,
@@ -37,7 +38,7 @@ def table(records: Records) -> str:
     legend = (
         "mini-model, primary: share of hidden tokens that each guesses right; overlap: pieces that the source has too."
     )
-    parts = [*_source_lines(records), "", *_all_tables(records), legend, *notes(records)]
+    parts = [*_source_lines(records), "", *_all_tables(records), legend, *notes(records), *_alignment_lines(records)]
     return "\n".join([*parts, *_class_lines(records), *_verdict_lines(records)])
 
 
@@ -144,6 +145,16 @@ def _side_by_side(columns: Sequence[Sequence[str]], width: int) -> Iterator[list
         group.append(column)
         left -= needed
     yield group
+
+
+def _alignment_lines(records: Records) -> list[str]:
+    """How well each language's pieces were aligned with the source's before training, where they were."""
+    shown = [records.of_language(language)[0] for language in records.names]
+    return [
+        f"{name_and_tag(result.language)}: {initial_rows_note(result, records.source.language)}"
+        for result in shown
+        if result.initial_alignment
+    ]
 
 
 def _verdict_lines(records: Records) -> list[str]:

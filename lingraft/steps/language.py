@@ -119,7 +119,7 @@ def evaluate_language(
         )
         result = load_language(out)
         scores = {f"masked_accuracy_{name}": score for name, score in result.masked.model_dump().items()}
-        scores |= result.alignment.metrics if result.alignment else {}
+        scores |= result.alignment_metrics
         scores |= zero_shot(result)
         stage.record(made, scores | recalls(result.tasks))
     return scores, *confusion_of(result.tasks)

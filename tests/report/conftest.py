@@ -8,11 +8,14 @@ import pytest
 
 from lingraft.artifact import Artifact, Cost, Kind
 from lingraft.config import Recipe
+from lingraft.initialisation.quality import Quality, Resource
 from lingraft.report.page import Records, write
 from lingraft.report.records import Answered, Tracked, Verdict
 from lingraft.results import (
     LanguageResult,
     MaskedScores,
+    NearestWords,
+    Neighbour,
     Point,
     SearchResult,
     SeedScores,
@@ -180,12 +183,35 @@ def _verdict(language: str, run: str, promoted: bool = True) -> Verdict:
     return Verdict(model=f"made-up-embeddings-{language}", version=3, promoted=promoted, reason=says, run=run)
 
 
+def _quality(**changes: Any) -> Quality:
+    fields = {"resource": Resource.TEXT, "start": "shared pieces", "known_pairs": 923, "agreement": 0.72}
+    fields |= {"similarity": 0.7, "chance_similarity": 0.37, "succeeded": True, "translated": 0, "mapped": 5891}
+    return Quality(**fields | {"copied_of_shared": 730, "shared": 966} | changes)
+
+
+def _nearest(word: str, before: str, after: str, shared: bool = False) -> NearestWords:
+    both = (
+        tuple(Neighbour(piece=piece, cosine=cosine / place) for place, piece in enumerate((first, "of", "the"), 1))
+        for first, cosine in ((before, 0.3125), (after, 0.8125))
+    )
+    return NearestWords(word=word, shared=shared, before=next(both), after=next(both))
+
+
+def _with_words(result: LanguageResult) -> LanguageResult:
+    """German was aligned, Turkish was not, Greek could not be."""
+    own, qualities = {"de": "Datei", "tr": "dosya", "el": "αρχείο"}, {"de": _quality(), "el": _quality(succeeded=False)}
+    words = [_nearest(own[result.language], "<rule>", "file"), _nearest("ملف", "file", "file")]
+    words.append(_nearest("Writer", "Writer", "Writer", shared=True))
+    changes = {"nearest_words": tuple(words), "initial_alignment": qualities.get(result.language)}
+    return result.model_copy(update=changes)
+
+
 def _records() -> Records:
     """Everything that a report can show."""
     runs = {"whole pipeline": "a" * 32, "adapt-de-2": "b" * 32, "register-de": "c" * 32, "register-el": "d" * 32}
     records = Records.of(
         _source(_task(0.715)),
-        _languages(),
+        [*map(_with_words, _languages())],
         _search(),
         _RECIPE,
         failed={"sw": "its text holds no document"},

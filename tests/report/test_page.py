@@ -110,7 +110,7 @@ def test_the_page_can_be_read_without_seeing_it(report: Artifact) -> None:
     tables, figures = page.attributes("table"), page.attributes("svg")
     assert len(page.texts("caption")) == len(tables)
     assert all("scope" in attributes for attributes in page.attributes("th"))
-    assert len(figures) == len(page.texts("figcaption")) == 6 + 2 * 3
+    assert len(figures) == len(page.texts("figcaption")) == 6 + 3 * 3
     assert all(attributes["role"] == "img" and attributes["aria-label"] for attributes in figures)
     headings = [int(tag[1]) for tag, _, _ in page.elements if tag in {"h1", "h2", "h3"}]
     assert headings.count(1) == 1

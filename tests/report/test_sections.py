@@ -140,3 +140,42 @@ def test_one_curve_is_drawn_where_text_and_compute_give_the_same_one(made_up: Si
         "Adaptation to Turkish, by text read",
         "Adaptation to Turkish, by compute",
     ]
+
+
+def test_words_stand_beside_their_nearest_ones_before_and_after_names_apart(page: Page) -> None:
+    said = _region(page, "Nearest words of German")
+    assert "Datei <rule> 0.31, of 0.16, the 0.10file 0.81, of 0.41, the 0.27" in said
+    assert re.search(r"ملف .* names and numbers\s?Writer Writer 0\.31", said)
+    rows = [attributes for attributes in page.attributes("bdi") if attributes["lang"] == "el"]
+    assert len(rows) == 3  # once, though Greek was adapted over two numbers of layers
+    ids = [attributes["id"] for _, attributes, _ in page.elements if "id" in attributes]
+    assert ids.index("masked") < ids.index("words") < ids.index("task-1")
+
+
+def test_words_are_drawn_with_the_nearest_one_once_where_it_stays(page: Page) -> None:
+    plots = page.attributes("svg"), [texts for tag, _, texts in page.elements if tag == "svg"]
+    [drawn] = (
+        [*"".join(texts).split()]
+        for attributes, texts in zip(*plots, strict=True)
+        if str(attributes["aria-label"]).startswith("Dot plot. Datei: <rule> before, file after; ملف: file before")
+    )
+    assert drawn.count("<rule>") == 1
+    assert drawn.count("file") == 2  # one of each word
+    assert {"Datei", "ملف", "names,"} <= {*drawn}
+    assert drawn.index("names,") < drawn.index("Writer")
+
+
+def test_the_page_says_whether_each_language_was_aligned_and_by_what(page: Page) -> None:
+    said = " ".join(page.texts("p"))
+    assert (
+        "Alignment with English succeeded, from text alone (923 shared pieces, agreement 0.72): 5,891 rows from "
+        "neighbours, 0 from translations, 730 of 966 shared ones copied. Learned over 2 of 6 layers." in said
+    )
+    assert "Alignment with English failed, from text alone (923 shared pieces, agreement 0.72): rows fitted" in said
+    assert re.search(r"Not aligned with English; \d,\d+ of 6,000 rows are copied from English\.", said)
+
+
+def test_a_report_of_results_without_words_has_no_section_of_them(report_of_two: Artifact) -> None:
+    page = Page(report_of_two.folder / PAGE_FILE)
+    assert "words" not in {attributes.get("id") for _, attributes, _ in page.elements}
+    assert "What words start as" not in page.texts("a")

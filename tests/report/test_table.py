@@ -196,3 +196,12 @@ def test_alignment_stands_beside_masked_accuracy_where_it_was_measured(made_up: 
 def test_a_report_without_alignment_has_no_column_of_it(made_up: SimpleNamespace) -> None:
     records = _aligned(made_up, ("de", None))
     assert "alignment" not in table(records) + note(records)
+
+
+def test_the_table_has_a_line_on_the_alignment_of_each_language_that_was_aligned(made_up: SimpleNamespace) -> None:
+    lines = [line for line in table(made_up.records()).splitlines() if "alignment with English" in line]
+    assert [line.partition(",")[0] for line in lines] == [
+        "German (de): alignment with English succeeded",
+        "Greek (el): alignment with English failed",
+    ]
+    assert "rows fitted, but for 0 from translations, 730 of 966 shared ones copied." in lines[1]

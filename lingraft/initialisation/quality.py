@@ -1,0 +1,53 @@
+"""How well two languages' pieces were aligned, and by what. Needs no PyTorch."""
+
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from typing import Any
+
+
+class Resource(StrEnum):
+    """What shows which pieces correspond, the best first."""
+
+    PARALLEL = "parallel text"
+    DICTIONARY = "dictionary"
+    TEXT = "text alone"
+
+
+@dataclass(frozen=True)
+class Quality:
+    """What an alignment was learned from and how far it can be trusted; it stands in the manifest."""
+
+    resource: Resource
+    start: str
+    """Which pairs of pieces it started from."""
+    known_pairs: int
+    agreement: float
+    similarity: float
+    chance_similarity: float
+    succeeded: bool
+    """Whether rows come from neighbours; else they are fitted, but for those that parallel text translates."""
+    translated: int
+    """Rows that are means of translations."""
+    mapped: int
+    """Rows that are means of neighbours in the common space."""
+    copied_of_shared: int
+    """Shared pieces whose row is the source's, and not a mean, because the alignment agrees or knows nothing."""
+    shared: int
+
+    @property
+    def summary(self) -> str:
+        """One line for people."""
+        of = f"from {self.resource} ({self.known_pairs:,} {self.start}, agreement {self.agreement:.2f})"
+        rest = f"{self.translated:,} from translations, {self.copied_of_shared:,} of {self.shared:,} shared ones copied"
+        if self.succeeded:
+            return f"succeeded, {of}: {self.mapped:,} rows from neighbours, {rest}"
+        return f"failed, {of}: rows fitted, but for {rest}"
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """Numbers by name, for tracking."""
+        return {"alignment_agreement": self.agreement, "alignment_succeeded": float(self.succeeded)}
+
+    def facts(self) -> dict[str, Any]:
+        """For a manifest."""
+        return asdict(self)
