@@ -7,11 +7,12 @@ import pytest
 
 from benchmarks import demo_check
 from benchmarks.demo_check import answer_checks, checks, only_task, time_line
-from lingraft.artifact import Cost
+from lingraft import artifact
+from lingraft.artifact import Cost, Kind
 from lingraft.config import Recipe
 from lingraft.errors import LingraftError
-from lingraft.report.page import Records, write
-from lingraft.report.records import Answered
+from lingraft.report.page import Records
+from lingraft.report.records import RECORDS_FILE, Answered
 from lingraft.results import LanguageResult, MaskedScores, SeedScores, SourceResult, TaskScores
 
 
@@ -173,5 +174,7 @@ def made_up_report(tmp_path: Path) -> Path:
     ]
     answers = [_answer(each, "scalc").model_copy(update={"task": "help-topic"}) for each in ("en", "de", "tr", "el")]
     records = Records.of(source, rows).model_copy(update={"answers": tuple(answers)})
-    write(records, tmp_path / "report")
+    with artifact.create(tmp_path / "report", Kind.REPORT) as draft:
+        (draft.folder / RECORDS_FILE).write_text(records.model_dump_json(), encoding="utf-8")
+        draft.facts = {"language": "en", "aligned_with": "p"}
     return tmp_path

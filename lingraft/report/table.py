@@ -51,10 +51,10 @@ def brief(records: Records) -> str:
     rows, means = records.rows, records.means
     # Several tasks have a table each: they do not fit beside each other.
     [first, *others] = [[_brief_group(records, task)] for task in records.tasks if records.tested(task)] or [[]]
-    top = records.source.masked_by_depth[max(records.source.masked_by_depth)]
+    top = percent(source.masked_by_depth[max(source.masked_by_depth)])
     scores = [f"; {task.name}: {task.metric} {spread(task.score)}" for task in source.tasks]
     lines = [
-        f"Source {name_and_tag(source.language)}, {source.layers} layers: masked tokens {percent(top)}{''.join(scores)}",
+        f"Source {name_and_tag(source.language)}, {source.layers} layers: masked tokens {top}{''.join(scores)}",
         "",
         *_table_lines([*groups, *first, _brief_cost(records)], rows, means),
     ]
