@@ -1,6 +1,5 @@
 """What the demo's comparison adds to it: halves of the pages that share none, and its table."""
 
-
 from benchmarks.demo_compare import SOURCE_HALF, TARGET_HALF, Scores, half_of, half_vectors, lines
 from lingraft.text import load_split, load_text
 from lingraft.tokenizer import Tokenizer
