@@ -91,8 +91,9 @@ endef
 demo: install ## the main job, from raw text to a report and served answers, on this machine
 	$(demo)
 
-demo-compare: install ## the demo, and standard adaptation over all layers beside it
+demo-compare: install ## the demo, and beside it standard adaptation, overlap, and halves that share no page
 	$(demo) --compare
+	$(if $(text),,$(bin)/python -m benchmarks.demo_compare --out $(demo_dir) --recipe $(recipe))
 
 demo-check: install ## fail where the demo's results are worse than they must be
 	$(bin)/python -m benchmarks.demo_check --out $(demo_dir) --recipe $(recipe)

@@ -1,11 +1,13 @@
 """`python -m benchmarks.demo_check --out .demo`: does the demo show what mini-model adaptation promises?
 
-Judged at the recipe's fixed depth, on test pages that no training saw, against the same embeddings before training,
-the majority class, and standard adaptation over all layers (`make demo-compare`). A demo without the latter is checked
-by itself, as long as the comparison's record (`benchmarks.demo_record`) is of the recipe and the code as they are.
+Judged are zero-shot scores at the recipe's fixed depth, on test pages that no training saw, and the endpoint's answers.
+The time is shown, and fails nothing: machines differ. After `make demo-compare` the mini-model is also held against
+standard adaptation over all layers; after `make demo` alone, the record of such a comparison (`benchmarks.demo_record`)
+is shown where it is of the recipe and the code as they are.
 """
 
 import argparse
+import json
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -16,12 +18,19 @@ from benchmarks import demo_record
 from lingraft.config import Recipe
 from lingraft.errors import LingraftError
 from lingraft.report.page import Records
+from lingraft.report.records import Answered
 from lingraft.results import LanguageResult, TaskScores
+from pipelines.demo import TIME_FILE
 
 FEWEST_DOCUMENTS, SEEDS = 400, 3
-POINTS_OVER_MAJORITY, POINTS_OVER_INITIAL = 0.05, 0.05
-MEAN_POINTS_OVER_MAJORITY, POINTS_BELOW_STANDARD = 0.10, 0.07
+LOWEST_ZERO_SHOT, LOWEST_MEAN_ZERO_SHOT = 0.57, 0.60
+"""Of each language, and over languages; the majority class has about 0.34."""
+POINTS_BELOW_STANDARD = 0.02
 """Over languages. Seeds of adaptation differ by two to four points a language: docs/decisions/0005-demo-recipe.md."""
+RIGHT_ANSWER = "scalc"
+"""To the recipe's question, which is about spreadsheets in every language."""
+MOST_SECONDS = 300
+"""Aim for `make demo` on two idle cores; it is shown, and not checked."""
 TIMES_INITIAL_MASKED, SHARE_OF_STANDARD_MASKED, SHARE_OF_STANDARD_FLOPS = 1.3, 0.88, 0.5
 
 
@@ -60,8 +69,7 @@ def checks(
     mini = [_row(rows, language, depth) for language in targets]
     for row in mini:
         yield from _alone(row, task)
-    topic, majority = _topic(mini, task), mean(_scores(row, task).baseline for row in mini)
-    yield Check("mean zero-shot accuracy, over majority", topic, majority + MEAN_POINTS_OVER_MAJORITY)
+    yield Check("mean zero-shot accuracy", _topic(mini, task), LOWEST_MEAN_ZERO_SHOT)
     if compared:
         standard = [_row(rows, language, row.layers) for language, row in zip(targets, mini, strict=True)]
         yield from _beside_standard(mini, standard, task)
@@ -84,11 +92,9 @@ def _scores(row: LanguageResult, task: str) -> TaskScores:
 
 def _alone(row: LanguageResult, task: str) -> Iterator[Check]:
     scores, name = _scores(row, task), f"{row.language} over {row.depth} layers:"
-    initial = scores.initial.mean if scores.initial else float("nan")
     yield Check(f"{name} test pages", scores.examples, FEWEST_DOCUMENTS)
     yield Check(f"{name} finetuning seeds", len(scores.score.by_seed), SEEDS)
-    yield Check(f"{name} zero-shot accuracy, over majority", scores.score.mean, scores.baseline + POINTS_OVER_MAJORITY)
-    yield Check(f"{name} zero-shot accuracy, over initialisation", scores.score.mean, initial + POINTS_OVER_INITIAL)
+    yield Check(f"{name} zero-shot accuracy", scores.score.mean, LOWEST_ZERO_SHOT)
     bound = TIMES_INITIAL_MASKED * row.masked.primary_initial
     yield Check(f"{name} masked accuracy of the primary", row.masked.primary, bound)
 
@@ -108,6 +114,23 @@ def _beside_standard(mini: list[LanguageResult], standard: list[LanguageResult],
     print(f"seconds of training, as a share of standard (not a check): {seconds / reference:.3f}")
 
 
+def answer_checks(answers: Sequence[Answered], languages: Sequence[str], task: str) -> Iterator[Check]:
+    """Check that the endpoint's first answer in each language is right; an answer that is missing is wrong."""
+    found = {each.language: each.found[0] for each in answers if each.task == task and each.found}
+    for language in languages:
+        label, probability = found.get(language, ("no answer", 0.0))
+        yield Check(f"{language}: answer is {label} ({probability:.0%})", float(label == RIGHT_ANSWER), 1.0)
+
+
+def time_line(out: Path) -> str:
+    """How long the last whole run took, beside the aim."""
+    file = out / TIME_FILE
+    if not file.is_file():
+        return f"time of `make demo` (not a check): unknown, there is no {file}"
+    elapsed_s = json.loads(file.read_text(encoding="utf-8"))["elapsed_s"]
+    return f"time of `make demo` (not a check): {elapsed_s:.0f} s; aim on two idle cores: {MOST_SECONDS} s"
+
+
 def only_task(recipe: Recipe) -> str:
     """Name of the recipe's task.
 
@@ -122,6 +145,15 @@ def only_task(recipe: Recipe) -> str:
     return names[0]
 
 
+def _earlier_comparison(recipe: Path) -> list[str]:
+    """Checks beside standard adaptation that held before, by the same recipe and code, or what is missing for them."""
+    try:
+        record = demo_record.require_current(recipe)
+    except LingraftError as error:
+        return [f"not compared with standard adaptation: {error}"]
+    return ["compared before, by the same recipe and code:", *(each for each in record.checks if "standard" in each)]
+
+
 def main() -> None:
     """Print every check, and fail if one does not hold."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -131,15 +163,16 @@ def main() -> None:
     arguments = parser.parse_args()
     try:
         recipe = Recipe.load(arguments.recipe)
-        rows = Records.load(arguments.out / "report").languages
+        records, task = Records.load(arguments.out / "report"), only_task(recipe)
+        rows = records.languages
         compared = arguments.record or any(row.depth == row.layers for row in rows)
-        record = None if compared else demo_record.require_current(arguments.recipe)
-        found = list(checks(rows, recipe.targets, recipe.adaptation.depth, only_task(recipe), compared))
+        found = list(checks(rows, recipe.targets, recipe.adaptation.depth, task, compared))
+        found += answer_checks(records.answers, recipe.languages, task)
     except LingraftError as error:
         sys.exit(f"error: {error}")
-    print(*found, sep="\n")
-    if record:
-        print("Compared with standard adaptation before, by the same recipe and code:", *record.checks, sep="\n")
+    print(*found, time_line(arguments.out), sep="\n")
+    if not compared:
+        print(*_earlier_comparison(arguments.recipe), sep="\n")
     if failed := sum(not check.holds for check in found):
         sys.exit(f"{failed} of {len(found)} checks failed")
     if arguments.record:

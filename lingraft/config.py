@@ -43,7 +43,7 @@ class Recipe(Section):
     system: System = Field(System.MINIJOINT, description="Which system of the paper; see lingraft/systems.py.")
     tokenizer: TokenizerSettings = Field(description="How each language is cut into pieces.")
     encoder: EncoderShape = Field(description="Shape of the primary.")
-    precision: Precision = Field("auto", description="auto: bf16 only where a two-second probe finds it faster.")
+    precision: Precision = Field("auto", description="auto: bf16 only where a short probe finds it faster.")
     threads: NonNegativeInt = Field(
         0, description="CPU threads of each training process, and processes that read text; 0: by the machine."
     )

@@ -1,18 +1,20 @@
 """LibreOffice's help pages from Debian's packages: parallel texts, labelled by the part of the product."""
 
+import contextlib
 import fcntl
+import json
 import os
 import shutil
 import subprocess
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from html.parser import HTMLParser
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from lingraft.documents import Document
-from lingraft.errors import TextError
-from lingraft.files import cache_folder, new_folder
+from lingraft.errors import ArtifactError, TextError
+from lingraft.files import cache_folder, new_folder, write_text
 from lingraft.lines import read_lines
 
 _PACKAGE = "libreoffice-help-"
@@ -20,6 +22,8 @@ _PACKAGE = "libreoffice-help-"
 _SUFFIXES = {"en": "en-us", "zh": "zh-cn", "zh-hans": "zh-cn", "zh-hant": "zh-tw"}
 # Tags inside a paragraph; any other tag starts a new one.
 _INLINE = {"a", "b", "code", "em", "i", "img", "span", "strong", "sub", "sup", "u", "br"}
+_PARSER = 1
+"""Counts changes of what `PageText` finds, which make what is kept of pages out of date."""
 _UNSEEN = {"script", "style", "pre", "noscript", "nav"}
 _OTHER_WAYS = (
     "Two other ways to bring text: --text DIR, a folder with one file or folder per language "
@@ -75,6 +79,26 @@ class PageText(HTMLParser):
                 self.paragraphs.append(paragraph)
 
 
+def folder_paragraphs(folder: Path) -> Mapping[str, list[str]]:
+    """Return the visible paragraphs of every help page below a folder of the cache, by the page's path in it, in order.
+
+    Pages are parsed once and kept beside the folder: every language is compared with English, and parsing takes
+    seconds. A cache that cannot be written is only read.
+
+    Raises:
+        TextError: a page cannot be read or is not UTF-8.
+    """
+    kept = folder.with_name(f".{folder.name}.paragraphs-{_PARSER}.json")
+    if kept.is_file():
+        found: dict[str, list[str]] = json.loads(kept.read_text(encoding="utf-8"))
+        return found
+    pages = sorted(folder.rglob("*.html"))
+    found = {page.relative_to(folder).as_posix(): page_paragraphs(page) for page in pages}
+    with contextlib.suppress(ArtifactError):
+        write_text(kept, json.dumps(found, ensure_ascii=False))
+    return found
+
+
 def page_paragraphs(page: Path) -> list[str]:
     """Visible paragraphs of a help page, in order, repetitions included.
 
@@ -84,8 +108,7 @@ def page_paragraphs(page: Path) -> list[str]:
         TextError: the page cannot be read or is not UTF-8.
     """
     parser = PageText()
-    for line in read_lines(page):
-        parser.feed(line + "\n")
+    parser.feed("".join(f"{line}\n" for line in read_lines(page)))
     parser.close()
     return parser.paragraphs
 
@@ -100,19 +123,18 @@ def help_documents(language: str, dropped: Counter[str]) -> Iterator[Document]:
         TextError: the pages can be neither found in the cache nor brought with apt.
     """
     pages = help_folder(language)
-    original = None if language.split("-")[0] == "en" else help_folder("en")
-    for page in sorted(pages.rglob("*.html")):
-        path = page.relative_to(pages)
-        english = set(page_paragraphs(original / path)) if original and (original / path).is_file() else set()
+    original = {} if language.split("-")[0] == "en" else folder_paragraphs(help_folder("en"))
+    for name, paragraphs in folder_paragraphs(pages).items():
+        path, english = PurePosixPath(name), {*original.get(name, ())}
         kept: dict[str, None] = {}
-        for paragraph in page_paragraphs(page):
+        for paragraph in paragraphs:
             if paragraph in english:
                 dropped["untranslated paragraph"] += 1
             elif paragraph in kept:
                 dropped["repeated paragraph"] += 1
             else:
                 kept[paragraph] = None
-        yield Document(path.with_suffix("").as_posix(), "\n".join(kept), path.parts[0], str(page))
+        yield Document(path.with_suffix("").as_posix(), "\n".join(kept), path.parts[0], str(pages / name))
 
 
 def help_folder(language: str) -> Path:

@@ -7,21 +7,30 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from kfp.dsl import base_component
+
 from lingraft import tracking
 from lingraft.artifact import Kind
 from lingraft.config import Recipe
 from lingraft.errors import NotRegisteredError
+from lingraft.files import write_json
 from lingraft.languages import name_and_tag
+from lingraft.new_recipe.machine import Machine
 from lingraft.registered import bundle_name, bundled, primary_name
 from lingraft.registry.renewal import require_droppable
 from lingraft.report.note import REPORT
-from lingraft.report.page import PAGE_FILE, Records, table, write
+from lingraft.report.page import PAGE_FILE, Records, brief, write
 from lingraft.report.records import Answered
 from lingraft.serving.ask import Question, ask
 from lingraft.task_config import Task
-from lingraft.total_progress import TotalProgress
+from lingraft.total_progress import Planned, TotalProgress, in_words
 from pipelines import build, local
 from pipelines.plan import planned
+
+TIME_FILE = "time.json"
+"""In the folder of results: how long the last whole run took."""
+_BF16_GAIN = 2.3
+"""How many times as fast cores with units for bf16, such as AMX, train as the machine's assumed rate."""
 
 
 def run(recipe: Recipe, out: Path, compare: bool, drop_languages: Sequence[str] = ()) -> None:
@@ -44,11 +53,7 @@ def run(recipe: Recipe, out: Path, compare: bool, drop_languages: Sequence[str] 
         before = []
     language = build.language_pipeline(recipe)
     plan = [step for pipeline in before for step in planned(pipeline, {})] + planned(language, {"compare": compare})
-    kinds = ", ".join(dict.fromkeys(each.kind for each in plan))
-    print(
-        f"{len(before) + 1} pipelines with {len(plan)} steps: {kinds}.\nResults go to {out}; after a stop run the same "
-        "again to go on. How long it all takes is known once the first training has begun."
-    )
+    print("\n".join(announcement(recipe, [*before, language], plan, out)))
     progress = TotalProgress(plan)
     for pipeline in before:
         local.run(pipeline, out, progress)
@@ -56,16 +61,56 @@ def run(recipe: Recipe, out: Path, compare: bool, drop_languages: Sequence[str] 
     allowed = {"new_primary": whole, "new_labels": whole, "drop_languages": [*drop_languages]}
     outputs = local.run(language, out, progress, compare=compare, **allowed)
     records = Records.load(Path(outputs["report"].path))
-    print(f"\n{table(records)}\n")
+    print(f"\n{brief(records)}\n")
     bundles = _fetched(recipe, out / "bundle")
     tasks = [task for task in recipe.tasks if task.name in bundles]
     answers = [answered for task in tasks for answered in ask_examples(recipe, task, bundles[task.name])]
     report = write_report(records.model_copy(update={"answers": tuple(answers)}), out / "report")
     if bundles:
         command = [str(Path(sys.executable).with_name("lingraft")), "serve", *map(str, bundles.values())]
-        print(f"Serve it: {shlex.join(command)}, and try it on http://localhost:8080/ui")
-    print(f"Report, with what to do next: {(report / PAGE_FILE).resolve()}")
-    print(f"Time: {time.monotonic() - started:.0f} s")
+        print(f"Serve:  {shlex.join(command)}\n        and try it on http://localhost:8080/ui")
+    print(f"Report: {(report / PAGE_FILE).resolve()} (recall per class, costs, what to do next)")
+    elapsed_s = time.monotonic() - started
+    if whole:
+        write_json(out / TIME_FILE, {"elapsed_s": round(elapsed_s, 1)})
+    print(f"Time: {elapsed_s:.0f} s")
+
+
+def announcement(
+    recipe: Recipe, pipelines: Sequence[base_component.BaseComponent], plan: Sequence[Planned], out: Path
+) -> list[str]:
+    """Lines that say what a run will do, and about how long it takes on this machine.
+
+    Args:
+        recipe: to be run.
+        pipelines: in their order.
+        plan: their steps.
+        out: folder for everything that is made.
+    """
+    source, targets = name_and_tag(recipe.source), ", ".join(map(name_and_tag, recipe.targets))
+    settings = recipe.adaptation
+    numbers = {each.kind for each in plan}
+    lines = [f"{len(pipelines)} pipelines, {len(plan)} steps:"]
+    if "pretrain" in numbers:
+        tasks = f", finetune it on {', '.join(task.name for task in recipe.tasks)}" if recipe.tasks else ""
+        lines.append(f"  - {source}: pretrain {recipe.primary_shape.layers} layers{tasks}")
+    if "try-depths" in numbers:
+        lines.append(f"  - {name_and_tag(recipe.require_search().language)}: search the mini-model's depth")
+    lines += [
+        f"  - {targets}: learn embeddings over the bottom layers "
+        f"({settings.initialisation}, {settings.steps:,} updates)",
+        "  - evaluate all of them, export and serve a bundle, ask it a question in each language",
+    ]
+    machine = Machine.here()
+    training_s = sum(each.flops or 0.0 for each in plan) / machine.flops_per_s
+    roughly = f"{in_words(training_s / _BF16_GAIN)} to {in_words(training_s)} on {machine.cores} CPU cores"
+    if machine.gpu:
+        roughly = f"{in_words(training_s)} on a GPU"
+    return [
+        *lines,
+        f"Training the models takes roughly {roughly}; each step then says how much is left in all.",
+        f"Results go to {out}. After a stop, run the same again to go on.",
+    ]
 
 
 def _is_registered(recipe: Recipe) -> bool:
@@ -102,7 +147,7 @@ def ask_examples(recipe: Recipe, task: Task, bundle: Path) -> list[Answered]:
     answers = []
     for (language, texts), found in ask(bundle, questions):
         said = ", ".join(f"{task.named(what)} ({probability:.0%})" for what, probability in found) or "nothing"
-        print(f"{name_and_tag(language)}: {' | '.join(map(repr, texts.values()))} -> {said}")
+        print(f"{name_and_tag(language)}: {' | '.join(texts.values())}\n    -> {said}")
         answers.append(Answered(task=task.name, language=language, texts=dict(texts), found=found))
     print()
     return answers

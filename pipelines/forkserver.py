@@ -34,6 +34,9 @@ IMPORTS = (
     "torch._dynamo",  # which optimizers import
     *(f"lingraft.steps.{module}" for module in ("data", "language", "paper", "search", "source")),
     *(f"lingraft.{module}" for module in ("adaptation", "evaluation", "search", "stages", "text", "tokenizer")),
+    # MLflow imports its stores, and SQLAlchemy and alembic with them, when a step first asks for a run.
+    "mlflow.store.model_registry.sqlalchemy_store",
+    "mlflow.store.tracking.sqlalchemy_store",
 )
 """Threads of Python and CUDA do not survive a fork, and none of these starts either when it is imported. Threads of
 OpenBLAS and jemalloc do: both libraries start them anew."""

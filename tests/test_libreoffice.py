@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from lingraft import libreoffice
 from lingraft.documents import Document
-from lingraft.errors import TextError
-from lingraft.libreoffice import help_documents, help_folder, page_paragraphs
+from lingraft.errors import ArtifactError, TextError
+from lingraft.libreoffice import folder_paragraphs, help_documents, help_folder, page_paragraphs
 from lingraft.text import split_of
 from lingraft.text_config import Split
 
@@ -217,3 +218,32 @@ def test_a_package_without_pages_is_refused(packages: Path) -> None:
     _build_package(packages, "de", "de", {})
     with pytest.raises(TextError, match=r"holds 0 of .*help/\*/text instead of one"):
         help_folder("de")
+
+
+def test_pages_are_parsed_once_however_many_languages_are_compared_with_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pages, parsed = tmp_path / "libreoffice-help-de_1_all", list[str]()
+    _write_page(pages / "scalc/a.html", "Summe", "Zelle")
+    _write_page(pages / "smath/b.html", "Formel")
+
+    def counting(page: Path) -> list[str]:
+        parsed.append(page.name)
+        return page_paragraphs(page)
+
+    monkeypatch.setattr(libreoffice, "page_paragraphs", counting)
+    first, second = folder_paragraphs(pages), folder_paragraphs(pages)
+    assert first == second == {"scalc/a.html": ["Summe", "Zelle"], "smath/b.html": ["Formel"]}
+    assert parsed == ["a.html", "b.html"]
+
+
+def test_pages_whose_cache_cannot_be_written_are_read_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _write_page(tmp_path / "pages/scalc/a.html", "Summe")
+
+    def refuse(path: Path, text: str) -> None:
+        raise ArtifactError(f"{path} cannot be written")
+
+    monkeypatch.setattr(libreoffice, "write_text", refuse)
+    assert folder_paragraphs(tmp_path / "pages") == {"scalc/a.html": ["Summe"]}

@@ -82,3 +82,19 @@ def test_a_probe_leaves_no_gradients() -> None:
 
 def test_full_precision_costs_nothing() -> None:
     assert precision.precise("fp32") is contextlib.nullcontext
+
+
+def test_a_clear_difference_ends_the_probe_early(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(precision, "_PROBE_S", 3600.0)
+    weight = torch.ones((), requires_grad=True)
+    clock, seconds = [0.0], {torch.float32: 1.0, torch.bfloat16: 3.0}
+    monkeypatch.setattr(precision.time, "perf_counter", lambda: clock[0])
+
+    def loss_of() -> torch.Tensor:
+        product = torch.ones(2, 2) @ torch.ones(2, 2)
+        clock[0] += seconds[product.dtype]
+        return weight * product.float().sum()
+
+    found, reason = precision.choose("auto", loss_of, [])
+    assert found == "fp32"
+    assert reason.endswith("bf16 0.3 against fp32 1.0 forward and backward passes a second in a probe of 16.0 s")

@@ -37,14 +37,14 @@ from lingraft.report.plots import (
 )
 from lingraft.report.records import RECORDS_FILE, Answered, Layers, Records, Row
 from lingraft.report.summary import summary
-from lingraft.report.table import notes, table
+from lingraft.report.table import brief, notes, table
 from lingraft.report.tasks import basis, plain, task_group
 from lingraft.results import LanguageResult, TaskScores
 
 if TYPE_CHECKING:
     import jinja2
 
-__all__ = ["PAGE_FILE", "Records", "environment", "table", "write"]
+__all__ = ["PAGE_FILE", "Records", "brief", "environment", "table", "write"]
 
 PAGE_FILE = "report.html"
 

@@ -1,6 +1,7 @@
 """The terminal's tables: plain text, about 130 columns wide."""
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 from lingraft.artifact import Cost
 from lingraft.languages import name_and_tag
@@ -40,6 +41,51 @@ def table(records: Records) -> str:
     )
     parts = [*_source_lines(records), "", *_all_tables(records), legend, *notes(records), *_alignment_lines(records)]
     return "\n".join([*parts, *_class_lines(records), *_verdict_lines(records)])
+
+
+def brief(records: Records) -> str:
+    """The results alone, about 100 columns wide: what a run ends with on a terminal.
+
+    Recall per class, costs and the gate's reasons are in the report.
+    """
+    source, groups = records.source, [replace(masked_groups()[1], short="masked tokens"), *alignment_groups(records)]
+    rows, means = records.rows, records.means
+    # Several tasks have a table each: they do not fit beside each other.
+    [first, *others] = [[_brief_group(records, task)] for task in records.tasks if records.tested(task)] or [[]]
+    top = percent(source.masked_by_depth[max(source.masked_by_depth)])
+    scores = [f"; {task.name}: {task.metric} {spread(task.score)}" for task in source.tasks]
+    lines = [
+        f"Source {name_and_tag(source.language)}, {source.layers} layers: masked tokens {top}{''.join(scores)}",
+        "",
+        *_table_lines([*groups, *first, _brief_cost(records)], rows, means),
+    ]
+    for task_groups in others:
+        lines += ["", *_table_lines(task_groups, rows, means)]
+    explained = "before: rows as initialised; after: as learned over these layers. Test pages that no training saw."
+    alignment = "alignment: hidden states nearest to their counterpart in the source language."
+    standard = "standard: over all layers, the usual way."
+    has_standard = any(row.mark == "standard" for row in rows)
+    lines += ["", explained, *([alignment] if alignment_groups(records) else []), *([standard] if has_standard else [])]
+    return "\n".join([*lines, *_brief_verdicts(records)])
+
+
+def _brief_group(records: Records, task: str) -> Group:
+    group = task_group(records, task)
+    shown = tuple(column for column in group.columns if column.short in {"before", "after", "majority", "trivial"})
+    return replace(group, short=f"{task}, zero-shot", columns=shown)
+
+
+def _brief_cost(records: Records) -> Group:
+    *_, ratio = cost_group(FlopsUnit.fitting(records)).columns
+    return Group("compute", "compute", (replace(ratio, short="of standard"),))
+
+
+def _brief_verdicts(records: Records) -> list[str]:
+    """One line for the languages that are served, and one for each that is not."""
+    served = [language for language, verdict in records.verdicts.items() if verdict.promoted]
+    stopped = [f"{name_and_tag(each)} is NOT promoted; the report says why." for each in records.refused]
+    stopped += [f"{name_and_tag(each)} FAILED; the report says why." for each in records.failed]
+    return [*([f"Promoted by the gate: {', '.join(map(name_and_tag, served))}."] if served else []), *stopped]
 
 
 def notes(records: Records) -> list[str]:

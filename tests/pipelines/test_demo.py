@@ -1,12 +1,14 @@
 """What the main job prints after its pipelines."""
 
+import re
 from pathlib import Path
 
 import pytest
 
 from lingraft.config import Recipe
 from lingraft.errors import PromotionError
-from pipelines import demo
+from pipelines import build, demo
+from pipelines.plan import planned
 from tests.pipelines.finished import TINY
 from tests.tracking_stores import quiet, sqlite_store
 
@@ -24,3 +26,20 @@ def test_a_misspelt_language_to_drop_is_refused_before_the_first_pipeline(tmp_pa
     with sqlite_store(tmp_path), pytest.raises(PromotionError, match=r"--drop-language names dee, but .* names de, tr"):
         demo.run(Recipe.load(TINY), tmp_path / "out", compare=False, drop_languages=["dee"])
     assert not [*tmp_path.glob("out/*.log")]
+
+
+def test_the_first_screen_says_what_is_done_for_whom_how_long_and_where(tmp_path: Path) -> None:
+    recipe = Recipe.load(Path("recipes/demo.toml"))
+    pipelines = [build.source_pipeline(recipe), build.depth_search_pipeline(recipe), build.language_pipeline(recipe)]
+    plan = [step for pipeline in pipelines for step in planned(pipeline, {})]
+    lines = demo.announcement(recipe, pipelines, plan, tmp_path)
+    assert lines[0] == f"3 pipelines, {len(plan)} steps:"
+    assert lines[1] == "  - English (en): pretrain 6 layers, finetune it on help-topic"
+    assert lines[2] == "  - German (de): search the mini-model's depth"
+    assert lines[3].startswith(
+        "  - German (de), Turkish (tr), Greek (el): learn embeddings over the bottom layers (aligned"
+    )
+    assert re.search(r"takes roughly \d+ (s|min)( to \d+ min)? on ", lines[5])
+    assert str(tmp_path) in lines[6]
+    again = demo.announcement(recipe, pipelines[2:], planned(pipelines[2], {}), tmp_path)
+    assert not [line for line in again if "pretrain" in line or "search" in line]

@@ -213,9 +213,9 @@ def test_the_demo_asks_the_registered_bundle_in_every_language_that_has_an_examp
     returned = ask_examples(finished.recipe, task, tmp_path / "bundle")
     title, unasked, *answers, _ = capsys.readouterr().out.splitlines()
     assert (title, unasked) == (f"{name}:", "Not asked, for want of a text in [tasks.examples]: sw")
-    told, asked = dict(line.split(" -> ") for line in answers), ("en", *LANGUAGES[:-1])
-    assert [*told] == [f"{name_and_tag(at)}: {' | '.join(map(repr, task.asked(at).values()))}" for at in asked]
-    assert all(re.fullmatch(SAID[name], said) for said in told.values())
+    told, asked = dict(zip(answers[::2], answers[1::2], strict=True)), ("en", *LANGUAGES[:-1])
+    assert [*told] == [f"{name_and_tag(at)}: {' | '.join(task.asked(at).values())}" for at in asked]
+    assert all(re.fullmatch(f"    -> ({SAID[name]})", said) for said in told.values())
     assert [(each.task, each.language, each.texts) for each in returned] == [(name, at, task.asked(at)) for at in asked]
 
 

@@ -285,7 +285,7 @@ def says(line: str) -> None:
 def test_the_screen_shows_a_number_format_once_and_the_log_each_time(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    said = ["precision bf16: 2.0 against 1.0 in a two-second probe", "precision bf16, as set", "precision fp32, as set"]
+    said = ["precision bf16: 2.0 against 1.0 in a probe of 0.3 s", "precision bf16, as set", "precision fp32, as set"]
 
     @dsl.pipeline(name="says")
     def pipeline() -> None:

@@ -8,7 +8,7 @@ from lingraft.artifact import Cost
 from lingraft.errors import AlignmentError, ArtifactError
 from lingraft.report.columns import UNKNOWN
 from lingraft.report.note import headline, note
-from lingraft.report.page import Records, table
+from lingraft.report.page import Records, brief, table
 from lingraft.results import AlignmentBasis, AlignmentScores, Retrieval
 
 
@@ -205,3 +205,25 @@ def test_the_table_has_a_line_on_the_alignment_of_each_language_that_was_aligned
         "Greek (el): alignment with English failed",
     ]
     assert "rows fitted, but for 0 from translations, 730 of 966 shared ones copied." in lines[1]
+
+
+def test_the_brief_table_fits_a_small_terminal_and_leaves_recall_and_reasons_to_the_report(
+    made_up: SimpleNamespace,
+) -> None:
+    records = made_up.records()
+    lines = brief(records).splitlines()
+    assert len(lines) <= 25
+    assert max(map(len, lines)) <= 100
+    assert sum(line.startswith("German (de)") for line in lines) == len(records.of_language("de"))
+    assert lines[-3] == "Promoted by the gate: German (de)."
+    assert lines[-2] == "Greek (el) is NOT promoted; the report says why."
+    assert lines[-1].endswith("(sw) FAILED; the report says why.")
+    assert not [line for line in lines if "recall" in line or "WARNING" in line]
+
+
+def test_the_brief_table_has_the_scores_of_every_task_and_alignment(made_up: SimpleNamespace) -> None:
+    shown = brief(Records.of(*made_up.two_tasks()))
+    assert "help-topic, zero-shot" in shown
+    assert "help-questions, zero-shot" in shown
+    aligned = brief(_aligned(made_up, ("de", _alignment(500, 0.30))))
+    assert re.search(r"^German \(de\) .* 6\.0% 31\.0% ", aligned, re.MULTILINE)

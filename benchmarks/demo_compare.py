@@ -1,0 +1,207 @@
+"""`python -m benchmarks.demo_compare --out .demo`: what the demo's aligned start is worth, beside two others.
+
+It takes the primary, tasks, tokenizers and blocks of a demo that has run (`make demo`), and scores on its test pages:
+
+- rows that start by overlap, as in the paper, learned over the same layers with as many updates;
+- rows aligned from halves of the pages that have no page in common, at update 0. The demo's languages are translations
+  of the same pages, which helps any alignment; this row shows how much is left without that.
+"""
+
+import argparse
+import hashlib
+import shutil
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import mean
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+from benchmarks.demo_check import only_task
+from lingraft import jobs, masked_lm, reuse, tracking
+from lingraft.artifact import Artifact, Kind
+from lingraft.blocks import load_blocks, pack, split
+from lingraft.config import Recipe
+from lingraft.documents import Document
+from lingraft.embeddings import swap, vocabulary_of
+from lingraft.errors import LingraftError
+from lingraft.evaluation import evaluate_language
+from lingraft.files import write_json
+from lingraft.ids import ids_dtype
+from lingraft.initialisation.aligned import aligned
+from lingraft.initialisation.classes import Initialisation
+from lingraft.initialisation.static_vectors import StaticVectors, static_vectors
+from lingraft.models import load_primary
+from lingraft.registered import primary_name, task_name
+from lingraft.report.page import Records
+from lingraft.results import load_language
+from lingraft.shards import in_memory
+from lingraft.task_scores import judge_all, load_tasks
+from lingraft.text import load_split, load_text
+from lingraft.token_stream import token_stream
+from lingraft.tokenizer import Tokenizer
+from lingraft.vectors import WIDTH
+from pipelines import local
+
+SOURCE_HALF, TARGET_HALF = 0, 1
+_SEED = 1
+"""Of the static vectors."""
+
+
+class Scores(NamedTuple):
+    """Of one language on its test pages, before and after training; after is absent where nothing was trained."""
+
+    masked_before: float
+    topic_before: float
+    masked_after: float | None = None
+    topic_after: float | None = None
+
+
+def half_of(name: str) -> int:
+    """Half of the pages, 0 or 1, that a page is in; the same for its translations, and independent of its split."""
+    return hashlib.sha256(f"half of {name}".encode()).digest()[0] % 2
+
+
+def half_vectors(text: Artifact, pieces: Tokenizer, block_tokens: int, half: int) -> StaticVectors:
+    """Static vectors of a language from one half of its training pages.
+
+    Args:
+        text: of the language.
+        pieces: its tokenizer.
+        block_tokens: length of a block.
+        half: 0 or 1.
+    """
+    documents: list[Document] = [each for each in load_split(text, "train") if half_of(each.name) == half]
+    stream = np.concatenate([*token_stream(documents, pieces, ids_dtype(len(pieces)), workers=1)])
+    blocks_NT, _ = pack(stream, block_tokens, pieces.special.begin)
+    blocks = in_memory(torch.from_numpy(blocks_NT.astype(np.int64)))
+    return static_vectors(blocks, len(pieces), pieces.special, WIDTH, _SEED)
+
+
+@dataclass(frozen=True)
+class Demo:
+    """A demo that has run, and a folder for what is compared with it."""
+
+    recipe: Recipe
+    work: Path
+
+    @property
+    def primary(self) -> Path:
+        """The registered primary, fetched once."""
+        return self._fetched(self.work / "primary", primary_name(self.recipe), Kind.PRIMARY, tracking.CHAMPION)
+
+    @property
+    def tasks(self) -> list[Path]:
+        """The task with each finetuning seed."""
+        task = self.recipe.task(only_task(self.recipe))
+        return [
+            self._fetched(self.work / f"task-{seed}", task_name(self.recipe, task.name), Kind.TASK, f"seed-{seed}")
+            for seed in task.finetuning.seeds
+        ]
+
+    def lane(self, language: str) -> jobs.Lane:
+        """Text, tokenizer and blocks of a language, taken from the demo's results where they are there."""
+        folders = jobs.Lane.under(self.work, language)
+        for job in jobs.lane(self.recipe, language, folders):
+            if not job.out.exists():
+                reuse.done(job, lambda point: None)
+        return folders
+
+    def overlap(self, language: str) -> Scores:
+        """Learn a language's embeddings from rows that start by overlap, and score them."""
+        adaptation = self.recipe.adaptation.model_copy(update={"initialisation": Initialisation.OVERLAP})
+        recipe, lane = self.recipe.model_copy(update={"adaptation": adaptation}), self.lane(language)
+        learned, out = self.work / f"overlap-{language}", self.work / f"overlap-result-{language}"
+        folders = {"blocks_folder": lane.blocks, "tokenizer_folder": lane.tokenizer, "out": learned}
+        job = jobs.adaptation(recipe, adaptation.depth, language, self.primary, None, **folders)
+        reuse.done(job, lambda point: None)
+        evaluate_language(recipe, self.primary, learned, self.tasks, lane.text, lane.blocks, out)
+        found = load_language(out)
+        task = found.task_scores[only_task(recipe)]
+        if task.initial is None:
+            raise LingraftError(f"the evaluation of {language!r} has no scores at update 0.")
+        return Scores(found.masked.primary_initial, task.initial.mean, found.masked.primary, task.score.mean)
+
+    def halves(self, language: str) -> Scores:
+        """Score rows that are aligned from halves of the pages without a page in common, untrained."""
+        recipe, block_tokens = self.recipe, self.recipe.encoder.block_tokens
+        source, lane = load_primary(self.primary, recipe.primary_shape), self.lane(language)
+        pieces, text = Tokenizer.load(lane.tokenizer), load_text(lane.text, language)
+        source_text = load_text(self.lane(recipe.source).text, recipe.source)
+        found = aligned(
+            source=source.encoder.vocabulary,
+            source_pieces=source.tokenizer,
+            target_pieces=pieces,
+            source_vectors=half_vectors(source_text, source.tokenizer, block_tokens, SOURCE_HALF),
+            target_vectors=half_vectors(text, pieces, block_tokens, TARGET_HALF),
+            seed=recipe.adaptation.seed,
+        )
+        rows = vocabulary_of(found.rows.table_VD, found.rows.bias_V, found.rows.special)
+        judged = judge_all(recipe, load_tasks(self.tasks), text, pieces, lambda model: swap(model.net.encoder, rows))
+        swap(source.encoder, rows)
+        top = source.encoder.shape.layers
+        test_NT = split(load_blocks(lane.blocks, pieces, block_tokens), "test").all()
+        return Scores(masked_lm.accuracy(source.encoder, test_NT, (top,))[top], judged[0].scores.score.mean)
+
+    @staticmethod
+    def _fetched(folder: Path, name: str, kind: Kind, alias: str) -> Path:
+        if not folder.exists():
+            tracking.fetch(name, kind, folder, alias)
+        return folder
+
+
+def of_records(records: Records, language: str, depth: int, task: str) -> Scores:
+    """Scores of a language that the demo's report has.
+
+    Raises:
+        LingraftError: it has none at this depth.
+    """
+    for row in records.languages:
+        if (row.language, row.depth) == (language, depth) and (found := row.task_scores.get(task)) and found.initial:
+            return Scores(row.masked.primary_initial, found.initial.mean, row.masked.primary, found.score.mean)
+    raise LingraftError(f"the report has no {language!r} over {depth} layers. Run `make demo` first.")
+
+
+def lines(title: str, by_language: dict[str, Scores]) -> Iterator[str]:
+    """A row of a Markdown table for each language, and one for their mean."""
+    columns = [*zip(*by_language.values(), strict=True)]
+    means = Scores(*(None if None in column else mean(column) for column in columns))
+    for name, scores in {**by_language, "mean": means}.items():
+        cells = ["–" if value is None else f"{value:.1%}" for value in scores]
+        yield f"| {title} | {name} | {' | '.join(cells)} |"
+
+
+def main() -> None:
+    """Compare, print the table, and write it as compare.json beside the report."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=Path(".demo"), help="folder of the demo's results")
+    parser.add_argument("--recipe", type=Path, default=Path("recipes/demo.toml"), help="the demo's recipe")
+    arguments = parser.parse_args()
+    try:
+        recipe = Recipe.load(arguments.recipe)
+        local.set_up(arguments.out)
+        records, task, depth = Records.load(arguments.out / "report"), only_task(recipe), recipe.adaptation.depth
+        work = arguments.out / "compare"
+        shutil.rmtree(work, ignore_errors=True)
+        demo = Demo(recipe, work)
+        how = recipe.adaptation.initialisation
+        table = {
+            f"{how}, over {depth} layers": {each: of_records(records, each, depth, task) for each in recipe.targets},
+            f"overlap, over {depth} layers": {each: demo.overlap(each) for each in recipe.targets},
+            "aligned from halves that share no page": {each: demo.halves(each) for each in recipe.targets},
+        }
+    except LingraftError as error:
+        sys.exit(f"error: {error}")
+    print("| rows | language | masked, update 0 | topic, update 0 | masked, after | topic, after |")
+    print("|---|---|---|---|---|---|")
+    for title, by_language in table.items():
+        print(*lines(title, by_language), sep="\n")
+    told = {title: {each: scores._asdict() for each, scores in rows.items()} for title, rows in table.items()}
+    write_json(arguments.out / "compare.json", told)
+
+
+if __name__ == "__main__":
+    main()
