@@ -132,7 +132,7 @@ def test_a_recipe_for_ones_own_text_leads_to_answers(worked: Path, tmp_path: Pat
     (tmp_path / "my-recipe.toml").write_text(shorter + _GATE, encoding="utf-8")
     said = _run(f"export PYTHONPATH={ROOT}\n{command}", tmp_path)
     for language in ("en", "de", "tr"):
-        assert re.search(rf"^\w+ \({language}\): '.+' -> ({'|'.join(made_up.TOPICS)}) ", said, re.MULTILINE), said
+        assert re.search(rf"^\w+ \({language}\): .+\n    -> ({'|'.join(made_up.TOPICS)}) ", said, re.MULTILINE), said
 
 
 @pytest.mark.integration
