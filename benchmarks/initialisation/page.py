@@ -44,7 +44,9 @@ class Costs:
     def alignment_flops(self, record: Record) -> float:
         """Charge the alignment's seconds at the rate at which standard adaptation spent FLOPs in its seconds."""
         measured = self._references.get(record["seed"], record)
-        return float(record["alignment_s"] * measured["flops"][-1] / measured["elapsed_s"][-1])
+        # Of a training that is over within the clock's resolution there is no rate.
+        seconds = measured["elapsed_s"][-1]
+        return float(record["alignment_s"] * measured["flops"][-1] / seconds) if seconds else 0.0
 
     def reached(self, record: Record) -> float | None:
         """FLOPs to the near-maximal score, infinite if it was not reached; None where it is not known."""

@@ -22,6 +22,8 @@ _LANE = ("prepare-text", "train-tokenizer", "build-blocks")
 def test_every_step_of_the_demo_is_planned_in_an_order_in_which_it_may_run() -> None:
     plan = planned(build.source_pipeline(DEMO), {})
     kinds = [each.kind for each in plan]
+    assert kinds.index("build-blocks") < kinds.index("build-vectors") < kinds.index("register-source")
+    kinds.remove("build-vectors")  # which may come anywhere between
     wanted = ["open-run", *_LANE, "pretrain", *3 * ["finetune"], "evaluate-source", "register-source"]
     assert kinds[kinds.index("open-run") :] == wanted
     assert [each.flops for each in plan if each.kind == "finetune"] == 3 * [None]
@@ -30,9 +32,9 @@ def test_every_step_of_the_demo_is_planned_in_an_order_in_which_it_may_run() -> 
 
 
 def test_static_vectors_are_planned_only_where_languages_are_aligned_with_them() -> None:
-    aligned = changed(DEMO, "adaptation", initialisation=Initialisation.ALIGNED)
-    drawn, compared = (Counter(each.kind for each in planned(build.source_pipeline(of), {})) for of in (DEMO, aligned))
-    assert compared == drawn + Counter({"build-vectors": 1})
+    overlap = changed(DEMO, "adaptation", initialisation=Initialisation.OVERLAP)
+    drawn, aligned = (Counter(each.kind for each in planned(build.source_pipeline(of), {})) for of in (overlap, DEMO))
+    assert aligned == drawn + Counter({"build-vectors": 1})
 
 
 def test_each_primary_of_a_comparison_has_one_start_a_language_where_rows_need_text() -> None:
@@ -65,7 +67,9 @@ def test_trainings_are_weighed_by_the_recipes_flops() -> None:
         for pipeline in (build.source_pipeline(DEMO), build.language_pipeline(DEMO))
         for each in planned(pipeline, {})
     }
-    assert 5 < flops["pretrain"] / flops["adapt"] < 20  # about three times the layers, passes and updates
+    # About three times the layers and passes.
+    updates = DEMO.pretraining.steps / DEMO.adaptation.steps
+    assert 2 * updates < flops["pretrain"] / flops["adapt"] < 8 * updates
 
 
 def test_loops_side_by_side_are_counted_as_kfp_runs_them() -> None:
