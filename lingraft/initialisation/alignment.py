@@ -21,7 +21,7 @@ from torch.nn import functional as F
 from lingraft.initialisation.static_vectors import StaticVectors
 from lingraft.noise import generator_of, one_thread
 
-AGREEMENT = 0.25
+AGREEMENT = 0.2
 """Mean cosine of what two independent maps say of one piece, below which an alignment has failed."""
 _FREQUENT, _REFINED = 2_000, 4_000
 """Pieces among which pairs are looked for at first, and at the end."""
