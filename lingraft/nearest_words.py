@@ -65,14 +65,15 @@ def nearest_words(
 def _chosen(source_pieces: Pieces, target_pieces: Pieces, blocks_NT: Tensor) -> tuple[list[int], list[int]]:
     """Ids of words, and of names and numbers."""
     classes, shared = classes_of(target_pieces), overlap(source_pieces, target_pieces)
-    counts_V, whole_V = _counts(blocks_NT.long(), classes)
-    fewest = _FEWEST_LETTERS if _spaced(classes) else _FEWEST_CHARACTERS
+    spaced = _spaced(classes)
+    counts_V, whole_V = _counts(blocks_NT.long(), classes, spaced)
+    fewest, word_classes = (_FEWEST_LETTERS if spaced else _FEWEST_CHARACTERS), _word_classes(spaced)
     order = counts_V.argsort(descending=True, stable=True)
     texts = _texts(target_pieces, order[counts_V[order] > 0].tolist())
     words = {
         index: text
         for index, text in texts.items()
-        if classes[index] in _word_classes(classes)
+        if classes[index] in word_classes
         and len(text) >= fewest
         and all(map(is_letter, text))
         and whole_V[index] >= _WHOLE_SHARE * counts_V[index]
@@ -101,13 +102,13 @@ def _spaced(classes: Sequence[PieceClass]) -> bool:
     return counts[PieceClass.INITIAL] >= _INITIAL_SHARE * counts[PieceClass.CONTINUATION]
 
 
-def _word_classes(classes: Sequence[PieceClass]) -> set[PieceClass]:
-    return {PieceClass.INITIAL} if _spaced(classes) else {PieceClass.INITIAL, PieceClass.CONTINUATION}
+def _word_classes(spaced: bool) -> set[PieceClass]:
+    return {PieceClass.INITIAL} if spaced else {PieceClass.INITIAL, PieceClass.CONTINUATION}
 
 
-def _counts(blocks_NT: Tensor, classes: Sequence[PieceClass]) -> tuple[Tensor, Tensor]:
+def _counts(blocks_NT: Tensor, classes: Sequence[PieceClass], spaced: bool) -> tuple[Tensor, Tensor]:
     """How often each piece occurs (V), and how often no piece continues it (V)."""
-    continues_V = torch.tensor([_spaced(classes) and each is PieceClass.CONTINUATION for each in classes])
+    continues_V = torch.tensor([spaced and each is PieceClass.CONTINUATION for each in classes])
     alone_NT = ~continues_V[blocks_NT].roll(-1, dims=1)
     alone_NT[:, -1] = True
     size = len(classes)
@@ -117,7 +118,7 @@ def _counts(blocks_NT: Tensor, classes: Sequence[PieceClass]) -> tuple[Tensor, T
 def _search(source: Vocabulary, pieces: Pieces) -> Callable[[Vocabulary, Sequence[int]], list[tuple[Neighbour, ...]]]:
     """A search among the source's words and numbers, for neighbours of rows of any vocabulary of its width."""
     classes, texts = classes_of(pieces), _texts(pieces, range(len(pieces)))
-    wanted = _word_classes(classes) | {PieceClass.DIGITS}
+    wanted = _word_classes(_spaced(classes)) | {PieceClass.DIGITS}
     candidates_C = torch.tensor([index for index in texts if classes[index] in wanted], dtype=torch.long)
     rows_CD = _centred(source)[candidates_C]
 
