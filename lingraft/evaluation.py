@@ -137,18 +137,19 @@ def evaluate_language(
     require_start(learned, initial)
     rows = initial_rows(recipe, source, pieces, initial)
     untrained = vocabulary_of(rows.table_VD, rows.bias_V, rows.special)
+    test_NT = _test(data)
     words = nearest_words(
         source=source.encoder.vocabulary,
         source_pieces=source.tokenizer,
         target_pieces=pieces,
-        blocks_NT=_test(data),
+        blocks_NT=test_NT,
         before=untrained,
         after=learned.vocabulary,
     )
     before = judge_all(recipe, models, documents, pieces, lambda model: swap(model.net.encoder, untrained))
     after = judge_all(recipe, models, documents, pieces, lambda model: model.swap_in(learned))
     whole = recipe.steps_over(source.encoder.shape.layers, System.BL_BASE)[Stage.ADAPT]
-    masked, items = _masked(source, mini_of(source, step, mini), (learned.vocabulary, untrained), _test(data))
+    masked, items = _masked(source, mini_of(source, step, mini), (learned.vocabulary, untrained), test_NT)
     alignment, pairs = _alignment(source, probe, (learned.vocabulary, untrained)) if probe else (None, {})
     items |= pairs | {task_item(one.scores.name, seed): tally for one in after for seed, tally in one.tallies.items()}
     result = LanguageResult(
