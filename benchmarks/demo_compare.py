@@ -13,6 +13,7 @@ import shutil
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from statistics import mean
 from typing import NamedTuple
@@ -33,7 +34,7 @@ from lingraft.files import write_json
 from lingraft.ids import ids_dtype
 from lingraft.initialisation.aligned import aligned
 from lingraft.initialisation.classes import Initialisation
-from lingraft.initialisation.static_vectors import StaticVectors, static_vectors
+from lingraft.initialisation.static_vectors import StaticVectors
 from lingraft.models import load_primary
 from lingraft.registered import primary_name, task_name
 from lingraft.report.page import Records
@@ -43,12 +44,10 @@ from lingraft.task_scores import judge_all, load_tasks
 from lingraft.text import load_split, load_text
 from lingraft.token_stream import token_stream
 from lingraft.tokenizer import Tokenizer
-from lingraft.vectors import WIDTH
+from lingraft.vectors import vectors_of
 from pipelines import local
 
 SOURCE_HALF, TARGET_HALF = 0, 1
-_SEED = 1
-"""Of the static vectors."""
 
 
 class Scores(NamedTuple):
@@ -78,7 +77,7 @@ def half_vectors(text: Artifact, pieces: Tokenizer, block_tokens: int, half: int
     stream = np.concatenate([*token_stream(documents, pieces, ids_dtype(len(pieces)), workers=1)])
     blocks_NT, _ = pack(stream, block_tokens, pieces.special.begin)
     blocks = in_memory(torch.from_numpy(blocks_NT.astype(np.int64)))
-    return static_vectors(blocks, len(pieces), pieces.special, WIDTH, _SEED)
+    return vectors_of(blocks, pieces)
 
 
 @dataclass(frozen=True)
@@ -130,12 +129,11 @@ class Demo:
         recipe, block_tokens = self.recipe, self.recipe.encoder.block_tokens
         source, lane = load_primary(self.primary, recipe.primary_shape), self.lane(language)
         pieces, text = Tokenizer.load(lane.tokenizer), load_text(lane.text, language)
-        source_text = load_text(self.lane(recipe.source).text, recipe.source)
         found = aligned(
             source=source.encoder.vocabulary,
             source_pieces=source.tokenizer,
             target_pieces=pieces,
-            source_vectors=half_vectors(source_text, source.tokenizer, block_tokens, SOURCE_HALF),
+            source_vectors=self._source_half,
             target_vectors=half_vectors(text, pieces, block_tokens, TARGET_HALF),
             seed=recipe.adaptation.seed,
         )
@@ -145,6 +143,13 @@ class Demo:
         top = source.encoder.shape.layers
         test_NT = split(load_blocks(lane.blocks, pieces, block_tokens), "test").all()
         return Scores(masked_lm.accuracy(source.encoder, test_NT, (top,))[top], judged[0].scores.score.mean)
+
+    @cached_property
+    def _source_half(self) -> StaticVectors:
+        """Static vectors of the source language from its half of the pages, for all languages."""
+        lane, source = self.lane(self.recipe.source), self.recipe.source
+        pieces, text = Tokenizer.load(lane.tokenizer), load_text(lane.text, source)
+        return half_vectors(text, pieces, self.recipe.encoder.block_tokens, SOURCE_HALF)
 
     @staticmethod
     def _fetched(folder: Path, name: str, kind: Kind, alias: str) -> Path:

@@ -407,8 +407,8 @@ MUTATIONS = (
     Mutation(
         "rows are learned from pairs that alignment is measured on",
         "lingraft/initial_embeddings.py",
-        "(pair for pair in read_pairs(sentences) if not held_out(pair))",
-        "(pair for pair in read_pairs(sentences))",
+        "(pair for pair in pairs if not held_out(pair))",
+        "(pair for pair in pairs)",
         ("test_initial_embeddings.py",),
     ),
     Mutation(

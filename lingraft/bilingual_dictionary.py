@@ -15,7 +15,7 @@ import hashlib
 import re
 import sqlite3
 import string
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterator
 from gzip import GzipFile
 from pathlib import PurePosixPath
@@ -73,10 +73,26 @@ def translations_mark(recipe: Recipe, language: str) -> dict[str, str]:
     sentences, words = (named.get(language) for named in (recipe.alignment.parallel, recipe.alignment.dictionary))
     if not recipe.adaptation.initialisation.needs_text or not (sentences or words):
         return {}
-    digest = hashlib.sha256()
-    for pair in read_pairs(sentences) if sentences else read_words(str(words)):
-        digest.update(repr((pair.source, pair.target)).encode())
-    return {"translations": digest.hexdigest()}
+    pairs = Hashed(read_pairs(sentences) if sentences else read_words(str(words)))
+    deque(pairs, maxlen=0)
+    return pairs.mark
+
+
+class Hashed:
+    """Pairs passed on, and the hash of those that were, so that what is learned from and its mark take one reading."""
+
+    def __init__(self, pairs: Iterator[Pair]) -> None:
+        self._pairs, self._digest = pairs, hashlib.sha256()
+
+    def __iter__(self) -> Iterator[Pair]:
+        for pair in self._pairs:
+            self._digest.update(repr((pair.source, pair.target)).encode())
+            yield pair
+
+    @property
+    def mark(self) -> dict[str, str]:
+        """SHA-256 of the pairs so far, under "translations"."""
+        return {"translations": self._digest.hexdigest()}
 
 
 def words_or_errors(file: str) -> Iterator[Found]:

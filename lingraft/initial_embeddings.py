@@ -5,6 +5,7 @@ Legend: V vocabulary, D width.
 
 import time
 from collections import Counter
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,8 @@ import torch
 
 from lingraft import artifact
 from lingraft.artifact import Artifact, Kind, require_aligned
-from lingraft.bilingual_dictionary import read_words, translations_mark
-from lingraft.blocks import hashes_of, load_blocks
+from lingraft.bilingual_dictionary import Hashed, read_words
+from lingraft.blocks import hashes_of, load_blocks, split
 from lingraft.config import Recipe
 from lingraft.embeddings import vocabulary_of
 from lingraft.errors import AlignmentError, ArtifactError, RecipeError, TokenizerError
@@ -72,7 +73,7 @@ def initialise(
     settings = recipe.adaptation
     if settings.initialisation.needs_text:
         found, data_hashes = _from_text(recipe, source, pieces, blocks, source_vectors)
-        rows, facts = found.rows, {_ALIGNMENT: found.quality.facts()}
+        rows, facts = found.rows, {_ALIGNMENT: asdict(found.quality)}
     else:
         rows, data_hashes, facts = initial_rows(recipe, source, pieces), {}, {}
     step = recipe.steps_over(settings.depth)[Stage.ADAPT]
@@ -172,30 +173,36 @@ def _from_text(
             f"source's static vectors (`lingraft vectors`), but {missing} is missing."
         )
     data, language = load_blocks(blocks, pieces, recipe.encoder.block_tokens), pieces.language
-    resource, table = _translations(recipe, primary.tokenizer, pieces)
+    resource, table, translations = _translations(recipe, primary.tokenizer, pieces)
     found = aligned(
         source=primary.encoder.vocabulary,
         source_pieces=primary.tokenizer,
         target_pieces=pieces,
         source_vectors=load_vectors(source_vectors, primary.tokenizer),
-        target_vectors=vectors_of(data, pieces),
+        target_vectors=vectors_of(split(data, "train"), pieces),
         seed=recipe.adaptation.seed,
         resource=resource,
         table=table,
     )
     say(f"alignment of {language!r}: {found.quality.summary}")
-    return found, {"source_vectors": mark(source_vectors), **hashes_of(data), **translations_mark(recipe, language)}
+    return found, {"source_vectors": mark(source_vectors), **hashes_of(data), **translations}
 
 
-def _translations(recipe: Recipe, source: Tokenizer, target: Tokenizer) -> tuple[Resource, TranslationTable | None]:
-    """The best resource that the recipe names for a language, and translations of pieces learned from it."""
+def _translations(
+    recipe: Recipe, source: Tokenizer, target: Tokenizer
+) -> tuple[Resource, TranslationTable | None, dict[str, str]]:
+    """The best resource that the recipe names for a language, translations learned from it, and its mark."""
     files, language = recipe.alignment, target.language
     if sentences := files.parallel.get(language):
-        pairs = (pair for pair in read_pairs(sentences) if not held_out(pair))
-        return Resource.PARALLEL, parallel_table(pairs, source, target, described(sentences))
+        pairs = Hashed(read_pairs(sentences))
+        learned_from = (pair for pair in pairs if not held_out(pair))
+        table = parallel_table(learned_from, source, target, described(sentences))
+        return Resource.PARALLEL, table, pairs.mark
     if words := files.dictionary.get(language):
-        return Resource.DICTIONARY, dictionary_table(read_words(words), source, target, words)
-    return Resource.TEXT, None
+        pairs = Hashed(read_words(words))
+        table = dictionary_table(pairs, source, target, words)
+        return Resource.DICTIONARY, table, pairs.mark
+    return Resource.TEXT, None, {}
 
 
 def _loaded(initial: Path, how: Initialisation, primary: Primary, pieces: Tokenizer) -> Initialised:

@@ -13,6 +13,7 @@ from lingraft.config import Recipe
 from lingraft.errors import TokenizerError
 from lingraft.files import require_new
 from lingraft.initialisation.static_vectors import WINDOW, StaticVectors, static_vectors
+from lingraft.shards import Blocks
 from lingraft.tokenizer import Tokenizer
 
 WIDTH = 96
@@ -39,7 +40,7 @@ def build_vectors(recipe: Recipe, blocks: Path, tokenizer: Path, out: Path) -> A
     started = time.monotonic()
     pieces = Tokenizer.load(tokenizer)
     data = load_blocks(blocks, pieces, recipe.encoder.block_tokens)
-    found = vectors_of(data, pieces)
+    found = vectors_of(split(data, "train"), pieces)
     with artifact.create(out, Kind.VECTORS) as draft:
         draft.tensors(_PART, {"vectors_VW": found.vectors_VW, "counts_V": found.counts_V})
         draft.facts = {
@@ -53,14 +54,14 @@ def build_vectors(recipe: Recipe, blocks: Path, tokenizer: Path, out: Path) -> A
     return Artifact.load(out, Kind.VECTORS)
 
 
-def vectors_of(blocks: Artifact, pieces: Tokenizer) -> StaticVectors:
-    """Compute static vectors from the training split of a language's blocks.
+def vectors_of(blocks: Blocks, pieces: Tokenizer) -> StaticVectors:
+    """Compute static vectors as every language has them: of the same width, by the same seed.
 
     Args:
-        blocks: artifact, here or in object storage.
+        blocks: training split of the language.
         pieces: tokenizer that they were made with.
     """
-    return static_vectors(split(blocks, "train"), len(pieces), pieces.special, WIDTH, _SEED)
+    return static_vectors(blocks, len(pieces), pieces.special, WIDTH, _SEED)
 
 
 def load_vectors(folder: Path, pieces: Tokenizer) -> StaticVectors:

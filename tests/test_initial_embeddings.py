@@ -1,6 +1,7 @@
 """Embeddings at update 0 as an artifact: what is in it, and that training, evaluation and search start from it."""
 
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -184,7 +185,7 @@ def test_an_evaluation_has_the_quality_of_the_alignment_and_the_nearest_words(
     made = initialise(recipe, *folders, blocks=workshop.blocks["de"], source_vectors=tmp_path / "vectors")
     found = judged(workshop, tmp_path / "aligned", tmp_path / "judged", tmp_path / "aligned", recipe)
     assert found.initial_alignment
-    assert found.initial_alignment.facts() == made.manifest.details["alignment"]
+    assert asdict(found.initial_alignment) == made.manifest.details["alignment"]
     assert found.alignment_metrics["alignment_agreement"] == found.initial_alignment.agreement
     assert len([each for each in found.nearest_words if not each.shared]) == 12
     assert all(each.before == each.after for each in found.nearest_words)  # not trained

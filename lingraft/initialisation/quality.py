@@ -1,8 +1,7 @@
 """How well two languages' pieces were aligned, and by what. Needs no PyTorch."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
 
 
 class Resource(StrEnum):
@@ -47,7 +46,3 @@ class Quality:
     def metrics(self) -> dict[str, float]:
         """Numbers by name, for tracking."""
         return {"alignment_agreement": self.agreement, "alignment_succeeded": float(self.succeeded)}
-
-    def facts(self) -> dict[str, Any]:
-        """For a manifest."""
-        return asdict(self)
