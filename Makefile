@@ -68,7 +68,7 @@ $(bin)/python:
 	echo "Debian, Ubuntu: apt-get install python3.11 python3.11-venv. Elsewhere: make PYTHON=/path/to/python3.11" >&2; \
 	exit 1
 
-$(stamp): pyproject.toml constraints.txt lingraft/__init__.py | $(bin)/python
+$(stamp): pyproject.toml constraints.txt lingraft/_version.py | $(bin)/python
 	@if ls .venv/.installed-* 2>/dev/null | grep -v -- '-$(accelerator)$$'; then \
 	  echo "This .venv is for the other accelerator, and the two onnxruntime packages overwrite each other." >&2; \
 	  echo "Remove .venv, then run make again." >&2; exit 1; \
@@ -155,7 +155,7 @@ picture: install ## take docs/playground.png anew in Chromium, of a model that t
 	$(bin)/python -m tests.serving.playground.picture docs/playground.png
 
 demo-picture: install ## take docs/demo-report.png anew in Chromium, of the report of `make demo`
-	$(bin)/python -m tests.report.picture $(demo_dir)/report docs/demo-report.png
+	$(bin)/python -m tests.reports.run.picture $(demo_dir)/report docs/demo-report.png
 
 images-check: install ## build both images and use them, as root with buildah and debootstrap, after `make demo`
 	$(bin)/python docker/check.py --demo $(demo_dir) --work $(strip $(IMAGES_WORK)) $(strip $(IMAGES_ARGS))

@@ -18,16 +18,16 @@ from torch import Tensor
 from benchmarks.speed.cells import LABELS
 from benchmarks.speed.memory import resident_peak_bytes
 from benchmarks.speed.own import in_place_of_pairs
-from lingraft.adaptation import adaptation_run
-from lingraft.config import Recipe
-from lingraft.encoder import Encoder, fresh_layers, mini_model
-from lingraft.files import write_json
-from lingraft.initialisation.rows import Initialised
-from lingraft.runs import Run, masked_lm_run, task_run
-from lingraft.shards import in_memory
-from lingraft.systems import Stage, System
+from lingraft.artifacts.files import write_json
+from lingraft.config.recipe import Recipe
+from lingraft.config.systems import Stage, System
+from lingraft.data.shards import in_memory
+from lingraft.data.tokenizer.tokenizer import OWN_IDS
+from lingraft.model.encoder import Encoder, fresh_layers, mini_model
+from lingraft.model.initialisation.rows import Initialised
+from lingraft.stages.adapt import adaptation_run
 from lingraft.tasks.classification import Classification
-from lingraft.tokenizer import OWN_IDS
+from lingraft.training.run import Run, masked_lm_run, task_run
 
 
 def one_update(recipe: Recipe, at_once: int, blocks: int) -> Recipe:

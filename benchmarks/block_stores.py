@@ -66,11 +66,11 @@ class Store(Protocol):
 
 
 class Own:
-    package = "lingraft.shards"
+    package = "lingraft.data.shards"
 
     def write(self, folder: Path) -> None:
-        from lingraft import artifact
-        from lingraft.shards import Writer
+        from lingraft.artifacts import artifact
+        from lingraft.data.shards import Writer
 
         with artifact.create(folder, artifact.Kind.BLOCKS) as draft:
             writer = Writer(draft, "train", TOKENS, 50_000, SHARD_BYTES)
@@ -80,8 +80,8 @@ class Own:
             draft.facts = {"details": {"window_shards": 4, "vocabulary": 50_000}}
 
     def _split(self, folder: Path) -> Any:
-        from lingraft.artifact import Artifact, Kind
-        from lingraft.blocks import split
+        from lingraft.artifacts.artifact import Artifact, Kind
+        from lingraft.data.blocks import split
 
         return split(Artifact.open(folder, Kind.BLOCKS), "train")
 
@@ -92,7 +92,7 @@ class Own:
         return lambda rows: blocks.take(torch.tensor(rows))
 
     def shuffled(self, folder: Path, seen: int) -> Iterator[Any]:
-        from lingraft.order import Order
+        from lingraft.data.shuffling import Order
 
         blocks = self._split(folder)
         order = Order(len(blocks), 1, blocks.window)

@@ -19,16 +19,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lingraft.config import Recipe
-from lingraft.encoder import Encoder
-from lingraft.files import write_json
-from lingraft.keeper import Keeper
-from lingraft.precision import device
-from lingraft.runs import masked_lm_run
-from lingraft.shards import in_memory
-from lingraft.systems import Stage
-from lingraft.tokenizer import OWN_IDS
-from lingraft.training_state import TrainingState
+from lingraft.artifacts.files import write_json
+from lingraft.config.recipe import Recipe
+from lingraft.config.systems import Stage
+from lingraft.data.shards import in_memory
+from lingraft.data.tokenizer.tokenizer import OWN_IDS
+from lingraft.model.encoder import Encoder
+from lingraft.training.checkpoint import Keeper
+from lingraft.training.precision import device
+from lingraft.training.run import masked_lm_run
+from lingraft.training.state import TrainingState
 
 BLOCK_TOKENS = 128
 _WARM = 2

@@ -24,13 +24,13 @@ import zstandard
 
 from benchmarks.data_page import page
 from benchmarks.process_tree import CommandError, Ran, run
-from lingraft.artifact import Artifact, Kind
-from lingraft.config import Recipe
-from lingraft.files import write_json, write_text
-from lingraft.hf.fast import fast_tokenizer, tokenizer_config
-from lingraft.lines import read_lines
-from lingraft.splits import SPLITS
-from lingraft.tokenizer import Tokenizer
+from lingraft.artifacts.artifact import Artifact, Kind
+from lingraft.artifacts.files import write_json, write_text
+from lingraft.config.recipe import Recipe
+from lingraft.data.lines import read_lines
+from lingraft.data.splits import SPLITS
+from lingraft.data.tokenizer.tokenizer import Tokenizer
+from lingraft.huggingface.fast_tokenizer import fast_tokenizer, tokenizer_config
 
 CORES = 2
 COMPARED_LINES = 2_000

@@ -15,11 +15,11 @@ from statistics import mean
 from typing import NamedTuple
 
 from benchmarks import demo_record
-from lingraft.config import Recipe
+from lingraft.config.recipe import Recipe
 from lingraft.errors import LingraftError
-from lingraft.report.page import Records
-from lingraft.report.records import Answered
-from lingraft.results import LanguageResult, TaskScores
+from lingraft.reports.run.page import Records
+from lingraft.reports.run.records import Answered
+from lingraft.stages.results import LanguageResult, TaskScores
 from pipelines.demo import TIME_FILE
 
 FEWEST_DOCUMENTS, SEEDS = 400, 3

@@ -22,29 +22,32 @@ import numpy as np
 import torch
 
 from benchmarks.demo_check import only_task
-from lingraft import jobs, masked_lm, reuse, tracking
-from lingraft.artifact import Artifact, Kind
-from lingraft.blocks import load_blocks, pack, split
-from lingraft.config import Recipe
-from lingraft.documents import Document
-from lingraft.embeddings import swap, vocabulary_of
+from lingraft import tracking
+from lingraft.artifacts.artifact import Artifact, Kind
+from lingraft.artifacts.files import write_json
+from lingraft.artifacts.names import primary_name, task_name
+from lingraft.artifacts.token_ids import ids_dtype
+from lingraft.config.recipe import Recipe
+from lingraft.config.training import Initialisation
+from lingraft.data.blocks import load_blocks, pack, split
+from lingraft.data.documents import Document
+from lingraft.data.shards import in_memory
+from lingraft.data.text import load_split, load_text
+from lingraft.data.token_stream import token_stream
+from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.errors import LingraftError
-from lingraft.evaluation import evaluate_language
-from lingraft.files import write_json
-from lingraft.ids import ids_dtype
-from lingraft.initialisation.aligned import aligned
-from lingraft.initialisation.classes import Initialisation
-from lingraft.initialisation.static_vectors import StaticVectors
-from lingraft.models import load_primary
-from lingraft.registered import primary_name, task_name
-from lingraft.report.page import Records
-from lingraft.results import load_language
-from lingraft.shards import in_memory
-from lingraft.task_scores import judge_all, load_tasks
-from lingraft.text import load_split, load_text
-from lingraft.token_stream import token_stream
-from lingraft.tokenizer import Tokenizer
-from lingraft.vectors import vectors_of
+from lingraft.jobs import job as jobs
+from lingraft.jobs import shared_results
+from lingraft.model.initialisation.aligned import aligned
+from lingraft.model.initialisation.static_vectors import StaticVectors
+from lingraft.model.loading import load_primary
+from lingraft.model.swap import swap, vocabulary_of
+from lingraft.reports.run.page import Records
+from lingraft.stages.evaluate import evaluate_language
+from lingraft.stages.results import load_language
+from lingraft.stages.task_scores import judge_all, load_tasks
+from lingraft.stages.vectors import vectors_of
+from lingraft.training import masked_lm
 from pipelines import local
 
 SOURCE_HALF, TARGET_HALF = 0, 1
@@ -106,7 +109,7 @@ class Demo:
         folders = jobs.Lane.under(self.work, language)
         for job in jobs.lane(self.recipe, language, folders):
             if not job.out.exists():
-                reuse.done(job, lambda point: None)
+                shared_results.done(job, lambda point: None)
         return folders
 
     def overlap(self, language: str) -> Scores:
@@ -116,7 +119,7 @@ class Demo:
         learned, out = self.work / f"overlap-{language}", self.work / f"overlap-result-{language}"
         folders = {"blocks_folder": lane.blocks, "tokenizer_folder": lane.tokenizer, "out": learned}
         job = jobs.adaptation(recipe, adaptation.depth, language, self.primary, None, **folders)
-        reuse.done(job, lambda point: None)
+        shared_results.done(job, lambda point: None)
         evaluate_language(recipe, self.primary, learned, self.tasks, lane.text, lane.blocks, out)
         found = load_language(out)
         task = found.task_scores[only_task(recipe)]

@@ -14,14 +14,22 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from lingraft.artifacts.files import write_text
 from lingraft.errors import LingraftError
-from lingraft.files import write_text
 
 ROOT = Path(__file__).parents[1]
 RECORD = ROOT / "docs" / "benchmarks" / "demo-compare.json"
 RECIPE = ROOT / "recipes" / "demo.toml"
-_TRAINS = ("lingraft.text", "lingraft.tokenizer", "lingraft.stages", "lingraft.adaptation", "lingraft.evaluation")
-_CHOOSE = ("lingraft/jobs.py", "pipelines/build.py", "benchmarks/demo_check.py")
+_TRAINS = (
+    "lingraft.data.text",
+    "lingraft.data.tokenizer.tokenizer",
+    "lingraft.stages.pretrain",
+    "lingraft.stages.build_mini",
+    "lingraft.stages.finetune",
+    "lingraft.stages.adapt",
+    "lingraft.stages.evaluate",
+)
+_CHOOSE = ("lingraft/jobs/job.py", "pipelines/build.py", "benchmarks/demo_check.py")
 """Files that decide what is trained and what is checked, but import much that decides neither."""
 _DEPENDENCIES = ("numpy", "sentencepiece", "torch")
 

@@ -15,18 +15,19 @@ from pathlib import Path
 
 from benchmarks.depth_search_page import Case, Found, Ran, write
 from benchmarks.samples import sample
-from lingraft import jobs, reuse
-from lingraft.artifact import Artifact, Kind
-from lingraft.config import Recipe
-from lingraft.files import write_text
-from lingraft.jobs import Job, Lane
-from lingraft.plan import unwatched
-from lingraft.progress import say
-from lingraft.results import Trial, load_search
-from lingraft.resumed import made_once
+from lingraft.artifacts import sync
+from lingraft.artifacts.artifact import Artifact, Kind
+from lingraft.artifacts.cache import made_once
+from lingraft.artifacts.files import write_text
+from lingraft.config.recipe import Recipe
+from lingraft.config.text import Folder
+from lingraft.console import say
+from lingraft.jobs import job as jobs
+from lingraft.jobs.job import Job, Lane
 from lingraft.search import Inputs, search
-from lingraft.search.training import Attempt, Trainer
-from lingraft.text_config import Folder
+from lingraft.search.trial import Attempt, Trainer
+from lingraft.stages.results import Trial, load_search
+from lingraft.training.schedule import unwatched
 
 RECIPE = Path(__file__).with_suffix(".toml")
 
@@ -127,7 +128,7 @@ def main() -> None:
     parser.add_argument("--megabytes", type=float, default=12.0, help="of text of a language, at most about")
     parser.add_argument("--page", type=Path, help="depth-search.json, .md and .png go here; --out if absent")
     given = parser.parse_args()
-    os.environ.pop(reuse.WHERE, None)  # what was made for something else would cost nothing here
+    os.environ.pop(sync.WHERE, None)  # what was made for something else would cost nothing here
     recipe = Recipe.load(given.recipe)
     samples = given.out / "sample"
     for language in recipe.languages:

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import pydantic
 
 from benchmarks.speed.machine import cores
-from lingraft.config import Recipe
-from lingraft.files import write_text
-from lingraft.paper.canvas import Drawing, graded_looks, panels
-from lingraft.report.canvas import COLOURS, percent_ticks, si_ticks
-from lingraft.results import SearchResult, Trial
+from lingraft.artifacts.files import write_text
+from lingraft.config.recipe import Recipe
+from lingraft.reports.paper.canvas import Drawing, graded_looks, panels
+from lingraft.reports.plotting import COLOURS, percent_ticks, si_ticks
+from lingraft.stages.results import SearchResult, Trial
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

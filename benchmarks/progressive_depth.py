@@ -15,10 +15,10 @@ from typing import Any
 from benchmarks.progressive.page import draw, page
 from benchmarks.progressive.runs import Bench, known, pretrained
 from benchmarks.speed.machine import commit, cores
-from lingraft.artifact import Artifact, Kind
-from lingraft.config import Recipe
-from lingraft.files import write_json, write_text
-from lingraft.precision import device
+from lingraft.artifacts.artifact import Artifact, Kind
+from lingraft.artifacts.files import write_json, write_text
+from lingraft.config.recipe import Recipe
+from lingraft.training.precision import device
 
 RECIPE = Path(__file__).parents[1] / "recipes" / "progressive.toml"
 

@@ -3,7 +3,7 @@
 import lzma
 from pathlib import Path
 
-from lingraft.files import write_text
+from lingraft.artifacts.files import write_text
 
 _MB = 1_000_000
 

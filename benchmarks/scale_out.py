@@ -21,14 +21,14 @@ from typing import Any, NamedTuple
 import torch
 
 from benchmarks.speed.machine import commit, cores, described
-from lingraft import processes
-from lingraft.config import Recipe
-from lingraft.encoder import Encoder, mini_model
-from lingraft.files import write_json
-from lingraft.precision import device
-from lingraft.runs import Run, masked_lm_run
-from lingraft.shards import in_memory
-from lingraft.systems import Stage
+from lingraft.artifacts.files import write_json
+from lingraft.config.recipe import Recipe
+from lingraft.config.systems import Stage
+from lingraft.data.shards import in_memory
+from lingraft.model.encoder import Encoder, mini_model
+from lingraft.training.distributed import process_group
+from lingraft.training.precision import device
+from lingraft.training.run import Run, masked_lm_run
 
 SHAPES = {"small": (256, 4, 8_000), "base": (768, 12, 50_000)}
 """Width, attention heads, vocabulary; 12 layers."""
@@ -101,8 +101,8 @@ def agreeing_s() -> dict[str, float]:
     """Seconds of the two exchanges of every step beside the gradients: what to do, and the loss."""
     loss = torch.zeros((), device=device())
     found = {}
-    for name, exchange in ((WHAT_TO_DO, lambda: processes.highest(0)), (LOSS, lambda: processes.total(loss))):
-        processes.wait()
+    for name, exchange in ((WHAT_TO_DO, lambda: process_group.highest(0)), (LOSS, lambda: process_group.total(loss))):
+        process_group.wait()
         started = time.perf_counter()
         for _ in range(CALLS):
             exchange()
@@ -116,10 +116,10 @@ def beginning_s(recipe: Recipe, vocabulary: int) -> float:
     """Seconds in which a frozen model's weights are made the same on all processes, when an adaptation begins."""
     mini = mini_model(Encoder(recipe.encoder, vocabulary), LAYERS).to(device()).requires_grad_(False)
     mini.vocabulary.requires_grad_(True)
-    processes.wait()
+    process_group.wait()
     started = time.perf_counter()
-    processes.parallel(mini)
-    processes.wait()
+    process_group.parallel(mini)
+    process_group.wait()
     return time.perf_counter() - started
 
 
@@ -129,7 +129,7 @@ def work(shape: str, blocks: int, steps: int, precision: str, out: Path) -> None
     torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
     found: dict[str, Any] = {kind: tokens_per_s(begun(recipe, kind, vocabulary)) for kind in KINDS}
     found |= {"agreeing": agreeing_s(), "beginning": beginning_s(recipe, vocabulary), "device": device().type}
-    if processes.leads():
+    if process_group.leads():
         out.write_text(json.dumps(found), encoding="utf-8")
 
 

@@ -14,12 +14,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from lingraft import artifact, tokenizer
-from lingraft.artifact import Kind
-from lingraft.config import Recipe
-from lingraft.hf.fast import fast_tokenizer
-from lingraft.lines import read_lines
-from lingraft.tokenizer import OWN_IDS, Tokenizer
+from lingraft.artifacts import artifact
+from lingraft.artifacts.artifact import Kind
+from lingraft.config.recipe import Recipe
+from lingraft.data.lines import read_lines
+from lingraft.data.tokenizer import tokenizer
+from lingraft.data.tokenizer.tokenizer import OWN_IDS, Tokenizer
+from lingraft.huggingface.fast_tokenizer import fast_tokenizer
 
 
 class Agreement(NamedTuple):

@@ -20,7 +20,7 @@ from benchmarks.speed.plot import draw
 from benchmarks.speed.records import OtherMachineError, Records
 from benchmarks.speed.settings import Settings
 from benchmarks.speed.table import table
-from lingraft.files import write_text
+from lingraft.artifacts.files import write_text
 
 _HEAP_ROUNDS = 2
 

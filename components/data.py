@@ -31,7 +31,7 @@ def prepare_text(
     recipe: str, run: dsl.Input[dsl.Artifact], language: str, text: dsl.Output[dsl.Dataset], isolated: bool = False
 ):
     """Read, split and write one language's text."""
-    from lingraft.launch import launcher
+    from lingraft.steps.launch import launcher
 
     folders = {"run": run.path}, {"out": text.path}
     launcher.run("data.prepare_text", *folders, isolated, recipe=recipe, language=language)
@@ -46,7 +46,7 @@ def train_tokenizer(
     isolated: bool = False,
 ):
     """Train one language's SentencePiece tokenizer."""
-    from lingraft.launch import launcher
+    from lingraft.steps.launch import launcher
 
     inputs = {"run": run.path, "text_folder": text.path}
     launcher.run("data.train_tokenizer", inputs, {"out": tokenizer.path}, isolated, recipe=recipe)
@@ -62,7 +62,7 @@ def build_blocks(
     isolated: bool = False,
 ):
     """Pack one language's text into blocks of token ids."""
-    from lingraft.launch import launcher
+    from lingraft.steps.launch import launcher
 
     inputs = {"run": run.path, "text_folder": text.path, "tokenizer_folder": tokenizer.path}
     launcher.run("data.build_blocks", inputs, {"out": blocks.path}, isolated, recipe=recipe)

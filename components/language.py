@@ -10,7 +10,7 @@ from components.step import step
 @step
 def depths_of(recipe: str, language: str, compare: bool, depths: dsl.Output[dsl.Artifact]) -> list:
     """Depths to adapt a language over: the recipe's, the searched one, and all layers for comparison."""
-    from lingraft.launch import launcher
+    from lingraft.steps.launch import launcher
 
     nothing = {"isolated": True, "otherwise": [0]}  # an adaptation that fails by `depths`, for its language to fail by
     values = {"recipe": recipe, "language": language, "compare": compare}
@@ -29,7 +29,7 @@ def initialise(
     isolated: bool = False,
 ):
     """Write one language's embeddings as they are before training, for all that starts from them."""
-    from lingraft.launch import launcher
+    from lingraft.steps.launch import launcher
 
     inputs = {
         "run": run.path,
@@ -56,7 +56,7 @@ def adapt(
     metrics: dsl.Output[dsl.Metrics],
 ):
     """Learn one language's embeddings over the bottom layers, body frozen."""
-    from lingraft.launch import launcher
+    from lingraft.steps.launch import launcher
 
     inputs = {
         "run": run.path,
@@ -89,7 +89,7 @@ def evaluate_language(
     confusion: dsl.Output[dsl.ClassificationMetrics],
 ):
     """Swap a language's embeddings into the primary and the tasks, and judge both on its test split."""
-    from lingraft.launch import launcher
+    from lingraft.steps.launch import launcher
 
     inputs = {
         "run": run.path,
@@ -124,8 +124,8 @@ def register_language(
     """Register the embeddings of the language's own depth, promote them if the gate lets them, and say what became."""
     from pathlib import Path
 
-    from lingraft.launch import launcher
-    from lingraft.outcomes import conclude
+    from lingraft.artifacts.outcomes import conclude
+    from lingraft.steps.launch import launcher
 
     made = [[item.path for item in items] for items in (embeddings, evaluations)]
     inputs = {"run": run.path, "tasks": tasks.path, "embeddings": made[0], "evaluations": made[1]}
@@ -149,7 +149,7 @@ def export_bundle(
     metrics: dsl.Output[dsl.Metrics],
 ):
     """Export one body with the champion's languages and this run's, and promote the bundle if the gate lets it pass."""
-    from lingraft.launch import launcher
+    from lingraft.steps.launch import launcher
 
     inputs = {
         "run": run.path,

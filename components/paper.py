@@ -17,7 +17,7 @@ def prepare_language(
     blocks: dsl.Output[dsl.Dataset],
 ):
     """Read a language's text, train its tokenizer, and pack its blocks."""
-    from lingraft.launch import launcher
+    from lingraft.steps.launch import launcher
 
     outputs = {"text": text.path, "tokenizer": tokenizer.path, "blocks": blocks.path}
     values = {"recipe": recipe, "language": language}
@@ -35,7 +35,7 @@ def pretrain(
     metrics: dsl.Output[dsl.Metrics],
 ):
     """Train one of the comparison's primaries in the source language."""
-    from lingraft.launch import launcher
+    from lingraft.steps.launch import launcher
 
     alone = {"isolated": True, "bears_failed_inputs": True, "otherwise": {}}
     inputs = {"run": run.path, "blocks": blocks.path, "tokenizer": tokenizer.path}
@@ -52,7 +52,7 @@ def build_vectors(
     vectors: dsl.Output[dsl.Artifact],
 ):
     """Compute static vectors of the source language's pieces, which new languages are aligned with."""
-    from lingraft.launch import launcher
+    from lingraft.steps.launch import launcher
 
     alone = {"isolated": True, "bears_failed_inputs": True}
     inputs = {"run": run.path, "blocks": blocks.path, "tokenizer": tokenizer.path}
@@ -70,7 +70,7 @@ def build_mini(
     metrics: dsl.Output[dsl.Metrics],
 ):
     """Train the fresh layers of an arm that has a step 1b."""
-    from lingraft.launch import launcher
+    from lingraft.steps.launch import launcher
 
     alone = {"isolated": True, "bears_failed_inputs": True, "otherwise": {}}
     inputs = {"run": run.path, "primary": primary.path, "blocks": blocks.path}
@@ -90,7 +90,7 @@ def finetune(
     metrics: dsl.Output[dsl.Metrics],
 ):
     """Finetune one of a primary's models on one task in the source language, with one seed."""
-    from lingraft.launch import launcher
+    from lingraft.steps.launch import launcher
 
     alone = {"isolated": True, "bears_failed_inputs": True, "otherwise": {}}
     inputs = {"run": run.path, "primary": primary.path, "text": text.path}
@@ -113,7 +113,7 @@ def judge_source(
     finetuned: dsl.Input[List[dsl.Model]] = None,  # noqa: UP006
 ):
     """Gather a primary's finetunings, and judge them in the source language."""
-    from lingraft.launch import launcher
+    from lingraft.steps.launch import launcher
 
     alone = {"isolated": True, "bears_failed_inputs": True, "otherwise": {}}
     inputs = {
@@ -141,7 +141,7 @@ def initialise(
     initial: dsl.Output[dsl.Model],
 ):
     """Write a language's embeddings at update 0 for one of the comparison's primaries."""
-    from lingraft.launch import launcher
+    from lingraft.steps.launch import launcher
 
     alone = {"isolated": True, "bears_failed_inputs": True}
     inputs = {
@@ -169,7 +169,7 @@ def adapt(
     initial: dsl.Input[dsl.Model] = None,
 ):
     """Learn a language's embeddings over a cut of the primary, and keep them along the way."""
-    from lingraft.launch import launcher
+    from lingraft.steps.launch import launcher
 
     alone = {"isolated": True, "bears_failed_inputs": True, "otherwise": {}}
     inputs = {
@@ -198,7 +198,7 @@ def adapt_over_mini(
     initial: dsl.Input[dsl.Model] = None,
 ):
     """Learn a language's embeddings over the mini-model of step 1b, and keep them along the way."""
-    from lingraft.launch import launcher
+    from lingraft.steps.launch import launcher
 
     alone = {"isolated": True, "bears_failed_inputs": True, "otherwise": {}}
     inputs = {
@@ -229,7 +229,7 @@ def judge_language(
     metrics: dsl.Output[dsl.Metrics],
 ):
     """Swap every checkpoint of a language into the primary and all finetuned bodies, and judge them."""
-    from lingraft.launch import launcher
+    from lingraft.steps.launch import launcher
 
     alone = {"isolated": True, "bears_failed_inputs": True, "otherwise": {}}
     inputs = {

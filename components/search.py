@@ -23,7 +23,7 @@ def try_depths(
     metrics: dsl.Output[dsl.Metrics],
 ):
     """Try depths, as one of several workers that share a storage, until all have been tried."""
-    from lingraft.launch import launcher
+    from lingraft.steps.launch import launcher
 
     inputs = {
         "run": run.path,
@@ -58,7 +58,7 @@ def search_depth(
     """Choose one language's mini-model depth from trials at equal compute, and show why."""
     from pathlib import Path
 
-    from lingraft.launch import launcher
+    from lingraft.steps.launch import launcher
 
     inputs = {
         "run": run.path,

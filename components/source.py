@@ -17,7 +17,7 @@ def pretrain(
     metrics: dsl.Output[dsl.Metrics],
 ):
     """Train the primary with all its MLM heads in the source language."""
-    from lingraft.launch import launcher
+    from lingraft.steps.launch import launcher
 
     inputs = {"run": run.path, "blocks_folder": blocks.path, "tokenizer_folder": tokenizer.path}
     metrics.metadata.update(launcher.run("source.pretrain", inputs, {"out": primary.path}, recipe=recipe))
@@ -32,7 +32,7 @@ def build_vectors(
     vectors: dsl.Output[dsl.Artifact],
 ):
     """Compute static vectors of the source language's pieces, which new languages are aligned with."""
-    from lingraft.launch import launcher
+    from lingraft.steps.launch import launcher
 
     inputs = {"run": run.path, "blocks_folder": blocks.path, "tokenizer_folder": tokenizer.path}
     launcher.run("source.build_vectors", inputs, {"out": vectors.path}, recipe=recipe)
@@ -48,7 +48,7 @@ def build_mini(
     metrics: dsl.Output[dsl.Metrics],
 ):
     """Train MINIPOST's fresh layers between the bottom of the primary and its MLM head (step 1b)."""
-    from lingraft.launch import launcher
+    from lingraft.steps.launch import launcher
 
     inputs = {"run": run.path, "primary": primary.path, "blocks_folder": blocks.path}
     metrics.metadata.update(launcher.run("source.build_mini", inputs, {"out": mini.path}, recipe=recipe))
@@ -65,7 +65,7 @@ def finetune(
     metrics: dsl.Output[dsl.Metrics],
 ):
     """Finetune the body on one task in the source language, embeddings frozen, with one seed: `<task>/<seed>`."""
-    from lingraft.launch import launcher
+    from lingraft.steps.launch import launcher
 
     inputs = {"run": run.path, "primary": primary.path, "text_folder": text.path}
     metrics.metadata.update(launcher.run("source.finetune", inputs, {"out": task.path}, recipe=recipe, job=job))
@@ -84,7 +84,7 @@ def evaluate_source(
     tasks: dsl.Input[List[dsl.Model]] = None,  # noqa: UP006
 ):
     """Judge the primary and its finetuned tasks on the source language's test split."""
-    from lingraft.launch import launcher
+    from lingraft.steps.launch import launcher
 
     finetuned = [task.path for task in tasks or ()]
     inputs = {"run": run.path, "primary": primary.path, "text_folder": text.path, "blocks_folder": blocks.path}

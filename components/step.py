@@ -4,7 +4,7 @@ import functools
 
 from kfp import dsl
 
-from lingraft.cluster import Cluster
+from lingraft.config.cluster import Cluster
 
 IMAGE = Cluster.model_fields["image"].default
 """Image of a component until a pipeline sets its recipe's."""

@@ -30,9 +30,9 @@ from typing import Any
 
 from containers import ROOT, buildah, container, running
 
-from lingraft.artifact import MANIFEST, Kind, read_manifest
-from lingraft.config import Recipe
-from lingraft.stopping import Interruption, interruptible
+from lingraft.artifacts.artifact import MANIFEST, Kind, read_manifest
+from lingraft.config.recipe import Recipe
+from lingraft.signals import Interruption, interruptible
 
 BASE = "localhost/lingraft-base:bookworm"
 PACKAGES = ["python3.11", "python3.11-venv", "python-is-python3"]

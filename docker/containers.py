@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lingraft.stopping import noticed
+from lingraft.signals import noticed
 
 ROOT = Path(__file__).parents[1]
 STORAGE = ["--storage-driver", "vfs"]

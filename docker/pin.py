@@ -14,8 +14,8 @@ import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from lingraft.artifacts.files import write_text
 from lingraft.errors import ArtifactError
-from lingraft.files import write_text
 
 BASE = re.compile(r"^ARG BASE_IMAGE=(?P<name>[^\s:@]+):(?P<tag>[^\s@]+)(?:@sha256:[0-9a-f]{64})?$", re.MULTILINE)
 ENTRY = re.compile(

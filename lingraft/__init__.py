@@ -1,15 +1,16 @@
 """Graft new languages onto pretrained language models by mini-model adaptation."""
 
-TYPE_CHECKING = False
-"""Type checkers take it for true; `typing` would take a third of the time until `lingraft.startup` is imported."""
+from lingraft._version import __version__
 
-__version__ = "0.1.0"
-_PLACES = {"Wanted": "lingraft.lane.recipe", "add_language": "lingraft.lane.run"}
+TYPE_CHECKING = False
+"""Type checkers take it for true; `typing` would take a third of the time until `lingraft.signals` is imported."""
+
+_PLACES = {"Wanted": "lingraft.new_language.recipe", "add_language": "lingraft.new_language.run"}
 __all__ = ["Wanted", "__version__", "add_language"]
 
 if TYPE_CHECKING:
-    from lingraft.lane.recipe import Wanted
-    from lingraft.lane.run import add_language
+    from lingraft.new_language.recipe import Wanted
+    from lingraft.new_language.run import add_language
 
 
 def __getattr__(name: str) -> object:

@@ -1,6 +1,6 @@
 """The program `lingraft`; `torchrun` starts it as a module: `torchrun --nproc-per-node 2 -m lingraft pretrain ...`."""
 
-from lingraft.startup import end_quietly_on_ctrl_c
+from lingraft.signals import end_quietly_on_ctrl_c
 
 
 def main() -> None:

@@ -1,7 +1,7 @@
 """`python -m pipelines compile|submit|follow|run|demo`: a recipe's pipelines, for a cluster or on this machine."""
 
 if __name__ == "__main__":
-    from lingraft.startup import end_quietly_on_ctrl_c
+    from lingraft.signals import end_quietly_on_ctrl_c
 
     end_quietly_on_ctrl_c()  # before the imports, in which a program spends its first moments
 
@@ -18,7 +18,7 @@ from pipelines.server import commands
 from pipelines.server.commands import RecipeOption
 
 if TYPE_CHECKING:
-    from lingraft.config import Recipe
+    from lingraft.config.recipe import Recipe
 
 # What a command needs is imported by it, so that --help does not wait for KFP.
 
@@ -36,9 +36,9 @@ def compile_all(recipe: RecipeOption, out: OutOption = Path("compiled")) -> None
     """Write the pipelines as YAML, to be uploaded to Kubeflow Pipelines; those of another recipe do not stay beside."""
     from kfp import compiler
 
-    from lingraft.config import Recipe
-    from lingraft.files import make_folder, writable
-    from lingraft.progress import say
+    from lingraft.artifacts.files import make_folder, writable
+    from lingraft.config.recipe import Recipe
+    from lingraft.console import say
 
     settings = Recipe.load(recipe)
     make_folder(out)
@@ -110,7 +110,7 @@ app.command()(commands.follow)
 
 
 def _recipe(path: Path, text: Path | None) -> "Recipe":
-    from lingraft.config import Recipe
+    from lingraft.config.recipe import Recipe
 
     recipe = Recipe.load(path)
     if text is None:

@@ -6,10 +6,10 @@ from kfp import dsl
 from kfp.dsl import base_component, pipeline_channel
 
 from components import data, language, search, source
-from lingraft.cluster import StageName
-from lingraft.config import Recipe
-from lingraft.registered import bundled
-from lingraft.task_config import finetunings
+from lingraft.artifacts.names import bundled
+from lingraft.config.cluster import StageName
+from lingraft.config.recipe import Recipe
+from lingraft.config.tasks import finetunings
 from pipelines.cluster import Nodes, light, training
 from pipelines.settable import settable
 

@@ -10,7 +10,7 @@ from lingraft.errors import LingraftError
 if TYPE_CHECKING:
     from kfp.dsl import base_component
 
-    from lingraft.config import Recipe
+    from lingraft.config.recipe import Recipe
 
 # KFP takes a second to import, for which --help and refusals do not wait.
 

@@ -7,10 +7,11 @@ from typing import Any
 from kfp import dsl, kubernetes
 from kfp.dsl import pipeline_channel
 
-from lingraft import metrics, ranks
-from lingraft.cluster import Cluster, Profile, StageName
-from lingraft.launch import launcher
-from lingraft.launch.pods import METRICS_LABEL, METRICS_PORT, USER_ID, secrets, variables
+from lingraft import ranks
+from lingraft.config.cluster import Cluster, Profile, StageName
+from lingraft.steps.launch import launcher
+from lingraft.steps.launch.pods import METRICS_LABEL, METRICS_PORT, USER_ID, secrets, variables
+from lingraft.training import metrics
 
 
 @dataclass(frozen=True)

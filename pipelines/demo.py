@@ -10,20 +10,20 @@ from pathlib import Path
 from kfp.dsl import base_component
 
 from lingraft import tracking
-from lingraft.artifact import Kind
-from lingraft.config import Recipe
+from lingraft.artifacts.artifact import Kind
+from lingraft.artifacts.files import write_json
+from lingraft.artifacts.names import bundle_name, bundled, primary_name
+from lingraft.config.recipe import Recipe
+from lingraft.config.tasks import Task
+from lingraft.console import Planned, TotalProgress, in_words
+from lingraft.data.languages import name_and_tag
 from lingraft.errors import NotRegisteredError
-from lingraft.files import write_json
-from lingraft.languages import name_and_tag
 from lingraft.new_recipe.machine import Machine
-from lingraft.registered import bundle_name, bundled, primary_name
-from lingraft.registry.renewal import require_droppable
-from lingraft.report.note import REPORT
-from lingraft.report.page import PAGE_FILE, Records, brief, write
-from lingraft.report.records import Answered
-from lingraft.serving.ask import Question, ask
-from lingraft.task_config import Task
-from lingraft.total_progress import Planned, TotalProgress, in_words
+from lingraft.reports.run.note import REPORT
+from lingraft.reports.run.page import PAGE_FILE, Records, brief, write
+from lingraft.reports.run.records import Answered
+from lingraft.serving.client import Question, ask
+from lingraft.tracking.promotion.renewal import require_droppable
 from pipelines import build, local
 from pipelines.plan import planned
 

@@ -22,10 +22,10 @@ from typing import Any
 
 from kfp.dsl import executor_main
 
-from lingraft.artifact import read_manifest
+from lingraft.artifacts.artifact import read_manifest
 from lingraft.errors import ArtifactError, LingraftError
-from lingraft.launch import child
-from lingraft.stopping import EXIT_CODES
+from lingraft.signals import EXIT_CODES
+from lingraft.steps.launch import child
 
 _EXECUTOR = executor_main.__name__
 IMPORTS = (
@@ -33,7 +33,8 @@ IMPORTS = (
     "torch",
     "torch._dynamo",  # which optimizers import
     *(f"lingraft.steps.{module}" for module in ("data", "language", "paper", "search", "source")),
-    *(f"lingraft.{module}" for module in ("adaptation", "evaluation", "search", "stages", "text", "tokenizer")),
+    *(f"lingraft.stages.{module}" for module in ("pretrain", "build_mini", "finetune", "adapt", "evaluate")),
+    *(f"lingraft.{module}" for module in ("search", "data.text", "data.tokenizer.tokenizer")),
     # MLflow imports its stores, and SQLAlchemy and alembic with them, when a step first asks for a run.
     "mlflow.store.model_registry.sqlalchemy_store",
     "mlflow.store.tracking.sqlalchemy_store",

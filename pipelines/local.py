@@ -18,13 +18,14 @@ from kfp import local
 from kfp.dsl import base_component
 from kfp.local import subprocess_task_handler
 
-from lingraft import mlflow_environment, reuse
+from lingraft.artifacts import sync
+from lingraft.artifacts.files import make_folder
+from lingraft.artifacts.outcomes import OUTCOME
+from lingraft.config.search import SEARCH_STORAGE
+from lingraft.console import RunningStep, TotalProgress
 from lingraft.errors import LingraftError
-from lingraft.files import make_folder
-from lingraft.outcomes import OUTCOME
-from lingraft.search_config import SEARCH_STORAGE
-from lingraft.stopping import EXIT_CODES, Interruption, handled
-from lingraft.total_progress import RunningStep, TotalProgress
+from lingraft.signals import EXIT_CODES, Interruption, handled
+from lingraft.tracking import environment
 from pipelines.forkserver import Step
 from pipelines.plan import ONE_TRAINING, planned
 
@@ -163,16 +164,16 @@ class _Steps:
 def set_up(out: Path) -> None:
     """Keep runs, searches and what steps make under `out`, unless the environment says where.
 
-    A pipeline that is run again goes on where it was, by what `lingraft.reuse` finds there.
+    A pipeline that is run again goes on where it was, by what `lingraft.jobs.shared_results` finds there.
 
     Raises:
         ArtifactError: `out` cannot be written.
     """
     make_folder(out)
     os.environ.setdefault("MLFLOW_TRACKING_URI", f"sqlite:///{out.resolve() / 'mlflow.db'}")
-    mlflow_environment.set_up()
+    environment.set_up()
     os.environ.setdefault(SEARCH_STORAGE, f"sqlite:///{out.resolve() / 'optuna.db'}")
-    os.environ.setdefault(reuse.WHERE, str(out.resolve() / "results"))
+    os.environ.setdefault(sync.WHERE, str(out.resolve() / "results"))
 
 
 def run(

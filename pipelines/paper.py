@@ -6,9 +6,9 @@ from kfp import dsl
 from kfp.dsl import base_component
 
 from components import data, paper
-from lingraft.cluster import StageName
 from lingraft.comparison.plan import Arm, Comparison, PlannedPrimary, plan_of
-from lingraft.config import Recipe
+from lingraft.config.cluster import StageName
+from lingraft.config.recipe import Recipe
 from pipelines.cluster import Nodes, light, training
 from pipelines.settable import settable
 

@@ -8,10 +8,10 @@ from typing import Any
 from google.protobuf import json_format
 from kfp.dsl import base_component
 
-from lingraft.config import Recipe
-from lingraft.cost.bill import bills, searched
-from lingraft.systems import Stage
-from lingraft.total_progress import Planned
+from lingraft.config.recipe import Recipe
+from lingraft.config.systems import Stage
+from lingraft.console import Planned
+from lingraft.reports.cost.bill import bills, searched
 
 _ITERATIONS_AT_ONCE = 2
 """Of a loop, by kfp.local."""

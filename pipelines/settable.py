@@ -5,7 +5,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from lingraft.cluster import Cluster, StageName
+from lingraft.config.cluster import Cluster, StageName
 from pipelines.cluster import Nodes, tolerated
 from pipelines.stacks import without_sources
 

@@ -6,8 +6,8 @@ Legend: V vocabulary, N blocks, T tokens of a block.
 import torch
 from torch import Tensor
 
-from lingraft.pieces import SpecialIds, Surface
-from lingraft.tokenizer import OWN_IDS
+from lingraft.data.tokenizer.pieces import SpecialIds, Surface
+from lingraft.data.tokenizer.tokenizer import OWN_IDS
 
 FIRST = len(OWN_IDS)
 """Id of the first piece that is no special one."""

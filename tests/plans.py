@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from lingraft.plan import Plan
+from lingraft.training.schedule import Plan
 
 
 def planned(**changes: Any) -> Plan:

@@ -5,7 +5,7 @@ import urllib.request
 
 import pytest
 
-from lingraft import metrics
+from lingraft.training import metrics
 
 
 def port_for_metrics(monkeypatch: pytest.MonkeyPatch) -> int:

@@ -13,9 +13,18 @@ import lingraft
 
 LIBRARY = Path(lingraft.__file__).parent
 BLOCKED = ("kfp", "mlflow", "kserve", "transformers", "tokenizers", "onnxruntime", "optuna", "matplotlib", "datasets")
-SLOW = {"torch", "numpy", "mlflow", "kfp", "kfp_server_api", "tqdm", "safetensors", "lingraft.config"}
+SLOW = {"torch", "numpy", "mlflow", "kfp", "kfp_server_api", "tqdm", "safetensors", "lingraft.config.recipe"}
 """What takes a tenth of a second or more to import, or brings it."""
-NEEDS_AN_EXTRA = ("tracking", "steps", "search", "export", "serving", "report", "registry", "publishing")
+NEEDS_AN_EXTRA = (
+    "tracking",
+    "steps",
+    "search",
+    "bundle.runtime",
+    "export",
+    "serving",
+    "reports.run",
+    "reports.plotting",
+)
 
 IMPORT_WITHOUT = """
 import importlib, sys
@@ -72,7 +81,9 @@ def sources() -> list[Path]:
 
 def test_the_core_imports_without_any_extra() -> None:
     core = [name for name in modules() if free_of_extras(name)]
-    assert {"lingraft.stages", "lingraft.evaluation", "lingraft.cli", "lingraft.tasks.loading"} <= set(core)
+    assert {"lingraft.stages.pretrain", "lingraft.stages.evaluate", "lingraft.cli", "lingraft.tasks.loading"} <= set(
+        core
+    )
     run = import_without(BLOCKED, *core)
     assert (run.returncode, run.stdout.strip(), run.stderr) == (0, "[]", "")
 
@@ -81,13 +92,13 @@ def test_steps_import_without_pytorch() -> None:
     """A pipeline has dozens, most of which train nothing, and PyTorch takes seconds."""
     steps = [name for name in modules() if name.startswith("lingraft.steps.")]
     assert len(steps) > 5
-    done = import_without(("torch",), *steps, "lingraft.launch.launcher")
+    done = import_without(("torch",), *steps, "lingraft.steps.launch.launcher")
     assert done.returncode == 0, done.stderr
 
 
 def test_text_is_read_without_pytorch_and_commands_are_explained_without() -> None:
     """Text is read by many processes, and `--help` is to come at once."""
-    names = ("cli", "text", "tokenizer", "prepared")
+    names = ("cli", "data.text", "data.tokenizer.tokenizer", "data.preprocessing")
     done = import_without(("torch", "fsspec"), *(f"lingraft.{name}" for name in names))
     assert done.returncode == 0, done.stderr
 

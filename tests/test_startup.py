@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from lingraft.startup import end_quietly_on_ctrl_c
+from lingraft.signals import end_quietly_on_ctrl_c
 
 PROGRAMS = {
     "lingraft": ["registry", "ls"],
@@ -20,12 +20,12 @@ PROGRAMS = {
 }
 MARKED = """
 import os, runpy, sys
-from lingraft import startup
-guard = startup.end_quietly_on_ctrl_c
+from lingraft import signals
+guard = signals.end_quietly_on_ctrl_c
 def marked():
     guard()
     os.write(1, b"late" if "typer" in sys.modules else b"ok")
-startup.end_quietly_on_ctrl_c = marked
+signals.end_quietly_on_ctrl_c = marked
 module, *sys.argv[1:] = sys.argv[1:]
 runpy.run_module(module, run_name="__main__")
 """
@@ -91,7 +91,7 @@ def test_who_ignores_or_handles_ctrl_c_goes_on_doing_so() -> None:
 
 FIRST = """
 import os, time
-from lingraft.startup import end_quietly_on_ctrl_c
+from lingraft.signals import end_quietly_on_ctrl_c
 end_quietly_on_ctrl_c()
 os.write(1, str(os.getpid()).encode())
 time.sleep(60)

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from lingraft.plan import Progress
-from lingraft.progress import shown
-from lingraft.total_progress import Planned, RunningStep, TotalProgress, in_words
+from lingraft.console import Planned, RunningStep, TotalProgress, in_words
+from lingraft.training.progress import shown
+from lingraft.training.schedule import Progress
 
 
 class Clock:

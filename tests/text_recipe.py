@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from lingraft.config import Recipe
+from lingraft.config.recipe import Recipe
 
 _TRAINING = {"steps": 1, "batch_blocks": 1, "learning_rate": 1e-3}
 

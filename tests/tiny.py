@@ -12,13 +12,16 @@ from typing import NamedTuple, Self
 
 import torch
 
-from lingraft import artifact, text, tokenizer
-from lingraft.artifact import Artifact, Kind
-from lingraft.config import Recipe
-from lingraft.encoder import Encoder, Vocabulary
-from lingraft.models import save_task, save_vocabulary
+from lingraft.artifacts import artifact
+from lingraft.artifacts.artifact import Artifact, Kind
+from lingraft.config.recipe import Recipe
+from lingraft.data import text
+from lingraft.data.tokenizer import tokenizer
+from lingraft.data.tokenizer.tokenizer import Tokenizer
+from lingraft.model.encoder import Encoder, Vocabulary
+from lingraft.model.loading import save_vocabulary
 from lingraft.tasks.loading import kind_of
-from lingraft.tokenizer import Tokenizer
+from lingraft.tasks.model import save_task
 from tests.fixtures import once
 from tests.made_up import TOPICS, write
 

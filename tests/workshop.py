@@ -15,13 +15,14 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from lingraft import blocks, stages, text, tokenizer
-from lingraft.adaptation import adapt
-from lingraft.artifact import Artifact, Kind
-from lingraft.blocks import split
-from lingraft.config import Recipe
-from lingraft.plan import Progress, unwatched
-from lingraft.stages import Watch
+from lingraft.artifacts.artifact import Artifact, Kind
+from lingraft.config.recipe import Recipe
+from lingraft.data import blocks, text
+from lingraft.data.blocks import split
+from lingraft.data.tokenizer import tokenizer
+from lingraft.stages import Watch, finetune, pretrain
+from lingraft.stages.adapt import adapt
+from lingraft.training.schedule import Progress, unwatched
 from tests.fixtures import once
 from tests.made_up import write
 
@@ -74,13 +75,13 @@ class Workshop:
             text.prepare(recipe, language, texts[language])
             tokenizer.train(recipe, texts[language], pieces[language])
             blocks.build(recipe, texts[language], pieces[language], packed[language])
-        stages.pretrain(recipe, packed["en"], pieces["en"], shop.primary, shop.curves.setdefault("en", []).append)
+        pretrain.pretrain(recipe, packed["en"], pieces["en"], shop.primary, shop.curves.setdefault("en", []).append)
         for language, out in shop.embeddings.items():
             watch = shop.curves.setdefault(language, []).append
             shop.adapt(language, recipe.adaptation.depth, out, watch=watch)
         for seed, out in shop.tasks.items():
             watch = shop.curves.setdefault(f"seed {seed}", []).append
-            stages.finetune(recipe, "topic", shop.primary, texts["en"], seed, out, watch)
+            finetune.finetune(recipe, "topic", shop.primary, texts["en"], seed, out, watch)
         told = {title: [point._asdict() for point in points] for title, points in shop.curves.items()}
         (folder / "curves.json").write_text(json.dumps(told), encoding="utf-8")
         return shop
@@ -96,7 +97,7 @@ class Workshop:
         """A primary of the same shape and language, from one update with another seed."""
         settings = self.recipe.pretraining.model_copy(update={"steps": 1, "warmup_steps": 0, "seed": 99})
         recipe = self.recipe.model_copy(update={"pretraining": settings})
-        stages.pretrain(recipe, self.blocks["en"], self.tokenizers["en"], out, unwatched)
+        pretrain.pretrain(recipe, self.blocks["en"], self.tokenizers["en"], out, unwatched)
         return out
 
     def tokens(self, language: str) -> Tensor:

@@ -23,16 +23,16 @@ from benchmarks.initialisation.page import page
 from benchmarks.initialisation.resources import dictionary, write_pairs
 from benchmarks.paper.data import on_data
 from benchmarks.speed.machine import commit, described
-from lingraft import reuse
-from lingraft.artifact import Kind
+from lingraft.artifacts import sync
+from lingraft.artifacts.artifact import Kind
+from lingraft.artifacts.files import write_text
 from lingraft.comparison.plan import Comparison
 from lingraft.comparison.runner import attempted, jobs_of
-from lingraft.config import Recipe
-from lingraft.files import write_text
-from lingraft.jobs import Lane, lane
-from lingraft.progress import say
-from lingraft.text import load_text
-from lingraft.text_config import Folder
+from lingraft.config.recipe import Recipe
+from lingraft.config.text import Folder
+from lingraft.console import say
+from lingraft.data.text import load_text
+from lingraft.jobs.job import Lane, lane
 
 RECIPE = Path(__file__).parents[2] / "recipes" / "demo.toml"
 STARTS = (Start.OVERLAP, Start.TEXT, Start.DICTIONARY, Start.PAIRS)
@@ -50,7 +50,7 @@ _HIDDEN = ("--data", "--out", "--dictionaries", "--pairs", "--json", "--page")
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run what is missing."""
     given = _parser().parse_args(arguments)
-    os.environ.pop(reuse.WHERE, None)  # what was made for something else would cost nothing here
+    os.environ.pop(sync.WHERE, None)  # what was made for something else would cost nothing here
     out = given.out.resolve()
     recipe = _recipe(given, out)
     resources = _resources(recipe, given, out)

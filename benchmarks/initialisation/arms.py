@@ -5,13 +5,12 @@ from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 
-from lingraft.alignment_config import Alignment
 from lingraft.comparison.plan import Arm, Comparison, comparison_of
-from lingraft.config import Recipe
-from lingraft.initialisation.classes import Initialisation
-from lingraft.progressive_config import FixedSwitch
-from lingraft.systems import System
-from lingraft.training_config import MiniBuilding
+from lingraft.config.alignment import Alignment
+from lingraft.config.progressive import FixedSwitch
+from lingraft.config.recipe import Recipe
+from lingraft.config.systems import System
+from lingraft.config.training import Initialisation, MiniBuilding
 
 PROGRESSIVE = "progressive"
 SYSTEMS = (System.BL_BASE, System.BL_SMALL, System.MINIPOST, System.MINIJOINT, PROGRESSIVE)

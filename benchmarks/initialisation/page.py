@@ -7,8 +7,8 @@ from typing import Any
 
 from benchmarks.initialisation.arms import SYSTEMS, Start
 from lingraft.comparison.plan import ALIGNMENT, MASKED
-from lingraft.efficiency import NEAR_MAXIMAL, LearningCurve, near_maximal
-from lingraft.systems import System
+from lingraft.config.systems import System
+from lingraft.reports.paper.efficiency import NEAR_MAXIMAL, LearningCurve, near_maximal
 
 _TERA = 1e12
 _REFERENCE = (Start.OVERLAP, System.BL_BASE)

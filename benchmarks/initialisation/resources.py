@@ -4,10 +4,10 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from lingraft.alignment_probe import FEWEST_PIECES, paragraphs
-from lingraft.artifact import Artifact
-from lingraft.files import write_text
-from lingraft.progress import say
+from lingraft.artifacts.artifact import Artifact
+from lingraft.artifacts.files import write_text
+from lingraft.console import say
+from lingraft.stages.alignment_probe import FEWEST_PIECES, paragraphs
 
 FREEDICT = {
     "ar": "ara",

@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.initialisation.arms import PROGRESSIVE
-from lingraft.artifact import read_manifest
+from lingraft.artifacts.artifact import read_manifest
+from lingraft.artifacts.files import write_text
 from lingraft.comparison.plan import ALIGNMENT, MASKED, Arm, Comparison
 from lingraft.comparison.records import load_judged
 from lingraft.comparison.runner import initial_at, judged_at, vectors_at
 from lingraft.errors import ArtifactError
-from lingraft.files import write_text
-from lingraft.paper.records import Cell
+from lingraft.reports.paper.records import Cell
 
 _DIGITS = 4
 

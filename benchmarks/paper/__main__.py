@@ -17,10 +17,10 @@ from pathlib import Path
 
 from benchmarks.paper.data import on_data
 from benchmarks.paper.page import Page
-from lingraft import reuse
+from lingraft.artifacts import sync
 from lingraft.comparison import runner
-from lingraft.config import Recipe
-from lingraft.paper.records import PaperRecords
+from lingraft.config.recipe import Recipe
+from lingraft.reports.paper.records import PaperRecords
 
 RECIPE = Path(__file__).parents[2] / "recipes" / "small.toml"
 _FOLDERS = {"--data": "DIR", "--out": "DIR"}
@@ -35,7 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--recipe", type=Path, default=RECIPE, help="with a [paper]; recipes/small.toml if absent")
     parser.add_argument("--page", type=Path, help="folder of the page and its tables, plots and records; OUT/page")
     given = parser.parse_args(arguments)
-    os.environ.pop(reuse.WHERE, None)  # what was made for something else would cost nothing here
+    os.environ.pop(sync.WHERE, None)  # what was made for something else would cost nothing here
     data, out = given.data.resolve(), given.out.resolve()
     recipe = on_data(Recipe.load(given.recipe), data, out)
     command = f"python -m benchmarks.paper {_told(sys.argv[1:] if arguments is None else arguments)}"

@@ -4,15 +4,15 @@ import math
 from collections.abc import Callable, Mapping
 
 from lingraft.comparison.plan import MASKED
-from lingraft.efficiency import Ratios
-from lingraft.paper.cells import Row, Table, average
-from lingraft.paper.costs import share, times
-from lingraft.paper.grid import COMPUTE, MEASURED, Goal, Grid, Hole, Measure, Variant
-from lingraft.paper.published import RETAINED_PERCENT, SPEED_UPS
-from lingraft.paper.records import PaperRecords, TaskFacts
-from lingraft.paper.tables import final_spread_table, final_table
-from lingraft.results import SeedScores
-from lingraft.systems import System
+from lingraft.config.systems import System
+from lingraft.reports.paper.cells import Row, Table, average
+from lingraft.reports.paper.costs import share, times
+from lingraft.reports.paper.efficiency import Ratios
+from lingraft.reports.paper.grid import COMPUTE, MEASURED, Goal, Grid, Hole, Measure, Variant
+from lingraft.reports.paper.published import RETAINED_PERCENT, SPEED_UPS
+from lingraft.reports.paper.records import PaperRecords, TaskFacts
+from lingraft.reports.paper.tables import final_spread_table, final_table
+from lingraft.stages.results import SeedScores
 
 _NOTHING = "–"
 _COUNTED = (

@@ -3,10 +3,10 @@
 from pathlib import Path
 
 from benchmarks.samples import sample
-from lingraft.config import Recipe
+from lingraft.config.recipe import Recipe
+from lingraft.config.tasks import Task, TaskFile
+from lingraft.config.text import Folder
 from lingraft.errors import RecipeError
-from lingraft.task_config import Task, TaskFile
-from lingraft.text_config import Folder
 
 TAGGED_MB = 0.2
 """Of sentences with tags that are judged in a language, at every checkpoint with every seed: every fourth or fifth."""

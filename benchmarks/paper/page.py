@@ -14,19 +14,19 @@ from benchmarks.paper.claims import claims, final_scores_table, headlines, pretr
 from benchmarks.paper.spent import pretraining_table as losses_table
 from benchmarks.paper.spent import spent, stages_table, truncations
 from benchmarks.speed.machine import commit, cores
+from lingraft.artifacts.files import write_json, write_text
 from lingraft.comparison.plan import plan_of
 from lingraft.comparison.records import holes_of
-from lingraft.config import Recipe
-from lingraft.files import write_json, write_text
-from lingraft.paper import report
-from lingraft.paper.cells import Table
-from lingraft.paper.costs import retained_table, speed_up_table
-from lingraft.paper.depths import final_by_depth, near_by_depth
-from lingraft.paper.equal import equal_table
-from lingraft.paper.grid import COMPUTE, MEASURED, Grid
-from lingraft.paper.records import RECORDS_FILE, PaperRecords
-from lingraft.paper.summary import summary
-from lingraft.paper.tables import pretraining_table, source_table
+from lingraft.config.recipe import Recipe
+from lingraft.reports.paper import report
+from lingraft.reports.paper.cells import Table
+from lingraft.reports.paper.costs import retained_table, speed_up_table
+from lingraft.reports.paper.depths import final_by_depth, near_by_depth
+from lingraft.reports.paper.equal import equal_table
+from lingraft.reports.paper.grid import COMPUTE, MEASURED, Grid
+from lingraft.reports.paper.records import RECORDS_FILE, PaperRecords
+from lingraft.reports.paper.summary import summary
+from lingraft.reports.paper.tables import pretraining_table, source_table
 
 _DRAWN_EVERY_S = 60
 READING_FILE, DATA_FILE, RUN_FILE, NUMBERS_FILE = "reading.md", "data.md", "run.json", "numbers.md"

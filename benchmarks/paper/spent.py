@@ -4,12 +4,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from lingraft.artifact import MANIFEST, Kind, Manifest, read_manifest
+from lingraft.artifacts.artifact import MANIFEST, Kind, Manifest, read_manifest
 from lingraft.comparison import runner
 from lingraft.comparison.plan import Comparison
-from lingraft.history import curve_of
-from lingraft.jobs import Job
-from lingraft.paper.cells import Row, Table, operations
+from lingraft.jobs.job import Job
+from lingraft.reports.paper.cells import Row, Table, operations
+from lingraft.training.learning_curve import curve_of
 
 _STAGES = {
     Kind.PRIMARY: "pretraining",

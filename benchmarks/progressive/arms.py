@@ -3,12 +3,11 @@
 from dataclasses import dataclass
 from typing import Any
 
-from lingraft.config import Recipe
-from lingraft.cost.updates import step_flops
+from lingraft.config.progressive import DevLossSwitch, steps_to
+from lingraft.config.recipe import Recipe
+from lingraft.config.systems import Stage
 from lingraft.errors import RecipeError
-from lingraft.plan import steps_to
-from lingraft.progressive_config import DevLossSwitch
-from lingraft.systems import Stage
+from lingraft.model.flops import step_flops
 
 FIXED, DEV_LOSS = "progressive, equal shares", "progressive, by dev loss"
 _CURVE_POINTS = 8

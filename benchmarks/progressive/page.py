@@ -10,7 +10,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from benchmarks.progressive.arms import DEV_LOSS, FIXED
-from lingraft.report.canvas import COLOURS
+from lingraft.reports.plotting import COLOURS
 
 _TERA = 1e12
 _FIXED_LINES, _PROGRESSIVE_LINES = ("blue", "green", "sky", "purple", "grey"), {FIXED: "orange", DEV_LOSS: "red"}

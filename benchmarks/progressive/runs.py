@@ -10,22 +10,23 @@ import torch
 from torch import Tensor
 
 from benchmarks.progressive.arms import Arm, arms
-from lingraft import jobs, masked_lm, precision
-from lingraft.adaptation import adapt
-from lingraft.artifact import Artifact, Kind
-from lingraft.blocks import load_blocks, split
-from lingraft.config import Recipe
-from lingraft.cost.formulas import Work
-from lingraft.embeddings import swap
-from lingraft.files import write_json
-from lingraft.history import curve_of
-from lingraft.jobs import Job, Lane, lane
-from lingraft.models import Primary, load_embeddings, load_primary
-from lingraft.plan import Progress
-from lingraft.progress import say
-from lingraft.resumed import made_once
-from lingraft.shards import Blocks
-from lingraft.tokenizer import Tokenizer
+from lingraft.artifacts.artifact import Artifact, Kind
+from lingraft.artifacts.cache import made_once
+from lingraft.artifacts.files import write_json
+from lingraft.config.recipe import Recipe
+from lingraft.console import say
+from lingraft.data.blocks import load_blocks, split
+from lingraft.data.shards import Blocks
+from lingraft.data.tokenizer.tokenizer import Tokenizer
+from lingraft.jobs import job as jobs
+from lingraft.jobs.job import Job, Lane, lane
+from lingraft.model.flops import Work
+from lingraft.model.loading import Primary, load_embeddings, load_primary
+from lingraft.model.swap import swap
+from lingraft.stages.adapt import adapt
+from lingraft.training import masked_lm, precision
+from lingraft.training.learning_curve import curve_of
+from lingraft.training.schedule import Progress
 
 _CURVE_BLOCKS, _TEST_BLOCKS = 256, 1024
 

@@ -18,8 +18,8 @@ from benchmarks.serving import adding, body, latency, losses, memory, overhead, 
 from benchmarks.serving.made import BASE, Models, Plan, make
 from benchmarks.speed.machine import commit, described
 from benchmarks.speed.records import Records
-from lingraft.model_config import EncoderShape
-from lingraft.serving.runtime import installed_runtime, usable_cpus
+from lingraft.bundle.runtime import installed_runtime, usable_cpus
+from lingraft.config.encoder import EncoderShape
 
 Part = Callable[[], dict[str, Any]]
 

@@ -18,12 +18,12 @@ from benchmarks.serving import words
 from benchmarks.serving.clients import Rest
 from benchmarks.serving.made import ADDED, TOPIC, Models
 from benchmarks.serving.memory import run_side
-from lingraft.publishing.publish import publish, withdraw
-from lingraft.serving.answers.kind import Asked, run
-from lingraft.serving.answers.labels import Labels
-from lingraft.serving.ask import running
+from lingraft.bundle.format import TABLE_FORMATS, TableFormat
 from lingraft.serving.bundle import Bundle
-from lingraft.serving.formats import TABLE_FORMATS, TableFormat
+from lingraft.serving.client import running
+from lingraft.serving.publishing.publish import publish, withdraw
+from lingraft.serving.tasks.kind import Asked, run
+from lingraft.serving.tasks.labels import Labels
 
 _LANGUAGES = 6
 """Added one after the other, where memory is measured."""

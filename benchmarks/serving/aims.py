@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from benchmarks.serving import latency, losses, overhead, pipelines, streams
-from lingraft.serving.formats import TABLE_FORMATS
+from lingraft.bundle.format import TABLE_FORMATS
 
 
 class Aim(NamedTuple):

@@ -25,13 +25,13 @@ from torch import Tensor, nn
 from benchmarks.serving.made import BASE
 from benchmarks.serving.turns import in_turns, medians
 from benchmarks.speed.machine import commit, described
-from lingraft.artifact import Draft, Kind
-from lingraft.encoder import Encoder
+from lingraft.artifacts.artifact import Draft, Kind
+from lingraft.artifacts.files import write_json
+from lingraft.bundle.format import Precision, body_file
+from lingraft.bundle.runtime import Body, usable_cpus
+from lingraft.config.encoder import EncoderShape
 from lingraft.export.exported import Exported, write_bodies
-from lingraft.files import write_json
-from lingraft.model_config import EncoderShape
-from lingraft.serving.formats import Precision, body_file
-from lingraft.serving.runtime import Body, usable_cpus
+from lingraft.model.encoder import Encoder
 from lingraft.tasks.classification import Classifier
 
 BATCHES = (1, 8)

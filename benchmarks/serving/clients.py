@@ -10,7 +10,7 @@ import grpc
 from kserve.protocol.grpc import grpc_predict_v2_pb2 as pb
 from kserve.protocol.grpc.grpc_predict_v2_pb2_grpc import GRPCInferenceServiceStub
 
-from lingraft.serving.ask import Running
+from lingraft.serving.client import Running
 
 Inputs = Mapping[str, str]
 """One value by the name of the input."""

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from benchmarks.serving.made import TOPIC, Models
 from benchmarks.serving.turns import in_turns, medians
+from lingraft.bundle.format import TABLE_FORMATS
+from lingraft.bundle.runtime import Body
 from lingraft.serving.bundle import Bundle
-from lingraft.serving.formats import TABLE_FORMATS
-from lingraft.serving.runtime import Body
 
 FIXED = "fixed"
 LENGTHS = (8, 16, 32, 64, 128)

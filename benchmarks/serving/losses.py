@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from lingraft.bundle.format import PRECISIONS, TABLE_FORMATS
 from lingraft.export import bundle, examples_of
-from lingraft.serving.formats import PRECISIONS, TABLE_FORMATS
 
 
 class Trained(NamedTuple):

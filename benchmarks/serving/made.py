@@ -12,20 +12,20 @@ import onnx_ir
 import torch
 
 from benchmarks.serving import words
-from lingraft import artifact
-from lingraft.artifact import Artifact, Draft, Kind
-from lingraft.embeddings import vocabulary_of
-from lingraft.encoder import Encoder
+from lingraft.artifacts import artifact
+from lingraft.artifacts.artifact import Artifact, Draft, Kind
+from lingraft.bundle.format import TABLE_FORMATS, Precision, TableFormat
+from lingraft.config.encoder import EncoderShape
+from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.export.bundling import body_facts, language_facts
 from lingraft.export.exported import Exported, write_bodies
-from lingraft.export.judging import judged
+from lingraft.export.language import Brought, tokenizer_facts, write_language
+from lingraft.export.parity import judged
 from lingraft.export.standalone import write_model
-from lingraft.export.tables import Brought, tokenizer_facts, write_language
-from lingraft.model_config import EncoderShape
-from lingraft.serving.formats import TABLE_FORMATS, Precision, TableFormat
+from lingraft.model.encoder import Encoder
+from lingraft.model.swap import vocabulary_of
 from lingraft.tasks.classification import Classifier
 from lingraft.tasks.tagging import Tagger
-from lingraft.tokenizer import Tokenizer
 
 BASE = EncoderShape(width=768, layers=12, attention_heads=12, mlm_heads=(12,), block_tokens=512)
 """RoBERTa-base."""

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.serving.made import Models
-from lingraft.serving.formats import TABLE_FORMATS
+from lingraft.bundle.format import TABLE_FORMATS
 
 _SHARE_OF_FREE = 0.7
 """Of the memory that is free, what separate models may take."""

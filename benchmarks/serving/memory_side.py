@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks.process_tree import held
-from lingraft.serving.runtime import Body
-from lingraft.serving.tables import Table
+from lingraft.bundle.runtime import Body
+from lingraft.bundle.tables import Table
 
 _CHUNK_ROWS = 4096
 _ROW = 16
@@ -49,7 +49,7 @@ def added(languages: Sequence[str], folders: Sequence[Path]) -> Iterator[dict[st
         folders: of the bundles that are served, then of those that have the languages, in the order of tasks.
     """
     import lingraft.serving.server  # noqa: F401
-    from lingraft.artifact import Artifact, Kind
+    from lingraft.artifacts.artifact import Artifact, Kind
     from lingraft.serving.bundle import open_language
     from lingraft.serving.served import Served
 

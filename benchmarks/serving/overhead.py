@@ -15,9 +15,9 @@ from benchmarks.serving.clients import Rest, rpc
 from benchmarks.serving.latency import fixed_side
 from benchmarks.serving.made import TOPIC, Models, Plan, make
 from benchmarks.serving.turns import in_turns, medians
-from lingraft.model_config import EncoderShape
-from lingraft.serving.ask import running
-from lingraft.serving.runtime import Body
+from lingraft.bundle.runtime import Body
+from lingraft.config.encoder import EncoderShape
+from lingraft.serving.client import running
 
 REST, GRPC, BARE = "rest", "grpc", "bare"
 SMALL = EncoderShape(width=64, layers=2, attention_heads=2, mlm_heads=(2,), block_tokens=128)

@@ -9,10 +9,10 @@ from benchmarks.serving.aims import Aim
 from benchmarks.serving.made import PRECISIONS
 from benchmarks.serving.sections import GIB, SECTIONS, Told, load
 from benchmarks.speed.table import markdown
-from lingraft.files import write_json, write_text
-from lingraft.paper.canvas import Drawing, say
-from lingraft.report.canvas import COLOURS
-from lingraft.serving.formats import TABLE_FORMATS
+from lingraft.artifacts.files import write_json, write_text
+from lingraft.bundle.format import TABLE_FORMATS
+from lingraft.reports.paper.canvas import Drawing, say
+from lingraft.reports.plotting import COLOURS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -16,10 +16,10 @@ import torch
 from benchmarks.serving import words
 from benchmarks.serving.made import LABELS, PRECISIONS, TOPIC, Models
 from benchmarks.serving.streams import SHORTEST, longest
-from lingraft.hf.fast import fast_tokenizer, tokenizer_config
+from lingraft.bundle.runtime import usable_cpus
+from lingraft.huggingface.fast_tokenizer import fast_tokenizer, tokenizer_config
 from lingraft.serving.endpoint import Endpoint
 from lingraft.serving.requests import InferRequest, InputTensor
-from lingraft.serving.runtime import usable_cpus
 from lingraft.serving.served import Served
 from lingraft.serving.settings import Settings
 

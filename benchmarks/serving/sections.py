@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from benchmarks.serving import body, latency, overhead, pipelines, streams
 from benchmarks.speed.table import markdown
-from lingraft.serving.formats import PRECISIONS, TABLE_FORMATS
+from lingraft.bundle.format import PRECISIONS, TABLE_FORMATS
 
 GIB, _MB = 2**30, 1e6
 

@@ -30,10 +30,10 @@ from benchmarks.serving.soaking.page import write
 from benchmarks.serving.soaking.processes import Load, champion, mlflow, require_healthy
 from benchmarks.serving.soaking.watch import Clock, Sample, Watch, clock, sample, taken_by_others
 from benchmarks.speed.machine import commit, described
+from lingraft.console import say
 from lingraft.errors import ServingError
-from lingraft.progress import say
-from lingraft.serving.ask import Running, running
-from lingraft.tracking.server import environment
+from lingraft.serving.client import Running, running
+from lingraft.tracking.client import environment
 
 _TELL_EVERY_S = 10.0
 _IDLE_S = 6.0

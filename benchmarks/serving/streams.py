@@ -20,12 +20,12 @@ from benchmarks.serving.latency import drawn
 from benchmarks.serving.load import Load, load
 from benchmarks.serving.made import TOPIC, Models
 from benchmarks.serving.memory import separate_that_fit
-from lingraft.serving.answers.kind import Row, run
+from lingraft.bundle.runtime import Body
 from lingraft.serving.bundle import Bundle
 from lingraft.serving.endpoint import bounds_of
 from lingraft.serving.queue import Queue
-from lingraft.serving.runtime import Body
 from lingraft.serving.settings import Settings
+from lingraft.serving.tasks.kind import Row, run
 
 MIXED, SINGLE, SEPARATE = "mixed", "single", "separate"
 CLIENTS = (1, 4, 16, 32)

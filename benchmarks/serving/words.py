@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from benchmarks.tokenizer_agreement import trained
-from lingraft.config import Recipe
-from lingraft.tokenizer import Tokenizer
+from lingraft.config.recipe import Recipe
+from lingraft.data.tokenizer.tokenizer import Tokenizer
 
 _CONSONANTS, _VOWELS = "bcdfghjklmnpqrstvwxyz", "aeiou"
 _EACH_WORD, _LINE_WORDS = 4, 20

@@ -27,8 +27,8 @@ from benchmarks.speed.own import serve
 from benchmarks.speed.serve import made_up_blocks
 from benchmarks.speed.store import stored
 from benchmarks.speed.table import markdown
-from lingraft.kernels import cross_entropy, layer
-from lingraft.optimizer import Optimizer
+from lingraft.model.kernels import cross_entropy, layer
+from lingraft.training.optimizer import Optimizer
 
 PRODUCTS = "products of matrices"
 _WARMUP = 3

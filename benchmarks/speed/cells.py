@@ -5,8 +5,8 @@ from enum import StrEnum
 from itertools import product
 from typing import Any, Literal, NamedTuple
 
-from lingraft.cost.formulas import Work, flops_per_update
-from lingraft.systems import Stage, Step, Trained
+from lingraft.config.systems import Stage, Step, Trained
+from lingraft.model.flops import Work, flops_per_update
 
 Format = Literal["fp32", "bf16"]
 FORMATS: tuple[Format, ...] = ("fp32", "bf16")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import torch
 
-from lingraft.precision import device
+from lingraft.training.precision import device
 
 _ROOT = Path(__file__).parents[2]
 

@@ -9,19 +9,19 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
-import lingraft.train
+import lingraft.training.loop
 from benchmarks.speed.cells import CLIP_NORM, DEEP, LABELS, LEARNING_RATE, MASK_RATE, MINI, WEIGHT_DECAY, Cell
 from benchmarks.speed.orders import Orders
-from lingraft.ahead import Ahead, ahead
-from lingraft.config import Recipe
-from lingraft.encoder import Encoder, fresh_layers, mini_model
-from lingraft.model_config import EncoderShape
-from lingraft.runs import Run, masked_lm_run, task_run
-from lingraft.shards import Blocks
-from lingraft.systems import Stage
+from lingraft.config.encoder import EncoderShape
+from lingraft.config.recipe import Recipe
+from lingraft.config.systems import Stage
+from lingraft.data.shards import Blocks
+from lingraft.data.tokenizer.tokenizer import OWN_IDS
+from lingraft.model.encoder import Encoder, fresh_layers, mini_model
 from lingraft.tasks.classification import Classification, Classified
 from lingraft.tasks.pairs import Encoded
-from lingraft.tokenizer import OWN_IDS
+from lingraft.training.prefetch import Ahead, ahead
+from lingraft.training.run import Run, masked_lm_run, task_run
 
 _RECIPE = Path("recipes/base.toml")
 _ENDLESS = 1_000_000
@@ -48,7 +48,7 @@ def serve(cell: Cell, blocks: Blocks, orders: Orders) -> None:
         return _AsTold(ahead(batches), orders)
 
     # The loop asks for a step's batch when it has done with the step before.
-    lingraft.train.ahead = timed
+    lingraft.training.loop.ahead = timed
     run = _run(cell, blocks)
     try:
         run.watched("speed", lambda _: None)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import torch
 
 from benchmarks.speed.cells import Format, Shape
-from lingraft.precision import device
+from lingraft.training.precision import device
 
 _DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 _SQUARE, _SECONDS, _AGAIN_S = 4096, 1.5, 0.5

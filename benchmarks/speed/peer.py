@@ -25,9 +25,9 @@ from transformers import (
 from benchmarks.speed.cells import CLIP_NORM, LABELS, LEARNING_RATE, MASK_RATE, WEIGHT_DECAY, Cell, Shape, Training
 from benchmarks.speed.orders import Orders
 from benchmarks.speed.settings import Settings
-from lingraft.pieces import SpecialIds
-from lingraft.systems import Trained
-from lingraft.tokenizer import OWN_IDS
+from lingraft.config.systems import Trained
+from lingraft.data.tokenizer.pieces import SpecialIds
+from lingraft.data.tokenizer.tokenizer import OWN_IDS
 
 
 class Ordered(TrainerCallback):  # type: ignore[misc]

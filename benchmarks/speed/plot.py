@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from benchmarks.speed.cells import Cell, Training
 from benchmarks.speed.table import share_of_peak
-from lingraft.report.canvas import COLOURS
+from lingraft.reports.plotting import COLOURS
 
 _COLOURS = {
     Training.PRETRAINING: COLOURS["blue"],

@@ -5,8 +5,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from lingraft.artifacts.files import write_json
 from lingraft.errors import LingraftError
-from lingraft.files import write_json
 
 
 class OtherMachineError(LingraftError):

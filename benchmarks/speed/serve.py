@@ -12,7 +12,7 @@ from benchmarks.speed.cells import Cell, Shape
 from benchmarks.speed.orders import Orders
 from benchmarks.speed.settings import Settings
 from benchmarks.speed.store import stored
-from lingraft.tokenizer import OWN_IDS
+from lingraft.data.tokenizer.tokenizer import OWN_IDS
 
 _STEPS_AN_EPOCH, _SEED = 16, 1
 

@@ -4,10 +4,11 @@ from pathlib import Path
 
 from torch import Tensor
 
-from lingraft import artifact, blocks
-from lingraft.artifact import Artifact, Kind
-from lingraft.ids import ids_dtype
-from lingraft.shards import WINDOW_SHARDS, Blocks, Writer
+from lingraft.artifacts import artifact
+from lingraft.artifacts.artifact import Artifact, Kind
+from lingraft.artifacts.token_ids import ids_dtype
+from lingraft.data import blocks
+from lingraft.data.shards import WINDOW_SHARDS, Blocks, Writer
 
 _SHARDS = 2 * WINDOW_SHARDS
 """Two windows, so that shards come and go while a training reads."""

@@ -12,7 +12,8 @@ from typing import Annotated
 
 import typer
 
-from lingraft import __version__, ranks
+from lingraft import ranks
+from lingraft._version import __version__
 from lingraft.cli import handover, language, paper, publishing, registry, registry_add, source, verifying
 from lingraft.cli.add_language import add_language
 from lingraft.cli.deploy import deploy

@@ -57,8 +57,8 @@ def add_language(
 
     A command that was stopped goes on with the stage that it was at.
     """
-    from lingraft.lane.recipe import Wanted
-    from lingraft.lane.run import add_language as run
+    from lingraft.new_language.recipe import Wanted
+    from lingraft.new_language.run import add_language as run
 
     wanted = Wanted(depth, vocabulary, steps, batch, learning_rate, seed)
     files = [*text, *(more_text or [])]

@@ -7,7 +7,7 @@ import typer
 from lingraft.errors import DeploymentError
 
 if TYPE_CHECKING:
-    from lingraft.deploying.rollout import Rollout
+    from lingraft.deployment.rollout import Rollout
 
 
 def deploy(
@@ -63,8 +63,8 @@ def deploy(
     elif rollback:
         rollout.rollback()
     else:
-        from lingraft.deploying.deployment import checked
-        from lingraft.deploying.manifest import inference_service
+        from lingraft.deployment.deployment import checked
+        from lingraft.deployment.manifest import inference_service
 
         rollout.apply(inference_service(checked(**given)))
     if wait:
@@ -76,16 +76,16 @@ def _print(given: dict[str, object]) -> None:
 
     import yaml
 
-    from lingraft.deploying.deployment import checked
-    from lingraft.deploying.manifest import inference_service
+    from lingraft.deployment.deployment import checked
+    from lingraft.deployment.manifest import inference_service
 
     plain = json.loads(json.dumps(inference_service(checked(**given))))  # or YAML would have anchors
     print(yaml.safe_dump(plain, sort_keys=False, width=120), end="")
 
 
 def _rollout(name: str, namespace: str | None) -> "Rollout":
-    from lingraft.deploying.rollout import Rollout
-    from lingraft.launch.on_cluster import connect
+    from lingraft.deployment.rollout import Rollout
+    from lingraft.steps.launch.on_cluster import connect
 
     api, own = connect()
     return Rollout(api, namespace or own, name)

@@ -19,9 +19,9 @@ def doctor(
 
     Ends with 1 if anything is lacking; a warning is about what only you can tell.
     """
-    from lingraft.config import Recipe
+    from lingraft.config.recipe import Recipe
     from lingraft.doctor.examination import examined
-    from lingraft.launch.on_cluster import connect
+    from lingraft.steps.launch.on_cluster import connect
 
     cluster, (api, _) = Recipe.load(recipe).cluster, connect()
     lacking = 0

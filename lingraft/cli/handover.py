@@ -5,8 +5,8 @@ from typing import Annotated, Literal
 
 import typer
 
+from lingraft.cli.cost import cost
 from lingraft.cli.options import EmbeddingsOption, OutOption, PrimaryOption, say
-from lingraft.cost.command import cost
 from lingraft.errors import ExportError
 
 __all__ = ["EXPORT_HELP", "cost", "export_add", "export_hf", "export_onnx", "report", "serve"]
@@ -85,7 +85,7 @@ def export_hf(
     ] = None,
 ) -> None:
     """Write one language of one task as a checkpoint that transformers' Auto classes load, with a model card."""
-    from lingraft.hf.export import export_hf as write
+    from lingraft.huggingface.export import export_hf as write
 
     made = write(primary, out, embeddings=embeddings, task=task, evaluation=evaluation, data=data or ())
     print(f"{made.folder}: {made.auto_class}, logits equal ours within {made.difference:.1e} in float64")
@@ -112,9 +112,9 @@ def report(
     ] = None,
 ) -> None:
     """Write the report as one HTML page, and print its table."""
-    from lingraft.config import Recipe
-    from lingraft.report.page import Records, table, write
-    from lingraft.results import load_language, load_search, load_source
+    from lingraft.config.recipe import Recipe
+    from lingraft.reports.run.page import Records, table, write
+    from lingraft.stages.results import load_language, load_search, load_source
 
     languages = [load_language(folder) for folder in evaluation]
     found, settings = load_search(search) if search else None, Recipe.load(recipe) if recipe else None

@@ -36,8 +36,8 @@ def init(
 
     Text that cannot be read or is too short is listed, with file and line, and no recipe is written.
     """
+    from lingraft.console import say
     from lingraft.errors import ArtifactError
-    from lingraft.progress import say
 
     if out.exists() and not force:
         raise ArtifactError(f"{out} exists already. Choose another --out, or replace it with --force.")

@@ -24,7 +24,7 @@ from lingraft.cli.options import (
 
 
 STORAGE_VARIABLE = "LINGRAFT_SEARCH_STORAGE"
-"""`lingraft.search_config.SEARCH_STORAGE`, whose module takes long to import."""
+"""`lingraft.config.search.SEARCH_STORAGE`, whose module takes long to import."""
 
 SEARCH_HELP = "Look into depth searches; `lingraft search-depth` does one."
 
@@ -46,10 +46,10 @@ def initialise(
     blocks and the source's static vectors. The result is an embeddings artifact: `lingraft adapt --initial` starts
     from it, `evaluate --initial` takes the scores before training from it, and `export onnx` serves it as it is.
     """
-    from lingraft import initial_embeddings
-    from lingraft.config import Recipe
+    from lingraft.config.recipe import Recipe
+    from lingraft.stages.initialise import initialise
 
-    made = initial_embeddings.initialise(Recipe.load(recipe), primary, tokenizer, out, blocks, vectors)
+    made = initialise(Recipe.load(recipe), primary, tokenizer, out, blocks, vectors)
     say(made)
     details = made.manifest.details
     print(f"{details['initialisation']}: {details['overlap']} of {details['vocabulary']} rows are the source's")
@@ -79,15 +79,15 @@ def adapt(
     With [adaptation.progressive] in the recipe it begins on shallower mini-models, and goes on on deeper ones by a
     fixed schedule or where the dev loss says so.
     """
-    from lingraft import adaptation
-    from lingraft.config import Recipe
-    from lingraft.plan import unwatched
+    from lingraft.config.recipe import Recipe
+    from lingraft.stages.adapt import adapt
+    from lingraft.training.schedule import unwatched
 
     settings = Recipe.load(recipe)
     chosen = settings.adaptation.depth if depth is None else depth
     given = settings, primary, blocks, tokenizer, chosen, out, unwatched
     shallower = shallower_mini or []
-    say(adaptation.adapt(*given, mini=mini, checkpoints=checkpoints, shallower_minis=shallower, initial=initial))
+    say(adapt(*given, mini=mini, checkpoints=checkpoints, shallower_minis=shallower, initial=initial))
 
 
 def search_depth(
@@ -129,9 +129,9 @@ def search_depth(
     initial: InitialOption = None,
 ) -> None:
     """Choose a language's mini-model depth by short adaptations at equal compute."""
-    from lingraft.config import Recipe
-    from lingraft.results import load_search
+    from lingraft.config.recipe import Recipe
     from lingraft.search import Inputs, search
+    from lingraft.stages.results import load_search
 
     before = [load_search(folder) for folder in earlier or ()]
     known = {found.language: found.chosen for found in before}
@@ -167,9 +167,9 @@ def evaluate(
     source_evaluation: SourceEvaluationOption = None,
 ) -> None:
     """Swap a language's embeddings in, and judge masked and zero-shot accuracy on its test split (step 4)."""
-    from lingraft import evaluation
-    from lingraft.config import Recipe
+    from lingraft.config.recipe import Recipe
+    from lingraft.stages.evaluate import evaluate_language
 
     folders = primary, embeddings, task or [], text, blocks, out
-    say(evaluation.evaluate_language(Recipe.load(recipe), *folders, mini, initial, source_evaluation))
+    say(evaluate_language(Recipe.load(recipe), *folders, mini, initial, source_evaluation))
     print((out / "result.json").read_text())

@@ -11,10 +11,10 @@ import typer
 
 from lingraft import ranks
 from lingraft.errors import LingraftError
-from lingraft.stopping import Interruption, interruptible
+from lingraft.signals import Interruption, interruptible
 
 if TYPE_CHECKING:
-    from lingraft.artifact import Artifact
+    from lingraft.artifacts.artifact import Artifact
 
 RecipeOption = Annotated[Path, typer.Option("--recipe", help="TOML recipe; the ones we ship are in recipes/.")]
 OutOption = Annotated[Path, typer.Option("--out", help="Folder of the new artifact; must not hold anything yet.")]
@@ -73,8 +73,8 @@ def say(made: "Artifact") -> None:
 
 def announce_registry() -> None:
     """Print which registry is about to be asked."""
-    from lingraft.addresses import without_password
-    from lingraft.mlflow_environment import registry_address
+    from lingraft.artifacts.addresses import without_password
+    from lingraft.tracking.environment import registry_address
 
     print(f"registry: {without_password(registry_address())}", file=sys.stderr, flush=True)
 
@@ -87,7 +87,7 @@ def announcing_registry(command: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(command)
     def announced(*arguments: object, **options: object) -> None:
-        from lingraft.mlflow_environment import require_answer, require_store
+        from lingraft.tracking.environment import require_answer, require_store
 
         require_store()
         require_answer()

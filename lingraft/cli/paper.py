@@ -26,8 +26,8 @@ def paper(
     """
     from lingraft import preflight
     from lingraft.comparison import runner as comparison
-    from lingraft.config import Recipe
-    from lingraft.paper.report import PAGE_FILE
+    from lingraft.config.recipe import Recipe
+    from lingraft.reports.paper.report import PAGE_FILE
 
     settings = Recipe.load(recipe)
     if allow_holes:

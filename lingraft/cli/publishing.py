@@ -13,7 +13,7 @@ from lingraft.cli.registry import ByOption, me
 from lingraft.errors import PublicationError
 
 if TYPE_CHECKING:
-    from lingraft.publishing.folder import Publication
+    from lingraft.serving.publishing.folder import Publication
 
 # What a command needs is imported by it, so that --help does not wait for torch.
 
@@ -46,7 +46,7 @@ def bundle(
     wait: WaitOption = 30.0,
 ) -> None:
     """Publish languages of a bundle, and print what each server made of them; ends with 1 if one refuses."""
-    from lingraft.publishing.publish import publish
+    from lingraft.serving.publishing.publish import publish
 
     registered = _registered(bundle) if endpoint else []
     made = publish(bundle, to, by or me(), language)
@@ -61,7 +61,7 @@ def rollback(
     task: TaskArgument, language: LanguageArgument, to: FolderOption, by: ByOption = None, wait: WaitOption = 30.0
 ) -> None:
     """Take the last publication of a language back: what stood before it stands again."""
-    from lingraft.publishing.publish import rollback as take_back
+    from lingraft.serving.publishing.publish import rollback as take_back
 
     _conclude(to, [take_back(to, task, language, by or me())], wait)
 
@@ -70,14 +70,14 @@ def withdraw(
     task: TaskArgument, language: LanguageArgument, to: FolderOption, by: ByOption = None, wait: WaitOption = 30.0
 ) -> None:
     """Take a language away."""
-    from lingraft.publishing.publish import withdraw as take_away
+    from lingraft.serving.publishing.publish import withdraw as take_away
 
     _conclude(to, [take_away(to, task, language, by or me())], wait)
 
 
 def ls(to: FolderOption) -> None:
     """List all publications, and what each server serves."""
-    from lingraft.publishing.folder import Publications
+    from lingraft.serving.publishing.folder import Publications
 
     if not to.is_dir():
         raise PublicationError(f"there is no folder {to.absolute()}. Give the one that endpoints follow with --to.")
@@ -114,12 +114,12 @@ def champion(
 
     A language that the champion does not have is withdrawn only if somebody dropped it by name, and is named before.
     """
-    from lingraft.mlflow_environment import require_store
+    from lingraft.tracking.environment import require_store
 
     require_store()
     announce_registry()
-    from lingraft.publishing.champion import Champion, follow_once, require_bundle
     from lingraft.tracking import asking
+    from lingraft.tracking.promotion.champion import Champion, follow_once, require_bundle
 
     with asking() as ask:
         require_bundle(ask, model)
@@ -133,7 +133,7 @@ def champion(
 
 
 def _conclude(folder: Path, made: "Sequence[Publication]", wait_s: float) -> None:
-    from lingraft.publishing.publish import require_served, silent, verdicts
+    from lingraft.serving.publishing.publish import require_served, silent, verdicts
 
     for each in made:
         print(each.says)
@@ -152,7 +152,7 @@ def _registered(bundle: Path) -> list[tuple[str, int]]:
     Raises:
         PublicationError: there is none.
     """
-    from lingraft.artifact import Artifact, Kind
+    from lingraft.artifacts.artifact import Artifact, Kind
     from lingraft.tracking import asking
     from lingraft.tracking.versions import search
 

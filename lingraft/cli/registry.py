@@ -12,9 +12,9 @@ from lingraft.cli.options import RecipeOption, say
 from lingraft.errors import NotRegisteredError, PromotionError
 
 if TYPE_CHECKING:
-    from lingraft.registry.bundle_gate import AllowedChanges
-    from lingraft.registry.promotion import Decided
     from lingraft.tracking import Asking
+    from lingraft.tracking.promotion.bundle_gate import AllowedChanges
+    from lingraft.tracking.promotion.promote import Decided
     from lingraft.tracking.versions import Version
 
 # What a command needs is imported by it, so that --help does not wait for MLflow.
@@ -47,7 +47,7 @@ DryOption = Annotated[bool, typer.Option("--dry-run", help="Say what would happe
 
 def ls(project: ProjectOption = None) -> None:
     """List every version of a project, and mark those that are champions, and those that fit the primary no more."""
-    from lingraft.registered import primary_of
+    from lingraft.artifacts.names import primary_of
     from lingraft.tracking import asking
     from lingraft.tracking.versions import champion_of, versions
 
@@ -66,8 +66,9 @@ def _marks(version: "Version", primary: "Version | None") -> list[str]:
 
 def show(model: ModelArgument, version: ChosenArgument = None) -> None:
     """Print a version's card, its tags, and what was decided about its model."""
-    from lingraft.registry.promotion import project_of
-    from lingraft.tracking import asking, decisions
+    from lingraft.tracking import asking
+    from lingraft.tracking.promotion import decisions
+    from lingraft.tracking.promotion.promote import project_of
 
     with asking() as ask:
         found = _version(ask, model, version)
@@ -79,8 +80,9 @@ def show(model: ModelArgument, version: ChosenArgument = None) -> None:
 
 def lineage(project: ProjectOption = None) -> None:
     """Draw what was made of what, from primaries to endpoints, and print what was decided."""
-    from lingraft.registry.lineage import drawn
-    from lingraft.tracking import asking, decisions
+    from lingraft.tracking import asking
+    from lingraft.tracking.promotion import decisions
+    from lingraft.tracking.promotion.lineage import drawn
     from lingraft.tracking.versions import versions
 
     with asking() as ask:
@@ -97,9 +99,9 @@ def verify(
     project: ProjectOption = None,
 ) -> None:
     """Download versions, check every file's hash, and that tags, alignment and record are as they must be."""
-    from lingraft.registry.promotion import project_of
-    from lingraft.registry.upkeep import damage, lost_records, require_whole, strays
     from lingraft.tracking import asking
+    from lingraft.tracking.promotion.promote import project_of
+    from lingraft.tracking.promotion.upkeep import damage, lost_records, require_whole, strays
     from lingraft.tracking.versions import versions
 
     problems = []
@@ -122,7 +124,7 @@ def pull(
     version: ChosenArgument = None,
 ) -> None:
     """Bring a version's artifact to a folder, verified: what is damaged does not arrive."""
-    from lingraft.artifact import Kind
+    from lingraft.artifacts.artifact import Kind
     from lingraft.tracking import asking
     from lingraft.tracking.versions import bring
 
@@ -148,10 +150,10 @@ def promote(
     A bundle must keep the champion's languages, primary and labels, but for what the last three options name. Ends
     with 1 if it is refused.
     """
-    from lingraft.config import Recipe
-    from lingraft.registry.gate import explained, reason
-    from lingraft.registry.promotion import promote as decide
+    from lingraft.config.recipe import Recipe
     from lingraft.tracking import asking
+    from lingraft.tracking.promotion.gate import explained, reason
+    from lingraft.tracking.promotion.promote import promote as decide
 
     gate = Recipe.load(recipe).gate if recipe else None
     with asking() as ask:
@@ -171,8 +173,8 @@ def judge(
 ) -> None:
     """Have a version compared by another judgement of it, as when text or tasks have changed since its own."""
     from lingraft import tracking
-    from lingraft.config import Recipe
-    from lingraft.registry.evidence import keep_evidence
+    from lingraft.config.recipe import Recipe
+    from lingraft.tracking.promotion.evidence import keep_evidence
 
     run = tracking.open_run(Recipe.load(recipe), "judge")
     with tracking.stage(run, f"judge-{model}-{version}") as stage:
@@ -193,8 +195,8 @@ def rollback(
 
     A bundle must keep the champion's languages, primary and labels, but for what the last three options name.
     """
-    from lingraft.registry.promotion import rollback as decide
     from lingraft.tracking import asking
+    from lingraft.tracking.promotion.promote import rollback as decide
 
     allowed = _allowed(drop_language, new_primary, new_labels)
     with asking() as ask:
@@ -209,8 +211,8 @@ def restore(
     ],
 ) -> None:
     """Repair a damaged version from a folder with the same artifact; its number, aliases and decisions stay."""
-    from lingraft.registry.upkeep import restore as repair
     from lingraft.tracking import asking
+    from lingraft.tracking.promotion.upkeep import restore as repair
     from lingraft.tracking.versions import version_of
 
     with asking() as ask:
@@ -225,8 +227,8 @@ def gc(
     yes: Annotated[bool, typer.Option("--yes", help="Delete them; otherwise they are only listed.")] = False,
 ) -> None:
     """List or delete versions that no alias, no rollback and nothing that is kept needs; never one under an alias."""
-    from lingraft.registry.upkeep import superfluous
     from lingraft.tracking import asking
+    from lingraft.tracking.promotion.upkeep import superfluous
     from lingraft.tracking.versions import delete, versions
 
     with asking() as ask:
@@ -242,7 +244,7 @@ def gc(
 
 def _conclude(ask: "Asking", decided: "Decided", dry_run: bool) -> None:
     """Say what a decision came to, and which languages and other champions a primary leaves behind."""
-    from lingraft.registry.promotion import project_of, unfit
+    from lingraft.tracking.promotion.promote import project_of, unfit
     from lingraft.tracking.versions import version_of
 
     would, before, after = ("would be " if dry_run else ""), decided.before or "none", decided.after or "none"
@@ -260,7 +262,7 @@ def _conclude(ask: "Asking", decided: "Decided", dry_run: bool) -> None:
 
 
 def _allowed(drop_language: list[str] | None, new_primary: bool, new_labels: bool) -> "AllowedChanges":
-    from lingraft.registry.bundle_gate import AllowedChanges
+    from lingraft.tracking.promotion.bundle_gate import AllowedChanges
 
     return AllowedChanges(drop_languages=tuple(drop_language or ()), new_primary=new_primary, new_labels=new_labels)
 

@@ -28,15 +28,15 @@ def add(
     Its primary, and the tasks that it is to be served with, are added before. Ends with 1 if the embeddings or a bundle
     are refused.
     """
-    from lingraft.artifact import MANIFEST
+    from lingraft.artifacts.artifact import MANIFEST
 
     if (folder / MANIFEST).is_file():
         return _add_artifact(folder, by or me(), project)
-    from lingraft.config import Recipe
-    from lingraft.gate_config import Gate
-    from lingraft.registry.adding import add_language
-    from lingraft.registry.gate import explained, reason
-    from lingraft.serving.formats import languages_of
+    from lingraft.bundle.format import languages_of
+    from lingraft.config.gate import Gate
+    from lingraft.config.recipe import Recipe
+    from lingraft.tracking.promotion.add_language import add_language
+    from lingraft.tracking.promotion.gate import explained, reason
 
     gate = Recipe.load(recipe).gate if recipe else Gate()
     added = add_language(folder, by or me(), gate, project)
@@ -57,7 +57,7 @@ def add(
 
 
 def _add_artifact(folder: Path, asked_by: str, project: str | None) -> None:
-    from lingraft.registry.adding_source import add_artifact
+    from lingraft.tracking.promotion.add_source import add_artifact
 
     added = add_artifact(folder, asked_by, project)
     print(f"version {added.version} of {added.model!r} is registered; version {added.champion} is champion")

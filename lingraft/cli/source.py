@@ -31,8 +31,8 @@ def import_primary(
     ] = None,
 ) -> None:
     """Turn a checkpoint from Hugging Face into a primary (safetensors only), and print its [encoder] for a recipe."""
-    from lingraft.hf.imported import import_hf, recipe_section
-    from lingraft.model_config import EncoderShape
+    from lingraft.config.encoder import EncoderShape
+    from lingraft.huggingface.importing import import_hf, recipe_section
 
     made = import_hf(source, out, language, revision)
     say(made)
@@ -48,9 +48,9 @@ def text(
     ] = None,
 ) -> None:
     """Read one language's text, clean it where the recipe asks for it, and split it into train, dev and test."""
-    from lingraft.cleaning.census import table
-    from lingraft.config import Recipe
-    from lingraft.text import prepare
+    from lingraft.config.recipe import Recipe
+    from lingraft.data.cleaning.census import table
+    from lingraft.data.text import prepare
 
     settings = Recipe.load(recipe)
     made = prepare(settings.with_folder(folder) if folder else settings, language, out)
@@ -61,16 +61,16 @@ def text(
 
 def tokenize(recipe: RecipeOption, text: TextOption, out: OutOption) -> None:
     """Train one language's SentencePiece tokenizer."""
-    from lingraft.config import Recipe
-    from lingraft.tokenizer import train
+    from lingraft.config.recipe import Recipe
+    from lingraft.data.tokenizer.tokenizer import train
 
     say(train(Recipe.load(recipe), text, out))
 
 
 def build_blocks(recipe: RecipeOption, text: TextOption, tokenizer: TokenizerOption, out: OutOption) -> None:
     """Pack one language's text into fixed-length blocks of token ids."""
-    from lingraft.blocks import build
-    from lingraft.config import Recipe
+    from lingraft.config.recipe import Recipe
+    from lingraft.data.blocks import build
 
     say(build(Recipe.load(recipe), text, tokenizer, out))
 
@@ -81,19 +81,19 @@ def vectors(recipe: RecipeOption, blocks: BlocksOption, tokenizer: TokenizerOpti
     `lingraft initialise` needs those of the source language where adaptation.initialisation is aligned; it computes
     the new language's itself.
     """
-    from lingraft.config import Recipe
-    from lingraft.vectors import build_vectors
+    from lingraft.config.recipe import Recipe
+    from lingraft.stages.vectors import build_vectors
 
     say(build_vectors(Recipe.load(recipe), blocks, tokenizer, out))
 
 
 def pretrain(recipe: RecipeOption, blocks: BlocksOption, tokenizer: TokenizerOption, out: OutOption) -> None:
     """Train the primary with all its MLM heads in the source language (step 1 of the paper)."""
-    from lingraft import stages
-    from lingraft.config import Recipe
-    from lingraft.plan import unwatched
+    from lingraft.config.recipe import Recipe
+    from lingraft.stages.pretrain import pretrain
+    from lingraft.training.schedule import unwatched
 
-    say(stages.pretrain(Recipe.load(recipe), blocks, tokenizer, out, unwatched))
+    say(pretrain(Recipe.load(recipe), blocks, tokenizer, out, unwatched))
 
 
 def mini(
@@ -107,13 +107,13 @@ def mini(
     ] = None,
 ) -> None:
     """Build MINIPOST's mini-model: fresh layers between a primary's bottom and its head (step 1b)."""
-    from lingraft import stages
-    from lingraft.config import Recipe
-    from lingraft.plan import unwatched
+    from lingraft.config.recipe import Recipe
+    from lingraft.stages.build_mini import build_mini
+    from lingraft.training.schedule import unwatched
 
     settings = Recipe.load(recipe)
     wanted = settings if depth is None else settings.over(depth)
-    say(stages.build_mini(wanted, primary, blocks, out, unwatched))
+    say(build_mini(wanted, primary, blocks, out, unwatched))
 
 
 def finetune(
@@ -125,12 +125,12 @@ def finetune(
     seed: Annotated[int, typer.Option(help="Seed of head and order; repeat with others for a mean.")] = 1,
 ) -> None:
     """Finetune the body on a task of the recipe in the source language, token embeddings frozen (step 3)."""
-    from lingraft import stages
-    from lingraft.config import Recipe
-    from lingraft.plan import unwatched
+    from lingraft.config.recipe import Recipe
+    from lingraft.stages.finetune import finetune
+    from lingraft.training.schedule import unwatched
 
     settings = Recipe.load(recipe)
-    say(stages.finetune(settings, settings.task(task).name, primary, text, seed, out, unwatched))
+    say(finetune(settings, settings.task(task).name, primary, text, seed, out, unwatched))
 
 
 def evaluate_source(
@@ -142,8 +142,8 @@ def evaluate_source(
     task: TasksOption = None,
 ) -> None:
     """Judge the primary and its tasks on the source language's test split."""
-    from lingraft import evaluation
-    from lingraft.config import Recipe
+    from lingraft.config.recipe import Recipe
+    from lingraft.stages.evaluate import evaluate_source
 
-    say(evaluation.evaluate_source(Recipe.load(recipe), primary, task or [], text, blocks, out))
+    say(evaluate_source(Recipe.load(recipe), primary, task or [], text, blocks, out))
     print((out / "result.json").read_text())

@@ -10,7 +10,7 @@ import typer
 from lingraft.errors import SignatureError
 
 if TYPE_CHECKING:
-    from lingraft.artifact import Artifact
+    from lingraft.artifacts.artifact import Artifact
 
 ArtifactArgument = Annotated[Path, typer.Argument(help="Folder of any artifact, also one that MLflow downloaded.")]
 SignatureOption = Annotated[
@@ -35,7 +35,7 @@ def verify(
 
     Hashes find damage. To find edits of the manifest itself, give the fingerprint that it must have, or a key.
     """
-    from lingraft.artifact import Artifact, read_manifest
+    from lingraft.artifacts.artifact import Artifact, read_manifest
 
     found = Artifact.load(artifact, read_manifest(artifact).kind)
     if fingerprint is not None:
@@ -43,7 +43,7 @@ def verify(
     if signature and not key:
         raise SignatureError(f"{signature} was given without the key that it must be of. Give --key PUBLIC.pem.")
     if key:
-        from lingraft.signing import require_signed, signature_beside
+        from lingraft.artifacts.signing import require_signed, signature_beside
 
         require_signed(found, signature or signature_beside(artifact), key)
     if whole:
@@ -63,9 +63,9 @@ def sign(
     signature: SignatureOption = None,
 ) -> None:
     """Sign every file of an artifact, for `lingraft verify --key`, or for OpenSSF's `model_signing verify key`."""
-    from lingraft.artifact import Artifact, read_manifest
-    from lingraft.signing import sign as write
-    from lingraft.signing import signature_beside
+    from lingraft.artifacts.artifact import Artifact, read_manifest
+    from lingraft.artifacts.signing import sign as write
+    from lingraft.artifacts.signing import signature_beside
 
     found = Artifact.load(artifact, read_manifest(artifact).kind)
     out = signature or signature_beside(artifact)
@@ -75,9 +75,9 @@ def sign(
 
 def _by_language(found: "Artifact") -> dict[str, str]:
     """Fingerprints of a bundle's languages, as endpoints name them."""
-    from lingraft.artifact import Kind
-    from lingraft.publishing.parts import fingerprint_of
-    from lingraft.serving.formats import tokenizers_of
+    from lingraft.artifacts.artifact import Kind
+    from lingraft.bundle.format import tokenizers_of
+    from lingraft.bundle.parts import fingerprint_of
 
     if found.manifest.kind not in (Kind.BUNDLE, Kind.LANGUAGE):
         return {}

@@ -4,14 +4,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lingraft import jobs
-from lingraft.adaptation import adapt
-from lingraft.artifact import Artifact
+from lingraft.artifacts.artifact import Artifact
 from lingraft.comparison.plan import Arm, Finetuning, PlannedPrimary
-from lingraft.jobs import Job
+from lingraft.jobs import job as jobs
+from lingraft.jobs.job import Job
+from lingraft.stages.adapt import adapt
 
 if TYPE_CHECKING:
-    from lingraft.runs import Watch
+    from lingraft.training.schedule import Watch
 
 CHECKPOINTS, EMBEDDINGS = "checkpoints", "embeddings"
 """In the folder of an adaptation: the embeddings along the way, and those at the end."""

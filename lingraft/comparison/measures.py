@@ -10,16 +10,16 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from lingraft import masked_lm, precision
-from lingraft.alignment_probe import AlignmentProbe
-from lingraft.artifact import Artifact
-from lingraft.blocks import split
-from lingraft.models import Embeddings, Primary
-from lingraft.pieces import SpecialIds
-from lingraft.task_config import Task
-from lingraft.task_scores import load_tasks
+from lingraft.artifacts.artifact import Artifact
+from lingraft.config.tasks import Task
+from lingraft.data.blocks import split
+from lingraft.data.tokenizer.pieces import SpecialIds
+from lingraft.data.tokenizer.tokenizer import Tokenizer
+from lingraft.model.loading import Embeddings, Primary
+from lingraft.stages.alignment_probe import AlignmentProbe
+from lingraft.stages.task_scores import load_tasks
 from lingraft.tasks.loading import load_examples
-from lingraft.tokenizer import Tokenizer
+from lingraft.training import masked_lm, precision
 
 
 class Score(NamedTuple):

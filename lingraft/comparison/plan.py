@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
-from lingraft.config import Recipe
+from lingraft.config.recipe import Recipe
+from lingraft.config.systems import System
+from lingraft.config.tasks import Task
+from lingraft.config.training import Paper
 from lingraft.errors import RecipeError
-from lingraft.systems import System
-from lingraft.task_config import Task
-from lingraft.training_config import Paper
 
 Planned = TypeVar("Planned")
 

@@ -7,16 +7,16 @@ from typing import NamedTuple
 import pydantic
 from pydantic import Field
 
-from lingraft import artifact
-from lingraft.artifact import MANIFEST, Artifact, Kind
+from lingraft.artifacts import artifact
+from lingraft.artifacts.artifact import MANIFEST, Artifact, Kind
+from lingraft.artifacts.failures import FAILED_FILE, why
 from lingraft.comparison.plan import MASKED, Comparison
-from lingraft.config import Recipe
+from lingraft.config.recipe import Recipe
+from lingraft.config.tasks import Task, TaskKindName
 from lingraft.errors import ArtifactError
-from lingraft.failures import FAILED_FILE, why
-from lingraft.paper.published import DISTANCES, SCORES
-from lingraft.paper.records import Cell, LanguageFacts, PaperRecords, SourceCell, TaskFacts
-from lingraft.results import RESULT_FILE, Result
-from lingraft.task_config import Task, TaskKindName
+from lingraft.reports.paper.published import DISTANCES, SCORES
+from lingraft.reports.paper.records import Cell, LanguageFacts, PaperRecords, SourceCell, TaskFacts
+from lingraft.stages.results import RESULT_FILE, Result
 from lingraft.tasks.loading import kind_of
 
 _OF = "comparison"

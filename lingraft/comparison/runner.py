@@ -13,25 +13,25 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from lingraft.artifact import Artifact, Kind
-from lingraft.comparison import jobs, judging
-from lingraft.comparison.judging import Bodies
+from lingraft.artifacts.artifact import Artifact, Kind
+from lingraft.artifacts.cache import made_once, require_same
+from lingraft.artifacts.failures import forget, why
+from lingraft.artifacts.files import writable, write_text
+from lingraft.comparison import evaluate, jobs
+from lingraft.comparison.evaluate import Bodies
 from lingraft.comparison.plan import ALIGNMENT, MASKED, Arm, Comparison, PlannedPrimary, plan_of
 from lingraft.comparison.records import Judged, holes_of, load_judged, records_of
-from lingraft.comparison.sharing import held, in_turn
-from lingraft.config import Recipe
+from lingraft.comparison.shared_jobs import held, in_turn
+from lingraft.config.recipe import Recipe
+from lingraft.config.tasks import Task
+from lingraft.console import say
 from lingraft.errors import ArtifactError
-from lingraft.failures import forget, why
-from lingraft.files import writable, write_text
-from lingraft.jobs import Job, Lane, lane
-from lingraft.jobs import vectors as source_vectors
-from lingraft.paper import report as paper_report
-from lingraft.paper.records import RECORDS_FILE, PaperRecords
-from lingraft.paper.report import MARKDOWN_FILE
-from lingraft.plan import unwatched
-from lingraft.progress import say
-from lingraft.resumed import made_once, require_same
-from lingraft.task_config import Task
+from lingraft.jobs.job import Job, Lane, lane
+from lingraft.jobs.job import vectors as source_vectors
+from lingraft.reports.paper import report as paper_report
+from lingraft.reports.paper.records import RECORDS_FILE, PaperRecords
+from lingraft.reports.paper.report import MARKDOWN_FILE
+from lingraft.training.schedule import unwatched
 
 REPORT = "report"
 """Folder of the finished report among the results."""
@@ -123,7 +123,7 @@ def jobs_of(comparison: Comparison, out: Path) -> Iterator[Job]:
 def _pretrained(primary: PlannedPrimary, out: Path) -> Iterator[Job]:
     bodies, source = _bodies(primary, out).on(MASKED), Lane.under(out, primary.recipe.source)
     yield jobs.pretraining(primary, source.blocks, source.tokenizer, bodies.primary)
-    yield judging.source_judging(bodies, source, _judged(primary.name, out))
+    yield evaluate.source_judging(bodies, source, _judged(primary.name, out))
     for arm in primary.arms:
         if arm.recipe.builds_mini:
             yield jobs.mini_building(arm, bodies.primary, source.blocks, _mini(arm, out))
@@ -143,14 +143,14 @@ def _adapted(arm: Arm, bodies: Bodies, language: str, out: Path) -> Iterator[Job
     curve = _curve(arm, language, out)
     start = initial_at(arm, language, out) if _starts_from_text(arm) else None
     yield jobs.adaptation(arm, language, bodies.primary, mini, target.blocks, target.tokenizer, curve, start)
-    yield judging.language_judging(arm, bodies, target, curve, language, _judged(arm.name, out) / language)
+    yield evaluate.language_judging(arm, bodies, target, curve, language, _judged(arm.name, out) / language)
 
 
 def _aligned(arm: Arm, bodies: Bodies, language: str, out: Path) -> Job:
     """Judge how near a language's hidden states come to the source's."""
     source, target = Lane.under(out, arm.recipe.source), Lane.under(out, language)
     curve, place = _curve(arm, language, out), _judged(arm.name, out) / language
-    return judging.language_judging(arm, bodies, target, curve, language, place, source)
+    return evaluate.language_judging(arm, bodies, target, curve, language, place, source)
 
 
 def _of_task(part: Comparison, task: Task, out: Path) -> Iterator[Job]:
@@ -160,12 +160,12 @@ def _of_task(part: Comparison, task: Task, out: Path) -> Iterator[Job]:
         bodies = _bodies(primary, out).on(task.name)
         for wanted in bodies.finetunings:
             yield jobs.finetuning(primary, wanted, bodies.primary, source.text, wanted.within(bodies.tasks))
-        yield judging.source_judging(bodies, source, _judged(primary.name, out))
+        yield evaluate.source_judging(bodies, source, _judged(primary.name, out))
     for language in filter(task.covers, part.recipe.targets):
         for arm in _learning(part, language):
             bodies, curve = _bodies(part.primary(arm.primary), out).on(task.name), _curve(arm, language, out)
             given = arm, bodies, Lane.under(out, language), curve, language
-            yield judging.language_judging(*given, _judged(arm.name, out) / language)
+            yield evaluate.language_judging(*given, _judged(arm.name, out) / language)
 
 
 def _learning(part: Comparison, language: str) -> list[Arm]:

@@ -6,14 +6,14 @@ from collections.abc import Iterable, Iterator
 from kubernetes import client
 from kubernetes.client.rest import ApiException
 
-from lingraft.cluster import Cluster, Profile
+from lingraft.config.cluster import Cluster, Profile
 from lingraft.doctor.findings import Finding, there
 from lingraft.doctor.kinds import kinds
 from lingraft.doctor.nodes import nodes
 from lingraft.doctor.rights import own_rights, rights
 from lingraft.doctor.storage import storage
 from lingraft.doctor.tracking import tracking
-from lingraft.launch.workload import KINDS
+from lingraft.steps.launch.workload import KINDS
 
 
 def examined(api: client.ApiClient, namespace: str, cluster: Cluster) -> Iterator[Finding]:

@@ -5,7 +5,7 @@ from typing import NamedTuple, TypeVar
 
 from kubernetes.client.rest import ApiException
 
-from lingraft.launch.following import UNREACHABLE, is_absent
+from lingraft.steps.launch.watch_job import UNREACHABLE, is_absent
 
 REFUSED = {401, 403}
 _FAILURES = (ApiException, *UNREACHABLE)

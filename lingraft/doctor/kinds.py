@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from kubernetes import client
 
 from lingraft.doctor.findings import Finding, there
-from lingraft.launch.workload import TRAIN_JOB
+from lingraft.steps.launch.workload import TRAIN_JOB
 
 _KINDS = {
     "workflows.argoproj.io": "Install Kubeflow Pipelines, with this namespace as one of its profiles.",

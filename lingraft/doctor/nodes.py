@@ -7,9 +7,9 @@ from typing import Any
 from kubernetes import client
 from kubernetes.utils.quantity import parse_quantity
 
-from lingraft.cluster import Profile, Toleration
+from lingraft.config.cluster import Profile, Toleration
 from lingraft.doctor.findings import Finding, Looks, guarded
-from lingraft.launch.pods import resources
+from lingraft.steps.launch.pods import resources
 
 _KEEPS_OUT = {"NoSchedule", "NoExecute"}
 

@@ -15,7 +15,7 @@ from kubernetes import client
 from kubernetes.client.rest import ApiException
 
 from lingraft.doctor.findings import REFUSED, Finding
-from lingraft.launch.following import UNREACHABLE
+from lingraft.steps.launch.watch_job import UNREACHABLE
 
 _HEALTH, _HEALTH_S = "/health", 10.0
 _STORE, _STORE_S = "/api/2.0/mlflow-artifacts/artifacts", 30.0

@@ -5,9 +5,9 @@ from typing import NamedTuple
 
 from kubernetes import client
 
-from lingraft.deploying.manifest import GROUP, PLURAL
+from lingraft.deployment.manifest import GROUP, PLURAL
 from lingraft.doctor.findings import Finding, Looks, guarded
-from lingraft.launch.workload import Kind
+from lingraft.steps.launch.workload import Kind
 
 _PIPELINE = "lingraft-pipeline"
 """Service account of these steps."""

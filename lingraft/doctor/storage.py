@@ -7,10 +7,10 @@ from typing import Any
 
 from kubernetes import client
 
-from lingraft.cluster import Cluster
+from lingraft.artifacts.storage import Remote, names_in
+from lingraft.config.cluster import Cluster
 from lingraft.doctor.findings import Finding, Looks, guarded
 from lingraft.errors import LingraftError
-from lingraft.places import Remote, names_in
 
 _WAITS = "WaitForFirstConsumer"
 

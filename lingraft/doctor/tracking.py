@@ -9,7 +9,7 @@ from kubernetes import client
 
 from lingraft.doctor.findings import Finding, Looks, guarded
 from lingraft.doctor.reach import Address, reached
-from lingraft.launch.pods import TRACKING_KEYS
+from lingraft.steps.launch.pods import TRACKING_KEYS
 
 _DEPLOYMENT = "mlflow"
 """Of the overlays, and their service; one by another name is somebody's own."""

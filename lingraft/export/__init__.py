@@ -15,7 +15,7 @@ except ImportError as error:
 from lingraft.export.adding import add
 from lingraft.export.bundling import bundle, in_order
 from lingraft.export.examples import examples_of
-from lingraft.export.judging import parity
+from lingraft.export.parity import parity
 from lingraft.export.standalone import standalone
 
 __all__ = ["add", "bundle", "examples_of", "in_order", "parity", "standalone"]

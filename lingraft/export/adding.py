@@ -6,19 +6,19 @@ from typing import Any
 import torch
 from torch import nn
 
-from lingraft import artifact
-from lingraft.artifact import Artifact, Kind, require_aligned
-from lingraft.encoder import Encoder
+from lingraft.artifacts import artifact
+from lingraft.artifacts.artifact import Artifact, Kind, require_aligned
+from lingraft.bundle.format import BundleKind, Precision, TableFormat, body_part, languages_of
+from lingraft.bundle.runtime import installed_runtime
+from lingraft.config.encoder import EncoderShape
+from lingraft.config.tasks import PRIMARY, Task
 from lingraft.errors import ExportError
 from lingraft.export.bundling import language_facts
 from lingraft.export.exported import Exported
-from lingraft.export.judging import Parity, judged
-from lingraft.export.tables import Brought, tokenizer_facts, write_language
-from lingraft.model_config import EncoderShape
-from lingraft.models import load_embeddings
-from lingraft.serving.formats import BundleKind, Precision, TableFormat, body_part, languages_of
-from lingraft.serving.runtime import installed_runtime
-from lingraft.task_config import PRIMARY, Task
+from lingraft.export.language import Brought, tokenizer_facts, write_language
+from lingraft.export.parity import Parity, judged
+from lingraft.model.encoder import Encoder
+from lingraft.model.loading import load_embeddings
 from lingraft.tasks.loading import kind_of
 
 _ELSEWHERE = ("vocabulary.", "heads.")

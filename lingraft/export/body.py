@@ -9,11 +9,11 @@ import onnx_ir
 import torch
 from torch import nn
 
-from lingraft.encoder import Encoder, Layer
+from lingraft.bundle.format import Precision
+from lingraft.config.encoder import Activation
 from lingraft.export.graph import Graph
-from lingraft.export.products import COMPUTED, product
-from lingraft.model_config import Activation
-from lingraft.serving.formats import Precision
+from lingraft.export.matrix_products import COMPUTED, product
+from lingraft.model.encoder import Encoder, Layer
 
 
 class Given(NamedTuple):

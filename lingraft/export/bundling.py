@@ -4,16 +4,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from lingraft import artifact
-from lingraft.artifact import Artifact, Kind, require_aligned
+from lingraft.artifacts import artifact
+from lingraft.artifacts.artifact import Artifact, Kind, require_aligned
+from lingraft.bundle.format import PRECISIONS, Precision, TableFormat
+from lingraft.bundle.runtime import installed_runtime
+from lingraft.config.gate import PARITY_TOLERANCE
 from lingraft.errors import ExportError
 from lingraft.export.exported import Exported, write_bodies
-from lingraft.export.judging import Parity, judged
-from lingraft.export.tables import Brought, tokenizer_facts, write_language
-from lingraft.gate_config import PARITY_TOLERANCE
-from lingraft.models import Embeddings, Primary, load_embeddings, load_primary, load_task
-from lingraft.serving.formats import PRECISIONS, Precision, TableFormat
-from lingraft.serving.runtime import installed_runtime
+from lingraft.export.language import Brought, tokenizer_facts, write_language
+from lingraft.export.parity import Parity, judged
+from lingraft.model.loading import Embeddings, Primary, load_embeddings, load_primary
+from lingraft.tasks.model import load_task
 
 _GOLDEN_SLACK: dict[Precision, float] = {"fp32": 2.0, "fp16": 4.0, "int8": 2.0}
 """A server's processor rounds elsewhere than the exporter's. Most of all in fp16: a CPU computes every operator in

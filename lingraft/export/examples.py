@@ -4,12 +4,13 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from lingraft.artifact import Artifact, Kind
-from lingraft.blocks import split
+from lingraft.artifacts.artifact import Artifact, Kind
+from lingraft.config.tasks import Task
+from lingraft.data.blocks import split
 from lingraft.errors import ExportError
-from lingraft.models import load_embeddings, load_task
-from lingraft.task_config import Task
+from lingraft.model.loading import load_embeddings
 from lingraft.tasks.loading import load_examples
+from lingraft.tasks.model import load_task
 
 
 def examples_of(

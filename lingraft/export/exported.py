@@ -10,15 +10,8 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from lingraft.artifact import Draft
-from lingraft.encoder import Encoder, MlmHead, Vocabulary
-from lingraft.export import heads
-from lingraft.export.body import Given, body
-from lingraft.export.graph import Graph
-from lingraft.export.products import COMPUTED
-from lingraft.model_config import EncoderShape
-from lingraft.models import Primary, TaskModel
-from lingraft.serving.formats import (
+from lingraft.artifacts.artifact import Draft
+from lingraft.bundle.format import (
     EMBEDDED,
     FEATURES,
     HIDDEN,
@@ -31,9 +24,17 @@ from lingraft.serving.formats import (
     body_file,
     body_part,
 )
-from lingraft.task_config import PRIMARY, Task
+from lingraft.config.encoder import EncoderShape
+from lingraft.config.tasks import PRIMARY, Task
+from lingraft.export import heads
+from lingraft.export.body import Given, body
+from lingraft.export.graph import Graph
+from lingraft.export.matrix_products import COMPUTED
+from lingraft.model.encoder import Encoder, MlmHead, Vocabulary
+from lingraft.model.loading import Primary
 from lingraft.tasks.kinds import TaskKind
 from lingraft.tasks.loading import kind_of
+from lingraft.tasks.model import TaskModel
 
 
 @dataclass(frozen=True)

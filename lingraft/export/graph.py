@@ -13,7 +13,7 @@ import torch
 from onnx_ir.tape import Tape
 from torch import Tensor
 
-from lingraft.tensor_file import spans
+from lingraft.artifacts.tensor_file import spans
 
 OPSET, IR_VERSION = 20, 10
 FUSED = "com.microsoft"

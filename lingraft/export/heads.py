@@ -9,12 +9,12 @@ import onnx_ir
 import torch
 from torch import nn
 
-from lingraft.encoder import MlmHead
+from lingraft.bundle.format import FEATURES, HIDDEN
+from lingraft.config.encoder import Activation
 from lingraft.export.body import activated
 from lingraft.export.graph import Graph
-from lingraft.export.products import product
-from lingraft.model_config import Activation
-from lingraft.serving.formats import FEATURES, HIDDEN
+from lingraft.export.matrix_products import product
+from lingraft.model.encoder import MlmHead
 from lingraft.tasks.classification import Classifier
 
 Outputs = Mapping[str, tuple[onnx_ir.Value, Sequence[str | int]]]

@@ -9,12 +9,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from lingraft import masked_lm
-from lingraft.encoder import Encoder
+from lingraft.bundle.format import FEATURES, OUTPUTS, TableFormat
+from lingraft.bundle.runtime import Body
 from lingraft.export.exported import Exported
-from lingraft.export.tables import Brought, Drawn
-from lingraft.serving.formats import FEATURES, OUTPUTS, TableFormat
-from lingraft.serving.runtime import Body
+from lingraft.export.language import Brought, Drawn
+from lingraft.model.encoder import Encoder
+from lingraft.training import masked_lm
 
 
 def scores(

@@ -11,19 +11,19 @@ import onnx_ir
 import torch
 from safetensors.torch import save_file
 
+from lingraft.artifacts.files import new_folder
+from lingraft.bundle.format import BIAS, FEATURES, SCALE, TABLE, Precision, TableFormat, body_part
+from lingraft.bundle.runtime import Body, installed_runtime
+from lingraft.bundle.self_test import difference
+from lingraft.config.tasks import PRIMARY
 from lingraft.errors import ExportError
 from lingraft.export.body import Given
 from lingraft.export.bundling import sources
 from lingraft.export.exported import Exported, facts_of
 from lingraft.export.graph import Graph
 from lingraft.export.heads import Outputs
-from lingraft.export.judging import probe, require_near
-from lingraft.export.tables import Brought, Drawn, stored_rows
-from lingraft.files import new_folder
-from lingraft.serving.formats import BIAS, FEATURES, SCALE, TABLE, Precision, TableFormat, body_part
-from lingraft.serving.golden import difference
-from lingraft.serving.runtime import Body, installed_runtime
-from lingraft.task_config import PRIMARY
+from lingraft.export.language import Brought, Drawn, stored_rows
+from lingraft.export.parity import probe, require_near
 
 IDS, MASK, TYPE_IDS = "input_ids", "attention_mask", "token_type_ids"
 """As transformers names them."""

@@ -11,18 +11,18 @@ from pathlib import Path
 from typing import Self
 
 from lingraft import preflight
-from lingraft.config import Recipe
-from lingraft.documents import text_files
+from lingraft.artifacts.files import write_text
+from lingraft.config.recipe import Recipe
+from lingraft.config.text import Files, Folder, Split, TextSource
+from lingraft.data.documents import text_files
+from lingraft.data.lines import read_lines
 from lingraft.errors import ArtifactError, RecipeError, TextError, TokenizerError
-from lingraft.files import write_text
-from lingraft.lines import read_lines
 from lingraft.new_recipe import fitting, writing
 from lingraft.new_recipe.fitting import Amount, Sizes
 from lingraft.new_recipe.languages import FoundText, find
 from lingraft.new_recipe.machine import Machine
 from lingraft.preflight import samples, sizes
 from lingraft.preflight.samples import TextSample
-from lingraft.text_config import Files, Folder, Split, TextSource
 
 _CLASSIC = "en"
 _BLOCKS = (64, 32, 16, 8)

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from lingraft.cost.formulas import Work
+from lingraft.model.flops import Work
 from lingraft.new_recipe.machine import Machine
 from lingraft.preflight.sizes import supported_vocabulary
 

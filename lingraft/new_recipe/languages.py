@@ -5,9 +5,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from lingraft.data.languages import canonical_code
+from lingraft.data.lines import COMPRESSIONS
 from lingraft.errors import TextError
-from lingraft.languages import canonical_code
-from lingraft.lines import COMPRESSIONS
 
 _FORMATS = (".txt", ".jsonl", ".parquet")
 _ISO_639_1 = (

@@ -4,8 +4,8 @@ import os
 from dataclasses import dataclass
 from typing import Self
 
-from lingraft.cost.accelerators import ASSUMED_UTILISATION, PEAKS_TFLOPS
-from lingraft.workers import cores
+from lingraft.data.pool import cores
+from lingraft.reports.cost.accelerators import ASSUMED_UTILISATION, PEAKS_TFLOPS
 
 _FLOPS_A_CORE = 60e9
 """The demo's rate on two server cores, between those of fp32 and bf16, by the formulas of `cost`."""

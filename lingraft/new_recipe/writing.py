@@ -3,9 +3,9 @@
 import json
 from collections.abc import Mapping, Sequence
 
+from lingraft.config.text import Files, TextSource
 from lingraft.new_recipe.fitting import Sizes
 from lingraft.new_recipe.machine import Machine
-from lingraft.text_config import Files, TextSource
 
 _COLUMN = 44
 _WARMUP_SHARE = 0.08

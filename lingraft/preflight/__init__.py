@@ -10,13 +10,13 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from lingraft import documents
-from lingraft.config import Recipe
+from lingraft.config.recipe import Recipe
+from lingraft.config.tasks import Task
+from lingraft.console import say
+from lingraft.data import documents
 from lingraft.errors import TextError
 from lingraft.preflight import examples, labels, outputs, resources, samples, sizes
 from lingraft.preflight.samples import TextSample
-from lingraft.progress import say
-from lingraft.task_config import Task
 
 Problems = dict[str, list[str]]
 """Messages by the language that they concern."""

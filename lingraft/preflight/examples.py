@@ -5,11 +5,11 @@ from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
-from lingraft.config import Recipe
+from lingraft.config.recipe import Recipe
+from lingraft.config.tasks import Task, TaskDataset
+from lingraft.data.huggingface import load_rows
+from lingraft.data.splits import SplitName
 from lingraft.errors import LingraftError
-from lingraft.huggingface_text import load_rows
-from lingraft.splits import SplitName
-from lingraft.task_config import Task, TaskDataset
 from lingraft.tasks import squad
 from lingraft.tasks.labelled_texts import Example, examples_of, examples_or_errors
 from lingraft.tasks.rows import Row, class_names, in_language

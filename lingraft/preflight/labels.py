@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from lingraft.config import Recipe
+from lingraft.config.recipe import Recipe
+from lingraft.config.tasks import Task
+from lingraft.data.splits import SPLITS, SplitName
+from lingraft.data.text import LABELLING
 from lingraft.preflight import samples
 from lingraft.preflight.samples import TextSample
-from lingraft.splits import SPLITS, SplitName
-from lingraft.task_config import Task
-from lingraft.text import LABELLING
 
 Known = Mapping[str, Sequence[str]]
 """Labels by task; a task whose labels a sample cannot tell is missing."""

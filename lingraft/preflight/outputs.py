@@ -5,11 +5,11 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from lingraft.artifacts.files import writable
+from lingraft.artifacts.remote import uri_of
+from lingraft.artifacts.storage import Remote
+from lingraft.artifacts.sync import WHERE
 from lingraft.errors import ArtifactError, LingraftError
-from lingraft.files import writable
-from lingraft.object_storage import uri_of
-from lingraft.places import Remote
-from lingraft.reuse import WHERE
 
 _PROBE = ".lingraft-write-check"
 

@@ -10,13 +10,13 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import NamedTuple
 
-from lingraft.bilingual_dictionary import words_or_errors
-from lingraft.config import Recipe
-from lingraft.detection import Detector
+from lingraft.config.recipe import Recipe
+from lingraft.console import say
+from lingraft.data.bilingual_dictionary import words_or_errors
+from lingraft.data.language_detection import Detector
+from lingraft.data.parallel_text import Found, Pair, described, pairs_or_errors, usable
 from lingraft.errors import LingraftError, MissingExtraError, TextError
-from lingraft.parallel_text import Found, Pair, described, pairs_or_errors, usable
 from lingraft.preflight.samples import TextSample
-from lingraft.progress import say
 
 SECONDS = 30.0
 _SAMPLED = 2000

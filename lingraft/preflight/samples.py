@@ -6,13 +6,13 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from lingraft.documents import SAMPLED
+from lingraft.artifacts.remote import uri_of
+from lingraft.config.text import Files, Folder, HuggingFace, Split, TextSource
+from lingraft.data.documents import SAMPLED
+from lingraft.data.preprocessing import Preparation, Prepared
+from lingraft.data.splits import SPLITS, SplitName
+from lingraft.data.text import source_documents
 from lingraft.errors import LingraftError
-from lingraft.object_storage import uri_of
-from lingraft.prepared import Preparation, Prepared
-from lingraft.splits import SPLITS, SplitName
-from lingraft.text import source_documents
-from lingraft.text_config import Files, Folder, HuggingFace, Split, TextSource
 
 CHARACTERS = 1 << 22
 """Of a language, that are read at most."""

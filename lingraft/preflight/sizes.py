@@ -7,13 +7,13 @@ from collections.abc import Iterator
 
 import sentencepiece
 
-from lingraft.config import Recipe
+from lingraft.config.recipe import Recipe
+from lingraft.data.splits import SPLITS
+from lingraft.data.text import missing_splits
+from lingraft.data.tokenizer.sampling import Survey, spread
+from lingraft.data.tokenizer.tokenizer import TooManyPiecesError, train_model
 from lingraft.errors import TokenizerError
 from lingraft.preflight.samples import TextSample
-from lingraft.sample import Survey, spread
-from lingraft.splits import SPLITS
-from lingraft.text import missing_splits
-from lingraft.tokenizer import TooManyPiecesError, train_model
 
 _CHARACTERS_A_PIECE, _GROWTH = 0.15, 1.8
 """A training split of 0.15 V^1.8 characters supports V pieces: twice what Swahili, Urdu and English text needed, of

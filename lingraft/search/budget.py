@@ -6,10 +6,10 @@ number n is after n/looks of the budget, to within half an update.
 
 from dataclasses import dataclass
 
-from lingraft.config import Recipe
-from lingraft.cost.updates import step_flops
+from lingraft.config.recipe import Recipe
+from lingraft.config.systems import Stage, Step, System
+from lingraft.model.flops import step_flops
 from lingraft.search.space import Params, settings_of
-from lingraft.systems import Stage, Step, System
 
 
 @dataclass(frozen=True)

@@ -4,10 +4,10 @@ import os
 import signal
 from types import FrameType
 
+from lingraft.console import say
 from lingraft.errors import MissingExtraError, TrackingError
-from lingraft.progress import say
 from lingraft.search.storage import explained, opened, require_there
-from lingraft.stopping import EXIT_CODES, handled
+from lingraft.signals import EXIT_CODES, handled
 
 
 def serve(address: str | None, host: str, port: int) -> None:

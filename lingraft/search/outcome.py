@@ -7,16 +7,16 @@ from pathlib import Path
 
 import optuna
 
-from lingraft import results
-from lingraft.artifact import Artifact, Cost
+from lingraft.artifacts.artifact import Artifact, Cost
+from lingraft.config.search import Goal
 from lingraft.errors import MissingExtraError, TrainingError
-from lingraft.results import FrontPoint, SearchResult, Trial
 from lingraft.search import page
-from lingraft.search.board import Board
-from lingraft.search.order import Order
+from lingraft.search.shared_study import Board
 from lingraft.search.space import choices_of
-from lingraft.search.training import Trainer
-from lingraft.search_config import Goal
+from lingraft.search.trial import Trainer
+from lingraft.search.trial_order import Order
+from lingraft.stages import results
+from lingraft.stages.results import FrontPoint, SearchResult, Trial
 
 _FEWEST_FOR_IMPORTANCE = 4
 """Whole trials; of fewer, no parameter's share means anything."""

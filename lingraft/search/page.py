@@ -4,10 +4,10 @@ import base64
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from lingraft import __version__
-from lingraft.report.page import environment
-from lingraft.results import SearchResult, Trial
-from lingraft.search.drawings import cost_rows, drawings_of
+from lingraft._version import __version__
+from lingraft.reports.run.page import environment
+from lingraft.search.plots import cost_rows, drawings_of
+from lingraft.stages.results import SearchResult, Trial
 
 PAGE_FILE = "search.html"
 _SEARCHED = ("learning_rate", "mask_rate", "initialisation", "budget_share")

@@ -3,10 +3,10 @@
 import optuna
 from optuna.trial import FrozenTrial, TrialState
 
-from lingraft.results import Trial
-from lingraft.search.board import RECORD, Board, distributions_of
+from lingraft.config.search import Goal
+from lingraft.search.shared_study import RECORD, Board, distributions_of
 from lingraft.search.space import Params, key_of
-from lingraft.search_config import Goal
+from lingraft.stages.results import Trial
 
 _DRAWS = 20
 """Of parameters that have been tried before, until a search of few choices is taken to be exhausted."""

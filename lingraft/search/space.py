@@ -5,10 +5,9 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from lingraft.config import Recipe
-from lingraft.initialisation.classes import Initialisation
-from lingraft.search_config import Range
-from lingraft.training_config import Adaptation
+from lingraft.config.recipe import Recipe
+from lingraft.config.search import Range
+from lingraft.config.training import Adaptation, Initialisation
 
 Params = Mapping[str, Any]
 """Of one trial: its depth, and what else is searched."""

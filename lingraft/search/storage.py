@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
-from lingraft.addresses import sqlite_file, without_password
+from lingraft.artifacts.addresses import sqlite_file, without_password
+from lingraft.console import say
 from lingraft.errors import MissingExtraError, TrackingError
-from lingraft.progress import say
 
 try:
     import optuna

@@ -11,25 +11,24 @@ from pathlib import Path
 
 from optuna.trial import FrozenTrial
 
-from lingraft import reuse
-from lingraft.artifact import Artifact
-from lingraft.config import Recipe
-from lingraft.efficiency import LearningCurve
+from lingraft.artifacts import sync
+from lingraft.artifacts.artifact import Artifact
+from lingraft.artifacts.files import require_new
+from lingraft.artifacts.remote import uri_of
+from lingraft.config.recipe import Recipe
+from lingraft.config.search import Goal
+from lingraft.console import say
 from lingraft.errors import TrackingError, TrainingError
-from lingraft.files import require_new
-from lingraft.object_storage import uri_of
-from lingraft.plan import unwatched
-from lingraft.progress import say
-from lingraft.results import Trial
-from lingraft.runs import Watch
+from lingraft.reports.paper.efficiency import LearningCurve
 from lingraft.search import outcome
-from lingraft.search.board import Board, TakenOverError
-from lingraft.search.order import order_of
-from lingraft.search.rule import hopeless
+from lingraft.search.pruning import hopeless
 from lingraft.search.sampling import sampled
+from lingraft.search.shared_study import Board, TakenOverError
 from lingraft.search.space import Params, choices_of, in_words, key_of, listed
-from lingraft.search.training import Attempt, Inputs, Trainer
-from lingraft.search_config import Goal
+from lingraft.search.trial import Attempt, Inputs, Trainer
+from lingraft.search.trial_order import order_of
+from lingraft.stages.results import Trial
+from lingraft.training.schedule import Watch, unwatched
 
 __all__ = ["Inputs", "search", "work"]
 
@@ -114,7 +113,7 @@ def work(
 
 def shared_storage(given: str | None) -> str | None:
     """The storage that workers of a pipeline share: what is given, or a journal in the folder of their results."""
-    where = os.environ.get(reuse.WHERE)
+    where = os.environ.get(sync.WHERE)
     if given or where is None or uri_of(where):
         return given
     Path(where).mkdir(parents=True, exist_ok=True)

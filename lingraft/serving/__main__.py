@@ -3,8 +3,7 @@
 import sys
 
 from lingraft.errors import LingraftError
-from lingraft.startup import end_quietly_on_ctrl_c
-from lingraft.stopping import Interruption, interruptible
+from lingraft.signals import Interruption, end_quietly_on_ctrl_c, interruptible
 
 
 def main() -> None:

@@ -13,12 +13,8 @@ from numpy.typing import NDArray
 from pydantic import PositiveFloat
 from safetensors.numpy import load_file
 
-from lingraft.artifact import Artifact, Kind
-from lingraft.errors import ArtifactError, ServingError, TokenizerError
-from lingraft.model_config import EncoderShape
-from lingraft.pieces import SpecialIds
-from lingraft.publishing.parts import fingerprint_of
-from lingraft.serving.formats import (
+from lingraft.artifacts.artifact import Artifact, Kind
+from lingraft.bundle.format import (
     BIAS,
     BundleKind,
     Examples,
@@ -32,11 +28,15 @@ from lingraft.serving.formats import (
     table_part,
     tokenizers_of,
 )
-from lingraft.serving.golden import Golden
-from lingraft.serving.runtime import CUDA, Body, served_provider
-from lingraft.serving.tables import Table
-from lingraft.task_config import PRIMARY, Task
-from lingraft.tokenizer import Tokenizer
+from lingraft.bundle.parts import fingerprint_of
+from lingraft.bundle.runtime import CUDA, Body, served_provider
+from lingraft.bundle.self_test import Golden
+from lingraft.bundle.tables import Table
+from lingraft.config.encoder import EncoderShape
+from lingraft.config.tasks import PRIMARY, Task
+from lingraft.data.tokenizer.pieces import SpecialIds
+from lingraft.data.tokenizer.tokenizer import Tokenizer
+from lingraft.errors import ArtifactError, ServingError, TokenizerError
 
 
 @dataclass(frozen=True)

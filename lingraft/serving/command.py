@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pydantic
 
+from lingraft.config.section import explain
 from lingraft.errors import MissingExtraError, ServingError
-from lingraft.section import explain
 from lingraft.serving import logs
 from lingraft.serving.ports import require_port
 from lingraft.serving.served import Served
 from lingraft.serving.settings import Settings, token
-from lingraft.stopping import Interruption, interruptible
+from lingraft.signals import Interruption, interruptible
 
 
 def run(arguments: Sequence[str], program: str) -> None:

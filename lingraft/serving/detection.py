@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Sequence
 
-from lingraft.detection import Detected, Detector
+from lingraft.data.language_detection import Detected, Detector
 from lingraft.errors import RequestError
 
 AUTO = "auto"

@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from lingraft.detection import Detected, Detector
+from lingraft.bundle.runtime import CUDA, served_provider, usable_cpus
+from lingraft.data.language_detection import Detected, Detector
 from lingraft.errors import OverloadedError, RequestError, StoppingError
-from lingraft.serving import measures
-from lingraft.serving.answers.kind import LANGUAGE, Answers, Asked, Job, Outputs, Row, Tensor, run, texts_of
+from lingraft.serving import metrics
 from lingraft.serving.bundle import Bundle
 from lingraft.serving.detection import resolve
 from lingraft.serving.mismatch import (
@@ -29,9 +29,9 @@ from lingraft.serving.mismatch import (
 from lingraft.serving.models import LANGUAGE_CONFIDENCE, metadata, models_of
 from lingraft.serving.queue import LEAST_FULL, Bounds, Queue
 from lingraft.serving.requests import InferRequest, Read, read
-from lingraft.serving.runtime import CUDA, served_provider, usable_cpus
 from lingraft.serving.served import Served
 from lingraft.serving.settings import Settings
+from lingraft.serving.tasks.kind import LANGUAGE, Answers, Asked, Job, Outputs, Row, Tensor, run, texts_of
 
 _RETRY_S = 1
 _POLL_S = 0.02
@@ -99,8 +99,8 @@ class Endpoint:
         """Begin to answer, in the running event loop."""
         bounds = bounds_of(self.settings)
         for name in self.served.bundles:
-            queue = Queue(run, bounds, self._body_thread, measures.watch_batches(name))
-            measures.watch_queue(name, queue.__len__)
+            queue = Queue(run, bounds, self._body_thread, metrics.watch_batches(name))
+            metrics.watch_queue(name, queue.__len__)
             self._queues[name] = queue
             self._work.append(asyncio.create_task(queue.work()))
 
@@ -145,12 +145,12 @@ class Endpoint:
                 f"{self._requests} requests are being answered, and no more may be. Ask again later.", _RETRY_S
             )
         self._requests += 1
-        measures.REQUESTS.set(self._requests)
+        metrics.REQUESTS.set(self._requests)
         try:
             yield
         finally:
             self._requests -= 1
-            measures.REQUESTS.set(self._requests)
+            metrics.REQUESTS.set(self._requests)
 
     def metadata(self, name: str) -> dict[str, Any]:
         """The protocol's metadata of a model, as it is now."""
@@ -174,7 +174,7 @@ class Endpoint:
         outputs = await self._queues[model.bundle].outputs(bundle, cut.job.rows)
         answers = await self._beside(cut.job.answers, outputs) | _languages(cut)
         found = [(each, answers[each.name]) for each in tensors if each.name in wanted]
-        measures.answered(name, cut.languages, time.monotonic() - began_s)
+        metrics.answered(name, cut.languages, time.monotonic() - began_s)
         self._count_unknown(name, cut, refused=False)
         told = warning(cut.unknown, cut.languages, cut.others, self.settings.unknown_limit)
         fingerprints = {tag: bundle.languages[tag].part for tag in sorted({*cut.languages})}
@@ -207,7 +207,7 @@ class Endpoint:
     def _count_unknown(self, name: str, cut: _Cut, *, refused: bool) -> None:
         for language, share in zip(cut.languages, cut.unknown, strict=True):
             if share > self.settings.unknown_limit:
-                measures.unknown(name, language, refused=refused)
+                metrics.unknown(name, language, refused=refused)
 
 
 def bounds_of(given: Settings) -> Bounds:

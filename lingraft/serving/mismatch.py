@@ -6,12 +6,12 @@ sent as German with the same label, and be as sure of it as of any other.
 
 from collections.abc import Sequence
 
-from lingraft.detection import Detector
+from lingraft.data.language_detection import Detector
+from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.errors import RequestError
-from lingraft.serving.answers.kind import Asked, Row
-from lingraft.serving.answers.masked import MASK
 from lingraft.serving.bundle import Bundle
-from lingraft.tokenizer import Tokenizer
+from lingraft.serving.tasks.kind import Asked, Row
+from lingraft.serving.tasks.masked import MASK
 
 UNKNOWN_SHARE, DETECTED_LANGUAGE = "unknown_share", "detected_language"
 WARNING = "warning"

@@ -6,19 +6,19 @@ A model is what a client names; a primary's bundle answers as `fill-mask` and as
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from lingraft.bundle.format import BundleKind
+from lingraft.config.tasks import PRIMARY
 from lingraft.errors import ServingError
-from lingraft.serving.answers.entities import Entities
-from lingraft.serving.answers.kind import LANGUAGE, TEXT, AnswerKind, Tensor
-from lingraft.serving.answers.labels import Labels
-from lingraft.serving.answers.masked import Masked, with_mask
-from lingraft.serving.answers.passages import Passages
-from lingraft.serving.answers.vectors import Vectors
 from lingraft.serving.bundle import Bundle
 from lingraft.serving.detection import AUTO
-from lingraft.serving.formats import BundleKind
 from lingraft.serving.mismatch import DETECTED_LANGUAGE, UNKNOWN_SHARE
 from lingraft.serving.settings import Settings
-from lingraft.task_config import PRIMARY
+from lingraft.serving.tasks.entities import Entities
+from lingraft.serving.tasks.kind import LANGUAGE, TEXT, AnswerKind, Tensor
+from lingraft.serving.tasks.labels import Labels
+from lingraft.serving.tasks.masked import Masked, with_mask
+from lingraft.serving.tasks.passages import Passages
+from lingraft.serving.tasks.vectors import Vectors
 
 FILL_MASK, EMBEDDINGS = "fill-mask", "embeddings"
 LANGUAGE_CONFIDENCE = "language_confidence"

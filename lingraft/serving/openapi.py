@@ -2,14 +2,14 @@
 
 from typing import Any
 
-from lingraft import __version__
-from lingraft.serving.answers.kind import LANGUAGE, Parameter
+from lingraft._version import __version__
 from lingraft.serving.detection import AUTO
 from lingraft.serving.endpoint import Endpoint
-from lingraft.serving.gate import OPEN_PATHS
 from lingraft.serving.mismatch import WARNING
 from lingraft.serving.models import Model
+from lingraft.serving.request_guard import OPEN_PATHS
 from lingraft.serving.requests import MOST_PARTS
+from lingraft.serving.tasks.kind import LANGUAGE, Parameter
 
 _SECURITY: list[dict[str, list[str]]] = [{"bearer": []}]
 UNAUTHORIZED = "401"

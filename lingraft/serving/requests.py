@@ -7,8 +7,8 @@ from typing import Annotated, Any, NamedTuple
 import pydantic
 
 from lingraft.errors import RequestError
-from lingraft.serving.answers.kind import LANGUAGE, Parameter
 from lingraft.serving.settings import Settings
+from lingraft.serving.tasks.kind import LANGUAGE, Parameter
 from lingraft.tasks.squad_windows import is_blank
 
 _SHOWN_PROBLEMS = 5

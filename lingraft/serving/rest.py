@@ -7,13 +7,13 @@ from functools import partial
 from http import HTTPStatus
 from typing import Any
 
-from lingraft import __version__
+from lingraft._version import __version__
 from lingraft.errors import MissingExtraError, RequestError
 from lingraft.serving import logs, playground
+from lingraft.serving.api_page import page
 from lingraft.serving.endpoint import Answered, Endpoint
-from lingraft.serving.gate import TOLD, Gate, refusal, refused
 from lingraft.serving.openapi import describe
-from lingraft.serving.page import page
+from lingraft.serving.request_guard import TOLD, Gate, refusal, refused
 from lingraft.serving.requests import parse
 
 try:

@@ -11,11 +11,11 @@ from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from typing import Any
 
-from lingraft import __version__
+from lingraft._version import __version__
 from lingraft.errors import MissingExtraError, OverloadedError, RequestError, StoppingError
-from lingraft.serving import logs, measures
+from lingraft.serving import logs, metrics
 from lingraft.serving.endpoint import Answered, Endpoint
-from lingraft.serving.gate import permitted, unpermitted
+from lingraft.serving.request_guard import permitted, unpermitted
 from lingraft.serving.requests import MOST_PARTS, InferRequest, InputTensor, OutputTensor, of_the_protocol
 
 try:
@@ -97,7 +97,7 @@ class _Interceptor(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # grpc ha
                 logs.tell("failed", logging.ERROR, error, method=name)
                 await context.abort(status, "the server failed; its log says where.")
             finally:
-                measures.ANSWERS.labels(f"grpc:{name}", status.name).inc()
+                metrics.ANSWERS.labels(f"grpc:{name}", status.name).inc()
                 if name not in _OPEN_METHODS:
                     logs.tell_request(f"grpc:{name}", status.name, began_s, told)
 

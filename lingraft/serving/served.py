@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from lingraft.bundle.format import Precision
 from lingraft.errors import ServingError
 from lingraft.serving.bundle import Bundle, Language, Shared
-from lingraft.serving.formats import Precision
 
 
 class Served:

@@ -9,16 +9,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from lingraft.detection import Detector
+from lingraft.data.language_detection import Detector
 from lingraft.errors import MissingExtraError
 from lingraft.serving import logs
 from lingraft.serving.endpoint import Endpoint
-from lingraft.serving.following import following
+from lingraft.serving.publishing.follower import following
 from lingraft.serving.rest import mount
 from lingraft.serving.rpc import RpcServer
 from lingraft.serving.served import Served
 from lingraft.serving.settings import Settings
-from lingraft.stopping import heeded
+from lingraft.signals import heeded
 
 try:
     from kserve import ModelServer

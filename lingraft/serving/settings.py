@@ -5,9 +5,9 @@ from pathlib import Path
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
 
+from lingraft.bundle.format import Precision
+from lingraft.config.section import Section
 from lingraft.errors import ServingError
-from lingraft.section import Section
-from lingraft.serving.formats import Precision
 
 TOKEN_VARIABLE = "LINGRAFT_TOKEN"
 _SHORTEST_TOKEN = 16

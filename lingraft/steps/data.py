@@ -3,14 +3,15 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from lingraft import jobs, preflight, tracking
-from lingraft.artifact import Kind
-from lingraft.config import Recipe
-from lingraft.failures import in_words
-from lingraft.files import write_text
-from lingraft.registry.renewal import require_droppable
-from lingraft.steps.doing import do
+from lingraft import preflight, tracking
+from lingraft.artifacts.artifact import Kind
+from lingraft.artifacts.failures import in_words
+from lingraft.artifacts.files import write_text
+from lingraft.config.recipe import Recipe
+from lingraft.jobs import job as jobs
 from lingraft.steps.facts import language_of
+from lingraft.steps.run_job import do
+from lingraft.tracking.promotion.renewal import require_droppable
 
 
 def check_inputs(recipe: str, pipeline: str, languages: Sequence[str], drop_languages: Sequence[str] = ()) -> None:

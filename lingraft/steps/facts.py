@@ -4,9 +4,9 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from lingraft.artifact import Artifact, Kind
-from lingraft.config import Recipe
-from lingraft.results import TaskScores
+from lingraft.artifacts.artifact import Artifact, Kind
+from lingraft.config.recipe import Recipe
+from lingraft.stages.results import TaskScores
 from lingraft.tasks.class_scores import class_scores
 
 Scores = dict[str, float]

@@ -6,35 +6,27 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from lingraft import jobs, tracking
-from lingraft.artifact import Artifact, Kind
-from lingraft.config import Recipe
+from lingraft import tracking
+from lingraft.artifacts.artifact import Artifact, Kind
+from lingraft.artifacts.failures import leave, why
+from lingraft.artifacts.files import write_json
+from lingraft.artifacts.names import bundle_name, embeddings_name, primary_name
+from lingraft.artifacts.outcomes import LanguagesFailedError, load_outcome, require_all
+from lingraft.config.recipe import Recipe
+from lingraft.config.tasks import PRIMARY
+from lingraft.console import say
 from lingraft.errors import DepthError, RecipeError
-from lingraft.failures import leave, why
-from lingraft.files import write_json
-from lingraft.outcomes import LanguagesFailedError, load_outcome, require_all
-from lingraft.progress import say
-from lingraft.registered import bundle_name, embeddings_name, primary_name
-from lingraft.registry.bundle_gate import AllowedChanges
-from lingraft.registry.evidence import register_judged
-from lingraft.registry.facts import parity_of
-from lingraft.registry.gate import reason
-from lingraft.registry.renewal import languages_in_production, renew
-from lingraft.report.records import Records, Tracked, Verdict
-from lingraft.results import LanguageResult, SearchResult, load_language, load_search, load_source, zero_shot
-from lingraft.steps.doing import do, one_job
-from lingraft.steps.facts import (
-    Judgement,
-    Scores,
-    confusion_of,
-    given,
-    language_of,
-    merit_of,
-    recalls,
-    task_folders,
-)
-from lingraft.steps.promoting import asker_of, promoted
-from lingraft.task_config import PRIMARY
+from lingraft.jobs import job
+from lingraft.reports.run.records import Records, Tracked, Verdict
+from lingraft.stages.results import LanguageResult, SearchResult, load_language, load_search, load_source, zero_shot
+from lingraft.steps.facts import Judgement, Scores, confusion_of, given, language_of, merit_of, recalls, task_folders
+from lingraft.steps.promote import asker_of, promoted
+from lingraft.steps.run_job import do, one_job
+from lingraft.tracking.promotion.bundle_gate import AllowedChanges
+from lingraft.tracking.promotion.evidence import register_judged
+from lingraft.tracking.promotion.gate import reason
+from lingraft.tracking.promotion.renewal import languages_in_production, renew
+from lingraft.tracking.tags import parity_of
 from lingraft.tracking.versions import bring, champion_of
 
 REFUSED = "refused."
@@ -64,7 +56,7 @@ def initialise(
 ) -> Scores:
     """Write one language's embeddings as they are before training; `vectors` is empty where rows need no text."""
     language, inputs = language_of(tokenizer_folder, Kind.TOKENIZER), (blocks_folder, given(vectors))
-    return do(jobs.initialisation(Recipe.parse(recipe), language, primary, tokenizer_folder, out, *inputs), run)
+    return do(job.initialisation(Recipe.parse(recipe), language, primary, tokenizer_folder, out, *inputs), run)
 
 
 @one_job
@@ -82,7 +74,7 @@ def adapt(
     """Learn one language's embeddings over one depth; the folder `mini` is empty without a step 1b."""
     language = language_of(blocks_folder, Kind.BLOCKS)
     folders = primary, given(mini), blocks_folder, tokenizer_folder, out, initial
-    return do(jobs.adaptation(Recipe.parse(recipe), depth, language, *folders), run)
+    return do(job.adaptation(Recipe.parse(recipe), depth, language, *folders), run)
 
 
 def evaluate_language(
@@ -99,7 +91,7 @@ def evaluate_language(
     initial: Path | None = None,
 ) -> Judgement:
     """Judge one language."""
-    from lingraft.evaluation import evaluate_language as evaluate
+    from lingraft.stages.evaluate import evaluate_language as evaluate
 
     depth = Artifact.load(embeddings, Kind.EMBEDDINGS).manifest.detail("depth", int)
     with tracking.stage(run.read_text(), f"evaluate-{language_of(embeddings, Kind.EMBEDDINGS)}-{depth}") as stage:
@@ -230,7 +222,7 @@ def bundle(
     Args:
         recipe: as JSON.
         run: file that names the pipeline's tracking run.
-        task: one of `lingraft.registered.bundled`; the primary is exported itself where it is that.
+        task: one of `lingraft.artifacts.names.bundled`; the primary is exported itself where it is that.
         primary: artifact.
         tasks: folder of finetuned tasks.
         embeddings: of the run's languages; a folder may say why there are none.
@@ -293,8 +285,8 @@ def report(
     recipe: str, run: Path, evaluation: Path, results: Sequence[Path], outcomes: Sequence[Path], out: Path
 ) -> str:
     """Write the report of a source and its languages, with why some failed; returns the page's HTML."""
-    from lingraft.report.note import REPORT, headline, note, title
-    from lingraft.report.page import write
+    from lingraft.reports.run.note import REPORT, headline, note, title
+    from lingraft.reports.run.page import write
 
     settings, parent = Recipe.parse(recipe), run.read_text()
     with tracking.stage(parent, "report") as stage:
@@ -317,7 +309,7 @@ def report(
 
 def _verdicts(stage: tracking.StageRun, recipe: Recipe, languages: Sequence[LanguageResult]) -> dict[str, Verdict]:
     """The gate's verdict on each language, about the depth that was registered."""
-    from lingraft.registry.verdicts import verdict_of
+    from lingraft.tracking.promotion.verdicts import verdict_of
 
     found = {
         each.language: verdict_of(stage.ask, embeddings_name(recipe, each.language), each.embeddings)

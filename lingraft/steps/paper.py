@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from lingraft import tracking
+from lingraft.artifacts.files import new_folder
 from lingraft.comparison.plan import plan_of
-from lingraft.config import Recipe
-from lingraft.files import new_folder
-from lingraft.jobs import Job, Lane, lane, vectors
-from lingraft.steps.doing import attempt, one_job
+from lingraft.config.recipe import Recipe
+from lingraft.jobs.job import Job, Lane, lane, vectors
 from lingraft.steps.facts import Scores
+from lingraft.steps.run_job import attempt, one_job
 
 
 def prepare_language(recipe: str, run: Path, language: str, text: Path, tokenizer: Path, blocks: Path) -> None:
@@ -66,12 +66,12 @@ def judge_source(
     out: Path,
 ) -> Scores:
     """Gather a primary's finetunings in one folder, `tasks`, and judge them in the source language."""
-    from lingraft.comparison import judging
+    from lingraft.comparison import evaluate
 
     gather(finetuned, tasks)
     planned = plan_of(Recipe.parse(recipe)).primary(name)
-    bodies, source = judging.Bodies(planned, primary, tasks), Lane(text, tokenizer, blocks)
-    return _judged(judging.source_judging(bodies, source, out / planned.name), run)
+    bodies, source = evaluate.Bodies(planned, primary, tasks), Lane(text, tokenizer, blocks)
+    return _judged(evaluate.source_judging(bodies, source, out / planned.name), run)
 
 
 @one_job
@@ -127,13 +127,13 @@ def judge_language(
     out: Path,
 ) -> Scores:
     """Judge every checkpoint of a language in one arm; returns the scores at the end."""
-    from lingraft.comparison import judging
+    from lingraft.comparison import evaluate
 
     comparison = plan_of(Recipe.parse(recipe))
     planned = comparison.arm(arm)
-    bodies = judging.Bodies(comparison.primary(planned.primary), primary, tasks)
+    bodies = evaluate.Bodies(comparison.primary(planned.primary), primary, tasks)
     target = Lane(text, tokenizer, blocks)
-    return _judged(judging.language_judging(planned, bodies, target, curve, language, out / arm / language), run)
+    return _judged(evaluate.language_judging(planned, bodies, target, curve, language, out / arm / language), run)
 
 
 def gather(folders: Sequence[Path], out: Path) -> None:
@@ -146,7 +146,7 @@ def gather(folders: Sequence[Path], out: Path) -> None:
 def report(recipe: str, run: Path, results: Path, out: Path) -> str:
     """Write the comparison's report from all that was judged; returns its page's HTML."""
     from lingraft.comparison.records import judged_under, records_of
-    from lingraft.paper import report as paper_report
+    from lingraft.reports.paper import report as paper_report
 
     with tracking.stage(run.read_text(), "report") as stage:
         records = records_of(plan_of(Recipe.parse(recipe)), judged_under(results))

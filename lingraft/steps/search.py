@@ -6,15 +6,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lingraft import tracking
-from lingraft.config import Recipe
-from lingraft.files import make_folder, write_json
-from lingraft.languages import language_name, name_and_tag
-from lingraft.metrics import exposed
-from lingraft.plan import unwatched
-from lingraft.registered import primary_name
-from lingraft.results import load_search
-from lingraft.search_config import SEARCH_STORAGE
+from lingraft.artifacts.files import make_folder, write_json
+from lingraft.artifacts.names import primary_name
+from lingraft.config.recipe import Recipe
+from lingraft.config.search import SEARCH_STORAGE
+from lingraft.data.languages import language_name, name_and_tag
+from lingraft.stages.results import load_search
 from lingraft.steps.facts import Scores, given
+from lingraft.training.metrics import exposed
+from lingraft.training.schedule import unwatched
 
 if TYPE_CHECKING:
     from lingraft.search import Inputs

@@ -3,19 +3,20 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from lingraft import jobs, tracking
-from lingraft.artifact import Artifact, Kind
-from lingraft.config import Recipe
+from lingraft import tracking
+from lingraft.artifacts.artifact import Artifact, Kind
+from lingraft.artifacts.names import mini_name, primary_name, task_name
+from lingraft.config.recipe import Recipe
+from lingraft.console import say
+from lingraft.data.languages import language_name, name_and_tag
 from lingraft.errors import NotRegisteredError
-from lingraft.languages import language_name, name_and_tag
-from lingraft.progress import say
-from lingraft.registered import mini_name, primary_name, task_name
-from lingraft.registry.evidence import EVALUATION, EVALUATION_RUN
-from lingraft.registry.promotion import unaligned
-from lingraft.results import SourceResult, load_source
-from lingraft.steps.doing import do, one_job
+from lingraft.jobs import job as jobs
+from lingraft.stages.results import SourceResult, load_source
 from lingraft.steps.facts import Judgement, Scores, confusion_of, language_of, merit_of, recalls, task_folders
-from lingraft.steps.promoting import require_champion
+from lingraft.steps.promote import require_champion
+from lingraft.steps.run_job import do, one_job
+from lingraft.tracking.promotion.evidence import EVALUATION, EVALUATION_RUN
+from lingraft.tracking.promotion.promote import unaligned
 from lingraft.tracking.versions import Version, bring, champion_of, versions_of
 
 _VECTORS = "vectors"
@@ -62,7 +63,7 @@ def evaluate_source(
     recipe: str, run: Path, primary: Path, tasks: Sequence[Path], text_folder: Path, blocks_folder: Path, out: Path
 ) -> Judgement:
     """Judge the source language."""
-    from lingraft.evaluation import evaluate_source as evaluate
+    from lingraft.stages.evaluate import evaluate_source as evaluate
 
     with tracking.stage(run.read_text(), "evaluate-source") as stage:
         made = evaluate(Recipe.parse(recipe), primary, tasks, text_folder, blocks_folder, out)

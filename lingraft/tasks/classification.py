@@ -12,16 +12,16 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from lingraft.encoder import Encoder, draw_weights
-from lingraft.model_config import EncoderShape
-from lingraft.tally import Tally
+from lingraft.config.encoder import EncoderShape
+from lingraft.data.tokenizer.tokenizer import Tokenizer
+from lingraft.model.encoder import Encoder, draw_weights
 from lingraft.tasks.class_scores import MACRO_F1, macro_f1
+from lingraft.tasks.item_counts import Tally
 from lingraft.tasks.kinds import Judged
 from lingraft.tasks.labelled_texts import Example, examples_of, read_examples
 from lingraft.tasks.labels import labels_of, numbered
-from lingraft.tasks.order import by_length
+from lingraft.tasks.lengths import by_length
 from lingraft.tasks.pairs import Encoded, encode, pad, pad_types
-from lingraft.tokenizer import Tokenizer
 
 
 class Classifier(nn.Module):

@@ -10,10 +10,10 @@ from typing import Any, Protocol
 
 from torch import Tensor, nn
 
-from lingraft.encoder import Encoder
-from lingraft.model_config import EncoderShape
-from lingraft.tally import Tally
-from lingraft.tokenizer import Tokenizer
+from lingraft.config.encoder import EncoderShape
+from lingraft.data.tokenizer.tokenizer import Tokenizer
+from lingraft.model.encoder import Encoder
+from lingraft.tasks.item_counts import Tally
 
 
 @dataclass(frozen=True)

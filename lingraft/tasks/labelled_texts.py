@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from lingraft.documents import Document
+from lingraft.data.documents import Document
 from lingraft.errors import LingraftError, TextError, raising
 from lingraft.tasks.rows import Layouts, Row, class_of, column, rows_or_errors, text_of
 

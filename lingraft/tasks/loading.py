@@ -3,10 +3,11 @@
 from pathlib import Path
 from typing import Any
 
-from lingraft.artifact import Artifact
+from lingraft.artifacts.artifact import Artifact
+from lingraft.config.tasks import Task, TaskDataset
+from lingraft.data.huggingface import load_rows
+from lingraft.data.text import SplitName, load_split
 from lingraft.errors import TextError
-from lingraft.huggingface_text import load_rows
-from lingraft.task_config import Task, TaskDataset
 from lingraft.tasks.classification import Classification
 from lingraft.tasks.kinds import TaskKind
 from lingraft.tasks.labelled_texts import documents_as_examples
@@ -14,7 +15,6 @@ from lingraft.tasks.question_answering import QuestionAnswering
 from lingraft.tasks.rows import Row, class_names, in_language
 from lingraft.tasks.squad_metric import Evaluation
 from lingraft.tasks.tagging import Tagging
-from lingraft.text import SplitName, load_split
 
 
 def kind_of(task: Task) -> TaskKind:

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from lingraft.model_config import EncoderShape
-from lingraft.tokenizer import Tokenizer
+from lingraft.config.encoder import EncoderShape
+from lingraft.data.tokenizer.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from torch import Tensor  # the endpoint encodes texts without PyTorch, which takes seconds to import

@@ -12,16 +12,16 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from lingraft.encoder import Encoder, draw_weights
-from lingraft.model_config import EncoderShape
-from lingraft.tally import Tally
+from lingraft.config.encoder import EncoderShape
+from lingraft.data.tokenizer.tokenizer import Tokenizer
+from lingraft.model.encoder import Encoder, draw_weights
 from lingraft.tasks import squad, squad_metric
+from lingraft.tasks.item_counts import Tally
 from lingraft.tasks.kinds import Judged
 from lingraft.tasks.squad import Question
 from lingraft.tasks.squad_answers import LONGEST_TOKENS, N_BEST, best_answers
 from lingraft.tasks.squad_metric import Evaluation, Score
 from lingraft.tasks.squad_windows import WindowBatch, Windows, cut
-from lingraft.tokenizer import Tokenizer
 
 _SENTENCE = re.compile(r".*?(?:[.!?](?=\s)|[。！？।؟۔]|\n)", re.DOTALL)
 

@@ -6,8 +6,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from lingraft.data.lines import COMPRESSIONS, read_lines
 from lingraft.errors import LingraftError, TextError, raising
-from lingraft.lines import COMPRESSIONS, read_lines
 
 _TABLES, _OBJECTS = (".tsv", ".txt"), ".jsonl"
 _LANGUAGE = "language"

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from lingraft.tally import Tally
+from lingraft.tasks.item_counts import Tally
 
 OUTSIDE = "O"
 

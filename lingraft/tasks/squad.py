@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from lingraft.data.lines import read_lines
 from lingraft.errors import LingraftError, TextError, raising
-from lingraft.lines import read_lines
 
 _FILE_LAYOUT = (
     'Expected SQuAD\'s format: {"data": [{"paragraphs": [{"context": "...", "qas": [{"id": "...", "question": "...", '

@@ -75,7 +75,7 @@ def best_answers(
 
     A question has fewer where its context has fewer passages, and none where the tokenizer makes nothing of it.
     """
-    from lingraft.tasks.order import by_length
+    from lingraft.tasks.lengths import by_length
 
     net.eval()
     device = next(net.parameters()).device

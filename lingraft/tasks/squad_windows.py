@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from lingraft.config.encoder import EncoderShape
+from lingraft.console import counted
+from lingraft.data.tokenizer.pieces import SpecialIds
+from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.errors import TextError
-from lingraft.model_config import EncoderShape
-from lingraft.pieces import SpecialIds
-from lingraft.progress import counted
 from lingraft.tasks.squad import Answer, Question
-from lingraft.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from torch import Tensor  # the endpoint cuts contexts without PyTorch, which takes seconds to import

@@ -11,8 +11,8 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+from lingraft.data.lines import read_lines
 from lingraft.errors import LingraftError, TextError, raising
-from lingraft.lines import read_lines
 from lingraft.tasks.rows import Row, class_of, column
 
 _DOCUMENT_START = "-DOCSTART-"

@@ -15,17 +15,17 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from lingraft.encoder import Encoder, draw_weights
-from lingraft.masking import NOT_PREDICTED
-from lingraft.model_config import EncoderShape
+from lingraft.config.encoder import EncoderShape
+from lingraft.data.masking import NOT_PREDICTED
+from lingraft.data.tokenizer.tokenizer import Tokenizer
+from lingraft.model.encoder import Encoder, draw_weights
 from lingraft.tasks.kinds import Judged
 from lingraft.tasks.labels import labels_of, numbered
-from lingraft.tasks.order import by_length
+from lingraft.tasks.lengths import by_length
 from lingraft.tasks.pairs import pad
 from lingraft.tasks.spans import OUTSIDE, span_scores, span_tally
 from lingraft.tasks.tagged_sentences import Sentence, read_sentences, sentences_of
 from lingraft.tasks.word_pieces import word_pieces
-from lingraft.tokenizer import Tokenizer
 
 
 class Tagger(nn.Module):

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from lingraft.tokenizer import Tokenizer
+from lingraft.data.tokenizer.tokenizer import Tokenizer
 
 
 def word_pieces(words: Sequence[str], tokenizer: Tokenizer) -> list[list[int]]:

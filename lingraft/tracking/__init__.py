@@ -3,31 +3,33 @@
 Where runs go is `MLFLOW_TRACKING_URI`'s business (with `MLFLOW_TRACKING_TOKEN` and its kin from the environment):
 a server on a cluster, a SQLite file on one machine. `LINGRAFT_TRACKING_WAIT_S` says for how many seconds (120) a server
 that is down is waited for when a stage begins or ends; training itself never waits for it.
+
+MLflow takes seconds to import, so this package imports it on the first use of a name below: `environment` can refuse a
+wrong address before.
 """
 
-from lingraft import mlflow_environment
+import importlib
+import importlib.util
+from typing import TYPE_CHECKING
+
 from lingraft.errors import MissingExtraError
+from lingraft.tracking import environment
 
-try:
-    mlflow_environment.set_up()  # MLflow reads some of it when it is imported
-    import mlflow  # noqa: F401  what follows needs it
-except ImportError as error:
-    raise MissingExtraError("mlflow", "tracking") from error
-
-from lingraft.tracking.registry import CHAMPION, fetch, fetch_kept, register, tag, tags_of
-from lingraft.tracking.runs import (
-    StageRun,
-    close_run,
-    describe,
-    keep,
-    open_project_run,
-    open_run,
-    place_of,
-    stage,
-    tag_run,
-    tags_of_run,
-)
-from lingraft.tracking.server import Asking, asking
+if TYPE_CHECKING:
+    from lingraft.tracking.client import Asking, asking
+    from lingraft.tracking.registry import CHAMPION, fetch, fetch_kept, register, tag, tags_of
+    from lingraft.tracking.runs import (
+        StageRun,
+        close_run,
+        describe,
+        keep,
+        open_project_run,
+        open_run,
+        place_of,
+        stage,
+        tag_run,
+        tags_of_run,
+    )
 
 __all__ = [
     "CHAMPION",
@@ -49,3 +51,25 @@ __all__ = [
     "tags_of",
     "tags_of_run",
 ]
+_OF_CLIENT = {"Asking", "asking"}
+_OF_REGISTRY = {"CHAMPION", "fetch", "fetch_kept", "register", "tag", "tags_of"}
+
+
+def _mlflow_is_installed() -> bool:
+    try:
+        return importlib.util.find_spec("mlflow") is not None
+    except ImportError:
+        return False
+
+
+environment.set_up()  # MLflow reads some of it when it is imported
+if not _mlflow_is_installed():
+    raise MissingExtraError("mlflow", "tracking")
+
+
+def __getattr__(name: str) -> object:
+    """Import a public name from its module when it is first used."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module = "client" if name in _OF_CLIENT else "registry" if name in _OF_REGISTRY else "runs"
+    return getattr(importlib.import_module(f"{__name__}.{module}"), name)

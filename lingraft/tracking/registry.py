@@ -12,13 +12,13 @@ import mlflow
 from mlflow.exceptions import MlflowException
 from mlflow.utils.mlflow_tags import MLFLOW_MODEL_VERSIONS
 
-from lingraft.artifact import MLFLOW_FILES, Artifact, Kind
+from lingraft.artifacts.artifact import MLFLOW_FILES, Artifact, Kind
+from lingraft.console import say
 from lingraft.errors import ArtifactError, NotRegisteredError, TrackingError
-from lingraft.progress import say
-from lingraft.registry.facts import about, card_of, facts_of, recorded_facts, scores_among
-from lingraft.tracking.logged import ABSENT, MODELS, discard, upload
+from lingraft.tracking.client import Asking, asking
+from lingraft.tracking.logged_models import ABSENT, MODELS, discard, upload
 from lingraft.tracking.runs import StageRun, whole
-from lingraft.tracking.server import Asking, asking
+from lingraft.tracking.tags import about, card_of, facts_of, recorded_facts, scores_among
 
 if TYPE_CHECKING:
     from mlflow.entities.model_registry import ModelVersion
@@ -46,7 +46,7 @@ def register(
         kind: what it must be.
         run: the run that it comes from.
         tags: what to know of it beside what its manifest says; scores are among them.
-        aliases: moved to this version. Who is champion is decided by `lingraft.registry.promotion`.
+        aliases: moved to this version. Who is champion is decided by `lingraft.tracking.promotion.promote`.
 
     Raises:
         ArtifactError: the artifact is damaged or of another kind.

@@ -21,19 +21,19 @@ from mlflow.utils.mlflow_tags import (
 )
 from mlflow.utils.validation import MAX_METRICS_PER_BATCH, MAX_PARAMS_TAGS_PER_BATCH
 
-from lingraft import __version__
-from lingraft.artifact import MANIFEST, Artifact, Kind
-from lingraft.config import Recipe
+from lingraft._version import __version__
+from lingraft.artifacts.artifact import MANIFEST, Artifact, Kind
+from lingraft.config.recipe import Recipe
+from lingraft.console import say
 from lingraft.errors import TrackingError
-from lingraft.progress import say
-from lingraft.registry.facts import cost_tags, note_of, shortened
-from lingraft.stopping import Interruption, interruptible
-from lingraft.tracking.inputs import inputs_of
-from lingraft.tracking.points import Outbox, UnreachableError
-from lingraft.tracking.server import LAST_WORDS_S, Asking, asking, explained, hurried
+from lingraft.signals import Interruption, interruptible
+from lingraft.tracking.client import LAST_WORDS_S, Asking, asking, explained, hurried
+from lingraft.tracking.datasets import inputs_of
+from lingraft.tracking.metrics_queue import Outbox, UnreachableError
+from lingraft.tracking.tags import cost_tags, note_of, shortened
 
 if TYPE_CHECKING:
-    from lingraft.plan import Progress
+    from lingraft.training.schedule import Progress
 
 _SQLITE = "sqlite:///"
 _REQUEST = "lingraft.request"

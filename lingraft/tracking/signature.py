@@ -7,9 +7,9 @@ import numpy as np
 from mlflow.models import Model, ModelSignature
 from mlflow.types import ColSpec, DataType, Schema, TensorSpec
 
-from lingraft.artifact import Kind, Manifest
-from lingraft.model_config import EncoderShape
-from lingraft.serving.formats import BundleKind
+from lingraft.artifacts.artifact import Kind, Manifest
+from lingraft.bundle.format import BundleKind
+from lingraft.config.encoder import EncoderShape
 
 FILE = "MLmodel"
 _TOKENS = TensorSpec(np.dtype(np.int64), (-1, -1), "tokens")

@@ -10,11 +10,11 @@ import mlflow
 from mlflow.exceptions import MlflowException
 from mlflow.tracking import MlflowClient
 
-from lingraft.artifact import MANIFEST, Artifact, Kind, Manifest, read_manifest
+from lingraft.artifacts.artifact import MANIFEST, Artifact, Kind, Manifest, read_manifest
 from lingraft.errors import ArtifactError, NotRegisteredError
-from lingraft.tracking.logged import ABSENT, MODELS, discard
+from lingraft.tracking.client import Asking
+from lingraft.tracking.logged_models import ABSENT, MODELS, discard
 from lingraft.tracking.registry import CHAMPION, download, require_tagged
-from lingraft.tracking.server import Asking
 
 if TYPE_CHECKING:
     from mlflow.entities.model_registry import ModelVersion

@@ -17,7 +17,7 @@ from pipelines.server import IN_CLUSTER
 if TYPE_CHECKING:
     from kfp.dsl import base_component
 
-    from lingraft.config import Recipe
+    from lingraft.config.recipe import Recipe
     from pipelines.server.connection import Connection
 
 # What a command needs is imported by it, so that --help does not wait for KFP.
@@ -72,8 +72,8 @@ def submit(
     """Upload a pipeline as a version, start a run of it or a schedule, and wait until the run has ended well."""
     from kfp import compiler
 
-    from lingraft.config import Recipe
-    from lingraft.progress import say
+    from lingraft.config.recipe import Recipe
+    from lingraft.console import say
     from pipelines.server import follow as following
     from pipelines.server.runs import Order, repeat, start
     from pipelines.server.upload import upload
@@ -109,7 +109,7 @@ def follow(
     ui: PageOption = "",
 ) -> None:
     """Wait until a run has ended well, and tell what its steps do meanwhile."""
-    from lingraft.progress import say
+    from lingraft.console import say
     from pipelines.server import follow as following
 
     connection = _connection(host, namespace, token_file, ca, ui)

@@ -4,10 +4,10 @@ import json
 from pathlib import Path
 from typing import Any, Self
 
-from lingraft.artifact import Artifact, Kind
+from lingraft.artifacts.artifact import Artifact, Kind
 from lingraft.comparison import runner as comparison
-from lingraft.config import Recipe
-from lingraft.paper.records import Cell, PaperRecords
+from lingraft.config.recipe import Recipe
+from lingraft.reports.paper.records import Cell, PaperRecords
 from tests.comparison.project import RECIPE, recipe, recipe_on
 from tests.fixtures import once
 from tests.workshop import copied

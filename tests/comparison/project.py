@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from lingraft.config import Recipe
+from lingraft.config.recipe import Recipe
 from tests.made_up import documents, write
 
 TRAINING = {"batch_blocks": 8, "learning_rate": 3e-3}

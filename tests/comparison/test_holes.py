@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 import torch
 
-from lingraft import stages
-from lingraft.artifact import Artifact
+from lingraft.artifacts.artifact import Artifact
+from lingraft.artifacts.failures import FAILED_FILE
 from lingraft.comparison.plan import plan_of
 from lingraft.comparison.records import Holes, holes_of
-from lingraft.failures import FAILED_FILE
+from lingraft.stages import finetune
 from tests.comparison.compared import SMALL, Compared, closing_line
 from tests.comparison.project import recipe
 from tests.made_up import write
@@ -32,7 +32,7 @@ def test_a_training_that_runs_away_is_a_hole_while_the_rest_is_there(tmp_path: P
 def test_a_finetuning_that_fails_leaves_its_other_seeds_and_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    real = stages.finetune
+    real = finetune.finetune
 
     def without_memory(*arguments: Any, **named: Any) -> Artifact:
         if arguments[4] == 2:
@@ -42,7 +42,7 @@ def test_a_finetuning_that_fails_leaves_its_other_seeds_and_is_named(
     finetuning = {"epochs": 0.5, "seeds": [1, 2]}
     settings = recipe(tmp_path, **SMALL | {"tasks": [{"name": "topic", "kind": "documents", "finetuning": finetuning}]})
     with monkeypatch.context() as patch:
-        patch.setattr(stages, "finetune", without_memory)
+        patch.setattr(finetune, "finetune", without_memory)
         records = Compared.run(settings, tmp_path / "out").records
     topic = [cell for cell in records.cells if cell.task == "topic"]
     assert all(set(point.scores.by_seed) == {1} for cell in topic for point in cell.points)

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from lingraft.artifact import Kind
+from lingraft.artifacts.artifact import Kind
 from lingraft.comparison.plan import Arm, Comparison, comparison_of, plan_of
 from lingraft.comparison.runner import jobs_of
+from lingraft.config.systems import Stage, System
+from lingraft.config.training import Initialisation
 from lingraft.errors import RecipeError
-from lingraft.initialisation.classes import Initialisation
-from lingraft.systems import Stage, System
 from tests.comparison.project import ARMS, recipe
 from tests.workshop import changed
 

@@ -11,18 +11,19 @@ from typing import Any
 import pytest
 import torch
 
-from lingraft import masked_lm, stages
-from lingraft.artifact import Artifact, Kind
-from lingraft.blocks import split
+from lingraft.artifacts.artifact import Artifact, Kind
+from lingraft.artifacts.cache import MadeDifferentlyError
 from lingraft.comparison import jobs
 from lingraft.comparison import runner as comparison
-from lingraft.comparison.judging import Bodies, judge_language, judge_source
+from lingraft.comparison.evaluate import Bodies, judge_language, judge_source
 from lingraft.comparison.plan import plan_of
+from lingraft.data.blocks import split
 from lingraft.errors import RecipeError
-from lingraft.jobs import Lane
-from lingraft.paper.records import PaperRecords
-from lingraft.paper.report import MARKDOWN_FILE, PAGE_FILE
-from lingraft.resumed import MadeDifferentlyError
+from lingraft.jobs.job import Lane
+from lingraft.reports.paper.records import PaperRecords
+from lingraft.reports.paper.report import MARKDOWN_FILE, PAGE_FILE
+from lingraft.stages import build_mini, finetune, pretrain
+from lingraft.training import masked_lm
 from tests.comparison.compared import SMALL, Compared, closing_line
 from tests.comparison.project import ARMS, CHECKPOINTS, RECIPE, recipe
 
@@ -200,8 +201,8 @@ def counted(patch: pytest.MonkeyPatch, stop_after: int | None = None) -> Iterato
 
         patch.setattr(place, name, stage)
 
-    for name in ("pretrain", "build_mini", "finetune"):
-        watched(stages, name)
+    for module in (pretrain, build_mini, finetune):
+        watched(module, module.__name__.rpartition(".")[2])
     watched(jobs, "adapt")
     yield done
 

@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from lingraft.artifact import Kind
-from lingraft.comparison.sharing import held, in_turn
-from lingraft.jobs import Job
+from lingraft.artifacts.artifact import Kind
+from lingraft.comparison.shared_jobs import held, in_turn
+from lingraft.jobs.job import Job
 
 
 def planned(out: Path) -> list[Job]:

@@ -7,7 +7,7 @@ from unittest import mock
 
 import pytest
 
-from lingraft.launch import child, step
+from lingraft.steps.launch import child, step
 from tests.fixtures import forked
 
 

@@ -8,9 +8,9 @@ import pytest
 from kfp import dsl
 
 from components import data, language, source
-from lingraft.artifact import Artifact, Kind
-from lingraft.failures import why
-from lingraft.launch import child, launcher
+from lingraft.artifacts.artifact import Artifact, Kind
+from lingraft.artifacts.failures import why
+from lingraft.steps.launch import child, launcher
 from tests.components.in_process import OfItsOwn, steps_in_process
 from tests.made_up import TOPICS
 from tests.tracking_stores import quiet, sqlite_store

@@ -13,12 +13,12 @@ from mlflow import MlflowClient
 from mlflow.entities import Run
 
 from components import data, paper
-from lingraft.artifact import Artifact, Kind
+from lingraft.artifacts.artifact import Artifact, Kind
+from lingraft.artifacts.failures import FAILED_FILE, why
 from lingraft.comparison.plan import plan_of
-from lingraft.config import Recipe
-from lingraft.failures import FAILED_FILE, why
-from lingraft.launch.calls import LaunchError
-from lingraft.paper.records import PaperRecords
+from lingraft.config.recipe import Recipe
+from lingraft.reports.paper.records import PaperRecords
+from lingraft.steps.launch.calls import LaunchError
 from tests.comparison.project import CHECKPOINTS, recipe
 from tests.components.in_process import steps_in_process
 from tests.pipelines.finished import runs_of

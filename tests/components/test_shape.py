@@ -9,7 +9,7 @@ from kfp.dsl.python_component import PythonComponent
 
 from components import data, language, paper, search, source
 from components.step import IMAGE
-from lingraft.cluster import Cluster
+from lingraft.config.cluster import Cluster
 
 MODULES = (data, language, paper, search, source)
 FOLDER = Path(data.__file__).parent
@@ -35,7 +35,7 @@ EVERY = [(_home(module), function) for module in MODULES for function in _functi
 every_function = pytest.mark.parametrize(
     ("home", "function"), EVERY, ids=[f"{home}.{function.name}" for home, function in EVERY]
 )
-ALSO = ("pathlib", "lingraft.outcomes")
+ALSO = ("pathlib", "lingraft.artifacts.outcomes")
 """What a component may import beside its function: paths, and what the next step is told."""
 RENAMED = {"export_bundle": "bundle", "write_report": "report", "adapt_over_mini": "adapt"}
 """Where a component's name says more than its function's, which stands in `lingraft.steps`."""
@@ -69,7 +69,7 @@ def test_a_component_calls_one_function_of_the_library(home: str, function: ast.
     ours = [call for call in called if call.partition(".")[0] == name.name]
     if ours == ["launcher.run"]:
         (launched,) = [node.args[0].value for node in calls if ast.unparse(node.func) == "launcher.run"]
-        assert (source.module, launched) == ("lingraft.launch", f"{home}.{wanted}")
+        assert (source.module, launched) == ("lingraft.steps.launch", f"{home}.{wanted}")
         return
     of_module = (source.module, name.name, ours) == ("lingraft.steps", home, [f"{home}.{wanted}"])
     of_function = (source.module, name.name, ours) == (f"lingraft.steps.{home}", wanted, [wanted])

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from lingraft.config import Recipe
+from lingraft.config.recipe import Recipe
 from tests.docker.scripts import FOLDER, script
 
 DEMO = FOLDER.parent / "recipes" / "demo.toml"
@@ -21,7 +21,7 @@ case "$*" in *" mount "*) echo /root-of-it ;; esac
 HOLDS = """
 import sys, time
 from containers import container
-from lingraft.stopping import interruptible
+from lingraft.signals import interruptible
 with interruptible(), container("image") as (_, root):
     print(root, flush=True)
     time.sleep(60)

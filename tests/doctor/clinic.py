@@ -11,11 +11,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from lingraft.cluster import Cluster, Profile
+from lingraft.config.cluster import Cluster, Profile
 from lingraft.doctor.examination import examined
 from lingraft.doctor.findings import Finding
-from lingraft.launch.on_cluster import connect
-from tests.launch.api_server import ApiServer
+from lingraft.steps.launch.on_cluster import connect
+from tests.steps.launch.api_server import ApiServer
 
 GPU = Profile(
     accelerator="nvidia.com/gpu", accelerator_count=4, nodes=2, shared_memory="1Gi", node_selector={"pool": "gpu"}

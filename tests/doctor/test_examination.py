@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from lingraft.cli import app
 from tests.doctor.clinic import CLUSTER, Clinic
-from tests.launch.api_server import DROP
+from tests.steps.launch.api_server import DROP
 
 TINY = Path(__file__).parents[1] / "tiny.toml"
 PENDING = "volume claim lingraft-data, which is Pending"

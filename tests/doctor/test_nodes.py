@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from lingraft.cluster import Cluster, Profile, Toleration
+from lingraft.config.cluster import Cluster, Profile, Toleration
 from tests.doctor.clinic import CLUSTER, GPU, ROOM, Clinic
 
 WHAT = "2 nodes for profile 'pretraining'"

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 import yaml
 
-from lingraft.cluster import Cluster, Profile
+from lingraft.config.cluster import Cluster, Profile
 from lingraft.doctor.rights import DEPLOYING, Right, needed
-from lingraft.launch.workload import KINDS
+from lingraft.steps.launch.workload import KINDS
 from tests.doctor.clinic import Clinic
 
 LAUNCHER = Path(__file__).parents[2] / "manifests" / "base" / "launcher.yaml"

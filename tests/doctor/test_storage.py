@@ -10,7 +10,7 @@ import pytest
 import s3fs
 from moto.server import ThreadedMotoServer
 
-from lingraft.cluster import Cluster
+from lingraft.config.cluster import Cluster
 from tests.doctor.clinic import Clinic
 
 WAITING = "volume claim lingraft-data, which is Pending"

@@ -10,21 +10,26 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from lingraft import blocks, evaluation, export, stages, text, tokenizer
-from lingraft.artifact import Artifact, Kind
-from lingraft.files import write_json
-from lingraft.hf.export import export_hf
-from lingraft.hf.imported import import_hf
-from lingraft.paper import report as paper_report
-from lingraft.plan import unwatched
-from lingraft.report.page import Records
-from lingraft.report.page import write as write_report
-from lingraft.results import load_language, load_source
-from lingraft.resumed import made_once
+from lingraft import export
+from lingraft.artifacts.artifact import Artifact, Kind
+from lingraft.artifacts.cache import made_once
+from lingraft.artifacts.files import write_json
+from lingraft.data import blocks, text
+from lingraft.data.tokenizer import tokenizer
+from lingraft.huggingface.export import export_hf
+from lingraft.huggingface.importing import import_hf
+from lingraft.reports.paper import report as paper_report
+from lingraft.reports.run.page import Records
+from lingraft.reports.run.page import write as write_report
+from lingraft.stages import evaluate
+from lingraft.stages.finetune import finetune as finetune_stage
+from lingraft.stages.pretrain import pretrain as pretrain_stage
+from lingraft.stages.results import load_language, load_source
 from lingraft.steps.paper import gather
+from lingraft.training.schedule import unwatched
 from tests.full_disk import full_disk
-from tests.hf.checkpoints import make_checkpoint
-from tests.paper.made_up import _records
+from tests.huggingface.checkpoints import make_checkpoint
+from tests.reports.paper.made_up import _records
 from tests.tiny import Tiny
 from tests.workshop import Workshop, changed
 
@@ -87,7 +92,7 @@ def build_blocks(given: Given, out: Path) -> None:
 
 
 def pretrain(given: Given, out: Path) -> None:
-    stages.pretrain(given.shop.recipe, given.shop.blocks["en"], given.shop.tokenizers["en"], out, unwatched)
+    pretrain_stage(given.shop.recipe, given.shop.blocks["en"], given.shop.tokenizers["en"], out, unwatched)
 
 
 def adapt(given: Given, out: Path) -> None:
@@ -96,12 +101,12 @@ def adapt(given: Given, out: Path) -> None:
 
 def finetune(given: Given, out: Path) -> None:
     shop = given.shop
-    stages.finetune(shop.recipe, "topic", shop.primary, shop.texts["en"], 1, out, unwatched)
+    finetune_stage(shop.recipe, "topic", shop.primary, shop.texts["en"], 1, out, unwatched)
 
 
 def evaluate_source(given: Given, out: Path) -> None:
     shop = given.shop
-    evaluation.evaluate_source(
+    evaluate.evaluate_source(
         shop.recipe, shop.primary, list(shop.tasks.values()), shop.texts["en"], shop.blocks["en"], out
     )
 
@@ -109,7 +114,7 @@ def evaluate_source(given: Given, out: Path) -> None:
 def evaluate_language(given: Given, out: Path) -> None:
     shop, tasks = given.shop, list(given.shop.tasks.values())
     folders = shop.primary, shop.embeddings["de"], tasks, shop.texts["de"], shop.blocks["de"]
-    evaluation.evaluate_language(shop.recipe, *folders, out)
+    evaluate.evaluate_language(shop.recipe, *folders, out)
 
 
 def export_bundle(given: Given, out: Path) -> None:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lingraft.artifact import Artifact, Kind, create
+from lingraft.artifacts.artifact import Artifact, Kind, create
+from lingraft.artifacts.files import make_folder, require_new, write_json, write_text
 from lingraft.errors import ArtifactError
-from lingraft.files import make_folder, require_new, write_json, write_text
 from tests.fixtures import forked
 from tests.workshop import Workshop
 
@@ -62,7 +62,7 @@ def test_every_writer_names_a_full_disk_with_the_way_out_and_leaves_no_litter(at
 def test_a_limit_of_the_shell_is_a_full_disk(workshop: Workshop, tmp_path: Path) -> None:
     """The shell's own limit, in units of 1,024 bytes, for a user who knows no Python."""
     program = (
-        "from pathlib import Path; import sys; from lingraft.artifact import Artifact, Kind\n"
+        "from pathlib import Path; import sys; from lingraft.artifacts.artifact import Artifact, Kind\n"
         "Artifact.load(Path(sys.argv[1]), Kind.PRIMARY).copy_to(Path(sys.argv[2]))\n"
     )
     command = 'ulimit -f 8; exec "$0" -B -c "$1" "$2" "$3"'

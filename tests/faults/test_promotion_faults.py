@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from lingraft import tracking
-from lingraft.tracking import decisions
-from lingraft.tracking.decisions import Outcome
-from lingraft.tracking.points import UnreachableError
+from lingraft.tracking.metrics_queue import UnreachableError
+from lingraft.tracking.promotion import decisions
+from lingraft.tracking.promotion.decisions import Outcome
 from tests.faults.mlflow_proxy import PASSING, Fault, Proxy, proxy_to
 from tests.manifests import conftest as manifests
-from tests.registry import conftest as stores
-from tests.registry.project import Project
+from tests.tracking.promotion import conftest as stores
+from tests.tracking.promotion.project import Project
 from tests.tracking_stores import quiet
 
 pytestmark = [quiet, pytest.mark.integration]
@@ -28,7 +28,7 @@ def proxy(server: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
     """What MLFLOW_TRACKING_URI points at."""
     with proxy_to(server) as proxy:
         monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://localhost:{proxy.port}")
-        monkeypatch.setattr("lingraft.tracking.server.pauses", lambda: itertools.repeat(0.02))
+        monkeypatch.setattr("lingraft.tracking.client.pauses", lambda: itertools.repeat(0.02))
         yield proxy
 
 
@@ -107,7 +107,7 @@ def test_a_promotion_that_was_broken_off_anywhere_is_ended_by_the_next(
 
 
 def roll_back(project: Project) -> None:
-    from lingraft.registry.promotion import rollback
+    from lingraft.tracking.promotion.promote import rollback
 
     with tracking.asking() as ask:
         assert rollback(ask, project.embeddings, "a test").after == 1

@@ -14,12 +14,13 @@ import torch
 from mlflow import MlflowClient
 from mlflow.entities import Run
 
-from lingraft import artifact, tracking
-from lingraft.artifact import Artifact, Kind
-from lingraft.config import Recipe
+from lingraft import tracking
+from lingraft.artifacts import artifact
+from lingraft.artifacts.artifact import Artifact, Kind
+from lingraft.config.recipe import Recipe
 from lingraft.errors import TrackingError
-from lingraft.plan import Progress
-from lingraft.tracking.points import UnreachableError
+from lingraft.tracking.metrics_queue import UnreachableError
+from lingraft.training.schedule import Progress
 from tests.faults.mlflow_proxy import PASSING, Fault, Proxy, proxy_to
 from tests.tracking_server import shared
 from tests.tracking_stores import quiet

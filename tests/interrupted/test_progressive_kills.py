@@ -10,7 +10,7 @@ import pytest
 from tests.fixtures.forked import Child
 from tests.interrupted.commands import run, start
 from tests.interrupted.project import curve, require_same, steps_kept
-from tests.progressive.project import SWITCHES, phases
+from tests.training.progressive.project import SWITCHES, phases
 from tests.workshop import Workshop
 
 pytestmark = pytest.mark.integration

@@ -14,7 +14,7 @@ import sqlalchemy
 from mlflow.exceptions import MlflowException
 
 from lingraft import tracking
-from lingraft.config import Recipe
+from lingraft.config.recipe import Recipe
 from lingraft.errors import TrackingError
 from tests.manifests.mlflow_server import Document, mlflow_seen_by_the_doctor, running, status
 from tests.manifests.readme_secrets import content, secrets_of

@@ -14,10 +14,11 @@ import sqlalchemy
 import torch
 from alembic.script import ScriptDirectory
 
-from lingraft import artifact, tracking
-from lingraft.artifact import Artifact, Kind
-from lingraft.config import Recipe
-from lingraft.plan import Progress
+from lingraft import tracking
+from lingraft.artifacts import artifact
+from lingraft.artifacts.artifact import Artifact, Kind
+from lingraft.config.recipe import Recipe
+from lingraft.training.schedule import Progress
 from tests.manifests.mlflow_server import Document, running
 from tests.postgresql import PostgreSql
 

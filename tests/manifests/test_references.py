@@ -10,9 +10,9 @@ import pytest
 from kubernetes.utils.quantity import parse_quantity
 
 import lingraft
-from lingraft import metrics
-from lingraft.cluster import Cluster
-from lingraft.launch.pods import CREDENTIAL_KEYS, METRICS_PORT, STEP, TRACKING_KEYS
+from lingraft.config.cluster import Cluster
+from lingraft.steps.launch.pods import CREDENTIAL_KEYS, METRICS_PORT, STEP, TRACKING_KEYS
+from lingraft.training import metrics
 from tests.manifests.conftest import pod_of
 from tests.manifests.readme_secrets import secrets_of
 

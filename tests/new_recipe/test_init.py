@@ -9,15 +9,15 @@ import pytest
 
 from lingraft import preflight
 from lingraft.cli import main
-from lingraft.config import Recipe
+from lingraft.config.recipe import Recipe
+from lingraft.config.text import Split, TextSource
+from lingraft.data.text import prepare
+from lingraft.data.tokenizer.tokenizer import train
 from lingraft.errors import RecipeError
 from lingraft.new_recipe import NewRecipe
 from lingraft.new_recipe.fitting import SHAPES, Amount, fit
 from lingraft.new_recipe.machine import GIB, Machine
 from lingraft.preflight import NotReadyError, samples
-from lingraft.text import prepare
-from lingraft.text_config import Split, TextSource
-from lingraft.tokenizer import train
 from tests import made_up
 
 SMALL = Machine(cores=2, memory_bytes=8 * GIB)

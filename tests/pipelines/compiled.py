@@ -10,7 +10,7 @@ from kfp import compiler, dsl
 from kfp.dsl import base_component
 
 from components import data
-from lingraft.config import Recipe
+from lingraft.config.recipe import Recipe
 from pipelines.__main__ import compile_all
 from pipelines.catalogue import PIPELINES
 from tests.fixtures import once

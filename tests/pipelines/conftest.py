@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from lingraft.search_config import SEARCH_STORAGE
-from tests.distributed.launch import ROOT
+from lingraft.config.search import SEARCH_STORAGE
 from tests.manifests import conftest as manifests
 from tests.manifests.mlflow_server import Document, running
 from tests.pipelines.finished import Finished
 from tests.pipelines.project import Seen, recipe_in
 from tests.postgresql import PostgreSql, started
+from tests.training.distributed.launch import ROOT
 
 documents, pods = manifests.documents, manifests.pods
 

@@ -15,8 +15,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from lingraft.launch import step
-from lingraft.masked_lm import MaskedLmLoss
+from lingraft.steps.launch import step
+from lingraft.training.masked_lm import MaskedLmLoss
 
 FOLDER = "LINGRAFT_TESTS_FAULTS"
 """Environment variable: the folder of faults."""

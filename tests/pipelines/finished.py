@@ -11,8 +11,8 @@ from mlflow.entities import Run
 from mlflow.entities.model_registry import ModelVersion
 from mlflow.utils.mlflow_tags import MLFLOW_PARENT_RUN_ID
 
-from lingraft.artifact import Artifact, Kind
-from lingraft.config import Recipe
+from lingraft.artifacts.artifact import Artifact, Kind
+from lingraft.config.recipe import Recipe
 from tests.made_up import write
 
 TINY = Path(__file__).parents[1] / "tiny.toml"

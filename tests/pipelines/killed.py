@@ -8,14 +8,14 @@ import sys
 import time
 from pathlib import Path
 
-from lingraft.artifact import Artifact, Kind
-from lingraft.config import Recipe
-from tests.distributed.launch import ROOT, family_of
+from lingraft.artifacts.artifact import Artifact, Kind
+from lingraft.config.recipe import Recipe
+from tests.training.distributed.launch import ROOT, family_of
 
 _RUN = """
 import sys
 from pathlib import Path
-from lingraft.config import Recipe
+from lingraft.config.recipe import Recipe
 from pipelines import build, local
 pipeline = getattr(build, f"{sys.argv[1]}_pipeline")
 local.run(pipeline(Recipe.parse(Path(sys.argv[2]).read_text())), Path(sys.argv[3]))

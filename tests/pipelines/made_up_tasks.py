@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from lingraft.task_config import Finetuning, Task, TaskFile, TaskKindName
+from lingraft.config.tasks import Finetuning, Task, TaskFile, TaskKindName
 from tests.comparison.project import write_pairs
 from tests.made_up import documents
 

@@ -22,9 +22,9 @@ from kfp.local.orchestrator.enhanced_dag_orchestrator import ParallelExecutor
 from mlflow import MlflowClient
 
 from lingraft import tracking
-from lingraft.config import Recipe
-from lingraft.registered import bundle_name
-from lingraft.registry.renewal import languages_in_production
+from lingraft.artifacts.names import bundle_name
+from lingraft.config.recipe import Recipe
+from lingraft.tracking.promotion.renewal import languages_in_production
 from pipelines import build, forkserver, local
 from tests.made_up import write
 from tests.pipelines import faults

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from lingraft.config import Recipe
+from lingraft.config.recipe import Recipe
 from lingraft.errors import PromotionError
 from pipelines import build, demo
 from pipelines.plan import planned

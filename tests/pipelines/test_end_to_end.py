@@ -13,16 +13,17 @@ import mlflow
 import optuna
 import pytest
 
-from lingraft import results, tracking
-from lingraft.artifact import Artifact, Kind
-from lingraft.history import HISTORY_FILE
-from lingraft.languages import name_and_tag
-from lingraft.registered import bundle_name, primary_name
-from lingraft.report.page import PAGE_FILE, Records
-from lingraft.report.records import Answered
+from lingraft import tracking
+from lingraft.artifacts.artifact import Artifact, Kind
+from lingraft.artifacts.names import bundle_name, primary_name
+from lingraft.data.languages import name_and_tag
+from lingraft.reports.run.page import PAGE_FILE, Records
+from lingraft.reports.run.records import Answered
 from lingraft.serving.bundle import Bundle
 from lingraft.serving.models import models_of
+from lingraft.stages import results
 from lingraft.steps import data, source
+from lingraft.training.learning_curve import HISTORY_FILE
 from pipelines.demo import ask_examples, write_report
 from tests.made_up import TOPICS
 from tests.pipelines.finished import Finished

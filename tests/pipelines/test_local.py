@@ -27,17 +27,17 @@ from kfp.pipeline_spec import pipeline_spec_pb2
 from mlflow import MlflowClient
 
 from components.step import step
+from lingraft.artifacts.failures import leave
+from lingraft.config.search import SEARCH_STORAGE
 from lingraft.errors import ArtifactError, LingraftError, RecipeError
-from lingraft.failures import leave
-from lingraft.search_config import SEARCH_STORAGE
-from lingraft.stopping import Interruption
+from lingraft.signals import Interruption
 from pipelines import build, local
 from pipelines.__main__ import run
 from pipelines.forkserver import IMPORTS, Step, _run, title_of
-from tests.distributed.launch import ROOT, family_of
 from tests.fixtures.forked import moments
 from tests.pipelines.finished import TINY, runs_of, tiny
 from tests.tracking_stores import quiet, sqlite_store
+from tests.training.distributed.launch import ROOT, family_of
 from tests.workshop import Workshop, changed
 
 pytestmark = quiet
@@ -54,9 +54,9 @@ _TRAINING = textwrap.dedent(
     @step
     def training(recipe: str, blocks: str, tokenizer: str, made: str) -> None:
         from pathlib import Path
-        from lingraft import stages
-        from lingraft.config import Recipe
-        stages.pretrain(Recipe.parse(recipe), Path(blocks), Path(tokenizer), Path(made), lambda point: None)
+        from lingraft.stages.pretrain import pretrain
+        from lingraft.config.recipe import Recipe
+        pretrain(Recipe.parse(recipe), Path(blocks), Path(tokenizer), Path(made), lambda point: None)
 
     @step
     def next_step(mark: str) -> None:
@@ -252,7 +252,7 @@ def test_a_step_that_does_not_listen_is_killed(tmp_path: Path, monkeypatch: pyte
 def ends(folder: str) -> None:
     from pathlib import Path
 
-    from lingraft.outcomes import conclude, load_outcome, require_all
+    from lingraft.artifacts.outcomes import conclude, load_outcome, require_all
 
     for language, refused in (("de", None), ("tr", "masked accuracy on the primary is 1.00%.")):
         conclude(language, Path(folder), Path(folder) / language, refused)

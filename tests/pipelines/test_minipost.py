@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 from mlflow import MlflowClient
 
-from lingraft import stages
-from lingraft.artifact import Artifact, Kind
-from lingraft.config import Recipe
-from lingraft.plan import unwatched
-from lingraft.results import SearchResult, load_search
+from lingraft.artifacts.artifact import Artifact, Kind
+from lingraft.config.recipe import Recipe
+from lingraft.config.systems import System
+from lingraft.config.training import MiniBuilding
 from lingraft.search.page import PAGE_FILE
-from lingraft.systems import System
-from lingraft.training_config import MiniBuilding
+from lingraft.stages import pretrain
+from lingraft.stages.results import SearchResult, load_search
+from lingraft.training.schedule import unwatched
 from pipelines import build, local
 from tests.pipelines.finished import Finished
 from tests.steps.sources import register
@@ -50,7 +50,7 @@ def test_each_depth_is_built_once_and_counted_and_the_chosen_one_is_taken_by_the
     recipe, out, primary = _recipe(workshop), tmp_path / "out", tmp_path / "primary"
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     local.set_up(out)
-    stages.pretrain(recipe, workshop.blocks["en"], workshop.tokenizers["en"], primary, unwatched)
+    pretrain.pretrain(recipe, workshop.blocks["en"], workshop.tokenizers["en"], primary, unwatched)
     register(workshop, recipe, primary, tmp_path / "source")
     assert len(_minis(out)) == 1
     local.run(build.depth_search_pipeline(recipe), out)

@@ -14,9 +14,9 @@ from kfp import components
 from mlflow import MlflowClient
 
 from lingraft.comparison.plan import plan_of
-from lingraft.config import Recipe
+from lingraft.config.recipe import Recipe
 from lingraft.errors import RecipeError
-from lingraft.paper.records import PaperRecords
+from lingraft.reports.paper.records import PaperRecords
 from pipelines import local
 from pipelines.__main__ import run
 from tests.comparison.project import CHECKPOINTS, recipe, recipe_on

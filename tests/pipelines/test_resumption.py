@@ -6,19 +6,20 @@ from typing import Any
 
 import pytest
 
-from lingraft import stages, tracking
-from lingraft.adaptation import adapt
-from lingraft.artifact import Kind
-from lingraft.config import Recipe
-from lingraft.history import curve_of
-from lingraft.plan import unwatched
-from lingraft.progressive_config import FixedSwitch
-from lingraft.registered import embeddings_name
+from lingraft import tracking
+from lingraft.artifacts.artifact import Kind
+from lingraft.artifacts.names import embeddings_name
+from lingraft.config.progressive import FixedSwitch
+from lingraft.config.recipe import Recipe
+from lingraft.stages import pretrain
+from lingraft.stages.adapt import adapt
+from lingraft.training.learning_curve import curve_of
+from lingraft.training.schedule import unwatched
 from tests.pipelines.finished import tiny
 from tests.pipelines.killed import Pipeline, same_tensors
-from tests.progressive.project import flops_at
 from tests.steps.sources import register
 from tests.tracking_stores import quiet, sqlite_store
+from tests.training.progressive.project import flops_at
 from tests.workshop import Workshop, changed
 
 pytestmark = [quiet, pytest.mark.integration]
@@ -35,7 +36,7 @@ def test_a_pipeline_that_is_killed_goes_on_when_it_is_run_again(tmp_path: Path) 
         log.count("made before from the same") >= 2
     )  # tokenizer and blocks; text is read to know whether it is the same
     blocks, tokenizer = (_of_language(tmp_path / "killed", kind) for kind in (Kind.BLOCKS, Kind.TOKENIZER))
-    whole = stages.pretrain(recipe, blocks, tokenizer, tmp_path / "whole", unwatched)
+    whole = pretrain.pretrain(recipe, blocks, tokenizer, tmp_path / "whole", unwatched)
     assert again.fingerprint == whole.fingerprint
     assert same_tensors(again, whole)
 

@@ -13,7 +13,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from lingraft.config import Recipe
+from lingraft.config.recipe import Recipe
 from lingraft.errors import LingraftError, RecipeError
 from pipelines.__main__ import app
 from pipelines.catalogue import PIPELINES

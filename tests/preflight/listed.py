@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from lingraft import preflight
-from lingraft.config import Recipe
+from lingraft.config.recipe import Recipe
 from lingraft.preflight import NotReadyError
 from tests.text_recipe import text_recipe
 

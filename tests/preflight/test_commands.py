@@ -9,7 +9,7 @@ import pytest
 
 from lingraft.cli import main
 from lingraft.comparison import runner
-from lingraft.config import Recipe
+from lingraft.config.recipe import Recipe
 from lingraft.preflight import NotReadyError
 from lingraft.steps import data
 from pipelines import local

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from lingraft import preflight
-from lingraft.config import Recipe
+from lingraft.config.recipe import Recipe
 from tests import made_up
 from tests.pipelines.made_up_tasks import tasks
 from tests.preflight.listed import change, recipe_on, refusal

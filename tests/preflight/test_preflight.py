@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from lingraft import preflight
-from lingraft.config import Recipe
-from lingraft.documents import SAMPLED
+from lingraft.artifacts.sync import WHERE
+from lingraft.config.recipe import Recipe
+from lingraft.config.text import Split
+from lingraft.data.documents import SAMPLED
+from lingraft.data.splits import split_of
 from lingraft.preflight import NotReadyError, samples
-from lingraft.reuse import WHERE
-from lingraft.splits import split_of
-from lingraft.text_config import Split
 from tests import made_up
 from tests.preflight.listed import change, recipe_on, refusal
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from lingraft import preflight
-from lingraft.config import Recipe
+from lingraft.config.recipe import Recipe
 from lingraft.preflight import resources
 from lingraft.preflight.samples import TextSample
 from tests import dictionaries, made_up

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from lingraft.cli import run_app
-from lingraft.config import Recipe
-from lingraft.results import SearchResult, load_search
+from lingraft.config.recipe import Recipe
 from lingraft.search import Inputs, search
-from lingraft.search.board import Board
+from lingraft.search.shared_study import Board
 from lingraft.search.space import choices_of
 from lingraft.search.storage import opened
+from lingraft.stages.results import SearchResult, load_search
 from tests.fixtures import once
 from tests.fixtures.forked import Child, at_once, moments, start
 from tests.workshop import Workshop

@@ -13,11 +13,11 @@ import pytest
 from optuna.storages.journal import JournalFileSymlinkLock
 from optuna.trial import TrialState
 
-from lingraft.results import Trial
-from lingraft.search.board import Board, TakenOverError
-from lingraft.search.claims import Watched, is_gone, own_mark
+from lingraft.config.search import Goal
+from lingraft.search.heartbeat import Watched, is_gone, own_mark
+from lingraft.search.shared_study import Board, TakenOverError
 from lingraft.search.storage import WAIT_VARIABLE, StorageError
-from lingraft.search_config import Goal
+from lingraft.stages.results import Trial
 from tests.fixtures.forked import at_once, moments, start
 
 DEPTHS = tuple(range(1, 9))

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from lingraft.results import Trial
-from lingraft.search.board import Board
-from lingraft.search_config import Goal
-from lingraft.stopping import EXIT_CODES
+from lingraft.config.search import Goal
+from lingraft.search.shared_study import Board
+from lingraft.signals import EXIT_CODES
+from lingraft.stages.results import Trial
 
 pytestmark = pytest.mark.integration
 LIMIT_S = 120

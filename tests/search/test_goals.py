@@ -7,25 +7,24 @@ from typing import Any
 import optuna
 import pytest
 
-from lingraft import stages
-from lingraft.adaptation import initial_rows
-from lingraft.alignment_probe import Reference, probe_of
-from lingraft.artifact import Artifact, Kind
-from lingraft.blocks import split
-from lingraft.config import Recipe
-from lingraft.embeddings import swap, vocabulary_of
+from lingraft.artifacts.artifact import Artifact, Kind
+from lingraft.config.recipe import Recipe
+from lingraft.config.search import Goal, Metric, Range
+from lingraft.config.systems import System
+from lingraft.config.training import Initialisation, MiniBuilding
+from lingraft.data.blocks import split
+from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.errors import RecipeError
-from lingraft.evaluation import evaluate_source
-from lingraft.initialisation.classes import Initialisation
-from lingraft.models import load_primary
-from lingraft.plan import unwatched
-from lingraft.results import SearchResult, load_search
+from lingraft.model.loading import load_primary
+from lingraft.model.swap import swap, vocabulary_of
 from lingraft.search import Inputs, search
 from lingraft.search.page import PAGE_FILE
-from lingraft.search_config import Goal, Metric, Range
-from lingraft.systems import System
-from lingraft.tokenizer import Tokenizer
-from lingraft.training_config import MiniBuilding
+from lingraft.stages import pretrain
+from lingraft.stages.adapt import initial_rows
+from lingraft.stages.alignment_probe import Reference, probe_of
+from lingraft.stages.evaluate import evaluate_source
+from lingraft.stages.results import SearchResult, load_search
+from lingraft.training.schedule import unwatched
 from tests.fixtures import once
 from tests.workshop import Workshop, changed
 
@@ -176,7 +175,7 @@ def test_step_1b_is_run_once_a_depth_for_all_languages_and_counted(
     monkeypatch.setenv("LINGRAFT_RESULTS", str(tmp_path / "results"))
     primary = tmp_path / "primary"
     short = changed(post, "pretraining", steps=4, warmup_steps=0)
-    stages.pretrain(short, workshop.blocks["en"], workshop.tokenizers["en"], primary, unwatched)
+    pretrain.pretrain(short, workshop.blocks["en"], workshop.tokenizers["en"], primary, unwatched)
     found = {}
     for language in ("de", "tr"):
         recipe = changed(post, "search", language=language)

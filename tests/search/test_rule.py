@@ -2,8 +2,8 @@
 
 import pytest
 
-from lingraft.search.rule import hopeless
-from lingraft.search_config import Goal
+from lingraft.config.search import Goal
+from lingraft.search.pruning import hopeless
 
 LOOKS = range(1, 5)
 LEADER = {0: 0.0, 1: 0.4, 2: 0.6, 3: 0.7, 4: 0.75}

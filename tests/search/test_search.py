@@ -8,22 +8,21 @@ import optuna
 import pytest
 import torch
 
-from lingraft import masked_lm
-from lingraft.adaptation import adapt
-from lingraft.artifact import Artifact, Kind
-from lingraft.blocks import split
-from lingraft.config import Recipe
-from lingraft.embeddings import swap
+from lingraft.artifacts.artifact import Artifact, Kind
+from lingraft.config.recipe import Recipe
+from lingraft.config.search import Goal
+from lingraft.config.training import Initialisation
+from lingraft.data.blocks import split
 from lingraft.errors import DepthError, RecipeError, TokenizerError, TrackingError
-from lingraft.initialisation.classes import Initialisation
-from lingraft.models import load_embeddings, load_primary
-from lingraft.plan import Progress, unwatched
-from lingraft.results import SearchResult, load_search
-from lingraft.runs import Watch
+from lingraft.model.loading import load_embeddings, load_primary
+from lingraft.model.swap import swap
 from lingraft.search import Inputs, search
-from lingraft.search.board import Board
+from lingraft.search.shared_study import Board
 from lingraft.search.space import settings_of
-from lingraft.search_config import Goal
+from lingraft.stages.adapt import adapt
+from lingraft.stages.results import SearchResult, load_search
+from lingraft.training import masked_lm
+from lingraft.training.schedule import Progress, Watch, unwatched
 from tests.fixtures import once
 from tests.workshop import Workshop, changed
 

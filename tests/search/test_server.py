@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from lingraft.config import Recipe
-from lingraft.results import SearchResult, load_search
+from lingraft.config.recipe import Recipe
 from lingraft.search.storage import WAIT_VARIABLE
+from lingraft.stages.results import SearchResult, load_search
 from tests.postgresql import PostgreSql, started
 from tests.search.crew import Workers, found_by_one, without_times
 from tests.search.test_board import DEPTHS, claim_at_once

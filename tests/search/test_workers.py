@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from optuna.trial import TrialState
 
-from lingraft.config import Recipe
-from lingraft.results import SearchResult, load_search
+from lingraft.config.recipe import Recipe
+from lingraft.stages.results import SearchResult, load_search
 from tests.postgresql import started
 from tests.search.crew import Workers, found_by_one, without_times
 from tests.workshop import Workshop, changed

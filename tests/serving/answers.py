@@ -6,10 +6,11 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from lingraft.models import Embeddings, Primary, TaskModel, load_embeddings, load_primary, load_task
+from lingraft.data.tokenizer.tokenizer import OWN_IDS
+from lingraft.model.loading import Embeddings, Primary, load_embeddings, load_primary
 from lingraft.serving.bundle import Bundle
+from lingraft.tasks.model import TaskModel, load_task
 from lingraft.tasks.pairs import encode, pad
-from lingraft.tokenizer import OWN_IDS
 from tests.made_up import documents
 from tests.tiny import Tiny
 

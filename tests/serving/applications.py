@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 from fastapi import FastAPI
 
-from lingraft.detection import Detector
+from lingraft.data.language_detection import Detector
 from lingraft.serving.endpoint import Endpoint
 from lingraft.serving.rest import mount
 from lingraft.serving.served import Served

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from lingraft.config import Recipe
+from lingraft.config.recipe import Recipe
+from lingraft.config.tasks import Task, TaskFile, TaskKindName
 from lingraft.export import bundle as export
-from lingraft.task_config import Task, TaskFile, TaskKindName
 from tests.tiny import Tiny, write_task
 
 NAMES: dict[TaskKindName, str] = {"pairs": "inference", "questions": "reading", "tags": "names"}

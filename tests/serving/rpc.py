@@ -8,7 +8,7 @@ import grpc
 from kserve.protocol.grpc import grpc_predict_v2_pb2 as pb
 from kserve.protocol.grpc.grpc_predict_v2_pb2_grpc import GRPCInferenceServiceStub
 
-from lingraft.serving.ask import Running
+from lingraft.serving.client import Running
 from tests.serving.asking import VALID
 from tests.serving.shared import SharedServer
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from unittest import mock
 
 from lingraft.export import bundle as export
-from lingraft.serving.ask import launched, stop, wait_for
+from lingraft.serving.client import launched, stop, wait_for
 from lingraft.serving.settings import TOKEN_VARIABLE
 from tests.fixtures import once
 from tests.serving.kinds import export_all

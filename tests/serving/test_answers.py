@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from lingraft.errors import RequestError
-from lingraft.models import Primary, load_primary
+from lingraft.model.loading import Primary, load_primary
 from lingraft.serving.endpoint import Endpoint
 from lingraft.serving.requests import InferRequest
 from lingraft.serving.served import Served

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from lingraft.errors import RequestError, ServingError
-from lingraft.serving.ask import answers_of, ask, running
+from lingraft.serving.client import answers_of, ask, running
 from lingraft.serving.questions import Question
 from tests.serving.answers import LANGUAGES, pytorch_logits, rows_of, sentences
 from tests.serving.shared import SharedServer

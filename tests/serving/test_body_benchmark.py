@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from benchmarks.serving import body
-from lingraft.gate_config import PARITY_TOLERANCE
-from lingraft.model_config import EncoderShape
+from lingraft.config.encoder import EncoderShape
+from lingraft.config.gate import PARITY_TOLERANCE
 
 
 @pytest.mark.integration

@@ -2,8 +2,8 @@
 
 import pytest
 
+from lingraft.bundle.runtime import CPU, CUDA, usable_cpus
 from lingraft.serving import endpoint
-from lingraft.serving.runtime import CPU, CUDA, usable_cpus
 from lingraft.serving.settings import Settings
 
 

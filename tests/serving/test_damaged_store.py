@@ -8,9 +8,9 @@ import pytest
 from typer.testing import CliRunner
 
 from lingraft import tracking
-from lingraft.artifact import Kind
+from lingraft.artifacts.artifact import Kind
 from lingraft.cli import app
-from lingraft.config import Recipe
+from lingraft.config.recipe import Recipe
 from lingraft.errors import ArtifactError
 from lingraft.serving.served import Served
 from tests.tiny import Tiny

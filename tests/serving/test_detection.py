@@ -1,6 +1,6 @@
 import pytest
 
-from lingraft.detection import Detected, Detector
+from lingraft.data.language_detection import Detected, Detector
 from lingraft.errors import RequestError
 from lingraft.serving.detection import resolve
 

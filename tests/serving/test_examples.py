@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from lingraft.serving.answers.masked import with_mask
 from lingraft.serving.bundle import Bundle
 from lingraft.serving.models import metadata, models_of
 from lingraft.serving.settings import Settings
+from lingraft.serving.tasks.masked import with_mask
 
 
 @pytest.mark.parametrize(

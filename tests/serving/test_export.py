@@ -6,14 +6,14 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from lingraft.artifact import Artifact, Kind
+from lingraft.artifacts.artifact import Artifact, Kind
+from lingraft.config.encoder import Family
+from lingraft.config.gate import PARITY_TOLERANCE
+from lingraft.data.tokenizer.tokenizer import OWN_IDS
 from lingraft.errors import AlignmentError, ArtifactError, ExportError
 from lingraft.export import bundle as export
-from lingraft.gate_config import PARITY_TOLERANCE
-from lingraft.model_config import Family
-from lingraft.models import load_task
 from lingraft.serving.bundle import Bundle
-from lingraft.tokenizer import OWN_IDS
+from lingraft.tasks.model import load_task
 from tests.serving.answers import LANGUAGES, onnx_logits, pytorch_logits, rows_of, sentences
 from tests.tiny import Pieces, Tiny, write_embeddings, write_primary, write_task
 

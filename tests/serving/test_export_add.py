@@ -6,12 +6,12 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from lingraft.artifact import Artifact, Kind
+from lingraft.artifacts.artifact import Artifact, Kind
 from lingraft.cli import app
+from lingraft.config.gate import PARITY_TOLERANCE
 from lingraft.errors import AlignmentError
 from lingraft.export import add
 from lingraft.export import bundle as export
-from lingraft.gate_config import PARITY_TOLERANCE
 from lingraft.serving.bundle import Bundle
 from tests.serving.answers import onnx_logits, pytorch_logits, rows_of, sentences
 from tests.serving.test_export_kinds import KINDS, task_of

@@ -6,17 +6,18 @@ import numpy as np
 import pytest
 import torch
 
-from lingraft.artifact import Artifact, Kind
+from lingraft.artifacts.artifact import Artifact, Kind
+from lingraft.bundle.format import FEATURES, HIDDEN, OUTPUTS
+from lingraft.config.encoder import Family
+from lingraft.config.gate import PARITY_TOLERANCE
+from lingraft.config.tasks import Task, TaskFile, TaskKindName
+from lingraft.data.tokenizer.tokenizer import OWN_IDS
 from lingraft.export import bundle as export
 from lingraft.export import parity
-from lingraft.gate_config import PARITY_TOLERANCE
-from lingraft.model_config import Family
-from lingraft.models import load_embeddings, load_primary, load_task
+from lingraft.model.loading import load_embeddings, load_primary
 from lingraft.serving.bundle import Bundle, Shared
-from lingraft.serving.formats import FEATURES, HIDDEN, OUTPUTS
-from lingraft.task_config import Task, TaskFile, TaskKindName
+from lingraft.tasks.model import load_task
 from lingraft.tasks.pairs import pad, pad_types
-from lingraft.tokenizer import OWN_IDS
 from tests.tiny import Pieces, Tiny, write_task
 
 KINDS: tuple[TaskKindName, ...] = ("texts", "pairs", "questions", "tags")

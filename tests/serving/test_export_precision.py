@@ -7,19 +7,19 @@ import numpy as np
 import pytest
 import torch
 
-from lingraft import masked_lm
-from lingraft.artifact import Artifact, Kind
+from lingraft.artifacts.artifact import Artifact, Kind
+from lingraft.bundle.format import PRECISIONS, TABLE_FORMATS, Precision, TableFormat
+from lingraft.bundle.tables import Table
 from lingraft.errors import ArtifactError, ExportError, ServingError
 from lingraft.export import bundle as export
 from lingraft.export import examples_of
-from lingraft.export.judging import require_near
-from lingraft.export.products import quantised
-from lingraft.export.tables import stored_rows
-from lingraft.models import load_embeddings, load_primary
+from lingraft.export.language import stored_rows
+from lingraft.export.matrix_products import quantised
+from lingraft.export.parity import require_near
+from lingraft.model.loading import load_embeddings, load_primary
 from lingraft.serving.bundle import Bundle
-from lingraft.serving.formats import PRECISIONS, TABLE_FORMATS, Precision, TableFormat
-from lingraft.serving.tables import Table
 from lingraft.tasks.labelled_texts import Example
+from lingraft.training import masked_lm
 from tests.serving.answers import LANGUAGES, onnx_logits, pytorch_logits, rows_of, sentences
 from tests.tiny import Pieces, Tiny
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from lingraft.serving.gate import permitted
+from lingraft.serving.request_guard import permitted
 
 TOKEN = "a token of sixteen characters or more"
 

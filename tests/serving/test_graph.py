@@ -8,9 +8,9 @@ import onnx_ir
 import onnxruntime
 import pytest
 
+from lingraft.bundle.format import PRECISIONS, Precision, body_file
+from lingraft.config.encoder import Family
 from lingraft.export import bundle as export
-from lingraft.model_config import Family
-from lingraft.serving.formats import PRECISIONS, Precision, body_file
 from tests.serving.test_export_kinds import in_family
 from tests.tiny import Pieces, Tiny
 

@@ -17,7 +17,7 @@ import pytest
 from kserve.protocol.grpc import grpc_predict_v2_pb2 as pb
 
 from lingraft.errors import ServingError
-from lingraft.serving.ask import Running, running
+from lingraft.serving.client import Running, running
 from lingraft.serving.settings import TOKEN_VARIABLE, token
 from tests.serving.asking import JSON, body, infer, outputs_of
 from tests.serving.rpc import asked, stub

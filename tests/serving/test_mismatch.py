@@ -8,7 +8,7 @@ import httpx
 import numpy as np
 import pytest
 
-from lingraft.detection import Detector
+from lingraft.data.language_detection import Detector
 from tests.serving.applications import Send, sending, value
 from tests.serving.asking import body, infer, inputs, outputs_of
 from tests.serving.rpc import asked, stub, values_of

@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from lingraft.bundle.runtime import CUDA, Body, installed_runtime, served_provider, usable_cpus
 from lingraft.errors import MissingExtraError, ServingError
-from lingraft.serving.runtime import CUDA, Body, installed_runtime, served_provider, usable_cpus
 
 
 def install(site: Path, *names: str) -> None:
@@ -54,9 +54,9 @@ def test_threads_keep_to_the_container_s_quota(tmp_path: Path, quota: str, cpus:
     ("absent", "module", "extra"),
     [
         ("onnx_ir", "lingraft.export", "export"),
-        ("prometheus_client", "lingraft.serving.measures", "serving"),
+        ("prometheus_client", "lingraft.serving.metrics", "serving"),
         ("kserve", "lingraft.serving.server", "serving"),
-        ("httpx", "lingraft.serving.ask", "serving"),
+        ("httpx", "lingraft.serving.client", "serving"),
     ],
 )
 def test_a_missing_part_names_its_extra(monkeypatch: pytest.MonkeyPatch, absent: str, module: str, extra: str) -> None:

@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lingraft.artifact import MANIFEST, Artifact, Kind
+from lingraft.artifacts.artifact import MANIFEST, Artifact, Kind
+from lingraft.bundle.format import golden_part
 from lingraft.errors import ServingError
 from lingraft.serving.bundle import Bundle, open_language
-from lingraft.serving.formats import golden_part
 from lingraft.serving.served import Served
 from tests.workshop import copied
 

@@ -13,11 +13,11 @@ import httpx
 import pytest
 import torch
 
-from lingraft.artifact import Artifact, Kind
+from lingraft.artifacts.artifact import Artifact, Kind
+from lingraft.bundle.parts import fingerprint_of
 from lingraft.errors import ServingError
-from lingraft.publishing.parts import fingerprint_of
 from lingraft.serving.__main__ import main
-from lingraft.serving.ask import running
+from lingraft.serving.client import running
 from lingraft.serving.ports import require_port
 from tests.serving.answers import LANGUAGES, pytorch_logits, rows_of, sentences
 from tests.serving.asking import JSON, LIMITS, MALFORMED, REFUSED, VALID, body, outputs_of, still_answers

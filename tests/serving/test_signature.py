@@ -5,7 +5,7 @@ from pathlib import Path
 import yaml
 from mlflow.models import ModelSignature
 
-from lingraft.artifact import Artifact, Kind
+from lingraft.artifacts.artifact import Artifact, Kind
 from lingraft.serving.bundle import Bundle
 from lingraft.serving.models import metadata, models_of
 from lingraft.serving.settings import Settings

@@ -10,12 +10,12 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
+from lingraft.bundle.format import TABLE_FORMATS, TableFormat
 from lingraft.cli import app
+from lingraft.config.encoder import Family
+from lingraft.config.gate import PARITY_TOLERANCE
 from lingraft.errors import ArtifactError, ExportError
 from lingraft.export import standalone
-from lingraft.gate_config import PARITY_TOLERANCE
-from lingraft.model_config import Family
-from lingraft.serving.formats import TABLE_FORMATS, TableFormat
 from tests.serving.answers import LANGUAGES, pytorch_logits, rows_of, sentences
 from tests.serving.test_export_kinds import in_family
 from tests.tiny import Pieces, Tiny

@@ -17,7 +17,7 @@ import grpc
 import pytest
 from kserve.protocol.grpc import grpc_predict_v2_pb2 as pb
 
-from lingraft.serving.ask import Running, launched, stop
+from lingraft.serving.client import Running, launched, stop
 from tests.serving.rpc import stub
 
 LIMIT_S = 120

@@ -2,7 +2,7 @@ from itertools import pairwise
 
 import pytest
 
-from lingraft.serving.answers.words import words
+from lingraft.serving.tasks.words import words
 
 RLM, ZWNJ, ZWSP = "\u200f", "\u200c", "\u200b"
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from lingraft.artifact import Artifact, Kind
+from lingraft.artifacts.artifact import Artifact, Kind
 from lingraft.steps import data, language, source
 from tests.fixtures import once
-from tests.registry.prepared import copied
+from tests.tracking.promotion.prepared import copied
 from tests.tracking_stores import sqlite_store
 from tests.workshop import TINY, Workshop
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from lingraft.config import Recipe
+from lingraft.config.recipe import Recipe
 from lingraft.steps import data, source
 from tests.workshop import Workshop
 

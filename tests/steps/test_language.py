@@ -7,19 +7,20 @@ import mlflow
 import pytest
 from mlflow import MlflowClient
 
-from lingraft import results, tracking
-from lingraft.artifact import Artifact, Kind
+from lingraft import tracking
+from lingraft.artifacts.artifact import Artifact, Kind
+from lingraft.artifacts.failures import leave, why
+from lingraft.artifacts.names import bundle_name, bundled, embeddings_name, primary_name
+from lingraft.artifacts.outcomes import LanguagesFailedError, conclude
+from lingraft.config.gate import PARITY_TOLERANCE
+from lingraft.config.tasks import Finetuning, Task, TaskFile, TaskKindName
 from lingraft.errors import DepthError, PromotionError, TrackingError
-from lingraft.failures import leave, why
-from lingraft.gate_config import PARITY_TOLERANCE
-from lingraft.outcomes import LanguagesFailedError, conclude
-from lingraft.registered import bundle_name, bundled, embeddings_name, primary_name
-from lingraft.registry.lineage import drawn
-from lingraft.report.page import Records
+from lingraft.reports.run.page import Records
 from lingraft.serving.bundle import Bundle
+from lingraft.stages import results
 from lingraft.steps import data, language, source
 from lingraft.steps import search as search_steps
-from lingraft.task_config import Finetuning, Task, TaskFile, TaskKindName
+from lingraft.tracking.promotion.lineage import drawn
 from lingraft.tracking.versions import versions
 from tests.prometheus import asked, port_for_metrics
 from tests.serving.kinds import LABELS, NAMES

@@ -2,14 +2,15 @@
 
 from pathlib import Path
 
-from lingraft import results, tracking
-from lingraft.artifact import Artifact, Kind
-from lingraft.config import Recipe
-from lingraft.registered import embeddings_name
+from lingraft import tracking
+from lingraft.artifacts.artifact import Artifact, Kind
+from lingraft.artifacts.names import embeddings_name
+from lingraft.config.recipe import Recipe
+from lingraft.stages import results
 from lingraft.steps import language
-from tests.progressive.project import FIXED, progressive
 from tests.steps.conftest import Registered
 from tests.tracking_stores import quiet
+from tests.training.progressive.project import FIXED, progressive
 
 pytestmark = quiet
 ENDS_BEFORE_THE_TOP = FIXED | {"depths": [1, 2], "shares": [0.5, 0.5]}

@@ -4,15 +4,16 @@ from pathlib import Path
 
 import pytest
 
-from lingraft import stages, tracking
-from lingraft.config import Recipe
-from lingraft.plan import unwatched
-from lingraft.registered import primary_name
-from lingraft.results import SearchResult, load_search
+from lingraft import tracking
+from lingraft.artifacts.names import primary_name
+from lingraft.config.recipe import Recipe
+from lingraft.config.systems import System
+from lingraft.config.training import MiniBuilding
+from lingraft.stages import pretrain
+from lingraft.stages.results import SearchResult, load_search
 from lingraft.steps import data, search
 from lingraft.steps import language as language_steps
-from lingraft.systems import System
-from lingraft.training_config import MiniBuilding
+from lingraft.training.schedule import unwatched
 from tests.steps.sources import register
 from tests.tracking_stores import quiet, sqlite_store
 from tests.workshop import Workshop, changed
@@ -24,7 +25,7 @@ BUILDING = MiniBuilding(steps=2, batch_blocks=4, learning_rate=3e-3, fresh_layer
 def _registered(shop: Workshop, recipe: Recipe, folder: Path) -> Path:
     """A primary of the recipe's system, as the champion of the store."""
     primary, short = folder / "primary", changed(recipe, "pretraining", steps=2, warmup_steps=0)
-    stages.pretrain(short, shop.blocks["en"], shop.tokenizers["en"], primary, unwatched)
+    pretrain.pretrain(short, shop.blocks["en"], shop.tokenizers["en"], primary, unwatched)
     register(shop, recipe, primary, folder / "source")
     return primary
 

@@ -9,22 +9,22 @@ from pathlib import Path
 import pytest
 from mlflow import MlflowClient
 
-from lingraft import stages, tracking
-from lingraft.artifact import Artifact, Kind
-from lingraft.config import Recipe
+from lingraft import tracking
+from lingraft.artifacts.artifact import Artifact, Kind
+from lingraft.artifacts.names import mini_name, primary_name, task_name
+from lingraft.config.recipe import Recipe
+from lingraft.config.systems import System
+from lingraft.config.tasks import finetunings
+from lingraft.config.training import Initialisation, MiniBuilding
 from lingraft.errors import NotRegisteredError, RecipeError
-from lingraft.initialisation.classes import Initialisation
-from lingraft.models import load_mini
-from lingraft.plan import unwatched
-from lingraft.registered import mini_name, primary_name, task_name
-from lingraft.results import load_language
+from lingraft.model.loading import load_mini
+from lingraft.stages import pretrain
+from lingraft.stages.results import load_language
 from lingraft.steps import data, language, source
-from lingraft.systems import System
-from lingraft.task_config import finetunings
-from lingraft.training_config import MiniBuilding
+from lingraft.training.schedule import unwatched
 from tests.fixtures import once
-from tests.registry.prepared import copied
 from tests.steps.conftest import Registered
+from tests.tracking.promotion.prepared import copied
 from tests.tracking_stores import quiet, sqlite_store
 from tests.workshop import Workshop, changed
 
@@ -154,7 +154,7 @@ def post(workshop: Workshop, tmp_path: Path) -> Iterator[Post]:
 def register_post(shop: Workshop, recipe: Recipe, folder: Path) -> None:
     """Build the mini-model by the step."""
     run, primary, judged, blocks = folder / "run", folder / "primary", folder / "judged", shop.blocks["en"]
-    stages.pretrain(recipe, blocks, shop.tokenizers["en"], primary, unwatched)
+    pretrain.pretrain(recipe, blocks, shop.tokenizers["en"], primary, unwatched)
     with sqlite_store(folder):
         data.open_run(recipe.to_json(), "source", run)
         cost = source.build_mini(recipe.to_json(), run, primary, blocks, folder / "mini")

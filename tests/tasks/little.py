@@ -8,11 +8,11 @@ from typing import Any
 import sentencepiece
 import torch
 
-from lingraft.encoder import Encoder
-from lingraft.model_config import EncoderShape, Family
-from lingraft.stream import task_stream
+from lingraft.config.encoder import EncoderShape, Family
+from lingraft.data.tokenizer.tokenizer import OWN_IDS, SPECIAL_PIECES, Tokenizer
+from lingraft.model.encoder import Encoder
 from lingraft.tasks.kinds import Prepared
-from lingraft.tokenizer import OWN_IDS, SPECIAL_PIECES, Tokenizer
+from lingraft.training.batches import task_stream
 from tests.made_up import documents
 
 VOCABULARY = 120

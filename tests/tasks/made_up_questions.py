@@ -5,9 +5,9 @@ from pathlib import Path
 
 import sentencepiece
 
-from lingraft.model_config import EncoderShape, Family
+from lingraft.config.encoder import EncoderShape, Family
+from lingraft.data.tokenizer.tokenizer import OWN_IDS, Tokenizer
 from lingraft.tasks.squad import Answer, Question
-from lingraft.tokenizer import OWN_IDS, Tokenizer
 
 SHAPE = EncoderShape(width=32, layers=2, attention_heads=2, mlm_heads=(2,), block_tokens=32)
 BERT_SHAPE = SHAPE.model_copy(update={"family": Family(separators=1, segments=2)})

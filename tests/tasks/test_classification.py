@@ -2,13 +2,13 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from lingraft.encoder import Encoder
+from lingraft.config.encoder import Family
+from lingraft.data.tokenizer.tokenizer import OWN_IDS, Tokenizer
 from lingraft.errors import TextError
-from lingraft.model_config import Family
+from lingraft.model.encoder import Encoder
 from lingraft.tasks.classification import Classification, Classified, Classifier, confusion, predicted
 from lingraft.tasks.labelled_texts import Example
 from lingraft.tasks.pairs import Encoded
-from lingraft.tokenizer import OWN_IDS, Tokenizer
 from tests.tasks.little import BERT, ROBERTA, VOCABULARY, drawn, encoder, own_tokenizer, shape
 
 TEXTS, PAIRS = Classification(pairs=False), Classification(pairs=True)

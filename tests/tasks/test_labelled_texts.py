@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import zstandard
 
-from lingraft.documents import Document
+from lingraft.data.documents import Document
 from lingraft.errors import TextError
 from lingraft.tasks.labelled_texts import documents_as_examples, examples_of, read_examples
 

@@ -6,10 +6,10 @@ from typing import Any
 import datasets
 import pytest
 
-from lingraft import artifact
-from lingraft.artifact import Artifact, Kind
+from lingraft.artifacts import artifact
+from lingraft.artifacts.artifact import Artifact, Kind
+from lingraft.config.tasks import Task
 from lingraft.errors import TextError
-from lingraft.task_config import Task
 from lingraft.tasks.classification import Classification
 from lingraft.tasks.loading import kind_of, load_examples
 from lingraft.tasks.question_answering import QuestionAnswering

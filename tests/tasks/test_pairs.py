@@ -5,10 +5,10 @@ import torch
 from tokenizers import Tokenizer as Fast
 from tokenizers import decoders, models, pre_tokenizers, processors, trainers
 
-from lingraft.model_config import Family
-from lingraft.pieces import SpecialIds
+from lingraft.config.encoder import Family
+from lingraft.data.tokenizer.pieces import SpecialIds
+from lingraft.data.tokenizer.tokenizer import OWN_IDS, Tokenizer
 from lingraft.tasks.pairs import encode, pad, pad_types
-from lingraft.tokenizer import OWN_IDS, Tokenizer
 from tests.tasks.little import BERT, ROBERTA, lines, own_tokenizer, shape
 
 BERT_IDS = SpecialIds(begin=2, pad=0, end=3, unknown=1, mask=4)

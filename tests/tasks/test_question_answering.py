@@ -5,15 +5,15 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from lingraft.encoder import Encoder
+from lingraft.config.encoder import EncoderShape
+from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.errors import RecipeError
-from lingraft.model_config import EncoderShape
+from lingraft.model.encoder import Encoder
 from lingraft.tasks.kinds import TaskKind, TaskNet
 from lingraft.tasks.question_answering import QuestionAnswering, SpanExtractor, first_sentence
 from lingraft.tasks.squad import Question
 from lingraft.tasks.squad_metric import Evaluation
 from lingraft.tasks.squad_windows import WindowBatch
-from lingraft.tokenizer import Tokenizer
 from tests.tasks.little import drawn
 from tests.tasks.made_up_questions import BERT_SHAPE, LINES, SHAPE, ask, tokenizer
 

@@ -5,10 +5,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from lingraft.model_config import EncoderShape
+from lingraft.config.encoder import EncoderShape
+from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.tasks.squad_answers import Found, best_answers, best_spans
 from lingraft.tasks.squad_windows import Windows, cut
-from lingraft.tokenizer import Tokenizer
 from tests.tasks.made_up_questions import BERT_SHAPE, LINES, SHAPE, ask, tokenizer
 
 LONG = " ".join(LINES)

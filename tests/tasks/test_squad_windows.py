@@ -3,11 +3,11 @@ from itertools import pairwise
 import pytest
 import torch
 
+from lingraft.config.encoder import EncoderShape
+from lingraft.data.tokenizer.tokenizer import OWN_IDS, Tokenizer
 from lingraft.errors import TextError
-from lingraft.model_config import EncoderShape
 from lingraft.tasks.squad import Question
 from lingraft.tasks.squad_windows import Windows, cut, trimmed
-from lingraft.tokenizer import OWN_IDS, Tokenizer
 from tests.tasks.made_up_questions import BERT_SHAPE, LINES, SHAPE, ask, tokenizer
 
 BEGIN, PAD, END = OWN_IDS.begin, OWN_IDS.pad, OWN_IDS.end

@@ -5,12 +5,12 @@ import torch
 from tokenizers import Tokenizer as Fast
 from tokenizers import decoders, models, pre_tokenizers, trainers
 
-from lingraft.encoder import Encoder
+from lingraft.data.masking import NOT_PREDICTED
+from lingraft.data.tokenizer.tokenizer import OWN_IDS, Tokenizer
 from lingraft.errors import TextError
-from lingraft.masking import NOT_PREDICTED
+from lingraft.model.encoder import Encoder
 from lingraft.tasks.tagged_sentences import Sentence, read_sentences
 from lingraft.tasks.tagging import Tagger, Tagging, predicted_tags
-from lingraft.tokenizer import OWN_IDS, Tokenizer
 from tests.tasks.little import BERT, VOCABULARY, drawn, encoder, lines, own_tokenizer, shape
 
 TASK = Tagging()

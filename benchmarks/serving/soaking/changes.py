@@ -14,20 +14,21 @@ import numpy as np
 
 from benchmarks.serving.soaking.answers import Timeline
 from benchmarks.serving.soaking.made import TASK, Made, versions
-from lingraft import results, tracking
-from lingraft.artifact import Artifact, Cost, Kind
+from lingraft import tracking
+from lingraft.artifacts.artifact import Artifact, Cost, Kind
+from lingraft.artifacts.names import bundle_name, embeddings_name, primary_name
+from lingraft.bundle.parts import version_of
+from lingraft.config.gate import Gate
+from lingraft.config.systems import System
 from lingraft.errors import ServingError
-from lingraft.gate_config import Gate
-from lingraft.publishing.folder import Publications, Reply
-from lingraft.publishing.parts import version_of
-from lingraft.publishing.publish import publish, rollback, withdraw
-from lingraft.registered import bundle_name, embeddings_name, primary_name
-from lingraft.registry import promotion
-from lingraft.registry.bundle_gate import NOTHING, AllowedChanges
-from lingraft.registry.evidence import EVALUATION, EVALUATION_RUN, GATE
-from lingraft.results import MASKED, MASKED_INITIAL, LanguageResult, MaskedScores
-from lingraft.systems import System
-from lingraft.tally import Tally
+from lingraft.serving.publishing.folder import Publications, Reply
+from lingraft.serving.publishing.publish import publish, rollback, withdraw
+from lingraft.stages import results
+from lingraft.stages.results import MASKED, MASKED_INITIAL, LanguageResult, MaskedScores
+from lingraft.tasks.item_counts import Tally
+from lingraft.tracking.promotion import promote as promotion
+from lingraft.tracking.promotion.bundle_gate import NOTHING, AllowedChanges
+from lingraft.tracking.promotion.evidence import EVALUATION, EVALUATION_RUN, GATE
 
 BY = "the soak"
 _BLOCKS = 100

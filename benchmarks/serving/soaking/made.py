@@ -20,19 +20,22 @@ from numpy.typing import NDArray
 from torch import nn
 
 from benchmarks.serving.soaking.answers import LIKE
-from lingraft import artifact, text, tokenizer
-from lingraft.artifact import MANIFEST, Artifact, Kind
-from lingraft.config import Recipe
-from lingraft.encoder import Encoder, Vocabulary
+from lingraft.artifacts import artifact
+from lingraft.artifacts.artifact import MANIFEST, Artifact, Kind
+from lingraft.artifacts.files import write_json, write_text
+from lingraft.config.recipe import Recipe
+from lingraft.data import text
+from lingraft.data.tokenizer import tokenizer
+from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.errors import ServingError
 from lingraft.export import bundle as export
-from lingraft.files import write_json, write_text
-from lingraft.models import save_task, save_vocabulary
-from lingraft.serving.answers.kind import softmax
+from lingraft.model.encoder import Encoder, Vocabulary
+from lingraft.model.loading import save_vocabulary
 from lingraft.serving.served import Served
+from lingraft.serving.tasks.kind import softmax
 from lingraft.tasks.classification import Classifier
+from lingraft.tasks.model import save_task
 from lingraft.tasks.pairs import encode
-from lingraft.tokenizer import Tokenizer
 
 TASK, SOURCE = "topic", "en"
 LABELS = ("garden", "harbour", "kitchen")

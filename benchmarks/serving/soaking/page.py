@@ -8,8 +8,8 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from lingraft.files import write_json, write_text
-from lingraft.report.canvas import COLOURS
+from lingraft.artifacts.files import write_json, write_text
+from lingraft.reports.plotting import COLOURS
 
 NAME = "serving-soak"
 _MIB = 2**20

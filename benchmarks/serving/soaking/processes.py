@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from lingraft.errors import ServingError
-from lingraft.serving.ask import free_ports, stop
+from lingraft.serving.client import free_ports, stop
 
 _HOST = "127.0.0.1"
 _READY_S, _STOP_S, _POLL_S = 300.0, 60.0, 0.1

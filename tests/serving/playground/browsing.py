@@ -5,7 +5,7 @@ from typing import Any
 
 import httpx
 
-from tests.report.browser import LIMIT_S, Page
+from tests.reports.run.browser import LIMIT_S, Page
 from tests.serving.shared import TOKEN, SharedServer
 
 REFUSED = "Failed to load resource: the server responded with a status of 401 (Unauthorized)"

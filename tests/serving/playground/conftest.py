@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.report.browser import Page, new_page, running_chromium
+from tests.reports.run.browser import Page, new_page, running_chromium
 from tests.serving.shared import TOKEN, SharedServer
 
 

@@ -7,13 +7,15 @@ from pathlib import Path
 
 import matplotlib.image
 
-from lingraft import blocks, stages, text, tokenizer
-from lingraft.adaptation import adapt
-from lingraft.config import Recipe
+from lingraft.config.recipe import Recipe
+from lingraft.data import blocks, text
+from lingraft.data.tokenizer import tokenizer
 from lingraft.export import bundle as export
-from lingraft.plan import unwatched
-from lingraft.serving.ask import running
-from tests.report.browser import new_page, running_chromium
+from lingraft.serving.client import running
+from lingraft.stages import finetune, pretrain
+from lingraft.stages.adapt import adapt
+from lingraft.training.schedule import unwatched
+from tests.reports.run.browser import new_page, running_chromium
 from tests.serving.playground.browsing import answered
 from tests.serving.playground.short_texts import LANGUAGES, sentence, write
 
@@ -47,12 +49,12 @@ def model(folder: Path) -> Path:
         tokenizer.train(recipe, prepared, pieces[language])
         blocks.build(recipe, prepared, pieces[language], packed[language])
     primary, task = folder / "primary", folder / "task"
-    stages.pretrain(recipe, packed["en"], pieces["en"], primary, unwatched)
+    pretrain.pretrain(recipe, packed["en"], pieces["en"], primary, unwatched)
     for language in recipe.targets:
         embeddings.append(folder / "embeddings" / language)
         depth = recipe.adaptation.depth
         adapt(recipe, primary, packed[language], pieces[language], depth, embeddings[-1], unwatched)
-    stages.finetune(recipe, recipe.task().name, primary, folder / "text" / "en", 1, task, unwatched)
+    finetune.finetune(recipe, recipe.task().name, primary, folder / "text" / "en", 1, task, unwatched)
     return export(primary, task, embeddings, folder / "bundle").folder
 
 

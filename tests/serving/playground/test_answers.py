@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tests.report.browser import CONTROL, Page
+from tests.reports.run.browser import CONTROL, Page
 from tests.serving.playground.browsing import (
     FOCUSED,
     REFUSED,

@@ -5,8 +5,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from lingraft.serving.ask import running
-from tests.report.browser import Page, new_page
+from lingraft.serving.client import running
+from tests.reports.run.browser import Page, new_page
 from tests.serving.playground.browsing import (
     FOCUSED,
     REFUSED,

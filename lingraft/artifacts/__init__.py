@@ -1,0 +1,1 @@
+"""Artifacts and the places they are kept in: folders with a manifest, locks, caches, object storage."""

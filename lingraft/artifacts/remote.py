@@ -1,0 +1,277 @@
+"""Artifacts in object storage: the manifest first, then file by file when needed, through a cache on this machine."""
+
+import asyncio
+import contextlib
+import fcntl
+import functools
+import hashlib
+import os
+import re
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from concurrent.futures import Future
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from lingraft.artifacts.artifact import MANIFEST, Artifact, Kind, read_manifest
+from lingraft.artifacts.files import cache_folder, sha256_of, writable, write_text
+from lingraft.artifacts.token_ids import Ids, map_ids
+from lingraft.errors import ArtifactError, LingraftError, MissingExtraError
+
+if TYPE_CHECKING:
+    from fsspec import AbstractFileSystem
+
+Result = TypeVar("Result")
+
+RETRY_AFTER_S = (0.5, 2.0, 8.0)
+"""Pauses before a failed fetch is tried again; after the last, the failure is an error."""
+STALL_S = 120.0
+"""Without a byte arriving, a fetch is given up."""
+_LOCK_POLL_S = 0.1
+_ATTEMPTS = 3
+_URI = re.compile(r"([a-z][a-z0-9+.-]+):(/{1,3})(.+)", re.IGNORECASE)
+_EXTRAS = {"s3": "s3", "s3a": "s3", "gs": "gcs", "gcs": "gcs", "az": "azure", "abfs": "azure", "abfss": "azure"}
+"""By protocol, the extra that brings its client."""
+
+
+def uri_of(folder: Path | str) -> str | None:
+    """The URI that a folder is given as, such as s3://bucket/blocks; None for a folder on this machine.
+
+    Where a command line made a Path of it, and so took a slash away, it is put back.
+    """
+    found = _URI.fullmatch(str(folder))
+    if not found:
+        return None
+    scheme, _, rest = found.groups()
+    return f"{scheme}://{'/' if scheme == 'file' else ''}{rest}"
+
+
+def open_remote(uri: str, kind: Kind, cache: Path | None = None) -> Artifact:
+    """Open an artifact in object storage; its files are fetched when they are needed.
+
+    Args:
+        uri: of its folder, as fsspec understands it.
+        kind: that is expected.
+        cache: folder for what is fetched; in $LINGRAFT_CACHE or the user's cache folder if absent.
+
+    Raises:
+        ArtifactError: there is no manifest, it is damaged or of another kind, or the storage cannot be reached.
+        MissingExtraError: the storage needs a client that is not installed.
+    """
+    storage, root = _storage(uri)
+    work = functools.partial(_read, storage, f"{root}/{MANIFEST}", uri)
+    fetching = in_background(_persistently(work, f"{uri}/{MANIFEST}"))
+    try:
+        content = fetching.result(STALL_S)
+    except TimeoutError as error:
+        raise _stalled(uri, STALL_S) from error
+    name = hashlib.sha256(uri.encode() + b"\0" + content).hexdigest()[:32]
+    folder = (cache or cache_folder("blocks")) / name
+    # Ranks of one training do this at once, and each reads what is there.
+    write_text(folder / MANIFEST, _decoded(content, uri))
+    manifest = read_manifest(folder)
+    if manifest.kind is not kind:
+        raise ArtifactError(
+            f"{uri} is an artifact of kind {manifest.kind}, but one of kind {kind} is needed here. "
+            f"Give the folder of a {kind} artifact."
+        )
+    return Artifact(folder, manifest, deferred=True, origin=uri)
+
+
+class RemoteFiles:
+    """Files of an artifact in object storage, each compared with its hash when it has been fetched.
+
+    Several processes may use one cache: whoever needs a file first fetches it.
+    """
+
+    def __init__(self, artifact: Artifact, room: int, stall_s: float = STALL_S) -> None:
+        """Say where they are.
+
+        Args:
+            artifact: with an origin.
+            room: files that may be in the cache at a time.
+            stall_s: after how long without a byte a fetch is given up.
+        """
+        self._artifact, self._room, self._stall_s = artifact, room, stall_s
+        self._storage, self._root = _storage(str(artifact.origin))
+        self._held: set[str] = set()
+        self._moved_at = time.monotonic()
+
+    async def bring(self, name: str) -> Ids:
+        """Fetch a file, unless it is there, and map it.
+
+        Raises:
+            ArtifactError: it cannot be fetched, is not what the manifest says, or does not fit on the disk.
+        """
+        path = self._artifact.folder / name
+        self._held.add(name)
+        async with self._alone(path):
+            for _ in range(_ATTEMPTS):
+                # Who clears a cache by hand, or by the clock, asks for no lock: what is gone is fetched again.
+                with contextlib.suppress(FileNotFoundError):
+                    if not self._is_whole(name):
+                        self._make_room()
+                        await _persistently(functools.partial(self._fetch, name), f"{self._artifact.origin}/{name}")
+                    return map_ids(path)
+        raise ArtifactError(
+            f"{path} was removed {_ATTEMPTS} times before it could be read. Find out what removes files there, or set "
+            "LINGRAFT_CACHE to another folder."
+        )
+
+    def give_up(self, name: str) -> None:
+        """Remove a file; what is mapped can still be read."""
+        self._held.discard(name)
+        _removed(self._artifact.folder / name)
+
+    def require_progress(self) -> None:
+        """Refuse to wait for ever.
+
+        Raises:
+            ArtifactError: nothing has arrived for `stall_s`.
+        """
+        if time.monotonic() - self._moved_at > self._stall_s:
+            raise _stalled(str(self._artifact.origin), self._stall_s)
+
+    @contextlib.asynccontextmanager
+    async def _alone(self, path: Path) -> AsyncIterator[None]:
+        """Keep other processes from fetching or removing the file."""
+        while True:
+            self._move()
+            with _lock(path) as ours:
+                if ours:
+                    yield
+                    return
+            await asyncio.sleep(_LOCK_POLL_S)
+
+    def _is_whole(self, name: str) -> bool:
+        path = self._artifact.folder / name
+        return path.is_file() and sha256_of(path) == self._artifact.manifest.files[name]
+
+    def _make_room(self) -> None:
+        """Remove what earlier programs have left, the oldest first, but for what another process is about to map."""
+        there = sorted(self._artifact.folder.glob("*.safetensors"), key=_modified_s)
+        surplus = len(there) - self._room + 1
+        for path in there:
+            if surplus > 0 and path.name not in self._held:
+                surplus -= _removed(path)
+
+    def _fetch(self, name: str) -> None:
+        from fsspec.callbacks import Callback
+
+        path = self._artifact.folder / name
+        coming = path.with_name(f".{name}-{os.getpid()}")
+        self._move()
+        with writable(path):
+            try:
+                self._storage.get_file(f"{self._root}/{name}", str(coming), callback=Callback(hooks={"": self._move}))
+                _require_hash(coming, self._artifact.manifest.files[name])
+                coming.replace(path)
+            finally:
+                coming.unlink(missing_ok=True)
+
+    def _move(self, *_: object, **__: object) -> None:
+        self._moved_at = time.monotonic()
+
+
+def _storage(uri: str) -> "tuple[AbstractFileSystem, str]":
+    """File system and path that fsspec makes of a URI."""
+    import fsspec  # not needed where everything is on this machine
+
+    protocol = uri.partition("://")[0].lower()
+    try:
+        storage, root = fsspec.core.url_to_fs(uri)
+    except ImportError as error:
+        if protocol in _EXTRAS:
+            raise MissingExtraError(f"a client for {protocol}://", _EXTRAS[protocol]) from error
+        raise ArtifactError(f"{uri} cannot be read: {error}.") from error
+    except ValueError as error:
+        raise ArtifactError(f"{uri} cannot be read: {error}. Use s3://, gs://, az:// or a folder.") from error
+    return storage, root.rstrip("/")
+
+
+def _read(storage: "AbstractFileSystem", path: str, uri: str) -> bytes:
+    try:
+        return bytes(storage.cat_file(path))
+    except FileNotFoundError as error:
+        raise ArtifactError(f"{uri} is not an artifact: it has no {MANIFEST}. Check the address.") from error
+
+
+def _decoded(manifest: bytes, uri: str) -> str:
+    try:
+        return manifest.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise ArtifactError(f"{uri}/{MANIFEST} is damaged: {error}. Make the artifact again.") from error
+
+
+async def _persistently(work: Callable[[], Result], what: str) -> Result:
+    """Do something over a network; what it raises is tried again a few times, unless it is an error of ours."""
+    pauses = list(RETRY_AFTER_S)
+    while True:
+        # Each storage's client has exceptions of its own, with no common root; gather takes what comes.
+        [outcome] = await asyncio.gather(_done(work), return_exceptions=True)
+        if not isinstance(outcome, BaseException):
+            return outcome
+        if isinstance(outcome, LingraftError):
+            raise outcome
+        if not pauses:
+            raise ArtifactError(
+                f"{what} could not be fetched in {len(RETRY_AFTER_S) + 1} attempts: {outcome!r}. "
+                "Check the address, the network and your rights, and start again."
+            ) from outcome
+        await asyncio.sleep(pauses.pop(0))
+
+
+async def _done(work: Callable[[], Result]) -> Result:
+    return work()
+
+
+def _require_hash(path: Path, expected: str) -> None:
+    actual = sha256_of(path)
+    if actual != expected:
+        # Not an error of ours yet: the transfer may have done it.
+        raise OSError(f"its SHA-256 is {actual[:12]}, the manifest says {expected[:12]}")
+
+
+def _stalled(uri: str, stall_s: float) -> ArtifactError:
+    return ArtifactError(f"nothing of {uri} arrived for {stall_s:.0f} s. Check the network, and start again.")
+
+
+def _modified_s(path: Path) -> float:
+    try:
+        return path.stat().st_mtime
+    except FileNotFoundError:  # another process gave it up meanwhile
+        return 0.0
+
+
+def _removed(path: Path) -> bool:
+    """Remove a cached file, unless a process is fetching or about to map it; whether it is gone."""
+    with _lock(path) as ours:
+        if ours:
+            path.unlink(missing_ok=True)
+        return ours
+
+
+@contextlib.contextmanager
+def _lock(path: Path) -> Iterator[bool]:
+    """Whether this process alone may change a cached file; does not wait."""
+    with path.with_name(f".{path.name}.lock").open("w") as stream:
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+        else:
+            yield True
+
+
+def in_background(work: Coroutine[Any, Any, Result]) -> Future[Result]:
+    """Begin some work in a thread that does one thing after the other."""
+    return asyncio.run_coroutine_threadsafe(work, _loop(os.getpid()))
+
+
+@functools.cache
+def _loop(process: int) -> asyncio.AbstractEventLoop:
+    """Of this process, as a fork has no threads; in a daemon, so that stuck work does not outlive the program."""
+    loop = asyncio.new_event_loop()
+    threading.Thread(target=loop.run_forever, name="shards", daemon=True).start()
+    return loop

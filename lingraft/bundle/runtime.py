@@ -1,0 +1,118 @@
+"""ONNX Runtime: one body, which rows of any language's table are given to.
+
+Legend: B batch, T tokens, D width.
+"""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lingraft.bundle.format import EMBEDDED, TYPES, VISIBLE
+from lingraft.errors import MissingExtraError, ServingError
+
+CPU, CUDA = "CPUExecutionProvider", "CUDAExecutionProvider"
+_EXTRAS = {"onnxruntime": "cpu", "onnxruntime-gpu": "gpu"}
+_SETTINGS = {CUDA: {"use_tf32": "0"}}
+"""float32 is float32: TF32, CUDA's default, has 10 bits, and golden answers would not fit."""
+_QUOTA_FILE = Path("/sys/fs/cgroup/cpu.max")
+
+
+@dataclass(frozen=True)
+class Body:
+    """A body and its head, without a language. Several threads may run it at once."""
+
+    session: Any
+    """An onnxruntime.InferenceSession."""
+
+    @classmethod
+    def open(cls, path: Path, provider: str = CPU) -> Self:
+        """Open an exported body.
+
+        Raises:
+            MissingExtraError: ONNX Runtime is not installed.
+            ServingError: two ONNX Runtimes are installed, or the provider cannot be used.
+        """
+        installed_runtime()
+        import onnxruntime
+
+        if provider not in onnxruntime.get_available_providers():
+            raise _unusable(provider, onnxruntime.get_available_providers())
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = usable_cpus()
+        session = onnxruntime.InferenceSession(path, options, [(provider, _SETTINGS.get(provider, {}))])
+        # ONNX Runtime falls back to the CPU without an error.
+        if session.get_providers()[0] != provider:
+            raise _unusable(provider, session.get_providers())
+        # It would do so again where a call to the provider fails while it runs.
+        session.disable_fallback()
+        return cls(session)
+
+    @property
+    def has_segments(self) -> bool:
+        """Whether `run` needs segments."""
+        return TYPES in {given.name for given in self.session.get_inputs()}
+
+    def run(
+        self,
+        embedded_BTD: NDArray[np.float32],
+        visible_BT: NDArray[np.bool_],
+        types_BT: NDArray[np.int64] | None = None,
+    ) -> dict[str, NDArray[np.float32]]:
+        """Outputs by name; `formats.OUTPUTS` says which a kind of bundle has.
+
+        Args:
+            embedded_BTD: rows of token tables.
+            visible_BT: True where a token stands, False at padding; one a row at least.
+            types_BT: segments, where the family has them.
+        """
+        given = {EMBEDDED: embedded_BTD, VISIBLE: visible_BT} | ({} if types_BT is None else {TYPES: types_BT})
+        names = [output.name for output in self.session.get_outputs()]
+        return dict(zip(names, self.session.run(names, given), strict=True))
+
+
+def served_provider() -> str:
+    """Execution provider that the installed ONNX Runtime is there for.
+
+    Raises:
+        MissingExtraError: none is installed.
+        ServingError: both are.
+    """
+    return CUDA if installed_runtime() == "onnxruntime-gpu" else CPU
+
+
+def installed_runtime() -> str:
+    """The one distribution of ONNX Runtime that is installed.
+
+    Raises:
+        MissingExtraError: none is.
+        ServingError: both are; they overwrite each other's files, so that neither can be trusted.
+    """
+    found = [name for name in _EXTRAS if any(True for _ in metadata.distributions(name=name))]
+    if not found:
+        raise MissingExtraError("onnxruntime", "cpu")
+    if len(found) > 1:
+        raise ServingError(
+            f"{' and '.join(found)} are both installed, and overwrite each other's files. Remove both "
+            f"(pip uninstall {' '.join(found)}), then install one: pip install 'lingraft[cpu]' or 'lingraft[gpu]'."
+        )
+    return found[0]
+
+
+def usable_cpus(quota_file: Path = _QUOTA_FILE) -> int:
+    """CPUs that this process may use: by its affinity, and by its container's quota (cgroup v2)."""
+    cpus = len(os.sched_getaffinity(0))
+    quota_us, _, period_us = quota_file.read_text().partition(" ") if quota_file.is_file() else ("max", "", "")
+    return cpus if quota_us == "max" else max(1, min(cpus, int(quota_us) // int(period_us)))
+
+
+def _unusable(provider: str, providers: Sequence[str]) -> ServingError:
+    return ServingError(
+        f"ONNX Runtime cannot use {provider}, only {list(providers)}. Install its driver and libraries (CUDA and "
+        "cuDNN for lingraft[gpu]), or the CPU's runtime: pip install 'lingraft[cpu]'."
+    )

@@ -1,0 +1,83 @@
+"""A language's token table, read in place from its file.
+
+Legend: N tokens, V vocabulary, D width.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lingraft.artifacts.tensor_file import mapped, spans
+from lingraft.bundle.format import SCALE, TABLE, TABLE_FORMATS
+from lingraft.errors import ArtifactError
+
+_CHUNK_ROWS = 4096
+"""Rows that `times` makes float32 at once."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of float32, float16, or int8 with a scale for each row; memory-mapped, so that processes share them."""
+
+    table_VD: NDArray[Any]
+    scale_V: NDArray[np.float32] | None
+    """Of int8 rows."""
+
+    @classmethod
+    def open(cls, file: Path) -> Self:
+        """Map a table's safetensors file; nothing of it is read yet.
+
+        Raises:
+            ArtifactError: the file is not a table.
+        """
+        found = {name: mapped(file, span) for name, span in spans(file).items()}
+        names = {TABLE, SCALE} if TABLE in found and found[TABLE].dtype == np.int8 else {TABLE}
+        if found.keys() != names or found[TABLE].dtype.name not in TABLE_FORMATS:
+            shown = {name: str(value.dtype) for name, value in found.items()}
+            raise ArtifactError(
+                f"{file} has {shown}, and is no table: that has {TABLE!r} of {list(TABLE_FORMATS)}, and of int8 "
+                f"{SCALE!r} besides. Export the bundle again."
+            )
+        scale_V = np.array(found[SCALE], np.float32) if SCALE in found else None
+        return cls(found[TABLE], scale_V)
+
+    def __len__(self) -> int:
+        return len(self.table_VD)
+
+    @property
+    def width(self) -> int:
+        """Width of a row, D."""
+        return int(self.table_VD.shape[1])
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """In which rows are stored."""
+        return self.table_VD.dtype
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all rows with their scales."""
+        return self.table_VD.nbytes + (0 if self.scale_V is None else self.scale_V.nbytes)
+
+    def rows(self, ids_N: NDArray[np.integer[Any]]) -> NDArray[np.float32]:
+        """Rows (N, D) of token ids.
+
+        Raises:
+            IndexError: an id is not in the vocabulary.
+        """
+        if len(ids_N) and not 0 <= ids_N.min() <= ids_N.max() < len(self):
+            raise IndexError(f"ids from {ids_N.min()} to {ids_N.max()} are not all in a table of {len(self)} rows")
+        rows_ND: NDArray[np.float32] = self.table_VD[ids_N].astype(np.float32, copy=False)
+        return rows_ND if self.scale_V is None else rows_ND * self.scale_V[ids_N, None]
+
+    def times(self, features_ND: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Products (N, V) of features with every row: fill-mask's logits, without the output bias."""
+        return np.concatenate([features_ND @ rows_XD.T for rows_XD in self._chunks()], axis=1)
+
+    def _chunks(self) -> Iterator[NDArray[np.float32]]:
+        for start in range(0, len(self), _CHUNK_ROWS):
+            yield self.rows(np.arange(start, min(start + _CHUNK_ROWS, len(self))))

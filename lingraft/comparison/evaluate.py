@@ -1,0 +1,319 @@
+"""Judging for the comparison: every checkpoint of an adaptation swapped into every finetuned body (section 2, step 4).
+
+What cannot be judged is a hole with a reason; everything else is judged all the same.
+"""
+
+import json
+import platform
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple, Self, TypeVar
+
+import torch
+
+from lingraft.artifacts.artifact import Kind
+from lingraft.artifacts.failures import EXPECTED, InputFailedError, devices_named, in_words, require_made, why
+from lingraft.comparison.jobs import CHECKPOINTS, EMBEDDINGS
+from lingraft.comparison.measures import Measure, MeasureAny, alignment, masked_tokens, task_examples
+from lingraft.comparison.plan import ALIGNMENT, MASKED, Arm, Finetuning, PlannedPrimary
+from lingraft.comparison.records import Judged, save_judged
+from lingraft.config.recipe import Recipe
+from lingraft.config.tasks import Task
+from lingraft.data.blocks import load_blocks, split
+from lingraft.data.text import load_text
+from lingraft.data.tokenizer.tokenizer import Tokenizer
+from lingraft.errors import ArtifactError
+from lingraft.jobs.job import Job, Lane
+from lingraft.model.loading import Primary, load_embeddings, load_primary
+from lingraft.reports.paper.records import Cell, CurvePoint, SourceCell
+from lingraft.reports.paper.words import counted
+from lingraft.stages.alignment_probe import FEWEST_PAIRS, Reference, probe_of, reference_tensors
+from lingraft.stages.results import SeedScores
+from lingraft.training import masked_lm, precision
+
+Found = TypeVar("Found")
+
+
+class Curve(NamedTuple):
+    """An adaptation's checkpoints as one measure sees them."""
+
+    points: tuple[CurvePoint, ...] = ()
+    baseline: float | None = None
+    """Score of the trivial answer."""
+
+
+@dataclass(frozen=True)
+class Bodies:
+    """Folders of a primary and of what was finetuned from it."""
+
+    planned: PlannedPrimary
+    primary: Path
+    tasks: Path
+    """Has a folder for every finetuning, by its word."""
+    only: str | None = None
+    """The one task that they are judged on; absent: on all of them, and on masked tokens."""
+
+    def on(self, task: str) -> Self:
+        """The same, to be judged on one task, or on masked tokens."""
+        return replace(self, only=task)
+
+    def judged_on(self, task: str) -> bool:
+        """Whether a task is asked for."""
+        return self.only in (None, task)
+
+    @property
+    def finetunings(self) -> list[Finetuning]:
+        """Of the tasks that are asked for."""
+        return [one for one in self.planned.finetunings if self.judged_on(one.task)]
+
+    def covering(self, language: str) -> list[Task]:
+        """Those of these tasks that have examples in a language."""
+        return [task for task in self.planned.recipe.tasks if self.judged_on(task.name) and task.covers(language)]
+
+    def place(self, folder: Path) -> Path:
+        """Where what is judged on one task lies in a folder."""
+        return folder / self.only if self.only else folder
+
+    def load(self) -> Primary:
+        """The primary.
+
+        Raises:
+            RecipeError: it has not the shape that is planned.
+            ArtifactError: it is damaged.
+        """
+        return load_primary(self.primary, self.planned.recipe.primary_shape)
+
+    def finetuned(self, task: str, layers: int) -> list[Path]:
+        """Those seeds of a task that were finetuned.
+
+        Raises:
+            InputFailedError: none was.
+        """
+        wanted = [one for one in self.finetunings if (one.task, one.layers) == (task, layers)]
+        reasons = [self._why_not(one) for one in wanted]
+        if all(reasons):
+            raise InputFailedError(str(reasons[0]))
+        return [one.within(self.tasks) for one, reason in zip(wanted, reasons, strict=True) if reason is None]
+
+    def lost(self) -> tuple[str, ...]:
+        """Why finetunings are missing."""
+        return tuple(reason for one in self.finetunings if (reason := self._why_not(one)))
+
+    def inputs(self) -> dict[str, Path]:
+        """All folders, by what they are."""
+        finetuned = {f"finetuning {one.word}": one.within(self.tasks) for one in self.finetunings}
+        return {"primary": self.primary, **finetuned}
+
+    def _why_not(self, wanted: Finetuning) -> str | None:
+        folder = wanted.within(self.tasks)
+        return why(folder) or (None if folder.is_dir() else f"the finetuning {wanted.word} is not there")
+
+
+def judge_language(
+    arm: Arm, bodies: Bodies, target: Lane, curve: Path, language: str, source: Lane | None = None
+) -> Judged:
+    """The learning curves of one language in one arm: of masked tokens, and of each task that covers the language.
+
+    Only bodies that are asked for it alone (`Bodies.on`) are judged on alignment.
+
+    Args:
+        arm: that adapted the language.
+        bodies: of the arm's primary.
+        target: the language's text lane.
+        curve: what the adaptation left.
+        language: which.
+        source: text lane of the source language, which alignment is measured with.
+    """
+    inputs, layers = (*target, *(source or ()), bodies.primary, curve / EMBEDDINGS), bodies.planned.layers
+    measures: dict[str, Callable[[], Measure]] = {}
+    if bodies.judged_on(MASKED):
+        measures[MASKED] = partial(_masked_measure, arm, bodies, target, language)
+    if source and bodies.only == ALIGNMENT:
+        measures[ALIGNMENT] = partial(_alignment_measure, arm, bodies, source, target, language)
+    for covered in bodies.covering(language):
+        measures[covered.name] = partial(_task_measure, covered, bodies, layers, target, language)
+    cells = []
+    baselines: dict[str, float] = {}
+    for task, begin in measures.items():
+        title = f"judging of {task!r} in {language!r}: {arm.title}"
+        with _precise(arm.recipe):
+            found, failed = _tried(title, inputs, partial(_curve, begin, curve / CHECKPOINTS))
+        seen = found or Curve()
+        facts = {"system": arm.system, "depth": arm.depth, "language": language, "pretraining_seed": arm.seed}
+        cells.append(Cell(**facts, task=task, points=seen.points, failed=failed))
+        baselines |= {} if seen.baseline is None else {task: seen.baseline}
+    return Judged(
+        language=language,
+        cells=tuple(cells),
+        baselines=baselines,
+        lost=bodies.lost(),
+        text_bytes=_bytes_if_read(target.text, language) if bodies.judged_on(MASKED) else None,
+        machine=machine(),
+    )
+
+
+def judge_source(bodies: Bodies, source: Lane) -> Judged:
+    """Scores in the source language of a primary, and of the mini-model that was finetuned beside it (table 5)."""
+    planned, recipe = bodies.planned, bodies.planned.recipe
+    language, seed = recipe.source, recipe.pretraining.seed
+    cells = []
+    for layers in planned.judged_layers:
+        scores: dict[str, Callable[[], SeedScores]] = {}
+        if bodies.judged_on(MASKED):
+            scores[MASKED] = partial(_masked_in_source, bodies, source, layers)
+        for covered in bodies.covering(language):
+            scores[covered.name] = partial(_task_in_source, covered, bodies, layers, source)
+        for task, score in scores.items():
+            title = f"judging of {task!r} in {language!r}: {planned.title}, {layers} layers"
+            with _precise(recipe):
+                found, failed = _tried(title, (*source, bodies.primary), score)
+            facts = {"depth": layers, "task": task, "pretraining_seed": seed, "scores": found, "failed": failed}
+            cells += [SourceCell(system=system, **facts) for system in planned.systems_of(layers)]
+    text_bytes = _bytes_if_read(source.text, language) if bodies.judged_on(MASKED) else None
+    return Judged(language=language, source_cells=tuple(cells), lost=bodies.lost(), text_bytes=text_bytes)
+
+
+def language_judging(
+    arm: Arm, bodies: Bodies, target: Lane, curve: Path, language: str, out: Path, source: Lane | None = None
+) -> Job:
+    """`judge_language` as a job: it has an outcome even where everything that it builds on failed."""
+    covering = bodies.covering(language)
+    return Job(
+        f"judge-{language}-{arm.name}",
+        f"judging of {language!r}{_on(bodies)}: {arm.title}",
+        Kind.EVALUATION,
+        bodies.place(out),
+        target._asdict() | bodies.inputs() | {"embeddings": curve / EMBEDDINGS} | _named_source(source),
+        _judged_on(arm.recipe, covering),
+        lambda folder, _: save_judged(judge_language(arm, bodies, target, curve, language, source), folder),
+        work=bodies.planned.layers * len(arm.recipe.adaptation.checkpoint_steps) * _size(bodies, covering),
+        bears_failed_inputs=True,
+    )
+
+
+def source_judging(bodies: Bodies, source: Lane, out: Path) -> Job:
+    """`judge_source` as a job."""
+    planned, tasks = bodies.planned, bodies.covering(bodies.planned.recipe.source)
+    return Job(
+        f"judge-source-{planned.name}",
+        f"judging of the source language{_on(bodies)}: {planned.title}",
+        Kind.EVALUATION,
+        bodies.place(out),
+        source._asdict() | bodies.inputs(),
+        _judged_on(planned.recipe, tasks) | {"systems": planned.systems_of(planned.layers)},
+        lambda folder, _: save_judged(judge_source(bodies, source), folder),
+        work=planned.layers * _size(bodies, tasks),
+        bears_failed_inputs=True,
+    )
+
+
+def _named_source(source: Lane | None) -> dict[str, Path]:
+    return {f"source {name}": at for name, at in source._asdict().items()} if source else {}
+
+
+def _on(bodies: Bodies) -> str:
+    return f" on {bodies.only!r}" if bodies.only else ""
+
+
+def _size(bodies: Bodies, tasks: Sequence[Task]) -> int:
+    """About how often a model reads a language's examples; masked tokens need no finetuning, hence one seed."""
+    return bodies.judged_on(MASKED) + sum(len(task.finetuning.seeds) for task in tasks)
+
+
+def _judged_on(recipe: Recipe, tasks: Sequence[Task]) -> dict[str, Any]:
+    asked = {task.name: task.model_dump(mode="json", include={"kind", "labels", "test"}) for task in tasks}
+    return {"precision": recipe.precision, "tasks": asked}
+
+
+def _precise(recipe: Recipe) -> AbstractContextManager[object]:
+    """Judging is in bf16 where a recipe asks for it; what `auto` finds faster may differ between its trainings."""
+    return precision.precise("bf16" if recipe.precision == "bf16" else "fp32")()
+
+
+def _tried(title: str, inputs: Sequence[Path], work: Callable[[], Found]) -> tuple[Found, None] | tuple[None, str]:
+    """What some work found, or why it found nothing."""
+    try:
+        require_made(inputs)
+        with devices_named():
+            return work(), None
+    except InputFailedError as error:
+        return None, str(error)
+    except EXPECTED as error:
+        return None, f"{title}: {in_words(error)}"
+
+
+def _curve(begin: Callable[[], Measure], checkpoints: Path) -> Curve:
+    folders = sorted(checkpoints.glob("step-*"))
+    if not folders:
+        raise ArtifactError(f"{checkpoints} holds no checkpoints. Remove the adaptation beside it, and run it again.")
+    measure, points, baseline = begin(), [], None
+    for folder in folders:
+        learned = load_embeddings(folder)
+        score, cost = measure(learned), learned.manifest.cost
+        spent = {"step": cost.steps, "flops": cost.flops, "elapsed_s": cost.elapsed_s}
+        points.append(CurvePoint(**spent, scores=SeedScores(by_seed=score.by_seed)))
+        baseline = score.baseline
+    return Curve(tuple(points), baseline)
+
+
+def _masked_measure(arm: Arm, bodies: Bodies, target: Lane, language: str) -> Measure:
+    tokenizer = Tokenizer.load(target.tokenizer, language)
+    blocks = load_blocks(target.blocks, tokenizer, arm.recipe.encoder.block_tokens)
+    return masked_tokens(bodies.load(), blocks, arm.seed)
+
+
+def _alignment_measure(arm: Arm, bodies: Bodies, source: Lane, target: Lane, language: str) -> Measure:
+    primary, tokenizer = bodies.load(), Tokenizer.load(target.tokenizer, language)
+    source_blocks = load_blocks(source.blocks, primary.tokenizer, arm.recipe.encoder.block_tokens)
+    text = load_text(source.text, arm.recipe.source)
+    reference = Reference(reference_tensors(arm.recipe, primary, text, source_blocks), "")
+    blocks = split(load_blocks(target.blocks, tokenizer, arm.recipe.encoder.block_tokens), "test")
+    text = load_text(target.text, language)
+    probe = probe_of(reference, "test", primary.tokenizer, tokenizer, text, blocks)
+    if probe is None:
+        raise ArtifactError(
+            f"alignment of {language!r} cannot be measured: its text and the source's have fewer than {FEWEST_PAIRS} "
+            "parallel paragraphs or shared pieces in the test split. Give more text."
+        )
+    return alignment(primary, probe, arm.seed)
+
+
+def _task_measure(task: Task, bodies: Bodies, layers: int, lane: Lane, language: str) -> MeasureAny:
+    text = load_text(lane.text, language) if task.kind == "documents" else None
+    tokenizer = Tokenizer.load(lane.tokenizer, language)
+    return task_examples(task, bodies.finetuned(task.name, layers), text, tokenizer)
+
+
+def _masked_in_source(bodies: Bodies, source: Lane, layers: int) -> SeedScores:
+    primary, recipe = bodies.load(), bodies.planned.recipe
+    blocks_NT = split(load_blocks(source.blocks, primary.tokenizer, recipe.encoder.block_tokens), "test").all()
+    found = masked_lm.accuracy(primary.encoder.to(precision.device()), blocks_NT, (layers,))[layers]
+    return SeedScores(by_seed={recipe.pretraining.seed: found})
+
+
+def _task_in_source(task: Task, bodies: Bodies, layers: int, source: Lane) -> SeedScores:
+    measure = _task_measure(task, bodies, layers, source, bodies.planned.recipe.source)
+    return SeedScores(by_seed=measure(bodies.load()).by_seed)
+
+
+def _bytes_if_read(text: Path, language: str) -> int | None:
+    return _tried(f"counting of text of {language!r}", (text,), partial(_text_bytes, text, language))[0]
+
+
+def _text_bytes(text: Path, language: str) -> int:
+    """Bytes of the training text, which may be larger than memory."""
+    with (load_text(text, language).folder / "train.jsonl").open(encoding="utf-8") as lines:
+        return sum(len(json.loads(line)["text"].encode()) for line in lines)
+
+
+def machine() -> str:
+    """What trains and judges here, for people."""
+    if precision.device().type == "cuda":
+        return torch.cuda.get_device_name()
+    cpuinfo = Path("/proc/cpuinfo")
+    lines = cpuinfo.read_text(encoding="utf-8").splitlines() if cpuinfo.is_file() else []
+    named = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return f"{[*named, platform.machine()][0]}, {counted(torch.get_num_threads(), 'thread')}"

@@ -1,0 +1,1 @@
+"""Recipes: the typed, validated settings of every stage."""

@@ -1,0 +1,52 @@
+"""Parallel text and dictionaries of a recipe, by which rows of a new language are aligned with the source's."""
+
+from collections.abc import Collection
+from typing import Annotated, Self
+
+from pydantic import BeforeValidator, Field
+
+from lingraft.config.section import Language, Section
+
+
+def _one_or_two(value: object) -> object:
+    names = value if isinstance(value, list | tuple) else (value, "another")
+    if len(names) != 2 or not all(isinstance(name, str) and name.strip() for name in names) or names[0] == names[1]:
+        raise ValueError("must be one file of source<TAB>target, or two different files, the source language's first")
+    return tuple(names) if isinstance(value, list) else value
+
+
+ParallelText = Annotated[str | tuple[str, str], BeforeValidator(_one_or_two)]
+"""One file of source<TAB>target, or a file in the source language and one in the target language, line by line."""
+
+
+class Alignment(Section):
+    """What shows which pieces of the source a language's pieces correspond to, where there is more than its text.
+
+    A language uses the best that it has: parallel text, else a dictionary, else its text alone.
+    """
+
+    parallel: dict[Language, ParallelText] = Field(
+        {},
+        description="Sentences with their translations, by language: one file of source<TAB>target a line, such as "
+        "{ de = 'en-de.tsv' }, or two files line by line, the source's first, as Moses and OPUS have them, such as "
+        "{ tr = ['news.en', 'news.tr'] }; here or as URIs, plain or .gz, .xz or .zst. A few thousand lines help; the "
+        "measure of transfer uses them, too.",
+    )
+    dictionary: dict[Language, Annotated[str, Field(min_length=1)]] = Field(
+        {},
+        description="Word lists from the source language, by language, for those without parallel text, such as "
+        "{ el = 'en-el.txt' }: lines of a word, a space or tab and its translation (MUSE, PanLex); WikDict's SQLite "
+        "file, or a TSV of its columns; FreeDict's folder or .index file. A list from the language to the source is "
+        "recognised and turned round.",
+    )
+
+    def only_in(self, languages: Collection[str]) -> Self:
+        """The same section without files for other languages than these."""
+        parallel = {language: files for language, files in self.parallel.items() if language in languages}
+        dictionary = {language: file for language, file in self.dictionary.items() if language in languages}
+        return self.model_copy(update={"parallel": parallel, "dictionary": dictionary})
+
+
+def is_default(section: Alignment) -> bool:
+    """Whether a recipe names no resources; then the section is left out of its JSON, as before there was one."""
+    return section == Alignment()

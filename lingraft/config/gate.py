@@ -1,0 +1,41 @@
+"""What a challenger must show before it becomes champion; `lingraft/tracking/promotion/gate.py` asks for it."""
+
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt
+
+from lingraft.config.section import Name, Section, Share
+
+PARITY_TOLERANCE = 1e-4
+"""Largest absolute difference of a logit between ONNX Runtime and PyTorch, both in float32."""
+
+
+MASKED_METRIC, ALIGNMENT_METRIC = "masked", "alignment"
+"""Metrics that need no labels: masked tokens found, and counterparts in the source language found."""
+
+
+class Gate(Section):
+    """Scores are shares, 0 to 1; each interval is a paired bootstrap over blocks or examples."""
+
+    # Left out where it is the default, so that recipes that do not name it keep their digest.
+    metric: Name = Field(
+        MASKED_METRIC,
+        exclude_if=lambda metric: metric == MASKED_METRIC,
+        description="What must beat the champion's: 'masked', accuracy on masked tokens; 'alignment', retrieval of "
+        "counterparts in the source language; or a task by name, its zero-shot score. A first version must beat its "
+        "untrained initialisation (masked), chance (alignment), or the best trivial answer (a task).",
+    )
+    margin: float = Field(
+        0.0,
+        gt=-1.0,
+        lt=1.0,
+        description="By how much the metric on the primary must beat the champion's, at least; below 0: by how much "
+        "it may be worse.",
+    )
+    tolerance: NonNegativeFloat = Field(0.02, description="By how much the zero-shot score of a task may fall.")
+    tolerances: dict[Name, NonNegativeFloat] = Field({}, description="The same for single tasks, by name.")
+    confidence: Share = Field(0.95, description="Of the two-sided interval whose lower end decides.")
+    resamples: PositiveInt = Field(2000, description="Times that blocks or examples are drawn anew.")
+    seed: NonNegativeInt = Field(20_221_210, description="Decides all draws: the same evidence, the same verdict.")
+
+    def tolerance_of(self, task: str) -> float:
+        """By how much a task's score may fall."""
+        return self.tolerances.get(task, self.tolerance)

@@ -1,0 +1,364 @@
+"""Recipes: typed, validated, frozen. TOML in, JSON between components; every field says its unit.
+
+One recipe describes a whole project: `Recipe.load("recipes/demo.toml")`. Unknown keys and impossible values are
+refused with the key's path and what is allowed.
+"""
+
+import hashlib
+import json
+import operator
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import pydantic
+from pydantic import Field, NonNegativeInt
+
+from lingraft.config.alignment import Alignment, is_default
+from lingraft.config.cluster import Cluster, StageName
+from lingraft.config.encoder import EncoderShape, TokenizerSettings
+from lingraft.config.gate import ALIGNMENT_METRIC, MASKED_METRIC, Gate
+from lingraft.config.search import Search
+from lingraft.config.section import Language, Name, Section, explain
+from lingraft.config.systems import Stage, Steps, System, steps_of
+from lingraft.config.tasks import PRIMARY, Task
+from lingraft.config.text import Folder, Split, TextSource
+from lingraft.config.training import Adaptation, Initialisation, MiniBuilding, Paper, Pretraining, Training, part_of
+from lingraft.console import say
+from lingraft.errors import DepthError, RecipeError
+
+Precision = Literal["auto", "fp32", "bf16"]
+
+
+class Recipe(Section):
+    """A whole project: one source language, its primary, and the languages to add."""
+
+    name: Name = Field(description="Prefix of every registered model, and the MLflow experiment.")
+    source: Language = Field(description="Language of the primary and of the task's training documents.")
+    targets: tuple[Language, ...] = Field(description="Languages to add.")
+    text: TextSource = Field(description="Where text comes from, in all languages.")
+    split: Split = Field(Split(), description="How documents are divided.")
+    system: System = Field(System.MINIJOINT, description="Which system of the paper; see lingraft/config/systems.py.")
+    tokenizer: TokenizerSettings = Field(description="How each language is cut into pieces.")
+    encoder: EncoderShape = Field(description="Shape of the primary.")
+    precision: Precision = Field("auto", description="auto: bf16 only where a short probe finds it faster.")
+    threads: NonNegativeInt = Field(
+        0, description="CPU threads of each training process, and processes that read text; 0: by the machine."
+    )
+    pretraining: Pretraining = Field(description="How the primary is trained.")
+    mini: MiniBuilding | None = Field(None, description="How MINIPOST's mini-model is built; no other system has it.")
+    adaptation: Adaptation = Field(description="How each language's embeddings are trained.")
+    # Left out where it names nothing, so that recipes without it keep their digest.
+    alignment: Alignment = Field(
+        Alignment(),
+        exclude_if=is_default,
+        description="Parallel text and dictionaries that adaptation.initialisation 'aligned' learns from.",
+    )
+    tasks: tuple[Task, ...] = Field((), description="None: embeddings only, and no zero-shot scores.")
+    # Left out where false, so that recipes that do not ask for it keep their digest.
+    serve_primary: bool = Field(
+        False, exclude_if=operator.not_, description="Bundle the primary itself, too, for fill-mask and embeddings."
+    )
+    search: Search | None = Field(None, description="Absent: every language uses adaptation.depth.")
+    paper: Paper | None = Field(None, description="Absent: one system, and no comparison of systems.")
+    gate: Gate = Field(Gate(), description="What new embeddings must show before they are served.")
+    cluster: Cluster = Field(Cluster(), description="Where the pipelines run on Kubernetes; ignored elsewhere.")
+
+    @pydantic.model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        distinct = set(self.targets) - {self.source}
+        if not distinct or len(distinct) < len(self.targets):
+            raise ValueError(
+                f"targets {list(self.targets)} must be one or more, all different, without the source, {self.source!r}"
+            )
+        self._require_blocks()
+        self._require_divisible()
+        self._require_tasks()
+        self._require_depths()
+        return self
+
+    @property
+    def _on_blocks(self) -> dict[StageName, Training]:
+        stages: tuple[StageName, ...] = ("pretraining", "mini", "adaptation")
+        return {stage: settings for stage in stages if (settings := getattr(self, stage))}
+
+    def _require_blocks(self) -> None:
+        for stage, settings in self._on_blocks.items():
+            tokens = settings.blocks_at_once * self.encoder.block_tokens
+            if not round(settings.mask_rate * tokens):
+                raise ValueError(f"{stage}.mask_rate {settings.mask_rate} masks none of the {tokens} tokens at once")
+        windows, tokens = self.pretraining.windows, self.encoder.block_tokens
+        if windows and tokens % windows.tokens:
+            raise ValueError(f"pretraining.windows.tokens {windows.tokens} must divide block_tokens {tokens}")
+
+    def _require_divisible(self) -> None:
+        """A cluster's processes divide batches, which is known before they are started."""
+        for stage, settings in self._on_blocks.items():
+            processes = self.cluster.profile_of(stage).processes
+            if processes == 1:
+                continue
+            if part_of(settings.batch_blocks, settings.micro_batch_blocks, processes) is None:
+                raise ValueError(
+                    f"{stage}.batch_blocks {settings.batch_blocks} must be a multiple of micro_batch_blocks "
+                    f"({settings.micro_batch_blocks or 'absent'}) x the {processes} processes of the stage's profile"
+                )
+
+    def _require_tasks(self) -> None:
+        names = [task.name for task in self.tasks]
+        if len(set(names)) < len(names):
+            raise ValueError(f"tasks {names} must have different names")
+        if self.serve_primary and PRIMARY in names:
+            raise ValueError(f"a task cannot be named {PRIMARY!r} where serve_primary is true: their bundles are alike")
+        for task in self.tasks:
+            if not any(map(task.covers, self.languages)):
+                raise ValueError(
+                    f"task {task.name!r} has test examples in {list(task.languages)} only ('languages'), none of which "
+                    f"is among the recipe's languages {list(self.languages)}"
+                )
+        if unknown := sorted({*self.gate.tolerances} - {*names}):
+            raise ValueError(f"gate.tolerances: {unknown} are no tasks of the recipe, which has {names}")
+        if self.gate.metric not in (metrics := [MASKED_METRIC, ALIGNMENT_METRIC, *names]):
+            raise ValueError(f"gate.metric: {self.gate.metric!r} must be one of {metrics}")
+
+    def _require_depths(self) -> None:
+        for system in {self.system, *(self.paper.systems if self.paper else ())}:
+            if system is System.MINIPOST and self.mini is None:
+                raise ValueError("system MINIPOST needs a section [mini], which says how its mini-model is built")
+            try:
+                self.steps_over(self.adaptation.depth, system)
+            except DepthError as error:
+                raise ValueError(f"adaptation.depth: {error}") from error
+            if self.system is System.BL_BASE and self.adaptation.depth != self.encoder.layers:
+                raise ValueError(f"adaptation.depth must be {self.encoder.layers}, all layers, where system is BL_BASE")
+            if system is System.MINIJOINT:
+                self._require_heads("adaptation.depth", (self.adaptation.depth,))
+        self._require_progressive()
+        self._require_heads("paper.depths", self.paper.depths if self.paper else ())
+        if self.search:
+            self._require_search(self.search)
+
+    def _require_search(self, search: Search) -> None:
+        if self.system not in (System.MINIJOINT, System.MINIPOST):
+            raise ValueError(f"search needs a system with mini-models, MINIJOINT or MINIPOST; system is {self.system}")
+        if self.system is System.MINIJOINT:
+            self._require_heads("search.depths", search.depths)
+        elif not search.depths:
+            raise ValueError("search.depths must name the depths at which MINIPOST's mini-models are to be built")
+        for depth in search.depths:
+            try:
+                self.steps_over(depth)
+            except DepthError as error:
+                raise ValueError(f"search.depths: {error}") from error
+        if search.trials and search.trials < len(self.searched_depths):
+            raise ValueError(f"search.trials {search.trials} must be enough for {len(self.searched_depths)} depths")
+        if search.reference_depth not in (None, *self.searched_depths):
+            raise ValueError(f"search.reference_depth {search.reference_depth} must be among {[*self.searched_depths]}")
+
+    @property
+    def searched_depths(self) -> tuple[int, ...]:
+        """Depths that the search tries, from shallow to deep; none without a search."""
+        return tuple(sorted(self.search.depths or self.encoder.mlm_heads)) if self.search else ()
+
+    def over(self, depth: int) -> Self:
+        """The same project with its mini-model at another depth."""
+        return self.model_copy(update={"adaptation": self.adaptation.model_copy(update={"depth": depth})})
+
+    def _require_progressive(self) -> None:
+        progressive = self.adaptation.progressive
+        if progressive is None:
+            return
+        if self.system not in (System.MINIJOINT, System.MINIPOST):
+            raise ValueError(f"adaptation.progressive needs mini-models; system {self.system} has none")
+        if self.system is System.MINIJOINT:
+            self._require_heads("adaptation.progressive.depths", progressive.depths)
+        if other := [name for name in ("search", "paper") if getattr(self, name)]:
+            raise ValueError(f"adaptation.progressive does not go with {other}, which look at one depth at a time")
+
+    def _require_heads(self, key: str, depths: tuple[int, ...]) -> None:
+        heads = self.encoder.mlm_heads
+        if not set(depths) <= set(heads):
+            raise ValueError(f"{key} {list(depths)} must be among encoder.mlm_heads {list(heads)}")
+
+    def steps_over(self, depth: int, system: System | None = None) -> Steps:
+        """The training steps of a system, by default the recipe's own, with a mini-model of the depth given.
+
+        Raises:
+            DepthError: the system cannot have that depth.
+        """
+        fresh = self.mini.fresh_layers if self.mini else 0
+        return steps_of(system or self.system, self.encoder.layers, depth, fresh, self.encoder.mlm_heads)
+
+    @property
+    def primary_shape(self) -> EncoderShape:
+        """Shape of the primary that the recipe's system pretrains."""
+        step = self.steps_over(self.adaptation.depth)[Stage.PRETRAIN]
+        return self.encoder.cut(step.layers, step.heads)
+
+    def for_system(self, system: System, depth: int | None = None) -> Self:
+        """The same project under another system: its primary's shape, and its depth of adaptation.
+
+        It speaks of one system, so it has no comparison, and a search only where that system has one. Of another system
+        or depth than the recipe's own, adaptation is over one depth.
+        """
+        steps = self.steps_over(depth or self.adaptation.depth, system)
+        pretrained, adapted = steps[Stage.PRETRAIN], steps[Stage.ADAPT]
+        changes: dict[str, Any] = {"depth": adapted.layers - adapted.fresh_layers}
+        if (system, changes["depth"]) != (self.system, self.adaptation.depth):
+            changes["progressive"] = None
+        if self.paper and system in self.paper.checkpoint_every_steps:
+            changes["checkpoint_every_steps"] = self.paper.checkpoint_every_steps[system]
+        bottom = self.adaptation.model_copy(update=changes)
+        shape = self.encoder.cut(pretrained.layers, pretrained.heads)
+        one_system = {"system": system, "search": self.search if system is self.system else None, "paper": None}
+        return self.model_copy(update=one_system | {"encoder": shape, "adaptation": bottom})
+
+    @property
+    def languages(self) -> tuple[str, ...]:
+        """Source first, then targets."""
+        return (self.source, *self.targets)
+
+    def require_language(self, language: str) -> None:
+        """Refuse a language that the recipe does not name.
+
+        Raises:
+            RecipeError: the message lists the languages that it does name.
+        """
+        if language not in self.languages:
+            raise RecipeError(
+                f"language {language!r} is not in the recipe, which has {list(self.languages)}. Add it to 'targets'."
+            )
+
+    @classmethod
+    def load(cls, path: Path) -> Self:
+        """Read a TOML recipe.
+
+        What names a language that is neither the source nor a target is ignored, with a note on standard error, so
+        that `targets` can be changed alone.
+
+        Raises:
+            RecipeError: no such file, not TOML, an unknown key or an impossible value.
+        """
+        try:
+            raw = tomllib.loads(path.read_text(encoding="utf-8"))
+        except OSError as error:
+            raise RecipeError(f"cannot read recipe {path}: {error.strerror}. We ship some in recipes/.") from error
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise RecipeError(f"{path} is not valid TOML: {error}.") from error
+        recipe = cls.parse(raw, str(path))
+        for note in recipe._notes(raw):
+            say(f"{path}: {note}")
+        return recipe
+
+    @classmethod
+    def parse(cls, raw: dict[str, Any] | str, origin: str = "recipe") -> Self:
+        """Validate a recipe given as a dictionary or as JSON; a number in quotes is no number.
+
+        Examples in [tasks.examples] of other languages than the recipe's are left out, and a search for a language that
+        is no target is for the first one.
+
+        Raises:
+            RecipeError: an unknown key or an impossible value; every one is listed with its path.
+        """
+        try:
+            text = raw if isinstance(raw, str) else json.dumps(raw, default=str)
+            return cls.model_validate_json(text, strict=True)._following_targets()
+        except pydantic.ValidationError as error:
+            lines = [explain(cls, problem) for problem in error.errors()]
+            raise RecipeError(f"{origin} is not usable:\n  " + "\n  ".join(lines)) from error
+
+    def _following_targets(self) -> Self:
+        """The recipe without what names languages that it does not have."""
+        changes: dict[str, Any] = {
+            "tasks": tuple(task.only_in(self.languages) for task in self.tasks),
+            "alignment": self.alignment.only_in(self.targets),
+        }
+        if self.search and self.search.language not in self.targets:
+            changes["search"] = self.search.model_copy(update={"language": self.targets[0]})
+        return self.model_copy(update=changes)
+
+    def _notes(self, raw: dict[str, Any]) -> Iterator[str]:
+        """What of a valid recipe names languages that it does not have.
+
+        Args:
+            raw: the recipe as it was given.
+        """
+        for given in raw.get("tasks", ()):
+            for key in ("examples", "languages"):
+                if surplus := sorted({*given.get(key, ())} - {*self.languages}):
+                    yield (
+                        f"task {given['name']!r} names {surplus} in '{key}', which are not among "
+                        f"{list(self.languages)}: ignored. Add them to 'targets', or remove them there."
+                    )
+        for key, given in raw.get("alignment", {}).items():
+            if surplus := sorted({*given} - {*self.targets}):
+                yield (
+                    f"alignment.{key} names {surplus}, which are not among the targets {list(self.targets)}: ignored. "
+                    "Add them to 'targets', or remove them there."
+                )
+        yield from self._unused_dictionaries()
+        if self.search and (asked := raw["search"]["language"]) != self.search.language:
+            yield (
+                f"search.language {asked!r} is not among the targets {list(self.targets)}: the search is for "
+                f"{self.search.language!r}, the first of them. Set search.language to choose another one."
+            )
+
+    def _unused_dictionaries(self) -> Iterator[str]:
+        ways = {self.adaptation.initialisation, *(self.search.initialisations if self.search else ())}
+        given = self.alignment.dictionary
+        if given and Initialisation.ALIGNED not in ways:
+            yield f"alignment.dictionary is not used: adaptation.initialisation is {self.adaptation.initialisation}."
+        elif both := sorted({*given} & {*self.alignment.parallel}):
+            yield f"alignment.dictionary of {both} is not used: these languages have parallel text, which is better."
+
+    def to_json(self) -> str:
+        """The recipe in one canonical line: what components are given, and what is hashed."""
+        return self.model_dump_json()
+
+    def digest(self) -> str:
+        """SHA-256 of the recipe: equal settings, equal digest."""
+        return hashlib.sha256(self.to_json().encode()).hexdigest()
+
+    def require_search(self) -> Search:
+        """The depth search.
+
+        Raises:
+            RecipeError: the recipe has none.
+        """
+        if self.search is None:
+            raise RecipeError("the recipe has no [search], which this needs. Add one, with the language to search for.")
+        return self.search
+
+    @property
+    def builds_mini(self) -> bool:
+        """Whether the recipe's system has a step 1b."""
+        return Stage.BUILD_MINI in self.steps_over(self.adaptation.depth)
+
+    def require_mini(self) -> MiniBuilding:
+        """How MINIPOST's mini-model is built.
+
+        Raises:
+            RecipeError: the recipe's system has none.
+        """
+        if self.mini is None or self.system is not System.MINIPOST:
+            raise RecipeError(f"step 1b is MINIPOST's; the recipe's system is {self.system}. Set system = 'MINIPOST'.")
+        return self.mini
+
+    def task(self, name: str | None = None) -> Task:
+        """A task by its name, which may be left out where there is only one.
+
+        Raises:
+            RecipeError: the recipe has no such task, or none, or several and no name was given.
+        """
+        found = {task.name: task for task in self.tasks}
+        if name is None and len(found) == 1:
+            return self.tasks[0]
+        if name not in found:
+            wanted = "one task to name" if name is None else f"a task {name!r}"
+            raise RecipeError(f"the recipe does not have {wanted}: its [[tasks]] are {sorted(found)}. Add or name one.")
+        return found[name]
+
+    def with_folder(self, path: Path) -> Self:
+        """The same recipe on text of one's own (`--text DIR`), cleaned alike."""
+        folder = Folder(kind="folder", path=str(path.resolve()), cleaning=self.text.cleaning)
+        return self.model_copy(update={"text": folder})

@@ -1,0 +1,162 @@
+"""Downstream tasks in a recipe: their data, how the body is finetuned, and how they are asked about."""
+
+import operator
+from collections.abc import Collection, Iterable
+from typing import Annotated, Literal, Self
+
+import pydantic
+from pydantic import Field, PositiveFloat, PositiveInt
+
+from lingraft.config.section import Language, Name, Section
+from lingraft.config.training import Pace
+
+TaskKindName = Literal["documents", "texts", "pairs", "questions", "tags"]
+PRIMARY: Literal["primary"] = "primary"
+"""Name and kind of the bundle of a primary itself, for fill-mask and embeddings."""
+INPUTS: dict[TaskKindName, tuple[str, ...]] = {
+    "documents": ("text",),
+    "texts": ("text",),
+    "pairs": ("text", "text_pair"),
+    "questions": ("question", "context"),
+    "tags": ("text",),
+}
+"""Texts that a task is asked about at once, by the names that the endpoint has for them."""
+
+
+class Finetuning(Pace):
+    """Finetuning the body on a task in the source language, token embeddings frozen (section 2, step 3)."""
+
+    epochs: PositiveFloat = Field(3, description="Times that every training example is seen.")
+    batch_examples: PositiveInt = Field(32, description="Examples in one update (windows, for long contexts).")
+    micro_batch_examples: PositiveInt | None = Field(
+        None, description="Examples computed at once, where an update's do not fit into memory; all if absent."
+    )
+    group_by_length: bool = Field(
+        False,
+        exclude_if=operator.not_,
+        description="Draw examples of like length for an update, so that little of it is padding: less time where "
+        "lengths differ. Batches are no longer wholly at random.",
+    )
+    learning_rate: PositiveFloat = Field(1e-5, description="Peak of the schedule: linear warm-up, then decay to 0.")
+    warmup_ratio: float = Field(0.06, ge=0.0, lt=1.0, description="Share of the updates that warm up.")
+    seeds: tuple[int, ...] = Field((1, 2, 3, 4, 5), description="Finetuned once with each; scores are their mean.")
+
+    @pydantic.model_validator(mode="after")
+    def _seeds_differ(self) -> Self:
+        if not self.seeds or len(set(self.seeds)) < len(self.seeds):
+            raise ValueError(f"seeds {list(self.seeds)} must be one or more, all different")
+        return self
+
+
+class TaskFile(Section):
+    """Examples in a file of one of the standard formats (TSV, JSONL, SQuAD JSON, CoNLL), plain or compressed."""
+
+    kind: Literal["file"] = Field(description="Says that examples come from here.")
+    path: str = Field(description="Path of the file; '{language}' in it is replaced by the language.")
+
+
+class TaskDataset(Section):
+    """Examples of a dataset by its Hugging Face id (or a local dataset folder)."""
+
+    kind: Literal["huggingface"] = Field(description="Says that examples come from here.")
+    dataset: str = Field(description="Dataset id or local folder; '{language}' in it is replaced by the language.")
+    configuration: str | None = Field(None, description="Configuration; '{language}' is replaced by the language.")
+    split: str = Field(description="Split of the dataset.")
+    revision: str | None = Field(
+        None, description="Branch, tag or commit on the hub; 'refs/convert/parquet' where main is a loading script."
+    )
+
+
+TaskData = Annotated[TaskFile | TaskDataset, Field(discriminator="kind")]
+
+
+class Task(Section):
+    """A downstream task: trained in the source language, judged in every language that has examples."""
+
+    name: Name = Field(description="Name of the task in the registry and at the endpoint.")
+    kind: TaskKindName = Field(
+        description="documents: the recipe's own labelled text; texts or pairs: classification of one text or two "
+        "(XNLI, PAWS-X); questions: extractive answers (XQuAD, MLQA); tags: named entities (PAN-X, CoNLL)."
+    )
+    evaluation: Literal["squad", "mlqa"] = Field(
+        "squad", description="Of kind 'questions': whose metric; mlqa for MLQA, squad for SQuAD, XQuAD and TyDiQA."
+    )
+    labels: tuple[str, ...] = Field((), description="The task's labels, in order; those of the training set if empty.")
+    label_names: dict[str, str] = Field(
+        {},
+        exclude_if=operator.not_,
+        description="Names of the labels for people, by label, such as { scalc = 'Calc (spreadsheets)' }; pages and "
+        "tables show a label without a name as it is.",
+    )
+    train: TaskData | None = Field(None, description="Training examples in the source language.")
+    dev: TaskData | None = Field(None, description="Examples for choices made on the way.")
+    test: TaskData | None = Field(None, description="Examples for reported scores only, in every language.")
+    languages: tuple[Language, ...] = Field(
+        (), description="Languages that have test examples; all if empty. Those that are no target do not count."
+    )
+    finetuning: Finetuning = Field(Finetuning(), description="How the body is finetuned.")
+    examples: dict[Language, str | dict[str, str]] = Field(
+        {},
+        description="What to ask a new endpoint about, by language: a text; with kind 'pairs' "
+        "{ text = ..., text_pair = ... }, with 'questions' { question = ..., context = ... }. Those of languages that "
+        "are no target are ignored.",
+    )
+
+    @pydantic.model_validator(mode="after")
+    def _has_data(self) -> Self:
+        given = [name for name in ("train", "dev", "test") if getattr(self, name)]
+        if self.kind == "documents" and given:
+            raise ValueError(f"{given} cannot be set with kind 'documents', whose examples are the recipe's [text]")
+        if self.kind != "documents" and len(given) < 3:
+            raise ValueError(f"kind {self.kind!r} needs train, dev and test, but has only {given}")
+        return self
+
+    @pydantic.model_validator(mode="after")
+    def _settings_count(self) -> Self:
+        labels = list(self.labels)
+        if labels and self.kind == "questions":
+            raise ValueError(f"labels {labels} cannot be set with kind 'questions', whose answers are parts of a text")
+        if len(set(labels)) < len(labels) or len(labels) == 1:
+            raise ValueError(
+                f"labels {labels} must be two or more, all different; leave them out to take the training set's"
+            )
+        if labels and (unknown := sorted(set(self.label_names) - set(labels))):
+            raise ValueError(f"label_names has {unknown}, but the labels are {labels}")
+        if self.evaluation != "squad" and self.kind != "questions":
+            raise ValueError(
+                f"evaluation {self.evaluation!r} is for kind 'questions' only, and kind is {self.kind!r}. Leave it out"
+            )
+        return self
+
+    @pydantic.model_validator(mode="after")
+    def _examples_can_be_asked(self) -> Self:
+        wanted = INPUTS[self.kind]
+        for language in self.examples:
+            if set(given := self.asked(language)) != set(wanted):
+                raise ValueError(
+                    f"examples.{language} has {sorted(given)}, but kind {self.kind!r} is asked about {list(wanted)}"
+                )
+        return self
+
+    def asked(self, language: str) -> dict[str, str]:
+        """Texts of a language's example by the names of `INPUTS`."""
+        example = self.examples[language]
+        return {"text": example} if isinstance(example, str) else example
+
+    def only_in(self, languages: Collection[str]) -> Self:
+        """The same task without examples for other languages than these."""
+        kept = {language: asked for language, asked in self.examples.items() if language in languages}
+        return self if len(kept) == len(self.examples) else self.model_copy(update={"examples": kept})
+
+    def named(self, label: str) -> str:
+        """A label with its name for people, such as "Calc (spreadsheets) [scalc]"; without a name, the label alone."""
+        return f"{self.label_names[label]} [{label}]" if label in self.label_names else label
+
+    def covers(self, language: str) -> bool:
+        """Whether the task has test examples in a language."""
+        return not self.languages or language in self.languages
+
+
+def finetunings(tasks: Iterable[Task]) -> list[str]:
+    """Every task with every seed, as one word each (`<task>/<seed>`), to be finetuned side by side."""
+    return [f"{task.name}/{seed}" for task in tasks for seed in task.finetuning.seeds]

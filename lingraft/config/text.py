@@ -1,0 +1,131 @@
+"""Where a recipe's text comes from, and how its documents are divided."""
+
+from typing import Annotated, Literal, Self
+
+import pydantic
+from pydantic import Field, PositiveInt
+
+from lingraft.config.section import Language, Section, Share, absent
+
+
+class Split(Section):
+    """How documents are divided, by a hash of their name, alike in all languages."""
+
+    dev_share: Share = Field(0.1, description="Share of documents for choices made on the way.")
+    test_share: Share = Field(0.2, description="Share of documents for reported scores only.")
+
+    @property
+    def train_share(self) -> float:
+        """Share of documents that are trained on."""
+        return 1 - self.dev_share - self.test_share
+
+    @pydantic.model_validator(mode="after")
+    def _leaves_text_to_train_on(self) -> Self:
+        if self.dev_share + self.test_share >= 0.9:
+            raise ValueError("dev_share + test_share must stay below 0.9, or too little is left to train on")
+        return self
+
+
+UnicodeForm = Literal["NFC", "none"]
+
+
+class Cleaning(Section):
+    """What is done to text before it is split; a paragraph is a line of a document that is not blank.
+
+    Characters that nobody can see (control, zero-width, private and unassigned ones) are removed, and white space
+    becomes single spaces.
+    """
+
+    unicode: UnicodeForm = Field("NFC", description="Unicode's normal form that text is brought into.")
+    min_characters: PositiveInt = Field(5, description="Length of the shortest paragraph that is kept.")
+    max_characters: PositiveInt = Field(100_000, description="Length of the longest paragraph that is kept.")
+    max_digit_share: Share = Field(0.3, description="Largest share of a paragraph's characters that may be digits.")
+    max_symbol_share: Share = Field(0.4, description="The same for punctuation and symbols.")
+    max_repetition_share: Share = Field(
+        0.4,
+        description="Largest share of a paragraph that a sequence of three words (of eight characters, where spaces "
+        "do not part words) may cover if it occurs three times or more.",
+    )
+    deduplicate: bool = Field(
+        True,
+        description="Keep a paragraph once, where it is first read, in all splits. Paragraphs are compared by 128-bit "
+        "hashes that are sorted on disk, so that memory does not grow with the text; while it runs, the disk of the "
+        "output holds a copy of the cleaned text and 24 bytes a paragraph.",
+    )
+
+    @pydantic.model_validator(mode="after")
+    def _leaves_a_length(self) -> Self:
+        if self.min_characters > self.max_characters:
+            raise ValueError(
+                f"min_characters {self.min_characters} must not exceed max_characters {self.max_characters}"
+            )
+        return self
+
+
+class _Cleanable(Section):
+    # Left out where absent, so that recipes that ask for no cleaning keep their digest.
+    cleaning: Cleaning | None = Field(None, exclude_if=absent, description="Absent: text is taken as it is.")
+
+
+class LibreOfficeHelp(_Cleanable):
+    """LibreOffice's help pages from Debian's packages: parallel pages, labelled by the part of the product."""
+
+    kind: Literal["libreoffice-help"] = Field(description="Says that text comes from here.")
+    licence: Literal["MPL-2.0"] = Field("MPL-2.0", description="By the packages' copyright files.")
+
+
+class Folder(_Cleanable):
+    """Files of one's own: plain text, JSONL (optionally .gz, .xz or .zst) or Parquet, a file or folder a language.
+
+    A plain text file has one document a line, or documents separated by blank lines; in a folder with sub-folders,
+    which are labels, it is one document of 2^20 characters at most.
+    """
+
+    kind: Literal["folder"] = Field(description="Says that text comes from here.")
+    path: str = Field(
+        description="Folder, here or as a URI (s3://, gs://, az://), that holds <language>.txt, "
+        "<language>.jsonl(.gz|.xz|.zst), <language>.parquet or <language>/."
+    )
+    licence: str | None = Field(None, description="Licence of the text, for model cards; 'not stated' if absent.")
+
+
+class HuggingFace(_Cleanable):
+    """A dataset by its Hugging Face id (or a local dataset folder)."""
+
+    kind: Literal["huggingface"] = Field(description="Says that text comes from here.")
+    dataset: str = Field(description="Dataset id or local folder; '{language}' in it is replaced by the language.")
+    configuration: str | None = Field(None, description="Configuration; '{language}' is replaced by the language.")
+    split: str = Field("train", description="Split of the dataset that is read; ours is made anew, by [split].")
+    streaming: bool = Field(False, description="Read rows as they arrive, in place of downloading the whole first.")
+    revision: str | None = Field(
+        None, description="Branch, tag or commit on the hub; 'refs/convert/parquet' where main is a loading script."
+    )
+    text_column: str = Field("text", description="Column that holds the text.")
+    label_column: str | None = Field(None, description="Column that holds the label; a task needs one.")
+    name_column: str | None = Field(None, description="Column that names a document alike in all languages.")
+    names: dict[Language, str] = Field({}, description="What the dataset calls a language, where it is not its tag.")
+    licence: str | None = Field(None, description="Licence of the text, for model cards; 'not stated' if absent.")
+
+
+class Files(_Cleanable):
+    """Files of one's own, whatever their names: plain text, JSONL (optionally .gz, .xz or .zst) or Parquet.
+
+    Each is read as a folder's are, see `Folder`; sub-folders of one that is named, but not of a pattern, are labels.
+    """
+
+    kind: Literal["files"] = Field(description="Says that text comes from here.")
+    paths: dict[Language, tuple[str, ...]] = Field(
+        description="Each language's files, folders of files and patterns such as 'news/*.txt', here or as URIs "
+        "(s3://, gs://, az://), in the order in which they are read."
+    )
+    licence: str | None = Field(None, description="Licence of the text, for model cards; 'not stated' if absent.")
+
+    @pydantic.model_validator(mode="after")
+    def _differ(self) -> Self:
+        for language, paths in self.paths.items():
+            if not paths or len(set(paths)) < len(paths):
+                raise ValueError(f"paths of {language!r}, {list(paths)}, must be one or more, all different")
+        return self
+
+
+TextSource = Annotated[LibreOfficeHelp | Folder | HuggingFace | Files, Field(discriminator="kind")]

@@ -1,0 +1,242 @@
+"""Messages and progress of long work, on a terminal and in a log.
+
+Nothing is said of the time that several steps still take before it can be known. A step takes as long as others of its
+kind have taken, a training that has not run yet as long as its FLOPs take at the rate of those before it, a step that
+is planned as one like steps of another kind as long as those by its factor, and any other step as long as the mean of
+such steps.
+"""
+
+import contextlib
+import statistics
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import TypeVar
+
+from tqdm import tqdm
+
+from lingraft import ranks
+
+Item = TypeVar("Item")
+
+_LINE_EVERY_S = 10.0
+
+
+def say(message: str) -> None:
+    """One line of plain text on standard error; of several processes that train together, from the leader alone."""
+    if ranks.leads():
+        with contextlib.suppress(OSError):  # a log on a full disk must not end a training
+            tqdm.write(message, file=sys.stderr)
+
+
+def counted(items: Iterable[Item], title: str, unit: str, total: int | None = None) -> Iterator[Item]:
+    """Pass items on and count them; a terminal gets a bar that goes when done, a log a line every ten seconds.
+
+    Args:
+        items: what is worked through.
+        title: what is done to them.
+        unit: what one of them is.
+        total: how many there are, where that is known; without it there is no time left to show.
+    """
+    terminal = sys.stderr.isatty() and ranks.leads()
+    began = said_at = time.monotonic()
+    with tqdm(items, desc=title, unit=unit, total=total, file=sys.stderr, leave=False, disable=not terminal) as bar:
+        for number, item in enumerate(bar, start=1):
+            if not terminal and time.monotonic() - said_at > _LINE_EVERY_S:
+                said_at = time.monotonic()
+                say(f"{title}: {unit} {number}{_pace(number, total, said_at - began)}")
+            yield item
+
+
+def _pace(number: int, total: int | None, elapsed_s: float) -> str:
+    rate = number / elapsed_s
+    left = f", {(total - number) / rate:.0f} s left" if total else ""
+    return f"{f'/{total}' if total else ''}, {rate:,.0f} a second{left}"
+
+
+_MINUTE_S, _HOUR_S = 60, 3600
+
+
+@dataclass(frozen=True)
+class Planned:
+    """One step that is to be done."""
+
+    kind: str
+    """Steps of one kind take about as long as each other."""
+    flops: float | None = 0.0
+    """Of its training, by the paper's formulas; 0 if it takes little time, None if nobody knows yet how much."""
+    at_once: int = 1
+    """Steps of this kind that share the machine."""
+    like: tuple[str, float] | None = None
+    """Another kind, and how many times as long this one takes: counts until a step of its own kind has ended."""
+
+
+@dataclass
+class RunningStep:
+    """A step that has been started, and not ended."""
+
+    kind: str
+    started_s: float
+    headline: str = ""
+    """Says which step of how many this is, and about how long all of them will still take."""
+    told: tuple[float, float, float] | None = None
+    """What its training last said: when, and how many seconds it still takes and takes in all."""
+
+
+class TotalProgress:
+    """Counts steps as they start and end, in threads if they run at once."""
+
+    def __init__(self, planned: Iterable[Planned], clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock, self._began_s = clock, clock()
+        self._lock = threading.Lock()
+        self._waiting: Counter[str] = Counter()
+        self._flops: dict[str, float | None] = {}
+        self._at_once: dict[str, int] = {}
+        self._like: dict[str, tuple[str, float]] = {}
+        for each in planned:
+            self._waiting[each.kind] += 1
+            self._flops[each.kind], self._at_once[each.kind] = each.flops, each.at_once
+            if each.like:
+                self._like[each.kind] = each.like
+        self._running: list[RunningStep] = []
+        self._started = 0
+        self._took_s: dict[str, list[float]] = {}
+        """By kind: seconds of each step that has ended, divided by the number that ran at once."""
+        self._has_trained = False
+        """Whether anything is known of how long trainings take here."""
+        self._flops_per_s: float | None = None
+        """Of all trainings that run at once together."""
+
+    @property
+    def elapsed_s(self) -> float:
+        """Seconds since the beginning."""
+        return self._clock() - self._began_s
+
+    def start(self, kind: str, title: str) -> RunningStep:
+        """Count a step as started; one that was not planned makes the total one more.
+
+        Args:
+            kind: as it was planned.
+            title: names it in its headline.
+        """
+        with self._lock:
+            self._started += 1
+            if self._waiting[kind]:
+                self._waiting[kind] -= 1
+            step = RunningStep(kind, self._clock())
+            self._running.append(step)
+            left, total = self._left(), self._started + self._waiting.total()
+            step.headline = f"step {self._started} of {total}: {title}{f', {left}' if left else ''}"
+            return step
+
+    def train(self, step: RunningStep, left_s: float, total_s: float) -> str:
+        """Take what a training says of itself; returns about how long all steps still take, empty if unknown.
+
+        Args:
+            step: that trains.
+            left_s: seconds that it still takes.
+            total_s: seconds that all of it takes, those before an interruption included.
+        """
+        with self._lock:
+            step.told, self._has_trained = (self._clock(), left_s, total_s), True
+            if (flops := self._flops.get(step.kind)) and total_s > 0:
+                self._flops_per_s = flops * self._at_once[step.kind] / total_s
+            return self._left()
+
+    def end(self, step: RunningStep, reused: bool = False) -> None:
+        """Count a step as ended.
+
+        Args:
+            step: that was started.
+            reused: its result was there already, so that it says nothing about others.
+        """
+        with self._lock:
+            self._running.remove(step)
+            if reused:
+                return
+            took_s = step.told[-1] if step.told else self._clock() - step.started_s
+            self._took_s.setdefault(step.kind, []).append(took_s / self._at_once.get(step.kind, 1))
+
+    @contextlib.contextmanager
+    def shown(self) -> Iterator[None]:
+        """Let the steps and trainings of this thread say how far all steps have come, meanwhile."""
+        token = _SHOWN.set(self)
+        try:
+            yield
+        finally:
+            _SHOWN.reset(token)
+
+    def _left(self) -> str:
+        """About how long all steps still take, such as 'about 4 min left'; empty if that cannot be known yet."""
+        lefts = [self._left_of(step) for step in self._running]
+        for kind, count in self._waiting.items():
+            expected_s = self._expected_s(kind)
+            lefts += [None if expected_s is None else count * expected_s] if count else []
+        known = [left_s for left_s in lefts if left_s is not None]
+        is_partial = len(known) < len(lefts)
+        if not known or (is_partial and not self._has_trained):
+            return ""
+        return f"{'at least' if is_partial else 'about'} {in_words(sum(known))} left"
+
+    def _left_of(self, step: RunningStep) -> float | None:
+        now_s, at_once = self._clock(), self._at_once.get(step.kind, 1)
+        if step.told:
+            told_at_s, left_s, _ = step.told
+            return max(0.0, left_s - (now_s - told_at_s)) / at_once
+        expected_s = self._expected_s(step.kind)
+        return None if expected_s is None else max(0.0, expected_s - (now_s - step.started_s) / at_once)
+
+    def _expected_s(self, kind: str) -> float | None:
+        """What a step of a kind adds to the whole, in seconds; None if that cannot be known yet."""
+        if took_s := self._took_s.get(kind):
+            return statistics.fmean(took_s)
+        other, factor = self._like.get(kind, ("", 0.0))
+        if took_s := self._took_s.get(other):
+            return factor * statistics.fmean(took_s)
+        flops = self._flops.get(kind, 0.0)
+        if flops == 0:
+            light = [each for other, took_s in self._took_s.items() if self._flops.get(other) == 0 for each in took_s]
+            return statistics.fmean(light) if light else None
+        return flops / self._flops_per_s if flops and self._flops_per_s else None
+
+
+_SHOWN: ContextVar[TotalProgress | None] = ContextVar("total progress that is shown", default=None)
+
+
+def shown_step(kind: str, title: str) -> tuple[str, Callable[[bool], None]]:
+    """Start a step of the progress that is shown.
+
+    Returns:
+        Its headline, empty if none is shown; and what ends it, told whether its result was there already.
+    """
+    total = _SHOWN.get()
+    if total is None:
+        return "", lambda _: None
+    step = total.start(kind, title)
+    return step.headline, lambda reused: total.end(step, reused)
+
+
+def shown_left(left_s: float, total_s: float) -> str:
+    """What a line of a training adds: about how long all steps still take; empty if unknown, or none are shown.
+
+    Args:
+        left_s: seconds that the training still takes.
+        total_s: seconds that all of it takes.
+    """
+    total = _SHOWN.get()
+    left = total.train(total._running[-1], left_s, total_s) if total and total._running else ""
+    return f"; all steps: {left}" if left else ""
+
+
+def in_words(seconds: float) -> str:
+    """A duration as rough as it is known: '40 s', '4 min', '2 h 10 min'."""
+    if seconds < 1.5 * _MINUTE_S:
+        return f"{max(1, round(seconds / 10)) * 10} s"
+    if seconds < _HOUR_S:
+        return f"{round(seconds / _MINUTE_S)} min"
+    hours, minutes = divmod(round(seconds / (10 * _MINUTE_S)) * 10, 60)
+    return f"{hours} h {minutes} min" if minutes else f"{hours} h"

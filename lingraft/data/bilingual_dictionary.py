@@ -1,0 +1,244 @@
+"""Word pairs of bilingual dictionaries, in the layouts that they are published in.
+
+- MUSE and extracts of PanLex: a word and its translation a line, with one tab or one space between them; behind tabs
+  there may be further columns of numbers, such as scores, which are not read.
+- WikDict: its SQLite files, which have a table `simple_translation`, or a TSV of that table's columns: `written_rep`,
+  `trans_list` with " | " between translations, and two scores, with or without a line of their names.
+- FreeDict: dictd's format, an .index of headwords and a .dict or .dict.dz of entries, as Debian's `dict-freedict-*`
+  packages have them in /usr/share/dictd.
+
+The words of a pair come in the order of the file, whichever language that begins with.
+"""
+
+import contextlib
+import hashlib
+import re
+import sqlite3
+import string
+from collections import Counter, deque
+from collections.abc import Iterator
+from gzip import GzipFile
+from pathlib import PurePosixPath
+
+from lingraft.artifacts.storage import Place, Remote, names_in, place_of, reading
+from lingraft.config.recipe import Recipe
+from lingraft.data.lines import read_lines
+from lingraft.data.parallel_text import Found, Pair, read_pairs, usable
+from lingraft.errors import LingraftError, TextError, raising
+
+_INDEX, _ENTRIES, _SQLITE = ".index", (".dict.dz", ".dict"), (".sqlite3", ".sqlite", ".db")
+_BETWEEN_TRANSLATIONS = " | "
+_WIKDICT_COLUMNS = ("written_rep", "trans_list")
+_DIGITS = {digit: value for value, digit in enumerate(string.ascii_uppercase + string.ascii_lowercase + "0123456789+/")}
+"""Of the numbers in dictd's index, the most significant first."""
+_ABOUT_THE_DATABASE = re.compile(r"00-?database")
+_PRONUNCIATION = re.compile(r"\s/\S.*")
+"""Between slashes; an abbreviation with its own pronunciation may follow."""
+_ASIDE = re.compile(r"<[^<>]*>|\[[^\[\]]*\]|\([^()]*\)|\{[^{}]*\}")
+_PLACEHOLDER = re.compile(r"(?<!\w)(sb|sth|jd[mns]?|etw)\.('s)?")
+"""For someone or something, in FreeDict's German dictionaries."""
+_NO_TRANSLATION = re.compile(r'\s*(["“„«]|[A-Za-z]+:)')
+"""Begins a line such as "Synonyms: ...", "see: ..." or a quoted example."""
+_SENSE = re.compile(r"\s*\d+\.\s")
+_BETWEEN = re.compile("[,;،؛、，；]")
+_ALTERNATIVE = re.compile(r"\s*/\s*\S+")
+_AROUND = ' .!?:"“”„«»'
+_HYPHENS = str.maketrans({"\N{HYPHEN}": "-", "\N{NON-BREAKING HYPHEN}": "-"})
+
+
+def read_words(file: str, left_out: Counter[str] | None = None) -> Iterator[Pair]:
+    """Yield a dictionary's word pairs, each once, in the order of the file.
+
+    Args:
+        file: path or URI of a text file, plain, .gz, .xz or .zst; of WikDict's SQLite file; or of FreeDict's folder,
+            .index, .dict or .dict.dz.
+        left_out: counts pairs that are left out, by `parallel_text.EMPTY` and `parallel_text.DUPLICATE`.
+
+    Raises:
+        TextError: a file cannot be read, is of none of these layouts, holds no words or a line that is no pair, or more
+            than a tenth of the pairs have an empty side.
+    """
+    return usable(raising(words_or_errors(file)), file, Counter() if left_out is None else left_out)
+
+
+def translations_mark(recipe: Recipe, language: str) -> dict[str, str]:
+    """Hash the sentences or words of [alignment] that a language is aligned by, wherever they are read from.
+
+    Returns:
+        The SHA-256 under "translations"; nothing where the initialisation needs no text, or has text alone.
+
+    Raises:
+        TextError: a file is missing or damaged.
+    """
+    sentences, words = (named.get(language) for named in (recipe.alignment.parallel, recipe.alignment.dictionary))
+    if not recipe.adaptation.initialisation.needs_text or not (sentences or words):
+        return {}
+    pairs = Hashed(read_pairs(sentences) if sentences else read_words(str(words)))
+    deque(pairs, maxlen=0)
+    return pairs.mark
+
+
+class Hashed:
+    """Pairs passed on, and the hash of those that were, so that what is learned from and its mark take one reading."""
+
+    def __init__(self, pairs: Iterator[Pair]) -> None:
+        self._pairs, self._digest = pairs, hashlib.sha256()
+
+    def __iter__(self) -> Iterator[Pair]:
+        for pair in self._pairs:
+            self._digest.update(repr((pair.source, pair.target)).encode())
+            yield pair
+
+    @property
+    def mark(self) -> dict[str, str]:
+        """SHA-256 of the pairs so far, under "translations"."""
+        return {"translations": self._digest.hexdigest()}
+
+
+def words_or_errors(file: str) -> Iterator[Found]:
+    """Yield all word pairs, those with an empty side included, and errors in the places of those that are none."""
+    try:
+        place = place_of(file)
+        if file.endswith(_SQLITE):
+            yield from _of_wikdict(place)
+        elif file.endswith((_INDEX, *_ENTRIES)) or place.is_dir():
+            yield from _of_freedict(*_freedict_files(place))
+        else:
+            yield from _of_lines(place)
+    except LingraftError as error:
+        yield error
+
+
+def _of_lines(place: Place) -> Iterator[Found]:
+    for number, line in enumerate(read_lines(place), start=1):
+        at = f"{place}, line {number}"
+        if not line.strip():
+            yield Pair("", "", at)
+            continue
+        word, *others = line.split("\t") if "\t" in line else line.split()
+        if number == 1 and (word, *others[:1]) == _WIKDICT_COLUMNS:
+            continue
+        if not others or not all(map(_is_number, others[1:])):
+            yield TextError(
+                f"{at}: {line[:80]!r} is no pair of a word and its translation with a tab between them, or a space if "
+                "neither has one. Correct the line, or remove it."
+            )
+            continue
+        yield from _translations(word, others[0], at)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text or "0")
+    except ValueError:
+        return False
+    return True
+
+
+def _translations(word: str, listed: str, at: str) -> Iterator[Pair]:
+    return (Pair(word.strip(), each.strip(), at) for each in listed.split(_BETWEEN_TRANSLATIONS))
+
+
+def _of_wikdict(place: Place) -> Iterator[Found]:
+    if isinstance(place, Remote):
+        raise TextError(f"{place}: an SQLite file is read from a disk only. Download it first, and name it here.")
+    with reading(place), place.open("rb"):
+        pass
+    try:
+        with contextlib.closing(sqlite3.connect(f"{place.absolute().as_uri()}?mode=ro", uri=True)) as database:
+            rows = database.execute(f"SELECT {', '.join(_WIKDICT_COLUMNS)} FROM simple_translation")
+            for word, listed in rows:
+                yield from _translations(word or "", listed or "", f"{place}, {word!r}")
+    except sqlite3.Error as error:
+        raise TextError(
+            f"{place} is not one of WikDict's files for two languages: {error}. Expected a table simple_translation "
+            f"with the columns {' and '.join(_WIKDICT_COLUMNS)}."
+        ) from error
+
+
+def _freedict_files(place: Place) -> tuple[Place, Place]:
+    """The index and the entries of a dictionary, of which one is given, or their folder."""
+    path = PurePosixPath(str(place))
+    if not place.is_dir():
+        folder, names = place_of(str(place).removesuffix(path.name).rstrip("/") or "."), [path.name]
+    else:
+        folder, names = place, names_in(place)
+    stems = sorted({_stem(name) for name in names if _stem(name) != name})
+    if len(stems) != 1:
+        raise TextError(
+            f"{place} holds {len(stems)} dictionaries of dictd, {stems}, instead of one. Name the .index file of one."
+        )
+    there = names_in(folder)
+    entries = [f"{stems[0]}{suffix}" for suffix in _ENTRIES if f"{stems[0]}{suffix}" in there]
+    if f"{stems[0]}{_INDEX}" not in there or not entries:
+        raise TextError(
+            f"{folder} must hold {stems[0]}{_INDEX} and {stems[0]}{_ENTRIES[0]} (or {_ENTRIES[1]}), but one is not "
+            "there. Copy both files of the dictionary."
+        )
+    return folder / f"{stems[0]}{_INDEX}", folder / entries[0]
+
+
+def _stem(name: str) -> str:
+    for suffix in (_INDEX, *_ENTRIES):
+        name = name.removesuffix(suffix)
+    return name
+
+
+def _of_freedict(index: Place, entries: Place) -> Iterator[Found]:
+    with reading(entries), entries.open("rb") as stream:
+        try:
+            raw = GzipFile(fileobj=stream).read() if entries.suffix == ".dz" else stream.read()
+        except EOFError as error:
+            raise TextError(f"{entries} is truncated: {error}. Copy or download it again.") from error
+    done: set[int] = set()
+    for number, line in enumerate(read_lines(index), start=1):
+        at, columns = f"{index}, line {number}", line.split("\t")
+        if _ABOUT_THE_DATABASE.match(columns[0]):
+            continue
+        try:
+            _, start, length = columns[0], *map(_number, columns[1:3])
+            text = raw[start : start + length].decode("utf-8")
+            if not length or start + length > len(raw):
+                raise ValueError("the entry lies behind the end")
+        except ValueError as error:
+            yield TextError(f"{at}: {line[:80]!r} points at no entry of {entries} ({error}). Copy both files again.")
+            continue
+        # Several headwords may share an entry.
+        if start not in done:
+            done.add(start)
+            yield from _of_entry(text, at)
+
+
+def _number(text: str) -> int:
+    value = 0
+    for character in text:
+        if character not in _DIGITS:
+            raise ValueError(f"{text!r} is no number of dictd's")
+        value = value * len(_DIGITS) + _DIGITS[character]
+    return value
+
+
+def _of_entry(text: str, at: str) -> Iterator[Pair]:
+    """Pairs of an entry: a headword with its pronunciation, and lines of translations, numbered by sense or not."""
+    head, *lines = text.strip().splitlines() or [""]
+    senses = (_SENSE.sub("", f"{line} ").lstrip(" .") for line in lines if not _NO_TRANSLATION.match(line))
+    translations = [word for sense in senses for word in _words(sense)]
+    for word in _words(_PRONUNCIATION.sub("", head)) or [""]:
+        for translation in translations or [""]:
+            yield Pair(word, translation, at)
+
+
+def _words(listed: str) -> list[str]:
+    """The words or phrases of a list with commas; of alternatives within one, such as "a/b c", the first, "a c"."""
+    plain = _without_asides(listed).translate(_HYPHENS)
+    first = _PLACEHOLDER.sub("", _ALTERNATIVE.sub("", plain))
+    # What follows a full stop is an idiom or a derived word with its translation.
+    words = (" ".join(each.split()).strip(_AROUND) for each in _BETWEEN.split(first.split(". ")[0]))
+    return [word for word in words if word]
+
+
+def _without_asides(text: str) -> str:
+    before = ""
+    while before != text:
+        before, text = text, _ASIDE.sub(" ", text)
+    return text

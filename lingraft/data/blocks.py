@@ -1,0 +1,201 @@
+"""Text to packed, fixed-length blocks of token ids: full length everywhere, so that no attention mask is needed.
+
+Each block begins with <s>; documents stand one after the other, each closed by </s> (RoBERTa's FULL-SENTENCES).
+"""
+
+import math
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+from pydantic import PositiveInt
+
+from lingraft.artifacts import artifact
+from lingraft.artifacts.artifact import Artifact, Kind
+from lingraft.artifacts.remote import RemoteFiles, open_remote, uri_of
+from lingraft.artifacts.token_ids import TENSOR, Ids, ids_dtype
+from lingraft.config.recipe import Recipe
+from lingraft.console import counted
+from lingraft.data.documents import Document
+from lingraft.data.shard_cache import FileShelf, LocalFiles
+from lingraft.data.shards import SHARD_BYTES, WINDOW_SHARDS, Blocks, Writer
+from lingraft.data.text import SPLITS, SplitName, read_split
+from lingraft.data.token_stream import token_stream
+from lingraft.data.tokenizer.tokenizer import Tokenizer
+from lingraft.errors import ArtifactError, TextError, TokenizerError
+
+CACHE_BYTES = 16 << 30
+"""What shards from object storage may take on this machine, unless `CACHE_VARIABLE` or a caller says otherwise."""
+CACHE_VARIABLE = "LINGRAFT_CACHE_BYTES"
+
+
+def build(recipe: Recipe, text: Path, tokenizer: Path, out: Path, shard_bytes: int = SHARD_BYTES) -> Artifact:
+    """Tokenize and pack all splits of one language as a stream, on all cores: never a split in memory.
+
+    Args:
+        recipe: says how long blocks are, and on how many cores they are made; their bytes do not depend on that.
+        text: text artifact of the language.
+        tokenizer: artifact with its tokenizer.
+        out: folder of the blocks.
+        shard_bytes: of token ids in a full shard.
+
+    Raises:
+        TokenizerError: the tokenizer belongs to another language.
+        TextError: a split is shorter than one block.
+        WorkerError: a worker process died.
+        ArtifactError: an input is not what it should be, or `out` cannot be written.
+    """
+    source = Artifact.load(text, Kind.TEXT)
+    pieces = Tokenizer.load(tokenizer, source.manifest.language)
+    length = recipe.encoder.block_tokens
+    with artifact.create(out, Kind.BLOCKS) as draft:
+        counts, left_out = {}, {}
+        for name in SPLITS:
+            writer = Writer(draft, name, length, len(pieces), shard_bytes)
+            left_out[name] = _write(_documents(source, name), pieces, writer, recipe.threads or None)
+            if not writer.count:
+                raise TextError(
+                    f"the {name} split of {source.manifest.language!r} is shorter than a block: {length}. "
+                    "Bring more text, raise the split's share, or lower encoder.block_tokens."
+                )
+            counts[name] = writer.count * length
+        draft.facts = {
+            "language": source.manifest.language,
+            "tokenizer_hash": pieces.hash,
+            "data_hashes": {"text": source.fingerprint} | source.manifest.data_hashes,
+            "details": {
+                "tokens": counts,
+                "tokens_left_out": left_out,
+                "block_tokens": length,
+                "vocabulary": len(pieces),
+                "window_shards": WINDOW_SHARDS,
+            },
+        }
+    return Artifact.open(out, Kind.BLOCKS)
+
+
+def _documents(text: Artifact, split: SplitName) -> Iterator[Document]:
+    total = text.manifest.detail("documents", dict[SplitName, int]).get(split, 0)
+    return counted(read_split(text, split), f"blocks {text.manifest.language} {split}", "document", total)
+
+
+def _write(documents: Iterator[Document], pieces: Tokenizer, writer: Writer, workers: int | None) -> int:
+    """Write a split, and return how many of its tokens fill no block."""
+    rest = np.empty(0, writer.dtype)
+    for stream in token_stream(documents, pieces, writer.dtype, workers):
+        blocks_NT, rest = pack(np.concatenate([rest, stream]), writer.block_tokens, pieces.special.begin)
+        writer.add(blocks_NT)
+    writer.close()
+    return len(rest)
+
+
+def load_blocks(folder: Path | str, tokenizer: Tokenizer, block_tokens: int) -> Artifact:
+    """Open blocks of the length given that were made with the tokenizer given.
+
+    Their bytes are not read yet: `split` gives blocks whose shards are hashed before they are first used.
+
+    Args:
+        folder: here, or in object storage as a URI that fsspec understands, such as s3://bucket/blocks.
+        tokenizer: that they must have been made with.
+        block_tokens: that each must have.
+
+    Raises:
+        ArtifactError: not blocks, damaged, of another length, or out of reach.
+        TokenizerError: they were made with another tokenizer.
+        MissingExtraError: the storage needs a client that is not installed.
+    """
+    uri = uri_of(folder)
+    found = open_remote(uri, Kind.BLOCKS) if uri else Artifact.open(Path(folder), Kind.BLOCKS)
+    made_with = found.manifest.tokenizer_hash
+    if made_with != tokenizer.hash:
+        raise TokenizerError(
+            f"{folder} was made with tokenizer {made_with}, not with {tokenizer.hash} of {tokenizer.language!r}. "
+            "Make the blocks again with this tokenizer."
+        )
+    length = found.manifest.detail("block_tokens", int)
+    if length != block_tokens:
+        raise ArtifactError(
+            f"{folder} has blocks of {length} tokens, but the recipe says {block_tokens}. Make them again with it."
+        )
+    return found
+
+
+def hashes_of(blocks: Artifact) -> dict[str, str]:
+    """What a model that was trained on blocks is made from, down to the hash of the text's documents."""
+    return {"blocks": blocks.fingerprint} | blocks.manifest.data_hashes
+
+
+def split(blocks: Artifact, name: SplitName, cache_bytes: int | None = None) -> Blocks:
+    """The blocks of one split, by row number; each shard is compared with its hash before its first use.
+
+    Args:
+        blocks: the artifact, here or in object storage.
+        name: of the split.
+        cache_bytes: what shards from object storage may take here at a time; if absent, $LINGRAFT_CACHE_BYTES, or
+            16 GiB.
+
+    Raises:
+        ArtifactError: it was made before blocks were sharded, a shard is truncated, or the cache is too small or
+            its size no number.
+    """
+    manifest = blocks.manifest
+    parts = sorted(part for part in manifest.fingerprints if part.startswith(f"{name}-"))
+    if not parts:
+        raise ArtifactError(
+            f"{blocks.origin or blocks.folder} was made by lingraft {manifest.library_version} and has no shards of "
+            f"its {name} split, only {sorted(manifest.fingerprints)}. Make the blocks again with `lingraft blocks`."
+        )
+    shapes = [manifest.shapes[part][TENSOR] for part in parts]
+    shard_blocks, block_tokens = shapes[0]
+    shard_bytes = shard_blocks * block_tokens * ids_dtype(manifest.detail("vocabulary", int)).itemsize
+    window_shards = min(manifest.detail("window_shards", PositiveInt), len(parts))
+    files = [f"{part}.safetensors" for part in parts]
+    shelf = _remote(blocks, files, cache_bytes, shard_bytes, window_shards) if blocks.origin else _local(blocks, files)
+    return Blocks(
+        count=sum(count for count, _ in shapes),
+        block_tokens=block_tokens,
+        shard_blocks=shard_blocks,
+        window=window_shards * shard_blocks if len(parts) > window_shards else None,
+        shelf=shelf,
+    )
+
+
+def _local(blocks: Artifact, files: list[str]) -> FileShelf:
+    for name in files:
+        path = blocks.folder / name
+        [shape] = blocks.manifest.shapes[path.stem].values()
+        if path.stat().st_size <= math.prod(shape) * ids_dtype(blocks.manifest.detail("vocabulary", int)).itemsize:
+            blocks.verify(name)  # a cut file is found now, not after days of training
+    return FileShelf(LocalFiles(blocks), files)
+
+
+def _remote(
+    blocks: Artifact, files: list[str], cache_bytes: int | None, shard_bytes: int, window_shards: int
+) -> FileShelf:
+    cache_bytes = _cache_bytes() if cache_bytes is None else cache_bytes
+    room = cache_bytes // shard_bytes
+    if room < window_shards:
+        raise ArtifactError(
+            f"a cache of {cache_bytes:,} bytes holds {room} shards of {blocks.origin}, and shuffling needs "
+            f"{window_shards} at a time. Give it {2 * window_shards * shard_bytes:,} bytes or more ({CACHE_VARIABLE})."
+        )
+    return FileShelf(RemoteFiles(blocks, room), files, room)
+
+
+def _cache_bytes() -> int:
+    said = os.environ.get(CACHE_VARIABLE)
+    if said is None:
+        return CACHE_BYTES
+    if not (said.isascii() and said.isdigit()):
+        raise ArtifactError(f"{CACHE_VARIABLE} must be a whole number of bytes, such as {CACHE_BYTES}, not {said!r}.")
+    return int(said)
+
+
+def pack(stream: Ids, block_tokens: int, begin: int) -> tuple[Ids, Ids]:
+    """Cut a stream of ids into blocks (N, T), each after a <s>; the rest, which fills no block, comes back too."""
+    body = block_tokens - 1
+    count = len(stream) // body
+    blocks_NT = np.full((count, block_tokens), begin, stream.dtype)
+    blocks_NT[:, 1:] = stream[: count * body].reshape(count, body)
+    return blocks_NT, stream[count * body :]

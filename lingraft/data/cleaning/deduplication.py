@@ -1,0 +1,59 @@
+"""Every paragraph once: documents wait on disk until all have been read, then pass without their repetitions."""
+
+import json
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import IO
+
+from numpy import bool_
+from numpy.typing import NDArray
+
+from lingraft.data.cleaning.census import Census
+from lingraft.data.cleaning.duplicates import Duplicates
+from lingraft.data.preprocessing import KEY_BYTES, Prepared
+
+
+def once(documents: Iterable[Prepared], folder: Path, census: Census) -> Iterator[Prepared | None]:
+    """Yield each document without paragraphs that an earlier one, or itself, had before; None where nothing is left.
+
+    Args:
+        documents: in the order of the text.
+        folder: empty, with room for all of them and 24 bytes a paragraph.
+        census: counts the paragraphs that go.
+    """
+    keys, waiting = folder / "keys", folder / "documents"
+    keys.mkdir()
+    duplicates = Duplicates(keys)
+    with waiting.open("wb") as stream:
+        for document in documents:
+            duplicates.add(document.keys)
+            _put(document, stream)
+    flags = _Flags(duplicates.flags())
+    with waiting.open("rb") as stream:
+        while head := stream.readline():
+            split, label, characters, paragraphs = json.loads(head)
+            document = Prepared(split, label, characters, stream.readline(), b"")
+            repeated = flags.take(paragraphs)
+            yield document.without(repeated, census) if any(repeated) else document
+
+
+def _put(document: Prepared, stream: IO[bytes]) -> None:
+    head = document.split, document.label, document.characters, len(document.keys) // KEY_BYTES
+    stream.write(json.dumps(head).encode("ascii") + b"\n" + document.line)
+
+
+class _Flags:
+    """Cuts runs of flags anew, into those of each document."""
+
+    def __init__(self, runs: Iterator[NDArray[bool_]]) -> None:
+        self._runs = runs
+        self._run = b""
+        self._start = 0
+
+    def take(self, count: int) -> bytes:
+        """The next flags, a byte each."""
+        while len(self._run) < self._start + count:
+            self._run = self._run[self._start :] + next(self._runs).tobytes()
+            self._start = 0
+        self._start += count
+        return self._run[self._start - count : self._start]

@@ -1,0 +1,84 @@
+"""Which paragraphs are no running text: by length, by signs in place of letters, by repetition."""
+
+import functools
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Container
+
+from lingraft.config.text import Cleaning
+
+TOO_SHORT, TOO_LONG, DIGITS, SYMBOLS, REPETITION = (
+    "too short",
+    "too long",
+    "digits",
+    "punctuation and symbols",
+    "repetition",
+)
+_WORDS, _CHARACTERS = 3, 8
+"""Lengths of the n-grams whose repetition counts."""
+_FEWEST = 3
+"""Occurrences that make a repetition; people say things twice."""
+_LONGEST_MEAN_WORD = 16
+"""Where words are longer on average, spaces do not part words: Thai, Chinese, or no language."""
+
+
+def fault(paragraph: str, settings: Cleaning) -> str | None:
+    """Why a paragraph is to be dropped; None if it is to be kept."""
+    length = len(paragraph)
+    if length < settings.min_characters:
+        return TOO_SHORT
+    if length > settings.max_characters:
+        return TOO_LONG
+    if reason := _too_few_letters(paragraph, settings):
+        return reason
+    return REPETITION if _repeats(paragraph, settings.max_repetition_share) else None
+
+
+_EMOJI = "\U0001f000-\U0001fbff"
+
+
+@functools.cache
+def _signs() -> dict[str, re.Pattern[str]]:
+    digits, symbols = {"Nd", "Nl", "No"}, {"Pc", "Pd", "Pe", "Pf", "Pi", "Po", "Ps", "Sc", "Sk", "Sm", "So"}
+    classes = {DIGITS: _class_of(digits), SYMBOLS: _class_of(symbols) + _EMOJI}
+    classes[""] = "".join(classes.values())
+    return {reason: re.compile(f"[{members}]") for reason, members in classes.items()}
+
+
+def _class_of(categories: Container[str]) -> str:
+    r"""Characters of Unicode's categories, as within a regular expression's [...].
+
+    Of the basic plane only: a class that reaches beyond it in many places is searched twenty times slower.
+    """
+    members = [chr(point) for point in range(0x10000) if unicodedata.category(chr(point)) in categories]
+    return re.escape("".join(members))
+
+
+def _too_few_letters(paragraph: str, settings: Cleaning) -> str | None:
+    limits = {DIGITS: settings.max_digit_share, SYMBOLS: settings.max_symbol_share}
+    # Most paragraphs have few of either, and are looked through once.
+    if _share("", paragraph) <= min(limits.values()):
+        return None
+    return next((reason for reason, limit in limits.items() if _share(reason, paragraph) > limit), None)
+
+
+def _share(signs: str, paragraph: str) -> float:
+    return len(_signs()[signs].findall(paragraph)) / len(paragraph)
+
+
+def _repeats(paragraph: str, limit: float) -> bool:
+    """Whether the most frequent n-gram, occurring three times or more, covers more than `limit` of the paragraph."""
+    words = paragraph.split(" ")
+    if len(paragraph) > _LONGEST_MEAN_WORD * len(words):
+        grams = Counter(paragraph[start : start + _CHARACTERS] for start in range(len(paragraph) - _CHARACTERS + 1))
+        return _covers(grams, _CHARACTERS, len(paragraph), limit)
+    # An n-gram is no more frequent than its words.
+    if not _covers(Counter(words), _WORDS, len(words), limit):
+        return False
+    return _covers(Counter(zip(words, words[1:], words[2:], strict=False)), _WORDS, len(words), limit)
+
+
+def _covers(counts: Counter[str] | Counter[tuple[str, str, str]], size: int, length: int, limit: float) -> bool:
+    most = max(counts.values(), default=0)
+    return most >= _FEWEST and most * size > limit * length

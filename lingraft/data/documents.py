@@ -1,0 +1,375 @@
+"""Documents of one language from files of one's own: plain text, JSONL or Parquet, one file or folder a language."""
+
+import hashlib
+import json
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import chain, groupby
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from lingraft.artifacts.storage import Place, files_in, names_in
+from lingraft.data.lines import COMPRESSIONS, read_lines
+from lingraft.data.parquet import read_rows
+from lingraft.errors import LingraftError, TextError, raising
+
+_PLAIN, _JSONL, _PARQUET = ".txt", ".jsonl", ".parquet"
+_KEYS = ("text", "name", "label")
+LAYOUT = (
+    "Expected one of <language>.txt, <language>.jsonl (each optionally .gz, .xz or .zst), <language>.parquet "
+    "or a folder <language>/ with such files. Or take the language out of the recipe's targets; "
+    "`lingraft init` writes a recipe for a folder of text."
+)
+"""What messages say where text is missing."""
+_LOOK_AHEAD = 1 << 20
+"""Characters of a plain text file that decide whether blank lines separate its documents."""
+_DOCUMENT_LINES = 100
+"""On average, at most, where blank lines separate documents; where they would make longer ones, they are strays."""
+_DOCUMENT_CHARACTERS = 1 << 20
+"""Of a document in plain text, unless a single line has more."""
+_LINE_BYTES = 1 << 24
+STRAY_BLANKS = "plain text files with too few blank lines to separate documents: each line is one"
+DIVIDED = f"plain text documents of more than {_DOCUMENT_CHARACTERS:,} characters: divided at line ends"
+SAMPLED = "files of which not everything was read"
+"""What a reader notes, and counts."""
+_FILES_OF_SAMPLE = 2000
+"""Files that a sample opens, at most."""
+_ERROR_CHARACTERS = 1000
+"""What an error counts for in a sample, so that a file of nothing but errors ends too."""
+
+
+@dataclass(frozen=True)
+class Document:
+    """One text. `name` is equal across languages for parallel texts; it decides the split."""
+
+    name: str
+    text: str
+    label: str | None = None
+    place: str = field(default="", compare=False, repr=False)
+    """File, and line where there is one, for errors."""
+
+
+Found = Document | LingraftError
+"""A document, or why there is none in its place."""
+
+
+def portions(documents: Iterable[Document], characters: int) -> Iterator[list[Document]]:
+    """Documents in portions of so many characters or little more: as many as a process is given at once."""
+    portion: list[Document] = []
+    held = 0
+    for document in documents:
+        portion.append(document)
+        held += len(document.text) + len(document.name)
+        if held >= characters:
+            yield portion
+            portion, held = [], 0
+    if portion:
+        yield portion
+
+
+def content_name(text: str) -> str:
+    """Name of a document that has none: equal texts get equal names, hence the same split."""
+    return hashlib.sha256(text.encode("utf-8")).hexdigest()[:32]
+
+
+def read_documents(source: Place, language: str, notes: Counter[str] | None = None) -> Iterator[Document]:
+    """Yield the documents in `<source>/<language>.txt|.jsonl[.gz|.xz|.zst]`, `.parquet` or `<source>/<language>/`.
+
+    A plain text file holds documents separated by blank lines if that makes documents of 100 lines or less on
+    average of its first million characters, and one document a line otherwise. A document of more than 2^20
+    characters is divided at a line's end; its parts have one name, so that one split gets them all. A line has
+    16 MiB at most.
+    JSONL has one object a line with the keys text and, optionally, name and label; Parquet has columns of these
+    names, and its other columns are not read.
+    A folder's files are read like these. But if it has sub-folders, the first is the label of documents that state
+    none (as in scikit-learn's load_files), and each of its plain text files is one document, named by its path
+    without the suffix, of 2^20 characters at most.
+    A document may be blank. Files and folders whose name starts with a dot are not read.
+
+    Args:
+        source: folder with the text.
+        language: its name there.
+        notes: counts what was decided on the way, `STRAY_BLANKS` and `DIVIDED`.
+
+    Raises:
+        TextError: nothing or more than one thing is there for the language, a file of another format,
+            undecodable bytes, a damaged file, a line or document that is too long, or JSONL or Parquet with a
+            missing, unknown or wrong key.
+    """
+    yield from raising(documents_or_errors(source, language, Counter() if notes is None else notes))
+
+
+def documents_or_errors(
+    source: Place, language: str, notes: Counter[str], characters: int | None = None
+) -> Iterator[Found]:
+    """Yield what `read_documents` yields, and an error in place of each line or file that cannot be read.
+
+    Args:
+        source: folder with the text.
+        language: its name there.
+        notes: counts what was decided on the way; `SAMPLED` if not everything was read.
+        characters: how many to read, or a little more, spread over the files; everything if None.
+    """
+    yield from _caught(_read_language(source, language, notes, characters))
+
+
+def files_or_errors(paths: Iterable[Place], notes: Counter[str], characters: int | None = None) -> Iterator[Found]:
+    """Yield what `read_files` yields, and an error in place of each line or file that cannot be read.
+
+    Args:
+        paths: files, and folders of files.
+        notes: counts what was decided on the way; `SAMPLED` if not everything was read.
+        characters: how many to read of each path, or a little more, spread over its files; everything if None.
+    """
+    for path in paths:
+        yield from _caught(_read(path, notes, characters))
+
+
+def sampled(documents: Iterable[Found], notes: Counter[str], characters: int | None) -> Iterator[Found]:
+    """Yield documents until they have so many characters; if there are more, count that as `SAMPLED`."""
+    return iter(documents) if characters is None else _sampled(documents, notes, characters)
+
+
+def _sampled(documents: Iterable[Found], notes: Counter[str], characters: int) -> Iterator[Found]:
+    held = 0
+    for found in documents:
+        if held >= characters:
+            notes[SAMPLED] += 1
+            return
+        held += len(found.text) + 1 if isinstance(found, Document) else _ERROR_CHARACTERS
+        yield found
+
+
+def read_files(paths: Iterable[Place], notes: Counter[str] | None = None) -> Iterator[Document]:
+    """Yield the documents of files, and of folders of files, whatever they are called; see `read_documents`.
+
+    Raises:
+        TextError: one is not there, is of another format, undecodable or damaged, or holds a line or document that
+            is too long.
+    """
+    yield from raising(files_or_errors(paths, Counter() if notes is None else notes))
+
+
+def text_files(path: Path) -> list[Path]:
+    """The files that a file, or a folder of files, is read from, in that order.
+
+    Raises:
+        TextError: there is nothing, or a folder without files.
+    """
+    return [path / inner for inner in _inside(path)] if require_there(path).is_dir() else [path]
+
+
+def require_there(path: Place) -> Place:
+    """Refuse a path that leads to nothing.
+
+    Raises:
+        TextError: there is no such file or folder.
+    """
+    if not path.exists():
+        raise TextError(f"there is no file or folder {path} to read text from. Give one that is there.")
+    return path
+
+
+def _caught(documents: Iterator[Found]) -> Iterator[Found]:
+    """Documents, and as the last of them the error that ended them, if one did."""
+    try:
+        yield from documents
+    except LingraftError as error:
+        yield error
+
+
+def _read_language(source: Place, language: str, notes: Counter[str], characters: int | None) -> Iterator[Found]:
+    yield from _read(_find(source, language), notes, characters)
+
+
+def _read(place: Place, notes: Counter[str], characters: int | None) -> Iterator[Found]:
+    if not require_there(place).is_dir():
+        yield from sampled(_caught(_read_file(place, None, notes)), notes, characters)
+        return
+    inside = _inside(place)
+    labelled = any(len(path.parts) > 1 for path in inside)
+    if characters is not None and len(inside) > _FILES_OF_SAMPLE:
+        inside = inside[:: -(-len(inside) // _FILES_OF_SAMPLE)]
+        notes[SAMPLED] += 1
+    share = characters and -(-characters // len(inside))
+    for inner in inside:
+        label = inner.parts[0] if len(inner.parts) > 1 else None
+        yield from sampled(_caught(_read_inner(place, inner, label, labelled, notes)), notes, share)
+
+
+def _read_inner(
+    place: Place, inner: PurePosixPath, label: str | None, labelled: bool, notes: Counter[str]
+) -> Iterator[Found]:
+    if labelled and _format_of(place / inner) == _PLAIN:
+        yield _read_whole(place / inner, inner, label)
+    else:
+        yield from _read_file(place / inner, label, notes)
+
+
+def _read_file(path: Place, label: str | None, notes: Counter[str]) -> Iterator[Found]:
+    if _format_of(path) == _PLAIN:
+        yield from _read_plain(path, notes)
+    else:
+        yield from _read_records(path, label)
+
+
+def _find(source: Place, language: str) -> Place:
+    if not source.is_dir():
+        raise TextError(f"there is no folder {source} to read text from. {LAYOUT}")
+    packed = [f"{language}{form}{packing}" for form in (_PLAIN, _JSONL) for packing in ("", *COMPRESSIONS)]
+    present = names_in(source)
+    found = [name for name in [language, *packed, f"{language}{_PARQUET}"] if name in present]
+    if not found:
+        raise TextError(f"{source} holds no text for language {language!r}, only {present}. {LAYOUT}")
+    if len(found) > 1:
+        raise TextError(f"{source} holds text for language {language!r} more than once: {found}. Keep one.")
+    return source / found[0]
+
+
+def _format_of(path: Place) -> str:
+    form = PurePosixPath(path.stem).suffix if path.suffix in COMPRESSIONS else path.suffix
+    if form not in (_PLAIN, _JSONL) and path.suffix != _PARQUET:
+        raise TextError(
+            f"{path} is neither plain text nor JSONL or Parquet by its name. Its end must be .txt or .jsonl, "
+            "optionally followed by .gz, .xz or .zst, or it must be .parquet."
+        )
+    return form
+
+
+def _read_whole(path: Place, inner: PurePosixPath, label: str | None) -> Document:
+    lines, characters = [], 0
+    for line in read_lines(path, _LINE_BYTES):
+        lines.append(line)
+        characters += len(line) + 1
+        if characters > _DOCUMENT_CHARACTERS:
+            raise TextError(
+                f"{path} has more than {_DOCUMENT_CHARACTERS:,} characters, and in a folder with sub-folders, which "
+                "are labels, each plain text file is one document. Divide it; or, if the corpus has no labels, put "
+                "all files into one folder, or name them by a pattern ([text] kind = 'files'): then each is read as "
+                "many documents."
+            )
+    plain = inner.with_suffix("") if inner.suffix in COMPRESSIONS else inner
+    return Document(plain.with_suffix("").as_posix(), "\n".join(lines).strip(), label, str(path))
+
+
+def _inside(folder: Place) -> list[PurePosixPath]:
+    """Paths of a folder's files, relative to it, without hidden ones."""
+    paths = files_in(folder)
+    if not paths:
+        raise TextError(f"{folder} holds no files. {LAYOUT}")
+    return paths
+
+
+def _read_plain(path: Place, notes: Counter[str]) -> Iterator[Document]:
+    lines, place = read_lines(path, _LINE_BYTES), str(path)
+    head, paragraphs = _look_ahead(lines, notes)
+    for filled, group in groupby(chain(_drained(head), lines), key=_is_filled):
+        if filled and paragraphs:
+            yield from _divided(group, notes, place)
+        elif filled:
+            yield from (_unnamed(line, place) for line in group)
+
+
+def _divided(lines: Iterable[str], notes: Counter[str], place: str) -> Iterator[Document]:
+    """The document that lines make; several if they are too many."""
+    name = ""
+    for number, part in enumerate(_parts(lines)):
+        document = _unnamed(part, place)
+        name = name or document.name
+        notes[DIVIDED] += number == 1
+        yield Document(name, document.text, place=place)
+
+
+def _parts(lines: Iterable[str]) -> Iterator[str]:
+    held: list[str] = []
+    characters = 0
+    for line in lines:
+        if held and characters + len(line) > _DOCUMENT_CHARACTERS:
+            yield "\n".join(held)
+            held, characters = [], 0
+        held.append(line)
+        characters += len(line) + 1
+    yield "\n".join(held)
+
+
+def _unnamed(text: str, place: str) -> Document:
+    text = text.strip()
+    return Document(content_name(text), text, place=place)
+
+
+def _look_ahead(lines: Iterator[str], notes: Counter[str]) -> tuple[deque[str], bool]:
+    """Lines taken from the iterator, and whether blank ones separate documents."""
+    head: deque[str] = deque()
+    characters = filled = gaps = 0
+    blank = False
+    for line in lines:
+        head.append(line)
+        characters += len(line)
+        if _is_filled(line):
+            gaps += blank and filled > 0
+            filled += 1
+        blank = not _is_filled(line)
+        if characters > _LOOK_AHEAD:
+            break
+    separated = gaps > 0 and filled <= (gaps + 1) * _DOCUMENT_LINES
+    notes[STRAY_BLANKS] += gaps > 0 and not separated
+    return head, separated
+
+
+def _drained(lines: deque[str]) -> Iterator[str]:
+    while lines:
+        yield lines.popleft()
+
+
+def _is_filled(line: str) -> bool:
+    return bool(line.strip())
+
+
+def _read_records(path: Place, folder_label: str | None) -> Iterator[Found]:
+    records = _read_jsonl(path) if _format_of(path) == _JSONL else read_rows(path, _KEYS)
+    for place, record in records:
+        try:
+            found: Found = _document(record, place, folder_label)
+        except TextError as error:
+            found = error
+        yield found
+
+
+def _document(record: str | dict[str, Any], place: str, folder_label: str | None) -> Document:
+    found = _parse(record, place) if isinstance(record, str) else record
+    for key, value in found.items():
+        _require_string(key, value, place)
+    text = found["text"].strip()
+    return Document(found.get("name", content_name(text)), text, found.get("label", folder_label), place)
+
+
+def _read_jsonl(path: Place) -> Iterator[tuple[str, str]]:
+    for number, line in enumerate(read_lines(path, _LINE_BYTES), start=1):
+        if _is_filled(line):
+            yield f"{path}, line {number}", line
+
+
+def _parse(line: str, place: str) -> dict[str, Any]:
+    try:
+        found: Any = json.loads(line)
+    except json.JSONDecodeError as error:
+        raise TextError(f"{place}: not JSON ({error}). Each line must be one object with the key 'text'.") from error
+    if not isinstance(found, dict):
+        raise TextError(f"{place}: {type(found).__name__} instead of an object with the key 'text'.")
+    if unknown := sorted(set(found) - set(_KEYS)):
+        raise TextError(f"{place}: unknown key {unknown[0]!r}. Allowed: {', '.join(_KEYS)}.")
+    if "text" not in found:
+        raise TextError(f"{place}: no key 'text', only {sorted(found)}. Allowed: {', '.join(_KEYS)}.")
+    return found
+
+
+def _require_string(key: str, value: Any, place: str) -> None:
+    if not isinstance(value, str):
+        raise TextError(f"{place}: {key!r} must be a string, not {value!r}. Leave 'name' or 'label' out if unknown.")
+    if key != "text" and not value.strip():
+        raise TextError(f"{place}: {key!r} is empty. Leave the key out if it is unknown.")
+    try:
+        value.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise TextError(f"{place}: {key!r} holds half a surrogate pair, which no text can contain.") from error

@@ -1,0 +1,119 @@
+"""Documents of one language from a Hugging Face dataset, by id or from a local dataset folder."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from lingraft.config.tasks import TaskDataset
+from lingraft.config.text import HuggingFace
+from lingraft.data.documents import Document, content_name
+from lingraft.errors import MissingExtraError, TextError
+
+_PARQUET = "refs/convert/parquet"
+"""The hub's own conversion of a dataset: a folder a configuration, and no card that would name them."""
+
+
+def dataset_documents(source: HuggingFace, language: str) -> Iterator[Document]:
+    """Yield a dataset's rows; class labels become their names, missing ones None, and a missing text "".
+
+    Where the source streams, rows come as they arrive, and nothing is kept on disk.
+
+    Raises:
+        MissingExtraError: the package `datasets` is not installed.
+        TextError: the dataset or split cannot be loaded, lacks a column, or its text is not text.
+    """
+    dataset = load_rows(source, language, "[text] section")
+    columns = [source.text_column, source.label_column, source.name_column]
+    for number, row in enumerate(_arriving(dataset, source)):
+        # A stream of JSON lines knows its columns by its rows alone.
+        if missing := [column for column in columns if column is not None and column not in row]:
+            raise TextError(
+                f"dataset {source.dataset!r}, row {number}, has no column {missing[0]!r}; it has {list(row)}. "
+                "Set text_column, label_column and name_column in the recipe's [text] section."
+            )
+        text = "" if row[source.text_column] is None else row[source.text_column]
+        if not isinstance(text, str):
+            raise TextError(
+                f"dataset {source.dataset!r}, row {number}: column {source.text_column!r} holds {text!r}, "
+                f"not text. Set text_column to one of {list(row)}."
+            )
+        text = text.strip()
+        name = row[source.name_column] if source.name_column else None
+        place = f"dataset {source.dataset!r}, row {number}"
+        yield Document(content_name(text) if name is None else str(name), text, _label(dataset, source, row), place)
+
+
+def _arriving(dataset: Any, source: HuggingFace) -> Iterator[dict[str, Any]]:
+    """Rows of a dataset; those of a stream are read, and may be found damaged or out of reach, only now."""
+    if not source.streaming:
+        yield from dataset
+        return
+    import aiohttp
+    import datasets
+    import pyarrow
+
+    failures = OSError, ValueError, datasets.exceptions.DatasetsError, pyarrow.ArrowException, aiohttp.ClientError
+    rows, number = iter(dataset), 0
+    while True:
+        try:
+            row = next(rows, None)
+        except failures as error:
+            raise TextError(
+                f"dataset {source.dataset!r} cannot be read on from row {number}: {str(error).rstrip('.')}. Check the "
+                "network and the dataset's files, and start again; without streaming, what has arrived is kept."
+            ) from error
+        if row is None:
+            return
+        yield row
+        number += 1
+
+
+def load_rows(source: HuggingFace | TaskDataset, language: str, place: str) -> Any:
+    """Open a split of a dataset (a `datasets.Dataset`, or an `IterableDataset` of a source that streams).
+
+    Args:
+        source: dataset, configuration, split and revision; '{language}' in the first two is replaced.
+        language: what by.
+        place: where the recipe names the dataset, for errors.
+
+    Raises:
+        MissingExtraError: the package `datasets` is not installed.
+        TextError: the dataset, its configuration, split or revision cannot be loaded, or it is a loading script.
+    """
+    try:
+        import datasets
+    except ModuleNotFoundError as error:
+        raise MissingExtraError("datasets", "data") from error
+    name = source.names.get(language, language) if isinstance(source, HuggingFace) else language
+    dataset = source.dataset.replace("{language}", name)
+    configuration = source.configuration and source.configuration.replace("{language}", name)
+    chosen = {"data_dir" if source.revision == _PARQUET else "name": configuration}
+    try:
+        streaming = isinstance(source, HuggingFace) and source.streaming
+        return datasets.load_dataset(
+            dataset, split=source.split, revision=source.revision, streaming=streaming, **chosen
+        )
+    except (OSError, ValueError, datasets.exceptions.DatasetsError) as error:
+        revision = f", revision {source.revision!r}" if source.revision else ""
+        raise TextError(
+            f"dataset {dataset!r}, configuration {configuration!r}, split {source.split!r}{revision} cannot be loaded: "
+            f"{str(error).rstrip('.')}. Check them in the recipe's {place}, and the network."
+        ) from error
+    except RuntimeError as error:
+        # Of no type of its own: only the message tells a loading script from a defect.
+        if "scripts are no longer supported" not in str(error):
+            raise
+        raise TextError(
+            f"dataset {dataset!r} cannot be loaded: {str(error).rstrip('.')}. Set revision = {_PARQUET!r}, the hub's "
+            f"own conversion, in the recipe's {place}; of a local folder, give one that holds data files and no script."
+        ) from error
+
+
+def _label(dataset: Any, source: HuggingFace, row: dict[str, Any]) -> str | None:
+    if source.label_column is None:
+        return None
+    label = row[source.label_column]
+    feature = (dataset.features or {}).get(source.label_column)
+    if feature is not None and hasattr(feature, "int2str"):
+        # Class labels are counted from 0; -1 marks a row without a label.
+        return None if label is None or label < 0 else str(feature.int2str(label))
+    return None if label is None else str(label)

@@ -1,0 +1,98 @@
+"""Lines of a UTF-8 text file, plain or compressed, with damage reported by file and line."""
+
+import gzip
+import lzma
+import zlib
+from collections.abc import Iterator
+from typing import IO, BinaryIO
+
+import zstandard
+
+from lingraft.artifacts.storage import Place, reading
+from lingraft.errors import TextError
+
+COMPRESSIONS = (".gz", ".xz", ".zst")
+LONGEST_LINE_BYTES = 1 << 28
+"""Unless a caller says less; a whole JSON file, such as SQuAD's, is one line."""
+_CHUNK_BYTES = 1 << 20
+_BYTE_ORDER_MARK = "\ufeff"
+
+
+def read_lines(path: Place, longest_bytes: int = LONGEST_LINE_BYTES) -> Iterator[str]:
+    r"""Yield a file's lines without their ends ("\n" or "\r\n"); .gz, .xz and .zst are unpacked on the way.
+
+    Args:
+        path: the file.
+        longest_bytes: that a line may have.
+
+    Raises:
+        TextError: the file cannot be read, its compression is damaged or truncated, or a line is too long or not UTF-8.
+    """
+    for number, raw in enumerate(_split(_unpacked(path), longest_bytes), start=1):
+        if len(raw) > longest_bytes:
+            raise TextError(
+                f"{path}, line {number}: the line has more than {longest_bytes:,} bytes. "
+                "Break it into shorter lines, or check that the file is text."
+            )
+        try:
+            line = raw.decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise TextError(
+                f"{path}, line {number}: byte {error.start + 1} of the line (0x{raw[error.start]:02x}) "
+                "is not UTF-8. Convert the file to UTF-8 first, for example with iconv."
+            ) from error
+        line = line.removesuffix("\r")
+        yield line.removeprefix(_BYTE_ORDER_MARK) if number == 1 else line
+
+
+def _split(chunks: Iterator[bytes], longest_bytes: int) -> Iterator[bytes]:
+    """Lines; one that is too long comes as far as it was read, and is the last."""
+    pending: list[bytes] = []
+    held = 0
+    for chunk in chunks:
+        first, *others = chunk.split(b"\n")
+        pending.append(first)
+        held += len(first)
+        if others:
+            yield b"".join(pending)
+            yield from others[:-1]
+            pending, held = [others[-1]], len(others[-1])
+        elif held > longest_bytes:
+            break
+    if held:
+        yield b"".join(pending)
+
+
+def _unpacked(path: Place) -> Iterator[bytes]:
+    # A file that is no gzip is an OSError too, so damage is looked for within.
+    with reading(path), path.open("rb") as stream:
+        try:
+            yield from _chunks(stream, path.suffix)
+        except (EOFError, zlib.error, gzip.BadGzipFile, lzma.LZMAError, zstandard.ZstdError) as error:
+            raise TextError(f"{path} is damaged or truncated: {error}. Compress or fetch it again.") from error
+
+
+def _chunks(stream: BinaryIO, suffix: str) -> Iterator[bytes]:
+    if suffix == ".gz":
+        return _plain(gzip.GzipFile(fileobj=stream))
+    if suffix == ".xz":
+        return _plain(lzma.LZMAFile(stream))
+    return _zstandard(stream) if suffix == ".zst" else _plain(stream)
+
+
+def _plain(stream: IO[bytes] | gzip.GzipFile | lzma.LZMAFile) -> Iterator[bytes]:
+    while chunk := stream.read(_CHUNK_BYTES):
+        yield chunk
+
+
+def _zstandard(stream: BinaryIO) -> Iterator[bytes]:
+    # zstandard's own file reader stops after the first frame and takes a truncated one for complete.
+    decoder = zstandard.ZstdDecompressor().decompressobj()
+    while chunk := stream.read(_CHUNK_BYTES):
+        while chunk:
+            if decoder.eof:
+                decoder = zstandard.ZstdDecompressor().decompressobj()
+            yield decoder.decompress(chunk)
+            chunk = decoder.unused_data
+    if not decoder.eof:
+        raise EOFError("it ends in the middle of a zstd frame")

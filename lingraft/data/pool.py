@@ -1,0 +1,227 @@
+"""Work for all cores: an ordered, bounded map over processes, in which a worker that dies is an error and no hang.
+
+Each worker is a fresh interpreter with a socket of its own. Nothing is forked, so that the parent's threads do no harm;
+nothing is shared, so that a worker that is killed in the middle of an answer leaves no lock behind; and the caller's
+`__main__` is not run again, as `multiprocessing` would do.
+"""
+
+import contextlib
+import json
+import math
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain, islice
+from multiprocessing.connection import Connection, Pipe, wait
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+from lingraft.errors import LingraftError
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+_QUEUED = 2
+"""Items that a worker holds: the one it works on, and the next, so that it need not wait for the parent."""
+_AHEAD = 4
+"""Items for each worker that are on their way, answers that wait for their turn included."""
+_QUOTA = Path("/sys/fs/cgroup/cpu.max")
+_START = (
+    "import json, sys; sys.path[:] = json.loads(sys.argv[2]); from lingraft.data.pool import serve; serve(sys.argv[1])"
+)
+
+
+class WorkerError(LingraftError):
+    """A worker process ended before its work was done."""
+
+
+def cores() -> int:
+    """Cores that this process may use: those it is bound to, or fewer where the container's quota is smaller."""
+    bound = len(os.sched_getaffinity(0))
+    if not _QUOTA.is_file():
+        return bound
+    quota, period = _QUOTA.read_text().split()
+    return bound if quota == "max" else max(1, min(bound, math.ceil(int(quota) / int(period))))
+
+
+def in_order(function: Callable[[Item], Result], items: Iterable[Item], workers: int | None = None) -> Iterator[Result]:
+    """Yield `function(item)` for each item, in the order of the items, worked out by processes.
+
+    Items are taken as they are needed: a few for each worker are on their way, however slowly answers are taken.
+    Processes start when there is a second item, and end with the iterator. With one worker, the caller's process
+    does everything.
+
+    Args:
+        function: a function at a module's top level, a `functools.partial` of one, or a callable object; it is
+            pickled once for each worker, and may keep what it has loaded.
+        items: anything that can be pickled, best some 0.1 to 10 MB each.
+        workers: processes; as many as `cores()` if None.
+
+    Raises:
+        WorkerError: a worker ended before its work was done: killed, out of memory, or by a defect, whose traceback
+            stands on standard error.
+        LingraftError: raised by `function`, as it raised it.
+    """
+    count = cores() if workers is None else workers
+    source = iter(items)
+    first = list(islice(source, 2))
+    if count == 1 or len(first) < 2:
+        yield from map(function, chain(first, source))
+    else:
+        with _crew(function, count) as crew:
+            yield from crew.results(chain(first, source))
+
+
+class _Failure(NamedTuple):
+    """An error as it travels: some of ours take other arguments than their message."""
+
+    kind: type[LingraftError]
+    arguments: tuple[Any, ...]
+    state: dict[str, Any]
+
+    @classmethod
+    def of(cls, error: LingraftError) -> "_Failure":
+        return cls(type(error), error.args, vars(error))
+
+    def error(self) -> LingraftError:
+        found = self.kind.__new__(self.kind, *self.arguments)
+        vars(found).update(self.state)
+        return found
+
+
+class _Worker:
+    def __init__(self, function: Callable[[Any], Any]) -> None:
+        self.connection, theirs = Pipe()
+        self.numbers: deque[int] = deque()
+        """Of the items that it holds, in the order in which it will answer."""
+        with theirs:
+            command = [sys.executable, "-c", _START, str(theirs.fileno()), json.dumps(sys.path)]
+            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()])
+        self._send(function)
+
+    def give(self, number: int, item: Any) -> None:
+        self.numbers.append(number)
+        self._send(item)
+
+    def answer(self) -> tuple[int, Any]:
+        try:
+            return self.numbers.popleft(), self.connection.recv()
+        except (EOFError, OSError) as error:
+            raise self._death() from error
+
+    def end(self) -> None:
+        self.connection.close()
+        self.process.kill()
+        self.process.wait()
+
+    def _send(self, what: Any) -> None:
+        try:
+            self.connection.send(what)
+        except OSError as error:
+            raise self._death() from error
+
+    def _death(self) -> WorkerError:
+        code = self.process.wait()
+        reason = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+        return WorkerError(
+            f"worker process {self.process.pid} {reason} before its work was done. If nobody stopped it, memory ran "
+            "out, or standard error says why. Free memory or use fewer workers, and start again."
+        )
+
+
+class _Crew:
+    def __init__(self, function: Callable[[Any], Any], size: int) -> None:
+        self._function, self._size = function, size
+        self.members: list[_Worker] = []
+
+    def results(self, items: Iterator[Any]) -> Iterator[Any]:
+        given = taken = 0
+        done: dict[int, Any] = {}
+        while True:
+            for item in islice(items, self._room(given - taken)):
+                self._least_busy().give(given, item)
+                given += 1
+            if taken == given:
+                return
+            for worker in self._answering(timeout=0 if taken in done else None):
+                number, answer = worker.answer()
+                done[number] = answer
+            if taken in done:
+                yield _result(done.pop(taken))
+                taken += 1
+
+    def _room(self, on_their_way: int) -> int:
+        """Items that may be handed out now."""
+        free = self._size * _QUEUED - sum(len(worker.numbers) for worker in self.members)
+        return min(free, self._size * _AHEAD - on_their_way)
+
+    def _least_busy(self) -> _Worker:
+        if len(self.members) < self._size and all(worker.numbers for worker in self.members):
+            self.members.append(_Worker(self._function))
+        return min(self.members, key=lambda worker: len(worker.numbers))
+
+    def _answering(self, timeout: float | None) -> Sequence[_Worker]:
+        ready = wait([worker.connection for worker in self.members], timeout)
+        return [worker for worker in self.members if worker.connection in ready]
+
+
+@contextlib.contextmanager
+def _crew(function: Callable[[Any], Any], size: int) -> Iterator[_Crew]:
+    crew = _Crew(function, size)
+    try:
+        yield crew
+    finally:
+        for worker in crew.members:
+            worker.end()
+
+
+def _result(answer: Any) -> Any:
+    if isinstance(answer, _Failure):
+        raise answer.error()
+    return answer
+
+
+def serve(descriptor: str) -> None:
+    """Work until the parent hangs up: what a worker's interpreter runs.
+
+    Args:
+        descriptor: number of the socket to the parent.
+    """
+    # Ctrl-C reaches the whole group; the parent decides, and its end is the end of the connection.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    connection = Connection(int(descriptor))
+    messages: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    # Taken in beside the work, or parent and worker could each wait for the other to read.
+    threading.excepthook = _end
+    threading.Thread(target=_take_in, args=(connection, messages), daemon=True).start()
+    function = messages.get()
+    while True:
+        answer = _worked(function, messages.get())
+        # Where nobody reads any more, the other thread ends this process.
+        with contextlib.suppress(ConnectionError):
+            connection.send(answer)
+
+
+def _take_in(connection: Connection, messages: "queue.SimpleQueue[Any]") -> None:
+    with contextlib.suppress(EOFError, ConnectionError):
+        while True:
+            messages.put(connection.recv())
+    os._exit(0)
+
+
+def _end(defect: threading.ExceptHookArgs) -> None:
+    """End the process with the thread that failed: what it should have brought would be waited for for ever."""
+    threading.__excepthook__(defect)
+    os._exit(1)
+
+
+def _worked(function: Callable[[Any], Any], item: Any) -> Any:
+    try:
+        return function(item)
+    except LingraftError as error:
+        return _Failure.of(error)

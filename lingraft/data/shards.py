@@ -1,0 +1,163 @@
+"""The store of one split's blocks: shards of token ids, memory-mapped, read by row number.
+
+Legend: N blocks, B rows asked for, T tokens of a block. Ids are stored as uint16, or uint32 where the vocabulary
+exceeds 65,536, and come out as int64.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from lingraft.artifacts.artifact import Draft
+from lingraft.artifacts.token_ids import TENSOR, Ids, ids_dtype
+
+SHARD_BYTES = 64 << 20
+"""Of token ids in a full shard."""
+WINDOW_SHARDS = 4
+"""Shards that are shuffled among themselves. It stands in every artifact too, as data order depends on it."""
+
+
+class Shelf(Protocol):
+    """Where the shards of a split stand."""
+
+    def shard(self, index: int) -> Ids:
+        """Blocks (n, T) of one shard."""
+        ...
+
+    def expect(self, indices: Sequence[int]) -> None:
+        """Make shards that are needed soon ready in the background, in this order, as far as there is room."""
+        ...
+
+
+class Ordered(Protocol):
+    """An endless sequence of row numbers, as `lingraft.data.shuffling.Order` is one."""
+
+    def rows(self, first: int, count: int) -> Tensor:
+        """Row numbers (count) at the places from `first` on."""
+        ...
+
+
+@dataclass
+class Blocks:
+    """The blocks of one split, by row number."""
+
+    count: int
+    block_tokens: int
+    shard_blocks: int
+    """Blocks of every shard but the last, which may have fewer."""
+    window: int | None
+    """Blocks that are shuffled among themselves, a whole number of shards; None: all of them."""
+    shelf: Shelf
+    _followed: int | None = field(default=None, init=False)
+
+    def __len__(self) -> int:
+        return self.count
+
+    def take(self, rows_B: Tensor) -> Tensor:
+        """Blocks (B, T), int64, on the CPU, of the rows asked for, in that order.
+
+        Raises:
+            ArtifactError: a shard was truncated or edited, or cannot be fetched.
+            IndexError: there is no such row.
+        """
+        rows = self._rows(rows_B)
+        shards = rows // self.shard_blocks
+        taken_BT = np.empty((len(rows), self.block_tokens), dtype=np.int64)
+        for index in np.unique(shards).tolist():
+            here = shards == index
+            taken_BT[here] = self.shelf.shard(index)[rows[here] - index * self.shard_blocks]
+        return torch.from_numpy(taken_BT)
+
+    def all(self) -> Tensor:
+        """All blocks (N, T), int64; for splits that are small."""
+        return self.take(torch.arange(self.count))
+
+    def expect(self, rows_B: Tensor) -> None:
+        """Make the shards of rows that will be taken soon ready in the background."""
+        shards = self._rows(rows_B) // self.shard_blocks
+        self.shelf.expect(list(dict.fromkeys(shards.tolist())))
+
+    def follow(self, order: Ordered, place: int) -> None:
+        """Make ready in the background what an order asks for from a place on: that window of it and the next.
+
+        Made for every step: it does something once a shard's worth of blocks only.
+        """
+        stretch = place // self.shard_blocks
+        if stretch != self._followed:
+            self._followed = stretch
+            window = self.window or self.count
+            # One row tells its whole window; steps of a shard miss none but the last window, where that is shorter.
+            rows = [int(order.rows(place + ahead, 1)) for ahead in range(0, 2 * window, self.shard_blocks)]
+            starts = dict.fromkeys(row - row % window for row in rows)
+            self.expect(torch.cat([torch.arange(start, min(start + window, self.count)) for start in starts]))
+
+    def _rows(self, rows_B: Tensor) -> NDArray[np.int64]:
+        rows: NDArray[np.int64] = rows_B.cpu().numpy()
+        if len(rows) and not (rows.min() >= 0 and rows.max() < self.count):
+            raise IndexError(f"rows {rows.min()} to {rows.max()} of {self.count} blocks were asked for")
+        return rows
+
+
+def in_memory(blocks_NT: Tensor) -> Blocks:
+    """Blocks that are no artifact, for small text."""
+    count, block_tokens = blocks_NT.shape
+    return Blocks(count, block_tokens, max(count, 1), None, _Memory(blocks_NT.cpu().numpy()))
+
+
+@dataclass(frozen=True)
+class _Memory:
+    """One shard that is there."""
+
+    blocks_NT: Ids
+
+    def shard(self, index: int) -> Ids:
+        return self.blocks_NT
+
+    def expect(self, indices: Sequence[int]) -> None:
+        """It is there already."""
+
+
+class Writer:
+    """Writes one split of an artifact, a shard whenever one is full; close it to write the rest."""
+
+    def __init__(
+        self, draft: Draft, split: str, block_tokens: int, vocabulary: int, shard_bytes: int = SHARD_BYTES
+    ) -> None:
+        self.dtype, self.block_tokens = ids_dtype(vocabulary), block_tokens
+        shard_blocks = max(1, shard_bytes // (block_tokens * self.dtype.itemsize))
+        self._draft, self._split = draft, split
+        self._shard_NT = np.empty((shard_blocks, block_tokens), self.dtype)
+        self._filled = 0
+        self.count = 0
+        """Blocks so far."""
+
+    def add(self, blocks_NT: Ids) -> None:
+        """Append blocks (N, T).
+
+        Raises:
+            ArtifactError: a shard cannot be written.
+        """
+        while len(blocks_NT):
+            room = self._shard_NT[self._filled : self._filled + len(blocks_NT)]
+            room[:], blocks_NT = blocks_NT[: len(room)], blocks_NT[len(room) :]
+            self._filled += len(room)
+            self.count += len(room)
+            if self._filled == len(self._shard_NT):
+                self.close()
+
+    def close(self) -> None:
+        """Write the blocks that fill no shard.
+
+        Raises:
+            ArtifactError: they cannot be written.
+        """
+        if self._filled:
+            number = (self.count - 1) // len(self._shard_NT)
+            shard_NT = torch.from_numpy(self._shard_NT[: self._filled])
+            self._draft.tensors(f"{self._split}-{number:05d}", {TENSOR: shard_NT})
+            self._filled = 0

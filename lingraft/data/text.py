@@ -1,0 +1,240 @@
+"""Text of one language, read from where the recipe says and split by a hash of each document's name."""
+
+import contextlib
+import hashlib
+import json
+import tempfile
+import unicodedata
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from lingraft.artifacts import artifact
+from lingraft.artifacts.artifact import Artifact, Kind
+from lingraft.artifacts.storage import Place, place_of, places_of
+from lingraft.config.recipe import Recipe
+from lingraft.config.text import Files, Folder, HuggingFace, TextSource
+from lingraft.console import counted, say
+from lingraft.data.cleaning.census import Census
+from lingraft.data.cleaning.deduplication import once
+from lingraft.data.documents import Document, Found, documents_or_errors, files_or_errors, sampled
+from lingraft.data.huggingface import dataset_documents
+from lingraft.data.libreoffice import help_documents
+from lingraft.data.pool import in_order
+from lingraft.data.preprocessing import NOTHING_LEFT, Preparation, Prepared, batches
+from lingraft.data.splits import SPLITS, SplitName, split_of
+from lingraft.errors import LingraftError, TextError, raising
+
+__all__ = ["SPLITS", "SplitName", "load_split", "load_text", "prepare", "read_split", "split_of"]
+
+
+LABELLING = (
+    "Give labels (the key 'label' in JSONL, one sub-folder a label, or label_column of a dataset), or remove the task "
+    "from the recipe: [[tasks]] and all its [tasks....] sections."
+)
+
+
+_HELP_SAMPLE = 1 << 16
+"""Characters of a sample of LibreOffice's help, whose pages take seconds to parse and are known to be in order."""
+
+
+@dataclass
+class _Census:
+    """What was written, and what was dropped and why."""
+
+    documents: Counter[str] = field(default_factory=Counter)
+    characters: Counter[str] = field(default_factory=Counter)
+    labels: dict[str, Counter[str]] = field(default_factory=lambda: {split: Counter() for split in SPLITS})
+    dropped: Counter[str] = field(default_factory=Counter)
+    notes: Counter[str] = field(default_factory=Counter)
+    """How files were read where they could have been read otherwise."""
+    cleaning: Census = field(default_factory=Census)
+
+    def add(self, document: Prepared) -> None:
+        self.documents[document.split] += 1
+        self.characters[document.split] += document.characters
+        if document.label is not None:
+            self.labels[document.split][document.label] += 1
+
+    def details(self) -> dict[str, Any]:
+        found = {
+            "documents": {split: self.documents[split] for split in SPLITS},
+            "characters": {split: self.characters[split] for split in SPLITS},
+            "labels": {split: dict(counts) for split, counts in self.labels.items()},
+            "dropped": {reason: count for reason, count in self.dropped.items() if count},
+        }
+        notes = {note: count for note, count in self.notes.items() if count}
+        return found | ({"reading": notes} if notes else {})
+
+
+def prepare(recipe: Recipe, language: str, out: Path) -> Artifact:
+    """Write a language's text artifact: train, dev and test.jsonl, one {name, text, label} a line.
+
+    Raises:
+        RecipeError: the recipe does not name the language.
+        TextError: the text is missing, empty or damaged, a split is left without documents, or a document
+            lacks the label that the recipe's task needs.
+        ArtifactError: `out` holds something, or cannot be written.
+    """
+    recipe.require_language(language)
+    census, cleaning = _Census(), recipe.text.cleaning
+    found = raising(source_documents(recipe.text, language, census.notes, census.dropped))
+    read = counted(found, f"text {language}", "document")
+    with artifact.create(out, Kind.TEXT) as draft:
+        prepared = _prepared(_labelled(read, recipe), recipe, census)
+        with tempfile.TemporaryDirectory(dir=draft.folder) as work:
+            if cleaning and cleaning.deduplicate:
+                prepared = _once(prepared, Path(work), census)
+            digest = _write(prepared, draft.folder, census)
+        _require_every_split(census, language, recipe)
+        for note, count in census.notes.items():
+            if count:
+                say(f"text {language}: {count:,} {note}")
+        cleaned = {"cleaning": census.cleaning.details() | {"unicode": unicodedata.unidata_version}} if cleaning else {}
+        draft.facts = {
+            "language": language,
+            "data_hashes": {"documents": digest},
+            "recipe": recipe.model_dump(mode="json", include={"text", "split"}),
+            "details": census.details() | cleaned,
+        }
+    return Artifact.load(out, Kind.TEXT)
+
+
+def load_text(folder: Path, language: str) -> Artifact:
+    """Open the text of the language given.
+
+    Raises:
+        ArtifactError: not a text, or damaged.
+        TextError: it is the text of another language.
+    """
+    found = Artifact.load(folder, Kind.TEXT)
+    if found.manifest.language != language:
+        raise TextError(
+            f"{folder} is text in {found.manifest.language!r}, but text in {language!r} is needed here. "
+            f"Give the folder that `lingraft text --language {language}` wrote."
+        )
+    return found
+
+
+def read_split(text: Artifact, split: SplitName) -> Iterator[Document]:
+    """Documents of one split of a text artifact, in the order in which they were read, as a stream."""
+    with (text.folder / f"{split}.jsonl").open(encoding="utf-8") as stream:
+        for line in stream:
+            yield Document(**json.loads(line))
+
+
+def load_split(text: Artifact, split: SplitName) -> list[Document]:
+    """All documents of a split that memory holds with ease, such as a task's examples; see `read_split`."""
+    return list(read_split(text, split))
+
+
+def source_documents(
+    source: TextSource,
+    language: str,
+    notes: Counter[str],
+    dropped: Counter[str],
+    characters: int | None = None,
+) -> Iterator[Found]:
+    """Yield a language's documents from where a recipe says, and an error in place of what cannot be read.
+
+    Args:
+        source: the recipe's [text].
+        language: which of its languages.
+        notes: counts how files were read where they could have been read otherwise, and `SAMPLED`.
+        dropped: counts what was left out, by reason.
+        characters: how many to read, or a little more; everything if None.
+    """
+    try:
+        if isinstance(source, Folder):
+            yield from documents_or_errors(place_of(source.path), language, notes, characters)
+        elif isinstance(source, Files):
+            paths = _paths(source, language)
+            yield from files_or_errors(paths, notes, characters and -(-characters // len(paths)))
+        elif isinstance(source, HuggingFace):
+            yield from sampled(dataset_documents(source, language), notes, characters)
+        else:
+            yield from sampled(help_documents(language, dropped), notes, characters and min(characters, _HELP_SAMPLE))
+    except LingraftError as error:
+        yield error
+
+
+def _paths(source: Files, language: str) -> list[Place]:
+    if language not in source.paths:
+        raise TextError(f"[text] names files for {sorted(source.paths)}, but none for {language!r}. Add it to 'paths'.")
+    found = [place for name in source.paths[language] for place in places_of(name)]
+    if twice := [str(place) for place, times in Counter(found).items() if times > 1]:
+        raise TextError(
+            f"'paths' of {language!r} name {twice[0]} more than once, by itself or by patterns. Name it once."
+        )
+    return found
+
+
+def _labelled(documents: Iterator[Document], recipe: Recipe) -> Iterator[Document]:
+    labelling = [task.name for task in recipe.tasks if task.kind == "documents"]
+    for document in documents:
+        if labelling and document.text and document.label is None:
+            raise _unlabelled(document, labelling[0])
+        yield document
+
+
+def _prepared(documents: Iterator[Document], recipe: Recipe, census: _Census) -> Iterator[Prepared]:
+    """Documents cleaned and encoded, by all cores, in their order."""
+    preparation = Preparation(recipe.split, recipe.text.cleaning)
+    for batch in in_order(preparation, batches(documents), recipe.threads or None):
+        census.dropped.update(batch.dropped)
+        census.cleaning.add(batch.census)
+        yield from batch.documents
+
+
+def _once(prepared: Iterator[Prepared], work: Path, census: _Census) -> Iterator[Prepared]:
+    for document in once(prepared, work, census.cleaning):
+        if document is None:
+            census.dropped[NOTHING_LEFT] += 1
+        else:
+            yield document
+
+
+def _write(documents: Iterator[Prepared], folder: Path, census: _Census) -> str:
+    """Write each document to its split; returns SHA-256 of all of them."""
+    digest = hashlib.sha256()
+    with contextlib.ExitStack() as stack:
+        streams = {split: stack.enter_context((folder / f"{split}.jsonl").open("wb")) for split in SPLITS}
+        for document in documents:
+            digest.update(document.line)
+            streams[document.split].write(document.line)
+            census.add(document)
+    return digest.hexdigest()
+
+
+def _unlabelled(document: Document, task: str) -> TextError:
+    return TextError(
+        f"{document.place} has no label, and the recipe's task {task!r} needs one for each document. {LABELLING}"
+    )
+
+
+def _require_every_split(census: _Census, language: str, recipe: Recipe) -> None:
+    total = census.documents.total()
+    if not total:
+        raise TextError(f"the source ({recipe.text}) holds no text in language {language!r}. Bring text for it.")
+    if message := missing_splits(census.documents, language, recipe):
+        raise TextError(message)
+
+
+def missing_splits(documents: Mapping[SplitName, int] | Counter[str], language: str, recipe: Recipe) -> str | None:
+    """What to say of a text that leaves a split empty; None if none is.
+
+    Args:
+        documents: how many each split has.
+        language: of the text.
+        recipe: says how documents are divided.
+    """
+    missing = [split for split in SPLITS if not documents[split]]
+    if not missing:
+        return None
+    return (
+        f"{sum(documents.values())} documents in language {language!r} leave {' and '.join(missing)} empty "
+        f"(dev_share {recipe.split.dev_share}, test_share {recipe.split.test_share}). "
+        "Give more documents, or raise the shares in [split]."
+    )

@@ -1,0 +1,53 @@
+"""Documents to one stream of token ids, cut on all cores; memory and bytes do not depend on how many there are.
+
+This module is what worker processes import, so it does without PyTorch.
+"""
+
+import functools
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lingraft.data.documents import Document, portions
+from lingraft.data.pool import in_order
+from lingraft.data.tokenizer.pieces import SpecialIds
+from lingraft.data.tokenizer.tokenizer import Tokenizer
+
+_CHUNK_CHARACTERS = 1 << 18
+"""Of the documents that a worker is given at once: some milliseconds of work per kilobyte sent back and forth."""
+
+
+def token_stream(
+    documents: Iterable[Document], pieces: Tokenizer, dtype: "np.dtype[Any]", workers: int | None = None
+) -> Iterator[NDArray[Any]]:
+    """Yield the ids of document after document, each closed by </s>, in pieces (n) of some size.
+
+    Args:
+        documents: taken as they are needed.
+        pieces: the tokenizer.
+        dtype: of the ids.
+        workers: processes; as many as there are cores if None.
+
+    Raises:
+        WorkerError: a worker process died.
+    """
+    work = functools.partial(_encoded, pieces.model.resolve(), pieces.language, pieces.special, dtype)
+    chunks = ([document.text for document in portion] for portion in portions(documents, _CHUNK_CHARACTERS))
+    return in_order(work, chunks, workers)
+
+
+def _encoded(model: Path, language: str, special: SpecialIds, dtype: "np.dtype[Any]", texts: list[str]) -> NDArray[Any]:
+    pieces = _opened(model, language, special)
+    ids: list[int] = []
+    for text in texts:
+        ids += pieces.encode(text)
+        ids.append(special.end)
+    return np.array(ids, dtype)
+
+
+@functools.lru_cache(maxsize=1)
+def _opened(model: Path, language: str, special: SpecialIds) -> Tokenizer:
+    return Tokenizer.from_file(model, language, special)

@@ -1,0 +1,1 @@
+"""Tokenizers: SentencePiece models of our own, and those that imported primaries bring."""

@@ -1,0 +1,267 @@
+"""A language's tokenizer: a SentencePiece unigram model of our own, or the one that an imported primary came with.
+
+Our own have their special tokens at the same ids everywhere; an imported one keeps its ids, and is met by role.
+"""
+
+import io
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import sentencepiece
+
+from lingraft.artifacts import artifact
+from lingraft.artifacts.artifact import Artifact, Kind, read_manifest
+from lingraft.artifacts.files import sha256_of
+from lingraft.config.recipe import Recipe
+from lingraft.data.tokenizer.pieces import ByRole, Spans, SpecialIds, Surface, surface_of_marked
+from lingraft.data.tokenizer.sampling import Survey, spread, training_lines
+from lingraft.data.tokenizer.sentencepiece_model import with_exact_scores
+from lingraft.errors import ArtifactError, TokenizerError
+
+OWN_IDS: SpecialIds = ByRole(begin=0, pad=1, end=2, unknown=3, mask=4)
+SPECIAL_PIECES: ByRole[str] = ByRole("<s>", "<pad>", "</s>", "<unk>", "<mask>")
+_MODEL = "sentencepiece.model"
+_FAST_SUFFIX = ".json"
+TOKENIZER_FILES = (_MODEL, f"tokenizer{_FAST_SUFFIX}")
+"""Of our own tokenizers, and of an imported primary's."""
+_CARRIERS = (Kind.PRIMARY, Kind.EMBEDDINGS)
+"""Kinds of artifacts that hold a tokenizer beside what they are."""
+_FEW_TEXTS = 8
+"""Fewer are cut sooner than SentencePiece starts its threads, which it does at each call."""
+_LONGEST_LINE_BYTES = 1 << 30
+"""SentencePiece's limit. Its default of 4,192 leaves longer lines out without a word."""
+
+
+class TooManyPiecesError(TokenizerError):
+    """More pieces were asked for than the text supports."""
+
+    def __init__(self, message: str, supported: int) -> None:
+        super().__init__(message)
+        self.supported = supported
+
+
+class Engine(Protocol):
+    """A library that cuts text into pieces, on one model file."""
+
+    def __len__(self) -> int: ...
+
+    def encode(self, text: str) -> list[int]: ...
+
+    def encode_all(self, texts: list[str]) -> list[list[int]]: ...
+
+    def encode_spans(self, text: str) -> Spans: ...
+
+    def pieces(self) -> list[str]: ...
+
+    def surfaces(self) -> list[Surface | None]: ...
+
+
+class SentencePieceEngine:
+    """SentencePiece on a model of our own."""
+
+    def __init__(self, model: Path) -> None:
+        self._processor = sentencepiece.SentencePieceProcessor(model_file=str(model))
+
+    def __len__(self) -> int:
+        return int(self._processor.get_piece_size())
+
+    def encode(self, text: str) -> list[int]:
+        return list(self._processor.encode(text))
+
+    def encode_all(self, texts: list[str]) -> list[list[int]]:
+        if len(texts) < _FEW_TEXTS:
+            return [self.encode(text) for text in texts]
+        return [list(ids) for ids in self._processor.encode(texts, num_threads=-1)]
+
+    def encode_spans(self, text: str) -> Spans:
+        found = self._processor.encode(text, out_type="offset_mapping")
+        return Spans(found["ids"], [start for start, _ in found["offsets"]], [end for _, end in found["offsets"]])
+
+    def pieces(self) -> list[str]:
+        return [str(self._processor.id_to_piece(index)) for index in range(len(self))]
+
+    def surfaces(self) -> list[Surface | None]:
+        control = self._processor.is_control, self._processor.is_unknown
+        special = [any(is_special(index) for is_special in control) for index in range(len(self))]
+        return [
+            None if hidden else surface_of_marked(piece) for hidden, piece in zip(special, self.pieces(), strict=True)
+        ]
+
+
+def _engine(model: Path) -> Engine:
+    if model.suffix != _FAST_SUFFIX:
+        return SentencePieceEngine(model)
+    from lingraft.data.tokenizer.fast_engine import FastEngine
+
+    return FastEngine.load(model)
+
+
+@dataclass(frozen=True)
+class Tokenizer:
+    """A language's pieces and how to cut text into them."""
+
+    language: str
+    model: Path
+    """SentencePiece model, or a Hugging Face `tokenizer.json`."""
+    hash: str
+    special: SpecialIds
+    _engine: Engine
+
+    @classmethod
+    def load(cls, folder: Path, language: str | None = None) -> "Tokenizer":
+        """Open a tokenizer artifact, or the tokenizer of a primary or of embeddings.
+
+        Raises:
+            ArtifactError: it is of a kind that has no tokenizer, or damaged.
+            TokenizerError: it is not the tokenizer of `language`.
+        """
+        kind = read_manifest(folder).kind
+        found = Artifact.load(folder, kind if kind in _CARRIERS else Kind.TOKENIZER)
+        actual = str(found.manifest.language)
+        if language is not None and actual != language:
+            raise TokenizerError(f"{folder} is the tokenizer of {actual!r}, not of {language!r}. Train one for it.")
+        return cls.of(found)
+
+    @classmethod
+    def of(cls, artifact: Artifact) -> "Tokenizer":
+        """The tokenizer of an artifact that carries one."""
+        manifest = artifact.manifest
+        found = [name for name in TOKENIZER_FILES if name in manifest.files]
+        if len(found) != 1:
+            raise ArtifactError(
+                f"{artifact.folder} has tokenizer files {found}, and must have one of {list(TOKENIZER_FILES)}. Make "
+                "the artifact again, or fetch it anew."
+            )
+        [file] = found
+        special = manifest.detail("special_ids", SpecialIds) if "special_ids" in manifest.details else OWN_IDS
+        return cls.from_file(artifact.folder / file, str(manifest.language), special)
+
+    @classmethod
+    def from_file(cls, model: Path, language: str, special: SpecialIds = OWN_IDS) -> "Tokenizer":
+        """Open a tokenizer's file that stands outside a tokenizer artifact.
+
+        Args:
+            model: a SentencePiece model, or a Hugging Face `tokenizer.json`.
+            language: what it is for.
+            special: ids of its special pieces.
+
+        Raises:
+            MissingExtraError: a `tokenizer.json` needs the extra 'huggingface', which is not installed.
+        """
+        return cls(language, model, sha256_of(model), special, _engine(model))
+
+    def __len__(self) -> int:
+        return len(self._engine)
+
+    def encode(self, text: str) -> list[int]:
+        """Ids of a text, without special tokens."""
+        return self._engine.encode(text)
+
+    def encode_all(self, texts: Sequence[str]) -> list[list[int]]:
+        """Ids of many texts, on all cores."""
+        return self._engine.encode_all(list(texts))
+
+    def encode_spans(self, text: str) -> Spans:
+        """Ids of a text, and the characters of it that each piece stands for."""
+        return self._engine.encode_spans(text)
+
+    def pieces(self) -> list[str]:
+        """Every id's piece, as the tokenizer's own library writes it."""
+        return self._engine.pieces()
+
+    def surfaces(self) -> list[Surface | None]:
+        """How every id reads; None for special pieces and for those that are no text by themselves."""
+        return self._engine.surfaces()
+
+
+def train(recipe: Recipe, text: Path, out: Path) -> Artifact:
+    """Train a language's tokenizer on a sample of the training split of its text.
+
+    The text is read twice, line by line: once to know how much there is and in which script, once to choose from it.
+
+    Raises:
+        TooManyPiecesError: the vocabulary is larger than the text supports.
+        TokenizerError: it is smaller than its alphabet needs, or there is no text.
+        ArtifactError: `text` is not a text artifact, or `out` cannot be written.
+    """
+    source = Artifact.load(text, Kind.TEXT)
+    settings = recipe.tokenizer
+    there = Survey.of(source)
+    coverage = settings.character_coverage or there.character_coverage
+    sampled = there.sample_lines(settings.sample_lines)
+    model = train_model(spread(training_lines(source), there.lines, sampled), settings.vocabulary, coverage)
+    with artifact.create(out, Kind.TOKENIZER) as draft:
+        (draft.folder / _MODEL).write_bytes(model)
+        draft.facts = {
+            "language": source.manifest.language,
+            "tokenizer_hash": sha256_of(draft.folder / _MODEL),
+            "data_hashes": {"text": source.fingerprint},
+            "recipe": settings.model_dump(mode="json"),
+            "details": {
+                "special_ids": OWN_IDS._asdict(),
+                "character_coverage": coverage,
+                "sample": {"lines": sampled, "of_lines": there.lines},
+            },
+        }
+    return Artifact.load(out, Kind.TOKENIZER)
+
+
+def train_model(lines: Iterable[str], vocabulary: int, character_coverage: float) -> bytes:
+    """Train a SentencePiece model on lines of text.
+
+    Raises:
+        TooManyPiecesError: the vocabulary is larger than the lines support.
+        TokenizerError: it is smaller than their alphabet needs, or there are no lines.
+    """
+    model = io.BytesIO()
+    try:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=_counted(lines),
+            model_writer=model,
+            model_type="unigram",
+            vocab_size=vocabulary,
+            character_coverage=character_coverage,
+            bos_id=OWN_IDS.begin,
+            pad_id=OWN_IDS.pad,
+            eos_id=OWN_IDS.end,
+            unk_id=OWN_IDS.unknown,
+            bos_piece=SPECIAL_PIECES.begin,
+            pad_piece=SPECIAL_PIECES.pad,
+            eos_piece=SPECIAL_PIECES.end,
+            unk_piece=SPECIAL_PIECES.unknown,
+            user_defined_symbols=[],
+            control_symbols=[SPECIAL_PIECES.mask],
+            max_sentence_length=_LONGEST_LINE_BYTES,
+            minloglevel=2,
+        )
+    except RuntimeError as error:
+        raise _refusal(vocabulary, str(error)) from error
+    return with_exact_scores(model.getvalue())
+
+
+def _counted(lines: Iterable[str]) -> Iterator[str]:
+    empty = True
+    for line in lines:
+        empty = False
+        yield line
+    if empty:
+        raise TokenizerError("the training split has no lines of text to train a tokenizer on. Bring more text.")
+
+
+def _refusal(vocabulary: int, message: str) -> TokenizerError:
+    """What SentencePiece's message means for the recipe."""
+    start = f"a vocabulary of {vocabulary} pieces cannot be trained on this text: "
+    if too_high := re.search(r"too high.* a value <= (\d+)", message):
+        way_out = "Lower tokenizer.vocabulary to that, or bring more text."
+        return TooManyPiecesError(f"{start}it supports {too_high[1]} at most. {way_out}", int(too_high[1]))
+    if too_low := re.search(r"smaller than required_chars\. \d+ vs (\d+)", message):
+        return TokenizerError(
+            f"{start}its characters and the special tokens alone are {too_low[1]}. "
+            "Raise tokenizer.vocabulary to that or more, or lower tokenizer.character_coverage."
+        )
+    return TokenizerError(
+        f"{start}SentencePiece can make nothing of it ({message.strip()}). Bring other text, or more."
+    )

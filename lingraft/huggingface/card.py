@@ -1,0 +1,302 @@
+"""The model card of an exported model: facts from manifests and evaluations, and "not stated" where they are silent.
+
+The header is what the Hugging Face hub reads; https://huggingface.co/docs/hub/model-cards.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from string import Template
+from typing import Any
+
+from lingraft.artifacts.artifact import Artifact, Kind, Manifest, require_aligned
+from lingraft.errors import AlignmentError
+from lingraft.huggingface.card_data import NOT_STATED, Sources, Text, cost_table, sources_of, table
+from lingraft.huggingface.fast_tokenizer import special_pieces
+from lingraft.huggingface.model import Form
+from lingraft.model.loading import Embeddings, Primary
+from lingraft.stages import results
+from lingraft.stages.results import LanguageResult, SourceResult, TaskScores
+from lingraft.tasks.class_scores import class_scores
+from lingraft.tasks.model import TaskModel
+
+_FILE = "model_card.md"
+_TASK_WORDS = {
+    "fill-mask": "masked language model",
+    "text-classification": "text classification",
+    "question-answering": "extractive question answering",
+    "token-classification": "token classification",
+}
+
+_ANSWERING = """import torch
+from transformers import AutoModelForQuestionAnswering, AutoTokenizer
+
+folder, question, context = "path/to/this/folder", "...", "..."
+tokenizer, model = AutoTokenizer.from_pretrained(folder), AutoModelForQuestionAnswering.from_pretrained(folder)
+inputs = tokenizer(question, context, return_tensors="pt", return_offsets_mapping=True)
+inside = torch.tensor([part == 1 for part in inputs.sequence_ids()])
+places = inputs.pop("offset_mapping")[0]
+found = model(**inputs)
+start = found.start_logits[0].where(inside, -torch.inf).argmax()
+behind = inside & (torch.arange(len(inside)) >= start)
+end = found.end_logits[0].where(behind, -torch.inf).argmax()
+print(context[places[start][0] : places[end][1]])"""
+
+
+@dataclass(frozen=True)
+class Model:
+    """What is exported."""
+
+    source: Primary
+    brought: Primary | Embeddings
+    """Whose vocabulary it has."""
+    task: TaskModel | None
+    form: Form
+    model_type: str
+
+    @property
+    def language(self) -> str:
+        """Language that it reads."""
+        return self.brought.tokenizer.language
+
+    @property
+    def origin(self) -> dict[str, str | None] | None:
+        """Where an imported primary is from."""
+        found: dict[str, str | None] | None = self.source.manifest.record.get("origin")
+        return found
+
+    @property
+    def trained(self) -> dict[str, Manifest]:
+        """Manifests of what was trained, by what it is."""
+        found = {"primary": self.source.manifest}
+        if isinstance(self.brought, Embeddings):
+            found["embeddings"] = self.brought.manifest
+        return found | ({f"task {self.task.name}": self.task.manifest} if self.task else {})
+
+
+def card(model: Model, evaluation: Path | None = None, data: Sequence[Path] = ()) -> str:
+    """The card's text.
+
+    Args:
+        model: what is exported.
+        evaluation: of the model's language on the same primary.
+        data: text artifacts that it was trained on, and blocks that lead to them.
+
+    Raises:
+        AlignmentError: the evaluation is of another primary or of other embeddings.
+        ArtifactError: an input is not what it should be, or nothing was trained on it.
+    """
+    sources = sources_of(model.trained.values(), data)
+    judged = _evaluation(model, evaluation) if evaluation else None
+    page = Template(resources.files("lingraft").joinpath("templates", _FILE).read_text(encoding="utf-8"))
+    return page.substitute(
+        front="\n".join(_front(model, sources)),
+        title=f"{_subject(model)} in {model.language}",
+        summary=_summary(model),
+        system=_system(model),
+        usage="\n".join(_usage(model)),
+        longest=model.source.encoder.shape.block_tokens,
+        end_piece=special_pieces(model.brought.tokenizer).end,
+        data=_data(model, sources.texts),
+        cost=_cost(model, judged),
+        scores=_scores(model, judged),
+        licences="\n".join(_licences(model, sources)),
+        limits="\n".join(f"- {limit}" for limit in _limits(model, judged)),
+        provenance=_provenance(model),
+    )
+
+
+def _evaluation(model: Model, folder: Path) -> SourceResult | LanguageResult:
+    of = Artifact.load(folder, Kind.EVALUATION).manifest.detail("of", str)
+    judged = results.load_language(folder) if of == "language" else results.load_source(folder)
+    require_aligned("the evaluation", judged.primary, model.source.fingerprint, "Evaluate again")
+    vocabulary = judged.embeddings if isinstance(judged, LanguageResult) else judged.primary
+    if vocabulary != model.brought.fingerprint:
+        raise AlignmentError(
+            f"{folder} judges the embeddings {vocabulary} in {judged.language!r}; what is exported has the embeddings "
+            f"{model.brought.fingerprint} in {model.language!r}. Give their evaluation."
+        )
+    return judged
+
+
+def _front(model: Model, sources: Sources) -> Iterator[str]:
+    yield f"language: {json.dumps(model.language)}"
+    yield f"license: {_licence(model, sources)}"
+    yield "library_name: transformers"
+    yield f"pipeline_tag: {model.form.pipeline}"
+    if model.origin and model.origin["revision"]:  # a folder's name is no id of the hub
+        yield f"base_model: {json.dumps(model.origin['name'])}"
+    yield "tags:"
+    yield "- lingraft"
+    yield "- mini-model-adaptation"
+
+
+def _licence(model: Model, sources: Sources) -> str:
+    """The inputs' licence, where all state one and the same; 'unknown' and 'other' are the hub's own words."""
+    stated = {text.licence for text in sources.texts}
+    stated |= {model.origin["licence"] or NOT_STATED} if model.origin else set()
+    if NOT_STATED in stated or not all(map(sources.cover, _trainings(model).values())):
+        return "unknown"
+    return json.dumps(stated.pop()) if len(stated) == 1 else "other"
+
+
+def _trainings(model: Model) -> dict[str, Manifest]:
+    """What was trained here: an imported primary was not."""
+    return {name: manifest for name, manifest in model.trained.items() if name != "primary" or not model.origin}
+
+
+def _subject(model: Model) -> str:
+    words = _TASK_WORDS[model.form.pipeline]
+    return f"{model.task.name}: {words}" if model.task else words.capitalize()
+
+
+def _summary(model: Model) -> str:
+    shape, vocabulary = model.source.encoder.shape, len(model.brought.tokenizer)
+    parts = [
+        f"An encoder of {shape.layers} layers, width {shape.width} (`{model.model_type}`), with a vocabulary of "
+        f"{vocabulary} pieces for the language `{model.language}`."
+    ]
+    if model.task:
+        parts.append(f"Its body was finetuned on the task `{model.task.name}` in `{model.task.manifest.language}`.")
+    if model.task and model.task.labels:
+        parts.append("Labels: " + ", ".join(f"`{label}`" for label in model.task.labels) + ".")
+    return " ".join(parts)
+
+
+def _system(model: Model) -> str:
+    if not isinstance(model.brought, Embeddings):
+        return f"The vocabulary is that of the primary itself, whose source language is `{model.language}`."
+    details, layers = model.brought.manifest.details, model.source.encoder.shape.layers
+    return (
+        f"The token embeddings were learned by {_adaptation(details, layers)}, system "
+        f"{details.get('system', NOT_STATED)}, with the body frozen. The primary's source language is "
+        f"`{model.source.tokenizer.language}`."
+    )
+
+
+def _adaptation(details: Mapping[str, Any], layers: int) -> str:
+    """How embeddings were learned: over all layers, it is the baseline that mini-models are compared with."""
+    depth, fresh = details.get("depth"), details.get("fresh_layers")
+    if depth == layers:
+        return f"standard adaptation over all {layers} layers (arXiv 1910.11856)"
+    over = f"the bottom {depth} of {layers} layers" if depth else f"a depth that is {NOT_STATED}"
+    added = f" and {fresh} fresh layer{'s' if fresh > 1 else ''}" if fresh else ""
+    return f"mini-model adaptation (arXiv 2212.10503) over {over}{added}, then put into the whole model"
+
+
+def _usage(model: Model) -> Iterator[str]:
+    if model.form.pipeline == "question-answering":  # transformers has no pipeline for it any more
+        yield _ANSWERING
+        return
+    yield "from transformers import pipeline"
+    yield ""
+    yield f'model = pipeline("{model.form.pipeline}", model="path/to/this/folder")'
+    if model.form.pipeline == "fill-mask":
+        yield f'print(model("{special_pieces(model.brought.tokenizer).mask}"))'
+    elif model.task and model.task.settings.kind == "pairs":
+        yield 'print(model({"text": "...", "text_pair": "..."}))'
+    else:
+        yield 'print(model("..."))'
+
+
+def _data(model: Model, texts: Sequence[Text]) -> str:
+    trained = [
+        (name, manifest.language, manifest.details.get("examples", ""), what, f"`{mark}`")
+        for name, manifest in _trainings(model).items()
+        for what, mark in manifest.data_hashes.items()
+    ]
+    parts = [table(("trained", "language", "examples", "on", "SHA-256"), trained)] if trained else []
+    if texts:
+        rows = [(t.language, t.origin, t.documents, t.characters, f"`{t.fingerprint}`") for t in texts]
+        parts.append(table(("text", "source", "training documents", "characters", "SHA-256"), rows))
+    else:
+        parts.append(f"Documents of the text: {NOT_STATED}.")
+    return "\n\n".join(parts)
+
+
+def _cost(model: Model, judged: SourceResult | LanguageResult | None) -> str:
+    costs = {name: manifest.cost for name, manifest in _trainings(model).items()}
+    building = judged.building if isinstance(judged, LanguageResult) else None
+    costs |= {"fresh layers (step 1b, once for all languages)": building} if building else {}
+    parts = [cost_table(costs)] if costs else []
+    if model.origin:
+        parts.append(f"The primary was imported; what its training cost is {NOT_STATED}.")
+    if model.brought.manifest.details.get("fresh_layers") and building is None:
+        parts.append(f"What building the mini-model's fresh layers (step 1b) cost is {NOT_STATED}.")
+    return "\n\n".join([*parts, "FLOPs are by the paper's equations A1, A3 and A4."])
+
+
+def _scores(model: Model, judged: SourceResult | LanguageResult | None) -> str:
+    if judged is None:
+        return "No evaluation was given with this export."
+    if model.task is None:
+        depths = {"all layers": judged.masked.primary} if isinstance(judged, LanguageResult) else judged.masked_by_depth
+        rows = [(f"masked tokens found, {where}", f"{score:.1%}") for where, score in depths.items()]
+        return table(("measured on test text", "accuracy"), rows)
+    if model.task.name not in judged.task_scores:
+        return f"The evaluation has no scores of `{model.task.name}` in `{model.language}`."
+    return _task_scores(judged.task_scores[model.task.name], model.task.seed, model.language)
+
+
+def _task_scores(scores: TaskScores, seed: int, language: str) -> str:
+    every = scores.score
+    rows = [(f"{scores.metric}, best trivial answer", f"{scores.baseline:.1%}")]
+    if seed in every.by_seed:
+        rows.insert(0, (f"{scores.metric}, this model (seed {seed})", f"{every.by_seed[seed]:.1%}"))
+    if len(every.by_seed) > 1:
+        rows.append(
+            (f"{scores.metric}, mean of {len(every.by_seed)} seeds", f"{every.mean:.1%} ± {every.deviation:.1%}")
+        )
+    rows += [(f"{name.replace('_', ' ')}, mean of seeds", f"{found.mean:.1%}") for name, found in scores.others.items()]
+    return table((f"{scores.examples:,} test examples in `{language}`", "score"), rows)
+
+
+def _licences(model: Model, sources: Sources) -> Iterator[str]:
+    if model.origin:
+        yield f"- weights and tokenizer of `{model.origin['name']}`: {model.origin['licence'] or NOT_STATED}"
+    for text in sources.texts:
+        yield f"- text in `{text.language}` ({text.origin}): {text.licence}"
+    for name, manifest in _trainings(model).items():
+        if not sources.cover(manifest):
+            yield f"- training text of the {name}: {NOT_STATED}"
+
+
+def _limits(model: Model, judged: SourceResult | LanguageResult | None) -> Iterator[str]:
+    longest = model.source.encoder.shape.block_tokens
+    yield f"Text in other languages than `{model.language}`: its vocabulary is of this language alone."
+    yield f"More than {longest} tokens at once: it has no positions beyond."
+    yield "Writing text: it is an encoder."
+    if model.task and model.task.manifest.language != model.language:
+        yield (
+            f"Taking its answers as if it had learned the task in `{model.language}`: it learned it from examples in "
+            f"`{model.task.manifest.language}` only (zero-shot transfer)."
+        )
+    if model.task and model.task.labels:
+        yield "Anything that fits none of its labels: it names one of them for every input."
+    if judged and model.task and (scores := judged.task_scores.get(model.task.name)):
+        found = zip(scores.labels, class_scores(scores.confusion), strict=False)  # only classes have a confusion matrix
+        if never := [f"`{label}`" for label, score in found if score.never_found]:
+            yield f"Finding {', '.join(never)}: none of the test examples with these labels is recognised."
+    if judged is None or (model.task and model.task.name not in judged.task_scores):
+        yield "Decisions that rest on its quality: no score of it is stated above."
+
+
+def _provenance(model: Model) -> str:
+    rows = [("primary", model.source.manifest.library_version, f"`{model.source.fingerprint}`")]
+    if isinstance(model.brought, Embeddings):
+        rows.append(("embeddings", model.brought.manifest.library_version, f"`{model.brought.fingerprint}`"))
+    if model.task:
+        rows.append((f"task {model.task.name}", model.task.manifest.library_version, f"`{model.task.fingerprint}`"))
+    parts = [table(("artifact", "made by lingraft", "fingerprint"), rows)]
+    if model.origin:
+        commit = model.origin["sha"]
+        revision = model.origin["revision"]
+        at = (
+            f"revision `{revision}`, commit `{commit}`"
+            if revision
+            else f"a local folder, SHA-256 of its weights `{commit}`"
+        )
+        parts.append(f"The primary was imported from `{model.origin['name']}`, {at}.")
+    return "\n\n".join(parts)

@@ -1,0 +1,106 @@
+"""What a model was trained on, led back by fingerprints, and what that cost: nothing taken on trust."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from lingraft.artifacts.artifact import Artifact, Cost, Kind, Manifest, read_manifest
+from lingraft.data.splits import SplitName
+from lingraft.errors import ArtifactError
+
+NOT_STATED = "not stated"
+
+
+class Text(NamedTuple):
+    """A text artifact that a model was trained on."""
+
+    language: str
+    origin: str
+    """Kind of the source, and its name where it has one that is no path of a machine."""
+    documents: int
+    """Of the training split."""
+    characters: int
+    fingerprint: str
+    licence: str
+
+
+class Sources(NamedTuple):
+    """What is known about the data of some trainings."""
+
+    texts: list[Text]
+    marks: frozenset[str]
+    """Fingerprints of the texts, and of blocks that were packed from them."""
+
+    def cover(self, training: Manifest) -> bool:
+        """Whether the text of a training is among them."""
+        return not self.marks.isdisjoint(training.data_hashes.values())
+
+
+def sources_of(manifests: Iterable[Manifest], folders: Sequence[Path]) -> Sources:
+    """The texts among `folders`, each led back to what was trained on it; blocks lead from a training to its text.
+
+    Args:
+        manifests: of primary, embeddings and task.
+        folders: text artifacts, and blocks that were packed from them.
+
+    Raises:
+        ArtifactError: one is neither text nor blocks, is damaged, or nothing here was trained on it.
+    """
+    known = {mark for manifest in manifests for mark in manifest.data_hashes.values()}
+    opened = [_opened(folder) for folder in folders]
+    for found in opened:
+        if found.manifest.kind is Kind.BLOCKS and found.fingerprint in known:
+            known |= set(found.manifest.data_hashes.values())
+    for found in opened:
+        if found.fingerprint not in known:
+            raise ArtifactError(
+                f"nothing that is exported was trained on {found.folder} ({found.fingerprint[:12]}). Give the text it "
+                "was trained on, and the blocks that were packed from that text."
+            )
+    texts = {found.fingerprint: _text(found) for found in opened if found.manifest.kind is Kind.TEXT}
+    marks = {found.fingerprint for found in opened if not texts.keys().isdisjoint(found.manifest.data_hashes.values())}
+    return Sources(list(texts.values()), frozenset(marks | texts.keys()))
+
+
+def _opened(folder: Path) -> Artifact:
+    kind = read_manifest(folder).kind
+    return Artifact.load(folder, kind if kind is Kind.BLOCKS else Kind.TEXT)
+
+
+def _text(found: Artifact) -> Text:
+    manifest = found.manifest
+    source = manifest.recipe.get("text", {})
+    named = [str(source[key]) for key in ("kind", "dataset", "configuration") if source.get(key)]
+    return Text(
+        language=str(manifest.language),
+        origin=" ".join(named) or NOT_STATED,
+        documents=manifest.detail("documents", dict[SplitName, int]).get("train", 0),
+        characters=manifest.detail("characters", dict[SplitName, int]).get("train", 0),
+        fingerprint=found.fingerprint,
+        licence=str(source.get("licence") or NOT_STATED),
+    )
+
+
+def cost_table(costs: Mapping[str, Cost]) -> str:
+    """What trainings cost, by what was trained."""
+    return table(
+        ("trained", "updates", "tokens", "FLOPs", "seconds"), [(name, *_cells(c)) for name, c in costs.items()]
+    )
+
+
+def _cells(cost: Cost) -> tuple[str, ...]:
+    if not cost.steps:
+        return (NOT_STATED,) * 4
+    return f"{cost.steps:,}", f"{cost.tokens:,}", f"{cost.flops:.3g}", f"{cost.elapsed_s:,.0f}"
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """A table in Markdown."""
+    return "\n".join(_lines(header, rows))
+
+
+def _lines(header: Sequence[str], rows: Iterable[Sequence[object]]) -> Iterator[str]:
+    yield "| " + " | ".join(header) + " |"
+    yield "|" + " --- |" * len(header)
+    for row in rows:
+        yield "| " + " | ".join(str(cell).replace("|", "\\|").replace("\n", " ") for cell in row) + " |"

@@ -1,0 +1,164 @@
+"""A Hugging Face configuration of RoBERTa's family, read as our encoder's shape. Pure: dictionary in, shape out."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import pydantic
+
+from lingraft.config.encoder import EncoderShape
+from lingraft.config.section import explain
+from lingraft.huggingface.weights import DIALECTS, CheckpointError
+
+DEFAULTS: dict[str, Any] = {
+    "vocab_size": 30522,
+    "hidden_size": 768,
+    "num_hidden_layers": 12,
+    "num_attention_heads": 12,
+    "intermediate_size": 3072,
+    "hidden_act": "gelu",
+    "hidden_dropout_prob": 0.1,
+    "attention_probs_dropout_prob": 0.1,
+    "max_position_embeddings": 512,
+    "type_vocab_size": 2,
+    "layer_norm_eps": 1e-12,
+    "pad_token_id": 1,
+    "tie_word_embeddings": True,
+}
+"""What transformers takes where a config.json leaves a key out; old ones do."""
+_OTHERS: dict[str, dict[str, Any]] = {"roberta": {"vocab_size": 50265}, "bert": {"pad_token_id": 0}}
+_ONLY = {
+    "is_decoder": False,
+    "add_cross_attention": False,
+    "position_embedding_type": "absolute",
+    "pruned_heads": {},
+    "quantization_config": None,
+}
+"""The one value of a key for which our encoder computes the same."""
+_ACTIVATIONS = {
+    "gelu": "gelu",
+    "gelu_python": "gelu",
+    "gelu_new": "gelu_tanh",
+    "gelu_fast": "gelu_tanh",
+    "gelu_accurate": "gelu_tanh",
+    "gelu_pytorch_tanh": "gelu_tanh",
+    "gelu_python_tanh": "gelu_tanh",
+    "relu": "relu",
+}
+_KEYS = {
+    "recipe": "config.json",
+    "width": "hidden_size",
+    "layers": "num_hidden_layers",
+    "attention_heads": "num_attention_heads",
+    "feedforward": "intermediate_size",
+    "dropout": "hidden_dropout_prob",
+    "block_tokens": "max_position_embeddings (less the positions before the first token's)",
+    "family.segments": "type_vocab_size",
+    "family.layer_norm_eps": "layer_norm_eps",
+    "family.position_offset": "pad_token_id",
+}
+"""Our settings and the keys of theirs that they come from."""
+
+
+class Settings(NamedTuple):
+    """What a configuration says, beside the weights."""
+
+    model_type: str
+    shape: EncoderShape
+    vocabulary: int
+    """Rows of the token table."""
+    tied: bool
+    notes: list[str]
+    """Choices to be shown."""
+
+
+def settings_of(config: Mapping[str, Any]) -> Settings:
+    """Read a config.json of transformers.
+
+    Raises:
+        CheckpointError: another architecture than those of `DIALECTS`, or a variant or value that we do not compute.
+    """
+    model_type = config.get("model_type")
+    if model_type not in DIALECTS:
+        raise CheckpointError(
+            f"the checkpoint's model_type is {model_type!r}; a primary can be made from {', '.join(DIALECTS)}. "
+            "Take a masked language model of one of these."
+        )
+    for key, only in _ONLY.items():
+        if config.get(key, only) != only:
+            raise CheckpointError(
+                f"config.json has {key} = {config[key]!r}; only {only!r} computes what our encoder computes. "
+                "Take a plain masked language model, without it."
+            )
+    read = {**defaults_of(model_type), **config}
+    _require_numbers(read)
+    return Settings(model_type, _shape(model_type, read), read["vocab_size"], read["tie_word_embeddings"], _notes(read))
+
+
+def defaults_of(model_type: str) -> dict[str, Any]:
+    """What transformers takes for the keys of `DEFAULTS` where a config.json of this type leaves them out."""
+    return {**DEFAULTS, **_OTHERS.get(model_type, {})}
+
+
+def _require_numbers(read: Mapping[str, Any]) -> None:
+    """Refuse what would go wrong below; the shape's own rules look at the rest."""
+    wrong = [
+        f"{key} = {read[key]!r}"
+        for key, default in DEFAULTS.items()
+        if isinstance(read[key], bool) is not isinstance(default, bool)
+        or not isinstance(read[key], (int, float) if isinstance(default, float) else type(default))
+        or (key in ("vocab_size", "type_vocab_size") and read[key] < 1)
+    ]
+    if wrong:
+        raise CheckpointError(
+            f"config.json has {', '.join(wrong)}, with which transformers itself cannot compute. Correct it there."
+        )
+
+
+def _shape(model_type: str, read: Mapping[str, Any]) -> EncoderShape:
+    activation, is_bert = _activation(read["hidden_act"]), model_type == "bert"
+    offset = 0 if is_bert else read["pad_token_id"] + 1  # RoBERTa counts positions from behind the pad id
+    family = {
+        "position_offset": offset,
+        "segments": read["type_vocab_size"],
+        "separators": 1 if is_bert else 2,
+        "layer_norm_eps": read["layer_norm_eps"],
+        "activation": activation,
+        "head_activation": activation if is_bert else "gelu",
+    }
+    shape = {
+        "width": read["hidden_size"],
+        "layers": read["num_hidden_layers"],
+        "attention_heads": read["num_attention_heads"],
+        "mlm_heads": (read["num_hidden_layers"],),
+        "block_tokens": read["max_position_embeddings"] - offset,
+        "feedforward": read["intermediate_size"],
+        "dropout": read["hidden_dropout_prob"],
+        "family": family,
+    }
+    try:
+        return EncoderShape.model_validate(shape)
+    except pydantic.ValidationError as error:
+        lines = [_explained(problem) for problem in error.errors()]
+        raise CheckpointError("config.json is not usable:\n  " + "\n  ".join(lines)) from error
+
+
+def _explained(problem: Any) -> str:
+    line = explain(EncoderShape, problem)
+    key, _, rest = line.partition(":")
+    return f"{_KEYS.get(key, key)}:{rest}"
+
+
+def _activation(name: str) -> str:
+    if name not in _ACTIVATIONS:
+        raise CheckpointError(
+            f"config.json has hidden_act = {name!r}; our encoder has {', '.join(_ACTIVATIONS)}. "
+            "Take a checkpoint with one of these."
+        )
+    return _ACTIVATIONS[name]
+
+
+def _notes(read: Mapping[str, Any]) -> list[str]:
+    hidden, attention = read["hidden_dropout_prob"], read["attention_probs_dropout_prob"]
+    if hidden == attention:
+        return []
+    return [f"dropout {hidden} is kept for all of the encoder; attention_probs_dropout_prob {attention} is not"]

@@ -1,0 +1,191 @@
+"""A model for one language as a folder that transformers loads without code of ours, held to what our own computes.
+
+Legend: B batch, T tokens, N tokens that are no padding.
+"""
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from lingraft.artifacts.artifact import require_aligned
+from lingraft.artifacts.files import new_folder, require_new, write_json, write_text
+from lingraft.errors import ExportError, MissingExtraError
+from lingraft.huggingface.card import Model, card
+from lingraft.huggingface.fast_tokenizer import fast_tokenizer, tokenizer_config
+from lingraft.huggingface.model import OWN_MODEL_TYPE, config_of, encoder_of, form_of, tensors_of
+from lingraft.model.encoder import Encoder
+from lingraft.model.loading import Embeddings, Primary, load_embeddings, load_primary
+from lingraft.tasks.model import TaskModel, load_task
+from lingraft.tasks.pairs import pad, pad_types
+
+TOLERANCE = 1e-5
+"""Largest absolute difference of a logit between transformers on the written folder and ours, both in float64."""
+
+
+class Exported(NamedTuple):
+    """What was written."""
+
+    folder: Path
+    auto_class: str
+    """Class of transformers that loads it."""
+    difference: float
+    """Largest absolute difference of a logit."""
+
+
+def export_hf(
+    primary: Path,
+    out: Path,
+    embeddings: Path | None = None,
+    task: Path | None = None,
+    evaluation: Path | None = None,
+    data: Sequence[Path] = (),
+) -> Exported:
+    """Write a folder for transformers' AutoModel classes and AutoTokenizer, with a model card.
+
+    Args:
+        primary: body, MLM heads, and the source language's embeddings.
+        out: folder to write.
+        embeddings: of the language to export; the source's own if absent.
+        task: its finetuned body and head; absent: a masked language model, with the primary's last head.
+        evaluation: of the language, for the model card's scores.
+        data: text artifacts that were trained on and blocks that lead to them, for the card's data and licences.
+
+    Raises:
+        AlignmentError: embeddings, task or evaluation belong to another primary.
+        ExportError: transformers computes something else, or cannot load all of it.
+        MissingExtraError: the extra 'huggingface' is not installed.
+        TokenizerError: the tokenizer cannot be written as a fast tokenizer.
+        ArtifactError: an input is not what it should be, or `out` cannot be written.
+    """
+    require_new(out)
+    _require_transformers()
+    source = load_primary(primary)
+    brought = load_embeddings(embeddings) if embeddings else source
+    finetuned = load_task(task) if task else None
+    net = _net(source, brought, finetuned)
+    origin = source.manifest.record.get("origin")
+    model_type = origin["model_type"] if origin else OWN_MODEL_TYPE
+    shape, labels = encoder_of(net).shape, finetuned.labels if finetuned else []
+    page = card(Model(source, brought, finetuned, form_of(net), model_type), evaluation, data)
+    with new_folder(out) as folder:
+        write_json(folder / "config.json", config_of(net, model_type, labels))
+        save_file(tensors_of(net, model_type), folder / "model.safetensors", metadata={"format": "pt"})
+        write_text(folder / "tokenizer.json", fast_tokenizer(brought.tokenizer, shape).to_str(pretty=True))
+        write_json(folder / "tokenizer_config.json", tokenizer_config(brought.tokenizer, shape))
+        write_text(folder / "README.md", page)
+        difference = _difference(folder, net)
+    return Exported(out, form_of(net).auto_class, difference)
+
+
+def _require_transformers() -> None:
+    try:
+        import transformers  # noqa: F401  before long work, rather than in its midst
+    except ModuleNotFoundError as error:
+        raise MissingExtraError("transformers", "huggingface") from error
+
+
+def _net(source: Primary, brought: Primary | Embeddings, finetuned: TaskModel | None) -> nn.Module:
+    """The net with the language's vocabulary in it."""
+    if finetuned is None:
+        if isinstance(brought, Embeddings):
+            source.swap_in(brought)
+        return source.encoder
+    require_aligned("the task", finetuned.aligned_with, source.fingerprint, "Finetune the task again")
+    finetuned.swap_in(brought)
+    assert isinstance(finetuned.net, nn.Module)
+    return finetuned.net
+
+
+@torch.inference_mode()
+def _difference(folder: Path, net: nn.Module) -> float:
+    """Largest absolute difference of a logit.
+
+    Computed in float64, in which equal weights leave no room for rounding: a difference is then a difference of models.
+
+    Raises:
+        ExportError: it is above the tolerance, or tensors are missing or surplus.
+    """
+    net.double().eval()
+    theirs = _loaded(folder, form_of(net).auto_class)
+    tokens_BT, visible_BT, types_BT = _probe(encoder_of(net))
+    given = {} if types_BT is None else {"token_type_ids": types_BT}
+    found = theirs(input_ids=tokens_BT, attention_mask=visible_BT.long(), **given)
+    ours, theirs_logits = _logits(net, tokens_BT, visible_BT, types_BT), _logits_of(found)
+    if ours.dim() > 2:
+        ours, theirs_logits = ours[visible_BT], theirs_logits[visible_BT]
+    difference = float((ours - theirs_logits).abs().max())
+    if not difference <= TOLERANCE:
+        raise ExportError(
+            f"transformers and lingraft differ by {difference:.2g} in a logit, more than {TOLERANCE:g}. Nothing was "
+            "written. Check that the weights are finite, then report it with the versions of both."
+        )
+    return difference
+
+
+def _loaded(folder: Path, auto_class: str) -> Any:
+    import transformers
+
+    with _quietly():
+        model, report = getattr(transformers, auto_class).from_pretrained(
+            folder, dtype=torch.float64, local_files_only=True, output_loading_info=True
+        )
+    if wrong := {what: names for what, names in report.items() if names}:
+        raise ExportError(
+            f"transformers {transformers.__version__} cannot load all of the model: {wrong}. Nothing was written. "
+            "Report it with the versions of both."
+        )
+    return model.eval()
+
+
+@contextlib.contextmanager
+def _quietly() -> Iterator[None]:
+    """Without transformers' own progress bar, which would come between ours."""
+    from transformers.utils import logging
+
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            logging.enable_progress_bar()
+
+
+def _logits(net: nn.Module, tokens_BT: Tensor, visible_BT: Tensor, types_BT: Tensor | None) -> Tensor:
+    """Logits of ours; (B, T, V) of masked tokens for a bare encoder."""
+    if not isinstance(net, Encoder):
+        logits: Tensor = net(tokens_BT, visible_BT, types_BT)
+        return logits
+    depth = net.shape.layers
+    hidden_BTD = net.hidden_states(tokens_BT, (depth,), visible_BT, types_BT)[depth]
+    logits_BTV: Tensor = net.heads[str(depth)](hidden_BTD, net.vocabulary)
+    return logits_BTV
+
+
+def _logits_of(found: Any) -> Tensor:
+    """Logits of theirs; those of an answer's start and end side by side, as ours."""
+    if "start_logits" in found:
+        return torch.stack([found.start_logits, found.end_logits], -1)
+    logits: Tensor = found.logits
+    return logits
+
+
+def _probe(encoder: Encoder) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Rows of random pieces, from the longest input down to one piece, all but one padded; pairs if there are segments.
+
+    Padding stands at the end only: transformers' RoBERTa counts positions by what is no padding.
+    """
+    shape, special = encoder.shape, encoder.vocabulary.special
+    generator = torch.Generator().manual_seed(1)
+    rows = []
+    for share in (1, 2, 4, shape.block_tokens):
+        length = max(1, (shape.block_tokens - 2) // share)
+        drawn = torch.randint(len(encoder.vocabulary), (length,), generator=generator)
+        rows.append([special.begin, *drawn.where(drawn != special.pad, special.unknown).tolist(), special.end])
+    types = [[int(2 * place > len(row)) for place in range(len(row))] for row in rows]
+    return *pad(rows, special.pad), pad_types(types if shape.family.segments > 1 else None)

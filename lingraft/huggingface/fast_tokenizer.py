@@ -1,0 +1,102 @@
+"""A tokenizer as transformers loads it: `tokenizer.json` with special tokens and pairs, and the settings beside it.
+
+Special tokens that a text spells out, such as `</s>`, are recognised there, as in every tokenizer of transformers; our
+own (`lingraft.data.tokenizer.tokenizer`) cut them like any other text. `<mask>` takes the space before it along, as
+RoBERTa's does, so that "a <mask> b" asks for a word.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from lingraft.config.encoder import EncoderShape
+from lingraft.data.tokenizer.pieces import ByRole
+from lingraft.data.tokenizer.tokenizer import Tokenizer
+from lingraft.errors import MissingExtraError
+from lingraft.huggingface.unigram import unigram
+from lingraft.tasks.pairs import encode
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer as Fast
+    from tokenizers import processors
+
+_PROBE = ("a", "a")
+
+
+def fast_tokenizer(tokenizer: Tokenizer, shape: EncoderShape) -> "Fast":
+    """The tokenizer as one of the library `tokenizers`, which reads texts and pairs as the encoder expects them.
+
+    One that came with an imported primary stays as it is, except that a pair gets the primary's own format.
+
+    Args:
+        tokenizer: our own, or that of an imported primary.
+        shape: says how many end tokens stand between two texts, and whether segments tell them apart.
+
+    Raises:
+        MissingExtraError: the package `tokenizers` is not installed.
+        TokenizerError: it cannot be written as a fast tokenizer.
+    """
+    try:
+        from tokenizers import AddedToken
+        from tokenizers import Tokenizer as Fast
+    except ModuleNotFoundError as error:
+        raise MissingExtraError("tokenizers", "huggingface") from error
+    names = special_pieces(tokenizer)
+    if tokenizer.model.suffix == ".json":
+        made = Fast.from_buffer(tokenizer.model.read_bytes())
+        made.no_truncation()
+        made.no_padding()
+    else:
+        made = unigram(tokenizer.model.read_bytes(), str(tokenizer.model))
+        made.add_special_tokens([AddedToken(name, normalized=False, lstrip=name == names.mask) for name in names])
+    if not _reads_alike(made, tokenizer, shape):
+        made.post_processor = _template(tokenizer, shape)
+    return made
+
+
+def tokenizer_config(tokenizer: Tokenizer, shape: EncoderShape) -> dict[str, Any]:
+    """What stands in `tokenizer_config.json`: special tokens by transformers' names, and the longest input.
+
+    The class is the one that takes `tokenizer.json` as it is; those of model types build it anew by their own rules.
+    """
+    names = special_pieces(tokenizer)
+    inputs = ["input_ids", *(["token_type_ids"] if shape.family.marks_second_text else []), "attention_mask"]
+    return {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "bos_token": names.begin,
+        "cls_token": names.begin,
+        "eos_token": names.end,
+        "sep_token": names.end,
+        "pad_token": names.pad,
+        "unk_token": names.unknown,
+        "mask_token": names.mask,
+        "model_max_length": shape.block_tokens,
+        "model_input_names": inputs,
+        "padding_side": "right",
+        "clean_up_tokenization_spaces": False,
+    }
+
+
+def special_pieces(tokenizer: Tokenizer) -> ByRole[str]:
+    """Special pieces by role."""
+    pieces = tokenizer.pieces()
+    return ByRole(*(pieces[index] for index in tokenizer.special))
+
+
+def _reads_alike(made: "Fast", tokenizer: Tokenizer, shape: EncoderShape) -> bool:
+    """Whether single texts and pairs come with the special tokens and segments that ours come with."""
+    for texts in (_PROBE[:1], _PROBE):
+        expected, found = encode([texts], tokenizer, shape), made.encode(*texts)
+        if found.ids != expected.rows[0] or (expected.types is not None and found.type_ids != expected.types[0]):
+            return False
+    return True
+
+
+def _template(tokenizer: Tokenizer, shape: EncoderShape) -> "processors.TemplateProcessing":
+    from tokenizers.processors import TemplateProcessing
+
+    names, second = special_pieces(tokenizer), int(shape.family.marks_second_text)
+    begin, end = f"{names.begin}:0", f"{names.end}:0"
+    return TemplateProcessing(
+        single=[begin, "$A:0", end],
+        pair=[begin, "$A:0", *[end] * shape.family.separators, f"$B:{second}", f"{names.end}:{second}"],
+        special_tokens=[(names.begin, tokenizer.special.begin), (names.end, tokenizer.special.end)],
+    )

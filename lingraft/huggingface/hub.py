@@ -1,0 +1,207 @@
+"""Where a checkpoint is: a folder, or an id on the Hugging Face hub that is fetched into the hub's own cache.
+
+Only settings, safetensors and tokenizer files are fetched and read. A pickle can run code as it is opened, so none is.
+"""
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from lingraft.artifacts.files import sha256_of
+from lingraft.errors import MissingExtraError
+from lingraft.huggingface.weights import CheckpointError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+CONFIG = "config.json"
+WEIGHTS = "model.safetensors"
+INDEX = "model.safetensors.index.json"
+SENTENCEPIECE = "sentencepiece.bpe.model"
+TOKENIZER_FILES = (
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab.txt",
+    "vocab.json",
+    "merges.txt",
+    SENTENCEPIECE,
+)
+CARD = "README.md"
+_WANTED = [CONFIG, WEIGHTS, INDEX, "model-*.safetensors", CARD, *TOKENIZER_FILES]
+_PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt")
+_OTHER_WEIGHTS = ("*.h5", "*.msgpack", "*.onnx", "*.bin.index.json")
+_LICENCE = re.compile(r"\A---\n(?:.*\n)*?license:[ \t]*(\S+)[ \t]*\n(?:.*\n)*?---\n")
+
+
+class Checkpoint(NamedTuple):
+    """A checkpoint on disk, and where it is from."""
+
+    folder: Path
+    name: str
+    """Hub id, or the folder's name."""
+    revision: str | None
+    """As asked for; None for a folder."""
+    sha: str | None
+    """Commit on the hub; None for a folder."""
+
+
+def locate(source: str, revision: str | None = None) -> Checkpoint:
+    """Find a checkpoint, and fetch it if it is on the hub.
+
+    The environment decides about the hub as its own library has it: HF_ENDPOINT, HF_HOME, HF_TOKEN, HF_HUB_OFFLINE.
+
+    Args:
+        source: a folder, or a hub id; where both would do, the folder.
+        revision: branch, tag or commit on the hub; the main branch if absent.
+
+    Raises:
+        CheckpointError: no such folder or id, no access, or no network.
+        MissingExtraError: the package `huggingface_hub` is not installed.
+    """
+    folder = Path(source).expanduser()
+    if folder.is_dir():
+        if revision is not None:
+            raise CheckpointError(
+                f"{source} is a folder, which has no revision {revision!r}. Leave --revision out, or give a hub id."
+            )
+        return Checkpoint(folder, folder.resolve().name, None, None)
+    if folder.is_absolute() or source.startswith((".", "~")) or source.count("/") > 1:
+        raise CheckpointError(f"there is no folder {source}. Give the folder of a checkpoint, or a hub id.")
+    revision = revision or "main"
+    fetched = _fetch(source, revision)
+    return Checkpoint(fetched, source, revision, fetched.name)
+
+
+def _fetch(name: str, revision: str) -> Path:
+    try:
+        import httpx2
+        import huggingface_hub
+        from huggingface_hub import errors
+    except ModuleNotFoundError as error:
+        raise MissingExtraError("huggingface_hub", "huggingface") from error
+    try:
+        # A token is the environment's, never an argument: it would end up in a shell's history.
+        return Path(huggingface_hub.snapshot_download(name, revision=revision, allow_patterns=_WANTED))
+    except errors.GatedRepoError as error:
+        advice = "Accept its terms on its page, and set HF_TOKEN to a token that may read it."
+        raise _unreachable(name, revision, "it is gated", advice) from error
+    except errors.RevisionNotFoundError as error:
+        raise _unreachable(name, revision, "it has no such revision", "Give a branch, tag or commit of it.") from error
+    except errors.RepositoryNotFoundError as error:
+        advice = "Check the id, or, if it is private, set HF_TOKEN to a token that may read it."
+        raise _unreachable(name, revision, "there is neither such a folder nor such an id", advice) from error
+    except (OSError, errors.HFValidationError, httpx2.HTTPError) as error:
+        reason = _reason(error.__cause__ or error)
+        advice = "Check the id and the network, or fetch it elsewhere and give its folder."
+        raise _unreachable(name, revision, reason, advice) from error
+    except RuntimeError as error:  # of hf-xet, which downloads large files and has no errors of its own
+        advice = "Try again, or set HF_HUB_DISABLE_XET=1 to do without the Xet store."
+        raise _unreachable(name, revision, _reason(error), advice) from error
+
+
+def _reason(error: BaseException) -> str:
+    """The line that says why: the hub's library begins some errors with the number of the request, on its own."""
+    lines = (line.strip() for line in str(error).splitlines())
+    return next((line for line in lines if line and not line.startswith("(Request ID")), type(error).__name__)
+
+
+def _unreachable(name: str, revision: str, reason: str, advice: str) -> CheckpointError:
+    endpoint = os.environ.get("HF_ENDPOINT", "https://huggingface.co")
+    return CheckpointError(f"{name} at revision {revision!r} cannot be had from {endpoint}: {reason}. {advice}")
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """The checkpoint's settings.
+
+    Raises:
+        CheckpointError: there are none, or they are damaged.
+    """
+    path = folder / CONFIG
+    if not path.is_file():
+        raise CheckpointError(f"{folder} has no {CONFIG}: it is no checkpoint of transformers. Give one that is.")
+    return _object(path)
+
+
+def read_weights(folder: Path) -> dict[str, "Tensor"]:
+    """All tensors of a checkpoint, from one file of safetensors or from several under an index.
+
+    Raises:
+        CheckpointError: there are only pickles, or a file or tensor is missing or damaged.
+    """
+    if (folder / WEIGHTS).is_file():
+        return _tensors(folder / WEIGHTS)
+    if (folder / INDEX).is_file():
+        return _shards(folder)
+    found = sorted({path.name for pattern in (*_PICKLES, *_OTHER_WEIGHTS) for path in folder.glob(pattern)})
+    held = f"only {', '.join(found)}" if found else "no weights that were read"
+    raise CheckpointError(
+        f"{folder} has no {WEIGHTS}, {held}. A pickle (.bin, .pt) can run code as it is opened, so none is opened. "
+        "Convert it on the hub with https://huggingface.co/spaces/safetensors/convert and give that revision, or load "
+        "it with transformers in a sandbox and save_pretrained() it."
+    )
+
+
+def licence(folder: Path) -> str | None:
+    """What the checkpoint's model card says in its header; None where it says nothing."""
+    card = folder / CARD
+    text = card.read_text(encoding="utf-8", errors="replace") if card.is_file() else ""
+    found = _LICENCE.match(text)
+    return found[1].strip("\"'") if found else None
+
+
+def content_hash(folder: Path) -> str:
+    """SHA-256 of the weight files, for a checkpoint that has no commit: equal weights in equal files, equal hash."""
+    names = [WEIGHTS] if (folder / WEIGHTS).is_file() else sorted(set(_weight_map(folder).values()))
+    if len(names) == 1:
+        return sha256_of(folder / names[0])
+    return hashlib.sha256("".join(sha256_of(folder / name) for name in names).encode()).hexdigest()
+
+
+def _shards(folder: Path) -> dict[str, "Tensor"]:
+    places = _weight_map(folder)
+    found: dict[str, Tensor] = {}
+    for name in sorted(set(places.values())):
+        found |= _tensors(folder / name)
+    if missing := sorted(places.keys() - found.keys()):
+        raise CheckpointError(f"{folder / INDEX} speaks of {missing}, which its files do not hold. Fetch it anew.")
+    return found
+
+
+def _weight_map(folder: Path) -> Mapping[str, str]:
+    places = _object(folder / INDEX).get("weight_map")
+    if not isinstance(places, dict) or not all(isinstance(name, str) for name in places.values()):
+        raise CheckpointError(f"{folder / INDEX} has no weight_map of tensor names to files. Fetch it anew.")
+    wrong = sorted({name for name in places.values() if Path(name).name != name or not name.endswith(".safetensors")})
+    if wrong:
+        raise CheckpointError(
+            f"{folder / INDEX} speaks of {wrong}; only safetensors beside it are read. Fetch it anew."
+        )
+    if missing := sorted({name for name in places.values() if not (folder / name).is_file()}):
+        raise CheckpointError(f"{folder} lacks {missing}, of which its {INDEX} speaks. Fetch it anew.")
+    return places
+
+
+def _tensors(path: Path) -> dict[str, "Tensor"]:
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    try:
+        return load_file(path)
+    except SafetensorError as error:
+        raise CheckpointError(f"{path} is not readable: {error}. Fetch it anew.") from error
+
+
+def _object(path: Path) -> dict[str, Any]:
+    try:
+        value = json.loads(path.read_bytes())
+    except ValueError as error:
+        raise CheckpointError(f"{path} is not JSON: {error}. Fetch it anew.") from error
+    if not isinstance(value, dict):
+        raise CheckpointError(f"{path} holds no JSON object. Fetch it anew.")
+    return value

@@ -1,0 +1,144 @@
+"""A Hugging Face checkpoint as a primary: the model that one already has, ready for new languages."""
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pydantic
+
+from lingraft.artifacts import artifact
+from lingraft.artifacts.artifact import Artifact, Kind
+from lingraft.artifacts.files import require_new
+from lingraft.config.encoder import EncoderShape
+from lingraft.config.section import Language
+from lingraft.console import say
+from lingraft.data.tokenizer.tokenizer import Tokenizer
+from lingraft.errors import TokenizerError
+from lingraft.huggingface import hub as hf_source
+from lingraft.huggingface.config import Settings, settings_of
+from lingraft.huggingface.hub import Checkpoint
+from lingraft.huggingface.tokenizer import keep_tokenizer
+from lingraft.huggingface.weights import CheckpointError, Converted, from_checkpoint
+from lingraft.model.loading import save_vocabulary
+from lingraft.model.swap import vocabulary_of
+from lingraft.training.learning_curve import write_curve
+
+
+def import_hf(source: str, out: Path, language: str, revision: str | None = None) -> Artifact:
+    """Turn a masked language model of RoBERTa, XLM-R, CamemBERT or BERT into a primary with one head, at the top.
+
+    MINIPOST starts from it (paper section 2, step 1b). It has cost us nothing and has no learning curve.
+
+    Args:
+        source: a folder, or a hub id such as 'roberta-base'.
+        out: the new primary.
+        language: BCP 47 tag of the language that it stands for.
+        revision: branch, tag or commit on the hub.
+
+    Raises:
+        CheckpointError: it cannot be had, is a pickle, of another architecture, or lacks or exceeds its tensors.
+        TokenizerError: its tokenizer is missing or damaged, has more pieces than the token table rows, or another
+            pad id than the configuration, or lacks a special piece.
+        MissingExtraError: the extra 'huggingface' is not installed.
+        ArtifactError: `out` is not empty or cannot be written.
+    """
+    require_new(out)
+    _require_language(language)
+    found = hf_source.locate(source, revision)
+    settings = settings_of(hf_source.read_config(found.folder))
+    weights = hf_source.read_weights(found.folder)
+    with tempfile.TemporaryDirectory() as folder:
+        kept = keep_tokenizer(found.folder, settings.model_type, language, Path(folder))
+        _require_rows(kept.tokenizer, settings.vocabulary, source)
+        _require_pad(kept.tokenizer, settings, source)
+        model = settings.shape, settings.model_type, settings.vocabulary, settings.tied
+        converted = _trimmed(from_checkpoint(weights, *model), len(kept.tokenizer))
+        made = _save(out, settings, converted, kept.tokenizer, found)
+    for note in (*settings.notes, *converted.notes, *kept.notes):
+        say(f"{source}: {note}")
+    return made
+
+
+def recipe_section(shape: EncoderShape) -> str:
+    """The [encoder] section, in TOML, of a recipe that works on a primary of this shape."""
+    sections = {"encoder": shape.model_dump(mode="json"), "encoder.family": shape.family.model_dump(mode="json")}
+    del sections["encoder"]["family"]
+    return "\n".join(
+        line
+        for name, fields in sections.items()
+        for line in (f"[{name}]", *(f"{key} = {_toml(value)}" for key, value in fields.items() if value is not None))
+    )
+
+
+def _toml(value: Any) -> str:
+    return f'"{value}"' if isinstance(value, str) else str(value)
+
+
+def _require_language(language: str) -> None:
+    try:
+        pydantic.TypeAdapter(Language).validate_python(language)
+    except pydantic.ValidationError as error:
+        raise CheckpointError(f"language {language!r} is no BCP 47 tag. Give one such as 'en' or 'pt-BR'.") from error
+
+
+def _require_rows(tokenizer: Tokenizer, rows: int, source: str) -> None:
+    """Every piece needs a row; rows without a piece are padding, and are trimmed."""
+    if len(tokenizer) <= rows:
+        return
+    raise TokenizerError(
+        f"the token table of {source} has {rows} rows, but its tokenizer has {len(tokenizer)} pieces. If tokens were "
+        "added to the tokenizer, make the two agree with transformers: model.resize_token_embeddings(len(tokenizer)), "
+        "then save_pretrained() both. If not, fetch the right tokenizer."
+    )
+
+
+def _trimmed(converted: Converted, pieces: int) -> Converted:
+    """The vocabulary without rows behind the last piece, which pad a table to a multiple that GPUs like."""
+    tensors, names = converted.tensors, ("vocabulary.table_VD", "vocabulary.bias_V")
+    surplus = len(tensors[names[0]]) - pieces
+    if not surplus:
+        return converted
+    note = f"{surplus} rows of the token table behind the tokenizer's {pieces} pieces are left out, as padding"
+    trimmed = {name: tensors[name][:pieces].clone() for name in names}
+    return Converted(tensors | trimmed, [*converted.notes, note])
+
+
+def _require_pad(tokenizer: Tokenizer, settings: Settings, source: str) -> None:
+    """RoBERTa's family skips what config.json takes for padding as it counts positions; BERT counts from the first."""
+    named, found = settings.shape.family.position_offset - 1, tokenizer.special.pad
+    if settings.model_type == "bert" or named == found:
+        return
+    raise TokenizerError(
+        f"config.json of {source} has pad_token_id {named}, but its tokenizer pads with id {found}. Positions are "
+        "counted by the first, so that the two must agree. Correct the one that is wrong, or fetch both anew, from "
+        "one source."
+    )
+
+
+def _save(out: Path, settings: Settings, converted: Converted, tokenizer: Tokenizer, found: Checkpoint) -> Artifact:
+    tensors = converted.tensors
+    vocabulary = vocabulary_of(tensors["vocabulary.table_VD"], tensors["vocabulary.bias_V"], tokenizer.special)
+    with artifact.create(out, Kind.PRIMARY) as draft:
+        draft.tensors("body", {name: t for name, t in tensors.items() if not name.startswith("vocabulary.")})
+        save_vocabulary(draft, vocabulary, tokenizer)
+        write_curve(draft, ())
+        draft.facts = {
+            "language": tokenizer.language,
+            "tokenizer_hash": tokenizer.hash,
+            "details": {
+                "shape": settings.shape.model_dump(mode="json"),
+                "special_ids": tokenizer.special._asdict(),
+            },
+            "record": {"precision": "fp32", "device": "cpu", "origin": _origin(settings, found)},
+        }
+    return Artifact.load(out, Kind.PRIMARY)
+
+
+def _origin(settings: Settings, found: Checkpoint) -> dict[str, str | None]:
+    return {
+        "model_type": settings.model_type,
+        "name": found.name,
+        "revision": found.revision,
+        "sha": found.sha or hf_source.content_hash(found.folder),
+        "licence": hf_source.licence(found.folder),
+    }

@@ -1,0 +1,142 @@
+"""A model of ours as transformers has it: settings and tensors. Pure: a net in, dictionaries out.
+
+Legend: T positions, S segments, D width.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from lingraft.huggingface.weights import DIALECTS, to_checkpoint
+from lingraft.model.encoder import INITIAL_STD, Encoder
+from lingraft.tasks.classification import Classifier
+from lingraft.tasks.question_answering import SpanExtractor
+from lingraft.tasks.tagging import Tagger
+
+OWN_MODEL_TYPE = "xlm-roberta"
+"""What a primary of our own is exported as. It is RoBERTa's architecture under either name, but tools that go by the
+name expect SentencePiece's pieces of an 'xlm-roberta', as ours are, and byte-level BPE of a 'roberta'."""
+_CLASSES = {"roberta": "Roberta", "xlm-roberta": "XLMRoberta", "camembert": "Camembert", "bert": "Bert"}
+_ACTIVATIONS = {"gelu": "gelu", "gelu_tanh": "gelu_pytorch_tanh", "relu": "relu"}
+
+
+@dataclass(frozen=True)
+class Form:
+    """How transformers has a net of ours."""
+
+    suffix: str
+    """Of the class's name, behind that of the model type or AutoModel."""
+    pipeline: str
+    """The pipeline that it serves, by the hub's name."""
+    modules: Mapping[str, str] = field(default_factory=dict)
+    """Our modules of the head, and theirs."""
+    in_bert: Mapping[str, str] = field(default_factory=dict)
+    """Theirs in BERT, where they differ."""
+
+    @property
+    def auto_class(self) -> str:
+        """Name of the class that loads it."""
+        return f"AutoModel{self.suffix}"
+
+
+_FORMS: dict[type[nn.Module], Form] = {
+    Encoder: Form("ForMaskedLM", "fill-mask"),
+    Classifier: Form(
+        "ForSequenceClassification",
+        "text-classification",
+        {"dense": "classifier.dense", "out": "classifier.out_proj"},
+        {"dense": "bert.pooler.dense", "out": "classifier"},
+    ),
+    SpanExtractor: Form("ForQuestionAnswering", "question-answering", {"out": "qa_outputs"}),
+    Tagger: Form("ForTokenClassification", "token-classification", {"out": "classifier"}),
+}
+
+
+def form_of(net: nn.Module) -> Form:
+    """How transformers has an encoder with its MLM heads, or a task's net."""
+    return _FORMS[type(net)]
+
+
+def encoder_of(net: nn.Module) -> Encoder:
+    """The encoder that a net is, or that it has its head on."""
+    found = net if isinstance(net, Encoder) else net.encoder
+    assert isinstance(found, Encoder)
+    return found
+
+
+def config_of(net: nn.Module, model_type: str, labels: Sequence[str] = ()) -> dict[str, Any]:
+    """What stands in `config.json`.
+
+    Args:
+        net: encoder or task's net, with the vocabulary that it is exported with.
+        model_type: one of `lingraft.huggingface.weights.DIALECTS`.
+        labels: the task's labels, in the order of its classes; none for masked tokens and question answering.
+    """
+    encoder = encoder_of(net)
+    shape, special = encoder.shape, encoder.vocabulary.special
+    config = {
+        "architectures": [_CLASSES[model_type] + form_of(net).suffix],
+        "model_type": model_type,
+        "vocab_size": len(encoder.vocabulary),
+        "hidden_size": shape.width,
+        "num_hidden_layers": shape.layers,
+        "num_attention_heads": shape.attention_heads,
+        "intermediate_size": shape.feedforward or 4 * shape.width,
+        "hidden_act": _ACTIVATIONS[shape.family.activation],
+        "hidden_dropout_prob": shape.dropout,
+        "attention_probs_dropout_prob": shape.dropout,
+        "max_position_embeddings": _first_position(encoder, model_type) + shape.block_tokens,
+        "type_vocab_size": max(1, shape.family.segments),
+        "layer_norm_eps": shape.family.layer_norm_eps,
+        "initializer_range": INITIAL_STD,
+        "bos_token_id": special.begin,
+        "pad_token_id": special.pad,
+        "eos_token_id": special.end,
+        "tie_word_embeddings": True,
+    }
+    if labels:
+        config["id2label"] = {str(number): label for number, label in enumerate(labels)}
+        config["label2id"] = {label: number for number, label in enumerate(labels)}
+    return config
+
+
+def tensors_of(net: nn.Module, model_type: str) -> dict[str, Tensor]:
+    """What stands in `model.safetensors`; tied tensors stand there once.
+
+    Args:
+        net: encoder or task's net, with the vocabulary that it is exported with.
+        model_type: one of `lingraft.huggingface.weights.DIALECTS`.
+    """
+    encoder, form = encoder_of(net), form_of(net)
+    shape, body = encoder.shape, DIALECTS[model_type].body
+    head = shape.layers if encoder is net else None
+    ours = encoder.state_dict() | {"positions_TD": _positions(encoder, model_type)}
+    theirs = to_checkpoint(ours, shape, model_type, head)
+    if not shape.family.segments:
+        theirs[f"{body}.embeddings.token_type_embeddings.weight"] = torch.zeros(1, shape.width)
+    modules = form.in_bert if form.in_bert and model_type == "bert" else form.modules
+    state = net.state_dict()
+    theirs |= {
+        f"{name}.{kind}": state[f"{module}.{kind}"] for module, name in modules.items() for kind in ("weight", "bias")
+    }
+    return {name: tensor.detach().contiguous().clone() for name, tensor in theirs.items()}
+
+
+def _first_position(encoder: Encoder, model_type: str) -> int:
+    """Row of the position table that transformers takes for the first token: RoBERTa counts from behind the pad id."""
+    return 0 if model_type == "bert" else encoder.vocabulary.special.pad + 1
+
+
+def _positions(encoder: Encoder, model_type: str) -> Tensor:
+    """The position table with its first used row where transformers looks for it.
+
+    A language that is brought to an imported primary may have another pad id than the primary's own.
+    """
+    own, theirs = encoder.shape.family.position_offset, _first_position(encoder, model_type)
+    positions_TD = encoder.positions_TD.detach()
+    if own == theirs:
+        return positions_TD
+    return torch.cat([positions_TD.new_zeros(theirs, positions_TD.shape[1]), positions_TD[own:]])

@@ -1,0 +1,148 @@
+"""The tokenizer that comes with a checkpoint: kept as its `tokenizer.json`, its special pieces known by their roles."""
+
+import dataclasses
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from lingraft.artifacts.files import writable, write_text
+from lingraft.data.tokenizer import sentencepiece_model
+from lingraft.data.tokenizer.fast_engine import FastEngine
+from lingraft.data.tokenizer.pieces import ByRole, SpecialIds
+from lingraft.data.tokenizer.tokenizer import SPECIAL_PIECES, Tokenizer
+from lingraft.errors import MissingExtraError, TokenizerError
+from lingraft.huggingface.hub import SENTENCEPIECE, TOKENIZER_FILES
+
+if TYPE_CHECKING:
+    import tokenizers
+
+FAST = "tokenizer.json"
+_ROLES = {
+    "begin": ("cls_token", "bos_token"),
+    "pad": ("pad_token",),
+    "end": ("sep_token", "eos_token"),
+    "unknown": ("unk_token",),
+    "mask": ("mask_token",),
+}
+"""What transformers calls our roles: the first that a tokenizer has."""
+_FIRST = {
+    "xlm-roberta": ["<s>", "<pad>", "</s>", "<unk>"],
+    "camembert": ["<s>NOTUSED", "<pad>", "</s>NOTUSED", "<unk>", "<unk>NOTUSED"],
+}
+"""Pieces before those of the SentencePiece model: fairseq's dictionary, by which these two count."""
+_DROPPED = {"xlm-roberta": 3, "camembert": 1}
+"""Pieces at the beginning of the SentencePiece model that fairseq's replace."""
+_NEVER = -100.0
+"""Score of a piece that no text should get."""
+
+
+class Kept(NamedTuple):
+    """A checkpoint's tokenizer in a file of its own."""
+
+    tokenizer: Tokenizer
+    notes: list[str]
+
+
+def keep_tokenizer(checkpoint: Path, model_type: str, language: str, into: Path) -> Kept:
+    """Copy a checkpoint's `tokenizer.json` into a folder, or make one from the files of its slow tokenizer.
+
+    Args:
+        checkpoint: folder with the tokenizer's files.
+        model_type: of the checkpoint.
+        language: what the tokenizer is for.
+        into: folder that gets the file.
+
+    Raises:
+        TokenizerError: there is none, it is damaged, it has no fast form, or it lacks a special piece.
+        ArtifactError: `into` cannot be written.
+        MissingExtraError: `tokenizers` or `transformers` is not installed.
+    """
+    kept, made = into / FAST, [f"{FAST} was made from the checkpoint's slow tokenizer"]
+    if not any((checkpoint / name).is_file() for name in TOKENIZER_FILES):
+        raise TokenizerError(f"{checkpoint} has no tokenizer. Put its files there: {', '.join(TOKENIZER_FILES)}.")
+    if (checkpoint / FAST).is_file():
+        FastEngine.load(checkpoint / FAST)  # transformers would not say which of the files is damaged
+        with writable(kept):
+            shutil.copyfile(checkpoint / FAST, kept)
+        return Kept(_with_roles(kept, language, _roles_of(_loaded(checkpoint)), checkpoint), [])
+    if (checkpoint / SENTENCEPIECE).is_file() and model_type in _FIRST:
+        write_text(kept, from_fairseq(checkpoint / SENTENCEPIECE, model_type).to_str(pretty=True))
+        return Kept(_with_roles(kept, language, SPECIAL_PIECES, checkpoint), made)
+    loaded = _loaded(checkpoint)
+    fast = getattr(loaded, "backend_tokenizer", None)
+    if fast is None:
+        raise TokenizerError(
+            f"{checkpoint} has a {type(loaded).__name__}, which has no fast form. Take a checkpoint that comes with a "
+            f"{FAST}, or make one for it."
+        )
+    write_text(kept, fast.to_str(pretty=True))
+    return Kept(_with_roles(kept, language, _roles_of(loaded), checkpoint), made)
+
+
+def from_fairseq(model: Path, model_type: str) -> "tokenizers.Tokenizer":
+    """The fast tokenizer of XLM-R or CamemBERT from its SentencePiece file, as transformers defines it.
+
+    transformers itself needs a protobuf for this that Kubeflow's client does not go with.
+
+    Raises:
+        TokenizerError: the file is no SentencePiece model.
+        MissingExtraError: `tokenizers` is not installed.
+    """
+    try:
+        from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers
+    except ModuleNotFoundError as error:
+        raise MissingExtraError("tokenizers", "huggingface") from error
+    raw, first = model.read_bytes(), _FIRST[model_type]
+    own = [(piece.text, piece.score) for piece in sentencepiece_model.pieces(raw)[_DROPPED[model_type] :]]
+    before = [(piece, _NEVER if piece == "<unk>NOTUSED" else 0.0) for piece in first]
+    pieces = [*before, *own, (SPECIAL_PIECES.mask, 0.0)]
+    made = Tokenizer(models.Unigram(pieces, unk_id=first.index(SPECIAL_PIECES.unknown), byte_fallback=False))
+    if rules := sentencepiece_model.charsmap(raw):
+        made.normalizer = normalizers.Precompiled(rules)
+    words = [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace(prepend_scheme="always")]
+    made.pre_tokenizer, made.decoder = pre_tokenizers.Sequence(words), decoders.Metaspace(prepend_scheme="always")
+    special = dict.fromkeys([*first, *SPECIAL_PIECES])
+    made.add_special_tokens([AddedToken(piece, lstrip=piece == SPECIAL_PIECES.mask) for piece in special])
+    return made
+
+
+def _loaded(checkpoint: Path) -> Any:
+    """What transformers makes of the files; no code that comes with a checkpoint is run."""
+    try:
+        from transformers import AutoTokenizer
+    except ModuleNotFoundError as error:
+        raise MissingExtraError("transformers", "huggingface") from error
+    try:
+        return AutoTokenizer.from_pretrained(checkpoint, local_files_only=True, trust_remote_code=False)
+    except (OSError, ValueError, ImportError, KeyError, TypeError, AttributeError) as error:
+        advice = f"Take a checkpoint that comes with a {FAST}."
+        if (checkpoint / FAST).is_file():
+            advice = f"Its {FAST} is whole: correct the other files of the tokenizer, or fetch them anew."
+        raise TokenizerError(f"the tokenizer in {checkpoint} cannot be loaded: {error}. {advice}") from error
+
+
+def _roles_of(loaded: Any) -> ByRole[str]:
+    """A tokenizer's special pieces; "" for those that it lacks."""
+    return ByRole(
+        **{
+            role: next((str(piece) for name in names if (piece := getattr(loaded, name))), "")
+            for role, names in _ROLES.items()
+        }
+    )
+
+
+def _with_roles(file: Path, language: str, special: ByRole[str], checkpoint: Path) -> Tokenizer:
+    tokenizer = Tokenizer.from_file(file, language)
+    ids = {piece: index for index, piece in enumerate(tokenizer.pieces()) if piece}
+    if lacking := [role for role, piece in special._asdict().items() if piece not in ids]:
+        raise TokenizerError(
+            f"the tokenizer in {checkpoint} has no piece for {', '.join(lacking)}; its special pieces are "
+            f"{special._asdict()}. A masked language model's has all of them: take one, or name them in its "
+            "tokenizer_config.json."
+        )
+    if len(set(special)) < len(special):
+        raise TokenizerError(
+            f"the tokenizer in {checkpoint} has one piece for several roles: {special._asdict()}. Take a checkpoint "
+            "that tells begin, pad, end, unknown and mask apart."
+        )
+    return dataclasses.replace(tokenizer, special=SpecialIds(*(ids[piece] for piece in special)))

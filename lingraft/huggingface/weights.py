@@ -1,0 +1,232 @@
+"""Hugging Face checkpoints of RoBERTa's family and our encoder: settings and tensor names, both ways.
+
+Pure functions on dictionaries: no file and no network. A query, key and value projection of theirs is one fused matrix
+of ours; everything else maps one to one.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from lingraft.config.encoder import EncoderShape
+from lingraft.errors import LingraftError
+from lingraft.model.encoder import Encoder
+
+
+class CheckpointError(LingraftError):
+    """A Hugging Face checkpoint is missing, damaged, of another architecture, or not what its configuration says."""
+
+
+class Dialect(NamedTuple):
+    """How a family of model types names its tensors."""
+
+    body: str
+    head_dense: str
+    head_norm: str
+    output: str
+    """Module that holds `bias` and `decoder`, the output projection."""
+
+
+_ROBERTA = Dialect("roberta", "lm_head.dense", "lm_head.layer_norm", "lm_head")
+_BERT = Dialect("bert", "cls.predictions.transform.dense", "cls.predictions.transform.LayerNorm", "cls.predictions")
+DIALECTS = {"roberta": _ROBERTA, "xlm-roberta": _ROBERTA, "camembert": _ROBERTA, "bert": _BERT}
+"""By Hugging Face's model type."""
+
+_LAYER = {
+    "attention_out": "attention.output.dense",
+    "attention_norm": "attention.output.LayerNorm",
+    "up": "intermediate.dense",
+    "down": "output.dense",
+    "output_norm": "output.LayerNorm",
+}
+_FUSED = ("attention.self.query", "attention.self.key", "attention.self.value")
+_LEFT_OUT = {
+    "{body}.embeddings.position_ids": "a constant",
+    "{body}.embeddings.token_type_ids": "a constant",
+    "{body}.pooler.dense.weight": "the pooler, which a masked language model does not use",
+    "{body}.pooler.dense.bias": "the pooler, which a masked language model does not use",
+    "cls.seq_relationship.weight": "the head of next-sentence prediction",
+    "cls.seq_relationship.bias": "the head of next-sentence prediction",
+}
+"""Tensors of theirs that we know and do not need, and what they are."""
+_OLD_ENDINGS = {"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias"}
+_FLOATS = {torch.float32, torch.float16, torch.bfloat16}
+
+
+class Converted(NamedTuple):
+    """A checkpoint as our encoder has it."""
+
+    tensors: dict[str, Tensor]
+    """By our names, the vocabulary's included, in float32."""
+    notes: list[str]
+    """What was left out, chosen or changed on the way: to be shown."""
+
+
+def names_of(shape: EncoderShape, model_type: str, head: int | None = None) -> dict[str, tuple[str, ...]]:
+    """Our tensors' names, and theirs for each: three, one below the other, where ours is fused.
+
+    Args:
+        shape: of the encoder.
+        model_type: one of `DIALECTS`.
+        head: depth of the MLM head that becomes theirs; None leaves heads and output bias out, as for a task.
+    """
+    dialect = DIALECTS[model_type]
+    embeddings = f"{dialect.body}.embeddings"
+    names: dict[str, tuple[str, ...]] = {
+        "vocabulary.table_VD": (f"{embeddings}.word_embeddings.weight",),
+        "positions_TD": (f"{embeddings}.position_embeddings.weight",),
+    }
+    if shape.family.segments:
+        names["types_SD"] = (f"{embeddings}.token_type_embeddings.weight",)
+    if head is not None:
+        names["vocabulary.bias_V"] = (f"{dialect.output}.bias",)
+    for ours, theirs in _modules(shape, dialect, head):
+        names |= {f"{ours}.{kind}": tuple(f"{each}.{kind}" for each in theirs) for kind in ("weight", "bias")}
+    return names
+
+
+def _modules(shape: EncoderShape, dialect: Dialect, head: int | None) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Modules that have a weight and a bias."""
+    yield "input_norm", (f"{dialect.body}.embeddings.LayerNorm",)
+    for number in range(shape.layers):
+        theirs = f"{dialect.body}.encoder.layer.{number}"
+        yield f"layers.{number}.qkv", tuple(f"{theirs}.{name}" for name in _FUSED)
+        for ours, name in _LAYER.items():
+            yield f"layers.{number}.{ours}", (f"{theirs}.{name}",)
+    if head is not None:
+        yield f"heads.{head}.dense", (dialect.head_dense,)
+        yield f"heads.{head}.norm", (dialect.head_norm,)
+
+
+def to_checkpoint(
+    tensors: Mapping[str, Tensor], shape: EncoderShape, model_type: str, head: int | None = None
+) -> dict[str, Tensor]:
+    """Our tensors under their names; other MLM heads than `head` stay behind.
+
+    Their output projection is tied to the token table and their second name of the output bias to the first, so that
+    neither is written twice.
+    """
+    names = names_of(shape, model_type, head)
+    return {
+        name: part.contiguous()
+        for ours, theirs in names.items()
+        for name, part in zip(theirs, tensors[ours].detach().chunk(len(theirs)), strict=True)
+    }
+
+
+def from_checkpoint(
+    tensors: Mapping[str, Tensor], shape: EncoderShape, model_type: str, vocabulary: int, tied: bool = True
+) -> Converted:
+    """Their tensors under our names, with one MLM head at the last layer.
+
+    Args:
+        tensors: all of the checkpoint.
+        shape: from its configuration (`lingraft.huggingface.config.settings_of`).
+        model_type: one of `DIALECTS`.
+        vocabulary: rows of the token table that its configuration speaks of.
+        tied: whether its configuration ties the output projection to the token table.
+
+    Raises:
+        CheckpointError: a tensor is missing, surplus, of another shape, not of floating point, or not finite; or the
+            output projection differs from the token table, which the method ties (section 2).
+    """
+    dialect, notes = DIALECTS[model_type], list[str]()
+    found = _without_known(_renamed(tensors), dialect, notes)
+    found = _with_one_output(found, dialect, tied, notes)
+    names = names_of(shape, model_type, shape.layers)
+    _require_same(found, _shapes(shape, vocabulary, names))
+    if halves := sorted({str(tensor.dtype) for tensor in found.values()} - {"torch.float32"}):
+        notes.append(f"weights of {', '.join(halves)} became float32, which training needs; none changed its value")
+    return Converted(
+        {ours: torch.cat([found[name].float() for name in theirs]) for ours, theirs in names.items()}, notes
+    )
+
+
+def _renamed(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """BERT's oldest checkpoints have TensorFlow's names for a LayerNorm's tensors."""
+    renamed = {}
+    for name, tensor in tensors.items():
+        old = next((ending for ending in _OLD_ENDINGS if name.endswith(ending)), None)
+        renamed[name.removesuffix(old) + _OLD_ENDINGS[old] if old else name] = tensor
+    return renamed
+
+
+def _without_known(tensors: Mapping[str, Tensor], dialect: Dialect, notes: list[str]) -> dict[str, Tensor]:
+    known = {name.format(body=dialect.body): what for name, what in _LEFT_OUT.items()}
+    notes += [f"{name} is left out: {known[name]}" for name in sorted(tensors.keys() & known.keys())]
+    return {name: tensor for name, tensor in tensors.items() if name not in known}
+
+
+def _with_one_output(
+    tensors: Mapping[str, Tensor], dialect: Dialect, tied: bool, notes: list[str]
+) -> dict[str, Tensor]:
+    """The checkpoint with one table and one output bias: those that transformers computes with."""
+    found = dict(tensors)
+    table, bias = f"{dialect.body}.embeddings.word_embeddings.weight", f"{dialect.output}.bias"
+    projection, own_bias = f"{dialect.output}.decoder.weight", f"{dialect.output}.decoder.bias"
+    if tied and table not in found and projection in found:
+        found[table] = found[projection]
+    if not tied and projection not in found:
+        raise CheckpointError(
+            f"the checkpoint lacks {projection}, though its configuration says tie_word_embeddings = false. Set that "
+            "to true if its output projection is its token table, or fetch it anew."
+        )
+    if projection in found and table in found and not torch.equal(found.pop(projection), found[table]):
+        raise CheckpointError(
+            f"{projection} differs from {table}: the checkpoint's output projection is a matrix of its own. The method "
+            "ties the two (paper section 2), as a language brings one table. Take a checkpoint with tied embeddings."
+        )
+    if own_bias in found:
+        if bias in found and not torch.equal(found[bias], found[own_bias]):
+            notes.append(f"{bias} is left out: transformers computes with {own_bias}, which differs")
+        found[bias] = found.pop(own_bias)
+    return found
+
+
+def _shapes(shape: EncoderShape, vocabulary: int, names: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[int, ...]]:
+    """What every tensor of theirs must look like, told from our encoder without memory for it."""
+    with torch.device("meta"):
+        encoder = Encoder(shape.model_copy(update={"mlm_heads": (shape.layers,)}), vocabulary)
+    whole = encoder.state_dict()
+    return {
+        name: tuple(part.shape)
+        for ours, theirs in names.items()
+        for name, part in zip(theirs, whole[ours].chunk(len(theirs)), strict=True)
+    }
+
+
+def _require_same(tensors: Mapping[str, Tensor], expected: Mapping[str, tuple[int, ...]]) -> None:
+    if missing := sorted(expected.keys() - tensors.keys()):
+        raise CheckpointError(
+            f"the checkpoint lacks {_listed(missing)}. It must be that of a masked language model with its head "
+            "(transformers' ...ForMaskedLM), not of a bare encoder or a finetuned task, and whole."
+        )
+    if surplus := sorted(tensors.keys() - expected.keys()):
+        raise CheckpointError(
+            f"the checkpoint holds {_listed(surplus)}, for which its architecture has no place. Take the plain masked "
+            "language model, without adapters or heads of tasks, or correct num_hidden_layers in its config.json."
+        )
+    found = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
+    if wrong := [
+        f"{name} is {found[name]}, not {expected[name]}" for name in sorted(expected) if found[name] != expected[name]
+    ]:
+        raise CheckpointError(
+            f"the checkpoint does not fit its config.json: {_listed(wrong)}. Fetch both anew, from one source."
+        )
+    if unfit := sorted(f"{name} ({tensor.dtype})" for name, tensor in tensors.items() if tensor.dtype not in _FLOATS):
+        raise CheckpointError(
+            f"the checkpoint has tensors that are not float32, float16 or bfloat16: {_listed(unfit)}. Take the one "
+            "that is not quantised."
+        )
+    if broken := sorted(name for name, tensor in tensors.items() if not tensor.isfinite().all()):
+        raise CheckpointError(
+            f"the checkpoint has values that are not finite in {_listed(broken)}. Fetch it anew, or take another."
+        )
+
+
+def _listed(names: list[str]) -> str:
+    """All of the names up to twenty; the count of those behind, since a layer too many alone has sixteen."""
+    shown = ", ".join(names[:20])
+    return f"{shown} and {len(names) - 20} more" if len(names) > 20 else shown

@@ -1,0 +1,1 @@
+"""The work of a recipe as jobs, and the results that pods share."""

@@ -1,0 +1,1 @@
+"""The encoder, its heads and kernels, and the swap of embeddings."""

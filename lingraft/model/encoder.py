@@ -1,0 +1,277 @@
+"""The RoBERTa-family encoder with MLM heads at any layers.
+
+Legend: B batch, T tokens, D width, H attention heads, F feed-forward, V vocabulary, L layers, M masked tokens.
+
+What belongs to the vocabulary (the token table and the output bias) stands apart from the body, because that is
+what a language brings: `vocabulary` is swapped, everything else is the body and its heads.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
+
+from lingraft.config.encoder import EncoderShape
+from lingraft.data.tokenizer.pieces import SpecialIds
+from lingraft.data.tokenizer.tokenizer import OWN_IDS
+from lingraft.errors import DepthError
+from lingraft.model.kernels.layer import ACTIVATIONS, Kind, Weights, trained_layer
+
+INITIAL_STD = 0.02
+
+
+class Vocabulary(nn.Module):
+    """What a language brings: token table (V, D), tied to the output projection, output bias (V), and special ids."""
+
+    def __init__(self, size: int, width: int, special: SpecialIds = OWN_IDS) -> None:
+        super().__init__()
+        self.special = special
+        self.table_VD = nn.Parameter(torch.empty(size, width).normal_(std=INITIAL_STD))
+        self.bias_V = nn.Parameter(torch.zeros(size))
+
+    def __len__(self) -> int:
+        return len(self.table_VD)
+
+
+class Layer(nn.Module):
+    """Post-LayerNorm transformer layer with one fused projection for queries, keys and values."""
+
+    def __init__(self, shape: EncoderShape) -> None:
+        super().__init__()
+        width, feedforward = shape.width, shape.feedforward or 4 * shape.width
+        self.attention_heads, self.dropout = shape.attention_heads, shape.dropout
+        self.activation = ACTIVATIONS[shape.family.activation]
+        self.qkv = nn.Linear(width, 3 * width)
+        self.attention_out = nn.Linear(width, width)
+        self.attention_norm = nn.LayerNorm(width, shape.family.layer_norm_eps)
+        self.up = nn.Linear(width, feedforward)
+        self.down = nn.Linear(feedforward, width)
+        self.output_norm = nn.LayerNorm(width, shape.family.layer_norm_eps)
+
+    def forward(self, hidden_BTD: Tensor, visible_B11T: Tensor | None) -> Tensor:
+        # What is exported is to be made of plain operations, of any batch.
+        if hidden_BTD.device.type == "cpu" and torch.is_grad_enabled() and not torch.compiler.is_exporting():
+            return self._trained(hidden_BTD, visible_B11T)
+        batch, tokens, width = hidden_BTD.shape
+        qkv = self.qkv(hidden_BTD).view(batch, tokens, 3, self.attention_heads, -1)
+        query_BHTK, key_BHTK, value_BHTK = qkv.permute(2, 0, 3, 1, 4).unbind(0)
+        mixed_BHTK = F.scaled_dot_product_attention(
+            query_BHTK, key_BHTK, value_BHTK, visible_B11T, dropout_p=self._share_dropped
+        )
+        mixed_BTD = self.attention_out(mixed_BHTK.transpose(1, 2).reshape(batch, tokens, width))
+        hidden_BTD = self.attention_norm(hidden_BTD + self._drop(mixed_BTD))
+        return self.output_norm(hidden_BTD + self._drop(self.down(self.activation.forward(self.up(hidden_BTD)))))
+
+    def _trained(self, hidden_BTD: Tensor, visible_B11T: Tensor | None) -> Tensor:
+        """The same by the forward and backward pass for training on a CPU."""
+        kind = Kind(self.attention_heads, self.activation, self.output_norm.eps, self._share_dropped)
+        modules = self.qkv, self.attention_out, self.attention_norm, self.up, self.down, self.output_norm
+        weights = Weights(*(tensor for module in modules for tensor in (module.weight, module.bias)))
+        return trained_layer(kind, visible_B11T, hidden_BTD, weights)
+
+    @property
+    def _share_dropped(self) -> float:
+        return self.dropout if self.training else 0.0
+
+    def _drop(self, hidden_BTD: Tensor) -> Tensor:
+        return F.dropout(hidden_BTD, self.dropout, self.training) if self.dropout else hidden_BTD
+
+
+class MlmHead(nn.Module):
+    """Dense, activation, LayerNorm; the output projection is the vocabulary's table, its bias the vocabulary's too."""
+
+    def __init__(self, shape: EncoderShape) -> None:
+        super().__init__()
+        self.activation = ACTIVATIONS[shape.family.head_activation].forward
+        self.dense = nn.Linear(shape.width, shape.width)
+        self.norm = nn.LayerNorm(shape.width, shape.family.layer_norm_eps)
+
+    def forward(self, hidden_MD: Tensor, vocabulary: Vocabulary) -> Tensor:
+        """Logits (M, V) of the masked tokens' hidden states (M, D)."""
+        return F.linear(self.features(hidden_MD), vocabulary.table_VD, vocabulary.bias_V)
+
+    def features(self, hidden_MD: Tensor) -> Tensor:
+        """What the table makes logits of, (M, D)."""
+        features_MD: Tensor = self.norm(self.activation(self.dense(hidden_MD)))
+        return features_MD
+
+
+class Encoder(nn.Module):
+    """Body, MLM heads and one vocabulary."""
+
+    def __init__(self, shape: EncoderShape, vocabulary_size: int) -> None:
+        super().__init__()
+        self.shape = shape
+        self.recompute = False
+        """Whether training keeps only what passes between layers, and computes the rest again in the backward pass."""
+        self.vocabulary = Vocabulary(vocabulary_size, shape.width)
+        family = shape.family
+        self.positions_TD = _rows(shape.block_tokens + family.position_offset, shape.width)
+        if family.segments:
+            self.types_SD = _rows(family.segments, shape.width)
+        self.input_norm = nn.LayerNorm(shape.width, family.layer_norm_eps)
+        self.layers = nn.ModuleList(Layer(shape) for _ in range(shape.layers))
+        self.heads = nn.ModuleDict({str(depth): MlmHead(shape) for depth in shape.mlm_heads})
+        self.apply(draw_weights)
+
+    @torch.no_grad()
+    def draw_sinusoids(self) -> None:
+        """Have position embeddings (T, D) begin as sinusoids, of the spread that random ones have.
+
+        A shift by some places is then a rotation, the same everywhere, which attention need not find for each place.
+        Waves are those of Vaswani et al. (2017, section 3.5): sines in even columns, cosines in odd ones.
+        """
+        rows, width = self.positions_TD.shape
+        column_D = torch.arange(width)
+        angle_TD = torch.arange(rows)[:, None] / 10_000 ** ((column_D - column_D % 2) / width)
+        wave_TD = torch.where(column_D % 2 == 0, angle_TD.sin(), angle_TD.cos())
+        self.positions_TD.copy_(math.sqrt(2) * INITIAL_STD * wave_TD)
+
+    @property
+    def depths(self) -> tuple[int, ...]:
+        """Layers that carry an MLM head, rising."""
+        return self.shape.mlm_heads
+
+    def require_depth(self, depth: int) -> None:
+        """Refuse a depth at which there is no head.
+
+        Raises:
+            DepthError: the message lists the depths that there are.
+        """
+        if depth not in self.depths:
+            raise DepthError(
+                f"depth {depth} has no MLM head: this primary has heads at {list(self.depths)}. Choose one of these, "
+                "or pretrain a primary with a head there (encoder.mlm_heads)."
+            )
+
+    def hidden_states(
+        self,
+        tokens_BT: Tensor,
+        depths: Iterable[int],
+        visible_BT: Tensor | None = None,
+        types_BT: Tensor | None = None,
+        below_heads: bool = False,
+        window: int | None = None,
+    ) -> dict[int, Tensor]:
+        """Hidden states (B, T, D) after each depth asked for; no layer above the deepest one is computed.
+
+        Args:
+            tokens_BT: token ids.
+            depths: layer numbers, from 1.
+            visible_BT: True where a token may be attended to; absent for packed blocks, which have no padding.
+            types_BT: segment of each token, where the family has segments; absent: all in the first one.
+            below_heads: whether MLM heads follow. Their gradient of the table is dense, and so that of the rows
+                looked up is left sparse, to be added to it in place.
+            window: tokens of a window that attention stays within, of blocks without padding; absent: all T.
+
+        Raises:
+            DepthError: heads follow, and there is none at one of the depths.
+        """
+        wanted = set(depths)
+        for depth in wanted if below_heads else ():
+            self.require_depth(depth)
+        drop = self.shape.dropout
+        hidden_BTD = F.embedding(tokens_BT, self.vocabulary.table_VD, sparse=below_heads)
+        hidden_BTD = self.input_norm(hidden_BTD + self._places(tokens_BT.shape[1], types_BT))
+        hidden_BTD = F.dropout(hidden_BTD, drop, self.training) if drop else hidden_BTD
+        visible_B11T = None if visible_BT is None else visible_BT[:, None, None, :]
+        if window:  # layers see each as a block of its own
+            hidden_BTD = hidden_BTD.reshape(-1, window, self.shape.width)
+        found = {}
+        for depth, layer in enumerate(self.layers[: max(wanted)], start=1):
+            hidden_BTD = self._through(layer, hidden_BTD, visible_B11T)
+            if depth in wanted:
+                found[depth] = hidden_BTD.view(*tokens_BT.shape, -1) if window else hidden_BTD
+        return found
+
+    def _through(self, layer: nn.Module, hidden_BTD: Tensor, visible_B11T: Tensor | None) -> Tensor:
+        if self.recompute and torch.is_grad_enabled():
+            return checkpoint(layer, hidden_BTD, visible_B11T, use_reentrant=False)
+        return layer(hidden_BTD, visible_B11T)
+
+    def _places(self, tokens: int, types_BT: Tensor | None) -> Tensor:
+        """Position embeddings (T, D), with those of segments (B, T, D) added where the family has them."""
+        offset = self.shape.family.position_offset
+        positions_TD = self.positions_TD[offset : offset + tokens]
+        if not self.shape.family.segments:
+            return positions_TD
+        return positions_TD + (self.types_SD[0] if types_BT is None else F.embedding(types_BT, self.types_SD))
+
+    def masked_logits(
+        self, tokens_BT: Tensor, positions_M: Tensor, depths: Iterable[int], visible_BT: Tensor | None = None
+    ) -> dict[int, Tensor]:
+        """Logits (M, V) at masked positions only, from the head at each depth asked for; see `masked_features`."""
+        vocabulary, found = self.vocabulary, self.masked_features(tokens_BT, positions_M, depths, visible_BT)
+        return {depth: F.linear(each_MD, vocabulary.table_VD, vocabulary.bias_V) for depth, each_MD in found.items()}
+
+    def masked_features(
+        self, tokens_BT: Tensor, positions_M: Tensor, depths: Iterable[int], visible_BT: Tensor | None = None
+    ) -> dict[int, Tensor]:
+        """What the table makes logits of, (M, D), at masked positions only, from the head at each depth asked for.
+
+        Args:
+            tokens_BT: token ids, some of them hidden by the mask.
+            positions_M: places in the flattened batch.
+            depths: depths of the heads.
+            visible_BT: as in `hidden_states`.
+
+        Raises:
+            DepthError: there is no head at one of the depths.
+        """
+        return self.features(self.hidden_states(tokens_BT, depths, visible_BT, below_heads=True), positions_M)
+
+    def features(self, hidden: Mapping[int, Tensor], positions_M: Tensor) -> dict[int, Tensor]:
+        """The same of hidden states (B, T, D) by depth."""
+        heads = {depth: cast(MlmHead, self.heads[str(depth)]) for depth in hidden}
+        return {depth: head.features(hidden[depth].flatten(0, 1)[positions_M]) for depth, head in heads.items()}
+
+    def body_tensors(self) -> dict[str, Tensor]:
+        """Everything but the vocabulary, by name."""
+        return {name: tensor for name, tensor in self.state_dict().items() if not name.startswith("vocabulary.")}
+
+
+def fresh_layers(shape: EncoderShape, count: int) -> nn.ModuleList:
+    """Layers of random weights, as pretraining begins with, drawn from torch's global generator."""
+    return nn.ModuleList(Layer(shape) for _ in range(count)).apply(draw_weights)
+
+
+def mini_model(primary: Encoder, depth: int, fresh: Sequence[nn.Module] | nn.ModuleList = ()) -> Encoder:
+    """The bottom of a primary with an MLM head as a model of its own; nothing is copied, all modules are shared.
+
+    Without fresh layers the head is the one that the primary was trained with at `depth` (MINIJOINT); with them it is
+    the primary's last one, above the fresh layers (MINIPOST, section 2).
+
+    Args:
+        primary: body and heads; whatever is swapped into the mini-model stays out of the primary.
+        depth: bottom layers of the primary, from 1.
+        fresh: layers between them and the head.
+
+    Raises:
+        DepthError: without fresh layers, the primary has no head at `depth`.
+    """
+    headed = primary.shape.layers if fresh else depth
+    primary.require_depth(headed)
+    top = depth + len(fresh)
+    with torch.device("meta"):
+        mini = Encoder(primary.shape.cut(top, (top,)), 0)
+    mini.vocabulary, mini.positions_TD, mini.input_norm = primary.vocabulary, primary.positions_TD, primary.input_norm
+    if primary.shape.family.segments:
+        mini.types_SD = primary.types_SD
+    mini.layers = nn.ModuleList([*primary.layers[:depth], *fresh])
+    mini.heads = nn.ModuleDict({str(top): primary.heads[str(headed)]})
+    return mini
+
+
+def _rows(count: int, width: int) -> nn.Parameter:
+    return nn.Parameter(torch.empty(count, width).normal_(std=INITIAL_STD))
+
+
+def draw_weights(module: nn.Module) -> None:
+    """BERT's initialisation: normal weights of standard deviation 0.02, zero biases."""
+    if isinstance(module, nn.Linear):
+        nn.init.normal_(module.weight, std=INITIAL_STD)
+        nn.init.zeros_(module.bias)

@@ -1,0 +1,131 @@
+"""Compute by the paper's formulas (appendix A.1): floating-point operations, not what hardware counters see."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from lingraft.config.systems import Step, Trained
+from lingraft.errors import LingraftError
+
+if TYPE_CHECKING:
+    from lingraft.config.recipe import Recipe
+    from lingraft.config.tasks import Finetuning
+    from lingraft.config.training import Training
+
+EXA = 1e18
+V100_FLOPS_PER_S = 30e12
+"""What the paper takes a V100 to reach in training (appendix A.1)."""
+V100_DAY_FLOPS = V100_FLOPS_PER_S * 24 * 60 * 60
+"""2.592 EFLOPs."""
+
+
+class CostError(LingraftError):
+    """A cost was asked for of work, an accelerator or a plan that cannot be."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """Shape of one update: what the formulas need."""
+
+    layers: int
+    width: int
+    vocabulary: int
+    block_tokens: int
+    batch_blocks: int
+    mask_rate: float
+    heads: int = 1
+    """MLM heads whose losses are averaged; the paper's MINIJOINT has two, and finetuning has none."""
+
+    def within(self, window: int) -> "Work":
+        """The same with attention within windows of so many tokens, which cost what blocks as long would."""
+        windows = self.batch_blocks * self.block_tokens // window
+        return replace(self, block_tokens=window, batch_blocks=windows)
+
+    @property
+    def _layer(self) -> float:
+        """FLOP_layer of one sequence."""
+        return 24 * self.block_tokens * self.width**2 + 4 * self.width * self.block_tokens**2
+
+    @property
+    def _projection(self) -> float:
+        """FLOP_outproj of one sequence."""
+        return 2 * self.block_tokens * self.width * self.vocabulary
+
+    @property
+    def _head(self) -> float:
+        """FLOP_lm of one sequence: only masked tokens pass through a head."""
+        return self.heads * self.mask_rate * (2 * self.block_tokens * self.width**2 + self._projection)
+
+    def pretraining_flops(self) -> float:
+        """One update of all parameters (equation A1)."""
+        return 3 * self.batch_blocks * (self.layers * self._layer + self._head)
+
+    def adaptation_flops(self) -> float:
+        """One update of the embeddings over a frozen body (equation A3)."""
+        return self.batch_blocks * (2 * self.layers * self._layer + 2 * self._head + self.mask_rate * self._projection)
+
+    def graft_flops(self, trained_layers: int) -> float:
+        """One update of the top layers alone, all else frozen: step 1b (equation A4).
+
+        Args:
+            trained_layers: l_t, of the `layers` that tokens pass through.
+
+        Raises:
+            CostError: there are no layers to train, or more than there are.
+        """
+        if not 1 <= trained_layers <= self.layers:
+            raise CostError(f"trained_layers {trained_layers} must be from 1 to the {self.layers} layers of the model.")
+        passes = self.layers + 2 * trained_layers - 1
+        return self.batch_blocks * (passes * self._layer + 2 * self._head)
+
+
+class Formula(NamedTuple):
+    """FLOPs of one update, for one choice of what is trained."""
+
+    name: str
+    flops: Callable[[Work, Step], float]
+
+
+FORMULAS = {
+    Trained.EVERYTHING: Formula("A1", lambda work, _: work.pretraining_flops()),
+    Trained.EMBEDDINGS: Formula("A3", lambda work, _: work.adaptation_flops()),
+    Trained.FRESH_LAYERS: Formula("A4", lambda work, step: work.graft_flops(step.fresh_layers)),
+    Trained.BODY: Formula("A1", lambda work, _: work.pretraining_flops()),
+}
+"""The paper has no formula for finetuning; without MLM heads, A1 is three passes through the layers."""
+
+
+def flops_per_update(step: Step, work: Work) -> float:
+    """One update of a step, by the equation that what it trains asks for.
+
+    Args:
+        step: what is trained.
+        work: shape of an update over the step's layers, with the step's heads.
+    """
+    return FORMULAS[step.trained].flops(work, step)
+
+
+def work_of(recipe: "Recipe", step: Step, settings: "Training", vocabulary: int) -> Work:
+    """Shape of an update of masked language modelling, over whole blocks.
+
+    Args:
+        recipe: shape.
+        step: layers and heads.
+        settings: the batch.
+        vocabulary: pieces of the language.
+    """
+    shape, heads = recipe.encoder, len(step.heads)
+    blocks = shape.block_tokens, settings.batch_blocks
+    return Work(step.layers, shape.width, vocabulary, *blocks, settings.mask_rate, heads)
+
+
+def finetuning_work(recipe: "Recipe", step: Step, settings: "Finetuning") -> Work:
+    """Shape of an update of a task's finetuning, every example as long as a block; no MLM head is passed."""
+    shape = recipe.encoder
+    return Work(step.layers, shape.width, 0, shape.block_tokens, settings.batch_examples, mask_rate=0.0, heads=0)
+
+
+def step_flops(recipe: "Recipe", step: Step, settings: "Training", vocabulary: int, window: int | None = None) -> float:
+    """FLOPs of such an update, by the paper's formulas; attention stays within windows of so many tokens, if given."""
+    work = work_of(recipe, step, settings, vocabulary)
+    return flops_per_update(step, work.within(window) if window else work)

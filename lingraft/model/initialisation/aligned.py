@@ -1,0 +1,185 @@
+"""Rows that start with the meaning of the source pieces they correspond to: `Initialisation.ALIGNED`.
+
+A row is the weighted mean of rows of the source: of pieces that parallel text says it translates to, else of its
+nearest neighbours in a common space of static vectors. A piece of which neither is known gets a `fitted` row. Masked
+tokens hardly see what is won, zero-shot tasks do: docs/decisions/0020-aligned-initialisation.md.
+
+Legend: S source vocabulary, T target vocabulary, D width, K neighbours.
+"""
+
+from collections import Counter
+from dataclasses import dataclass, replace
+
+import numpy as np
+import scipy.sparse
+import torch
+from numpy.typing import NDArray
+
+from lingraft.config.training import Initialisation
+from lingraft.console import say
+from lingraft.model.encoder import Vocabulary
+from lingraft.model.initialisation.alignment import Alignment, Pairs, align
+from lingraft.model.initialisation.piece_classes import PieceClass, Pieces, classes_of
+from lingraft.model.initialisation.quality import Quality, Resource
+from lingraft.model.initialisation.rows import Initialised, initialise, overlap
+from lingraft.model.initialisation.seed_pairs import starts
+from lingraft.model.initialisation.static_vectors import StaticVectors
+from lingraft.model.initialisation.translation import TranslationTable
+
+_NEIGHBOURS, _TEMPERATURE = 10, 0.05
+"""Source pieces that a row is the mean of, and the softmax over their cosines that weighs them."""
+_ROWS_AT_ONCE = 512
+_WORDS = {PieceClass.INITIAL, PieceClass.CONTINUATION}
+
+
+@dataclass(frozen=True)
+class Aligned:
+    """Rows, and the quality of the alignment that they come from."""
+
+    rows: Initialised
+    quality: Quality
+
+
+def aligned(
+    source: Vocabulary,
+    source_pieces: Pieces,
+    target_pieces: Pieces,
+    source_vectors: StaticVectors,
+    target_vectors: StaticVectors,
+    seed: int,
+    resource: Resource = Resource.TEXT,
+    table: TranslationTable | None = None,
+) -> Aligned:
+    """Compute a language's rows from static vectors of both languages, and from translations where there are any.
+
+    The same inputs and seed give the same rows. Where the alignment fails, rows are those of
+    `Initialisation.FITTED`, except for pieces that parallel text translates.
+
+    Args:
+        source: the primary's table (S, D) and output bias (S).
+        source_pieces: the primary's tokenizer.
+        target_pieces: the language's.
+        source_vectors: static vectors of the source's pieces.
+        target_vectors: of the language's pieces.
+        seed: decides what is drawn.
+        resource: what `table` was learned from.
+        table: translations of target pieces; absent with text alone.
+
+    Raises:
+        TokenizerError: the source has not one row a piece, or no piece but special ones.
+    """
+    fitted = initialise(
+        source, source_pieces, target_pieces, Initialisation.FITTED, torch.Generator().manual_seed(seed)
+    )
+    start, alignment = _best(source_pieces, target_pieces, source_vectors, target_vectors, seed, table)
+    nothing_TS = scipy.sparse.csr_array((len(target_pieces), len(source_pieces)), dtype=np.float32)
+    neighbours_TS = _neighbours(alignment) if alignment.succeeded else nothing_TS
+    translations_TS = table.probabilities_TS if table and resource is Resource.PARALLEL else nothing_TS
+    translated_T, near_T = _filled(translations_TS), _filled(neighbours_TS)
+    elsewhere_TT = scipy.sparse.diags_array((~translated_T).astype(np.float32), format="csr")
+    weights_TS = (translations_TS + elsewhere_TT @ neighbours_TS).tocsr()
+    shared, classes = overlap(source_pieces, target_pieces), classes_of(target_pieces)
+    copied = _agreeing(shared, weights_TS, classes)
+    special = dict(zip(target_pieces.special, source_pieces.special, strict=True))
+    rows = _mixed(fitted, source, weights_TS, copied | special, classes)
+    quality = Quality(
+        resource=resource,
+        start=start,
+        known_pairs=alignment.known_pairs,
+        agreement=round(alignment.agreement, 4),
+        similarity=round(alignment.similarity, 4),
+        chance_similarity=round(alignment.chance_similarity, 4),
+        succeeded=alignment.succeeded,
+        translated=int(translated_T.sum()),
+        mapped=int((near_T & ~translated_T).sum()),
+        copied_of_shared=len(copied),
+        shared=len(shared),
+    )
+    return Aligned(rows, quality)
+
+
+def _best(
+    source_pieces: Pieces,
+    target_pieces: Pieces,
+    source: StaticVectors,
+    target: StaticVectors,
+    seed: int,
+    table: TranslationTable | None,
+) -> tuple[str, Alignment]:
+    """The alignment from translations, or from the first start that succeeds, or from the best that failed."""
+    if table:
+        known = overlap(source_pieces, target_pieces) | _likeliest(table)
+        return "translations and shared pieces", align(source, target, Pairs.of(known), seed)
+    tried: list[tuple[str, Alignment]] = []
+    for name, known_pairs in starts(source_pieces, target_pieces, source, target):
+        tried.append((name, align(source, target, known_pairs, seed)))
+        if tried[-1][1].succeeded:
+            return tried[-1]
+        say(f"alignment from {name} failed: two halves of them agree to {tried[-1][1].agreement:.2f} only")
+    return max(tried, key=lambda each: each[1].agreement)
+
+
+def _likeliest(table: TranslationTable) -> dict[int, int]:
+    """The likeliest source piece of every target piece that has one."""
+    probabilities_TS = table.probabilities_TS
+    filled_T = np.flatnonzero(_filled(probabilities_TS))
+    best_T = probabilities_TS.argmax(axis=1)
+    return dict(zip(filled_T.tolist(), np.asarray(best_T).ravel()[filled_T].tolist(), strict=True))
+
+
+def _neighbours(alignment: Alignment) -> scipy.sparse.csr_array:
+    """Weights (T, S) of the nearest source pieces of every target piece that has a vector."""
+    targets, sources = (each.any(1).nonzero()[:, 0] for each in (alignment.target_VW, alignment.source_VW))
+    near_SW = alignment.source_VW[sources]
+    count = min(_NEIGHBOURS, len(sources))
+    rows, columns, weights = [], [], []
+    for part in targets.split(_ROWS_AT_ONCE):
+        cosines_NK, places_NK = (alignment.target_VW[part] @ near_SW.T).topk(count, dim=1)
+        rows.append(part.repeat_interleave(count))
+        columns.append(sources[places_NK].flatten())
+        weights.append((cosines_NK / _TEMPERATURE).softmax(1).flatten())
+    shape = len(alignment.target_VW), len(alignment.source_VW)
+    places = torch.cat(rows).numpy(), torch.cat(columns).numpy()
+    return scipy.sparse.coo_array((torch.cat(weights).numpy(), places), shape=shape).tocsr()
+
+
+def _filled(weights_TS: scipy.sparse.csr_array) -> NDArray[np.bool_]:
+    return np.diff(weights_TS.indptr) > 0
+
+
+def _agreeing(shared: dict[int, int], weights_TS: scipy.sparse.csr_array, classes: list[PieceClass]) -> dict[int, int]:
+    """Shared pieces that mean the same in both languages, as far as is known.
+
+    Words may be false friends, such as German "die": a row is copied where its piece is among the neighbours, or
+    nothing is known. Digits and punctuation mean the same everywhere.
+    """
+
+    def agrees(target: int, source: int) -> bool:
+        near = weights_TS.indices[weights_TS.indptr[target] : weights_TS.indptr[target + 1]]
+        return classes[target] not in _WORDS or not len(near) or source in near
+
+    return {target: source for target, source in shared.items() if agrees(target, source)}
+
+
+def _mixed(
+    fitted: Initialised,
+    source: Vocabulary,
+    weights_TS: scipy.sparse.csr_array,
+    exact: dict[int, int],
+    classes: list[PieceClass],
+) -> Initialised:
+    """Fitted rows, with means in their place where there are weights, and copies where they are exact."""
+    source_SD, source_S = (tensor.detach().cpu().float() for tensor in (source.table_VD, source.bias_V))
+    table_TD, bias_T = fitted.table_VD.clone(), fitted.bias_V.clone()
+    mean_T = torch.from_numpy(_filled(weights_TS))
+    table_TD[mean_T] = torch.from_numpy(weights_TS @ source_SD.numpy())[mean_T]
+    bias_T[mean_T] = torch.from_numpy(weights_TS @ source_S.numpy())[mean_T]
+    targets, sources = torch.tensor([*exact]), torch.tensor([*exact.values()])
+    table_TD[targets], bias_T[targets] = source_SD[sources], source_S[sources]
+    return replace(
+        fitted,
+        table_VD=table_TD,
+        bias_V=bias_T,
+        copied=len(exact),
+        copied_by_class=Counter(classes[index] for index in exact),
+    )

@@ -1,0 +1,160 @@
+"""Primary, mini-model, embeddings and task as artifacts: saved, loaded, and combined only if they belong together."""
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import PositiveInt
+from torch import nn
+
+from lingraft.artifacts.artifact import Artifact, Draft, Kind, Manifest, require_aligned
+from lingraft.config.encoder import EncoderShape
+from lingraft.data.tokenizer.tokenizer import Tokenizer
+from lingraft.errors import ArtifactError, RecipeError, TokenizerError
+from lingraft.model.encoder import Encoder, Layer, Vocabulary, mini_model
+from lingraft.model.swap import swap, vocabulary_of
+
+
+@dataclass(frozen=True)
+class Primary:
+    """Body with MLM heads and the source language's vocabulary."""
+
+    encoder: Encoder
+    tokenizer: Tokenizer
+    fingerprint: str
+    manifest: Manifest
+
+    def swap_in(self, embeddings: "Embeddings") -> Vocabulary:
+        """Put a language's embeddings into the body, in place; returns the vocabulary that was there.
+
+        Raises:
+            AlignmentError: the embeddings were learned on another primary.
+        """
+        require_aligned(f"embeddings of {embeddings.language!r}", embeddings.aligned_with, self.fingerprint)
+        return swap(self.encoder, embeddings.vocabulary)
+
+
+@dataclass(frozen=True)
+class Embeddings:
+    """What a language brings: table, output bias, tokenizer."""
+
+    vocabulary: Vocabulary
+    tokenizer: Tokenizer
+    language: str
+    aligned_with: str
+    fingerprint: str
+    manifest: Manifest
+
+
+def save_vocabulary(draft: Draft, vocabulary: Vocabulary, tokenizer: Tokenizer) -> None:
+    """Put a vocabulary and the tokenizer that it belongs to into an artifact."""
+    draft.tensors("vocabulary", vocabulary.state_dict())
+    shutil.copyfile(tokenizer.model, draft.folder / tokenizer.model.name)
+
+
+def load_primary(folder: Path, expected: EncoderShape | None = None) -> Primary:
+    """Open a primary.
+
+    Args:
+        folder: the artifact.
+        expected: the recipe's shape, where a recipe speaks of this primary.
+
+    Raises:
+        ArtifactError: not a primary, or damaged.
+        RecipeError: it has another shape than expected.
+    """
+    artifact = Artifact.load(folder, Kind.PRIMARY)
+    shape: EncoderShape = artifact.manifest.detail("shape", EncoderShape)
+    if expected not in (None, shape):
+        raise RecipeError(
+            f"the recipe's [encoder] is not that of the primary in {folder}. The recipe has ({expected}), the primary "
+            f"({shape}). Correct the recipe, or pretrain a primary with it."
+        )
+    vocabulary, tokenizer = _load_vocabulary(artifact)
+    encoder = Encoder(shape, 0)
+    encoder.vocabulary = vocabulary
+    fill(encoder, artifact, "body", elsewhere=("vocabulary.",))
+    return Primary(encoder, tokenizer, artifact.fingerprint, artifact.manifest)
+
+
+def load_embeddings(folder: Path) -> Embeddings:
+    """Open a language's embeddings.
+
+    Raises:
+        ArtifactError: not embeddings, or damaged.
+    """
+    artifact = Artifact.load(folder, Kind.EMBEDDINGS)
+    vocabulary, tokenizer = _load_vocabulary(artifact)
+    manifest = artifact.manifest
+    return Embeddings(
+        vocabulary,
+        tokenizer,
+        str(manifest.language),
+        str(manifest.aligned_with),
+        artifact.fingerprint,
+        manifest,
+    )
+
+
+@dataclass(frozen=True)
+class Mini:
+    """MINIPOST's fresh layers, which make a mini-model of the bottom of the primary that they were trained in."""
+
+    layers: Sequence[Layer]
+    depth: int
+    """Bottom layers of the primary that it shares."""
+    aligned_with: str
+    fingerprint: str
+    manifest: Manifest
+
+    def of(self, primary: Primary) -> Encoder:
+        """The mini-model: an encoder that shares all but the fresh layers with the primary.
+
+        Raises:
+            AlignmentError: the fresh layers were trained in another primary.
+        """
+        what, again = f"the mini-model of depth {self.depth}", "Build the mini-model again (`lingraft mini`)"
+        require_aligned(what, self.aligned_with, primary.fingerprint, again)
+        return mini_model(primary.encoder, self.depth, self.layers)
+
+
+def load_mini(folder: Path) -> Mini:
+    """Open a MINIPOST mini-model.
+
+    Raises:
+        ArtifactError: not a mini-model, or damaged.
+    """
+    artifact = Artifact.load(folder, Kind.MINI)
+    manifest = artifact.manifest
+    shape: EncoderShape = manifest.detail("shape", EncoderShape)
+    layers = nn.ModuleList(Layer(shape) for _ in range(manifest.detail("fresh_layers", PositiveInt)))
+    fill(layers, artifact, "layers", elsewhere=())
+    depth = manifest.detail("depth", PositiveInt)
+    return Mini([*layers], depth, str(manifest.aligned_with), artifact.fingerprint, manifest)
+
+
+def fill(module: nn.Module, artifact: Artifact, part: str, elsewhere: tuple[str, ...]) -> None:
+    """Load one part; whatever does not come from elsewhere must be in it, or random weights would stay unnoticed."""
+    tensors = artifact.tensors(part)
+    found = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
+    whole = module.state_dict()
+    expected = {name: tuple(tensor.shape) for name, tensor in whole.items() if not name.startswith(elsewhere)}
+    if found != expected:
+        differing = sorted({name for name, _ in found.items() ^ expected.items()})
+        raise ArtifactError(
+            f"{part} of {artifact.folder} does not fit the shape in its manifest: {differing}. "
+            f"It was made by lingraft {artifact.manifest.library_version}; make it again with this one."
+        )
+    module.load_state_dict(tensors, strict=False)
+
+
+def _load_vocabulary(artifact: Artifact) -> tuple[Vocabulary, Tokenizer]:
+    tensors = artifact.tensors("vocabulary")
+    tokenizer = Tokenizer.of(artifact)
+    if len(tokenizer) != len(tensors["table_VD"]):
+        raise TokenizerError(
+            f"{artifact.folder} has {len(tensors['table_VD'])} rows, but its tokenizer has {len(tokenizer)} pieces. "
+            "Make the artifact again, or fetch it anew."
+        )
+    return vocabulary_of(tensors["table_VD"], tensors["bias_V"], tokenizer.special), tokenizer

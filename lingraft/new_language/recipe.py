@@ -1,0 +1,209 @@
+"""The recipe by which one language is added to a primary at hand.
+
+What is not asked for is a recipe's, if one is given; otherwise it follows from the primary and the amount of text.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from lingraft.config.encoder import EncoderShape
+from lingraft.config.recipe import Precision, Recipe
+from lingraft.config.systems import Stage, System
+from lingraft.errors import DepthError, RecipeError
+from lingraft.model.loading import Mini, Primary
+
+_LARGEST_VOCABULARY = 50_000
+"""The paper's, for each language (section 3); an imported primary of many languages has more rows."""
+_EPOCHS, _FEWEST_STEPS, _MOST_STEPS = 10, 500, 125_000
+"""Times that text is seen, within bounds: embeddings need some updates however little text there is, and the paper
+makes do with the most for any amount (section 3)."""
+_WARMUP_SHARE = 0.08
+"""10,000 of 125,000 updates in the paper (section 3)."""
+_BATCH_BLOCKS, _LEARNING_RATE = 32, 2e-3
+"""For one accelerator, or none; the paper's 7e-4 goes with 2,048 blocks. A table alone bears a high rate: 5e-4, 1e-3,
+2e-3 and 4e-3 found 8.4, 9.5, 10.4 and 11.5% of masked tokens (500 updates of Swahili, 2 of 4 layers of width 128). Not
+the highest: deeper and wider primaries, which we have not measured, may bear less."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Settings that are asked for by name; None leaves one to the recipe, or to the primary and the text."""
+
+    depth: int | None = None
+    """Bottom layers of the primary over which the embeddings are learned."""
+    vocabulary: int | None = None
+    """Pieces, the five special ones included; more than the text supports is then an error."""
+    steps: int | None = None
+    """Updates."""
+    batch_blocks: int | None = None
+    """Blocks in one update."""
+    learning_rate: float | None = None
+    """Peak of the schedule."""
+    seed: int | None = None
+    """Of the initial rows, the order of the text, and the masks."""
+
+
+@dataclass(frozen=True)
+class Basis:
+    """What a language is added to."""
+
+    language: str
+    """Of the primary."""
+    shape: EncoderShape
+    vocabulary: int
+    """Rows of the primary's token table."""
+    depth: int | None
+    """Bottom layers of the primary in MINIPOST's mini-model; None if there is none."""
+    fresh_layers: int
+
+    @classmethod
+    def of(cls, primary: Primary, mini: Mini | None) -> "Basis":
+        """What a primary and perhaps a mini-model of it offer."""
+        depth, fresh = (mini.depth, len(mini.layers)) if mini else (None, 0)
+        language = str(primary.manifest.language)
+        return cls(language, primary.encoder.shape, len(primary.tokenizer), depth, fresh)
+
+
+@dataclass(frozen=True)
+class LaneRecipe:
+    """A recipe, and what of it may still follow from the text."""
+
+    recipe: Recipe
+    largest_vocabulary: bool
+    """True if the vocabulary is to be as large as the text supports, up to the recipe's."""
+    steps_by_text: bool
+    """True if the number of updates is to follow from the amount of text."""
+
+    @classmethod
+    def of(
+        cls, language: str, text: Sequence[Path], basis: Basis, wanted: Wanted, recipe: Recipe | None
+    ) -> "LaneRecipe":
+        """Settle what can be settled before the text is read.
+
+        Args:
+            language: to be added.
+            text: files, or folders of files.
+            basis: primary and mini-model.
+            wanted: goes before the recipe.
+            recipe: of the primary; brings tokenizer, adaptation, split and precision.
+
+        Raises:
+            RecipeError: a value is impossible, or the recipe is not one for this primary, mini-model or language.
+            DepthError: the depth is not the mini-model's.
+        """
+        if wanted.depth is not None:
+            _require_depth(wanted.depth, basis)
+        if language == basis.language:
+            raise RecipeError(f"{language!r} is the primary's own language. Give the text and tag of another one.")
+        raw = _taken_from(recipe, basis, wanted) if recipe else _derived(basis, wanted)
+        files: dict[str, Any] = {"kind": "files", "paths": {language: [str(path.resolve()) for path in text]}}
+        if recipe and recipe.text.cleaning:
+            files["cleaning"] = recipe.text.cleaning.model_dump()
+        raw |= {"targets": [language], "text": files, "tasks": []}
+        _put(raw["tokenizer"], vocabulary=wanted.vocabulary)
+        _put(raw["adaptation"], batch_blocks=wanted.batch_blocks, learning_rate=wanted.learning_rate, seed=wanted.seed)
+        if wanted.steps is not None:
+            raw["adaptation"] = _of_steps(raw["adaptation"], wanted.steps)
+        settled = Recipe.parse(raw, f"what was asked for to add {language!r}")
+        return cls(settled, not recipe and wanted.vocabulary is None, not recipe and wanted.steps is None)
+
+    def for_blocks(self, blocks: int) -> Recipe:
+        """The recipe whose updates suit so many training blocks."""
+        if not self.steps_by_text:
+            return self.recipe
+        settings = self.recipe.adaptation
+        epochs = math.ceil(_EPOCHS * blocks / settings.batch_blocks)
+        changed = _of_steps(settings.model_dump(), min(max(epochs, _FEWEST_STEPS), _MOST_STEPS))
+        return self.recipe.model_copy(update={"adaptation": type(settings)(**changed)})
+
+
+def shown(recipe: Recipe, blocks: int, pieces: int) -> str:
+    """The settings that training depends on, in lines, with the options that change them."""
+    settings, step = recipe.adaptation, recipe.steps_over(recipe.adaptation.depth)[Stage.ADAPT]
+    fresh = f" and {step.fresh_layers} of the mini-model" if step.fresh_layers else ""
+    shallower = settings.progressive.depths[:-1] if settings.progressive else ()
+    over = f"{', '.join(map(str, shallower))}, then {settings.depth}" if shallower else str(settings.depth)
+    whole = "" if fresh or settings.depth < recipe.encoder.layers else ": standard adaptation"
+    tokens = recipe.encoder.block_tokens
+    epochs = settings.steps * settings.batch_blocks / blocks
+    seen = f"{settings.steps:,} of {settings.batch_blocks} blocks of {tokens} tokens"
+    rate = f"{settings.learning_rate:g}, {settings.warmup_steps:,} updates of warm-up"
+    lines = (
+        f"  learned over   {over} of the primary's {recipe.encoder.layers} layers{fresh}{whole} (--depth)",
+        f"  vocabulary     {pieces:,} pieces (--vocabulary)",
+        f"  updates        {seen}: {blocks:,} blocks of text, {epochs:.3g} times (--steps, --batch)",
+        f"  learning rate  {rate} (--learning-rate)",
+        f"  seed           {settings.seed} (--seed)",
+        f"  precision      {recipe.precision}",
+    )
+    return "\n".join(lines)
+
+
+def _require_depth(depth: int, basis: Basis) -> None:
+    shape = basis.shape
+    if basis.depth is not None and depth != basis.depth:
+        raise DepthError(
+            f"depth {depth} was asked for, but the mini-model is of depth {basis.depth}. "
+            "Leave the depth out, or build a mini-model of that depth."
+        )
+    if basis.depth is None and depth not in shape.mlm_heads:
+        raise DepthError(
+            f"depth {depth} was asked for, but the primary of {shape.layers} layers has MLM heads at "
+            f"{list(shape.mlm_heads)}. Choose one of these, or give a mini-model (`lingraft mini`)."
+        )
+
+
+def _taken_from(recipe: Recipe, basis: Basis, wanted: Wanted) -> dict[str, Any]:
+    if (recipe.system is System.MINIPOST) != (basis.depth is not None):
+        given = "no mini-model" if basis.depth is None else "a mini-model"
+        raise RecipeError(f"the recipe's system is {recipe.system}, but {given} was given. Correct it, or `system`.")
+    if recipe.source != basis.language:
+        raise RecipeError(f"the recipe's source is {recipe.source!r}, the primary's language is {basis.language!r}.")
+    depth = wanted.depth if basis.depth is None else basis.depth
+    own = recipe.for_system(recipe.system, depth)
+    if own.encoder != basis.shape:
+        raise RecipeError(
+            f"the recipe's [encoder] is ({own.encoder}), but the primary's is ({basis.shape}). "
+            "Correct the recipe, or leave it out."
+        )
+    return own.model_dump(mode="json") | {"search": None, "paper": None}
+
+
+def _derived(basis: Basis, wanted: Wanted) -> dict[str, Any]:
+    heads, training = basis.shape.mlm_heads, _of_steps({}, _FEWEST_STEPS)
+    training |= {"batch_blocks": _BATCH_BLOCKS, "learning_rate": _LEARNING_RATE}
+    derived = {
+        "name": "add-language",
+        "source": basis.language,
+        "system": System.MINIJOINT if len(heads) > 1 else System.BL_BASE,
+        "encoder": basis.shape.model_dump(mode="json"),
+        "precision": _precision(),
+        "tokenizer": {"vocabulary": min(basis.vocabulary, _LARGEST_VOCABULARY)},
+        "pretraining": training,  # was done elsewhere; a recipe must have it
+        "adaptation": training | {"depth": heads[0] if wanted.depth is None else wanted.depth},
+    }
+    if basis.depth is not None:
+        derived |= {"system": System.MINIPOST, "mini": training | {"fresh_layers": basis.fresh_layers}}
+        derived["adaptation"] = training | {"depth": basis.depth}
+    return derived
+
+
+def _precision() -> Precision:
+    """Not chosen by a probe: work that was stopped, and went on later, must lead to what it would have led to."""
+    on_gpu = torch.cuda.is_available() and torch.cuda.is_bf16_supported(including_emulation=False)
+    return "bf16" if on_gpu else "fp32"
+
+
+def _of_steps(training: dict[str, Any], steps: int) -> dict[str, Any]:
+    """Settings of another length, which warm up over the same share of it."""
+    share = training["warmup_steps"] / training["steps"] if training else _WARMUP_SHARE
+    return training | {"steps": steps, "warmup_steps": round(share * steps)}
+
+
+def _put(section: dict[str, Any], **wanted: float | None) -> None:
+    section |= {name: value for name, value in wanted.items() if value is not None}

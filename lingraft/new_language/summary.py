@@ -1,0 +1,75 @@
+"""What adding a language left, and the summary of it."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from lingraft.stages.results import LanguageResult, TaskScores
+
+MASKED_LM = "masked_lm"
+"""Folder of the checkpoint with the MLM head; no task can have this name."""
+
+
+@dataclass(frozen=True)
+class AddedLanguage:
+    """A language's embeddings, what they score, and the models that were exported with them."""
+
+    language: str
+    embeddings: Path
+    """Artifact: table, output bias and tokenizer."""
+    scores: LanguageResult
+    """Masked accuracy before and after, zero-shot scores before and after, cost."""
+    hf: dict[str, Path]
+    """Checkpoints for transformers: 'masked_lm', and one by each task's name."""
+    loaders: dict[str, str]
+    """Class of transformers that loads each of them."""
+    bundles: dict[str, Path]
+    """ONNX bundles for the endpoint, by task."""
+    left_out: dict[str, str]
+    """What was not done, and why."""
+
+    def summary(self) -> str:
+        """All of it, in lines for people."""
+        return "\n".join(
+            (*self._scores(), *self._models(), *(f"not {what}: {why}" for what, why in self.left_out.items()))
+        )
+
+    def _scores(self) -> list[str]:
+        masked, cost = self.scores.masked, self.scores.cost
+        share = cost.flops / self.scores.whole_flops
+        return [
+            f"{self.language}: masked tokens found in the primary {_change(masked.primary_initial, masked.primary)}",
+            *self._alignment(),
+            *map(_task_line, self.scores.tasks),
+            f"learned in {cost.elapsed_s:.0f} s by {cost.flops:.3g} FLOPs, "
+            f"{share:.0%} of what as many updates over all {self.scores.layers} layers take",
+        ]
+
+    def _alignment(self) -> list[str]:
+        found = self.scores.alignment
+        if found is None:
+            return []
+        change = _change(found.top_initial.accuracy, found.top.accuracy)
+        return [f"counterparts in the source language found {change} (of {found.pairs}, by {found.basis})"]
+
+    def _models(self) -> list[str]:
+        load = [f'transformers.{self.loaders[name]}.from_pretrained("{folder}")' for name, folder in self.hf.items()]
+        serve = [f"lingraft serve {folder}" for folder in self.bundles.values()]
+        return [
+            f"embeddings: {self.embeddings}",
+            *(f"to load: {line}" for line in load),
+            *(f"to serve: {s}" for s in serve),
+        ]
+
+
+def _task_line(task: TaskScores) -> str:
+    assert task.initial is not None
+    seeds = len(task.score.by_seed)
+    spread = f", {seeds} seeds" if seeds > 1 else ""
+    change = _change(task.initial.mean, task.score.mean)
+    return (
+        f"{task.name}: {task.metric} without any training example {change} (trivial answer {task.baseline:.1%}{spread})"
+    )
+
+
+def _change(before: float, after: float) -> str:
+    return f"{before:.1%} -> {after:.1%}"

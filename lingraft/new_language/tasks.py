@@ -1,0 +1,98 @@
+"""Finetuned tasks that a new language is judged on and exported with, looked at before anything is trained."""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from lingraft.artifacts.artifact import Artifact, require_aligned
+from lingraft.config.encoder import EncoderShape
+from lingraft.config.tasks import Task
+from lingraft.data.tokenizer.tokenizer import Tokenizer
+from lingraft.errors import ArtifactError, MissingExtraError, TextError
+from lingraft.huggingface.model import form_of
+from lingraft.stages.task_scores import load_tasks
+from lingraft.tasks.loading import kind_of, load_examples
+from lingraft.tasks.model import TaskModel
+
+
+@dataclass(frozen=True)
+class LaneTask:
+    """A task with all its finetuning seeds; its weights are not held."""
+
+    settings: Task
+    labels: list[str]
+    shape: EncoderShape
+    folders: dict[int, Path]
+    """By finetuning seed."""
+    marks: dict[int, str]
+    """Fingerprints by finetuning seed."""
+    best: int
+    """Seed with the highest dev score, which is exported."""
+    auto_class: str
+    """Class of transformers that loads it."""
+
+    @property
+    def mark(self) -> str:
+        """Fingerprint of the seed that is exported."""
+        return self.marks[self.best]
+
+    def in_recipe(self, language: str) -> Task:
+        """Its settings for a recipe that has one target language."""
+        examples = {tag: asked for tag, asked in self.settings.examples.items() if tag == language}
+        return self.settings.model_copy(update={"languages": (), "examples": examples})
+
+    def examine(self, language: str, text: Artifact, tokenizer: Tokenizer) -> str:
+        """Hash of its test examples in a language.
+
+        Raises:
+            NotJudgedError: it has none there, or they cannot be had.
+            TextError: they have labels that the task does not know.
+        """
+        if not self.settings.covers(language):
+            raise NotJudgedError(f"its test examples are in {list(self.settings.languages)}, none in {language!r}")
+        try:
+            examples = load_examples(self.settings, "test", language, text)
+        except (TextError, MissingExtraError) as error:
+            raise NotJudgedError(str(error)) from error
+        kind_of(self.settings).prepare(examples, self.labels, tokenizer, self.shape)
+        return hashlib.sha256("\n".join(map(repr, examples)).encode()).hexdigest()
+
+
+class NotJudgedError(TextError):
+    """A task cannot be judged in a language; the message is the reason."""
+
+
+def open_tasks(folders: Sequence[Path], primary: str) -> dict[str, LaneTask]:
+    """Tasks by name.
+
+    Args:
+        folders: task artifacts, one a task and seed.
+        primary: fingerprint of the primary that all must belong to.
+
+    Raises:
+        ArtifactError: one is no task, is damaged or given twice, or seeds of a task differ in their labels.
+        AlignmentError: one was finetuned from another primary.
+    """
+    return {name: _light(name, models, primary) for name, models in load_tasks(folders).items()}
+
+
+def _light(name: str, models: Sequence[TaskModel], primary: str) -> LaneTask:
+    by_seed = {model.seed: model for model in models}
+    if len(by_seed) < len(models):
+        raise ArtifactError(
+            f"task {name!r} was given with seeds {[model.seed for model in models]}. Give each seed once."
+        )
+    for model in models:
+        what = f"task {name!r} in {model.folder}"
+        require_aligned(what, model.aligned_with, primary, "Finetune the task again")
+    first = models[0]
+    return LaneTask(
+        settings=first.settings,
+        labels=first.labels,
+        shape=first.shape,
+        folders={seed: model.folder for seed, model in by_seed.items()},
+        marks={seed: model.fingerprint for seed, model in by_seed.items()},
+        best=max(by_seed, key=lambda seed: (by_seed[seed].manifest.detail("dev_score", float), seed)),
+        auto_class=form_of(first.net).auto_class,
+    )

@@ -1,0 +1,1 @@
+"""Reports on runs, on the paper's comparison and on costs."""

@@ -1,0 +1,200 @@
+"""What each system costs under a recipe: one run for each of its steps, by the paper's formulas."""
+
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from lingraft.config.progressive import FixedSwitch
+from lingraft.config.recipe import Recipe
+from lingraft.config.systems import Stage, Step, Steps, System, Trained
+from lingraft.config.tasks import Task
+from lingraft.config.training import Training
+from lingraft.errors import DepthError
+from lingraft.model.flops import FORMULAS, V100_DAY_FLOPS, CostError, Work, finetuning_work, flops_per_update, work_of
+
+_FIRST = (Trained.EVERYTHING, Trained.FRESH_LAYERS)
+
+
+@dataclass(frozen=True)
+class Run:
+    """A training run of one step."""
+
+    name: str
+    step: Step
+    updates: int
+    work: Work
+    seeds: int = 1
+    """Runs that differ in nothing but their seed."""
+
+    @property
+    def formula(self) -> str:
+        """Number of the paper's equation."""
+        return FORMULAS[self.step.trained].name
+
+    @property
+    def flops(self) -> float:
+        """FLOPs of the run with one seed, in one language."""
+        return self.updates * flops_per_update(self.step, self.work)
+
+    @property
+    def v100_days(self) -> float:
+        """Days of a V100 at the paper's 30 TFLOP/s, likewise."""
+        return self.flops / V100_DAY_FLOPS
+
+    @property
+    def each_language(self) -> bool:
+        """Whether every target language needs a run of its own."""
+        return self.step.trained is Trained.EMBEDDINGS
+
+    @property
+    def comes_first(self) -> bool:
+        """Whether all other runs wait for this one."""
+        return self.step.trained in _FIRST
+
+    def times(self, languages: int) -> int:
+        """Runs in all."""
+        return languages if self.each_language else self.seeds
+
+
+@dataclass(frozen=True)
+class Bill:
+    """All runs of a system; those of a language come one after the other."""
+
+    system: System
+    depth: int
+    """Bottom layers that the mini-model shares with the primary, as asked for."""
+    runs: tuple[Run, ...]
+
+    @property
+    def adapted_layers(self) -> int:
+        """Layers that a language's embeddings are learned over."""
+        return max(run.step.layers for run in self.runs if run.each_language)
+
+    @property
+    def each_language_flops(self) -> float:
+        """FLOPs that one more language needs."""
+        return sum(run.flops for run in self.runs if run.each_language)
+
+    def flops(self, languages: int) -> float:
+        """FLOPs of everything that so many languages need."""
+        return sum(run.flops * run.times(languages) for run in self.runs)
+
+
+class LeftOut(NamedTuple):
+    """A system that the recipe has no settings for."""
+
+    system: System
+    depth: int
+    reason: str
+
+
+def bills(
+    recipe: Recipe,
+    systems: Sequence[System] = (),
+    depths: Sequence[int] = (),
+    examples: Mapping[str, int] | None = None,
+) -> tuple[list[Bill], list[LeftOut]]:
+    """What each system costs, and the systems that the recipe has no settings for.
+
+    Args:
+        recipe: shape, updates and batches.
+        systems: those asked for, each of which must be possible; every possible one if empty.
+        depths: of the mini-model; the recipe's `adaptation.depth` if empty. A system without a mini-model is listed
+            once.
+        examples: training examples of each task whose finetuning is to be counted, by name.
+
+    Raises:
+        DepthError: a depth that no model of the recipe has, or that a system asked for cannot have.
+        CostError: a number of examples below 1.
+        RecipeError: the recipe has no such task.
+    """
+    tasks = [(recipe.task(name), count) for name, count in (examples or {}).items()]
+    found: dict[tuple[System, tuple[Run, ...]], Bill] = {}
+    left_out = []
+    for system, depth in itertools.product(systems or System, depths or (recipe.adaptation.depth,)):
+        try:
+            steps = _steps(recipe, system, depth)
+        except DepthError as error:
+            if systems or not 1 <= depth <= recipe.encoder.layers:
+                raise
+            left_out.append(LeftOut(system, depth, str(error)))
+        else:
+            runs = tuple(_runs(recipe, system, depth, steps, tasks))
+            found.setdefault((system, runs), Bill(system, depth, runs))
+    return list(found.values()), left_out
+
+
+def searched(recipe: Recipe) -> Run | None:
+    """A trial of the recipe's depth search, `seeds` of which it makes at most; all cost the same. None without one."""
+    if recipe.search is None:
+        return None
+    step = recipe.steps_over(recipe.adaptation.depth)[Stage.ADAPT]
+    trials = len(recipe.searched_depths) * max(1, len(recipe.search.initialisations))
+    trials *= max(1, len(recipe.search.budget_shares))
+    work = work_of(recipe, step, recipe.adaptation, recipe.tokenizer.vocabulary)
+    updates = recipe.search.steps_at_depth or round((recipe.search.flop_budget or 0) / flops_per_update(step, work))
+    return Run("search", step, updates, work, recipe.search.trials or trials)
+
+
+def _steps(recipe: Recipe, system: System, depth: int) -> Steps:
+    steps = recipe.steps_over(depth, system)
+    heads = set(steps[Stage.PRETRAIN].heads)
+    if Stage.BUILD_MINI not in steps and not set(steps[Stage.ADAPT].heads) <= heads:
+        raise DepthError(
+            f"{system} at depth {depth} needs an MLM head there, but encoder.mlm_heads gives heads at {sorted(heads)} "
+            f"only. Add {depth} to encoder.mlm_heads."
+        )
+    return steps
+
+
+def _runs(recipe: Recipe, system: System, depth: int, steps: Steps, tasks: Iterable[tuple[Task, int]]) -> Iterator[Run]:
+    yield from _pretraining(recipe, steps[Stage.PRETRAIN])
+    progressive = recipe.adaptation.progressive if (system, depth) == (recipe.system, recipe.adaptation.depth) else None
+    if recipe.mini and Stage.BUILD_MINI in steps:
+        shallower = progressive.depths[:-1] if progressive else ()
+        for each in (*(recipe.steps_over(shallow) for shallow in shallower), steps):
+            yield _run(recipe, Stage.BUILD_MINI, recipe.mini, each[Stage.BUILD_MINI])
+    if isinstance(progressive, FixedSwitch):
+        yield from _phases(recipe, progressive)
+    else:
+        # What the dev loss decides costs at most what the same length costs over the deepest.
+        name = "progressive adaptation, at most" if progressive else Stage.ADAPT
+        yield _run(recipe, name, recipe.adaptation, steps[Stage.ADAPT])
+    for task, examples in tasks:
+        yield _finetuning(recipe, steps[Stage.FINETUNE], task, examples)
+
+
+def _pretraining(recipe: Recipe, step: Step) -> Iterator[Run]:
+    whole, windows = _run(recipe, Stage.PRETRAIN, recipe.pretraining, step), recipe.pretraining.windows
+    if windows is None:
+        yield whole
+        return
+    name, work = f"{Stage.PRETRAIN} within windows", whole.work.within(windows.tokens)
+    yield replace(whole, name=name, updates=windows.steps, work=work)
+    yield replace(whole, updates=whole.updates - windows.steps)
+
+
+def _run(recipe: Recipe, name: str, training: Training, step: Step) -> Run:
+    return Run(name, step, training.steps, work_of(recipe, step, training, recipe.tokenizer.vocabulary))
+
+
+def _phases(recipe: Recipe, progressive: FixedSwitch) -> Iterator[Run]:
+    settings = recipe.adaptation
+    steps = [recipe.steps_over(depth)[Stage.ADAPT] for depth in progressive.depths]
+    works = [work_of(recipe, step, settings, recipe.tokenizer.vocabulary) for step in steps]
+    flops = [flops_per_update(step, work) for step, work in zip(steps, works, strict=True)]
+    counts = progressive.updates(settings.steps, flops)
+    for depth, step, count, work in zip(progressive.depths, steps, counts, works, strict=True):
+        yield Run(f"{Stage.ADAPT} at depth {depth}", step, count, work)
+
+
+def _finetuning(recipe: Recipe, step: Step, task: Task, examples: int) -> Run:
+    """As many updates as `stages.finetune` makes, every example as long as a block: an upper bound."""
+    if examples < 1:
+        raise CostError(f"task {task.name!r} cannot be finetuned on {examples} examples. Give 1 or more.")
+    settings = task.finetuning
+    updates = max(1, round(settings.epochs * examples / settings.batch_examples))
+    return Run(
+        f"{step.stage} on {task.name}", step, updates, finetuning_work(recipe, step, settings), len(settings.seeds)
+    )

@@ -1,0 +1,162 @@
+"""The paper's tables of cost, 3 and A1 (near-maximal performance), and what follows: speed-ups, shares retained."""
+
+import itertools
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from lingraft.config.systems import System
+from lingraft.reports.paper.cells import MEAN, Notes, Row, Show, Table, TimeUnit, average, near
+from lingraft.reports.paper.efficiency import Ratios, Reached, over_tasks, retained, speed_up
+from lingraft.reports.paper.grid import COMPUTE, MEASURED, Goal, Grid, Hole, Measure, Variant
+from lingraft.reports.paper.published import DAYS, SCORES, Printed
+from lingraft.reports.paper.records import TaskFacts
+
+ByTask = Mapping[str, Ratios]
+_Rule = Callable[[Mapping[str, float], Mapping[str, float]], Ratios]
+
+
+def near_table(
+    grid: Grid,
+    task: TaskFacts,
+    number: str,
+    variants: Sequence[Variant],
+    measure: Measure = COMPUTE,
+    goal: Goal = Goal.PAPER,
+    intervals: bool = False,
+) -> Table:
+    """One task's part of table 3 or A1: time to near-maximal performance; with intervals, of table A4.
+
+    Args:
+        grid: the run.
+        task: one of its tasks.
+        number: of the table.
+        variants: rows.
+        measure: compute, or seconds as measured.
+        goal: what counts as near-maximal.
+        intervals: show the checkpoints before and after too.
+    """
+    notes = Notes(grid.reasons)
+    found = {
+        variant: {language: grid.reached(variant, task, language, measure, goal) for language in task.languages}
+        for variant in variants
+    }
+    unit = TimeUnit.fitting(_estimates(reached for row in found.values() for reached in row.values()))
+    write = unit.interval if intervals else lambda reached: unit.show(reached.estimate)
+    if intervals:
+        notes.say("In brackets, the checkpoints before and after.")
+    rows = []
+    for variant, row in found.items():
+        counted = {
+            language: reached.estimate
+            for language, reached in row.items()
+            if not isinstance(reached, Hole) and math.isfinite(reached.estimate) and grid.counts(task, language)
+        }
+        cells = [near(reached, write, notes) for reached in row.values()]
+        rows.append(Row(variant.system, (*cells, average(counted, len(task.languages), unit.show))))
+    head = ("system", *(notes.language(grid, task, language) for language in task.languages), MEAN)
+    return Table(number, f"{task.title}, {measure.prefix}{unit.name} until {goal}", head, tuple(rows), notes.lines)
+
+
+def _estimates(found: Iterable[Reached | Hole]) -> Iterable[float]:
+    return (reached.estimate for reached in found if not isinstance(reached, Hole))
+
+
+def times(ratio: float) -> str:
+    """A speed-up."""
+    return f"{ratio:.2f}×"
+
+
+def share(ratio: float) -> str:
+    """A share in percent."""
+    return f"{ratio:.1%}"
+
+
+def speed_up_table(grid: Grid) -> list[Table]:
+    """Figure 1 as numbers: mean speed-ups over BL_BASE per task, in compute and seconds; none without mini-models."""
+    counted = [
+        ("compute", COMPUTE, Goal.PAPER),
+        ("compute, over the baseline", COMPUTE, Goal.OVER_BASELINE),
+        ("seconds measured", MEASURED, Goal.PAPER),
+        ("seconds measured, over the baseline", MEASURED, Goal.OVER_BASELINE),
+    ]
+    rows = {
+        f"{variant.system}, {what}": {
+            task.name: grid.speed_up(variant, task, measure, goal) for task in grid.records.tasks
+        }
+        for variant in grid.minis
+        for what, measure, goal in counted
+    }
+    paper = _papers(grid, grid.minis, DAYS, speed_up)
+    table = _ratio_table(grid, "Times less than BL_BASE until near-maximal performance", rows, paper, times)
+    return [table] if rows else []
+
+
+def retained_table(grid: Grid) -> list[Table]:
+    """Share of BL_BASE's final score that each other system keeps, per task."""
+    variants = [variant for variant in grid.variants if variant != grid.reference]
+    rows = {
+        str(variant.system): {task.name: grid.retained(variant, task) for task in grid.records.tasks}
+        for variant in variants
+    }
+    paper = _papers(grid, variants, SCORES, retained)
+    return [_ratio_table(grid, "Share of BL_BASE's final score that is kept", rows, paper, share)] if rows else []
+
+
+def papers(printed: Mapping[str, Printed], system: System, rule: _Rule) -> dict[str, Ratios]:
+    """Ratios of one system to BL_BASE per task, from the rounded numbers that the paper prints."""
+    return {
+        name: rule(task.row(system), task.row(System.BL_BASE)) for name, task in printed.items() if system in task.rows
+    }
+
+
+def _papers(
+    grid: Grid, variants: Sequence[Variant], printed: Mapping[str, Printed], rule: _Rule
+) -> dict[str, dict[str, Ratios]]:
+    """The paper's rows to show beside ours, if it has any of our tasks."""
+    if not {task.name for task in grid.records.tasks} & set(printed):
+        return {}
+    found = {f"{variant.system} in the paper": papers(printed, variant.system, rule) for variant in variants}
+    return {label: by_task for label, by_task in found.items() if by_task}
+
+
+def _ratio_table(grid: Grid, title: str, ours: Mapping[str, ByTask], paper: Mapping[str, ByTask], show: Show) -> Table:
+    notes, tasks = Notes(grid.reasons), grid.records.tasks
+    notes.say("Ratios are taken per language, then averaged; the last column is the mean of the tasks' means.")
+    if any(task.appendix for task in tasks):
+        named = ", ".join(task.title for task in tasks if task.appendix)
+        notes.say(f"The last column leaves {named} out, as the paper does.")
+    rows = [Row(label, _ratio_cells(tasks, by_task, show, notes)) for label, by_task in ours.items()]
+    for label, by_task in paper.items():
+        notes.say(
+            "The paper's rows are by the same rule from its rounded numbers; its data and sizes differ from ours."
+        )
+        rows.append(Row(label, _ratio_cells(tasks, by_task, show, notes), "quiet"))
+    _say_left_out(tasks, ours, notes)
+    head = ("system", *(task.title for task in tasks), "mean of tasks")
+    return Table("", title, head, tuple(rows), notes.lines)
+
+
+def _ratio_cells(tasks: Sequence[TaskFacts], by_task: ByTask, show: Show, notes: Notes) -> tuple[str, ...]:
+    cells = []
+    for task in tasks:
+        ratios = by_task.get(task.name)
+        if ratios is None:
+            cells.append(notes.hole(Hole("not in the paper")))
+        elif ratios.mean is None:
+            cells.append(notes.hole(Hole("no language to compare")))
+        else:
+            cells.append(average(ratios.by_language, len(ratios.by_language) + len(ratios.left_out), show))
+    counted = [by_task[task.name] for task in tasks if not task.appendix and task.name in by_task]
+    overall = over_tasks(counted)
+    return (*cells, notes.hole(Hole("no language to compare")) if overall is None else show(overall))
+
+
+def _say_left_out(tasks: Sequence[TaskFacts], rows: Mapping[str, ByTask], notes: Notes) -> None:
+    """Name the languages without a ratio; rows that lack the same ones share a sentence."""
+    labels: dict[tuple[str, str], list[str]] = {}
+    for task, (label, by_task) in itertools.product(tasks, rows.items()):
+        named = ", ".join(f"{language} ({reason})" for language, reason in by_task[task.name].left_out.items())
+        labels.setdefault((task.title, named), []).append(label)
+    for (title, named), of in labels.items():
+        if named:
+            notes.say(f"Left out on {title}: {named}; in the rows “{'”, “'.join(of)}”.")

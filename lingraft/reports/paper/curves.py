@@ -1,0 +1,205 @@
+"""The paper's learning curves, figures 3, 4 and A1-A3: scores against what was spent, by system and by depth."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import mean
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from lingraft.config.systems import System
+from lingraft.model.flops import V100_FLOPS_PER_S
+from lingraft.reports.paper.canvas import LOOKS, Drawing, Look, graded_looks, legend_above, panels, say
+from lingraft.reports.paper.cells import TimeUnit
+from lingraft.reports.paper.grid import Grid, Hole, Variant
+from lingraft.reports.paper.records import CurvePoint, TaskFacts
+from lingraft.reports.paper.words import counted
+from lingraft.reports.plotting import COLOURS
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from numpy.typing import NDArray
+
+Looks = Mapping[Variant, tuple[str, Look]]
+"""Label and look of each line."""
+_PANEL_IN, _HEAD_IN = 2.3, 0.6
+_TARGET = "95% of BL_BASE"
+_MARKS = 12
+"""At most so many on a line, however many checkpoints it has."""
+
+
+@dataclass(frozen=True)
+class _Line:
+    """A mean learning curve: seconds of a V100, and percent."""
+
+    label: str
+    look: Look
+    seconds: tuple[float, ...]
+    scores: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class _Panel:
+    """Lines over the same languages, and their mean target."""
+
+    title: str
+    metric: str
+    lines: tuple[_Line, ...]
+    languages: tuple[str, ...]
+    target: float | None
+
+    @property
+    def end(self) -> float:
+        """Seconds at which the longest line ends."""
+        return max((line.seconds[-1] for line in self.lines), default=0.0)
+
+    @property
+    def said(self) -> str:
+        """Where its lines end, in words."""
+        ends = ", ".join(f"{line.label} {line.scores[-1]:.1f}" for line in self.lines)
+        return f"{self.title}: {ends or 'no curve'}"
+
+
+def system_curves(grid: Grid) -> list[Drawing]:
+    """Figure 3: the systems' mean curves, one panel per main task; none without a curve."""
+    shown = [_panel(grid, task, _of_systems(grid), _counting(grid, task, task.languages)) for task in grid.main_tasks]
+    over = "; ".join(
+        f"{task.title}: {', '.join(panel.languages) or 'none'}"
+        for task, panel in zip(grid.main_tasks, shown, strict=True)
+    )
+    caption = (
+        "Scores while a language's embeddings are learned, against compute; means over the languages in which every "
+        f"system came to its end ({over}). Dotted, the score that counts as near-maximal."
+    )
+    return _drawing("figure-3", "Figure 3", "learning curves", caption, shown)
+
+
+def language_curves(grid: Grid, task: TaskFacts) -> list[Drawing]:
+    """The systems' curves in every language of a task; none without a curve."""
+    title = f"Learning curves of every language, {task.title}"
+    caption = "Dotted, the score that counts as near-maximal. A system without a line has no curve there."
+    shown = [_panel(grid, task, _of_systems(grid), [language], language) for language in task.languages]
+    return _drawing(f"curves-{task.name}", "", title, caption, shown, columns=3)
+
+
+def depth_curves(grid: Grid, system: System) -> list[Drawing]:
+    """Figure 4, of the first task, and A1 and those that follow, of the others: curves by depth."""
+    variants = [Variant(system, depth) for depth in grid.depths(system)]
+    looks = {
+        variant: (counted(variant.depth, "layer"), look)
+        for variant, look in zip(variants, graded_looks(len(variants)), strict=True)
+    }
+    looks[grid.reference] = (str(System.BL_BASE), LOOKS[System.BL_BASE])
+    tasks = [task for task in grid.records.tasks if grid.depth_languages(system, task)]
+    return [drawing for place, task in enumerate(tasks) for drawing in _depth_drawing(grid, system, task, looks, place)]
+
+
+def _depth_drawing(grid: Grid, system: System, task: TaskFacts, looks: Looks, place: int) -> list[Drawing]:
+    languages = grid.depth_languages(system, task)
+    number = f"A{place}" if place else "4"
+    title = f"learning curves of {system} by depth, {task.title}"
+    each = [_panel(grid, task, looks, [language], language) for language in languages]
+    if len(languages) == 1:
+        caption = f"{languages[0]} alone was run at several depths."
+        return _drawing(f"figure-{number}-{system}".lower(), f"Figure {number}", title, caption, each)
+    shown = [_panel(grid, task, looks, _counting(grid, task, languages)), *each]
+    caption = "The first panel is the mean over those of the other panels' languages that have every curve."
+    return _drawing(f"figure-{number}-{system}".lower(), f"Figure {number}", title, caption, shown)
+
+
+def _of_systems(grid: Grid) -> Looks:
+    return {variant: (str(variant.system), LOOKS[variant.system]) for variant in grid.variants}
+
+
+def _counting(grid: Grid, task: TaskFacts, languages: Sequence[str]) -> list[str]:
+    return [language for language in languages if grid.counts(task, language)]
+
+
+def _panel(grid: Grid, task: TaskFacts, looks: Looks, languages: Sequence[str], title: str = "") -> _Panel:
+    """Mean curves over those of the languages in which every variant with a curve has one."""
+    curves = {variant: _curves(grid, variant, task, languages) for variant in looks}
+    curves = {variant: by_language for variant, by_language in curves.items() if by_language}
+    shared = [name for name in languages if curves and all(name in by_language for by_language in curves.values())]
+    lines = [
+        _line(*looks[variant], [by_language[name] for name in shared])
+        for variant, by_language in curves.items()
+        if shared
+    ]
+    targets = [target for name in shared if not isinstance(target := grid.target(task, name), Hole)]
+    return _Panel(
+        title or f"{task.title}, {_counted(shared)}",
+        f"{task.title} {task.metric}, %",
+        tuple(line for line in lines if line.scores),  # curves that nowhere overlap have no mean
+        tuple(shared),
+        100 * mean(targets) if targets and len(targets) == len(shared) else None,
+    )
+
+
+def _counted(languages: Sequence[str]) -> str:
+    if len(languages) > 1:
+        return f"mean of {len(languages)} languages"
+    return languages[0] if languages else "no language has all curves"
+
+
+def _curves(
+    grid: Grid, variant: Variant, task: TaskFacts, languages: Sequence[str]
+) -> dict[str, tuple[CurvePoint, ...]]:
+    found = {language: grid.cell(variant, task, language) for language in languages}
+    return {language: cell.points for language, cell in found.items() if not isinstance(cell, Hole)}
+
+
+def _line(label: str, look: Look, curves: Sequence[Sequence[CurvePoint]]) -> _Line:
+    """The mean of curves, interpolated where one has a checkpoint that another lacks, as far as all of them go."""
+    first, last = max(curve[0].step for curve in curves), min(curve[-1].step for curve in curves)
+    steps = sorted({point.step for curve in curves for point in curve if first <= point.step <= last})
+    flops = _mean_at(steps, curves, lambda point: point.flops)
+    scores = _mean_at(steps, curves, lambda point: point.scores.mean)
+    return _Line(label, look, tuple(flops / V100_FLOPS_PER_S), tuple(100 * scores))
+
+
+def _mean_at(
+    steps: Sequence[int], curves: Sequence[Sequence[CurvePoint]], number: Callable[[CurvePoint], float]
+) -> "NDArray[np.float64]":
+    at = [np.interp(steps, [point.step for point in curve], [number(point) for point in curve]) for curve in curves]
+    return np.mean(at, axis=0)
+
+
+def _drawing(
+    file: str, number: str, title: str, caption: str, shown: Sequence[_Panel], columns: int = 2
+) -> list[Drawing]:
+    """A figure of panels in one unit of time; none if there is no line to draw."""
+    ends = [panel.end for panel in shown if panel.lines]
+    if not ends:
+        return []
+    unit, columns = TimeUnit.fitting([max(ends)]), min(columns, len(shown))
+
+    def paint(figure: "Figure") -> None:
+        axes = panels(figure, len(shown), columns)
+        for each, panel in zip(axes, shown, strict=True):
+            _paint(each, panel, unit)
+        for place, each in enumerate(axes):
+            known = place % columns and shown[place].metric == shown[place - 1].metric
+            each.set_ylabel("" if known else shown[place].metric)
+        figure.supxlabel(f"compute, V100-{unit.name}", fontsize="medium")
+        legend_above(figure, axes)
+
+    alt = f"Line plots. Scores at the end of training: {'; '.join(panel.said for panel in shown)}."
+    rows = -(-len(shown) // columns)
+    return [Drawing(file, number, title, caption, alt, _HEAD_IN + _PANEL_IN * rows, paint)]
+
+
+def _paint(axes: "Axes", panel: _Panel, unit: TimeUnit) -> None:
+    axes.set_title(panel.title, loc="left")
+    if not panel.lines:
+        say(axes, "no curve")
+        return
+    for line in panel.lines:
+        look, times = line.look, [seconds / unit.seconds for seconds in line.seconds]
+        marked = -(-len(times) // _MARKS)
+        axes.plot(
+            times, line.scores, look.line, color=look.colour, marker=look.marker, markevery=marked, label=line.label
+        )
+    if panel.target is not None:
+        axes.axhline(panel.target, color=COLOURS["red"], linestyle=":", linewidth=1.2, label=_TARGET)
+    axes.set_xlim(left=-0.02 * panel.end / unit.seconds)

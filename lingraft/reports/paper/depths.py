@@ -1,0 +1,79 @@
+"""The paper's tables by depth of the mini-model: 4 and A4 (time to near-maximal performance), A3 (final scores)."""
+
+from collections.abc import Mapping, Sequence
+
+from lingraft.config.systems import System
+from lingraft.reports.paper.cells import Notes, Row, Table, TimeUnit, average, near, points, score
+from lingraft.reports.paper.grid import Grid, Hole, Variant
+from lingraft.reports.paper.records import TaskFacts
+from lingraft.stages.results import SeedScores
+
+
+def near_by_depth(grid: Grid, system: System, intervals: bool = False) -> list[Table]:
+    """Table 4, or with intervals A4: a row per language and task, a column per depth; none without several depths."""
+    notes, depths = Notes(grid.reasons), grid.depths(system)
+    found = {
+        (task.title, notes.language(grid, task, language)): [
+            grid.reached(Variant(system, depth), task, language) for depth in depths
+        ]
+        for task in grid.records.tasks
+        for language in grid.depth_languages(system, task)
+    }
+    reached = [each for row in found.values() for each in row if not isinstance(each, Hole)]
+    unit = TimeUnit.fitting(each.estimate for each in reached)
+    write = unit.interval if intervals else lambda each: unit.show(each.estimate)
+    if intervals:
+        notes.say("In brackets, the checkpoints before and after.")
+    rows = [
+        Row(f"{language} {title}", tuple(near(each, write, notes) for each in row))
+        for (title, language), row in found.items()
+    ]
+    title = f"V100-{unit.name} to near-maximal performance, {system} by depth"
+    return [Table("Table A4" if intervals else "Table 4", title, _head(depths), tuple(rows), notes.lines)] * bool(rows)
+
+
+def final_by_depth(grid: Grid, system: System) -> list[Table]:
+    """Table A3: final scores by depth, mean over the languages that were run at several; BL_BASE last."""
+    notes, depths = Notes(grid.reasons), grid.depths(system)
+    variants = [*(Variant(system, depth) for depth in depths), grid.reference]
+    found = {
+        task.name: {
+            language: [grid.final(variant, task, language) for variant in variants]
+            for language in grid.depth_languages(system, task)
+        }
+        for task in grid.records.tasks
+    }
+    notes.seeds(scores for by_language in found.values() for row in by_language.values() for scores in row)
+    rows = []
+    for task in grid.records.tasks:
+        by_language = found[task.name]
+        named = {language: notes.language(grid, task, language) for language in by_language}
+        if len(named) > 1:
+            rows.append(Row(f"{task.title} ({', '.join(named.values())})", _means(grid, task, by_language)))
+        rows += [
+            Row(f"{task.title} ({named[language]})", tuple(score(scores, notes) for scores in row), "quiet")
+            for language, row in by_language.items()
+        ]
+    title = f"scores at the end of training, {system} by depth, in percent"
+    head = (*_head(depths), str(System.BL_BASE))
+    return [Table("Table A3", title, head, tuple(rows), notes.lines)] * bool(rows)
+
+
+def _head(depths: Sequence[int]) -> tuple[str, ...]:
+    return ("depth", *map(str, depths))
+
+
+def _means(grid: Grid, task: TaskFacts, rows: Mapping[str, Sequence[SeedScores | Hole]]) -> tuple[str, ...]:
+    """The mean of each column over the languages that count."""
+    return tuple(
+        average(
+            {
+                language: scores.mean
+                for language, scores in zip(rows, column, strict=True)
+                if not isinstance(scores, Hole) and grid.counts(task, language)
+            },
+            len(column),
+            points,
+        )
+        for column in zip(*rows.values(), strict=True)
+    )

@@ -1,0 +1,54 @@
+"""What failed, and why: the one place of a report where an error stands in full."""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from lingraft.config.systems import System
+from lingraft.reports.paper.cells import Row, Table, hole_mark
+from lingraft.reports.paper.grid import ORDER, Grid, Hole
+
+
+class _Failure(NamedTuple):
+    """A cell that failed, of a language or of the source."""
+
+    hole: Hole
+    system: System
+    language: str
+
+
+def failures_table(grid: Grid) -> list[Table]:
+    """A row per reason, and under the table the reasons in full; nothing where nothing failed."""
+    by_number: dict[int, list[_Failure]] = {}
+    for failure in _failures(grid):
+        by_number.setdefault(grid.reasons.number(failure.hole), []).append(failure)
+    rows = [
+        Row(hole_mark(number), (str(len(failures)), _systems(failures), _languages(failures)))
+        for number, failures in sorted(by_number.items())
+    ]
+    notes = [f"{hole_mark(number)}: {_full(failures[0].hole)}" for number, failures in sorted(by_number.items())]
+    head = ("hole", "cells", "systems", "languages")
+    return [Table("", "Cells that failed, by reason", head, tuple(rows), tuple(notes))] if rows else []
+
+
+def _failures(grid: Grid) -> Iterable[_Failure]:
+    records = grid.records
+    for cell in records.cells:
+        if cell.failed is not None:
+            yield _Failure(Hole.failed(cell.failed), cell.system, cell.language)
+    for of_source in records.source_cells:
+        if of_source.failed is not None:
+            yield _Failure(Hole.failed(of_source.failed), of_source.system, records.source)
+
+
+def _systems(failures: Iterable[_Failure]) -> str:
+    found = {failure.system for failure in failures}
+    return ", ".join(system for system in ORDER if system in found)
+
+
+def _languages(failures: Iterable[_Failure]) -> str:
+    return ", ".join(dict.fromkeys(failure.language for failure in failures))
+
+
+def _full(hole: Hole) -> str:
+    """On one line, so that Markdown keeps it in one paragraph."""
+    return f"{' '.join(hole.reason.split())}."

@@ -1,0 +1,270 @@
+"""The records as a grid to look numbers up in: each is there, or is a hole that says why it is not."""
+
+import re
+import textwrap
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property
+from typing import NamedTuple, Self, TypeVar
+
+from lingraft.config.systems import System
+from lingraft.model.flops import V100_FLOPS_PER_S
+from lingraft.reports.paper import efficiency
+from lingraft.reports.paper.efficiency import Ratios, Reached, informative, near_maximal
+from lingraft.reports.paper.records import Cell, PaperRecords, Spent, TaskFacts
+from lingraft.stages.results import SeedScores
+
+ORDER = (System.BL_BASE, System.BL_SMALL, System.MINIPOST, System.MINIJOINT)
+"""As the paper's tables have them."""
+
+
+@dataclass(frozen=True)
+class Hole:
+    """A number that is not there."""
+
+    reason: str
+
+    @classmethod
+    def failed(cls, why: str) -> Self:
+        """One whose run failed."""
+        return cls(f"failed: {why.strip().rstrip('.')}")
+
+    @property
+    def short(self) -> str:
+        """The reason's first sentence, and of a long one the beginning, for places where many reasons stand."""
+        first = re.split(r"\n|(?<=[.!?])\s", self.reason, maxsplit=1)[0].rstrip(".")
+        return textwrap.shorten(first, _SHORT, placeholder=" …") if len(first) > _SHORT else first
+
+
+class Reasons:
+    """Numbers for the reasons of holes, in the order in which they are first asked for: one each for a whole page."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, int] = {}
+
+    def number(self, hole: Hole) -> int:
+        """The number of a hole's reason."""
+        return self._numbers.setdefault(hole.reason, len(self._numbers) + 1)
+
+
+class Variant(NamedTuple):
+    """A system at a depth: a row or a column of a table."""
+
+    system: System
+    depth: int
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A way of counting what a checkpoint took, in seconds."""
+
+    prefix: str
+    """Before a unit of time, such as days."""
+    spent: Spent
+
+
+COMPUTE = Measure("V100-", lambda point: point.flops / V100_FLOPS_PER_S)
+"""FLOPs as time on a V100, by the paper's 30 TFLOP/s (appendix A.1)."""
+MEASURED = Measure("measured ", lambda point: point.elapsed_s)
+"""What training took where it ran."""
+
+
+class Goal(StrEnum):
+    """What counts as near-maximal."""
+
+    PAPER = "95% of BL_BASE's final score"
+    OVER_BASELINE = "b + 95% of what BL_BASE's final score has over the trivial baseline b"
+
+
+Number = TypeVar("Number")
+_SHORT = 120
+"""Characters of a reason where many reasons stand."""
+
+
+class Grid:
+    """Numbers of a run, by variant, task and language.
+
+    Raises:
+        ArtifactError: the records do not fit each other.
+        CurveError: a curve that is empty or not sorted.
+    """
+
+    def __init__(self, records: PaperRecords) -> None:
+        self.records = records.checked()
+        self.reasons = Reasons()
+        self._cells = {
+            (cell.system, cell.depth, cell.task, cell.language, cell.pretraining_seed): cell for cell in records.cells
+        }
+
+    @cached_property
+    def variants(self) -> list[Variant]:
+        """The systems planned, each at the depth of tables that are not by depth."""
+        return [self.variant(system) for system in ORDER if system in self.records.systems]
+
+    def variant(self, system: System) -> Variant:
+        """A system at the depth of tables that are not by depth."""
+        return Variant(system, self.records.layers if system is System.BL_BASE else self.records.depth)
+
+    @property
+    def reference(self) -> Variant:
+        """BL_BASE, whose final score sets the targets."""
+        return self.variant(System.BL_BASE)
+
+    @property
+    def minis(self) -> list[Variant]:
+        """The systems whose speed-up over BL_BASE is asked for."""
+        return [variant for variant in self.variants if variant.system in {System.MINIPOST, System.MINIJOINT}]
+
+    @property
+    def main_tasks(self) -> list[TaskFacts]:
+        """Tasks that count in means over tasks."""
+        return [task for task in self.records.tasks if not task.appendix]
+
+    def depths(self, system: System) -> list[int]:
+        """Depths at which a system was run, if more than one."""
+        depths = sorted({cell.depth for cell in self._of_main_seed if cell.system is system})
+        return depths if len(depths) > 1 else []
+
+    def depth_languages(self, system: System, task: TaskFacts) -> list[str]:
+        """Languages that a system was run in at more than its usual depth."""
+        usual = self.variant(system).depth
+        languages = {
+            cell.language
+            for cell in self._of_main_seed
+            if cell.system is system and cell.task == task.name and cell.depth != usual
+        }
+        return [language for language in task.languages if language in languages]
+
+    def cell(self, variant: Variant, task: TaskFacts, language: str, seed: int | None = None) -> Cell | Hole:
+        """The record of a run that came to its end.
+
+        Args:
+            variant: system and depth.
+            task: one of the records' tasks.
+            language: one of the task's languages.
+            seed: pretraining seed; that of the records if absent.
+        """
+        key = (*variant, task.name, language, self.records.pretraining_seed if seed is None else seed)
+        found = self._cells.get(key)
+        if found is None:
+            return Hole("not run")
+        return found if found.failed is None else Hole.failed(found.failed)
+
+    def final(self, variant: Variant, task: TaskFacts, language: str, seed: int | None = None) -> SeedScores | Hole:
+        """Scores at the end of training."""
+        cell = self.cell(variant, task, language, seed)
+        return cell if isinstance(cell, Hole) else cell.points[-1].scores
+
+    def initial(self, variant: Variant, task: TaskFacts, language: str) -> SeedScores | Hole:
+        """Scores with the embeddings as initialised, where update 0 was evaluated."""
+        cell = self.cell(variant, task, language)
+        if isinstance(cell, Hole):
+            return cell
+        return cell.points[0].scores if cell.points[0].step == 0 else Hole("update 0 was not evaluated")
+
+    def baseline(self, task: TaskFacts, language: str) -> float | Hole:
+        """Score of the trivial baseline."""
+        found = task.baselines.get(language)
+        return Hole("no trivial baseline is recorded") if found is None else found
+
+    def counts(self, task: TaskFacts, language: str) -> bool:
+        """Whether means count the language: not if BL_BASE is known to be too near the trivial baseline."""
+        reference, baseline = self.final(self.reference, task, language), self.baseline(task, language)
+        if isinstance(reference, Hole) or isinstance(baseline, Hole):
+            return True
+        return informative(reference.mean, baseline)
+
+    def target(self, task: TaskFacts, language: str, goal: Goal = Goal.PAPER) -> float | Hole:
+        """The near-maximal score, or why there is none."""
+        reference = self.final(self.reference, task, language)
+        if isinstance(reference, Hole):
+            return Hole(f"no target, since BL_BASE has no final score ({reference.short})")
+        if goal is Goal.PAPER:
+            return near_maximal(reference.mean)
+        baseline = self.baseline(task, language)
+        if isinstance(baseline, Hole):
+            return baseline
+        if reference.mean <= baseline:
+            return Hole("BL_BASE does not beat the trivial baseline")
+        return near_maximal(reference.mean, baseline)
+
+    def reached(
+        self,
+        variant: Variant,
+        task: TaskFacts,
+        language: str,
+        measure: Measure = COMPUTE,
+        goal: Goal = Goal.PAPER,
+    ) -> Reached | Hole:
+        """Seconds until near-maximal performance."""
+        cell, target = self.cell(variant, task, language), self.target(task, language, goal)
+        if isinstance(cell, Hole):
+            return cell
+        return target if isinstance(target, Hole) else cell.curve(measure.spent).reach(target)
+
+    def speed_up(
+        self, variant: Variant, task: TaskFacts, measure: Measure = COMPUTE, goal: Goal = Goal.PAPER
+    ) -> Ratios:
+        """How many times less than BL_BASE a variant takes to near-maximal performance."""
+        found, reference = (
+            {language: self.reached(of, task, language, measure, goal) for language in task.languages}
+            for of in (variant, self.reference)
+        )
+        ours, theirs = (
+            {language: reached.estimate for language, reached in self._counted(task, row).items()}
+            for row in (found, reference)
+        )
+        return self._with_reasons(task, efficiency.speed_up(ours, theirs), found, reference)
+
+    def retained(self, variant: Variant, task: TaskFacts) -> Ratios:
+        """Share of BL_BASE's final score that a variant keeps."""
+        found, reference = (
+            {language: self.final(of, task, language) for language in task.languages}
+            for of in (variant, self.reference)
+        )
+        ours, theirs = (
+            {language: scores.mean for language, scores in self._counted(task, row).items()}
+            for row in (found, reference)
+        )
+        return self._with_reasons(task, efficiency.retained(ours, theirs), found, reference)
+
+    def _counted(self, task: TaskFacts, found: Mapping[str, Number | Hole]) -> dict[str, Number]:
+        return {
+            language: number
+            for language, number in found.items()
+            if not isinstance(number, Hole) and self.counts(task, language)
+        }
+
+    def _with_reasons(
+        self, task: TaskFacts, ratios: Ratios, found: Mapping[str, object], reference: Mapping[str, object]
+    ) -> Ratios:
+        """Every language without a ratio, with the grid's reason where there is no number at all."""
+        left_out = {}
+        for language in task.languages:
+            own, base = found[language], reference[language]
+            if not self.counts(task, language):
+                left_out[language] = "not informative"
+            elif isinstance(own, Hole):
+                left_out[language] = own.short
+            elif isinstance(base, Hole):
+                left_out[language] = f"BL_BASE {base.short}"
+            elif language in ratios.left_out:
+                left_out[language] = ratios.left_out[language]
+        return Ratios(ratios.by_language, left_out)
+
+    @cached_property
+    def _of_main_seed(self) -> list[Cell]:
+        return [cell for cell in self.records.cells if cell.pretraining_seed == self.records.pretraining_seed]
+
+    def pretraining_seeds(self) -> list[tuple[Variant, list[int]]]:
+        """Variants that were pretrained more than once, with their seeds, the main one last as in the paper."""
+        seeds: dict[Variant, set[int]] = {}
+        for cell in self.records.cells:
+            seeds.setdefault(Variant(cell.system, cell.depth), set()).add(cell.pretraining_seed)
+        main = self.records.pretraining_seed
+        return [
+            (variant, sorted(found, key=lambda seed: (seed == main, seed)))
+            for variant, found in seeds.items()
+            if len(found) > 1
+        ]

@@ -1,0 +1,275 @@
+"""What a report is made from: the source, one row per language and mini-model, means over languages."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import NamedTuple, Self
+
+import pydantic
+
+from lingraft.artifacts.artifact import Artifact, Cost, Kind, require_aligned
+from lingraft.config.recipe import Recipe
+from lingraft.data.languages import name_and_tag
+from lingraft.errors import ArtifactError
+from lingraft.stages.results import LanguageResult, Result, SearchResult, SourceResult, TaskScores
+
+RECORDS_FILE = "report.json"
+_TRAINING_PAGES = "?workflowType=machine_learning"
+"""Chooses MLflow's pages for training, where it would open those for applications of language models."""
+_LOCAL_PAGES = "http://127.0.0.1:5000"
+
+
+class Layers(NamedTuple):
+    """What embeddings were learned over: the primary's bottom layers, and any fresh ones on top of them (step 1b)."""
+
+    depth: int
+    fresh: int = 0
+    shallower: tuple[int, ...] = ()
+    """Depths before, of a progressive adaptation."""
+
+    @classmethod
+    def under(cls, result: LanguageResult) -> Self:
+        """Those under a language's embeddings."""
+        return cls(result.depth, result.fresh_layers, result.shallower)
+
+    def __str__(self) -> str:
+        return f"{self.depths} + {self.fresh} fresh" if self.fresh else self.depths
+
+    @property
+    def depths(self) -> str:
+        """All of them, such as "2, 4, then 8"."""
+        return f"{', '.join(map(str, self.shallower))}, then {self.depth}" if self.shallower else str(self.depth)
+
+    def of(self, layers: int) -> str:
+        """Beside the primary's number of layers, such as "4 of 12 + 2 fresh"."""
+        return f"{self.depths} of {layers}" + (f" + {self.fresh} fresh" if self.fresh else "")
+
+
+@dataclass(frozen=True)
+class Row:
+    """A line of a table: one adapted language, or a mean over several with equal layers."""
+
+    language: str
+    """Its name and tag, or what the mean is over."""
+    over: Layers
+    mark: str
+    """"standard" for adaptation over all layers, "searched" for the depth that the search chose."""
+    results: tuple[LanguageResult, ...]
+
+    @property
+    def layers(self) -> str:
+        """Layers with their mark, such as "4 searched"."""
+        return f"{self.over} {self.mark}".strip()
+
+
+class Verdict(Result):
+    """What the gate decided about the embeddings of a language, by the registry's record of decisions."""
+
+    model: str = pydantic.Field(description="Name of the registered model.")
+    version: int
+    promoted: bool = pydantic.Field(description="Whether the version became champion, which is what is served.")
+    reason: str = pydantic.Field(description="The gate's checks that decided it, in sentences.")
+    run: str | None = pydantic.Field(None, description="Id of the tracking run that registered the version.")
+
+
+class Answered(Result):
+    """One question to the served task, and what was answered."""
+
+    task: str
+    language: str
+    texts: dict[str, str] = pydantic.Field(description="By the names of the endpoint's inputs.")
+    found: tuple[tuple[str, float], ...] = pydantic.Field(description="Labels, passages or entities, with probability.")
+
+
+class Tracked(Result):
+    """Where MLflow keeps the runs that a report is about."""
+
+    uri: str = pydantic.Field(description="Of the tracking store, without credentials.")
+    experiment: str = pydantic.Field(description="Id of the experiment.")
+    runs: dict[str, str] = pydantic.Field(description="Ids of runs by what they did; the pipeline's own comes first.")
+
+    @property
+    def pages(self) -> str:
+        """Address of MLflow's pages: the server's, or where `mlflow ui` has them by default."""
+        return self.uri.rstrip("/") if self.is_server else _LOCAL_PAGES
+
+    @property
+    def is_server(self) -> bool:
+        """Whether the store is a server, with pages of its own."""
+        return self.uri.startswith(("http://", "https://"))
+
+    def link(self, run: str = "") -> str:
+        """Address of the page of a run; of the list of all runs if none is named."""
+        path = f"runs/{run}" if run else "runs"
+        return f"{self.pages}/#/experiments/{self.experiment}/{path}{_TRAINING_PAGES}"
+
+
+class Records(Result):
+    """Everything that the report shows; what report.json holds."""
+
+    source: SourceResult
+    languages: tuple[LanguageResult, ...]
+    search: SearchResult | None = None
+    recipe: Recipe | None = None
+    failed: dict[str, str] = pydantic.Field({}, description="Why languages have no evaluation, by language.")
+    refused: dict[str, str] = pydantic.Field({}, description="Why the gate did not promote languages that have one.")
+    verdicts: dict[str, Verdict] = pydantic.Field({}, description="The gate's, by language, where it was asked.")
+    tracked: Tracked | None = pydantic.Field(None, description="Runs, where they were tracked.")
+    answers: tuple[Answered, ...] = pydantic.Field((), description="What the served tasks were asked.")
+
+    @classmethod
+    def of(
+        cls,
+        source: SourceResult,
+        languages: Sequence[LanguageResult],
+        search: SearchResult | None = None,
+        recipe: Recipe | None = None,
+        failed: Mapping[str, str] = MappingProxyType({}),
+        refused: Mapping[str, str] = MappingProxyType({}),
+        verdicts: Mapping[str, Verdict] = MappingProxyType({}),
+        tracked: Tracked | None = None,
+    ) -> Self:
+        """Check that the records belong together; order them by language as given, then by layers.
+
+        Embeddings that were evaluated twice (the depth searched may be the depth of all) give one row.
+
+        Args:
+            source: the evaluation of the source.
+            languages: evaluations of the languages, in the order to show; standard adaptation is compared where there
+                is any.
+            search: the depth search, if there was one.
+            recipe: shown at the end of the page, if given; it names the labels.
+            failed: why languages have no evaluation.
+            refused: why the gate did not promote languages that have one.
+            verdicts: what the gate decided, by language.
+            tracked: the runs behind the records.
+
+        Raises:
+            ArtifactError: no language, or two different embeddings for one language and mini-model.
+            AlignmentError: a language or the search belongs to another primary than the source.
+        """
+        if not languages:
+            raise ArtifactError("a report needs the evaluation of at least one language; none was given.")
+        for row in languages:
+            what = f"the evaluation of {row.language!r} over {Layers.under(row)} layers"
+            require_aligned(what, row.primary, source.primary)
+        if search:
+            require_aligned(f"the depth search for {search.language!r}", search.primary, source.primary)
+        order = list(dict.fromkeys(row.language for row in languages))
+        ordered = sorted(_distinct(languages), key=lambda row: (order.index(row.language), Layers.under(row)))
+        return cls(
+            source=source,
+            languages=tuple(ordered),
+            search=search,
+            recipe=recipe,
+            failed=dict(failed),
+            refused=dict(refused),
+            verdicts=dict(verdicts),
+            tracked=tracked,
+        )
+
+    @classmethod
+    def load(cls, folder: Path) -> Self:
+        """Open the records of a report.
+
+        Raises:
+            ArtifactError: not a report, or damaged.
+        """
+        report = Artifact.load(folder, Kind.REPORT)
+        return cls.model_validate_json((report.folder / RECORDS_FILE).read_text(encoding="utf-8"))
+
+    @property
+    def names(self) -> list[str]:
+        """Adapted languages, each once."""
+        return list(dict.fromkeys(row.language for row in self.languages))
+
+    @property
+    def tasks(self) -> list[str]:
+        """Tasks that the source or a language was tested on, each once."""
+        return list(dict.fromkeys(task.name for result in self._evaluations for task in result.tasks))
+
+    def scores(self, task: str) -> TaskScores:
+        """Scores on a task of the first that was tested on it: the source's, where it was."""
+        return next(result.task_scores[task] for result in self._evaluations if task in result.task_scores)
+
+    def label(self, task: str, label: str) -> str:
+        """A label of a task with the name that the recipe has for it; the label alone without one."""
+        tasks = {each.name: each for each in self.recipe.tasks} if self.recipe else {}
+        return tasks[task].named(label) if task in tasks else label
+
+    @property
+    def rows(self) -> list[Row]:
+        """One row per language and mini-model."""
+        return [
+            Row(name_and_tag(result.language), Layers.under(result), self._mark(result), (result,))
+            for result in self.languages
+        ]
+
+    @property
+    def means(self) -> list[Row]:
+        """One row per mini-model that several languages share."""
+        return _means(self.languages)
+
+    def means_on(self, task: str) -> list[Row]:
+        """The same, over the languages that were tested on a task."""
+        return _means(self.tested(task))
+
+    @property
+    def overs(self) -> list[Layers]:
+        """Layers that embeddings were learned over, in rising order."""
+        return sorted({Layers.under(row) for row in self.languages})
+
+    def over(self, layers: Layers) -> tuple[LanguageResult, ...]:
+        """All languages whose embeddings were learned over these layers."""
+        return tuple(row for row in self.languages if Layers.under(row) == layers)
+
+    def tested(self, task: str) -> tuple[LanguageResult, ...]:
+        """All languages that were tested on a task."""
+        return tuple(row for row in self.languages if task in row.task_scores)
+
+    @property
+    def built(self) -> dict[Layers, Cost]:
+        """What step 1b took, by the layers of the mini-model that it built."""
+        return {Layers.under(row): row.building for row in self.languages if row.building}
+
+    @property
+    def fresh(self) -> bool:
+        """Whether any mini-model has layers that the primary does not have."""
+        return any(row.fresh_layers for row in self.languages)
+
+    def of_language(self, language: str) -> tuple[LanguageResult, ...]:
+        """All mini-models over which a language was adapted."""
+        return tuple(row for row in self.languages if row.language == language)
+
+    @property
+    def _evaluations(self) -> list[SourceResult | LanguageResult]:
+        return [self.source, *self.languages]
+
+    def _mark(self, result: LanguageResult) -> str:
+        searched = self.search and (self.search.language, self.search.chosen) == (result.language, result.depth)
+        return ", ".join(["standard"] * result.standard + ["searched"] * bool(searched))
+
+
+def _means(results: Sequence[LanguageResult]) -> list[Row]:
+    by_layers: dict[Layers, list[LanguageResult]] = {}
+    for result in sorted(results, key=Layers.under):
+        by_layers.setdefault(Layers.under(result), []).append(result)
+    return [
+        Row(f"mean of {len(shared)}", layers, "standard" if shared[0].standard else "", tuple(shared))
+        for layers, shared in by_layers.items()
+        if len(shared) > 1
+    ]
+
+
+def _distinct(languages: Sequence[LanguageResult]) -> list[LanguageResult]:
+    found: dict[tuple[str, Layers], LanguageResult] = {}
+    for row in languages:
+        layers = Layers.under(row)
+        first = found.setdefault((row.language, layers), row)
+        if first.embeddings != row.embeddings:
+            raise ArtifactError(
+                f"language {row.language!r} has two evaluations over {layers} layers, of embeddings "
+                f"{first.embeddings} and {row.embeddings}. Give the report one of them."
+            )
+    return list(found.values())

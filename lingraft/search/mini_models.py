@@ -1,0 +1,63 @@
+"""MINIPOST's mini-models for a search: one step 1b a depth, made once and shared by all trials and languages."""
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from lingraft.artifacts.artifact import Artifact, Cost
+from lingraft.artifacts.cache import made_once
+from lingraft.config.recipe import Recipe
+from lingraft.console import say
+from lingraft.errors import InUseError, RecipeError
+from lingraft.jobs import job as jobs
+from lingraft.jobs import shared_results
+from lingraft.training.schedule import Progress
+
+_AGAIN_S = 2.0
+
+
+@dataclass(frozen=True)
+class Minis:
+    """The mini-models of a recipe whose system builds them; none are needed where a primary has heads."""
+
+    recipe: Recipe
+    primary: Path
+    source_blocks: Path | None
+    state: Path
+    """Where they go; with `LINGRAFT_RESULTS` they are taken from there, and kept there for other languages."""
+
+    @property
+    def needed(self) -> bool:
+        """Whether the recipe's system has a step 1b."""
+        return self.recipe.builds_mini
+
+    def folder(self, depth: int) -> Path | None:
+        """The mini-model of a depth, built now unless it is there; None where none is needed.
+
+        Raises:
+            RecipeError: there is no text of the source language to build it from.
+        """
+        return self._made(depth).folder if self.needed else None
+
+    def costs(self, depths: list[int]) -> dict[int, Cost]:
+        """What step 1b took at each depth."""
+        return {depth: self._made(depth).manifest.cost for depth in depths} if self.needed else {}
+
+    def _made(self, depth: int) -> Artifact:
+        if self.source_blocks is None:
+            raise RecipeError(
+                f"a search over {self.recipe.system}'s depths builds a mini-model of each, in the source language, but "
+                "its blocks are not given. Give the folder that `lingraft blocks` wrote for it (--source-blocks)."
+            )
+        out = self.state / f"mini-{depth}"
+        job = jobs.mini_building(self.recipe.over(depth), self.primary, self.source_blocks, out)
+        while True:
+            try:
+                return made_once(job.made, job.kind, job.made_from, lambda: shared_results.done(job, _unwatched))
+            except InUseError as error:
+                say(f"another worker builds the mini-model over {depth} layers; it is waited for: {error}")
+                time.sleep(_AGAIN_S)
+
+
+def _unwatched(point: Progress) -> None:
+    """The artifact has its own history."""

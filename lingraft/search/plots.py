@@ -1,0 +1,145 @@
+"""A search's figures: scores by compute, the front, what mattered, and what it all cost."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from lingraft.reports.paper.canvas import Drawing, Look, graded_looks
+from lingraft.reports.plotting import COLOURS, percent_ticks, si_ticks
+from lingraft.stages.results import SearchResult, Trial
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_HEIGHT_IN = 3.9
+
+
+def drawings_of(found: SearchResult) -> list[Drawing]:
+    """Those that the search has something to show in."""
+    drawn = [_curves(found), _costs(found)]
+    if len(found.front) > 1:
+        drawn.insert(1, _front(found))
+    return [*drawn, _importance(found)] if found.importance else drawn
+
+
+def _looks(found: SearchResult) -> Mapping[int, Look]:
+    depths = sorted({trial.depth for trial in found.trials})
+    return dict(zip(depths, graded_looks(len(depths)), strict=True))
+
+
+def _labelled(axes: "Axes", found: SearchResult) -> None:
+    axes.set(xlabel="compute of one trial", ylabel=f"{found.metric_title}, dev")
+    si_ticks(axes.xaxis, "FLOP")
+    percent_ticks(axes.yaxis)
+
+
+def _curves(found: SearchResult) -> Drawing:
+    looks = _looks(found)
+
+    def paint(figure: "Figure") -> None:
+        axes = figure.subplots()
+        named: set[int] = set()
+        for trial in found.trials:
+            _line(axes, trial, looks[trial.depth], trial.number == found.best, trial.depth not in named)
+            named.add(trial.depth)
+        if found.target is not None:
+            axes.axhline(found.target, color=COLOURS["red"], linestyle=":", label=f"target {found.target:.1%}")
+        _labelled(axes, found)
+        figure.legend(loc="outside right center")
+
+    ends = ", ".join(f"{trial.depth} layers {trial.score:.1%}" for trial in found.trials)
+    return Drawing(
+        "curves",
+        "",
+        f"Scores by compute, {found.language}",
+        "Each line is a trial, looked at where all others are; a cross ends those that were stopped, and the thick one "
+        "was chosen. Scores are of dev documents.",
+        f"Line plot; the last scores are {ends}.",
+        _HEIGHT_IN,
+        paint,
+    )
+
+
+def _line(axes: "Axes", trial: Trial, look: Look, chosen: bool, first: bool) -> None:
+    flops, scores = zip(*trial.scores_by_flops, strict=True)
+    name = f"{trial.depth} layer{'' if trial.depth == 1 else 's'}" if first else None
+    width = 3.2 if chosen else 1.4
+    axes.plot(flops, scores, look.line, color=look.colour, marker=look.marker, linewidth=width, label=name)
+    if trial.pruned:
+        axes.plot(flops[-1:], scores[-1:], "x", color=COLOURS["red"], markersize=10, markeredgewidth=2.2, zorder=5)
+
+
+def _front(found: SearchResult) -> Drawing:
+    looks = _looks(found)
+
+    def paint(figure: "Figure") -> None:
+        axes = figure.subplots()
+        for trial in found.trials:
+            points = [point for point in trial.scores_by_flops if point[0]]
+            axes.plot(*zip(*points, strict=True), ".", color=COLOURS["grey"], alpha=0.5, zorder=1)
+        flops, scores = [point.flops for point in found.front], [point.score for point in found.front]
+        axes.plot(flops, scores, color=COLOURS["grey"], drawstyle="steps-post", zorder=2)
+        for depth, look in looks.items():
+            own = [(point.flops, point.score) for point in found.front if point.depth == depth]
+            if own:
+                label = f"{depth} layer{'' if depth == 1 else 's'}"
+                axes.plot(*zip(*own, strict=True), look.marker, color=look.colour, markersize=7, label=label, zorder=3)
+        _labelled(axes, found)
+        figure.legend(loc="outside right center")
+
+    return Drawing(
+        "front",
+        "",
+        "What compute buys",
+        "Every look at every trial; marked are those for which no other trial had spent as little for as good a score.",
+        f"Dot plot of {len(found.front)} points from {found.front[0].score:.1%} to {found.front[-1].score:.1%}.",
+        _HEIGHT_IN,
+        paint,
+    )
+
+
+def cost_rows(found: SearchResult) -> list[tuple[str, float]]:
+    """FLOPs of the search and of what it stands beside."""
+    rows = [("the search", found.flops), ("the grid, run to its end", found.grid_flops)]
+    if found.standard_flops is not None:
+        rows.append(("one standard adaptation", found.standard_flops))
+    return rows
+
+
+def _costs(found: SearchResult) -> Drawing:
+    rows = cost_rows(found)
+
+    def paint(figure: "Figure") -> None:
+        axes = figure.subplots()
+        places, flops = range(len(rows)), [each for _, each in rows]
+        axes.barh(places, flops, 0.6, color=[COLOURS["blue"], COLOURS["grey"], COLOURS["orange"]][: len(rows)])
+        for place, each in zip(places, flops, strict=True):
+            share = f"{each / found.grid_flops:.0%} of the grid"
+            axes.annotate(share, (each, place), (5, 0), textcoords="offset points", va="center")
+        axes.set_yticks(places, [name for name, _ in rows])
+        axes.invert_yaxis()
+        axes.margins(x=0.2)
+        axes.grid(visible=False, axis="y")
+        axes.set_xlabel("compute")
+        si_ticks(axes.xaxis, "FLOP")
+
+    said = "; ".join(f"{name} {flops:.3g} FLOPs" for name, flops in rows)
+    note = " Step 1b at every depth is in both." if found.building else ""
+    caption = f"All trials together, the same without stopping any, and the recipe's adaptation over all layers.{note}"
+    return Drawing("cost", "", "What the search cost", caption, f"Bar chart: {said}.", 2.1, paint)
+
+
+def _importance(found: SearchResult) -> Drawing:
+    shares: Sequence[tuple[str, float]] = sorted(found.importance.items(), key=lambda each: each[1])
+
+    def paint(figure: "Figure") -> None:
+        axes = figure.subplots()
+        names = [name.replace("_", " ") for name, _ in shares]
+        axes.barh(names, [share for _, share in shares], 0.6, color=COLOURS["blue"])
+        axes.grid(visible=False, axis="y")
+        axes.set_xlabel("share of what good trials have in common")
+        percent_ticks(axes.xaxis)
+
+    said = ", ".join(f"{name} {share:.0%}" for name, share in reversed(shares))
+    caption = "Optuna's PED-ANOVA over trials that were not stopped: what sets the better ones apart from all."
+    return Drawing("importance", "", "What mattered", caption, f"Bar chart: {said}.", 2.2, paint)

@@ -1,0 +1,256 @@
+"""One trial: a training with checkpoints, looked at where all trials are, on the primary and not on its own mini-model.
+
+The primary, the blocks, the tokenizer and the initial rows are shared by all trials of a worker, so that a trial costs
+its adaptation only.
+"""
+
+import contextlib
+import hashlib
+import os
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+from lingraft.artifacts import sync
+from lingraft.config.recipe import Recipe
+from lingraft.config.search import Metric
+from lingraft.config.training import Adaptation, Initialisation
+from lingraft.data.blocks import load_blocks, split
+from lingraft.data.text import load_text
+from lingraft.data.tokenizer.tokenizer import Tokenizer
+from lingraft.errors import RecipeError, TextError
+from lingraft.model.encoder import Encoder
+from lingraft.model.initialisation.rows import Initialised
+from lingraft.model.loading import load_primary
+from lingraft.model.swap import swap, vocabulary_of
+from lingraft.search.budget import Budget, Length
+from lingraft.search.mini_models import Minis
+from lingraft.search.space import Params, in_words, key_of, settings_of
+from lingraft.stages.adapt import adaptation_run, mini_of
+from lingraft.stages.alignment_probe import FEWEST_PAIRS, AlignmentProbe, Reference, probe_of
+from lingraft.stages.initialise import initial_rows, mark_of
+from lingraft.stages.results import Trial
+from lingraft.training import precision
+from lingraft.training.checkpoint import Keeper
+from lingraft.training.progress import shown
+from lingraft.training.resuming import keeping, masked_judge
+from lingraft.training.run import Run
+from lingraft.training.schedule import Progress, Watch
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """Folders that a search reads."""
+
+    primary: Path
+    blocks: Path
+    tokenizer: Path
+    source_blocks: Path | None = None
+    """Of the source language, where step 1b is to build mini-models."""
+    initial: Path | None = None
+    """Embeddings that trials of the recipe's own initialisation start from; drawn by the recipe's seed if absent."""
+    source_evaluation: Path | None = None
+    """Of the primary, where trials are compared by alignment."""
+    text: Path | None = None
+    """Of the language, for its parallel paragraphs; absent: alignment is measured over shared pieces."""
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """A trial in the hands of a worker."""
+
+    number: int
+    params: Params
+    scores: dict[int, float]
+    """By look; of the worker before, where one was lost. It grows."""
+    tell: Callable[[int, float], None]
+    """Keeps a score. Training goes on after that, so that no checkpoint knows of a look that the storage does not."""
+    ends: Callable[[dict[int, float], int], bool]
+    """Whether to stop with these scores, before the last look, whose number is given."""
+    finish: Callable[[Trial], None]
+    """Keeps what was found; checkpoints go after that."""
+
+    def look(self, number: int, judge: Callable[[], float]) -> None:
+        """Judge, unless that has been done."""
+        if number not in self.scores:
+            self.scores[number] = judge()
+            self.tell(number, self.scores[number])
+
+    def ends_at(self, look: int, last: int) -> bool:
+        """Whether to stop at a look, by what was known at it."""
+        return self.ends({at: score for at, score in self.scores.items() if at <= look}, last)
+
+
+class Trainer:
+    """Trains trials, one after another."""
+
+    def __init__(self, recipe: Recipe, inputs: Inputs, state: Path, watch: Watch) -> None:
+        """Load what trials share.
+
+        Args:
+            recipe: with its [search].
+            inputs: what trials are trained from.
+            state: folder of checkpoints, where `LINGRAFT_RESULTS` says no other.
+            watch: is told every point of each trial.
+
+        Raises:
+            RecipeError: the recipe has no [search], or its [encoder] is not the primary's.
+            DepthError: the primary has no MLM head at one of the depths.
+            TokenizerError: the tokenizer is not the language's, or blocks or initial embeddings were made with another.
+            AlignmentError: the initial embeddings or the source's evaluation are of another primary.
+            ArtifactError: an input is not what it should be.
+        """
+        self.recipe, self.search, self.state, self.watch = recipe, recipe.require_search(), state, watch
+        self.source = load_primary(inputs.primary, recipe.primary_shape)
+        pieces = Tokenizer.load(inputs.tokenizer, self.search.language)
+        self.data = load_blocks(inputs.blocks, pieces, recipe.encoder.block_tokens)
+        self.train, self.dev = split(self.data, "train"), split(self.data, "dev")
+        self.budget = Budget(recipe, len(pieces))
+        self.minis = Minis(recipe, inputs.primary, inputs.source_blocks, state)
+        if not self.minis.needed:
+            for depth in recipe.searched_depths:
+                self.source.encoder.require_depth(depth)
+        kinds = {recipe.adaptation.initialisation, *self.search.initialisations}
+        own, self._start = recipe.adaptation.initialisation, mark_of(inputs.initial)
+        self._rows = {
+            kind: initial_rows(_beginning(recipe, kind), self.source, pieces, inputs.initial if kind is own else None)
+            for kind in kinds
+        }
+        self._initial: dict[Initialisation, float] = {}
+        self._probe = self._alignment_probe(inputs, pieces) if self.search.metric is Metric.ALIGNMENT else None
+
+    def _alignment_probe(self, inputs: Inputs, pieces: Tokenizer) -> AlignmentProbe:
+        language = self.search.language
+        reference = Reference.load(inputs.source_evaluation, self.source) if inputs.source_evaluation else None
+        if reference is None:
+            raise RecipeError(
+                f"search.metric is 'alignment', which needs the source's hidden states, but its evaluation is "
+                f"{inputs.source_evaluation or 'not given'}. Evaluate the source with this lingraft "
+                "(`lingraft evaluate-source`), and give its folder (--source-evaluation); or set search.metric = "
+                "'masked'."
+            )
+        text = load_text(inputs.text, language) if inputs.text else None
+        probe = probe_of(reference, "dev", self.source.tokenizer, pieces, text, self.dev)
+        if probe is None:
+            raise TextError(
+                f"search.metric is 'alignment', but the dev split of {language!r} has fewer than {FEWEST_PAIRS} "
+                "parallel paragraphs, and as few pieces that occur often in both languages. Bring more text, or set "
+                "search.metric = 'masked'."
+            )
+        return probe
+
+    @property
+    def data_hashes(self) -> dict[str, str]:
+        """What the search is made from."""
+        return {"primary": self.source.fingerprint, "blocks": self.data.fingerprint, **self._start}
+
+    def digest(self) -> str:
+        """Of all that trials' scores hang on: a search with other settings or data goes on from no earlier trial."""
+        mini = self.recipe.mini.model_dump_json() if self.minis.needed and self.recipe.mini else ""
+        settings = self.recipe.adaptation.model_dump_json(), self.search.decisive, mini, str(self.recipe.system)
+        probed = (self._probe.basis, self._probe.mark) if self._probe else ()
+        facts = (*self.data_hashes.values(), *settings, self.recipe.precision, *probed)
+        return hashlib.sha256("\n".join(facts).encode()).hexdigest()
+
+    def train_trial(self, attempt: Attempt) -> None:
+        """Train one trial, from its last checkpoint if there is one, until its budget or `attempt.ends` ends it.
+
+        Raises:
+            TrainingError: it cannot be trained.
+            Interruption: the process was asked to stop, and a checkpoint was written.
+        """
+        params, length = attempt.params, self.budget.length(attempt.params)
+        step, settings = self.budget.step(params), settings_of(self.recipe, params, length.steps)
+        mini = mini_of(self.source, step, self.minis.folder(params["depth"]))
+        rows = self._rows[settings.initialisation]
+        attempt.look(0, lambda: self._initial_score(settings, rows))
+        made_from = {"stage": "search", "search": self.digest(), "params": key_of(params)}
+        with (
+            self._checkpoints(params) as folder,
+            keeping(self.recipe, folder / "trial", folder, settings, made_from) as keeper,
+        ):
+            run = adaptation_run(self.recipe, step, mini, rows, self.train, settings, tuple(length.looks), keeper)
+            with closing(run.points):
+                point = self._trained(run, keeper, length, self._judge(mini, settings), attempt)
+            attempt.finish(_found(attempt, length, point))
+            keeper.remove()
+
+    def _trained(
+        self, run: Run, keeper: Keeper, length: Length, judge: Callable[[], float], attempt: Attempt
+    ) -> Progress:
+        """Train, and look on the way; the last point of the learning curve."""
+        before = max((length.looks.get(point.step, 0) for point in run.earlier), default=0)
+        if before and attempt.ends_at(before, length.last):
+            return run.earlier[-1]
+        for point in shown(run.points, length.steps, f"search {self.search.language}: {in_words(attempt.params)}"):
+            self.watch(point)
+            if look := length.looks.get(point.step):
+                attempt.look(look, judge)
+                keeper.keep_soon()
+                if attempt.ends_at(look, length.last):
+                    break
+        if run.state.step == length.steps:  # one that was stopped behind its last step has not been looked at there
+            attempt.look(length.last, judge)
+        return run.state.points[-1]
+
+    def _judge(self, mini: Encoder, settings: Adaptation) -> Callable[[], float]:
+        """The dev score of what a mini-model has learned so far, in the primary, which is what it is for."""
+        primary = self.source.encoder
+        score = self._measure(settings)
+
+        def swapped() -> float:
+            swap(primary.to(precision.device()), mini.vocabulary)
+            found = score()
+            mini.train()
+            return found
+
+        return swapped
+
+    def _initial_score(self, settings: Adaptation, rows: Initialised) -> float:
+        """The dev score before any update, which is the same for all trials that begin alike."""
+        kind, primary = settings.initialisation, self.source.encoder
+        if kind not in self._initial:
+            swap(primary, vocabulary_of(rows.table_VD.clone(), rows.bias_V.clone(), rows.special))
+            primary.to(precision.device())
+            self._initial[kind] = self._measure(settings)()
+        return self._initial[kind]
+
+    def _measure(self, settings: Adaptation) -> Callable[[], float]:
+        """The search's metric on the dev split, of the primary with the vocabulary that it then has."""
+        probe, primary = self._probe, self.source.encoder
+        if probe is None:
+            return masked_judge(primary, primary, self.dev, settings)
+        top = probe.depths[-1]
+        return lambda: probe.measure(primary, (top,))[top].scores.accuracy
+
+    @contextlib.contextmanager
+    def _checkpoints(self, params: Params) -> Iterator[Path]:
+        """Where a trial's checkpoints stand, for whichever worker trains it."""
+        name = hashlib.sha256(f"{self.digest()} {key_of(params)}".encode()).hexdigest()[:32]
+        if where := os.environ.get(sync.WHERE):
+            with sync.shelf(where, f"trial-{name}") as folder:
+                yield folder
+        else:
+            yield self.state / f"trial-{name}"
+
+
+def _beginning(recipe: Recipe, kind: Initialisation) -> Recipe:
+    return recipe.model_copy(update={"adaptation": recipe.adaptation.model_copy(update={"initialisation": kind})})
+
+
+def _found(attempt: Attempt, length: Length, point: Progress) -> Trial:
+    own = {name: value for name, value in attempt.params.items() if name != "depth"}
+    curve = length.curve({at: score for at, score in attempt.scores.items() if at <= length.looks[point.step]})
+    return Trial(
+        number=attempt.number,
+        depth=attempt.params["depth"],
+        steps=point.step,
+        flops=point.flops,
+        elapsed_s=point.elapsed_s,
+        score=curve[-1][1],
+        pruned=point.step < length.steps,
+        scores_by_flops=curve,
+        whole_flops=length.flops,
+        **own,
+    )

@@ -1,0 +1,48 @@
+"""In which order depths are tried: those first that were best for the languages nearest to this one.
+
+What other languages found decides the order and nothing else. It is no evidence for this language: no trial is left
+out, or stopped, for what another language's trials did. A good first trial makes the others' bar high early.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from lingraft.config.recipe import Recipe
+from lingraft.search.distances import distance
+
+_UNKNOWN = float("inf")
+
+
+@dataclass(frozen=True)
+class Order:
+    """Depths in the order in which they are tried."""
+
+    depths: tuple[int, ...]
+    reason: str
+    """In words."""
+
+
+def order_of(recipe: Recipe, known: Mapping[str, int]) -> Order:
+    """The order of a recipe's depths.
+
+    Args:
+        recipe: with its [search], whose distances go before those of the paper's table.
+        known: best depths of other languages; those that this search does not try are left out.
+    """
+    search, depths = recipe.require_search(), recipe.searched_depths
+    far = {
+        language: search.distances.get(language, distance(search.language, language))
+        for language, depth in known.items()
+        if language != search.language and depth in depths
+    }
+    near = sorted(far, key=lambda language: (_UNKNOWN if far[language] is None else far[language], language))
+    own = [recipe.adaptation.depth] if recipe.adaptation.depth in depths else []
+    first = dict.fromkeys([*(known[language] for language in near), *own, *depths])
+    if not near:
+        return Order(tuple(first), "the recipe's own depth first, then from shallow to deep")
+    told = ", ".join(f"{known[language]} of {language} ({_in_words(far[language])})" for language in near)
+    return Order(tuple(first), f"first the best depths of other languages, the nearest first: {told}; then the rest")
+
+
+def _in_words(far: float | None) -> str:
+    return "distance not known" if far is None else f"distance {far:.2f}"

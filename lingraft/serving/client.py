@@ -1,0 +1,180 @@
+"""Start the real server, ask it questions over HTTP, stop it."""
+
+import contextlib
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+from lingraft.errors import MissingExtraError, RequestError, ServingError
+from lingraft.serving.questions import Answer, Found, Question
+from lingraft.serving.tasks.entities import ENTITY, KIND, SCORE
+from lingraft.serving.tasks.kind import LANGUAGE
+from lingraft.serving.tasks.labels import LABEL, PROBABILITY
+from lingraft.serving.tasks.passages import ANSWER
+
+try:
+    import httpx
+except ImportError as error:
+    raise MissingExtraError("kserve", "serving") from error
+
+_HOST = "127.0.0.1"
+_POLL_S, _STOP_S, _ANSWER_S = 0.05, 30.0, 30.0
+_LOG_TAIL_CHARACTERS = 2000
+_NAMED = ("--no-detect",)
+"""Without what takes seconds to load, where every question names its language."""
+
+
+class Running(NamedTuple):
+    """A server that answers."""
+
+    process: subprocess.Popen[bytes]
+    url: str
+    grpc: str
+    """Host and port."""
+    log: IO[bytes]
+    """File of all that it says."""
+
+
+def ask(bundle: Path, questions: Sequence[Question], ready_s: float = 120.0) -> list[Answer]:
+    """Serve a task's bundle on a free port, ask each question in a request of its own, and stop the server.
+
+    Args:
+        bundle: folder of the bundle.
+        questions: texts with their languages.
+        ready_s: how long the server may take to be ready, in seconds.
+
+    Raises:
+        ServingError: the server did not come up; the message has the end of its log.
+        RequestError: it refused a question; the message is its own.
+    """
+    with running([bundle], ready_s) as server:
+        return answers_of(server.url, questions)
+
+
+def answers_of(url: str, questions: Sequence[Question], model: str | None = None) -> list[Answer]:
+    """Ask a server that is running each question in a request of its own.
+
+    Args:
+        url: of the server.
+        questions: texts with their languages.
+        model: what answers; the first one of the server if absent.
+
+    Raises:
+        RequestError: the server refused a question; the message is its own.
+    """
+    with httpx.Client(base_url=url, timeout=_ANSWER_S, trust_env=False) as client:
+        name = model or client.get("/v2/models").json()["models"][0]
+        return [_answer(client, name, question) for question in questions]
+
+
+def _answer(client: httpx.Client, name: str, question: Question) -> Answer:
+    given = {**question.texts, LANGUAGE: question.language}
+    inputs = [{"name": key, "datatype": "BYTES", "shape": [1], "data": [value]} for key, value in given.items()]
+    response = client.post(f"/v2/models/{name}/infer", json={"inputs": inputs})
+    body: dict[str, Any] = response.json()
+    if response.is_error:
+        raise RequestError(f"the endpoint refused a question in {question.language!r}: {body['error']}")
+    outputs = {output["name"]: output["data"] for output in body["outputs"]}
+    return Answer(question, tuple(_found(outputs)))
+
+
+def _found(outputs: dict[str, list[Any]]) -> Iterator[Found]:
+    if ENTITY in outputs:
+        entities = zip(outputs[ENTITY], outputs[KIND], outputs[SCORE], strict=True)
+        return (Found(f"{entity!r} {kind}", score) for entity, kind, score in entities)
+    whats = outputs[LABEL] if LABEL in outputs else [repr(passage) for passage in outputs[ANSWER]]
+    return map(Found, whats, outputs[PROBABILITY])
+
+
+@contextlib.contextmanager
+def running(bundles: Sequence[Path], ready_s: float = 120.0, settings: Sequence[str] = _NAMED) -> Iterator[Running]:
+    """A server in a process of its own: yielded once it is ready, stopped at the end.
+
+    Args:
+        bundles: their folders.
+        ready_s: how long the server may take to be ready, in seconds.
+        settings: flags of `python -m lingraft.serving`.
+
+    Raises:
+        ServingError: it ended early, or was not ready in time; the message has the end of its log.
+    """
+    with tempfile.TemporaryFile() as log:
+        server = launched(bundles, log, settings)
+        try:
+            wait_for(server, ready_s)
+            yield server
+        finally:
+            stop(server.process)
+
+
+def launched(
+    bundles: Sequence[Path],
+    log: IO[bytes],
+    settings: Sequence[str] = _NAMED,
+    process_group: int | None = None,
+    program: Sequence[str] = ("-m", "lingraft.serving"),
+) -> Running:
+    """Start a server on free ports, in a process that whoever calls this stops; `wait_for` tells when it answers.
+
+    Args:
+        bundles: their folders.
+        log: file that takes what the server says, and can be read.
+        settings: flags of `python -m lingraft.serving`.
+        process_group: as `subprocess.Popen` takes it.
+        program: what Python runs; `lingraft serve` is the other one.
+    """
+    port, grpc_port = free_ports(2)
+    command = [sys.executable, *program, *map(str, bundles), f"--host={_HOST}", f"--port={port}"]
+    command += [f"--grpc-port={grpc_port}", *settings]
+    process = subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, process_group=process_group
+    )
+    return Running(process, f"http://{_HOST}:{port}", f"{_HOST}:{grpc_port}", log)
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports of this machine that nobody listens at."""
+    with contextlib.ExitStack() as held:
+        probes = [held.enter_context(socket.socket()) for _ in range(count)]
+        for probe in probes:
+            probe.bind((_HOST, 0))
+        return [int(probe.getsockname()[1]) for probe in probes]
+
+
+def wait_for(server: Running, ready_s: float) -> None:
+    """Return once a server answers.
+
+    Raises:
+        ServingError: it ended early, or was not ready in time; the message has the end of its log.
+    """
+    deadline = time.monotonic() + ready_s
+    with httpx.Client(timeout=1.0, trust_env=False) as client:
+        while True:
+            if (status := server.process.poll()) is not None:
+                raise ServingError(f"the server ended with status {status}. It last said:\n{_tail(server.log)}")
+            with contextlib.suppress(httpx.TransportError):
+                if client.get(f"{server.url}/v2/health/ready").is_success:
+                    return
+            if time.monotonic() > deadline:
+                raise ServingError(f"the server was not ready after {ready_s:g} s. It last said:\n{_tail(server.log)}")
+            time.sleep(_POLL_S)
+
+
+def _tail(log: IO[bytes]) -> str:
+    log.seek(0)
+    return log.read().decode("utf-8", "replace")[-_LOG_TAIL_CHARACTERS:].strip()
+
+
+def stop(process: "subprocess.Popen[Any]", within_s: float = _STOP_S) -> None:
+    """Ask a process to end, and kill it if it does not in time."""
+    process.terminate()
+    try:
+        process.wait(within_s)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()

@@ -1,0 +1,124 @@
+"""Named entities of texts, with offsets into the text as it was sent.
+
+A response lists the entities of all texts one after the other, since texts have different numbers of them.
+
+Legend: N texts, T tokens, C tags, E entities.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import NamedTuple
+
+import numpy as np
+
+from lingraft.config.tasks import INPUTS
+from lingraft.serving.bundle import Bundle
+from lingraft.serving.tasks.kind import (
+    TEXT,
+    TRUNCATE,
+    TRUNCATING,
+    Answers,
+    Asked,
+    Outputs,
+    Parameter,
+    Row,
+    Tensor,
+    empty,
+    require_room,
+    softmax,
+    texts_of,
+)
+from lingraft.serving.tasks.words import Word, words
+from lingraft.tasks.spans import spans
+from lingraft.tasks.word_pieces import word_pieces
+
+_PARAMETERS: Mapping[str, Parameter] = {TRUNCATE: TRUNCATING}
+TEXT_INDEX, ENTITY, KIND, START, END, SCORE = "text_index", "entity", "kind", "start", "end", "score"
+
+
+class _Entity(NamedTuple):
+    text: int
+    entity: str
+    kind: str
+    start: int
+    end: int
+    score: float
+
+
+class _Tagged(NamedTuple):
+    """A text whose words are known."""
+
+    text: str
+    words: list[Word]
+    first_tokens: list[int]
+    """Token at which each word begins, of those that the model reads."""
+
+
+@dataclass(frozen=True)
+class _Job:
+    rows: Sequence[Row]
+    texts: list[_Tagged]
+    tags: list[str]
+
+    def answers(self, outputs: Sequence[Outputs]) -> Answers:
+        found = [
+            entity
+            for place, output in enumerate(outputs)
+            for entity in _entities(place, self.texts[place], output, self.tags)
+        ]
+        return {
+            TEXT_INDEX: np.array([each.text for each in found], np.int32),
+            ENTITY: texts_of([each.entity for each in found]),
+            KIND: texts_of([each.kind for each in found]),
+            START: np.array([each.start for each in found], np.int32),
+            END: np.array([each.end for each in found], np.int32),
+            SCORE: np.array([each.score for each in found], np.float32),
+        }
+
+
+def _entities(place: int, tagged: _Tagged, output: Outputs, tags: Sequence[str]) -> list[_Entity]:
+    probabilities_WC = softmax(output["logits_BTC"][tagged.first_tokens])
+    best_W = probabilities_WC.argmax(1)
+    found = []
+    for span in sorted(spans([tags[best] for best in best_W]), key=lambda span: span.start):
+        start, end = tagged.words[span.start].start, tagged.words[span.end - 1].end
+        score = float(probabilities_WC[span.start : span.end].max(1).mean())
+        found.append(_Entity(place, tagged.text[start:end], span.kind, start, end, score))
+    return found
+
+
+class Entities:
+    """Tagging; implements `AnswerKind`."""
+
+    inputs = INPUTS["tags"]
+    detected = TEXT
+    parameters = _PARAMETERS
+
+    def outputs(self, labels: int, width: int) -> list[Tensor]:
+        return [
+            Tensor(TEXT_INDEX, "INT32", [-1], "text of each entity, from 0"),
+            Tensor(ENTITY, "BYTES", [-1], "the entity as it stands in the text"),
+            Tensor(KIND, "BYTES", [-1], "its kind, such as PER"),
+            Tensor(START, "INT32", [-1], "its first character, counted in Unicode code points"),
+            Tensor(END, "INT32", [-1], "one behind its last"),
+            Tensor(SCORE, "FP32", [-1], "mean probability of its words' tags"),
+        ]
+
+    def job(self, bundle: Bundle, asked: Asked) -> _Job:
+        pairs = zip(asked.texts[TEXT], asked.languages, strict=True)
+        cut = [_cut(place, *pair, bundle, asked.parameters[TRUNCATE]) for place, pair in enumerate(pairs)]
+        return _Job([row for row, _ in cut], [tagged for _, tagged in cut], bundle.labels)
+
+
+def _cut(place: int, text: str, language: str, bundle: Bundle, truncate: bool) -> tuple[Row, _Tagged]:
+    tokenizer = bundle.languages[language].tokenizer
+    found = words(text)
+    pieces = word_pieces([text[word.start : word.end] for word in found], tokenizer)
+    ids, room = list(chain.from_iterable(pieces)), bundle.block_tokens - 2
+    if not ids:
+        raise empty(place)
+    require_room(bundle, place, len(ids) + 2, truncate)
+    begins = 1 + np.cumsum([0, *map(len, pieces)])[:-1]
+    row = Row(language, [tokenizer.special.begin, *ids[:room], tokenizer.special.end], None, place)
+    return row, _Tagged(text, found, [int(begin) for begin in begins if begin <= room])

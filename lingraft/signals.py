@@ -1,0 +1,159 @@
+"""Notice that the machine is about to go: a spot node's SIGTERM, or Ctrl-C."""
+
+import contextlib
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from types import FrameType
+
+EXIT_CODES = {signal.SIGTERM: 75, signal.SIGINT: 130}
+"""75 is sysexits' EX_TEMPFAIL: nothing is wrong, try again. 130 is what shells report of Ctrl-C."""
+
+_AGAIN_S = 0.01
+
+
+class Interruption(BaseException):
+    """Training has stopped because it was asked to, and goes on when it is started again.
+
+    No error: what collects the failures of many trainings must not take it for one.
+    """
+
+    def __init__(self, signal_number: int, message: str) -> None:
+        super().__init__(message)
+        self.signal = signal.Signals(signal_number)
+        self.exit_code = EXIT_CODES[self.signal]
+
+
+class _BrokenOff(BaseException):
+    """What is done at the moment need not be finished."""
+
+
+class Notice:
+    """Whether the process has been asked to stop, by which signal; 0 if not."""
+
+    def __init__(self) -> None:
+        self.signal_number = 0
+        self._breaks_off = False
+
+    def give(self, signal_number: int, _: FrameType | None) -> None:
+        """Handle a signal; one that comes again while training stops is not an order to stop at once."""
+        self.signal_number = signal_number
+        if self._breaks_off:
+            raise _BrokenOff
+
+    def unless_asked(self, work: Callable[[], float]) -> float | None:
+        """What work gives that takes long and can wait; None if there is notice before it is done."""
+        self._breaks_off = True
+        try:
+            return None if self.signal_number else work()
+        except _BrokenOff:
+            return None
+        finally:
+            self._breaks_off = False
+
+
+@contextlib.contextmanager
+def noticed() -> Iterator[Notice]:
+    """Turn SIGTERM and SIGINT into a notice meanwhile; where only a thread trains, signals stay what they are.
+
+    A notice that came too late to be heeded, or beside an error, is given again to whoever sees to signals otherwise.
+    """
+    notice = Notice()
+    try:
+        with handled(notice.give):
+            yield notice
+    except Interruption:
+        notice.signal_number = 0  # it has been heeded
+        raise
+    finally:
+        if notice.signal_number:
+            signal.raise_signal(notice.signal_number)
+
+
+@contextlib.contextmanager
+def interruptible() -> Iterator[None]:
+    """Turn SIGTERM and SIGINT into an `Interruption` at once, where `noticed` does not see to them."""
+    raised: list[Interruption] = []
+
+    def stop(signal_number: int, _: FrameType | None) -> None:
+        raised.append(Interruption(signal_number, "asked to stop. Run the same again to go on."))
+        raise raised[-1]
+
+    with _redelivered(), handled(stop):
+        try:
+            yield
+        except BaseException as error:
+            if raised and error is not raised[-1]:  # what it broke off has tripped over it
+                raise raised[-1] from error
+            raise
+
+
+@contextlib.contextmanager
+def _redelivered() -> Iterator[None]:
+    """Send a signal again whose `Interruption` was dropped: Python drops what is raised in finalisers and callbacks.
+
+    Each import has such a callback.
+    """
+    before = sys.unraisablehook
+
+    def send_again(dropped: "sys.UnraisableHookArgs") -> None:
+        if isinstance(dropped.exc_value, Interruption):
+            number = dropped.exc_value.signal
+            threading.Timer(_AGAIN_S, os.kill, (os.getpid(), number)).start()  # when the callback has returned
+        else:
+            before(dropped)
+
+    sys.unraisablehook = send_again
+    try:
+        yield
+    finally:
+        sys.unraisablehook = before
+
+
+@contextlib.contextmanager
+def handled(
+    handle: Callable[[int, FrameType | None], None], numbers: Iterable[signal.Signals] = tuple(EXIT_CODES)
+) -> Iterator[None]:
+    """Handle signals meanwhile, but for those that are ignored; only the main thread can, in others nothing changes."""
+    with restored(numbers):
+        if threading.current_thread() is threading.main_thread():
+            for number in heeded(numbers):
+                signal.signal(number, handle)
+        yield
+
+
+@contextlib.contextmanager
+def restored(numbers: Iterable[signal.Signals] = tuple(EXIT_CODES)) -> Iterator[None]:
+    """Put back what sees to signals, whatever a library has set meanwhile."""
+    before = {number: signal.getsignal(number) for number in numbers}
+    try:
+        yield
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+def heeded(numbers: Iterable[signal.Signals] = tuple(EXIT_CODES)) -> list[signal.Signals]:
+    """Those that are not ignored, as a shell has its background jobs ignore Ctrl-C, which is meant for others."""
+    return [number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN]
+
+
+def end_quietly_on_ctrl_c() -> None:
+    """Let Ctrl-C end this process at once and without a traceback, until the program handles signals itself.
+
+    Python would raise KeyboardInterrupt in the midst of an import. A process that was started with SIGINT ignored, as
+    shells start background jobs, goes on ignoring it. Process 1 of a container, for which Linux drops signals that it
+    does not handle, ends on SIGTERM as well.
+    """
+    if os.getpid() == 1:
+        for number in EXIT_CODES:
+            signal.signal(number, _end)
+    elif signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def _end(number: int, _: FrameType | None) -> None:
+    os._exit(EXIT_CODES[signal.Signals(number)])

@@ -1,0 +1,68 @@
+"""MINIPOST's mini-model: fresh layers between the bottom of the primary and its MLM head (section 2, step 1b)."""
+
+from pathlib import Path
+
+import torch
+
+from lingraft.artifacts.artifact import Artifact, Draft, Kind
+from lingraft.config.recipe import Recipe
+from lingraft.config.systems import Stage
+from lingraft.data.blocks import hashes_of, load_blocks, split
+from lingraft.model.encoder import fresh_layers, mini_model
+from lingraft.model.loading import load_primary
+from lingraft.training.distributed.launch import spread
+from lingraft.training.precision import forked
+from lingraft.training.resuming import finished, keeping, masked_judge, require_room, saved
+from lingraft.training.run import describe, masked_lm_run
+from lingraft.training.schedule import Watch
+
+
+@spread
+def build_mini(
+    recipe: Recipe, primary: Path, blocks: Path, out: Path, watch: Watch, state: Path | None = None
+) -> Artifact:
+    """Train MINIPOST's fresh layers between the bottom of the primary and its MLM head (section 2, step 1b).
+
+    Tokens pass the lowest layers without autograd: nothing there is trained, nor anything below.
+
+    Args:
+        recipe: with its [mini].
+        primary: stays as it is, bit for bit.
+        blocks: of the source language, made with the primary's tokenizer.
+        out: where the fresh layers go.
+        watch: is told every point of the learning curve.
+        state: where checkpoints stand while it trains; `<out>.training` if absent.
+
+    Raises:
+        RecipeError: the recipe's system has no step 1b, or its [encoder] is not the primary's.
+        TokenizerError: the blocks were made with another tokenizer.
+        TrainingError: too many losses or gradients are not finite.
+        Interruption: the process was asked to stop, and a checkpoint was written.
+        ArtifactError: an input is not what it should be, or `out` cannot be written.
+    """
+    require_room(out, state)
+    settings, step = recipe.require_mini(), recipe.steps_over(recipe.adaptation.depth)[Stage.BUILD_MINI]
+    source = load_primary(primary, recipe.primary_shape)
+    data = load_blocks(blocks, source.tokenizer, recipe.encoder.block_tokens)
+    with forked():
+        torch.manual_seed(settings.seed)
+        fresh = fresh_layers(source.encoder.shape, step.fresh_layers)
+    depth = step.layers - step.fresh_layers
+    mini = mini_model(source.encoder, depth, fresh)
+    made_from = {"stage": "mini", "primary": source.fingerprint, "blocks": data.fingerprint, "depth": depth}
+    with keeping(recipe, out, state, settings, made_from) as keeper:
+        if made := finished(out, Kind.MINI, keeper, watch):
+            return made
+        judge = masked_judge(mini, mini, split(data, "dev"), settings)
+        run = masked_lm_run(recipe, step, mini, split(data, "train"), settings, keeper=keeper, judge=judge)
+        history = run.watched(f"build mini-model of {step.layers} layers", watch)
+
+        def fill(draft: Draft) -> None:
+            draft.tensors("layers", fresh.state_dict())
+            describe(draft, recipe.source, hashes_of(data), settings, history, run)
+            draft.facts["tokenizer_hash"] = source.tokenizer.hash
+            draft.facts["aligned_with"] = source.fingerprint
+            draft.facts["details"] |= {"shape": mini.shape.model_dump(mode="json"), "depth": depth}
+            draft.facts["details"] |= {"fresh_layers": step.fresh_layers, "system": recipe.system}
+
+        return saved(out, Kind.MINI, fill, run)

@@ -1,0 +1,296 @@
+"""Judging on text that no training saw: the source with its tasks, and a language with its embeddings swapped in."""
+
+from collections.abc import Sequence
+from itertools import islice
+from pathlib import Path
+
+from torch import Tensor
+
+from lingraft.artifacts.artifact import Artifact, Cost, Kind, require_aligned
+from lingraft.config.recipe import Recipe
+from lingraft.config.systems import Stage, Step, System
+from lingraft.data.blocks import load_blocks, split
+from lingraft.data.parallel_text import held_out, read_pairs
+from lingraft.data.text import load_text
+from lingraft.data.tokenizer.tokenizer import Tokenizer
+from lingraft.model.encoder import Encoder, Vocabulary
+from lingraft.model.flops import step_flops
+from lingraft.model.loading import Embeddings, Primary, load_embeddings, load_mini, load_primary
+from lingraft.model.swap import swap, vocabulary_of
+from lingraft.stages import results
+from lingraft.stages.adapt import mini_of
+from lingraft.stages.alignment_probe import (
+    FEWEST_PAIRS,
+    MOST_PAIRS,
+    PART,
+    AlignmentProbe,
+    Reference,
+    probe_of,
+    probe_of_lines,
+    reference_tensors,
+)
+from lingraft.stages.initialise import initial_rows, mark_of, quality_of, require_start
+from lingraft.stages.nearest_words import nearest_words
+from lingraft.stages.results import (
+    ALIGNMENT,
+    ALIGNMENT_INITIAL,
+    MASKED,
+    MASKED_INITIAL,
+    AlignmentScores,
+    LanguageResult,
+    MaskedScores,
+    Point,
+    SourceResult,
+    task_item,
+)
+from lingraft.stages.task_scores import judge_all, load_tasks
+from lingraft.tasks.item_counts import Tally
+from lingraft.tasks.model import TaskModel
+from lingraft.training import masked_lm, precision
+from lingraft.training.learning_curve import curve_of
+
+
+def evaluate_source(
+    recipe: Recipe, primary: Path, tasks: Sequence[Path], text: Path, blocks: Path, out: Path
+) -> Artifact:
+    """Judge the primary on the source language's test split: every MLM head, and every task once a finetuning seed.
+
+    What other languages' hidden states are compared with is kept beside the scores (`lingraft.stages.alignment_probe`).
+
+    Raises:
+        AlignmentError: a task was finetuned from another primary.
+        RecipeError: the recipe's [encoder] is not the primary's, or it lacks a task.
+        TextError: the text is in another language, or examples have labels that the task does not know.
+        ArtifactError: an input is not what it should be, or `out` cannot be written.
+    """
+    source = load_primary(primary, recipe.primary_shape)
+    source.encoder.to(precision.device())
+    data, documents = load_blocks(blocks, source.tokenizer, recipe.encoder.block_tokens), load_text(text, recipe.source)
+    models = load_tasks(tasks)
+    judged = judge_all(recipe, models, documents, source.tokenizer, lambda model: model.swap_in(source))
+    result = SourceResult(
+        language=recipe.source,
+        primary=source.fingerprint,
+        layers=source.encoder.shape.layers,
+        vocabulary=len(source.tokenizer),
+        masked_by_depth=masked_lm.accuracy(source.encoder, _test(data), source.encoder.depths),
+        tasks=tuple(one.scores for one in judged),
+        pretraining=source.manifest.cost,
+        finetuning={name: _sum([model.manifest.cost for model in seeds]) for name, seeds in models.items()},
+        pretraining_history=_history(primary),
+        finetuning_history={
+            name: {model.seed: _history(model.folder) for model in seeds} for name, seeds in models.items()
+        },
+        precision=source.manifest.recorded("precision", str),
+    )
+    parts = {PART: reference_tensors(recipe, source, documents, data)}
+    return _save(result, out, _hashes(source, documents, data, models), parts=parts)
+
+
+def evaluate_language(
+    recipe: Recipe,
+    primary: Path,
+    embeddings: Path,
+    tasks: Sequence[Path],
+    text: Path,
+    blocks: Path,
+    out: Path,
+    mini: Path | None = None,
+    initial: Path | None = None,
+    source_evaluation: Path | None = None,
+) -> Artifact:
+    """Judge a language's embeddings on its test split: masked accuracy and zero-shot scores (section 2, step 4).
+
+    Alignment with the source is measured over held-out lines of the recipe's parallel text, else over what
+    `source_evaluation` keeps: parallel paragraphs, or the contexts of shared pieces where too few are parallel.
+
+    Frequent words of the language are shown beside the source's nearest pieces (`lingraft.stages.nearest_words`).
+
+    Each score is also taken with the embeddings as they were before training. What scores are made of is kept beside
+    them, item by item, so that two judgements of the same items can be compared.
+
+    Args:
+        recipe: with the tasks.
+        primary: whose body the embeddings are swapped into.
+        embeddings: the language's.
+        tasks: finetuned bodies, all tasks and seeds together.
+        text: of the language.
+        blocks: of the language.
+        out: where the result goes.
+        mini: MINIPOST's fresh layers, where the embeddings were learned over them.
+        initial: embeddings that these started from; if absent, the initial rows are drawn by the recipe's seed.
+        source_evaluation: from `evaluate_source`, of the same primary.
+
+    Raises:
+        AlignmentError: embeddings, mini-model, tasks, primary, `initial` and source evaluation do not belong together.
+        RecipeError: the recipe's [encoder] is not the primary's, it lacks a task, or its initialisation is not that of
+            `initial`, or needs one.
+        TextError: the text is in another language, or examples have labels that the task does not know.
+        ArtifactError: an input is not what it should be, or `out` cannot be written.
+    """
+    source, learned = load_primary(primary, recipe.primary_shape), load_embeddings(embeddings)
+    require_aligned(f"embeddings of {learned.language!r}", learned.aligned_with, source.fingerprint)
+    details, pieces = learned.manifest.details, learned.tokenizer
+    depth, system = learned.manifest.detail("depth", int), learned.manifest.detail("system", System)
+    step = recipe.steps_over(depth, system)[Stage.ADAPT]
+    data, documents = load_blocks(blocks, pieces, recipe.encoder.block_tokens), load_text(text, learned.language)
+    models = load_tasks(tasks)
+    probe = _probe(recipe, source, pieces, documents, data, source_evaluation)
+    require_start(learned, initial)
+    rows = initial_rows(recipe, source, pieces, initial)
+    untrained = vocabulary_of(rows.table_VD, rows.bias_V, rows.special)
+    test_NT = _test(data)
+    words = nearest_words(
+        source=source.encoder.vocabulary,
+        source_pieces=source.tokenizer,
+        target_pieces=pieces,
+        blocks_NT=test_NT,
+        before=untrained,
+        after=learned.vocabulary,
+    )
+    before = judge_all(recipe, models, documents, pieces, lambda model: swap(model.net.encoder, untrained))
+    after = judge_all(recipe, models, documents, pieces, lambda model: model.swap_in(learned))
+    whole = recipe.steps_over(source.encoder.shape.layers, System.BL_BASE)[Stage.ADAPT]
+    masked, items = _masked(source, mini_of(source, step, mini), (learned.vocabulary, untrained), test_NT)
+    alignment, pairs = _alignment(source, probe, (learned.vocabulary, untrained)) if probe else (None, {})
+    items |= pairs | {task_item(one.scores.name, seed): tally for one in after for seed, tally in one.tallies.items()}
+    result = LanguageResult(
+        language=learned.language,
+        primary=source.fingerprint,
+        embeddings=learned.fingerprint,
+        system=system,
+        depth=depth,
+        shallower=tuple(phase["depth"] for phase in details.get("phases", ())[:-1]),
+        fresh_layers=learned.manifest.detail("fresh_layers", int),
+        layers=source.encoder.shape.layers,
+        vocabulary=len(pieces),
+        overlap=rows.copied,
+        masked=masked,
+        alignment=alignment,
+        initial_alignment=quality_of(initial),
+        nearest_words=words,
+        tasks=tuple(
+            one.scores.model_copy(update={"initial": other.scores.score})
+            for one, other in zip(after, before, strict=True)
+        ),
+        cost=learned.manifest.cost,
+        building=load_mini(mini).manifest.cost if mini else None,
+        whole_flops=_updates(recipe, step, learned) * step_flops(recipe, whole, recipe.adaptation, len(pieces)),
+        history=_history(embeddings),
+        precision=learned.manifest.recorded("precision", str),
+    )
+    hashes = _hashes(source, documents, data, models) | {"embeddings": learned.fingerprint} | mark_of(initial)
+    hashes |= {ALIGNMENT: probe.mark} if probe else {}
+    return _save(result, out, hashes, items)
+
+
+def _updates(recipe: Recipe, step: Step, learned: Embeddings) -> float:
+    """How long an adaptation was; of a progressive one as its `steps` count it, in updates over its last depth."""
+    cost = learned.manifest.cost
+    if "phases" not in learned.manifest.details:
+        return cost.steps
+    return cost.flops / step_flops(recipe, step, recipe.adaptation, len(learned.tokenizer))
+
+
+def _save(
+    result: SourceResult | LanguageResult,
+    out: Path,
+    data_hashes: dict[str, str],
+    items: dict[str, Tally] | None = None,
+    parts: dict[str, dict[str, Tensor]] | None = None,
+) -> Artifact:
+    facts = {"language": result.language, "aligned_with": result.primary, "data_hashes": data_hashes}
+    return results.save(result, Kind.EVALUATION, out, items, parts, **facts)
+
+
+def _hashes(source: Primary, text: Artifact, blocks: Artifact, models: dict[str, list[TaskModel]]) -> dict[str, str]:
+    """What a judgement was made from."""
+    tasks = {f"task-{name}-{model.seed}": model.fingerprint for name, seeds in models.items() for model in seeds}
+    return {"primary": source.fingerprint, "text": text.fingerprint, "blocks": blocks.fingerprint, **tasks}
+
+
+def _test(blocks: Artifact) -> Tensor:
+    return split(blocks, "test").all()
+
+
+def _masked(
+    source: Primary, mini: Encoder, vocabularies: tuple[Vocabulary, Vocabulary], blocks_NT: Tensor
+) -> tuple[MaskedScores, dict[str, Tally]]:
+    """Masked accuracy of the mini-model and of the primary, with the vocabulary learned and the initial one."""
+
+    def tally(encoder: Encoder, vocabulary: Vocabulary) -> Tally:
+        swap(encoder, vocabulary)
+        top = encoder.shape.layers
+        return masked_lm.tallies(encoder.to(precision.device()), blocks_NT, (top,))[top]
+
+    learned, initial = vocabularies
+    items = {MASKED: tally(source.encoder, learned), MASKED_INITIAL: tally(source.encoder, initial)}
+    scores = MaskedScores(
+        mini=tally(mini, learned).score,
+        primary=items[MASKED].score,
+        mini_initial=tally(mini, initial).score,
+        primary_initial=items[MASKED_INITIAL].score,
+    )
+    return scores, items
+
+
+def _probe(
+    recipe: Recipe,
+    source: Primary,
+    pieces: Tokenizer,
+    text: Artifact,
+    blocks: Artifact,
+    evaluation: Path | None,
+) -> AlignmentProbe | None:
+    """What alignment is measured over; None without the source's side, or where there is too little to pair."""
+    if lines := _held_out_lines(recipe, pieces):
+        return probe_of_lines(source, lines, pieces, (recipe.adaptation.depth, source.encoder.shape.layers))
+    reference = Reference.load(evaluation, source) if evaluation else None
+    if reference is None:
+        return None
+    return probe_of(reference, "test", source.tokenizer, pieces, text, split(blocks, "test"))
+
+
+def _held_out_lines(recipe: Recipe, pieces: Tokenizer) -> list[tuple[str, str]]:
+    """Pairs of [alignment] that nothing was learned from, in which both sides have text; none if they are few."""
+    files = recipe.alignment.parallel.get(pieces.language)
+    if files is None:
+        return []
+    kept = ((pair.source, pair.target) for pair in read_pairs(files) if held_out(pair))
+    lines = [*islice(kept, MOST_PAIRS)]
+    return lines if len(lines) >= FEWEST_PAIRS else []
+
+
+def _alignment(
+    source: Primary, probe: AlignmentProbe, vocabularies: tuple[Vocabulary, Vocabulary]
+) -> tuple[AlignmentScores, dict[str, Tally]]:
+    """Alignment of the primary's hidden states, with the vocabulary learned and the initial one."""
+    found = []
+    for vocabulary in vocabularies:
+        swap(source.encoder, vocabulary)
+        found.append(probe.measure(source.encoder))
+    (after, before), bottom, top = found, probe.depths[0], probe.depths[-1]
+    scores = AlignmentScores(
+        basis=probe.basis,
+        pairs=probe.pairs,
+        bottom_layer=bottom,
+        top_layer=top,
+        bottom=after[bottom].scores,
+        top=after[top].scores,
+        bottom_initial=before[bottom].scores,
+        top_initial=before[top].scores,
+    )
+    return scores, {ALIGNMENT: after[top].tally, ALIGNMENT_INITIAL: before[top].tally}
+
+
+def _history(folder: Path) -> list[Point]:
+    return [Point(**point._asdict()) for point in curve_of(folder)]
+
+
+def _sum(costs: Sequence[Cost]) -> Cost:
+    return Cost(
+        steps=sum(cost.steps for cost in costs),
+        tokens=sum(cost.tokens for cost in costs),
+        flops=sum(cost.flops for cost in costs),
+        elapsed_s=sum(cost.elapsed_s for cost in costs),
+    )

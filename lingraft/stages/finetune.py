@@ -1,0 +1,113 @@
+"""Finetuning the body on a task in the source language (paper section 2, step 3)."""
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from lingraft.artifacts.artifact import Artifact, Draft, Kind
+from lingraft.config.recipe import Recipe
+from lingraft.config.systems import Stage
+from lingraft.data.text import load_text
+from lingraft.model.encoder import mini_model
+from lingraft.model.loading import load_primary
+from lingraft.tasks.kinds import Prepared, TaskKind
+from lingraft.tasks.loading import kind_of, load_examples
+from lingraft.tasks.model import save_task
+from lingraft.training.distributed.launch import spread
+from lingraft.training.precision import forked
+from lingraft.training.resuming import finished, keeping, require_room, saved
+from lingraft.training.run import describe, task_run
+from lingraft.training.schedule import Watch
+
+
+@spread
+def finetune(
+    recipe: Recipe,
+    task: str,
+    primary: Path,
+    text: Path | None,
+    seed: int,
+    out: Path,
+    watch: Watch,
+    layers: int | None = None,
+    state: Path | None = None,
+) -> Artifact:
+    """Finetune the body on a task in the source language, token table frozen (section 2, step 3).
+
+    Args:
+        recipe: with the task.
+        task: its name.
+        primary: the body; with its own embeddings.
+        text: text of the source language, where the task's kind is 'documents'.
+        seed: of head, dropout and order.
+        out: where the task goes.
+        watch: is told every point of the learning curve.
+        layers: finetune the mini-model of so many bottom layers in the primary's place (the paper's table 5).
+        state: where checkpoints stand while it trains; `<out>.training` if absent.
+
+    Raises:
+        RecipeError: the recipe has no such task, or its [encoder] is not the primary's.
+        DepthError: the primary has no MLM head at `layers`.
+        TextError: examples are missing, damaged or without the labels they need.
+        TrainingError: too many losses or gradients are not finite.
+        Interruption: the process was asked to stop, and a checkpoint was written.
+        ArtifactError: an input is not what it should be, or `out` cannot be written.
+    """
+    require_room(out, state)
+    wanted, source = recipe.task(task), load_primary(primary, recipe.primary_shape)
+    body = source.encoder if layers is None else mini_model(source.encoder, layers)
+    kind, shape = kind_of(wanted), body.shape
+    documents = load_text(text, recipe.source) if text else None
+    examples = load_examples(wanted, "train", recipe.source, documents)
+    labels = list(wanted.labels) or kind.labels(examples)
+    data = kind.prepare(examples, labels, source.tokenizer, shape)
+    with forked():
+        torch.manual_seed(seed)
+        net = kind.net(body, labels)
+    dev = load_examples(wanted, "dev", recipe.source, documents)
+    held_out = kind.prepare(dev, labels, source.tokenizer, shape)
+    step = replace(recipe.steps_over(recipe.adaptation.depth)[Stage.FINETUNE], layers=shape.layers)
+    hashes = {"text": documents.fingerprint} if documents else {}
+    hashes |= {"examples": _content_hash(examples)}
+    origin = hashes | (documents.manifest.data_hashes if documents else {})
+    made_from = {"stage": "finetune", "primary": source.fingerprint, "layers": shape.layers, "seed": seed, **hashes}
+    made_from |= {"dev": _content_hash(dev), "kind": wanted.kind, "evaluation": wanted.evaluation, "labels": labels}
+    with keeping(recipe, out, state, wanted.finetuning, made_from) as keeper:
+        if made := finished(out, Kind.TASK, keeper, watch):
+            return made
+        judge = _judge_of(net, kind, held_out, recipe.source)
+        run = task_run(recipe, step, net, kind, data, wanted.finetuning, seed, keeper, judge)
+        history = run.watched(f"finetune {task}, seed {seed}", watch)
+        judged = kind.judge(net, held_out, recipe.source)
+
+        def fill(draft: Draft) -> None:
+            save_task(draft, net)
+            describe(draft, recipe.source, origin, wanted.finetuning, history, run)
+            draft.facts["tokenizer_hash"] = source.tokenizer.hash
+            draft.facts["aligned_with"] = source.fingerprint
+            draft.facts["details"] |= {"task": task, "settings": wanted.model_dump(mode="json"), "labels": labels}
+            draft.facts["details"] |= {"seed": seed, "metric": kind.metric, "dev_score": judged.score}
+            draft.facts["details"] |= {"examples": len(examples), "rows": len(data), "truncated": data.truncated}
+            draft.facts["details"] |= {"shape": shape.model_dump(mode="json")}
+
+        return saved(out, Kind.TASK, fill, run)
+
+
+def _judge_of(net: nn.Module, kind: TaskKind, held_out: Prepared, language: str) -> Callable[[], float]:
+    """The dev score of a task that is being learned."""
+
+    def score() -> float:
+        found = kind.judge(net, held_out, language).score
+        net.train()
+        return found
+
+    return score
+
+
+def _content_hash(examples: Sequence[object]) -> str:
+    """SHA-256 over examples, which are records of texts, labels and numbers."""
+    return hashlib.sha256("\n".join(map(repr, examples)).encode()).hexdigest()

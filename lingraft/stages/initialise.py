@@ -1,0 +1,237 @@
+"""A language's embeddings at update 0, as an artifact of their own that training and evaluation start from.
+
+Legend: V vocabulary, D width.
+"""
+
+import time
+from collections import Counter
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from lingraft.artifacts import artifact
+from lingraft.artifacts.artifact import Artifact, Kind, require_aligned
+from lingraft.artifacts.cache import mark
+from lingraft.artifacts.files import require_new
+from lingraft.config.recipe import Recipe
+from lingraft.config.systems import Stage
+from lingraft.config.training import Initialisation
+from lingraft.console import say
+from lingraft.data.bilingual_dictionary import Hashed, read_words
+from lingraft.data.blocks import hashes_of, load_blocks, split
+from lingraft.data.parallel_text import described, held_out, read_pairs
+from lingraft.data.tokenizer.tokenizer import Tokenizer
+from lingraft.errors import AlignmentError, ArtifactError, RecipeError, TokenizerError
+from lingraft.model.initialisation import rows as drawing
+from lingraft.model.initialisation.aligned import Aligned, aligned
+from lingraft.model.initialisation.piece_classes import PieceClass
+from lingraft.model.initialisation.quality import Quality, Resource
+from lingraft.model.initialisation.rows import Initialised
+from lingraft.model.initialisation.translation import TranslationTable, dictionary_table, parallel_table
+from lingraft.model.loading import Embeddings, Primary, load_embeddings, load_primary, save_vocabulary
+from lingraft.model.swap import vocabulary_of
+from lingraft.stages.vectors import load_vectors, vectors_of
+from lingraft.training.learning_curve import write_curve
+
+_INITIALISATION = "initialisation"
+"""Detail of a manifest that only initial embeddings have."""
+_ALIGNMENT = "alignment"
+"""Detail of initial embeddings that were computed from text."""
+_INITIAL = "initial"
+"""Name under which manifests keep the fingerprint of the initial embeddings that something was made from."""
+
+
+def initialise(
+    recipe: Recipe,
+    primary: Path,
+    tokenizer: Path,
+    out: Path,
+    blocks: Path | None = None,
+    source_vectors: Path | None = None,
+) -> Artifact:
+    """Write a language's embeddings before any training, as [adaptation] says they start.
+
+    They can be evaluated, exported and served like trained ones.
+
+    Args:
+        recipe: its [adaptation] has the kind of initialisation and the seed.
+        primary: artifact whose rows are copied or imitated.
+        tokenizer: of the language.
+        out: folder of the embeddings.
+        blocks: of the language; only an initialisation from text reads them.
+        source_vectors: static vectors of the source language, from `lingraft vectors`; likewise.
+
+    Raises:
+        RecipeError: the recipe's [encoder] is not the primary's, or its initialisation needs an input that is missing.
+        TokenizerError: the primary has no pieces but special ones.
+        ArtifactError: an input is not what it should be, or `out` cannot be written.
+    """
+    require_new(out)
+    started = time.monotonic()
+    source, pieces = load_primary(primary, recipe.primary_shape), Tokenizer.load(tokenizer)
+    settings = recipe.adaptation
+    if settings.initialisation.needs_text:
+        found, data_hashes = _from_text(recipe, source, pieces, blocks, source_vectors)
+        rows, facts = found.rows, {_ALIGNMENT: asdict(found.quality)}
+    else:
+        rows, data_hashes, facts = initial_rows(recipe, source, pieces), {}, {}
+    step = recipe.steps_over(settings.depth)[Stage.ADAPT]
+    details: dict[str, Any] = {_INITIALISATION: settings.initialisation, "seed": settings.seed}
+    details |= facts | {"depth": settings.depth, "fresh_layers": step.fresh_layers, "system": recipe.system}
+    details |= {"overlap": rows.copied, "overlap_by_class": rows.counts(), "vocabulary": len(pieces)}
+    with artifact.create(out, Kind.EMBEDDINGS) as draft:
+        save_vocabulary(draft, vocabulary_of(rows.table_VD, rows.bias_V, rows.special), pieces)
+        write_curve(draft, ())
+        draft.facts = {
+            "language": pieces.language,
+            "aligned_with": source.fingerprint,
+            "tokenizer_hash": pieces.hash,
+            "data_hashes": data_hashes,
+            "recipe": settings.model_dump(mode="json"),
+            "details": details,
+            "record": {"precision": "fp32", "device": "cpu", "elapsed_s": time.monotonic() - started},
+        }
+    return Artifact.load(out, Kind.EMBEDDINGS)
+
+
+def initial_rows(recipe: Recipe, primary: Primary, pieces: Tokenizer, initial: Path | None = None) -> Initialised:
+    """Return the rows that a language's embeddings start from: those of an artifact, else drawn by the recipe's seed.
+
+    Drawn or read from what `initialise` wrote for the same recipe, they are the same bit for bit.
+
+    Args:
+        recipe: its [adaptation] has the kind of initialisation and the seed.
+        primary: whose rows are copied or imitated.
+        pieces: tokenizer of the language.
+        initial: embeddings that `initialise` wrote.
+
+    Raises:
+        AlignmentError: `initial` was made from another primary.
+        TokenizerError: `initial` was made with another tokenizer, or the primary has no pieces but special ones.
+        RecipeError: `initial` is of another kind than the recipe's, or it is missing and the rows cannot be drawn.
+        ArtifactError: `initial` is damaged, or was not written by `initialise`.
+    """
+    how = recipe.adaptation.initialisation
+    if initial:
+        return _loaded(initial, how, primary, pieces)
+    if how.needs_text:
+        raise RecipeError(
+            f"adaptation.initialisation is '{how}', whose rows are computed from text by a command of their own. Run "
+            f"`lingraft initialise` for {pieces.language!r} first, and give the folder that it wrote (--initial)."
+        )
+    generator = torch.Generator().manual_seed(recipe.adaptation.seed)
+    return drawing.initialise(primary.encoder.vocabulary, primary.tokenizer, pieces, how, generator)
+
+
+def quality_of(initial: Path | None) -> Quality | None:
+    """Return the quality of the alignment that initial embeddings come from; None where rows were not aligned.
+
+    Raises:
+        ArtifactError: there is no artifact, or its manifest is damaged.
+    """
+    manifest = Artifact.load(initial, Kind.EMBEDDINGS).manifest if initial else None
+    if manifest is None or _ALIGNMENT not in manifest.details:
+        return None
+    quality: Quality = manifest.detail(_ALIGNMENT, Quality)
+    return quality
+
+
+def mark_of(initial: Path | None) -> dict[str, str]:
+    """Return the fingerprint of initial embeddings for a manifest's hashes; empty without them.
+
+    Raises:
+        ArtifactError: there is no artifact, or its manifest is damaged.
+    """
+    return {_INITIAL: mark(initial)} if initial else {}
+
+
+def require_start(learned: Embeddings, initial: Path | None) -> None:
+    """Refuse initial embeddings that others were not learned from; those that drew their own rows name none.
+
+    Raises:
+        AlignmentError: the learned embeddings started from another artifact; the message names both.
+        ArtifactError: there is no artifact, or its manifest is damaged.
+    """
+    started_from = learned.manifest.data_hashes.get(_INITIAL)
+    if initial and started_from and started_from != mark(initial):
+        raise AlignmentError(
+            f"embeddings of {learned.language!r} were learned from initial embeddings {started_from}, but {initial} "
+            f"has {mark(initial)}. Give those that `lingraft adapt --initial` was given."
+        )
+
+
+def _from_text(
+    recipe: Recipe, primary: Primary, pieces: Tokenizer, blocks: Path | None, source_vectors: Path | None
+) -> tuple[Aligned, dict[str, str]]:
+    """Rows that are computed from text, and fingerprints of what they were computed from."""
+    how, given = recipe.adaptation.initialisation, {"--blocks": blocks, "--vectors": source_vectors}
+    if blocks is None or source_vectors is None:
+        missing = ", ".join(option for option, folder in given.items() if folder is None)
+        raise RecipeError(
+            f"initialisation '{how}' of {pieces.language!r} needs the language's blocks (`lingraft blocks`) and the "
+            f"source's static vectors (`lingraft vectors`), but {missing} is missing."
+        )
+    data, language = load_blocks(blocks, pieces, recipe.encoder.block_tokens), pieces.language
+    resource, table, translations = _translations(recipe, primary.tokenizer, pieces)
+    found = aligned(
+        source=primary.encoder.vocabulary,
+        source_pieces=primary.tokenizer,
+        target_pieces=pieces,
+        source_vectors=load_vectors(source_vectors, primary.tokenizer),
+        target_vectors=vectors_of(split(data, "train"), pieces),
+        seed=recipe.adaptation.seed,
+        resource=resource,
+        table=table,
+    )
+    say(f"alignment of {language!r}: {found.quality.summary}")
+    return found, {"source_vectors": mark(source_vectors), **hashes_of(data), **translations}
+
+
+def _translations(
+    recipe: Recipe, source: Tokenizer, target: Tokenizer
+) -> tuple[Resource, TranslationTable | None, dict[str, str]]:
+    """The best resource that the recipe names for a language, translations learned from it, and its mark."""
+    files, language = recipe.alignment, target.language
+    if sentences := files.parallel.get(language):
+        pairs = Hashed(read_pairs(sentences))
+        learned_from = (pair for pair in pairs if not held_out(pair))
+        table = parallel_table(learned_from, source, target, described(sentences))
+        return Resource.PARALLEL, table, pairs.mark
+    if words := files.dictionary.get(language):
+        pairs = Hashed(read_words(words))
+        table = dictionary_table(pairs, source, target, words)
+        return Resource.DICTIONARY, table, pairs.mark
+    return Resource.TEXT, None, {}
+
+
+def _loaded(initial: Path, how: Initialisation, primary: Primary, pieces: Tokenizer) -> Initialised:
+    found = load_embeddings(initial)
+    manifest, again = found.manifest, "Run `lingraft initialise` again"
+    if _INITIALISATION not in manifest.details:
+        raise ArtifactError(
+            f"{initial} holds embeddings after {manifest.cost.steps:,} updates of an adaptation, not initial ones. "
+            "Give the folder that `lingraft initialise` wrote."
+        )
+    require_aligned(f"initial embeddings of {found.language!r}", found.aligned_with, primary.fingerprint, again)
+    if found.tokenizer.hash != pieces.hash:
+        raise TokenizerError(
+            f"{initial} was made with tokenizer {found.tokenizer.hash} of {found.language!r}, not with {pieces.hash} "
+            f"of {pieces.language!r}. {again} with this tokenizer."
+        )
+    kind: Initialisation = manifest.detail(_INITIALISATION, Initialisation)
+    if kind is not how:
+        raise RecipeError(
+            f"{initial} was initialised by '{kind}', but the recipe's adaptation.initialisation is '{how}'. {again} "
+            "with this recipe, or correct the recipe."
+        )
+    counts: dict[PieceClass, dict[str, int]] = manifest.detail("overlap_by_class", dict[PieceClass, dict[str, int]])
+    return Initialised(
+        table_VD=found.vocabulary.table_VD.detach(),
+        bias_V=found.vocabulary.bias_V.detach(),
+        copied=manifest.detail("overlap", int),
+        copied_by_class=Counter({each: count["copied"] for each, count in counts.items() if count["copied"]}),
+        pieces_by_class=Counter({each: count["pieces"] for each, count in counts.items()}),
+        special=pieces.special,
+    )

@@ -1,0 +1,106 @@
+"""Pretraining the primary in the source language, within windows first where the recipe asks for that."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from lingraft.artifacts.artifact import Artifact, Draft, Kind
+from lingraft.config.recipe import Recipe
+from lingraft.config.systems import Stage, Step
+from lingraft.data.blocks import hashes_of, load_blocks, split
+from lingraft.data.shards import Blocks
+from lingraft.data.tokenizer.tokenizer import Tokenizer
+from lingraft.model.encoder import Encoder
+from lingraft.model.loading import save_vocabulary
+from lingraft.training.checkpoint import Keeper
+from lingraft.training.distributed.launch import spread
+from lingraft.training.freezing import trained_by
+from lingraft.training.precision import forked
+from lingraft.training.resuming import finished, keeping, masked_judge, require_room, saved
+from lingraft.training.run import Run, describe, masked_lm_phase, phased_run
+from lingraft.training.schedule import Watch
+
+
+@spread
+def pretrain(
+    recipe: Recipe, blocks: Path, tokenizer: Path, out: Path, watch: Watch, state: Path | None = None
+) -> Artifact:
+    """Train the primary with its MLM heads from nothing, in the source language (paper section 2, step 1).
+
+    Interrupted, it goes on from its last checkpoint when it is called again, as all stages do that train.
+
+    Args:
+        recipe: with its [pretraining].
+        blocks: of the source language.
+        tokenizer: that they were made with.
+        out: where the primary goes.
+        watch: is told every point of the learning curve.
+        state: where checkpoints stand while it trains; `<out>.training` if absent.
+
+    Raises:
+        TokenizerError: the tokenizer is not the source's, or the blocks were made with another.
+        TrainingError: too many losses or gradients are not finite.
+        Interruption: the process was asked to stop, and a checkpoint was written.
+        ArtifactError: an input is not what it should be, or `out` cannot be written.
+    """
+    require_room(out, state)
+    pieces = Tokenizer.load(tokenizer, recipe.source)
+    data = load_blocks(blocks, pieces, recipe.encoder.block_tokens)
+    settings, step = recipe.pretraining, recipe.steps_over(recipe.adaptation.depth)[Stage.PRETRAIN]
+    with forked():
+        torch.manual_seed(settings.seed)
+        encoder = Encoder(recipe.primary_shape, len(pieces))
+        if settings.positions == "sinusoidal":
+            encoder.draw_sinusoids()
+    made_from = {"stage": "pretrain", "blocks": data.fingerprint, "shape": encoder.shape.model_dump(mode="json")}
+    with keeping(recipe, out, state, settings, made_from) as keeper:
+        if made := finished(out, Kind.PRIMARY, keeper, watch):
+            return made
+        judge = masked_judge(encoder, encoder, split(data, "dev"), settings)
+        train = split(data, "train")
+        run = pretraining_run(recipe, step, encoder, train, keeper, judge)
+        history = run.watched(f"pretrain {recipe.source}", watch)
+
+        def fill(draft: Draft) -> None:
+            draft.tensors("body", encoder.body_tensors())
+            save_vocabulary(draft, encoder.vocabulary, pieces)
+            describe(draft, pieces.language, hashes_of(data), settings, history, run)
+            draft.facts["tokenizer_hash"] = pieces.hash
+            draft.facts["details"] |= {"shape": encoder.shape.model_dump(mode="json")}
+
+        return saved(out, Kind.PRIMARY, fill, run)
+
+
+def pretraining_run(
+    recipe: Recipe,
+    step: Step,
+    encoder: Encoder,
+    blocks: Blocks,
+    keeper: Keeper | None = None,
+    judge: Callable[[], float] | None = None,
+) -> Run:
+    """Masked language modelling of everything, in the source language (paper section 2, step 1).
+
+    Attention begins uniform. A neighbour is more of what it sees in a window than in a block, and so stands out of the
+    noise of a batch sooner; BERT, too, began on 128 of 512 tokens (Devlin et al. 2019, appendix A.2). Weights, moments
+    and the schedule go on at the change to whole blocks as if there were none.
+
+    Args:
+        recipe: with its [pretraining].
+        step: of pretraining.
+        encoder: what is trained.
+        blocks: to train on.
+        keeper: keeps checkpoints, and finds the one to go on from.
+        judge: the dev score, where the settings ask for looks at it.
+
+    Raises:
+        RecipeError: the batch cannot be divided over the processes.
+    """
+    settings = recipe.pretraining
+    phases = [masked_lm_phase(recipe, step, encoder, settings)]
+    if windows := settings.windows:
+        end: dict[str, Any] = {"ends_at": windows.steps, "is_last": False}
+        phases.insert(0, masked_lm_phase(recipe, step, encoder, settings, window=windows.tokens, **end))
+    return phased_run(recipe, phases, trained_by(step, encoder), blocks, settings, keeper, judge)

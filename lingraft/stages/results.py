@@ -1,0 +1,421 @@
+"""What an evaluation found: what reports, the registry and checks are made from. Scores are shares, 0 to 1."""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from pathlib import Path
+from statistics import mean, stdev
+from typing import TYPE_CHECKING, Any
+
+import pydantic
+
+from lingraft.artifacts import artifact
+from lingraft.artifacts.artifact import Artifact, Cost, Kind
+from lingraft.errors import ArtifactError
+from lingraft.model.initialisation.quality import Quality
+from lingraft.tasks import item_counts
+from lingraft.tasks.item_counts import Tally
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+RESULT_FILE = "result.json"
+ITEMS_FILE = "items.safetensors"
+"""What the scores of a language are made of, item by item; no text."""
+MASKED, MASKED_INITIAL = "masked", "masked-initial"
+"""Tallies of the primary over test blocks, with the embeddings as learned and as initialised."""
+ALIGNMENT, ALIGNMENT_INITIAL = "alignment", "alignment-initial"
+"""The same over pairs: in how many of two directions a counterpart was found after the top layer."""
+
+
+class Result(pydantic.BaseModel):
+    """An immutable record."""
+
+    model_config = pydantic.ConfigDict(frozen=True, extra="forbid")
+
+
+class Point(Result):
+    """One point of a learning curve; see `lingraft.training.loop.Progress`."""
+
+    step: int
+    tokens: int
+    flops: float
+    elapsed_s: float
+    loss: float
+    learning_rate: float
+    dev_score: float | None = None
+    left_out_steps: int = 0
+    depth: int | None = None
+    dev_loss: float | None = None
+
+
+class SeedScores(Result):
+    """One score per finetuning seed."""
+
+    by_seed: dict[int, float]
+
+    @property
+    def mean(self) -> float:
+        return mean(self.by_seed.values())
+
+    @property
+    def deviation(self) -> float:
+        """Sample standard deviation; not a number for a single seed, since one run says nothing of spread."""
+        return stdev(self.by_seed.values()) if len(self.by_seed) > 1 else float("nan")
+
+
+class TaskScores(Result):
+    """Scores on a task's test examples in one language, without training on any in that language."""
+
+    name: str
+    metric: str = pydantic.Field(description="The task's official metric, for example 'accuracy' or 'F1'.")
+    labels: list[str] = pydantic.Field(description="Empty for question answering.")
+    examples: int = pydantic.Field(description="Test examples.")
+    truncated: int = pydantic.Field(description="Of these, how many are longer than a block.")
+    baseline: float = pydantic.Field(description="What the best trivial answer scores, such as the majority class.")
+    score: SeedScores
+    others: dict[str, SeedScores] = pydantic.Field({}, description="Further metrics, such as exact match.")
+    initial: SeedScores | None = pydantic.Field(None, description="The same with embeddings before any training.")
+    confusion: list[list[int]] = pydantic.Field([], description="True x predicted, over all seeds; classes only.")
+
+
+class MaskedScores(Result):
+    """Accuracy on masked tokens of the test split, always at 15%."""
+
+    mini: float = pydantic.Field(description="Head of the mini-model on which the embeddings were learned.")
+    primary: float = pydantic.Field(description="Last head of the primary with the embeddings swapped in.")
+    mini_initial: float
+    primary_initial: float
+
+
+class Retrieval(Result):
+    """Finding each row's counterpart in the other language by cosine, each language's hidden states centred."""
+
+    to_source: float = pydantic.Field(description="Accuracy@1 from the language to the source.")
+    from_source: float = pydantic.Field(description="Accuracy@1 from the source to the language.")
+    mutual_cosine: float = pydantic.Field(description="Mean cosine of pairs that are each other's nearest.")
+
+    @property
+    def accuracy(self) -> float:
+        """Mean of both directions."""
+        return (self.to_source + self.from_source) / 2
+
+
+class AlignmentBasis(StrEnum):
+    """What alignment is measured over."""
+
+    PARALLEL = "parallel"
+    """Mean hidden states of lines or paragraphs that are translations of each other."""
+    PIECES = "pieces"
+    """Mean hidden states of the contexts of pieces that both languages have, the piece itself masked."""
+
+
+class AlignmentScores(Result):
+    """How near the language's hidden states in the primary lie to the source's; needs no labels."""
+
+    basis: AlignmentBasis
+    pairs: int = pydantic.Field(description="Each is looked for among all; 1/pairs is chance.")
+    bottom_layer: int
+    top_layer: int
+    bottom: Retrieval = pydantic.Field(description="With the embeddings learned, after the bottom layer.")
+    top: Retrieval = pydantic.Field(description="The same after the top layer.")
+    bottom_initial: Retrieval = pydantic.Field(description="With the embeddings as initialised.")
+    top_initial: Retrieval
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """Accuracy@1 and mean cosine of mutual pairs by name, for tracking."""
+        found: dict[str, float] = {"alignment_pairs": self.pairs}
+        for name in ("bottom", "top", "bottom_initial", "top_initial"):
+            retrieval: Retrieval = getattr(self, name)
+            found |= {
+                f"alignment_{name}": retrieval.accuracy,
+                f"alignment_{name}_mutual_cosine": retrieval.mutual_cosine,
+            }
+        return found
+
+
+class Neighbour(Result):
+    """A piece of the source, and the cosine of its row with a word's."""
+
+    piece: str
+    cosine: float
+
+
+class NearestWords(Result):
+    """A word of a language and the nearest pieces of the source, the nearest first."""
+
+    word: str
+    shared: bool = pydantic.Field(description="A name or number that the source's vocabulary has, too.")
+    before: tuple[Neighbour, ...] = pydantic.Field(description="As initialised.")
+    after: tuple[Neighbour, ...] = pydantic.Field(description="As learned.")
+
+
+class SourceResult(Result):
+    """The source language: masked accuracy of every head, and the finetuned task."""
+
+    language: str
+    primary: str = pydantic.Field(description="Fingerprint.")
+    layers: int
+    vocabulary: int
+    masked_by_depth: dict[int, float]
+    tasks: tuple[TaskScores, ...]
+    pretraining: Cost
+    finetuning: dict[str, Cost] = pydantic.Field(description="By task, all seeds together.")
+    pretraining_history: list[Point]
+    finetuning_history: dict[str, dict[int, list[Point]]] = pydantic.Field(description="By task and seed.")
+    precision: str
+
+    @property
+    def task_scores(self) -> dict[str, TaskScores]:
+        """By the task's name."""
+        return {task.name: task for task in self.tasks}
+
+
+class LanguageResult(Result):
+    """One language adapted over one depth."""
+
+    language: str
+    primary: str = pydantic.Field(description="Fingerprint of the primary it belongs to.")
+    embeddings: str = pydantic.Field(description="Fingerprint.")
+    system: str = pydantic.Field(description="One of `lingraft.config.systems.System`.")
+    depth: int = pydantic.Field(description="Layers of the primary that the mini-model has.")
+    shallower: tuple[int, ...] = pydantic.Field((), description="Depths before it, of a progressive adaptation.")
+    fresh_layers: int = pydantic.Field(0, description="Layers on top of these that step 1b built (MINIPOST).")
+    layers: int = pydantic.Field(description="Layers of the primary; depth = layers is standard adaptation.")
+    vocabulary: int
+    overlap: int = pydantic.Field(description="Pieces that the source vocabulary also has, special tokens included.")
+    masked: MaskedScores
+    alignment: AlignmentScores | None = pydantic.Field(
+        None, description="Absent where the source's side was not given, or there is too little to pair."
+    )
+    initial_alignment: Quality | None = pydantic.Field(
+        None, description="Of the alignment that the initial rows come from; absent for other initialisations."
+    )
+    nearest_words: tuple[NearestWords, ...] = pydantic.Field(
+        (), description="Frequent words, then shared names and numbers; empty in evaluations of an older lingraft."
+    )
+    tasks: tuple[TaskScores, ...] = pydantic.Field(description="Those that have test examples in the language.")
+    cost: Cost
+    building: Cost | None = pydantic.Field(None, description="What step 1b took, once for all languages.")
+    whole_flops: float = pydantic.Field(
+        description="What as many updates over all layers would have cost (A3); of a progressive one, as many as its "
+        "FLOPs are over its last depth."
+    )
+    history: list[Point]
+    precision: str
+
+    @property
+    def standard(self) -> bool:
+        """True for standard adaptation, over all layers from its beginning."""
+        return self.depth == self.layers and not self.shallower
+
+    @property
+    def alignment_metrics(self) -> dict[str, float]:
+        """Alignment of hidden states and of the initial rows by name, for tracking; those that there are."""
+        return {
+            **(self.alignment.metrics if self.alignment else {}),
+            **(self.initial_alignment.metrics if self.initial_alignment else {}),
+        }
+
+    @property
+    def task_scores(self) -> dict[str, TaskScores]:
+        """By the task's name."""
+        return {task.name: task for task in self.tasks}
+
+
+class Trial(Result):
+    """One depth tried by the search, with what else was searched."""
+
+    depth: int
+    steps: int
+    flops: float
+    elapsed_s: float
+    score: float = pydantic.Field(description="The search's metric on the dev split, of the primary with the rows.")
+    pruned: bool
+    scores_by_flops: list[tuple[float, float]] = pydantic.Field(description="Intermediate scores, by FLOPs spent.")
+    number: int = pydantic.Field(0, description="In the study.")
+    learning_rate: float | None = pydantic.Field(None, description="Where it was searched; so with those below.")
+    mask_rate: float | None = None
+    initialisation: str | None = None
+    budget_share: float | None = None
+    whole_flops: float | None = pydantic.Field(None, description="Run to its end.")
+    reached_flops: float | None = pydantic.Field(None, description="Spent until the target; absent if never reached.")
+
+
+class FrontPoint(Result):
+    """A score that no trial has measured for less compute."""
+
+    trial: int = pydantic.Field(description="Its number.")
+    depth: int
+    flops: float
+    score: float
+
+
+class SearchResult(Result):
+    """What the depth search chose for a language, and why."""
+
+    language: str
+    primary: str
+    chosen: int
+    trials: list[Trial]
+    goal: str = "score"
+    metric: str = pydantic.Field("masked", description="Of all scores; one of `lingraft.config.search.Metric`.")
+    best: int = pydantic.Field(0, description="Number of the trial that was chosen.")
+    reason: str = pydantic.Field("", description="Why it was, in words.")
+    target: float | None = pydantic.Field(None, description="Goal compute: the score to reach.")
+    front: list[FrontPoint] = pydantic.Field([], description="From cheap to dear.")
+    importance: dict[str, float] = pydantic.Field({}, description="Shares by parameter; empty if depth alone varied.")
+    building: dict[int, Cost] = pydantic.Field({}, description="Step 1b by depth, once for all languages (MINIPOST).")
+    budget_flops: float | None = pydantic.Field(None, description="Of a whole trial.")
+    standard_flops: float | None = pydantic.Field(None, description="One standard adaptation, over all layers.")
+    order: str = pydantic.Field("", description="In which order depths were tried, and why.")
+    failures: dict[str, str] = pydantic.Field({}, description="Trials that could not be trained, and why.")
+
+    @property
+    def metric_title(self) -> str:
+        """The metric, for people."""
+        return {"masked": "masked tokens found", "alignment": "counterparts in the source language found"}[self.metric]
+
+    @property
+    def flops(self) -> float:
+        """All that was paid, each trial's updates once, and every step 1b."""
+        return sum(trial.flops for trial in self.trials) + sum(cost.flops for cost in self.building.values())
+
+    @property
+    def grid_flops(self) -> float:
+        """The same if every trial had run to its end."""
+        whole = sum(trial.whole_flops or trial.flops for trial in self.trials)
+        return whole + sum(cost.flops for cost in self.building.values())
+
+
+def save_search(result: SearchResult, out: Path, files: Mapping[str, bytes], **facts: Any) -> Artifact:
+    """Write what a search found as an artifact, with further files by name.
+
+    Raises:
+        ArtifactError: `out` cannot be written.
+    """
+    return _save(result, Kind.SEARCH, out, files, {}, {}, facts)
+
+
+def task_item(task: str, seed: int) -> str:
+    """Name of the tally over a task's test examples."""
+    return f"task/{task}/{seed}"
+
+
+def save(
+    result: Result,
+    kind: Kind,
+    out: Path,
+    items: Mapping[str, Tally] | None = None,
+    parts: "Mapping[str, Mapping[str, Tensor]] | None" = None,
+    /,
+    **facts: Any,
+) -> Artifact:
+    """Write a result as an artifact.
+
+    Args:
+        result: what was found.
+        kind: of the artifact.
+        out: its folder.
+        items: tallies to keep beside it.
+        parts: tensors to keep beside it, by part and name.
+        facts: of its manifest.
+
+    Raises:
+        ArtifactError: `out` cannot be written.
+    """
+    return _save(result, kind, out, {}, items or {}, parts or {}, facts)
+
+
+def _save(
+    result: Result,
+    kind: Kind,
+    out: Path,
+    files: Mapping[str, bytes],
+    items: Mapping[str, Tally],
+    parts: "Mapping[str, Mapping[str, Tensor]]",
+    facts: Mapping[str, Any],
+) -> Artifact:
+    of = {LanguageResult: "language", SourceResult: "source", SearchResult: "search"}[type(result)]
+    with artifact.create(out, kind) as draft:
+        (draft.folder / RESULT_FILE).write_text(result.model_dump_json(indent=2) + "\n", encoding="utf-8")
+        for name, content in files.items():
+            (draft.folder / name).write_bytes(content)
+        if items:
+            item_counts.save(items, draft.folder / ITEMS_FILE)
+        for name, tensors in parts.items():
+            draft.tensors(name, tensors)
+        draft.facts = {**facts, "details": {"of": of}}
+    return Artifact.load(out, kind)
+
+
+def load_source(folder: Path) -> SourceResult:
+    """Open the evaluation of a source.
+
+    Raises:
+        ArtifactError: not an evaluation of a source, or damaged.
+    """
+    return SourceResult.model_validate_json(_text(folder, Kind.EVALUATION, "source"))
+
+
+def require_source(folder: Path) -> Artifact:
+    """Open the artifact of a source's evaluation.
+
+    Raises:
+        ArtifactError: not an evaluation of a source, or damaged.
+    """
+    return _evaluation(folder, Kind.EVALUATION, "source")
+
+
+def load_language(folder: Path) -> LanguageResult:
+    """Open the evaluation of an adapted language.
+
+    Raises:
+        ArtifactError: not an evaluation of a language, or damaged.
+    """
+    return LanguageResult.model_validate_json(_text(folder, Kind.EVALUATION, "language"))
+
+
+def load_items(folder: Path) -> dict[str, Tally]:
+    """What the scores of an adapted language are made of: `MASKED`, `ALIGNMENT`, each as initialised, and `task_item`s.
+
+    Raises:
+        ArtifactError: not an evaluation of a language, damaged, or of a lingraft that kept none.
+    """
+    load_language(folder)
+    return item_counts.load(folder / ITEMS_FILE)
+
+
+def load_search(folder: Path) -> SearchResult:
+    """Open the result of a depth search.
+
+    Raises:
+        ArtifactError: not a search, or damaged.
+    """
+    return SearchResult.model_validate_json(_text(folder, Kind.SEARCH, "search"))
+
+
+def _text(folder: Path, kind: Kind, of: str) -> str:
+    return (_evaluation(folder, kind, of).folder / RESULT_FILE).read_text(encoding="utf-8")
+
+
+def _evaluation(folder: Path, kind: Kind, of: str) -> Artifact:
+    found = Artifact.load(folder, kind)
+    actual = found.manifest.details.get("of")
+    if actual != of:
+        raise ArtifactError(
+            f"{folder} holds the evaluation of a {actual}, but that of a {of} is needed here. Give its folder."
+        )
+    return found
+
+
+def zero_shot(result: LanguageResult) -> dict[str, float]:
+    """Every task's score, the same with the embeddings as initialised, and its other metrics: means over seeds."""
+    scores = {}
+    for task in result.tasks:
+        name = f"zero_shot_{task.name}"
+        scores[name] = task.score.mean
+        if task.initial:
+            scores[f"{name}_initial"] = task.initial.mean
+        scores |= {f"{name}_{metric}": found.mean for metric, found in task.others.items()}
+    return scores

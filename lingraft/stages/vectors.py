@@ -1,0 +1,81 @@
+"""Static vectors of a language's pieces as an artifact: the source's are computed once, and read for every language.
+
+Legend: V vocabulary, W width of the vectors.
+"""
+
+import time
+from pathlib import Path
+
+from lingraft.artifacts import artifact
+from lingraft.artifacts.artifact import Artifact, Kind
+from lingraft.artifacts.files import require_new
+from lingraft.config.recipe import Recipe
+from lingraft.data.blocks import hashes_of, load_blocks, split
+from lingraft.data.shards import Blocks
+from lingraft.data.tokenizer.tokenizer import Tokenizer
+from lingraft.errors import TokenizerError
+from lingraft.model.initialisation.static_vectors import WINDOW, StaticVectors, static_vectors
+
+WIDTH = 96
+"""Of the vectors of every language, since an alignment maps one space onto another of the same width."""
+_SEED = 1
+"""Of the factorisation's random start; the same for all languages, so that vectors depend on blocks alone."""
+_PART = "vectors"
+
+
+def build_vectors(recipe: Recipe, blocks: Path, tokenizer: Path, out: Path) -> Artifact:
+    """Compute static vectors of a language's pieces from the training split of its blocks, and write them.
+
+    Args:
+        recipe: says how long blocks are.
+        blocks: of the language.
+        tokenizer: that they were made with.
+        out: folder of the vectors.
+
+    Raises:
+        TokenizerError: the blocks were made with another tokenizer.
+        ArtifactError: an input is not what it should be, or `out` cannot be written.
+    """
+    require_new(out)
+    started = time.monotonic()
+    pieces = Tokenizer.load(tokenizer)
+    data = load_blocks(blocks, pieces, recipe.encoder.block_tokens)
+    found = vectors_of(split(data, "train"), pieces)
+    with artifact.create(out, Kind.VECTORS) as draft:
+        draft.tensors(_PART, {"vectors_VW": found.vectors_VW, "counts_V": found.counts_V})
+        draft.facts = {
+            "language": pieces.language,
+            "tokenizer_hash": pieces.hash,
+            "data_hashes": hashes_of(data),
+            "record": {"elapsed_s": time.monotonic() - started},
+            "details": {"width": WIDTH, "window": WINDOW, "seed": _SEED, "vocabulary": len(pieces)}
+            | {"known": int(found.known.sum())},
+        }
+    return Artifact.load(out, Kind.VECTORS)
+
+
+def vectors_of(blocks: Blocks, pieces: Tokenizer) -> StaticVectors:
+    """Compute static vectors as every language has them: of the same width, by the same seed.
+
+    Args:
+        blocks: training split of the language.
+        pieces: tokenizer that they were made with.
+    """
+    return static_vectors(blocks, len(pieces), pieces.special, WIDTH, _SEED)
+
+
+def load_vectors(folder: Path, pieces: Tokenizer) -> StaticVectors:
+    """Open static vectors of a tokenizer's pieces.
+
+    Raises:
+        TokenizerError: they were computed with another tokenizer.
+        ArtifactError: not vectors, or damaged.
+    """
+    found = Artifact.load(folder, Kind.VECTORS)
+    if found.manifest.tokenizer_hash != pieces.hash:
+        raise TokenizerError(
+            f"{folder} was computed with tokenizer {found.manifest.tokenizer_hash}, not with {pieces.hash} of "
+            f"{pieces.language!r}. Compute them again (`lingraft vectors`) from blocks made with this tokenizer."
+        )
+    tensors = found.tensors(_PART)
+    return StaticVectors(vectors_VW=tensors["vectors_VW"], counts_V=tensors["counts_V"])

@@ -1,0 +1,153 @@
+"""What a launcher and the step that it launched hand each other: folders on a claim that both have mounted."""
+
+import hashlib
+import json
+import shutil
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from lingraft.artifacts.artifact import MANIFEST
+from lingraft.artifacts.files import new_folder, sha256_of, write_text
+from lingraft.errors import ArtifactError
+from lingraft.steps.launch.calls import Answer, Call, Folders, listed
+
+_ASIDE = {"run"}
+"""Which tracking run tells of a step does not decide what is done: a run that is submitted again has another one."""
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One try at a call, in a folder of its own: what another try has left, or still writes, is never taken for its."""
+
+    folder: Path
+
+    @property
+    def name(self) -> str:
+        """By which a launcher that is started again finds it."""
+        return self.folder.name
+
+    @property
+    def call_file(self) -> Path:
+        """What is asked."""
+        return self.folder / "call.json"
+
+    @property
+    def answer(self) -> Answer | None:
+        """What the step said, if it did."""
+        file = self._answer_file
+        return Answer.model_validate_json(file.read_bytes()) if file.exists() else None
+
+    @property
+    def meeting(self) -> Path:
+        """Where several machines find what to do."""
+        return self.folder / "nodes"
+
+    def command(self, module: str) -> list[str]:
+        """What is to be run where the step runs, by the module that does it there."""
+        return ["-m", f"lingraft.steps.launch.{module}", str(self.call_file), str(self._answer_file)]
+
+    def output(self, name: str) -> Path:
+        """One that it fills."""
+        return self.folder / "out" / name
+
+    @property
+    def _answer_file(self) -> Path:
+        return self.folder / "answer.json"
+
+
+class Exchange:
+    """One call's place: its inputs by their content, and what is tried at it.
+
+    The same call has the same place, so that a launcher which is started again finds what the one before it launched.
+    """
+
+    def __init__(self, root: Path, call: Call, inputs: Folders, outputs: Folders) -> None:
+        """Name it.
+
+        Args:
+            root: of all exchanges.
+            call: with files and folders here.
+            inputs: those that it builds on.
+            outputs: those that it fills.
+        """
+        self._inputs_root, self._call, self._inputs, self._outputs = root / "inputs", call, inputs, outputs
+        decisive = {name: listed(folders) for name, folders in inputs.items() if name not in _ASIDE}
+        marks = {name: [mark_of(Path(each)) for each in folders] for name, folders in decisive.items()}
+        self._values = {name: call.arguments[name] for name in call.arguments if name not in {*inputs, *outputs}}
+        named = json.dumps({"step": call.step, "inputs": marks, "values": self._values}, sort_keys=True)
+        self.key = hashlib.sha256(named.encode()).hexdigest()[:20]
+        self._folder = root / "calls" / self.key
+
+    def attempt(self, name: str | None = None) -> Attempt:
+        """One that was begun, by its name; else a new one."""
+        return Attempt(self._folder / (name or uuid.uuid4().hex))
+
+    def send(self, attempt: Attempt) -> None:
+        """Bring inputs and the call to where the step finds them.
+
+        Raises:
+            ArtifactError: they cannot be written.
+        """
+        inputs = {name: _like(folders, map(self._sent, listed(folders))) for name, folders in self._inputs.items()}
+        theirs = {name: str(attempt.output(name)) for name in self._outputs}
+        call = Call(step=self._call.step, arguments={**inputs, **theirs, **self._values})
+        write_text(attempt.call_file, call.model_dump_json())
+
+    def bring(self, attempt: Attempt) -> None:
+        """Bring what the step left to where it is wanted.
+
+        Raises:
+            ArtifactError: it cannot be written.
+        """
+        for name, here in self._outputs.items():
+            if attempt.output(name).exists():
+                _copy(attempt.output(name), Path(str(here)))
+
+    def clear(self) -> None:
+        """Remove the call with its outputs, when they have been brought; inputs stay for other calls."""
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _sent(self, name: str) -> str:
+        here = Path(name)
+        there = self._inputs_root / mark_of(here) / here.name
+        if not there.exists():
+            try:
+                _copy(here, there)
+            except ArtifactError:
+                if not there.exists():  # another language's launcher was faster
+                    raise
+        return str(there)
+
+
+def mark_of(path: Path) -> str:
+    """Equal marks, equal content: an artifact's manifest has the hashes of all else."""
+    digest = hashlib.sha256()
+    for name, file in _decisive_files(path):
+        digest.update(f"{name} {sha256_of(file)}\n".encode())
+    return digest.hexdigest()[:32]
+
+
+def _decisive_files(path: Path) -> Iterator[tuple[str, Path]]:
+    if path.is_file():
+        yield "", path
+    elif (path / MANIFEST).is_file():
+        yield MANIFEST, path / MANIFEST
+    elif path.is_dir():
+        for child in sorted(path.iterdir()):
+            for name, file in _decisive_files(child):
+                yield f"{child.name}/{name}", file
+
+
+def _copy(source: Path, out: Path) -> None:
+    if source.is_file():
+        write_text(out, source.read_text(encoding="utf-8"))
+        return
+    with new_folder(out) as coming:
+        shutil.copytree(source, coming, dirs_exist_ok=True)
+
+
+def _like(given: str | Sequence[str], made: Iterator[str]) -> str | list[str]:
+    found = [*made]
+    return found[0] if isinstance(given, str) else found

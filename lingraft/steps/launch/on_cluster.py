@@ -1,0 +1,172 @@
+"""A step as a Job or TrainJob: created, or found where a launcher before us has created it; followed, and judged."""
+
+import os
+from pathlib import Path
+
+from kubernetes import client, config
+from kubernetes.client.rest import ApiException
+
+from lingraft.config.cluster import Cluster, Profile
+from lingraft.console import say
+from lingraft.signals import Interruption, interruptible
+from lingraft.steps.launch.calls import Answer, Ended, LaunchError
+from lingraft.steps.launch.classify_exit import killed_for_memory, lost
+from lingraft.steps.launch.handover import Attempt, Exchange
+from lingraft.steps.launch.log_stream import Reporter
+from lingraft.steps.launch.pods import LABEL, STEP, Manifest
+from lingraft.steps.launch.watch_job import PASSING, UNREACHABLE, is_absent, to_the_end
+from lingraft.steps.launch.workload import KINDS, MANIFESTS, Phase, State, Workloads, state_of
+
+NAMESPACE = "LINGRAFT_NAMESPACE"
+"""Environment variable: the namespace, where it is not the pod's own or the context's."""
+_KUBECONFIG = "KUBECONFIG"
+_CONFLICT, _FORBIDDEN = 409, 403
+_NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+_TIME_LIMIT = "DeadlineExceeded"
+ATTEMPT = "lingraft.io/attempt"
+"""Annotation: where on the claim the step finds what is asked, and leaves what it made."""
+
+
+def connect() -> tuple[client.ApiClient, str]:
+    """The cluster's API, and our namespace: as the pod that we are, or as kubectl's configuration says.
+
+    Raises:
+        LaunchError: there is neither.
+    """
+    try:
+        in_pod = _NAMESPACE_FILE.exists() and _KUBECONFIG not in os.environ
+        own = _namespace_of_pod() if in_pod else _namespace_of_context()
+        return client.ApiClient(), os.environ.get(NAMESPACE) or own
+    except config.ConfigException as error:
+        raise LaunchError(
+            f"there is no cluster to launch on: {error}. Run this step in a pod, or set KUBECONFIG."
+        ) from error
+
+
+def _namespace_of_pod() -> str:
+    config.load_incluster_config()
+    return _NAMESPACE_FILE.read_text(encoding="utf-8").strip()
+
+
+def _namespace_of_context() -> str:
+    file = os.environ.get(_KUBECONFIG)  # the client reads it once, when it is imported
+    config.load_kube_config(file)
+    _, active = config.list_kube_config_contexts(file)
+    return str(active["context"].get("namespace", "default"))
+
+
+class OnCluster:
+    """Attempts at one step."""
+
+    def __init__(self, cluster: Cluster, profile: Profile, exchange: Exchange) -> None:
+        """Say what, and where.
+
+        Raises:
+            LaunchError: there is no cluster.
+        """
+        self._manifest, self._kind = MANIFESTS[str(profile.launched)], KINDS[str(profile.launched)]
+        self._cluster, self._profile, self._exchange = cluster, profile, exchange
+        self._api, self._namespace = connect()
+        self._workloads = Workloads(self._api, self._kind, self._namespace)
+
+    def attempt(self) -> Ended:
+        """Launch the step, or find it, and follow it to its end; what it made is brought to where it is wanted.
+
+        Raises:
+            ArtifactError: its inputs cannot be sent, or what it made cannot be brought.
+            Interruption: we were asked to stop, and so was the step.
+        """
+        with interruptible():
+            try:
+                return self._followed(self._found() or self._created())
+            except ApiException as error:
+                return _refused(error)
+            except UNREACHABLE as error:
+                return Ended(Answer(error=f"the API server does not answer: {error}", heals=True))
+            except Interruption:
+                self._end()
+                raise
+
+    def _followed(self, workload: Manifest) -> Ended:
+        name, attempt = workload["metadata"]["name"], self._attempt_of(workload)
+        reporter = Reporter(self._api, self._namespace, self._kind, name)
+        try:
+            state = to_the_end(self._workloads, workload)
+            ended = self._judged(name, attempt.answer, state, reporter)
+            if ended.reason is None:
+                self._exchange.bring(attempt)
+            return ended
+        except Interruption:
+            self._end()  # before the reporter, which waits for the log of a pod that lives
+            raise
+        finally:
+            reporter.close()
+
+    def _found(self) -> Manifest | None:
+        """What an earlier launcher has left running, or ended well."""
+        known = [each for each in self._of_call() if "deletionTimestamp" not in each["metadata"]]
+        phase = state_of(known[-1]).phase if known else Phase.FAILED
+        if phase is Phase.FAILED or (phase is Phase.SUCCEEDED and not self._attempt_of(known[-1]).answer):
+            return None
+        # Not by its own kind: the items of Kubernetes' lists have none.
+        say(f"{self._profile.launched} {known[-1]['metadata']['name']} is there already, and is followed")
+        return known[-1]
+
+    def _attempt_of(self, workload: Manifest) -> Attempt:
+        return self._exchange.attempt(workload["metadata"]["annotations"][ATTEMPT])
+
+    def _of_call(self) -> list[Manifest]:
+        return self._workloads.of_call(self._exchange.key)
+
+    def _created(self) -> Manifest:
+        number = 1 + max((int(each["metadata"]["name"].rpartition("-")[2]) for each in self._of_call()), default=0)
+        name, attempt = f"lingraft-{self._exchange.key}-{number}", self._exchange.attempt()
+        self._exchange.send(attempt)
+        metadata = {
+            "name": name,
+            "labels": {LABEL: self._exchange.key, **STEP},
+            "annotations": {ATTEMPT: attempt.name},
+        }
+        try:
+            made = self._workloads.create(self._manifest(metadata, self._cluster, self._profile, attempt))
+        except ApiException as error:
+            if error.status != _CONFLICT:
+                raise
+            made = self._workloads.read(name)  # another launcher was faster, or the answer to ours was lost
+        say(f"{self._profile.launched} {name} was launched in namespace {self._namespace}")
+        return made
+
+    def _end(self) -> None:
+        """Have Kubernetes stop the step, which keeps where it is."""
+        try:
+            for each in self._of_call():
+                if state_of(each).phase is Phase.RUNNING:
+                    self._workloads.delete(each["metadata"]["name"])
+        except (ApiException, *UNREACHABLE) as error:
+            if not is_absent(error):
+                say(f"{self._exchange.key} could not be ended, and runs on: {error}. End it, or run the same again.")
+
+    def _judged(self, name: str, answer: Answer | None, state: State, reporter: Reporter) -> Ended:
+        if answer and not (answer.heals and self._profile.nodes > 1):
+            return Ended(answer)
+        if state.phase is Phase.SUCCEEDED:
+            return Ended(
+                vanished=f"{name} succeeded, but another launcher has taken its answer, or the claim is another"
+            )
+        if state.reason == _TIME_LIMIT:
+            limit = f"its profile's time limit of {self._profile.time_limit_s} s"
+            return Ended(failed=f"{name} was ended at {limit}. Raise it, and run the same again: what it kept stays.")
+        pods = reporter.pods()
+        if answer and not killed_for_memory(pods):  # of the machine that lost another; why, only that one's pod knows
+            return Ended(answer)
+        return lost(name, state, pods, self._profile.memory)
+
+
+def _refused(error: ApiException) -> Ended:
+    """What the API server's refusal means: a quota may have room later, a missing right is for people."""
+    said = f"{error.reason}: {error.body or ''}".strip()
+    if error.status in {*PASSING, _CONFLICT}:
+        return Ended(Answer(error=f"the API server cannot at the moment ({error.status}): {said}", heals=True))
+    if error.status == _FORBIDDEN and "exceeded quota" in said:
+        return Ended(Answer(error=f"the namespace's quota has no room: {said}", heals=True))
+    return Ended(failed=f"Kubernetes refuses ({error.status}): {said}")

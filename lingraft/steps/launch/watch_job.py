@@ -1,0 +1,71 @@
+"""Following what was launched on Kubernetes to its end, whatever becomes of the connection meanwhile."""
+
+import time
+from collections.abc import Iterator
+
+import urllib3
+from kubernetes.client.rest import ApiException
+
+from lingraft.console import say
+from lingraft.steps.launch.pods import Manifest
+from lingraft.steps.launch.workload import Phase, State, Workloads, gone, state_of
+
+_GONE, _NOT_FOUND = 410, 404
+PASSING = {_GONE, 429, 500, 502, 503, 504}
+_WATCH_S = 30
+"""After which a watch is begun again."""
+_PAUSES_S = (0.5, 1.0, 2.0, 5.0, 10.0)
+"""Between questions to an API server that does not answer; it is asked for as long as the launcher lives."""
+UNREACHABLE = (urllib3.exceptions.HTTPError, ConnectionError)
+
+
+def to_the_end(workloads: Workloads, workload: Manifest) -> State:
+    """Wait until a workload has ended.
+
+    Raises:
+        ApiException: the API server refuses, as where we may not look.
+    """
+    for known in _as_it_changes(workloads, workload):
+        state = state_of(known)
+        if state.phase is not Phase.RUNNING:
+            return state
+    raise AssertionError("a workload is followed to its end")
+
+
+def _as_it_changes(workloads: Workloads, workload: Manifest) -> Iterator[Manifest]:
+    name, failures = workload["metadata"]["name"], 0
+    while True:
+        yield workload
+        try:
+            yield from workloads.changes(workload, _WATCH_S)
+            # What happened between two watches, or before a version that is too old by now, is only seen by reading.
+            workload = workloads.read(name)
+            failures = 0
+        except (ApiException, *UNREACHABLE) as error:
+            if is_absent(error):
+                workload = gone(workload)
+                continue
+            _require_passing(error, failures)
+            time.sleep(_PAUSES_S[min(failures, len(_PAUSES_S) - 1)])
+            failures += 1
+            workload = _read_again(workloads, workload)
+
+
+def _read_again(workloads: Workloads, workload: Manifest) -> Manifest:
+    """What stands there now; what was known, if the server still does not answer."""
+    try:
+        return workloads.read(workload["metadata"]["name"])
+    except (ApiException, *UNREACHABLE) as error:
+        return gone(workload) if is_absent(error) else workload
+
+
+def _require_passing(error: Exception, failures: int) -> None:
+    if isinstance(error, ApiException) and error.status not in PASSING:
+        raise error
+    if failures == len(_PAUSES_S):
+        say(f"the API server does not answer, and is asked on: {error}")
+
+
+def is_absent(error: Exception) -> bool:
+    """Whether the API server says that there is no such object."""
+    return isinstance(error, ApiException) and error.status == _NOT_FOUND

@@ -1,0 +1,90 @@
+"""How a step does its job: under a tracking run of its own, and only if it has not been done before."""
+
+from collections.abc import Callable
+from contextvars import ContextVar
+from pathlib import Path
+from typing import TypeVar
+
+from lingraft import tracking
+from lingraft.artifacts.artifact import Artifact, Kind
+from lingraft.artifacts.failures import why
+from lingraft.jobs.job import Job
+from lingraft.jobs.shared_results import done, is_done
+from lingraft.steps.facts import Scores, cost_of
+from lingraft.training.metrics import exposed
+
+_ONLY_ASKED: ContextVar[bool] = ContextVar("only asked", default=False)
+_JOB = "lingraft_job"
+_TRAINED = {Kind.PRIMARY, Kind.MINI, Kind.TASK, Kind.EMBEDDINGS}
+Step = TypeVar("Step", bound=Callable[..., Scores])
+
+
+class _Answered(BaseException):
+    """Whether the job has been done before."""
+
+    def __init__(self, is_done: bool) -> None:
+        self.is_done = is_done
+
+
+def one_job(step: Step) -> Step:
+    """Mark a step that does one job and nothing before it, of which can be asked whether it has been done."""
+    setattr(step, _JOB, True)
+    return step
+
+
+def only_asked(step: Callable[..., object], do_it: Callable[[], object]) -> bool:
+    """Whether a step's job has been done before; nothing is done.
+
+    Args:
+        step: the function.
+        do_it: calls it with its arguments.
+    """
+    if not hasattr(step, _JOB):
+        return False
+    token = _ONLY_ASKED.set(True)
+    try:
+        do_it()
+    except _Answered as answer:
+        return answer.is_done
+    finally:
+        _ONLY_ASKED.reset(token)
+    return False  # an input has failed, and so has the job
+
+
+ScoresOf = Callable[[Artifact], Scores]
+Register = Callable[[Artifact, tracking.StageRun], object]
+
+
+def do(
+    job: Job, run: Path, scores_of: ScoresOf = lambda _: {}, register: Register = lambda _made, _stage: None
+) -> Scores:
+    """Do a job; returns what it cost, and its scores.
+
+    Args:
+        job: to be done.
+        run: file that names the pipeline's tracking run.
+        scores_of: the scores of what was made.
+        register: puts it into the registry, where it goes there by itself.
+
+    Raises:
+        LingraftError: it failed.
+    """
+    if _ONLY_ASKED.get():
+        raise _Answered(is_done(job))
+    with tracking.stage(run.read_text(), job.name) as stage:
+        made = done(job, exposed(job.name, stage.watch) if job.kind in _TRAINED else stage.watch)
+        scores = scores_of(made)
+        stage.record(made, scores)
+        register(made, stage)
+    return cost_of(made) | scores
+
+
+def attempt(job: Job, run: Path, scores_of: ScoresOf = lambda _: {}) -> Scores:
+    """The same for a job of many that do not wait for each other: if it fails, its folder says why.
+
+    Returns:
+        What it cost, and its scores; nothing if it failed.
+    """
+    found: Scores = {}
+    job.attempt(lambda: found.update(do(job, run, scores_of)))
+    return {} if why(job.made) else found

@@ -1,0 +1,58 @@
+"""Marks of examples that are read from outside: equal marks, equal examples. None of the examples are read."""
+
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+
+from lingraft.artifacts.files import sha256_of
+from lingraft.config.tasks import Task, TaskDataset, TaskFile
+from lingraft.data.splits import SplitName
+from lingraft.errors import TextError
+
+
+def marks_of(task: Task, splits: Sequence[SplitName], language: str) -> dict[str, str]:
+    """A mark of each of some splits that the task takes from a file or a dataset.
+
+    A dataset on the hub has its commit's; where the hub cannot be asked, the mark is like no other, so that what was
+    made from those examples is made again rather than taken for what it may not be.
+
+    Raises:
+        TextError: a file is not there, or a dataset's id is none.
+    """
+    sources = {split: getattr(task, split) for split in splits}
+    return {split: _mark(source, language) for split, source in sources.items() if source is not None}
+
+
+def _mark(source: TaskFile | TaskDataset, language: str) -> str:
+    if isinstance(source, TaskFile):
+        return _of_file(Path(source.path.replace("{language}", language)))
+    name = source.dataset.replace("{language}", language)
+    configuration = (source.configuration or "").replace("{language}", language)
+    content = _of_folder(Path(name)) if Path(name).is_dir() else _commit(name, source.revision)
+    return f"{name} {configuration} {source.split} {content}"
+
+
+def _of_file(path: Path) -> str:
+    if not path.is_file():
+        raise TextError(f"{path} is not there, and a task takes its examples from it. Correct the recipe's path.")
+    return sha256_of(path)
+
+
+def _of_folder(folder: Path) -> str:
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    return " ".join(f"{path.relative_to(folder)} {sha256_of(path)}" for path in files)
+
+
+def _commit(dataset: str, revision: str | None) -> str:
+    import httpx2
+    from huggingface_hub import HfApi
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, OfflineModeIsEnabled
+
+    try:
+        return str(HfApi().dataset_info(dataset, revision=revision).sha)
+    except HFValidationError as error:
+        raise TextError(
+            f"{dataset!r} is neither a folder nor the id of a dataset: {error} Correct the recipe's `dataset`."
+        ) from error
+    except (HfHubHTTPError, OfflineModeIsEnabled, OSError, httpx2.HTTPError):
+        return uuid.uuid4().hex

@@ -1,0 +1,91 @@
+"""A finetuned task as an artifact: saved, loaded, and combined with a language's embeddings."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from lingraft.artifacts.artifact import Artifact, Draft, Kind, Manifest, require_aligned
+from lingraft.config.encoder import EncoderShape
+from lingraft.config.tasks import Task
+from lingraft.errors import ArtifactError
+from lingraft.model.encoder import Encoder
+from lingraft.model.loading import Embeddings, Primary, fill
+from lingraft.model.swap import swap
+from lingraft.tasks.kinds import TaskKind
+from lingraft.tasks.loading import kind_of
+
+
+@dataclass(frozen=True)
+class TaskModel:
+    """A body finetuned in the source language, without a vocabulary until one is swapped in."""
+
+    net: Any
+    """A `lingraft.tasks.kinds.TaskNet`."""
+    settings: Task
+    kind: TaskKind
+    labels: list[str]
+    aligned_with: str
+    fingerprint: str
+    manifest: Manifest
+    folder: Path
+
+    @property
+    def name(self) -> str:
+        """Name of the task."""
+        return self.settings.name
+
+    @property
+    def seed(self) -> int:
+        """Seed that it was finetuned with."""
+        return int(self.manifest.detail("seed", int))
+
+    @property
+    def shape(self) -> EncoderShape:
+        """Shape of the body."""
+        return self.net.encoder.shape
+
+    def swap_in(self, language: Embeddings | Primary) -> None:
+        """Give the body a language's embeddings, or the source's own from its primary, in place.
+
+        Raises:
+            AlignmentError: the two belong to different primaries.
+        """
+        if isinstance(language, Primary):
+            require_aligned("the task", self.aligned_with, language.fingerprint, "Finetune the task again")
+            swap(self.net.encoder, language.encoder.vocabulary)
+        else:
+            require_aligned(f"embeddings of {language.language!r}", language.aligned_with, self.aligned_with)
+            swap(self.net.encoder, language.vocabulary)
+
+
+def save_task(draft: Draft, net: nn.Module) -> None:
+    """Put a finetuned body and its head into an artifact, without vocabulary and MLM heads."""
+    state = net.state_dict()
+    body = {name.removeprefix("encoder."): tensor for name, tensor in state.items() if name.startswith("encoder.")}
+    draft.tensors("body", {name: t for name, t in body.items() if not name.startswith(("vocabulary.", "heads."))})
+    draft.tensors("head", {name: tensor for name, tensor in state.items() if not name.startswith("encoder.")})
+
+
+def load_task(folder: Path) -> TaskModel:
+    """Open a finetuned task.
+
+    Raises:
+        ArtifactError: not a task, or damaged.
+    """
+    artifact = Artifact.load(folder, Kind.TASK)
+    manifest = artifact.manifest
+    settings: Task = manifest.detail("settings", Task)
+    labels: list[str] = manifest.detail("labels", list[str])
+    if not labels and settings.kind != "questions":
+        raise ArtifactError(
+            f"{folder} is a task of kind {settings.kind!r} without labels: its manifest is damaged. Make the task "
+            "again, or fetch it anew."
+        )
+    kind, encoder = kind_of(settings), Encoder(manifest.detail("shape", EncoderShape), 0)
+    net = kind.net(encoder, labels)
+    fill(net, artifact, "head", elsewhere=("encoder.",))
+    fill(encoder, artifact, "body", elsewhere=("vocabulary.", "heads."))
+    marks = artifact.fingerprint, manifest, folder
+    return TaskModel(net, settings, kind, labels, str(manifest.aligned_with), *marks)

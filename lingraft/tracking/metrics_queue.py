@@ -1,0 +1,140 @@
+"""Points of learning curves on their way to a server that may be down: training never waits for it."""
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from lingraft.console import say
+from lingraft.errors import TrackingError
+
+LIMIT = 1 << 17
+"""Points that wait at most; about 40 MB of them."""
+
+_FIRST_PAUSE_S, _LAST_PAUSE_S = 0.5, 15.0
+
+Point = TypeVar("Point")
+
+
+class UnreachableError(TrackingError):
+    """The server is down, too slow, or answers that it cannot at the moment; asked later, it may."""
+
+    heals = True
+
+
+@dataclass(frozen=True)
+class Undelivered(Generic[Point]):
+    """What is not known to have arrived."""
+
+    points: Sequence[Point]
+    """In the order in which they came; the last batch sent may have arrived although nobody said so."""
+    dropped: int
+    """Points that came when too many waited already: later ones than `points`."""
+    error: TrackingError | None
+    """What the server last had against them."""
+
+    @property
+    def count(self) -> int:
+        """Points that are missing."""
+        return len(self.points) + self.dropped
+
+
+def pauses() -> Iterator[float]:
+    """Seconds to wait before asking again: each twice as long as the one before, up to 15."""
+    pause_s = _FIRST_PAUSE_S
+    while True:
+        yield pause_s
+        pause_s = min(2 * pause_s, _LAST_PAUSE_S)
+
+
+class Outbox(Generic[Point]):
+    """A bounded queue that a thread of its own empties in batches, in order, each sent until it arrives."""
+
+    def __init__(self, send: Callable[[Sequence[Point]], None], batch_points: int, limit: int = LIMIT) -> None:
+        """Nothing is sent before the first point.
+
+        Args:
+            send: raises TrackingError where a batch may not have arrived; the same batch is then sent again, so what
+                arrives twice must count once.
+            batch_points: sent at once, at most.
+            limit: points that wait, at most; what comes then is counted and dropped.
+        """
+        self._send, self._batch_points, self._limit = send, batch_points, limit
+        self._waiting: deque[Point] = deque()
+        self._dropped, self._error = 0, None
+        self._closing = self._hurried = self._given_up = False
+        self._changed = threading.Condition()
+        self._thread = threading.Thread(target=self._deliver, name="lingraft-tracking", daemon=True)
+
+    _error: TrackingError | None
+
+    def add(self, point: Point) -> None:
+        """Take a point at once, whatever the server does."""
+        with self._changed:
+            if len(self._waiting) < self._limit:
+                self._waiting.append(point)
+            else:
+                self._dropped += 1
+            if not self._thread.ident:
+                self._thread.start()
+            self._changed.notify_all()
+
+    def close(self, within_s: float) -> Undelivered[Point]:
+        """Send what waits, for a limited time, and take no more; a server that refuses it is not waited for."""
+        with self._changed:
+            self._closing = True
+            self._changed.notify_all()
+        if self._thread.ident:
+            self._thread.join(within_s)
+        with self._changed:
+            self._given_up = True
+            self._changed.notify_all()
+            return Undelivered(list(self._waiting), self._dropped, self._error)
+
+    def _deliver(self) -> None:
+        breaks = pauses()
+        while batch := self._next():
+            try:
+                self._send(batch)
+            except TrackingError as error:
+                if self._refused(error):
+                    return
+                if self._rest(next(breaks)):
+                    breaks = pauses()
+            else:
+                self._arrived(len(batch))
+                breaks = pauses()
+
+    def _next(self) -> list[Point]:
+        """The points to send, as soon as there are some; none when there will be no more."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._waiting or self._closing)
+            return [] if self._given_up else [*_first(self._waiting, self._batch_points)]
+
+    def _arrived(self, count: int) -> None:
+        with self._changed:
+            for _ in range(count):
+                self._waiting.popleft()
+            if self._error:
+                say(f"Tracking answers again; {len(self._waiting)} points of the learning curve are still to be sent.")
+            self._error = None
+
+    def _refused(self, error: TrackingError) -> bool:
+        """Note why a batch did not arrive; returns whether to try no more."""
+        with self._changed:
+            if not self._error:
+                say(f"{error} Training goes on; {len(self._waiting)} points of its curve wait to be sent.")
+            self._error = error
+            return self._given_up or (self._closing and not isinstance(error, UnreachableError))
+
+    def _rest(self, pause_s: float) -> bool:
+        """Wait before the next attempt; returns whether the end cuts it short, as it does once."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._given_up or (self._closing and not self._hurried), pause_s)
+            cut, self._hurried = self._closing and not self._hurried, self._closing
+            return cut
+
+
+def _first(points: "deque[Point]", count: int) -> Iterator[Point]:
+    return (points[index] for index in range(min(count, len(points))))

@@ -1,0 +1,148 @@
+"""Bringing a language that was added by `lingraft add-language` into the registry, through the gate, into bundles."""
+
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from lingraft.artifacts.artifact import MANIFEST, Artifact, Kind
+from lingraft.artifacts.names import bundle_of, embeddings_of
+from lingraft.config.gate import Gate
+from lingraft.config.tasks import PRIMARY
+from lingraft.errors import ArtifactError
+from lingraft.stages.results import LanguageResult, load_language
+from lingraft.tracking.client import Asking, asking
+from lingraft.tracking.promotion.add_source import primary_with
+from lingraft.tracking.promotion.bundle_gate import NOTHING
+from lingraft.tracking.promotion.bundles import served_examples
+from lingraft.tracking.promotion.evidence import register_judged
+from lingraft.tracking.promotion.promote import Decided, promote
+from lingraft.tracking.promotion.renewal import Renewal, renew
+from lingraft.tracking.runs import StageRun, project_run, stage
+from lingraft.tracking.versions import Version, bring
+
+_EMBEDDINGS, _EVALUATION = "embeddings", "evaluation"
+"""Folders that `lingraft add-language` leaves."""
+
+
+@dataclass(frozen=True)
+class Added:
+    """What became of a language's embeddings, and of the bundles that they were put into."""
+
+    version: int
+    decided: Decided
+    renewals: dict[str, Renewal]
+    """By the bundle's registered name; none if the gate refused the embeddings."""
+
+
+def add_language(folder: Path, asked_by: str, gate: Gate, project: str | None = None) -> Added:
+    """Register the embeddings of a language, promote them if the gate lets them pass, and renew the bundles.
+
+    Bundles are those of all tasks that the registry has for the primary, and of the primary itself if there is one.
+
+    Args:
+        folder: what `lingraft add-language` left.
+        asked_by: for the record.
+        gate: what the embeddings must show.
+        project: that they are for, if several have their primary.
+
+    Raises:
+        ArtifactError: the folder lacks embeddings or their evaluation, or is damaged.
+        NotRegisteredError: no project has their primary.
+        PromotionError: several projects have their primary, and none was named.
+        MissingExtraError: the extra 'export' or 'cpu' is not installed.
+        TrackingError: the registry refuses, or stays down.
+    """
+    embeddings, evaluation = _artifacts(folder)
+    result = load_language(evaluation.folder)
+    with asking() as ask:
+        mark = str(embeddings.manifest.aligned_with)
+        primary, found = primary_with(ask, "the embeddings belong", mark, project)
+    name = primary.tags["project"]
+    settings = {"folder": folder.name, "adaptation": embeddings.manifest.recipe, "gate": gate.model_dump(mode="json")}
+    note = f"A language that `lingraft add-language` learned is registered: `{result.language}`."
+    with project_run(name, "add-language", settings, note) as run, tempfile.TemporaryDirectory() as work:
+        bodies = _Bodies(primary, found, Path(work))
+        with stage(run, f"register-{result.language}") as step:
+            version, decided = _registered(step, embeddings, evaluation, result, gate, asked_by, bodies)
+        accepted = decided.after == version
+        renewals = dict(_renewals(run, embeddings, asked_by, bodies)) if accepted else {}
+    return Added(version, decided, renewals)
+
+
+def _artifacts(folder: Path) -> tuple[Artifact, Artifact]:
+    if missing := [name for name in (_EMBEDDINGS, _EVALUATION) if not (folder / name / MANIFEST).is_file()]:
+        raise ArtifactError(
+            f"{folder} is not what `lingraft add-language` leaves: it has no {' and no '.join(missing)}. Give the "
+            "folder that was its --out."
+        )
+    return Artifact.load(folder / _EMBEDDINGS, Kind.EMBEDDINGS), Artifact.load(folder / _EVALUATION, Kind.EVALUATION)
+
+
+class _Bodies:
+    """A registered primary and its tasks, each brought to a folder when it is first needed."""
+
+    def __init__(self, primary: Version, found: Sequence[Version], work: Path) -> None:
+        self.primary = primary
+        self._work = work
+        ours = [each for each in found if each.tags.get("aligned_with") == primary.fingerprint]
+        self.tasks = {
+            task: _best([each for each in ours if each.kind == Kind.TASK and each.tags["task"] == task])
+            for task in sorted({each.tags["task"] for each in ours if each.kind == Kind.TASK})
+        }
+        """The champion of each task on this primary."""
+        own = bundle_of(primary.tags["project"], PRIMARY)
+        self.serves_primary = any(each.name == own for each in found)
+
+    def folder(self, ask: Asking, version: Version) -> Path:
+        """Where a version's artifact lies."""
+        place = self._work / f"{version.name}-{version.number}"
+        if not place.exists():
+            bring(ask, version, Kind(str(version.kind)), place)
+        return place
+
+
+def _best(tasks: Sequence[Version]) -> Version:
+    merit = {each.number: (float(each.tags.get("dev_score", 0)), int(each.tags.get("seed", 0))) for each in tasks}
+    return max(tasks, key=lambda each: (each.is_champion, *merit[each.number]))
+
+
+def _registered(
+    step: StageRun,
+    embeddings: Artifact,
+    evaluation: Artifact,
+    result: LanguageResult,
+    gate: Gate,
+    asked_by: str,
+    bodies: _Bodies,
+) -> tuple[int, Decided]:
+    from lingraft.export import parity
+
+    near = {task: parity(bodies.folder(step.ask, version), embeddings.folder) for task, version in bodies.tasks.items()}
+    name = embeddings_of(step.project, result.language)
+    version = int(register_judged(step, name, embeddings.folder, evaluation, gate, near, {}))
+    return version, promote(step.ask, name, version, asked_by, gate)
+
+
+def _renewals(run: str, embeddings: Artifact, asked_by: str, bodies: _Bodies) -> Iterator[tuple[str, Renewal]]:
+    from lingraft.export import bundle
+
+    tasks: dict[str, Version | None] = {**bodies.tasks, **({PRIMARY: None} if bodies.serves_primary else {})}
+    for task, version in tasks.items():
+        name = bundle_of(bodies.primary.tags["project"], task)
+        with stage(run, f"bundle-{task}") as step, tempfile.TemporaryDirectory() as work:
+            primary = bodies.folder(step.ask, bodies.primary)
+            body = bodies.folder(step.ask, version) if version else None
+            attempts = 0
+
+            def make(folders: Sequence[Path]) -> Artifact:
+                nonlocal attempts
+                attempts += 1
+                examples = served_examples(step.ask, name)  # noqa: B023  called in this turn, like the next line
+                return bundle(primary, body, folders, Path(work) / str(attempts), prompts=examples)  # noqa: B023
+
+            brought = {str(embeddings.manifest.language): embeddings.folder}
+            mark = bodies.primary.fingerprint
+            renewal = renew(step, name, mark, brought, make, {}, NOTHING, asked_by)
+            step.record(renewal.made, {})
+            yield name, renewal

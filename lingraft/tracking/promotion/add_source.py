@@ -1,0 +1,113 @@
+"""Bringing primaries and tasks that were made by commands into the registry, for languages to be added to them."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from lingraft.artifacts.artifact import Artifact, Kind, read_manifest
+from lingraft.artifacts.names import primary_of, task_of
+from lingraft.errors import ArtifactError, NotRegisteredError, PromotionError
+from lingraft.tracking.client import Asking, asking
+from lingraft.tracking.promotion.promote import promote
+from lingraft.tracking.registry import register
+from lingraft.tracking.runs import project_run, stage
+from lingraft.tracking.versions import Version, champion_of, projects, versions
+
+KINDS = (Kind.PRIMARY, Kind.TASK)
+
+
+@dataclass(frozen=True)
+class AddedArtifact:
+    """A version of a model, and whether it is champion."""
+
+    model: str
+    version: int
+    champion: int | None
+    """Version that is champion now."""
+
+
+def add_artifact(folder: Path, asked_by: str, project: str | None = None) -> AddedArtifact:
+    """Register a primary or a task. The first of its kind becomes champion; for others, ask for a promotion.
+
+    Args:
+        folder: artifact.
+        asked_by: for the record.
+        project: name of the project; of a task, the one that has its primary if absent.
+
+    Raises:
+        ArtifactError: it is damaged, or an artifact of another kind.
+        PromotionError: a primary was given without a project, or several projects have a task's primary.
+        NotRegisteredError: no project has a task's primary.
+        TrackingError: the registry refuses, or stays down.
+    """
+    kind = read_manifest(folder).kind
+    if kind not in KINDS:
+        raise ArtifactError(
+            f"{folder} is an artifact of kind {kind}. Give a primary, a task, or what `lingraft add-language` left."
+        )
+    made = Artifact.load(folder, kind)
+    manifest = made.manifest
+    with asking() as ask:
+        name = _named(folder, project) if kind is Kind.PRIMARY else _owner(ask, made, project)
+        model = primary_of(name) if kind is Kind.PRIMARY else task_of(name, manifest.detail("task", str))
+    settings = {"folder": folder.name, "settings": manifest.recipe}
+    note = f"A {kind} that was made by commands is registered."
+    with project_run(name, f"add-{kind}", settings, note) as run, stage(run, f"register-{kind}") as step:
+        tags = {key: manifest.details.get(key) for key in ("seed", "dev_score")}
+        aliases = (f"seed-{tags['seed']}",) if kind is Kind.TASK else ()
+        version = int(register(model, folder, kind, step, tags, aliases))
+        champion = champion_of(step.ask, model)
+        if champion is None or _is_left_behind(champion, made):
+            promote(step.ask, model, version, asked_by)
+        standing = champion_of(step.ask, model)
+    return AddedArtifact(model, version, standing.number if standing else None)
+
+
+def _named(folder: Path, project: str | None) -> str:
+    if project is None:
+        raise PromotionError(f"{folder} is a primary. Say which project it is for: --project NAME.")
+    return project
+
+
+def _owner(ask: Asking, made: Artifact, project: str | None) -> str:
+    """The project that has the primary of a task."""
+    mark = str(made.manifest.aligned_with)
+    primary, _ = primary_with(ask, f"{made.folder} belongs", mark, project)
+    return primary.tags["project"]
+
+
+def _is_left_behind(champion: Version, made: Artifact) -> bool:
+    """Whether a champion belongs to another primary than what comes: that of a task from before."""
+    return made.manifest.kind is Kind.TASK and champion.tags.get("aligned_with") != made.manifest.aligned_with
+
+
+def primary_with(ask: Asking, what: str, mark: str, project: str | None) -> tuple[Version, list[Version]]:
+    """The registered primary of a fingerprint, and all versions of its project.
+
+    Args:
+        ask: asks MLflow.
+        what: what belongs to it, for messages.
+        mark: fingerprint.
+        project: that it must be of, if given.
+
+    Raises:
+        NotRegisteredError: no project has it.
+        PromotionError: several projects have it, and none was named.
+    """
+    known = projects(ask)
+    by_project = {name: versions(ask, name) for name in known if project in {None, name}}
+    having = {
+        name: each
+        for name, found in by_project.items()
+        for each in found
+        if each.kind == Kind.PRIMARY and each.fingerprint == mark
+    }
+    if not having:
+        where = f"project {project!r} does not have it" if project else f"of the projects {known}, none has it"
+        raise NotRegisteredError(
+            f"{what} to primary {mark[:12]}, and {where}. Add that primary first: `lingraft registry add PRIMARY "
+            "--project NAME`."
+        )
+    if len(having) > 1:
+        raise PromotionError(f"projects {sorted(having)} have primary {mark[:12]}. Name one with --project.")
+    [name] = having
+    return having[name], by_project[name]

@@ -1,0 +1,216 @@
+"""The gate of bundles: a new version keeps what the champion serves, unless somebody asks for a change by name."""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+
+import pydantic
+
+from lingraft.artifacts.artifact import Manifest
+from lingraft.bundle.format import examples_of, languages_of
+from lingraft.config.gate import PARITY_TOLERANCE
+from lingraft.errors import PromotionError
+from lingraft.tracking.promotion.gate import Check
+from lingraft.tracking.tags import parity_of
+
+_EMBEDDINGS = "embeddings-"
+"""Input of a bundle, with a language behind it."""
+_EMBEDDINGS_TAG = f"data.{_EMBEDDINGS}"
+"""The same among the registry's tags."""
+
+
+class AllowedChanges(pydantic.BaseModel, frozen=True, extra="forbid"):
+    """Changes to what is in production that somebody has asked for by name."""
+
+    drop_languages: tuple[str, ...] = ()
+    """Languages that may leave production."""
+    new_primary: bool = False
+    """Whether the bundle may be made for another primary than the champion."""
+    new_labels: bool = False
+    """Whether its kind of task, its labels or their order may differ from the champion's."""
+
+
+NOTHING = AllowedChanges()
+
+
+@dataclass(frozen=True)
+class BundleContent:
+    """The facts of a bundle that decide whether it may become champion, from its manifest."""
+
+    title: str
+    """The version, as messages call it."""
+    source: str
+    languages: tuple[str, ...]
+    """All of them, the source language too."""
+    primary: str
+    """Fingerprint."""
+    answers: tuple[str, tuple[str, ...]] | None
+    """Kind of task, and its labels in the order of the logits; None if the manifest cannot be read."""
+    embeddings: Mapping[str, str]
+    """Fingerprint of the embeddings by language; the source language has none."""
+    parity: Mapping[str, float]
+    """By language, the largest difference of a logit between ONNX Runtime in float32 and PyTorch."""
+    examples: Mapping[str, Mapping[str, str]]
+    """By language, texts for people who try the endpoint; empty if there are none, or the manifest cannot be read."""
+
+    @classmethod
+    def of(cls, title: str, manifest: Manifest) -> "BundleContent":
+        """Read them from a bundle's manifest.
+
+        Raises:
+            ArtifactError: the manifest lacks one.
+        """
+        parity = parity_of(manifest)
+        return cls(
+            title=title,
+            source=str(manifest.language),
+            languages=tuple(languages_of(manifest)),
+            primary=str(manifest.aligned_with),
+            answers=(manifest.detail("kind", str), tuple(manifest.detail("labels", list[str]))),
+            embeddings={
+                name.removeprefix(_EMBEDDINGS): mark
+                for name, mark in manifest.data_hashes.items()
+                if name.startswith(_EMBEDDINGS)
+            },
+            parity=parity,
+            examples=examples_of(manifest),
+        )
+
+    @classmethod
+    def of_tags(cls, title: str, tags: Mapping[str, str]) -> "BundleContent":
+        """What the registry's tags still tell of a bundle whose manifest is damaged: everything but its labels."""
+        embeddings = {
+            name.removeprefix(_EMBEDDINGS_TAG): mark for name, mark in tags.items() if name.startswith(_EMBEDDINGS_TAG)
+        }
+        source = tags.get("language", "")
+        primary = tags.get("aligned_with", "")
+        return cls(title, source, (source, *sorted(embeddings)), primary, None, embeddings, {}, {})
+
+
+def languages_in(contents: Iterable[BundleContent | None]) -> list[str]:
+    """Languages of some bundles, each once, in their order."""
+    return [*dict.fromkeys(language for content in contents if content for language in content.languages)]
+
+
+@dataclass(frozen=True)
+class BundleChange:
+    """What becomes of production if one bundle takes the place of another; None stands for no bundle."""
+
+    before: BundleContent | None
+    """The champion."""
+    after: BundleContent | None
+    recorded: BundleContent | None = None
+    """The champion by the record of decisions, where somebody has moved or removed the alias by hand."""
+
+    @property
+    def lost(self) -> tuple[str, ...]:
+        """Languages that would leave production."""
+        after = self.after.languages if self.after else ()
+        return tuple(each for each in languages_in((self.before, self.recorded)) if each not in after)
+
+    def require_names(self, allowed: AllowedChanges) -> None:
+        """Refuse languages to drop that would not be dropped, such as misspelt ones.
+
+        Raises:
+            PromotionError: the message says which languages are in production, and which would leave.
+        """
+        if strange := sorted(set(allowed.drop_languages) - set(self.lost)):
+            served = ", ".join(languages_in((self.before, self.recorded))) or "none"
+            raise PromotionError(
+                f"--drop-language names {', '.join(strange)}, but this takes none of them out of production: the "
+                f"champion has {served}; {', '.join(self.lost) or 'none'} would leave."
+            )
+
+    def checks(self, allowed: AllowedChanges) -> list[Check]:
+        """Whether languages, primary and labels stay, but for what is allowed; nothing without a champion before."""
+        before = self.before or self.recorded
+        if before is None:
+            return []
+        languages = self._languages(before, allowed)
+        if self.after is None:
+            return [languages]
+        return [languages, _primary(before, self.after, allowed), _labels(before, self.after, allowed)]
+
+    def gate_checks(self, accepted: Collection[str]) -> list[Check]:
+        """Whether the new bundle computes what PyTorch does, and holds only embeddings that the gate has let pass.
+
+        Args:
+            accepted: fingerprints of artifacts that were promoted.
+        """
+        if self.after is None:
+            return []
+        return [_parity(self.after), self._embeddings(self.after, accepted)]
+
+    def _languages(self, before: BundleContent, allowed: AllowedChanges) -> Check:
+        unnamed = [language for language in self.lost if language not in allowed.drop_languages]
+        if not unnamed:
+            dropped = f", but for {', '.join(self.lost)}, which somebody named" if self.lost else ""
+            return Check(name="languages", passed=True, says=f"all languages of {before.title} stay{dropped}")
+        new = self.after.title if self.after else "no bundle"
+        named = " ".join(f"--drop-language {language}" for language in unnamed)
+        says = (
+            f"{', '.join(unnamed)} would leave production: {before.title} has "
+            f"{', '.join(languages_in((self.before, self.recorded)))}, "
+            f"{new} has {', '.join(self.after.languages) if self.after else 'none'}. "
+            f"Run the language pipeline, which takes them along, or ask for it by name: {named}."
+        )
+        return Check(name="languages", passed=False, says=says)
+
+    def _embeddings(self, after: BundleContent, accepted: Collection[str]) -> Check:
+        served = self.before.embeddings if self.before else {}
+        wanted = [language for language in after.languages if language != after.source]
+        refused = [
+            f"{language} ({str(after.embeddings.get(language))[:12]})"
+            for language in wanted
+            if after.embeddings.get(language) not in {*accepted, served.get(language)} - {None}
+        ]
+        if refused:
+            says = (
+                f"the gate has not accepted the embeddings of {', '.join(refused)} in {after.title}. Promote them "
+                "first, and bundle again."
+            )
+            return Check(name="embeddings", passed=False, says=says)
+        says = f"the gate has accepted the embeddings of {', '.join(wanted) or 'no other language'}"
+        return Check(name="embeddings", passed=True, says=says)
+
+
+def _primary(before: BundleContent, after: BundleContent, allowed: AllowedChanges) -> Check:
+    fits = before.primary == after.primary
+    says = f"{after.title} is made for primary {after.primary[:12]}, {before.title} for {before.primary[:12]}"
+    if fits or allowed.new_primary:
+        return Check(name="primary", passed=True, says=says)
+    return Check(name="primary", passed=False, says=f"{says}. Ask for the new one by name: --new-primary.")
+
+
+def _labels(before: BundleContent, after: BundleContent, allowed: AllowedChanges) -> Check:
+    if before.answers is None and not allowed.new_labels:
+        says = f"the labels of {before.title} are not known, as its manifest is damaged. Look whether those of "
+        says += f"{after.title}, {_shown(after)}, are right, and allow them by name: --new-labels."
+        return Check(name="labels", passed=False, says=says)
+    if before.answers == after.answers:
+        return Check(name="labels", passed=True, says=f"the labels are those of {before.title}")
+    says = f"{before.title} answers by {_shown(before)}, {after.title} by {_shown(after)}"
+    if allowed.new_labels:
+        return Check(name="labels", passed=True, says=says)
+    says += ": clients would read answers wrongly. Ask for the new ones by name: --new-labels."
+    return Check(name="labels", passed=False, says=says)
+
+
+def _parity(content: BundleContent) -> Check:
+    unknown = [language for language in content.languages if language not in content.parity]
+    far = [language for language, found in content.parity.items() if not found <= PARITY_TOLERANCE]
+    shown = ", ".join(f"{language} {found:.2g}" for language, found in content.parity.items())
+    if unknown or far:
+        says = (
+            f"{content.title} does not agree with PyTorch within {PARITY_TOLERANCE:g} in {', '.join([*far, *unknown])} "
+            f"({shown or 'no parity is known'}). Export it again."
+        )
+        return Check(name="parity", passed=False, says=says)
+    says = f"ONNX Runtime and PyTorch agree within {PARITY_TOLERANCE:g} in every logit ({shown})"
+    return Check(name="parity", passed=True, says=says, numbers=dict(content.parity))
+
+
+def _shown(content: BundleContent) -> str:
+    if content.answers is None:
+        return "labels that are not known"
+    kind, labels = content.answers
+    return f"{kind} [{', '.join(labels)}]"

@@ -1,0 +1,93 @@
+"""Bundles in the registry: what a version holds, and which embeddings may be in one."""
+
+import tempfile
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from lingraft.artifacts.artifact import Kind
+from lingraft.errors import ArtifactError
+from lingraft.tracking.client import Asking
+from lingraft.tracking.promotion import decisions
+from lingraft.tracking.promotion.bundle_gate import BundleChange, BundleContent
+from lingraft.tracking.promotion.decisions import Record, standing_promotions, winners
+from lingraft.tracking.versions import Version, bring_some, champion_of
+
+
+def content_of(ask: Asking, version: Version) -> BundleContent:
+    """The facts of a registered bundle; only its manifest is downloaded.
+
+    Raises:
+        TrackingError: the registry refuses, or stays down.
+        ArtifactError: the manifest is damaged, or that of another kind of artifact.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        found = bring_some(ask, version, Kind.BUNDLE, Path(folder) / "bundle", lambda _: ())
+    return BundleContent.of(version.title, found.manifest)
+
+
+def served_content(ask: Asking, version: Version | None) -> BundleContent | None:
+    """The facts of a bundle that is in production; of a damaged one, which is to be replaced, what its tags tell.
+
+    Raises:
+        TrackingError: the registry refuses, or stays down.
+    """
+    if version is None:
+        return None
+    try:
+        return content_of(ask, version)
+    except ArtifactError:
+        return BundleContent.of_tags(version.title, version.tags)
+
+
+def served_examples(ask: Asking, name: str) -> Mapping[str, Mapping[str, str]] | None:
+    """The champion's examples for people who try the endpoint: by language, texts by the names of inputs.
+
+    Returns:
+        None if there is no champion, it has no examples, or its manifest is damaged.
+
+    Raises:
+        TrackingError: the registry refuses, or stays down.
+    """
+    content = served_content(ask, champion_of(ask, name))
+    return (content.examples or None) if content else None
+
+
+def change_of(
+    ask: Asking, before: Version | None, after: Version | None, recorded: Version | None = None
+) -> BundleChange:
+    """What changes if one registered bundle takes the place of another.
+
+    Args:
+        ask: asks MLflow.
+        before: the champion.
+        after: the bundle that is to take its place.
+        recorded: the champion by the record of decisions.
+
+    Raises:
+        TrackingError: the registry refuses, or stays down.
+        ArtifactError: the manifest of the new bundle is damaged.
+    """
+    new = content_of(ask, after) if after else None
+    return BundleChange(served_content(ask, before), new, served_content(ask, recorded))
+
+
+def recorded_champion(found: Sequence[Version], records: Sequence[Record]) -> Version | None:
+    """The champion by the record of decisions; the alias differs where somebody has moved it by hand.
+
+    Args:
+        found: versions of the model that are still there.
+        records: of the decisions about it.
+    """
+    decided = winners(records)
+    number = decided[-1].decision.after if decided else None
+    return next((version for version in found if version.number == number), None)
+
+
+def accepted(ask: Asking, project: str) -> set[str]:
+    """Fingerprints of all that was promoted in a project, but for what was taken back."""
+    by_model: dict[str, list[Record]] = defaultdict(list)
+    for record in decisions.history(ask, project):
+        by_model[record.decision.model].append(record)
+    promotions = (each for records in by_model.values() for each in standing_promotions(records))
+    return {each.decision.fingerprint for each in promotions if each.decision.fingerprint}

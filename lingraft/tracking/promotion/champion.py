@@ -1,0 +1,199 @@
+"""Following the registry: whatever bundle is champion is published, and the registry is told what became of it.
+
+The champion's alias is asked for, one small request; only if it has moved is the manifest of the new version looked at,
+and only files that are not here yet are brought: of a bundle in which one language has changed, that language's.
+"""
+
+import tempfile
+from collections.abc import Collection, Iterable
+from pathlib import Path
+
+from lingraft.artifacts.addresses import without_password
+from lingraft.artifacts.artifact import Artifact, Kind, Manifest
+from lingraft.bundle.format import languages_of
+from lingraft.bundle.parts import files_of, version_of
+from lingraft.console import say
+from lingraft.errors import LingraftError, NotRegisteredError
+from lingraft.serving.publishing.folder import Action, Publications
+from lingraft.serving.publishing.publish import served_languages, standing
+from lingraft.tracking.client import Asking
+from lingraft.tracking.environment import registry_address
+from lingraft.tracking.promotion import decisions
+from lingraft.tracking.promotion.decisions import Decision, dropped_languages
+from lingraft.tracking.promotion.lineage import ENDPOINT
+from lingraft.tracking.versions import Version, alias_target, bring_some, retag, search, untag
+
+_SHOWN = 3
+"""Refusals that a tag has room for."""
+
+
+class Champion:
+    """One model of the registry, and one folder of publications."""
+
+    def __init__(self, ask: Asking, model: str, folder: Path, endpoint: str, started: Path | None, keep: int) -> None:
+        """Say what is followed.
+
+        Args:
+            ask: asks MLflow.
+            model: registered bundle, such as `demo-bundle-topic`.
+            folder: of publications.
+            endpoint: name of the tag `endpoint.<name>` that tells where the champion is served.
+            started: bundle that the servers are started with, of which nothing needs to be published. If absent, what
+                all servers say that they were started with counts.
+            keep: how many publications of each language back a version stays.
+
+        Raises:
+            ArtifactError: `started` is not a bundle.
+        """
+        self._ask, self._model, self._keep = ask, model, keep
+        self._publications, self._tag, self._by = Publications(folder), f"{ENDPOINT}{endpoint}", f"champion of {model}"
+        manifest = Artifact.open(started, Kind.BUNDLE).manifest if started else None
+        self._original = _versions(manifest) if manifest else {}
+        self._task = manifest.detail("task", str) if manifest else None
+        self._served: Version | None = None
+        self._told: str | None = None
+        self._waits = False
+        self._unnamed: set[str] = set()
+
+    def look(self) -> None:
+        """Publish the champion if it is another one than before; tell the registry what servers say of it.
+
+        A language that the champion does not have is withdrawn if somebody dropped it by name, else served on.
+
+        Raises:
+            TrackingError: the registry refuses, or stays down.
+            ArtifactError: what is registered is damaged, or the folder cannot be written.
+        """
+        champion = alias_target(self._ask, self._model)
+        if champion is None:
+            if not self._waits:
+                say(f"{self._model!r} has no champion in the registry, so nothing is published before it has one.")
+            self._waits = True
+            return
+        self._waits = False
+        if self._served is None or champion.number != self._served.number:
+            self._publish(champion)
+            if self._served and self._served.number != champion.number:
+                untag(self._ask, self._served, self._tag)
+            self._served, self._told = champion, None
+        said = self._said()
+        if said != self._told:
+            retag(self._ask, champion, {self._tag: said})
+            self._told = said
+
+    def _publish(self, champion: Version) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            found = bring_some(self._ask, champion, Kind.BUNDLE, Path(folder) / "bundle", self._missing)
+            self._task = found.manifest.detail("task", str)
+            wanted = _versions(found.manifest)
+            leaving = self._leaving(champion, wanted)
+            for language, version in wanted.items():
+                if version != self._stands(language):
+                    self._serve(found, language, version, champion)
+        for language in leaving:
+            self._append(language, "withdraw", champion)
+        for language in wanted:
+            self._publications.prune(str(self._task), language, self._keep)
+
+    def _leaving(self, champion: Version, wanted: Collection[str]) -> list[str]:
+        """Languages to withdraw: the champion does not have them, and somebody dropped them by name."""
+        absent = sorted(self._standing() - set(wanted))
+        records = decisions.history(self._ask, champion.tags["project"], self._model) if absent else []
+        dropped = dropped_languages(records)
+        leaving = [name for name in absent if name in dropped and self._precedes(name, dropped[name])]
+        for language in leaving:
+            by = dropped[language]
+            say(f"{language} of {self._task} will be withdrawn: {by.asked_by} dropped it by name at {by.asked_at}.")
+        self._unnamed = set(absent) - set(leaving)
+        for language in sorted(self._unnamed):
+            say(
+                f"{champion.title} has no {language!r}, but nobody has dropped it by name since it was published, so "
+                f"it is served on. `lingraft publish withdraw {self._task} {language}` takes it away."
+            )
+        return leaving
+
+    def _precedes(self, language: str, decision: Decision) -> bool:
+        """Whether what stands was there before a decision: published from this model, or by hand at an earlier time."""
+        last = self._publications.last(str(self._task), language)
+        return last is None or last.by == self._by or last.at <= decision.asked_at
+
+    def _serve(self, found: Artifact, language: str, version: str, champion: Version) -> None:
+        if self._original.get(language) == version:
+            self._append(language, "restore", champion)
+            return
+        if not self._part(language, version).is_dir():
+            self._publications.keep(found, language)
+        self._append(language, "serve", champion, version)
+
+    def _append(self, language: str, action: Action, champion: Version, version: str | None = None) -> None:
+        task, origin = str(self._task), champion.title
+        say(self._publications.append(task, language, action, self._by, version, origin=origin).says)
+
+    def _missing(self, manifest: Manifest) -> Iterable[str]:
+        """Files of languages that changed, and of which no version is here."""
+        self._task = manifest.detail("task", str)
+        for language, version in _versions(manifest).items():
+            is_here = self._original.get(language) == version or self._part(language, version).is_dir()
+            if version != self._stands(language) and not is_here:
+                yield from files_of(manifest, language)
+
+    def _part(self, language: str, version: str) -> Path:
+        return self._publications.part(str(self._task), language, version)
+
+    def _stands(self, language: str) -> str | None:
+        """Version of a language that servers are to serve by now."""
+        last = self._publications.last(str(self._task), language)
+        if language in self._original and (last is None or last.action == "restore"):
+            return self._original[language]
+        return standing(self._publications, str(self._task), language)
+
+    def _standing(self) -> set[str]:
+        """Languages that servers are to serve by now."""
+        original = {language for language in self._original if self._stands(language)}
+        return original | served_languages(self._publications).get(str(self._task), set())
+
+    def _said(self) -> str:
+        """What servers make of what stands, in a line."""
+        replicas, languages = self._publications.living(), self._standing()
+        refused: dict[str, str] = {}
+        served = set(languages)
+        for language in languages:
+            for replica in replicas:
+                reply = replica.reply(str(self._task), language)
+                if reply.version != self._stands(language):
+                    served.discard(language)
+                    refused |= {language: reply.refused[reply.seen]} if reply.seen in reply.refused else {}
+        if not replicas:
+            return "published; no server has answered yet"
+        parts = [f"{', '.join(sorted(served)) or 'nothing of it'} served"]
+        parts += [f"{language} refused: {reason}" for language, reason in sorted(refused.items())[:_SHOWN]]
+        if self._unnamed:
+            parts.append(f"{', '.join(sorted(self._unnamed))} not in this version, and dropped by nobody")
+        return "; ".join(parts + ([f"{len(refused) - _SHOWN} more refused"] if len(refused) > _SHOWN else []))
+
+
+def require_bundle(ask: Asking, model: str) -> None:
+    """Refuse the name of a bundle that the registry does not have, such as a mistyped one.
+
+    Raises:
+        NotRegisteredError: the message lists the bundles that are registered.
+        TrackingError: the registry refuses, or stays down.
+    """
+    names = sorted({each.name for each in search(ask, f"tags.kind = '{Kind.BUNDLE}'")})
+    if model not in names:
+        there = f"It has {', '.join(names)}" if names else "It has none: the language pipeline registers bundles"
+        raise NotRegisteredError(
+            f"the registry at {without_password(registry_address())} has no bundle {model!r}. {there}."
+        )
+
+
+def follow_once(champion: Champion) -> None:
+    """Look, and say what keeps us from it: the registry may be down for a while, and a version may be damaged."""
+    try:
+        champion.look()
+    except LingraftError as error:
+        say(f"{error} What is served is served on.")
+
+
+def _versions(manifest: Manifest) -> dict[str, str]:
+    return {language: version_of(manifest, language) for language in languages_of(manifest)}

@@ -1,0 +1,236 @@
+"""What a challenger must show before it becomes champion: the right primary, parity, and scores.
+
+Everything here is arithmetic over evidence that was kept when the embeddings were judged: nothing is trained or judged
+again. Embeddings were learned on a mini-model, and are judged on the primary.
+"""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import mean
+from typing import NamedTuple
+
+import pydantic
+
+from lingraft.config.gate import ALIGNMENT_METRIC, MASKED_METRIC, PARITY_TOLERANCE, Gate
+from lingraft.errors import GateError
+from lingraft.stages.results import ALIGNMENT, MASKED, MASKED_INITIAL, LanguageResult, TaskScores, task_item
+from lingraft.tasks.item_counts import Tally
+from lingraft.tracking.promotion.bootstrap import Difference, difference
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What is known of a version of a language's embeddings."""
+
+    title: str
+    """What messages call it, such as `version 3`."""
+    aligned_with: str | None
+    """Fingerprint of the primary that it was learned for."""
+    result: LanguageResult
+    items: Mapping[str, Tally]
+    judged_on: Mapping[str, str]
+    """Fingerprints of what it was judged on and with: text, blocks, and each task's body."""
+    parity: Mapping[str, float]
+    """By task, the largest difference of a logit between ONNX Runtime and PyTorch."""
+
+
+class Check(pydantic.BaseModel):
+    """One condition of the gate, and how it came out."""
+
+    model_config = pydantic.ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="constants")
+
+    name: str
+    passed: bool
+    says: str
+    """In a sentence."""
+    numbers: dict[str, float] = {}
+
+
+def judge(
+    gate: Gate, primary: str, challenger: Evidence, champion: Evidence | None, tasks: Collection[str]
+) -> list[Check]:
+    """Hold a challenger against the champion, or against what needs no training where there is none.
+
+    Args:
+        gate: margins, tolerances and intervals.
+        primary: fingerprint of the project's current primary.
+        challenger: embeddings that were judged on it.
+        champion: of the same language, aligned with the same primary; None if there is none.
+        tasks: names of the tasks that the registry has for that primary.
+    """
+    checks = [_aligned(primary, challenger), _parity(challenger, tasks)]
+    metric = _Metric.of(gate, challenger)
+    if champion is None:
+        return [*checks, metric.above(metric.floor(challenger))]
+    if unlike := _not_comparable(challenger, champion, gate):
+        return [*checks, Check(name="comparable", passed=False, says=unlike)]
+    rival = _Rival(f"the champion, {champion.title},", metric.tallies(champion))
+    return [*checks, metric.above(rival), *_no_task_falls(gate, challenger, champion)]
+
+
+def passed(checks: Sequence[Check]) -> bool:
+    """Whether every check is passed; none at all is no pass."""
+    return bool(checks) and all(check.passed for check in checks)
+
+
+def reason(checks: Sequence[Check]) -> str:
+    """Why a challenger was refused: what failed, in a line."""
+    return " ".join(check.says for check in checks if not check.passed)
+
+
+def explained(checks: Sequence[Check]) -> str:
+    """Every check in a line of its own."""
+    return "\n".join(f"{'pass' if check.passed else 'FAIL'}  {check.name:<14} {check.says}" for check in checks)
+
+
+def _aligned(primary: str, challenger: Evidence) -> Check:
+    marks = {challenger.aligned_with, challenger.result.primary}
+    fits = marks == {primary}
+    said = f"learned for and judged on the primary {primary[:12]}"
+    other = ", ".join(sorted(str(mark)[:12] for mark in marks))
+    says = said if fits else f"{challenger.title} belongs to primary {other}, not to {primary[:12]}: adapt it again."
+    return Check(name="aligned", passed=fits, says=says)
+
+
+def _parity(challenger: Evidence, tasks: Collection[str]) -> Check:
+    parity = challenger.parity
+    if unknown := sorted(set(tasks) - set(parity)):
+        says = (
+            f"{challenger.title} has no parity of {', '.join(unknown)}, which the registry has for this primary. Run "
+            "the language pipeline again with them in the recipe: it measures parity and adds it to the same version. "
+            "If one is not to be served any more, delete its versions."
+        )
+        return Check(name="parity", passed=False, says=says, numbers=dict(parity))
+    holds = all(found <= PARITY_TOLERANCE for found in parity.values())
+    shown = ", ".join(f"{task} {found:.2g}" for task, found in parity.items()) or "there is no task"
+    word = "within" if holds else "not within"
+    says = f"ONNX Runtime and PyTorch agree {word} {PARITY_TOLERANCE:g} in every logit ({shown})"
+    return Check(name="parity", passed=holds, says=says + ("" if holds else "."), numbers=dict(parity))
+
+
+def _not_comparable(challenger: Evidence, champion: Evidence, gate: Gate) -> str | None:
+    """Why two judgements are of different items, so that no interval is paired; None if they are not."""
+    ours, theirs = challenger.judged_on, champion.judged_on
+    names = {*ours, *theirs} - (set() if gate.metric == ALIGNMENT_METRIC else {ALIGNMENT})
+    unlike = sorted(name for name in names if ours.get(name) != theirs.get(name))
+    if not unlike:
+        return None
+    return (
+        f"{challenger.title} and the champion, {champion.title}, were not judged on the same items: "
+        f"{', '.join(unlike)} differ. Judge the champion on the challenger's text, blocks and tasks "
+        "(`lingraft registry pull`, `lingraft evaluate`, `lingraft registry judge`). If its tokenizer is another, that "
+        "says nothing: adapt with the champion's, or take champions back (`lingraft registry rollback`) until there is "
+        "none, so that the challenger counts as the first."
+    )
+
+
+class _Rival(NamedTuple):
+    """What a score must beat."""
+
+    name: str
+    tallies: list[Tally]
+    """One a finetuning seed; a single one of metrics that need no finetuning."""
+
+
+@dataclass(frozen=True)
+class _Metric:
+    """The score that decides, and a challenger's tallies of it."""
+
+    gate: Gate
+    title: str
+    item_names: tuple[str, ...]
+    """Of its tallies among what an evaluation keeps."""
+    ours: list[Tally]
+
+    @classmethod
+    def of(cls, gate: Gate, challenger: Evidence) -> "_Metric":
+        """Find the gate's metric among what was judged.
+
+        Raises:
+            GateError: the challenger was not judged by it.
+        """
+        names: tuple[str, ...]
+        if gate.metric == MASKED_METRIC:
+            title, names = "masked accuracy on the primary", (MASKED,)
+        elif gate.metric == ALIGNMENT_METRIC:
+            title, names = "retrieval of counterparts in the source language", (ALIGNMENT,)
+        else:
+            task = _task(challenger, gate)
+            title = f"zero-shot {task.metric} on {task.name}"
+            names = tuple(task_item(task.name, seed) for seed in task.score.by_seed)
+        return cls(gate, title, names, [_of(challenger, name) for name in names])
+
+    def tallies(self, evidence: Evidence) -> list[Tally]:
+        """The same of another version."""
+        return [_of(evidence, name) for name in self.item_names]
+
+    def floor(self, challenger: Evidence) -> _Rival:
+        """What a first version must beat: what needs no training in the language."""
+        if self.gate.metric == MASKED_METRIC:
+            return _Rival("its untrained initialisation", [_of(challenger, MASKED_INITIAL)])
+        if self.gate.metric == ALIGNMENT_METRIC:
+            return _Rival("chance", [_constant(tally, 1 / len(tally)) for tally in self.ours])
+        baseline = _task(challenger, self.gate).baseline
+        return _Rival("the best trivial answer", [_constant(tally, baseline) for tally in self.ours])
+
+    def above(self, rival: _Rival) -> Check:
+        """Whether the challenger's score beats another by the gate's margin."""
+        gate = self.gate
+        found, score = difference(self.ours, rival.tallies, gate), mean(tally.score for tally in self.ours)
+        beats = found.lower > gate.margin
+        says = (
+            f"{self.title} is {score:.2%}, {_points(found.estimate)} points beside {rival.name} "
+            f"{_interval(gate, found)}; the lower end must be above {100 * gate.margin:.2f} points"
+        )
+        numbers = {"score": score, "margin": gate.margin, **found._asdict()}
+        return Check(name=gate.metric, passed=beats, says=says + ("" if beats else "."), numbers=numbers)
+
+
+def _task(challenger: Evidence, gate: Gate) -> TaskScores:
+    scores = challenger.result.task_scores
+    if gate.metric not in scores:
+        raise GateError(
+            f"gate.metric is {gate.metric!r}, but {challenger.title} was judged on tasks {sorted(scores)}. Name one of "
+            f"them, {MASKED_METRIC!r} or {ALIGNMENT_METRIC!r}, or judge it on the task."
+        )
+    return scores[gate.metric]
+
+
+def _constant(tally: Tally, share: float) -> Tally:
+    """The same items with a share found of each."""
+    return Tally.of(share * tally.out_of_N, tally.out_of_N)
+
+
+def _no_task_falls(gate: Gate, challenger: Evidence, champion: Evidence) -> Iterator[Check]:
+    for task in champion.result.tasks:
+        if task.name == gate.metric:
+            continue
+        pairs = [
+            tuple(_of(one, task_item(task.name, seed)) for one in (challenger, champion)) for seed in task.score.by_seed
+        ]
+        found = difference([ours for ours, _ in pairs], [theirs for _, theirs in pairs], gate)
+        tolerance = gate.tolerance_of(task.name)
+        holds = found.lower > -tolerance
+        says = (
+            f"zero-shot {task.metric} on {task.name} is {_points(found.estimate)} points beside the champion "
+            f"{_interval(gate, found)}; the lower end must be above {-100 * tolerance:.2f} points"
+        )
+        numbers = {"tolerance": tolerance, **found._asdict()}
+        yield Check(name=f"task {task.name}", passed=holds, says=says + ("" if holds else "."), numbers=numbers)
+
+
+def _interval(gate: Gate, found: Difference) -> str:
+    return f"({gate.confidence:.0%} interval {_points(found.lower)} to {_points(found.upper)} points)"
+
+
+def _points(difference: float) -> str:
+    """A difference of two shares in percentage points."""
+    return f"{100 * difference:+.2f}"
+
+
+def _of(evidence: Evidence, item: str) -> Tally:
+    if item not in evidence.items:
+        raise GateError(
+            f"the evaluation of {evidence.title} keeps no {item!r}, only {sorted(evidence.items)}. Judge it again."
+        )
+    return evidence.items[item]

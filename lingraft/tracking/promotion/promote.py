@@ -1,0 +1,340 @@
+"""Promotion and rollback: a decision is written down, then the alias is moved, then the decision is completed.
+
+MLflow moves an alias in one request, but has no compare-and-set. The record of decisions has: whoever gets the lower
+number was first, and a decision that another one came before is not carried out. The alias follows from the record, so
+a decision that was broken off is finished by whoever looks next.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from lingraft.artifacts.names import primary_of
+from lingraft.config.gate import Gate
+from lingraft.console import say
+from lingraft.errors import GateError, NotRegisteredError, OvertakenError, PromotionError
+from lingraft.tracking.client import Asking
+from lingraft.tracking.promotion import decisions
+from lingraft.tracking.promotion.bundle_gate import NOTHING, AllowedChanges
+from lingraft.tracking.promotion.bundles import accepted, change_of, recorded_champion
+from lingraft.tracking.promotion.decisions import Decision, Outcome, Record, overtaking, standing_promotions, winners
+from lingraft.tracking.promotion.evidence import evidence_of, gate_of
+from lingraft.tracking.promotion.gate import Check, judge, passed, reason
+from lingraft.tracking.versions import Version, champion_of, move_champion, version_of, versions, versions_of
+
+
+@dataclass(frozen=True)
+class Decided:
+    """What a promotion or rollback came to."""
+
+    model: str
+    before: int | None
+    """Version that was champion; by the record of decisions, where somebody has moved the alias to this one by hand."""
+    after: int | None
+    """Version that is champion now, or would be."""
+    checks: tuple[Check, ...]
+    record: Record | None
+    """None where nothing was to be done, or only asked."""
+
+    @property
+    def moved(self) -> bool:
+        """Whether the alias was moved."""
+        return self.record is not None and self.record.moves
+
+
+def promote(
+    ask: Asking,
+    name: str,
+    number: int,
+    asked_by: str,
+    gate: Gate | None = None,
+    dry_run: bool = False,
+    allowed: AllowedChanges = NOTHING,
+    made_after: int | None = None,
+) -> Decided:
+    """Make a version champion if it passes the gate of its kind; the decision is kept either way.
+
+    Args:
+        ask: asks MLflow.
+        name: registered model.
+        number: its version.
+        asked_by: a user, or a pipeline and its run.
+        gate: what embeddings must show; if absent, the gate of the recipe that they were registered with.
+        dry_run: come to a verdict, and leave everything as it is.
+        allowed: changes to what is in production that a bundle may bring.
+        made_after: number of the last decision about the model (`last`) when the version was made, if it was made from
+            what the champion holds.
+
+    Raises:
+        PromotionError: the version is not one that lingraft registered, or `allowed` names a language that stays.
+        OvertakenError: another decision about the model was made at the same time, or since `made_after`.
+        GateError: there is no evidence, or no primary to be aligned with.
+        TrackingError: the registry lacks the version, refuses, or stays down.
+    """
+    version = version_of(ask, name, number)
+    project = project_of(version)
+    _require_bundle(version, allowed)
+    records = decisions.history(ask, project, name) if dry_run else settled(ask, project, name)
+    found = versions_of(ask, name)
+    champion = next((each for each in found if each.is_champion), None)
+    if made_after is not None:
+        _require_last(records, made_after, name, number)
+    recorded = recorded_champion(found, records)
+    if champion and champion.number == number:
+        if recorded == champion:
+            return Decided(name, number, number, (), None)
+        champion = recorded  # the alias was moved by hand: the gate has not seen this version yet
+    before = champion.number if champion else None
+    change = change_of(ask, champion, version, recorded) if version.kind == "bundle" else None
+    checks = tuple(_checks(ask, project, version, champion, gate))
+    if change:
+        change.require_names(allowed)
+        checks += (*change.checks(allowed), *change.gate_checks(accepted(ask, project)))
+    if dry_run:
+        return Decided(name, before, number if passed(checks) else before, checks, None)
+    decision = Decision(
+        action="promote",
+        model=name,
+        asked_by=asked_by,
+        asked_at=decisions.now(),
+        before=before,
+        after=number,
+        fingerprint=version.fingerprint,
+        knew=last(records),
+        checks=checks,
+        languages=change.after.languages if change and change.after else (),
+        dropped=change.lost if change and passed(checks) else (),
+        allowed=allowed,
+    )
+    if not passed(checks):
+        record = decisions.append(ask, project, decision, version, Outcome.REFUSED)
+        return Decided(name, before, before, checks, record)
+    return Decided(name, before, number, checks, _carry_out(ask, project, decision, version))
+
+
+def rollback(
+    ask: Asking, name: str, asked_by: str, dry_run: bool = False, allowed: AllowedChanges = NOTHING
+) -> Decided:
+    """Take the last promotion back: the alias returns to the champion before, or to none if there was none.
+
+    Args:
+        ask: asks MLflow.
+        name: registered model.
+        asked_by: a user, or a pipeline and its run.
+        dry_run: say what would happen, and leave everything as it is.
+        allowed: changes to what is in production that a bundle's rollback may bring.
+
+    Raises:
+        PromotionError: no promotion is left to take back, the champion before does not fit the project's primary, or
+            it changes what is in production in a way that is not allowed.
+        OvertakenError: another decision about the model was made at the same time, and was first.
+        TrackingError: the registry has no such model, refuses, or stays down.
+    """
+    found = versions_of(ask, name)
+    if not found:
+        raise NotRegisteredError(f"the registry has no model {name!r}. `lingraft registry ls` lists what it has.")
+    project = project_of(found[-1])
+    _require_bundle(found[-1], allowed)
+    records = decisions.history(ask, project, name) if dry_run else settled(ask, project, name)
+    found = versions_of(ask, name)  # again: a promotion may have ended since
+    undone = _standing(records)
+    target = _target(ask, project, undone, found)
+    champion = next((each for each in found if each.is_champion), None)
+    before = champion.number if champion else None
+    after = target.number if target else None
+    recorded = recorded_champion(found, records)
+    change = change_of(ask, champion, target, recorded) if found[-1].kind == "bundle" else None
+    checks = tuple(change.checks(allowed)) if change else ()
+    if change:
+        change.require_names(allowed)
+        if unmet := reason(checks):
+            raise PromotionError(f"decision {undone.number} about {name!r} is not taken back. {unmet}")
+    if dry_run:
+        return Decided(name, before, after, checks, None)
+    decision = Decision(
+        action="rollback",
+        model=name,
+        asked_by=asked_by,
+        asked_at=decisions.now(),
+        before=before,
+        after=after,
+        fingerprint=target.fingerprint if target else None,
+        knew=last(records),
+        undoes=undone.number,
+        checks=checks,
+        languages=change.after.languages if change and change.after else (),
+        dropped=change.lost if change else (),
+        allowed=allowed,
+    )
+    return Decided(name, before, after, checks, _carry_out(ask, project, decision, target or champion or found[-1]))
+
+
+def settled(ask: Asking, project: str, name: str) -> list[Record]:
+    """The record of decisions about a model, once none of them is open: the alias has followed all of them.
+
+    Raises:
+        TrackingError: the registry refuses, or stays down.
+    """
+    while True:
+        records = decisions.history(ask, project, name)
+        if not any(record.outcome is Outcome.INTENDED for record in records):
+            return records
+        settle(ask, project, name)
+
+
+def settle(ask: Asking, project: str, name: str) -> list[Record]:
+    """Finish what was broken off: decisions that were written down, and whose end is not known.
+
+    Whoever made one may be at it this moment; to do the same twice does no harm.
+    """
+    records = decisions.history(ask, project, name)
+    first = winners(records)
+    open_ends = [record for record in records if record.outcome is Outcome.INTENDED]
+    for record in open_ends:
+        wins = record in first
+        if wins and record is first[-1]:
+            move_champion(ask, name, record.decision.after)
+        decisions.complete(ask, project, record, Outcome.DONE if wins else Outcome.OVERTAKEN)
+        say(f"Decision {record.number} about {name!r} was left open and is now {'done' if wins else 'overtaken'}.")
+    return open_ends
+
+
+def unaligned(ask: Asking, project: str, primary: str) -> list[str]:
+    """Languages of a project whose champion is not aligned with a primary: they must be adapted again.
+
+    Args:
+        ask: asks MLflow.
+        project: whose languages.
+        primary: fingerprint.
+    """
+    return [each.tags["language"] for each in unfit(ask, project, primary) if each.kind == "embeddings"]
+
+
+def unfit(ask: Asking, project: str, primary: str) -> list[Version]:
+    """Champions of a project that are not aligned with a primary, whatever their kind."""
+    champions = [each for each in versions(ask, project) if each.is_champion and each.kind != "primary"]
+    return [each for each in champions if each.tags.get("aligned_with") != primary]
+
+
+def previous(records: Sequence[Record]) -> int | None:
+    """The version that a rollback would return to."""
+    standing = standing_promotions(records)
+    return standing[-1].decision.before if standing else None
+
+
+def project_of(version: Version) -> str:
+    """Project of a version.
+
+    Raises:
+        PromotionError: it is not one that lingraft registered.
+    """
+    if "project" not in version.tags:
+        raise PromotionError(
+            f"{version.title} has no tag 'project', so lingraft has not registered it. Register it by a pipeline."
+        )
+    return version.tags["project"]
+
+
+def primary_fingerprint(ask: Asking, project: str) -> str:
+    """Fingerprint of a project's current primary.
+
+    Raises:
+        GateError: it has none.
+    """
+    primary = champion_of(ask, primary_of(project))
+    if primary is None:
+        raise GateError(f"{primary_of(project)!r} has no champion to be aligned with. Promote a primary first.")
+    return primary.fingerprint
+
+
+def _checks(
+    ask: Asking, project: str, version: Version, champion: Version | None, gate: Gate | None
+) -> Sequence[Check]:
+    if version.kind == "primary":
+        return [Check(name="primary", passed=True, says="a primary decides what all else must be aligned with")]
+    primary = primary_fingerprint(ask, project)
+    if version.kind != "embeddings":
+        return [_aligned(version, primary)]
+    eligible = champion if champion and champion.tags.get("aligned_with") == primary else None
+    try:
+        theirs = evidence_of(ask, eligible) if eligible else None
+    except GateError as error:  # what the champion is worth is not known, so nothing can be better
+        return [Check(name="comparable", passed=False, says=str(error))]
+    tasks = _tasks_of(versions(ask, project), primary)
+    return judge(gate or gate_of(version), primary, evidence_of(ask, version), theirs, tasks)
+
+
+def _tasks_of(found: Sequence[Version], primary: str) -> set[str]:
+    """Names of a primary's tasks."""
+    return {each.tags["task"] for each in found if each.kind == "task" and each.tags.get("aligned_with") == primary}
+
+
+def _aligned(version: Version, primary: str) -> Check:
+    mark = version.tags.get("aligned_with")
+    fits = mark == primary
+    says = f"{version.title} is aligned with primary {str(mark)[:12]}; the project's is {primary[:12]}"
+    return Check(name="aligned", passed=fits, says=says + ("" if fits else "."))
+
+
+def _carry_out(ask: Asking, project: str, decision: Decision, about: Version) -> Record:
+    record = decisions.append(ask, project, decision, about, Outcome.INTENDED)
+    before = winners(decisions.history(ask, project, decision.model))
+    if rival := overtaking(record, before):
+        decisions.complete(ask, project, record, Outcome.OVERTAKEN)
+        raise OvertakenError(
+            f"decision {record.number} about {decision.model!r} is not carried out: at the same time "
+            f"{rival.decision.asked_by} decided to {rival.decision.action} version {rival.decision.after} "
+            f"(decision {rival.number}). Look at it, and ask again."
+        )
+    move_champion(ask, decision.model, decision.after)
+    latest = winners(decisions.history(ask, project, decision.model))[-1]
+    if latest.number > record.number:  # we were taken for lost, and others have gone on
+        move_champion(ask, decision.model, latest.decision.after)
+    decisions.complete(ask, project, record, Outcome.DONE)
+    return record.model_copy(update={"outcome": Outcome.DONE})
+
+
+def _target(ask: Asking, project: str, undone: Record, found: Sequence[Version]) -> Version | None:
+    number = undone.decision.before
+    if number is None:
+        return None
+    target = next((each for each in found if each.number == number), None)
+    if target is None:
+        raise PromotionError(
+            f"version {number} of {undone.decision.model!r}, champion before decision {undone.number}, was deleted. "
+            "Promote another version."
+        )
+    if target.kind != "primary" and target.tags.get("aligned_with") != primary_fingerprint(ask, project):
+        raise PromotionError(
+            f"{target.title}, champion before decision {undone.number}, belongs to another primary. Adapt again, or "
+            f"roll {primary_of(project)!r} back first."
+        )
+    return target
+
+
+def _standing(records: Sequence[Record]) -> Record:
+    standing = standing_promotions(records)
+    if not standing:
+        raise PromotionError("no promotion of this model is left to take back.")
+    return standing[-1]
+
+
+def last(records: Sequence[Record]) -> int:
+    """Number of the last decision; 0 if there is none."""
+    return max((record.number for record in records), default=0)
+
+
+def _require_bundle(version: Version, allowed: AllowedChanges) -> None:
+    if version.kind != "bundle" and allowed != NOTHING:
+        raise PromotionError(
+            f"{version.name!r} is no bundle, so it has no languages, primary or labels in production that could be "
+            "changed by name. Leave --drop-language, --new-primary and --new-labels out."
+        )
+
+
+def _require_last(records: Sequence[Record], made_after: int, name: str, number: int) -> None:
+    if later := [each for each in winners(records) if each.number > made_after]:
+        raise OvertakenError(
+            f"version {number} of {name!r} was made from the champion as it was before decision {later[-1].number} "
+            f"({later[-1].decision.action} version {later[-1].decision.after} by {later[-1].decision.asked_by}). "
+            "Make it again."
+        )

@@ -1,0 +1,174 @@
+"""Bundles follow their languages: a new version has what the champion has, and what a run brings."""
+
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from lingraft.artifacts.artifact import Artifact, Kind
+from lingraft.artifacts.names import bundle_name, bundled
+from lingraft.bundle.format import languages_of
+from lingraft.config.recipe import Recipe
+from lingraft.console import say
+from lingraft.errors import OvertakenError, PromotionError
+from lingraft.tracking.client import Asking
+from lingraft.tracking.promotion import decisions
+from lingraft.tracking.promotion.bundle_gate import AllowedChanges, BundleContent, languages_in
+from lingraft.tracking.promotion.bundles import recorded_champion, served_content
+from lingraft.tracking.promotion.decisions import Record
+from lingraft.tracking.promotion.gate import reason
+from lingraft.tracking.promotion.promote import Decided, last, promote, settled
+from lingraft.tracking.registry import register
+from lingraft.tracking.runs import StageRun
+from lingraft.tracking.versions import Version, bring, champion_of, versions, versions_of
+
+
+@dataclass(frozen=True)
+class Renewal:
+    """A bundle that was made, registered, and put before the gate."""
+
+    made: Artifact
+    version: str
+    decided: Decided
+
+    @property
+    def refused(self) -> str | None:
+        """Why the version is not champion; None if it is."""
+        return None if self.decided.after == int(self.version) else reason(self.decided.checks)
+
+
+def renew(
+    stage: StageRun,
+    name: str,
+    primary: str,
+    brought: Mapping[str, Path],
+    make: Callable[[Sequence[Path]], Artifact],
+    tags: Mapping[str, object],
+    allowed: AllowedChanges,
+    asked_by: str,
+) -> Renewal:
+    """Make a bundle of the champion's languages and new ones, register it, and promote it if the gate lets it pass.
+
+    If somebody else changes the champion meanwhile, the bundle is made again from the new one, so that of two runs at
+    once neither takes the other's languages out of production.
+
+    Args:
+        stage: run that the version comes from.
+        name: registered bundle.
+        primary: fingerprint of the primary that the bundle is made for.
+        brought: embeddings by language; of a language that the champion has too, they take the place of its own.
+        make: exports the bundle from embeddings; called again where it has to be made again.
+        tags: of the version, beside those that follow from the bundle.
+        allowed: changes to what is in production that somebody has asked for. A language to drop is left out of the
+            bundle, whether the champion has it or not; the source language stays.
+        asked_by: for the record, if the bundle is promoted or refused.
+
+    Raises:
+        TrackingError: the registry refuses, or stays down.
+        ArtifactError: registered embeddings are damaged.
+    """
+    while True:
+        records = settled(stage.ask, stage.project, name)
+        knew, before = last(records), _in_production(stage.ask, name, records)
+        with tempfile.TemporaryDirectory() as folder:
+            made = make(_members(stage, before, primary, brought, allowed.drop_languages, Path(folder)))
+        version = register(name, made.folder, Kind.BUNDLE, stage, tags)
+        possible = _applicable(allowed, before, made)
+        try:
+            decided = promote(stage.ask, name, int(version), asked_by, allowed=possible, made_after=knew)
+        except OvertakenError as error:
+            say(f"{error} So it is made again.")
+            continue
+        return Renewal(made, version, decided)
+
+
+def languages_in_production(ask: Asking, project: str, name: str) -> list[str]:
+    """Languages of a bundle's champion, the source language first; none without a champion.
+
+    Raises:
+        TrackingError: the registry refuses, or stays down.
+    """
+    return languages_in(_in_production(ask, name, decisions.history(ask, project, name)))
+
+
+def require_droppable(ask: Asking, recipe: Recipe, languages: Sequence[str], drop_languages: Sequence[str]) -> None:
+    """Refuse to drop languages that no bundle in production has and the run does not name, such as misspelt ones.
+
+    Args:
+        ask: asks MLflow.
+        recipe: of the language pipeline that is to run.
+        languages: those that the run names.
+        drop_languages: those to take out of production.
+
+    Raises:
+        PromotionError: a language cannot be dropped; the message lists those that can.
+        TrackingError: the registry refuses, or stays down.
+    """
+    if recipe.source in drop_languages:
+        raise PromotionError(
+            f"--drop-language names {recipe.source}, the source language, which every bundle has. Leave it out."
+        )
+    names = [bundle_name(recipe, each) for each in bundled(recipe)]
+    served = dict.fromkeys(each for name in names for each in languages_in_production(ask, recipe.name, name))
+    if unknown := [each for each in drop_languages if each not in {*served, *languages}]:
+        listed = [each for each in served if each != recipe.source]
+        raise PromotionError(
+            f"--drop-language names {', '.join(unknown)}, but the bundles in production have "
+            f"{', '.join(listed) or 'no language besides the source'}, and the run names {', '.join(languages)}. "
+            "Correct the name, or leave it out."
+        )
+
+
+def _in_production(ask: Asking, name: str, records: Sequence[Record]) -> list[BundleContent]:
+    """The champion and, where somebody has moved the alias by hand, the champion by the record of decisions."""
+    found = [champion_of(ask, name), recorded_champion(versions_of(ask, name), records)]
+    by_number = {version.number: version for version in found if version}
+    contents = [served_content(ask, version) for version in by_number.values()]
+    return [content for content in contents if content]
+
+
+def _applicable(allowed: AllowedChanges, before: Sequence[BundleContent], made: Artifact) -> AllowedChanges:
+    """The allowed changes without languages that this bundle keeps or never had: one run renews several bundles."""
+    served, kept = languages_in(before), languages_of(made.manifest)
+    dropped = tuple(name for name in allowed.drop_languages if name in served and name not in kept)
+    return allowed.model_copy(update={"drop_languages": dropped})
+
+
+def _members(
+    stage: StageRun,
+    before: Sequence[BundleContent],
+    primary: str,
+    brought: Mapping[str, Path],
+    dropped: Sequence[str],
+    folder: Path,
+) -> list[Path]:
+    """Embeddings of all languages: those in production in their order, then the new ones."""
+    sources = {each.source for each in before}
+    served = [language for language in languages_in(before) if language not in sources]
+    wanted = [language for language in dict.fromkeys([*served, *brought]) if language not in dropped]
+    absent = [language for language in wanted if language not in brought]
+    found = dict(_registered(stage, before, primary, absent)) if absent else {}
+    if found:
+        say(f"Taken along from {' and '.join(each.title for each in before)}: {', '.join(found)}.")
+    if lost := [language for language in absent if language not in found]:
+        say(f"The registry has no embeddings of {', '.join(lost)} for primary {primary[:12]}: adapt them again.")
+    for language, version in found.items():
+        bring(stage.ask, version, Kind.EMBEDDINGS, folder / language)
+    return [brought.get(language, folder / language) for language in wanted if language in {*brought, *found}]
+
+
+def _registered(
+    stage: StageRun, before: Sequence[BundleContent], primary: str, languages: Sequence[str]
+) -> Iterator[tuple[str, Version]]:
+    """The champion of each language, else the version that the bundle has; only those made for a primary."""
+    fitting = [
+        each
+        for each in versions(stage.ask, stage.project)
+        if each.kind == Kind.EMBEDDINGS and each.tags.get("aligned_with") == primary
+    ]
+    for language in languages:
+        ours = [each for each in fitting if each.tags.get("language") == language]
+        marks = {content.embeddings.get(language) for content in before}
+        served = [each for each in ours if each.fingerprint in marks]
+        if found := [*(each for each in ours if each.is_champion), *served]:
+            yield language, found[0]

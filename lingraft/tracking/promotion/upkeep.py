@@ -1,0 +1,150 @@
+"""Looking after the registry: is every version whole and in its place, and which ones does nobody need any more."""
+
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from lingraft.artifacts.artifact import Artifact, Kind, read_manifest
+from lingraft.errors import ArtifactError
+from lingraft.tracking.client import Asking
+from lingraft.tracking.logged_models import MODELS, upload_again
+from lingraft.tracking.metrics_queue import UnreachableError
+from lingraft.tracking.promotion import decisions
+from lingraft.tracking.promotion.bundles import recorded_champion
+from lingraft.tracking.promotion.lineage import parents_of
+from lingraft.tracking.promotion.promote import previous
+from lingraft.tracking.registry import REPAIR
+from lingraft.tracking.tags import facts_of, surplus_tags, untrue_tag
+from lingraft.tracking.versions import Version, bring, retag, untag
+
+_DAY_MS = 24 * 60 * 60 * 1000
+
+
+def damage(ask: Asking, version: Version, found: Sequence[Version]) -> str | None:
+    """What is wrong with a version; None if it is whole, is what its tags say, and its parents are registered.
+
+    The artifact is downloaded, and every file hashed.
+
+    Args:
+        ask: asks MLflow.
+        version: to look at.
+        found: all versions of its project.
+
+    Raises:
+        TrackingError: the registry stays down.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            kind = Kind(str(version.kind))
+            made = bring(ask, version, kind, Path(folder) / "artifact")
+        except UnreachableError:
+            raise
+        except ValueError as error:  # errors of ours, and a kind that there is none of
+            return str(error)
+        if problem := untrue_tag(version.tags, made):
+            return f"{problem} {REPAIR}"
+        return _orphaned(version, found)
+
+
+def restore(ask: Asking, version: Version, folder: Path) -> None:
+    """Repair a version from a folder with the same artifact: its files, and the tags that follow from them.
+
+    Number, aliases, decisions and all other tags stay.
+
+    Args:
+        ask: asks MLflow.
+        version: to repair.
+        folder: the artifact; its fingerprint must be that of the version's tag.
+
+    Raises:
+        ArtifactError: the folder is damaged or another artifact, or the store holds files that are not the artifact's.
+        TrackingError: the registry refuses, or stays down.
+    """
+    made = Artifact.load(folder, read_manifest(folder).kind)
+    if made.fingerprint != version.fingerprint:
+        raise ArtifactError(
+            f"{folder} has fingerprint {made.fingerprint}, but {version.title} was registered with "
+            f"{version.fingerprint or 'none'}. Give a folder with the same artifact. If the tag was edited, set it "
+            "back to the fingerprint in the version's description."
+        )
+    upload_again(ask, version.source.removeprefix(MODELS), made)
+    retag(ask, version, facts_of(made))
+    for name in surplus_tags(version.tags, made):
+        untag(ask, version, name)
+    with tempfile.TemporaryDirectory() as copy:
+        bring(ask, version, made.manifest.kind, Path(copy) / "artifact")
+
+
+def lost_records(ask: Asking, project: str) -> list[int]:
+    """Numbers of decisions that were deleted."""
+    return decisions.missing(ask, project)
+
+
+def strays(ask: Asking, project: str, found: Sequence[Version]) -> list[str]:
+    """Champions that the record does not account for: somebody has moved an alias without a decision."""
+    said = []
+    for name in sorted({each.name for each in found}):
+        decided = decisions.winners(decisions.history(ask, project, name))
+        expected = decided[-1].decision.after if decided else None
+        actual = next((each.number for each in found if each.name == name and each.is_champion), None)
+        if actual != expected:
+            said.append(
+                f"champion of {name!r} is version {actual or 'none'}, but by the record it is {expected or 'none'}: "
+                "the alias was moved without a decision, or a decision was broken off. Promote what is right."
+            )
+    return said
+
+
+def superfluous(ask: Asking, project: str, found: Sequence[Version], now_ms: int, days: float) -> list[Version]:
+    """Versions that nothing needs: older than some days, under no alias, part of nothing that is kept.
+
+    The champion before is kept too, since a rollback returns to it; and with a primary its tasks and mini-models, which
+    pipelines fetch with it: the last of each seed.
+
+    Args:
+        ask: asks MLflow.
+        project: of the versions.
+        found: all its versions.
+        now_ms: the time, in milliseconds since 1970.
+        days: how old a version must be.
+    """
+    returns = set()
+    for name in {each.name for each in found}:
+        records = decisions.history(ask, project, name)
+        recorded = recorded_champion([each for each in found if each.name == name], records)
+        returns |= {(name, previous(records)), (name, recorded.number if recorded else None)}
+    young = now_ms - days * _DAY_MS
+    kept = [each for each in found if each.aliases or each.made_ms > young or (each.name, each.number) in returns]
+    needed: set[str] = set()
+    followers = {
+        (each.name, each.tags.get("aligned_with"), each.tags.get("seed")): each
+        for each in found
+        if each.kind in {"task", "mini"}
+    }
+    while kept:
+        needed |= {each.fingerprint for each in kept}
+        marks = {mark for each in kept for mark in parents_of(each)}
+        marks |= {each.fingerprint for (_, primary, _), each in followers.items() if primary in needed}
+        kept = [each for each in found if each.fingerprint in marks - needed]
+    return [each for each in found if each.fingerprint not in needed]
+
+
+def _orphaned(version: Version, found: Sequence[Version]) -> str | None:
+    primary = version.tags.get("aligned_with")
+    if primary is None or primary in {each.fingerprint for each in found}:
+        return None
+    return (
+        f"it belongs to primary {primary[:12]}, which is not registered. Add it: `lingraft registry add PRIMARY "
+        "--project NAME`."
+    )
+
+
+def require_whole(problems: Sequence[str]) -> None:
+    """Fail if anything was found.
+
+    Raises:
+        ArtifactError: it lists what.
+    """
+    if problems:
+        listed = "\n  ".join(problems)
+        raise ArtifactError(f"{len(problems)} things are wrong with the registry:\n  {listed}")

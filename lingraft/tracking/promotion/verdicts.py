@@ -1,0 +1,40 @@
+"""What the gate decided about embeddings, read back from the registry's record of decisions."""
+
+from lingraft.reports.run.records import Verdict
+from lingraft.tracking.client import Asking
+from lingraft.tracking.promotion import decisions
+from lingraft.tracking.promotion.gate import reason
+from lingraft.tracking.promotion.promote import project_of
+from lingraft.tracking.versions import versions_of
+
+_PRECONDITIONS = ("aligned", "parity")
+"""Checks that say nothing of how good embeddings are; shown only where they fail."""
+
+
+def verdict_of(ask: Asking, model: str, fingerprint: str) -> Verdict | None:
+    """The last verdict on a version; None if no version has this content, or nothing was decided about it.
+
+    Args:
+        ask: asks MLflow.
+        model: registered embeddings.
+        fingerprint: of the version's artifact.
+
+    Raises:
+        TrackingError: the registry refuses, or stays down for as long as it is waited for.
+    """
+    version = next((each for each in versions_of(ask, model) if each.fingerprint == fingerprint), None)
+    if version is None:
+        return None
+    records = decisions.history(ask, project_of(version), model)
+    made = [each for each in records if each.decision.action == "promote" and each.decision.after == version.number]
+    if not made:
+        return None
+    checks, promoted = made[-1].decision.checks, made[-1].moves
+    decisive = [check for check in checks if check.name not in _PRECONDITIONS] or checks
+    return Verdict(
+        model=model,
+        version=version.number,
+        promoted=promoted,
+        reason=" ".join(f"{check.says}." for check in decisive) if promoted else reason(checks),
+        run=version.run_id,
+    )

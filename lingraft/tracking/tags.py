@@ -1,0 +1,194 @@
+"""What tags and the model card of a registered version say of its artifact: the contract of the registry."""
+
+from collections.abc import Mapping
+
+import pydantic
+
+from lingraft.artifacts.artifact import Artifact, Kind, Manifest
+from lingraft.bundle.format import languages_of
+from lingraft.bundle.parts import fingerprint_of
+from lingraft.huggingface.card_data import cost_table, table
+from lingraft.model.flops import V100_FLOPS_PER_S
+
+PARITY = "parity."
+"""Beginning of tags: the largest difference of a logit between ONNX Runtime and PyTorch, of a bundle by language, of
+embeddings by task."""
+CARD_CHARACTERS = 5000
+"""What MLflow's database has room for."""
+_FIRST_SCORES = 4
+"""Of a run's description, in its first line."""
+_SHOWN_ELSEWHERE = ("data.", "cost_", "fingerprint.")
+"""Beginnings of tags that a card does not list."""
+_CUT = "\n\nThe rest is in the artifact's manifest.json."
+_NOUNS = {
+    "primary": "The model that all languages and tasks of `{project}` are put into",
+    "mini": "The mini-model over which languages of `{project}` learn their embeddings",
+    "embeddings": "Token embeddings of one language, to be put into the primary and the tasks of `{project}`",
+    "task": "A body finetuned on one task in the source language of `{project}`",
+    "bundle": "A body in ONNX with the tables of several languages, as the endpoint of `{project}` serves it",
+}
+
+_EMBEDDINGS_SCORES = (
+    "`mini`, `primary`: share of masked tokens that are found over the mini-model and over the primary, at 15%; "
+    "`alignment_top`, `alignment_bottom`: how often hidden states of the primary find their counterparts in the source "
+    "language among `alignment_pairs`, after the top layer and after the mini-model's; `_mutual_cosine`: mean cosine "
+    "of pairs that are each other's nearest; `zero_shot_<task>`: the task's own score; `_initial`: the same before "
+    "anything was learned; `_macro_F1`: mean of the classes' F1; `parity.<task>`: the largest difference of a logit "
+    "between ONNX Runtime and PyTorch; `overlap`: pieces that the source has too."
+)
+
+
+def facts_of(made: Artifact) -> dict[str, str]:
+    """The tags of a version that follow from its artifact; docs/registry.md explains each."""
+    manifest = made.manifest
+    facts: dict[str, object] = {
+        "kind": manifest.kind,
+        "fingerprint": made.fingerprint,
+        "aligned_with": manifest.aligned_with,
+        "tokenizer_hash": manifest.tokenizer_hash,
+        "language": manifest.language,
+        **{name: manifest.details.get(name) for name in ("system", "depth", "task")},
+        "task_kind": _task_kind(manifest),
+        **{f"data.{name}": mark for name, mark in manifest.data_hashes.items()},
+        **(_of_languages(manifest) if manifest.kind is Kind.BUNDLE else {}),
+    }
+    return {name: str(value) for name, value in facts.items() if value is not None} | recorded_facts(manifest)
+
+
+def recorded_facts(manifest: Manifest) -> dict[str, str]:
+    """Those of `facts_of` that the fingerprint does not cover: how this copy of the artifact was made."""
+    parity = parity_of(manifest) if manifest.kind is Kind.BUNDLE else {}
+    facts = {
+        "library_version": manifest.library_version,
+        **cost_tags(manifest),
+        **{f"{PARITY}{language}": difference for language, difference in parity.items()},
+    }
+    return {name: str(value) for name, value in facts.items()}
+
+
+def surplus_tags(tags: Mapping[str, str], made: Artifact) -> set[str]:
+    """Tags that claim to follow from the artifact, and do not."""
+    families = ("data.", "fingerprint.", *((PARITY,) if made.manifest.kind is Kind.BUNDLE else ()))
+    claims = {name for name in tags if name.startswith(families) or name in {"tokenizer_hash", "aligned_with"}}
+    return claims - set(facts_of(made))
+
+
+def untrue_tag(tags: Mapping[str, str], made: Artifact) -> str | None:
+    """A sentence about the first tag that differs from the artifact, is missing, or is surplus; None if none does.
+
+    Cost and version of the library are not compared: they decide nothing.
+    """
+    ignored = {"library_version", *cost_tags(made.manifest)}
+    facts = {name: value for name, value in facts_of(made).items() if name not in ignored}
+    for name in sorted({*facts, *surplus_tags(tags, made)}):
+        if tags.get(name) != facts.get(name):
+            said, actual = (each.get(name, "nothing") for each in (tags, facts))
+            return f"its tag {name!r} says {said}, and the artifact {actual}: the tag was changed or removed."
+    return None
+
+
+class _Measured(pydantic.BaseModel, frozen=True):
+    """How near a bundle's answers in one language are to PyTorch's."""
+
+    difference: float
+
+
+def parity_of(manifest: Manifest) -> dict[str, float]:
+    """By language, the largest difference of a bundle's logits from PyTorch's in float32.
+
+    Raises:
+        ArtifactError: the manifest lacks it.
+    """
+    parity: dict[str, dict[str, _Measured]] = manifest.recorded("parity", dict[str, dict[str, _Measured]])
+    return {language: found.difference for language, found in parity.get("fp32", {}).items()}
+
+
+def _task_kind(manifest: Manifest) -> str | None:
+    settings = manifest.details.get("settings")
+    return str(settings["kind"]) if isinstance(settings, dict) and "kind" in settings else None
+
+
+def _of_languages(manifest: Manifest) -> dict[str, str]:
+    """By these an answer of an endpoint, which names the same, leads to the bundle."""
+    return {f"fingerprint.{language}": fingerprint_of(manifest, language) for language in languages_of(manifest)}
+
+
+def cost_tags(manifest: Manifest) -> dict[str, object]:
+    """What training an artifact took; nothing if it was not trained.
+
+    GPU-hours are those of the paper's V100 at 30 TFLOP/s (appendix A.1), whatever the training ran on.
+    """
+    if not manifest.cost.steps:
+        return {}
+    hours = manifest.cost.flops / V100_FLOPS_PER_S / 3600
+    return {
+        "cost_flops": manifest.cost.flops,
+        "cost_gpu_hours": f"{hours:.6g}",
+        "cost_elapsed_s": manifest.cost.elapsed_s,
+    }
+
+
+def scores_among(tags: Mapping[str, str]) -> dict[str, str]:
+    """Tags that are numbers: scores, and what else was counted."""
+    return {name: value for name, value in tags.items() if _is_number(value)}
+
+
+def _is_number(value: str) -> bool:
+    try:
+        float(value)
+    except ValueError:
+        return False
+    return True
+
+
+def about(kind: str, project: str) -> str:
+    """What a registered model is, in a sentence."""
+    said = _NOUNS.get(kind, f"Artifacts of kind {kind} of `{{project}}`").format(project=project)
+    return f"{said}. Every version is a verified artifact; see its card."
+
+
+def card_of(made: Artifact, title: str, scores: dict[str, str]) -> str:
+    """The model card of a version, in Markdown, of what its manifest and its scores say."""
+    use = ["## Use", f"`lingraft registry pull {title} --out DIR` brings and verifies it."]
+    return shortened("\n\n".join([f"# {title}", *_facts(made), *_scores(made, scores), *_origin(made), *use]))
+
+
+def note_of(made: Artifact, scores: dict[str, str]) -> str:
+    """The description of the run that made an artifact, in Markdown; what it came to is in its first line."""
+    manifest = made.manifest
+    where = f" in `{manifest.language}`" if manifest.language else ""
+    found = ", ".join(f"{name} {value}" for name, value in list(scores.items())[:_FIRST_SCORES])
+    took = f"{manifest.cost.elapsed_s:,.0f} s, {manifest.cost.flops:.3g} FLOP" if manifest.cost.steps else ""
+    said = "; ".join(part for part in (found, took) if part)
+    opening = f"**{str(manifest.kind).capitalize()}{where}**" + (f": {said}." if said else ".")
+    return shortened("\n\n".join([opening, *_scores(made, scores), *_facts(made), *_origin(made)]))
+
+
+def _facts(made: Artifact) -> list[str]:
+    shown = {name: value for name, value in facts_of(made).items() if not name.startswith(_SHOWN_ELSEWHERE)}
+    return [table(("what", "is"), [(name, f"`{value}`") for name, value in shown.items()])]
+
+
+def _scores(made: Artifact, scores: dict[str, str]) -> list[str]:
+    if not scores:
+        return []
+    parts = ["## Scores", table(("score", "value"), [*scores.items()])]
+    return parts + ([_EMBEDDINGS_SCORES] if made.manifest.kind is Kind.EMBEDDINGS else [])
+
+
+def _origin(made: Artifact) -> list[str]:
+    manifest, parts = made.manifest, []
+    if manifest.data_hashes:
+        hashes = [(name, f"`{mark}`") for name, mark in manifest.data_hashes.items()]
+        parts += ["## Made from", table(("input", "fingerprint"), hashes)]
+    if manifest.cost.steps:
+        parts += ["## Cost", cost_table({manifest.kind: manifest.cost})]
+    return parts
+
+
+def shortened(card: str) -> str:
+    """A card that MLflow has room for: what is left out is whole lines, and the card says so."""
+    if len(card) <= CARD_CHARACTERS:
+        return card
+    room = CARD_CHARACTERS - len(_CUT)
+    return card[:room].rsplit("\n", 1)[0] + _CUT

@@ -1,0 +1,1 @@
+"""The training loop with its schedule, optimizer, batches and checkpoints."""

@@ -1,0 +1,128 @@
+"""What each step of a training sees: its micro-batches, from the step's number alone.
+
+A global batch is divided over the processes, and each part into micro-batches; every micro-batch comes with its share
+in the mean over the global batch, so that the gradient is the same however it is divided.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from lingraft.config.training import part_of
+from lingraft.data.masking import predicted
+from lingraft.data.rng import generator_of
+from lingraft.data.shards import Blocks
+from lingraft.data.shuffling import Order
+from lingraft.errors import RecipeError
+from lingraft.tasks.kinds import Prepared
+from lingraft.tasks.lengths import lengths
+from lingraft.training.distributed import process_group
+
+_GROUPED_STEPS = 16
+"""Steps whose rows are sorted by length among themselves: of 512 NLI pairs, 32 at once, 3% are padding, not 40%."""
+
+
+class Drawn(NamedTuple):
+    """Blocks for masked language modelling."""
+
+    tokens_BT: Tensor
+    first: int
+    """Place of the first one in the order of the whole training, by which it is masked."""
+
+
+def block_stream(
+    blocks: Blocks, batch_blocks: int, at_once: int | None, mask_rate: float, seed: int
+) -> Callable[[int], list[tuple[float, Drawn]]]:
+    """Shuffled blocks; every epoch has each block once, in an order of its own.
+
+    Args:
+        blocks: what is drawn from.
+        batch_blocks: of a step, over all processes.
+        at_once: of a micro-batch; all of a process's if absent.
+        mask_rate: share of tokens that are predicted, by which micro-batches weigh.
+        seed: decides the order.
+
+    Raises:
+        RecipeError: batch and micro-batch cannot be divided over the processes.
+    """
+    own = _part_of(batch_blocks, at_once)
+    order, size = Order(len(blocks), seed, blocks.window), at_once or own
+
+    def micro_batches(step: int) -> list[tuple[float, Drawn]]:
+        first = (step - 1) * batch_blocks
+        total = predicted(mask_rate, blocks.block_tokens, first, batch_blocks) or 1  # blocks may be that short
+        starts = range(first + process_group.rank() * own, first + (process_group.rank() + 1) * own, size)
+        blocks.follow(order, starts.stop)
+        return [
+            (
+                predicted(mask_rate, blocks.block_tokens, start, size) / total,
+                Drawn(blocks.take(order.rows(start, size)), start),
+            )
+            for start in starts
+        ]
+
+    return micro_batches
+
+
+def _part_of(batch_blocks: int, at_once: int | None) -> int:
+    own = part_of(batch_blocks, at_once, process_group.count())
+    if own is None:
+        raise RecipeError(
+            f"batch_blocks {batch_blocks} in micro-batches of {at_once or 'any size'} cannot be divided over "
+            f"{process_group.count()} processes. Choose a batch that is a multiple of micro_batch_blocks x processes."
+        )
+    return own
+
+
+def task_stream(
+    data: Prepared, batch_examples: int, at_once: int | None, seed: int, group_by_length: bool = False
+) -> Callable[[int], list[tuple[float, Any]]]:
+    """Shuffled examples; each epoch a new order, with one batch that may be smaller.
+
+    Args:
+        data: what is drawn from.
+        batch_examples: rows of a step, over all processes.
+        at_once: rows of a micro-batch; all of a process's if absent.
+        seed: decides the order.
+        group_by_length: whether a step's rows are to be of like length.
+    """
+    rows_of = _rows_of(data, batch_examples, seed, _GROUPED_STEPS if group_by_length else 1)
+
+    def micro_batches(step: int) -> list[tuple[float, Any]]:
+        chosen = rows_of(step)
+        total = data.targets(chosen)
+        parts = chosen.split(at_once or math.ceil(len(chosen) / process_group.count()))
+        own = math.ceil(len(parts) / process_group.count())
+        mine = parts[process_group.rank() * own :][:own]
+        filled = [(data.targets(part) / total, data.batch(part)) for part in mine]
+        # Gradients are averaged over all processes, so each has as many micro-batches, some of which count for nothing.
+        return filled + [(0.0, data.batch(chosen[:1]))] * (own - len(mine))
+
+    return micro_batches
+
+
+def _rows_of(data: Prepared, batch_examples: int, seed: int, together: int) -> Callable[[int], Tensor]:
+    """Row numbers of a step. The rows of so many steps are sorted by length, and their batches shuffled."""
+    count, order = len(data), Order(len(data), seed)
+    steps_an_epoch = math.ceil(count / batch_examples)
+    lengths_N = lengths(data) if together > 1 else None
+
+    def rows(step: int) -> Tensor:
+        epoch, place = divmod(step - 1, steps_an_epoch)
+        first = (place - place % together) * batch_examples
+        drawn = order.rows(epoch * count + first, min(together * batch_examples, count - first))
+        if lengths_N is None:
+            return drawn
+        batches = drawn[lengths_N[drawn].argsort(stable=True)].split(batch_examples)
+        shuffled = torch.randperm(len(batches), generator=generator_of("batches", seed, epoch, first))
+        return batches[int(shuffled[place % together])]
+
+    return rows
+
+
+def steps_of(data: Prepared, batch_examples: int, epochs: float) -> int:
+    """Steps in which every row is seen `epochs` times, at least one."""
+    return max(1, round(epochs * math.ceil(len(data) / batch_examples)))

@@ -1,0 +1,106 @@
+"""Masked language modelling: the loss that trains primaries and embeddings, and the accuracy that judges them."""
+
+from collections.abc import Callable, Iterable
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from lingraft.console import counted
+from lingraft.data.masking import NOT_PREDICTED, Maskable, mask
+from lingraft.data.rng import seed_of
+from lingraft.model.encoder import Encoder
+from lingraft.model.kernels.cross_entropy import summed_cross_entropy
+from lingraft.tasks.item_counts import Tally
+from lingraft.training.batches import Drawn
+
+JUDGED_MASK_RATE = 0.15
+"""Accuracy is always measured at 15%, whatever the rate in training."""
+_JUDGED_SEED = 20_221_210
+_EVALUATION_BATCH = 64
+
+
+class MaskedLmLoss(nn.Module):
+    """The loss of a batch: mean over heads of the cross-entropy at masked positions (section 2)."""
+
+    def __init__(
+        self, encoder: Encoder, depths: tuple[int, ...], mask_rate: float, seed: int, window: int | None = None
+    ) -> None:
+        """Say what predicts, and how much.
+
+        Args:
+            encoder: body and vocabulary.
+            depths: heads whose losses are averaged; no layer above the deepest is computed.
+            mask_rate: share of tokens to predict.
+            seed: decides the masks.
+            window: tokens of a window that attention stays within; absent: a block's.
+        """
+        super().__init__()
+        self.encoder, self.depths, self.mask_rate, self.window = encoder, depths, mask_rate, window
+        self.seed, self.pieces = seed_of("masks", seed), _pieces(encoder)
+
+    def forward(self, drawn: Drawn) -> Tensor:
+        """A scalar. Places that a block of mostly special tokens leaves unpredicted count as predicted with no loss.
+
+        The divisor is then the same for all blocks, however they are divided into batches.
+        """
+        tokens_BT = drawn.tokens_BT.to(self.encoder.positions_TD.device, non_blocking=True)
+        masked = mask(tokens_BT, self.mask_rate, self.pieces, self.seed, drawn.first)
+        hidden = self.encoder.hidden_states(masked.tokens_BT, self.depths, below_heads=True, window=self.window)
+        features, vocabulary = self.encoder.features(hidden, masked.positions_M), self.encoder.vocabulary
+        losses = [
+            summed_cross_entropy(each_MD, vocabulary.table_VD, vocabulary.bias_V, masked.targets_M, NOT_PREDICTED)
+            for each_MD in features.values()
+        ]
+        return torch.stack(losses).mean() / max(len(masked.targets_M), 1)
+
+
+def accuracy(encoder: Encoder, blocks_NT: Tensor, depths: Iterable[int]) -> dict[int, float]:
+    """Share of masked tokens found by the head at each depth, over all blocks (N, T).
+
+    The masks are the same in every call, so that scores of one tokenizer's texts compare pair by pair.
+    """
+    return {depth: tally.score for depth, tally in tallies(encoder, blocks_NT, depths).items()}
+
+
+def tallies(encoder: Encoder, blocks_NT: Tensor, depths: Iterable[int]) -> dict[int, Tally]:
+    """What `accuracy` is made of, block by block: masked tokens found by the head at each depth, out of all masked."""
+    return _judged(encoder, blocks_NT, depths, lambda logits_MV, targets_M: logits_MV.argmax(-1) == targets_M)
+
+
+def mean_loss(encoder: Encoder, blocks_NT: Tensor, depths: Iterable[int]) -> dict[int, float]:
+    """Mean cross-entropy in nats of the same masked tokens by the head at each depth."""
+
+    def losses(logits_MV: Tensor, targets_M: Tensor) -> Tensor:
+        return F.cross_entropy(logits_MV.float(), targets_M, ignore_index=NOT_PREDICTED, reduction="none")
+
+    return {depth: tally.score for depth, tally in _judged(encoder, blocks_NT, depths, losses).items()}
+
+
+@torch.inference_mode()
+def _judged(
+    encoder: Encoder, blocks_NT: Tensor, depths: Iterable[int], measure: Callable[[Tensor, Tensor], Tensor]
+) -> dict[int, Tally]:
+    """By block, how many tokens are masked, and the sum of what is measured (M) of their logits (M, V) and targets."""
+    depths = tuple(depths)
+    encoder.eval()
+    device, pieces = encoder.positions_TD.device, _pieces(encoder)
+    found: dict[int, list[Tensor]] = {depth: [] for depth in depths}
+    judged: list[Tensor] = []
+    batches = blocks_NT.split(_EVALUATION_BATCH)
+    for number, tokens_BT in enumerate(counted(batches, "judge masked tokens", "batch", len(batches))):
+        first = number * _EVALUATION_BATCH
+        masked = mask(tokens_BT.long().to(device), JUDGED_MASK_RATE, pieces, _JUDGED_SEED, first)
+        logits = encoder.masked_logits(masked.tokens_BT, masked.positions_M, depths)
+        blocks_M, blocks = masked.positions_M // tokens_BT.shape[1], len(tokens_BT)
+        for depth, logits_MV in logits.items():
+            measured_M = measure(logits_MV, masked.targets_M).double()
+            found[depth].append(blocks_M.bincount(measured_M, minlength=blocks))
+        judged.append(blocks_M[masked.targets_M != NOT_PREDICTED].bincount(minlength=blocks))
+    out_of_N = torch.cat(judged).cpu().numpy()
+    return {depth: Tally.of(torch.cat(parts).cpu().numpy(), out_of_N) for depth, parts in found.items()}
+
+
+def _pieces(encoder: Encoder) -> Maskable:
+    vocabulary = encoder.vocabulary
+    return Maskable.of(len(vocabulary), vocabulary.special, encoder.positions_TD.device)

@@ -1,0 +1,331 @@
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from typer.testing import CliRunner
+
+from lingraft._version import __version__
+from lingraft.artifacts import artifact
+from lingraft.artifacts.artifact import (
+    FORMAT_VERSION,
+    MANIFEST,
+    MLFLOW_FILES,
+    Artifact,
+    Cost,
+    Kind,
+    fingerprint,
+    read_manifest,
+    require_aligned,
+)
+from lingraft.cli import app
+from lingraft.errors import AlignmentError, ArtifactError
+from tests.full_disk import LIMIT_BYTES, full_disk
+
+DOCS = Path(__file__).parents[2] / "docs" / "registry.md"
+
+
+def lingraft(*arguments: object) -> str:
+    return CliRunner().invoke(app, [*map(str, arguments)], catch_exceptions=False).stdout
+
+
+def tensors() -> dict[str, Tensor]:
+    return {"table_VD": torch.arange(12.0).view(4, 3), "bias_V": torch.zeros(4)}
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Path:
+    """An artifact of two parts and a file in a sub-folder."""
+    with artifact.create(tmp_path / "made", Kind.EMBEDDINGS) as draft:
+        draft.tensors("vocabulary", tensors())
+        draft.tensors("half", {"x": torch.ones(2, dtype=torch.bfloat16)})
+        (draft.folder / "inner").mkdir()
+        (draft.folder / "inner/pieces.txt").write_text("a b c")
+        draft.facts = {"language": "de", "aligned_with": "f" * 64, "cost": Cost(steps=3, flops=1e9)}
+    return tmp_path / "made"
+
+
+def refusal(folder: Path, kind: Kind = Kind.EMBEDDINGS) -> str:
+    with pytest.raises(ArtifactError) as caught:
+        Artifact.load(folder, kind)
+    return str(caught.value)
+
+
+def edit_manifest(folder: Path, **changes: Any) -> None:
+    path = folder / MANIFEST
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
+def test_what_was_written_comes_back(made: Path) -> None:
+    found = Artifact.load(made, Kind.EMBEDDINGS)
+    assert all(torch.equal(tensor, tensors()[name]) for name, tensor in found.tensors("vocabulary").items())
+    assert found.tensors("half")["x"].dtype == torch.bfloat16
+    manifest = found.manifest
+    assert (manifest.language, manifest.cost.steps, manifest.cost.flops) == ("de", 3, 1e9)
+    assert manifest.shapes["vocabulary"] == {"table_VD": [4, 3], "bias_V": [4]}
+    assert manifest.dtypes == {"vocabulary": "torch.float32", "half": "torch.bfloat16"}
+    assert (manifest.format_version, manifest.library_version) == (FORMAT_VERSION, __version__)
+    assert sorted(manifest.files) == ["half.safetensors", "inner/pieces.txt", "vocabulary.safetensors"]
+
+
+def test_a_fingerprint_is_that_of_the_tensors_and_of_nothing_else(made: Path) -> None:
+    marks = Artifact.load(made, Kind.EMBEDDINGS).manifest.fingerprints
+    backwards = dict(reversed(tensors().items()))
+    assert marks["vocabulary"] == fingerprint(tensors()) == fingerprint(backwards)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"table_VD": torch.arange(12.0).view(4, 3), "bias": torch.zeros(4)},
+        {"table_VD": torch.arange(12.0).view(3, 4), "bias_V": torch.zeros(4)},
+        {"table_VD": torch.arange(12.0).view(4, 3), "bias_V": torch.zeros(4, dtype=torch.float64)},
+        {"table_VD": torch.arange(12.0).view(4, 3), "bias_V": torch.tensor([0.0, 0.0, 0.0, -0.0])},
+        {"table_VD": torch.arange(12.0).view(4, 3)},
+    ],
+    ids=["name", "shape", "dtype", "one bit", "one tensor less"],
+)
+def test_any_change_to_tensors_changes_their_fingerprint(changed: dict[str, Tensor]) -> None:
+    assert fingerprint(changed) != fingerprint(tensors())
+
+
+def test_a_view_has_the_fingerprint_of_its_values() -> None:
+    whole = torch.arange(24.0).view(4, 6)
+    assert fingerprint({"x": whole[:, ::2]}) == fingerprint({"x": whole[:, ::2].clone()})
+
+
+def test_equal_content_gives_equal_folders(tmp_path: Path, made: Path) -> None:
+    Artifact.load(made, Kind.EMBEDDINGS).copy_to(tmp_path / "copy")
+    copy, original = (Artifact.load(folder, Kind.EMBEDDINGS) for folder in (tmp_path / "copy", made))
+    assert copy.fingerprint == original.fingerprint
+    assert copy.manifest == original.manifest
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"language": "tr"},
+        {"aligned_with": "e" * 64},
+        {"details": {"labels": ["harbour", "garden"]}},
+        {"data_hashes": {"blocks": "b2"}},
+        {"tokenizer_hash": "t2"},
+        {"shapes": {"vocabulary": {"table_VD": [3, 4], "bias_V": [4]}}},
+        {"kind": "task"},
+    ],
+    ids=lambda changed: next(iter(changed)),
+)
+def test_a_fingerprint_covers_all_that_decides_what_an_artifact_does(made: Path, changed: dict[str, Any]) -> None:
+    before = Artifact.load(made, Kind.EMBEDDINGS)
+    edit_manifest(made, **changed)
+    found = read_manifest(made)
+    assert found.fingerprint != before.fingerprint
+    with pytest.raises(ArtifactError, match=f"{made} has fingerprint {found.fingerprint}, not {before.fingerprint}"):
+        Artifact.load(made, found.kind).require_fingerprint(before.fingerprint)
+
+
+def test_a_fingerprint_leaves_out_how_an_artifact_was_made(tmp_path: Path) -> None:
+    marks = set()
+    for number in range(2):
+        with artifact.create(tmp_path / str(number), Kind.TASK) as draft:
+            draft.tensors("body", tensors())
+            draft.log("history.jsonl", f"took {number} s")
+            cost, record = Cost(steps=3, elapsed_s=number), {"device": f"cuda:{number}"}
+            draft.facts = {"cost": cost, "record": record, "recipe": {"keep_every_s": number}}
+        marks.add(Artifact.load(tmp_path / str(number), Kind.TASK).fingerprint)
+    assert len(marks) == 1
+    (tmp_path / "1" / "history.jsonl").write_text("edited")
+    with pytest.raises(ArtifactError, match=r"history\.jsonl was truncated or edited"):
+        Artifact.load(tmp_path / "1", Kind.TASK)
+
+
+def test_the_docs_three_lines_compute_the_fingerprint(made: Path, tmp_path: Path) -> None:
+    [lines] = re.findall(r"```python\n(.*?)```", DOCS.read_text(encoding="utf-8"), re.DOTALL)
+    assert lines.count("\n") == 3
+    done = subprocess.run(
+        [sys.executable, "-c", f"import hashlib, json\n{lines}"], cwd=made, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == Artifact.load(made, Kind.EMBEDDINGS).fingerprint
+
+
+def test_files_that_mlflow_puts_beside_an_artifact_are_no_surplus(made: Path) -> None:
+    for name in MLFLOW_FILES:
+        (made / name).write_text("of MLflow")
+    assert Artifact.load(made, Kind.EMBEDDINGS).manifest.language == "de"
+    (made / "inner" / MLFLOW_FILES[0]).write_text("of somebody else")
+    assert f"holds ['inner/{MLFLOW_FILES[0]}']" in refusal(made)
+
+
+@pytest.mark.parametrize("name", ["/etc/passwd", "../outside", "inner/../../outside", "inner//pieces.txt", MANIFEST])
+def test_a_manifest_names_no_file_outside_its_artifact(made: Path, name: str) -> None:
+    edit_manifest(made, files={name: "0" * 64})
+    assert "is no path of a file within the artifact" in refusal(made)
+
+
+def test_values_that_would_be_converted_are_refused(made: Path) -> None:
+    edit_manifest(made, shapes={"vocabulary": {"table_VD": ["4", 3]}})
+    assert f"{made / MANIFEST} is damaged: ['shapes'] are not as lingraft writes them" in refusal(made)
+
+
+@pytest.mark.parametrize("content", [b"[" * 10**5, b'{"format_version": ' + b"1" * 5000 + b"}"], ids=["deep", "long"])
+def test_json_that_python_does_not_read_is_refused(made: Path, content: bytes) -> None:
+    (made / MANIFEST).write_bytes(content)
+    assert f"{made / MANIFEST} is damaged" in refusal(made)
+
+
+def test_an_artifact_of_an_earlier_format_is_to_be_made_anew(made: Path) -> None:
+    edit_manifest(made, format_version=1)
+    assert refusal(made) == (
+        f"{made / MANIFEST} has format 1; this lingraft reads format {FORMAT_VERSION}. "
+        "Make the artifact anew with this lingraft."
+    )
+
+
+def test_manifests_of_many_megabytes_are_read(tmp_path: Path) -> None:
+    names = [f"class {number} with a long name of its own" for number in range(200_000)]
+    with artifact.create(tmp_path / "made", Kind.TASK) as draft:
+        draft.facts = {"details": {"labels": names}}
+    assert (tmp_path / "made" / MANIFEST).stat().st_size > 8_000_000
+    assert Artifact.load(tmp_path / "made", Kind.TASK).manifest.detail("labels", list[str]) == names
+
+
+def test_verify_prints_a_summary_and_the_whole_only_where_asked(made: Path) -> None:
+    told = lingraft("verify", made)
+    assert told.splitlines()[:3] == [
+        f"{made} is whole",
+        "  kind           embeddings of 'de'",
+        f"  fingerprint    {read_manifest(made).fingerprint}",
+    ]
+    assert len(told.splitlines()) < 10
+    whole = json.loads(lingraft("verify", made, "--json"))
+    assert whole["manifest"] == json.loads((made / MANIFEST).read_text())
+    assert whole["fingerprint"] == read_manifest(made).fingerprint
+
+
+def test_verify_compares_the_fingerprint_that_is_given(made: Path) -> None:
+    mark = read_manifest(made).fingerprint
+    assert "of the fingerprint expected" in lingraft("verify", made, "--fingerprint", mark)
+    edit_manifest(made, details={"labels": ["b", "a"]})
+    with pytest.raises(ArtifactError, match=f"not {mark}: its manifest was edited"):
+        lingraft("verify", made, "--fingerprint", mark)
+
+
+def test_an_artifact_without_tensors_is_known_by_its_files(tmp_path: Path) -> None:
+    marks = []
+    for number, content in enumerate(("one", "two", "two")):
+        with artifact.create(tmp_path / str(number), Kind.TEXT) as draft:
+            (draft.folder / "train.jsonl").write_text(content)
+        marks.append(Artifact.load(tmp_path / str(number), Kind.TEXT).fingerprint)
+    assert marks[0] != marks[1] == marks[2]
+
+
+def test_a_failure_while_creating_leaves_nothing(tmp_path: Path) -> None:
+    def interrupted() -> None:
+        with artifact.create(tmp_path / "out", Kind.TEXT) as draft:
+            draft.tensors("part", tensors())
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_tensors_that_do_not_fit_on_the_disk_leave_nothing(tmp_path: Path) -> None:
+    with (
+        full_disk(),
+        pytest.raises(ArtifactError, match=r"cannot write /.*/out: .* Free space"),
+        artifact.create(tmp_path / "out", Kind.TEXT) as draft,
+    ):
+        draft.tensors("part", {"x": torch.zeros(LIMIT_BYTES)})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_artifact_is_never_written_over(made: Path) -> None:
+    with pytest.raises(ArtifactError, match="exists already"), artifact.create(made, Kind.TEXT):
+        pass
+    assert Artifact.load(made, Kind.EMBEDDINGS).manifest.language == "de"
+
+
+def test_a_folder_without_its_manifest_does_not_exist(made: Path, tmp_path: Path) -> None:
+    (made / MANIFEST).unlink()
+    for folder in (made, tmp_path / "absent"):
+        assert refusal(folder) == (
+            f"{folder} is not an artifact: it has no {MANIFEST}. Run the stage that makes it first."
+        )
+
+
+def test_another_kind_is_refused_with_both_kinds(made: Path) -> None:
+    assert f"{made} is an artifact of kind embeddings, but one of kind primary is needed here" in refusal(
+        made, Kind.PRIMARY
+    )
+
+
+@pytest.mark.parametrize("name", ["vocabulary.safetensors", "inner/pieces.txt"])
+@pytest.mark.parametrize("damage", ["truncated", "emptied", "edited", "lengthened"])
+def test_a_damaged_file_is_named(made: Path, name: str, damage: str) -> None:
+    content = (made / name).read_bytes()
+    damaged = {
+        "truncated": content[:-1],
+        "emptied": b"",
+        "edited": content[:-1] + bytes([content[-1] ^ 1]),
+        "lengthened": content + b"\0",
+    }
+    (made / name).write_bytes(damaged[damage])
+    assert f"{made / name} was truncated or edited" in refusal(made)
+
+
+def test_a_missing_file_is_named(made: Path) -> None:
+    (made / "inner/pieces.txt").unlink()
+    assert f"{made} lacks ['inner/pieces.txt']" in refusal(made)
+
+
+def test_a_surplus_file_is_named(made: Path) -> None:
+    (made / "inner/notes.txt").write_text("mine")
+    assert f"{made} holds ['inner/notes.txt'], which its manifest does not name" in refusal(made)
+
+
+@pytest.mark.parametrize("version", [FORMAT_VERSION + 1, 0, None, "1"])
+def test_another_format_is_refused_with_both_versions(made: Path, version: object) -> None:
+    edit_manifest(made, format_version=version)
+    assert f"{made / MANIFEST} has format {version}; this lingraft reads format {FORMAT_VERSION}" in refusal(made)
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"not json", b"\xff\xfe", b"[]", b"3", b"null"])
+def test_a_manifest_that_is_not_a_json_object_is_named(made: Path, content: bytes) -> None:
+    (made / MANIFEST).write_bytes(content)
+    assert f"{made / MANIFEST} is damaged" in refusal(made)
+
+
+@pytest.mark.parametrize("changes", [{"kind": "poem"}, {"colour": "red"}, {"cost": {"steps": "many"}}, {"files": []}])
+def test_a_manifest_that_says_what_it_cannot_is_named(made: Path, changes: dict[str, Any]) -> None:
+    edit_manifest(made, **changes)
+    assert f"{made / MANIFEST} is damaged" in refusal(made)
+
+
+def test_a_part_that_is_not_there_is_refused_with_those_that_are(made: Path) -> None:
+    with pytest.raises(ArtifactError, match=r"no part 'body', only \['half', 'vocabulary'\]"):
+        Artifact.load(made, Kind.EMBEDDINGS).tensors("body")
+
+
+def test_a_part_that_is_no_safetensors_is_named(tmp_path: Path) -> None:
+    with artifact.create(tmp_path / "made", Kind.TEXT) as draft:
+        (draft.folder / "part.safetensors").write_bytes(b"something else")
+        draft.facts = {"details": {}}
+    found = Artifact.load(tmp_path / "made", Kind.TEXT)
+    known = found.manifest.model_copy(update={"fingerprints": {"part": "f" * 64}})
+    with pytest.raises(ArtifactError, match=r"part\.safetensors is not readable"):
+        Artifact(found.folder, known).tensors("part")
+
+
+def test_what_is_not_aligned_is_refused_with_both_fingerprints() -> None:
+    require_aligned("embeddings of 'de'", "a" * 64, "a" * 64)
+    for other in ("b" * 64, None):
+        with pytest.raises(AlignmentError) as caught:
+            require_aligned("embeddings of 'de'", other, "a" * 64)
+        assert str(other) in str(caught.value)
+        assert "a" * 64 in str(caught.value)
+        assert "embeddings of 'de'" in str(caught.value)

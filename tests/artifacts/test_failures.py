@@ -1,0 +1,81 @@
+"""What is a hole in the tables, and what is a mistake of ours that must not hide in one."""
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from lingraft.artifacts.failures import recorded, why
+from lingraft.errors import LingraftError
+
+
+def no_memory_on_the_cpu() -> None:
+    torch.empty(1 << 50)
+
+
+def no_memory_in_python() -> None:
+    bytearray(1 << 60)
+
+
+def no_memory_on_a_device() -> None:
+    raise torch.OutOfMemoryError("CUDA out of memory.")
+
+
+def broken_device() -> None:
+    raise torch.AcceleratorError("CUDA error: unspecified launch failure")
+
+
+def no_disk() -> None:
+    Path("/dev/full").write_text("x")
+
+
+def bad_input() -> None:
+    raise LingraftError("no text")
+
+
+@pytest.mark.parametrize(
+    ("fail", "words"),
+    [
+        (no_memory_on_the_cpu, "can't allocate memory"),
+        (no_memory_in_python, "MemoryError"),
+        (no_memory_on_a_device, "CUDA out of memory."),
+        (broken_device, "unspecified launch failure"),
+        (no_disk, "No space left"),
+        (bad_input, "no text"),
+    ],
+)
+def test_a_lack_of_input_disk_or_device_is_a_hole_that_says_why(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], fail: Callable[[], None], words: str
+) -> None:
+    with recorded(tmp_path / "out", "the job"):
+        fail()
+    assert str(why(tmp_path / "out")).startswith("the job: ")
+    assert words in str(why(tmp_path / "out"))
+    assert words in capsys.readouterr().err
+
+
+def shapes_that_do_not_fit() -> None:
+    torch.zeros(2, 3) @ torch.zeros(2, 3)
+
+
+def endless_recursion() -> None:
+    endless_recursion()
+
+
+def wrong_index() -> None:
+    _ = ()[0]
+
+
+@pytest.mark.parametrize("fail", [shapes_that_do_not_fit, endless_recursion, wrong_index])
+def test_a_mistake_of_ours_is_raised_and_leaves_no_hole(tmp_path: Path, fail: Callable[[], None]) -> None:
+    with pytest.raises((RuntimeError, IndexError)), recorded(tmp_path / "out", "the job"):
+        fail()
+    assert why(tmp_path / "out") is None
+
+
+def test_asking_why_something_failed_does_not_wait_for_torch() -> None:
+    program = "import sys; from lingraft.artifacts.failures import why; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

@@ -1,0 +1,207 @@
+import errno
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+
+from lingraft.artifacts.files import make_folder, new_folder, require_new, sha256_of, writable, write_json, write_text
+from lingraft.errors import ArtifactError
+from tests.full_disk import LIMIT_BYTES, full_disk
+
+
+def write_in_place(folder: Path, content: str) -> None:
+    with new_folder(folder) as temporary:
+        (temporary / "file").write_text(content)
+
+
+def test_a_hash_is_that_of_the_bytes_however_many(tmp_path: Path) -> None:
+    for size in (0, 1, (1 << 20) - 1, 1 << 20, (1 << 20) + 1):
+        content = bytes(size)
+        (tmp_path / "file").write_bytes(content)
+        assert sha256_of(tmp_path / "file") == hashlib.sha256(content).hexdigest()
+
+
+def test_a_folder_appears_whole_and_readable_by_others(tmp_path: Path) -> None:
+    with new_folder(tmp_path / "deep/out") as temporary:
+        assert not (tmp_path / "deep/out").exists()
+        (temporary / "inner").mkdir()
+        (temporary / "inner/file").write_text("x")
+    assert (tmp_path / "deep/out/inner/file").read_text() == "x"
+    assert (tmp_path / "deep/out").stat().st_mode & 0o777 == 0o755
+    assert [path.name for path in (tmp_path / "deep").iterdir()] == ["out"]
+
+
+@pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt, SystemExit])
+def test_a_failure_while_writing_leaves_nothing_behind(tmp_path: Path, error: type[BaseException]) -> None:
+    def fail() -> None:
+        with new_folder(tmp_path / "out") as temporary:
+            (temporary / "file").write_text("half")
+            raise error
+
+    with pytest.raises(error):
+        fail()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_process_killed_while_writing_leaves_no_folder_of_that_name(tmp_path: Path) -> None:
+    program = (
+        "import os, sys, pathlib\n"
+        "from lingraft.artifacts.files import new_folder\n"
+        "with new_folder(pathlib.Path(sys.argv[1])) as temporary:\n"
+        "    (temporary / 'file').write_text('half')\n"
+        "    os._exit(9)\n"
+    )
+    killed = subprocess.run([sys.executable, "-c", program, tmp_path / "out"], check=False)
+    assert killed.returncode == 9
+    assert not (tmp_path / "out").exists()
+    write_in_place(tmp_path / "out", "whole")
+    assert (tmp_path / "out/file").read_text() == "whole"
+
+
+def test_an_empty_folder_is_filled_but_a_full_one_is_kept(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    write_in_place(tmp_path / "empty", "mine")
+    with pytest.raises(ArtifactError, match="empty exists already"):
+        write_in_place(tmp_path / "empty", "theirs")
+    assert (tmp_path / "empty/file").read_text() == "mine"
+
+
+def test_a_file_in_place_of_the_folder_is_kept(tmp_path: Path) -> None:
+    (tmp_path / "out").write_text("mine")
+    with pytest.raises(ArtifactError, match="out exists already"):
+        write_in_place(tmp_path / "out", "theirs")
+    assert (tmp_path / "out").read_text() == "mine"
+
+
+def test_a_parent_that_is_a_file_is_refused_with_the_path(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("mine")
+    for target in (tmp_path / "file/out", tmp_path / "file/deep/out"):
+        with pytest.raises(ArtifactError) as caught:
+            write_in_place(target, "x")
+        assert f"cannot write {target}" in str(caught.value)
+        for write in (make_folder, lambda out: write_text(out, "x")):
+            with pytest.raises(ArtifactError, match=f"cannot write {target}.* Choose another output") as caught:
+                write(target)
+            assert "Free space" not in str(caught.value)
+
+
+@pytest.mark.parametrize("target", ["/proc/out", "/proc/deep/out"])
+def test_a_place_where_nothing_can_be_made_is_refused_with_the_path(target: str) -> None:
+    """Linux says of it that there is no such file, even to root."""
+    writers = (require_new, make_folder, lambda out: write_text(out, "x"), lambda out: write_in_place(out, "x"))
+    for write in writers:
+        with pytest.raises(ArtifactError, match=f"cannot write {target}: .* Choose another output"):
+            write(Path(target))
+
+
+def test_an_output_can_be_tried_before_the_work(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("mine")
+    for target in (tmp_path / "file", tmp_path / "file/out", tmp_path):
+        with pytest.raises(ArtifactError, match=str(target)):
+            require_new(target)
+    require_new(tmp_path / "deep/out")
+    assert list((tmp_path / "deep").iterdir()) == []
+
+
+def test_a_full_disk_is_an_error_that_says_what_to_do_and_leaves_nothing(tmp_path: Path) -> None:
+    def write() -> None:
+        with new_folder(tmp_path / "out") as temporary:
+            (temporary / "file").symlink_to("/dev/full")
+            (temporary / "file").write_text("x")
+
+    with pytest.raises(ArtifactError) as caught:
+        write()
+    assert f"cannot write {tmp_path / 'out'}: " in str(caught.value)
+    assert os.strerror(errno.ENOSPC) in str(caught.value)
+    assert "Free space there, or choose another output" in str(caught.value)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_tree_that_does_not_fit_is_a_full_disk(tmp_path: Path) -> None:
+    """`shutil.copytree` keeps what the operating system said in its text alone."""
+    write_text(tmp_path / "source/file", "x" * (LIMIT_BYTES + 1))
+    (tmp_path / "place").mkdir()
+    with (
+        full_disk(),
+        pytest.raises(ArtifactError, match=r"cannot write .*out: .*File too large.*Free space there"),
+        new_folder(tmp_path / "place/out") as temporary,
+    ):
+        shutil.copytree(tmp_path / "source", temporary, dirs_exist_ok=True)
+    assert list((tmp_path / "place").iterdir()) == []
+
+
+def test_a_damaged_file_that_is_read_meanwhile_is_no_full_disk(tmp_path: Path) -> None:
+    write_text(tmp_path / "damaged.safetensors", "no tensors")
+    with pytest.raises(SafetensorError), new_folder(tmp_path / "out"):
+        load_file(tmp_path / "damaged.safetensors")
+
+
+def test_a_file_that_does_not_fit_leaves_the_old_one(tmp_path: Path) -> None:
+    write_text(tmp_path / "file", "old")
+    with full_disk(), pytest.raises(ArtifactError, match=r"cannot write .*file"):
+        write_text(tmp_path / "file", "x" * (LIMIT_BYTES + 1))
+    assert (tmp_path / "file").read_text() == "old"
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_new_file_can_be_read_by_others_and_an_old_one_keeps_its_permissions(tmp_path: Path) -> None:
+    write_text(tmp_path / "file", "new")
+    assert (tmp_path / "file").stat().st_mode & 0o777 == 0o644
+    (tmp_path / "file").chmod(0o600)
+    write_text(tmp_path / "file", "newer")
+    assert (tmp_path / "file").stat().st_mode & 0o777 == 0o600
+
+
+def test_whoever_reads_a_file_while_it_is_written_anew_reads_the_old_one_whole(tmp_path: Path) -> None:
+    write_text(tmp_path / "file", "old" * 100)
+    with (tmp_path / "file").open(encoding="utf-8") as stream:
+        write_text(tmp_path / "file", "new")
+        assert stream.read() == "old" * 100
+    assert (tmp_path / "file").read_text() == "new"
+
+
+def test_a_disk_that_fills_up_at_the_last_moment_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(ArtifactError, match="No space left"):
+        write_in_place(tmp_path / "out", "x")
+    with pytest.raises(ArtifactError, match="No space left"):
+        write_text(tmp_path / "file", "x")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_in_place_of_the_file_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ArtifactError, match="cannot write"):
+        write_text(tmp_path, "x")
+
+
+def test_what_is_no_refusal_to_write_passes_unchanged(tmp_path: Path) -> None:
+    for writing in (writable, new_folder):
+        with pytest.raises(FileNotFoundError), writing(tmp_path / "out"):
+            (tmp_path / "absent").read_text()
+
+
+def test_an_input_that_cannot_be_read_is_named_beside_the_output(tmp_path: Path) -> None:
+    (tmp_path / "source").mkdir()
+    with (
+        pytest.raises(ArtifactError, match=r"cannot write .*out: .*Is a directory: .*source"),
+        writable(tmp_path / "out"),
+    ):
+        (tmp_path / "source").read_text()
+
+
+def test_json_is_the_same_bytes_for_the_same_content(tmp_path: Path) -> None:
+    write_json(tmp_path / "one", {"b": [1, 2.5, None], "a": "größer"})
+    write_json(tmp_path / "two", {"a": "größer", "b": [1, 2.5, None]})
+    assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
+    assert json.loads((tmp_path / "one").read_text(encoding="utf-8")) == {"a": "größer", "b": [1, 2.5, None]}
+    assert "größer" in (tmp_path / "one").read_text(encoding="utf-8")

@@ -1,0 +1,446 @@
+import fcntl
+import http.server
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from fsspec.implementations.memory import MemoryFileSystem
+
+from lingraft.artifacts import remote as object_storage
+from lingraft.artifacts.artifact import MANIFEST, Artifact, Kind
+from lingraft.artifacts.remote import RemoteFiles, open_remote, uri_of
+from lingraft.artifacts.token_ids import Ids, map_ids
+from lingraft.data.blocks import load_blocks, split
+from lingraft.data.shard_cache import FileShelf
+from lingraft.data.shuffling import Order
+from lingraft.data.tokenizer.tokenizer import Tokenizer
+from lingraft.errors import ArtifactError, MissingExtraError
+from tests.data.test_shards import T, flip_a_bit, packed
+from tests.fixtures import forked
+from tests.workshop import Workshop
+
+SHARD_BYTES = 10 * T * 2
+SLOW_DOWN = (
+    b'<?xml version="1.0" encoding="UTF-8"?>\n'
+    b"<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>"
+)
+"""What S3 answers, with 503, to who asks too often."""
+
+
+@pytest.fixture(autouse=True)
+def _impatient(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(object_storage, "RETRY_AFTER_S", (0.01, 0.02))
+    monkeypatch.setenv("LINGRAFT_CACHE", str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def stored(tmp_path: Path) -> Path:
+    """Ten shards in a folder that a file:// URI or a web server leads to."""
+    return packed(tmp_path / "stored", 95, 10).folder
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.glob("*.safetensors"))
+
+
+class Web:
+    """A web server on a folder, which can be told to misbehave."""
+
+    def __init__(self, folder: Path) -> None:
+        self.asked: list[str] = []
+        self.answer_500 = self.slow_down = self.cut_short = self.flip = 0
+        """How many of the next answers for shards go wrong, and how."""
+        self.hang = threading.Event()
+        self.release = threading.Event()
+        self.gave_up = threading.Event()
+        """Set where nobody released it while it was silent."""
+        web = self
+
+        class Handler(http.server.SimpleHTTPRequestHandler):
+            def __init__(self, *args: Any) -> None:
+                super().__init__(*args, directory=str(folder))
+
+            def do_GET(self) -> None:
+                if self.path.endswith(".safetensors"):
+                    web.answer(self, folder / self.path.lstrip("/"))
+                else:
+                    super().do_GET()
+
+            def log_message(self, *_: Any) -> None:
+                pass
+
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.server.daemon_threads = True
+        threading.Thread(target=self.server.serve_forever, args=(0.05,), daemon=True).start()
+        self.uri = f"http://127.0.0.1:{self.server.server_port}"
+
+    def answer(self, request: http.server.SimpleHTTPRequestHandler, path: Path) -> None:
+        self.asked.append(path.name)
+        if self.answer_500:
+            self.answer_500 -= 1
+            request.send_error(500)
+            return
+        if self.slow_down:
+            self.slow_down -= 1
+            request.send_response(503)
+            for name, value in {"Content-Type": "application/xml", "Content-Length": str(len(SLOW_DOWN))}.items():
+                request.send_header(name, value)
+            request.end_headers()
+            request.wfile.write(SLOW_DOWN)
+            return
+        content = bytearray(path.read_bytes())
+        request.send_response(200)
+        request.send_header("Content-Length", str(len(content)))
+        request.end_headers()
+        if self.flip:
+            self.flip -= 1
+            content[-1] ^= 1
+        if self.cut_short:
+            self.cut_short -= 1
+            content = content[:-20]
+        half = len(content) // 2
+        request.wfile.write(content[:half])
+        if self.hang.is_set():
+            if not self.release.wait(5):
+                self.gave_up.set()
+            return
+        request.wfile.write(content[half:])
+
+    def close(self) -> None:
+        self.release.set()
+        self.server.shutdown()
+        self.server.server_close()
+
+
+@pytest.fixture
+def web(stored: Path) -> Iterator[Web]:
+    server = Web(stored)
+    yield server
+    server.close()
+
+
+@pytest.mark.parametrize(
+    ("given", "uri"),
+    [
+        ("s3://bucket/blocks/en", "s3://bucket/blocks/en"),
+        (Path("s3://bucket/blocks/en"), "s3://bucket/blocks/en"),
+        (Path("memory://en"), "memory://en"),
+        ("file:///srv/blocks", "file:///srv/blocks"),
+        (Path("file:///srv/blocks"), "file:///srv/blocks"),
+        ("work/blocks/en", None),
+        (Path("/srv/blocks"), None),
+    ],
+)
+def test_a_uri_is_told_from_a_folder_even_where_it_has_lost_a_slash(given: Path | str, uri: str | None) -> None:
+    assert uri_of(given) == uri
+
+
+def test_blocks_of_a_workshop_stream_from_storage_as_they_stand_on_disk(workshop: Workshop) -> None:
+    memory = MemoryFileSystem()
+    memory.put(str(workshop.blocks["de"]), "/bucket/de", recursive=True)
+    pieces = Tokenizer.load(workshop.tokenizers["de"])
+    local, remote = (
+        load_blocks(folder, pieces, workshop.recipe.encoder.block_tokens)
+        for folder in (workshop.blocks["de"], Path("memory://bucket/de"))
+    )
+    assert remote.fingerprint == local.fingerprint
+    for name in ("train", "dev", "test"):
+        one, other = split(remote, name), split(local, name)
+        assert (len(one), one.window, one.block_tokens) == (len(other), other.window, other.block_tokens)
+        assert torch.equal(one.all(), other.all())
+    memory.rm("/bucket", recursive=True)
+
+
+def test_only_what_is_needed_is_fetched_and_only_once(web: Web) -> None:
+    blocks = split(open_remote(web.uri, Kind.BLOCKS), "train")
+    assert web.asked == []
+    assert blocks.take(torch.tensor([31, 7, 32])).tolist() == [[31] * T, [7] * T, [32] * T]
+    again = split(open_remote(web.uri, Kind.BLOCKS), "train")
+    assert int(again.take(torch.tensor([33]))[0, 0]) == 33
+    assert web.asked == ["train-00000.safetensors", "train-00003.safetensors"]
+
+
+def test_the_next_windows_are_fetched_while_nobody_waits(web: Web) -> None:
+    found = open_remote(web.uri, Kind.BLOCKS)
+    blocks, order = split(found, "train"), Order(95, seed=1, window=20)
+    blocks.follow(order, 0)
+    soon = {f"train-{row // 10:05d}.safetensors" for row in order.rows(0, 35).tolist()}
+    waited_s = 0.0
+    while not soon <= set(names(found.folder)) and waited_s < 10:
+        time.sleep(0.02)
+        waited_s += 0.02
+    asked = list(web.asked)
+    assert soon <= set(asked)
+    assert torch.equal(blocks.take(order.rows(0, 35))[:, 0], order.rows(0, 35))
+    assert web.asked[: len(asked)] == asked
+    assert not soon & set(web.asked[len(asked) :])
+
+
+def test_the_cache_stays_within_its_bounds_and_every_row_is_still_read(web: Web) -> None:
+    found = open_remote(web.uri, Kind.BLOCKS)
+    blocks, order = split(found, "train", cache_bytes=4 * SHARD_BYTES), Order(95, seed=1, window=20)
+    most = 0
+    for place in range(0, 2 * 95, 5):
+        blocks.follow(order, place)
+        rows_B = order.rows(place, 5)
+        assert torch.equal(blocks.take(rows_B)[:, 0], rows_B)
+        most = max(most, len(names(found.folder)))
+    assert 2 <= most <= 4
+    assert 16 <= len(web.asked) <= 24  # each shard once an epoch, but for those still there, or given up too early
+
+
+def test_what_an_earlier_program_left_in_the_cache_counts(web: Web) -> None:
+    found = open_remote(web.uri, Kind.BLOCKS)
+    split(found, "train").all()
+    assert len(names(found.folder)) == 10
+    split(found, "train", cache_bytes=3 * SHARD_BYTES).take(torch.tensor([3]))
+    flip_a_bit(found.folder / "train-00009.safetensors")
+    assert int(split(found, "train", cache_bytes=3 * SHARD_BYTES).take(torch.tensor([94]))[0, 0]) == 94
+    assert len(names(found.folder)) <= 3
+
+
+def test_a_cache_that_is_too_small_to_shuffle_in_is_refused_with_the_size_it_needs(web: Web) -> None:
+    with pytest.raises(ArtifactError, match=r"holds 1 shards of .*shuffling needs 2 at a time. Give it 320 bytes"):
+        split(open_remote(web.uri, Kind.BLOCKS), "train", cache_bytes=2 * SHARD_BYTES - 1)
+
+
+def test_the_caches_size_may_stand_in_the_environment(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = open_remote(web.uri, Kind.BLOCKS)
+    monkeypatch.setenv("LINGRAFT_CACHE_BYTES", str(3 * SHARD_BYTES))
+    blocks = split(found, "train")
+    for row in range(0, 95, 10):
+        assert int(blocks.take(torch.tensor([row]))[0, 0]) == row
+    assert len(names(found.folder)) == 3
+    monkeypatch.setenv("LINGRAFT_CACHE_BYTES", str(SHARD_BYTES))
+    with pytest.raises(ArtifactError, match=r"a cache of 80 bytes .*320 bytes or more \(LINGRAFT_CACHE_BYTES\)"):
+        split(found, "train")
+
+
+@pytest.mark.parametrize("said", ["", "16 GiB", "-1", "1e9"])
+def test_a_cache_size_that_is_no_number_is_refused(web: Web, monkeypatch: pytest.MonkeyPatch, said: str) -> None:
+    monkeypatch.setenv("LINGRAFT_CACHE_BYTES", said)
+    with pytest.raises(ArtifactError, match=f"LINGRAFT_CACHE_BYTES must be a whole number of bytes.*'{said}'"):
+        split(open_remote(web.uri, Kind.BLOCKS), "train")
+
+
+def test_no_room_is_made_by_what_another_process_is_about_to_map(web: Web) -> None:
+    found = open_remote(web.uri, Kind.BLOCKS)
+    split(found, "train").all()
+    kept = found.folder / "train-00004.safetensors"
+    with (found.folder / f".{kept.name}.lock").open("w") as stream:
+        fcntl.flock(stream, fcntl.LOCK_EX)
+        blocks = split(found, "train", cache_bytes=2 * SHARD_BYTES)
+        (found.folder / "train-00000.safetensors").unlink()
+        blocks.take(torch.tensor([0]))
+        assert names(found.folder) == ["train-00000.safetensors", kept.name]
+
+
+def test_a_file_that_goes_between_its_hash_and_its_mapping_is_fetched_again(
+    web: Web, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = open_remote(web.uri, Kind.BLOCKS)
+    split(found, "train").take(torch.tensor([42]))
+    disappearances = ["once"]
+
+    def mapped(path: Path) -> Ids:
+        if disappearances:
+            disappearances.pop()
+            path.unlink()
+        return map_ids(path)
+
+    monkeypatch.setattr(object_storage, "map_ids", mapped)
+    assert int(split(found, "train").take(torch.tensor([42]))[0, 0]) == 42
+    assert web.asked == ["train-00004.safetensors"] * 2
+    disappearances += ["again"] * 99
+    with pytest.raises(ArtifactError, match=r"train-00004\.safetensors was removed 3 times before it could be read"):
+        split(found, "train").take(torch.tensor([42]))
+
+
+def test_a_manifest_in_the_cache_is_whole_at_any_time(tmp_path: Path) -> None:
+    stored = packed(tmp_path / "stored", 95, 10).folder
+    path = open_remote(f"file://{stored}", Kind.BLOCKS).folder / MANIFEST
+    whole, ended, seen = path.read_bytes(), threading.Event(), set()
+
+    def look() -> None:
+        while not ended.is_set():
+            seen.add(path.read_bytes())
+
+    looking = threading.Thread(target=look)
+    looking.start()
+    for _ in range(100):
+        open_remote(f"file://{stored}", Kind.BLOCKS)
+    ended.set()
+    looking.join()
+    assert seen == {whole}
+
+
+def test_a_manifest_that_is_no_text_is_refused(tmp_path: Path) -> None:
+    stored = packed(tmp_path / "stored", 95, 10).folder
+    (stored / MANIFEST).write_bytes(b"\xff\xfe")
+    with pytest.raises(ArtifactError, match=rf"stored/{MANIFEST} is damaged: .*Make the artifact again"):
+        open_remote(f"file://{stored}", Kind.BLOCKS)
+
+
+@pytest.mark.parametrize("fault", ["answer_500", "slow_down", "cut_short", "flip"])
+def test_a_fetch_that_fails_twice_is_tried_again(web: Web, fault: str) -> None:
+    blocks = split(open_remote(web.uri, Kind.BLOCKS), "train")
+    setattr(web, fault, 2)
+    assert int(blocks.take(torch.tensor([42]))[0, 0]) == 42
+    assert web.asked == ["train-00004.safetensors"] * 3
+
+
+@pytest.mark.parametrize(("fault", "reason"), [("answer_500", "500"), ("slow_down", "503"), ("flip", "SHA-256")])
+def test_a_fetch_that_fails_every_time_is_an_error_that_names_it(web: Web, fault: str, reason: str) -> None:
+    found = open_remote(web.uri, Kind.BLOCKS)
+    setattr(web, fault, 99)
+    with pytest.raises(
+        ArtifactError, match=rf"train-00004\.safetensors could not be fetched in 3 attempts: .*{reason}"
+    ):
+        split(found, "train").take(torch.tensor([42]))
+    assert names(found.folder) == []
+    assert not [path for path in found.folder.iterdir() if path.name.endswith(f"-{os.getpid()}")]
+
+
+def test_a_server_that_falls_silent_is_an_error_and_no_hang(web: Web) -> None:
+    found = open_remote(web.uri, Kind.BLOCKS)
+    web.hang.set()
+    files = [f"train-{number:05d}.safetensors" for number in range(10)]
+    shelf = FileShelf(RemoteFiles(found, 10, stall_s=0.3), files, 10)
+    with pytest.raises(ArtifactError, match=r"nothing of http.* arrived for 0 s"):
+        shelf.shard(4)
+    assert not web.gave_up.is_set()  # the error came while the server was still silent
+    web.release.set()
+
+
+def test_a_damaged_file_in_the_cache_is_fetched_anew(web: Web) -> None:
+    found = open_remote(web.uri, Kind.BLOCKS)
+    split(found, "train").take(torch.tensor([42]))
+    flip_a_bit(found.folder / "train-00004.safetensors")
+    assert int(split(found, "train").take(torch.tensor([49]))[0, 0]) == 49
+    assert web.asked == ["train-00004.safetensors"] * 2
+
+
+def test_blocks_that_were_made_anew_do_not_mix_with_those_fetched_before(tmp_path: Path) -> None:
+    uri = f"file://{tmp_path}/stored"
+    packed(tmp_path / "stored", 95, 10)
+    before = open_remote(uri, Kind.BLOCKS)
+    (tmp_path / "stored").rename(tmp_path / "gone")
+    packed(tmp_path / "stored", 55, 10)
+    after = open_remote(uri, Kind.BLOCKS)
+    assert before.folder != after.folder
+    assert len(split(after, "train").all()) == 55
+    with pytest.raises(ArtifactError, match=r"train-00005\.safetensors could not be fetched .*SHA-256"):
+        split(before, "train").take(torch.tensor([59]))
+
+
+def fetch_all(uri: str) -> int:
+    """How many training blocks come."""
+    return len(split(open_remote(uri, Kind.BLOCKS), "train").all())
+
+
+def test_processes_share_a_cache_and_fetch_each_shard_once(web: Web, tmp_path: Path) -> None:
+    with forked.at_once(tmp_path) as gate:
+        several = [forked.start(fetch_all, web.uri, log=tmp_path / f"{n}.log", gate=gate) for n in range(2)]
+    assert [process.returns() for process in several] == [95, 95]
+    assert sorted(web.asked) == [f"train-{number:05d}.safetensors" for number in range(10)]
+
+
+def test_a_program_ends_though_a_fetch_hangs(web: Web) -> None:
+    web.hang.set()
+    program = """
+import sys, torch
+from lingraft.artifacts.artifact import Kind
+from lingraft.data.blocks import split
+from lingraft.artifacts.remote import open_remote
+blocks = split(open_remote(sys.argv[1], Kind.BLOCKS), "train")
+blocks.expect(torch.tensor([0]))
+"""
+    subprocess.run([sys.executable, "-c", program, web.uri], check=True, timeout=60)
+
+
+def test_an_address_without_an_artifact_is_refused(web: Web, tmp_path: Path) -> None:
+    for uri in (f"{web.uri}/nothing", f"file://{tmp_path}/nothing"):
+        with pytest.raises(ArtifactError, match=f"{uri} is not an artifact: it has no {MANIFEST}"):
+            open_remote(uri, Kind.BLOCKS)
+    with pytest.raises(ArtifactError, match="kind blocks, but one of kind primary is needed"):
+        open_remote(web.uri, Kind.PRIMARY)
+
+
+def test_a_server_that_is_not_there_is_an_error_that_says_so() -> None:
+    with pytest.raises(ArtifactError, match=r"could not be fetched in 3 attempts: .*127\.0\.0\.1"):
+        open_remote("http://127.0.0.1:9/blocks", Kind.BLOCKS)
+
+
+def test_an_unknown_protocol_is_refused() -> None:
+    with pytest.raises(ArtifactError, match="nonsense://x cannot be read: Protocol not known: nonsense"):
+        open_remote("nonsense://x", Kind.BLOCKS)
+
+
+def test_a_missing_client_is_named_by_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "adlfs", None)
+    # Whoever has asked for it before in this process would get it again.
+    monkeypatch.delitem(sys.modules["fsspec.registry"]._registry, "az", raising=False)
+    with pytest.raises(MissingExtraError, match=r"pip install 'lingraft\[azure\]'"):
+        open_remote("az://container/blocks", Kind.BLOCKS)
+
+
+@pytest.fixture
+def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The bucket `corpus` of a server that speaks S3, and asks for the keys of a user who may use it."""
+    import boto3
+    import s3fs
+    from moto import settings
+    from moto.server import ThreadedMotoServer
+
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    endpoint = f"http://{host}:{port}"
+    nobody = {"AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "x"}
+    for name, value in {**nobody, "AWS_ENDPOINT_URL": endpoint, "AWS_DEFAULT_REGION": "us-east-1"}.items():
+        monkeypatch.setenv(name, value)
+    anybody = boto3.session.Session()
+    anybody.client("s3").create_bucket(Bucket="corpus")
+    users, what = anybody.client("iam"), ["arn:aws:s3:::corpus", "arn:aws:s3:::corpus/*"]
+    allowed = {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "s3:*", "Resource": what}]}
+    users.create_user(UserName="reader")
+    users.put_user_policy(UserName="reader", PolicyName="corpus", PolicyDocument=json.dumps(allowed))
+    key = users.create_access_key(UserName="reader")["AccessKey"]
+    monkeypatch.setattr(settings, "INITIAL_NO_AUTH_ACTION_COUNT", 0)  # from here on, it knows this user only
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", key["AccessKeyId"])
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", key["SecretAccessKey"])
+    yield endpoint
+    s3fs.S3FileSystem.clear_instance_cache()  # its system would go to this server in other tests too
+    server.stop()
+
+
+def test_blocks_stream_from_s3_to_who_may_read_them(bucket: str, stored: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import boto3
+    import s3fs
+
+    client = boto3.session.Session().client("s3", endpoint_url=bucket)  # boto3's own session keeps the keys before
+    for path in stored.iterdir():
+        client.upload_file(str(path), "corpus", f"blocks/en/{path.name}")
+    found = open_remote("s3://corpus/blocks/en", Kind.BLOCKS)
+    blocks, order = split(found, "train", cache_bytes=4 * SHARD_BYTES), Order(95, seed=1, window=20)
+    for place in range(0, 95, 5):
+        blocks.follow(order, place)
+        rows_B = order.rows(place, 5)
+        assert torch.equal(blocks.take(rows_B)[:, 0], rows_B)
+    assert len(names(found.folder)) <= 4
+    client.delete_object(Bucket="corpus", Key="blocks/en/train-00000.safetensors")
+    (found.folder / "train-00000.safetensors").unlink(missing_ok=True)
+    with pytest.raises(ArtifactError, match=r"s3://corpus/blocks/en/train-00000\.safetensors could not be fetched"):
+        split(Artifact(found.folder, found.manifest, True, found.origin), "train").take(torch.tensor([0]))
+    s3fs.S3FileSystem.clear_instance_cache()
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "another")
+    with pytest.raises(ArtifactError, match=r"could not be fetched in 3 attempts: PermissionError.*your rights"):
+        open_remote("s3://corpus/blocks/en", Kind.BLOCKS)

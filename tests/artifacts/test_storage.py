@@ -1,0 +1,248 @@
+import gzip
+import json
+import lzma
+import sys
+import threading
+import uuid
+from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path, PurePosixPath
+
+import boto3
+import datasets
+import fsspec
+import pytest
+import s3fs
+import zstandard
+from moto.server import ThreadedMotoServer
+
+from lingraft.artifacts.storage import files_in, names_in, place_of, places_of
+from lingraft.artifacts.sync import WHERE
+from lingraft.data.documents import Document, read_documents, read_files
+from lingraft.errors import MissingExtraError, TextError
+from lingraft.preflight import outputs
+
+CORPUS = {
+    "de.txt.xz": lzma.compress(b"Eins.\nZwei.\n"),
+    "fr.jsonl.gz": gzip.compress(json.dumps({"text": "Un", "name": "1", "label": "a"}).encode()),
+    "news/a.txt": b"Hello.",
+    "news/sport/b.txt.zst": zstandard.compress(b"Goal!\n\nTwo."),
+    "news/.hidden/c.txt": b"not read",
+}
+
+
+@pytest.fixture
+def memory() -> Iterator[str]:
+    """A store of its own in memory: fsspec's is shared by the whole process."""
+    root = f"memory://{uuid.uuid4()}"
+    system = fsspec.filesystem("memory")
+    for name, content in CORPUS.items():
+        system.pipe_file(f"{root}/{name}", content)
+    yield root
+    system.rm(root, recursive=True)
+
+
+@pytest.fixture(scope="module")
+def endpoint() -> Iterator[str]:
+    """The address of a server that speaks S3."""
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0)
+    server.start()
+    host, port = server.get_host_and_port()
+    yield f"http://{host}:{port}"
+    server.stop()
+
+
+@pytest.fixture
+def bucket(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """A bucket of that server, filled anew."""
+    for name, value in {
+        "AWS_ENDPOINT_URL": endpoint,
+        "AWS_ACCESS_KEY_ID": "testing",
+        "AWS_SECRET_ACCESS_KEY": "testing",
+        "AWS_DEFAULT_REGION": "us-east-1",
+    }.items():
+        monkeypatch.setenv(name, value)
+    client = boto3.client("s3")
+    client.create_bucket(Bucket="corpus")
+    for name, content in CORPUS.items():
+        client.put_object(Bucket="corpus", Key=f"texts/{name}", Body=content)
+    fsspec.config.conf.clear()
+    s3fs.S3FileSystem.clear_instance_cache()  # one that another test left would go to its server
+    yield "s3://corpus/texts"
+    for found in client.list_objects_v2(Bucket="corpus")["Contents"]:
+        client.delete_object(Bucket="corpus", Key=found["Key"])
+    client.close()
+    s3fs.S3FileSystem.clear_instance_cache()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> str:
+    for name, content in CORPUS.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(content)
+    return str(tmp_path)
+
+
+@pytest.fixture(params=["folder", "file URI", "memory", "bucket"])
+def root(request: pytest.FixtureRequest) -> str:
+    if request.param == "file URI":
+        return f"file://{request.getfixturevalue('folder')}"
+    found: str = request.getfixturevalue(request.param)
+    return found
+
+
+def test_a_language_is_read_alike_from_everywhere(root: str) -> None:
+    assert [document.text for document in read_documents(place_of(root), "de")] == ["Eins.", "Zwei."]
+    assert list(read_documents(place_of(root), "fr")) == [Document("1", "Un", "a")]
+    assert list(read_documents(place_of(root), "news")) == [
+        Document("a", "Hello.", None),
+        Document("sport/b", "Goal!\n\nTwo.", "sport"),
+    ]
+    with pytest.raises(TextError, match=r"no text for language 'el', only \['de.txt.xz', 'fr.jsonl.gz', 'news'\]"):
+        list(read_documents(place_of(root), "el"))
+
+
+def test_what_lies_in_a_folder_is_named_alike_everywhere(root: str) -> None:
+    assert names_in(place_of(root)) == ["de.txt.xz", "fr.jsonl.gz", "news"]
+    assert files_in(place_of(root) / "news") == [PurePosixPath("a.txt"), PurePosixPath("sport/b.txt.zst")]
+
+
+def test_files_folders_and_patterns_are_read_alike_from_everywhere(root: str) -> None:
+    def texts(name: str) -> list[str]:
+        return [document.text for document in read_files(places_of(f"{root}/{name}"))]
+
+    assert texts("de.txt.xz") == ["Eins.", "Zwei."]
+    assert texts("news") == ["Hello.", "Goal!\n\nTwo."]
+    assert texts("*.*z") == ["Eins.", "Zwei.", "Un"]
+    assert texts("news/**/?.txt.zst") == ["Goal!", "Two."]
+    with pytest.raises(TextError, match=r"the pattern .*/\*\.csv fits no file or folder"):
+        texts("*.csv")
+    with pytest.raises(TextError, match=r"there is no file or folder .*/absent\.txt"):
+        texts("absent.txt")
+
+
+def test_a_file_whose_name_looks_like_a_pattern_is_itself(tmp_path: Path) -> None:
+    (tmp_path / "a[1].txt").write_text("Eins.")
+    (tmp_path / "a1.txt").write_text("Zwei.")
+    assert places_of(f"{tmp_path}/a[1].txt") == [tmp_path / "a[1].txt"]
+
+
+def test_a_file_larger_than_a_portion_comes_whole_from_a_store(memory: str) -> None:
+    lines = [f"line {number} " + "x" * 1000 for number in range(10_000)]
+    fsspec.filesystem("memory").pipe_file(f"{memory}/large.txt.gz", gzip.compress("\n".join(lines).encode()))
+    assert [document.text for document in read_files([place_of(f"{memory}/large.txt.gz")])] == lines
+
+
+def test_a_truncated_file_in_a_store_is_named(bucket: str) -> None:
+    boto3.client("s3").put_object(Bucket="corpus", Key="texts/el.txt.xz", Body=CORPUS["de.txt.xz"][:-20])
+    with pytest.raises(TextError, match=r"s3://corpus/texts/el\.txt\.xz is damaged or truncated"):
+        list(read_documents(place_of(bucket), "el"))
+
+
+def test_a_place_of_results_that_does_not_take_an_object_is_found_before_a_run(
+    bucket: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(WHERE, "s3://corpus/results")
+    assert list(outputs.problems(None)) == []
+    assert not any("results" in name for name in keys_of("corpus"))
+    monkeypatch.setenv(WHERE, "s3://another/results")
+    [found] = outputs.problems(None)
+    assert found.startswith("cannot write s3://another/results: ")
+
+
+def keys_of(name: str) -> list[str]:
+    """Keys of all objects in a bucket."""
+    return [found["Key"] for found in boto3.client("s3").list_objects_v2(Bucket=name)["Contents"]]
+
+
+def test_a_bucket_that_is_not_there_is_named(bucket: str) -> None:
+    with pytest.raises(TextError, match=r"there is no folder s3://another/texts"):
+        list(read_documents(place_of("s3://another/texts"), "de"))
+
+
+def test_a_store_out_of_reach_is_named(bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
+    import s3fs
+
+    monkeypatch.setattr(s3fs.S3FileSystem, "retries", 1)
+    s3fs.S3FileSystem.clear_instance_cache()
+    with pytest.raises(TextError, match=r"s3://corpus/.* cannot be read: .*127\.0\.0\.1:9"):
+        list(read_files([place_of("s3://corpus/texts/de.txt.xz")]))
+
+
+def test_text_is_read_from_a_web_server(folder: str) -> None:
+    handler = partial(SimpleHTTPRequestHandler, directory=folder)
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        place = place_of(f"http://127.0.0.1:{server.server_port}/de.txt.xz")
+        assert [document.text for document in read_files([place])] == ["Eins.", "Zwei."]
+        server.shutdown()
+        thread.join()
+
+
+@pytest.mark.parametrize(
+    ("uri", "module", "extra"),
+    [("s3://b/x.txt", "s3fs", "s3"), ("gs://b/x.txt", "gcsfs", "gcs"), ("az://b/x.txt", "adlfs", "azure")],
+)
+def test_a_missing_package_names_the_extra(monkeypatch: pytest.MonkeyPatch, uri: str, module: str, extra: str) -> None:
+    monkeypatch.setitem(sys.modules, module, None)
+    # The name `fsspec.registry` is a view of what the module of that name holds.
+    monkeypatch.delitem(sys.modules["fsspec.registry"]._registry, uri.partition(":")[0], raising=False)
+    with pytest.raises(MissingExtraError, match=rf"lingraft\[{extra}\]"):
+        place_of(uri)
+
+
+@pytest.mark.parametrize("uri", ["nowhere://b/x.txt", "az://container/x.txt"])
+def test_a_uri_that_cannot_be_opened_is_named(uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("AZURE_STORAGE_CONNECTION_STRING", raising=False)
+    with pytest.raises(TextError, match=rf"{uri} cannot be opened: .*Check its protocol and settings"):
+        place_of(uri)
+
+
+def _parquet(path: Path, rows: list[dict[str, object]]) -> Path:
+    datasets.Dataset.from_list(rows).to_parquet(path, batch_size=2)
+    return path
+
+
+def test_parquet_gives_text_name_and_label_and_leaves_other_columns(tmp_path: Path) -> None:
+    rows: list[dict[str, object]] = [
+        {"text": " Eins ", "name": "1", "label": "a", "url": "x"},
+        {"text": "Zwei", "name": "2", "label": None, "url": "y"},
+        {"text": None, "name": "3", "label": "b", "url": "z"},
+    ]
+    _parquet(tmp_path / "de.parquet", rows)
+    (tmp_path / "fr" / "sport").mkdir(parents=True)
+    _parquet(tmp_path / "fr" / "sport" / "a.parquet", rows)
+    first, third = Document("1", "Eins", "a"), Document("3", "", "b")
+    assert list(read_documents(tmp_path, "de")) == [first, Document("2", "Zwei", None), third]
+    assert list(read_documents(tmp_path, "fr")) == [first, Document("2", "Zwei", "sport"), third]
+
+
+def test_parquet_is_read_from_a_store(bucket: str, tmp_path: Path) -> None:
+    content = _parquet(tmp_path / "a.parquet", [{"text": str(number)} for number in range(5)]).read_bytes()
+    boto3.client("s3").put_object(Bucket="corpus", Key="texts/vi.parquet", Body=content)
+    assert [document.text for document in read_documents(place_of(bucket), "vi")] == ["0", "1", "2", "3", "4"]
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ([{"body": "a"}], r"de\.parquet has no column 'text'; it has \['body'\]"),
+        ([{"text": 1}], r"de\.parquet, row 1: 'text' must be a string, not 1"),
+        ([{"text": "a", "label": "x"}, {"text": "b", "label": " "}], r"de\.parquet, row 2: 'label' is empty"),
+    ],
+)
+def test_a_wrong_parquet_is_named_by_file_and_row(tmp_path: Path, rows: list[dict[str, object]], message: str) -> None:
+    _parquet(tmp_path / "de.parquet", rows)
+    with pytest.raises(TextError, match=message):
+        list(read_documents(tmp_path, "de"))
+
+
+def test_a_damaged_parquet_is_named(tmp_path: Path) -> None:
+    path = _parquet(tmp_path / "de.parquet", [{"text": str(number)} for number in range(500)])
+    path.write_bytes(path.read_bytes()[:-30])
+    with pytest.raises(TextError, match=r"de\.parquet is damaged or no Parquet"):
+        list(read_documents(tmp_path, "de"))

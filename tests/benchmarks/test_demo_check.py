@@ -1,0 +1,180 @@
+"""The demo's check passes good results, and fails each kind of bad one."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks import demo_check
+from benchmarks.demo_check import answer_checks, checks, only_task, time_line
+from lingraft.artifacts import artifact
+from lingraft.artifacts.artifact import Cost, Kind
+from lingraft.config.recipe import Recipe
+from lingraft.errors import LingraftError
+from lingraft.reports.run.page import Records
+from lingraft.reports.run.records import RECORDS_FILE, Answered
+from lingraft.stages.results import LanguageResult, MaskedScores, SeedScores, SourceResult, TaskScores
+
+
+def _seeds(score: float) -> SeedScores:
+    return SeedScores(by_seed={1: score - 0.01, 2: score, 3: score + 0.01})
+
+
+def _scores(name: str, score: SeedScores, examples: int) -> TaskScores:
+    return TaskScores(
+        name=name,
+        metric="accuracy",
+        labels=["a", "b"],
+        examples=examples,
+        truncated=0,
+        baseline=0.33,
+        score=score,
+        initial=_seeds(0.3),
+        confusion=[[1, 0], [0, 1]],
+    )
+
+
+def _row(
+    depth: int, topic: float = 0.61, primary: float = 0.13, flops: float = 1e12, documents: int = 450
+) -> LanguageResult:
+    return LanguageResult(
+        language="de",
+        primary="p",
+        embeddings=f"e{depth}",
+        system="MINIJOINT",
+        depth=depth,
+        layers=6,
+        vocabulary=100,
+        overlap=10,
+        masked=MaskedScores(mini=0.13, primary=primary, mini_initial=0.07, primary_initial=0.07),
+        tasks=(_scores("other", _seeds(0.01), documents), _scores("topic", _seeds(topic), documents)),
+        cost=Cost(steps=10, tokens=100, flops=flops, elapsed_s=10.0),
+        whole_flops=3e12,
+        history=[],
+        precision="bf16",
+    )
+
+
+STANDARD = _row(6, topic=0.62, primary=0.135, flops=3e12)
+
+
+def _failed(mini: LanguageResult) -> list[str]:
+    return [check.what for check in checks([mini, STANDARD], ["de"], 2, "topic") if not check.holds]
+
+
+def test_good_results_pass() -> None:
+    assert _failed(_row(2)) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"topic": 0.598}, ["mean zero-shot accuracy", "beside standard adaptation"]),
+        (
+            {"topic": 0.56},
+            ["2 layers: zero-shot accuracy", "mean zero-shot accuracy", "beside standard adaptation"],
+        ),
+        ({"primary": 0.09}, ["masked accuracy of the primary", "mean masked accuracy"]),
+        ({"primary": 0.11}, ["mean masked accuracy"]),
+        ({"flops": 1.6e12}, ["mean FLOPs"]),
+        ({"documents": 399}, ["test pages"]),
+    ],
+)
+def test_each_shortfall_fails_its_own_checks(changes: dict[str, float], words: list[str]) -> None:
+    failed = _failed(_row(2, **changes))
+    assert len(failed) == len(words)
+    for word, what in zip(words, failed, strict=True):
+        assert word in what
+
+
+def test_a_single_seed_is_not_enough() -> None:
+    one = _scores("topic", SeedScores(by_seed={1: 0.61}), 450)
+    assert _failed(_row(2).model_copy(update={"tasks": (one,)})) == ["de over 2 layers: finetuning seeds"]
+
+
+def test_without_standard_adaptation_it_says_what_to_run() -> None:
+    with pytest.raises(LingraftError, match="demo-compare"):
+        list(checks([_row(2)], ["de"], 2, "topic"))
+
+
+def test_a_demo_by_itself_is_checked_but_for_the_comparison() -> None:
+    alone = [check.what for check in checks([_row(2)], ["de"], 2, "topic", compared=False)]
+    both = [check.what for check in checks([_row(2), STANDARD], ["de"], 2, "topic")]
+    assert alone == both[: len(alone)]
+    assert all("standard" in what for what in both[len(alone) :])
+    assert len(both) - len(alone) == 3
+
+
+def test_a_task_without_scores_is_named() -> None:
+    with pytest.raises(LingraftError, match=r"no scores on 'help-topic' for 'de'.*Give the recipe"):
+        list(checks([_row(2), STANDARD], ["de"], 2, "help-topic"))
+
+
+def test_the_task_is_that_of_the_recipe() -> None:
+    recipe = Recipe.load(Path(__file__).parents[2] / "recipes" / "demo.toml")
+    assert only_task(recipe) == "help-topic"
+    with pytest.raises(LingraftError, match=r"of one task, but recipe 'lingraft-demo' has \[\]"):
+        only_task(recipe.model_copy(update={"tasks": ()}))
+
+
+def _answer(language: str, label: str) -> Answered:
+    return Answered(task="topic", language=language, texts={"text": "?"}, found=((label, 0.6),))
+
+
+def test_a_wrong_answer_and_a_missing_one_fail() -> None:
+    answers = [_answer("en", "scalc"), _answer("de", "smath")]
+    found = {check.what: check.holds for check in answer_checks(answers, ["en", "de", "tr"], "topic")}
+    assert found == {
+        "en: answer is scalc (60%)": True,
+        "de: answer is smath (60%)": False,
+        "tr: answer is no answer (0%)": False,
+    }
+
+
+def test_the_time_is_told_beside_its_aim(tmp_path: Path) -> None:
+    assert "unknown" in time_line(tmp_path)
+    (tmp_path / "time.json").write_text('{"elapsed_s": 412.3}')
+    assert time_line(tmp_path) == "time of `make demo` (not a check): 412 s; aim on two idle cores: 300 s"
+
+
+def test_a_demo_is_checked_without_a_comparison_of_any_kind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], made_up_report: Path
+) -> None:
+    def no_record(recipe: Path) -> None:
+        raise LingraftError("the demo's recipe has changed")
+
+    monkeypatch.setattr(demo_check.demo_record, "require_current", no_record)
+    monkeypatch.setattr(sys, "argv", ["demo_check", "--out", str(made_up_report)])
+    demo_check.main()
+    said = capsys.readouterr().out
+    assert "mean zero-shot accuracy" in said
+    assert said.splitlines()[-1] == "not compared with standard adaptation: the demo's recipe has changed"
+
+
+@pytest.fixture
+def made_up_report(tmp_path: Path) -> Path:
+    """Results of a demo that passes, without standard adaptation."""
+    cost = Cost(steps=10, tokens=100, flops=3e12, elapsed_s=10.0)
+    source = SourceResult(
+        language="en",
+        primary="p",
+        layers=6,
+        vocabulary=100,
+        masked_by_depth={6: 0.2},
+        tasks=(_scores("help-topic", _seeds(0.7), 450),),
+        pretraining=cost,
+        finetuning={},
+        pretraining_history=[],
+        finetuning_history={},
+        precision="bf16",
+    )
+    rows = [
+        _row(2).model_copy(update={"language": each, "tasks": (_scores("help-topic", _seeds(0.61), 450),)})
+        for each in ("de", "tr", "el")
+    ]
+    answers = [_answer(each, "scalc").model_copy(update={"task": "help-topic"}) for each in ("en", "de", "tr", "el")]
+    records = Records.of(source, rows).model_copy(update={"answers": tuple(answers)})
+    with artifact.create(tmp_path / "report", Kind.REPORT) as draft:
+        (draft.folder / RECORDS_FILE).write_text(records.model_dump_json(), encoding="utf-8")
+        draft.facts = {"language": "en", "aligned_with": "p"}
+    return tmp_path

@@ -1,0 +1,33 @@
+"""What the demo's comparison adds to it: halves of the pages that share none, and its table."""
+
+from benchmarks.demo_compare import SOURCE_HALF, TARGET_HALF, Scores, half_of, half_vectors, lines
+from lingraft.data.text import load_split, load_text
+from lingraft.data.tokenizer.tokenizer import Tokenizer
+from tests.workshop import Workshop
+
+
+def test_halves_hold_every_page_once_and_are_about_as_large() -> None:
+    names = [f"scalc/page-{number}" for number in range(400)]
+    first = [name for name in names if half_of(name) == SOURCE_HALF]
+    second = [name for name in names if half_of(name) == TARGET_HALF]
+    assert sorted(first + second) == sorted(names)
+    assert 150 < len(first) < 250
+
+
+def test_vectors_of_a_half_are_counted_from_its_pages_alone(workshop: Workshop) -> None:
+    language = "en"
+    text, pieces = load_text(workshop.texts[language], language), Tokenizer.load(workshop.tokenizers[language])
+    block_tokens = workshop.recipe.encoder.block_tokens
+    counted = [half_vectors(text, pieces, block_tokens, half).counts_V for half in (SOURCE_HALF, TARGET_HALF)]
+    for half, counts_V in enumerate(counted):
+        own = [each for each in load_split(text, "train") if half_of(each.name) == half]
+        assert 0 < counts_V.sum() <= sum(len(pieces.encode(each.text)) for each in own)
+
+
+def test_a_row_without_training_has_no_scores_after_it() -> None:
+    found = {"de": Scores(0.1, 0.5), "tr": Scores(0.2, 0.6)}
+    assert [*lines("halves", found)] == [
+        "| halves | de | 10.0% | 50.0% | – | – |",
+        "| halves | tr | 20.0% | 60.0% | – | – |",
+        "| halves | mean | 15.0% | 55.0% | – | – |",
+    ]

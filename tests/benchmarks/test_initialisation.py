@@ -1,0 +1,90 @@
+"""The comparison of starts: run small, for real, and what its page says."""
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.initialisation.__main__ import main
+from benchmarks.initialisation.arms import SYSTEMS
+from benchmarks.initialisation.page import Costs, page
+from benchmarks.initialisation.resources import dictionary
+from lingraft.artifacts.files import write_text
+from tests.made_up import write
+
+_DOCS = Path(__file__).parents[2] / "docs"
+
+
+def found_in(out: Path) -> list[dict[str, Any]]:
+    return list(json.loads((out / "initialisation.json").read_text(encoding="utf-8"))["records"])
+
+
+def trained_in(out: Path) -> dict[Path, int]:
+    return {path: path.stat().st_mtime_ns for path in (out / "adaptation").rglob("manifest.json")}
+
+
+def test_it_runs_every_system_from_every_start_and_goes_on_where_it_was(tmp_path: Path) -> None:
+    text, out = write(tmp_path / "text", ("en", "de"), count=60), tmp_path / "out"
+    given = ["--quick", "--data", str(text), "--out", str(out), "--languages", "de", "--seeds", "1"]
+    main([*given, "--starts", "overlap", "pairs", "--systems", "BL_BASE"])
+    assert [record["start"] for record in found_in(out)] == ["overlap", "pairs"]
+    assert found_in(out)[1]["quality"]["resource"] == "parallel text"
+    trained = trained_in(out)
+    main([*given, "--starts", "overlap", "text"])
+    assert trained.items() <= trained_in(out).items()
+    records = {(record["start"], record["system"]): record for record in found_in(out)}
+    assert {*records} == {(start, system) for start in ("overlap", "text") for system in map(str, SYSTEMS)}
+    for (start, _), record in records.items():
+        assert {*record["scores"]} == {"masked", "alignment", "help-topic"}
+        assert {len(scores) for scores in record["scores"].values()} == {len(record["steps"])}
+        assert ("quality" in record) == (start == "text")
+    written = (out / "initialisation.json").read_text(encoding="utf-8")
+    assert str(tmp_path) not in written
+    assert (out / "initialisation.md").read_text(encoding="utf-8") == page(json.loads(written))
+
+
+def record(start: str, system: str, scores: list[float], alignment_s: float = 0.0) -> dict[str, Any]:
+    named = {"language": "de", "start": start, "system": system, "seed": 1, "depth": 2, "steps": [0, 50, 100]}
+    spent = {"flops": [0, 1e12, 2e12], "elapsed_s": [0.0, 5.0, 10.0], "alignment_s": alignment_s}
+    return named | spent | {"scores": {"masked": scores, "topic": scores}}
+
+
+def test_compute_to_near_maximal_counts_the_alignment_and_interpolates_between_checkpoints() -> None:
+    reference = record("overlap", "BL_BASE", [0.30, 0.40, 0.50])  # 0.475 is near-maximal: 1.75 TFLOP
+    aligned = record("text", "MINIJOINT", [0.48, 0.50, 0.50], alignment_s=5.0)
+    slower = record("pairs", "MINIJOINT", [0.45, 0.50, 0.50], alignment_s=5.0)
+    never = record("overlap", "MINIJOINT", [0.30, 0.40, 0.45])
+    costs = Costs([reference, aligned, slower, never], "topic")
+    assert costs.alignment_flops(aligned) == pytest.approx(1e12)  # 5 s at 0.2 TFLOP/s
+    assert costs.reached(reference) == pytest.approx(1.75e12)
+    assert costs.reached(aligned) == pytest.approx(1e12)
+    assert costs.reached(slower) == pytest.approx(1.5e12)
+    assert costs.reached(never) == math.inf
+    assert costs.times_less(aligned) == pytest.approx(1.75)
+    facts = json.loads((_DOCS / "benchmarks" / "initialisation.json").read_text(encoding="utf-8"))
+    shown = page(facts | {"records": [reference, aligned, slower, never]})
+    rows = [line.split(" | ") for line in shown.splitlines()]
+    [missed] = [row for row in rows if row[0] == "| `overlap`" and row[1] == "MINIJOINT"]
+    assert missed[-2:] == ["not reached", "– |"]
+    assert "| de | topic | `aligned`, text alone | 1 | MINIJOINT | 1." in shown
+
+
+def test_without_standard_adaptation_there_is_no_score_to_reach() -> None:
+    alone = record("text", "MINIJOINT", [0.48, 0.50, 0.50], alignment_s=5.0)
+    assert Costs([alone], "topic").reached(alone) is None
+
+
+def test_an_unpacked_dictionary_is_found_and_languages_without_one_are_not_asked_for(tmp_path: Path) -> None:
+    index = tmp_path / "usr" / "share" / "dictd" / "freedict-eng-deu.index"
+    index.parent.mkdir(parents=True)
+    write_text(index, "")
+    assert dictionary("en", "de", tmp_path) == index
+    assert dictionary("en", "xx", tmp_path) is None
+    assert dictionary("fr", "de", tmp_path) is None
+
+
+def test_the_page_is_what_its_numbers_make() -> None:
+    found = json.loads((_DOCS / "benchmarks" / "initialisation.json").read_text(encoding="utf-8"))
+    assert (_DOCS / "results" / "initialisation.md").read_text(encoding="utf-8") == page(found)

@@ -1,0 +1,171 @@
+"""The benchmark against Trainer: what its page says of what was measured, and both sides for real at a tiny shape."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from benchmarks import training_speed
+from benchmarks.speed.aims import ratio_aim, share_aim
+from benchmarks.speed.breakdown import broken_down
+from benchmarks.speed.cells import Cell, Shape, Training, shapes
+from benchmarks.speed.records import OtherMachineError, Records
+from benchmarks.speed.settings import Settings
+from benchmarks.speed.side import Side, SideError
+from benchmarks.speed.store import stored
+from benchmarks.speed.table import table
+from lingraft.data.shards import WINDOW_SHARDS
+from tests.fixtures.forked import start
+
+MB = 1 << 20
+TINY = Shape("tiny, 16 tokens", 32, 2, 300, 16, 2)
+
+
+def test_the_page_holds_ratios_shares_and_settings() -> None:
+    mini = Cell(TINY, "fp32", Training.MINI)
+
+    def side(step_s: float, gib: float, waiting_s: float | None) -> dict[str, Any]:
+        return {"step_s": step_s, "first_step_s": 9.0, "peak_bytes": gib * 2**30, "waiting_s": waiting_s}
+
+    trials = [
+        {"settings": Settings().plain(), "step_s": 0.5, "warmup_s": 2.0},
+        {"settings": Settings(compiled=True).plain(), "step_s": None, "warmup_s": None},
+    ]
+    found = table(
+        [mini],
+        {
+            "machine": {"32 tokens an update": {"device": "a machine", "kind": "cpu", "torch": "9"}},
+            "tuning": {mini.peer.name: {"trials": trials, "chosen": trials[0]["settings"]}},
+            "comparison": {
+                mini.name: {
+                    "commit": "abc",
+                    "ratio": 2.0,
+                    "peak_flop_s": 8 * mini.flops,
+                    "lingraft": side(0.25, 1.5, 0.001),
+                    "trainer": side(0.5, 3, None),
+                }
+            },
+        },
+    )
+    flop_ratio = f"{mini.peer.flops / mini.flops:.2f}"
+    assert f"| {mini.training} | 128 | 64 | **2.00** | {flop_ratio}, missed | {flop_ratio} |\n" in found
+    assert "| 50% | - |" in found
+    assert "| 1.50 | 3.00 | 9.00 | 9.00 | 0.40% |" in found
+    assert "Code measured: abc." in found
+    assert f"| {mini.peer.name} | {Settings()} | 0.500 | 2.000 | yes |" in found
+    assert f"| {Settings(compiled=True)} | fails | fails |  |" in found
+
+
+def test_aims_stand_where_they_were_set() -> None:
+    base, _, small = shapes(4096)
+    assert ratio_aim(Cell(base, "bf16", Training.MINI)) == 5.0
+    mini = Cell(small, "bf16", Training.MINI)
+    assert ratio_aim(mini) == mini.flop_ratio
+    assert share_aim(Cell(base, "fp32", Training.PRETRAINING), "cpu") == 0.75
+    assert share_aim(Cell(base, "fp32", Training.PRETRAINING), "cuda") is None
+    assert share_aim(Cell(base, "bf16", Training.MINI), "cpu") is None
+
+
+@pytest.mark.parametrize(("batch", "machine"), [("other", {"torch": "1"}), ("batch", {"torch": "2"})])
+def test_records_of_another_batch_or_machine_are_not_gone_on_with(
+    tmp_path: Path, batch: str, machine: dict[str, str]
+) -> None:
+    path = tmp_path / "speed.json"
+    assert Records(path, "batch", {"torch": "1"}).get("peak", "one", lambda: 3.0) == 3.0
+    assert Records(path, "batch", {"torch": "1"}).get("peak", "one", lambda: 4.0) == 3.0
+    with pytest.raises(OtherMachineError, match="do not compare"):
+        Records(path, batch, machine)
+
+
+def test_blocks_come_back_from_shards_on_disk(tmp_path: Path) -> None:
+    blocks_NT = torch.arange(19 * 4).view(19, 4)
+    found = stored(blocks_NT, 300, tmp_path / "blocks")
+    assert torch.equal(found.all(), blocks_NT)
+    assert len([*(tmp_path / "blocks").glob("train-*.safetensors")]) > WINDOW_SHARDS
+
+
+@pytest.mark.nightly
+def test_both_sides_train_and_what_was_measured_is_not_measured_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cell = Cell(TINY, "fp32", Training.MINI)
+    monkeypatch.setattr(Settings, "alternatives", staticmethod(lambda: iter([{"attention": "eager"}])))
+    monkeypatch.setattr(training_speed, "cells", lambda _: [cell])
+    given = ["--heap", "--rounds", "1", "--tokens", str(TINY.tokens_per_step), "--out", str(tmp_path / "speed")]
+    monkeypatch.setattr(sys, "argv", ["training_speed", *given])
+    training_speed.main()
+    found = json.loads((tmp_path / "speed.json").read_text())
+    record = found["comparison"][cell.name]
+    assert record["steps_of_a_round"][0] >= 3
+    assert record["lingraft"]["waiting_s"] > 0
+    assert record["peak_flop_s"] > 0
+    assert record["ratio"] == pytest.approx(record["trainer"]["step_s"] / record["lingraft"]["step_s"])
+    assert min(record[name]["peak_bytes"] for name in ("lingraft", "trainer")) > 2**26
+    assert (tmp_path / "speed.png").read_bytes().startswith(b"\x89PNG")
+    training_speed.main()
+    assert json.loads((tmp_path / "speed.json").read_text()) == found
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("training", [Training.STEP_1B, Training.FINETUNING])
+def test_both_sides_train_the_stages_measured_for_their_memory(training: Training) -> None:
+    cell = Cell(TINY, "fp32", training)
+    with Side(cell) as own, Side(cell, Settings()) as peer:
+        assert own.train(2).step_s > 0
+        assert peer.train(2).step_s > 0
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize(
+    ("training", "frozen"),
+    [
+        (Training.PRETRAINING, set()),
+        (Training.ADAPTATION, {"layer.11", "position_embeddings", "lm_head.dense"}),
+        (Training.STEP_1B, {"layer.0", "layer.1", "word_embeddings", "lm_head.bias"}),
+        (Training.FINETUNING, {"word_embeddings"}),
+    ],
+)
+def test_the_peer_freezes_what_the_stage_does_not_train(training: Training, frozen: set[str]) -> None:
+    from benchmarks.speed.peer import model
+
+    parameters = [*model(Cell(TINY, "fp32", training), "sdpa").named_parameters()]
+    trained = " ".join(name for name, parameter in parameters if parameter.requires_grad)
+    everything = " ".join(name for name, _ in parameters)
+    for part in frozen:
+        assert part in everything
+        assert part not in trained
+    assert trained
+    assert (trained == everything) == (not frozen)
+
+
+def test_a_child_is_not_charged_with_what_its_parent_held() -> None:
+    child = "from benchmarks.speed.memory import resident_peak_bytes; print(resident_peak_bytes())"
+    parent = f"import subprocess, sys; held = bytearray({300 * MB}); subprocess.run([sys.executable, '-c', {child!r}])"
+    found = subprocess.run([sys.executable, "-c", parent], check=True, capture_output=True, text=True)
+    assert MB < int(found.stdout) < 200 * MB
+
+
+def test_a_side_that_cannot_train_says_why() -> None:
+    impossible = TINY._replace(attention_heads=5)
+    with (
+        Side(Cell(impossible, "fp32", Training.PRETRAINING)) as side,
+        pytest.raises(SideError, match="attention_heads"),
+    ):
+        side.train(1)
+
+
+def test_a_step_is_broken_down_into_its_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cell = Cell(TINY, "fp32", Training.PRETRAINING)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")  # whose operations run on while Python does
+    # In a process of its own: it times the loop's own functions.
+    found = start(broken_down, cell, steps=2, log=tmp_path / "log").returns()
+    rows = [line.split("|") for line in found.splitlines() if "% |" in line]
+    parts = {name.strip(): float(ms.replace(",", "")) for _, name, ms, *_ in rows}
+    assert {"products of matrices", "attention", "activation", "LayerNorm", "cross-entropy", "optimizer"} < {*parts}
+    assert min(parts.values()) >= 0
+    timed_ms = float(found.split("a step, ")[1].split(" ms")[0].replace(",", ""))
+    assert sum(parts.values()) == pytest.approx(timed_ms, abs=2)

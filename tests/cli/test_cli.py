@@ -1,0 +1,157 @@
+"""The command line: help that teaches, and errors that say what to do."""
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from lingraft._version import __version__
+from lingraft.cli import COMMANDS, app, main
+from lingraft.errors import LingraftError
+
+ROOT = Path(__file__).parents[2]
+STAGES = (
+    *("import", "text", "tokenize", "blocks", "pretrain", "mini", "finetune", "evaluate-source"),
+    *("adapt", "search-depth", "evaluate", "export", "serve", "report", "cost", "verify"),
+)
+
+AFTER_AN_ERROR = """
+import os, signal, typer
+from lingraft.cli import run_app
+from lingraft.errors import TrainingError
+from lingraft.signals import noticed
+app = typer.Typer()
+@app.command()
+def train() -> None:
+    with noticed():
+        os.kill(os.getpid(), signal.SIGTERM)
+        raise TrainingError("the loss is not finite")
+run_app(app)
+"""
+WAITING = """
+import time, typer
+from lingraft.cli import run_app
+app = typer.Typer()
+@app.command()
+def wait() -> None:
+    print("waiting", flush=True)
+    time.sleep(60)
+run_app(app)
+"""
+
+
+def _lingraft(*arguments: str) -> subprocess.CompletedProcess[str]:
+    program = str(Path(sys.executable).parent / "lingraft")
+    return subprocess.run([program, *arguments], capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("stage", sorted({*STAGES, *COMMANDS}))
+def test_help_names_and_explains_every_stage(stage: str) -> None:
+    everything = CliRunner().invoke(app, ["--help"]).output
+    assert f"\n  {stage} " in everything
+    _explains_its_options(stage)
+
+
+@pytest.mark.parametrize("form", ["onnx", "hf"])
+def test_help_explains_what_can_be_exported(form: str) -> None:
+    assert f"\n  {form} " in CliRunner().invoke(app, ["export", "--help"]).output
+    _explains_its_options("export", form)
+
+
+def _explains_its_options(*command: str) -> None:
+    own = CliRunner().invoke(app, [*command, "--help"])
+    assert own.exit_code == 0
+    for line in own.output.splitlines():
+        if line.startswith("  --") and "--help" not in line:
+            assert len(line.split("  ")) > 2, f"{line!r} explains nothing"
+
+
+def test_version_is_the_packages() -> None:
+    assert CliRunner().invoke(app, ["version"]).output.strip() == __version__
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["text", "--recipe", "none.toml", "--language", "de", "--out", "x"], ["none.toml", "recipes/"]),
+        (["text", "--recipe", "tests/tiny.toml", "--language", "xx", "--out", "x"], ["'xx'", "targets"]),
+        (["tokenize", "--recipe", "tests/tiny.toml", "--text", "tests", "--out", "x"], ["tests", "manifest.json"]),
+        (["verify", "docs"], ["docs", "manifest.json"]),
+    ],
+)
+def test_what_the_user_can_mend_is_a_message(
+    arguments: list[str], words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setattr(sys, "argv", ["lingraft", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    told = capsys.readouterr().err
+    assert ended.value.code == 1
+    assert told.startswith("error: ")
+    for word in words:
+        assert word in told
+
+
+@pytest.mark.parametrize(
+    ("command", "options"),
+    [(name, ["--recipe", "none.toml"]) for name in ("pretrain", "adapt", "evaluate", "blocks", "paper")]
+    + [("export onnx", []), ("add-language", ["--lang", "de"]), ("import", ["--from", "none", "--language", "en"])],
+)
+def test_a_command_that_imports_for_seconds_says_first_that_it_starts(
+    command: str, options: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    folders = ("--primary", "--blocks", "--tokenizer", "--text", "--embeddings", "--out")
+    known = CliRunner().invoke(app, [*command.split(), "--help"]).output
+    given = [part for name in folders if f"  {name} " in known for part in (name, "none")]
+    done = CliRunner().invoke(app, [*command.split(), *options, *given])
+    assert isinstance(done.exception, LingraftError), done.output
+    assert done.stderr.splitlines()[0] == f"lingraft {command}: starting"
+
+
+def test_an_error_of_the_program_has_no_traceback() -> None:
+    done = _lingraft("verify", "nothing")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("error: ")
+    assert "Traceback" not in done.stderr
+
+
+def test_an_unknown_option_ends_with_usage() -> None:
+    done = _lingraft("adapt", "--dept", "2")
+    assert done.returncode == 2
+    assert "--dept" in done.stderr
+
+
+@pytest.mark.parametrize(("asked", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 75)])
+def test_a_command_that_is_broken_off_says_so_without_a_traceback(asked: signal.Signals, code: int) -> None:
+    command = [sys.executable, "-c", WAITING]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout
+        assert process.stdout.readline() == "waiting\n"
+        process.send_signal(asked)
+        _, told = process.communicate(timeout=60)
+    assert (process.returncode, told) == (code, "stopped: asked to stop. Run the same again to go on.\n")
+
+
+def test_a_command_in_the_background_of_a_script_is_not_broken_off_by_ctrl_c() -> None:
+    command = ["sh", "-c", "trap '' INT; exec \"$@\"", "sh", sys.executable, "-c", WAITING]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout
+        assert process.stdout.readline() == "waiting\n"
+        process.send_signal(signal.SIGINT)
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(timeout=1)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=60) == 75
+
+
+def test_what_went_wrong_before_a_stop_is_told_as_well() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", AFTER_AN_ERROR], capture_output=True, text=True, check=False, timeout=60
+    )
+    told = ["error: the loss is not finite", "stopped: asked to stop. Run the same again to go on."]
+    assert (done.returncode, done.stderr.splitlines()) == (75, told)

@@ -1,0 +1,329 @@
+import copy
+import json
+import re
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lingraft.config.recipe import Recipe
+from lingraft.config.section import Section
+from lingraft.errors import RecipeError
+
+ROOT = Path(__file__).parents[2]
+TINY = tomllib.loads((ROOT / "tests/tiny.toml").read_text())
+SHIPPED = sorted((ROOT / "recipes").glob("*.toml"))
+
+
+def changed(**changes: Any) -> dict[str, Any]:
+    """The tiny recipe with values at dotted paths: changed(**{"encoder.width": 8, "tasks.0.name": "x"})."""
+    recipe = copy.deepcopy(TINY)
+    for path, value in changes.items():
+        *parents, key = path.split(".")
+        section: Any = recipe
+        for parent in parents:
+            section = section[int(parent)] if isinstance(section, list) else section.setdefault(parent, {})
+        section[key] = value
+    return recipe
+
+
+def refusal(**changes: Any) -> str:
+    with pytest.raises(RecipeError) as caught:
+        Recipe.parse(changed(**changes))
+    return str(caught.value)
+
+
+def sections(root: type[Section] = Section) -> Iterator[type[Section]]:
+    for section in root.__subclasses__():
+        yield section
+        yield from sections(section)
+
+
+HEADS = "layers from 1 to 3, rising without repeats, the last layer, 3, included"
+FIELDS = sorted({(section, name) for section in sections() for name in section.model_fields}, key=str)
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.name)
+def test_every_recipe_we_ship_is_valid(path: Path) -> None:
+    assert Recipe.load(path).targets
+
+
+@pytest.mark.parametrize("path", [*SHIPPED, ROOT / "tests/tiny.toml"], ids=lambda path: path.name)
+def test_a_recipe_survives_the_way_through_json(path: Path) -> None:
+    recipe = Recipe.load(path)
+    again = Recipe.parse(recipe.to_json())
+    assert again == recipe
+    assert again.digest() == recipe.digest()
+
+
+def test_digests_differ_where_settings_differ() -> None:
+    digests = {Recipe.parse(changed(**{"pretraining.seed": seed})).digest() for seed in (1, 2, 3)}
+    assert len(digests) == 3
+
+
+def test_a_recipe_cannot_be_changed() -> None:
+    recipe = Recipe.parse(TINY)
+    with pytest.raises(ValueError, match="frozen"):
+        recipe.encoder.width = 64
+
+
+def test_every_field_says_what_it_means() -> None:
+    said = {f"{section.__name__}.{name}": section.model_fields[name].description or "" for section, name in FIELDS}
+    assert len(said) > 200
+    assert [field for field, description in said.items() if not description.endswith(".") or len(description) < 2] == []
+
+
+@pytest.mark.parametrize(
+    ("path", "suggestion", "allowed"),
+    [
+        ("tragets", "targets", "adaptation, alignment, cluster, encoder"),
+        ("encoder.widht", "width", "attention_heads, block_tokens, dropout, family, feedforward, layers, mlm_heads"),
+        ("text.pth", "path", "cleaning, kind, licence, path"),
+        ("split.test_shares", "test_share", "dev_share, test_share"),
+        ("pretraining.step", "steps", "batch_blocks, clip_norm"),
+        ("adaptation.detph", "depth", "batch_blocks, checkpoint_every_steps, clip_norm, depth"),
+        (
+            "tasks.0.finetune",
+            "finetuning",
+            "dev, evaluation, examples, finetuning, kind, label_names, labels, languages, name",
+        ),
+        ("tasks.0.finetuning.epoch", "epochs", "batch_examples, clip_norm, epochs"),
+        ("encoder.family.segment", "segments", "activation, "),
+        ("mini.fresh_layer", "fresh_layers", "batch_blocks, clip_norm, flop_budget, fresh_layers"),
+        (
+            "search.langauge",
+            "language",
+            "budget_shares, depths, distances, flop_budget, goal, grace_share, initialisations, language",
+        ),
+        ("cluster.training.cpus", "cpu", "accelerator, accelerator_count, cpu"),
+    ],
+)
+def test_an_unknown_key_is_named_with_its_path_and_what_was_meant(path: str, suggestion: str, allowed: str) -> None:
+    message = refusal(**{path: 1})
+    assert f"  {path}: unknown key. Did you mean '{suggestion}'? Allowed here: {allowed}" in message
+
+
+def test_an_unknown_key_inside_a_list_is_named_with_its_place() -> None:
+    message = refusal(**{"cluster.training.tolerations": [{"key": "gpu"}, {"key": "gpu", "efect": "NoSchedule"}]})
+    assert "cluster.training.tolerations.1.efect: unknown key. Did you mean 'effect'?" in message
+
+
+@pytest.mark.parametrize(
+    ("kind", "allowed"), [("folder", "cleaning, kind, licence, path"), ("libreoffice-help", "cleaning, kind, licence")]
+)
+def test_a_kind_of_text_written_as_a_key_is_an_unknown_key_of_that_kind(kind: str, allowed: str) -> None:
+    text = {"kind": kind, "folder": "texts"} | ({"path": "texts"} if kind == "folder" else {})
+    assert f"text.folder: unknown key. Allowed here: {allowed}." in refusal(text=text)
+
+
+@pytest.mark.parametrize(
+    ("changes", "line"),
+    [
+        ({"source": "de"}, "targets ['de', 'tr'] must be one or more, all different, without the source, 'de'."),
+        ({"search.depths": [5]}, "search.depths [5] must be among encoder.mlm_heads [1, 2, 3]."),
+        (
+            {"tasks.0.languages": ["fr"]},
+            "recipe: task 'topic' has test examples in ['fr'] only ('languages'), none of which is among the recipe's "
+            "languages ['en', 'de', 'tr'].",
+        ),
+        ({"encoder.width": 0}, "encoder.width: Input should be greater than 0 (given: 0)."),
+    ],
+    ids=lambda part: " ".join(part) if isinstance(part, dict) else "",
+)
+def test_a_mistake_is_one_line_with_one_key_and_one_full_stop(changes: dict[str, Any], line: str) -> None:
+    assert refusal(**changes).splitlines()[1:] == [f"  {line}"]
+
+
+def test_a_mistake_of_several_sentences_ends_in_one_full_stop() -> None:
+    [line] = refusal(**{"adaptation.depth": 4}).splitlines()[1:]
+    assert re.fullmatch(r"  adaptation\.depth: depth 4 must be from 1 to the primary's 3 layers\. [^.]+\.", line)
+
+
+def test_every_mistake_is_listed_at_once() -> None:
+    message = refusal(**{"nmae": "x", "encoder.width": 0, "adaptation.steps": "many"})
+    assert [line.split(":")[0].strip() for line in message.splitlines()[1:]] == [
+        "encoder.width",
+        "adaptation.steps",
+        "nmae",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        *(
+            ({"encoder.mlm_heads": heads}, [f"encoder: mlm_heads {heads} must be {HEADS}."])
+            for heads in ([1, 2], [2, 1, 3], [2, 2, 3], [0, 3], [-1, 3], [2, 5], [3, 5], [0], [])
+        ),
+        ({"encoder.width": 33}, ["encoder:", "33", "attention_heads 2"]),
+        ({"encoder.block_tokens": 4}, ["encoder.block_tokens:", "8", "given: 4"]),
+        ({"encoder.dropout": 1.0}, ["encoder.dropout:", "less than 1"]),
+        ({"pretraining.windows": {"tokens": 8, "steps": 60}}, ["pretraining:", "windows.steps 60", "steps 60"]),
+        (
+            {"pretraining.windows": {"tokens": 12, "steps": 6}},
+            ["pretraining.windows.tokens 12 must divide block_tokens 32"],
+        ),
+        ({"pretraining.warmup_steps": 60}, ["pretraining:", "warmup_steps 60", "steps 60"]),
+        ({"pretraining.steps": "60"}, ["pretraining.steps:", "integer", "given: '60'"]),
+        ({"pretraining.steps": True}, ["pretraining.steps:", "integer", "given: True"]),
+        ({"pretraining.learning_rate": float("inf")}, ["pretraining.learning_rate:", "finite"]),
+        ({"pretraining.mask_rate": 0.0005}, ["pretraining.mask_rate 0.0005", "none of the 512 tokens"]),
+        ({"pretraining.micro_batch_blocks": 5}, ["pretraining:", "micro_batch_blocks 5", "batch_blocks 16"]),
+        ({"pretraining.micro_batch_blocks": 32}, ["micro_batch_blocks 32 must divide batch_blocks 16"]),
+        ({"adaptation.micro_batch_blocks": 0}, ["adaptation.micro_batch_blocks:", "greater than 0"]),
+        (
+            {"pretraining.micro_batch_blocks": 1, "pretraining.mask_rate": 0.01},
+            ["pretraining.mask_rate 0.01 masks none of the 32 tokens at once"],
+        ),
+        ({"adaptation.depth": 0}, ["adaptation.depth:", "greater than 0"]),
+        ({"encoder.mlm_heads": [1, 3], "adaptation.depth": 2}, ["adaptation.depth [2]", "encoder.mlm_heads [1, 3]"]),
+        ({"adaptation.depth": 4}, ["adaptation.depth:", "depth 4 must be from 1 to the primary's 3 layers"]),
+        ({"source": "de"}, ["targets ['de', 'tr']", "source, 'de'"]),
+        ({"targets": ["de", "de"]}, ["targets ['de', 'de']", "all different"]),
+        ({"targets": []}, ["targets []", "one or more"]),
+        ({"targets": ["deutsch"]}, ["targets.0:", "BCP 47", "given: 'deutsch'"]),
+        ({"source": "EN"}, ["source:", "BCP 47", "given: 'EN'"]),
+        ({"tasks.0.examples": {"german": "Wo?"}}, ["tasks.0.examples.german:", "BCP 47"]),
+        ({"alignment.parallel": {"de": 3}}, ["alignment.parallel.de:", "given: 3"]),
+        ({"alignment.parallel": {"de": ["a", "b", "c"]}}, ["alignment.parallel.de:", "given: ['a', 'b', 'c']"]),
+        (
+            {"alignment.parallel": {"de": ["a", "a"]}},
+            ["alignment.parallel.de:", "two different files", "given: ['a', 'a']"],
+        ),
+        ({"alignment.dictionary": {"de": ""}}, ["alignment.dictionary.de:", "at least 1 character"]),
+        ({"alignment.dictionary": {"german": "a"}}, ["alignment.dictionary.german:", "BCP 47"]),
+        ({"alignment.pairs": {}}, ["alignment.pairs: unknown key", "dictionary, parallel"]),
+        ({"tasks.0.name": "My Task"}, ["tasks.0.name:", "lower-case", "given: 'My Task'"]),
+        ({"tasks.0.finetuning.seeds": [1, 1]}, ["tasks.0.finetuning:", "seeds [1, 1]", "all different"]),
+        ({"tasks.0.finetuning.seeds": []}, ["tasks.0.finetuning:", "seeds []", "one or more"]),
+        (
+            {"tasks": {"finetuning": {}, "examples": {"en": "a"}}},
+            ["tasks: must be a list of sections that begin with [[tasks]]", "[tasks.finetuning], [tasks.examples]"],
+        ),
+        ({"search.depths": [1, 5]}, ["search.depths [1, 5]", "[1, 2, 3]"]),
+        ({"search.depths": [1, 1]}, ["search:", "depths [1, 1]", "must all be different"]),
+        ({"search.flop_budget": 1e9}, ["search:", "steps_at_depth or flop_budget", "both"]),
+        ({"search.goal": "cheap"}, ["search.goal:", "'score', 'compute' or 'pareto'"]),
+        ({"search.target_score": 0.5}, ["search:", "goal 'compute'", "goal is 'score'"]),
+        ({"search.learning_rate": {"low": 1, "high": 1}}, ["search.learning_rate:", "low 1.0 must be less than high"]),
+        ({"search.learning_rate": {"low": 1e-4, "high": 1e-3}}, ["search:", "trials must say how many"]),
+        ({"search.trials": 2}, ["search.trials 2", "3 depths"]),
+        ({"search.budget_shares": [0.3]}, ["search:", "[0.3]", "1/8 (looks)"]),
+        ({"search.goal": "compute", "search.reference_depth": 4}, ["search.reference_depth 4", "[1, 2, 3]"]),
+        ({"split": {"dev_share": 0.5, "test_share": 0.5}}, ["split:", "below 0.9"]),
+        ({"split.dev_share": 0}, ["split.dev_share:", "greater than 0"]),
+        ({"precision": "fp16"}, ["precision:", "'auto', 'fp32' or 'bf16'", "given: 'fp16'"]),
+        ({"tokenizer.vocabulary": 5}, ["tokenizer.vocabulary:", "greater than 5"]),
+        ({"text": {"kind": "web"}}, ["text:", "'libreoffice-help', 'folder', 'huggingface'"]),
+        ({"text": {"path": "texts"}}, ["text.kind:", "libreoffice-help, folder, huggingface"]),
+        ({"text": {"kind": "folder"}}, ["text.path:", "required"]),
+        ({"text": {"kind": "files", "paths": {"de": []}}}, ["text:", "paths of 'de', []", "one or more"]),
+        ({"text": {"kind": "files", "paths": {"de": ["a", "a"]}}}, ["text:", "['a', 'a']", "all different"]),
+    ],
+    ids=lambda part: " ".join(part) if isinstance(part, dict) else "",
+)
+def test_an_impossible_value_is_refused_with_its_key_and_what_is_allowed(
+    changes: dict[str, Any], words: list[str]
+) -> None:
+    message = refusal(**changes)
+    assert [word for word in words if word not in message] == []
+
+
+@pytest.mark.parametrize("raw", ["{", "[]", "3", '{"name": "x"}'])
+def test_json_that_is_no_recipe_is_refused(raw: str) -> None:
+    with pytest.raises(RecipeError, match="recipe is not usable"):
+        Recipe.parse(raw)
+
+
+def test_a_file_that_is_not_there_or_not_toml_is_named(tmp_path: Path) -> None:
+    broken, binary = tmp_path / "broken.toml", tmp_path / "binary.toml"
+    broken.write_text("name = ")
+    binary.write_bytes(b"name = '\xff'")
+    for path in (tmp_path / "absent.toml", tmp_path, broken, binary):
+        with pytest.raises(RecipeError) as caught:
+            Recipe.load(path)
+        assert str(path) in str(caught.value)
+
+
+def test_mistakes_in_a_file_are_told_with_its_name(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text("nmae = 'x'")
+    with pytest.raises(RecipeError, match=r"mine\.toml is not usable"):
+        Recipe.load(path)
+
+
+def _without_section(text: str, section: str) -> str:
+    return re.sub(rf"\[\[?{section}\]?\]\n([^\[\n].*\n)*", "", text)
+
+
+@pytest.mark.parametrize("targets", [["tr"], ["el", "sw"]])
+def test_targets_can_be_changed_alone(targets: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "mine.toml"
+    text = (ROOT / "tests/tiny.toml").read_text().replace('targets = ["de", "tr"]', f"targets = {targets}")
+    path.write_text(text.replace("'", '"'))
+    recipe = Recipe.load(path)
+    assert recipe.search
+    assert recipe.search.language == targets[0]
+    assert set(recipe.tasks[0].examples) == {"en"}
+    assert Recipe.parse(recipe.to_json()) == recipe
+    examples, search = capsys.readouterr().err.splitlines()
+    assert f"mine.toml: task 'topic' names ['de'] in 'examples', which are not among {['en', *targets]}: " in examples
+    assert f"search.language 'de' is not among the targets {targets}: the search is for '{targets[0]}'" in search
+
+
+def test_a_recipe_without_resources_has_the_json_that_it_had_before_they_could_be_named() -> None:
+    assert "alignment" not in json.loads(Recipe.parse(TINY).to_json())
+    named = Recipe.parse(changed(alignment={"parallel": {"de": ["a.en", "a.de"]}, "dictionary": {"tr": "en-tr.txt"}}))
+    assert named.alignment.parallel == {"de": ("a.en", "a.de")}
+    assert Recipe.parse(named.to_json()) == named
+    assert named.digest() != Recipe.parse(TINY).digest()
+
+
+def test_resources_of_languages_that_are_no_targets_are_left_out_with_a_note(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "mine.toml"
+    parallel, dictionary = '{ de = "en-de.tsv", el = "en-el.tsv" }', '{ sw = "en-sw.txt", tr = "en-tr.txt" }'
+    given = f"[alignment]\nparallel = {parallel}\ndictionary = {dictionary}\n"
+    path.write_text((ROOT / "tests/tiny.toml").read_text() + given)
+    recipe = Recipe.load(path)
+    assert recipe.alignment.parallel == {"de": "en-de.tsv"}
+    assert recipe.alignment.dictionary == {"tr": "en-tr.txt"}
+    parallel, dictionary, unused = capsys.readouterr().err.splitlines()
+    assert "alignment.parallel names ['el'], which are not among the targets ['de', 'tr']: ignored" in parallel
+    assert "alignment.dictionary names ['sw']" in dictionary
+    assert "alignment.dictionary is not used: adaptation.initialisation is overlap." in unused
+
+
+def test_a_recipe_whose_languages_agree_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    Recipe.load(ROOT / "recipes/demo.toml")
+    assert capsys.readouterr().err == ""
+
+
+def test_sections_of_a_task_that_was_removed_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text(_without_section((ROOT / "recipes/demo.toml").read_text(), "tasks"))
+    with pytest.raises(RecipeError) as caught:
+        Recipe.load(path)
+    [line] = str(caught.value).splitlines()[1:]
+    assert "must be a list of sections that begin with [[tasks]]" in line
+    assert "there is [tasks.finetuning], [tasks.examples], [tasks.label_names]. Write [[tasks]]" in line
+    assert "before; or, for no tasks, remove" in line
+
+
+def test_what_a_recipe_lacks_is_said_when_it_is_asked_for() -> None:
+    recipe = Recipe.parse({key: value for key, value in TINY.items() if key not in ("tasks", "search")})
+    with pytest.raises(RecipeError, match=r"one task to name: its \[\[tasks\]\] are \[\]"):
+        recipe.task()
+    with pytest.raises(RecipeError, match=r"\[search\]"):
+        recipe.require_search()
+    with pytest.raises(RecipeError, match=r"'el' .* \['en', 'de', 'tr'\]"):
+        recipe.require_language("el")
+
+
+def test_text_of_ones_own_replaces_the_recipes(tmp_path: Path) -> None:
+    recipe = Recipe.parse(changed(text={"kind": "libreoffice-help"})).with_folder(tmp_path)
+    assert recipe.text.model_dump() == {"kind": "folder", "path": str(tmp_path), "licence": None}
+    assert Recipe.parse(recipe.to_json()) == recipe

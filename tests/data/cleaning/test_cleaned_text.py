@@ -1,0 +1,214 @@
+import json
+import os
+import random
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from lingraft.artifacts.artifact import Artifact, Kind
+from lingraft.cli import app
+from lingraft.config.recipe import Recipe
+from lingraft.data import pool, preprocessing
+from lingraft.data.cleaning import duplicates
+from lingraft.data.cleaning.census import table
+from lingraft.data.pool import WorkerError
+from lingraft.data.text import SPLITS, load_split, prepare, read_split
+from lingraft.errors import RecipeError
+from tests.text_recipe import text_recipe
+
+_LETTERS = "abcdefghijklmnopqrstuvwxyz"
+
+
+_PAIRS = """kind = "texts"
+train = { kind = "file", path = "train.tsv" }
+dev = { kind = "file", path = "dev.tsv" }
+test = { kind = "file", path = "test.tsv" }"""
+
+
+def recipe(source: Path, cleaning: dict[str, Any] | None = None, **changes: Any) -> Recipe:
+    """What becomes of a text does not depend on the number of processes, so most tests start none."""
+    text = {"kind": "folder", "path": str(source)} | ({} if cleaning is None else {"cleaning": cleaning})
+    return text_recipe(text, **{"threads": 1} | changes)
+
+
+def sentence(draw: random.Random) -> str:
+    return " ".join("".join(draw.choices(_LETTERS, k=4)) for _ in range(9))
+
+
+def write(source: Path, documents: list[str]) -> Path:
+    source.mkdir(exist_ok=True)
+    rows = [{"text": text, "name": f"page/{number}"} for number, text in enumerate(documents)]
+    (source / "de.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return source
+
+
+def made_up(count: int, shared: int = 20) -> list[str]:
+    """Documents of fresh sentences, of sentences that others have too, and of what is to be dropped."""
+    draw = random.Random(count)
+    common = [sentence(draw) for _ in range(shared)]
+    return [
+        "\n".join(
+            [sentence(draw), draw.choice(common), "", "12345 67890 123", "\u200b", f"a\u00a0b\u00ad {sentence(draw)}"]
+        )
+        for _ in range(count)
+    ]
+
+
+def paragraphs(text: Artifact) -> Iterator[str]:
+    for split in SPLITS:
+        for document in read_split(text, split):
+            yield from document.text.split("\n")
+
+
+@pytest.fixture
+def small_portions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Batches and files so small that every path is taken."""
+    monkeypatch.setattr(preprocessing, "_BATCH_CHARACTERS", 2000)
+    monkeypatch.setattr(duplicates, "_IN_MEMORY", 64)
+    monkeypatch.setattr(duplicates, "_DIFFERENT", 16)
+
+
+def test_no_paragraph_is_twice_in_one_split_or_in_two(tmp_path: Path, small_portions: None) -> None:
+    source = write(tmp_path / "source", made_up(200))
+    text = prepare(recipe(source, {}), "de", tmp_path / "text")
+    found = list(paragraphs(text))
+    assert len(set(found)) == len(found) > 400
+    plain = prepare(recipe(source, {"deduplicate": False}), "de", tmp_path / "plain")
+    assert set(found) == set(paragraphs(plain))
+    assert (
+        len(list(paragraphs(plain)))
+        == len(found) + text.manifest.details["cleaning"]["paragraphs"]["dropped"]["duplicate"]
+    )
+
+
+def test_the_first_of_equal_paragraphs_stays_wherever_it_is_split_to(tmp_path: Path) -> None:
+    shared = "Said by each of them, word for word."
+    source = write(tmp_path / "source", [f"{shared}\nOnly document {n} says this here." for n in range(100)])
+    text = prepare(recipe(source, {}), "de", tmp_path / "text")
+    having = [document.name for split in SPLITS for document in load_split(text, split) if shared in document.text]
+    assert having == ["page/0"]
+
+
+@pytest.mark.parametrize(
+    "cleaning",
+    [
+        {"unicode": "none", "min_characters": 40},
+        None,
+        *(pytest.param(each, marks=pytest.mark.nightly) for each in ({}, {"deduplicate": False})),
+    ],
+)
+def test_processes_change_nothing(tmp_path: Path, small_portions: None, cleaning: dict[str, Any] | None) -> None:
+    source = write(tmp_path / "source", made_up(60))
+    one, two = (prepare(recipe(source, cleaning, threads=threads), "de", tmp_path / str(threads)) for threads in (1, 2))
+    assert one.fingerprint == two.fingerprint
+    assert one.manifest.data_hashes == two.manifest.data_hashes
+    assert one.manifest.details == two.manifest.details
+
+
+def test_what_is_read_is_kept_or_dropped_for_a_reason(tmp_path: Path, small_portions: None) -> None:
+    documents = [*made_up(50), "\u200b", "1234567890", "Of it all, this alone is left.\n \nxx\n" + "***" * 9]
+    text = prepare(recipe(write(tmp_path / "source", documents), {}), "de", tmp_path / "text")
+    details = text.manifest.details
+    lines = [line for document in documents for line in document.split("\n")]
+    census, found = details["cleaning"], list(paragraphs(text))
+    assert census["paragraphs"]["read"] == sum(bool(line.strip()) for line in lines)
+    assert census["paragraphs"]["kept"] == len(found)
+    assert census["characters"]["read"] == sum(map(len, lines))
+    assert census["characters"]["kept"] == sum(map(len, found))
+    for counts in (census["paragraphs"], census["characters"]):
+        assert counts["read"] == counts["kept"] + sum(counts["dropped"].values())
+    assert census["paragraphs"]["dropped"] == {
+        "digits": 51,
+        "duplicate": census["paragraphs"]["dropped"]["duplicate"],
+        "invisible characters": 51,
+        "punctuation and symbols": 1,
+        "too short": 1,
+    }
+    assert {"white space", "invisible characters"} < set(census["characters"]["dropped"])
+    assert details["dropped"] == {"nothing left of document": 2}
+
+
+def test_the_table_shows_every_reason_with_its_counts(tmp_path: Path) -> None:
+    text = prepare(recipe(write(tmp_path / "source", made_up(50)), {}), "de", tmp_path / "text")
+    census = text.manifest.details["cleaning"]
+    rows = {line[:24].strip(): line[24:].replace(",", "").split() for line in table(census).splitlines()[1:]}
+    assert [*rows][:: len(rows) - 1] == ["read", "kept"]
+    for name in ("read", "kept"):
+        assert rows[name][:2] == [str(census["paragraphs"][name]), str(census["characters"][name])]
+    for reason, count in census["characters"]["dropped"].items():
+        assert rows[reason][:2] == [str(census["paragraphs"]["dropped"].get(reason, 0)), str(count)]
+
+
+def test_without_cleaning_text_is_taken_as_it_is(tmp_path: Path) -> None:
+    documents = [f"same  line\n\n12345\n\u200bof {number}" for number in range(40)]
+    text = prepare(recipe(write(tmp_path / "source", documents)), "de", tmp_path / "text")
+    assert sorted(document.text for split in SPLITS for document in load_split(text, split)) == sorted(documents)
+    assert "cleaning" not in text.manifest.details
+    assert "cleaning" not in text.manifest.recipe["text"]
+
+
+def test_nothing_of_the_work_is_left_beside_the_splits(tmp_path: Path, small_portions: None) -> None:
+    prepare(recipe(write(tmp_path / "source", made_up(60)), {}), "de", tmp_path / "text")
+    assert sorted(path.name for path in (tmp_path / "text").iterdir()) == [
+        "dev.jsonl",
+        "manifest.json",
+        "test.jsonl",
+        "train.jsonl",
+    ]
+
+
+def test_a_worker_that_is_killed_leaves_an_error_and_no_artifact(
+    tmp_path: Path, small_portions: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    give = pool._Worker.give
+
+    def give_and_kill(worker: pool._Worker, number: int, item: Any) -> None:
+        give(worker, number, item)
+        if number == 5:
+            os.kill(worker.process.pid, signal.SIGKILL)
+
+    monkeypatch.setattr(pool._Worker, "give", give_and_kill)
+    source = write(tmp_path / "source", made_up(200))
+    with pytest.raises(WorkerError, match="SIGKILL"):
+        prepare(recipe(source, {}, threads=2), "de", tmp_path / "made" / "text")
+    assert list((tmp_path / "made").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("cleaning", "message"),
+    [
+        ({"min_charcters": 3}, r"text\.cleaning\.min_charcters: unknown key\. Did you mean 'min_characters'"),
+        ({"unicode": "NFX"}, r"text\.cleaning\.unicode: .*'NFC' or 'none'"),
+        ({"max_digit_share": 1.5}, r"text\.cleaning\.max_digit_share: .*less than 1"),
+        (
+            {"min_characters": 9, "max_characters": 8},
+            r"text\.cleaning: min_characters 9 must not exceed max_characters 8",
+        ),
+    ],
+)
+def test_impossible_cleaning_is_refused_with_its_place(cleaning: dict[str, Any], message: str) -> None:
+    with pytest.raises(RecipeError, match=message):
+        recipe(Path("here"), cleaning)
+
+
+def test_text_of_ones_own_in_place_of_the_recipes_is_cleaned_alike(tmp_path: Path) -> None:
+    asked = recipe(Path("elsewhere"), {"min_characters": 7})
+    assert asked.with_folder(tmp_path).text.cleaning == asked.text.cleaning
+    assert recipe(Path("elsewhere")).with_folder(tmp_path).text.cleaning is None
+
+
+def test_the_command_prints_what_was_dropped(tmp_path: Path) -> None:
+    source = write(tmp_path / "source", made_up(50))
+    given = tmp_path / "recipe.toml"
+    tiny = (Path(__file__).parents[2] / "tiny.toml").read_text()
+    given.write_text(
+        tiny.replace('path = "text"', f'path = "{source}"\n[text.cleaning]').replace('kind = "documents"', _PAIRS)
+    )
+    done = CliRunner().invoke(app, ["text", "--recipe", str(given), "--language", "de", "--out", str(tmp_path / "out")])
+    assert done.exit_code == 0
+    census = Artifact.load(tmp_path / "out", Kind.TEXT).manifest.details["cleaning"]
+    assert table(census) in done.output

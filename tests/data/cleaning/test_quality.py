@@ -1,0 +1,70 @@
+import random
+import string
+
+import pytest
+
+from lingraft.config.text import Cleaning
+from lingraft.data.cleaning.quality import DIGITS, REPETITION, SYMBOLS, TOO_LONG, TOO_SHORT, fault
+
+SETTINGS = Cleaning()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "It was a bright cold day in April, and the clocks were striking thirteen.",
+        "“Yes,” he said — “never!”",
+        "Был холодный ясный апрельский день, и часы пробили тринадцать.",
+        "यह एक छोटा सा वाक्य है, और इसमें मात्राएँ हैं।",
+        "นายกรัฐมนตรีกล่าวว่ารัฐบาลจะดำเนินการตามนโยบายที่ได้แถลงไว้",
+        "四月里一个晴朗寒冷的日子，钟敲了十三下。",
+        "In 1984 he was 39 years old.",
+        "Leave off! Leave off! I told him to leave off.",
+    ],
+)
+def test_running_text_is_kept_in_every_script(text: str) -> None:
+    assert fault(text, SETTINGS) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("XIV", TOO_SHORT),
+        ("word " * 30_000, TOO_LONG),
+        ("02-208-4174-8 or 3423", DIGITS),
+        ("১২৩৪৫৬৭৮৯ টাকা", DIGITS),
+        ("**************** 29 August", SYMBOLS),
+        ("🎉🎉🎉🎉🎉🎉 wow", SYMBOLS),
+        ("buy it now " * 20, REPETITION),
+        ("no no no no no no no", REPETITION),
+        ("Loo" + "o" * 40 + "l", REPETITION),
+        ("哈哈哈哈哈哈哈哈哈哈哈哈哈哈哈哈哈哈", REPETITION),
+    ],
+)
+def test_what_is_no_running_text_goes_by_its_reason(text: str, reason: str) -> None:
+    assert fault(text, SETTINGS) == reason
+
+
+@pytest.mark.parametrize(
+    ("changes", "text", "reason"),
+    [
+        ({"min_characters": 6}, "short", TOO_SHORT),
+        ({"min_characters": 5}, "short", None),
+        ({"max_characters": 4, "min_characters": 1}, "short", TOO_LONG),
+        ({"max_digit_share": 0.5}, "abcd12", None),
+        ({"max_digit_share": 0.33}, "abcd12", DIGITS),
+        ({"max_symbol_share": 0.5}, "abcd!!", None),
+        ({"max_symbol_share": 0.33}, "abcd!!", SYMBOLS),
+        ({"max_repetition_share": 0.9}, "a b c a b c a b c d", None),
+        ({"max_repetition_share": 0.89}, "a b c a b c a b c d", REPETITION),
+    ],
+)
+def test_each_limit_is_the_last_value_that_is_kept(changes: dict[str, float], text: str, reason: str | None) -> None:
+    assert fault(text, SETTINGS.model_copy(update=changes)) == reason
+
+
+def test_random_words_are_no_repetition_however_long_the_text() -> None:
+    draw = random.Random(1)
+    words = ["".join(draw.choices(string.ascii_lowercase, k=4)) for _ in range(500)]
+    assert fault(" ".join(draw.choices(words, k=5000)), SETTINGS) is None
+    assert fault("".join(draw.choices(words, k=5000)), SETTINGS) is None

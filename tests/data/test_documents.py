@@ -1,0 +1,266 @@
+import gzip
+import json
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from lingraft.data import documents
+from lingraft.data.documents import (
+    DIVIDED,
+    STRAY_BLANKS,
+    Document,
+    content_name,
+    read_documents,
+    read_files,
+    text_files,
+)
+from lingraft.errors import TextError
+
+
+def _write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+
+
+def _texts(source: Path) -> list[str]:
+    return [document.text for document in read_documents(source, "de")]
+
+
+def test_blank_lines_separate_documents_of_a_plain_text_file(tmp_path: Path) -> None:
+    _write(tmp_path / "de.txt", "\n\nEins,\nzwei.\n \nDrei.\n\n\n")
+    assert _texts(tmp_path) == ["Eins,\nzwei.", "Drei."]
+
+
+def test_without_blank_lines_each_line_is_a_document(tmp_path: Path) -> None:
+    _write(tmp_path / "de.txt", "\nEins.\n Zwei. \nDrei.\n\n")
+    assert _texts(tmp_path) == ["Eins.", "Zwei.", "Drei."]
+
+
+@pytest.mark.parametrize(("allowed", "texts"), [(30, ["Eins.\nZwei.", "Drei."]), (8, ["Eins.", "Zwei.", "Drei."])])
+def test_a_blank_line_parts_documents_if_it_comes_early_enough(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, allowed: int, texts: list[str]
+) -> None:
+    monkeypatch.setattr(documents, "_LOOK_AHEAD", allowed)
+    _write(tmp_path / "de.txt", "Eins.\nZwei.\n\nDrei.\n")
+    assert _texts(tmp_path) == texts
+
+
+def test_a_stray_blank_line_does_not_make_one_document_of_thousands_of_lines(tmp_path: Path) -> None:
+    lines = [f"Satz {number}." for number in range(5000)]
+    _write(tmp_path / "de.txt", "\n".join([*lines[:7], "", *lines[7:]]))
+    notes: Counter[str] = Counter()
+    assert [document.text for document in read_documents(tmp_path, "de", notes)] == lines
+    assert notes == {STRAY_BLANKS: 1}
+
+
+@pytest.mark.parametrize(("length", "documents"), [(100, 50), (101, 5050)])
+def test_blank_lines_separate_documents_of_a_hundred_lines_or_less_on_average(
+    tmp_path: Path, length: int, documents: int
+) -> None:
+    page = "Satz.\n" * length
+    _write(tmp_path / "de.txt", "\n".join([page] * 50))
+    assert len(_texts(tmp_path)) == documents
+
+
+def test_a_document_that_is_too_long_is_divided_at_a_line_and_stays_in_one_split(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(documents, "_DOCUMENT_CHARACTERS", 20)
+    _write(
+        tmp_path / "de.txt", "Kurz.\n\nZeile eins.\nZeile zwei.\nDrei.\nEine Zeile, die allein zu lang ist.\n\nEnde.\n"
+    )
+    notes: Counter[str] = Counter()
+    found = list(read_documents(tmp_path, "de", notes))
+    parts = ["Zeile eins.", "Zeile zwei.\nDrei.", "Eine Zeile, die allein zu lang ist."]
+    assert [document.text for document in found] == ["Kurz.", *parts, "Ende."]
+    assert {document.name for document in found[1:4]} == {content_name(parts[0])}
+    assert notes[DIVIDED] == 1
+
+
+@pytest.mark.parametrize("name", ["de.txt", "de.jsonl", "de/a.txt", "de/sport/a.txt"])
+def test_a_line_that_is_too_long_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setattr(documents, "_LINE_BYTES", 20)
+    _write(tmp_path / name, '{"text": "1"}\n' + "x" * 21)
+    with pytest.raises(TextError, match=rf"{name}, line 2: the line has more than 20 bytes"):
+        _texts(tmp_path)
+
+
+def test_a_plain_text_file_is_read_once_and_no_further_than_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = []
+
+    def lines(*_: object) -> Iterator[str]:
+        for number in range(10_000):
+            read.append(number)
+            yield f"Zeile {number}"
+
+    monkeypatch.setattr(documents, "_LOOK_AHEAD", 100)
+    monkeypatch.setattr(documents, "read_lines", lines)
+    _write(tmp_path / "de.txt", "read by the function above")
+    found = read_documents(tmp_path, "de")
+    assert [next(found).text for _ in range(100)] == [f"Zeile {number}" for number in range(100)]
+    assert read == list(range(100))
+
+
+def test_equal_texts_get_equal_names_and_different_texts_different_ones(tmp_path: Path) -> None:
+    _write(tmp_path / "de.txt", "Eins.\nZwei.\nEins.\n")
+    first, second, third = (document.name for document in read_documents(tmp_path, "de"))
+    assert first == third != second
+
+
+def test_jsonl_takes_name_and_label_or_names_by_content(tmp_path: Path) -> None:
+    rows = [{"text": " Eins ", "name": "page/1", "label": "sport"}, {"text": "Zwei"}]
+    _write(tmp_path / "de.jsonl", "\n\n".join(map(json.dumps, rows)) + "\n")
+    assert list(read_documents(tmp_path, "de")) == [
+        Document("page/1", "Eins", "sport"),
+        Document(content_name("Zwei"), "Zwei", None),
+    ]
+
+
+def test_compressed_files_are_read_by_their_inner_format(tmp_path: Path) -> None:
+    (tmp_path / "de.jsonl.gz").write_bytes(gzip.compress(b'{"text": "Eins"}\n'))
+    assert _texts(tmp_path) == ["Eins"]
+
+
+def test_a_folder_gives_one_document_a_text_file_labelled_by_its_first_sub_folder(tmp_path: Path) -> None:
+    _write(tmp_path / "de/sport/2024/v1.2.txt", "Tor!\n\nNoch eins.\n")
+    _write(tmp_path / "de/top.txt", "Ohne Label.\n")
+    (tmp_path / "de/sport/b.txt.gz").write_bytes(gzip.compress(b"Ball.\n"))
+    assert list(read_documents(tmp_path, "de")) == [
+        Document("sport/2024/v1.2", "Tor!\n\nNoch eins.", "sport"),
+        Document("sport/b", "Ball.", "sport"),
+        Document("top", "Ohne Label.", None),
+    ]
+
+
+def test_a_folder_without_sub_folders_is_read_as_its_files_are(tmp_path: Path) -> None:
+    _write(tmp_path / "de/1.txt", "Eins.\nZwei.\n")
+    _write(tmp_path / "de/2.txt", "Drei,\nvier.\n\nFünf.\n")
+    _write(tmp_path / "de/3.jsonl", '{"text": "Sechs."}\n')
+    found = list(read_documents(tmp_path, "de"))
+    assert found == list(read_files([tmp_path / "de/1.txt", tmp_path / "de/2.txt", tmp_path / "de/3.jsonl"]))
+    assert [document.text for document in found] == ["Eins.", "Zwei.", "Drei,\nvier.", "Fünf.", "Sechs."]
+
+
+def test_a_folders_shard_is_read_no_further_than_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(documents, "_LOOK_AHEAD", 100)
+    line = "Zeile " * 30
+    _write(tmp_path / "de/1.txt", f"{line}.\n" * 20_000)
+    with (tmp_path / "de/1.txt").open("ab") as stream:
+        stream.write(b"\xff\n")
+    found = read_documents(tmp_path, "de")
+    assert [next(found).text for _ in range(5)] == [f"{line}."] * 5
+    with pytest.raises(TextError, match="line 20001"):
+        list(found)
+
+
+def test_a_labelled_file_that_is_a_corpus_rather_than_a_document_is_refused(tmp_path: Path) -> None:
+    _write(tmp_path / "de/sport/a.txt", f"{'Tor! ' * 20}\n" * 11_000)
+    with pytest.raises(TextError, match=r"de/sport/a\.txt has more than 1,048,576 characters.*\[text\] kind = 'files'"):
+        _texts(tmp_path)
+
+
+def test_parallel_files_have_the_same_name_in_every_language(tmp_path: Path) -> None:
+    for language, text in (("en", "Hello"), ("de", "Hallo"), ("el", "Γειά")):
+        _write(tmp_path / language / "greetings/1.txt", text)
+    names = {document.name for language in ("en", "de", "el") for document in read_documents(tmp_path, language)}
+    assert names == {"greetings/1"}
+
+
+def test_a_label_in_jsonl_goes_before_the_folders(tmp_path: Path) -> None:
+    _write(tmp_path / "de/sport/a.jsonl", '{"text": "Eins", "label": "wetter"}\n{"text": "Zwei"}\n')
+    assert [document.label for document in read_documents(tmp_path, "de")] == ["wetter", "sport"]
+
+
+def test_hidden_files_are_not_read(tmp_path: Path) -> None:
+    _write(tmp_path / "de/.DS_Store", "x")
+    _write(tmp_path / "de/.git/a.txt", "x")
+    _write(tmp_path / "de/a.txt", "Eins")
+    assert _texts(tmp_path) == ["Eins"]
+
+
+def test_a_missing_source_folder_is_named(tmp_path: Path) -> None:
+    with pytest.raises(TextError, match=r"no folder .*absent"):
+        _texts(tmp_path / "absent")
+
+
+def test_a_missing_language_is_answered_with_what_is_there(tmp_path: Path) -> None:
+    _write(tmp_path / "fr.txt", "Bonjour")
+    with pytest.raises(TextError, match=r"no text for language 'de', only \['fr.txt'\]. Expected one of"):
+        _texts(tmp_path)
+
+
+def test_two_sources_for_one_language_are_refused(tmp_path: Path) -> None:
+    _write(tmp_path / "de.txt", "Eins")
+    _write(tmp_path / "de/a.txt", "Zwei")
+    with pytest.raises(TextError, match=r"more than once: \['de', 'de.txt'\]"):
+        _texts(tmp_path)
+
+
+def test_an_empty_language_folder_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "de").mkdir()
+    with pytest.raises(TextError, match="de holds no files"):
+        _texts(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["de/a.pdf", "de/a.txt.bz2", "de/a", "de"])
+def test_a_file_of_another_format_is_refused_not_skipped(tmp_path: Path, name: str) -> None:
+    _write(tmp_path / name, "Eins")
+    with pytest.raises(TextError, match=r"neither plain text nor JSONL"):
+        _texts(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("Eins", "not JSON"),
+        ('["Eins"]', "list instead of an object"),
+        ('{"label": "a"}', r"no key 'text', only \['label'\]"),
+        ('{"text": "a", "lable": "b"}', "unknown key 'lable'. Allowed: text, name, label"),
+        ('{"text": 7}', "'text' must be a string, not 7"),
+        ('{"text": "a", "label": 3}', "'label' must be a string, not 3"),
+        ('{"text": "a", "name": null}', "'name' must be a string, not None"),
+        ('{"text": "a", "label": " "}', "'label' is empty"),
+        ('{"text": "\\ud800"}', "half a surrogate pair"),
+    ],
+)
+def test_a_wrong_jsonl_line_is_named_by_file_and_line(tmp_path: Path, line: str, message: str) -> None:
+    _write(tmp_path / "de.jsonl", f'{{"text": "Fine"}}\n{line}\n')
+    with pytest.raises(TextError, match=rf"de\.jsonl, line 2: .*{message}"):
+        _texts(tmp_path)
+
+
+def test_undecodable_bytes_in_a_folders_file_are_named_by_file_and_line(tmp_path: Path) -> None:
+    (tmp_path / "de").mkdir()
+    (tmp_path / "de/a.txt.gz").write_bytes(gzip.compress(b"fine\n\xff\n"))
+    with pytest.raises(TextError, match=r"de/a\.txt\.gz, line 2"):
+        _texts(tmp_path)
+
+
+def test_files_are_read_in_the_order_given_whatever_their_names(tmp_path: Path) -> None:
+    _write(tmp_path / "news.txt", "Eins.\nZwei.\n")
+    (tmp_path / "web.jsonl.gz").write_bytes(gzip.compress(b'{"text": "Drei.", "label": "web"}\n'))
+    _write(tmp_path / "pages/sport/a.txt", "Tor!")
+    paths = [tmp_path / name for name in ("web.jsonl.gz", "news.txt", "pages")]
+    read = [(document.text, document.label) for document in read_files(paths)]
+    assert read == [("Drei.", "web"), ("Eins.", None), ("Zwei.", None), ("Tor!", "sport")]
+
+
+def test_a_folders_files_are_those_that_are_read(tmp_path: Path) -> None:
+    for name in ("pages/b.txt", "pages/a/c.jsonl", "pages/.hidden/d.txt", "pages/.e.txt"):
+        _write(tmp_path / name, "{}")
+    assert text_files(tmp_path / "pages") == [tmp_path / "pages/a/c.jsonl", tmp_path / "pages/b.txt"]
+    assert text_files(tmp_path / "pages/b.txt") == [tmp_path / "pages/b.txt"]
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [("absent.txt", "no file or folder .*absent.txt"), ("corpus.de", "corpus.de is neither.*must be .txt or .jsonl")],
+)
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, name: str, words: str) -> None:
+    _write(tmp_path / "corpus.de", "Eins.\n")
+    with pytest.raises(TextError, match=words):
+        list(read_files([tmp_path / name]))

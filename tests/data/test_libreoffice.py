@@ -1,0 +1,249 @@
+import os
+import subprocess
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from lingraft.config.text import Split
+from lingraft.data import libreoffice
+from lingraft.data.documents import Document
+from lingraft.data.libreoffice import folder_paragraphs, help_documents, help_folder, page_paragraphs
+from lingraft.data.text import split_of
+from lingraft.errors import ArtifactError, TextError
+
+_PAGE = """<!DOCTYPE html>
+<html><head><title>Title</title><script>var a = "<p>script</p>";</script></head>
+<body><header><p>LibreOffice Help</p></header><nav><p>Navigation</p></nav>
+<div id="DisplayArea" itemprop="softwareHelp">
+<a name="bm_1"></a><meta itemprop="keywords" content="keyword">
+{body}
+</div>
+<div id="SearchFrame"></div>
+<footer><div id="DEBUG" class="debug"><h3>Help content debug info:</h3><p>Title is: Title</p></div></footer>
+</body></html>
+"""
+
+# Copies the package asked for from $PACKAGES, or fails as apt-get does when it does not know one.
+_APT_GET = """#!/bin/sh
+echo "$@" >> "$PACKAGES/calls"
+cp "$PACKAGES/$2"_*.deb . 2>/dev/null && exit 0
+echo "E: Unable to locate package $2" >&2
+exit 100
+"""
+
+
+def _write_page(path: Path, *paragraphs: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(_PAGE.format(body="\n".join(f'<p dir="auto">{text}</p>' for text in paragraphs)), "utf-8")
+
+
+def _build_package(packages: Path, suffix: str, folder: str, pages: dict[str, list[str]]) -> None:
+    """Build a real Debian package with help pages, in the structure of LibreOffice's."""
+    tree = packages / suffix
+    for name, paragraphs in pages.items():
+        _write_page(tree / f"usr/share/libreoffice/help/{folder}/text/{name}.html", *paragraphs)
+    (tree / "usr/share/libreoffice/help/media").mkdir(parents=True)
+    (tree / "DEBIAN").mkdir()
+    control = f"Package: libreoffice-help-{suffix}\nVersion: 1\nArchitecture: all\nMaintainer: a <a@b.c>\n"
+    (tree / "DEBIAN/control").write_text(control + "Description: test\n")
+    archive = packages / f"libreoffice-help-{suffix}_1_all.deb"
+    subprocess.run(["dpkg-deb", "--root-owner-group", "-b", tree, archive], check=True, capture_output=True)
+
+
+@pytest.fixture
+def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Folder that a stand-in apt-get takes packages from, so that no test needs the network."""
+    folder = tmp_path / "packages"
+    (folder / "bin").mkdir(parents=True)
+    (folder / "bin/apt-get").write_text(_APT_GET)
+    (folder / "bin/apt-get").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("PACKAGES", str(folder))
+    monkeypatch.setenv("LINGRAFT_CACHE", str(tmp_path / "cache"))
+    return folder
+
+
+def _calls(packages: Path) -> list[str]:
+    return (packages / "calls").read_text().splitlines()
+
+
+def test_only_what_a_reader_sees_is_taken_in_order_and_whitespace_normalised(tmp_path: Path) -> None:
+    body = """
+        <h1 id="hd_1"><a name="x"></a>Database&nbsp;Functions</h1>
+        <p>The <span class="emph">Search&amp;Find</span>\n   menu,<br>H<sub>2</sub>O.</p>
+        <ol><li><p>First step</p></li><li>Second step</li></ol>
+        <table><tr><th><p>Head</p></th><td>Cell <p>in cell</p></td></tr></table>
+        <div class="bascode"><pre><code>Sub Main()</code></pre></div>
+        <script>hidden()</script>
+        <div class="note"><div class="noteicon"><img src="a.svg" alt="note"></div>
+        <div class="notetext"><p>A note.</p></div></div>
+        <p> </p>"""
+    (tmp_path / "a.html").write_text(_PAGE.format(body=body), encoding="utf-8")
+    assert page_paragraphs(tmp_path / "a.html") == [
+        "Database Functions",
+        "The Search&Find menu, H2O.",
+        "First step",
+        "Second step",
+        "Head",
+        "Cell",
+        "in cell",
+        "A note.",
+    ]
+
+
+def test_a_stray_closing_tag_does_not_hide_the_text_after_it(tmp_path: Path) -> None:
+    (tmp_path / "a.html").write_text(_PAGE.format(body="</pre><p>Still here</p>"), encoding="utf-8")
+    assert page_paragraphs(tmp_path / "a.html") == ["Still here"]
+
+
+def test_pages_are_named_by_path_labelled_by_first_folder_and_cleaned(packages: Path) -> None:
+    english = {"scalc/01/a": ["Same", "Sum", "=A1"], "swriter/b": ["Text"], "shared/c": ["Left in English"]}
+    german = {
+        "scalc/01/a": ["Summe", "=A1", "Summe", "Same"],
+        "swriter/b": ["Text im Satz"],
+        "shared/c": ["Left in English"],
+        "sdraw/only-here": ["Same"],
+    }
+    _build_package(packages, "en-us", "en-US", english)
+    _build_package(packages, "de", "de", german)
+    dropped: Counter[str] = Counter()
+    assert list(help_documents("de", dropped)) == [
+        Document("scalc/01/a", "Summe", "scalc"),
+        Document("sdraw/only-here", "Same", "sdraw"),
+        Document("shared/c", "", "shared"),
+        Document("swriter/b", "Text im Satz", "swriter"),
+    ]
+    assert dropped == {"untranslated paragraph": 3, "repeated paragraph": 1}
+
+
+@pytest.mark.parametrize(("language", "suffix", "folder"), [("en", "en-us", "en-US"), ("en-gb", "en-gb", "en-GB")])
+def test_varieties_of_english_keep_their_english(packages: Path, language: str, suffix: str, folder: str) -> None:
+    _build_package(packages, suffix, folder, {"scalc/a": ["Sum", "Cell"]})
+    assert [document.text for document in help_documents(language, Counter())] == ["Sum\nCell"]
+
+
+@pytest.mark.parametrize(
+    ("language", "suffix", "folder"),
+    [("pt-BR", "pt-br", "pt-BR"), ("zh", "zh-cn", "zh-CN"), ("zh-Hant", "zh-tw", "zh-TW")],
+)
+def test_language_tags_lead_to_debians_package(packages: Path, language: str, suffix: str, folder: str) -> None:
+    _build_package(packages, suffix, folder, {"scalc/a": ["x"]})
+    assert (help_folder(language) / "scalc/a.html").is_file()
+
+
+def test_parallel_pages_lie_in_the_same_split_and_splits_share_no_page(packages: Path) -> None:
+    names = [f"{area}/{number:02}" for area in ("scalc", "swriter", "sdraw") for number in range(15)]
+    for suffix, folder in (("en-us", "en-US"), ("tr", "tr"), ("el", "el")):
+        _build_package(packages, suffix, folder, {name: [f"{name} in {folder}"] for name in names})
+    splits: dict[str, set[str]] = {"train": set(), "dev": set(), "test": set()}
+    for language in ("en", "tr", "el"):
+        for document in help_documents(language, Counter()):
+            splits[split_of(document.name, Split())].add(document.name)
+    assert all(splits.values())
+    assert sum(map(len, splits.values())) == len(names) == len(set.union(*splits.values()))
+
+
+def test_a_package_is_brought_once_and_then_taken_from_the_cache(packages: Path) -> None:
+    _build_package(packages, "de", "de", {"scalc/a": ["Summe"]})
+    assert help_folder("de") == help_folder("de")
+    assert _calls(packages) == ["download libreoffice-help-de"]
+
+
+def test_a_failed_download_leaves_nothing_behind_that_a_later_run_would_use(packages: Path, tmp_path: Path) -> None:
+    with pytest.raises(TextError):
+        help_folder("de")
+    assert [path.name for path in (tmp_path / "cache/libreoffice-help").iterdir()] == [".lock"]
+    _build_package(packages, "de", "de", {"scalc/a": ["Summe"]})
+    assert (help_folder("de") / "scalc/a.html").is_file()
+
+
+def test_the_cache_lies_in_the_users_cache_folder_by_default(
+    packages: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _build_package(packages, "de", "de", {"scalc/a": ["Summe"]})
+    monkeypatch.delenv("LINGRAFT_CACHE")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    assert help_folder("de").parent == tmp_path / "xdg/lingraft/libreoffice-help"
+
+
+def test_a_cache_that_cannot_be_written_names_the_way_out(
+    packages: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("LINGRAFT_CACHE", str(tmp_path / "file"))
+    with pytest.raises(TextError, match="Set LINGRAFT_CACHE to a folder that you may write to"):
+        help_folder("de")
+
+
+def _assert_names_the_other_ways(message: str) -> None:
+    assert "--text DIR" in message
+    assert "Hugging Face dataset" in message
+
+
+def test_an_unknown_package_is_answered_with_apt_get_update_and_the_other_ways(packages: Path) -> None:
+    with pytest.raises(TextError, match="E: Unable to locate package libreoffice-help-xx") as caught:
+        help_folder("xx")
+    assert "sudo apt-get update" in str(caught.value)
+    _assert_names_the_other_ways(str(caught.value))
+
+
+@pytest.mark.parametrize("present", [(), ("apt-get", "sh", "cp")])
+def test_missing_tools_are_named_with_the_other_ways(
+    packages: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, present: tuple[str, ...]
+) -> None:
+    _build_package(packages, "de", "de", {"scalc/a": ["Summe"]})
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    for tool in present:
+        origin = packages / "bin/apt-get" if tool == "apt-get" else Path("/bin") / tool
+        (tools / tool).symlink_to(origin)
+    monkeypatch.setenv("PATH", str(tools))
+    missing = "dpkg-deb" if present else "apt-get"
+    with pytest.raises(TextError, match=f"{missing} is not installed here") as caught:
+        help_folder("de")
+    _assert_names_the_other_ways(str(caught.value))
+
+
+def test_a_damaged_package_is_refused_with_dpkgs_own_words(packages: Path) -> None:
+    _build_package(packages, "de", "de", {"scalc/a": ["Summe"]})
+    archive = packages / "libreoffice-help-de_1_all.deb"
+    archive.write_bytes(archive.read_bytes()[:300])
+    with pytest.raises(TextError, match="dpkg-deb failed with 2: dpkg-deb: error: ") as caught:
+        help_folder("de")
+    _assert_names_the_other_ways(str(caught.value))
+
+
+def test_a_package_without_pages_is_refused(packages: Path) -> None:
+    _build_package(packages, "de", "de", {})
+    with pytest.raises(TextError, match=r"holds 0 of .*help/\*/text instead of one"):
+        help_folder("de")
+
+
+def test_pages_are_parsed_once_however_many_languages_are_compared_with_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pages, parsed = tmp_path / "libreoffice-help-de_1_all", list[str]()
+    _write_page(pages / "scalc/a.html", "Summe", "Zelle")
+    _write_page(pages / "smath/b.html", "Formel")
+
+    def counting(page: Path) -> list[str]:
+        parsed.append(page.name)
+        return page_paragraphs(page)
+
+    monkeypatch.setattr(libreoffice, "page_paragraphs", counting)
+    first, second = folder_paragraphs(pages), folder_paragraphs(pages)
+    assert first == second == {"scalc/a.html": ["Summe", "Zelle"], "smath/b.html": ["Formel"]}
+    assert parsed == ["a.html", "b.html"]
+
+
+def test_pages_whose_cache_cannot_be_written_are_read_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _write_page(tmp_path / "pages/scalc/a.html", "Summe")
+
+    def refuse(path: Path, text: str) -> None:
+        raise ArtifactError(f"{path} cannot be written")
+
+    monkeypatch.setattr(libreoffice, "write_text", refuse)
+    assert folder_paragraphs(tmp_path / "pages") == {"scalc/a.html": ["Summe"]}

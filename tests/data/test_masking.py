@@ -1,0 +1,174 @@
+import pytest
+import torch
+from torch import Tensor
+
+from lingraft.data.masking import NOT_PREDICTED, Maskable, Masked, mask, predicted
+from lingraft.data.rng import numbers
+from lingraft.data.tokenizer.pieces import ByRole, SpecialIds
+from lingraft.data.tokenizer.tokenizer import OWN_IDS
+from tests.calls import Calls
+
+VOCABULARY, SPECIALS = 1000, len(OWN_IDS)
+BEGIN, END, MASK = OWN_IDS.begin, OWN_IDS.end, OWN_IDS.mask
+CPU = torch.device("cpu")
+PIECES = Maskable.of(VOCABULARY, OWN_IDS, CPU)
+ELSEWHERE = {
+    "ids of BERT": ByRole(begin=101, pad=0, end=102, unknown=100, mask=103),
+    "three pieces, as where roles share one": ByRole(begin=0, pad=77, end=3, unknown=77, mask=77),
+    "at both ends": ByRole(begin=0, pad=1, end=2, unknown=3, mask=199),
+}
+"""Special pieces of tokenizers that are not our own."""
+
+
+def tokens(blocks: int = 400, length: int = 64) -> Tensor:
+    """Blocks as they come from packing: <s> first, </s> here and there."""
+    tokens_BT = torch.randint(SPECIALS, VOCABULARY, (blocks, length), generator=torch.Generator().manual_seed(7))
+    tokens_BT[:, 0] = BEGIN
+    tokens_BT[:, 20::17] = END
+    return tokens_BT
+
+
+def masked(tokens_BT: Tensor, rate: float = 0.15, seed: int = 1) -> Masked:
+    return mask(tokens_BT, rate, PIECES, seed)
+
+
+@pytest.mark.parametrize("rate", [0.01, 0.15, 0.3, 0.5])
+def test_exactly_the_share_asked_for_is_predicted(rate: float) -> None:
+    tokens_BT = tokens()
+    found = masked(tokens_BT, rate)
+    assert len(found.positions_M) == len(found.targets_M) == round(rate * tokens_BT.numel())
+    assert found.positions_M.diff().min() > 0
+    assert torch.equal(found.targets_M, tokens_BT.flatten()[found.positions_M])
+
+
+def test_of_the_predicted_eight_tenths_are_masked_one_replaced_one_kept() -> None:
+    tokens_BT = tokens(2000)
+    found = masked(tokens_BT)
+    now_M = found.tokens_BT.flatten()[found.positions_M]
+    hidden, kept = now_M == MASK, now_M == found.targets_M
+    replaced_M = now_M[~hidden & ~kept]
+    assert len(now_M) > 19_000
+    assert float(hidden.float().mean()) == pytest.approx(0.8, abs=0.01)
+    assert float(kept.float().mean()) == pytest.approx(0.1, abs=0.01)
+    assert len(replaced_M) / len(now_M) == pytest.approx(0.1, abs=0.01)
+    assert int(replaced_M.min()) >= SPECIALS
+    assert len(replaced_M.unique()) > 0.8 * (VOCABULARY - SPECIALS)
+
+
+def test_everything_else_stays_as_it_is() -> None:
+    tokens_BT = tokens()
+    before_BT = tokens_BT.clone()
+    found = masked(tokens_BT)
+    untouched = torch.ones(tokens_BT.numel(), dtype=torch.bool)
+    untouched[found.positions_M] = False
+    assert torch.equal(found.tokens_BT.flatten()[untouched], before_BT.flatten()[untouched])
+    assert torch.equal(tokens_BT, before_BT)
+
+
+def test_special_tokens_are_never_predicted() -> None:
+    for seed in range(20):
+        assert int(masked(tokens(), 0.5, seed).targets_M.min()) >= SPECIALS
+
+
+def test_every_other_token_is_as_likely_to_be_predicted() -> None:
+    tokens_BT = tokens(16, 16)
+    counts = torch.zeros(tokens_BT.numel())
+    for number in range(2000):
+        counts[mask(tokens_BT, 0.15, PIECES, seed=1, first=16 * number).positions_M] += 1
+    ordinary = (tokens_BT >= SPECIALS).flatten()
+    expected = counts.sum() / ordinary.sum()
+    assert counts[~ordinary].sum() == 0
+    assert (counts[ordinary] - expected).abs().max() < 6 * expected.sqrt()
+
+
+def test_where_nearly_all_is_special_it_stays_and_does_not_count() -> None:
+    tokens_BT = torch.full((4, 16), END)
+    tokens_BT[:, 3] = torch.arange(10, 14)
+    found = masked(tokens_BT, 0.5)
+    assert len(found.targets_M) == 32
+    assert sorted(found.targets_M[found.targets_M != NOT_PREDICTED].tolist()) == [10, 11, 12, 13]
+    assert torch.equal(found.tokens_BT == END, tokens_BT == END)
+
+
+def test_the_seed_decides_the_mask() -> None:
+    one, same, other = (masked(tokens(), seed=seed) for seed in (1, 1, 2))
+    assert all(torch.equal(mine, yours) for mine, yours in zip(one, same, strict=True))
+    assert not torch.equal(one.positions_M, other.positions_M)
+
+
+def test_blocks_at_other_places_of_the_stream_are_masked_otherwise() -> None:
+    first, second = (mask(tokens(), 0.15, PIECES, 1, first=place) for place in (0, 400))
+    assert not torch.equal(first.positions_M, second.positions_M)
+
+
+@pytest.mark.parametrize("sizes", [[1] * 12, [5, 7], [2, 4, 6]])
+@pytest.mark.parametrize("rate", [0.01, 0.15, 0.5])
+def test_a_blocks_mask_does_not_depend_on_the_batch_it_comes_in(sizes: list[int], rate: float) -> None:
+    tokens_BT = tokens(12, 30)
+    whole = mask(tokens_BT, rate, PIECES, 1, first=7)
+    starts = [sum(sizes[:at]) for at in range(len(sizes))]
+    parts = [
+        mask(part_BT, rate, PIECES, 1, first=7 + start)
+        for start, part_BT in zip(starts, tokens_BT.split(sizes), strict=True)
+    ]
+    assert torch.equal(torch.cat([part.tokens_BT for part in parts]), whole.tokens_BT)
+    assert torch.equal(torch.cat([part.targets_M for part in parts]), whole.targets_M)
+    places = [part.positions_M + 30 * start for start, part in zip(starts, parts, strict=True)]
+    assert torch.equal(torch.cat(places), whole.positions_M)
+
+
+@pytest.mark.parametrize(("rate", "length"), [(0.15, 30), (0.01, 10), (0.3, 7), (1 / 3, 16)])
+@pytest.mark.parametrize("first", [0, 7, 10**9])
+def test_each_block_hides_as_many_as_are_due_where_its_lots_are_highest(rate: float, length: int, first: int) -> None:
+    tokens_BT = torch.randint(SPECIALS, VOCABULARY, (9, length), generator=torch.Generator().manual_seed(7))
+    lots = [numbers(1, 3 * place, 1, length, CPU)[0] for place in range(first, first + 9)]
+    counts = [predicted(rate, length, place, 1) for place in range(first, first + 9)]
+    wanted = [
+        row * length + place
+        for row, (lots_T, count) in enumerate(zip(lots, counts, strict=True))
+        for place in sorted(lots_T.argsort(descending=True)[:count].tolist())
+    ]
+    assert mask(tokens_BT, rate, PIECES, 1, first).positions_M.tolist() == wanted
+
+
+def test_masking_neither_takes_numbers_from_the_host_nor_waits_for_the_device_to_count() -> None:
+    tokens_BT = tokens()
+    with Calls() as calls:
+        mask(tokens_BT, 0.15, PIECES, seed=1)
+    assert "topk" in calls.names
+    assert calls.names.isdisjoint({"lift_fresh", "_to_copy", "copy_", "nonzero", "_local_scalar_dense"})
+
+
+@pytest.mark.parametrize(("rate", "length"), [(0.15, 128), (0.15, 30), (0.01, 10), (0.3, 7), (1 / 3, 512)])
+def test_places_predicted_are_the_share_of_all_so_far_to_the_nearest(rate: float, length: int) -> None:
+    for blocks in (1, 2, 9, 1000):
+        assert abs(predicted(rate, length, 0, blocks) - rate * length * blocks) <= 0.5
+        assert sum(predicted(rate, length, place, 1) for place in range(5, 5 + blocks)) == predicted(
+            rate, length, 5, blocks
+        )
+
+
+@pytest.mark.parametrize("special", ELSEWHERE.values(), ids=ELSEWHERE)
+def test_special_pieces_of_another_tokenizer_are_neither_hidden_nor_drawn(special: SpecialIds) -> None:
+    vocabulary = 200
+    pieces = Maskable.of(vocabulary, special, CPU)
+    tokens_BT = torch.randint(vocabulary, (2000, 64), generator=torch.Generator().manual_seed(7))
+    for place, index in enumerate(special, start=3):
+        tokens_BT[:, place] = index
+    ids = torch.tensor(sorted(set(special)))
+    found = mask(tokens_BT, 0.5, pieces, seed=1)
+    now_M = found.tokens_BT.flatten()[found.positions_M]
+    assert not torch.isin(found.targets_M, ids).any()
+    changed = now_M != found.targets_M
+    replaced_M = now_M[changed & (now_M != special.mask)]
+    assert not torch.isin(replaced_M, ids).any()
+    assert sorted(replaced_M.unique().tolist()) == sorted(set(range(vocabulary)) - set(special))
+    assert float((now_M == special.mask).float().mean()) == pytest.approx(0.8, abs=0.01)
+
+
+def test_what_is_ordinary_at_our_own_special_ids_is_hidden_like_any_other() -> None:
+    special = ELSEWHERE["ids of BERT"]
+    tokens_BT = torch.full((20, 50), OWN_IDS.mask)
+    found = mask(tokens_BT, 0.15, Maskable.of(VOCABULARY, special, CPU), seed=1)
+    assert torch.equal(found.targets_M, torch.full((150,), OWN_IDS.mask))
+    assert int((found.tokens_BT == special.mask).sum()) > 100

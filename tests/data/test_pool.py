@@ -1,0 +1,175 @@
+import functools
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from lingraft.data import pool
+from lingraft.data.pool import WorkerError, cores, in_order
+from lingraft.errors import TextError
+from tests.mapped import ERRORS, die_amid, die_amid_answer, divide, enlarged, refuse, slower_at_first, square
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_results_come_in_the_order_of_the_items(count: int) -> None:
+    assert list(in_order(square, range(50), count)) == [number * number for number in range(50)]
+
+
+@pytest.mark.parametrize("items", [[], [7]])
+def test_fewer_than_two_items_need_no_process(items: list[int]) -> None:
+    assert [pid for _, pid in in_order(slower_at_first, items, 2)] == [os.getpid()] * len(items)
+
+
+def test_a_slow_first_item_comes_first_though_others_are_done_before() -> None:
+    answers = list(in_order(slower_at_first, range(12), 2))
+    assert [number for number, _ in answers] == list(range(12))
+    pids = {pid for _, pid in answers}
+    assert len(pids) == 2
+    assert os.getpid() not in pids
+
+
+def test_one_worker_is_the_callers_own_process() -> None:
+    assert {pid for _, pid in in_order(slower_at_first, range(3), 1)} == {os.getpid()}
+
+
+def test_items_are_taken_no_further_than_a_few_ahead() -> None:
+    taken = []
+
+    def items() -> Iterator[int]:
+        for number in range(1000):
+            taken.append(number)
+            yield number
+
+    answers = in_order(square, items(), 2)
+    for number in range(20):
+        assert next(answers) == number * number
+        assert len(taken) <= number + 1 + 2 * pool._AHEAD
+    answers.close()
+
+
+def test_items_and_answers_larger_than_a_socket_holds_do_not_block_each_other() -> None:
+    items = [bytes([number]) * (1 << 21) for number in range(8)]
+    assert list(in_order(bytes, items, 2)) == items
+    assert list(in_order(enlarged, range(8), 2)) == items
+
+
+@pytest.mark.parametrize("error", ERRORS)
+@pytest.mark.parametrize("count", [1, 2])
+def test_an_error_of_ours_arrives_as_it_was_raised_after_the_results_before_it(error: str, count: int) -> None:
+    answers = in_order(functools.partial(refuse, error=error), range(10), count)
+    assert [next(answers) for _ in range(3)] == [0, 1, 2]
+    expected = ERRORS[error]()
+    with pytest.raises(type(expected)) as caught:
+        next(answers)
+    assert str(caught.value) == str(expected)
+    assert vars(caught.value) == vars(expected)
+
+
+def test_a_defect_ends_the_map_and_leaves_its_traceback(capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(WorkerError, match=r"ended with exit code 1 before its work was done.* standard error says why"):
+        list(in_order(divide, range(10), 2))
+    assert "ZeroDivisionError" in capfd.readouterr().err
+
+
+def test_what_cannot_be_loaded_in_a_worker_is_an_error(capfd: pytest.CaptureFixture[str]) -> None:
+    module = type(sys)("nowhere_to_be_found")
+    exec("def function(item): return item", vars(module))
+    sys.modules["nowhere_to_be_found"] = module
+    try:
+        with pytest.raises(WorkerError, match="exit code 1"):
+            list(in_order(module.function, range(10), 2))
+    finally:
+        del sys.modules["nowhere_to_be_found"]
+    assert "ModuleNotFoundError" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_a_worker_that_is_killed_is_an_error_and_no_hang(tmp_path: Path, count: int) -> None:
+    with pytest.raises(WorkerError, match=r"worker process \d+ was ended by SIGKILL before its work was done"):
+        list(in_order(functools.partial(die_amid, mark=tmp_path / "killed"), range(100), count))
+
+
+def test_a_worker_that_is_killed_in_the_middle_of_its_answer_is_an_error_and_no_hang() -> None:
+    with pytest.raises(WorkerError, match="SIGKILL"):
+        list(in_order(die_amid_answer, range(100), 2))
+
+
+def test_workers_end_with_the_iterator() -> None:
+    answers = in_order(slower_at_first, range(1000), 2)
+    pids = {pid for _, pid in (next(answers) for _ in range(20))}
+    assert len(pids) == 2
+    answers.close()
+    assert not any(map(alive, pids))
+
+
+def test_workers_end_when_the_items_cannot_be_read() -> None:
+    def items() -> Iterator[int]:
+        yield from range(20)
+        raise TextError("line 21 is no text")
+
+    pids = set()
+    with pytest.raises(TextError, match="line 21"):
+        pids.update(pid for _, pid in in_order(slower_at_first, items(), 2))
+    assert not any(map(alive, pids))
+
+
+_SCRIPT = textwrap.dedent(
+    """
+    import signal, sys, time
+    from lingraft.data.pool import in_order
+    from tests.mapped import slower_at_first
+
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # what a shell runs in the background ignores it
+    for number, pid in in_order(slower_at_first, iter(int, 1), 2):
+        print(pid, flush=True)
+        time.sleep(0.05)
+    """
+)
+"""Without `if __name__ == "__main__"`: a worker that ran it would start workers of its own."""
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+def test_the_parents_end_is_the_workers_end(how: signal.Signals) -> None:
+    """As Ctrl-C on a terminal: the signal reaches the whole group."""
+    command = [sys.executable, "-c", _SCRIPT]
+    with subprocess.Popen(
+        command, cwd=Path(__file__).parents[2], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        start_new_session=True,
+    ) as parent:  # fmt: skip
+        assert parent.stdout
+        assert parent.stderr
+        pids = {int(parent.stdout.readline()) for _ in range(6)}
+        if how is signal.SIGINT:
+            os.killpg(parent.pid, how)
+        else:
+            parent.kill()
+        errors = parent.stderr.read()
+        assert parent.wait(timeout=20) == -how
+    deadline = time.monotonic() + 20
+    while any(map(alive, pids)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not any(map(alive, pids))
+    assert errors.count("Traceback") == (1 if how is signal.SIGINT else 0)
+
+
+@pytest.mark.parametrize(("text", "expected"), [("max 100000\n", 4), ("150000 100000\n", 2), ("900000 100000\n", 4)])
+def test_a_containers_quota_counts_where_it_is_smaller(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, expected: int
+) -> None:
+    (tmp_path / "cpu.max").write_text(text)
+    monkeypatch.setattr(pool, "_QUOTA", tmp_path / "cpu.max")
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 2, 3})
+    assert cores() == expected

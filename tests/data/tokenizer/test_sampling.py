@@ -1,0 +1,78 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from lingraft.artifacts import artifact
+from lingraft.artifacts.artifact import Artifact, Kind
+from lingraft.data.tokenizer.sampling import Survey, spread, training_lines
+
+
+def written(folder: Path, texts: list[str]) -> Artifact:
+    with artifact.create(folder, Kind.TEXT) as draft:
+        for split in ("train", "dev", "test"):
+            rows = texts if split == "train" else ["other"]
+            lines = [json.dumps({"name": str(place), "text": text}) for place, text in enumerate(rows)]
+            (draft.folder / f"{split}.jsonl").write_text("\n".join(lines))
+        draft.facts = {"language": "en"}
+    return Artifact.load(folder, Kind.TEXT)
+
+
+def numbered(count: int) -> list[str]:
+    return [str(number) for number in range(count)]
+
+
+@pytest.mark.parametrize("wanted", [5, 6, 1000])
+def test_all_lines_are_taken_in_their_order_where_no_more_are_there(wanted: int) -> None:
+    assert list(spread(numbered(5), 5, wanted)) == numbered(5)
+
+
+@pytest.mark.parametrize("wanted", [1, 17, 999])
+def test_exactly_so_many_lines_are_chosen_the_same_ones_each_time_in_their_order(wanted: int) -> None:
+    chosen = list(spread(numbered(1000), 1000, wanted))
+    assert len(set(chosen)) == wanted
+    assert chosen == sorted(chosen, key=int) == list(spread(numbered(1000), 1000, wanted))
+
+
+def test_each_part_of_the_text_gives_its_share() -> None:
+    chosen = [int(line) for line in spread(numbered(100_000), 100_000, 10_000)]
+    for start in range(0, 100_000, 10_000):
+        assert sum(start <= number < start + 10_000 for number in chosen) == pytest.approx(1000, abs=150)
+
+
+def test_lines_are_those_of_the_training_split_that_are_not_blank(tmp_path: Path) -> None:
+    text = written(tmp_path / "text", ["one\n\n  \ntwo", "three"])
+    assert list(training_lines(text)) == ["one", "two", "three"]
+    assert Survey.of(text) == Survey(lines=3, characters=11, large_script_share=0.0)
+
+
+@pytest.mark.parametrize(
+    ("lines", "characters", "wanted", "sampled"),
+    [
+        (500, 100_000, 1000, 500),
+        (2_000_000, 400_000_000, 500_000, 500_000),
+        (2_000_000, 200_000_000_000, 500_000, 2684),
+        (1, 1 << 30, 500_000, 1),
+        (0, 0, 500_000, 0),
+    ],
+)
+def test_a_sample_has_no_more_lines_than_memory_holds(lines: int, characters: int, wanted: int, sampled: int) -> None:
+    assert Survey(lines, characters, 0.0).sample_lines(wanted) == sampled
+
+
+@pytest.mark.parametrize(
+    ("text", "coverage"),
+    [
+        ("plain text", 1.0),
+        ("Γειά σου, κόσμε", 1.0),
+        ("สวัสดีชาวโลก", 1.0),
+        ("你好，世界。", 0.9995),
+        ("こんにちは、カタカナ", 0.9995),
+        ("안녕하세요 세계", 0.9995),
+        ("the sign 道 stands for the way", 1.0),
+    ],
+)
+def test_coverage_is_lower_where_a_script_has_thousands_of_characters(
+    tmp_path: Path, text: str, coverage: float
+) -> None:
+    assert Survey.of(written(tmp_path / "text", [text])).character_coverage == coverage

@@ -1,0 +1,198 @@
+"""A checkpoint in a folder becomes a primary that computes, cuts text and is judged like one of our own."""
+
+import io
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sentencepiece
+import torch
+from safetensors.torch import load_file, save_file
+from transformers import AutoTokenizer
+
+from lingraft.artifacts.artifact import Artifact, Cost, Kind
+from lingraft.data.tokenizer.pieces import ByRole
+from lingraft.data.tokenizer.sentencepiece_model import charsmap
+from lingraft.huggingface.hub import INDEX
+from lingraft.huggingface.importing import import_hf
+from lingraft.huggingface.tokenizer import from_fairseq
+from lingraft.model.loading import Primary, load_primary
+from tests.huggingface.checkpoints import LINES, MODEL_TYPES, Made, logits_of, make_checkpoint, make_tokenizer
+
+CLOSE = 1e-5
+
+
+def imported(made: Made, out: Path) -> Primary:
+    import_hf(str(made.folder), out, "en")
+    return load_primary(out)
+
+
+@torch.no_grad()
+def difference(made: Made, primary: Primary) -> float:
+    """Largest between our logits and those of transformers, over a padded batch of lines with special tokens."""
+    batch = made.tokenizer([line[:24] for line in LINES[:3]], padding=True, return_tensors="pt")
+    tokens_BT, visible_BT = batch["input_ids"], batch["attention_mask"].bool()
+    places_M, depth = visible_BT.flatten().nonzero().flatten(), primary.encoder.shape.layers
+    ours_MV = primary.encoder.eval().masked_logits(tokens_BT, places_M, (depth,), visible_BT)[depth]
+    theirs_MV = logits_of(made.model, tokens_BT, visible_BT)[visible_BT]
+    return float((theirs_MV[:, : len(made.tokenizer)] - ours_MV).abs().max())
+
+
+@pytest.mark.parametrize("model_type", MODEL_TYPES)
+def test_logits_of_the_loaded_primary_are_those_of_transformers(
+    model_type: str, checkpoints: dict[str, Made], tmp_path: Path
+) -> None:
+    assert difference(checkpoints[model_type], imported(checkpoints[model_type], tmp_path / "primary")) < CLOSE
+
+
+@pytest.mark.parametrize("model_type", MODEL_TYPES)
+def test_rows_that_pad_the_token_table_are_left_out_and_logits_of_pieces_stay(
+    model_type: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pieces = len(make_tokenizer(model_type))
+    made = make_checkpoint(tmp_path / "checkpoint", model_type, vocab_size=pieces + 13)
+    primary = imported(made, tmp_path / "primary")
+    assert f"13 rows of the token table behind the tokenizer's {pieces} pieces are left out" in capsys.readouterr().err
+    assert len(primary.encoder.vocabulary) == len(primary.tokenizer) == pieces
+    assert difference(made, primary) < CLOSE
+
+
+@pytest.mark.parametrize("model_type", MODEL_TYPES)
+def test_the_tokenizer_is_kept_with_its_ids(model_type: str, checkpoints: dict[str, Made], tmp_path: Path) -> None:
+    made = checkpoints[model_type]
+    primary, theirs = imported(made, tmp_path / "primary"), AutoTokenizer.from_pretrained(made.folder)
+    assert (tmp_path / "primary" / "tokenizer.json").read_bytes() == (made.folder / "tokenizer.json").read_bytes()
+    assert primary.tokenizer.encode_all(LINES) == theirs(LINES, add_special_tokens=False)["input_ids"]
+    ids = ByRole(
+        theirs.cls_token_id, theirs.pad_token_id, theirs.sep_token_id, theirs.unk_token_id, theirs.mask_token_id
+    )
+    assert primary.tokenizer.special == primary.encoder.vocabulary.special == ids
+    assert primary.manifest.details["special_ids"] == ids._asdict()
+
+
+def test_the_manifest_says_where_it_is_from(checkpoints: dict[str, Made], tmp_path: Path) -> None:
+    folder = shutil.copytree(checkpoints["bert"].folder, tmp_path / "my-bert")
+    (folder / "README.md").write_text("---\nlanguage: en\nlicense: apache-2.0\n---\n# My BERT\n")
+    manifest = import_hf(str(folder), tmp_path / "primary", "en").manifest
+    origin = manifest.record["origin"]
+    assert (manifest.kind, manifest.language, manifest.cost) == (Kind.PRIMARY, "en", Cost())
+    assert (origin["model_type"], origin["name"], origin["revision"]) == ("bert", "my-bert", None)
+    assert (len(origin["sha"]), origin["licence"]) == (64, "apache-2.0")
+    assert manifest.details["shape"]["mlm_heads"] == [3]
+    assert manifest.tokenizer_hash == load_primary(tmp_path / "primary").tokenizer.hash
+    assert (tmp_path / "primary" / "history.jsonl").read_bytes() == b""
+
+
+def test_the_same_checkpoint_gives_the_same_primary(checkpoints: dict[str, Made], tmp_path: Path) -> None:
+    one, other = (import_hf(str(checkpoints["roberta"].folder), tmp_path / name, "en") for name in "ab")
+    assert one.fingerprint == other.fingerprint
+    assert one.fingerprint != import_hf(str(checkpoints["xlm-roberta"].folder), tmp_path / "c", "en").fingerprint
+
+
+def test_shards_under_an_index_are_read(checkpoints: dict[str, Made], tmp_path: Path) -> None:
+    whole = checkpoints["roberta"]
+    folder = shutil.copytree(whole.folder, tmp_path / "shards", ignore=shutil.ignore_patterns("*.safetensors"))
+    whole.model.save_pretrained(folder, max_shard_size="30KB")
+    assert len(list(folder.glob("model-*.safetensors"))) > 1
+    assert (folder / INDEX).is_file()
+    sharded = import_hf(str(folder), tmp_path / "a", "en")
+    assert sharded.fingerprint == import_hf(str(whole.folder), tmp_path / "b", "en").fingerprint
+
+
+def test_what_is_left_out_and_changed_is_said(
+    checkpoints: dict[str, Made], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = shutil.copytree(checkpoints["roberta"].folder, tmp_path / "half")
+    halves = {name: tensor.half() for name, tensor in load_file(folder / "model.safetensors").items()}
+    save_file(halves | {"roberta.pooler.dense.bias": torch.ones(32)}, folder / "model.safetensors")
+    changed(folder / "config.json", attention_probs_dropout_prob=0.1)
+    import_hf(str(folder), tmp_path / "primary", "en")
+    said = capsys.readouterr().err
+    assert "roberta.pooler.dense.bias is left out: the pooler" in said
+    assert "weights of torch.float16 became float32" in said
+    assert "dropout 0.0 is kept" in said
+    assert difference(checkpoints["roberta"], load_primary(tmp_path / "primary")) < 0.05
+
+
+def changed(path: Path, **settings: Any) -> None:
+    """Overwrite keys of a JSON file."""
+    path.write_text(json.dumps(json.loads(path.read_text()) | settings))
+
+
+def slow_files(folder: Path, tokenizer: Any, model_type: str) -> None:
+    """The files from before there was a tokenizer.json."""
+    model = json.loads(tokenizer.backend_tokenizer.to_str())["model"]
+    if model_type == "bert":
+        pieces = sorted(model["vocab"], key=model["vocab"].get)
+        (folder / "vocab.txt").write_text("\n".join(pieces) + "\n", encoding="utf-8")
+    else:
+        (folder / "vocab.json").write_text(json.dumps(model["vocab"]))
+        merges = "\n".join(" ".join(merge) for merge in model["merges"])
+        (folder / "merges.txt").write_text(f"#version: 0.2\n{merges}\n", encoding="utf-8")
+
+
+@pytest.mark.parametrize("model_type", ["roberta", "bert"])
+def test_a_slow_tokenizer_is_made_a_fast_one_with_the_same_ids(
+    model_type: str, checkpoints: dict[str, Made], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = checkpoints[model_type]
+    folder = shutil.copytree(made.folder, tmp_path / "slow")
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        (folder / name).unlink()
+    slow_files(folder, made.tokenizer, model_type)
+    import_hf(str(folder), tmp_path / "primary", "en")
+    primary = load_primary(tmp_path / "primary")
+    assert primary.tokenizer.encode_all(LINES) == made.tokenizer(LINES, add_special_tokens=False)["input_ids"]
+    assert primary.tokenizer.special.mask == made.tokenizer.mask_token_id
+    assert "tokenizer.json was made from the checkpoint's slow tokenizer" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("model_type", "shift"), [("xlm-roberta", 1), ("camembert", 4)])
+def test_a_sentencepiece_file_alone_gives_the_ids_that_transformers_defines(
+    model_type: str, shift: int, checkpoints: dict[str, Made], tmp_path: Path
+) -> None:
+    model = sentencepiece_model()
+    processor = sentencepiece.SentencePieceProcessor(model_proto=model)
+    (tmp_path / "sentencepiece.bpe.model").write_bytes(model)
+    made = from_fairseq(tmp_path / "sentencepiece.bpe.model", model_type)
+    vocabulary = [tuple(pair) for pair in json.loads(made.to_str())["model"]["vocab"]]
+    theirs = type(checkpoints[model_type].tokenizer)(vocab=vocabulary, _spm_precompiled_charsmap=charsmap(model))
+    assert len(theirs) == made.get_vocab_size() == processor.get_piece_size() + shift + 1
+    for line in [*LINES, "  Ｗｉｄｅ  ﬁne… "]:
+        assert made.encode(line).ids == theirs(line, add_special_tokens=False)["input_ids"]
+        assert made.encode(line).ids == [index + shift if index else 3 for index in processor.encode(line)]
+
+
+def sentencepiece_model() -> bytes:
+    model = io.BytesIO()
+    lines, settings = iter(LINES * 5), {"vocab_size": 100, "character_coverage": 1.0, "hard_vocab_limit": False}
+    sentencepiece.SentencePieceTrainer.train(sentence_iterator=lines, model_writer=model, minloglevel=2, **settings)
+    return model.getvalue()
+
+
+def test_a_checkpoint_with_nothing_but_a_sentencepiece_file_comes_in(tmp_path: Path) -> None:
+    model = sentencepiece_model()
+    rows = sentencepiece.SentencePieceProcessor(model_proto=model).get_piece_size() + 2
+    made = make_checkpoint(tmp_path / "checkpoint", "xlm-roberta", vocab_size=rows, pad_token_id=1)
+    (made.folder / "tokenizer.json").unlink()
+    (made.folder / "tokenizer_config.json").unlink()
+    (made.folder / "sentencepiece.bpe.model").write_bytes(model)
+    assert imported(made, tmp_path / "primary").tokenizer.special == ByRole(0, 1, 2, 3, rows - 1)
+
+
+@pytest.mark.parametrize("rows", [70_002, pytest.param(250_002, marks=pytest.mark.nightly)])
+def test_a_table_whose_ids_take_more_than_two_bytes_comes_in(rows: int, tmp_path: Path) -> None:
+    """XLM-R has 250,002 rows."""
+    small = make_tokenizer("xlm-roberta")
+    extra = [f"▁more{number}" for number in range(rows - len(small))]
+    vocabulary = [tuple(pair) for pair in json.loads(small.backend_tokenizer.to_str())["model"]["vocab"]]
+    tokenizer = type(small)(vocab=[*vocabulary[:-1], *((piece, -20.0) for piece in extra), vocabulary[-1]])
+    settings = {"vocab_size": rows, "hidden_size": 8, "intermediate_size": 8}
+    made = make_checkpoint(tmp_path / "big", "xlm-roberta", **settings)._replace(tokenizer=tokenizer)
+    tokenizer.save_pretrained(made.folder)
+    primary = imported(made, tmp_path / "primary")
+    assert (len(primary.tokenizer), primary.tokenizer.special.mask) == (rows, rows - 1)
+    assert difference(made, primary) < CLOSE
+    Artifact.load(tmp_path / "primary", Kind.PRIMARY)

@@ -1,0 +1,220 @@
+"""Rows from an alignment: means of neighbours or translations, copies where meanings agree, fitted where it failed."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import scipy.sparse
+import torch
+from torch import Tensor
+
+from lingraft.config.training import Initialisation
+from lingraft.data.shards import in_memory
+from lingraft.data.tokenizer.pieces import SpecialIds
+from lingraft.data.tokenizer.tokenizer import OWN_IDS
+from lingraft.model.encoder import Vocabulary
+from lingraft.model.initialisation.aligned import Aligned, Resource, aligned
+from lingraft.model.initialisation.piece_classes import PieceClass
+from lingraft.model.initialisation.rows import Initialised, initialise
+from lingraft.model.initialisation.static_vectors import StaticVectors, static_vectors
+from lingraft.model.initialisation.translation import TranslationTable
+from tests.languages_made_up import FIRST, Spelt, renamed, text_of
+
+PIECES, WIDTH, ROW = 120, 24, 12
+SIZE = PIECES + FIRST
+IDS = renamed(PIECES, seed=3)
+SHARED = range(20, 50)
+"""Meanings, counted from the first piece, that both languages write alike."""
+FRIENDS = (60, 61)
+"""Meanings whose word in the target is spelt as the source spells the other of them."""
+MEANING_OF_DIGITS, DIGITS = 70, 71
+"""The target writes "7" where text says that it means something else than the source's."""
+NOTHING = StaticVectors(torch.zeros(SIZE, WIDTH), torch.zeros(SIZE, dtype=torch.long))
+
+
+def vectors(seed: int, chain: int = 1, ids: Tensor = IDS) -> StaticVectors:
+    return static_vectors(in_memory(ids[text_of(seed, chain, PIECES, 400)]), SIZE, OWN_IDS, WIDTH, 1)
+
+
+def languages() -> tuple[Spelt, Spelt]:
+    here = [f"s{_letters(number)}" for number in range(PIECES)]
+    there = ["" for _ in here]
+    here[DIGITS] = "7"
+    for number in range(PIECES):
+        there[int(IDS[FIRST + number]) - FIRST] = here[number] if number in SHARED else f"{_letters(number)}tt"
+    for number, other in zip(FRIENDS, reversed(FRIENDS), strict=True):
+        there[int(IDS[FIRST + number]) - FIRST] = here[other]
+    there[int(IDS[FIRST + MEANING_OF_DIGITS]) - FIRST] = "7"
+    return Spelt(*here), Spelt(*there, special=OWN_IDS)
+
+
+def _letters(number: int) -> str:
+    return f"{chr(97 + number // 26)}{chr(97 + number % 26)}"
+
+
+HERE, THERE = languages()
+
+
+@pytest.fixture(scope="module")
+def source() -> Vocabulary:
+    generator = torch.Generator().manual_seed(5)
+    found = Vocabulary(SIZE, ROW)
+    found.table_VD = torch.nn.Parameter(torch.randn(SIZE, ROW, generator=generator))
+    found.bias_V = torch.nn.Parameter(torch.randn(SIZE, generator=generator))
+    return found
+
+
+@pytest.fixture(scope="module")
+def text() -> tuple[StaticVectors, StaticVectors]:
+    return vectors(1, ids=torch.arange(SIZE)), vectors(2)
+
+
+@pytest.fixture(scope="module")
+def found(source: Vocabulary, text: tuple[StaticVectors, StaticVectors]) -> Aligned:
+    return aligned(source, HERE, THERE, *text, seed=1)
+
+
+def fitted(source: Vocabulary, target: Spelt = THERE) -> Initialised:
+    return initialise(source, HERE, target, Initialisation.FITTED, torch.Generator().manual_seed(1))
+
+
+def table(translations: dict[int, dict[int, float]]) -> TranslationTable:
+    """Probabilities of source ids by target id."""
+    probabilities_TS = np.zeros((SIZE, SIZE), np.float32)
+    for target, by_source in translations.items():
+        for source, probability in by_source.items():
+            probabilities_TS[target, source] = probability
+    matrix = scipy.sparse.csr_array(probabilities_TS)
+    return TranslationTable(matrix, np.full(SIZE, 9), pairs=100, left_out={})
+
+
+def test_rows_start_near_those_that_mean_the_same(source: Vocabulary, found: Aligned) -> None:
+    words = torch.tensor([number for number in range(PIECES) if number not in SHARED and number != MEANING_OF_DIGITS])
+    rows_NV = found.rows.table_VD[IDS[FIRST + words]] @ torch.nn.functional.normalize(source.table_VD.detach()).T
+    assert (rows_NV.argmax(1) == FIRST + words).float().mean() > 0.8
+    assert found.quality.succeeded
+    assert found.quality.start == "shared pieces"
+    assert (found.quality.mapped, found.quality.translated) == (PIECES, 0)
+
+
+def test_a_row_and_its_bias_are_one_mean(source: Vocabulary, found: Aligned) -> None:
+    """Shown by a table whose rows have their bias as a column."""
+    with_bias = Vocabulary(SIZE, ROW)
+    rows_VD = source.table_VD.detach().clone()
+    rows_VD[:, 0] = source.bias_V.detach()
+    with_bias.table_VD, with_bias.bias_V = torch.nn.Parameter(rows_VD), source.bias_V
+    again = aligned(with_bias, HERE, THERE, vectors(1, ids=torch.arange(SIZE)), vectors(2), seed=1)
+    assert torch.allclose(again.rows.table_VD[:, 0], again.rows.bias_V, atol=1e-5)
+    assert torch.equal(again.rows.bias_V, found.rows.bias_V)
+
+
+def test_shared_words_are_copied_but_not_false_friends(source: Vocabulary, found: Aligned) -> None:
+    copied = torch.tensor([FIRST + number for number in SHARED])
+    same_N = (found.rows.table_VD[IDS[copied]] == source.table_VD[copied]).all(1)
+    assert same_N.float().mean() > 0.9
+    assert torch.equal(found.rows.bias_V[IDS[copied]][same_N], source.bias_V[copied][same_N])
+    for number, other in zip(FRIENDS, reversed(FRIENDS), strict=True):
+        row = found.rows.table_VD[IDS[FIRST + number]]
+        assert not torch.equal(row, source.table_VD[FIRST + other])
+        assert (row - source.table_VD[FIRST + number]).norm() < (row - source.table_VD[FIRST + other]).norm()
+    assert found.quality.shared == len(SHARED) + len(FRIENDS) + 1
+    assert found.quality.copied_of_shared == int(same_N.sum()) + 1
+
+
+def test_digits_are_copied_whatever_stands_near_them(source: Vocabulary, found: Aligned) -> None:
+    assert torch.equal(found.rows.table_VD[IDS[FIRST + MEANING_OF_DIGITS]], source.table_VD[FIRST + DIGITS])
+    assert found.rows.copied_by_class[PieceClass.DIGITS] == 1
+
+
+def test_special_rows_are_copied_by_role(source: Vocabulary, text: tuple[StaticVectors, StaticVectors]) -> None:
+    turned = Spelt(*THERE.texts, special=SpecialIds(begin=4, pad=3, end=2, unknown=1, mask=0))
+    found = aligned(source, HERE, turned, *text, seed=1)
+    assert torch.equal(found.rows.table_VD[list(turned.special)], source.table_VD[list(OWN_IDS)])
+    assert torch.equal(found.rows.bias_V[list(turned.special)], source.bias_V[list(OWN_IDS)])
+    assert found.rows.special == turned.special
+
+
+def test_copied_rows_are_counted(source: Vocabulary, found: Aligned) -> None:
+    same_V = torch.zeros(SIZE, dtype=torch.bool)
+    same_V[:FIRST] = True
+    for number in (*SHARED, MEANING_OF_DIGITS):
+        origin = FIRST + (DIGITS if number == MEANING_OF_DIGITS else number)
+        index = IDS[FIRST + number]
+        same_V[index] = torch.equal(found.rows.table_VD[index], source.table_VD[origin])
+    assert found.rows.copied == int(same_V.sum()) == sum(found.rows.copied_by_class.values())
+    assert found.rows.copied == found.quality.copied_of_shared + len(OWN_IDS)
+    assert sum(found.rows.pieces_by_class.values()) == SIZE
+
+
+def test_the_same_seed_gives_the_same_rows(
+    source: Vocabulary, text: tuple[StaticVectors, StaticVectors], found: Aligned
+) -> None:
+    again = aligned(source, HERE, THERE, *text, seed=1)
+    assert torch.equal(again.rows.table_VD, found.rows.table_VD)
+    assert again.quality == found.quality
+
+
+def test_unrelated_text_gives_fitted_rows(
+    source: Vocabulary, text: tuple[StaticVectors, StaticVectors], capsys: pytest.CaptureFixture[str]
+) -> None:
+    failed, expected = aligned(source, HERE, THERE, text[0], vectors(3, chain=2), seed=1), fitted(source)
+    assert torch.equal(failed.rows.table_VD, expected.table_VD)
+    assert torch.equal(failed.rows.bias_V, expected.bias_V)
+    assert failed.rows == replace(expected, table_VD=failed.rows.table_VD, bias_V=failed.rows.bias_V)
+    assert not failed.quality.succeeded
+    assert "\n" not in failed.quality.summary
+    assert failed.quality.summary.startswith("failed, from text alone")
+    assert "rows fitted" in failed.quality.summary
+    said = capsys.readouterr().err
+    assert all(f"alignment from {start} failed" in said for start in ("shared pieces", "similarity profiles"))
+
+
+@pytest.mark.parametrize("which", ["source", "target", "both"])
+def test_a_language_without_vectors_gets_fitted_rows(
+    source: Vocabulary, text: tuple[StaticVectors, StaticVectors], which: str
+) -> None:
+    here = text[0] if which == "target" else NOTHING
+    there = text[1] if which == "source" else NOTHING
+    found = aligned(source, HERE, THERE, here, there, seed=1)
+    assert torch.equal(found.rows.table_VD, fitted(source).table_VD)
+    assert (found.quality.agreement, found.quality.mapped) == (0.0, 0)
+
+
+def test_pieces_too_rare_for_a_vector_are_fitted(source: Vocabulary, text: tuple[StaticVectors, StaticVectors]) -> None:
+    rare = IDS[FIRST + 100 : FIRST + 110]
+    known_V1 = torch.ones(SIZE, 1)
+    known_V1[rare] = 0
+    found = aligned(source, HERE, THERE, text[0], replace(text[1], vectors_VW=text[1].vectors_VW * known_V1), seed=1)
+    assert found.quality.succeeded
+    assert torch.equal(found.rows.table_VD[rare], fitted(source).table_VD[rare])
+    assert found.quality.mapped == PIECES - len(rare)
+
+
+def test_rows_from_parallel_text_are_means_of_translations(
+    source: Vocabulary, text: tuple[StaticVectors, StaticVectors]
+) -> None:
+    first, second = IDS[FIRST + 100 : FIRST + 102].tolist()
+    translated = table({first: {7: 0.25, 8: 0.75}, second: {11: 1.0}})
+    for there in (text[1], NOTHING):
+        found = aligned(source, HERE, THERE, text[0], there, 1, Resource.PARALLEL, translated)
+        expected_ND = torch.stack([source.table_VD[7] / 4 + source.table_VD[8] * 3 / 4, source.table_VD[11]])
+        assert torch.allclose(found.rows.table_VD[[first, second]], expected_ND, atol=1e-6)
+        assert torch.allclose(found.rows.bias_V[first], source.bias_V[7] / 4 + source.bias_V[8] * 3 / 4, atol=1e-6)
+        assert found.quality.translated == 2
+        assert found.quality.mapped == (PIECES - 2 if there is text[1] else 0)
+    others = [index for index in range(SIZE) if index not in (first, second)]
+    assert torch.equal(found.rows.table_VD[others], fitted(source).table_VD[others])
+
+
+def test_a_dictionary_starts_the_map_and_rows_are_its_neighbours(
+    source: Vocabulary, text: tuple[StaticVectors, StaticVectors]
+) -> None:
+    nothing_shared = Spelt(*(f"{each}x" for each in THERE.texts))
+    words = table({int(IDS[FIRST + number]): {FIRST + number: 1.0} for number in SHARED})
+    found = aligned(source, HERE, nothing_shared, *text, 1, Resource.DICTIONARY, words)
+    assert found.quality.succeeded
+    assert (found.quality.known_pairs, found.quality.start) == (len(SHARED), "translations and shared pieces")
+    assert (found.quality.mapped, found.quality.translated, found.quality.shared) == (PIECES, 0, 0)
+    wrong = table({int(IDS[FIRST + number]): {FIRST + (7 * number) % PIECES: 1.0} for number in SHARED})
+    misled = aligned(source, HERE, nothing_shared, *text, 1, Resource.DICTIONARY, wrong)
+    assert misled.quality.agreement != found.quality.agreement

@@ -1,0 +1,190 @@
+"""A map between two languages: found where their text is alike, known to have failed where it is not."""
+
+from dataclasses import astuple
+
+import pytest
+import torch
+from torch import Tensor
+
+from lingraft.data.shards import in_memory
+from lingraft.data.tokenizer.tokenizer import OWN_IDS
+from lingraft.model.initialisation import alignment as module
+from lingraft.model.initialisation.alignment import AGREEMENT, Alignment, Pairs, align
+from lingraft.model.initialisation.seed_pairs import starts
+from lingraft.model.initialisation.static_vectors import StaticVectors, static_vectors
+from tests.languages_made_up import FIRST, Spelt, renamed, text_of
+
+PIECES, WIDTH = 120, 24
+SIZE = PIECES + FIRST
+IDS = renamed(PIECES, seed=3)
+"""Id in the target of every source piece."""
+
+
+def vectors(seed: int, chain: int = 1, ids: Tensor = IDS) -> StaticVectors:
+    return static_vectors(in_memory(ids[text_of(seed, chain, PIECES, 400)]), SIZE, OWN_IDS, WIDTH, 1)
+
+
+SOURCE, TARGET, STRANGER = vectors(1, ids=torch.arange(SIZE)), vectors(2), vectors(3, chain=2)
+NOTHING = StaticVectors(torch.zeros(SIZE, WIDTH), torch.zeros(SIZE, dtype=torch.long))
+
+
+def pairs(count: int, first: int = 20) -> Pairs:
+    return Pairs(torch.arange(FIRST + first, FIRST + first + count), IDS[FIRST + first : FIRST + first + count])
+
+
+def aligned(target: StaticVectors = TARGET, known: Pairs | None = None, seed: int = 1) -> Alignment:
+    return align(SOURCE, target, pairs(16) if known is None else known, seed)
+
+
+@pytest.fixture(scope="module")
+def found() -> Alignment:
+    return aligned()
+
+
+def accuracy(alignment: Alignment) -> float:
+    nearest_V = (alignment.source_VW @ alignment.target_VW.T).argmax(1)
+    return (nearest_V == IDS)[FIRST:].float().mean().item()
+
+
+def same(first: Alignment, second: Alignment) -> bool:
+    pairs_of_values = zip(astuple(first), astuple(second), strict=True)
+    return all(torch.equal(a, b) if isinstance(a, Tensor) else a == b for a, b in pairs_of_values)
+
+
+def test_a_language_that_is_another_renamed_is_found_from_few_pairs(found: Alignment) -> None:
+    assert accuracy(found) > 0.9
+    assert found.succeeded
+    assert found.agreement > 2 * AGREEMENT
+    assert found.similarity > found.chance_similarity + 0.1
+    assert found.known_pairs == 16
+    assert torch.allclose(found.target_VW[FIRST:].norm(dim=1), torch.ones(PIECES))
+    assert not found.target_VW[:FIRST].any()
+
+
+def test_unrelated_text_is_known_to_have_failed(found: Alignment) -> None:
+    failed = aligned(STRANGER)
+    assert not failed.succeeded
+    assert abs(failed.agreement) < AGREEMENT / 2
+    assert accuracy(failed) < 0.3
+
+
+def test_wrong_pairs_between_unrelated_texts_do_not_agree_although_each_map_fits_them() -> None:
+    assert not aligned(STRANGER, pairs(PIECES, first=0)).succeeded
+
+
+def test_an_alignment_is_the_same_again_and_with_more_threads(found: Alignment) -> None:
+    threads = torch.get_num_threads()
+    try:
+        torch.set_num_threads(threads % 2 + 1)
+        again = aligned()
+    finally:
+        torch.set_num_threads(threads)
+    assert same(again, found)
+
+
+def test_another_seed_takes_other_halves(found: Alignment) -> None:
+    other = aligned(seed=2)
+    assert other.agreement != found.agreement
+    assert other.succeeded
+
+
+def test_agreement_is_of_halves_that_have_no_pair_in_common() -> None:
+    first, second = module._halves(31, seed=1)
+    assert sorted([*first.tolist(), *second.tolist()]) == [*range(31)]
+    assert len(second) == 15
+
+
+def test_known_pairs_hold_the_map_where_text_says_otherwise() -> None:
+    """Unrelated text says nothing of known pairs, so that only they bring those together."""
+    known = pairs(PIECES // 2, first=0)
+    failed = aligned(STRANGER, known)
+    cosines_P = (failed.source_VW[known.source_P] * failed.target_VW[known.target_P]).sum(1)
+    others_P = (failed.source_VW[FIRST + PIECES // 2 :] * failed.target_VW[IDS[FIRST + PIECES // 2 :]]).sum(1)
+    assert cosines_P.mean() > others_P.mean() + 0.2
+
+
+def test_pairs_of_pieces_without_a_vector_are_left_out(found: Alignment) -> None:
+    more = Pairs(torch.cat([torch.tensor([0, 1]), pairs(16).source_P]), torch.cat([IDS[:2], pairs(16).target_P]))
+    assert same(aligned(known=more), found)
+
+
+def test_a_piece_that_is_near_to_everybody_is_not_everybodys_nearest() -> None:
+    similarity_CC = torch.tensor([[0.9, 0.8, 0.1], [0.9, 0.3, 0.8], *[[0.9, 0.0, 0.0]] * 10])
+    spaces, every = module._Spaces(torch.eye(12), similarity_CC.T), module._Spaces(torch.arange(12), torch.arange(3))
+    forward_C, _, similarity = module._nearest(spaces, every, torch.eye(12))
+    assert forward_C[:3].tolist() == [1, 2, 0]
+    assert similarity <= 0.9
+
+
+@pytest.mark.parametrize("known", [pairs(0), pairs(1)], ids=["none", "one"])
+def test_without_pairs_for_two_halves_it_has_failed(known: Pairs) -> None:
+    assert_failed(aligned(known=known))
+
+
+def test_without_vectors_it_has_failed() -> None:
+    assert_failed(aligned(NOTHING))
+    assert_failed(align(NOTHING, TARGET, pairs(16), 1))
+
+
+def assert_failed(alignment: Alignment) -> None:
+    assert not alignment.succeeded
+    assert_finite(alignment)
+
+
+def assert_finite(alignment: Alignment) -> None:
+    assert all(
+        torch.isfinite(torch.as_tensor(value)).all() for value in astuple(alignment) if not isinstance(value, str)
+    )
+
+
+def few(vectors: StaticVectors, ids: Tensor) -> StaticVectors:
+    """Only some pieces have a vector."""
+    kept_V1 = torch.zeros(SIZE, 1)
+    kept_V1[ids] = 1
+    return StaticVectors(vectors.vectors_VW * kept_V1, vectors.counts_V)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 8])
+def test_languages_of_few_pieces_with_a_vector_are_no_trouble(count: int) -> None:
+    """Fewer than the width, and than neighbours of CSLS."""
+    some = torch.arange(FIRST, FIRST + count)
+    assert_finite(align(few(SOURCE, some), few(TARGET, IDS[some]), pairs(count, first=0), 1))
+    assert_finite(align(SOURCE, few(TARGET, IDS[some]), pairs(count, first=0), 1))
+
+
+def test_an_alignment_whose_pairs_are_all_known_is_judged_by_them() -> None:
+    assert aligned(known=pairs(PIECES, first=0)).succeeded
+
+
+def test_starts_are_shared_pieces_then_cognates_then_profiles() -> None:
+    names = [f"word{chr(97 + number // 26)}{chr(97 + number % 26)}" for number in range(PIECES)]
+    there = ["" for _ in names]
+    for number, new in enumerate((IDS[FIRST:] - FIRST).tolist()):
+        there[new] = names[number] if number < 10 else f"{names[number][::-1]}x"
+    source, target = Spelt(*names[:-2], "Nationale", "музыкант"), Spelt(*there)
+    place = int(IDS[-2]) - FIRST, int(IDS[-1]) - FIRST
+    texts = [*there]
+    texts[place[0]], texts[place[1]] = "nacionale", "muzykant"
+    target = Spelt(*texts)
+    found = dict(starts(source, target, SOURCE, TARGET))
+    assert [*found] == ["shared pieces", "shared pieces and cognates", "similarity profiles"]
+    ten = {(FIRST + number, int(IDS[FIRST + number])) for number in range(10)}
+    assert chosen(found["shared pieces"]) == ten
+    assert chosen(found["shared pieces and cognates"]) >= ten | {(SIZE - 2, int(IDS[-2])), (SIZE - 1, int(IDS[-1]))}
+    profiles = found["similarity profiles"]
+    assert len(profiles.source_P) == PIECES
+    assert (IDS[profiles.source_P] == profiles.target_P).float().mean() > 5 / PIECES
+
+
+def test_starts_of_a_language_without_vectors_are_empty_but_for_shared_pieces() -> None:
+    pieces = Spelt(*(f"word{number}" for number in range(PIECES)))
+    found = dict(starts(pieces, pieces, SOURCE, NOTHING))
+    assert {name: len(each.source_P) for name, each in found.items()} == {
+        "shared pieces": PIECES,
+        "shared pieces and cognates": PIECES,
+        "similarity profiles": 0,
+    }
+
+
+def chosen(pairs: Pairs) -> set[tuple[int, int]]:
+    return {*zip(pairs.source_P.tolist(), pairs.target_P.tolist(), strict=True)}

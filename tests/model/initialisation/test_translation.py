@@ -1,0 +1,154 @@
+"""Piece translations are found in a made-up language: the source's own sentences with every piece renamed."""
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from lingraft.data.parallel_text import Pair
+from lingraft.data.tokenizer.pieces import SpecialIds
+from lingraft.data.tokenizer.tokenizer import OWN_IDS
+from lingraft.errors import TextError
+from lingraft.model.initialisation import translation
+from lingraft.model.initialisation.translation import THINNED, TOO_LONG, UNKNOWN, dictionary_table, parallel_table
+
+WORDS = 120
+
+
+@dataclass(frozen=True)
+class Words:
+    """A tokenizer of words: those that it does not know are its unknown piece; "a+b" are two pieces."""
+
+    known: tuple[str, ...]
+    special: SpecialIds = OWN_IDS
+
+    def __len__(self) -> int:
+        return len(OWN_IDS) + len(self.known)
+
+    def encode_all(self, texts: list[str]) -> list[list[int]]:
+        ids = {word: index for index, word in enumerate(self.known, start=len(OWN_IDS))}
+        return [[ids.get(word, OWN_IDS.unknown) for word in text.replace("+", " ").split()] for text in texts]
+
+    def id_of(self, word: str) -> int:
+        return self.encode_all([word])[0][0]
+
+
+SOURCE = Words(tuple(f"s{number}" for number in range(WORDS)))
+TARGET = Words(tuple(f"t{number}" for number in random.Random(5).sample(range(WORDS), WORDS)))
+"""The translation of s7 is t7, at another id."""
+
+
+def sentences(count: int, seed: int = 1, function_word: bool = True) -> Iterator[Pair]:
+    """Frequent words and rare ones in another order each time, with a target word in half of all that nothing means."""
+    draw = random.Random(seed)
+    for number in range(count):
+        words = [int(WORDS * draw.random() ** 2) for _ in range(8)]
+        target = [f"t{word}" for word in draw.sample(words, len(words))]
+        if function_word and draw.random() < 0.5:
+            target.append("t0")
+        yield Pair(" ".join(f"s{word}" for word in words), " ".join(target), f"line {number + 1}")
+
+
+def best(table: translation.TranslationTable, word: str) -> tuple[int, float]:
+    row_S = table.probabilities_TS[[TARGET.id_of(word)]].toarray()[0]
+    return int(row_S.argmax()), float(row_S.max())
+
+
+def test_a_permuted_vocabulary_is_found_from_sentences() -> None:
+    table = parallel_table(sentences(1500), SOURCE, TARGET, "made up")
+    found = [best(table, f"t{number}")[0] == SOURCE.id_of(f"s{number}") for number in range(WORDS)]
+    assert sum(found) >= WORDS - 2
+    assert np.mean([best(table, f"t{number}")[1] for number in range(WORDS)]) > 0.9
+    assert (table.pairs, table.left_out, table.covered) == (1500, {}, WORDS)
+    seen = sum(f"t{WORDS // 2}" in pair.target.split() for pair in sentences(1500))
+    assert table.counts_T[TARGET.id_of(f"t{WORDS // 2}")] == seen > 0
+
+
+def test_rows_are_probabilities_and_special_pieces_have_none() -> None:
+    pairs = [Pair(f"{pair.source} unheard", f"{pair.target} of", pair.place) for pair in sentences(300)]
+    table = parallel_table(pairs, SOURCE, TARGET, "made up")
+    probabilities_TS = table.probabilities_TS.toarray()
+    assert probabilities_TS.dtype == np.float32
+    assert probabilities_TS.shape == (len(TARGET), len(SOURCE))
+    totals_T = probabilities_TS.sum(1)
+    assert np.allclose(totals_T[totals_T > 0], 1, atol=1e-5)
+    assert not probabilities_TS[list(OWN_IDS)].any()
+    assert not probabilities_TS[:, list(OWN_IDS)].any()
+    assert table.probabilities_TS.data.min() > 0
+
+
+def test_both_directions_agree_whichever_language_is_the_source() -> None:
+    pairs = list(sentences(400, function_word=False))
+    there = parallel_table(pairs, SOURCE, TARGET, "there").probabilities_TS
+    turned = [Pair(pair.target, pair.source, pair.place) for pair in pairs]
+    back = parallel_table(turned, TARGET, SOURCE, "back").probabilities_TS
+    found = {(row, column) for row, column in zip(*there.nonzero(), strict=True) if there[row, column] > 0.5}
+    again = {(row, column) for column, row in zip(*back.nonzero(), strict=True) if back[column, row] > 0.5}
+    assert len(found) > WORDS * 0.8
+    assert len(found & again) > 0.95 * len(found | again)
+
+
+def test_the_same_pairs_give_the_same_table_in_batches_of_any_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    first = parallel_table(sentences(300), SOURCE, TARGET, "made up").probabilities_TS
+    again = parallel_table(sentences(300), SOURCE, TARGET, "made up").probabilities_TS
+    assert (first != again).nnz == 0
+    for name, small in (("_CELLS", 4000), ("_PAIRS_AT_ONCE", 7), ("_READ_AT_ONCE", 11)):
+        monkeypatch.setattr(translation, name, small)
+    little = parallel_table(sentences(300), SOURCE, TARGET, "made up").probabilities_TS
+    assert abs(first - little).max() < 1e-4
+
+
+def test_more_pairs_than_are_learned_from_are_thinned_evenly_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(translation, "MOST_PAIRS", 100)
+    monkeypatch.setattr(translation, "_READ_AT_ONCE", 10)
+    table = parallel_table(sentences(790), SOURCE, TARGET, "made up")
+    assert 50 <= table.pairs <= 100
+    assert table.left_out == {THINNED: 790 - table.pairs}
+
+
+def test_pairs_that_cannot_be_aligned_are_left_out_and_counted() -> None:
+    long = " ".join(f"s{number}" for number in range(300))
+    wide = Words(tuple(f"s{number}" for number in range(300)))
+    pairs = [*sentences(20), Pair("unheard of", "t1", ""), Pair(long, "t1", "")]
+    assert parallel_table(pairs, wide, TARGET, "made up").left_out == {UNKNOWN: 1, TOO_LONG: 1}
+
+
+def test_text_that_nothing_can_be_learned_from_is_refused_with_counts() -> None:
+    with pytest.raises(TextError, match=r"nothing: no pair is left .*\(there are none\)"):
+        parallel_table([], SOURCE, TARGET, "nothing")
+    unheard = [Pair("unheard", "of", "")] * 3
+    for learn in (parallel_table, dictionary_table):
+        with pytest.raises(TextError, match=rf"other: no pair is left .*\(3 {UNKNOWN}\)"):
+            learn(unheard, SOURCE, TARGET, "other")
+
+
+def test_swapped_languages_of_sentences_are_refused() -> None:
+    swapped = [Pair(pair.target, pair.source, pair.place) for pair in sentences(50)]
+    with pytest.raises(TextError, match=r"made up: the languages are swapped.*first 50 pairs"):
+        parallel_table(swapped, SOURCE, TARGET, "made up")
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+def test_a_dictionary_is_read_in_either_order(swapped: bool) -> None:
+    pairs = [Pair(f"s{number}", f"t{number}", "") for number in range(0, WORDS, 2)]
+    given = [Pair(pair.target, pair.source, "") for pair in pairs] if swapped else pairs
+    table = dictionary_table(given, SOURCE, TARGET, "words")
+    assert table.swapped == swapped
+    assert table.covered == WORDS // 2
+    assert all(best(table, f"t{number}") == (SOURCE.id_of(f"s{number}"), 1.0) for number in range(0, WORDS, 2))
+
+
+def test_words_of_one_piece_count_more_than_words_that_only_contain_it() -> None:
+    pairs = [Pair("s1", "t1", ""), *[Pair("s2+s3", f"t1+t{number}", "") for number in range(4, 14)]]
+    table = dictionary_table(pairs, SOURCE, TARGET, "words")
+    assert best(table, "t1")[0] == SOURCE.id_of("s1")
+    assert best(table, "t5")[0] in (SOURCE.id_of("s2"), SOURCE.id_of("s3"))
+
+
+def test_words_are_looked_up_in_the_spelling_that_the_tokenizer_knows() -> None:
+    source, target = Words(("sol", "Lun")), Words(("Zun", "mun"))
+    table = dictionary_table([Pair("Sol", "zun", ""), Pair("lun", "MUN", "")], source, target, "words")
+    assert table.probabilities_TS[[target.id_of("Zun")], [source.id_of("sol")]].sum() == 1
+    assert table.probabilities_TS[[target.id_of("mun")], [source.id_of("Lun")]].sum() == 1

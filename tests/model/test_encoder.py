@@ -1,0 +1,268 @@
+from collections.abc import Iterator
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+from transformers import RobertaConfig, RobertaForMaskedLM
+
+from lingraft.config.encoder import EncoderShape
+from lingraft.data.tokenizer.tokenizer import OWN_IDS
+from lingraft.errors import DepthError
+from lingraft.model.encoder import Encoder
+
+VOCABULARY, PAD = 97, OWN_IDS.pad
+SHAPE = EncoderShape(width=48, layers=4, attention_heads=3, mlm_heads=(2, 4), block_tokens=40, feedforward=80)
+CLOSE = {"rtol": 0.0, "atol": 1e-5}
+
+
+def some_tokens(blocks: int = 3, length: int = 40, seed: int = 1) -> Tensor:
+    return torch.randint(5, VOCABULARY, (blocks, length), generator=torch.Generator().manual_seed(seed))
+
+
+def some_places(count: int = 25) -> Tensor:
+    return torch.randperm(3 * 40, generator=torch.Generator().manual_seed(2))[:count]
+
+
+def padded() -> tuple[Tensor, Tensor]:
+    """Tokens of three lengths, and where they are."""
+    tokens_BT = some_tokens()
+    tokens_BT[1, 11:], tokens_BT[2, 33:] = PAD, PAD
+    return tokens_BT, tokens_BT != PAD
+
+
+@pytest.fixture
+def encoder() -> Encoder:
+    """Weights large enough that every one of them shows in the logits."""
+    made = Encoder(SHAPE, VOCABULARY)
+    generator = torch.Generator().manual_seed(3)
+    with torch.no_grad():
+        for parameter in made.parameters():
+            parameter.add_(torch.empty_like(parameter).normal_(std=0.1, generator=generator))
+    return made.eval()
+
+
+@pytest.fixture
+def peer(encoder: Encoder) -> RobertaForMaskedLM:
+    """Hugging Face's RoBERTa with the same weights and the last of our heads."""
+    config = RobertaConfig(
+        vocab_size=VOCABULARY,
+        hidden_size=SHAPE.width,
+        num_hidden_layers=SHAPE.layers,
+        num_attention_heads=SHAPE.attention_heads,
+        intermediate_size=SHAPE.feedforward,
+        max_position_embeddings=SHAPE.block_tokens + SHAPE.family.position_offset,
+        pad_token_id=PAD,
+        type_vocab_size=1,
+        layer_norm_eps=1e-5,
+    )
+    made = RobertaForMaskedLM(config).eval()
+    made.load_state_dict(dict(theirs(encoder, made)), strict=True)
+    return made
+
+
+def theirs(encoder: Encoder, peer: RobertaForMaskedLM) -> Iterator[tuple[str, Tensor]]:
+    """Our tensors under their names: the fused projection in three, the token type taken out of the positions."""
+    ours = encoder.state_dict()
+    token_type_1D = peer.state_dict()["roberta.embeddings.token_type_embeddings.weight"]
+    yield "roberta.embeddings.token_type_embeddings.weight", token_type_1D
+    yield "roberta.embeddings.word_embeddings.weight", ours["vocabulary.table_VD"]
+    yield "roberta.embeddings.position_embeddings.weight", ours["positions_TD"] - token_type_1D
+    yield "lm_head.decoder.weight", ours["vocabulary.table_VD"]
+    yield "lm_head.decoder.bias", ours["vocabulary.bias_V"]
+    yield "lm_head.bias", ours["vocabulary.bias_V"]
+    modules = {"input_norm": "roberta.embeddings.LayerNorm"}
+    modules |= {f"heads.{SHAPE.layers}.dense": "lm_head.dense", f"heads.{SHAPE.layers}.norm": "lm_head.layer_norm"}
+    for number in range(SHAPE.layers):
+        own, layer = f"layers.{number}", f"roberta.encoder.layer.{number}"
+        modules |= {
+            f"{own}.attention_out": f"{layer}.attention.output.dense",
+            f"{own}.attention_norm": f"{layer}.attention.output.LayerNorm",
+            f"{own}.up": f"{layer}.intermediate.dense",
+            f"{own}.down": f"{layer}.output.dense",
+            f"{own}.output_norm": f"{layer}.output.LayerNorm",
+        }
+        for kind in ("weight", "bias"):
+            for part, tensor in zip(("query", "key", "value"), ours[f"{own}.qkv.{kind}"].chunk(3), strict=True):
+                yield f"{layer}.attention.self.{part}.{kind}", tensor
+    for own, their in modules.items():
+        yield f"{their}.weight", ours[f"{own}.weight"]
+        yield f"{their}.bias", ours[f"{own}.bias"]
+
+
+@torch.no_grad()
+def test_logits_are_those_of_transformers(encoder: Encoder, peer: RobertaForMaskedLM) -> None:
+    tokens_BT, places_M = some_tokens(), some_places()
+    expected_MV = peer(tokens_BT).logits.flatten(0, 1)[places_M]
+    assert expected_MV.std() > 0.1
+    torch.testing.assert_close(encoder.masked_logits(tokens_BT, places_M, (4,))[4], expected_MV, **CLOSE)
+
+
+@torch.no_grad()
+def test_logits_of_padded_text_are_those_of_transformers(encoder: Encoder, peer: RobertaForMaskedLM) -> None:
+    tokens_BT, visible_BT = padded()
+    places_M = visible_BT.flatten().nonzero().flatten()
+    expected_MV = peer(tokens_BT, attention_mask=visible_BT.long()).logits.flatten(0, 1)[places_M]
+    found_MV = encoder.masked_logits(tokens_BT, places_M, (4,), visible_BT)[4]
+    torch.testing.assert_close(found_MV, expected_MV, **CLOSE)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("with_padding", [False, True])
+def test_hidden_states_are_those_of_transformers_at_every_depth(
+    encoder: Encoder, peer: RobertaForMaskedLM, with_padding: bool
+) -> None:
+    tokens_BT, visible_BT = padded() if with_padding else (some_tokens(), torch.ones(3, 40, dtype=torch.bool))
+    expected = peer(tokens_BT, attention_mask=visible_BT.long(), output_hidden_states=True).hidden_states
+    found = encoder.hidden_states(tokens_BT, (1, 3, 4), visible_BT if with_padding else None)
+    assert sorted(found) == [1, 3, 4]
+    for depth, hidden_BTD in found.items():
+        torch.testing.assert_close(hidden_BTD[visible_BT], expected[depth][visible_BT], **CLOSE)
+
+
+def test_gradients_are_those_of_transformers(encoder: Encoder, peer: RobertaForMaskedLM) -> None:
+    tokens_BT, places_M = some_tokens(), some_places()
+    targets_M = some_tokens(1, len(places_M), seed=5)[0]
+    F.cross_entropy(encoder.masked_logits(tokens_BT, places_M, (4,))[4], targets_M).backward()
+    F.cross_entropy(peer(tokens_BT).logits.flatten(0, 1)[places_M], targets_M).backward()
+    table = peer.roberta.embeddings.word_embeddings.weight
+    torch.testing.assert_close(encoder.vocabulary.table_VD.grad[PAD + 1 :], table.grad[PAD + 1 :], **CLOSE)
+    their_query = peer.roberta.encoder.layer[0].attention.self.query.weight.grad
+    torch.testing.assert_close(encoder.layers[0].qkv.weight.grad[: SHAPE.width], their_query, **CLOSE)
+
+
+@torch.no_grad()
+def test_what_is_not_visible_changes_nothing(encoder: Encoder) -> None:
+    tokens_BT, visible_BT = padded()
+    other_BT = torch.where(visible_BT, tokens_BT, 50)
+    one, other = (encoder.hidden_states(tokens, (4,), visible_BT)[4] for tokens in (tokens_BT, other_BT))
+    assert torch.equal(one[visible_BT], other[visible_BT])
+
+
+@torch.no_grad()
+def test_padding_changes_nothing_but_rounding(encoder: Encoder) -> None:
+    tokens_BT, visible_BT = padded()
+    whole = encoder.hidden_states(tokens_BT, (4,), visible_BT)[4]
+    alone = encoder.hidden_states(tokens_BT[1:2, :11], (4,))[4]
+    torch.testing.assert_close(whole[1:2, :11], alone, **CLOSE)
+
+
+@pytest.mark.parametrize("with_padding", [False, True])
+def test_training_computes_what_inference_does(encoder: Encoder, with_padding: bool) -> None:
+    tokens_BT, visible_BT = padded() if with_padding else (some_tokens(), None)
+    trained = encoder.masked_logits(tokens_BT, some_places(), (2, 4), visible_BT)
+    with torch.no_grad():
+        inferred = encoder.masked_logits(tokens_BT, some_places(), (2, 4), visible_BT)
+    for depth in (2, 4):
+        torch.testing.assert_close(trained[depth], inferred[depth], **CLOSE)
+
+
+def test_a_head_computes_nothing_above_itself(encoder: Encoder) -> None:
+    ran = []
+    for number, layer in enumerate(encoder.layers, start=1):
+        layer.register_forward_hook(lambda *_, number=number: ran.append(number))
+    encoder.masked_logits(some_tokens(), some_places(), (2,))[2].sum().backward()
+    assert ran == [1, 2]
+    assert all(parameter.grad is None for layer in encoder.layers[2:] for parameter in layer.parameters())
+    assert all(parameter.grad is None for parameter in encoder.heads["4"].parameters())
+    assert all(parameter.grad is not None for parameter in encoder.layers[:2].parameters())
+
+
+@torch.no_grad()
+def test_a_heads_logits_do_not_depend_on_which_others_are_asked_for(encoder: Encoder) -> None:
+    alone = encoder.masked_logits(some_tokens(), some_places(), (2,))[2]
+    together = encoder.masked_logits(some_tokens(), some_places(), (4, 2))
+    assert torch.equal(together[2], alone)
+    assert not torch.equal(together[4], alone)
+
+
+@pytest.mark.parametrize("depth", [0, 1, 3, 5])
+def test_a_depth_without_a_head_is_refused_with_those_that_have_one(encoder: Encoder, depth: int) -> None:
+    with pytest.raises(DepthError, match=rf"depth {depth} has no MLM head.*\[2, 4\]"):
+        encoder.masked_logits(some_tokens(), some_places(), (4, depth))
+
+
+@pytest.mark.parametrize("training", [True, False], ids=["training", "inference"])
+def test_attention_within_windows_is_that_of_a_mask_by_window(
+    encoder: Encoder, peer: RobertaForMaskedLM, training: bool
+) -> None:
+    tokens_BT, window_T = some_tokens(), torch.arange(40) // 8
+    seen_B1TT = (window_T[:, None] == window_T).expand(len(tokens_BT), 1, -1, -1)
+    with torch.set_grad_enabled(training):
+        ours = encoder.hidden_states(tokens_BT, (2, 4), window=8)
+    with torch.no_grad():
+        theirs = peer.roberta(tokens_BT, attention_mask=seen_B1TT, output_hidden_states=True).hidden_states
+    for depth, hidden_BTD in ours.items():
+        torch.testing.assert_close(hidden_BTD, theirs[depth], **CLOSE)
+
+
+def test_dropout_works_in_training_only(encoder: Encoder) -> None:
+    dropping = Encoder(SHAPE.model_copy(update={"dropout": 0.3}), VOCABULARY)
+    dropping.load_state_dict(encoder.state_dict())
+    tokens_BT = some_tokens()
+    once, twice = (dropping.train().hidden_states(tokens_BT, (4,))[4] for _ in range(2))
+    assert not torch.allclose(once, twice, atol=1e-2)
+    with torch.no_grad():
+        assert torch.equal(dropping.eval().hidden_states(tokens_BT, (4,))[4], encoder.hidden_states(tokens_BT, (4,))[4])
+
+
+def gradients(encoder: Encoder, recompute: bool) -> tuple[dict[str, Tensor], int]:
+    """Gradients of all parameters, and the bytes that autograd kept for them besides the parameters."""
+    encoder.recompute = recompute
+    encoder.zero_grad()
+    parameters, kept = {parameter.data_ptr() for parameter in encoder.parameters()}, {}
+
+    def keep(tensor: Tensor) -> Tensor:
+        if tensor.untyped_storage().data_ptr() not in parameters:
+            kept[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
+        return tensor
+
+    torch.manual_seed(7)
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        found = encoder.masked_logits(some_tokens(), some_places(), (2, 4))
+    (found[2].logsumexp(1).sum() + found[4].logsumexp(1).sum()).backward()
+    return {name: parameter.grad for name, parameter in encoder.named_parameters()}, sum(kept.values())
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.2])
+def test_recomputing_gives_the_very_same_gradients_from_less_memory(encoder: Encoder, dropout: float) -> None:
+    dropping = Encoder(SHAPE.model_copy(update={"dropout": dropout}), VOCABULARY).train()
+    dropping.load_state_dict(encoder.state_dict())
+    plain, whole_bytes = gradients(dropping, recompute=False)
+    again, less_bytes = gradients(dropping, recompute=True)
+    assert all(torch.equal(plain[name], again[name]) for name in plain)
+    assert less_bytes < whole_bytes / 3
+
+
+def test_the_body_is_everything_but_the_vocabulary(encoder: Encoder) -> None:
+    names = set(encoder.body_tensors())
+    assert set(encoder.state_dict()) - names == {"vocabulary.table_VD", "vocabulary.bias_V"}
+    sizes = sum(tensor.numel() for tensor in encoder.body_tensors().values())
+    own = VOCABULARY * (SHAPE.width + 1)
+    assert sizes + own == sum(parameter.numel() for parameter in encoder.parameters())
+
+
+def test_weights_begin_as_berts_do() -> None:
+    fresh = Encoder(SHAPE.model_copy(update={"width": 192, "feedforward": None}), 500)
+    assert fresh.layers[0].up.weight.shape == (4 * 192, 192)
+    for name, parameter in fresh.state_dict().items():
+        if "norm" in name:
+            assert set(parameter.unique().tolist()) == {1.0 if name.endswith("weight") else 0.0}
+        elif name.endswith(("bias", "bias_V")):
+            assert not parameter.any()
+        else:
+            assert float(parameter.std()) == pytest.approx(0.02, rel=0.05)
+
+
+def test_positions_may_begin_as_sinusoids_of_the_same_spread() -> None:
+    fresh = Encoder(SHAPE.model_copy(update={"width": 192, "feedforward": None}), 500)
+    before = fresh.state_dict()["positions_TD"].clone()
+    fresh.draw_sinusoids()
+    waves_TD = fresh.positions_TD.detach()
+    assert fresh.positions_TD.requires_grad
+    assert not torch.equal(waves_TD, before)
+    assert float(waves_TD.square().mean().sqrt()) == pytest.approx(0.02, rel=1e-4)
+    products_TT = waves_TD @ waves_TD.T
+    for shift in (0, 1, 5):  # what two places have in common depends on their distance alone
+        along_T = products_TT.diagonal(shift)
+        torch.testing.assert_close(along_T, along_T[:1].expand_as(along_T), rtol=0, atol=1e-6)

@@ -1,0 +1,104 @@
+"""The paper's figures (appendix A.1) for its settings: RoBERTa-base, 125,000 updates of 2,048 blocks of 512 tokens."""
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from lingraft.config.systems import Stage, Step, Trained
+from lingraft.model.flops import EXA, V100_DAY_FLOPS, CostError, Work, flops_per_update
+
+UPDATES = 125_000
+PAPER = Work(layers=12, width=768, vocabulary=50_000, block_tokens=512, batch_blocks=2048, mask_rate=0.15)
+
+
+def paper(**changes: Any) -> Work:
+    return dataclasses.replace(PAPER, **changes)
+
+
+def exaflops(flops_per_update: float) -> float:
+    return round(UPDATES * flops_per_update / EXA, 2)
+
+
+def v100_days(flops_per_update: float) -> float:
+    return UPDATES * flops_per_update / V100_DAY_FLOPS
+
+
+@pytest.mark.parametrize(
+    ("layers", "expected"), [(2, 12.82), (4, 21.07), (6, 29.32), (8, 37.56), (10, 45.81), (12, 54.05)]
+)
+def test_adaptation_costs_what_the_paper_says(layers: int, expected: float) -> None:
+    assert exaflops(paper(layers=layers).adaptation_flops()) == expected
+
+
+@pytest.mark.parametrize(("layers", "heads", "expected"), [(4, 1, 29.34), (12, 1, 78.82), (12, 2, 83.42)])
+def test_pretraining_costs_what_the_paper_says(layers: int, heads: int, expected: float) -> None:
+    assert exaflops(paper(layers=layers, heads=heads).pretraining_flops()) == expected
+
+
+def test_step_1b_costs_what_the_paper_says() -> None:
+    assert exaflops(paper(layers=6).graft_flops(trained_layers=2)) == 21.62
+
+
+@pytest.mark.parametrize(("layers", "expected"), [(12, 20.9), (4, 8.1), (6, 11.3)])
+def test_adaptation_takes_the_papers_v100_days(layers: int, expected: float) -> None:
+    assert round(v100_days(paper(layers=layers).adaptation_flops()), 1) == expected
+
+
+@pytest.mark.parametrize(("heads", "expected"), [(1, 30.41), (2, 32.18)])
+def test_pretraining_takes_the_papers_v100_days(heads: int, expected: float) -> None:
+    assert round(v100_days(paper(heads=heads).pretraining_flops()), 2) == expected
+
+
+def test_a_tiny_update_costs_what_a_hand_computes() -> None:
+    """With s = 2, h = 3, V = 5, B = 7, p = 1/2: a layer is 432 + 48 = 480, a projection 60, and a head 18 + 30 = 48."""
+    tiny = Work(layers=4, width=3, vocabulary=5, block_tokens=2, batch_blocks=7, mask_rate=0.5)
+    assert tiny.pretraining_flops() == 3 * 7 * (4 * 480 + 48)
+    assert dataclasses.replace(tiny, heads=2).pretraining_flops() == 3 * 7 * (4 * 480 + 96)
+    assert tiny.adaptation_flops() == 7 * (2 * 4 * 480 + 2 * 48 + 30)
+    assert tiny.graft_flops(trained_layers=1) == 7 * (5 * 480 + 96)
+    assert tiny.graft_flops(trained_layers=3) == 7 * (9 * 480 + 96)
+
+
+@pytest.mark.parametrize("trained_layers", [-1, 0, 7])
+def test_only_layers_that_there_are_can_be_trained(trained_layers: int) -> None:
+    with pytest.raises(CostError, match=f"trained_layers {trained_layers} .* 1 to the 6"):
+        paper(layers=6).graft_flops(trained_layers)
+
+
+@pytest.mark.parametrize(
+    ("trained", "expected"),
+    [
+        (Trained.EVERYTHING, paper(layers=6).pretraining_flops()),
+        (Trained.EMBEDDINGS, paper(layers=6).adaptation_flops()),
+        (Trained.FRESH_LAYERS, paper(layers=6).graft_flops(2)),
+    ],
+)
+def test_what_a_step_trains_decides_the_equation(trained: Trained, expected: float) -> None:
+    step = Step(Stage.ADAPT, trained, layers=6, heads=(6,), fresh_layers=2)
+    assert flops_per_update(step, paper(layers=6)) == expected
+
+
+def test_finetuning_is_three_passes_through_the_layers() -> None:
+    tiny = Work(layers=4, width=3, vocabulary=0, block_tokens=2, batch_blocks=7, mask_rate=0.0, heads=0)
+    assert flops_per_update(Step(Stage.FINETUNE, Trained.BODY, layers=4), tiny) == 3 * 7 * 4 * 480
+
+
+def test_the_sums_are_the_papers_products() -> None:
+    """Equations A1 and A3 in their second form, with everything but the batch taken out of the brackets."""
+    s, h, v, p, b = PAPER.block_tokens, PAPER.width, PAPER.vocabulary, PAPER.mask_rate, PAPER.batch_blocks
+    for layers in (2, 7, 12):
+        shared = 1 + s / (6 * h) + p / (12 * layers)
+        a1 = 72 * b * s * layers * h**2 * (shared + p * v / (12 * h * layers))
+        a3 = 48 * b * s * layers * h**2 * (shared + p * v / (8 * h * layers))
+        assert paper(layers=layers).pretraining_flops() == pytest.approx(a1, rel=1e-12)
+        assert paper(layers=layers).adaptation_flops() == pytest.approx(a3, rel=1e-12)
+
+
+def test_standard_adaptation_costs_more_than_twice_the_mini_models() -> None:
+    assert paper(layers=12).adaptation_flops() > 2 * paper(layers=4).adaptation_flops()
+
+
+def test_cost_is_proportional_to_the_batch() -> None:
+    for formula in (Work.pretraining_flops, Work.adaptation_flops, lambda work: work.graft_flops(2)):
+        assert formula(paper(batch_blocks=4096)) == 2 * formula(PAPER)

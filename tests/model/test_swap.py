@@ -1,0 +1,54 @@
+import torch
+
+from lingraft.artifacts.artifact import Artifact, Kind
+from lingraft.config.training import Initialisation
+from lingraft.data.tokenizer.tokenizer import OWN_IDS, Tokenizer
+from lingraft.model.encoder import Encoder
+from lingraft.model.initialisation.rows import overlap
+from lingraft.model.loading import load_embeddings, load_primary
+from lingraft.model.swap import swap, vocabulary_of
+from lingraft.stages.initialise import initial_rows
+from tests.workshop import Workshop
+
+
+@torch.no_grad()
+def logits(encoder: Encoder, workshop: Workshop) -> torch.Tensor:
+    return encoder.eval().masked_logits(workshop.tokens("en"), torch.arange(40), encoder.depths)[3]
+
+
+def test_swapping_back_restores_the_logits_bit_for_bit(workshop: Workshop) -> None:
+    primary, german = load_primary(workshop.primary), load_embeddings(workshop.embeddings["de"])
+    before_MV = logits(primary.encoder, workshop)
+    own = swap(primary.encoder, german.vocabulary)
+    assert not torch.equal(logits(primary.encoder, workshop), before_MV)
+    assert swap(primary.encoder, own) is german.vocabulary
+    assert torch.equal(logits(primary.encoder, workshop), before_MV)
+
+
+def test_a_swap_changes_the_vocabulary_and_leaves_the_body(workshop: Workshop) -> None:
+    primary, german = load_primary(workshop.primary), load_embeddings(workshop.embeddings["de"])
+    body = {name: tensor.clone() for name, tensor in primary.encoder.body_tensors().items()}
+    swap(primary.encoder, german.vocabulary)
+    assert all(torch.equal(tensor, body[name]) for name, tensor in primary.encoder.body_tensors().items())
+    assert primary.encoder.vocabulary is german.vocabulary
+
+
+def test_a_vocabulary_may_have_another_size(workshop: Workshop) -> None:
+    encoder = load_primary(workshop.primary).encoder
+    swap(encoder, vocabulary_of(torch.zeros(7, encoder.shape.width), torch.arange(7.0)))
+    found = encoder.masked_logits(torch.tensor([[0, 6, 2]]), torch.tensor([1]), (1,))[1]
+    assert found.tolist() == [list(range(7))]
+    assert len(encoder.vocabulary) == 7
+
+
+def test_a_recipe_says_where_rows_start_from_and_the_manifest_how_many_were_copied(workshop: Workshop) -> None:
+    primary, pieces = load_primary(workshop.primary), Tokenizer.load(workshop.tokenizers["de"])
+    settings = workshop.recipe.adaptation.model_copy(update={"initialisation": Initialisation.RANDOM})
+    random = workshop.recipe.model_copy(update={"adaptation": settings})
+    shared = overlap(primary.tokenizer, pieces)
+    found = initial_rows(workshop.recipe, primary, pieces)
+    assert found.copied == len(shared) + len(OWN_IDS) > len(OWN_IDS)
+    assert initial_rows(random, primary, pieces).copied == len(OWN_IDS)
+    details = Artifact.load(workshop.embeddings["de"], Kind.EMBEDDINGS).manifest.details
+    assert details["overlap"] == found.copied
+    assert details["overlap_by_class"] == found.counts()

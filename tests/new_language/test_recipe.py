@@ -1,0 +1,139 @@
+"""Settings by which a language is added: asked for by name, a recipe's, or derived."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lingraft.config.recipe import Recipe
+from lingraft.config.systems import System
+from lingraft.config.text import Cleaning, Files
+from lingraft.errors import DepthError, LingraftError, RecipeError
+from lingraft.new_language.recipe import Basis, LaneRecipe, Wanted, shown
+
+RECIPE = Recipe.load(Path(__file__).parents[1] / "tiny.toml")
+TINY = Basis(language="en", shape=RECIPE.encoder, vocabulary=120, depth=None, fresh_layers=0)
+
+
+def basis(**changes: Any) -> Basis:
+    return Basis(**vars(TINY) | changes)
+
+
+def settled(
+    of: Basis = TINY, recipe: Recipe | None = None, language: str = "sw", text: str = "sw.txt", **wanted: Any
+) -> LaneRecipe:
+    return LaneRecipe.of(language, [Path(text)], of, Wanted(**wanted), recipe)
+
+
+def heads(*depths: int) -> dict[str, Any]:
+    return {"shape": RECIPE.encoder.cut(3, depths)}
+
+
+@pytest.mark.parametrize(
+    ("blocks", "steps"), [(1, 500), (1_600, 500), (1_601, 501), (32_000, 10_000), (400_000, 125_000), (10**8, 125_000)]
+)
+def test_updates_follow_from_the_text_within_bounds(blocks: int, steps: int) -> None:
+    adaptation = settled().for_blocks(blocks).adaptation
+    assert (adaptation.steps, adaptation.warmup_steps) == (steps, round(0.08 * steps))
+
+
+def test_updates_that_are_asked_for_do_not_depend_on_the_text() -> None:
+    for lane in (settled(steps=77), settled(recipe=RECIPE, steps=77)):
+        assert {lane.for_blocks(blocks).adaptation.steps for blocks in (1, 10**6)} == {77}
+    assert settled(recipe=RECIPE).for_blocks(10**6).adaptation.steps == RECIPE.adaptation.steps
+
+
+def test_another_length_warms_up_over_the_same_share() -> None:
+    training = RECIPE.adaptation.model_copy(update={"steps": 100, "warmup_steps": 10})
+    recipe = RECIPE.model_copy(update={"adaptation": training})
+    assert settled(recipe=recipe, steps=50).recipe.adaptation.warmup_steps == 5
+
+
+def test_without_a_recipe_the_vocabulary_is_the_primarys_up_to_the_papers() -> None:
+    assert settled().recipe.tokenizer.vocabulary == 120
+    imported = settled(basis(vocabulary=250_002))
+    assert (imported.recipe.tokenizer.vocabulary, imported.largest_vocabulary) == (50_000, True)
+
+
+def test_a_vocabulary_that_is_asked_for_is_meant() -> None:
+    for lane in (settled(vocabulary=99), settled(recipe=RECIPE, vocabulary=99)):
+        assert (lane.recipe.tokenizer.vocabulary, lane.largest_vocabulary) == (99, False)
+    assert not settled(recipe=RECIPE).largest_vocabulary
+
+
+@pytest.mark.parametrize(
+    ("of", "system", "depth"),
+    [
+        (TINY, System.MINIJOINT, 1),
+        (basis(**heads(2, 3)), System.MINIJOINT, 2),
+        (basis(**heads(3)), System.BL_BASE, 3),
+        (basis(**heads(3), depth=2, fresh_layers=1), System.MINIPOST, 2),
+    ],
+)
+def test_the_system_follows_from_the_heads_and_the_mini_model(of: Basis, system: System, depth: int) -> None:
+    recipe = settled(of).recipe
+    assert (recipe.system, recipe.adaptation.depth, recipe.primary_shape) == (system, depth, of.shape)
+
+
+def test_a_recipe_brings_all_but_language_text_and_tasks() -> None:
+    recipe = settled(recipe=RECIPE, text="here/sw.txt").recipe
+    assert (recipe.targets, recipe.tasks, recipe.search) == (("sw",), (), None)
+    assert recipe.text == Files(kind="files", paths={"sw": (str(Path("here/sw.txt").resolve()),)})
+    same = ("source", "tokenizer", "encoder", "adaptation", "split", "precision", "system")
+    assert {name: getattr(recipe, name) for name in same} == {name: getattr(RECIPE, name) for name in same}
+
+
+def test_a_recipe_that_cleans_its_text_cleans_the_new_languages() -> None:
+    cleaning = Cleaning(min_characters=7)
+    recipe = RECIPE.model_copy(update={"text": RECIPE.text.model_copy(update={"cleaning": cleaning})})
+    assert settled(recipe=recipe).recipe.text.cleaning == cleaning
+    assert settled(recipe=RECIPE).recipe.text.cleaning is None
+
+
+def test_what_is_asked_for_goes_before_the_recipe() -> None:
+    adaptation = settled(recipe=RECIPE, depth=2, batch_blocks=4, learning_rate=0.5, seed=9).recipe.adaptation
+    given = adaptation.depth, adaptation.batch_blocks, adaptation.learning_rate, adaptation.seed
+    assert given == (2, 4, 0.5, 9)
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "words"),
+    [
+        ({"of": basis(language="fr"), "recipe": RECIPE}, RecipeError, "source is 'en', the primary's language is 'fr'"),
+        ({"of": basis(**heads(1, 3)), "recipe": RECIPE}, RecipeError, r"the recipe's \[encoder\] is .* Correct"),
+        ({"of": basis(depth=1), "recipe": RECIPE}, RecipeError, "system is MINIJOINT, but a mini-model was given"),
+        ({"language": "en"}, RecipeError, "'en' is the primary's own language"),
+        ({"of": basis(**heads(1, 3)), "depth": 2}, DepthError, r"depth 2 .* MLM heads at \[1, 3\]. Choose"),
+        ({"of": basis(**heads(3), depth=1, fresh_layers=2), "depth": 2}, DepthError, "mini-model is of depth 1"),
+        ({"of": basis(**heads(3), depth=3, fresh_layers=2)}, RecipeError, "leaves none of the primary's 3 layers out"),
+        ({"recipe": RECIPE, "depth": 0}, DepthError, "depth 0"),
+    ],
+)
+def test_what_does_not_fit_is_refused(given: dict[str, Any], error: type[LingraftError], words: str) -> None:
+    with pytest.raises(error, match=words):
+        settled(**given)
+
+
+def test_a_minipost_recipe_needs_the_mini_model() -> None:
+    raw = RECIPE.model_dump(mode="json") | {
+        "system": "MINIPOST",
+        "search": None,
+        "mini": RECIPE.pretraining.model_dump(),
+    }
+    with pytest.raises(RecipeError, match="system is MINIPOST, but no mini-model was given"):
+        settled(basis(**heads(3)), Recipe.parse(raw))
+
+
+def test_every_setting_is_shown_with_its_option() -> None:
+    lines = shown(settled(seed=7).for_blocks(4_000), 4_000, 118)
+    for words in (
+        "1 of the primary's 3 layers (--depth)",
+        "118 pieces (--vocabulary)",
+        "1,250 of 32 blocks of 32 tokens: 4,000 blocks of text, 10 times (--steps, --batch)",
+        "0.002, 100 updates of warm-up (--learning-rate)",
+        "seed           7 (--seed)",
+    ):
+        assert words in lines
+    mini = settled(basis(**heads(3), depth=1, fresh_layers=2)).recipe
+    assert "1 of the primary's 3 layers and 2 of the mini-model" in shown(mini, 1, 1)
+    assert "3 of the primary's 3 layers: standard adaptation" in shown(settled(basis(**heads(3))).recipe, 1, 1)

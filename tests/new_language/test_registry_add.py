@@ -1,0 +1,141 @@
+"""`lingraft registry add`: what `lingraft add-language` left enters a real registry, its gate, and its bundles."""
+
+from pathlib import Path
+
+import pytest
+from mlflow import MlflowClient
+from typer.testing import CliRunner
+
+from lingraft import tracking
+from lingraft.artifacts.artifact import Artifact, Kind
+from lingraft.bundle.format import examples_of
+from lingraft.cli import app
+from lingraft.errors import ArtifactError, NotRegisteredError, PromotionError
+from lingraft.new_language.summary import AddedLanguage
+from lingraft.steps import data, language, source
+from lingraft.steps.facts import merit_of
+from tests.new_language.given import RECIPE, out_of
+from tests.steps import conftest as steps
+from tests.steps.conftest import Registered
+from tests.tracking_stores import quiet, sqlite_store
+from tests.workshop import Workshop
+
+pytestmark = quiet
+registered = steps.registered
+
+
+def add(*arguments: object) -> str:
+    """What the command prints; its errors are raised."""
+    return CliRunner().invoke(app, ["registry", "add", *map(str, arguments)], catch_exceptions=False).stdout
+
+
+def tagged(**wanted: str) -> dict[str, str]:
+    """The tags of the version, of whichever model, that has these."""
+    found = MlflowClient().search_model_versions(" and ".join(f"tags.`{key}` = '{it}'" for key, it in wanted.items()))
+    [tags] = {str(sorted(each.tags.items())): each.tags for each in found if "kind" in each.tags}.values()
+    return dict(tags)
+
+
+def test_an_added_language_becomes_champion_and_part_of_the_bundle(
+    registered: Registered, added: AddedLanguage, tmp_path: Path
+) -> None:
+    printed = add(out_of(added), "--recipe", RECIPE, "--by", "alice")
+    assert "version 1 of 'tiny-embeddings-tr' is champion" in printed
+    assert "version 1 of 'tiny-bundle-topic' is champion: en, tr" in printed
+    assert "asked by alice" in CliRunner().invoke(app, ["registry", "show", "tiny-embeddings-tr"]).stdout
+    serving = registered.shop.recipe.model_copy(update={"serve_primary": True}).to_json()
+    folders = registered.shop.primary, registered.tasks, [out_of(added) / "embeddings"]
+    language.bundle(serving, registered.begin(tmp_path / "run"), "primary", *folders, tmp_path / "bundle")
+    again = add(out_of(added), "--recipe", RECIPE)
+    assert "version 1 of 'tiny-bundle-topic' is champion" in again
+    assert "version 1 of 'tiny-bundle-primary' is champion" in again  # as it was, with the recipe's examples
+    assert examples_of(tracking.fetch("tiny-bundle-primary", Kind.BUNDLE, tmp_path / "served").manifest)
+    verified = CliRunner().invoke(app, ["registry", "verify", "--project", "tiny"], catch_exceptions=False).stdout
+    assert "ok       version 1 of 'tiny-bundle-topic'" in verified
+
+    # From the bundle to the text by tags alone.
+    bundle = tracking.tags_of("tiny-bundle-topic")
+    embeddings = tagged(fingerprint=bundle["data.embeddings-tr"])
+    text, blocks = (Artifact.load(out_of(added) / kind, kind) for kind in (Kind.TEXT, Kind.BLOCKS))
+    assert (embeddings["data.text"], embeddings["data.blocks"]) == (text.fingerprint, blocks.fingerprint)
+    assert embeddings["data.documents"] == text.manifest.data_hashes["documents"]
+    drawn = CliRunner().invoke(app, ["registry", "lineage", "--project", "tiny"]).stdout
+    assert f"[{embeddings['fingerprint'][:12]}] tr MINIJOINT depth 1 text {text.fingerprint[:12]} @champion" in drawn
+    pieces = Artifact.load(out_of(added) / "tokenizer", Kind.TOKENIZER)
+    assert embeddings["tokenizer_hash"] == pieces.manifest.tokenizer_hash
+    english = Artifact.load(registered.shop.texts["en"], Kind.TEXT)
+    for name in ("primary", "task"):
+        tags = tagged(fingerprint=bundle[f"data.{name}"])
+        assert (tags["data.text"], tags["data.documents"]) == (
+            english.fingerprint,
+            english.manifest.data_hashes["documents"],
+        )
+        assert "tokenizer_hash" in tags
+
+
+@pytest.mark.parametrize("broken", ["task", "primary"])
+def test_a_run_that_breaks_off_is_closed_as_failed(registered: Registered, added: AddedLanguage, broken: str) -> None:
+    """Parity needs the task, a bundle the primary too: each comes damaged from the store."""
+    model = {"task": "tiny-task-topic", "primary": "tiny-primary"}[broken]
+    version = MlflowClient().get_model_version_by_alias(model, tracking.CHAMPION)
+    model_id = str(version.source).removeprefix("models:/")
+    [stored] = registered.folder.glob(f"artifacts/models/{model_id}/artifacts/manifest.json")
+    whole = stored.read_bytes()
+    stored.write_bytes(whole.replace(b'"cost"', b'"lost"'))
+    try:
+        with pytest.raises(ArtifactError, match=model):
+            add(out_of(added), "--recipe", RECIPE)
+    finally:
+        stored.write_bytes(whole)
+    experiment = MlflowClient().get_experiment_by_name("tiny").experiment_id
+    [run] = MlflowClient().search_runs([experiment], "tags.pipeline = 'add-language'", max_results=1)
+    stages = MlflowClient().search_runs([experiment], f"tags.`mlflow.parentRunId` = '{run.info.run_id}'")
+    assert run.info.status == "FAILED"
+    assert sorted(each.info.status for each in stages) == ["FAILED", "FINISHED"][: len(stages)]
+
+
+def test_what_the_gate_refuses_stays_a_challenger_and_out_of_the_bundle(
+    registered: Registered, added: AddedLanguage, tmp_path: Path
+) -> None:
+    other = registered.shop.recipe.model_copy(update={"name": "strict"})
+    run = tmp_path / "run"
+    data.open_run(other.to_json(), "source", run)
+    tasks = [*registered.shop.tasks.values()]
+    source.register_source(other.to_json(), run, registered.shop.primary, tasks, registered.evaluation)
+    with pytest.raises(PromotionError, match=r"projects \['strict', 'tiny'\] have primary .* Name one with --project"):
+        add(out_of(added))
+    strict = tmp_path / "strict.toml"
+    strict.write_text(RECIPE.read_text().replace("margin = -0.5", "margin = 0.9"))
+    with pytest.raises(PromotionError, match=r"registered, and not promoted: version 1 of 'strict-embeddings-tr'"):
+        add(out_of(added), "--project", "strict", "--recipe", strict)
+    assert [each.name for each in MlflowClient().search_registered_models() if "strict-bundle" in each.name] == []
+
+
+def test_a_language_of_a_primary_that_is_not_registered_is_refused(added: AddedLanguage, tmp_path: Path) -> None:
+    with sqlite_store(tmp_path), pytest.raises(NotRegisteredError, match=r"of the projects \[\], none has it"):
+        add(out_of(added))
+
+
+def test_all_that_commands_made_enters_a_registry_that_has_nothing(
+    workshop: Workshop, added: AddedLanguage, tmp_path: Path
+) -> None:
+    best, other = sorted(workshop.tasks.values(), key=merit_of, reverse=True)
+    with sqlite_store(tmp_path):
+        with pytest.raises(NotRegisteredError, match="Add that primary first"):
+            add(best)
+        with pytest.raises(PromotionError, match="Say which project it is for: --project NAME"):
+            add(workshop.primary)
+        assert "version 1 of 'own-primary' is registered; version 1" in add(workshop.primary, "--project", "own")
+        add(best)
+        assert "`lingraft registry promote own-task-topic 2` makes it champion" in add(other)
+        printed = add(out_of(added), "--recipe", RECIPE)
+        assert "version 1 of 'own-bundle-topic' is champion: en, tr" in printed
+        bundle = tracking.tags_of("own-bundle-topic")
+        assert bundle["data.task"] == Artifact.load(best, Kind.TASK).fingerprint
+
+
+def test_a_folder_that_add_language_did_not_leave_is_refused(workshop: Workshop, tmp_path: Path) -> None:
+    with pytest.raises(ArtifactError, match="has no embeddings and no evaluation"):
+        add(tmp_path)
+    with pytest.raises(ArtifactError, match=r"artifact of kind text. Give a primary, a task, or what"):
+        add(workshop.texts["de"])

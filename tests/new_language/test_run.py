@@ -1,0 +1,210 @@
+"""The whole language lane as one call: what it leaves, and how it goes on."""
+
+import os
+import re
+import shutil
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import AutoModelForMaskedLM, AutoModelForSequenceClassification, AutoTokenizer
+from typer.testing import CliRunner
+
+from lingraft import add_language
+from lingraft.artifacts import artifact
+from lingraft.artifacts.artifact import Artifact, Kind
+from lingraft.cli import app
+from lingraft.data.text import load_split
+from lingraft.model.loading import load_embeddings, load_primary
+from lingraft.new_language import recipe
+from lingraft.new_language.summary import AddedLanguage
+from lingraft.stages.evaluate import evaluate_source
+from lingraft.stages.vectors import build_vectors
+from lingraft.tasks.model import load_task
+from lingraft.training import run
+from lingraft.training.schedule import Progress
+from tests import made_up
+from tests.fixtures.forked import lingraft, start
+from tests.new_language.given import BRIEFLY, RECIPE, files_of, out_of, plain_text
+from tests.workshop import Workshop, copied, same_tensors
+
+ROOT = Path(__file__).parents[2]
+
+
+def killed_in_the_midst_of_training(arguments: list[str]) -> None:
+    def killed(points: Iterator[Progress], steps: int, title: str) -> Iterator[Progress]:
+        yield next(points)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    run.shown = killed
+    lingraft(arguments)
+
+
+def test_the_lane_gives_what_its_stages_give_one_by_one(workshop: Workshop, added: AddedLanguage) -> None:
+    one_by_one = Artifact.load(workshop.embeddings["tr"], Kind.EMBEDDINGS)
+    assert Artifact.load(added.embeddings, Kind.EMBEDDINGS).fingerprint == one_by_one.fingerprint
+
+
+def test_every_stage_leaves_an_artifact_or_a_checkpoint(added: AddedLanguage) -> None:
+    for kind in (Kind.TEXT, Kind.TOKENIZER, Kind.BLOCKS, Kind.EMBEDDINGS, Kind.EVALUATION):
+        assert Artifact.load(out_of(added) / kind, kind).manifest.language == "tr"
+    assert added.bundles == {"topic": out_of(added) / "bundle" / "topic"}
+    assert Artifact.load(added.bundles["topic"], Kind.BUNDLE).manifest.details["languages"] == ["en", "tr"]
+    assert added.hf == {name: out_of(added) / "hf" / name for name in ("masked_lm", "topic")}
+
+
+def test_all_seeds_are_judged_and_the_best_is_exported(workshop: Workshop, added: AddedLanguage) -> None:
+    [scores] = added.scores.tasks
+    assert set(scores.score.by_seed) == {1, 2}
+    best = max(workshop.tasks, key=lambda seed: (load_task(workshop.tasks[seed]).manifest.details["dev_score"], seed))
+    bundle = Artifact.load(added.bundles["topic"], Kind.BUNDLE)
+    assert bundle.manifest.data_hashes["task"] == load_task(workshop.tasks[best]).fingerprint
+
+
+def test_the_checkpoints_compute_what_our_models_compute(workshop: Workshop, added: AddedLanguage) -> None:
+    ours, [page, *_] = load_task(workshop.tasks[2]), made_up.documents("tr", 1)
+    ours.swap_in(load_embeddings(added.embeddings))
+    tokenizer = AutoTokenizer.from_pretrained(added.hf["topic"])
+    given = tokenizer(page["text"], return_tensors="pt", truncation=True, max_length=ours.shape.block_tokens)
+    theirs = AutoModelForSequenceClassification.from_pretrained(added.hf["topic"]).eval()
+    with torch.inference_mode():
+        logits_BC = ours.net.eval()(given["input_ids"], given["attention_mask"].bool())
+        assert torch.allclose(theirs(**given).logits, logits_BC, atol=1e-5)
+    assert [*theirs.config.id2label.values()] == ours.labels
+    assert AutoModelForMaskedLM.from_pretrained(added.hf["masked_lm"]).config.vocab_size == len(tokenizer)
+    assert added.loaders == {"masked_lm": "AutoModelForMaskedLM", "topic": "AutoModelForSequenceClassification"}
+
+
+def test_the_summary_says_scores_before_and_after_the_cost_and_where_everything_is(added: AddedLanguage) -> None:
+    lines, [task] = added.summary().splitlines(), added.scores.tasks
+    masked, cost = added.scores.masked, added.scores.cost
+    assert f"{masked.primary_initial:.1%} -> {masked.primary:.1%}" in lines[0]
+    assert task.initial is not None
+    assert f"{task.initial.mean:.1%} -> {task.score.mean:.1%} (trivial answer {task.baseline:.1%}, 2 seeds" in lines[1]
+    assert f"{cost.elapsed_s:.0f} s by {cost.flops:.3g} FLOPs" in lines[2]
+    for folder in (*added.hf.values(), *added.bundles.values(), added.embeddings):
+        assert str(folder) in added.summary()
+    assert "not " not in added.summary()
+
+
+def test_called_again_it_makes_nothing_again_and_tells_the_same(
+    workshop: Workshop, text: Path, added: AddedLanguage, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, moved = copied(out_of(added), tmp_path / "tr"), tmp_path / "elsewhere" / text.name
+    moved.parent.mkdir()
+    shutil.copy(text, moved)
+    before = files_of(out)
+    tasks = [*workshop.tasks.values()]
+    again = add_language(str(workshop.primary), [moved], "tr", str(out), tasks=tasks, recipe=RECIPE)
+    assert repr(again).replace(str(out), str(out_of(added))) == repr(added)
+    assert files_of(out) == before
+    told = capsys.readouterr().err
+    assert told.count("as it was") == 6
+    kinds = ("text", "tokenizer", "blocks", "embeddings", "evaluation", "bundle", "checkpoint", "checkpoint")
+    headlines = [line for line in told.splitlines() if line.startswith("step ")]
+    assert headlines == [f"step {number} of 8: {kind}" for number, kind in enumerate(kinds, start=1)]
+
+
+def test_a_killed_run_goes_on_where_it_was_and_ends_as_if_it_had_not_been_killed(
+    workshop: Workshop, text: Path, tmp_path: Path, added: AddedLanguage
+) -> None:
+    out = tmp_path / "tr"
+    given = ["--primary", workshop.primary, "--text", text, "--lang", "tr", "--recipe", RECIPE, "--out", out]
+    command = start(killed_in_the_midst_of_training, ["add-language", *map(str, given)], log=tmp_path / "log")
+    assert command.ends() == -signal.SIGKILL, command.said
+    assert {path.name for path in out.iterdir() if path.is_dir()} == {
+        "text",
+        "tokenizer",
+        "blocks",
+        "embeddings.training",
+    }
+    before = files_of(out)
+    done = add_language(workshop.primary, text, "tr", out, recipe=RECIPE)
+    after = files_of(out)
+    finished = [name for name in before if name != "embeddings.made-from.json"]
+    assert {name: after[name] for name in finished} == {name: before[name] for name in finished}
+    assert load_embeddings(done.embeddings).fingerprint == load_embeddings(added.embeddings).fingerprint
+
+
+def test_what_cannot_be_judged_or_bundled_is_said_with_the_reason_and_still_exported(
+    workshop: Workshop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "onnx_ir", None)
+    monkeypatch.delitem(sys.modules, "lingraft.export", raising=False)
+    text = plain_text(tmp_path, "de")
+    added = add_language(workshop.primary, text, "de", tmp_path / "de", tasks=[workshop.tasks[1]], wanted=BRIEFLY)
+    assert (added.scores.tasks, added.bundles) == ((), {})
+    assert set(added.hf) == {"masked_lm", "topic"}
+    summary = added.summary()
+    assert re.search(r"^not judged on task 'topic': .*no label", summary, re.MULTILINE)
+    assert re.search(r"^not bundled .* 'topic': onnx-ir is not installed.*lingraft\[export\]", summary, re.MULTILINE)
+    assert "'topic' will not be judged" in capsys.readouterr().err
+
+
+def test_several_files_and_folders_are_one_text_that_is_compared_with_the_source(
+    workshop: Workshop, tmp_path: Path
+) -> None:
+    made_up.write(tmp_path / "pages", ("de",), count=150)
+    paths = [plain_text(tmp_path, "tr", 150), tmp_path / "pages"]
+    judged, source = tmp_path / "en", (workshop.texts["en"], workshop.blocks["en"])
+    evaluate_source(workshop.recipe, workshop.primary, [], *source, judged)
+    added = add_language(workshop.primary, paths, "de", tmp_path / "de", wanted=BRIEFLY, source_evaluation=judged)
+    assert added.scores.alignment
+    assert "counterparts in the source language found" in added.summary()
+    prepared = Artifact.load(out_of(added) / "text", Kind.TEXT)
+    assert sum(prepared.manifest.details["documents"].values()) == 300
+    assert {document.label is None for document in load_split(prepared, "train")} == {True, False}
+
+
+def test_the_readmes_python_adds_a_language_and_asks_the_model(
+    workshop: Workshop, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    [code] = re.findall(r"^```python\n(.*?)^```", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
+    assert len(code.splitlines()) <= 12
+    (tmp_path / "work").mkdir()
+    shutil.copytree(workshop.primary, tmp_path / "work/primary")
+    shutil.copytree(workshop.tasks[1], tmp_path / "work/task")
+    (tmp_path / "text").mkdir()
+    shutil.copy(text, tmp_path / "text/tr.jsonl")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(recipe, "_FEWEST_STEPS", 20)  # of text that is as short as this
+    exec(compile(code, "README.md", "exec"), {})
+    printed = capsys.readouterr().out
+    assert "topic: accuracy without any training example" in printed
+    assert printed.split()[-1] in made_up.TOPICS
+
+
+def test_the_body_that_is_exported_is_the_primarys(workshop: Workshop, added: AddedLanguage) -> None:
+    ours = load_primary(workshop.primary)
+    ours.swap_in(load_embeddings(added.embeddings))
+    theirs = AutoModelForMaskedLM.from_pretrained(added.hf["masked_lm"])
+    table_VD = theirs.get_input_embeddings().weight
+    assert same_tensors({"table": table_VD.detach()}, {"table": ours.encoder.vocabulary.table_VD.detach()})
+    assert artifact.read_manifest(added.embeddings).aligned_with == ours.fingerprint
+
+
+def test_the_command_needs_no_more_than_primary_text_and_language(
+    workshop: Workshop, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    given = ["--primary", str(workshop.primary), "--text", str(text), "--lang", "tr", "--steps", "2", "--batch", "4"]
+    done = CliRunner().invoke(app, ["add-language", *given])
+    assert done.exit_code == 0, done.output
+    assert (tmp_path / "tr" / "embeddings" / "manifest.json").is_file()
+
+
+def test_rows_that_need_text_are_made_within_the_lane(workshop: Workshop, text: Path, tmp_path: Path) -> None:
+    file = tmp_path / "aligned.toml"
+    file.write_text(RECIPE.read_text().replace("[adaptation]\n", '[adaptation]\ninitialisation = "aligned"\n'))
+    build_vectors(workshop.recipe, workshop.blocks["en"], workshop.tokenizers["en"], tmp_path / "vectors")
+    made = add_language(
+        workshop.primary, text, "tr", tmp_path / "tr", recipe=file, wanted=BRIEFLY, vectors=tmp_path / "vectors"
+    )
+    initial = load_embeddings(tmp_path / "tr" / "initial")
+    assert initial.manifest.details["alignment"]["resource"] == "text alone"
+    learned = load_embeddings(made.embeddings)
+    assert learned.manifest.data_hashes["initial"] == initial.fingerprint
+    assert learned.manifest.cost.steps == BRIEFLY.steps

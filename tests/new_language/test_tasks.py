@@ -1,0 +1,100 @@
+"""Tasks whose test examples are files: judged where the language has some, and only exported where it has none."""
+
+import itertools
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lingraft import Wanted, add_language
+from lingraft.artifacts.cache import MadeDifferentlyError
+from lingraft.config.recipe import Recipe
+from lingraft.errors import ArtifactError
+from lingraft.serving.bundle import Bundle
+from lingraft.stages import finetune as finetune_stage
+from lingraft.training.schedule import unwatched
+from tests import made_up
+from tests.workshop import Workshop
+
+BRIEFLY = Wanted(steps=4, batch_blocks=8)
+
+
+def write_pairs(file: Path, language: str) -> None:
+    """Pairs of texts, by whether they are of one topic."""
+    pages = made_up.documents(language, 40)
+    rows = [
+        {"sentence1": a["text"], "sentence2": b["text"], "label": str(a["label"] == b["label"]).lower()}
+        for a, b in itertools.pairwise(pages)
+    ]
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+@pytest.fixture
+def finetuned(workshop: Workshop, tmp_path: Path) -> Callable[..., Path]:
+    """Finetunes the workshop's primary on pairs, with test examples in English and German."""
+    for language in ("en", "de"):
+        write_pairs(tmp_path / f"pairs-{language}.jsonl", language)
+    data = {"kind": "file", "path": str(tmp_path / "pairs-{language}.jsonl")}
+
+    def finetune(**changes: Any) -> Path:
+        task = {"name": "same-topic", "kind": "pairs", "train": data, "dev": data, "test": data} | changes
+        raw = workshop.recipe.model_dump(mode="json") | {"tasks": [task | {"finetuning": {"epochs": 0.5}}]}
+        out = tmp_path / "task"
+        finetune_stage.finetune(Recipe.parse(raw), "same-topic", workshop.primary, None, 1, out, unwatched)
+        return out
+
+    return finetune
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> dict[str, Path]:
+    """Text without labels, by language."""
+    files = {language: tmp_path / f"{language} text.txt" for language in ("de", "tr")}
+    for language, file in files.items():
+        file.write_text("\n\n".join(page["text"] for page in made_up.documents(language, 200)))
+    return files
+
+
+def test_test_examples_in_the_language_are_judged_whatever_the_text_is(
+    workshop: Workshop, finetuned: Callable[..., Path], text: dict[str, Path], tmp_path: Path
+) -> None:
+    given = workshop.primary, text["de"], "de", tmp_path / "out", [finetuned()]
+    added = add_language(*given, wanted=BRIEFLY)
+    [scores] = added.scores.tasks
+    assert (scores.name, scores.examples, scores.labels) == ("same-topic", 39, ["false", "true"])
+    assert scores.initial is not None
+    assert set(added.hf) == {"masked_lm", "same-topic"}
+    assert added.left_out == {}
+    bundled = Bundle.load(added.bundles["same-topic"])
+    assert (bundled.kind, bundled.labels, [*bundled.languages]) == ("pairs", ["false", "true"], ["en", "de"])
+    bundled.require_golden()
+    file = tmp_path / "pairs-de.jsonl"
+    file.write_text("".join(file.read_text().splitlines(keepends=True)[1:]))
+    with pytest.raises(MadeDifferentlyError, match=r"evaluation was made from something else: examples\.same-topic"):
+        add_language(*given, wanted=BRIEFLY)
+
+
+@pytest.mark.parametrize(
+    ("languages", "reason"),
+    [(["de"], r"its test examples are in ['de'], none in 'tr'"), ([], "pairs-tr.jsonl cannot be read")],
+)
+def test_without_test_examples_in_the_language_it_says_why_nothing_is_judged(
+    workshop: Workshop,
+    finetuned: Callable[..., Path],
+    text: dict[str, Path],
+    tmp_path: Path,
+    languages: list[str],
+    reason: str,
+) -> None:
+    task = finetuned(languages=languages, examples={"de": {"text": "ki", "text_pair": "lo"}})
+    added = add_language(workshop.primary, text["tr"], "tr", tmp_path / "out", [task], wanted=BRIEFLY)
+    assert added.scores.tasks == ()
+    assert reason in added.left_out["judged on task 'same-topic'"]
+    assert added.loaders["same-topic"] == "AutoModelForSequenceClassification"
+
+
+def test_a_folder_that_is_no_task_is_refused(workshop: Workshop, text: dict[str, Path], tmp_path: Path) -> None:
+    with pytest.raises(ArtifactError, match="kind embeddings, but one of kind task"):
+        add_language(workshop.primary, text["tr"], "tr", tmp_path / "out", [workshop.embeddings["tr"]])

@@ -1,0 +1,95 @@
+"""Accelerators: what is given, what is assumed, what is measured, and what is refused."""
+
+from pathlib import Path
+
+import pytest
+
+from lingraft.artifacts import artifact
+from lingraft.artifacts.artifact import Cost, Kind
+from lingraft.model.flops import V100_DAY_FLOPS, CostError
+from lingraft.reports.cost.accelerators import PEAKS_TFLOPS, Accelerator
+
+
+def test_a_v100_runs_at_the_papers_rate() -> None:
+    found = Accelerator.parse("V100")
+    assert found.effective_tflops == pytest.approx(30)
+    assert found.origin == "the paper's"
+    assert found.hours(V100_DAY_FLOPS) == pytest.approx(24)
+
+
+@pytest.mark.parametrize("name", sorted(set(PEAKS_TFLOPS) - {"V100"}))
+def test_others_that_we_know_have_an_assumed_utilisation_and_no_price(name: str) -> None:
+    found = Accelerator.parse(name.lower())
+    assert (found.name, found.peak_tflops, found.utilisation) == (name, PEAKS_TFLOPS[name], 0.4)
+    assert found.origin == "assumed"
+    assert found.money(10) is None
+
+
+def test_every_part_can_be_stated() -> None:
+    found = Accelerator.parse("mine:50:0.5:2", utilisation=0.9, price_per_hour=7)
+    assert (found.name, found.peak_tflops, found.utilisation, found.price_per_hour) == ("mine", 50, 0.5, 2)
+    assert found.origin == "given"
+    assert found.hours(25e12 * 3600 * 3) == pytest.approx(3)
+    assert found.money(3) == 6
+
+
+def test_a_part_left_empty_takes_what_is_given_for_all() -> None:
+    found = Accelerator.parse("A100::0.3", utilisation=0.9, price_per_hour=7)
+    assert (found.peak_tflops, found.utilisation, found.price_per_hour) == (312, 0.3, 7)
+    assert Accelerator.parse("V100", utilisation=0.5).effective_tflops == 62.5
+
+
+def test_stating_the_peak_that_we_know_changes_nothing() -> None:
+    assert Accelerator.parse("V100:125") == Accelerator.parse("v100:125.0") == Accelerator.parse("V100")
+
+
+def test_the_papers_rate_is_not_for_a_v100_with_another_peak() -> None:
+    found = Accelerator.parse("V100:112")
+    assert (found.peak_tflops, found.utilisation, found.origin) == (112, 0.4, "assumed")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("B9", ["'B9'", "V100, T4", "B9:PEAK_TFLOPS"]),
+        ("X:fast", ["'fast'", "not a number"]),
+        ("X:1:0.4:2:5", ["X:1:0.4:2:5", "NAME"]),
+        (":1", ["':1'", "NAME"]),
+        ("X:0", ["peak 0", "positive"]),
+        ("X:inf", ["peak inf", "positive"]),
+        ("X:10:0", ["utilisation 0 ", "at most 1"]),
+        ("X:10:1.01", ["utilisation 1.01", "at most 1"]),
+        ("X:10:nan", ["utilisation nan"]),
+        ("X:10:1:-1", ["price -1", "0 or more"]),
+    ],
+)
+def test_what_cannot_be_is_refused_with_advice(text: str, words: list[str]) -> None:
+    with pytest.raises(CostError) as refused:
+        Accelerator.parse(text)
+    for word in words:
+        assert word in str(refused.value)
+
+
+def trained(out: Path, **cost: float) -> Path:
+    with artifact.create(out, Kind.PRIMARY) as draft:
+        draft.facts = {"cost": Cost(**cost), "record": {"device": "cuda"}}
+    return out
+
+
+def test_an_artifact_measures_its_accelerator(tmp_path: Path) -> None:
+    primary = trained(tmp_path / "primary", flops=36e15, elapsed_s=3600)
+    found = Accelerator.parse("mine:40", price_per_hour=3).measured(primary)
+    assert found.utilisation == pytest.approx(0.25)
+    assert found.effective_tflops == pytest.approx(10)
+    assert (found.peak_tflops, found.price_per_hour) == (40, 3)
+    assert found.origin == "measured on cuda"
+
+
+def test_what_was_not_trained_measures_nothing(tmp_path: Path) -> None:
+    with pytest.raises(CostError, match="records no training"):
+        Accelerator.parse("A100").measured(trained(tmp_path / "primary"))
+
+
+def test_more_than_the_peak_was_not_measured_on_this_accelerator(tmp_path: Path) -> None:
+    with pytest.raises(CostError, match=r"utilisation 2 .*peak of 5 TFLOP"):
+        Accelerator.parse("mine:5").measured(trained(tmp_path / "primary", flops=10e12, elapsed_s=1))

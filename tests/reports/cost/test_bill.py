@@ -1,0 +1,154 @@
+"""What each system costs under a recipe: the paper's figures for the paper's settings."""
+
+from pathlib import Path
+
+import pytest
+
+from lingraft.config.encoder import EncoderShape
+from lingraft.config.recipe import Recipe
+from lingraft.config.search import Search
+from lingraft.config.systems import System
+from lingraft.errors import DepthError, RecipeError
+from lingraft.model.flops import EXA, CostError
+from lingraft.reports.cost.bill import Bill, bills, searched
+
+TESTS = Path(__file__).parent
+BASE = TESTS.parents[1] / "recipes" / "base.toml"
+
+
+@pytest.fixture
+def recipe() -> Recipe:
+    return Recipe.load(TESTS / "section3.toml")
+
+
+def with_heads(recipe: Recipe, *heads: int) -> Recipe:
+    shape: EncoderShape = recipe.encoder.model_copy(update={"mlm_heads": heads})
+    return recipe.model_copy(update={"encoder": shape})
+
+
+def exaflops(bill: Bill) -> dict[str, float]:
+    return {run.name: round(run.flops / EXA, 2) for run in bill.runs}
+
+
+PAPER = {
+    System.BL_BASE: {"pretraining": 78.82, "adaptation": 54.05},
+    System.BL_SMALL: {"pretraining": 29.34, "adaptation": 21.07},
+    System.MINIJOINT: {"pretraining": 83.42, "adaptation": 21.07},
+    System.MINIPOST: {"pretraining": 78.82, "step 1b": 21.62, "adaptation": 29.32},
+}
+
+
+@pytest.mark.parametrize("path", [TESTS / "section3.toml", BASE], ids=lambda path: path.stem)
+def test_the_four_systems_cost_what_the_paper_says(path: Path) -> None:
+    made, left_out = bills(Recipe.load(path))
+    assert {bill.system: exaflops(bill) for bill in made} == PAPER
+    assert left_out == []
+
+
+def test_languages_repeat_adaptation_alone(recipe: Recipe) -> None:
+    for bill in bills(recipe)[0]:
+        *source, adaptation = bill.runs
+        once = sum(run.flops for run in source)
+        assert bill.flops(1) == pytest.approx(once + adaptation.flops)
+        assert bill.flops(14) == pytest.approx(once + 14 * adaptation.flops)
+
+
+def test_depths_give_the_papers_costs_of_adaptation(recipe: Recipe) -> None:
+    many = with_heads(recipe, 2, 4, 6, 8, 10, 12)
+    made, _ = bills(many, (System.MINIJOINT,), (2, 4, 6, 8, 10, 12))
+    assert [exaflops(bill)["adaptation"] for bill in made] == [12.82, 21.07, 29.32, 37.56, 45.81, 54.05]
+    assert {run.formula for bill in made for run in bill.runs} == {"A1", "A3"}
+    assert {len(bill.runs[0].step.heads) for bill in made} == {6}
+
+
+def test_a_system_without_a_mini_model_is_listed_once(recipe: Recipe) -> None:
+    made, _ = bills(recipe, depths=(2, 4))
+    assert [bill.system for bill in made].count(System.BL_BASE) == 1
+    assert [bill.adapted_layers for bill in made if bill.system is System.BL_SMALL] == [2, 4]
+
+
+def test_step_1b_is_billed_by_its_own_section(recipe: Recipe) -> None:
+    assert recipe.mini
+    mini = recipe.mini.model_copy(update={"steps": 1000, "batch_blocks": 8, "fresh_layers": 1})
+    (bill,), _ = bills(recipe.model_copy(update={"mini": mini}), (System.MINIPOST,))
+    run = bill.runs[1]
+    assert (run.updates, run.work.batch_blocks, run.step.layers, run.formula) == (1000, 8, 5, "A4")
+    assert run.flops == 1000 * run.work.graft_flops(1)
+
+
+def test_systems_that_a_recipe_has_no_settings_for_are_named_with_the_reason(recipe: Recipe) -> None:
+    made, left_out = bills(with_heads(recipe.model_copy(update={"mini": None}), 12))
+    assert {bill.system for bill in made} == {System.BL_BASE, System.BL_SMALL}
+    assert [absent.system for absent in left_out] == [System.MINIJOINT, System.MINIPOST]
+    assert "Add 4 to encoder.mlm_heads" in left_out[0].reason
+    assert "fresh layers" in left_out[1].reason
+
+
+def test_a_system_asked_for_must_be_possible(recipe: Recipe) -> None:
+    with pytest.raises(DepthError, match="at depth 3"):
+        bills(recipe, (System.MINIJOINT,), (3,))
+    with pytest.raises(DepthError, match="leaves none"):
+        bills(recipe, (System.MINIPOST,), (12,))
+
+
+@pytest.mark.parametrize("depth", [0, -1, 13])
+def test_a_depth_that_no_model_has_is_refused(recipe: Recipe, depth: int) -> None:
+    with pytest.raises(DepthError, match=f"depth {depth} must be"):
+        bills(recipe, depths=(4, depth))
+
+
+def test_finetuning_is_counted_once_a_seed(recipe: Recipe) -> None:
+    (bill,), _ = bills(recipe, (System.BL_SMALL,), examples={"topic": 1000})
+    run = bill.runs[-1]
+    assert (run.name, run.updates, run.seeds, run.times(14)) == ("finetuning on topic", 94, 5, 5)
+    assert run.flops == 94 * 3 * 32 * 4 * (24 * 512 * 768**2 + 4 * 768 * 512**2)
+    (without,), _ = bills(recipe, (System.BL_SMALL,))
+    assert bill.flops(14) == pytest.approx(without.flops(14) + 5 * run.flops)
+
+
+def test_finetuning_that_cannot_be_is_refused(recipe: Recipe) -> None:
+    with pytest.raises(CostError, match="0 examples"):
+        bills(recipe, examples={"topic": 0})
+    with pytest.raises(RecipeError, match="'xnli'"):
+        bills(recipe, examples={"xnli": 5})
+
+
+def test_a_search_costs_its_trials(recipe: Recipe) -> None:
+    assert searched(recipe) is None
+    trial = searched(recipe.model_copy(update={"search": Search(language="de", steps_at_depth=5000)}))
+    assert trial
+    assert trial.seeds == 2
+    assert trial.flops == pytest.approx(5000 / 125_000 * bills(recipe, (System.MINIJOINT,))[0][0].runs[-1].flops)
+
+
+def progressive(recipe: Recipe, **switch: object) -> Recipe:
+    raw = with_heads(recipe, 2, 4, 6, 12).model_dump(mode="json")
+    raw["adaptation"] |= {"depth": 6, "progressive": {"depths": [2, 4, 6], **switch}}
+    return Recipe.parse(raw)
+
+
+def test_a_progressive_adaptation_is_billed_by_depth_and_costs_what_its_deepest_would(recipe: Recipe) -> None:
+    whole = with_heads(recipe, 2, 4, 6, 12)
+    (plain,), _ = bills(whole, (System.MINIJOINT,), (6,))
+    (bill,), _ = bills(progressive(recipe, kind="fixed", shares=[0.2, 0.3, 0.5]), (System.MINIJOINT,))
+    phases = [run for run in bill.runs if run.each_language]
+    assert [run.name for run in phases] == [f"adaptation at depth {depth}" for depth in (2, 4, 6)]
+    for run, share in zip(phases, (0.2, 0.3, 0.5), strict=True):
+        assert run.flops == run.updates * run.work.adaptation_flops()
+        assert run.flops / plain.runs[-1].flops == pytest.approx(share, rel=1e-4)
+    assert bill.flops(14) == pytest.approx(plain.flops(14), rel=1e-5)
+    assert bill.each_language_flops == sum(run.flops for run in phases)
+    assert bill.adapted_layers == 6
+
+
+def test_what_the_dev_loss_decides_is_billed_by_its_upper_bound(recipe: Recipe) -> None:
+    (bill,), _ = bills(progressive(recipe, kind="dev_loss", look_every_steps=100), (System.MINIJOINT,))
+    (plain,), _ = bills(with_heads(recipe, 2, 4, 6, 12), (System.MINIJOINT,), (6,))
+    assert bill.runs[-1].name == "progressive adaptation, at most"
+    assert bill.runs[-1].flops == plain.runs[-1].flops
+
+
+def test_other_depths_and_systems_are_billed_plainly(recipe: Recipe) -> None:
+    made, _ = bills(progressive(recipe, kind="fixed"), depths=(4, 6))
+    adapted = {(bill.system, bill.depth): [run.name for run in bill.runs if run.each_language] for bill in made}
+    assert {key for key, names in adapted.items() if len(names) > 1} == {(System.MINIJOINT, 6)}

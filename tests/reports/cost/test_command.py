@@ -1,0 +1,196 @@
+"""`lingraft cost`: the paper's figures as a table and as JSON, and errors that say what to do."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from lingraft.cli.cost import cost
+from lingraft.errors import LingraftError
+
+RECIPE = Path(__file__).parent / "section3.toml"
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+app.command()(cost)
+
+
+def table(*arguments: str, recipe: Path = RECIPE) -> str:
+    done = CliRunner().invoke(app, ["--recipe", str(recipe), *arguments])
+    if isinstance(done.exception, LingraftError):
+        raise done.exception
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
+def machine(*arguments: str) -> dict[str, Any]:
+    read: dict[str, Any] = json.loads(table("--json", *arguments))
+    return read
+
+
+def rows(text: str) -> list[list[str]]:
+    return [re.split(r"\s{2,}", line.strip()) for line in text.splitlines()]
+
+
+def test_the_table_shows_the_papers_figures() -> None:
+    found = rows(table())
+    for row in (
+        ["BL_BASE", "pretraining", "12", "1", "A1", "125,000", "78.82", "30.41"],
+        ["adaptation, each language", "12", "1", "A3", "125,000", "54.05", "20.85"],
+        ["BL_SMALL", "pretraining", "4", "1", "A1", "125,000", "29.34", "11.32"],
+        ["adaptation, each language", "4", "1", "A3", "125,000", "21.07", "8.13"],
+        ["MINIJOINT", "pretraining", "12", "2", "A1", "125,000", "83.42", "32.18"],
+        ["step 1b", "6", "1", "A4", "125,000", "21.62", "8.34"],
+        ["adaptation, each language", "6", "1", "A3", "125,000", "29.32", "11.31"],
+        ["total, 1 language", "104.48", "40.31"],
+        ["total, 14 languages", "378.38", "145.98"],
+    ):
+        assert row in found
+    assert [row[0] for row in found].count("adaptation, each language") == 4
+
+
+def test_columns_are_aligned() -> None:
+    lines = table().splitlines()
+    start = next(index for index, line in enumerate(lines) if line.startswith("system"))
+    block = lines[start + 2 : lines.index("", start)]
+    assert len(block) == 4 * 4 + 1
+    assert len({len(line) for line in block}) == 1
+
+
+def test_the_default_accelerator_is_the_papers() -> None:
+    text = table()
+    assert "V100: 24.0% (the paper's) of a peak of 125 TFLOP/s, so 30 TFLOP/s\n" in text
+    assert ["MINIJOINT", "4", "967.45", "3,503.52", "3,503.52"] in rows(text)
+    assert "money" not in text.lower()
+
+
+def test_hours_and_money_follow_the_accelerator() -> None:
+    """100 TFLOP/s at a half are 0.18 EFLOPs an hour; MINIJOINT's first language takes 104.48 of these."""
+    text = table("--accelerator", "mine:100", "--utilisation", "0.5", "--price", "2", "--languages", "1")
+    assert "mine: 50.0% (given) of a peak of 100 TFLOP/s, so 50 TFLOP/s; 2.00 an hour" in text
+    assert ["MINIJOINT", "4", "580.47", "1,160.94", "580.47", "1,160.94"] in rows(text)
+
+
+def test_a_plan_has_pretraining_first_and_then_the_languages_side_by_side() -> None:
+    (accelerator,) = machine("--gpus", "8", "--accelerator", "V100:::2")["accelerators"]
+    plans = {plan["system"]: plan for plan in accelerator["systems"]}
+    post = plans["MINIPOST"]
+    assert [job["name"] for job in post["first"]] == ["pretraining", "step 1b"]
+    assert sorted(len(lane) for lane in post["lanes"]) == [1, 1, 2, 2, 2, 2, 2, 2]
+    assert post["makespan_hours"] / 24 == pytest.approx(30.41 + 8.34 + 2 * 11.31, abs=0.02)
+    assert post["rented_hours"] / 24 == pytest.approx(30.41 + 8.34 + 8 * 2 * 11.31, abs=0.1)
+    assert post["rented_money"] == pytest.approx(2 * post["rented_hours"])
+    assert post["at_most_over_the_shortest"] == 0
+    text = table("--gpus", "8")
+    assert "Plan of MINIPOST over 6 layers on 8 x V100: 1,472.85 hours; none is shorter" in text
+    assert "  GPU 1: pretraining 729.78 h, step 1b 200.19 h, ar 271.44 h, sw 271.44 h\n" in text
+
+
+def test_more_accelerators_than_jobs_stay_idle_and_are_said_to() -> None:
+    text = table("--gpus", "5", "--languages", "3", "--system", "BL_SMALL")
+    assert "  GPU 3: de 195.08 h\n  2 without a job" in text
+
+
+def test_any_number_of_accelerators_is_planned_at_once() -> None:
+    text = table("--gpus", "100000000", "--languages", "3", "--system", "BL_SMALL")
+    assert "on 100000000 x V100" in text
+    assert "  GPU 3: de 195.08 h\n  99999997 without a job" in text
+
+
+def test_finetuning_shares_the_plan_with_the_languages() -> None:
+    found = machine("--examples", "topic=400000", "--gpus", "3", "--system", "BL_SMALL")["accelerators"][0]
+    (plan,) = found["systems"]
+    names = [job["name"] for lane in plan["lanes"] for job in lane]
+    assert len(names) == 14 + 5
+    assert "finetuning on topic (5 of 5)" in names
+    assert 0 < plan["at_most_over_the_shortest"] < 1 / 3
+    shown = table("--examples", "topic=400000", "--gpus", "3", "--system", "BL_SMALL")
+    assert "longer than the shortest" in shown
+    assert "finetuning on topic, each of 5 seeds" in shown
+
+
+def test_languages_beyond_the_recipes_are_numbered() -> None:
+    assert machine("--languages", "2")["languages"] == ["ar", "bg"]
+    assert machine("--languages", "16")["languages"][-3:] == ["zh", "language 15", "language 16"]
+
+
+def test_several_accelerators_each_have_their_own_numbers() -> None:
+    found = machine("--accelerator", "H100::0.5:3", "--accelerator", "L4", "--price", "1")["accelerators"]
+    assert [(a["name"], a["utilisation"], a["price_per_hour"]) for a in found] == [("H100", 0.5, 3), ("L4", 0.4, 1)]
+    hours = [a["systems"][0]["hours"] for a in found]
+    assert hours[1] / hours[0] == pytest.approx(989.4 * 0.5 / (121 * 0.4))
+
+
+def test_json_adds_up() -> None:
+    for system in machine()["systems"]:
+        total = sum(step["runs"] * step["flops_per_run"] for step in system["steps"])
+        assert total == pytest.approx(system["totals"][-1]["flops"])
+        assert system["totals"][-1]["languages"] == 14
+
+
+def test_what_small_recipes_cost_is_not_shown_as_nothing(tmp_path: Path) -> None:
+    small = tmp_path / "recipe.toml"
+    small.write_text(RECIPE.read_text(encoding="utf-8").replace("125_000", "9").replace("2048", "2"), encoding="utf-8")
+    text = table(recipe=small)
+    costs = [row[-2:] for row in rows(text) if row[0].startswith("total")]
+    assert costs
+    assert all(float(cell) > 0 for pair in costs for cell in pair)
+
+
+def test_what_the_table_leaves_out_is_said(tmp_path: Path) -> None:
+    changed = tmp_path / "recipe.toml"
+    raw = RECIPE.read_text(encoding="utf-8").replace("block_tokens = 512", "block_tokens = 512\nfeedforward = 1024")
+    changed.write_text(raw + '\n[search]\nlanguage = "de"\nsteps_at_depth = 5000\n', encoding="utf-8")
+    text = table("--depth", "12", recipe=changed)
+    assert "Left out: MINIPOST at depth 12: " in text
+    assert "the recipe's have 1024" in text
+    assert "Not counted: the depth search, 2 trials, at most 1.69 EFLOPs together." in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--accelerator", "B9"], ["'B9'", "H100"]),
+        (["--utilisation", "0"], ["utilisation 0", "at most 1"]),
+        (["--utilisation", "1.2"], ["utilisation 1.2", "at most 1"]),
+        (["--price", "-2"], ["price -2", "0 or more"]),
+        (["--gpus", "0"], ["--gpus 0", "1 or more"]),
+        (["--languages", "0"], ["--languages 0", "1 or more"]),
+        (["--depth", "13"], ["depth 13", "12 layers"]),
+        (["--examples", "topic"], ["'topic'", "TASK=NUMBER"]),
+        (["--examples", "topic=many"], ["'topic=many'", "TASK=NUMBER"]),
+        (["--examples", "topic=1", "--examples", "topic=2"], ["'topic=2'", "once a task"]),
+        (["--examples", "xnli=1"], ["'xnli'", "topic"]),
+        (["--measured", "nowhere"], ["nowhere", "manifest.json"]),
+        (["--measured", "nowhere", "--utilisation", "0.3"], ["no --utilisation"]),
+        (["--measured", "x", "--accelerator", "L4", "--accelerator", "T4"], ["one --accelerator"]),
+    ],
+)
+def test_what_cannot_be_is_refused_with_advice(arguments: list[str], words: list[str]) -> None:
+    with pytest.raises(LingraftError) as refused:
+        table(*arguments)
+    for word in words:
+        assert word in str(refused.value)
+
+
+def test_every_option_is_explained() -> None:
+    shown = CliRunner().invoke(app, ["--help"]).output
+    assert "lingraft cost --recipe recipes/base.toml" in shown
+    for line in shown.splitlines():
+        if line.startswith("  --") and "--help" not in line:
+            assert len(line.split("  ")) > 2, f"{line!r} explains nothing"
+
+
+def test_a_language_that_is_learned_over_several_depths_is_one_job(tmp_path: Path) -> None:
+    text = RECIPE.read_text(encoding="utf-8")
+    assert "mlm_heads" in text
+    heads = re.sub(r"mlm_heads = .*", "mlm_heads = [2, 4, 12]", text)
+    path = tmp_path / "recipe.toml"
+    path.write_text(heads + '\n[adaptation.progressive]\nkind = "fixed"\ndepths = [2, 4]\n', encoding="utf-8")
+    found = rows(table("--system", "MINIJOINT", recipe=path))
+    assert ["adaptation at depth 2, each language", "2", "1", "A3", "102,694", "10.53", "4.06"] in found
+    made = json.loads(table("--json", "--system", "MINIJOINT", "--gpus", "2", recipe=path))
+    [planned] = made["accelerators"][0]["systems"]
+    assert sorted(job["name"] for lane in planned["lanes"] for job in lane) == sorted(made["languages"])

@@ -1,0 +1,27 @@
+"""`make demo-picture`: the first sections of the demo's report as the documentation shows them."""
+
+import sys
+import tempfile
+from pathlib import Path
+
+import matplotlib.image
+
+from lingraft.reports.run.page import PAGE_FILE
+from tests.reports.run.browser import new_page, running_chromium
+
+WIDTH, HEIGHT = 1100, 900
+END = "document.getElementById('next').getBoundingClientRect().top + window.scrollY"
+"""Where what to do next begins: what is above it is shown."""
+
+
+def main() -> None:
+    """Open a report in Chromium, and write a picture of it."""
+    report, out = map(Path, sys.argv[1:])
+    with tempfile.TemporaryDirectory() as folder, running_chromium(Path(folder)) as port, new_page(port) as page:
+        page.view(WIDTH, HEIGHT, phone=False, scheme="light")
+        page.open((report / PAGE_FILE).resolve())
+        matplotlib.image.imsave(out, page.screenshot()[: int(page.evaluate(END))])
+
+
+if __name__ == "__main__":
+    main()

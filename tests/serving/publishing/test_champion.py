@@ -1,0 +1,154 @@
+"""The registry's champion is published: over a real MLflow server, its files brought one by one."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from lingraft import tracking
+from lingraft.artifacts.artifact import Artifact, Kind
+from lingraft.artifacts.names import bundle_name, primary_name
+from lingraft.cli import app
+from lingraft.serving.publishing.folder import Publications
+from lingraft.serving.publishing.follower import Follower
+from lingraft.serving.served import Served
+from lingraft.tracking.promotion.champion import Champion, follow_once
+from lingraft.tracking.versions import bring_some, champion_of, version_of
+from tests.tiny import Tiny
+from tests.tracking.promotion import conftest as stores
+from tests.tracking.promotion.project import Project
+from tests.tracking_stores import quiet
+
+pytestmark = [quiet, pytest.mark.integration]
+documents, pods, overlay, database, server, remote = (
+    stores.documents,
+    stores.pods,
+    stores.overlay,
+    stores.database,
+    stores.server,
+    stores.remote,
+)
+TASK = "topic"
+
+
+@pytest.fixture
+def make_champion(remote: Project, tiny: Tiny, german: Path) -> Callable[..., int]:
+    """Registers a bundle, and makes it champion; embeddings of all languages have been accepted by the gate."""
+    remote.promote(remote.primary, remote.register(remote.primary, Artifact.load(tiny.primary, Kind.PRIMARY)))
+    remote.accept(tiny.embeddings["de"])
+    remote.accept(tiny.embeddings["tr"])
+    remote.register_learned(Artifact.load(german.with_name("de"), Kind.EMBEDDINGS), 0.5)
+    assert remote.promote(remote.embeddings, 2).moved
+
+    def make(bundle: Path, **allowed: object) -> int:
+        number = remote.register(bundle_name(remote.recipe, TASK), Artifact.load(bundle, Kind.BUNDLE))
+        assert remote.promote(bundle_name(remote.recipe, TASK), number, **allowed).after == number
+        return number
+
+    return make
+
+
+def test_an_endpoint_follows_the_champion_and_the_registry_says_so(
+    make_champion: Callable[..., int],
+    remote: Project,
+    started: Path,
+    german: Path,
+    turkish: Path,
+    foreign: Path,
+    folder: Path,
+) -> None:
+    model, publications = bundle_name(remote.recipe, TASK), Publications(folder)
+    served = Served.load([started])
+    endpoint = Follower(served, [started], folder, every_s=60)
+    endpoint.look()
+    first = make_champion(started)
+    with tracking.asking() as ask:
+        champion = Champion(ask, model, folder, "prod", started, keep=3)
+
+        def told(number: int) -> str | None:
+            return version_of(ask, model, number).tags.get("endpoint.prod")
+
+        def look() -> None:
+            champion.look()
+            endpoint.look()
+            champion.look()
+
+        look()
+        assert [*publications.languages()] == []  # the server was started with it
+        assert told(first) == "de, en served"
+
+        second = make_champion(german)
+        look()
+        assert [*publications.languages()] == [(TASK, "de")]
+        assert served[TASK].languages["de"].fingerprint == fingerprint(german, "de")
+        assert (told(first), told(second)) == (None, "de, en served")
+
+        make_champion(turkish)  # German as in the beginning, and Turkish
+        look()
+        assert publications.read(TASK, "de", 2).action == "restore"
+        assert served[TASK].languages["de"].fingerprint == fingerprint(started, "de")
+        assert set(served[TASK].languages) == {"en", "de", "tr"}
+
+        back = ["registry", "rollback", model, "--drop-language", "tr"]
+        CliRunner().invoke(app, back, catch_exceptions=False)
+        look()
+        assert served[TASK].languages["de"].fingerprint == fingerprint(german, "de")
+        assert set(served[TASK].languages) == {"en", "de"}
+
+        fourth = make_champion(foreign)
+        look()
+        assert served[TASK].languages["de"].fingerprint == fingerprint(german, "de")
+        assert "made for body" in str(told(fourth))
+        lineage = CliRunner().invoke(app, ["registry", "lineage", "--project", remote.recipe.name]).stdout
+        assert "endpoint prod: " in lineage or "made for body" in str(champion_of(ask, model))
+
+
+def fingerprint(bundle: Path, language: str) -> str:
+    return Artifact.open(bundle, Kind.BUNDLE).manifest.files[f"{language}/table.safetensors"]
+
+
+def test_only_what_is_asked_for_is_brought_and_damage_is_noticed(
+    make_champion: Callable[..., int], remote: Project, german: Path, tmp_path: Path
+) -> None:
+    number = make_champion(german)
+    with tracking.asking() as ask:
+        version = version_of(ask, bundle_name(remote.recipe, TASK), number)
+        some = bring_some(ask, version, Kind.BUNDLE, tmp_path / "some", lambda _: ["de/table.safetensors"])
+    found = {path.relative_to(some.folder).as_posix() for path in some.folder.rglob("*") if path.is_file()}
+    assert found == {"manifest.json", "de/table.safetensors"}
+
+
+def test_a_registry_that_is_down_is_looked_at_again(
+    make_champion: Callable[..., int],
+    remote: Project,
+    german: Path,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("LINGRAFT_TRACKING_WAIT_S", "0")
+    address = os.environ["MLFLOW_TRACKING_URI"]
+    make_champion(german)
+    with tracking.asking() as ask:
+        champion = Champion(ask, bundle_name(remote.recipe, TASK), folder, "prod", None, keep=3)
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
+        follow_once(champion)
+        assert "What is served is served on" in capfd.readouterr().err
+        assert [*Publications(folder).languages()] == []
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", address)
+        follow_once(champion)
+    assert {language for _, language in Publications(folder).languages()} == {"en", "de"}
+
+
+def test_publishing_a_bundle_tells_the_registry_where(
+    make_champion: Callable[..., int], remote: Project, german: Path, folder: Path
+) -> None:
+    number = make_champion(german)
+    arguments = ["publish", "bundle", german, f"--to={folder}", "--endpoint=edge", "--wait=0"]
+    CliRunner().invoke(app, [*map(str, arguments)], catch_exceptions=False)
+    with tracking.asking() as ask:
+        tags = version_of(ask, bundle_name(remote.recipe, TASK), number).tags
+    assert "topic de 1: serve" in tags["endpoint.edge"]
+    assert primary_name(remote.recipe) == remote.primary

@@ -1,0 +1,183 @@
+"""Pairs that alignment is measured over, and the source's side of them."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from lingraft.artifacts.artifact import Artifact, Kind, create
+from lingraft.data.blocks import split
+from lingraft.data.shards import Blocks
+from lingraft.data.tokenizer.tokenizer import Tokenizer
+from lingraft.errors import AlignmentError, ArtifactError
+from lingraft.model.loading import Primary, load_embeddings, load_primary
+from lingraft.model.swap import swap
+from lingraft.stages import alignment_probe
+from lingraft.stages.alignment_probe import FEWEST_PIECES, PART, Reference, paragraphs, probe_of, probe_of_lines
+from lingraft.stages.evaluate import evaluate_language, evaluate_source
+from lingraft.stages.results import ALIGNMENT, ALIGNMENT_INITIAL, MASKED, AlignmentBasis, load_items, load_language
+from tests.fixtures import once
+from tests.workshop import Workshop
+
+
+@pytest.fixture(scope="module")
+def english(workshop: Workshop) -> Path:
+    """The evaluation of the source."""
+
+    def make(folder: Path) -> None:
+        evaluate_source(
+            workshop.recipe, workshop.primary, [], workshop.texts["en"], workshop.blocks["en"], folder / "en"
+        )
+
+    return once.folder("source-evaluation", make, workshop.recipe.to_json()) / "en"
+
+
+@pytest.fixture
+def primary(workshop: Workshop) -> Primary:
+    return load_primary(workshop.primary)
+
+
+@pytest.fixture
+def reference(english: Path, primary: Primary) -> Reference:
+    found = Reference.load(english, primary)
+    assert found
+    return found
+
+
+def text_of(shop: Workshop, language: str) -> Artifact:
+    return Artifact.load(shop.texts[language], Kind.TEXT)
+
+
+def held_out(shop: Workshop, language: str) -> Blocks:
+    return split(Artifact.load(shop.blocks[language], Kind.BLOCKS), "test")
+
+
+def test_paragraphs_of_parallel_documents_are_paired(
+    workshop: Workshop, primary: Primary, reference: Reference
+) -> None:
+    pieces = Tokenizer.load(workshop.tokenizers["de"])
+    found = probe_of(reference, "test", primary.tokenizer, pieces, text_of(workshop, "de"), held_out(workshop, "de"))
+    assert found
+    assert found.basis is AlignmentBasis.PARALLEL
+    ours, theirs = (
+        {each.key: each.text for document in paragraphs(text_of(workshop, language), "test") for each in document}
+        for language in ("en", "de")
+    )
+    long = [
+        key
+        for key in ours
+        if len(primary.tokenizer.encode(ours[key])) >= FEWEST_PIECES
+        and len(pieces.encode(theirs[key])) >= FEWEST_PIECES
+    ]
+    assert found.pairs == len(long)
+    assert found.depths == (workshop.recipe.adaptation.depth, workshop.recipe.encoder.layers)
+
+
+def test_a_document_of_other_paragraphs_is_not_parallel(
+    workshop: Workshop, primary: Primary, reference: Reference, tmp_path: Path
+) -> None:
+    """One line more in each document, as where a translation is behind."""
+    with create(tmp_path / "text", Kind.TEXT) as draft:
+        for name in ("train", "dev", "test"):
+            lines = (workshop.texts["de"] / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()
+            longer = [json.loads(line) for line in lines]
+            longer = [each | {"text": each["text"] + "\nba de ki lo mu na"} for each in longer]
+            (draft.folder / f"{name}.jsonl").write_text("".join(json.dumps(each) + "\n" for each in longer))
+        draft.facts = {"language": "de"}
+    pieces, text = Tokenizer.load(workshop.tokenizers["de"]), Artifact.load(tmp_path / "text", Kind.TEXT)
+    found = probe_of(reference, "test", primary.tokenizer, pieces, text, held_out(workshop, "de"))
+    assert found
+    assert found.basis is AlignmentBasis.PIECES
+
+
+def test_the_source_finds_all_of_itself_by_its_pieces_contexts(
+    workshop: Workshop, primary: Primary, reference: Reference
+) -> None:
+    """Paragraphs that stand in both languages word for word are no translations, so none is paired."""
+    found = probe_of(
+        reference,
+        "test",
+        primary.tokenizer,
+        primary.tokenizer,
+        text_of(workshop, "en"),
+        held_out(workshop, "en"),
+    )
+    assert found
+    assert found.basis is AlignmentBasis.PIECES
+    measured = found.measure(primary.encoder)
+    assert {depth: each.scores.accuracy for depth, each in measured.items()} == dict.fromkeys(found.depths, 1.0)
+
+
+def test_too_few_pairs_are_not_measured(
+    workshop: Workshop, primary: Primary, reference: Reference, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(alignment_probe, "FEWEST_PAIRS", 100_000)
+    pieces = Tokenizer.load(workshop.tokenizers["de"])
+    given = primary.tokenizer, pieces, text_of(workshop, "de"), held_out(workshop, "de")
+    assert probe_of(reference, "test", *given) is None
+
+
+def test_lines_given_are_pairs_as_they_stand(workshop: Workshop, primary: Primary) -> None:
+    pieces, learned = Tokenizer.load(workshop.tokenizers["de"]), load_embeddings(workshop.embeddings["de"])
+    lines = [("ba de ki lo", "mu na pe ri"), ("ba ba ki", "pe pe"), ("lo mu", "so tu va")]
+    found = probe_of_lines(primary, lines, pieces, (1, 3))
+    assert (found.pairs, found.basis, found.depths) == (3, AlignmentBasis.PARALLEL, (1, 3))
+    same = probe_of_lines(primary, [(ours, ours) for ours, _ in lines], primary.tokenizer, (1, 3))
+    assert same.measure(primary.encoder)[3].scores.accuracy == 1.0
+    swap(primary.encoder, learned.vocabulary)
+    again = found.measure(primary.encoder), found.measure(primary.encoder)
+    assert again[0][3].scores == again[1][3].scores
+
+
+def test_a_reference_is_the_same_every_time(workshop: Workshop, primary: Primary, reference: Reference) -> None:
+    blocks = Artifact.load(workshop.blocks["en"], Kind.BLOCKS)
+    again = alignment_probe.reference_tensors(workshop.recipe, primary, text_of(workshop, "en"), blocks)
+    assert again.keys() == reference.tensors.keys()
+    assert all(torch.equal(again[name], tensor) for name, tensor in reference.tensors.items())
+
+
+def test_the_reference_of_another_primary_is_refused(workshop: Workshop, english: Path, tmp_path: Path) -> None:
+    stranger = load_primary(workshop.other_primary(tmp_path / "primary"))
+    with pytest.raises(AlignmentError, match="Evaluate the source again"):
+        Reference.load(english, stranger)
+
+
+def test_an_evaluation_of_a_language_is_no_reference(workshop: Workshop, primary: Primary, tmp_path: Path) -> None:
+    folders = workshop.texts["de"], workshop.blocks["de"]
+    evaluate_language(workshop.recipe, workshop.primary, workshop.embeddings["de"], [], *folders, tmp_path / "de")
+    assert load_language(tmp_path / "de").alignment is None
+    with pytest.raises(ArtifactError, match="that of a source is needed"):
+        Reference.load(tmp_path / "de", primary)
+
+
+def test_an_evaluation_measures_alignment_before_and_after(workshop: Workshop, english: Path, tmp_path: Path) -> None:
+    folders = workshop.texts["de"], workshop.blocks["de"], tmp_path / "de"
+    made = evaluate_language(
+        workshop.recipe, workshop.primary, workshop.embeddings["de"], [], *folders, source_evaluation=english
+    )
+    result, items = load_language(tmp_path / "de"), load_items(tmp_path / "de")
+    found = result.alignment
+    assert found
+    assert (found.basis, found.bottom_layer, found.top_layer) == (AlignmentBasis.PARALLEL, 1, 3)
+    assert found.top != found.top_initial
+    assert items[ALIGNMENT].score == pytest.approx(found.top.accuracy)
+    assert items[ALIGNMENT_INITIAL].score == pytest.approx(found.top_initial.accuracy)
+    assert len(items[ALIGNMENT]) == found.pairs != len(items[MASKED])
+    assert made.manifest.data_hashes[ALIGNMENT] == Artifact.load(english, Kind.EVALUATION).manifest.fingerprints[PART]
+    assert found.metrics["alignment_top"] == found.top.accuracy
+    primary = load_primary(workshop.primary)
+    reference = Reference.load(english, primary)
+    assert reference
+    learned = load_embeddings(workshop.embeddings["de"])
+    probe = probe_of(
+        reference,
+        "test",
+        primary.tokenizer,
+        learned.tokenizer,
+        text_of(workshop, "de"),
+        held_out(workshop, "de"),
+    )
+    assert probe
+    swap(primary.encoder, learned.vocabulary)
+    assert probe.measure(primary.encoder)[3].scores == found.top

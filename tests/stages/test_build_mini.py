@@ -1,0 +1,286 @@
+"""Step 1b and what is learned over its mini-model: what trains, what stays, and what is never recorded."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.optim.optimizer import register_optimizer_step_pre_hook
+from typer.testing import CliRunner
+
+from lingraft.artifacts.artifact import Artifact, Kind
+from lingraft.cli import app
+from lingraft.config.recipe import Recipe
+from lingraft.config.systems import Stage, System
+from lingraft.data.blocks import split
+from lingraft.data.shards import Blocks
+from lingraft.errors import AlignmentError, DepthError, RecipeError
+from lingraft.model.encoder import Encoder, fresh_layers, mini_model
+from lingraft.model.loading import load_embeddings, load_mini, load_primary
+from lingraft.stages import build_mini, finetune, pretrain
+from lingraft.stages.adapt import adapt
+from lingraft.stages.initialise import initial_rows
+from lingraft.training.run import masked_lm_run
+from lingraft.training.schedule import unwatched
+from tests.fixtures import once
+from tests.workshop import Workshop, same_tensors
+
+TINY = Path(__file__).parents[1] / "tiny.toml"
+STEPS = {"steps": 6, "batch_blocks": 16, "learning_rate": 3e-3}
+
+
+def minipost(recipe: Recipe, depth: int = 1, fresh: int = 2, **adaptation: Any) -> Recipe:
+    raw = recipe.model_dump(mode="json") | {"search": None, "mini": STEPS | {"fresh_layers": fresh}}
+    raw["adaptation"] |= {"depth": depth, "steps": 6} | adaptation
+    raw["encoder"]["mlm_heads"] = sorted({1, 2, 3, depth})
+    return Recipe.parse(raw).for_system(System.MINIPOST)
+
+
+@pytest.fixture(scope="module")
+def primary(workshop: Workshop) -> Path:
+    """An ordinary primary, with one head."""
+    recipe = minipost(workshop.recipe)
+    short = recipe.model_copy(update={"pretraining": recipe.pretraining.model_copy(update=STEPS)})
+
+    def make(folder: Path) -> None:
+        pretrain.pretrain(short, workshop.blocks["en"], workshop.tokenizers["en"], folder / "primary", unwatched)
+
+    return once.folder("ordinary", make, short.to_json()) / "primary"
+
+
+@pytest.fixture(scope="module")
+def mini(workshop: Workshop, primary: Path) -> Path:
+    recipe = minipost(workshop.recipe)
+
+    def make(folder: Path) -> None:
+        build_mini.build_mini(recipe, primary, workshop.blocks["en"], folder / "mini", unwatched)
+
+    return once.folder("mini", make, recipe.to_json()) / "mini"
+
+
+def test_the_command_builds_one_of_any_depth(workshop: Workshop, primary: Path, tmp_path: Path) -> None:
+    """A search over depths, or a progressive adaptation, needs more than the recipe's own."""
+    before = TINY.read_text(encoding="utf-8").partition("[search]")[0]
+    recipe = tmp_path / "recipe.toml"
+    building = "[mini]\nsteps = 2\nbatch_blocks = 4\nlearning_rate = 3e-3\nfresh_layers = 1\n"
+    recipe.write_text(before.replace('source = "en"', 'source = "en"\nsystem = "MINIPOST"') + building, "utf-8")
+    given = {"recipe": recipe, "primary": primary, "blocks": workshop.blocks["en"], "out": tmp_path / "mini"}
+    words = [word for name, path in given.items() for word in (f"--{name}", str(path))]
+    done = CliRunner().invoke(app, ["mini", *words, "--depth", "2"], catch_exceptions=False)
+    assert done.exit_code == 0
+    built = load_mini(tmp_path / "mini")
+    assert (built.depth, len(built.layers)) == (2, 1)
+
+
+def state(encoder: Encoder) -> dict[str, Tensor]:
+    return {name: tensor.clone() for name, tensor in encoder.state_dict().items()}
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def adapted(workshop: Workshop, recipe: Recipe, primary: Path, out: Path, **given: Any) -> Artifact:
+    data = workshop.blocks["de"], workshop.tokenizers["de"]
+    return adapt(recipe, primary, *data, recipe.adaptation.depth, out, unwatched, **given)
+
+
+def blocks_of(workshop: Workshop) -> Blocks:
+    return split(Artifact.load(workshop.blocks["en"], Kind.BLOCKS), "train")
+
+
+def begun(workshop: Workshop, primary: Path, depth: int = 1) -> tuple[Encoder, Encoder, Any]:
+    """Primary, mini-model, and the run of step 1b."""
+    recipe = minipost(workshop.recipe, depth)
+    whole = load_primary(primary).encoder
+    fresh = fresh_layers(whole.shape, 2)
+    small = mini_model(whole, depth, fresh)
+    step = recipe.steps_over(depth)[Stage.BUILD_MINI]
+    run = masked_lm_run(recipe, step, small, blocks_of(workshop), recipe.require_mini())
+    return whole, small, run
+
+
+def test_step_1b_leaves_the_primary_bit_for_bit(workshop: Workshop, primary: Path, mini: Path) -> None:
+    whole, small, run = begun(workshop, primary)
+    before = state(whole)
+    fresh_before = [parameter.clone() for parameter in small.layers[1:].parameters()]
+    list(run.points)
+    assert same_tensors(whole.state_dict(), before)
+    assert all(
+        not torch.equal(now, then) for now, then in zip(small.layers[1:].parameters(), fresh_before, strict=True)
+    )
+    assert load_mini(mini).aligned_with == Artifact.load(primary, Kind.PRIMARY).fingerprint
+
+
+def test_the_mini_model_shares_layers_embeddings_and_head_with_the_primary(primary: Path, mini: Path) -> None:
+    source = load_primary(primary)
+    small = load_mini(mini).of(source)
+    whole = source.encoder
+    assert small.layers[0] is whole.layers[0]
+    assert small.vocabulary is whole.vocabulary
+    assert small.positions_TD is whole.positions_TD
+    assert small.input_norm is whole.input_norm
+    assert small.heads["3"] is whole.heads["3"]
+    assert len(small.layers) == small.shape.layers == 3
+    stored = Artifact.load(mini, Kind.MINI).tensors("layers")
+    assert {name.split(".")[0] for name in stored} == {"0", "1"}, "only the fresh layers are stored"
+
+
+def test_only_fresh_layers_get_gradients_and_optimizer_state(
+    workshop: Workshop, primary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    optimized: set[int] = set()
+
+    def note(optimizer: torch.optim.Optimizer, *_: Any) -> None:
+        optimized.update(id(parameter) for group in optimizer.param_groups for parameter in group["params"])
+
+    monkeypatch.setattr(torch.optim.AdamW, "zero_grad", lambda *_, **__: None)
+    hook = register_optimizer_step_pre_hook(note)
+    whole, small, run = begun(workshop, primary)
+    next(run.points)
+    hook.remove()
+    assert optimized == {id(parameter) for parameter in small.layers[1:].parameters()}
+    assert {name for name, parameter in whole.named_parameters() if parameter.grad is not None} == set()
+
+
+@contextmanager
+def saved_for_backward() -> Iterator[list[Tensor]]:
+    """Tensors that autograd keeps, parameters left out."""
+    kept: list[Tensor] = []
+
+    def note(tensor: Tensor) -> Tensor:
+        if not isinstance(tensor, torch.nn.Parameter):
+            kept.append(tensor)
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
+        yield kept
+
+
+def recorded(encoder: Encoder, trained: list[torch.nn.Parameter]) -> int:
+    """How many tensors autograd keeps in one forward pass, if only these parameters train."""
+    encoder.requires_grad_(False)
+    for parameter in trained:
+        parameter.requires_grad_(True)
+    tokens_BT = torch.arange(5, 21).view(2, 8)
+    top = encoder.shape.layers
+    with saved_for_backward() as kept:
+        encoder.masked_logits(tokens_BT, torch.tensor([1, 9]), (top,))
+    return len(kept)
+
+
+def fresh_of(small: Encoder) -> list[torch.nn.Parameter]:
+    return [*small.layers[-2:].parameters()]
+
+
+def vocabulary_of(small: Encoder) -> list[torch.nn.Parameter]:
+    return [*small.vocabulary.parameters()]
+
+
+@pytest.mark.parametrize(("trained", "grows"), [(fresh_of, False), (vocabulary_of, True)])
+def test_frozen_layers_below_all_that_trains_are_computed_without_autograd(
+    primary: Path, trained: Callable[[Encoder], list[torch.nn.Parameter]], grows: bool
+) -> None:
+    """Under the fresh layers nothing is kept, however many there are; over a table that trains, every layer is."""
+    whole = load_primary(primary).encoder
+    fresh = fresh_layers(whole.shape, 2)
+    counts = [recorded(small, trained(small)) for small in (mini_model(whole, depth, fresh) for depth in (1, 2))]
+    assert (counts[1] > counts[0]) is grows
+
+
+def test_an_adaptation_keeps_less_for_backward_than_training_everything(primary: Path) -> None:
+    whole = load_primary(primary).encoder
+    assert recorded(whole, [*whole.vocabulary.parameters()]) < recorded(whole, [*whole.parameters()])
+
+
+@pytest.mark.parametrize("stage", ["step 1b", "adaptation", "finetuning"])
+def test_no_stage_changes_a_file_of_the_primary(
+    workshop: Workshop, primary: Path, mini: Path, tmp_path: Path, stage: str
+) -> None:
+    recipe, before = minipost(workshop.recipe), files(primary)
+    if stage == "step 1b":
+        build_mini.build_mini(recipe, primary, workshop.blocks["en"], tmp_path / "out", unwatched)
+    elif stage == "adaptation":
+        adapted(workshop, recipe, primary, tmp_path / "out", mini=mini)
+    else:
+        finetune.finetune(recipe, "topic", primary, workshop.texts["en"], 1, tmp_path / "out", unwatched)
+    assert files(primary) == before
+
+
+def test_embeddings_learned_over_the_mini_model_say_so_and_leave_everything_else(
+    workshop: Workshop, primary: Path, mini: Path, tmp_path: Path
+) -> None:
+    before = files(primary), files(mini)
+    made = adapted(workshop, minipost(workshop.recipe), primary, tmp_path / "de", mini=mini)
+    assert (files(primary), files(mini)) == before
+    details = made.manifest.details
+    assert (details["system"], details["depth"], details["fresh_layers"]) == ("MINIPOST", 1, 2)
+    learned, source = load_embeddings(tmp_path / "de"), load_primary(primary)
+    source.swap_in(learned)
+    rows = initial_rows(minipost(workshop.recipe), load_primary(primary), learned.tokenizer)
+    assert not torch.equal(learned.vocabulary.table_VD, rows.table_VD)
+
+
+def test_checkpoints_run_from_the_initialisation_to_the_result(
+    workshop: Workshop, primary: Path, mini: Path, tmp_path: Path
+) -> None:
+    recipe = minipost(workshop.recipe, checkpoint_every_steps=4, early_checkpoints=[1])
+    made = adapted(workshop, recipe, primary, tmp_path / "de", mini=mini, checkpoints=tmp_path / "curve")
+    folders = sorted((tmp_path / "curve").iterdir())
+    assert [folder.name for folder in folders] == [f"step-{step:08d}" for step in (0, 1, 4, 6)]
+    found = [load_embeddings(folder) for folder in folders]
+    rows = initial_rows(recipe, load_primary(primary), found[0].tokenizer)
+    assert torch.equal(found[0].vocabulary.table_VD, rows.table_VD)
+    assert found[-1].fingerprint == made.fingerprint
+    costs = [one.manifest.cost for one in found]
+    assert [cost.steps for cost in costs] == [0, 1, 4, 6]
+    assert costs[0].flops == 0 < costs[1].flops < costs[-1].flops
+
+
+def test_keeping_checkpoints_changes_nothing_that_is_learned(
+    workshop: Workshop, primary: Path, mini: Path, tmp_path: Path
+) -> None:
+    plain = adapted(workshop, minipost(workshop.recipe), primary, tmp_path / "plain", mini=mini)
+    recipe = minipost(workshop.recipe, checkpoint_every_steps=2)
+    kept = adapted(workshop, recipe, primary, tmp_path / "kept", mini=mini, checkpoints=tmp_path / "curve")
+    assert plain.fingerprint == kept.fingerprint
+
+
+def test_minipost_without_its_mini_model_is_refused(workshop: Workshop, primary: Path, tmp_path: Path) -> None:
+    with pytest.raises(RecipeError, match="adaptation over 3 layers needs the mini-model of step 1b, but got None"):
+        adapted(workshop, minipost(workshop.recipe), primary, tmp_path / "out")
+
+
+def test_a_mini_model_that_nothing_asks_for_is_refused(workshop: Workshop, mini: Path, tmp_path: Path) -> None:
+    with pytest.raises(RecipeError, match="has no use for a mini-model of step 1b"):
+        adapted(workshop, workshop.recipe, workshop.primary, tmp_path / "out", mini=mini)
+
+
+def test_a_mini_model_of_another_depth_is_refused(
+    workshop: Workshop, primary: Path, mini: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(DepthError, match=r"a mini-model of 1 \+ 2 layers, but 4 of which 2 are fresh are wanted"):
+        adapted(workshop, minipost(workshop.recipe, depth=2), primary, tmp_path / "out", mini=mini)
+
+
+def test_a_mini_model_of_another_primary_is_refused_with_both_fingerprints(workshop: Workshop, mini: Path) -> None:
+    other = load_primary(workshop.primary)
+    with pytest.raises(AlignmentError, match=rf"{other.fingerprint}\. Build the mini-model again .* on this primary"):
+        load_mini(mini).of(other)
+
+
+def test_standard_adaptation_over_fewer_layers_is_refused(workshop: Workshop, primary: Path, tmp_path: Path) -> None:
+    standard = minipost(workshop.recipe).for_system(System.BL_BASE)
+    data = workshop.blocks["de"], workshop.tokenizers["de"]
+    with pytest.raises(DepthError, match="BL_BASE adapts over all 3 layers, but depth 2 was asked for"):
+        adapt(standard, primary, *data, 2, tmp_path / "out", unwatched)
+    made = adapt(standard, primary, *data, 3, tmp_path / "out", unwatched)
+    assert made.manifest.details["depth"] == 3
+
+
+def test_step_1b_is_minipost_s_alone(workshop: Workshop, tmp_path: Path) -> None:
+    with pytest.raises(RecipeError, match="step 1b is MINIPOST's; the recipe's system is MINIJOINT"):
+        build_mini.build_mini(workshop.recipe, workshop.primary, workshop.blocks["en"], tmp_path / "out", unwatched)

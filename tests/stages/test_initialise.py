@@ -1,0 +1,293 @@
+"""Embeddings at update 0 as an artifact: what is in it, and that training, evaluation and search start from it."""
+
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+import torch
+
+from lingraft import export
+from lingraft.artifacts.artifact import Artifact, Cost, Kind
+from lingraft.config.recipe import Recipe
+from lingraft.config.training import Initialisation
+from lingraft.data.bilingual_dictionary import translations_mark
+from lingraft.data.blocks import hashes_of
+from lingraft.data.parallel_text import Pair, held_out
+from lingraft.data.tokenizer.tokenizer import Tokenizer
+from lingraft.errors import AlignmentError, ArtifactError, RecipeError, TokenizerError
+from lingraft.model.loading import load_embeddings, load_primary
+from lingraft.search import Inputs, search
+from lingraft.serving.client import Question, ask
+from lingraft.signals import Interruption, interruptible
+from lingraft.stages.adapt import adapt
+from lingraft.stages.evaluate import evaluate_language
+from lingraft.stages.initialise import initial_rows, initialise
+from lingraft.stages.results import LanguageResult, load_language, load_search
+from lingraft.stages.vectors import build_vectors
+from lingraft.training.schedule import unwatched
+from tests import made_up
+from tests.made_up import TOPICS
+from tests.workshop import Workshop, changed, same_tensors, stopping_after
+
+DRAWN = [how for how in Initialisation if not how.needs_text]
+
+
+@pytest.fixture(scope="module")
+def short(workshop: Workshop) -> Recipe:
+    """Two updates, so that training moves rows and costs nothing."""
+    recipe = workshop.recipe.model_copy(update={"threads": 1})
+    return changed(recipe, "adaptation", steps=2, warmup_steps=0, log_every_steps=1, early_checkpoints=(1,))
+
+
+@pytest.fixture(scope="module")
+def initial(workshop: Workshop, short: Recipe, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return started(workshop, short, tmp_path_factory.mktemp("initial") / "de")
+
+
+def started(shop: Workshop, recipe: Recipe, out: Path, language: str = "de") -> Path:
+    initialise(recipe, shop.primary, shop.tokenizers[language], out)
+    return out
+
+
+def learned(shop: Workshop, recipe: Recipe, out: Path, initial: Path | None, checkpoints: Path | None = None) -> Path:
+    folders = shop.primary, shop.blocks["de"], shop.tokenizers["de"]
+    adapt(recipe, *folders, 1, out, unwatched, checkpoints=checkpoints, initial=initial)
+    return out
+
+
+def judged(shop: Workshop, embeddings: Path, out: Path, initial: Path | None, recipe: Recipe) -> LanguageResult:
+    folders = shop.primary, embeddings, [], shop.texts["de"], shop.blocks["de"]
+    evaluate_language(recipe.model_copy(update={"tasks": ()}), *folders, out, initial=initial)
+    return load_language(out)
+
+
+def vocabulary(folder: Path) -> dict[str, torch.Tensor]:
+    return load_embeddings(folder).vocabulary.state_dict()
+
+
+@pytest.mark.parametrize("how", DRAWN)
+def test_the_artifact_has_the_rows_that_adaptation_would_draw(
+    workshop: Workshop, short: Recipe, tmp_path: Path, how: Initialisation
+) -> None:
+    recipe = changed(short, "adaptation", initialisation=how, seed=7)
+    made = started(workshop, recipe, tmp_path / "de")
+    primary, pieces = load_primary(workshop.primary), Tokenizer.load(workshop.tokenizers["de"])
+    drawn = initial_rows(recipe, primary, pieces)
+    read = initial_rows(recipe, primary, pieces, made)
+    assert torch.equal(read.table_VD, drawn.table_VD)
+    assert torch.equal(read.bias_V, drawn.bias_V)
+    assert (read.copied, read.counts(), read.special) == (drawn.copied, drawn.counts(), drawn.special)
+
+
+def test_its_manifest_says_how_rows_were_made_and_that_no_training_was(
+    workshop: Workshop, short: Recipe, initial: Path
+) -> None:
+    manifest = Artifact.load(initial, Kind.EMBEDDINGS).manifest
+    assert manifest.aligned_with == Artifact.load(workshop.primary, Kind.PRIMARY).fingerprint
+    assert manifest.tokenizer_hash == Tokenizer.load(workshop.tokenizers["de"]).hash
+    assert manifest.cost == Cost()
+    details = manifest.details
+    assert (details["initialisation"], details["seed"]) == ("overlap", short.adaptation.seed)
+    assert (details["system"], details["depth"], details["fresh_layers"]) == ("MINIJOINT", 1, 0)
+    assert details["overlap"] == sum(each["copied"] for each in details["overlap_by_class"].values()) > 5
+
+
+def test_adaptation_from_the_artifact_learns_the_same_and_names_it(
+    workshop: Workshop, short: Recipe, initial: Path, tmp_path: Path
+) -> None:
+    drawn = learned(workshop, short, tmp_path / "drawn", None, tmp_path / "curve")
+    given = learned(workshop, short, tmp_path / "given", initial)
+    assert same_tensors(vocabulary(drawn), vocabulary(given))
+    assert same_tensors(vocabulary(initial), vocabulary(tmp_path / "curve" / "step-00000000"))
+    assert not same_tensors(vocabulary(initial), vocabulary(given))
+    before, after = (load_embeddings(folder).manifest for folder in (drawn, given))
+    assert after.data_hashes == before.data_hashes | {"initial": load_embeddings(initial).fingerprint}
+    assert (after.details, after.cost.flops) == (before.details, before.cost.flops)
+
+
+def test_adaptation_starts_from_whatever_rows_the_artifact_has(
+    workshop: Workshop, short: Recipe, tmp_path: Path
+) -> None:
+    other = started(workshop, changed(short, "adaptation", seed=9), tmp_path / "other")
+    learned(workshop, short, tmp_path / "out", other, tmp_path / "curve")
+    assert same_tensors(vocabulary(other), vocabulary(tmp_path / "curve" / "step-00000000"))
+
+
+def test_an_interrupted_adaptation_from_other_rows_is_not_gone_on_from(
+    workshop: Workshop, short: Recipe, initial: Path, tmp_path: Path
+) -> None:
+    other = started(workshop, changed(short, "adaptation", seed=9), tmp_path / "other")
+    folders = workshop.primary, workshop.blocks["de"], workshop.tokenizers["de"]
+    with pytest.raises(Interruption), interruptible():
+        adapt(short, *folders, 1, tmp_path / "out", stopping_after(1), initial=other)
+    assert list((tmp_path / "out.training").glob("step-*"))
+    interrupted = learned(workshop, short, tmp_path / "out", initial)
+    assert same_tensors(vocabulary(interrupted), vocabulary(learned(workshop, short, tmp_path / "whole", initial)))
+
+
+def test_initial_embeddings_of_another_primary_tokenizer_or_kind_are_refused(
+    workshop: Workshop, short: Recipe, initial: Path, tmp_path: Path
+) -> None:
+    primary, pieces = load_primary(workshop.primary), Tokenizer.load(workshop.tokenizers["de"])
+    stranger = load_primary(workshop.other_primary(tmp_path / "stranger"))
+    with pytest.raises(AlignmentError, match=rf"of 'de' is aligned with primary {primary.fingerprint}.*initialise"):
+        initial_rows(short, stranger, pieces, initial)
+    turkish = Tokenizer.load(workshop.tokenizers["tr"])
+    with pytest.raises(TokenizerError, match=rf"with tokenizer {pieces.hash} of 'de', not with {turkish.hash} of 'tr'"):
+        initial_rows(short, primary, turkish, initial)
+    random = changed(short, "adaptation", initialisation=Initialisation.RANDOM)
+    with pytest.raises(RecipeError, match=r"was initialised by 'overlap', but the recipe's .* is 'random'"):
+        initial_rows(random, primary, pieces, initial)
+    with pytest.raises(ArtifactError, match="holds embeddings after 30 updates"):
+        initial_rows(short, primary, pieces, workshop.embeddings["de"])
+
+
+def test_rows_that_need_text_are_not_drawn(workshop: Workshop, short: Recipe, tmp_path: Path) -> None:
+    aligned = changed(short, "adaptation", initialisation=Initialisation.ALIGNED)
+    with pytest.raises(RecipeError, match=r"Run `lingraft initialise` for 'de' first, .*\(--initial\)"):
+        learned(workshop, aligned, tmp_path / "out", None)
+    assert not (tmp_path / "out").exists()
+
+
+def test_rows_that_need_text_name_the_inputs_that_are_missing(
+    workshop: Workshop, short: Recipe, tmp_path: Path
+) -> None:
+    aligned = changed(short, "adaptation", initialisation=Initialisation.ALIGNED)
+    folders = workshop.primary, workshop.tokenizers["de"], tmp_path / "out"
+    with pytest.raises(RecipeError, match="but --blocks, --vectors is missing"):
+        initialise(aligned, *folders)
+    with pytest.raises(RecipeError, match="but --vectors is missing"):
+        initialise(aligned, *folders, blocks=workshop.blocks["de"])
+    assert not (tmp_path / "out").exists()
+
+
+def test_scores_as_initialised_are_those_of_the_artifact(workshop: Workshop, short: Recipe, tmp_path: Path) -> None:
+    recipe = changed(short, "adaptation", initialisation=Initialisation.RANDOM)
+    other = started(workshop, changed(recipe, "adaptation", seed=9), tmp_path / "other")
+    embeddings = learned(workshop, recipe, tmp_path / "de", other)
+    found = judged(workshop, embeddings, tmp_path / "judged", other, recipe)
+    untrained = judged(workshop, other, tmp_path / "untrained", other, recipe)
+    assert found.masked.mini_initial == untrained.masked.mini == untrained.masked.mini_initial
+    assert found.masked.primary_initial == untrained.masked.primary
+    assert found.masked != judged(workshop, embeddings, tmp_path / "redrawn", None, recipe).masked
+    hashes = Artifact.load(tmp_path / "judged", Kind.EVALUATION).manifest.data_hashes
+    assert hashes["initial"] == load_embeddings(other).fingerprint
+    assert (untrained.cost, untrained.depth) == (Cost(), 1)
+
+
+def test_an_evaluation_has_the_quality_of_the_alignment_and_the_nearest_words(
+    workshop: Workshop, short: Recipe, initial: Path, tmp_path: Path
+) -> None:
+    recipe = changed(short, "adaptation", initialisation=Initialisation.ALIGNED)
+    build_vectors(recipe, workshop.blocks["en"], workshop.tokenizers["en"], tmp_path / "vectors")
+    folders = workshop.primary, workshop.tokenizers["de"], tmp_path / "aligned"
+    made = initialise(recipe, *folders, blocks=workshop.blocks["de"], source_vectors=tmp_path / "vectors")
+    found = judged(workshop, tmp_path / "aligned", tmp_path / "judged", tmp_path / "aligned", recipe)
+    assert found.initial_alignment
+    assert asdict(found.initial_alignment) == made.manifest.details["alignment"]
+    assert found.alignment_metrics["alignment_agreement"] == found.initial_alignment.agreement
+    assert len([each for each in found.nearest_words if not each.shared]) == 12
+    assert all(each.before == each.after for each in found.nearest_words)  # not trained
+    trained = judged(workshop, learned(workshop, short, tmp_path / "de", initial), tmp_path / "drawn", initial, short)
+    assert trained.initial_alignment is None
+    assert "alignment_agreement" not in trained.alignment_metrics
+    assert any(each.before != each.after for each in trained.nearest_words)
+
+
+def test_an_evaluation_refuses_initial_embeddings_that_were_not_the_start(
+    workshop: Workshop, short: Recipe, initial: Path, tmp_path: Path
+) -> None:
+    other = started(workshop, changed(short, "adaptation", seed=9), tmp_path / "other")
+    embeddings = learned(workshop, short, tmp_path / "de", other)
+    with pytest.raises(AlignmentError, match=rf"learned from initial embeddings {load_embeddings(other).fingerprint}"):
+        judged(workshop, embeddings, tmp_path / "judged", initial, short)
+
+
+def test_a_search_begins_its_trials_at_the_artifact(workshop: Workshop, short: Recipe, tmp_path: Path) -> None:
+    both = (Initialisation.OVERLAP, Initialisation.RANDOM)
+    recipe = changed(short, "adaptation", initialisation=Initialisation.RANDOM)
+    recipe = changed(recipe, "search", depths=(1,), steps_at_depth=2, looks=1, initialisations=both)
+    other = started(workshop, changed(recipe, "adaptation", seed=9), tmp_path / "other")
+    first = {}
+    for name, start in (("given", other), ("drawn", None)):
+        inputs = Inputs(workshop.primary, workshop.blocks["de"], workshop.tokenizers["de"], initial=start)
+        made = search(recipe, inputs, None, tmp_path / name)
+        first[name] = {
+            str(trial.initialisation): trial.scores_by_flops[0][1] for trial in load_search(tmp_path / name).trials
+        }
+        assert made.manifest.data_hashes.get("initial") == (start and load_embeddings(start).fingerprint)
+    assert first["given"]["random"] != first["drawn"]["random"]
+    assert first["given"]["overlap"] == first["drawn"]["overlap"]
+
+
+def test_initial_embeddings_are_exported_and_served_at_once(workshop: Workshop, initial: Path, tmp_path: Path) -> None:
+    export.bundle(workshop.primary, workshop.tasks[1], [initial], tmp_path / "bundle")
+    [(question, [(label, probability)])] = ask(tmp_path / "bundle", [Question("de", {"text": "Das ist ein Haus."})])
+    assert question.language == "de"
+    assert label in TOPICS
+    assert 0 < probability < 1
+
+
+@pytest.fixture(scope="module")
+def vectors(workshop: Workshop, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("vectors") / "en"
+    build_vectors(workshop.recipe, workshop.blocks["en"], workshop.tokenizers["en"], out)
+    return out
+
+
+def from_text(shop: Workshop, recipe: Recipe, vectors: Path, out: Path) -> Artifact:
+    recipe = changed(recipe, "adaptation", initialisation=Initialisation.ALIGNED)
+    return initialise(recipe, shop.primary, shop.tokenizers["de"], out, shop.blocks["de"], vectors)
+
+
+def sentences(file: Path, of_held_out: Callable[[str], str] = str) -> str:
+    """Lines of pages in both languages; the target side of those that alignment is measured on may be another."""
+    both = zip(made_up.documents("en", 200), made_up.documents("de", 200), strict=True)
+    lines = (pair for pages in both for pair in zip(*(page["text"].splitlines() for page in pages), strict=True))
+    pairs = (Pair(source, target, "") for source, target in lines)
+    told = (f"{each.source}\t{of_held_out(each.target) if held_out(each) else each.target}\n" for each in pairs)
+    file.write_text("".join(told), encoding="utf-8")
+    return str(file)
+
+
+def test_rows_from_text_alone_are_an_artifact_that_names_vectors_and_blocks(
+    workshop: Workshop, short: Recipe, vectors: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = from_text(workshop, short, vectors, tmp_path / "de").manifest
+    blocks = Artifact.load(workshop.blocks["de"], Kind.BLOCKS)
+    assert made.data_hashes == hashes_of(blocks) | {"source_vectors": Artifact.load(vectors, Kind.VECTORS).fingerprint}
+    quality = made.details["alignment"]
+    assert (made.details["initialisation"], quality["resource"]) == ("aligned", "text alone")
+    assert quality["copied_of_shared"] + 5 == made.details["overlap"]
+    assert capsys.readouterr().err.count("alignment of 'de': ") == 1
+    if not quality["succeeded"]:
+        fitted = changed(short, "adaptation", initialisation=Initialisation.FITTED)
+        assert same_tensors(vocabulary(tmp_path / "de"), vocabulary(started(workshop, fitted, tmp_path / "fitted")))
+
+
+def test_rows_from_parallel_text_are_learned_from_the_same(
+    workshop: Workshop, short: Recipe, vectors: Path, tmp_path: Path
+) -> None:
+    aligned = changed(short, "adaptation", initialisation=Initialisation.ALIGNED)
+    aligned = changed(aligned, "alignment", parallel={"de": sentences(tmp_path / "en-de.tsv")})
+    made = from_text(workshop, aligned, vectors, tmp_path / "de").manifest
+    assert made.data_hashes.items() >= translations_mark(aligned, "de").items()
+    assert len(translations_mark(aligned, "de")) == 1
+    quality = made.details["alignment"]
+    assert quality["resource"] == "parallel text"
+    assert quality["translated"] > 50
+    learned(workshop, aligned, tmp_path / "learned", tmp_path / "de", tmp_path / "curve")
+    assert same_tensors(vocabulary(tmp_path / "de"), vocabulary(tmp_path / "curve" / "step-00000000"))
+
+
+def test_pairs_that_alignment_is_measured_on_are_not_learned_from(
+    workshop: Workshop, short: Recipe, vectors: Path, tmp_path: Path
+) -> None:
+    found = []
+    for name, change in (("given", str), ("changed", lambda text: " ".join(reversed(text.split()[:2])))):
+        recipe = changed(short, "alignment", parallel={"de": sentences(tmp_path / f"{name}.tsv", change)})
+        from_text(workshop, recipe, vectors, tmp_path / name)
+        found.append(vocabulary(tmp_path / name))
+    assert (tmp_path / "given.tsv").read_text() != (tmp_path / "changed.tsv").read_text()
+    assert same_tensors(*found)

@@ -1,0 +1,87 @@
+"""Pretraining that begins within windows: what attention sees, what it costs, and where it goes on."""
+
+from pathlib import Path
+
+import pytest
+
+from lingraft.artifacts.artifact import Artifact
+from lingraft.config.recipe import Recipe
+from lingraft.config.systems import System
+from lingraft.config.training import Windows
+from lingraft.model.flops import Work
+from lingraft.reports.cost.bill import bills
+from lingraft.signals import Interruption
+from lingraft.stages import Watch, pretrain
+from lingraft.training.learning_curve import curve_of
+from lingraft.training.schedule import unwatched
+from tests.interrupted.project import facts, history
+from tests.workshop import Workshop, changed, stopping_after
+
+WITHIN = 3
+
+
+@pytest.fixture
+def recipe(workshop: Workshop) -> Recipe:
+    """Three of seven updates within windows of eight tokens."""
+    return changed(
+        workshop.recipe,
+        "pretraining",
+        windows=Windows(tokens=8, steps=WITHIN),
+        steps=7,
+        warmup_steps=1,
+        log_every_steps=1,
+        judge_every_steps=2,
+    )
+
+
+def pretrained(workshop: Workshop, recipe: Recipe, out: Path, watch: Watch = unwatched) -> Artifact:
+    return pretrain.pretrain(recipe, workshop.blocks["en"], workshop.tokenizers["en"], out, watch)
+
+
+def test_windows_change_what_is_trained_and_no_schedule(workshop: Workshop, recipe: Recipe, tmp_path: Path) -> None:
+    whole = changed(recipe, "pretraining", windows=None)
+    found, other = pretrained(workshop, recipe, tmp_path / "found"), pretrained(workshop, whole, tmp_path / "other")
+    assert found.fingerprint != other.fingerprint
+    ours, theirs = curve_of(found.folder), curve_of(other.folder)
+    for name in ("step", "tokens", "learning_rate"):
+        assert [getattr(point, name) for point in ours] == [getattr(point, name) for point in theirs]
+
+
+def test_an_update_within_windows_costs_what_short_blocks_would(
+    workshop: Workshop, recipe: Recipe, tmp_path: Path
+) -> None:
+    shape, settings = recipe.encoder, recipe.pretraining
+    sizes = shape.layers, shape.width, recipe.tokenizer.vocabulary
+    short = Work(*sizes, 8, 4 * settings.batch_blocks, settings.mask_rate, len(shape.mlm_heads)).pretraining_flops()
+    whole = Work(*sizes, 32, settings.batch_blocks, settings.mask_rate, len(shape.mlm_heads)).pretraining_flops()
+    assert short < whole
+    spent = [point.flops for point in curve_of(pretrained(workshop, recipe, tmp_path / "out").folder)]
+    assert spent == pytest.approx([min(step, WITHIN) * short + max(0, step - WITHIN) * whole for step in range(1, 8)])
+    (bill,), _ = bills(recipe, (System.MINIJOINT,))
+    within, after, _ = bill.runs
+    assert (within.updates, after.updates) == (WITHIN, 7 - WITHIN)
+    assert within.flops + after.flops == pytest.approx(spent[-1])
+
+
+def test_stopped_after_every_update_in_turn_it_ends_with_the_same_bits(
+    workshop: Workshop, recipe: Recipe, tmp_path: Path
+) -> None:
+    whole, out = pretrained(workshop, recipe, tmp_path / "whole"), tmp_path / "out"
+    for step in range(1, 7):
+        with pytest.raises(Interruption, match="asked to stop"):
+            pretrained(workshop, recipe, out, stopping_after(step))
+    again = pretrained(workshop, recipe, out)
+    assert again.manifest.fingerprints == whole.manifest.fingerprints
+    assert (history(out), facts(out)) == (history(whole.folder), facts(whole.folder))
+
+
+def test_a_window_as_long_as_a_block_changes_nothing(workshop: Workshop, recipe: Recipe, tmp_path: Path) -> None:
+    tokens = recipe.encoder.block_tokens
+    long, absent = (changed(recipe, "pretraining", windows=each) for each in (Windows(tokens=tokens, steps=3), None))
+    found = [pretrained(workshop, each, tmp_path / str(n)).manifest for n, each in enumerate((long, absent))]
+    assert found[0].fingerprints == found[1].fingerprints
+
+
+def test_a_recipe_without_windows_keeps_its_digest(workshop: Workshop, recipe: Recipe) -> None:
+    assert "windows" not in workshop.recipe.to_json()
+    assert recipe.digest() != changed(recipe, "pretraining", windows=None).digest()

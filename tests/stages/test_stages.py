@@ -1,0 +1,284 @@
+import json
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch.optim.optimizer import register_optimizer_step_pre_hook
+
+from lingraft.artifacts.artifact import Artifact, Kind
+from lingraft.config.recipe import Recipe
+from lingraft.config.systems import Stage
+from lingraft.data.blocks import split
+from lingraft.model.encoder import Encoder
+from lingraft.model.loading import Primary, load_embeddings, load_primary
+from lingraft.stages import finetune, pretrain
+from lingraft.stages.adapt import adaptation_run, mini_of
+from lingraft.stages.initialise import initial_rows
+from lingraft.tasks import classification
+from lingraft.tasks.classification import Classifier
+from lingraft.tasks.model import load_task
+from lingraft.training import masked_lm, precision
+from lingraft.training import run as runs
+from lingraft.training.learning_curve import HISTORY_FILE
+from lingraft.training.run import Run
+from lingraft.training.schedule import Progress, unwatched
+from tests.workshop import Workshop, changed, same_tensors
+
+
+def briefly(recipe: Recipe, **values: Any) -> Recipe:
+    """The recipe with a pretraining of a few updates."""
+    return changed(recipe, "pretraining", steps=4, warmup_steps=1, **values)
+
+
+def pretrained(workshop: Workshop, recipe: Recipe, out: Path) -> Artifact:
+    return pretrain.pretrain(recipe, workshop.blocks["en"], workshop.tokenizers["en"], out, unwatched)
+
+
+def parts(folder: Path, kind: Kind, part: str) -> dict[str, torch.Tensor]:
+    return Artifact.load(folder, kind).tensors(part)
+
+
+def begun(workshop: Workshop, primary: Primary, depth: int) -> tuple[Encoder, Run]:
+    """A mini-model of the primary with the initial rows of German, and the run that adapts it."""
+    step = workshop.recipe.steps_over(depth)[Stage.ADAPT]
+    mini = mini_of(primary, step, None)
+    rows = initial_rows(workshop.recipe, primary, load_embeddings(workshop.embeddings["de"]).tokenizer)
+    blocks = split(Artifact.load(workshop.blocks["de"], Kind.BLOCKS), "train")
+    return mini, adaptation_run(workshop.recipe, step, mini, rows, blocks, workshop.recipe.adaptation)
+
+
+@pytest.fixture
+def optimized() -> Iterator[set[int]]:
+    """Addresses of the parameters that an optimizer was given."""
+    found: set[int] = set()
+
+    def note(optimizer: torch.optim.Optimizer, *_: Any) -> None:
+        found.update(id(parameter) for group in optimizer.param_groups for parameter in group["params"])
+
+    hook = register_optimizer_step_pre_hook(note)
+    yield found
+    hook.remove()
+
+
+def test_the_same_seed_gives_the_same_primary_bit_for_bit(workshop: Workshop, tmp_path: Path) -> None:
+    again = pretrained(workshop, workshop.recipe, tmp_path / "again")
+    assert again.manifest.fingerprints == Artifact.load(workshop.primary, Kind.PRIMARY).manifest.fingerprints
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.2])
+def test_seeds_decide_the_primary_whatever_was_drawn_before(workshop: Workshop, tmp_path: Path, dropout: float) -> None:
+    recipe = changed(briefly(workshop.recipe), "encoder", dropout=dropout)
+    marks = []
+    for number, seed in enumerate((1, 1, 2)):
+        torch.rand(number)
+        marks.append(pretrained(workshop, briefly(recipe, seed=seed), tmp_path / str(number)).fingerprint)
+    assert marks[0] == marks[1] != marks[2]
+
+
+def test_a_recipe_may_have_positions_begin_as_sinusoids(workshop: Workshop, tmp_path: Path) -> None:
+    recipe = changed(briefly(workshop.recipe), "pretraining", positions="sinusoidal", steps=1, learning_rate=1e-12)
+    found = load_primary(pretrained(workshop, recipe, tmp_path / "out").folder).encoder
+    expected = Encoder(recipe.encoder, recipe.tokenizer.vocabulary)
+    expected.draw_sinusoids()
+    torch.testing.assert_close(found.positions_TD, expected.positions_TD, rtol=0, atol=1e-9)
+    assert recipe.digest() != changed(recipe, "pretraining", positions="random").digest()
+    named = changed(workshop.recipe, "pretraining", positions="random")
+    assert named.digest() == workshop.recipe.digest()
+
+
+def test_training_leaves_the_global_generator_alone(workshop: Workshop, tmp_path: Path) -> None:
+    before = torch.get_rng_state()
+    pretrained(workshop, briefly(workshop.recipe), tmp_path / "out")
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_the_probe_of_precision_auto_changes_nothing_but_the_format(
+    workshop: Workshop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(precision, "_PROBE_S", 0.1)
+    probed = pretrained(workshop, briefly(workshop.recipe).model_copy(update={"precision": "auto"}), tmp_path / "auto")
+    chosen = probed.manifest.record["precision"]
+    fixed = pretrained(workshop, briefly(workshop.recipe).model_copy(update={"precision": chosen}), tmp_path / "fixed")
+    assert probed.fingerprint == fixed.fingerprint
+
+
+def test_the_dev_score_of_pretraining_is_of_the_dev_split(workshop: Workshop, tmp_path: Path) -> None:
+    made = pretrained(workshop, briefly(workshop.recipe, judge_every_steps=4), tmp_path / "out")
+    encoder, blocks = load_primary(made.folder).encoder, Artifact.load(workshop.blocks["en"], Kind.BLOCKS)
+    dev, test = (masked_lm.accuracy(encoder, split(blocks, name).all(), (3,))[3] for name in ("dev", "test"))
+    assert made.manifest.record["best_dev_score"] == dev != test
+
+
+def test_pretraining_trains_everything_and_every_head(workshop: Workshop) -> None:
+    recipe = workshop.recipe
+    with torch.random.fork_rng():
+        torch.manual_seed(recipe.pretraining.seed)
+        fresh = Encoder(recipe.encoder, recipe.tokenizer.vocabulary).state_dict()
+    trained = load_primary(workshop.primary).encoder.state_dict()
+    untrained = [name for name, tensor in trained.items() if torch.equal(tensor, fresh[name])]
+    assert untrained == []
+    assert {name.split(".")[1] for name in trained if name.startswith("heads.")} == {"1", "2", "3"}
+
+
+def test_adaptation_leaves_the_body_bit_for_bit_and_trains_the_table_and_bias(workshop: Workshop) -> None:
+    primary = load_primary(workshop.primary)
+    before = {name: tensor.clone() for name, tensor in primary.encoder.body_tensors().items()}
+    learned = load_embeddings(workshop.embeddings["de"])
+    own = {name: tensor.clone() for name, tensor in primary.encoder.vocabulary.state_dict().items()}
+    rows = initial_rows(workshop.recipe, primary, learned.tokenizer)
+    mini, run = begun(workshop, primary, 1)
+    list(run.points)
+    assert same_tensors(primary.encoder.body_tensors(), before)
+    assert same_tensors(primary.encoder.vocabulary.state_dict(), own)
+    vocabulary = mini.vocabulary.state_dict()
+    assert same_tensors(vocabulary, learned.vocabulary.state_dict())
+    assert (vocabulary["table_VD"] != rows.table_VD).any(dim=1).float().mean() > 0.9
+    assert (vocabulary["bias_V"] != rows.bias_V).float().mean() > 0.9
+
+
+def test_in_adaptation_only_table_and_bias_have_gradients_and_optimizer_state(
+    workshop: Workshop, optimized: set[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    primary = load_primary(workshop.primary)
+    monkeypatch.setattr(torch.optim.AdamW, "zero_grad", lambda *_, **__: None)
+    mini, run = begun(workshop, primary, 2)
+    next(run.points)
+    assert optimized == {id(mini.vocabulary.table_VD), id(mini.vocabulary.bias_V)}
+    with_gradient = {name for name, parameter in mini.named_parameters() if parameter.grad is not None}
+    assert with_gradient == {"vocabulary.table_VD", "vocabulary.bias_V"}
+
+
+def test_an_adaptation_does_not_depend_on_one_before_it_on_the_same_primary(workshop: Workshop) -> None:
+    primary = load_primary(workshop.primary)
+    learned = load_embeddings(workshop.embeddings["de"])
+    for depth in (3, 1):
+        mini, run = begun(workshop, primary, depth)
+        list(run.points)
+    assert torch.equal(mini.vocabulary.table_VD, learned.vocabulary.table_VD)
+
+
+def test_depths_learn_different_embeddings_at_rising_cost(workshop: Workshop, tmp_path: Path) -> None:
+    made = [Artifact.load(workshop.embeddings["de"], Kind.EMBEDDINGS)]
+    made += [workshop.adapt("de", depth, tmp_path / str(depth)) for depth in (2, 3)]
+    assert len({one.fingerprint for one in made}) == 3
+    assert [one.manifest.details["depth"] for one in made] == [1, 2, 3]
+    costs = [one.manifest.cost.flops for one in made]
+    assert all(shallow < deep for shallow, deep in pairwise(costs))
+
+
+def test_finetuning_leaves_table_and_bias_and_trains_the_rest_of_the_body(workshop: Workshop) -> None:
+    before = parts(workshop.primary, Kind.PRIMARY, "body")
+    after = parts(workshop.tasks[1], Kind.TASK, "body")
+    assert set(before) - set(after) == {name for name in before if name.startswith("heads.")}
+    assert [name for name, tensor in after.items() if torch.equal(tensor, before[name])] == []
+    assert {"positions_TD", "input_norm.weight", "layers.0.output_norm.bias"} <= set(after)
+
+
+def test_in_finetuning_the_vocabulary_is_bit_for_bit_what_it_was(
+    workshop: Workshop, tmp_path: Path, optimized: set[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[Classifier] = []
+
+    class Kept(Classifier):
+        def __init__(self, encoder: Encoder, classes: int) -> None:
+            super().__init__(encoder, classes)
+            made.append(self)
+
+    monkeypatch.setattr(classification, "Classifier", Kept)
+    finetune.finetune(workshop.recipe, "topic", workshop.primary, workshop.texts["en"], 1, tmp_path / "task", unwatched)
+    encoder = made[0].encoder
+    assert same_tensors(encoder.vocabulary.state_dict(), parts(workshop.primary, Kind.PRIMARY, "vocabulary"))
+    frozen = {id(parameter) for module in (encoder.vocabulary, encoder.heads) for parameter in module.parameters()}
+    assert optimized == {id(parameter) for parameter in made[0].parameters()} - frozen
+
+
+@pytest.mark.parametrize(("batch", "epochs"), [(7, 1), (64, 2), (10_000, 3)])
+def test_every_example_is_seen_once_an_epoch(workshop: Workshop, tmp_path: Path, batch: int, epochs: int) -> None:
+    task = workshop.recipe.task()
+    finetuning = task.finetuning.model_copy(update={"batch_examples": batch, "epochs": epochs})
+    recipe = workshop.recipe.model_copy(update={"tasks": (task.model_copy(update={"finetuning": finetuning}),)})
+    made = finetune.finetune(recipe, "topic", workshop.primary, workshop.texts["en"], 1, tmp_path / "task", unwatched)
+    details = made.manifest.details
+    assert made.manifest.cost.steps == epochs * -(-details["examples"] // batch)
+
+
+def test_seeds_of_finetuning_differ_and_repeat(workshop: Workshop, tmp_path: Path) -> None:
+    recipe, text = workshop.recipe, workshop.texts["en"]
+    again = finetune.finetune(recipe, "topic", workshop.primary, text, 1, tmp_path / "again", unwatched)
+    first, second = (Artifact.load(workshop.tasks[seed], Kind.TASK) for seed in (1, 2))
+    assert again.fingerprint == first.fingerprint != second.fingerprint
+    assert [one.manifest.details["seed"] for one in (first, second)] == [1, 2]
+
+
+def test_the_seed_of_finetuning_decides_the_head_it_begins_with(workshop: Workshop, tmp_path: Path) -> None:
+    task = workshop.recipe.task()
+    unmoving = task.finetuning.model_copy(update={"epochs": 0.1, "learning_rate": 1e-12})
+    recipe = workshop.recipe.model_copy(update={"tasks": (task.model_copy(update={"finetuning": unmoving}),)})
+    heads = []
+    for seed in (1, 2):
+        given = recipe, "topic", workshop.primary, workshop.texts["en"], seed, tmp_path / str(seed), unwatched
+        heads.append(finetune.finetune(*given).tensors("head")["dense.weight"])
+    assert not torch.allclose(*heads, atol=1e-3)
+
+
+def test_a_finetuned_task_says_what_it_knows_and_how_well(workshop: Workshop) -> None:
+    details = load_task(workshop.tasks[1]).manifest.details
+    assert (details["task"], details["labels"]) == ("topic", ["garden", "harbour", "kitchen"])
+    assert 0 <= details["dev_score"] <= 1
+    counted = Artifact.load(workshop.texts["en"], Kind.TEXT).manifest.details["documents"]["train"]
+    assert (details["examples"], details["rows"]) == (counted, counted)
+
+
+@pytest.mark.parametrize(("kind", "title"), [(Kind.PRIMARY, "en"), (Kind.EMBEDDINGS, "de"), (Kind.TASK, "seed 1")])
+def test_watchers_hear_of_every_point_that_is_kept(workshop: Workshop, kind: Kind, title: str) -> None:
+    folders = {Kind.PRIMARY: workshop.primary, Kind.EMBEDDINGS: workshop.embeddings["de"], Kind.TASK: workshop.tasks[1]}
+    found = Artifact.load(folders[kind], kind)
+    kept = [Progress(**json.loads(line)) for line in (found.folder / HISTORY_FILE).read_text().splitlines()]
+    assert kept == workshop.curves[title]
+    assert found.manifest.cost == kept[-1].cost
+    assert found.manifest.cost.flops > 0
+    assert found.manifest.cost.elapsed_s > 0
+
+
+def test_manifests_say_where_everything_came_from(workshop: Workshop) -> None:
+    primary = Artifact.load(workshop.primary, Kind.PRIMARY)
+    blocks = Artifact.load(workshop.blocks["en"], Kind.BLOCKS)
+    text = Artifact.load(workshop.texts["en"], Kind.TEXT)
+    assert blocks.manifest.data_hashes == {"text": text.fingerprint, **text.manifest.data_hashes}
+    assert primary.manifest.data_hashes == {"blocks": blocks.fingerprint, **blocks.manifest.data_hashes}
+    assert primary.manifest.tokenizer_hash == blocks.manifest.tokenizer_hash
+    task = Artifact.load(workshop.tasks[1], Kind.TASK)
+    assert task.manifest.data_hashes["text"] == text.fingerprint
+    assert task.manifest.aligned_with == primary.fingerprint
+    assert primary.manifest.recipe == workshop.recipe.pretraining.model_dump(mode="json")
+    assert primary.manifest.record["precision"] == "fp32"
+
+
+def test_two_heads_cost_more_than_one(workshop: Workshop, tmp_path: Path) -> None:
+    one_head = changed(briefly(workshop.recipe), "encoder", mlm_heads=(3,))
+    lone = pretrained(workshop, one_head, tmp_path / "one").manifest.cost.flops
+    three = pretrained(workshop, briefly(workshop.recipe), tmp_path / "three").manifest.cost.flops
+    assert lone < three
+
+
+def test_a_recipe_says_how_many_threads_train(workshop: Workshop, tmp_path: Path) -> None:
+    before = torch.get_num_threads()
+    try:
+        pretrained(workshop, briefly(workshop.recipe).model_copy(update={"threads": 2}), tmp_path / "out")
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_the_number_format_is_said_by_the_first_training_of_a_process_only(
+    workshop: Workshop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(runs, "_ANNOUNCED", set())
+    for number_format in ("fp32", "fp32", "bf16", "fp32"):
+        recipe = briefly(workshop.recipe.model_copy(update={"precision": number_format}))
+        pretrained(workshop, recipe, tmp_path / f"{len([*tmp_path.iterdir()])}")
+    said = [line for line in capsys.readouterr().err.splitlines() if line.startswith("precision ")]
+    assert said == ["precision fp32, as set", "precision bf16, as set"]

@@ -1,0 +1,133 @@
+"""Retrieval of counterparts, and the hidden states that it compares."""
+
+import pytest
+import torch
+
+from lingraft.config.encoder import EncoderShape
+from lingraft.data.tokenizer.tokenizer import OWN_IDS
+from lingraft.model.encoder import Encoder
+from lingraft.model.swap import swap, vocabulary_of
+from lingraft.stages.transfer_metrics import OCCURRENCES, context_states, mean_states, retrieve
+
+SHAPE = EncoderShape(width=32, layers=3, attention_heads=4, mlm_heads=(1, 3), block_tokens=32)
+PIECES = 60
+
+
+def rows(count: int, seed: int = 1) -> torch.Tensor:
+    return torch.randn(count, 16, generator=torch.Generator().manual_seed(seed))
+
+
+@pytest.fixture(scope="module")
+def encoder() -> Encoder:
+    """Of large random weights, so that hidden states differ plainly."""
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        made = Encoder(SHAPE, PIECES).eval()
+    with torch.no_grad():
+        for parameter in (made.vocabulary.table_VD, made.positions_TD):
+            parameter.mul_(25)
+        for layer in made.layers:
+            layer.qkv.weight.mul_(10)
+            layer.up.weight.mul_(10)
+    return made
+
+
+def test_a_language_that_is_the_source_finds_every_counterpart() -> None:
+    found = retrieve(rows(50), rows(50))
+    assert (found.scores.to_source, found.scores.from_source) == (1.0, 1.0)
+    assert found.scores.mutual_cosine == pytest.approx(1.0)
+    assert found.tally.score == found.scores.accuracy == 1.0
+
+
+def test_a_shift_and_a_scale_of_a_whole_language_make_no_difference() -> None:
+    assert retrieve(rows(50), 3 * rows(50) + 7).scores.accuracy == 1.0
+
+
+def test_unrelated_states_find_about_one_in_so_many() -> None:
+    found = retrieve(rows(400), rows(400)[torch.randperm(400, generator=torch.Generator().manual_seed(0))])
+    assert found.scores.accuracy < 5 / 400
+    assert found.scores.mutual_cosine == pytest.approx(1.0)  # which is why it is no measure alone
+
+
+def test_both_directions_are_counted_for_each_pair() -> None:
+    source, target = torch.eye(4), torch.eye(4)
+    target[3] = target[0]  # the fourth row goes to the first source row, whose nearest remains the first
+    found = retrieve(source, target)
+    assert found.tally.out_of_N.tolist() == [2.0] * 4
+    assert found.tally.found_N.tolist()[:3] == [2.0, 2.0, 2.0]
+    assert found.scores.to_source == 0.75
+    assert found.tally.score == pytest.approx((found.scores.to_source + found.scores.from_source) / 2)
+
+
+def test_padding_and_special_pieces_make_no_difference(encoder: Encoder) -> None:
+    texts = [[5, 6, 7], [*range(10, 24)], [8]]
+    together = mean_states(encoder, texts, (1, 3))
+    for place, ids in enumerate(texts):
+        alone = mean_states(encoder, [ids], (1, 3))
+        tokens_BT = torch.tensor([[OWN_IDS.begin, *ids, OWN_IDS.end]])
+        with torch.inference_mode():
+            hidden = encoder.hidden_states(tokens_BT, (1, 3))
+        for depth in (1, 3):
+            torch.testing.assert_close(together[depth][place], alone[depth][0], atol=1e-5, rtol=1e-4)
+            torch.testing.assert_close(alone[depth][0], hidden[depth][0, 1:-1].mean(0), atol=1e-5, rtol=1e-4)
+
+
+def test_what_exceeds_a_block_is_cut_off(encoder: Encoder) -> None:
+    room = encoder.shape.block_tokens - 2
+    long, cut = [5 + n % 20 for n in range(3 * room)], [5 + n % 20 for n in range(room)]
+    found = mean_states(encoder, [long, cut], (2,))[2]
+    torch.testing.assert_close(found[0], found[1])
+
+
+def test_a_context_does_not_depend_on_the_piece_that_stands_in_it(encoder: Encoder) -> None:
+    blocks_NT = torch.full((3, encoder.shape.block_tokens), 9)
+    blocks_NT[:, 0] = OWN_IDS.begin
+    blocks_NT[:, 5] = torch.tensor([20, 21, 22])
+    found = context_states(encoder, blocks_NT, torch.tensor([20, 21, 22]), (1, 3))
+    for depth in (1, 3):
+        torch.testing.assert_close(found[depth][0], found[depth][1])
+        torch.testing.assert_close(found[depth][0], found[depth][2])
+
+
+def test_a_context_is_the_mean_over_a_pieces_first_occurrences(encoder: Encoder) -> None:
+    generator = torch.Generator().manual_seed(0)
+    blocks_NT = torch.randint(6, 30, (OCCURRENCES + 4, encoder.shape.block_tokens), generator=generator)
+    blocks_NT[:, 0] = OWN_IDS.begin
+    blocks_NT[blocks_NT == 20] = 21
+    blocks_NT[:, 4] = 20
+    found = context_states(encoder, blocks_NT, torch.tensor([20]), (3,))[3][0]
+    masked_NT = blocks_NT.clone()
+    masked_NT[:, 4] = OWN_IDS.mask
+    with torch.inference_mode():
+        expected = encoder.hidden_states(masked_NT, (3,))[3][:OCCURRENCES, 4].mean(0)
+    torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-4)
+
+
+def test_each_occurrence_is_read_once_where_a_block_has_many(encoder: Encoder) -> None:
+    length = encoder.shape.block_tokens
+    block_NT = torch.arange(6, 6 + length)[None, :].clone()
+    block_NT[0, 0] = OWN_IDS.begin
+    ids_K = block_NT[0, 1:]
+    together = context_states(encoder, block_NT, ids_K, (2,))[2]
+    assert together.isfinite().all()
+    assert len(together.unique(dim=0)) == len(ids_K)
+
+
+def test_embeddings_of_other_pieces_find_fewer_counterparts(encoder: Encoder) -> None:
+    generator = torch.Generator().manual_seed(3)
+    texts = [torch.randint(6, PIECES, (12,), generator=generator).tolist() for _ in range(60)]
+    source = mean_states(encoder, texts, (1, 3))
+    same = mean_states(encoder, texts, (1, 3))
+    wrong = encoder.vocabulary.table_VD.detach()[torch.randperm(PIECES, generator=generator)]
+    own = swap(encoder, vocabulary_of(wrong, encoder.vocabulary.bias_V.detach()))
+    other = mean_states(encoder, texts, (1, 3))
+    swap(encoder, own)
+    for depth in (1, 3):
+        assert retrieve(source[depth], same[depth]).scores.accuracy == 1.0
+        assert retrieve(source[depth], other[depth]).scores.accuracy < 0.3
+
+
+def test_of_nothing_there_are_no_states(encoder: Encoder) -> None:
+    blocks_NT = torch.full((2, SHAPE.block_tokens), 9)
+    assert context_states(encoder, blocks_NT, torch.tensor([], dtype=torch.long), (1, 3))[3].shape == (0, SHAPE.width)
+    assert mean_states(encoder, [], (1, 3))[3].shape == (0, SHAPE.width)

@@ -1,0 +1,213 @@
+"""How the tests' Kubernetes API server reads requests and writes answers."""
+
+import contextlib
+import http
+import http.client
+import json
+import re
+import time
+from http.server import BaseHTTPRequestHandler
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qs, unquote, urlsplit
+
+from tests.steps.launch.api_kinds import KINDS, NAMESPACE, Document, RefusalError, chosen
+
+if TYPE_CHECKING:
+    from tests.steps.launch.api_server import ApiServer
+
+_VERSION = ("gitVersion", "gitCommit", "gitTreeState", "buildDate", "goVersion", "compiler", "platform")
+DROP = -1
+"""A fault: the connection is closed without an answer."""
+_GROUP = r"/(?:api/v1|apis/(?P<group>[^/]+)/(?P<version>[^/]+))"
+_SPACE = rf"(?P<namespace>/namespaces/{NAMESPACE}(?=/))?"
+_PATH = re.compile(rf"{_GROUP}{_SPACE}/(?P<plural>\w+)(?:/(?P<name>[^/]+))?(?P<log>/log)?")
+_PROXY = re.compile(rf"/api/v1/namespaces/{NAMESPACE}/services/(?P<name>[^/]+)/proxy(?P<path>/.*)")
+_PROXY_S = 30
+_VERBS = {"POST": "create", "PUT": "update", "DELETE": "delete", "watch": "watch"}
+
+
+class Handler(BaseHTTPRequestHandler):
+    """Of one connection; `api` is set by a class of the server's own."""
+
+    api: "ApiServer"
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # or each answer waits 40 ms for the acknowledgement of its head
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+    def do_GET(self) -> None:
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # whoever watched has seen enough
+            self._answer("GET")
+
+    def do_POST(self) -> None:
+        self._answer("POST")
+
+    def do_PUT(self) -> None:
+        self._answer("PUT")
+
+    def do_DELETE(self) -> None:
+        self._answer("DELETE")
+
+    def _answer(self, method: str) -> None:
+        try:
+            self._do(method, self.rfile.read(int(self.headers.get("Content-Length", 0))))
+        except RefusalError as refusal:
+            self._send(refusal.code, refusal.status)
+
+    def _do(self, method: str, body: bytes) -> None:
+        url = urlsplit(self.path)
+        query = {key: values[0] for key, values in parse_qs(url.query).items()}
+        if url.path.rstrip("/") == "/version":
+            return self._send(200, {"major": "1", "minor": "34", **dict.fromkeys(_VERSION, "")})
+        if proxied := _PROXY.fullmatch(url.path):
+            return self._proxy(unquote(proxied["name"]), proxied["path"])
+        found = _known(url.path)
+        plural, name = found["plural"], found["name"]
+        asked = "watch" if query.get("watch") in ("true", "True", "1") else method
+        self.api.asked.append((asked, plural))
+        verb = _VERBS.get(asked, "get" if name else "list")
+        self.api.used.add((found["group"] or "", f"{plural}{found['log'] or ''}", verb))
+        if faults := self.api.faults[asked, plural]:
+            fault = faults.pop(0)
+            if fault == DROP:
+                return self._drop()
+            raise RefusalError(fault, "a fault")
+        if refusal := self.api.refusals.get((asked, plural)):
+            raise RefusalError(403, refusal, group=found["group"] or "", kind=plural)
+        if asked == "watch":
+            return self._watch(plural, query)
+        if found["log"]:
+            return self._log(name, query)
+        answers = {"GET": self._get, "POST": self._post, "PUT": self._put, "DELETE": self._delete}
+        return answers[method](plural, name, query, body)
+
+    def _get(self, plural: str, name: str | None, query: Document, _: bytes) -> None:
+        """One, or a list; of a list's items only those of custom resources say their kind."""
+        if name is not None:
+            return self._send(200, self.api.read(plural, name))
+        kind = KINDS[plural]
+        items = self.api.of(plural, query.get("labelSelector", ""), query.get("fieldSelector", ""))
+        for item in items if kind.is_built_in else ():
+            del item["kind"], item["apiVersion"]
+        what = {"kind": f"{kind.kind}List", "apiVersion": kind.api_version}
+        return self._send(200, what | {"metadata": {"resourceVersion": self.api.version}, "items": items})
+
+    def _post(self, plural: str, _: str | None, __: Document, body: bytes) -> None:
+        made = json.loads(body)
+        if plural in ("subjectaccessreviews", "selfsubjectaccessreviews"):
+            return self._send(201, made | {"status": {"allowed": self.api.allows(made["spec"])}})
+        return self._send(201, self.api.create(plural, made))
+
+    def _put(self, plural: str, name: str | None, _: Document, body: bytes) -> None:
+        self._send(200, self.api.replace(plural, str(name), json.loads(body)))
+
+    def _delete(self, plural: str, name: str | None, query: Document, body: bytes) -> None:
+        options = json.loads(body or b"null") or {}
+        policy = query.get("propagationPolicy") or options.get("propagationPolicy") or ""
+        self._send(200, self.api.delete(plural, str(name), policy))
+
+    def _proxy(self, name: str, path: str) -> None:
+        """Ask a service's pod, by the host and path that we are asked by, but with no word of who asks."""
+        if refusal := self.api.refusals.get(("GET", "services/proxy")):
+            raise RefusalError(403, refusal)
+        if not (address := self.api.services.get(name)):
+            raise RefusalError(404, f'services "{name}" not found', name=name, kind="services")
+        connection = http.client.HTTPConnection(address, timeout=_PROXY_S)
+        try:
+            connection.request("GET", path, headers={"Host": self.headers["Host"]})
+            answer = connection.getresponse()
+            return self._send_raw(answer.status, answer.headers["Content-Type"], answer.read())
+        except OSError as error:
+            raise RefusalError(503, f"error trying to reach service: {error}") from error
+        finally:
+            connection.close()
+
+    def _watch(self, plural: str, query: Document) -> None:
+        self._begin()
+        labels, fields = query.get("labelSelector", ""), query.get("fieldSelector", "")
+        seconds = float(query.get("timeoutSeconds", 30))
+        for event in self.api.watched(plural, int(query.get("resourceVersion") or 0), seconds):
+            if event["type"] == "ERROR" or chosen(plural, event["object"], labels, fields):
+                self._chunk(json.dumps(event) + "\n")
+        self._chunk("")
+
+    def _log(self, name: str, query: Document) -> None:
+        """The lines so far, and, for those who follow, all others until the pod has ended."""
+        _require_log(self.api.read("pods", name), query.get("container"))
+        if query.get("follow") not in ("true", "True"):
+            return self._send_raw(200, "text/plain", "\n".join(self.api.logs[name]).encode())
+        self._begin()
+        sent = 0
+        while True:
+            ended = self.api.objects.get(("pods", name), {"status": {"phase": "Failed"}})["status"]["phase"]
+            lines = self.api.logs[name][sent:]
+            for line in lines:
+                self._chunk(line + "\n")
+            sent += len(lines)
+            if ended in ("Succeeded", "Failed") and not lines:
+                break
+            time.sleep(0.05)
+        self._chunk("")
+
+    def _begin(self) -> None:
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+
+    def _chunk(self, text: str) -> None:
+        data = text.encode()
+        self.wfile.write(f"{len(data):x}\r\n".encode() + data + b"\r\n")
+        self.wfile.flush()
+
+    def _drop(self) -> None:
+        self.close_connection = True
+        self.connection.close()
+
+    def _send(self, status: int, answer: Document) -> None:
+        self._send_raw(status, "application/json", json.dumps(answer).encode())
+
+    def _send_raw(self, status: int, kind: str, body: bytes) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        if status == http.HTTPStatus.TOO_MANY_REQUESTS:
+            self.send_header("Retry-After", "1")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+
+def _known(path: str) -> re.Match[str]:
+    """A path of a kind that there is, in the namespace if the kind has one.
+
+    Raises:
+        RefusalError: it is none.
+    """
+    found = _PATH.fullmatch(path)
+    kind = KINDS.get(found["plural"]) if found else None
+    if not found or not kind or (kind.group, kind.version) != (found["group"] or "", found["version"] or "v1"):
+        raise RefusalError(404, "the server could not find the requested resource")
+    if kind.has_namespace and not found["namespace"]:
+        raise RefusalError(403, f"{found['plural']} is forbidden: cannot be asked for at the cluster scope")
+    return found
+
+
+def _require_log(pod: Document, container: str | None) -> None:
+    """Refuse to read a log that is not there.
+
+    Raises:
+        RefusalError: a pod has no such container, or it has never run.
+    """
+    name, spec, status = pod["metadata"]["name"], pod.get("spec", {}), pod.get("status", {})
+    statuses = [*status.get("initContainerStatuses", ()), *status.get("containerStatuses", ())]
+    there_are = {each["name"] for each in (*spec.get("initContainers", ()), *spec.get("containers", ()), *statuses)}
+    if container is None and len(there_are) > 1:
+        raise RefusalError(
+            400, f"a container name must be specified for pod {name}, choose one of: {sorted(there_are)}"
+        )
+    if container is not None and container not in there_are:
+        raise RefusalError(400, f"container {container} is not valid for pod {name}")
+    for each in statuses:
+        if each["name"] == container and "waiting" in each["state"] and not each["restartCount"]:
+            raise RefusalError(400, f'container "{container}" in pod "{name}" is waiting to start')

@@ -1,0 +1,254 @@
+"""A Kubernetes API server with state and watches, as much of it as launching asks, and with faults.
+
+It is small, but what stands behind it is real: a pod is a process of this machine, started as the manifest says.
+"""
+
+import json
+import queue
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import ThreadingHTTPServer
+from pathlib import Path
+
+import yaml
+
+from tests.steps.launch.api_handler import DROP, Handler
+from tests.steps.launch.api_kinds import (
+    KINDS,
+    NAMESPACE,
+    Document,
+    RefusalError,
+    admit,
+    chosen,
+    completed,
+    fill_in,
+    now,
+    require_same,
+)
+
+__all__ = ["DROP", "NAMESPACE", "ApiServer"]
+
+
+class ApiServer:
+    """What the server has, what it was asked, and how it fails."""
+
+    def __init__(self) -> None:
+        self.objects: dict[tuple[str, str], Document] = {}
+        self.logs: dict[str, list[str]] = defaultdict(list)
+        """Lines by pod."""
+        self.asked: list[tuple[str, str]] = []
+        self.faults: dict[tuple[str, str], list[int]] = defaultdict(list)
+        """Statuses, each answered once, to a method and a plural; 'watch' is a method of its own."""
+        self.refusals: dict[tuple[str, str], str] = {}
+        """Messages of refusals with status 403."""
+        self.created: Callable[[str, Document], None] = lambda _plural, _made: None
+        """What the cluster does with what is created."""
+        self.deleted: Callable[[str, Document], None] = lambda _plural, _gone: None
+        self.allows: Callable[[Document], bool] = lambda _asked: True
+        """Whether somebody may do something."""
+        self.services: dict[str, str] = {}
+        """Address by 'name:port' of a service, whose pods the proxy asks there."""
+        self.used: set[tuple[str, str, str]] = set()
+        """Rights that were needed for what was asked: group, resource and verb."""
+        self._version, self._oldest = 1, 0
+        self._happened: list[tuple[int, str, Document]] = []
+        """Version, plural and event."""
+        self._watches: list[tuple[str, queue.Queue[Document | None]]] = []
+        self._lock = threading.RLock()
+
+    @contextmanager
+    def serving(self, folder: Path) -> Iterator[Path]:
+        """A kubectl configuration for it."""
+        server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (Handler,), {"api": self}))
+        server.daemon_threads = True
+        threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+        config = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "current-context": "tests",
+            "contexts": [{"name": "tests", "context": {"cluster": "tests", "user": "us", "namespace": NAMESPACE}}],
+            "clusters": [{"name": "tests", "cluster": {"server": f"http://127.0.0.1:{server.server_port}"}}],
+            "users": [{"name": "us", "user": {}}],
+        }
+        path = folder / "kubeconfig"
+        path.write_text(yaml.safe_dump(config), encoding="utf-8")
+        try:
+            yield path
+        finally:
+            self.hang_up()
+            server.shutdown()
+            server.server_close()
+
+    @property
+    def version(self) -> str:
+        """Of everything that is there now."""
+        return str(self._version)
+
+    def put(self, plural: str, changed: Document) -> Document:
+        """Store an object as the cluster's own controllers do, and tell who watches."""
+        with self._lock:
+            name = changed["metadata"]["name"]
+            known = self.objects.get((plural, name))
+            self.objects[plural, name] = completed(plural, changed, known)
+            self._tell(plural, "MODIFIED" if known else "ADDED", changed)
+            return changed
+
+    def create(self, plural: str, made: Document) -> Document:
+        """Store what a client creates; what it gets back knows nothing yet of what the cluster makes of it.
+
+        Raises:
+            RefusalError: it cannot be created.
+        """
+        with self._lock:
+            admit(plural, made)
+            name = made["metadata"]["name"]
+            if (plural, name) in self.objects:
+                raise RefusalError.about(409, plural, name, "already exists", "AlreadyExists")
+            completed(plural, made, None)
+            if plural == "jobs":
+                fill_in(made)
+            answer = _copy(self.put(plural, made))
+        self.created(plural, made)
+        return answer
+
+    def replace(self, plural: str, name: str, changed: Document) -> Document:
+        """Store what a client updates, but for its status, which is for controllers.
+
+        Raises:
+            RefusalError: it cannot be updated so.
+        """
+        with self._lock:
+            known = self.read(plural, name)
+            require_same(plural, changed, known)
+            changed = {key: value for key, value in changed.items() if key != "status"}
+            changed |= {"status": known["status"]} if "status" in known else {}
+            older = known["metadata"]["generation"]
+            changed["metadata"]["generation"] = older + (changed.get("spec") != known.get("spec"))
+            answer = _copy(self.put(plural, changed))
+        self.created(plural, changed)
+        return answer
+
+    def read(self, plural: str, name: str) -> Document:
+        """An object.
+
+        Raises:
+            RefusalError: there is none.
+        """
+        if known := self.objects.get((plural, name)):
+            return known
+        raise RefusalError.about(404, plural, name, "not found")
+
+    def delete(self, plural: str, name: str, policy: str) -> Document:
+        """Remove what a client deletes; Foreground waits for those that depend on it, which is for ever here.
+
+        Raises:
+            RefusalError: there is none.
+        """
+        known = self.read(plural, name)
+        kind, metadata = KINDS[plural], known["metadata"]
+        if policy == "Foreground" or metadata.get("finalizers"):
+            self.put(plural, known | {"metadata": metadata | {"deletionTimestamp": now()}})
+            self.deleted(plural, known)
+            return self.read(plural, name)
+        # Jobs of batch/v1 leave their pods alone unless they are told otherwise.
+        self.remove(plural, name, orphans=(policy or ("Orphan" if plural == "jobs" else "Background")) == "Orphan")
+        details = {"name": name, "group": kind.group, "kind": plural, "uid": metadata["uid"]}
+        return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}
+
+    def remove(self, plural: str, name: str, orphans: bool = False) -> None:
+        """Remove an object, and tell who watches; what depends on it goes, too, unless it is orphaned."""
+        with self._lock:
+            gone = self.objects.pop((plural, name), None)
+            if gone:
+                self._tell(plural, "DELETED", gone)
+        if gone and not orphans:
+            self.deleted(plural, gone)
+
+    def end(self, plural: str, name: str, kind: str, reason: str = "", message: str = "") -> None:
+        """Give a workload its last condition; a Job has one before it that says what will be."""
+        coming = {"Failed": "FailureTarget", "Complete": "SuccessCriteriaMet"}
+        facts = {"status": "True", "reason": reason, "message": message, "lastTransitionTime": now()}
+        conditions: list[Document] = []
+        with self._lock:
+            for each in (coming[kind], kind) if plural == "jobs" else (kind,):
+                if workload := self.objects.get((plural, name)):
+                    conditions = [*conditions, {"type": each, **facts}]
+                    self.put(plural, workload | {"status": {"conditions": conditions}})
+
+    def warn(self, name: str, reason: str, message: str) -> None:
+        """Add an event about a pod or a workload."""
+        about = {"kind": "Job", "name": name}
+        metadata = {"name": f"{name}.{len(self.objects)}"}
+        event = {"involvedObject": about, "reason": reason, "message": message, "type": "Warning"}
+        self.put("events", {"metadata": metadata, **event})
+
+    def hang_up(self) -> None:
+        """Close all watches, as a server does that is restarted."""
+        with self._lock:
+            for _, watch in self._watches:
+                watch.put(None)
+
+    def forget(self) -> None:
+        """Know no changes any more before now: whoever asks for them is answered that they are gone."""
+        self._oldest = self._version
+
+    def expire(self) -> None:
+        """The same, and those who watch are told so in the middle of their watch, which ends."""
+        with self._lock:
+            self.forget()
+            for _, watch in self._watches:
+                watch.put(_expired(0, self._version))
+                watch.put(None)
+
+    def of(self, plural: str, labels: str = "", fields: str = "") -> list[Document]:
+        """Objects that selectors choose."""
+        with self._lock:
+            found = [one for (kind, _), one in self.objects.items() if kind == plural]
+            return [_copy(one) for one in found if chosen(plural, one, labels, fields)]
+
+    def watched(self, plural: str, since: int, seconds: float) -> Iterator[Document]:
+        """Events after a version, of everything that is there if that is 0; one that is too old is gone."""
+        watch: queue.Queue[Document | None] = queue.Queue()
+        with self._lock:
+            if 0 < since < self._oldest:
+                watch.put(_expired(since, self._oldest))
+                watch.put(None)
+            for event in self._since(plural, since):
+                watch.put(event)
+            self._watches.append((plural, watch))
+        until = time.monotonic() + seconds
+        while (left := until - time.monotonic()) > 0:
+            try:
+                change = watch.get(timeout=left)
+            except queue.Empty:
+                return
+            if change is None:
+                return
+            yield change
+
+    def _since(self, plural: str, since: int) -> list[Document]:
+        if since:
+            return [event for version, kind, event in self._happened if kind == plural and version > since]
+        return [{"type": "ADDED", "object": one} for one in self.of(plural)]
+
+    def _tell(self, plural: str, kind: str, changed: Document) -> None:
+        """Give an object its next version, and tell who watches."""
+        self._version += 1
+        changed["metadata"]["resourceVersion"] = self.version
+        event = {"type": kind, "object": _copy(changed)}
+        self._happened.append((self._version, plural, event))
+        for of, watch in self._watches:
+            if of == plural:
+                watch.put(event)
+
+
+def _copy(one: Document) -> Document:
+    copied: Document = json.loads(json.dumps(one))
+    return copied
+
+
+def _expired(since: int, oldest: int) -> Document:
+    return {"type": "ERROR", "object": RefusalError(410, f"too old resource version: {since} ({oldest})").status}

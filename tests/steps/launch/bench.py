@@ -1,0 +1,111 @@
+"""A step that is launched on the tests' cluster, and what can be done to it meanwhile."""
+
+import contextlib
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lingraft.artifacts import sync
+from lingraft.config.cluster import Cluster, Profile
+from lingraft.config.recipe import Recipe
+from lingraft.doctor.rights import needed
+from lingraft.signals import Interruption, interruptible
+from lingraft.steps import data
+from lingraft.steps.launch import launcher
+from lingraft.steps.launch.workload import KINDS
+from tests.fixtures import forked
+from tests.steps.launch.api_server import ApiServer
+from tests.steps.launch.node import Node
+from tests.tracking_stores import sqlite_store
+from tests.workshop import Workshop, changed
+
+SHORT = {"steps": 6, "warmup_steps": 1}
+LONG = {"steps": 300, "keep_every_s": 0.05}
+
+
+@dataclass
+class Bench:
+    """A cluster, and a step that is to be launched on it."""
+
+    server: ApiServer
+    node: Node
+    folder: Path
+    recipe: Recipe
+    inputs: dict[str, str]
+    plural: str
+    """Kubernetes' word for what it is launched as."""
+
+    def run(self, **options: Any) -> Any:
+        """Launch a pretraining."""
+        outputs = {"out": str(self.folder / "out")}
+        given = options | {"recipe": self.recipe.to_json()}
+        return launcher.run("source.pretrain", self.inputs, outputs, **given)
+
+    def lasts(self, **more: Any) -> None:
+        """Have the pretraining last so long that something can become of it meanwhile."""
+        self.recipe = changed(self.recipe, "pretraining", **(LONG | more))
+
+    def when(self, is_time: Callable[[], bool], act: Callable[[str], None]) -> None:
+        """Do something to the newest pod as soon as it is time, while the launcher goes on."""
+
+        def wait() -> None:
+            while not (self.node.processes and is_time()):
+                time.sleep(0.01)
+            act([*self.node.processes][-1])
+
+        threading.Thread(target=wait, daemon=True).start()
+
+    def steps_kept(self) -> int:
+        """By the training so far."""
+        places = (self.folder / "claim").glob("results/primary-*/result.training/step-*")
+        return max((int(place.name.removeprefix("step-")) for place in places), default=0)
+
+    def trains(self) -> bool:
+        """Whether there is something to lose."""
+        return self.steps_kept() > 20
+
+    def jobs(self) -> list[str]:
+        """Names of those that were created, by their numbers."""
+        return sorted(name for plural, name in self.server.objects if plural == self.plural)
+
+
+@contextlib.contextmanager
+def a_bench(workshop: Workshop, folder: Path, monkeypatch: pytest.MonkeyPatch, profile: Profile) -> Iterator[Bench]:
+    """One whose pretraining is launched by a profile."""
+    server, claim = ApiServer(), folder / "claim"
+    cluster = Cluster(storage_path=str(claim), stages={"pretraining": profile})
+    recipe = changed(workshop.recipe, "pretraining", **SHORT).model_copy(update={"cluster": cluster, "threads": 1})
+    monkeypatch.setenv(launcher.STAGE, "pretraining")
+    monkeypatch.setenv(sync.WHERE, str(claim / "results"))
+    with server.serving(folder) as kubeconfig, sqlite_store(folder) as uri:
+        monkeypatch.setenv("KUBECONFIG", str(kubeconfig))
+        node = Node(server, folder, {"MLFLOW_TRACKING_URI": uri})
+        node.join()
+        data.open_run(recipe.to_json(), "source", folder / "run")
+        folders = {"blocks_folder": workshop.blocks["en"], "tokenizer_folder": workshop.tokenizers["en"]}
+        inputs = {"run": str(folder / "run")} | {name: str(place) for name, place in folders.items()}
+        yield Bench(server, node, folder, recipe, inputs, f"{profile.launched}s".lower())
+        node.close()
+    assert server.used <= {*needed([KINDS[str(profile.launched)]])}
+
+
+def launched(bench: Bench) -> forked.Child:
+    """A launcher in a process of its own, which does the same as `bench.run()`."""
+    outputs = {"out": str(bench.folder / "out")}
+    given = bench.inputs, outputs, bench.recipe.to_json()
+    return forked.start(launch, *given, log=bench.folder / "launcher.log")
+
+
+def launch(inputs: dict[str, str], outputs: dict[str, str], recipe: str) -> None:
+    """Launch a pretraining as a step of a pipeline does."""
+    try:
+        with interruptible():
+            launcher.run("source.pretrain", inputs, outputs, recipe=recipe)
+    except Interruption as interruption:
+        sys.exit(interruption.exit_code)

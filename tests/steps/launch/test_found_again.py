@@ -1,0 +1,92 @@
+"""A Job that a launcher has left is found by the next one, whose Kubernetes lists say no kind of what is in them."""
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from lingraft.config.cluster import Cluster, Profile
+from lingraft.steps.launch.calls import Answer, Call, Ended
+from lingraft.steps.launch.handover import Exchange
+from lingraft.steps.launch.on_cluster import OnCluster
+from tests.steps.launch.api_server import ApiServer
+from tests.training.distributed.project import wait_for
+
+RESULT = {"steps": 7}
+
+
+@pytest.fixture
+def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ApiServer]:
+    """A cluster without nodes, which kubectl is set to."""
+    made = ApiServer()
+    with made.serving(tmp_path) as kubeconfig:
+        monkeypatch.setenv("KUBECONFIG", str(kubeconfig))
+        yield made
+
+
+class Launcher:
+    """One that does a step, in a thread; others that do the same step are of the same folder."""
+
+    def __init__(self, folder: Path, profile: Profile) -> None:
+        cluster = Cluster(storage_path=str(folder), stages={"pretraining": profile})
+        self.exchange = Exchange(folder, Call(step="source.pretrain", arguments={}), {}, {})
+        self._launcher = OnCluster(cluster, profile, self.exchange)
+        self.ended: list[Ended] = []
+        self._thread = threading.Thread(target=lambda: self.ended.append(self._launcher.attempt()), daemon=True)
+        self._thread.start()
+
+    def waits(self) -> None:
+        self._thread.join()
+
+
+def succeed(server: ApiServer, launcher: Launcher, plural: str, name: str) -> None:
+    """End a workload well, as one whose step has left its answer."""
+    job = server.objects[plural, name]
+    attempt = launcher.exchange.attempt(job["metadata"]["annotations"]["lingraft.io/attempt"])
+    (attempt.folder / "answer.json").write_text(Answer(result=RESULT).model_dump_json(), encoding="utf-8")
+    server.end(plural, name, "Complete")
+
+
+def names(server: ApiServer, plural: str) -> list[str]:
+    return [name for kind, name in server.objects if kind == plural]
+
+
+@pytest.mark.parametrize(
+    ("profile", "plural", "kind"),
+    [(Profile(spot=True), "jobs", "Job"), (Profile(nodes=2), "trainjobs", "TrainJob")],
+    ids=["built in", "custom"],
+)
+def test_a_launcher_follows_what_another_has_left(
+    server: ApiServer, tmp_path: Path, profile: Profile, plural: str, kind: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    first = Launcher(tmp_path, profile)
+    wait_for(lambda: ("watch", plural) in server.asked)
+    [name] = names(server, plural)
+    second = Launcher(tmp_path, profile)
+    wait_for(lambda: server.asked.count(("watch", plural)) == 2)
+    succeed(server, second, plural, name)
+    for launcher in (first, second):
+        launcher.waits()
+        assert launcher.ended == [Ended(Answer(result=RESULT))]
+    assert names(server, plural) == [name]
+    said = capfd.readouterr().err
+    assert f"{kind} {name} was launched in namespace lingraft" in said
+    assert f"{kind} {name} is there already, and is followed" in said
+
+
+def test_a_job_that_is_being_deleted_is_not_followed(server: ApiServer, tmp_path: Path) -> None:
+    profile = Profile(spot=True)
+    first = Launcher(tmp_path, profile)
+    wait_for(lambda: ("watch", "jobs") in server.asked)
+    [old] = names(server, "jobs")
+    server.delete("jobs", old, "Foreground")
+    second = Launcher(tmp_path, profile)
+    wait_for(lambda: len(names(server, "jobs")) == 2)
+    [new] = {*names(server, "jobs")} - {old}
+    assert (old[-2:], new[-2:]) == ("-1", "-2")
+    succeed(server, second, "jobs", new)
+    second.waits()
+    assert second.ended == [Ended(Answer(result=RESULT))]
+    server.remove("jobs", old)
+    first.waits()

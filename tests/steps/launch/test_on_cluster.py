@@ -1,0 +1,185 @@
+"""Steps as Jobs of a cluster whose pods are real processes, which are killed, stopped, refused and found again."""
+
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lingraft.artifacts.artifact import Artifact, Kind
+from lingraft.config.cluster import Profile
+from lingraft.steps.launch.calls import LaunchError
+from tests.steps.launch.api_server import DROP
+from tests.steps.launch.bench import LONG, SHORT, Bench, a_bench, launched
+from tests.tracking_stores import quiet
+from tests.workshop import Workshop, changed
+
+pytestmark = [quiet, pytest.mark.integration]
+
+
+@pytest.fixture
+def bench(workshop: Workshop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
+    with a_bench(workshop, tmp_path, monkeypatch, Profile(spot=True, memory="3Gi", retries=2)) as made:
+        yield made
+
+
+def test_a_step_runs_as_a_job_and_its_log_and_result_come_back(bench: Bench, capfd: pytest.CaptureFixture[str]) -> None:
+    made = bench.run()
+    assert made["steps"] == SHORT["steps"]
+    assert Artifact.load(bench.folder / "out", Kind.PRIMARY)
+    [job] = [bench.server.objects["jobs", name] for name in bench.jobs()]
+    pod = job["spec"]["template"]["spec"]
+    assert pod["containers"][0]["resources"]["limits"] == {"cpu": "2", "memory": "3Gi"}
+    assert job["spec"]["backoffLimit"] == 0
+    said = capfd.readouterr()
+    assert "pretrain en: step 6/6" in said.out
+    assert "was launched in namespace lingraft" in said.err
+    assert [*(bench.folder / "claim/launched/calls").iterdir()] == []
+
+
+@pytest.mark.parametrize("told", [True, False], ids=["the node says so", "the pod is just gone"])
+def test_a_lost_node_is_replaced_and_the_step_goes_on(
+    bench: Bench, told: bool, capfd: pytest.CaptureFixture[str]
+) -> None:
+    bench.lasts()
+    bench.when(bench.trains, lambda pod: bench.node.vanish(pod, told))
+    assert bench.run()["steps"] == LONG["steps"]
+    assert [name[-2:] for name in bench.jobs()] == ["-1", "-2"]
+    said = capfd.readouterr()
+    assert "lost its node" in said.err
+    assert "attempt 2 of 3" in said.err
+    assert "going on after step" in said.out
+
+
+def test_nodes_that_are_lost_too_often_are_a_failure_with_its_reason(bench: Bench) -> None:
+    def lose_all(pod: str) -> None:
+        bench.node.vanish(pod)
+        bench.when(lambda: [*bench.node.processes][-1] != pod, lose_all)
+
+    bench.lasts()
+    bench.when(lambda: bool(bench.node.processes), lose_all)
+    with pytest.raises(LaunchError, match=r"lost its node .*\(attempt 3 of 3\)"):
+        bench.run()
+
+
+def test_a_step_that_takes_too_much_memory_is_not_tried_again(bench: Bench) -> None:
+    bench.lasts()
+    bench.when(bench.trains, bench.node.kill_for_memory)
+    with pytest.raises(LaunchError, match=r"out of memory \(3Gi\)"):
+        bench.run()
+    assert len(bench.jobs()) == 1
+
+
+def test_an_error_of_the_step_is_its_launchers(bench: Bench) -> None:
+    bench.recipe = changed(bench.recipe, "encoder", block_tokens=16)
+    with pytest.raises(LaunchError, match="block"):
+        bench.run()
+    assert len(bench.jobs()) == 1
+
+
+@pytest.mark.parametrize(
+    "faults",
+    [
+        [500, DROP, 410, 429],
+        *(pytest.param(few, marks=pytest.mark.nightly) for few in ([500, 503], [DROP, DROP], [410])),
+    ],
+)
+@pytest.mark.parametrize("within_watches", [True, False], ids=["told while it watches", "told when it watches again"])
+def test_the_api_server_may_fail_and_forget_meanwhile(bench: Bench, faults: list[int], within_watches: bool) -> None:
+    bench.lasts()
+    bench.server.faults["watch", "jobs"] = [*faults]
+    bench.server.faults["GET", "pods"] = [DROP, 500]
+
+    def restart(_: str) -> None:
+        if within_watches:
+            bench.server.expire()
+        else:
+            bench.server.forget()
+            bench.server.hang_up()
+
+    bench.when(bench.trains, restart)
+    assert bench.run()["steps"] == LONG["steps"]
+    assert len(bench.jobs()) == 1
+
+
+def test_a_creation_whose_answer_was_lost_is_found_again(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    from lingraft.steps.launch.workload import Workloads
+
+    real = Workloads.create
+
+    def twice(self: Workloads, manifest: dict[str, Any]) -> dict[str, Any]:
+        real(self, manifest)
+        return real(self, manifest)
+
+    monkeypatch.setattr(Workloads, "create", twice)
+    assert bench.run()["steps"] == SHORT["steps"]
+    assert len(bench.jobs()) == 1
+
+
+def test_a_quota_without_room_is_waited_for(bench: Bench, capfd: pytest.CaptureFixture[str]) -> None:
+    bench.server.refusals["POST", "jobs"] = 'jobs "x" is forbidden: exceeded quota: gpus, requested: 1, used: 8'
+
+    def free() -> None:
+        while ("POST", "jobs") not in bench.server.asked:
+            time.sleep(0.01)
+        bench.server.refusals.clear()
+
+    threading.Thread(target=free, daemon=True).start()
+    assert bench.run(pause_s=0.1)["steps"] == SHORT["steps"]
+    assert "exceeded quota" in capfd.readouterr().err
+
+
+def test_a_missing_right_is_named_and_not_waited_for(bench: Bench) -> None:
+    bench.server.refusals["POST", "jobs"] = 'User "pipeline" cannot create resource "jobs"'
+    with pytest.raises(LaunchError, match=r"Kubernetes refuses \(403\).*cannot create resource"):
+        bench.run()
+
+
+def test_warnings_about_pods_are_passed_on_once(bench: Bench, capfd: pytest.CaptureFixture[str]) -> None:
+    def warn(pod: str) -> None:
+        bench.server.warn(pod, "FailedScheduling", "0/9 nodes have room")
+        bench.server.warn(pod, "FailedScheduling", "0/9 nodes have room")
+
+    bench.when(lambda: bool(bench.jobs()), warn)
+    bench.run()
+    assert capfd.readouterr().err.count("FailedScheduling: 0/9 nodes have room") == 1
+
+
+def test_a_quota_that_refuses_the_pods_of_a_job_is_said(bench: Bench, capfd: pytest.CaptureFixture[str]) -> None:
+    full = "pods are forbidden: exceeded quota: lingraft, requested: requests.nvidia.com/gpu=8"
+    bench.when(lambda: bool(bench.jobs()), lambda _: bench.server.warn(bench.jobs()[-1], "FailedCreate", full))
+    bench.run()
+    assert f"FailedCreate: {full}" in capfd.readouterr().err
+
+
+def test_a_job_that_somebody_deletes_is_a_failure(bench: Bench) -> None:
+    bench.lasts()
+    bench.when(bench.trains, lambda _: bench.server.remove("jobs", bench.jobs()[-1]))
+    with pytest.raises(LaunchError, match="was deleted by somebody"):
+        bench.run()
+
+
+def test_a_launcher_that_is_lost_is_replaced_by_one_that_finds_the_job(
+    bench: Bench, capfd: pytest.CaptureFixture[str]
+) -> None:
+    bench.lasts()
+    with launched(bench) as first:
+        first.wait_until(bench.trains)
+    assert bench.run()["steps"] == LONG["steps"]
+    assert len(bench.jobs()) == 1
+    assert "is there already, and is followed" in capfd.readouterr().err
+
+
+def test_a_step_that_is_cancelled_ends_its_job_which_keeps_where_it_is(bench: Bench) -> None:
+    bench.lasts(steps=10_000)
+    with launched(bench) as its_launcher:
+        its_launcher.wait_until(bench.trains)
+        its_launcher.send(signal.SIGTERM)
+        assert its_launcher.ends() == 75
+    [pod] = bench.node.processes.values()
+    assert pod.wait(60) == 75
+    assert bench.jobs() == []
+    assert bench.steps_kept() > 20

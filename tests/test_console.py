@@ -1,0 +1,105 @@
+import contextlib
+import io
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from lingraft import console
+from lingraft.console import counted, say
+from lingraft.training.progress import shown
+from lingraft.training.schedule import Progress
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def points(steps: int, every: int = 20) -> Iterator[Progress]:
+    """Half a second and 1,000 tokens a step."""
+    for step in range(every, steps + 1, every):
+        yield Progress(step, step * 1000, step * 1e6, step * 0.5, 5 - step / 100, 1e-3)
+
+
+def test_points_pass_through_unchanged_and_only_as_they_are_asked_for() -> None:
+    assert list(shown(points(100), 100, "pretrain")) == list(points(100))
+    passing = shown(points(100), 100, "pretrain")
+    assert next(passing).step == 20
+    assert next(passing).step == 40
+
+
+def test_a_log_gets_plain_lines_with_loss_rate_and_time_left(capsys: pytest.CaptureFixture[str]) -> None:
+    list(shown(points(100), 100, "adapt de over 2 layers"))
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0] == "adapt de over 2 layers: step 20/100, loss 4.800, 2,000 tokens/s, 40 s left"
+    assert lines[-1] == "adapt de over 2 layers: step 100/100, loss 4.000, 2,000 tokens/s, 0 s left"
+
+
+def test_a_training_over_several_depths_says_at_which_it_is(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def deep() -> Iterator[Progress]:
+        return (point._replace(depth=2) for point in points(100))
+
+    list(shown(deep(), 100, "adapt de over 2, then 4 layers"))
+    first = capsys.readouterr().err.splitlines()[0]
+    assert first == "adapt de over 2, then 4 layers: step 20/100, depth 2, loss 4.800, 2,000 tokens/s, 40 s left"
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    list(shown(deep(), 100, "adapt de"))
+    assert "depth 2, loss 4.000" in terminal.getvalue().rstrip().split("\r")[-1]
+
+
+def test_a_log_gets_a_line_at_most_every_ten_seconds_and_the_last(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = iter(range(0, 10_000, 4))
+    monkeypatch.setattr(console.time, "monotonic", lambda: next(clock))
+    list(shown(points(2000), 2000, "pretrain"))
+    lines = capsys.readouterr().err.splitlines()
+    assert 10 < len(lines) < 50
+    assert "step 2000/2000" in lines[-1]
+
+
+def test_a_terminal_gets_a_bar_with_loss_rate_and_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    assert list(shown(points(100), 100, "pretrain en")) == list(points(100))
+    last = terminal.getvalue().rstrip().split("\r")[-1]
+    assert re.search(r"pretrain en: 100%.*100/100 \[\d\d:\d\d<\d\d:\d\d, .*loss 4\.000, 2,000 tokens/s\]", last)
+
+
+def test_what_is_said_goes_to_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
+    say("precision fp32, as the recipe says")
+    captured = capsys.readouterr()
+    assert (captured.out, captured.err) == ("", "precision fp32, as the recipe says\n")
+
+
+def test_counted_items_pass_through_and_a_log_gets_a_line_every_ten_seconds(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = iter(range(0, 1000, 4))
+    monkeypatch.setattr(console.time, "monotonic", lambda: next(clock))
+    assert list(counted("abcdef", "judge documents", "batch", 6)) == list("abcdef")
+    lines = capsys.readouterr().err.splitlines()
+    assert lines
+    assert all(re.fullmatch(r"judge documents: batch \d/6, [\d,]+ a second, \d+ s left", line) for line in lines)
+
+
+def test_counted_items_are_a_bar_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    assert list(counted("abc", "text de", "document")) == list("abc")
+    assert "text de" in terminal.getvalue()
+
+
+def test_a_log_that_cannot_be_written_does_not_end_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Path("/dev/full").open("w", buffering=1) as full:
+        monkeypatch.setattr(sys, "stderr", full)
+        say("nobody hears this")
+        monkeypatch.undo()
+        with contextlib.suppress(OSError):
+            full.close()

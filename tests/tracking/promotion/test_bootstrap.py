@@ -1,0 +1,80 @@
+"""The paired bootstrap: what it estimates, how sure it is, and that it depends on nothing but its numbers."""
+
+import numpy as np
+import pytest
+
+from lingraft.config.gate import Gate
+from lingraft.errors import GateError
+from lingraft.tasks.item_counts import Tally
+from lingraft.tracking.promotion.bootstrap import difference
+
+GATE = Gate()
+
+
+def drawn(rate: float, items: int, seed: int, each: int = 1) -> Tally:
+    """Items of which a share is found."""
+    generator = np.random.default_rng(seed)
+    return Tally.of(generator.binomial(each, rate, items), np.full(items, each))
+
+
+def test_the_estimate_is_the_difference_of_the_scores() -> None:
+    ours, theirs = Tally.of([3, 1], [4, 8]), Tally.of([1, 1], [2, 8])
+    assert difference([ours], [theirs], GATE).estimate == pytest.approx(4 / 12 - 2 / 10)
+
+
+def test_seeds_count_alike() -> None:
+    ours, theirs = [Tally.of([1, 1]), Tally.of([0, 1])], [Tally.of([0, 0]), Tally.of([1, 1])]
+    assert difference(ours, theirs, GATE).estimate == pytest.approx(0.75 - 0.5)
+
+
+def test_equal_judgements_differ_by_nothing() -> None:
+    same = drawn(0.4, 200, 1)
+    assert difference([same], [same], GATE) == (0.0, 0.0, 0.0)
+
+
+def test_the_interval_is_as_wide_as_the_normal_approximation_says() -> None:
+    ours, theirs = drawn(0.5, 2000, 1), drawn(0.4, 2000, 2)
+    found = difference([ours], [theirs], GATE)
+    spread = float(np.std(ours.found_N - theirs.found_N)) / np.sqrt(2000)
+    assert found.lower == pytest.approx(found.estimate - 1.96 * spread, abs=0.003)
+    assert found.upper == pytest.approx(found.estimate + 1.96 * spread, abs=0.003)
+    wider = difference([ours], [theirs], Gate(confidence=0.99))
+    assert wider.lower < found.lower < found.upper < wider.upper
+
+
+def test_items_are_drawn_in_pairs() -> None:
+    """One item more of many is a small gain that is sure only if it is not compared with other items' luck."""
+    theirs = drawn(0.5, 300, 3)
+    better = Tally.of(np.where(np.arange(300) % 10 == 0, 1.0, theirs.found_N))
+    found = difference([better], [theirs], GATE)
+    assert 0 < found.lower < found.estimate
+    shuffled = Tally.of(np.random.default_rng(5).permutation(theirs.found_N))
+    assert difference([better], [shuffled], GATE).lower < 0
+
+
+def test_an_interval_misses_the_truth_about_as_often_as_it_says() -> None:
+    misses = 0
+    for seed in range(200):
+        found = difference([drawn(0.3, 150, 2 * seed, 5)], [drawn(0.3, 150, 2 * seed + 1, 5)], Gate(resamples=400))
+        misses += not found.lower <= 0 <= found.upper
+    assert 1 <= misses <= 25
+
+
+def test_the_same_numbers_give_the_same_interval_in_any_portions(monkeypatch: pytest.MonkeyPatch) -> None:
+    ours, theirs = [drawn(0.5, 100, 1)], [drawn(0.4, 100, 2)]
+    whole = difference(ours, theirs, GATE)
+    monkeypatch.setattr("lingraft.tracking.promotion.bootstrap._CELLS_AT_ONCE", 700)
+    assert difference(ours, theirs, GATE) == whole
+    assert difference(ours, theirs, Gate(seed=7)) != whole
+
+
+def test_items_without_anything_to_find_count_as_nothing() -> None:
+    nothing = Tally.of([0.0, 0.0], [0.0, 0.0])
+    assert difference([nothing], [nothing], GATE) == (0.0, 0.0, 0.0)
+
+
+def test_tallies_that_cannot_be_paired_are_refused() -> None:
+    with pytest.raises(GateError, match=r"tallies of \[2, 3\] items cannot be paired"):
+        difference([drawn(0.5, 2, 1)], [drawn(0.5, 3, 1)], GATE)
+    with pytest.raises(GateError, match="non-empty"):
+        difference([drawn(0.5, 0, 1)], [drawn(0.5, 0, 1)], GATE)

@@ -1,0 +1,247 @@
+"""The gate's verdicts, each with numbers that a wrong rule would judge otherwise."""
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from lingraft.artifacts.artifact import Cost
+from lingraft.config.gate import Gate
+from lingraft.errors import GateError
+from lingraft.stages.results import (
+    ALIGNMENT,
+    ALIGNMENT_INITIAL,
+    MASKED,
+    MASKED_INITIAL,
+    LanguageResult,
+    MaskedScores,
+    SeedScores,
+    TaskScores,
+    task_item,
+)
+from lingraft.tasks.item_counts import Tally
+from lingraft.tracking.promotion import gate as gates
+from lingraft.tracking.promotion.gate import Check, Evidence, explained, passed, reason
+
+PRIMARY = "a1" * 32
+BLOCKS, EXAMPLES, SEEDS, PAIRS = 400, 300, (1, 2), 500
+PLACES = {"text": "t1", "blocks": "b1", "task-topic-1": "k1", "task-topic-2": "k2"}
+BY_ALIGNMENT = Gate(metric="alignment")
+BY_TOPIC = Gate(metric="topic")
+
+
+def found(share: float, items: int, each: int = 1) -> Tally:
+    """The first items are found, to a share, so that two tallies of other shares differ in some items only."""
+    return Tally.of(np.where(np.arange(items) < share * items, each, 0), np.full(items, each))
+
+
+def evidence(
+    masked: float, topic: float = 0.6, initial: float = 0.05, alignment: float = 0.4, **changes: Any
+) -> Evidence:
+    """Of embeddings with these scores."""
+    items = {MASKED: found(masked, BLOCKS, 20), MASKED_INITIAL: found(initial, BLOCKS, 20)}
+    items |= {task_item("topic", seed): found(topic, EXAMPLES) for seed in SEEDS}
+    items |= {ALIGNMENT: found(alignment, PAIRS, 2), ALIGNMENT_INITIAL: found(0.5, PAIRS, 2)}
+    score = SeedScores(by_seed=dict.fromkeys(SEEDS, topic))
+    task = TaskScores(name="topic", metric="accuracy", labels=[], examples=1, truncated=0, baseline=0.3, score=score)
+    result = LanguageResult(
+        language="de",
+        primary=changes.pop("judged_primary", PRIMARY),
+        embeddings="e1",
+        system="MINIJOINT",
+        depth=1,
+        layers=3,
+        vocabulary=10,
+        overlap=1,
+        masked=MaskedScores(mini=0.1, primary=masked, mini_initial=0.1, primary_initial=initial),
+        tasks=(task,),
+        cost=Cost(),
+        whole_flops=1.0,
+        history=[],
+        precision="fp32",
+    )
+    usual = {"title": "version 1", "aligned_with": PRIMARY, "judged_on": PLACES, "parity": {"topic": 1e-6}}
+    return Evidence(result=result, items=items, **usual | changes)
+
+
+def judge(
+    gate: Gate, primary: str, challenger: Evidence, champion: Evidence | None, tasks: Sequence[str] = ("topic",)
+) -> list[Check]:
+    """Where the primary has one task."""
+    return gates.judge(gate, primary, challenger, champion, tasks)
+
+
+def failed(checks: list[Check]) -> list[str]:
+    return [check.name for check in checks if not check.passed]
+
+
+def test_a_better_challenger_passes_every_check() -> None:
+    checks = judge(Gate(), PRIMARY, evidence(0.20), evidence(0.15))
+    assert [check.name for check in checks] == ["aligned", "parity", "masked", "task topic"]
+    assert passed(checks)
+    assert checks[2].numbers["estimate"] == pytest.approx(0.05)
+    assert 0 < checks[2].numbers["lower"] < 0.05 < checks[2].numbers["upper"]
+
+
+def test_differences_are_told_in_percentage_points() -> None:
+    masked, task = judge(Gate(), PRIMARY, evidence(0.20), evidence(0.15))[2:]
+    number = r"[+-]\d+\.\d\d"
+    interval = rf"\(95% interval {number} to {number} points\); the lower end must be above"
+    assert re.match(
+        rf"masked accuracy on the primary is 20\.00%, \+5\.00 points beside .* {interval} 0\.00 points", masked.says
+    )
+    assert re.match(
+        rf"zero-shot accuracy on topic is {number} points beside the champion {interval} -\d\.\d\d points", task.says
+    )
+
+
+def test_the_champion_stays_when_the_challenger_is_worse_or_the_same() -> None:
+    for ours, theirs in ((0.15, 0.20), (0.15, 0.15)):
+        assert failed(judge(Gate(), PRIMARY, evidence(ours), evidence(theirs))) == ["masked"]
+
+
+def test_a_gain_that_may_be_luck_is_no_gain() -> None:
+    checks = judge(Gate(), PRIMARY, evidence(0.205), evidence(0.20))
+    assert failed(checks) == ["masked"]
+    assert checks[2].numbers["estimate"] > 0 >= checks[2].numbers["lower"]
+
+
+def test_the_margin_is_to_be_beaten_by_the_lower_end() -> None:
+    ours, theirs = evidence(0.20), evidence(0.15)
+    lower = judge(Gate(), PRIMARY, ours, theirs)[2].numbers["lower"]
+    assert passed(judge(Gate(margin=lower - 1e-6), PRIMARY, ours, theirs))
+    assert failed(judge(Gate(margin=lower), PRIMARY, ours, theirs)) == ["masked"]
+
+
+def test_the_first_version_must_beat_its_initialisation() -> None:
+    assert passed(judge(Gate(), PRIMARY, evidence(0.15), None))
+    assert failed(judge(Gate(), PRIMARY, evidence(0.05), None)) == ["masked"]
+    assert failed(judge(Gate(margin=0.2), PRIMARY, evidence(0.15), None)) == ["masked"]
+
+
+def test_a_first_version_has_no_task_to_fall_from() -> None:
+    assert [check.name for check in judge(Gate(), PRIMARY, evidence(0.15, topic=0.0), None)] == [
+        "aligned",
+        "parity",
+        "masked",
+    ]
+
+
+def test_a_task_may_fall_by_its_tolerance_only() -> None:
+    ours, theirs = evidence(0.20, topic=0.57), evidence(0.15, topic=0.60)
+    checks = judge(Gate(), PRIMARY, ours, theirs)
+    assert failed(checks) == ["task topic"]
+    assert checks[3].numbers["estimate"] == pytest.approx(-0.03)
+    assert passed(judge(Gate(tolerance=0.1), PRIMARY, ours, theirs))
+    assert passed(judge(Gate(tolerances={"topic": 0.1}), PRIMARY, ours, theirs))
+    assert failed(judge(Gate(tolerance=0.1, tolerances={"topic": 0.01}), PRIMARY, ours, theirs)) == ["task topic"]
+
+
+def test_another_primary_is_named_on_either_side() -> None:
+    for changes in ({"aligned_with": "b2" * 32}, {"judged_primary": "b2" * 32}, {"aligned_with": None}):
+        checks = judge(Gate(), PRIMARY, evidence(0.2, **changes), None)
+        assert failed(checks) == ["aligned"]
+        assert "adapt it again" in reason(checks)
+    assert "b2b2b2b2b2b2" in reason(judge(Gate(), PRIMARY, evidence(0.2, aligned_with="b2" * 32), None))
+
+
+def test_parity_must_hold_in_every_task() -> None:
+    assert failed(judge(Gate(), PRIMARY, evidence(0.2, parity={"topic": 1e-6, "mood": 2e-4}), None)) == ["parity"]
+    assert failed(judge(Gate(), PRIMARY, evidence(0.2, parity={"topic": float("nan")}), None)) == ["parity"]
+
+
+def test_parity_must_be_known_of_every_task() -> None:
+    assert passed(judge(Gate(), PRIMARY, evidence(0.2, parity={}), None, tasks=()))
+    checks = judge(Gate(), PRIMARY, evidence(0.2), None, tasks=("topic", "mood"))
+    assert failed(checks) == ["parity"]
+    assert "no parity of mood, which the registry has" in reason(checks)
+    assert "Run the language pipeline again" in reason(checks)
+
+
+@pytest.mark.parametrize("name", [*PLACES])
+def test_judgements_of_other_items_are_not_compared(name: str) -> None:
+    other = evidence(0.15, judged_on=PLACES | {name: "other"}, title="version 7")
+    checks = judge(Gate(), PRIMARY, evidence(0.2), other)
+    assert failed(checks) == ["comparable"]
+    assert f"version 7, were not judged on the same items: {name} differ" in reason(checks)
+
+
+def test_a_refusal_says_all_that_failed() -> None:
+    checks = judge(Gate(), PRIMARY, evidence(0.1, topic=0.3, parity={"topic": 1.0}), evidence(0.15))
+    assert failed(checks) == ["parity", "masked", "task topic"]
+    assert reason(checks).count("must be above") == 2
+    assert [line[:4] for line in explained(checks).splitlines()] == ["pass", "FAIL", "FAIL", "FAIL"]
+
+
+def test_evidence_that_was_not_kept_is_named() -> None:
+    with pytest.raises(GateError, match="version 1 keeps no 'masked'"):
+        judge(Gate(), PRIMARY, Evidence(**{**vars(evidence(0.2)), "items": {}}), None)
+
+
+def test_nothing_checked_is_nothing_passed() -> None:
+    assert not passed([])
+
+
+def test_a_version_of_worse_alignment_is_refused_although_its_masked_score_is_better() -> None:
+    ours, theirs = evidence(0.30, alignment=0.30), evidence(0.15, alignment=0.40)
+    checks = judge(BY_ALIGNMENT, PRIMARY, ours, theirs)
+    assert failed(checks) == ["alignment"]
+    assert checks[2].numbers["estimate"] == pytest.approx(-0.10)
+    assert "retrieval of counterparts in the source language is 30.00%, -10.00 points beside the" in reason(checks)
+    assert passed(judge(Gate(), PRIMARY, ours, theirs))
+
+
+def test_a_version_of_better_alignment_passes_although_its_masked_score_is_worse() -> None:
+    ours, theirs = evidence(0.15, alignment=0.40), evidence(0.30, alignment=0.30)
+    assert passed(judge(BY_ALIGNMENT, PRIMARY, ours, theirs))
+    assert failed(judge(Gate(), PRIMARY, ours, theirs)) == ["masked"]
+
+
+def test_a_first_version_must_be_aligned_better_than_by_chance() -> None:
+    # Its own start is better aligned (0.5), as one from a dictionary may be before any update.
+    assert passed(judge(BY_ALIGNMENT, PRIMARY, evidence(0.15, alignment=0.2), None))
+    checks = judge(BY_ALIGNMENT, PRIMARY, evidence(0.15, alignment=1 / PAIRS), None)
+    assert failed(checks) == ["alignment"]
+    assert "beside chance" in reason(checks)
+
+
+def test_a_task_may_decide() -> None:
+    better, worse = evidence(0.15, topic=0.70), evidence(0.30, topic=0.60)
+    checks = judge(BY_TOPIC, PRIMARY, better, worse)
+    assert passed(checks)
+    assert [check.name for check in checks] == ["aligned", "parity", "topic"]
+    assert failed(judge(BY_TOPIC, PRIMARY, worse, better)) == ["topic"]
+
+
+def test_a_first_version_must_beat_the_best_trivial_answer_to_the_deciding_task() -> None:
+    assert passed(judge(BY_TOPIC, PRIMARY, evidence(0.15, topic=0.6), None))
+    checks = judge(BY_TOPIC, PRIMARY, evidence(0.15, topic=0.3), None)
+    assert failed(checks) == ["topic"]
+    assert "beside the best trivial answer" in reason(checks)
+
+
+def test_a_task_that_was_not_judged_cannot_decide() -> None:
+    with pytest.raises(GateError, match=r"gate.metric is 'mood', but version 1 was judged on tasks \['topic'\]"):
+        judge(Gate(metric="mood"), PRIMARY, evidence(0.2), None)
+
+
+def test_other_pairs_make_judgements_unlike_where_alignment_decides_only() -> None:
+    ours, theirs = (
+        evidence(0.2 + by, alignment=0.4 + by, judged_on=PLACES | {"alignment": str(by)}) for by in (0.1, 0)
+    )
+    assert failed(judge(BY_ALIGNMENT, PRIMARY, ours, theirs)) == ["comparable"]
+    assert passed(judge(Gate(), PRIMARY, ours, theirs))
+
+
+def test_a_champion_that_was_judged_without_alignment_is_named() -> None:
+    old = evidence(0.1, title="version 7")
+    old = Evidence(**{**vars(old), "items": {name: each for name, each in old.items.items() if name != ALIGNMENT}})
+    with pytest.raises(GateError, match="the evaluation of version 7 keeps no 'alignment'"):
+        judge(BY_ALIGNMENT, PRIMARY, evidence(0.2), old)
+
+
+def test_a_gate_that_names_no_metric_is_recorded_as_before() -> None:
+    assert "metric" not in Gate().model_dump_json()
+    assert Gate.model_validate_json(BY_ALIGNMENT.model_dump_json()) == BY_ALIGNMENT

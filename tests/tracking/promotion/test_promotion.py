@@ -1,0 +1,342 @@
+"""Promotion and rollback against a real store: who is champion afterwards, and what the record says."""
+
+import contextlib
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+from mlflow import MlflowClient
+
+from lingraft import tracking
+from lingraft.config.tasks import TaskKindName
+from lingraft.errors import GateError, NotRegisteredError, OvertakenError, PromotionError
+from lingraft.tracking.promotion import decisions
+from lingraft.tracking.promotion.decisions import Decision, Outcome, Record
+from lingraft.tracking.promotion.promote import promote, rollback, settle, unaligned
+from lingraft.tracking.versions import version_of
+from tests.tracking.promotion.prepared import Prepared, begins_with
+from tests.tracking.promotion.project import Project, lingraft
+from tests.tracking_stores import quiet
+
+pytestmark = quiet
+ROOT = Path(__file__).parents[2]
+
+
+def records(project: Project, name: str) -> list[Record]:
+    with tracking.asking() as ask:
+        return decisions.history(ask, project.recipe.name, name)
+
+
+def told(project: Project, name: str) -> list[tuple[str, int | None, int | None, str]]:
+    """The record, in short."""
+    return [
+        (each.decision.action, each.decision.before, each.decision.after, str(each.outcome))
+        for each in records(project, name)
+    ]
+
+
+def back(name: str, dry_run: bool = False) -> int | None:
+    with tracking.asking() as ask:
+        return rollback(ask, name, "a test", dry_run).after
+
+
+@begins_with(Prepared.CHALLENGER)
+def test_a_first_version_that_learned_something_becomes_champion(project: Project) -> None:
+    assert project.champion(project.embeddings) is None
+    decided = project.promote(project.embeddings, 1, by="alice")
+    assert (decided.before, decided.after, project.champion(project.embeddings)) == (None, 1, 1)
+    [record] = records(project, project.embeddings)
+    assert (record.outcome, record.decision.asked_by, record.decision.knew) == (Outcome.DONE, "alice", 0)
+    assert [check.name for check in record.decision.checks] == ["aligned", "parity", "masked"]
+    assert record.decision.checks[2].numbers["estimate"] == pytest.approx(0.15)
+
+
+@begins_with(Prepared.PRIMARY)
+def test_a_first_version_that_learned_nothing_does_not(project: Project) -> None:
+    number = project.register_embeddings(project.mark, 1.0, masked=0.05)
+    assert not project.promote(project.embeddings, number).moved
+    assert project.champion(project.embeddings) is None
+    assert told(project, project.embeddings) == [("promote", None, 1, "refused")]
+
+
+@begins_with(Prepared.CHAMPION)
+def test_the_champion_stays_when_the_challenger_is_worse_and_goes_when_it_is_better(project: Project) -> None:
+    for value, masked in ((2.0, 0.15), (3.0, 0.3)):
+        project.promote(project.embeddings, project.register_embeddings(project.mark, value, masked))
+    assert project.champion(project.embeddings) == 3
+    assert told(project, project.embeddings) == [
+        ("promote", None, 1, "done"),
+        ("promote", 1, 2, "refused"),
+        ("promote", 1, 3, "done"),
+    ]
+
+
+@begins_with(Prepared.CHAMPION)
+def test_promoting_the_champion_again_decides_nothing(project: Project) -> None:
+    assert project.promote(project.embeddings, 1).after == 1
+    assert len(records(project, project.embeddings)) == 1
+
+
+@begins_with(Prepared.CHALLENGER)
+def test_a_dry_run_comes_to_the_same_and_leaves_everything(project: Project) -> None:
+    bad = project.register_embeddings(project.mark, 2.0, masked=0.05)
+    for number, after in ((1, 1), (bad, None)):
+        decided = project.promote(project.embeddings, number, dry_run=True)
+        assert (decided.after, decided.record, len(decided.checks)) == (after, None, 3)
+    assert project.champion(project.embeddings) is None
+    assert records(project, project.embeddings) == []
+
+
+@begins_with(Prepared.CHAMPION)
+def test_judgements_of_other_blocks_are_not_compared(project: Project) -> None:
+    decided = project.promote(project.embeddings, project.register_embeddings(project.mark, 2.0, 0.4, blocks="b2"))
+    assert not decided.moved
+    assert "not judged on the same items: blocks differ" in decided.checks[-1].says
+    back(project.embeddings)
+    assert project.promote(project.embeddings, 2).moved
+
+
+@begins_with(Prepared.CHAMPION)
+def test_a_champion_that_is_judged_anew_on_the_challengers_text_is_compared_again(project: Project) -> None:
+    rivals = ((2.0, 0.25), (3.0, 0.4))
+    worse, better = (project.register_embeddings(project.mark, *rival, blocks="b2") for rival in rivals)
+    judge_anew(project, 1, project.judged(1.0, project.mark, 0.3, blocks="b2"))
+    assert not project.promote(project.embeddings, worse).moved
+    assert project.promote(project.embeddings, better).checks[-1].numbers["estimate"] == pytest.approx(0.1)
+    assert project.champion(project.embeddings) == better
+    with pytest.raises(GateError, match=r"judges embeddings .* but version 1 of"):
+        judge_anew(project, 1, project.judged(2.0, project.mark, 0.9, blocks="b2"))
+
+
+def judge_anew(project: Project, number: int, evaluation: Path) -> None:
+    recipe = project.folder / "recipe.toml"
+    recipe.write_text((ROOT / "tiny.toml").read_text().replace('"tiny"', f'"{project.recipe.name}"', 1))
+    lingraft("judge", project.embeddings, number, "--recipe", recipe, "--evaluation", evaluation)
+
+
+@begins_with(Prepared.SECOND)
+def test_a_new_primary_leaves_languages_behind_until_they_are_adapted_again(project: Project) -> None:
+    number, mark = project.register_primary(2.0)
+    project.promote(project.primary, number)
+    with tracking.asking() as ask:
+        assert unaligned(ask, project.recipe.name, mark) == ["de"]
+        assert unaligned(ask, project.recipe.name, project.mark) == []
+    old = project.register_embeddings(project.mark, 3.0, masked=0.9)
+    refused = project.promote(project.embeddings, old)
+    assert [check.name for check in refused.checks if not check.passed] == ["aligned"]
+    # Worse than the champion before, which counts no more: it belongs to another primary.
+    new = project.register_embeddings(mark, 4.0, masked=0.1)
+    assert project.promote(project.embeddings, new).moved
+    with pytest.raises(PromotionError, match="belongs to another primary"):
+        back(project.embeddings)
+    back(project.primary)
+    assert back(project.embeddings) == 2
+
+
+@begins_with(Prepared.PRIMARY)
+def test_a_task_of_any_kind_wants_parity_which_a_second_registration_adds(project: Project) -> None:
+    kinds = sorted(get_args(TaskKindName))
+    for kind in kinds:
+        project.register_task(project.mark, f"of-{kind}", kind)
+    number = project.register_embeddings(project.mark, 1.0, masked=0.2, tasks=())
+    refused = project.promote(project.embeddings, number)
+    assert [check.name for check in refused.checks if not check.passed] == ["parity"]
+    named = ", ".join(f"of-{kind}" for kind in kinds)
+    assert f"no parity of {named}, which the registry has for this primary" in refused.checks[1].says
+    tasks = [f"of-{kind}" for kind in kinds]
+    assert project.register_embeddings(project.mark, 1.0, masked=0.2, tasks=tasks) == number
+    assert project.promote(project.embeddings, number).moved
+
+
+@begins_with(Prepared.SECOND)
+def test_a_rollback_returns_step_by_step_and_is_kept(project: Project) -> None:
+    assert back(project.embeddings, dry_run=True) == 1
+    assert project.champion(project.embeddings) == 2
+    assert [back(project.embeddings), back(project.embeddings)] == [1, None]
+    assert project.champion(project.embeddings) is None
+    with pytest.raises(PromotionError, match="no promotion of this model is left"):
+        back(project.embeddings)
+    assert told(project, project.embeddings)[2:] == [("rollback", 2, 1, "done"), ("rollback", 1, None, "done")]
+    assert project.promote(project.embeddings, 2).moved
+    assert back(project.embeddings) is None
+
+
+@begins_with(Prepared.SECOND)
+def test_a_version_that_was_deleted_cannot_be_returned_to(project: Project) -> None:
+    MlflowClient().delete_model_version(project.embeddings, "1")
+    with pytest.raises(PromotionError, match=r"version 1 of .* was deleted"):
+        back(project.embeddings)
+    assert project.champion(project.embeddings) == 2
+
+
+@begins_with(Prepared.CHALLENGER)
+@pytest.mark.parametrize("moved", [False, True])
+def test_a_decision_that_was_broken_off_is_finished_by_the_next_command(project: Project, moved: bool) -> None:
+    """As a process leaves it that is killed before or after it has moved the alias."""
+    intend(project, 1)
+    if moved:
+        MlflowClient().set_registered_model_alias(project.embeddings, tracking.CHAMPION, "1")
+    better = project.register_embeddings(project.mark, 2.0, masked=0.3)
+    project.promote(project.embeddings, better)
+    assert told(project, project.embeddings) == [("promote", None, 1, "done"), ("promote", 1, 2, "done")]
+    assert back(project.embeddings) == 1
+
+
+def intend(project: Project, number: int, before: int | None = None, knew: int = 0) -> Record:
+    """Write down that a version is to be champion, and do no more."""
+    with tracking.asking() as ask:
+        version = version_of(ask, project.embeddings, number)
+        made = intended(version.name, number, before, knew)
+        return decisions.append(ask, project.recipe.name, made, version, Outcome.INTENDED)
+
+
+def intended(model: str, number: int, before: int | None, knew: int) -> Decision:
+    return Decision(
+        action="promote",
+        model=model,
+        asked_by="somebody",
+        asked_at=decisions.now(),
+        before=before,
+        after=number,
+        fingerprint="f",
+        knew=knew,
+    )
+
+
+@begins_with(Prepared.CHALLENGER)
+def test_of_two_that_were_broken_off_at_once_the_first_is_finished(project: Project) -> None:
+    other = project.register_embeddings(project.mark, 2.0, 0.2)
+    for number in (other, 1):
+        intend(project, number)
+    with tracking.asking() as ask:
+        assert len(settle(ask, project.recipe.name, project.embeddings)) == 2
+        assert settle(ask, project.recipe.name, project.embeddings) == []
+    assert project.champion(project.embeddings) == other
+    assert [outcome for *_, outcome in told(project, project.embeddings)] == ["done", "overtaken"]
+
+
+@contextlib.contextmanager
+def just_after_the_record_was_read(project: Project, work: Callable[[], object]) -> Iterator[tracking.Asking]:
+    """Ask as `asking` does; somebody else does some work as soon as the record of decisions was read."""
+
+    class Interrupted(tracking.Asking):
+        interrupted = False
+
+        def __call__(self, call: Callable[[], Any]) -> Any:
+            answer = super().__call__(call)
+            asked = getattr(call, "args", ())
+            if not self.interrupted and any(decisions.record_name(project.recipe.name) in str(each) for each in asked):
+                self.interrupted = True
+                work()
+            return answer
+
+    with tracking.asking():
+        yield Interrupted(60.0, None)
+
+
+@begins_with(Prepared.CHALLENGER)
+def test_a_promotion_is_not_decided_against_an_alias_that_has_yet_to_follow_the_record(project: Project) -> None:
+    """The other decision is written down while this one looks, and its alias has not moved."""
+    worse = project.register_embeddings(project.mark, 2.0, masked=0.1)
+    with just_after_the_record_was_read(project, lambda: intend(project, 1)) as ask:
+        with pytest.raises(OvertakenError, match="somebody decided to promote version 1"):
+            promote(ask, project.embeddings, worse, "a test")
+        decided = promote(ask, project.embeddings, worse, "a test")
+    assert (decided.before, decided.moved, project.champion(project.embeddings)) == (1, False, 1)
+
+
+@begins_with(Prepared.CHAMPION)
+def test_a_rollback_is_not_decided_against_an_alias_that_has_yet_to_follow_the_record(project: Project) -> None:
+    better = project.register_embeddings(project.mark, 2.0, masked=0.3)
+    with just_after_the_record_was_read(project, lambda: intend(project, better, before=1, knew=2)) as ask:
+        with pytest.raises(OvertakenError, match=f"somebody decided to promote version {better}"):
+            rollback(ask, project.embeddings, "a test")
+        decided = rollback(ask, project.embeddings, "a test")
+    assert (decided.before, decided.after, project.champion(project.embeddings)) == (better, 1, 1)
+
+
+@begins_with(Prepared.SECOND)
+def test_a_version_that_the_alias_was_moved_to_by_hand_is_put_before_the_gate_and_recorded(project: Project) -> None:
+    better, worse = (project.register_embeddings(project.mark, *rival) for rival in ((3.0, 0.6), (4.0, 0.1)))
+    for number, outcome in ((worse, "refused"), (better, "done")):
+        MlflowClient().set_registered_model_alias(project.embeddings, tracking.CHAMPION, str(number))
+        decided = project.promote(project.embeddings, number)
+        assert (decided.before, decided.after == number) == (2, number == better)
+        assert told(project, project.embeddings)[-1] == ("promote", 2, number, outcome)
+    assert project.promote(project.embeddings, better).record is None
+    assert back(project.embeddings) == 2
+
+
+@begins_with(Prepared.CHALLENGER)
+def test_decisions_about_other_models_do_not_come_between(project: Project) -> None:
+    later, _ = project.register_primary(2.0)
+    made = intend(project, 1)
+    project.promote(project.primary, later)
+    with tracking.asking() as ask:
+        settle(ask, project.recipe.name, project.embeddings)
+    assert [(each.number, str(each.outcome)) for each in records(project, project.embeddings)] == [
+        (made.number, "done")
+    ]
+
+
+@begins_with(Prepared.SECOND)
+def test_a_deleted_decision_leaves_a_gap(project: Project) -> None:
+    name = decisions.record_name(project.recipe.name)
+    with tracking.asking() as ask:
+        assert decisions.missing(ask, project.recipe.name) == []
+        MlflowClient().delete_model_version(name, "2")
+        assert decisions.missing(ask, project.recipe.name) == [2]
+
+
+@begins_with(Prepared.CHAMPION)
+def test_evidence_of_a_champion_that_is_gone_is_a_refusal_with_a_reason(project: Project) -> None:
+    run = MlflowClient().get_model_version(project.embeddings, "1").tags["evaluation_run"]
+    [kept] = project.folder.parent.glob(f"artifacts/{run}/artifacts/evaluation/result.json")
+    kept.unlink()
+    for other in kept.parent.iterdir():
+        other.unlink()
+    decided = project.promote(project.embeddings, project.register_embeddings(project.mark, 2.0, masked=0.4))
+    assert not decided.moved
+    assert f"kept by run {run}, is gone" in decided.checks[0].says
+
+
+@begins_with(Prepared.CHAMPION)
+def test_an_evaluation_that_was_exchanged_since_the_version_was_judged_is_refused(project: Project) -> None:
+    """Somebody puts another evaluation of the same embeddings, with better scores, into the store."""
+    number = project.register_embeddings(project.mark, 2.0, masked=0.1)
+    run = MlflowClient().get_model_version(project.embeddings, str(number)).tags["evaluation_run"]
+    MlflowClient().log_artifacts(run, str(project.judged(2.0, project.mark, 0.9, blocks="b1")), "evaluation")
+    with pytest.raises(GateError, match=rf"run {run} keeps an evaluation of fingerprint \w+, but the tag 'evaluation'"):
+        project.promote(project.embeddings, number)
+    assert project.champion(project.embeddings) == 1
+    judge_anew(project, number, project.judged(2.0, project.mark, 0.3, blocks="b1"))
+    assert project.promote(project.embeddings, number).moved
+
+
+@begins_with(Prepared.CHAMPION)
+def test_a_run_that_was_deleted_keeps_its_evidence_until_mlflow_collects_it(project: Project) -> None:
+    MlflowClient().delete_run(MlflowClient().get_model_version(project.embeddings, "1").tags["evaluation_run"])
+    assert project.promote(project.embeddings, project.register_embeddings(project.mark, 2.0, masked=0.3)).moved
+
+
+def test_what_cannot_be_promoted_is_named(project: Project) -> None:
+    with pytest.raises(NotRegisteredError, match="no version 7"), tracking.asking() as ask:
+        promote(ask, project.embeddings, 7, "a test")
+    number = project.register_embeddings("a1" * 32, 1.0, masked=0.2)
+    with pytest.raises(GateError, match="has no champion to be aligned with"):
+        project.promote(project.embeddings, number)
+    MlflowClient().create_registered_model(f"{project.recipe.name}-foreign")
+    MlflowClient().create_model_version(f"{project.recipe.name}-foreign", "file:///nowhere")
+    with pytest.raises(PromotionError, match="lingraft has not registered it"):
+        project.promote(f"{project.recipe.name}-foreign", 1)
+
+
+@begins_with(Prepared.CHALLENGER)
+def test_a_record_is_one_request_that_nothing_is_added_to(project: Project) -> None:
+    """What a version of the record says is there as soon as it has its number."""
+    made = intend(project, 1)
+    tags = MlflowClient().get_model_version(decisions.record_name(project.recipe.name), str(made.number)).tags
+    assert json.loads(tags["decision"])["after"] == 1
+    assert tags["outcome"] == "intended"

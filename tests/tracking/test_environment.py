@@ -1,0 +1,202 @@
+"""Commands that read a registry, a search or publications: what is not there is refused, and nothing is created."""
+
+import socket
+import sqlite3
+from functools import partial
+from pathlib import Path
+
+import mlflow
+import pytest
+from sqlalchemy import NullPool, create_engine, inspect
+from typer.testing import CliRunner
+
+from lingraft import tracking
+from lingraft.artifacts.addresses import without_password
+from lingraft.cli import app
+from lingraft.config.recipe import Recipe
+from lingraft.errors import LingraftError, NoStoreError, PublicationError, TrackingError
+from lingraft.tracking.environment import require_store
+from tests.postgresql import started
+from tests.tracking_stores import quiet, sqlite_store
+
+RECIPE = Recipe.load(Path(__file__).parents[1] / "tiny.toml")
+READING = (
+    ["registry", "ls"],
+    ["registry", "show", "tiny-primary"],
+    ["registry", "lineage"],
+    ["registry", "verify"],
+    ["registry", "pull", "tiny-primary", "--out", "made"],
+    ["registry", "rollback", "tiny-primary"],
+    ["registry", "promote", "tiny-primary", "1"],
+    ["registry", "gc"],
+    ["publish", "champion", "tiny-bundle-topic", "--to", "made", "--once"],
+)
+
+
+@pytest.fixture
+def empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder to stand in, and no address in the environment."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("MLFLOW_TRACKING_URI", "MLFLOW_REGISTRY_URI"):
+        monkeypatch.delenv(name, raising=False)
+    return tmp_path
+
+
+@pytest.mark.parametrize("command", READING, ids=" ".join)
+def test_a_command_without_an_address_creates_nothing_and_says_how_to_set_it(command: list[str], empty: Path) -> None:
+    with pytest.raises(NoStoreError, match=r"MLFLOW_TRACKING_URI is not set.*export MLFLOW_TRACKING_URI=") as caught:
+        CliRunner().invoke(app, command, catch_exceptions=False)
+    assert str(empty) in str(caught.value)
+    assert [*empty.iterdir()] == []
+
+
+@pytest.mark.parametrize(
+    ("address", "words"),
+    [
+        ("sqlite:///none/mlflow.db", ["sqlite:///none/mlflow.db", "there is no file", "none/mlflow.db"]),
+        ("sqlite:////nowhere/mlflow.db", ["there is no file /nowhere/mlflow.db"]),
+        ("sqlite://mlflow.db", ["names no file", "three slashes"]),
+        ("sqlite:///:memory:", ["names no file"]),
+        ("sqlite:///optuna.db", ["optuna.db is not a database of MLflow's"]),
+        ("sqlite:///text.db", ["text.db is no SQLite database"]),
+        ("file:none", ["there is no folder", "none"]),
+        ("file:///nowhere/mlruns", ["there is no folder /nowhere/mlruns"]),
+        ("none/mlruns", ["there is no folder", "none/mlruns"]),
+        ("htp://localhost:5000", ["no scheme 'htp'", "http, https"]),
+        ("localhost:5000", ["no scheme 'localhost'"]),
+        ("sqllite:///mlflow.db", ["no scheme 'sqllite'"]),
+        ("htp://me:secret@localhost", ["htp://me:***@localhost"]),
+        ("postgresql+absent://me:secret@localhost/mlflow", ["postgresql+absent://me:***@localhost", "driver"]),
+        ("postgresql+psycopg://me:secret@localhost:many/mlflow", ["no address of a database"]),
+    ],
+)
+@pytest.mark.parametrize("variable", ["MLFLOW_TRACKING_URI", "MLFLOW_REGISTRY_URI"])
+def test_a_mistyped_address_is_named_and_nothing_is_created(
+    variable: str, address: str, words: list[str], empty: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sqlite3.connect("optuna.db").execute("CREATE TABLE studies (name TEXT)").connection.close()
+    Path("text.db").write_text("no database at all, but of some length" * 30)
+    before = {path: path.stat().st_mtime_ns for path in empty.iterdir()}
+    monkeypatch.setenv(variable, address)
+    with pytest.raises(NoStoreError) as caught:
+        CliRunner().invoke(app, ["registry", "ls"], catch_exceptions=False)
+    for word in (variable, *words, f"export {variable}="):
+        assert word in str(caught.value)
+    assert "secret" not in str(caught.value)
+    assert {path: path.stat().st_mtime_ns for path in empty.iterdir()} == before
+
+
+def test_the_library_refuses_likewise_to_read_what_is_not_there(empty: Path) -> None:
+    with pytest.raises(NoStoreError):
+        tracking.tags_of("tiny-primary")
+    assert [*empty.iterdir()] == []
+
+
+def test_a_database_that_is_near_is_proposed(empty: Path) -> None:
+    (empty / ".demo").mkdir()
+    (empty / ".demo" / "mlflow.db").write_bytes(b"")
+    with pytest.raises(NoStoreError, match=r"export MLFLOW_TRACKING_URI=sqlite:///\.demo/mlflow\.db$"):
+        require_store()
+
+
+@pytest.mark.parametrize("allowed", ["false", "true"])
+def test_an_empty_folder_is_refused_and_stays_empty(empty: Path, monkeypatch: pytest.MonkeyPatch, allowed: str) -> None:
+    (empty / "runs").mkdir()
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "runs")
+    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", allowed)
+    with pytest.raises(NoStoreError, match=r"runs holds no store of MLflow's"):
+        require_store()
+    assert [*(empty / "runs").iterdir()] == []
+
+
+@quiet
+def test_what_is_there_is_read_and_named_and_nothing_is_created_beside(empty: Path) -> None:
+    (empty / "store").mkdir()
+    with sqlite_store(empty / "store") as address:
+        done = CliRunner().invoke(app, ["registry", "gc", "--project", "tiny"])
+    assert f"registry: {address}\n" in done.stderr
+    assert "nothing is registered here yet" in str(done.exception)
+    assert [path.name for path in empty.iterdir()] == ["store"]
+    assert [path.name for path in (empty / "store").iterdir()] == ["mlflow.db"]
+
+
+@pytest.mark.parametrize("command", READING[:-1], ids=" ".join)
+def test_a_server_that_nobody_has_started_is_refused_without_waiting(
+    command: list[str], empty: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.socket() as taken:  # bound, so that nobody else listens there meanwhile
+        taken.bind(("127.0.0.1", 0))
+        address = f"http://127.0.0.1:{taken.getsockname()[1]}"
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", address)
+        monkeypatch.setattr("time.sleep", lambda _: pytest.fail("it waits"))
+        with pytest.raises(TrackingError, match=rf"nobody answers at MLFLOW_TRACKING_URI={address}: .*refused"):
+            CliRunner().invoke(app, command, catch_exceptions=False)
+    assert [*empty.iterdir()] == []
+
+
+def test_a_database_server_that_nobody_has_started_is_refused_without_waiting(
+    empty: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        place = f"127.0.0.1:{taken.getsockname()[1]}/mlflow"
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", f"postgresql+psycopg://me:secret@{place}")
+        monkeypatch.setattr("time.sleep", lambda _: pytest.fail("it waits"))
+        told = (
+            rf"nobody answers at MLFLOW_TRACKING_URI=postgresql\+psycopg://me:\*\*\*@{place}: .*refused.* export MLFLOW"
+        )
+        with pytest.raises(TrackingError, match=told):
+            CliRunner().invoke(app, ["registry", "ls"], catch_exceptions=False)
+
+
+@quiet
+@pytest.mark.integration
+def test_reading_a_database_server_creates_no_tables(empty: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with started() as server:
+        address = server.address("mlflow")
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", address)
+        engine = create_engine(address, poolclass=NullPool)
+        for read in (partial(CliRunner().invoke, app, ["registry", "ls"], catch_exceptions=False), require_store):
+            with pytest.raises(NoStoreError, match=r"the database there has no tables of MLflow's"):
+                read()
+            assert inspect(engine).get_table_names() == []
+        tracking.open_run(RECIPE, "language")
+        with pytest.raises(LingraftError, match="nothing is registered here yet"):
+            CliRunner().invoke(app, ["registry", "ls"], catch_exceptions=False)
+
+
+@quiet
+@pytest.mark.parametrize("wanted", [None, "true"])
+def test_mlflow_draws_bars_only_where_the_environment_says_so(
+    wanted: str | None, empty: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    if wanted:
+        monkeypatch.setenv("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", wanted)
+    (empty / "store").mkdir()
+    with sqlite_store(empty / "store"):
+        run = tracking.open_run(RECIPE, "language")
+        mlflow.artifacts.download_artifacts(run_id=run, dst_path=str(empty / "made"))
+    assert (empty / "made" / "recipe.json").is_file()
+    assert ("Downloading artifacts" in capfd.readouterr().err) == bool(wanted)
+
+
+def test_passwords_are_not_shown() -> None:
+    assert without_password("postgresql://me:se@cret@host/db") == "postgresql://me:***@host/db"
+    assert (
+        without_password("postgresql://host/db?user=me&password=secret&x=1")
+        == "postgresql://host/db?user=me&password=***&x=1"
+    )
+    assert without_password("http://host:5000/path@2") == "http://host:5000/path@2"
+
+
+@pytest.mark.parametrize("address", ["sqlite:///optuna.db", "journal:///optuna.log", "sqlite://"])
+def test_the_dashboard_of_a_search_that_is_not_there_creates_nothing(address: str, empty: Path) -> None:
+    with pytest.raises(TrackingError, match=r"is not there: there is no file .*Nothing was created"):
+        CliRunner().invoke(app, ["search", "dashboard", "--storage", address], catch_exceptions=False)
+    assert [*empty.iterdir()] == []
+
+
+def test_publications_that_are_not_there_are_not_listed_as_none(empty: Path) -> None:
+    with pytest.raises(PublicationError, match=r"there is no folder .*/none"):
+        CliRunner().invoke(app, ["publish", "ls", "--to", "none"], catch_exceptions=False)
+    assert [*empty.iterdir()] == []

@@ -1,0 +1,485 @@
+"""Runs and registry, against a local SQLite store and against the MLflow server that our manifests run."""
+
+import hashlib
+import json
+import os
+import signal
+import socket
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import mlflow
+import pytest
+import torch
+from mlflow import MlflowClient
+from mlflow.entities import Run
+
+from lingraft import tracking
+from lingraft._version import __version__
+from lingraft.artifacts import artifact
+from lingraft.artifacts.artifact import MANIFEST, Artifact, Cost, Kind
+from lingraft.config.recipe import Recipe
+from lingraft.errors import ArtifactError, TextError, TrackingError
+from lingraft.signals import Interruption
+from lingraft.tracking.runs import project_run
+from lingraft.training.schedule import Progress
+from tests.tracking_server import shared
+from tests.tracking_stores import quiet, sqlite_store
+
+pytestmark = quiet
+RECIPE = Recipe.load(Path(__file__).parents[1] / "tiny.toml")
+POINTS = [Progress(10, 5120, 2e9, 1.5, 4.5, 1e-3), Progress(20, 10240, 4e9, 3.0, 3.25, 5e-4)]
+
+
+FILE, SERVER = "a SQLite file", "a server"
+everywhere = pytest.mark.parametrize("store", [FILE, SERVER], indirect=True)
+"""For what a server does in a way of its own: requests, transfers of files, errors. Others meet it in integration."""
+
+
+@pytest.fixture(scope="module", params=[FILE, pytest.param(SERVER, marks=pytest.mark.integration)])
+def store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The folder under which a store keeps its artifacts; the environment says where the store is."""
+    if request.param == FILE:
+        folder = tmp_path_factory.mktemp("store")
+        with sqlite_store(folder):
+            yield folder / "artifacts"
+        return
+    server = shared()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MLFLOW_TRACKING_URI", server.uri)
+        yield server.artifacts
+
+
+@pytest.fixture
+def parent(store: Path) -> str:
+    """The run of a pipeline."""
+    return tracking.open_run(RECIPE, "language")
+
+
+def _made(folder: Path, value: float = 1.0, **facts: object) -> Artifact:
+    """A small artifact to register; another value, another fingerprint."""
+    with artifact.create(folder, Kind.EMBEDDINGS) as draft:
+        draft.tensors("vocabulary", {"table_VD": torch.full((4, 3), value)})
+        draft.facts = {"language": "tr", "aligned_with": "a1" * 32, **facts}
+    return Artifact.load(folder, Kind.EMBEDDINGS)
+
+
+def _run(run_id: str) -> Run:
+    return MlflowClient().get_run(run_id)
+
+
+def _versions(name: str) -> int:
+    return len(MlflowClient().search_model_versions(f"name='{name}'"))
+
+
+def _register(name: str, made: Artifact, parent: str, **tags: object) -> str:
+    with tracking.stage(parent, f"register-{name}") as stage:
+        return tracking.register(name, made.folder, Kind.EMBEDDINGS, stage, tags, (tracking.CHAMPION,))
+
+
+@everywhere
+def test_a_stage_stands_under_its_pipelines_run_and_both_finish(parent: str) -> None:
+    with tracking.stage(parent, "adapt-tr") as stage:
+        assert _run(stage.run_id).info.status == "RUNNING"
+    assert _run(parent).info.status == "RUNNING"
+    tracking.close_run(parent)
+    run = _run(stage.run_id)
+    assert run.data.tags["mlflow.parentRunId"] == parent
+    assert run.info.experiment_id == _run(parent).info.experiment_id
+    assert (run.info.run_name, run.info.status, _run(parent).info.status) == ("adapt-tr", "FINISHED", "FINISHED")
+
+
+def test_a_pipelines_run_says_what_it_runs(parent: str) -> None:
+    run = _run(parent)
+    assert (run.data.tags["pipeline"], run.data.tags["project"]) == ("language", "tiny")
+    assert run.data.params["adaptation.depth"] == "1"
+    kept = mlflow.artifacts.load_dict(f"{run.info.artifact_uri}/recipe.json")
+    assert Recipe.parse(json.dumps(kept)) == RECIPE
+
+
+@everywhere
+def test_a_recipe_with_many_values_is_logged_whole(store: Path) -> None:
+    examples = {f"a{n}": f"text {n}" for n in range(100, 350)}
+    tasks = tuple(RECIPE.task().model_copy(update={"name": name, "examples": examples}) for name in ("one", "other"))
+    run = _run(tracking.open_run(RECIPE.model_copy(update={"tasks": tasks}), "source"))
+    names = [run.data.params[key] for key in ("name", "tasks.0.name", "tasks.1.name")]
+    assert (names, run.data.params["tasks.0.finetuning.seeds"]) == (["tiny", "one", "other"], "(1, 2)")
+    assert run.data.params["tasks.1.examples.a349"] == "text 349"
+
+
+@everywhere
+def test_a_learning_curve_is_logged_once_by_steps_beside_what_it_has_cost(parent: str) -> None:
+    with tracking.stage(parent, "adapt-tr") as stage:
+        for point in POINTS:
+            stage.watch(point)
+
+    def logged(metric: str) -> list[tuple[int, float]]:
+        return [(at.step, at.value) for at in MlflowClient().get_metric_history(stage.run_id, metric)]
+
+    assert {metric: logged(metric) for metric in _run(stage.run_id).data.metrics} == {
+        "loss": [(10, 4.5), (20, 3.25)],
+        "learning_rate": [(10, 1e-3), (20, 5e-4)],
+        "cost/tokens": [(10, 5120), (20, 10240)],
+        "cost/flops": [(10, 2e9), (20, 4e9)],
+        "cost/elapsed_s": [(10, 1.5), (20, 3.0)],
+    }
+
+
+def test_steps_that_were_left_out_are_logged_where_there_are_some(parent: str) -> None:
+    with tracking.stage(parent, "adapt-tr") as stage:
+        for point, left_out in zip(POINTS, (0, 3), strict=True):
+            stage.watch(point._replace(left_out_steps=left_out))
+    history = MlflowClient().get_metric_history(stage.run_id, "left_out_steps")
+    assert [(at.step, at.value) for at in history] == [(20, 3)]
+
+
+def test_depth_and_dev_loss_are_logged_where_a_training_tells_them(parent: str) -> None:
+    with tracking.stage(parent, "adapt-tr") as stage:
+        for point, depth, dev_loss in zip(POINTS, (2, 4), (None, 3.5), strict=True):
+            stage.watch(point._replace(depth=depth, dev_loss=dev_loss))
+    history = MlflowClient().get_metric_history
+    assert [(at.step, at.value) for at in history(stage.run_id, "depth")] == [(10, 2), (20, 4)]
+    assert [(at.step, at.value) for at in history(stage.run_id, "dev_loss")] == [(20, 3.5)]
+
+
+@everywhere
+def test_what_a_stage_made_is_logged_with_scores_cost_and_origin(parent: str, tmp_path: Path) -> None:
+    cost = Cost(steps=20, tokens=10240, flops=4e9, elapsed_s=3.0)
+    details = {"depth": 2, "labels": {"C++ & friends?": 3, "../odd": 1}}
+    made = _made(tmp_path / "made", cost=cost, recipe={"seed": 7}, data_hashes={"blocks": "b2" * 32}, details=details)
+    with tracking.stage(parent, "adapt-tr") as stage:
+        stage.record(made, {"masked_accuracy": 0.125})
+    run = _run(stage.run_id)
+    [score] = MlflowClient().get_metric_history(stage.run_id, "masked_accuracy")
+    assert (score.value, score.step) == (0.125, 0)  # a bar on MLflow's pages, which draw a line of what has steps
+    assert run.data.metrics.keys() == {"masked_accuracy"}
+    assert (float(run.data.tags["cost_flops"]), float(run.data.tags["cost_elapsed_s"])) == (4e9, 3.0)
+    assert (run.data.tags["kind"], run.data.tags["language"]) == ("embeddings", "tr")
+    expected = {"seed": "7", "depth": "2", "data_blocks": "b2" * 32, "fingerprint": made.fingerprint}
+    assert run.data.params == expected
+    assert mlflow.artifacts.load_dict(f"{run.info.artifact_uri}/{MANIFEST}") == made.manifest.model_dump(mode="json")
+
+
+@everywhere
+def test_what_a_stage_was_made_from_is_logged_as_datasets_that_runs_share(parent: str, tmp_path: Path) -> None:
+    made = _made(tmp_path / "made", data_hashes={"blocks": "b2" * 32, "primary": "a1" * 32})
+    with artifact.create(tmp_path / "judged", Kind.EVALUATION) as draft:
+        draft.facts = {"language": "tr", "data_hashes": {"blocks": "b2" * 32, "text": "c3" * 32}}
+    judged = Artifact.load(tmp_path / "judged", Kind.EVALUATION)
+    inputs = {}
+    for name, one in (("adapt-tr", made), ("evaluate-tr", judged)):
+        with tracking.stage(parent, name) as stage:
+            stage.record(one, {})
+        inputs[name] = {
+            each.dataset.name: (each.dataset, {tag.key: tag.value for tag in each.tags})
+            for each in _run(stage.run_id).inputs.dataset_inputs
+        }
+    assert {name: {*found} for name, found in inputs.items()} == {
+        "adapt-tr": {"blocks-tr", "primary"},
+        "evaluate-tr": {"blocks-tr", "text-tr"},
+    }
+    (trained, trained_tags), (tested, tested_tags) = (found["blocks-tr"] for found in inputs.values())
+    assert trained == tested
+    assert (trained.digest, json.loads(trained.source)) == (("b2" * 32)[:36], {"fingerprint": "b2" * 32})
+    assert trained_tags == {"mlflow.data.context": "training"}
+    assert tested_tags == {"mlflow.data.context": "evaluation"}
+
+
+SOURCES: list[tuple[dict[str, object], str, dict[str, object]]] = [
+    ({"kind": "folder", "path": "s3://bucket/texts"}, "folder", {"uri": "s3://bucket/texts"}),
+    ({"kind": "files", "paths": {"tr": ["a.txt"], "de": ["b.txt"]}}, "files", {"uri": ["a.txt"]}),
+    ({"kind": "libreoffice-help"}, "libreoffice-help", {}),
+    (
+        {"kind": "huggingface", "dataset": "house/{language}", "names": {"tr": "tur"}, "split": "train"},
+        "hugging_face",
+        {"path": "house/tur", "revision": None, "split": "train"},
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "kind", "place"), SOURCES, ids=[str(text["kind"]) for text, *_ in SOURCES])
+def test_documents_are_a_dataset_with_their_source_and_size_and_none_of_their_text(
+    parent: str, tmp_path: Path, text: dict[str, object], kind: str, place: dict[str, object]
+) -> None:
+    digest = hashlib.sha256(kind.encode()).hexdigest()  # MLflow keeps the first source of one name and digest
+    with artifact.create(tmp_path / "text", Kind.TEXT) as draft:
+        (draft.folder / "train.jsonl").write_text('{"text": "Bir sütundaki sayılar"}')
+        draft.facts = {"language": "tr", "data_hashes": {"documents": digest}, "recipe": {"text": text}}
+        draft.facts["details"] = {"documents": {"train": 1}, "characters": {"train": 21}}
+    with tracking.stage(parent, "text-tr") as stage:
+        stage.record(Artifact.load(tmp_path / "text", Kind.TEXT), {})
+    [found] = _run(stage.run_id).inputs.dataset_inputs
+    assert (found.dataset.name, found.dataset.source_type) == ("documents-tr", kind)
+    assert json.loads(found.dataset.source) == {"fingerprint": digest, **place}
+    assert json.loads(found.dataset.profile) == {"documents": {"train": 1}, "characters": {"train": 21}}
+    assert "sütun" not in str(found.to_dictionary())
+    assert _run(parent).inputs.dataset_inputs == [found]
+
+
+@everywhere
+def test_the_page_of_a_run_opens_with_what_it_is_and_came_to(parent: str, tmp_path: Path) -> None:
+    opening = _run(parent).data.tags["mlflow.note.content"]
+    assert "The pipeline `language` of `tiny`, from `en` to `de`, `tr`" in opening
+    made = _made(tmp_path / "made", cost=Cost(steps=20, tokens=10240, flops=4e9, elapsed_s=3.0))
+    with tracking.stage(parent, "adapt-tr") as stage:
+        stage.record(made, {"masked_accuracy": 0.125})
+    note = _run(stage.run_id).data.tags["mlflow.note.content"]
+    assert note.startswith("**Embeddings in `tr`**: masked_accuracy 0.125; 3 s, 4e+09 FLOP.")
+    for said in ("| language | `tr` |", "| masked_accuracy | 0.125 |", made.fingerprint, "10,240"):
+        assert said in note
+    with tracking.asking() as ask:
+        tracking.describe(ask, parent, "language: Turkish", "It **went** well.", {"tr over 2 of 6/accuracy": 0.25})
+    run = _run(parent)
+    assert run.data.metrics == {"tr over 2 of 6/accuracy": 0.25}
+    assert (run.info.run_name, run.data.tags["mlflow.note.content"]) == ("language: Turkish", "It **went** well.")
+    assert run.data.tags["pipeline"] == "language"
+
+
+@everywhere
+def test_where_runs_are_is_told_without_credentials(parent: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with tracking.stage(parent, "adapt-tr") as first:
+        pass
+    with tracking.stage(parent, "adapt-tr") as second, tracking.stage(parent, "adapt-de") as other:
+        uri = mlflow.get_tracking_uri()
+        if uri.startswith("http://"):
+            monkeypatch.setenv("MLFLOW_TRACKING_URI", uri.replace("http://", "http://user:secret@"))
+        place = tracking.place_of(second.ask, parent)
+    assert (place.uri, place.experiment) == (uri, _run(parent).info.experiment_id)
+    assert place.stages == {"adapt-tr": second.run_id, "adapt-de": other.run_id}
+    assert first.run_id not in place.stages.values()
+
+
+ENDINGS = pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (TextError("no text"), "FAILED"),
+        (KeyboardInterrupt("by hand"), "KILLED"),
+        (Interruption(signal.SIGTERM, "asked to stop"), "KILLED"),
+    ],
+    ids=["error", "Ctrl-C", "SIGTERM"],
+)
+
+
+@ENDINGS
+def test_work_that_breaks_off_between_its_stages_is_marked_so(store: Path, error: BaseException, status: str) -> None:
+    runs = []
+
+    def end() -> None:
+        with project_run("tiny", "add-language", {}, "A language is added.") as run:
+            runs.append(run)
+            with tracking.stage(run, "register-tr"):
+                assert _run(run).info.status == "RUNNING"
+            raise error
+
+    with pytest.raises(type(error)):
+        end()
+    assert [_run(run).info.status for run in runs] == [status]
+
+
+@ENDINGS
+def test_a_stage_that_fails_or_stops_marks_itself_and_its_pipeline(
+    parent: str, error: BaseException, status: str
+) -> None:
+    stages = []
+
+    def end() -> None:
+        with tracking.stage(parent, "adapt-tr") as stage:
+            stages.append(stage)
+            raise error
+
+    with pytest.raises(type(error)):
+        end()
+    assert {_run(run_id).info.status for run_id in (parent, stages[0].run_id)} == {status}
+
+
+def test_a_stage_that_does_not_train_is_marked_as_killed_by_a_signal(parent: str) -> None:
+    stages = []
+
+    def asked_to_stop() -> None:
+        with tracking.stage(parent, "tokenizer-tr") as stage:
+            stages.append(stage)
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    with pytest.raises(Interruption, match="asked to stop"):
+        asked_to_stop()
+    assert {_run(run_id).info.status for run_id in (parent, stages[0].run_id)} == {"KILLED"}
+
+
+def test_a_stage_that_was_killed_is_marked_by_the_next_attempt(parent: str) -> None:
+    lost = tracking.stage(parent, "adapt-tr")
+    before = lost.__enter__()  # and never ended
+    other = tracking.stage(parent, "adapt-de")
+    going_on = other.__enter__()
+    with tracking.stage(parent, "adapt-tr"):
+        assert _run(before.run_id).info.status == "KILLED"
+        assert _run(going_on.run_id).info.status == "RUNNING"
+    other.__exit__(None, None, None)
+    lost.__exit__(None, None, None)
+
+
+def test_a_stage_fails_with_its_own_error_even_when_its_run_cannot_be_marked(parent: str) -> None:
+    def fail() -> None:
+        with tracking.stage(parent, "adapt-tr") as stage:
+            MlflowClient().delete_run(stage.run_id)
+            raise ArtifactError("the disk is full")
+
+    with pytest.raises(ArtifactError, match="the disk is full"):
+        fail()
+
+
+@everywhere
+def test_a_stage_whose_run_vanished_does_not_pass_for_finished(parent: str) -> None:
+    def lose() -> None:
+        with tracking.stage(parent, "adapt-tr") as stage:
+            MlflowClient().delete_run(stage.run_id)
+
+    with pytest.raises(TrackingError, match="did not do what was asked"):
+        lose()
+
+
+@everywhere
+def test_the_same_content_is_registered_once(parent: str, tmp_path: Path) -> None:
+    first = _register("once", _made(tmp_path / "one"), parent, score=0.25)
+    again = _register("once", _made(tmp_path / "two"), parent, score=0.5)
+    assert first == again == "1"
+    assert _versions("once") == 1
+    assert tracking.tags_of("once")["score"] == "0.5"
+
+
+def test_other_content_is_a_new_version_that_becomes_champion(parent: str, tmp_path: Path) -> None:
+    made = [_made(tmp_path / name, value) for name, value in (("old", 1.0), ("new", 2.0))]
+    assert [_register("grown", one, parent) for one in made] == ["1", "2"]
+    assert tracking.fetch("grown", Kind.EMBEDDINGS, tmp_path / "out").fingerprint == made[1].fingerprint
+    _register("grown", made[0], parent)
+    assert _versions("grown") == 2
+    assert tracking.tags_of("grown")["fingerprint"] == made[0].fingerprint
+
+
+@everywhere
+def test_a_version_says_what_it_is_and_belongs_to(parent: str, tmp_path: Path) -> None:
+    made = _made(tmp_path / "made")
+    _register("described", made, parent, depth=2)
+    assert tracking.tags_of("described") == {
+        "fingerprint": made.fingerprint,
+        "kind": "embeddings",
+        "language": "tr",
+        "aligned_with": "a1" * 32,
+        "depth": "2",
+        "library_version": __version__,
+        "project": "tiny",
+    }
+
+
+def test_aliases_of_ones_own_are_fetched_by_name(parent: str, tmp_path: Path) -> None:
+    made = [_made(tmp_path / name, value) for name, value in (("one", 1.0), ("two", 2.0))]
+    with tracking.stage(parent, "register") as stage:
+        for one, alias in zip(made, ("seed-1", "seed-2"), strict=True):
+            tracking.register("seeds", one.folder, Kind.EMBEDDINGS, stage, {}, (alias,))
+    fetched = tracking.fetch("seeds", Kind.EMBEDDINGS, tmp_path / "out", alias="seed-1")
+    assert fetched.manifest == made[0].manifest
+    with pytest.raises(TrackingError, match="no 'champion' of 'seeds'"):
+        tracking.tags_of("seeds")
+
+
+def test_a_damaged_artifact_is_not_registered(parent: str, tmp_path: Path) -> None:
+    made = _made(tmp_path / "made")
+    _truncate(made.folder / "vocabulary.safetensors")
+    with pytest.raises(ArtifactError, match="truncated or edited"):
+        _register("damaged", made, parent)
+    assert _versions("damaged") == 0
+
+
+def _truncate(file: Path) -> None:
+    file.write_bytes(file.read_bytes()[:-1])
+
+
+def _stored(store: Path, made: Artifact) -> Path:
+    """The folder in which the store keeps an artifact."""
+    manifests = [path for path in store.rglob(MANIFEST) if (path.parent / "vocabulary.safetensors").is_file()]
+    (found,) = (path for path in manifests if path.read_bytes() == (made.folder / MANIFEST).read_bytes())
+    return found.parent
+
+
+@everywhere
+def test_a_file_damaged_in_the_store_is_refused(parent: str, store: Path, tmp_path: Path) -> None:
+    made = _made(tmp_path / "made", 3.0)
+    _register("spoilt", made, parent)
+    _truncate(_stored(store, made) / "vocabulary.safetensors")
+    with pytest.raises(ArtifactError, match=r"^'champion' of 'spoilt' .*truncated or edited"):
+        tracking.fetch("spoilt", Kind.EMBEDDINGS, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+@everywhere
+def test_a_file_missing_from_the_store_is_refused(parent: str, store: Path, tmp_path: Path) -> None:
+    made = _made(tmp_path / "made", 4.0)
+    _register("gone", made, parent)
+    (_stored(store, made) / "vocabulary.safetensors").unlink()
+    with pytest.raises(ArtifactError, match=r"lacks \['vocabulary.safetensors'\]"):
+        tracking.fetch("gone", Kind.EMBEDDINGS, tmp_path / "out")
+
+
+def test_another_kind_than_asked_for_is_refused(parent: str, tmp_path: Path) -> None:
+    _register("embeddings", _made(tmp_path / "made", 5.0), parent)
+    with pytest.raises(ArtifactError, match=r"^'champion' of 'embeddings' .*kind primary is needed"):
+        tracking.fetch("embeddings", Kind.PRIMARY, tmp_path / "out")
+
+
+@everywhere
+def test_what_a_run_keeps_comes_back(parent: str, tmp_path: Path) -> None:
+    made = _made(tmp_path / "made")
+    with tracking.stage(parent, "search") as stage:
+        stage.keep(made, "search")
+    fetched = tracking.fetch_kept(stage.run_id, "search", Kind.EMBEDDINGS, tmp_path / "out")
+    assert fetched.manifest == made.manifest
+
+
+@everywhere
+def test_what_a_run_does_not_keep_is_named(parent: str, tmp_path: Path) -> None:
+    with pytest.raises(TrackingError, match="'absent'"):
+        tracking.fetch_kept(parent, "absent", Kind.EMBEDDINGS, tmp_path / "out")
+
+
+def test_a_tag_is_set_on_the_champion_alone(parent: str, tmp_path: Path) -> None:
+    for value in (1.0, 2.0):
+        _register("tagged", _made(tmp_path / str(value), value), parent)
+    tracking.tag("tagged", "depth.tr", "4")
+    assert tracking.tags_of("tagged")["depth.tr"] == "4"
+    assert "depth.tr" not in MlflowClient().get_model_version("tagged", "1").tags
+
+
+@everywhere
+def test_an_absent_model_is_named_with_the_registry_and_the_way_out(store: Path, tmp_path: Path) -> None:
+    fetch = partial(tracking.fetch, "absent", Kind.PRIMARY, tmp_path / "out")
+    for ask in (fetch, partial(tracking.tags_of, "absent"), partial(tracking.tag, "absent", "key", "value")):
+        with pytest.raises(TrackingError, match=r"has no 'champion' of 'absent'.*Run the pipeline that") as caught:
+            ask()
+        assert mlflow.get_tracking_uri() in str(caught.value)
+
+
+@everywhere
+def test_an_unknown_run_is_no_place_for_a_stage(store: Path) -> None:
+    def enter() -> None:
+        with tracking.stage("0" * 32, "adapt-tr"):
+            pytest.fail("a stage without a pipeline's run began")
+
+    with pytest.raises(TrackingError, match="0" * 32):
+        enter()
+
+
+@pytest.fixture
+def nobody(monkeypatch: pytest.MonkeyPatch) -> str:
+    """The address of a server that is down, which is asked once only."""
+    monkeypatch.setenv("LINGRAFT_TRACKING_WAIT_S", "0")
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return f"http://127.0.0.1:{probe.getsockname()[1]}"
+
+
+def test_a_server_that_is_down_is_named(nobody: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", nobody)
+    for ask in (partial(tracking.open_run, RECIPE, "source"), partial(tracking.tags_of, "tiny-primary")):
+        with pytest.raises(TrackingError, match="MLFLOW_TRACKING_URI") as caught:
+            ask()
+        assert nobody in str(caught.value)

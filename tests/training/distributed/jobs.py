@@ -1,0 +1,135 @@
+"""Trainings of every stage, small: done by one process, and by two together."""
+
+import hashlib
+import json
+import os
+import random
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from pydantic import TypeAdapter
+from torch.optim.optimizer import register_optimizer_step_post_hook
+
+from lingraft import ranks
+from lingraft.config.recipe import Recipe
+from lingraft.config.systems import System
+from lingraft.stages import build_mini, finetune, pretrain
+from lingraft.stages.adapt import adapt
+from lingraft.training.distributed import process_group as lingraft_processes
+from lingraft.training.schedule import unwatched
+from tests.made_up import documents
+from tests.workshop import Workshop
+
+WORKSHOP_FILE = "workshop.json"
+_STEPS = {"steps": 12, "batch_blocks": 16, "learning_rate": 3e-3, "warmup_steps": 2}
+SWITCHES: tuple[dict[str, Any], ...] = (
+    {"kind": "fixed", "depths": [1, 3]},
+    {"kind": "dev_loss", "depths": [1, 2, 3], "look_every_steps": 3, "window_looks": 1, "threshold": 0.9},
+)
+_JUDGED = {"judge_every_steps": 3, "patience": 1, "judged_blocks": 16}
+
+
+def recipe_for(recipe: Recipe, tags: Path) -> Recipe:
+    """The workshop's recipe with short trainings, early stopping, micro-batches, dropout, and a task of tags."""
+    raw = recipe.model_dump(mode="json")
+    raw["pretraining"] |= _STEPS
+    raw["adaptation"] |= _STEPS | {"early_checkpoints": [3]}
+    raw["tasks"][0]["finetuning"] |= {"batch_examples": 7, "epochs": 0.3, "log_every_steps": 4}
+    data = {split: {"kind": "file", "path": str(tags)} for split in ("train", "dev", "test")}
+    paced = {"batch_examples": 10, "micro_batch_examples": 2, "epochs": 2, "learning_rate": 1e-3, "log_every_steps": 1}
+    raw["tasks"].append({"name": "tags", "kind": "tags", "finetuning": paced} | data)
+    return Recipe.parse(raw)
+
+
+def write_tags(path: Path) -> Path:
+    """Five sentences of very different lengths: three micro-batches of two, of which two processes have one too few."""
+    draw = random.Random(1)
+    words = " ".join(document["text"] for document in documents("en", 8)).split()
+    sentences = [
+        "".join(f"{draw.choice(words)}\t{draw.choice(('O', 'B-PER', 'I-PER'))}\n" for _ in range(length))
+        for length in (1, 9, 2, 14, 5)
+    ]
+    path.write_text("\n".join(sentences), encoding="utf-8")
+    return path
+
+
+def train_all(shop: Workshop, out: Path, primaries: Path) -> None:
+    """Every stage once, into folders of `out`; what is made from a primary takes it from `primaries`."""
+    recipe, english = recipe_for(shop.recipe, out.parent / "tags.txt"), (shop.blocks["en"], shop.tokenizers["en"])
+    german, text = (shop.blocks["de"], shop.tokenizers["de"]), shop.texts["en"]
+    pretrain.pretrain(recipe, *english, out / "heads", unwatched)
+    pretrain.pretrain(_noisy(recipe), *english, out / "noisy", unwatched)
+    pretrain.pretrain(_minipost(recipe), *english, out / "ordinary", unwatched)
+    adapt(recipe, shop.primary, *german, 2, out / "adapted", unwatched, checkpoints=out / "along")
+    for switch in SWITCHES:
+        adapt(_progressive(recipe, switch), shop.primary, *german, 3, out / switch["kind"], unwatched)
+    finetune.finetune(recipe, "topic", shop.primary, text, 1, out / "topic", unwatched)
+    finetune.finetune(_noisy(recipe), "tags", primaries / "noisy", None, 1, out / "tags", unwatched)
+    build_mini.build_mini(_minipost(recipe), primaries / "ordinary", shop.blocks["en"], out / "mini", unwatched)
+
+
+def _noisy(recipe: Recipe) -> Recipe:
+    """With dropout, micro-batches, and looks at the dev score after which training may end."""
+    raw = recipe.model_dump(mode="json")
+    raw["encoder"]["dropout"] = 0.1
+    raw["pretraining"] |= _JUDGED | {"micro_batch_blocks": 4}
+    return Recipe.parse(raw)
+
+
+def _progressive(recipe: Recipe, switch: dict[str, Any]) -> Recipe:
+    raw = recipe.model_dump(mode="json") | {"search": None}
+    raw["adaptation"] |= {"depth": 3, "progressive": switch, "log_every_steps": 1}
+    return Recipe.parse(raw)
+
+
+def _minipost(recipe: Recipe) -> Recipe:
+    raw = recipe.model_dump(mode="json") | {"search": None, "mini": _STEPS | {"fresh_layers": 2}}
+    return Recipe.parse(raw).for_system(System.MINIPOST)
+
+
+def save(shop: Workshop, path: Path) -> None:
+    """Tell another process where everything is."""
+    fields: dict[str, Any] = vars(shop) | {"curves": {}}
+    path.write_text(TypeAdapter(Workshop).dump_json(Workshop(**fields)).decode(), encoding="utf-8")
+
+
+@contextmanager
+def weights_noted(path: Path) -> Iterator[None]:
+    """Write hashes of what is trained, after every step, into a file."""
+    hashes: list[str] = []
+
+    def note(optimizer: torch.optim.Optimizer, *_: Any) -> None:
+        hashes.append(_hash(weight for group in optimizer.param_groups for weight in group["params"]))
+
+    hook = register_optimizer_step_post_hook(note)
+    yield
+    hook.remove()
+    path.write_text(json.dumps(hashes), encoding="utf-8")
+
+
+def _hash(tensors: Iterable[torch.Tensor]) -> str:
+    return hashlib.sha256(b"".join(tensor.detach().numpy().tobytes() for tensor in tensors)).hexdigest()
+
+
+def alone(folder: Path) -> None:
+    """Train all in this process."""
+    torch.set_num_threads(1)
+    train_all(_told(folder), folder / "one", folder / "one")
+
+
+def together(folder: Path, rank: int, processes: int, port: int) -> None:
+    """Train all as one of several processes that `torchrun` has started, and note this one's weights."""
+    place = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": processes, "LOCAL_WORLD_SIZE": processes}
+    meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    os.environ.update({name: str(value) for name, value in {**place, **meeting}.items()})
+    vars(lingraft_processes)["_PARENT"] = os.getppid()  # of this process, not of the one that has made the import
+    torch.set_num_threads(1)
+    with weights_noted(folder / f"weights-{ranks.rank()}.json"):
+        train_all(_told(folder), folder / "two", folder / "one")
+
+
+def _told(folder: Path) -> Workshop:
+    return TypeAdapter(Workshop).validate_json((folder / WORKSHOP_FILE).read_bytes())

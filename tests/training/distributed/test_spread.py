@@ -1,0 +1,175 @@
+"""A stage on several processes, for whoever calls it: one artifact, one curve, one tracking run, one error."""
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from kfp import dsl
+from mlflow import MlflowClient
+
+from components.step import step
+from lingraft import ranks
+from lingraft.config.cluster import Cluster, Profile
+from lingraft.errors import RecipeError, TrainingError
+from lingraft.signals import EXIT_CODES
+from lingraft.stages import pretrain
+from lingraft.steps import data, source
+from lingraft.training import metrics
+from lingraft.training.schedule import Progress, unwatched
+from pipelines import build, local
+from pipelines.cluster import Nodes, training
+from tests.pipelines.finished import runs_of, tiny
+from tests.prometheus import asked, port_for_metrics
+from tests.tracking_stores import quiet, sqlite_store
+from tests.training.distributed.launch import ROOT, environment
+from tests.training.distributed.test_two_processes import curve
+from tests.workshop import Workshop, changed
+
+pytestmark = quiet
+_ASKED_EARLY = """
+import signal, sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from lingraft.signals import Interruption, interruptible
+from lingraft.training.distributed import launch
+
+class AskedEarly(ThreadPoolExecutor):
+    def submit(self, *work):
+        begun = super().submit(*work)
+        signal.raise_signal(signal.SIGTERM)
+        return begun
+
+launch.ThreadPoolExecutor = AskedEarly
+try:
+    with interruptible():
+        launch._run(2, Path(sys.argv[1]), print)
+except Interruption as interruption:
+    sys.exit(interruption.exit_code)
+"""
+"""In a process of its own: what hangs can be ended."""
+
+
+def briefly(workshop: Workshop) -> Workshop:
+    recipe = changed(workshop.recipe, "pretraining", steps=9, log_every_steps=2, warmup_steps=2)
+    return Workshop(**(vars(workshop) | {"recipe": recipe}))
+
+
+@pytest.fixture
+def two(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(ranks.WANTED, "2")
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+
+
+@pytest.mark.usefixtures("two")
+@pytest.mark.integration
+def test_whoever_watches_a_spread_stage_hears_of_every_point_once(workshop: Workshop, tmp_path: Path) -> None:
+    shop, heard = briefly(workshop), list[Progress]()
+    handlers = [signal.getsignal(number) for number in EXIT_CODES]
+    made = pretrain.pretrain(
+        shop.recipe, shop.blocks["en"], shop.tokenizers["en"], out=tmp_path / "out", watch=heard.append
+    )
+    assert [signal.getsignal(number) for number in EXIT_CODES] == handlers
+    assert [point.step for point in heard] == [2, 4, 6, 8, 9]
+    assert heard == curve(tmp_path / "out")
+    assert made.manifest.record["processes"] == 2
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out"]
+
+
+def test_a_stop_before_the_processes_are_started_leaves_nobody_waiting(tmp_path: Path) -> None:
+    script = tmp_path / "asked_early.py"
+    script.write_text(_ASKED_EARLY, encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, str(script), str(tmp_path)],
+        env=environment() | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 75, done.stderr
+
+
+@pytest.mark.usefixtures("two")
+@pytest.mark.integration
+def test_a_spread_stages_error_is_the_one_that_it_raised(workshop: Workshop, tmp_path: Path) -> None:
+    recipe = changed(workshop.recipe, "pretraining", batch_blocks=7)
+    with pytest.raises(RecipeError, match=r"batch_blocks 7 .* cannot be divided over 2 processes"):
+        pretrain.pretrain(recipe, workshop.blocks["en"], workshop.tokenizers["en"], tmp_path / "out", unwatched)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.usefixtures("two")
+@pytest.mark.integration
+def test_steps_that_a_spread_stage_leaves_out_are_counted_once_where_it_was_called(
+    workshop: Workshop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    port = port_for_metrics(monkeypatch)
+    recipe = changed(workshop.recipe, "pretraining", learning_rate=1e38, skipped_steps=2, log_every_steps=100)
+    watch = metrics.exposed("spread", unwatched)
+    with pytest.raises(TrainingError, match="not finite"):
+        pretrain.pretrain(recipe, workshop.blocks["en"], workshop.tokenizers["en"], tmp_path / "out", watch)
+    assert asked(port)['lingraft_training_left_out_steps_total{stage="spread"}'] == 3
+
+
+@pytest.mark.usefixtures("two")
+@pytest.mark.integration
+def test_a_spread_step_has_one_tracking_run_with_its_whole_curve(workshop: Workshop, tmp_path: Path) -> None:
+    shop, run = briefly(workshop), tmp_path / "run"
+    recipe = shop.recipe.to_json()
+    with sqlite_store(tmp_path) as uri:
+        data.open_run(recipe, "source", run)
+        shown = source.pretrain(recipe, run, shop.blocks["en"], shop.tokenizers["en"], tmp_path / "out")
+        stage = runs_of(MlflowClient(uri), shop.recipe.name)["source"][1]["pretrain"]
+        history = MlflowClient(uri).get_metric_history(stage.info.run_id, "loss")
+    assert shown["steps"] == 9
+    assert [point.step for point in history] == [2, 4, 6, 8, 9]
+    assert stage.info.status == "FINISHED"
+    assert stage.data.params["processes"] == "2"
+
+
+@pytest.mark.usefixtures("two")
+@pytest.mark.integration
+def test_a_pipeline_trains_on_two_processes(tmp_path: Path) -> None:
+    recipe = tiny(tmp_path, tasks=())
+    with sqlite_store(tmp_path) as uri:
+        local.run(build.source_pipeline(recipe), tmp_path / "out")
+        pretrained = runs_of(MlflowClient(uri), recipe.name)["source"][1]["pretrain"]
+    assert pretrained.data.params["processes"] == "2"
+
+
+@pytest.mark.parametrize("wanted", ["0", "-1", "two", ""])
+def test_a_number_of_processes_that_is_none_is_refused(
+    workshop: Workshop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wanted: str
+) -> None:
+    monkeypatch.setenv(ranks.WANTED, wanted)
+    with pytest.raises(RecipeError, match=f"{ranks.WANTED} is '{wanted}'"):
+        pretrain.pretrain(workshop.recipe, workshop.blocks["en"], workshop.tokenizers["en"], tmp_path / "o", unwatched)
+
+
+def test_all_accelerators_are_as_many_processes_as_there_are(
+    workshop: Workshop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(ranks.WANTED, ranks.ALL)
+    recipe = briefly(workshop).recipe
+    made = pretrain.pretrain(recipe, workshop.blocks["en"], workshop.tokenizers["en"], tmp_path / "primary", unwatched)
+    assert made.manifest.record["processes"] == max(1, torch.cuda.device_count())
+
+
+@pytest.mark.parametrize(("accelerator", "set_to"), [(None, None), ("nvidia.com/gpu", "all")])
+def test_a_step_with_accelerators_trains_on_as_many_processes(accelerator: str | None, set_to: str | None) -> None:
+    profile = Profile(accelerator=accelerator)
+
+    @step
+    def work() -> None:
+        return None
+
+    @dsl.pipeline(name="one-step")
+    def pipeline() -> None:
+        training(work(), Nodes(Cluster(training=profile), {}), "adaptation")
+
+    executors = pipeline.pipeline_spec.deployment_spec["executors"]
+    given = {pair["name"]: pair["value"] for pair in executors["exec-work"]["container"]["env"]}
+    assert given.get(ranks.WANTED) == set_to

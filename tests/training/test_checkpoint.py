@@ -1,0 +1,281 @@
+"""Checkpoints: what is kept, and that what is damaged or another's is never used."""
+
+import errno
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from lingraft.artifacts import artifact
+from lingraft.artifacts.artifact import MANIFEST, Artifact, Kind
+from lingraft.errors import TrainingError
+from lingraft.training.checkpoint import Keeper
+from lingraft.training.early_stopping import Best
+from lingraft.training.schedule import Progress
+from lingraft.training.state import TrainingState
+from tests.workshop import same_tensors
+
+MADE_FROM = {"stage": "pretrain", "blocks": "abc", "shape": {"width": 8, "layers": 2}, "steps": 100}
+FILES = [MANIFEST, "state.json", "state.safetensors"]
+
+
+def state(step: int) -> TrainingState:
+    draw = torch.Generator().manual_seed(step)
+    optimizer = {f"0000.{name}": torch.randn(3, 4, generator=draw) for name in ("weight", "exp_avg")}
+    best = Best(0.25 + step / 1000, step - 1, 2, [torch.randn(3, 4, generator=draw)])
+    points = [Progress(step - 1, 640, 1e9 / 3, 1.1, 2.2, 1e-3 / 7, 0.3), Progress(step, 641, 2e9, 1.2, 2.1, 1e-3)]
+    losses = [torch.randn((), generator=draw) for _ in range(3)]
+    return TrainingState(step, 12.5 + step, points, losses, [3, 4], best, optimizer)
+
+
+def keeper(folder: Path, **changed: object) -> Keeper:
+    return Keeper(folder, MADE_FROM | changed, every_s=1000)
+
+
+def keep(folder: Path, *steps: int) -> None:
+    writer = keeper(folder)
+    writer.noted = {"precision": "bf16"}
+    for step in steps:
+        writer.keep(state(step))
+    writer.settle()
+
+
+def require_equal(found: TrainingState | None, wanted: TrainingState) -> None:
+    assert found is not None
+    assert same_tensors(found.tensors(), wanted.tensors())
+    assert found.facts() == wanted.facts()
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(place.name for place in folder.iterdir())
+
+
+def test_what_is_kept_comes_back_to_the_bit(tmp_path: Path) -> None:
+    keep(tmp_path, 7)
+    reader = keeper(tmp_path)
+    require_equal(reader.newest(), state(7))
+    assert reader.noted == {"precision": "bf16"}
+
+
+def test_of_many_the_newest_two_are_kept(tmp_path: Path) -> None:
+    keep(tmp_path, *range(1, 8))
+    assert names(tmp_path) == ["step-00000006", "step-00000007"]
+    require_equal(keeper(tmp_path).newest(), state(7))
+
+
+def test_training_goes_on_while_what_it_was_is_written(tmp_path: Path) -> None:
+    moving, writer = state(7), keeper(tmp_path)
+    writer.keep(moving)
+    moving.optimizer["0000.weight"].zero_()
+    moving.best.weights[0].zero_()
+    moving.losses.clear()
+    moving.left_out.append(5)
+    moving.points.clear()
+    writer.settle()
+    require_equal(keeper(tmp_path).newest(), state(7))
+
+
+def test_a_folder_without_checkpoints_has_none(tmp_path: Path) -> None:
+    assert keeper(tmp_path / "none").newest() is None
+
+
+def flipped(path: Path) -> Iterator[bytes]:
+    """A file's bytes with one bit changed, at places all over it."""
+    whole = path.read_bytes()
+    for place in sorted({*range(0, len(whole), max(1, len(whole) // 40)), len(whole) - 1}):
+        yield whole[:place] + bytes([whole[place] ^ (1 << place % 8)]) + whole[place + 1 :]
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_bit_that_has_flipped_is_found_or_means_nothing(tmp_path: Path, name: str) -> None:
+    keep(tmp_path / "kept", 6, 7)
+    for number, content in enumerate(flipped(tmp_path / "kept/step-00000007" / name)):
+        folder = tmp_path / str(number)
+        shutil.copytree(tmp_path / "kept", folder)
+        (folder / "step-00000007" / name).write_bytes(content)
+        found = keeper(folder).newest()
+        assert found is not None
+        if found.step == 7:
+            assert name == MANIFEST, "every bit of the state itself counts"
+            require_equal(found, state(7))
+        else:
+            require_equal(found, state(6))
+            assert names(folder) == ["set-aside-step-00000007", "step-00000006"]
+
+
+@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("left", [0, 1, 100, -2])
+def test_a_file_that_was_cut_short_is_named_and_the_checkpoint_before_is_used(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, left: int
+) -> None:
+    keep(tmp_path, 6, 7)
+    path = tmp_path / "step-00000007" / name
+    path.write_bytes(path.read_bytes()[:left])
+    require_equal(keeper(tmp_path).newest(), state(6))
+    assert names(tmp_path) == ["set-aside-step-00000007", "step-00000006"]
+    said = capsys.readouterr().err
+    assert "a checkpoint is set aside as set-aside-step-00000007" in said
+    assert name in said
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_file_that_is_missing_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str) -> None:
+    keep(tmp_path, 6, 7)
+    (tmp_path / "step-00000007" / name).unlink()
+    require_equal(keeper(tmp_path).newest(), state(6))
+    assert name in capsys.readouterr().err
+
+
+class Drive:
+    """A disk on which, for some tries, files of some name cannot be read."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, name: str, number: int, tries: int) -> None:
+        self.name, self.number, self.tries = name, number, tries
+        for reader in ("open", "read_bytes"):
+            monkeypatch.setattr(Path, reader, self.refusing(getattr(Path, reader)))
+        monkeypatch.setattr(os, "listdir", self.refusing(os.listdir))
+        monkeypatch.setattr("lingraft.training.checkpoint._PAUSES_S", (0.001, 0.001))
+
+    def refusing(self, real: Callable[..., Any]) -> Callable[..., Any]:
+        def read(path: Path, *given: Any, **named: Any) -> Any:
+            if Path(path).name == self.name and self.tries:
+                self.tries -= 1
+                raise OSError(self.number, os.strerror(self.number), str(path))
+            return real(path, *given, **named)
+
+        return read
+
+
+UNREADABLE = [*FILES, "training"]
+
+
+@pytest.mark.parametrize("name", UNREADABLE)
+@pytest.mark.parametrize("number", [errno.EACCES, errno.ESTALE, errno.EIO, errno.EMFILE])
+def test_what_cannot_be_read_for_now_is_no_damage_and_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, number: int
+) -> None:
+    folder = tmp_path / "training"
+    keep(folder, 6, 7)
+    with monkeypatch.context() as patch:
+        Drive(patch, name, number, tries=1000)
+        with pytest.raises(
+            TrainingError, match=rf"training.* cannot be read: .*{name}.* Run the same again when"
+        ) as told:
+            keeper(folder).newest()
+    assert os.strerror(number) in str(told.value)
+    assert names(folder) == ["step-00000006", "step-00000007"]
+    require_equal(keeper(folder).newest(), state(7))
+
+
+@pytest.mark.parametrize("name", UNREADABLE)
+def test_what_can_be_read_at_another_try_is_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    folder = tmp_path / "training"
+    keep(folder, 6, 7)
+    Drive(monkeypatch, name, errno.ESTALE, tries=2)
+    require_equal(keeper(folder).newest(), state(7))
+    assert capsys.readouterr().err.count("cannot be read yet") == 2
+    assert names(folder) == ["step-00000006", "step-00000007"]
+
+
+def test_what_was_left_of_a_checkpoint_being_written_is_removed(tmp_path: Path) -> None:
+    keep(tmp_path, 6, 7)
+    (tmp_path / "step-00000007").rename(tmp_path / ".step-00000007-abcdefgh")
+    require_equal(keeper(tmp_path).newest(), state(6))
+    assert names(tmp_path) == ["step-00000006"]
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"stage": "mini"}, "stage was pretrain, is mini"),
+        ({"steps": 200}, "steps was 100, is 200"),
+        ({"shape": {"width": 16, "layers": 2}}, "shape.width was 8, is 16"),
+        ({"blocks": "abd"}, "blocks was abc, is abd"),
+        ({"seed": 2}, "seed was nothing, is 2"),
+    ],
+)
+def test_a_checkpoint_of_another_training_is_named_and_not_used(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], changed: dict[str, object], words: str
+) -> None:
+    keep(tmp_path, 6, 7)
+    assert keeper(tmp_path, **changed).newest() is None
+    assert words in capsys.readouterr().err
+    assert names(tmp_path) == ["set-aside-step-00000006", "set-aside-step-00000007"]
+
+
+def rewritten(place: Path, **changes: object) -> None:
+    """A whole checkpoint with other facts."""
+    found = Artifact.load(place, Kind.TRAINING)
+    facts, tensors = json.loads((place / "state.json").read_text()), found.tensors("state")
+    shutil.rmtree(place)
+    with artifact.create(place, Kind.TRAINING) as draft:
+        draft.tensors("state", tensors)
+        (draft.folder / "state.json").write_text(json.dumps(facts | changes))
+
+
+@pytest.mark.parametrize("older", [None, 0, 2])
+def test_a_checkpoint_of_another_format_is_named_and_not_used(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], older: int | None
+) -> None:
+    keep(tmp_path, 6, 7)
+    rewritten(tmp_path / "step-00000007", format=older, state=["nobody knows"])
+    require_equal(keeper(tmp_path).newest(), state(6))
+    assert f"step-00000007 has format {older}; this lingraft reads format 1" in capsys.readouterr().err
+
+
+def test_where_all_are_damaged_training_begins_anew_and_nothing_is_deleted(tmp_path: Path) -> None:
+    for _ in range(2):
+        keep(tmp_path, 6, 7)
+        for place in tmp_path.glob("step-*"):
+            (place / "state.safetensors").write_bytes(b"")
+        assert keeper(tmp_path).newest() is None
+    aside = [f"set-aside-step-0000000{step}" for step in (6, 7)]
+    assert names(tmp_path) == sorted([*aside, *(f"{name}-1" for name in aside)])
+
+
+def test_weights_that_are_not_finite_are_never_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    keep(tmp_path, 6)
+    writer, broken = keeper(tmp_path), state(7)
+    broken.optimizer["0000.exp_avg"][1, 2] = torch.nan
+    writer.keep(broken)
+    writer.settle()
+    assert "no checkpoint after step 7: 0000.exp_avg is not finite after step 7" in capsys.readouterr().err
+    require_equal(keeper(tmp_path).newest(), state(6))
+
+
+def test_a_writer_that_dies_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_memory(tensors: dict[str, Tensor]) -> str:
+        raise MemoryError
+
+    monkeypatch.setattr(artifact, "fingerprint", no_memory)
+    writer = keeper(tmp_path)
+    writer.keep(state(7))
+    with pytest.raises(MemoryError):
+        writer.settle()
+
+
+def test_a_checkpoint_is_due_when_its_time_has_come_and_the_one_before_is_on_disk(tmp_path: Path) -> None:
+    assert not keeper(tmp_path).due()
+    writer = Keeper(tmp_path, MADE_FROM, every_s=1e-9)
+    assert writer.due()
+    writer.keep(state(1))
+    writer.settle()
+    assert writer.due()
+    assert len(writer.stalled_s) == 1
+
+
+def test_when_all_is_done_only_what_was_set_aside_stays(tmp_path: Path) -> None:
+    keep(tmp_path, 6, 7)
+    (tmp_path / "step-00000007/state.json").unlink()
+    owner = keeper(tmp_path)
+    owner.newest()
+    owner.remove()
+    assert names(tmp_path) == ["set-aside-step-00000007"]

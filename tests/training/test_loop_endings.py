@@ -1,0 +1,276 @@
+"""How training ends: too many steps that are not finite, a dev score that does not rise, a budget, a stop."""
+
+import functools
+import math
+import os
+import signal
+import time
+from collections.abc import Callable
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from lingraft.artifacts.artifact import Artifact, Kind
+from lingraft.errors import TrainingError
+from lingraft.signals import Interruption
+from lingraft.training.checkpoint import Keeper
+from lingraft.training.loop import train
+from lingraft.training.schedule import Plan, Progress
+from lingraft.training.state import TrainingState
+from tests import plans
+
+planned = functools.partial(plans.planned, steps=20, warmup_steps=0)
+PLAN = planned()
+
+
+class Numbers(NamedTuple):
+    """A batch."""
+
+    values_B: Tensor
+    place: int
+
+
+class Model(nn.Module):
+    """A weight whose loss is steep, and not finite where a batch is not."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.tensor([[3.0, -2.0]]))
+
+    def forward(self, batch: Numbers) -> Tensor:
+        return (self.weight * batch.values_B.mean()).square().sum()
+
+
+def stream(*bad: int) -> Callable[[int], list[tuple[float, Numbers]]]:
+    """Two micro-batches a step, of which the second is not finite at some steps."""
+
+    def micro_batches(step: int) -> list[tuple[float, Numbers]]:
+        draw = torch.Generator().manual_seed(step)
+        values_4 = 1 + torch.rand(4, generator=draw)
+        if step in bad:
+            values_4[3] = math.nan
+        return [(0.5, Numbers(half, 10 * step)) for half in values_4.chunk(2)]
+
+    return micro_batches
+
+
+def keeper(folder: Path, every_s: float = 1e-9) -> Keeper:
+    return Keeper(folder, {"stage": "test"}, every_s)
+
+
+def trained(plan: Plan, *bad: int, **given: Any) -> tuple[Tensor, list[Progress]]:
+    model = Model()
+    points = list(train(model, [model.weight], stream(*bad), plan, nullcontext, **given))
+    return model.weight.detach(), points
+
+
+def test_a_step_that_is_not_finite_is_left_out_and_no_other() -> None:
+    model, seen = Model(), []
+    for _ in train(model, [model.weight], stream(3, 7), planned(skipped_steps=2, log_every_steps=1), nullcontext):
+        seen.append(model.weight.detach().clone())
+    equal = [step for step in range(2, 21) if torch.equal(seen[step - 1], seen[step - 2])]
+    assert equal == [3, 7]
+    assert seen[-1].isfinite().all()
+
+
+def test_a_points_loss_leaves_out_what_is_not_finite_and_counts_it() -> None:
+    _, with_bad = trained(planned(skipped_steps=1, log_every_steps=2, steps=4), 2)
+    _, alone = trained(planned(log_every_steps=1, steps=4))
+    assert with_bad[0].loss == alone[0].loss
+    assert [point.left_out_steps for point in with_bad] == [1, 1]
+
+
+@pytest.mark.parametrize("allowed", [0, 1, 3])
+def test_as_many_steps_as_are_allowed_are_left_out_and_then_training_stops(tmp_path: Path, allowed: int) -> None:
+    bad = [2, 5, 9, 13]
+    trained(planned(skipped_steps=allowed), *bad[:allowed])
+    rate = f"{planned().learning_rate_at(bad[allowed]):.2e}"
+    expected = (
+        rf"not finite at step {bad[allowed]} of 20 \(learning rate {rate}\), and {allowed} steps were left out before "
+        rf"it, of {allowed} that may be\. Its batch is kept in .*not-finite-step-{bad[allowed]:08d}-process-0\. Lower"
+    )
+    with pytest.raises(TrainingError, match=expected):
+        trained(planned(skipped_steps=allowed), *bad, keeper=keeper(tmp_path))
+
+
+def test_the_batch_that_is_kept_gives_the_loss_that_is_not_finite_again(tmp_path: Path) -> None:
+    owner = keeper(tmp_path)
+    with pytest.raises(TrainingError):
+        trained(PLAN, 5, keeper=owner)
+    owner.settle()
+    found = Artifact.load(tmp_path / "not-finite-step-00000005-process-0", Kind.TRAINING)
+    tensors, details = found.tensors("batch"), found.manifest.details
+    batches = [Numbers(tensors[f"{n:04d}.values_B"], details[f"{n:04d}.place"]) for n in range(2)]
+    assert [batch.place for batch in batches] == [50, 50]
+    assert (details["step"], details["shares"]) == (5, [0.5, 0.5])
+    assert details["learning_rate"] == PLAN.learning_rate_at(5)
+    assert [bool(Model()(batch).isfinite()) for batch in batches] == [True, False]
+    assert list(tmp_path.glob("step-*"))
+    for place in tmp_path.glob("step-*"):
+        kept = Artifact.load(place, Kind.TRAINING).tensors("state")
+        assert all(tensor.isfinite().all() for name, tensor in kept.items() if name != "losses")
+
+
+def test_a_batch_that_cannot_be_kept_hides_nothing(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(TrainingError, match=r"at step 5 of 20 .* Its batch is not kept: cannot write .* Lower the"):
+        trained(PLAN, 5, keeper=keeper(tmp_path / "file/state", every_s=1000))
+
+
+@pytest.mark.parametrize(("bad", "ends"), [((20,), True), ((19,), True), ((19, 20), False), ((18, 19, 20), False)])
+def test_training_does_not_end_in_steps_that_were_left_out(bad: tuple[int, ...], ends: bool) -> None:
+    plan = planned(skipped_steps=5)
+    if ends:
+        assert trained(plan, *bad)[1][-1].step == 20
+        return
+    with pytest.raises(TrainingError, match=r"not finite at step 20 of 20 .*, with which training ended\. Lower"):
+        trained(plan, *bad)
+
+
+def test_the_batch_in_which_training_ended_is_kept(tmp_path: Path) -> None:
+    with pytest.raises(TrainingError, match=r"training ended\. Its batch is kept in .*-00000020-process-0\."):
+        trained(planned(skipped_steps=5), 19, 20, keeper=keeper(tmp_path, 1000))
+    found = Artifact.load(tmp_path / "not-finite-step-00000020-process-0", Kind.TRAINING)
+    assert found.tensors("batch")["0001.values_B"].isnan().any()
+    assert found.manifest.details["learning_rate"] == PLAN.learning_rate_at(20)
+
+
+@pytest.mark.parametrize("stop", [3, 4, 5])
+def test_steps_left_out_before_a_checkpoint_are_known_to_who_goes_on_from_it(tmp_path: Path, stop: int) -> None:
+    plan = planned(skipped_steps=3, log_every_steps=100)
+    list(train(*half(stop, plan, tmp_path, 3, 4)))
+    state = keeper_at(tmp_path, stop)
+    assert state.left_out == [step for step in (3, 4) if step <= stop]
+    assert torch.equal(trained(plan, 3, 4, state=state)[0], trained(plan, 3, 4)[0])
+    with pytest.raises(TrainingError, match=r"at step 9 of 20 .* and 3 steps were left out before it"):
+        trained(plan, 4, 7, 9, state=TrainingState(left_out=[3]))
+
+
+def keeper_at(folder: Path, step: int) -> TrainingState:
+    place = folder / f"step-{step:08d}"
+    return keeper(folder)._read(place)[0]
+
+
+SCORES = {4: 0.1, 8: 0.5, 12: 0.5, 16: 0.3, 20: 0.4}
+
+
+def judged(model: Model, scores: dict[int, float], seen: dict[int, Tensor]) -> Callable[[], float]:
+    def judge() -> float:
+        step = 4 * (len(seen) + 1)
+        seen[step] = model.weight.detach().clone()
+        return scores[step]
+
+    return judge
+
+
+@pytest.mark.parametrize(("scores", "best"), [(SCORES, 8), (SCORES | {20: 0.6}, 20), (dict.fromkeys(SCORES, 0.2), 4)])
+def test_the_best_looks_weights_come_back_and_of_equal_ones_the_first(scores: dict[int, float], best: int) -> None:
+    model, seen, state = Model(), {}, TrainingState()
+    plan = planned(judge_every_steps=4)
+    points = list(train(model, [model.weight], stream(), plan, nullcontext, state, None, judged(model, scores, seen)))
+    assert torch.equal(model.weight, seen[best])
+    assert [point.dev_score for point in points] == list(scores.values())
+    assert (state.best.step, state.best.score) == (best, scores[best])
+
+
+@pytest.mark.parametrize(("patience", "last"), [(1, 12), (2, 16), (3, 20), (9, 20)])
+def test_training_ends_when_the_score_has_not_risen_for_so_many_looks(patience: int, last: int) -> None:
+    model, seen = Model(), {}
+    plan = planned(judge_every_steps=4, patience=patience)
+    points = list(train(model, [model.weight], stream(), plan, nullcontext, judge=judged(model, SCORES, seen)))
+    assert points[-1].step == last
+    assert torch.equal(model.weight, seen[8])
+
+
+def test_without_looks_the_last_weights_stay() -> None:
+    weight, _ = trained(PLAN, judge=lambda: 1.0)
+    assert torch.equal(weight, trained(PLAN)[0])
+
+
+@pytest.mark.parametrize(("budget", "last"), [(1e6, 1), (7.9e6, 7), (8e6, 8), (1e9, 20)])
+def test_training_ends_before_it_would_take_more_than_its_budget(budget: float, last: int) -> None:
+    points = trained(planned(flop_budget=budget))[1]
+    assert points[-1].step == last
+    assert points[-1].flops <= budget
+
+
+def test_a_budget_that_does_not_suffice_for_a_step_is_refused() -> None:
+    with pytest.raises(TrainingError, match=r"flop_budget 9e\+05 does not suffice for one update, which takes 1e\+06"):
+        planned(flop_budget=9e5)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_stop_during_a_look_at_the_dev_score_does_not_wait_for_it(tmp_path: Path, number: signal.Signals) -> None:
+    plan, looks = planned(judge_every_steps=4), []
+
+    def slow() -> float:
+        looks.append(1)
+        if len(looks) == 2:
+            os.kill(os.getpid(), number)
+            time.sleep(60)
+        return float(len(looks))
+
+    begun, owner, points = time.monotonic(), keeper(tmp_path, 1000), []
+    model = Model()
+    before = signal.getsignal(number)
+    with pytest.raises(Interruption, match="asked to stop after step 8; step 8 is kept in") as stopped:
+        points.extend(train(model, [model.weight], stream(), plan, nullcontext, None, owner, slow))
+    assert time.monotonic() - begun < 30
+    assert stopped.value.exit_code == {signal.SIGTERM: 75, signal.SIGINT: 130}[number]
+    assert signal.getsignal(number) is before
+    state = keeper_at(tmp_path, 8)
+    assert [point.step for point in state.points] == [4]
+    again = [*state.points, *trained(plan, state=state, judge=lambda: 2.0)[1]]
+    assert [point.step for point in again] == [4, 8, 12, 16, 20]
+    assert [point.loss for point in again] == [point.loss for point in trained(plan, judge=lambda: 2.0)[1]]
+
+
+@pytest.mark.parametrize("stop", [1, 3, 4, 8, 19, 20])
+def test_who_goes_on_asks_for_the_next_step_first_and_arrives_at_the_same_bits(tmp_path: Path, stop: int) -> None:
+    plan = planned(judge_every_steps=4, patience=9, weight_decay=0.1)
+    whole, all_points = trained(plan, judge=Scores())
+    list(train(*half(stop, plan, tmp_path)))
+    asked: list[int] = []
+
+    def noting(step: int) -> list[tuple[float, Numbers]]:
+        asked.append(step)
+        return stream()(step)
+
+    state = keeper_at(tmp_path, stop)
+    model, scores = Model(), Scores(stop // 4)
+    points = [*state.points, *train(model, [model.weight], noting, plan, nullcontext, state, None, scores)]
+    assert asked == list(range(stop + 1, 21))
+    assert torch.equal(model.weight, whole)
+    assert [point[:3] + point[4:] for point in points] == [point[:3] + point[4:] for point in all_points]
+
+
+class Scores:
+    """Made-up dev scores, from some look on."""
+
+    def __init__(self, looks: int = 0) -> None:
+        self.looks = looks
+
+    def __call__(self) -> float:
+        self.looks += 1
+        return math.sin(self.looks)
+
+
+def half(stop: int, plan: Plan, folder: Path, *bad: int) -> tuple[Any, ...]:
+    """Arguments of a training that keeps a checkpoint after every step, and whose watcher leaves after one of them."""
+    model = Model()
+
+    class UpTo(Keeper):
+        def keep(self, state: TrainingState, last: bool = False) -> None:
+            if state.step == stop:
+                super().keep(state, last)
+                self.settle()
+
+        def due(self) -> bool:
+            return True
+
+    owner = UpTo(folder, {"stage": "test"}, 1e-9)
+    return model, [model.weight], stream(*bad), plan, nullcontext, None, owner, Scores()

@@ -1,0 +1,111 @@
+import math
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from lingraft.artifacts.artifact import Artifact, Kind
+from lingraft.data.blocks import split
+from lingraft.data.masking import Maskable, mask
+from lingraft.data.rng import seed_of
+from lingraft.data.tokenizer.tokenizer import OWN_IDS
+from lingraft.model.encoder import Encoder, Vocabulary
+from lingraft.model.loading import Primary, load_embeddings, load_primary
+from lingraft.model.swap import swap, vocabulary_of
+from lingraft.stages.initialise import initial_rows
+from lingraft.training import masked_lm
+from lingraft.training.batches import Drawn
+from lingraft.training.masked_lm import MaskedLmLoss
+from tests.workshop import Workshop
+
+
+def maskable(vocabulary: int) -> Maskable:
+    return Maskable.of(vocabulary, OWN_IDS, torch.device("cpu"))
+
+
+@pytest.fixture
+def primary(workshop: Workshop) -> Primary:
+    return load_primary(workshop.primary)
+
+
+def test_the_loss_is_the_mean_of_the_heads_cross_entropies(workshop: Workshop, primary: Primary) -> None:
+    tokens_BT, encoder = workshop.tokens("en"), primary.encoder
+
+    def loss(depths: tuple[int, ...]) -> torch.Tensor:
+        return MaskedLmLoss(encoder, depths, 0.15, seed=5)(Drawn(tokens_BT, 12))
+
+    pieces = maskable(len(encoder.vocabulary))
+    masked = mask(tokens_BT, 0.15, pieces, seed_of("masks", 5), first=12)
+    logits = encoder.masked_logits(masked.tokens_BT, masked.positions_M, (1, 2, 3))
+    each = [F.cross_entropy(logits[depth], masked.targets_M) for depth in (1, 2, 3)]
+    assert len({float(one.detach()) for one in each}) == 3
+    torch.testing.assert_close(loss((1, 2, 3)), sum(each) / 3)
+    torch.testing.assert_close(loss((2,)), each[1])
+
+
+def test_a_block_is_masked_anew_each_time_it_comes(workshop: Workshop, primary: Primary) -> None:
+    loss_of = MaskedLmLoss(primary.encoder, (3,), 0.15, seed=5)
+    first, again, later = (float(loss_of(Drawn(workshop.tokens("en"), place)).detach()) for place in (0, 0, 4))
+    assert first == again != later
+
+
+def test_an_untrained_model_is_as_good_as_guessing(workshop: Workshop) -> None:
+    vocabulary = workshop.recipe.tokenizer.vocabulary
+    with torch.random.fork_rng():
+        torch.manual_seed(1)
+        fresh = Encoder(workshop.recipe.encoder, vocabulary)
+    loss_of = MaskedLmLoss(fresh, (1, 2, 3), 0.15, seed=5)
+    assert float(loss_of(Drawn(workshop.tokens("en"), 0)).detach()) == pytest.approx(math.log(vocabulary), rel=0.05)
+
+
+def test_pretraining_learns(workshop: Workshop, primary: Primary) -> None:
+    blocks_NT = split(Artifact.load(workshop.blocks["en"], Kind.BLOCKS), "test").all()
+    chance = 1 / workshop.recipe.tokenizer.vocabulary
+    for share in masked_lm.accuracy(primary.encoder, blocks_NT, (1, 2, 3)).values():
+        assert share > 6 * chance
+
+
+def test_accuracy_is_the_share_of_masked_tokens_found(workshop: Workshop, primary: Primary) -> None:
+    blocks_NT = split(Artifact.load(workshop.blocks["en"], Kind.BLOCKS), "test").all()
+    always = int(blocks_NT[blocks_NT > 4].mode().values)
+    with torch.no_grad():
+        primary.encoder.vocabulary.bias_V[always] = 1e6
+    masked = mask(blocks_NT[:64].long(), 0.15, maskable(120), masked_lm._JUDGED_SEED)
+    share = float((masked.targets_M == always).float().mean())
+    assert masked_lm.accuracy(primary.encoder, blocks_NT[:64], (3,)) == {3: pytest.approx(share)}
+    assert 0 < share < 1
+
+
+def test_masked_tokens_are_judged_without_dropout(workshop: Workshop, primary: Primary) -> None:
+    blocks_NT = split(Artifact.load(workshop.blocks["en"], Kind.BLOCKS), "test").all()
+    shape = primary.encoder.shape.model_copy(update={"dropout": 0.5})
+    dropping = Encoder(shape, len(primary.tokenizer))
+    dropping.load_state_dict(primary.encoder.state_dict())
+    for measure in (masked_lm.accuracy, masked_lm.mean_loss):
+        assert measure(dropping.train(), blocks_NT, (3,)) == measure(primary.encoder, blocks_NT, (3,))
+
+
+def test_accuracy_is_the_same_each_time_and_for_each_set_of_heads(workshop: Workshop, primary: Primary) -> None:
+    blocks_NT = split(Artifact.load(workshop.blocks["en"], Kind.BLOCKS), "test").all()
+    together = masked_lm.accuracy(primary.encoder, blocks_NT, (1, 3))
+    assert together == masked_lm.accuracy(primary.encoder, blocks_NT, {3, 1})
+    assert together[3] == masked_lm.accuracy(primary.encoder, blocks_NT, (3,))[3]
+
+
+def test_adaptation_learns_what_the_primary_can_use(workshop: Workshop, primary: Primary) -> None:
+    blocks_NT = split(Artifact.load(workshop.blocks["de"], Kind.BLOCKS), "test").all()
+    learned = load_embeddings(workshop.embeddings["de"])
+    rows = initial_rows(workshop.recipe, primary, learned.tokenizer)
+
+    @torch.no_grad()
+    def losses(vocabulary: Vocabulary) -> list[float]:
+        swap(primary.encoder, vocabulary)
+        return [
+            float(MaskedLmLoss(primary.encoder, (depth,), 0.15, seed=5)(Drawn(blocks_NT, 0)))
+            for depth in (workshop.recipe.adaptation.depth, primary.encoder.shape.layers)
+        ]
+
+    mini_before, primary_before = losses(vocabulary_of(rows.table_VD, rows.bias_V))
+    mini_after, primary_after = losses(learned.vocabulary)
+    assert mini_after < mini_before - 0.05
+    assert primary_after < primary_before - 0.05

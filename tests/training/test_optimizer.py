@@ -1,0 +1,94 @@
+import math
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from lingraft.training.optimizer import ADAM_BETAS, ADAM_EPS, Optimizer
+
+FINE = torch.tensor(1.0)
+
+
+def weights() -> list[nn.Parameter]:
+    draw = torch.Generator().manual_seed(1)
+    return [nn.Parameter(torch.randn(*shape, generator=draw)) for shape in ((40, 8), (8, 8), (8,), (1,))]
+
+
+def give(parameters: list[nn.Parameter], step: int, scale: float = 1.0) -> None:
+    draw = torch.Generator().manual_seed(step)
+    for parameter in parameters:
+        parameter.grad = scale * torch.randn(parameter.shape, generator=draw)
+
+
+@pytest.mark.parametrize("scale", [0.01, 0.1, 10.0])
+def test_it_is_torchs_adamw_after_clip_grad_norm(scale: float) -> None:
+    ours, theirs = weights(), weights()
+    optimizer = Optimizer(ours, weight_decay=0.1, clip_norm=2.0)
+    matrices, vectors = theirs[:2], theirs[2:]
+    groups = [{"params": matrices, "weight_decay": 0.1}, {"params": vectors, "weight_decay": 0.0}]
+    reference = torch.optim.AdamW(groups, betas=ADAM_BETAS, eps=ADAM_EPS)
+    for step in range(1, 51):
+        rate = 0.01 * (51 - step) / 50
+        give(ours, step, scale)
+        give(theirs, step, scale)
+        assert not optimizer.step(rate, FINE)
+        nn.utils.clip_grad_norm_(theirs, 2.0)
+        for group in reference.param_groups:
+            group["lr"] = rate
+        reference.step()
+    for one, other in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=1e-6)
+
+
+def tensors(optimizer: Optimizer) -> dict[str, Tensor]:
+    return {name: tensor.clone() for name, tensor in optimizer.tensors().items()}
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("where", ["loss", "gradient"])
+def test_a_step_that_is_not_finite_changes_neither_weights_nor_moments(bad: float, where: str) -> None:
+    parameters = weights()
+    optimizer = Optimizer(parameters, weight_decay=0.1, clip_norm=1.0)
+    give(parameters, 1)
+    optimizer.step(0.01, FINE)
+    before = tensors(optimizer)
+    assert before.keys() > {"0000.weight", "0003.exp_avg_sq", "0001.step"}
+    give(parameters, 2)
+    if where == "gradient":
+        assert parameters[1].grad is not None
+        parameters[1].grad[3, 2] = bad
+    assert optimizer.step(0.01, torch.tensor(bad) if where == "loss" else FINE)
+    after = tensors(optimizer)
+    assert after.keys() == before.keys()
+    assert [name for name in before if not torch.equal(after[name], before[name])] == []
+    assert all(parameter.grad is None for parameter in parameters)
+
+
+def test_the_first_step_may_be_the_one_that_is_left_out() -> None:
+    ours, theirs = weights(), weights()
+    one, other = (Optimizer(parameters, weight_decay=0.1, clip_norm=1.0) for parameters in (ours, theirs))
+    give(ours, 1, math.inf)
+    assert one.step(0.01, FINE)
+    for optimizer, parameters in ((one, ours), (other, theirs)):
+        give(parameters, 2)
+        assert not optimizer.step(0.01, FINE)
+    for mine, other_one in zip(ours, theirs, strict=True):
+        assert torch.equal(mine, other_one)
+
+
+@pytest.mark.parametrize("steps_before", [0, 1, 7])
+def test_an_optimizer_that_is_restored_goes_on_to_the_same_bits(steps_before: int) -> None:
+    whole, parted = weights(), weights()
+    optimizer = Optimizer(whole, weight_decay=0.1, clip_norm=1.0)
+    for step in range(1, 15):
+        if step == steps_before + 1:
+            kept = tensors(optimizer)
+        give(whole, step)
+        optimizer.step(0.01, FINE)
+    again = Optimizer(parted, weight_decay=0.1, clip_norm=1.0)
+    again.restore(kept)
+    for step in range(steps_before + 1, 15):
+        give(parted, step)
+        again.step(0.01, FINE)
+    assert all(torch.equal(one, other) for one, other in zip(whole, parted, strict=True))
+    assert all(not torch.equal(tensor, again.tensors()[name]) for name, tensor in kept.items())

@@ -1,0 +1,225 @@
+"""What stages do about being interrupted when training itself has ended: nothing is trained again."""
+
+import contextlib
+import os
+import signal
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from lingraft.artifacts.artifact import Artifact, Kind
+from lingraft.config.recipe import Recipe
+from lingraft.data.blocks import split
+from lingraft.errors import ArtifactError
+from lingraft.model.loading import load_primary
+from lingraft.signals import Interruption, interruptible
+from lingraft.stages import finetune, pretrain
+from lingraft.tasks.kinds import Judged
+from lingraft.training.checkpoint import Keeper
+from lingraft.training.resuming import keeping, masked_judge, saved_along
+from lingraft.training.schedule import Progress
+from lingraft.training.state import TrainingState
+from tests.workshop import Workshop, changed
+
+
+@pytest.fixture
+def short(workshop: Workshop) -> Recipe:
+    return changed(workshop.recipe, "pretraining", steps=6, warmup_steps=1, log_every_steps=2)
+
+
+def pretrained(workshop: Workshop, recipe: Recipe, out: Path, watch: Callable[[Progress], None]) -> Artifact:
+    return pretrain.pretrain(recipe, workshop.blocks["en"], workshop.tokenizers["en"], out, watch)
+
+
+def kept(out: Path) -> list[str]:
+    return sorted(place.name for place in out.with_name(f"{out.name}.training").glob("*"))
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_stop_while_the_result_is_written_keeps_all_that_was_trained(
+    workshop: Workshop, short: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+) -> None:
+    whole, out = pretrained(workshop, short, tmp_path / "whole", lambda _: None), tmp_path / "out"
+    real = pretrain.describe
+
+    def stopped(*arguments: Any) -> None:
+        real(*arguments)
+        os.kill(os.getpid(), number)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(pretrain, "describe", stopped)
+        with pytest.raises(Interruption, match="Run the same again to go on"):
+            pretrained(workshop, short, out, lambda _: None)
+    assert kept(out) == ["step-00000006"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out.training", "whole"]
+    require_ends(workshop, short, out, whole)
+
+
+def test_a_result_that_cannot_be_written_is_not_lost(
+    workshop: Workshop, short: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole, out = pretrained(workshop, short, tmp_path / "whole", lambda _: None), tmp_path / "out"
+
+    def in_the_way(*arguments: Any) -> None:
+        out.mkdir()
+        (out / "other").write_text("of somebody else")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(pretrain, "save_vocabulary", in_the_way)
+        with pytest.raises(ArtifactError, match="cannot write"):
+            pretrained(workshop, short, out, lambda _: None)
+    (out / "other").unlink()
+    assert kept(out) == ["step-00000006"]
+    require_ends(workshop, short, out, whole)
+
+
+def require_ends(workshop: Workshop, recipe: Recipe, out: Path, whole: Artifact) -> None:
+    """The same call ends well, tells the whole curve, and has trained nothing again."""
+    clock: list[float] = []
+    made = pretrained(workshop, recipe, out, lambda point: clock.append(point.elapsed_s))
+    assert made.fingerprint == whole.fingerprint
+    assert len(clock) == 3
+    assert kept(out) == []
+
+
+def test_a_stop_during_the_last_judging_keeps_all_that_was_trained(
+    workshop: Workshop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from lingraft.tasks.classification import Classification
+
+    out, real = tmp_path / "out", Classification.judge
+
+    def stopped(*arguments: Any) -> Judged:
+        os.kill(os.getpid(), signal.SIGTERM)
+        return real(*arguments)
+
+    given = workshop.recipe, "topic", workshop.primary, workshop.texts["en"], 1, out
+    with monkeypatch.context() as patch:
+        patch.setattr(Classification, "judge", stopped)
+        with pytest.raises(Interruption) as caught:
+            finetune.finetune(*given, lambda _: None)
+    assert caught.value.exit_code == 75
+    assert kept(out) == ["step-00000014"]
+    made = finetune.finetune(*given, lambda _: None)
+    assert made.fingerprint == Artifact.load(workshop.tasks[1], Kind.TASK).fingerprint
+    assert kept(out) == []
+
+
+def test_a_stop_that_comes_too_late_for_training_is_heeded_afterwards(
+    workshop: Workshop, short: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from lingraft.training.early_stopping import Best
+
+    def stopped(*_: Any) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr(Best, "put_back", stopped)
+    with pytest.raises(Interruption):
+        pretrained(workshop, short, tmp_path / "out", lambda _: None)
+    assert kept(tmp_path / "out") == ["step-00000006"]
+
+
+def test_a_run_killed_between_its_result_and_its_end_tells_its_curve_when_it_is_run_again(
+    workshop: Workshop, short: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out"
+    first: list[Progress] = []
+    second: list[Progress] = []
+
+    def killed(_: Keeper) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Keeper, "remove", killed)
+        with pytest.raises(KeyboardInterrupt):
+            pretrained(workshop, short, out, first.append)
+    assert kept(out) == ["step-00000006"]
+    pretrained(workshop, short, out, second.append)
+    assert second == first
+    assert kept(out) == []
+
+
+@pytest.mark.parametrize(("dropout", "same"), [(0.0, True), (0.1, False)])
+def test_embeddings_along_the_way_are_of_another_training_where_dropout_draws_otherwise(
+    workshop: Workshop, dropout: float, same: bool
+) -> None:
+    made = Artifact.load(workshop.embeddings["de"], Kind.EMBEDDINGS)
+    then = workshop.recipe.adaptation
+    halved = then.model_copy(update={"micro_batch_blocks": 1})
+    facts = {"aligned_with": made.manifest.aligned_with}
+    assert saved_along(made.folder, then, dropout, facts)
+    assert saved_along(made.folder, halved, dropout, facts) == same
+
+
+@pytest.mark.parametrize(("dropout", "decides"), [(0.0, False), (0.1, True)])
+def test_the_size_of_micro_batches_decides_a_training_only_where_there_is_dropout(
+    workshop: Workshop, tmp_path: Path, capsys: pytest.CaptureFixture[str], dropout: float, decides: bool
+) -> None:
+    recipe, place = changed(workshop.recipe, "encoder", dropout=dropout), tmp_path / "state"
+
+    def kept_by(at_once: int) -> contextlib.AbstractContextManager[Keeper]:
+        settings = recipe.pretraining.model_copy(update={"micro_batch_blocks": at_once})
+        return keeping(recipe, tmp_path / "out", place, settings, {"stage": "pretrain"})
+
+    with kept_by(2) as keeper:
+        keeper.keep(TrainingState(3, optimizer={"0000.weight": torch.ones(2)}))
+    with kept_by(1) as keeper:
+        assert (keeper.newest() is None) == decides
+    assert ("micro_batch_blocks was 2, is 1" in capsys.readouterr().err) == decides
+
+
+def test_a_model_in_training_is_still_in_training_after_a_look(workshop: Workshop) -> None:
+    encoder = load_primary(workshop.primary).encoder
+    dev = split(Artifact.load(workshop.blocks["en"], Kind.BLOCKS), "dev")
+    assert masked_judge(encoder, encoder.train(), dev, workshop.recipe.pretraining)() > 0
+    assert all(module.training for module in encoder.modules())
+
+
+def test_a_result_that_fails_beside_a_checkpoint_being_written_loses_nothing_and_a_stop_does_not_wait(
+    workshop: Workshop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ends = {ArtifactError("in the way"): 6, Interruption(signal.SIGTERM, "asked to stop"): 5}
+    for error, last in ends.items():
+        place, gate, real = tmp_path / str(last), threading.Event(), Keeper._write
+        with monkeypatch.context() as patch:
+            patch.setattr(Keeper, "_write", lambda *given: gate.wait(10) and real(*given))  # noqa: B023
+            threading.Timer(0.2, gate.set).start()
+            with pytest.raises(type(error)):
+                end_in(error, workshop.recipe, tmp_path / "out", place)
+        assert max(path.name for path in place.iterdir()) == f"step-{last:08d}"
+
+
+def end_in(error: BaseException, recipe: Recipe, out: Path, place: Path) -> None:
+    with keeping(recipe, out, place, recipe.pretraining, {}) as keeper:
+        keeper.keep(TrainingState(5))
+        keeper.ended = TrainingState(6)
+        raise error
+
+
+def test_a_stop_is_a_stop_even_if_what_it_broke_off_trips_over_it() -> None:
+    def library() -> None:
+        try:
+            os.kill(os.getpid(), signal.SIGTERM)
+        finally:
+            raise AttributeError("no lock to release")
+
+    with pytest.raises(Interruption) as caught, interruptible():
+        library()
+    assert caught.value.exit_code == 75
+    with pytest.raises(AttributeError, match="of its own"), interruptible():
+        raise AttributeError("of its own")
+
+
+def test_what_a_run_left_that_was_killed_while_it_removed_its_last_checkpoint_is_removed(
+    workshop: Workshop, short: Recipe, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    pretrained(workshop, short, out, lambda _: None)
+    (tmp_path / "out.training/.step-00000006-doomed").mkdir(parents=True)
+    with pytest.raises(ArtifactError, match="out exists already"):
+        pretrained(workshop, short, out, lambda _: None)
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
