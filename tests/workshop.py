@@ -20,9 +20,10 @@ from lingraft.config.recipe import Recipe
 from lingraft.data import blocks, text
 from lingraft.data.blocks import split
 from lingraft.data.tokenizer import tokenizer
-from lingraft.stages import Watch, finetune, pretrain
 from lingraft.stages.adapt import adapt
-from lingraft.training.schedule import Progress, unwatched
+from lingraft.stages.finetune import finetune
+from lingraft.stages.pretrain import pretrain
+from lingraft.training.schedule import Progress, Watch, unwatched
 from tests.fixtures import once
 from tests.made_up import write
 

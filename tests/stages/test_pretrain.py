@@ -11,9 +11,9 @@ from lingraft.config.training import Windows
 from lingraft.model.flops import Work
 from lingraft.reports.cost.bill import bills
 from lingraft.signals import Interruption
-from lingraft.stages import Watch, pretrain
+from lingraft.stages.pretrain import pretrain
 from lingraft.training.learning_curve import curve_of
-from lingraft.training.schedule import unwatched
+from lingraft.training.schedule import Watch, unwatched
 from tests.interrupted.project import facts, history
 from tests.workshop import Workshop, changed, stopping_after
 
