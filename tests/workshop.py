@@ -20,9 +20,8 @@ from lingraft.config.recipe import Recipe
 from lingraft.data import blocks, text
 from lingraft.data.blocks import split
 from lingraft.data.tokenizer import tokenizer
+from lingraft.stages import finetune, pretrain
 from lingraft.stages.adapt import adapt
-from lingraft.stages.finetune import finetune
-from lingraft.stages.pretrain import pretrain
 from lingraft.training.schedule import Progress, Watch, unwatched
 from tests.fixtures import once
 from tests.made_up import write

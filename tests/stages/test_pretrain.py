@@ -35,7 +35,7 @@ def recipe(workshop: Workshop) -> Recipe:
 
 
 def pretrained(workshop: Workshop, recipe: Recipe, out: Path, watch: Watch = unwatched) -> Artifact:
-    return pretrain.pretrain(recipe, workshop.blocks["en"], workshop.tokenizers["en"], out, watch)
+    return pretrain(recipe, workshop.blocks["en"], workshop.tokenizers["en"], out, watch)
 
 
 def test_windows_change_what_is_trained_and_no_schedule(workshop: Workshop, recipe: Recipe, tmp_path: Path) -> None:
