@@ -93,7 +93,9 @@ class Reference:
         return {depth: self.tensors[f"{split}/{of}/{depth}"].float() for depth in self.depths}
 
 
-def reference_tensors(recipe: Recipe, primary: Primary, text: Artifact, blocks: Artifact) -> dict[str, Tensor]:
+def reference_tensors(
+    recipe: Recipe, primary: Primary, text: Artifact, blocks: Artifact, splits: Sequence[SplitName] = JUDGED
+) -> dict[str, Tensor]:
     """Compute a reference: the primary's hidden states after the recipe's adaptation depth and after the top layer.
 
     Args:
@@ -101,11 +103,12 @@ def reference_tensors(recipe: Recipe, primary: Primary, text: Artifact, blocks: 
         primary: with its own vocabulary.
         text: of the source language.
         blocks: of the source language.
+        splits: that languages are to be compared on.
     """
     depths = sorted({recipe.adaptation.depth, primary.encoder.shape.layers})
     tensors = {_DEPTHS: torch.tensor(depths)}
     encoder = primary.encoder.to(precision.device())
-    for split in JUDGED:
+    for split in splits:
         chosen, sequences = _chosen_paragraphs(text, split, primary.tokenizer)
         tensors[f"{split}/paragraphs/keys"] = torch.tensor([each.key for each in chosen], dtype=torch.long)
         tensors[f"{split}/paragraphs/digests"] = torch.tensor([each.digest for each in chosen], dtype=torch.long)
