@@ -149,7 +149,10 @@ def evaluate_language(
     before = judge_all(recipe, models, documents, pieces, lambda model: swap(model.net.encoder, untrained))
     after = judge_all(recipe, models, documents, pieces, lambda model: model.swap_in(learned))
     whole = recipe.steps_over(source.encoder.shape.layers, System.BL_BASE)[Stage.ADAPT]
-    masked, items = _masked(source, mini_of(source, step, mini), (learned.vocabulary, untrained), test_NT)
+    over = mini_of(source, step, mini)
+    if not step.fresh_layers:
+        over = source.encoder  # whose bottom the mini-model is: one pass scores both
+    masked, items = _masked(over, step.layers, source, (learned.vocabulary, untrained), test_NT)
     alignment, pairs = _alignment(source, probe, (learned.vocabulary, untrained)) if probe else (None, {})
     items |= pairs | {task_item(one.scores.name, seed): tally for one in after for seed, tally in one.tallies.items()}
     result = LanguageResult(
@@ -212,24 +215,44 @@ def _test(blocks: Artifact) -> Tensor:
 
 
 def _masked(
-    source: Primary, mini: Encoder, vocabularies: tuple[Vocabulary, Vocabulary], blocks_NT: Tensor
+    over: Encoder,
+    depth: int,
+    source: Primary,
+    vocabularies: tuple[Vocabulary, Vocabulary],
+    blocks_NT: Tensor,
 ) -> tuple[MaskedScores, dict[str, Tally]]:
-    """Masked accuracy of the mini-model and of the primary, with the vocabulary learned and the initial one."""
+    """Masked accuracy of the mini-model and of the primary, with the vocabulary learned and the initial one.
 
-    def tally(encoder: Encoder, vocabulary: Vocabulary) -> Tally:
-        swap(encoder, vocabulary)
-        top = encoder.shape.layers
-        return masked_lm.tallies(encoder.to(precision.device()), blocks_NT, (top,))[top]
+    Args:
+        over: the encoder whose head at `depth` is the mini-model's; the primary's own where it is its bottom.
+        depth: layers that the embeddings were learned over.
+        source: the primary.
+        vocabularies: the learned one, and the initial one.
+        blocks_NT: token ids of the test split.
+    """
+    top = source.encoder.shape.layers
 
-    learned, initial = vocabularies
-    items = {MASKED: tally(source.encoder, learned), MASKED_INITIAL: tally(source.encoder, initial)}
+    def tallies(vocabulary: Vocabulary) -> tuple[Tally, Tally]:
+        """Return the mini-model's tally and the primary's."""
+        if over is source.encoder:
+            found = _tallies(over, vocabulary, blocks_NT, (depth, top))
+            return found[depth], found[top]
+        mini = _tallies(over, vocabulary, blocks_NT, (depth,))
+        return mini[depth], _tallies(source.encoder, vocabulary, blocks_NT, (top,))[top]
+
+    (mini, primary), (mini_initial, primary_initial) = map(tallies, vocabularies)
     scores = MaskedScores(
-        mini=tally(mini, learned).score,
-        primary=items[MASKED].score,
-        mini_initial=tally(mini, initial).score,
-        primary_initial=items[MASKED_INITIAL].score,
+        mini=mini.score,
+        primary=primary.score,
+        mini_initial=mini_initial.score,
+        primary_initial=primary_initial.score,
     )
-    return scores, items
+    return scores, {MASKED: primary, MASKED_INITIAL: primary_initial}
+
+
+def _tallies(encoder: Encoder, vocabulary: Vocabulary, blocks_NT: Tensor, depths: Sequence[int]) -> dict[int, Tally]:
+    swap(encoder, vocabulary)
+    return masked_lm.tallies(encoder.to(precision.device()), blocks_NT, depths)
 
 
 def _probe(
