@@ -26,6 +26,7 @@ from lingraft.tasks.kinds import Prepared, TaskKind
 from lingraft.tasks.loading import kind_of, load_examples
 from lingraft.text import load_text
 from lingraft.tokenizer import Tokenizer
+from lingraft.vectors import begin_as_static_vectors
 
 
 @spread
@@ -54,17 +55,19 @@ def pretrain(
     pieces = Tokenizer.load(tokenizer, recipe.source)
     data = load_blocks(blocks, pieces, recipe.encoder.block_tokens)
     settings, step = recipe.pretraining, recipe.steps_over(recipe.adaptation.depth)[Stage.PRETRAIN]
+    train = split(data, "train")
     with forked():
         torch.manual_seed(settings.seed)
         encoder = Encoder(recipe.primary_shape, len(pieces))
         if settings.positions == "sinusoidal":
             encoder.draw_sinusoids()
+        if settings.embeddings == "static-vectors":
+            begin_as_static_vectors(encoder.vocabulary, train, pieces)
     made_from = {"stage": "pretrain", "blocks": data.fingerprint, "shape": encoder.shape.model_dump(mode="json")}
     with keeping(recipe, out, state, settings, made_from) as keeper:
         if made := finished(out, Kind.PRIMARY, keeper, watch):
             return made
         judge = masked_judge(encoder, encoder, split(data, "dev"), settings)
-        train = split(data, "train")
         run = pretraining_run(recipe, step, encoder, train, keeper, judge)
         history = run.watched(f"pretrain {recipe.source}", watch)
 
