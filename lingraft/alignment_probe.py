@@ -11,6 +11,7 @@ import hashlib
 import heapq
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple, Self
 
@@ -25,6 +26,7 @@ from lingraft.encoder import Encoder
 from lingraft.initialisation.classes import PieceClass, classes_of
 from lingraft.initialisation.rows import overlap
 from lingraft.models import Primary
+from lingraft.parallel_text import held_out, read_pairs
 from lingraft.progress import say
 from lingraft.results import AlignmentBasis, require_source
 from lingraft.shards import Blocks
@@ -179,6 +181,52 @@ def probe_of(
     what = {AlignmentBasis.PARALLEL: "parallel paragraphs", AlignmentBasis.PIECES: "shared pieces' contexts"}
     say(f"alignment of {pieces.language!r} is measured over {found.pairs} {what[found.basis]} of the {split} split")
     return found
+
+
+def language_probe(
+    recipe: Recipe,
+    primary: Primary,
+    pieces: Tokenizer,
+    split: SplitName,
+    text: Artifact | None,
+    blocks: Blocks,
+    evaluation: Path | None,
+) -> AlignmentProbe | None:
+    """Pair a language with the source over the best that there is.
+
+    Lines of the recipe's parallel text that nothing was learned from come first; every other one is of the dev split.
+    Without them, pairs are those of `probe_of`.
+
+    Args:
+        recipe: with its [alignment].
+        primary: with its own vocabulary.
+        pieces: the language's tokenizer.
+        split: that is compared, dev or test.
+        text: of the language; absent: paragraphs are not compared.
+        blocks: of the language and split.
+        evaluation: of the source, from `lingraft.evaluation.evaluate_source`; absent: only lines are compared.
+
+    Returns:
+        The pairs; None without the source's side, or where there is too little to pair.
+
+    Raises:
+        AlignmentError: the evaluation is of another primary.
+        ArtifactError: the evaluation is not one of a source, or damaged.
+    """
+    if lines := _held_out_lines(recipe, pieces.language, split):
+        return probe_of_lines(primary, lines, pieces, (recipe.adaptation.depth, primary.encoder.shape.layers))
+    reference = Reference.load(evaluation, primary) if evaluation else None
+    return probe_of(reference, split, primary.tokenizer, pieces, text, blocks) if reference else None
+
+
+def _held_out_lines(recipe: Recipe, language: str, split: SplitName) -> list[tuple[str, str]]:
+    """Pairs of [alignment] that nothing was learned from, in which both sides have text; none if they are few."""
+    files = recipe.alignment.parallel.get(language)
+    if files is None:
+        return []
+    kept = ((pair.source, pair.target) for pair in read_pairs(files) if held_out(pair))
+    lines = [*islice(kept, JUDGED.index(split), len(JUDGED) * MOST_PAIRS, len(JUDGED))]
+    return lines if len(lines) >= FEWEST_PAIRS else []
 
 
 def probe_of_lines(

@@ -1,23 +1,13 @@
 """Judging on text that no training saw: the source with its tasks, and a language with its embeddings swapped in."""
 
 from collections.abc import Sequence
-from itertools import islice
 from pathlib import Path
 
 from torch import Tensor
 
 from lingraft import masked_lm, precision, results
 from lingraft.adaptation import mini_of
-from lingraft.alignment_probe import (
-    FEWEST_PAIRS,
-    MOST_PAIRS,
-    PART,
-    AlignmentProbe,
-    Reference,
-    probe_of,
-    probe_of_lines,
-    reference_tensors,
-)
+from lingraft.alignment_probe import PART, AlignmentProbe, language_probe, reference_tensors
 from lingraft.artifact import Artifact, Cost, Kind, require_aligned
 from lingraft.blocks import load_blocks, split
 from lingraft.config import Recipe
@@ -28,7 +18,6 @@ from lingraft.history import curve_of
 from lingraft.initial_embeddings import initial_rows, mark_of, quality_of, require_start
 from lingraft.models import Embeddings, Primary, TaskModel, load_embeddings, load_mini, load_primary
 from lingraft.nearest_words import nearest_words
-from lingraft.parallel_text import held_out, read_pairs
 from lingraft.results import (
     ALIGNMENT,
     ALIGNMENT_INITIAL,
@@ -45,7 +34,6 @@ from lingraft.systems import Stage, Step, System
 from lingraft.tally import Tally
 from lingraft.task_scores import judge_all, load_tasks
 from lingraft.text import load_text
-from lingraft.tokenizer import Tokenizer
 
 
 def evaluate_source(
@@ -133,7 +121,7 @@ def evaluate_language(
     step = recipe.steps_over(depth, system)[Stage.ADAPT]
     data, documents = load_blocks(blocks, pieces, recipe.encoder.block_tokens), load_text(text, learned.language)
     models = load_tasks(tasks)
-    probe = _probe(recipe, source, pieces, documents, data, source_evaluation)
+    probe = language_probe(recipe, source, pieces, "test", documents, split(data, "test"), source_evaluation)
     require_start(learned, initial)
     rows = initial_rows(recipe, source, pieces, initial)
     untrained = vocabulary_of(rows.table_VD, rows.bias_V, rows.special)
@@ -253,33 +241,6 @@ def _masked(
 def _tallies(encoder: Encoder, vocabulary: Vocabulary, blocks_NT: Tensor, depths: Sequence[int]) -> dict[int, Tally]:
     swap(encoder, vocabulary)
     return masked_lm.tallies(encoder.to(precision.device()), blocks_NT, depths)
-
-
-def _probe(
-    recipe: Recipe,
-    source: Primary,
-    pieces: Tokenizer,
-    text: Artifact,
-    blocks: Artifact,
-    evaluation: Path | None,
-) -> AlignmentProbe | None:
-    """What alignment is measured over; None without the source's side, or where there is too little to pair."""
-    if lines := _held_out_lines(recipe, pieces):
-        return probe_of_lines(source, lines, pieces, (recipe.adaptation.depth, source.encoder.shape.layers))
-    reference = Reference.load(evaluation, source) if evaluation else None
-    if reference is None:
-        return None
-    return probe_of(reference, "test", source.tokenizer, pieces, text, split(blocks, "test"))
-
-
-def _held_out_lines(recipe: Recipe, pieces: Tokenizer) -> list[tuple[str, str]]:
-    """Pairs of [alignment] that nothing was learned from, in which both sides have text; none if they are few."""
-    files = recipe.alignment.parallel.get(pieces.language)
-    if files is None:
-        return []
-    kept = ((pair.source, pair.target) for pair in read_pairs(files) if held_out(pair))
-    lines = [*islice(kept, MOST_PAIRS)]
-    return lines if len(lines) >= FEWEST_PAIRS else []
 
 
 def _alignment(

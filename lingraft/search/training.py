@@ -14,7 +14,7 @@ from pathlib import Path
 
 from lingraft import precision, reuse
 from lingraft.adaptation import adaptation_run, mini_of
-from lingraft.alignment_probe import FEWEST_PAIRS, AlignmentProbe, Reference, probe_of
+from lingraft.alignment_probe import FEWEST_PAIRS, AlignmentProbe, Reference, language_probe
 from lingraft.blocks import load_blocks, split
 from lingraft.config import Recipe
 from lingraft.embeddings import swap, vocabulary_of
@@ -122,23 +122,21 @@ class Trainer:
 
     def _alignment_probe(self, inputs: Inputs, pieces: Tokenizer) -> AlignmentProbe:
         language = self.search.language
-        reference = Reference.load(inputs.source_evaluation, self.source) if inputs.source_evaluation else None
-        if reference is None:
+        evaluation, text = inputs.source_evaluation, load_text(inputs.text, language) if inputs.text else None
+        if found := language_probe(self.recipe, self.source, pieces, "dev", text, self.dev, evaluation):
+            return found
+        if evaluation is None or Reference.load(evaluation, self.source) is None:
             raise RecipeError(
                 f"search.metric is 'alignment', which needs the source's hidden states, but its evaluation is "
-                f"{inputs.source_evaluation or 'not given'}. Evaluate the source with this lingraft "
+                f"{evaluation or 'not given'}. Evaluate the source with this lingraft "
                 "(`lingraft evaluate-source`), and give its folder (--source-evaluation); or set search.metric = "
                 "'masked'."
             )
-        text = load_text(inputs.text, language) if inputs.text else None
-        probe = probe_of(reference, "dev", self.source.tokenizer, pieces, text, self.dev)
-        if probe is None:
-            raise TextError(
-                f"search.metric is 'alignment', but the dev split of {language!r} has fewer than {FEWEST_PAIRS} "
-                "parallel paragraphs, and as few pieces that occur often in both languages. Bring more text, or set "
-                "search.metric = 'masked'."
-            )
-        return probe
+        raise TextError(
+            f"search.metric is 'alignment', but the dev split of {language!r} has fewer than {FEWEST_PAIRS} "
+            "parallel paragraphs, and as few pieces that occur often in both languages. Bring more text, or set "
+            "search.metric = 'masked'."
+        )
 
     @property
     def data_hashes(self) -> dict[str, str]:
