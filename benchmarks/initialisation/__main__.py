@@ -58,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     found = {
         "command": f"python -m benchmarks.initialisation {_told(sys.argv[1:] if arguments is None else arguments)}",
         "machine": {"device": described()["device"], "commit": commit()},
-        "sizes": _sizes(comparison.recipe),
+        "sizes": _sizes(comparison),
     }
     json, markdown = given.json or out / "initialisation.json", given.page or out / "initialisation.md"
     _write(found, comparison, out, json, markdown)
@@ -91,7 +91,7 @@ def _parser() -> argparse.ArgumentParser:
         "--systems", nargs="+", choices=SYSTEMS, default=SYSTEMS, metavar="SYSTEM", help=f"some of {', '.join(SYSTEMS)}"
     )
     parser.add_argument("--seeds", nargs="+", type=int, default=[1, 2, 3], help="of pretraining and adaptation")
-    parser.add_argument("--steps", type=int, help="updates of adaptation; the recipe's if absent")
+    parser.add_argument("--steps", type=int, help="updates from aligned rows; the recipe's if absent")
     parser.add_argument(
         "--dictionaries",
         type=Path,
@@ -149,8 +149,9 @@ def _resources(recipe: Recipe, given: argparse.Namespace, out: Path) -> Resource
     return resources
 
 
-def _sizes(recipe: Recipe) -> dict[str, Any]:
-    shape = recipe.encoder
+def _sizes(comparison: Comparison) -> dict[str, Any]:
+    recipe = comparison.recipe
+    shape, schedules = recipe.encoder, {arm.start: arm.recipe.adaptation for arm in comparison.arms}
     return {
         "layers": shape.layers,
         "width": shape.width,
@@ -158,7 +159,7 @@ def _sizes(recipe: Recipe) -> dict[str, Any]:
         "depth": recipe.adaptation.depth,
         "pretraining_steps": recipe.pretraining.steps,
         "mini_steps": recipe.mini.steps if recipe.mini else 0,
-        "adaptation_steps": recipe.adaptation.steps,
+        "adaptation": {start: [one.steps, one.learning_rate] for start, one in schedules.items()},
         "text": recipe.text.kind,
     }
 

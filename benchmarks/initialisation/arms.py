@@ -4,13 +4,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
+from typing import Any
 
 from lingraft.comparison.plan import Arm, Comparison, comparison_of
 from lingraft.config.alignment import Alignment
 from lingraft.config.progressive import FixedSwitch
 from lingraft.config.recipe import Recipe
 from lingraft.config.systems import System
-from lingraft.config.training import Initialisation, MiniBuilding
+from lingraft.config.training import Adaptation, Initialisation, MiniBuilding
 
 PROGRESSIVE = "progressive"
 SYSTEMS = (System.BL_BASE, System.BL_SMALL, System.MINIPOST, System.MINIJOINT, PROGRESSIVE)
@@ -18,6 +19,8 @@ SYSTEMS = (System.BL_BASE, System.BL_SMALL, System.MINIPOST, System.MINIJOINT, P
 _EARLY = (0.02, 0.06, 0.16)
 _PARTS = 3
 """Checkpoints: after these shares of the updates, where curves are steep, and at equal distances."""
+_LONGER = 4
+"""Updates, and rate, that rows take which do not start aligned, in terms of what aligned ones take (decision 20)."""
 _MINI_SHARE = 0.3
 """Updates of step 1b per update of pretraining, as in recipes/small.toml."""
 
@@ -58,7 +61,7 @@ def compared(
         seeds: of pretraining and adaptation; each pretrains primaries of its own.
         resources: dictionaries and sentence pairs.
     """
-    sized = _with_checkpoints(recipe)
+    sized = _with_mini(recipe)
     arms = [
         Arm(_recipe_of(found, name, seed), start)
         for seed in seeds
@@ -71,25 +74,21 @@ def compared(
     return replace(made, primaries=primaries, measures_alignment=True)
 
 
-def _with_checkpoints(recipe: Recipe) -> Recipe:
-    """The recipe with learning curves and a step 1b, unless it has its own."""
-    adaptation, pretraining = recipe.adaptation, recipe.pretraining
-    if not adaptation.checkpoint_steps:
-        early = sorted({max(1, round(share * adaptation.steps)) for share in _EARLY})
-        every = -(-adaptation.steps // _PARTS)
-        adaptation = adaptation.model_copy(update={"checkpoint_every_steps": every, "early_checkpoints": (*early,)})
+def _with_mini(recipe: Recipe) -> Recipe:
+    """The recipe with a step 1b, unless it has its own."""
+    pretraining = recipe.pretraining
     steps = max(1, round(_MINI_SHARE * pretraining.steps))
     shared = pretraining.model_dump(include={*MiniBuilding.model_fields}) | {
         "steps": steps,
         "warmup_steps": round(_MINI_SHARE * pretraining.warmup_steps),
     }
     mini = recipe.mini or MiniBuilding(**shared)
-    return recipe.model_copy(update={"adaptation": adaptation, "mini": mini, "search": None, "paper": None})
+    return recipe.model_copy(update={"mini": mini, "search": None, "paper": None})
 
 
 def _starting(recipe: Recipe, start: Start, resources: Resources) -> Recipe | None:
     """The recipe with a start, for the languages that have what it needs; None if there are none."""
-    adaptation = recipe.adaptation.model_copy(update={"initialisation": start.initialisation})
+    adaptation = _scheduled(recipe.adaptation, start)
     files = {language: str(path) for language, path in resources.get(start, {}).items()}
     targets = tuple(one for one in recipe.targets if start not in (Start.DICTIONARY, Start.PAIRS) or one in files)
     if not targets:
@@ -98,6 +97,26 @@ def _starting(recipe: Recipe, start: Start, resources: Resources) -> Recipe | No
         parallel=files if start is Start.PAIRS else {}, dictionary=files if start is Start.DICTIONARY else {}
     )
     return recipe.model_copy(update={"adaptation": adaptation, "alignment": alignment, "targets": targets})
+
+
+def _scheduled(adaptation: Adaptation, start: Start) -> Adaptation:
+    """The settings under which rows of a start learn best, and with which a learning curve is kept.
+
+    Those of the recipe are for its own initialisation.
+    """
+    aligned = Initialisation.ALIGNED
+    times = _LONGER ** ((adaptation.initialisation is aligned) - (start.initialisation is aligned))
+    steps = max(1, round(times * adaptation.steps))
+    changes: dict[str, Any] = {
+        "initialisation": start.initialisation,
+        "steps": steps,
+        "learning_rate": times * adaptation.learning_rate,
+        "warmup_steps": round(times * adaptation.warmup_steps),
+    }
+    if not adaptation.checkpoint_steps:
+        early = sorted({max(1, round(share * steps)) for share in _EARLY})
+        changes |= {"checkpoint_every_steps": -(-steps // _PARTS), "early_checkpoints": (*early,)}
+    return adaptation.model_copy(update=changes)
 
 
 def _recipe_of(recipe: Recipe, name: str, seed: int) -> Recipe:

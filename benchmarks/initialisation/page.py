@@ -96,12 +96,16 @@ def page(found: dict[str, Any]) -> str:
 
 def _introduction(found: dict[str, Any]) -> list[str]:
     sizes = found["sizes"]
+    schedules = ", ".join(
+        f"from {_NAMES[Start(start)]} {steps:,} updates at a rate of up to {rate:g}"
+        for start, (steps, rate) in sizes["adaptation"].items()
+    )
     return [
         f"`{found['command']}`, on {found['machine']['device']}, commit {found['machine']['commit']}. The primary has "
         f"{sizes['layers']} layers of width {sizes['width']}; MINIJOINT, MINIPOST and BL_SMALL adapt over "
         f"{sizes['depth']}, progressive adaptation over {', '.join(map(str, sizes['heads']))} in turn. Pretraining "
-        f"takes {sizes['pretraining_steps']:,} updates, step 1b {sizes['mini_steps']:,}, adaptation "
-        f"{sizes['adaptation_steps']:,} (progressive: the FLOPs of as many over all layers). Text: {sizes['text']}.",
+        f"takes {sizes['pretraining_steps']:,} updates, step 1b {sizes['mini_steps']:,}. Adaptation takes {schedules} "
+        f"(progressive: the FLOPs of as many over all layers). Text: {sizes['text']}.",
         "Scores are of the primary with the language's embeddings, on test text, before and after adaptation: accuracy "
         "on masked tokens; alignment, the share of counterparts found in the source language by hidden states after "
         "the top layer; and a task finetuned in the source language, means over its seeds. Compute is that of "

@@ -269,7 +269,7 @@ def _alignment_measure(arm: Arm, bodies: Bodies, source: Lane, target: Lane, lan
     primary, tokenizer = bodies.load(), Tokenizer.load(target.tokenizer, language)
     source_blocks = load_blocks(source.blocks, primary.tokenizer, arm.recipe.encoder.block_tokens)
     text = load_text(source.text, arm.recipe.source)
-    reference = Reference(reference_tensors(arm.recipe, primary, text, source_blocks), "")
+    reference = Reference(reference_tensors(arm.recipe, primary, text, source_blocks, ("test",)), "")
     blocks = split(load_blocks(target.blocks, tokenizer, arm.recipe.encoder.block_tokens), "test")
     text = load_text(target.text, language)
     probe = probe_of(reference, "test", primary.tokenizer, tokenizer, text, blocks)

@@ -118,6 +118,12 @@ class Pretraining(Training):
         description="What position embeddings begin as: RoBERTa's random ones, or sinusoids, with which the demo's "
         "primary leaves the first plateau sooner.",
     )
+    embeddings: Literal["random", "static-vectors"] = Field(
+        "random",
+        exclude_if=lambda embeddings: embeddings == "random",
+        description="What token embeddings begin as: random rows, or static vectors counted in the same text "
+        "(lingraft vectors), with which a small primary learns in fewer updates what words mean.",
+    )
     windows: Windows | None = Field(
         None,
         exclude_if=absent,

@@ -45,11 +45,12 @@ class AddedLanguage:
         ]
 
     def _alignment(self) -> list[str]:
-        found = self.scores.alignment
-        if found is None:
-            return []
-        change = _change(found.top_initial.accuracy, found.top.accuracy)
-        return [f"counterparts in the source language found {change} (of {found.pairs}, by {found.basis})"]
+        quality, found = self.scores.initial_alignment, self.scores.alignment
+        lines = [f"alignment with the source language {quality.summary}"] if quality else []
+        if found:
+            change = _change(found.top_initial.accuracy, found.top.accuracy)
+            lines.append(f"counterparts in the source language found {change} (of {found.pairs}, by {found.basis})")
+        return lines
 
     def _models(self) -> list[str]:
         load = [f'transformers.{self.loaders[name]}.from_pretrained("{folder}")' for name, folder in self.hf.items()]

@@ -34,6 +34,7 @@ class Shape:
     """Pieces at most."""
     pretraining_rate: float
     adaptation_rate: float
+    """Between what suits rows that start aligned, half of it, and what suits fitted ones, twice as much."""
     finetuning_rate: float
     mask_rate: float
 
@@ -44,10 +45,10 @@ class Shape:
 
 
 SHAPES = (
-    Shape(128, 6, 2, (2, 4, 6), 64, 8_000, 1.5e-3, 4e-3, 5e-4, 0.3),
-    Shape(256, 8, 4, (2, 4, 8), 128, 16_000, 1e-3, 2e-3, 2e-4, 0.3),
-    Shape(512, 8, 8, (4, 8), 128, 32_000, 7e-4, 2e-3, 1e-4, 0.15),
-    Shape(768, 12, 12, (4, 12), 512, 50_000, 4e-4, 1e-3, 2e-5, 0.15),
+    Shape(128, 6, 2, (2, 4, 6), 64, 8_000, 1.5e-3, 2e-3, 5e-4, 0.3),
+    Shape(256, 8, 4, (2, 4, 8), 128, 16_000, 1e-3, 1e-3, 2e-4, 0.3),
+    Shape(512, 8, 8, (4, 8), 128, 32_000, 7e-4, 1e-3, 1e-4, 0.15),
+    Shape(768, 12, 12, (4, 12), 512, 50_000, 4e-4, 5e-4, 2e-5, 0.15),
 )
 """From small to large; the first is the demo's, the last RoBERTa-base's."""
 

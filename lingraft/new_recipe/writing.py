@@ -102,7 +102,7 @@ def _training(fitted: Sizes) -> list[str]:
         if section == "adaptation":
             lines += [
                 _line("depth", fitted.depth, "layers of the mini-model; one of encoder.mlm_heads"),
-                _line("initialisation", "fitted", "new embeddings begin near the source's of the same kind"),
+                _line("initialisation", "aligned", "new embeddings begin as the source's that mean the same"),
             ]
         lines += [
             _line("steps", steps, "updates; more take more time, and learn more until the text is exhausted"),
@@ -117,6 +117,7 @@ def _training(fitted: Sizes) -> list[str]:
         ]
         if section == "pretraining":
             lines.append(_line("positions", "sinusoidal", "small primaries learn sooner by them"))
+            lines.append(_line("embeddings", "static-vectors", "likewise; what words mean is counted in the text"))
     return lines
 
 

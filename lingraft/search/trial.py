@@ -28,7 +28,7 @@ from lingraft.search.budget import Budget, Length
 from lingraft.search.mini_models import Minis
 from lingraft.search.space import Params, in_words, key_of, settings_of
 from lingraft.stages.adapt import adaptation_run, mini_of
-from lingraft.stages.alignment_probe import FEWEST_PAIRS, AlignmentProbe, Reference, probe_of
+from lingraft.stages.alignment_probe import FEWEST_PAIRS, AlignmentProbe, Reference, language_probe
 from lingraft.stages.initialise import initial_rows, mark_of
 from lingraft.stages.results import Trial
 from lingraft.training import precision
@@ -122,23 +122,21 @@ class Trainer:
 
     def _alignment_probe(self, inputs: Inputs, pieces: Tokenizer) -> AlignmentProbe:
         language = self.search.language
-        reference = Reference.load(inputs.source_evaluation, self.source) if inputs.source_evaluation else None
-        if reference is None:
+        evaluation, text = inputs.source_evaluation, load_text(inputs.text, language) if inputs.text else None
+        if found := language_probe(self.recipe, self.source, pieces, "dev", text, self.dev, evaluation):
+            return found
+        if evaluation is None or Reference.load(evaluation, self.source) is None:
             raise RecipeError(
                 f"search.metric is 'alignment', which needs the source's hidden states, but its evaluation is "
-                f"{inputs.source_evaluation or 'not given'}. Evaluate the source with this lingraft "
+                f"{evaluation or 'not given'}. Evaluate the source with this lingraft "
                 "(`lingraft evaluate-source`), and give its folder (--source-evaluation); or set search.metric = "
                 "'masked'."
             )
-        text = load_text(inputs.text, language) if inputs.text else None
-        probe = probe_of(reference, "dev", self.source.tokenizer, pieces, text, self.dev)
-        if probe is None:
-            raise TextError(
-                f"search.metric is 'alignment', but the dev split of {language!r} has fewer than {FEWEST_PAIRS} "
-                "parallel paragraphs, and as few pieces that occur often in both languages. Bring more text, or set "
-                "search.metric = 'masked'."
-            )
-        return probe
+        raise TextError(
+            f"search.metric is 'alignment', but the dev split of {language!r} has fewer than {FEWEST_PAIRS} "
+            "parallel paragraphs, and as few pieces that occur often in both languages. Bring more text, or set "
+            "search.metric = 'masked'."
+        )
 
     @property
     def data_hashes(self) -> dict[str, str]:

@@ -11,6 +11,7 @@ import hashlib
 import heapq
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple, Self
 
@@ -21,6 +22,7 @@ from lingraft.artifacts.artifact import Artifact, require_aligned
 from lingraft.config.recipe import Recipe
 from lingraft.console import say
 from lingraft.data.blocks import split as blocks_of
+from lingraft.data.parallel_text import held_out, read_pairs
 from lingraft.data.shards import Blocks
 from lingraft.data.splits import SplitName
 from lingraft.data.text import read_split
@@ -93,7 +95,9 @@ class Reference:
         return {depth: self.tensors[f"{split}/{of}/{depth}"].float() for depth in self.depths}
 
 
-def reference_tensors(recipe: Recipe, primary: Primary, text: Artifact, blocks: Artifact) -> dict[str, Tensor]:
+def reference_tensors(
+    recipe: Recipe, primary: Primary, text: Artifact, blocks: Artifact, splits: Sequence[SplitName] = JUDGED
+) -> dict[str, Tensor]:
     """Compute a reference: the primary's hidden states after the recipe's adaptation depth and after the top layer.
 
     Args:
@@ -101,11 +105,12 @@ def reference_tensors(recipe: Recipe, primary: Primary, text: Artifact, blocks: 
         primary: with its own vocabulary.
         text: of the source language.
         blocks: of the source language.
+        splits: that languages are to be compared on.
     """
     depths = sorted({recipe.adaptation.depth, primary.encoder.shape.layers})
     tensors = {_DEPTHS: torch.tensor(depths)}
     encoder = primary.encoder.to(precision.device())
-    for split in JUDGED:
+    for split in splits:
         chosen, sequences = _chosen_paragraphs(text, split, primary.tokenizer)
         tensors[f"{split}/paragraphs/keys"] = torch.tensor([each.key for each in chosen], dtype=torch.long)
         tensors[f"{split}/paragraphs/digests"] = torch.tensor([each.digest for each in chosen], dtype=torch.long)
@@ -176,6 +181,52 @@ def probe_of(
     what = {AlignmentBasis.PARALLEL: "parallel paragraphs", AlignmentBasis.PIECES: "shared pieces' contexts"}
     say(f"alignment of {pieces.language!r} is measured over {found.pairs} {what[found.basis]} of the {split} split")
     return found
+
+
+def language_probe(
+    recipe: Recipe,
+    primary: Primary,
+    pieces: Tokenizer,
+    split: SplitName,
+    text: Artifact | None,
+    blocks: Blocks,
+    evaluation: Path | None,
+) -> AlignmentProbe | None:
+    """Pair a language with the source over the best that there is.
+
+    Lines of the recipe's parallel text that nothing was learned from come first; every other one is of the dev split.
+    Without them, pairs are those of `probe_of`.
+
+    Args:
+        recipe: with its [alignment].
+        primary: with its own vocabulary.
+        pieces: the language's tokenizer.
+        split: that is compared, dev or test.
+        text: of the language; absent: paragraphs are not compared.
+        blocks: of the language and split.
+        evaluation: of the source, from `lingraft.stages.evaluate.evaluate_source`; absent: only lines are compared.
+
+    Returns:
+        The pairs; None without the source's side, or where there is too little to pair.
+
+    Raises:
+        AlignmentError: the evaluation is of another primary.
+        ArtifactError: the evaluation is not one of a source, or damaged.
+    """
+    if lines := _held_out_lines(recipe, pieces.language, split):
+        return probe_of_lines(primary, lines, pieces, (recipe.adaptation.depth, primary.encoder.shape.layers))
+    reference = Reference.load(evaluation, primary) if evaluation else None
+    return probe_of(reference, split, primary.tokenizer, pieces, text, blocks) if reference else None
+
+
+def _held_out_lines(recipe: Recipe, language: str, split: SplitName) -> list[tuple[str, str]]:
+    """Pairs of [alignment] that nothing was learned from, in which both sides have text; none if they are few."""
+    files = recipe.alignment.parallel.get(language)
+    if files is None:
+        return []
+    kept = ((pair.source, pair.target) for pair in read_pairs(files) if held_out(pair))
+    lines = [*islice(kept, JUDGED.index(split), len(JUDGED) * MOST_PAIRS, len(JUDGED))]
+    return lines if len(lines) >= FEWEST_PAIRS else []
 
 
 def probe_of_lines(

@@ -1,7 +1,6 @@
 """Judging on text that no training saw: the source with its tasks, and a language with its embeddings swapped in."""
 
 from collections.abc import Sequence
-from itertools import islice
 from pathlib import Path
 
 from torch import Tensor
@@ -10,25 +9,14 @@ from lingraft.artifacts.artifact import Artifact, Cost, Kind, require_aligned
 from lingraft.config.recipe import Recipe
 from lingraft.config.systems import Stage, Step, System
 from lingraft.data.blocks import load_blocks, split
-from lingraft.data.parallel_text import held_out, read_pairs
 from lingraft.data.text import load_text
-from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.model.encoder import Encoder, Vocabulary
 from lingraft.model.flops import step_flops
 from lingraft.model.loading import Embeddings, Primary, load_embeddings, load_mini, load_primary
 from lingraft.model.swap import swap, vocabulary_of
 from lingraft.stages import results
 from lingraft.stages.adapt import mini_of
-from lingraft.stages.alignment_probe import (
-    FEWEST_PAIRS,
-    MOST_PAIRS,
-    PART,
-    AlignmentProbe,
-    Reference,
-    probe_of,
-    probe_of_lines,
-    reference_tensors,
-)
+from lingraft.stages.alignment_probe import PART, AlignmentProbe, language_probe, reference_tensors
 from lingraft.stages.initialise import initial_rows, mark_of, quality_of, require_start
 from lingraft.stages.nearest_words import nearest_words
 from lingraft.stages.results import (
@@ -135,7 +123,7 @@ def evaluate_language(
     step = recipe.steps_over(depth, system)[Stage.ADAPT]
     data, documents = load_blocks(blocks, pieces, recipe.encoder.block_tokens), load_text(text, learned.language)
     models = load_tasks(tasks)
-    probe = _probe(recipe, source, pieces, documents, data, source_evaluation)
+    probe = language_probe(recipe, source, pieces, "test", documents, split(data, "test"), source_evaluation)
     require_start(learned, initial)
     rows = initial_rows(recipe, source, pieces, initial)
     untrained = vocabulary_of(rows.table_VD, rows.bias_V, rows.special)
@@ -151,7 +139,10 @@ def evaluate_language(
     before = judge_all(recipe, models, documents, pieces, lambda model: swap(model.net.encoder, untrained))
     after = judge_all(recipe, models, documents, pieces, lambda model: model.swap_in(learned))
     whole = recipe.steps_over(source.encoder.shape.layers, System.BL_BASE)[Stage.ADAPT]
-    masked, items = _masked(source, mini_of(source, step, mini), (learned.vocabulary, untrained), test_NT)
+    over = mini_of(source, step, mini)
+    if not step.fresh_layers:
+        over = source.encoder  # whose bottom the mini-model is: one pass scores both
+    masked, items = _masked(over, step.layers, source, (learned.vocabulary, untrained), test_NT)
     alignment, pairs = _alignment(source, probe, (learned.vocabulary, untrained)) if probe else (None, {})
     items |= pairs | {task_item(one.scores.name, seed): tally for one in after for seed, tally in one.tallies.items()}
     result = LanguageResult(
@@ -214,51 +205,44 @@ def _test(blocks: Artifact) -> Tensor:
 
 
 def _masked(
-    source: Primary, mini: Encoder, vocabularies: tuple[Vocabulary, Vocabulary], blocks_NT: Tensor
-) -> tuple[MaskedScores, dict[str, Tally]]:
-    """Masked accuracy of the mini-model and of the primary, with the vocabulary learned and the initial one."""
-
-    def tally(encoder: Encoder, vocabulary: Vocabulary) -> Tally:
-        swap(encoder, vocabulary)
-        top = encoder.shape.layers
-        return masked_lm.tallies(encoder.to(precision.device()), blocks_NT, (top,))[top]
-
-    learned, initial = vocabularies
-    items = {MASKED: tally(source.encoder, learned), MASKED_INITIAL: tally(source.encoder, initial)}
-    scores = MaskedScores(
-        mini=tally(mini, learned).score,
-        primary=items[MASKED].score,
-        mini_initial=tally(mini, initial).score,
-        primary_initial=items[MASKED_INITIAL].score,
-    )
-    return scores, items
-
-
-def _probe(
-    recipe: Recipe,
+    over: Encoder,
+    depth: int,
     source: Primary,
-    pieces: Tokenizer,
-    text: Artifact,
-    blocks: Artifact,
-    evaluation: Path | None,
-) -> AlignmentProbe | None:
-    """What alignment is measured over; None without the source's side, or where there is too little to pair."""
-    if lines := _held_out_lines(recipe, pieces):
-        return probe_of_lines(source, lines, pieces, (recipe.adaptation.depth, source.encoder.shape.layers))
-    reference = Reference.load(evaluation, source) if evaluation else None
-    if reference is None:
-        return None
-    return probe_of(reference, "test", source.tokenizer, pieces, text, split(blocks, "test"))
+    vocabularies: tuple[Vocabulary, Vocabulary],
+    blocks_NT: Tensor,
+) -> tuple[MaskedScores, dict[str, Tally]]:
+    """Masked accuracy of the mini-model and of the primary, with the vocabulary learned and the initial one.
+
+    Args:
+        over: the encoder whose head at `depth` is the mini-model's; the primary's own where it is its bottom.
+        depth: layers that the embeddings were learned over.
+        source: the primary.
+        vocabularies: the learned one, and the initial one.
+        blocks_NT: token ids of the test split.
+    """
+    top = source.encoder.shape.layers
+
+    def tallies(vocabulary: Vocabulary) -> tuple[Tally, Tally]:
+        """Return the mini-model's tally and the primary's."""
+        if over is source.encoder:
+            found = _tallies(over, vocabulary, blocks_NT, (depth, top))
+            return found[depth], found[top]
+        mini = _tallies(over, vocabulary, blocks_NT, (depth,))
+        return mini[depth], _tallies(source.encoder, vocabulary, blocks_NT, (top,))[top]
+
+    (mini, primary), (mini_initial, primary_initial) = map(tallies, vocabularies)
+    scores = MaskedScores(
+        mini=mini.score,
+        primary=primary.score,
+        mini_initial=mini_initial.score,
+        primary_initial=primary_initial.score,
+    )
+    return scores, {MASKED: primary, MASKED_INITIAL: primary_initial}
 
 
-def _held_out_lines(recipe: Recipe, pieces: Tokenizer) -> list[tuple[str, str]]:
-    """Pairs of [alignment] that nothing was learned from, in which both sides have text; none if they are few."""
-    files = recipe.alignment.parallel.get(pieces.language)
-    if files is None:
-        return []
-    kept = ((pair.source, pair.target) for pair in read_pairs(files) if held_out(pair))
-    lines = [*islice(kept, MOST_PAIRS)]
-    return lines if len(lines) >= FEWEST_PAIRS else []
+def _tallies(encoder: Encoder, vocabulary: Vocabulary, blocks_NT: Tensor, depths: Sequence[int]) -> dict[int, Tally]:
+    swap(encoder, vocabulary)
+    return masked_lm.tallies(encoder.to(precision.device()), blocks_NT, depths)
 
 
 def _alignment(

@@ -14,6 +14,7 @@ from lingraft.data.shards import Blocks
 from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.model.encoder import Encoder
 from lingraft.model.loading import save_vocabulary
+from lingraft.stages.vectors import begin_as_static_vectors
 from lingraft.training.checkpoint import Keeper
 from lingraft.training.distributed.launch import spread
 from lingraft.training.freezing import trained_by
@@ -49,17 +50,19 @@ def pretrain(
     pieces = Tokenizer.load(tokenizer, recipe.source)
     data = load_blocks(blocks, pieces, recipe.encoder.block_tokens)
     settings, step = recipe.pretraining, recipe.steps_over(recipe.adaptation.depth)[Stage.PRETRAIN]
+    train = split(data, "train")
     with forked():
         torch.manual_seed(settings.seed)
         encoder = Encoder(recipe.primary_shape, len(pieces))
         if settings.positions == "sinusoidal":
             encoder.draw_sinusoids()
+        if settings.embeddings == "static-vectors":
+            begin_as_static_vectors(encoder.vocabulary, train, pieces)
     made_from = {"stage": "pretrain", "blocks": data.fingerprint, "shape": encoder.shape.model_dump(mode="json")}
     with keeping(recipe, out, state, settings, made_from) as keeper:
         if made := finished(out, Kind.PRIMARY, keeper, watch):
             return made
         judge = masked_judge(encoder, encoder, split(data, "dev"), settings)
-        train = split(data, "train")
         run = pretraining_run(recipe, step, encoder, train, keeper, judge)
         history = run.watched(f"pretrain {recipe.source}", watch)
 

@@ -1,25 +1,33 @@
 """Static vectors of a language's pieces as an artifact: the source's are computed once, and read for every language.
 
-Legend: V vocabulary, W width of the vectors.
+Legend: V vocabulary, W width of the vectors, D width of a table.
 """
 
+import math
 import time
 from pathlib import Path
+
+import torch
 
 from lingraft.artifacts import artifact
 from lingraft.artifacts.artifact import Artifact, Kind
 from lingraft.artifacts.files import require_new
 from lingraft.config.recipe import Recipe
 from lingraft.data.blocks import hashes_of, load_blocks, split
+from lingraft.data.rng import generator_of
 from lingraft.data.shards import Blocks
 from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.errors import TokenizerError
+from lingraft.model.encoder import INITIAL_STD, Vocabulary
+from lingraft.model.initialisation.alignment import normalised
 from lingraft.model.initialisation.static_vectors import WINDOW, StaticVectors, static_vectors
 
 WIDTH = 96
 """Of the vectors of every language, since an alignment maps one space onto another of the same width."""
 _SEED = 1
 """Of the factorisation's random start; the same for all languages, so that vectors depend on blocks alone."""
+_RANDOM_SHARE = 0.3
+"""Of a table's random rows, in rows that begin as static vectors."""
 _PART = "vectors"
 
 
@@ -62,6 +70,26 @@ def vectors_of(blocks: Blocks, pieces: Tokenizer) -> StaticVectors:
         pieces: tokenizer that they were made with.
     """
     return static_vectors(blocks, len(pieces), pieces.special, WIDTH, _SEED)
+
+
+@torch.no_grad()
+def begin_as_static_vectors(vocabulary: Vocabulary, blocks: Blocks, pieces: Tokenizer) -> None:
+    """Have the rows of a table begin as static vectors of its pieces, as long as random rows are.
+
+    Pieces without a vector keep their random rows, and the others a share of them, so that no two rows are alike.
+
+    Args:
+        vocabulary: with random rows (V, D).
+        blocks: training split of the language.
+        pieces: tokenizer that they were made with.
+    """
+    found, width = vectors_of(blocks, pieces), vocabulary.table_VD.shape[1]
+    unit_VW = normalised(found.vectors_VW[:, :width], found.known)
+    # A factorisation has most of its spread in a few columns; turned at random, all columns have as much.
+    turned_DD, _ = torch.linalg.qr(torch.randn(width, width, generator=generator_of("turn", _SEED)))
+    rows_VD = INITIAL_STD * math.sqrt(width) * unit_VW @ turned_DD[: unit_VW.shape[1]]
+    drawn_VD = vocabulary.table_VD[found.known]
+    vocabulary.table_VD[found.known] = rows_VD[found.known] + _RANDOM_SHARE * drawn_VD
 
 
 def load_vectors(folder: Path, pieces: Tokenizer) -> StaticVectors:

@@ -8,17 +8,28 @@ import torch
 
 from lingraft.artifacts.artifact import Artifact, Kind, create
 from lingraft.data.blocks import split
+from lingraft.data.parallel_text import Pair
+from lingraft.data.parallel_text import held_out as is_held_out
 from lingraft.data.shards import Blocks
 from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.errors import AlignmentError, ArtifactError
 from lingraft.model.loading import Primary, load_embeddings, load_primary
 from lingraft.model.swap import swap
 from lingraft.stages import alignment_probe
-from lingraft.stages.alignment_probe import FEWEST_PIECES, PART, Reference, paragraphs, probe_of, probe_of_lines
+from lingraft.stages.alignment_probe import (
+    FEWEST_PIECES,
+    JUDGED,
+    PART,
+    Reference,
+    language_probe,
+    paragraphs,
+    probe_of,
+    probe_of_lines,
+)
 from lingraft.stages.evaluate import evaluate_language, evaluate_source
 from lingraft.stages.results import ALIGNMENT, ALIGNMENT_INITIAL, MASKED, AlignmentBasis, load_items, load_language
 from tests.fixtures import once
-from tests.workshop import Workshop
+from tests.workshop import Workshop, changed
 
 
 @pytest.fixture(scope="module")
@@ -128,6 +139,25 @@ def test_lines_given_are_pairs_as_they_stand(workshop: Workshop, primary: Primar
     swap(primary.encoder, learned.vocabulary)
     again = found.measure(primary.encoder), found.measure(primary.encoder)
     assert again[0][3].scores == again[1][3].scores
+
+
+def test_lines_held_out_of_parallel_text_are_measured_on_half_of_them_in_each_split(
+    workshop: Workshop, primary: Primary, tmp_path: Path
+) -> None:
+    pieces, blocks = Tokenizer.load(workshop.tokenizers["de"]), held_out(workshop, "de")
+    pairs = [Pair(f"ba de ki {number}", f"mu na pe {number}", f"line {number}") for number in range(1000)]
+    file = tmp_path / "en-de.tsv"
+    file.write_text("".join(f"{pair.source}\t{pair.target}\n" for pair in pairs))
+    recipe = changed(workshop.recipe, "alignment", parallel={"de": str(file)})
+    count = sum(map(is_held_out, pairs))
+    dev, test = (language_probe(recipe, primary, pieces, split, None, blocks, None) for split in JUDGED)
+    assert dev
+    assert test
+    assert (dev.pairs, test.pairs) == (-(-count // 2), count // 2)
+    assert dev.basis is test.basis is AlignmentBasis.PARALLEL
+    assert dev.mark != test.mark
+    file.write_text("".join(f"{pair.source}\t{pair.target}\n" for pair in pairs if not is_held_out(pair)))
+    assert language_probe(recipe, primary, pieces, "test", None, blocks, None) is None
 
 
 def test_a_reference_is_the_same_every_time(workshop: Workshop, primary: Primary, reference: Reference) -> None:

@@ -11,12 +11,13 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 from lingraft.artifacts.artifact import Artifact, Kind
 from lingraft.config.recipe import Recipe
 from lingraft.config.systems import Stage
-from lingraft.data.blocks import split
-from lingraft.model.encoder import Encoder
+from lingraft.data.blocks import load_blocks, split
+from lingraft.model.encoder import Encoder, Vocabulary
 from lingraft.model.loading import Primary, load_embeddings, load_primary
 from lingraft.stages import finetune, pretrain
 from lingraft.stages.adapt import adaptation_run, mini_of
 from lingraft.stages.initialise import initial_rows
+from lingraft.stages.vectors import begin_as_static_vectors, vectors_of
 from lingraft.tasks import classification
 from lingraft.tasks.classification import Classifier
 from lingraft.tasks.model import load_task
@@ -86,6 +87,27 @@ def test_a_recipe_may_have_positions_begin_as_sinusoids(workshop: Workshop, tmp_
     torch.testing.assert_close(found.positions_TD, expected.positions_TD, rtol=0, atol=1e-9)
     assert recipe.digest() != changed(recipe, "pretraining", positions="random").digest()
     named = changed(workshop.recipe, "pretraining", positions="random")
+    assert named.digest() == workshop.recipe.digest()
+
+
+def test_a_recipe_may_have_embeddings_begin_as_static_vectors(workshop: Workshop, tmp_path: Path) -> None:
+    recipe = changed(briefly(workshop.recipe), "pretraining", embeddings="static-vectors", steps=1, learning_rate=1e-12)
+    primary = load_primary(pretrained(workshop, recipe, tmp_path / "out").folder)
+    blocks = split(load_blocks(workshop.blocks["en"], primary.tokenizer, recipe.encoder.block_tokens), "train")
+    known = vectors_of(blocks, primary.tokenizer).known
+    torch.manual_seed(recipe.pretraining.seed)
+    drawn = Encoder(recipe.encoder, recipe.tokenizer.vocabulary)
+    expected = Vocabulary(recipe.tokenizer.vocabulary, recipe.encoder.width)
+    expected.load_state_dict(drawn.vocabulary.state_dict())
+    begin_as_static_vectors(expected, blocks, primary.tokenizer)
+    found_VD = primary.encoder.vocabulary.table_VD
+    torch.testing.assert_close(found_VD, expected.table_VD, rtol=0, atol=1e-9)
+    assert known.any()
+    assert torch.equal((found_VD - drawn.vocabulary.table_VD).abs().amax(1) > 1e-6, known)
+    lengths = [table_VD.norm(dim=1)[known].mean().item() for table_VD in (found_VD, drawn.vocabulary.table_VD)]
+    assert lengths[0] == pytest.approx(lengths[1], rel=0.3)
+    torch.testing.assert_close(primary.encoder.positions_TD, drawn.positions_TD, rtol=0, atol=1e-9)
+    named = changed(workshop.recipe, "pretraining", embeddings="random")
     assert named.digest() == workshop.recipe.digest()
 
 

@@ -11,6 +11,7 @@ Legend: V vocabulary, W width of the vectors, C frequent pieces, P pairs.
 """
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import NamedTuple, Self
 
@@ -94,10 +95,14 @@ def align(source: StaticVectors, target: StaticVectors, known: Pairs, seed: int)
         if min(count, int(source.known.sum()), int(target.known.sum())) < _FEWEST:
             return Alignment(*spaces, agreement=0.0, similarity=0.0, chance_similarity=0.0, known_pairs=count)
         frequent = _Spaces(most_frequent(source, _FREQUENT), most_frequent(target, _FREQUENT))
-        first_WW, second_WW = (
-            _learned(spaces, frequent, known.chosen(half), generator_of("alignment", seed, number))
-            for number, half in enumerate(_halves(count, seed))
-        )
+        with ThreadPoolExecutor(2) as threads:
+            first_WW, second_WW = threads.map(
+                lambda number, half: _learned(
+                    spaces, frequent, known.chosen(half), generator_of("alignment", seed, number)
+                ),
+                range(2),
+                _halves(count, seed),
+            )
         refined = _Spaces(most_frequent(source, _REFINED), most_frequent(target, _REFINED))
         pairs = _refined(spaces, refined, known, _orthogonal(first_WW + second_WW))
         others_C = frequent.target[~torch.isin(frequent.target, known.target_P)]

@@ -102,8 +102,8 @@ def overlap_group(records: Records) -> Group:
             Column(
                 "tokens",
                 "tokens",
-                f"Pieces of the language's vocabulary that are {of}; initialisation by "
-                "overlap copies their embeddings as a start, all others start at random.",
+                f"Pieces of the language's vocabulary that are {of}. Initialisation by overlap copies all their "
+                "embeddings; aligned initialisation copies those that mean the same.",
                 lambda row: row.overlap,
                 count,
             ),
