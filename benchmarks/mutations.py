@@ -199,14 +199,14 @@ MUTATIONS = (
         "lingraft/serving/bundle.py",
         "visible_BT = np.arange(lengths_B.max()) < lengths_B[:, None]",
         "visible_BT = np.ones((len(encoded), lengths_B.max()), bool)",
-        ("serving/test_answers.py", "serving/test_export.py"),
+        ("serving/test_answers.py", "export/test_bundling.py"),
     ),
     Mutation(
         "the languages of a served batch are crossed",
         "lingraft/serving/bundle.py",
         "self.languages[language].table.rows(np.asarray(ids))",
         "self.languages[encoded[0][0]].table.rows(np.asarray(ids))",
-        ("serving/test_answers.py", "serving/test_export.py"),
+        ("serving/test_answers.py", "export/test_bundling.py"),
     ),
     Mutation(
         "rows of different versions of a bundle share a batch",
@@ -227,14 +227,14 @@ MUTATIONS = (
         "lingraft/bundle/tables.py",
         "return rows_ND if self.scale_V is None else rows_ND * self.scale_V[ids_N, None]",
         "return rows_ND",
-        ("serving/test_export_precision.py",),
+        ("export/test_precision.py",),
     ),
     Mutation(
         "golden answers are not compared when a bundle is opened",
         "lingraft/serving/served.py",
         "            bundle.require_golden()\n",
         "            bundle.languages.values()\n",
-        ("serving/test_served.py", "serving/test_export.py"),
+        ("serving/test_served.py", "export/test_bundling.py"),
     ),
     Mutation(
         "files are not compared with their hashes",

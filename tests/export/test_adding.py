@@ -13,8 +13,8 @@ from lingraft.errors import AlignmentError
 from lingraft.export import add
 from lingraft.export import bundle as export
 from lingraft.serving.bundle import Bundle
+from tests.export.test_kinds import KINDS, task_of
 from tests.serving.answers import onnx_logits, pytorch_logits, rows_of, sentences
-from tests.serving.test_export_kinds import KINDS, task_of
 from tests.tiny import Pieces, Tiny, write_embeddings, write_primary
 
 

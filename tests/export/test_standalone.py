@@ -16,8 +16,8 @@ from lingraft.config.encoder import Family
 from lingraft.config.gate import PARITY_TOLERANCE
 from lingraft.errors import ArtifactError, ExportError
 from lingraft.export import standalone
+from tests.export.test_kinds import in_family
 from tests.serving.answers import LANGUAGES, pytorch_logits, rows_of, sentences
-from tests.serving.test_export_kinds import in_family
 from tests.tiny import Pieces, Tiny
 
 PLAIN = """

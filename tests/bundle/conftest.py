@@ -1,0 +1,5 @@
+"""One bundle."""
+
+from tests.serving.conftest import bundle
+
+__all__ = ["bundle"]
