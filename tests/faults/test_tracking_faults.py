@@ -40,7 +40,7 @@ def proxy(monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
     with proxy_to(shared().port) as proxy:
         monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://localhost:{proxy.port}")
         monkeypatch.setenv("LINGRAFT_TRACKING_WAIT_S", "60")
-        for asks in ("server", "points"):
+        for asks in ("client", "metrics_queue"):
             monkeypatch.setattr(f"lingraft.tracking.{asks}.pauses", lambda: itertools.repeat(0.05))
         yield proxy
 
