@@ -24,7 +24,7 @@ RUN --mount=type=secret,id=pip,target=/etc/pip.conf \
         ${TORCH_INDEX:+--extra-index-url "${TORCH_INDEX}"} torch
 # The version file alone, and an empty README, so that this layer stays while the sources change.
 COPY pyproject.toml LICENSE ./
-COPY lingraft/__init__.py lingraft/_version.py lingraft/
+COPY lingraft/_version.py lingraft/
 RUN --mount=type=secret,id=pip,target=/etc/pip.conf \
     touch README.md \
     && pip install --no-cache-dir --constraint constraints.txt '.[pipelines,kubernetes,tracking,search,postgresql,data,s3,gcs,azure,report,export,cpu]' \

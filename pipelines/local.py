@@ -30,7 +30,7 @@ from pipelines.forkserver import Step
 from pipelines.plan import ONE_TRAINING, planned
 
 _ERROR = re.compile(r"^\s*lingraft(\.\w+)+Error: ")
-_STOPPED = re.compile(r"^\s*lingraft\.stopping\.Interruption: ")
+_STOPPED = re.compile(r"^\s*lingraft\.signals\.Interruption: ")
 _PROGRESS = re.compile(r"^\s*.*: (step \d+/\d+, loss |(batch|document) \d+)")
 _NUMBER_FORMAT = re.compile(r"^\s*precision (fp32|bf16)\b")
 _OUTCOME = re.compile(rf"^\s*{OUTCOME}")

@@ -80,7 +80,7 @@ def test_dependencies_are_layered_before_the_sources(image: str) -> None:
     assert values(dependencies, "COPY") == [
         "constraints.txt ./",
         "pyproject.toml LICENSE ./",
-        "lingraft/__init__.py lingraft/",
+        "lingraft/_version.py lingraft/",
     ]
     assert {"README.md ./", "lingraft lingraft", "components components", "pipelines pipelines"} == set(
         values(project, "COPY")

@@ -13,7 +13,7 @@ from lingraft.model.flops import EXA, CostError
 from lingraft.reports.cost.bill import Bill, bills, searched
 
 TESTS = Path(__file__).parent
-BASE = TESTS.parents[1] / "recipes" / "base.toml"
+BASE = TESTS.parents[2] / "recipes" / "base.toml"
 
 
 @pytest.fixture
