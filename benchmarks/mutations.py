@@ -414,8 +414,8 @@ MUTATIONS = (
     Mutation(
         "the mini-model's masked accuracy is reported as the primary's",
         "lingraft/evaluation.py",
-        "        primary=items[MASKED].score,\n",
-        "        primary=tally(mini, learned).score,\n",
+        "        primary=primary.score,\n",
+        "        primary=mini.score,\n",
         ("test_evaluation.py",),
     ),
 )
