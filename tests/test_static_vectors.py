@@ -134,10 +134,23 @@ def test_where_pairs_are_too_many_the_frequent_ones_are_kept(text_NT: Tensor, mo
     kept = module._bounded(all_pairs)
     assert most // 2 < len(kept.keys_P) <= most
     left_out = ~np.isin(all_pairs.keys_P, kept.keys_P)
-    assert kept.weights_P.min() > all_pairs.weights_P[left_out].max()
+    assert kept.weights_P.min() >= all_pairs.weights_P[left_out].max()
     found = computed(text_NT)
     assert torch.isfinite(found.vectors_VW).all()
     assert found.known.sum() > PIECES / 2
+
+
+def test_of_equally_frequent_pairs_as_many_are_kept_as_there_is_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And from all of the vocabulary: in key order, the first would be those of a few pieces only."""
+    monkeypatch.setattr(module, "_MOST_PAIRS", 100)
+    tied = module._Pairs(np.arange(1000), np.full(1000, 3))
+    kept = module._bounded(tied)
+    assert len(kept.keys_P) == 80
+    assert np.diff(kept.keys_P).max() < 2 * 1000 / 80
+    frequent = np.arange(1000) % 20 == 0
+    kept = module._bounded(module._Pairs(tied.keys_P, np.where(frequent, 12, 3)))
+    assert len(kept.keys_P) == 80
+    assert np.isin(tied.keys_P[frequent], kept.keys_P).all()
 
 
 @pytest.mark.parametrize("blocks", [0, 1])

@@ -118,11 +118,18 @@ def _summed(keys_P: Longs, weights_P: Longs) -> _Pairs:
 
 
 def _bounded(pairs: _Pairs) -> _Pairs:
-    """The most frequent pairs, if there are too many (lossy counting, Manku and Motwani 2002)."""
+    """The most frequent pairs, if there are too many (lossy counting, Manku and Motwani 2002).
+
+    Of pairs that tie at the limit, those that there is room for are spread evenly over the vocabulary.
+    """
     if len(pairs.keys_P) <= _MOST_PAIRS:
         return pairs
-    dropped = len(pairs.keys_P) - int(_KEPT_SHARE * _MOST_PAIRS)
-    return _where(pairs, pairs.weights_P > np.partition(pairs.weights_P, dropped)[dropped])
+    most = int(_KEPT_SHARE * _MOST_PAIRS)
+    limit = np.partition(pairs.weights_P, -most)[-most]
+    chosen_P = pairs.weights_P > limit
+    tied, room = np.flatnonzero(pairs.weights_P == limit), most - np.count_nonzero(chosen_P)
+    chosen_P[tied[np.arange(room) * len(tied) // room]] = True
+    return _where(pairs, chosen_P)
 
 
 def _among(pairs: _Pairs, allowed_V: NDArray[np.bool_]) -> _Pairs:
