@@ -179,7 +179,7 @@ def _from_text(
         source_pieces=primary.tokenizer,
         target_pieces=pieces,
         source_vectors=load_vectors(source_vectors, primary.tokenizer),
-        target_vectors=vectors_of(split(data, "train"), pieces),
+        target_vectors=vectors_of(split(data, "train", in_order=True), pieces),
         seed=recipe.adaptation.seed,
         resource=resource,
         table=table,
