@@ -32,7 +32,8 @@ WINDOW = len(_WEIGHTS)
 """Largest distance at which pieces are neighbours."""
 _CONTEXT_SMOOTHING = 0.75
 """Exponent of the contexts' counts; without it, rare contexts have too much information (Levy et al., section 3.2)."""
-_TOKENS_AT_ONCE = 2_000_000
+_TOKENS_AT_ONCE = 1_000_000
+_PAIRS_AT_ONCE = 1_000_000
 _MOST_PAIRS = 6_000_000
 """Different pairs that are kept in memory, which bounds it to 1 GB; beyond that the least frequent ones are dropped."""
 _KEPT_SHARE = 0.8
@@ -75,9 +76,10 @@ def static_vectors(blocks: Blocks, vocabulary: int, special: SpecialIds, width: 
         counts_V += np.bincount(ids_NT.ravel(), minlength=vocabulary)
         pairs_VV = _bounded(pairs_VV + _pairs_of(ids_NT, vocabulary, special))
     counts_V[list(special)] = 0
-    pairs_VV = _among(pairs_VV, counts_V >= MIN_COUNT)
+    information_VV = _information(_among(pairs_VV, counts_V >= MIN_COUNT))
+    del pairs_VV  # tens of megabytes
     with one_thread():
-        return StaticVectors(_factored(_tensor(_information(pairs_VV)), width, seed), torch.from_numpy(counts_V))
+        return StaticVectors(_factored(_tensor(information_VV), width, seed), torch.from_numpy(counts_V))
 
 
 def _pairs_of(ids_NT: Ids, vocabulary: int, special: SpecialIds) -> scipy.sparse.csr_array:
@@ -137,17 +139,18 @@ def _where(
 
 def _information(pairs_VV: scipy.sparse.csr_array) -> scipy.sparse.csr_array:
     """Positive pointwise mutual information (V, V) of a piece (row) and its context (column)."""
-    above_VV = pairs_VV - scipy.sparse.diags_array(pairs_VV.diagonal(), format="csr", dtype=np.int64)
-    weights_VV = pairs_VV + above_VV.T.tocsr()
+    diagonal_VV = scipy.sparse.diags_array(pairs_VV.diagonal(), format="csr", dtype=np.int64)
+    weights_VV = pairs_VV + (pairs_VV - diagonal_VV).T.tocsr()
     totals_V = weights_VV.sum(axis=1).astype(np.float64)
     contexts_V = totals_V**_CONTEXT_SMOOTHING
     contexts_V /= contexts_V.sum() or 1
-    rows_P = _rows(weights_VV)
-    values_P = totals_V[rows_P]
-    values_P *= contexts_V[weights_VV.indices]
-    np.log(np.divide(weights_VV.data, values_P, out=values_P), out=values_P)
-    weights_VV.data = values_P.astype(np.float32)
-    return _where(weights_VV, rows_P, weights_VV.data > 0)
+    rows_P, values_P = _rows(weights_VV), np.empty(weights_VV.nnz, np.float32)
+    for start in range(0, weights_VV.nnz, _PAIRS_AT_ONCE):
+        part = slice(start, start + _PAIRS_AT_ONCE)
+        expected_P = totals_V[rows_P[part]] * contexts_V[weights_VV.indices[part]]
+        values_P[part] = np.log(weights_VV.data[part] / expected_P)
+    weights_VV.data = values_P
+    return _where(weights_VV, rows_P, values_P > 0)
 
 
 def _tensor(matrix_VV: scipy.sparse.csr_array) -> Tensor:
