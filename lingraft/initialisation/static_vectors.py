@@ -154,10 +154,10 @@ def _information(pairs_VV: scipy.sparse.csr_array) -> scipy.sparse.csr_array:
 
 
 def _tensor(matrix_VV: scipy.sparse.csr_array) -> Tensor:
-    parts = map(torch.from_numpy, (matrix_VV.indptr, matrix_VV.indices, matrix_VV.data))
+    starts, columns, values = map(torch.from_numpy, (matrix_VV.indptr, matrix_VV.indices, matrix_VV.data))
     with warnings.catch_warnings():  # PyTorch calls the format a beta of its own, which is nothing to tell a user of
         warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta")
-        return torch.sparse_csr_tensor(*parts, matrix_VV.shape, check_invariants=False)
+        return torch.sparse_csr_tensor(starts, columns, values, matrix_VV.shape, check_invariants=False)
 
 
 def _factored(matrix_VV: Tensor, width: int, seed: int) -> Tensor:
