@@ -393,15 +393,15 @@ MUTATIONS = (
     Mutation(
         "rows come from neighbours of an alignment that has failed",
         "lingraft/initialisation/aligned.py",
-        "neighbours_TS = _neighbours(alignment) if alignment.succeeded else nothing_TS",
-        "neighbours_TS = _neighbours(alignment)",
+        "    succeeded = alignment.succeeded\n",
+        "    succeeded = True\n",
         ("test_aligned_rows.py",),
     ),
     Mutation(
         "special pieces are left out of what aligned rows count as copied",
         "lingraft/initialisation/aligned.py",
-        "rows = _mixed(fitted, source, weights_TS, copied | special, classes)",
-        "rows = _mixed(fitted, source, weights_TS, copied, classes)",
+        "return _mixed(fitted, source, weights_TS, copied | special, classes), len(copied)",
+        "return _mixed(fitted, source, weights_TS, copied, classes), len(copied)",
         ("test_aligned_rows.py",),
     ),
     Mutation(
