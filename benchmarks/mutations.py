@@ -393,15 +393,15 @@ MUTATIONS = (
     Mutation(
         "rows come from neighbours of an alignment that has failed",
         "lingraft/model/initialisation/aligned.py",
-        "neighbours_TS = _neighbours(alignment) if alignment.succeeded else nothing_TS",
-        "neighbours_TS = _neighbours(alignment)",
+        "    succeeded = alignment.succeeded\n",
+        "    succeeded = True\n",
         ("model/initialisation/test_aligned_rows.py",),
     ),
     Mutation(
         "special pieces are left out of what aligned rows count as copied",
         "lingraft/model/initialisation/aligned.py",
-        "rows = _mixed(fitted, source, weights_TS, copied | special, classes)",
-        "rows = _mixed(fitted, source, weights_TS, copied, classes)",
+        "return _mixed(fitted, source, weights_TS, copied | special, classes), len(copied)",
+        "return _mixed(fitted, source, weights_TS, copied, classes), len(copied)",
         ("model/initialisation/test_aligned_rows.py",),
     ),
     Mutation(
@@ -414,8 +414,8 @@ MUTATIONS = (
     Mutation(
         "the mini-model's masked accuracy is reported as the primary's",
         "lingraft/stages/evaluate.py",
-        "        primary=items[MASKED].score,\n",
-        "        primary=tally(mini, learned).score,\n",
+        "        primary=primary.score,\n",
+        "        primary=mini.score,\n",
         ("stages/test_evaluate.py",),
     ),
 )

@@ -126,7 +126,7 @@ def hashes_of(blocks: Artifact) -> dict[str, str]:
     return {"blocks": blocks.fingerprint} | blocks.manifest.data_hashes
 
 
-def split(blocks: Artifact, name: SplitName, cache_bytes: int | None = None) -> Blocks:
+def split(blocks: Artifact, name: SplitName, cache_bytes: int | None = None, in_order: bool = False) -> Blocks:
     """The blocks of one split, by row number; each shard is compared with its hash before its first use.
 
     Args:
@@ -134,6 +134,7 @@ def split(blocks: Artifact, name: SplitName, cache_bytes: int | None = None) -> 
         name: of the split.
         cache_bytes: what shards from object storage may take here at a time; if absent, $LINGRAFT_CACHE_BYTES, or
             16 GiB.
+        in_order: blocks are read once, from the first to the last: of shards on this machine, one is mapped at a time.
 
     Raises:
         ArtifactError: it was made before blocks were sharded, a shard is truncated, or the cache is too small or
@@ -151,7 +152,10 @@ def split(blocks: Artifact, name: SplitName, cache_bytes: int | None = None) -> 
     shard_bytes = shard_blocks * block_tokens * ids_dtype(manifest.detail("vocabulary", int)).itemsize
     window_shards = min(manifest.detail("window_shards", PositiveInt), len(parts))
     files = [f"{part}.safetensors" for part in parts]
-    shelf = _remote(blocks, files, cache_bytes, shard_bytes, window_shards) if blocks.origin else _local(blocks, files)
+    if blocks.origin:
+        shelf = _remote(blocks, files, cache_bytes, shard_bytes, window_shards)
+    else:
+        shelf = _local(blocks, files, room=1 if in_order else None)
     return Blocks(
         count=sum(count for count, _ in shapes),
         block_tokens=block_tokens,
@@ -161,13 +165,13 @@ def split(blocks: Artifact, name: SplitName, cache_bytes: int | None = None) -> 
     )
 
 
-def _local(blocks: Artifact, files: list[str]) -> FileShelf:
+def _local(blocks: Artifact, files: list[str], room: int | None) -> FileShelf:
     for name in files:
         path = blocks.folder / name
         [shape] = blocks.manifest.shapes[path.stem].values()
         if path.stat().st_size <= math.prod(shape) * ids_dtype(blocks.manifest.detail("vocabulary", int)).itemsize:
             blocks.verify(name)  # a cut file is found now, not after days of training
-    return FileShelf(LocalFiles(blocks), files)
+    return FileShelf(LocalFiles(blocks), files, room)
 
 
 def _remote(

@@ -48,7 +48,7 @@ class FileShelf:
         Args:
             source: of the files.
             names: of the files, by shard.
-            room: shards that may be on disk at a time; any number if absent.
+            room: shards that may be on disk and mapped at a time; any number if absent.
         """
         self._source, self._names, self._room = source, names, room
         self._ready: OrderedDict[int, Future[Ids]] = OrderedDict()

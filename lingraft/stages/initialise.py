@@ -5,6 +5,7 @@ Legend: V vocabulary, D width.
 
 import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from lingraft.console import say
 from lingraft.data.bilingual_dictionary import Hashed, read_words
 from lingraft.data.blocks import hashes_of, load_blocks, split
 from lingraft.data.parallel_text import described, held_out, read_pairs
+from lingraft.data.shards import Blocks
 from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.errors import AlignmentError, ArtifactError, RecipeError, TokenizerError
 from lingraft.model.initialisation import rows as drawing
@@ -31,10 +33,13 @@ from lingraft.model.initialisation.quality import Quality, Resource
 from lingraft.model.initialisation.rows import Initialised
 from lingraft.model.initialisation.translation import TranslationTable, dictionary_table, parallel_table
 from lingraft.model.loading import Embeddings, Primary, load_embeddings, load_primary, save_vocabulary
-from lingraft.model.swap import vocabulary_of
+from lingraft.model.swap import swap, vocabulary_of
 from lingraft.stages.vectors import load_vectors, vectors_of
 from lingraft.training.learning_curve import write_curve
+from lingraft.training.masked_lm import mean_loss
 
+_JUDGED_TOKENS = 8192
+"""Of the dev split, by which rows from an alignment are compared with fitted ones; seconds on one core."""
 _INITIALISATION = "initialisation"
 """Detail of a manifest that only initial embeddings have."""
 _ALIGNMENT = "alignment"
@@ -180,13 +185,30 @@ def _from_text(
         source_pieces=primary.tokenizer,
         target_pieces=pieces,
         source_vectors=load_vectors(source_vectors, primary.tokenizer),
-        target_vectors=vectors_of(split(data, "train"), pieces),
+        target_vectors=vectors_of(split(data, "train", in_order=True), pieces),
         seed=recipe.adaptation.seed,
         resource=resource,
         table=table,
+        loss=_loss(primary, split(data, "dev")),
     )
     say(f"alignment of {language!r}: {found.quality.summary}")
     return found, {"source_vectors": mark(source_vectors), **hashes_of(data), **translations}
+
+
+def _loss(primary: Primary, blocks: Blocks) -> Callable[[Initialised], float]:
+    """A measure of a language's rows: the masked loss of the primary with them, on some of the language's blocks."""
+    encoder = primary.encoder
+    most, top = min(len(blocks), max(1, _JUDGED_TOKENS // blocks.block_tokens)), encoder.shape.layers
+    blocks_NT = blocks.take(torch.arange(most) * len(blocks) // most)
+
+    def loss(rows: Initialised) -> float:
+        own = swap(encoder, vocabulary_of(rows.table_VD, rows.bias_V, rows.special))
+        try:
+            return mean_loss(encoder, blocks_NT, (top,))[top]
+        finally:
+            swap(encoder, own)
+
+    return loss
 
 
 def _translations(

@@ -48,7 +48,7 @@ def build_vectors(recipe: Recipe, blocks: Path, tokenizer: Path, out: Path) -> A
     started = time.monotonic()
     pieces = Tokenizer.load(tokenizer)
     data = load_blocks(blocks, pieces, recipe.encoder.block_tokens)
-    found = vectors_of(split(data, "train"), pieces)
+    found = vectors_of(split(data, "train", in_order=True), pieces)
     with artifact.create(out, Kind.VECTORS) as draft:
         draft.tensors(_PART, {"vectors_VW": found.vectors_VW, "counts_V": found.counts_V})
         draft.facts = {

@@ -36,7 +36,7 @@ def before(tree: Path) -> str:
 @pytest.mark.parametrize(
     ("file", "old", "new", "counts"),
     [
-        ("demo.toml", "steps = 1700", "steps = 1701", True),
+        ("demo.toml", "steps = 1000", "steps = 1001", True),
         (TRAINING, "import ", "import math\nimport ", True),
         ("lingraft/model/kernels/attention.py", "import ", "import math\nimport ", True),
         ("constraints.txt", "torch==", "torch==9.", True),

@@ -104,6 +104,17 @@ def test_shards_are_mapped_and_not_read(tmp_path: Path) -> None:
     assert isinstance(shard_NT.base, np.memmap)
 
 
+@pytest.mark.parametrize(("in_order", "mapped"), [(False, 10), (True, 1)])
+def test_where_blocks_are_read_in_order_one_shard_is_mapped_at_a_time(
+    tmp_path: Path, in_order: bool, mapped: int
+) -> None:
+    """What was read of a mapped file counts as memory of the process for as long as it is mapped."""
+    packed(tmp_path / "blocks", 95, 10)
+    blocks = split(Artifact.open(tmp_path / "blocks", Kind.BLOCKS), "train", in_order=in_order)
+    assert blocks.all()[:, 0].tolist() == [*range(95)]
+    assert Path("/proc/self/maps").read_text().count(str(tmp_path / "blocks")) == mapped
+
+
 def test_a_flipped_bit_is_found_before_its_shard_is_used_and_hurts_no_other(tmp_path: Path) -> None:
     found = packed(tmp_path / "blocks", 95, 10)
     flip_a_bit(tmp_path / "blocks/train-00003.safetensors")

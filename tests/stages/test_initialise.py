@@ -12,19 +12,23 @@ from lingraft.artifacts.artifact import Artifact, Cost, Kind
 from lingraft.config.recipe import Recipe
 from lingraft.config.training import Initialisation
 from lingraft.data.bilingual_dictionary import translations_mark
-from lingraft.data.blocks import hashes_of
+from lingraft.data.blocks import hashes_of, split
 from lingraft.data.parallel_text import Pair, held_out
 from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.errors import AlignmentError, ArtifactError, RecipeError, TokenizerError
+from lingraft.model.initialisation import aligned as aligned_rows
+from lingraft.model.initialisation import alignment
 from lingraft.model.loading import load_embeddings, load_primary
+from lingraft.model.swap import swap
 from lingraft.search import Inputs, search
 from lingraft.serving.client import Question, ask
 from lingraft.signals import Interruption, interruptible
 from lingraft.stages.adapt import adapt
 from lingraft.stages.evaluate import evaluate_language
-from lingraft.stages.initialise import initial_rows, initialise
+from lingraft.stages.initialise import initial_rows, initialise, quality_of
 from lingraft.stages.results import LanguageResult, load_language, load_search
 from lingraft.stages.vectors import build_vectors
+from lingraft.training.masked_lm import mean_loss
 from lingraft.training.schedule import unwatched
 from tests import made_up
 from tests.made_up import TOPICS
@@ -264,6 +268,36 @@ def test_rows_from_text_alone_are_an_artifact_that_names_vectors_and_blocks(
     if not quality["succeeded"]:
         fitted = changed(short, "adaptation", initialisation=Initialisation.FITTED)
         assert same_tensors(vocabulary(tmp_path / "de"), vocabulary(started(workshop, fitted, tmp_path / "fitted")))
+
+
+@pytest.mark.parametrize("most", [100.0, -100.0], ids=["kept", "refused"])
+def test_rows_from_an_alignment_are_compared_with_fitted_ones_by_masked_loss(
+    workshop: Workshop, short: Recipe, vectors: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: float
+) -> None:
+    monkeypatch.setattr(alignment, "AGREEMENT", -2.0)
+    monkeypatch.setattr(aligned_rows, "MOST_ADDED_LOSS", most)
+    made = from_text(workshop, short, vectors, tmp_path / "de")
+    fitted = initialise(
+        changed(short, "adaptation", initialisation=Initialisation.FITTED),
+        workshop.primary,
+        workshop.tokenizers["de"],
+        tmp_path / "fitted",
+    )
+    found = quality_of(made.folder)
+    assert found is not None
+    assert found.added_loss is not None
+    assert found.succeeded is (most > 0)
+    losses = [loss_of(workshop, each.folder) for each in (made, fitted)]
+    assert losses[0] - losses[1] == pytest.approx(found.added_loss if found.succeeded else 0.0, abs=1e-3)
+
+
+def loss_of(shop: Workshop, embeddings: Path) -> float:
+    encoder = load_primary(shop.primary).encoder
+    swap(encoder, load_embeddings(embeddings).vocabulary)
+    blocks = split(Artifact.load(shop.blocks["de"], Kind.BLOCKS), "dev")
+    most = min(len(blocks), 8192 // blocks.block_tokens)
+    top = encoder.shape.layers
+    return mean_loss(encoder, blocks.take(torch.arange(most) * len(blocks) // most), (top,))[top]
 
 
 def test_rows_from_parallel_text_are_learned_from_the_same(

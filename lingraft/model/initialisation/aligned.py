@@ -8,6 +8,7 @@ Legend: S source vocabulary, T target vocabulary, D width, K neighbours.
 """
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -28,6 +29,8 @@ from lingraft.model.initialisation.translation import TranslationTable
 
 _NEIGHBOURS, _TEMPERATURE = 10, 0.05
 """Source pieces that a row is the mean of, and the softmax over their cosines that weighs them."""
+MOST_ADDED_LOSS = 0.4
+"""Nats that rows from neighbours may add to the masked loss of fitted rows; beyond it, the alignment has failed."""
 _ROWS_AT_ONCE = 512
 _WORDS = {PieceClass.INITIAL, PieceClass.CONTINUATION}
 
@@ -49,6 +52,7 @@ def aligned(
     seed: int,
     resource: Resource = Resource.TEXT,
     table: TranslationTable | None = None,
+    loss: Callable[[Initialised], float] | None = None,
 ) -> Aligned:
     """Compute a language's rows from static vectors of both languages, and from translations where there are any.
 
@@ -64,6 +68,8 @@ def aligned(
         seed: decides what is drawn.
         resource: what `table` was learned from.
         table: translations of target pieces; absent with text alone.
+        loss: masked loss in nats of the source's body with some rows, on text of the language that vectors were not
+            computed from; absent: rows are not judged by it.
 
     Raises:
         TokenizerError: the source has not one row a piece, or no piece but special ones.
@@ -73,15 +79,25 @@ def aligned(
     )
     start, alignment = _best(source_pieces, target_pieces, source_vectors, target_vectors, seed, table)
     nothing_TS = scipy.sparse.csr_array((len(target_pieces), len(source_pieces)), dtype=np.float32)
-    neighbours_TS = _neighbours(alignment) if alignment.succeeded else nothing_TS
     translations_TS = table.probabilities_TS if table and resource is Resource.PARALLEL else nothing_TS
-    translated_T, near_T = _filled(translations_TS), _filled(neighbours_TS)
-    elsewhere_TT = scipy.sparse.diags_array((~translated_T).astype(np.float32), format="csr")
-    weights_TS = (translations_TS + elsewhere_TT @ neighbours_TS).tocsr()
     shared, classes = overlap(source_pieces, target_pieces), classes_of(target_pieces)
-    copied = _agreeing(shared, weights_TS, classes)
     special = dict(zip(target_pieces.special, source_pieces.special, strict=True))
-    rows = _mixed(fitted, source, weights_TS, copied | special, classes)
+
+    def rows_of(weights_TS: scipy.sparse.csr_array) -> tuple[Initialised, int]:
+        """Rows, and how many of them are copies of shared pieces."""
+        copied = _agreeing(shared, weights_TS, classes)
+        return _mixed(fitted, source, weights_TS, copied | special, classes), len(copied)
+
+    (rows, copied), mapped, added_loss = rows_of(translations_TS), 0, None
+    succeeded = alignment.succeeded
+    if succeeded:
+        neighbours_TS, elsewhere_T = _neighbours(alignment), ~_filled(translations_TS)
+        elsewhere_TT = scipy.sparse.diags_array(elsewhere_T.astype(np.float32), format="csr")
+        near, near_copied = rows_of((translations_TS + elsewhere_TT @ neighbours_TS).tocsr())
+        added_loss = round(loss(near) - loss(rows), 4) if loss else None
+        succeeded = added_loss is None or added_loss <= MOST_ADDED_LOSS
+        if succeeded:
+            rows, copied, mapped = near, near_copied, int((_filled(neighbours_TS) & elsewhere_T).sum())
     quality = Quality(
         resource=resource,
         start=start,
@@ -89,11 +105,12 @@ def aligned(
         agreement=round(alignment.agreement, 4),
         similarity=round(alignment.similarity, 4),
         chance_similarity=round(alignment.chance_similarity, 4),
-        succeeded=alignment.succeeded,
-        translated=int(translated_T.sum()),
-        mapped=int((near_T & ~translated_T).sum()),
-        copied_of_shared=len(copied),
+        succeeded=succeeded,
+        translated=int(_filled(translations_TS).sum()),
+        mapped=mapped,
+        copied_of_shared=copied,
         shared=len(shared),
+        added_loss=added_loss,
     )
     return Aligned(rows, quality)
 

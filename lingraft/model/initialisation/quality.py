@@ -32,11 +32,14 @@ class Quality:
     copied_of_shared: int
     """Shared pieces whose row is the source's, and not a mean, because the alignment agrees or knows nothing."""
     shared: int
+    added_loss: float | None = None
+    """Nats that rows from neighbours add to the masked loss of fitted ones before any update; None: not measured."""
 
     @property
     def summary(self) -> str:
         """One line for people."""
-        of = f"from {self.resource} ({self.known_pairs:,} {self.start}, agreement {self.agreement:.2f})"
+        loss = "" if self.added_loss is None else f", masked loss {self.added_loss:+.2f} beside fitted rows"
+        of = f"from {self.resource} ({self.known_pairs:,} {self.start}, agreement {self.agreement:.2f}{loss})"
         rest = f"{self.translated:,} from translations, {self.copied_of_shared:,} of {self.shared:,} shared ones copied"
         if self.succeeded:
             return f"succeeded, {of}: {self.mapped:,} rows from neighbours, {rest}"

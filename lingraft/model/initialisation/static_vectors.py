@@ -4,14 +4,16 @@ Pieces that stand near each other are counted, the counts become positive pointw
 contexts, and a truncated SVD makes a vector of each row (Levy, Goldberg and Dagan 2015, sections 3.1 and 3.3). Text is
 read once, a few million tokens at a time, and the number of pairs in memory is bounded.
 
+Pairs are unordered: a matrix of them is sparse, and filled on and above its diagonal only.
+
 Legend: N blocks, T tokens of a block, V vocabulary, P pairs of pieces, W width of the vectors.
 """
 
 import warnings
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
+import scipy.sparse
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
@@ -28,10 +30,10 @@ _WEIGHTS = (12, 6, 4, 3)
 """A neighbour at distance 1, 2, 3 or 4 counts in inverse proportion to it; in twelfths, so that sums are exact."""
 WINDOW = len(_WEIGHTS)
 """Largest distance at which pieces are neighbours."""
-_DISTANCE_BITS = 2
 _CONTEXT_SMOOTHING = 0.75
 """Exponent of the contexts' counts; without it, rare contexts have too much information (Levy et al., section 3.2)."""
-_TOKENS_AT_ONCE = 2_000_000
+_TOKENS_AT_ONCE = 1_000_000
+_PAIRS_AT_ONCE = 1_000_000
 _MOST_PAIRS = 6_000_000
 """Different pairs that are kept in memory, which bounds it to 1 GB; beyond that the least frequent ones are dropped."""
 _KEPT_SHARE = 0.8
@@ -56,14 +58,6 @@ class StaticVectors:
         return self.vectors_VW.any(1)
 
 
-class _Pairs(NamedTuple):
-    """Unordered pairs of pieces that stand near each other, by rising key."""
-
-    keys_P: Longs
-    """smaller id * V + larger id."""
-    weights_P: Longs
-
-
 def static_vectors(blocks: Blocks, vocabulary: int, special: SpecialIds, width: int, seed: int) -> StaticVectors:
     """Count and factor, in bounded memory; the same bits for any number of threads.
 
@@ -75,90 +69,95 @@ def static_vectors(blocks: Blocks, vocabulary: int, special: SpecialIds, width: 
         seed: of the SVD's random start.
     """
     counts_V = np.zeros(vocabulary, np.int64)
-    pairs = _Pairs(np.empty(0, np.int64), np.empty(0, np.int64))
+    pairs_VV = scipy.sparse.csr_array((vocabulary, vocabulary), dtype=np.int64)
     step = max(1, _TOKENS_AT_ONCE // blocks.block_tokens)
     for start in counted(range(0, len(blocks), step), "count pairs of pieces", "part", -(-len(blocks) // step)):
         ids_NT = blocks.take(torch.arange(start, min(start + step, len(blocks)))).numpy()
         counts_V += np.bincount(ids_NT.ravel(), minlength=vocabulary)
-        pairs = _bounded(_merged(pairs, _pairs_of(ids_NT, vocabulary, special)))
+        pairs_VV = _bounded(pairs_VV + _pairs_of(ids_NT, vocabulary, special))
     counts_V[list(special)] = 0
-    pairs = _among(pairs, counts_V >= MIN_COUNT)
+    information_VV = _information(_among(pairs_VV, counts_V >= MIN_COUNT))
+    del pairs_VV  # tens of megabytes
     with one_thread():
-        return StaticVectors(_factored(_information(pairs, vocabulary), width, seed), torch.from_numpy(counts_V))
+        return StaticVectors(_factored(_tensor(information_VV), width, seed), torch.from_numpy(counts_V))
 
 
-def _pairs_of(ids_NT: Ids, vocabulary: int, special: SpecialIds) -> _Pairs:
-    """Pairs within the window; they do not reach across special pieces, which stand between documents."""
+def _pairs_of(ids_NT: Ids, vocabulary: int, special: SpecialIds) -> scipy.sparse.csr_array:
+    """Weights (V, V) within the window; it does not reach across special pieces, which stand between documents."""
     text_NT = ~np.isin(ids_NT, special)
-    unbroken_NT, found = text_NT, []
-    for distance in range(1, WINDOW + 1):
-        first_NT, second_NT = ids_NT[:, :-distance], ids_NT[:, distance:]
+    unbroken_NT = text_NT
+    pairs_VV = scipy.sparse.csr_array((vocabulary, vocabulary), dtype=np.int64)
+    for distance, weight in enumerate(_WEIGHTS, start=1):
         unbroken_NT = unbroken_NT[:, :-1] & text_NT[:, distance:]
-        first_P, second_P = first_NT[unbroken_NT], second_NT[unbroken_NT]
+        first_P, second_P = ids_NT[:, :-distance][unbroken_NT], ids_NT[:, distance:][unbroken_NT]
         keys_P = np.minimum(first_P, second_P) * vocabulary + np.maximum(first_P, second_P)
-        found.append(keys_P << _DISTANCE_BITS | (distance - 1))
-    keys_P = np.concatenate(found)
-    keys_P.sort()
-    weights_P = np.array(_WEIGHTS)[keys_P & (len(_WEIGHTS) - 1)]
-    return _summed(keys_P >> _DISTANCE_BITS, weights_P)
+        keys_P.sort()
+        pairs_VV += weight * _counted(keys_P, vocabulary)
+    return pairs_VV
 
 
-def _merged(first: _Pairs, second: _Pairs) -> _Pairs:
-    keys_P = np.concatenate([first.keys_P, second.keys_P])
-    order_P = np.argsort(keys_P, kind="stable")  # merges two sorted runs in linear time
-    return _summed(keys_P[order_P], np.concatenate([first.weights_P, second.weights_P])[order_P])
+def _counted(keys_P: Longs, vocabulary: int) -> scipy.sparse.csr_array:
+    """How often each pair (V, V) occurs among sorted keys, smaller id * V + larger id."""
+    starts = np.flatnonzero(np.diff(keys_P, prepend=-1))
+    counts_P, keys_P = np.diff(starts, append=len(keys_P)), keys_P[starts]
+    ends_V = np.searchsorted(keys_P, np.arange(vocabulary + 1) * vocabulary)
+    return scipy.sparse.csr_array((counts_P, keys_P % vocabulary, ends_V), shape=(vocabulary, vocabulary))
 
 
-def _summed(keys_P: Longs, weights_P: Longs) -> _Pairs:
-    """Every key once, of sorted keys."""
-    if not len(keys_P):
-        return _Pairs(keys_P, weights_P)
-    starts = np.flatnonzero(np.concatenate([[True], keys_P[1:] != keys_P[:-1]]))
-    return _Pairs(keys_P[starts], np.add.reduceat(weights_P, starts))
+def _bounded(pairs_VV: scipy.sparse.csr_array) -> scipy.sparse.csr_array:
+    """The most frequent pairs, if there are too many (lossy counting, Manku and Motwani 2002).
+
+    Of pairs that tie at the limit, those that there is room for are spread evenly over the vocabulary.
+    """
+    if pairs_VV.nnz <= _MOST_PAIRS:
+        return pairs_VV
+    weights_P, most = pairs_VV.data, int(_KEPT_SHARE * _MOST_PAIRS)
+    limit = np.partition(weights_P, -most)[-most]
+    chosen_P = weights_P > limit
+    tied, room = np.flatnonzero(weights_P == limit), most - np.count_nonzero(chosen_P)
+    chosen_P[tied[np.arange(room) * len(tied) // room]] = True
+    return _where(pairs_VV, _rows(pairs_VV), chosen_P)
 
 
-def _bounded(pairs: _Pairs) -> _Pairs:
-    """The most frequent pairs, if there are too many (lossy counting, Manku and Motwani 2002)."""
-    if len(pairs.keys_P) <= _MOST_PAIRS:
-        return pairs
-    dropped = len(pairs.keys_P) - int(_KEPT_SHARE * _MOST_PAIRS)
-    return _where(pairs, pairs.weights_P > np.partition(pairs.weights_P, dropped)[dropped])
+def _among(pairs_VV: scipy.sparse.csr_array, allowed_V: NDArray[np.bool_]) -> scipy.sparse.csr_array:
+    rows_P = _rows(pairs_VV)
+    return _where(pairs_VV, rows_P, allowed_V[rows_P] & allowed_V[pairs_VV.indices])
 
 
-def _among(pairs: _Pairs, allowed_V: NDArray[np.bool_]) -> _Pairs:
-    size = len(allowed_V)
-    return _where(pairs, allowed_V[pairs.keys_P // size] & allowed_V[pairs.keys_P % size])
+def _rows(matrix_VV: scipy.sparse.csr_array) -> NDArray[np.int32]:
+    """Row of every number that is stored."""
+    return np.repeat(np.arange(matrix_VV.shape[0], dtype=np.int32), np.diff(matrix_VV.indptr))
 
 
-def _where(pairs: _Pairs, chosen_P: NDArray[np.bool_]) -> _Pairs:
-    return _Pairs(pairs.keys_P[chosen_P], pairs.weights_P[chosen_P])
+def _where(
+    matrix_VV: scipy.sparse.csr_array, rows_P: NDArray[np.int32], chosen_P: NDArray[np.bool_]
+) -> scipy.sparse.csr_array:
+    ends_V = np.concatenate([[0], np.cumsum(np.bincount(rows_P[chosen_P], minlength=matrix_VV.shape[0]))])
+    parts = matrix_VV.data[chosen_P], matrix_VV.indices[chosen_P], ends_V
+    return scipy.sparse.csr_array(parts, shape=matrix_VV.shape)
 
 
-def _information(pairs: _Pairs, vocabulary: int) -> Tensor:
-    """Positive pointwise mutual information (V, V), sparse, of a piece (row) and its context (column)."""
-    low_P, high_P = np.divmod(pairs.keys_P, vocabulary)
-    apart_P = low_P != high_P
-    rows_P, columns_P = np.concatenate([low_P, high_P[apart_P]]), np.concatenate([high_P, low_P[apart_P]])
-    weights_P = np.concatenate([pairs.weights_P, pairs.weights_P[apart_P]]).astype(np.float64)
-    totals_V = np.bincount(rows_P, weights_P, vocabulary)
+def _information(pairs_VV: scipy.sparse.csr_array) -> scipy.sparse.csr_array:
+    """Positive pointwise mutual information (V, V) of a piece (row) and its context (column)."""
+    diagonal_VV = scipy.sparse.diags_array(pairs_VV.diagonal(), format="csr", dtype=np.int64)
+    weights_VV = pairs_VV + (pairs_VV - diagonal_VV).T.tocsr()
+    totals_V = weights_VV.sum(axis=1).astype(np.float64)
     contexts_V = totals_V**_CONTEXT_SMOOTHING
     contexts_V /= contexts_V.sum() or 1
-    values_P = totals_V[rows_P].astype(np.float64)
-    values_P *= contexts_V[columns_P]
-    np.log(np.divide(weights_P, values_P, out=values_P), out=values_P)
-    values_P = values_P.astype(np.float32)
-    positive_P = values_P > 0
-    return _sparse(rows_P[positive_P], columns_P[positive_P], values_P[positive_P], vocabulary)
+    rows_P, values_P = _rows(weights_VV), np.empty(weights_VV.nnz, np.float32)
+    for start in range(0, weights_VV.nnz, _PAIRS_AT_ONCE):
+        part = slice(start, start + _PAIRS_AT_ONCE)
+        expected_P = totals_V[rows_P[part]] * contexts_V[weights_VV.indices[part]]
+        values_P[part] = np.log(weights_VV.data[part] / expected_P)
+    weights_VV.data = values_P
+    return _where(weights_VV, rows_P, values_P > 0)
 
 
-def _sparse(rows_P: Longs, columns_P: Longs, values_P: NDArray[np.float32], size: int) -> Tensor:
-    order_P = np.argsort(rows_P * size + columns_P)
-    ends_V = np.concatenate([[0], np.cumsum(np.bincount(rows_P, minlength=size))]).astype(np.int32)
-    parts = ends_V, columns_P[order_P].astype(np.int32), values_P[order_P]
-    starts, columns, values = map(torch.from_numpy, parts)
+def _tensor(matrix_VV: scipy.sparse.csr_array) -> Tensor:
+    starts, columns, values = map(torch.from_numpy, (matrix_VV.indptr, matrix_VV.indices, matrix_VV.data))
     with warnings.catch_warnings():  # PyTorch calls the format a beta of its own, which is nothing to tell a user of
         warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta")
-        return torch.sparse_csr_tensor(starts, columns, values, (size, size), check_invariants=False)
+        return torch.sparse_csr_tensor(starts, columns, values, matrix_VV.shape, check_invariants=False)
 
 
 def _factored(matrix_VV: Tensor, width: int, seed: int) -> Tensor:

@@ -154,6 +154,27 @@ def test_the_same_seed_gives_the_same_rows(
     assert again.quality == found.quality
 
 
+@pytest.mark.parametrize(("added", "kept"), [(0.3, True), (0.5, False)])
+def test_rows_that_add_much_to_the_masked_loss_of_fitted_ones_are_not_taken(
+    source: Vocabulary, text: tuple[StaticVectors, StaticVectors], found: Aligned, added: float, kept: bool
+) -> None:
+    expected = fitted(source)
+
+    def loss(rows: Initialised) -> float:
+        return 7.0 if torch.equal(rows.table_VD, expected.table_VD) else 7.0 + added
+
+    judged = aligned(source, HERE, THERE, *text, seed=1, loss=loss)
+    assert torch.equal(judged.rows.table_VD, found.rows.table_VD if kept else expected.table_VD)
+    assert judged.rows.copied == (found.rows.copied if kept else expected.copied)
+    assert judged.quality.succeeded is kept
+    assert judged.quality.added_loss == pytest.approx(added)
+    assert (judged.quality.mapped, judged.quality.copied_of_shared) == (
+        (found.quality.mapped, found.quality.copied_of_shared) if kept else (0, expected.copied - len(OWN_IDS))
+    )
+    assert f"masked loss +{added:.2f} beside fitted rows" in judged.quality.summary
+    assert judged.quality.summary.startswith("succeeded" if kept else "failed")
+
+
 def test_unrelated_text_gives_fitted_rows(
     source: Vocabulary, text: tuple[StaticVectors, StaticVectors], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -4,6 +4,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
+import scipy.sparse
 import torch
 from torch import Tensor
 
@@ -42,24 +43,26 @@ def counted_one_by_one(blocks_NT: Tensor) -> Counter[tuple[int, int]]:
     return found
 
 
+def weights(pairs_VV: scipy.sparse.csr_array) -> dict[tuple[int, int], int]:
+    rows, columns = pairs_VV.tocoo().coords
+    return dict(zip(zip(rows.tolist(), columns.tolist(), strict=True), pairs_VV.data.tolist(), strict=True))
+
+
 def test_pairs_are_those_that_a_plain_count_finds(text_NT: Tensor) -> None:
     blocks_NT = text_NT[:20].clone()
     blocks_NT[:, 20], blocks_NT[3, 30:33] = OWN_IDS.end, OWN_IDS.unknown
-    pairs = module._pairs_of(blocks_NT.numpy(), SIZE, OWN_IDS)
-    found = {(key // SIZE, key % SIZE): weight for key, weight in zip(*map(np.ndarray.tolist, pairs), strict=True)}
-    assert found == counted_one_by_one(blocks_NT)
-    assert np.all(np.diff(pairs.keys_P) > 0)
+    assert weights(module._pairs_of(blocks_NT.numpy(), SIZE, OWN_IDS)) == counted_one_by_one(blocks_NT)
 
 
 def test_pieces_on_both_sides_of_a_special_one_are_no_neighbours() -> None:
     row = torch.tensor([[5, 6, OWN_IDS.end, 7, 8]])
     pairs = module._pairs_of(row.numpy(), SIZE, OWN_IDS)
-    assert [divmod(key, SIZE) for key in pairs.keys_P.tolist()] == [(5, 6), (7, 8)]
+    assert [*weights(pairs)] == [(5, 6), (7, 8)]
 
 
 def test_blocks_shorter_than_the_window_have_pairs_too() -> None:
     pairs = module._pairs_of(np.array([[5, 6, 7]]), SIZE, OWN_IDS)
-    assert pairs.weights_P.tolist() == [12, 6, 12]
+    assert weights(pairs) == {(5, 6): 12, (5, 7): 6, (6, 7): 12}
 
 
 @pytest.mark.parametrize("tokens_at_once", [1, 1000, 7000])
@@ -129,15 +132,27 @@ def test_rare_and_special_pieces_have_no_vector(text_NT: Tensor) -> None:
 
 def test_where_pairs_are_too_many_the_frequent_ones_are_kept(text_NT: Tensor, monkeypatch: pytest.MonkeyPatch) -> None:
     all_pairs = module._pairs_of(text_NT.numpy(), SIZE, OWN_IDS)
-    most = len(all_pairs.keys_P) // 3
+    most = all_pairs.nnz // 3
     monkeypatch.setattr(module, "_MOST_PAIRS", most)
-    kept = module._bounded(all_pairs)
-    assert most // 2 < len(kept.keys_P) <= most
-    left_out = ~np.isin(all_pairs.keys_P, kept.keys_P)
-    assert kept.weights_P.min() > all_pairs.weights_P[left_out].max()
+    kept, every = weights(module._bounded(all_pairs)), weights(all_pairs)
+    assert most // 2 < len(kept) <= most
+    assert min(kept.values()) >= max(every[pair] for pair in every.keys() - kept.keys())
     found = computed(text_NT)
     assert torch.isfinite(found.vectors_VW).all()
     assert found.known.sum() > PIECES / 2
+
+
+def test_of_equally_frequent_pairs_as_many_are_kept_as_there_is_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And from all of the vocabulary: the first in order would be those of a few pieces only."""
+    monkeypatch.setattr(module, "_MOST_PAIRS", 100)
+    tied_VV = scipy.sparse.csr_array(np.full((30, 30), 3))
+    kept_VV = module._bounded(tied_VV)
+    assert kept_VV.nnz == 80
+    assert np.diff(kept_VV.indptr).min() >= 2
+    frequent_VV = scipy.sparse.eye_array(30, format="csr", dtype=np.int64)
+    kept_VV = module._bounded(tied_VV + 9 * frequent_VV)
+    assert kept_VV.nnz == 80
+    assert kept_VV.diagonal().tolist() == [12] * 30
 
 
 @pytest.mark.parametrize("blocks", [0, 1])
