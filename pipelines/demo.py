@@ -45,8 +45,8 @@ def run(recipe: Recipe, out: Path, compare: bool, drop_languages: Sequence[str] 
     started = time.monotonic()
     local.set_up(out)
     if drop_languages:
-        with tracking.asking(creates=True) as asking:
-            require_droppable(asking, recipe, recipe.targets, drop_languages)
+        with tracking.retrying_client(creates=True) as client:
+            require_droppable(client, recipe, recipe.targets, drop_languages)
     whole = not (compare and _is_registered(recipe))
     before = [build.source_pipeline(recipe), *([build.depth_search_pipeline(recipe)] if recipe.search else [])]
     if not whole:
@@ -158,6 +158,6 @@ def write_report(records: Records, out: Path) -> Path:
     shutil.rmtree(out, ignore_errors=True)
     made = write(records, out)
     if records.tracked:
-        with tracking.asking() as asking:
-            tracking.keep(asking, next(iter(records.tracked.runs.values())), made, REPORT)
+        with tracking.retrying_client() as client:
+            tracking.keep(client, next(iter(records.tracked.runs.values())), made, REPORT)
     return out

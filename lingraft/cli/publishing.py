@@ -118,13 +118,13 @@ def champion(
 
     require_store()
     announce_registry()
-    from lingraft.tracking import asking
+    from lingraft.tracking import retrying_client
     from lingraft.tracking.promotion.champion import Champion, follow_once, require_bundle
 
-    with asking() as ask:
-        require_bundle(ask, model)
+    with retrying_client() as client:
+        require_bundle(client, model)
         to.mkdir(parents=True, exist_ok=True)
-        followed = Champion(ask, model, to, endpoint, started, keep)
+        followed = Champion(client, model, to, endpoint, started, keep)
         if once:
             return followed.look()
         while True:
@@ -153,12 +153,12 @@ def _registered(bundle: Path) -> list[tuple[str, int]]:
         PublicationError: there is none.
     """
     from lingraft.artifacts.artifact import Artifact, Kind
-    from lingraft.tracking import asking
+    from lingraft.tracking import retrying_client
     from lingraft.tracking.versions import search
 
     mark = Artifact.load(bundle, Kind.BUNDLE).fingerprint
-    with asking() as ask:
-        found = [(each.name, int(each.version)) for each in search(ask, f"tags.fingerprint = '{mark}'")]
+    with retrying_client() as client:
+        found = [(each.name, int(each.version)) for each in search(client, f"tags.fingerprint = '{mark}'")]
     if not found:
         raise PublicationError(
             f"{bundle} ({mark[:12]}) is not registered at {os.environ.get('MLFLOW_TRACKING_URI')}, so that the "
@@ -168,8 +168,8 @@ def _registered(bundle: Path) -> list[tuple[str, int]]:
 
 
 def _tag(model: str, number: int, key: str, value: str) -> None:
-    from lingraft.tracking import asking
+    from lingraft.tracking import retrying_client
     from lingraft.tracking.versions import retag, version_of
 
-    with asking() as ask:
-        retag(ask, version_of(ask, model, number), {key: value})
+    with retrying_client() as client:
+        retag(client, version_of(client, model, number), {key: value})

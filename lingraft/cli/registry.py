@@ -12,7 +12,7 @@ from lingraft.cli.options import RecipeOption, say
 from lingraft.errors import NotRegisteredError, PromotionError
 
 if TYPE_CHECKING:
-    from lingraft.tracking import Asking
+    from lingraft.tracking import RetryingClient
     from lingraft.tracking.promotion.bundle_gate import AllowedChanges
     from lingraft.tracking.promotion.promote import Decided
     from lingraft.tracking.versions import Version
@@ -48,13 +48,13 @@ DryOption = Annotated[bool, typer.Option("--dry-run", help="Say what would happe
 def ls(project: ProjectOption = None) -> None:
     """List every version of a project, and mark those that are champions, and those that fit the primary no more."""
     from lingraft.artifacts.names import primary_of
-    from lingraft.tracking import asking
+    from lingraft.tracking import retrying_client
     from lingraft.tracking.versions import champion_of, versions
 
-    with asking() as ask:
-        chosen = _project(ask, project)
-        primary = champion_of(ask, primary_of(chosen))
-        found = versions(ask, chosen)
+    with retrying_client() as client:
+        chosen = _project(client, project)
+        primary = champion_of(client, primary_of(chosen))
+        found = versions(client, chosen)
     for each in found:
         print("  ".join([f"{each.name:<40} {each.number:>4}", each.fingerprint[:12], *_marks(each, primary)]))
 
@@ -66,13 +66,13 @@ def _marks(version: "Version", primary: "Version | None") -> list[str]:
 
 def show(model: ModelArgument, version: ChosenArgument = None) -> None:
     """Print a version's card, its tags, and what was decided about its model."""
-    from lingraft.tracking import asking
+    from lingraft.tracking import retrying_client
     from lingraft.tracking.promotion import decisions
     from lingraft.tracking.promotion.promote import project_of
 
-    with asking() as ask:
-        found = _version(ask, model, version)
-        records = decisions.history(ask, project_of(found), model)
+    with retrying_client() as client:
+        found = _version(client, model, version)
+        records = decisions.history(client, project_of(found), model)
     print(found.description)
     print("\n".join(["", "## Tags", "", *(f"{key}: {value}" for key, value in sorted(found.tags.items()))]))
     print("\n".join(["", "## Decisions", "", *(record.says for record in records)]))
@@ -80,14 +80,14 @@ def show(model: ModelArgument, version: ChosenArgument = None) -> None:
 
 def lineage(project: ProjectOption = None) -> None:
     """Draw what was made of what, from primaries to endpoints, and print what was decided."""
-    from lingraft.tracking import asking
+    from lingraft.tracking import retrying_client
     from lingraft.tracking.promotion import decisions
     from lingraft.tracking.promotion.lineage import drawn
     from lingraft.tracking.versions import versions
 
-    with asking() as ask:
-        chosen = _project(ask, project)
-        found, records = versions(ask, chosen), decisions.history(ask, chosen)
+    with retrying_client() as client:
+        chosen = _project(client, project)
+        found, records = versions(client, chosen), decisions.history(client, chosen)
     print(drawn(found))
     if records:
         print("\n".join(["", "decisions", *(f"{record.decision.model} {record.says}" for record in records)]))
@@ -99,22 +99,22 @@ def verify(
     project: ProjectOption = None,
 ) -> None:
     """Download versions, check every file's hash, and that tags, alignment and record are as they must be."""
-    from lingraft.tracking import asking
+    from lingraft.tracking import retrying_client
     from lingraft.tracking.promotion.promote import project_of
     from lingraft.tracking.promotion.upkeep import damage, lost_records, require_whole, strays
     from lingraft.tracking.versions import versions
 
     problems = []
-    with asking() as ask:
-        one = [_version(ask, model, version)] if model else []
-        chosen = project_of(one[0]) if one else _project(ask, project)
-        found = versions(ask, chosen)
+    with retrying_client() as client:
+        one = [_version(client, model, version)] if model else []
+        chosen = project_of(one[0]) if one else _project(client, project)
+        found = versions(client, chosen)
         for each in one or found:
-            problem = damage(ask, each, found)
+            problem = damage(client, each, found)
             print(f"{'DAMAGED' if problem else 'ok':<8} {each.title}")
             problems += [f"{each.title}: {problem}"] if problem else []
-        problems += strays(ask, chosen, [each for each in found if model in {None, each.name}])
-        problems += [f"decision {number} of {chosen!r} was deleted" for number in lost_records(ask, chosen)]
+        problems += strays(client, chosen, [each for each in found if model in {None, each.name}])
+        problems += [f"decision {number} of {chosen!r} was deleted" for number in lost_records(client, chosen)]
     require_whole(problems)
 
 
@@ -125,12 +125,12 @@ def pull(
 ) -> None:
     """Bring a version's artifact to a folder, verified: what is damaged does not arrive."""
     from lingraft.artifacts.artifact import Kind
-    from lingraft.tracking import asking
+    from lingraft.tracking import retrying_client
     from lingraft.tracking.versions import bring
 
-    with asking() as ask:
-        found = _version(ask, model, version)
-        say(bring(ask, found, Kind(str(found.kind)), out))
+    with retrying_client() as client:
+        found = _version(client, model, version)
+        say(bring(client, found, Kind(str(found.kind)), out))
 
 
 def promote(
@@ -151,16 +151,16 @@ def promote(
     with 1 if it is refused.
     """
     from lingraft.config.recipe import Recipe
-    from lingraft.tracking import asking
+    from lingraft.tracking import retrying_client
     from lingraft.tracking.promotion.gate import explained, reason
     from lingraft.tracking.promotion.promote import promote as decide
 
     gate = Recipe.load(recipe).gate if recipe else None
-    with asking() as ask:
+    with retrying_client() as client:
         allowed = _allowed(drop_language, new_primary, new_labels)
-        decided = decide(ask, model, version, by or me(), gate, dry_run, allowed)
+        decided = decide(client, model, version, by or me(), gate, dry_run, allowed)
         print(explained(decided.checks))
-        _conclude(ask, decided, dry_run)
+        _conclude(client, decided, dry_run)
     if decided.after != version:
         raise PromotionError(f"version {version} of {model!r} is not promoted. {reason(decided.checks)}")
 
@@ -178,7 +178,7 @@ def judge(
 
     run = tracking.open_run(Recipe.load(recipe), "judge")
     with tracking.stage(run, f"judge-{model}-{version}") as stage:
-        keep_evidence(stage, _version(stage.ask, model, version), evaluation)
+        keep_evidence(stage, _version(stage.client, model, version), evaluation)
         print(f"version {version} of {model!r} is compared by the evaluation that run {stage.run_id} keeps")
     tracking.close_run(run)
 
@@ -195,12 +195,12 @@ def rollback(
 
     A bundle must keep the champion's languages, primary and labels, but for what the last three options name.
     """
-    from lingraft.tracking import asking
+    from lingraft.tracking import retrying_client
     from lingraft.tracking.promotion.promote import rollback as decide
 
     allowed = _allowed(drop_language, new_primary, new_labels)
-    with asking() as ask:
-        _conclude(ask, decide(ask, model, by or me(), dry_run, allowed), dry_run)
+    with retrying_client() as client:
+        _conclude(client, decide(client, model, by or me(), dry_run, allowed), dry_run)
 
 
 def restore(
@@ -211,13 +211,13 @@ def restore(
     ],
 ) -> None:
     """Repair a damaged version from a folder with the same artifact; its number, aliases and decisions stay."""
-    from lingraft.tracking import asking
+    from lingraft.tracking import retrying_client
     from lingraft.tracking.promotion.upkeep import restore as repair
     from lingraft.tracking.versions import version_of
 
-    with asking() as ask:
-        found = version_of(ask, model, version)
-        repair(ask, found, folder)
+    with retrying_client() as client:
+        found = version_of(client, model, version)
+        repair(client, found, folder)
     print(f"{found.title} is whole again")
 
 
@@ -227,22 +227,22 @@ def gc(
     yes: Annotated[bool, typer.Option("--yes", help="Delete them; otherwise they are only listed.")] = False,
 ) -> None:
     """List or delete versions that no alias, no rollback and nothing that is kept needs; never one under an alias."""
-    from lingraft.tracking import asking
+    from lingraft.tracking import retrying_client
     from lingraft.tracking.promotion.upkeep import superfluous
     from lingraft.tracking.versions import delete, versions
 
-    with asking() as ask:
-        chosen = _project(ask, project)
-        unneeded = superfluous(ask, chosen, versions(ask, chosen), time.time_ns() // 1_000_000, days)
+    with retrying_client() as client:
+        chosen = _project(client, project)
+        unneeded = superfluous(client, chosen, versions(client, chosen), time.time_ns() // 1_000_000, days)
         for each in unneeded:
             if yes:
-                delete(ask, each)
+                delete(client, each)
             print(f"{'deleted' if yes else 'would delete'} {each.title} [{each.fingerprint[:12]}]")
     if not unneeded:
         print("nothing to delete")
 
 
-def _conclude(ask: "Asking", decided: "Decided", dry_run: bool) -> None:
+def _conclude(client: "RetryingClient", decided: "Decided", dry_run: bool) -> None:
     """Say what a decision came to, and which languages and other champions a primary leaves behind."""
     from lingraft.tracking.promotion.promote import project_of, unfit
     from lingraft.tracking.versions import version_of
@@ -251,9 +251,9 @@ def _conclude(ask: "Asking", decided: "Decided", dry_run: bool) -> None:
     print(f"champion of {decided.model!r}: {would}{after} (before: {before})")
     if decided.record:
         print(f"decision {decided.record.says}")
-    target = version_of(ask, decided.model, decided.after) if decided.after else None
+    target = version_of(client, decided.model, decided.after) if decided.after else None
     if target and target.kind == "primary":
-        left = unfit(ask, project_of(target), target.fingerprint)
+        left = unfit(client, project_of(target), target.fingerprint)
         stale = [each.tags["language"] for each in left if each.kind == "embeddings"]
         print(f"languages to adapt again: {', '.join(stale) or 'none'}")
         if left:
@@ -267,23 +267,23 @@ def _allowed(drop_language: list[str] | None, new_primary: bool, new_labels: boo
     return AllowedChanges(drop_languages=tuple(drop_language or ()), new_primary=new_primary, new_labels=new_labels)
 
 
-def _version(ask: "Asking", model: str, number: int | None) -> "Version":
+def _version(client: "RetryingClient", model: str, number: int | None) -> "Version":
     from lingraft.tracking.versions import champion_of, version_of, versions_of
 
     if number is not None:
-        return version_of(ask, model, number)
-    if not versions_of(ask, model):
+        return version_of(client, model, number)
+    if not versions_of(client, model):
         raise NotRegisteredError(f"the registry has no model {model!r}. `lingraft registry ls` lists what it has.")
-    found = champion_of(ask, model)
+    found = champion_of(client, model)
     if found is None:
         raise PromotionError(f"{model!r} has no champion. Name a version; `lingraft registry ls` lists them.")
     return found
 
 
-def _project(ask: "Asking", given: str | None) -> str:
+def _project(client: "RetryingClient", given: str | None) -> str:
     from lingraft.tracking.versions import projects
 
-    known = projects(ask)
+    known = projects(client)
     if not known:
         raise PromotionError("nothing is registered here yet. A pipeline or `lingraft registry add` registers models.")
     if given is None and len(known) == 1:

@@ -31,8 +31,8 @@ def check_inputs(recipe: str, pipeline: str, languages: Sequence[str], drop_lang
     """
     settings = Recipe.parse(recipe)
     if drop_languages:
-        with tracking.asking() as ask:
-            require_droppable(ask, settings, languages, drop_languages)
+        with tracking.retrying_client() as client:
+            require_droppable(client, settings, languages, drop_languages)
     try:
         if pipeline in ("language", "paper"):
             preflight.require_some_ready(settings, languages, source=pipeline == "paper")

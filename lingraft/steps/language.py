@@ -173,9 +173,9 @@ def _best(recipe: Recipe, tasks: Path, task: str) -> Path:
 
 def _hand_on_champion(stage: tracking.StageRun, name: str, primary: str, chosen: Path, refused: str) -> None:
     """What is served of a language whose new embeddings were refused: the champion, or nothing if there is none."""
-    champion = champion_of(stage.ask, name)
+    champion = champion_of(stage.client, name)
     if champion and champion.tags.get("aligned_with") == primary:
-        bring(stage.ask, champion, Kind.EMBEDDINGS, chosen)
+        bring(stage.client, champion, Kind.EMBEDDINGS, chosen)
     else:
         leave(chosen, f"no embeddings of {name!r} are good enough to be served: {refused}")
 
@@ -254,7 +254,7 @@ def bundle(
         stage.record(renewal.made, parity)
         if renewal.refused:
             refused = f"version {renewal.version} is registered, and not promoted: {renewal.refused}"
-            tracking.tag_run(stage.ask, run.read_text(), f"{REFUSED}{name}", refused)
+            tracking.tag_run(stage.client, run.read_text(), f"{REFUSED}{name}", refused)
     return parity
 
 
@@ -262,8 +262,8 @@ def _serves_any(recipe: Recipe, name: str, languages: Sequence[str]) -> bool:
     """Whether the champion of a bundle has one of some languages."""
     if not languages:
         return False
-    with tracking.asking() as ask:
-        return not {*languages}.isdisjoint(languages_in_production(ask, recipe.name, name))
+    with tracking.retrying_client() as client:
+        return not {*languages}.isdisjoint(languages_in_production(client, recipe.name, name))
 
 
 def _parity_of(made: Artifact) -> Scores:
@@ -302,8 +302,8 @@ def report(
         judged = load_source(evaluation), languages, _searched(settings)
         records = Records.of(*judged, settings, failed, refused, verdicts, tracked)
         made = write(records, out)
-        tracking.keep(stage.ask, parent, made, REPORT)
-        tracking.describe(stage.ask, parent, title(records), note(records), headline(records))
+        tracking.keep(stage.client, parent, made, REPORT)
+        tracking.describe(stage.client, parent, title(records), note(records), headline(records))
     return (out / "report.html").read_text(encoding="utf-8")
 
 
@@ -312,7 +312,7 @@ def _verdicts(stage: tracking.StageRun, recipe: Recipe, languages: Sequence[Lang
     from lingraft.tracking.promotion.verdicts import verdict_of
 
     found = {
-        each.language: verdict_of(stage.ask, embeddings_name(recipe, each.language), each.embeddings)
+        each.language: verdict_of(stage.client, embeddings_name(recipe, each.language), each.embeddings)
         for each in languages
         if each.depth == _chosen_depth(recipe, each.language)
     }
@@ -320,7 +320,7 @@ def _verdicts(stage: tracking.StageRun, recipe: Recipe, languages: Sequence[Lang
 
 
 def _tracked(stage: tracking.StageRun, parent: str) -> Tracked:
-    place = tracking.place_of(stage.ask, parent)
+    place = tracking.place_of(stage.client, parent)
     return Tracked(uri=place.uri, experiment=place.experiment, runs={"whole pipeline": parent, **place.stages})
 
 

@@ -21,7 +21,7 @@ def promoted(stage: tracking.StageRun, name: str, version: str, gate: Gate | Non
         GateError: there is no evidence, or no primary to be aligned with.
         TrackingError: the registry refuses, or stays down.
     """
-    decided = promote(stage.ask, name, int(version), asker_of(stage), gate)
+    decided = promote(stage.client, name, int(version), asker_of(stage), gate)
     if decided.moved:
         say(f"Version {version} of {name!r} is champion, in place of {decided.before or 'none'}.")
     return decided

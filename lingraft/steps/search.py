@@ -111,7 +111,7 @@ def search_depth(
             f"trials. {result.reason}\n\nThe whole result is the artifact `search` of the run `search-depth` below."
         )
         name = f"depth-search: {language_name(result.language)}"
-        tracking.describe(stage.ask, run.read_text(), name, note, scores)
+        tracking.describe(stage.client, run.read_text(), name, note, scores)
     tracking.close_run(run.read_text())
     return scores
 

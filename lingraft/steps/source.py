@@ -112,7 +112,7 @@ def register_source(
             champions |= _mini_of(stage, mini_name(settings), mark)
         for model, version in champions.items():
             require_champion(stage, model, version)
-        if stale := unaligned(stage.ask, settings.name, mark):
+        if stale := unaligned(stage.client, settings.name, mark):
             say(f"These languages belong to another primary, and must be adapted again: {', '.join(stale)}.")
         _describe(stage, run.read_text(), result, champions, stale)
     tracking.close_run(run.read_text())
@@ -133,12 +133,12 @@ def _describe(
         "\n".join(models),
     ]
     name = f"source: {language_name(result.language)}"
-    tracking.describe(stage.ask, parent, name, "\n\n".join(note), scores)
+    tracking.describe(stage.client, parent, name, "\n\n".join(note), scores)
 
 
 def _mini_of(stage: tracking.StageRun, name: str, primary: str) -> dict[str, str]:
     """The mini-model that was built of a primary in this pipeline; the last one, if there are several."""
-    built = [each for each in versions_of(stage.ask, name) if each.tags.get("aligned_with") == primary]
+    built = [each for each in versions_of(stage.client, name) if each.tags.get("aligned_with") == primary]
     return {name: str(built[-1].number)} if built else {}
 
 
@@ -157,21 +157,21 @@ def fetch_source(
     """
     settings = Recipe.parse(recipe)
     with tracking.stage(run.read_text(), "fetch-source") as stage:
-        champion, ask = _champion(stage, primary_name(settings)), stage.ask
+        champion, client = _champion(stage, primary_name(settings)), stage.client
         if EVALUATION_RUN not in champion.tags:
             raise NotRegisteredError(
                 f"{champion.title} was registered without its evaluation. Run the source pipeline, which judges it, or "
                 "add languages by `lingraft add-language` and `lingraft registry add`."
             )
-        mark = bring(ask, champion, Kind.PRIMARY, primary).fingerprint
+        mark = bring(client, champion, Kind.PRIMARY, primary).fingerprint
         tracking.fetch_kept(champion.tags[EVALUATION_RUN], EVALUATION, Kind.EVALUATION, evaluation)
         for folder in (tasks, mini, vectors):
             folder.mkdir(parents=True, exist_ok=True)
         for folder in task_folders(settings, tasks):
             name, seed = task_name(settings, folder.parent.name), folder.name.removeprefix(_SEED)
-            bring(ask, _belonging(stage, name, mark, folder.name, seed=seed), Kind.TASK, folder)
+            bring(client, _belonging(stage, name, mark, folder.name, seed=seed), Kind.TASK, folder)
         if settings.builds_mini:
-            bring(ask, _belonging(stage, mini_name(settings), mark, tracking.CHAMPION), Kind.MINI, mini)
+            bring(client, _belonging(stage, mini_name(settings), mark, tracking.CHAMPION), Kind.MINI, mini)
         if settings.adaptation.initialisation.needs_text:
             _fetch_vectors(champion, settings, vectors)
 
@@ -186,7 +186,7 @@ def _fetch_vectors(primary: Version, recipe: Recipe, out: Path) -> None:
 
 
 def _champion(stage: tracking.StageRun, name: str) -> Version:
-    champion = champion_of(stage.ask, name)
+    champion = champion_of(stage.client, name)
     if champion is None:
         raise NotRegisteredError(f"the registry has no champion of {name!r}. Run the source pipeline first.")
     return champion
@@ -195,7 +195,7 @@ def _champion(stage: tracking.StageRun, name: str) -> Version:
 def _belonging(stage: tracking.StageRun, name: str, primary: str, alias: str, **tags: str) -> Version:
     """The version of a primary that an alias points at; where that one is of another primary, the last one of this."""
     wanted = {"aligned_with": primary, **tags}
-    fitting = [each for each in versions_of(stage.ask, name) if wanted.items() <= each.tags.items()]
+    fitting = [each for each in versions_of(stage.client, name) if wanted.items() <= each.tags.items()]
     if not fitting:
         raise NotRegisteredError(f"the registry has no {name!r} with {wanted}. Run the source pipeline again.")
     return next((each for each in fitting if alias in each.aliases), fitting[-1])

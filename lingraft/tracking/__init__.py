@@ -16,7 +16,7 @@ from lingraft.errors import MissingExtraError
 from lingraft.tracking import environment
 
 if TYPE_CHECKING:
-    from lingraft.tracking.client import Asking, asking
+    from lingraft.tracking.client import RetryingClient, retrying_client
     from lingraft.tracking.registry import CHAMPION, fetch, fetch_kept, register, tag, tags_of
     from lingraft.tracking.runs import (
         StageRun,
@@ -33,9 +33,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CHAMPION",
-    "Asking",
+    "RetryingClient",
     "StageRun",
-    "asking",
     "close_run",
     "describe",
     "fetch",
@@ -45,13 +44,14 @@ __all__ = [
     "open_run",
     "place_of",
     "register",
+    "retrying_client",
     "stage",
     "tag",
     "tag_run",
     "tags_of",
     "tags_of_run",
 ]
-_OF_CLIENT = {"Asking", "asking"}
+_OF_CLIENT = {"RetryingClient", "retrying_client"}
 _OF_REGISTRY = {"CHAMPION", "fetch", "fetch_kept", "register", "tag", "tags_of"}
 
 

@@ -33,7 +33,7 @@ _EXISTS = ("RESOURCE_ALREADY_EXISTS", "ALREADY_EXISTS")
 Answer = TypeVar("Answer")
 
 
-class Asking:
+class RetryingClient:
     """Requests that share one wait for a server that is down.
 
     MLflow's own retries are off meanwhile: they can block for many minutes, and they make a run twice if the server
@@ -47,7 +47,7 @@ class Asking:
         """Whether anything was asked more than once, so that a late request may have made something twice."""
         self._transfer_timeout = transfer_timeout
 
-    def __call__(self, call: Callable[[], Answer]) -> Answer:
+    def call(self, call: Callable[[], Answer]) -> Answer:
         """What `call` returns, as soon as the server answers it.
 
         Raises:
@@ -76,11 +76,11 @@ class Asking:
             TrackingError: the server refuses.
         """
         with environment({_TIMEOUT: self._transfer_timeout}):
-            return self(call)
+            return self.call(call)
 
 
 @contextlib.contextmanager
-def asking(creates: bool = False) -> Iterator[Asking]:
+def retrying_client(creates: bool = False) -> Iterator[RetryingClient]:
     """Ask MLflow, waiting in all as long as `LINGRAFT_TRACKING_WAIT_S` says.
 
     Args:
@@ -94,14 +94,14 @@ def asking(creates: bool = False) -> Iterator[Asking]:
         require_store()
     given, left_s = os.environ.get(_TIMEOUT), _wait_of_environment()
     with environment({_RETRIES: "0", _TIMEOUT: given or _ANSWER_S}):
-        yield Asking(left_s, given)
+        yield RetryingClient(left_s, given)
 
 
 @contextlib.contextmanager
-def hurried() -> Iterator[Asking]:
+def client_without_retries() -> Iterator[RetryingClient]:
     """Ask MLflow once, by somebody who may be killed in a moment."""
     with environment({_RETRIES: "0", _TIMEOUT: f"{LAST_WORDS_S:.0f}"}):
-        yield Asking(0.0, f"{LAST_WORDS_S:.0f}")
+        yield RetryingClient(0.0, f"{LAST_WORDS_S:.0f}")
 
 
 def _wait_of_environment() -> float:

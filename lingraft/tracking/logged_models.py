@@ -11,7 +11,7 @@ from mlflow.tracking import MlflowClient
 
 from lingraft.artifacts.artifact import Artifact
 from lingraft.tracking import signature
-from lingraft.tracking.client import Asking
+from lingraft.tracking.client import RetryingClient
 from lingraft.tracking.datasets import inputs_of
 from lingraft.tracking.runs import StageRun
 
@@ -26,25 +26,25 @@ _READY: Final = "READY"
 
 def upload(name: str, made: Artifact, run: StageRun) -> str:
     """Put an artifact into the store, unless an earlier attempt has; returns the id of its logged model."""
-    client, ask = MlflowClient(), run.ask
-    experiment = ask(lambda: client.get_run(run.run_id).info.experiment_id)
-    model = ask(partial(_logged_model, experiment, name, made, run.run_id))
+    mlflow_client, client = MlflowClient(), run.client
+    experiment = client.call(lambda: mlflow_client.get_run(run.run_id).info.experiment_id)
+    model = client.call(partial(_logged_model, experiment, name, made, run.run_id))
     if model.status != _READY:
-        ask.transfer(partial(client.log_model_artifacts, model.model_id, str(made.folder)))
-        ask.transfer(partial(_upload_signature, model.model_id, made))
-        ask(partial(client.finalize_logged_model, model.model_id, _READY))
-    ask(partial(_link_run, run.run_id, name, model.model_id, made))
+        client.transfer(partial(mlflow_client.log_model_artifacts, model.model_id, str(made.folder)))
+        client.transfer(partial(_upload_signature, model.model_id, made))
+        client.call(partial(mlflow_client.finalize_logged_model, model.model_id, _READY))
+    client.call(partial(_link_run, run.run_id, name, model.model_id, made))
     return str(model.model_id)
 
 
-def upload_again(ask: Asking, model_id: str, made: Artifact) -> None:
+def upload_again(client: RetryingClient, model_id: str, made: Artifact) -> None:
     """Put an artifact's files into the store once more, in place of those that are there.
 
     Raises:
         TrackingError: the registry refuses, has no such logged model, or stays down.
     """
-    ask.transfer(partial(MlflowClient().log_model_artifacts, model_id, str(made.folder)))
-    ask.transfer(partial(_upload_signature, model_id, made))
+    client.transfer(partial(MlflowClient().log_model_artifacts, model_id, str(made.folder)))
+    client.transfer(partial(_upload_signature, model_id, made))
 
 
 def discard(model_id: str) -> None:
@@ -58,12 +58,14 @@ def discard(model_id: str) -> None:
 
 def _logged_model(experiment: str, name: str, made: Artifact, run_id: str) -> "LoggedModel":
     """The logged model of this content, made unless an earlier attempt has; one that is complete comes first."""
-    client, tags = MlflowClient(), {"fingerprint": made.fingerprint}
+    mlflow_client, tags = MlflowClient(), {"fingerprint": made.fingerprint}
     wanted = f"name = '{name}' AND tags.fingerprint = '{made.fingerprint}'"
-    found = client.search_logged_models([experiment], wanted)
+    found = mlflow_client.search_logged_models([experiment], wanted)
     if not found:
         kind = str(made.manifest.kind)
-        return client.create_logged_model(experiment, name=name, source_run_id=run_id, tags=tags, model_type=kind)
+        return mlflow_client.create_logged_model(
+            experiment, name=name, source_run_id=run_id, tags=tags, model_type=kind
+        )
     return min(found, key=lambda model: (model.status != _READY, model.creation_timestamp, model.model_id))
 
 
@@ -76,11 +78,11 @@ def _upload_signature(model_id: str, made: Artifact) -> None:
 
 def _link_run(run_id: str, name: str, model_id: str, made: Artifact) -> None:
     """Let the run that registers an artifact lead to it, to the data it was made from, and to its recipe."""
-    client, manifest = MlflowClient(), made.manifest
+    mlflow_client, manifest = MlflowClient(), made.manifest
     if inputs := inputs_of(manifest):
-        client.log_inputs(run_id, inputs)
-    outputs = client.get_run(run_id).outputs
+        mlflow_client.log_inputs(run_id, inputs)
+    outputs = mlflow_client.get_run(run_id).outputs
     if model_id not in {each.model_id for each in (outputs.model_outputs if outputs else ())}:
-        client.log_outputs(run_id, [LoggedModelOutput(model_id, manifest.cost.steps)])
+        mlflow_client.log_outputs(run_id, [LoggedModelOutput(model_id, manifest.cost.steps)])
     if manifest.recipe:
-        client.log_dict(run_id, manifest.recipe, f"recipes/{name}.json")
+        mlflow_client.log_dict(run_id, manifest.recipe, f"recipes/{name}.json")

@@ -15,7 +15,7 @@ from mlflow.utils.mlflow_tags import MLFLOW_MODEL_VERSIONS
 from lingraft.artifacts.artifact import MLFLOW_FILES, Artifact, Kind
 from lingraft.console import say
 from lingraft.errors import ArtifactError, NotRegisteredError, TrackingError
-from lingraft.tracking.client import Asking, asking
+from lingraft.tracking.client import RetryingClient, retrying_client
 from lingraft.tracking.logged_models import ABSENT, MODELS, discard, upload
 from lingraft.tracking.runs import StageRun, whole
 from lingraft.tracking.tags import about, card_of, facts_of, recorded_facts, scores_among
@@ -53,23 +53,23 @@ def register(
         TrackingError: the registry refuses, or stays down for as long as it is waited for. Run again, and what is
             missing is done.
     """
-    made, ask = Artifact.load(folder, kind), run.ask
+    made, client = Artifact.load(folder, kind), run.client
     said = {key: str(value) for key, value in tags.items() if value is not None}
     facts = facts_of(made) | {"project": run.project} | said
-    client = mlflow.MlflowClient()
+    mlflow_client = mlflow.MlflowClient()
     with whole(made):
-        version = ask(partial(_version_of, name, made.fingerprint))
+        version = client.call(partial(_version_of, name, made.fingerprint))
         if version is None:
             version = _new_version(name, made, run, facts, card_of(made, name, scores_among(said)))
-        known = ask(partial(client.get_model_version, name, version)).tags
+        known = client.call(partial(mlflow_client.get_model_version, name, version)).tags
         stored = recorded_facts(made.manifest)  # of what the store has, which an earlier registration may have brought
         for key, value in facts.items():
             if known.get(key) != value and not (key in stored and key in known):
-                ask(partial(client.set_model_version_tag, name, version, key, value))
+                client.call(partial(mlflow_client.set_model_version_tag, name, version, key, value))
         for alias in aliases:
-            ask(partial(client.set_registered_model_alias, name, alias, version))
-        if ask.repeated:
-            ask(partial(_version_of, name, made.fingerprint))
+            client.call(partial(mlflow_client.set_registered_model_alias, name, alias, version))
+        if client.repeated:
+            client.call(partial(_version_of, name, made.fingerprint))
     return version
 
 
@@ -80,10 +80,10 @@ def fetch(name: str, kind: Kind, out: Path, alias: str = CHAMPION) -> Artifact:
         TrackingError: no such model or alias, or the registry stays down for as long as it is waited for.
         ArtifactError: what came is damaged, or `out` cannot be written.
     """
-    with asking() as ask:
-        found = ask(partial(_champion, name, alias))
+    with retrying_client() as client:
+        found = client.call(partial(_champion, name, alias))
         mark = found.tags.get("fingerprint", "")
-        return download(ask, str(found.source), f"{alias!r} of {name!r}", kind, out, mark)
+        return download(client, str(found.source), f"{alias!r} of {name!r}", kind, out, mark)
 
 
 def fetch_kept(run_id: str, name: str, kind: Kind, out: Path) -> Artifact:
@@ -93,13 +93,13 @@ def fetch_kept(run_id: str, name: str, kind: Kind, out: Path) -> Artifact:
         TrackingError: no such run or artifact, or the server stays down for as long as it is waited for.
         ArtifactError: what came is damaged, or `out` cannot be written.
     """
-    with asking() as ask:
-        return bring_kept(ask, run_id, name, kind, out)
+    with retrying_client() as client:
+        return bring_kept(client, run_id, name, kind, out)
 
 
-def bring_kept(ask: Asking, run_id: str, name: str, kind: Kind, out: Path) -> Artifact:
+def bring_kept(client: RetryingClient, run_id: str, name: str, kind: Kind, out: Path) -> Artifact:
     """The same, asked together with other things."""
-    return download(ask, ask(partial(_place_of, run_id, name)), f"{name!r} of run {run_id}", kind, out, None)
+    return download(client, client.call(partial(_place_of, run_id, name)), f"{name!r} of run {run_id}", kind, out, None)
 
 
 def tag(name: str, key: str, value: str, alias: str = CHAMPION) -> None:
@@ -108,9 +108,9 @@ def tag(name: str, key: str, value: str, alias: str = CHAMPION) -> None:
     Raises:
         TrackingError: no such model or alias, or the registry stays down for as long as it is waited for.
     """
-    with asking() as ask:
-        version = ask(partial(_champion, name, alias)).version
-        ask(partial(mlflow.MlflowClient().set_model_version_tag, name, version, key, value))
+    with retrying_client() as client:
+        version = client.call(partial(_champion, name, alias)).version
+        client.call(partial(mlflow.MlflowClient().set_model_version_tag, name, version, key, value))
 
 
 def tags_of(name: str, alias: str = CHAMPION) -> dict[str, str]:
@@ -119,8 +119,8 @@ def tags_of(name: str, alias: str = CHAMPION) -> dict[str, str]:
     Raises:
         TrackingError: no such model or alias, or the registry stays down for as long as it is waited for.
     """
-    with asking() as ask:
-        return dict(ask(partial(_champion, name, alias)).tags)
+    with retrying_client() as client:
+        return dict(client.call(partial(_champion, name, alias)).tags)
 
 
 def _champion(name: str, alias: str) -> "ModelVersion":
@@ -135,11 +135,11 @@ def _champion(name: str, alias: str) -> "ModelVersion":
         ) from error
 
 
-def download(ask: Asking, uri: str, what: str, kind: Kind, out: Path, fingerprint: str | None) -> Artifact:
+def download(client: RetryingClient, uri: str, what: str, kind: Kind, out: Path, fingerprint: str | None) -> Artifact:
     """Copy an artifact from the store to a folder, and verify it.
 
     Args:
-        ask: asks MLflow.
+        client: MLflow, with retries.
         uri: of the artifact.
         what: name of the artifact for messages.
         kind: what it must be.
@@ -151,7 +151,7 @@ def download(ask: Asking, uri: str, what: str, kind: Kind, out: Path, fingerprin
         ArtifactError: what came is damaged or has another fingerprint, or `out` cannot be written.
     """
     with contextlib.ExitStack() as stack:
-        source = ask.transfer(partial(_downloaded, uri, stack))
+        source = client.transfer(partial(_downloaded, uri, stack))
         try:
             found = Artifact.load(source, kind)
         except ArtifactError as error:
@@ -177,13 +177,13 @@ def require_tagged(found: Artifact, fingerprint: str | None, what: str) -> None:
 
 def _place_of(run_id: str, name: str) -> str:
     """Where a run keeps an artifact; MLflow's `runs:/` takes a server that is down for an artifact that is absent."""
-    client = mlflow.MlflowClient()
-    if not client.list_artifacts(run_id, name):
+    mlflow_client = mlflow.MlflowClient()
+    if not mlflow_client.list_artifacts(run_id, name):
         raise TrackingError(
             f"run {run_id} at {mlflow.get_tracking_uri()} keeps no {name!r}. Run the step that makes it, or give the "
             "run that has it."
         )
-    return f"{client.get_run(run_id).info.artifact_uri}/{name}"
+    return f"{mlflow_client.get_run(run_id).info.artifact_uri}/{name}"
 
 
 def _downloaded(uri: str, stack: contextlib.ExitStack) -> Path:
@@ -197,34 +197,34 @@ def _downloaded(uri: str, stack: contextlib.ExitStack) -> Path:
 
 def _version_of(name: str, fingerprint: str) -> str | None:
     """The version that has this content; of twins, which others may have made meanwhile, the first one alone stays."""
-    client = mlflow.MlflowClient()
-    found = client.search_model_versions(f"name='{name}' and tags.fingerprint='{fingerprint}'")
+    mlflow_client = mlflow.MlflowClient()
+    found = mlflow_client.search_model_versions(f"name='{name}' and tags.fingerprint='{fingerprint}'")
     if not found:
         return None
     first, *twins = sorted(found, key=lambda version: int(version.version))
     for twin in twins:
-        _drop(client, twin, first)
+        _drop(mlflow_client, twin, first)
     return str(first.version)
 
 
-def _drop(client: mlflow.MlflowClient, twin: "ModelVersion", first: "ModelVersion") -> None:
+def _drop(mlflow_client: mlflow.MlflowClient, twin: "ModelVersion", first: "ModelVersion") -> None:
     """Delete a twin, which whoever made it may be doing too, unless somebody points an alias at it."""
     try:
-        if client.get_model_version(twin.name, twin.version).aliases:
+        if mlflow_client.get_model_version(twin.name, twin.version).aliases:
             return
         say(f"Version {twin.version} of {twin.name!r} has the same content as version {first.version}, and goes.")
-        client.delete_model_version(twin.name, twin.version)
+        mlflow_client.delete_model_version(twin.name, twin.version)
     except MlflowException as error:
         if error.error_code not in ABSENT:
             raise
-    _discard_unused(client, str(twin.source))
+    _discard_unused(mlflow_client, str(twin.source))
 
 
 def require_model(name: str, description: str | None = None) -> None:
     """Make a registered model, unless there is one."""
-    client = mlflow.MlflowClient()
-    if not client.search_registered_models(f"name='{name}'", max_results=1):
-        client.create_registered_model(name, description=description)
+    mlflow_client = mlflow.MlflowClient()
+    if not mlflow_client.search_registered_models(f"name='{name}'", max_results=1):
+        mlflow_client.create_registered_model(name, description=description)
 
 
 def _new_version(name: str, made: Artifact, run: StageRun, facts: Mapping[str, str], card: str) -> str:
@@ -234,11 +234,11 @@ def _new_version(name: str, made: Artifact, run: StageRun, facts: Mapping[str, s
     """
     try:
         model_id = upload(name, made, run)
-        run.ask(partial(require_model, name, about(str(made.manifest.kind), run.project)))
-        version = run.ask(partial(_created, name, made.fingerprint, model_id, facts, card))
-        run.ask(partial(_link, model_id, name, version))
+        run.client.call(partial(require_model, name, about(str(made.manifest.kind), run.project)))
+        version = run.client.call(partial(_created, name, made.fingerprint, model_id, facts, card))
+        run.client.call(partial(_link, model_id, name, version))
     except TrackingError:
-        theirs = run.ask(partial(_version_of, name, made.fingerprint))
+        theirs = run.client.call(partial(_version_of, name, made.fingerprint))
         if theirs is None:
             raise
         return theirs
@@ -246,18 +246,20 @@ def _new_version(name: str, made: Artifact, run: StageRun, facts: Mapping[str, s
 
 
 def _created(name: str, fingerprint: str, model_id: str, facts: Mapping[str, str], card: str) -> str:
-    client, found = mlflow.MlflowClient(), _version_of(name, fingerprint)
+    mlflow_client, found = mlflow.MlflowClient(), _version_of(name, fingerprint)
     if found is None:
-        client.create_model_version(name, f"{MODELS}{model_id}", tags=dict(facts), model_id=model_id, description=card)
+        mlflow_client.create_model_version(
+            name, f"{MODELS}{model_id}", tags=dict(facts), model_id=model_id, description=card
+        )
         found = _version_of(name, fingerprint)
     assert found is not None
-    _discard_unused(client, f"{MODELS}{model_id}")
+    _discard_unused(mlflow_client, f"{MODELS}{model_id}")
     return found
 
 
-def _discard_unused(client: mlflow.MlflowClient, source: str) -> None:
+def _discard_unused(mlflow_client: mlflow.MlflowClient, source: str) -> None:
     """Delete the files that were brought for a version, if none has come of them or it was a twin."""
-    if not client.search_model_versions(f"source_path = '{source}'"):
+    if not mlflow_client.search_model_versions(f"source_path = '{source}'"):
         discard(source.removeprefix(MODELS))
 
 
@@ -266,9 +268,9 @@ def _link(model_id: str, name: str, version: str) -> None:
 
     A model of which a twin of this version was made, and went with it, leads nowhere.
     """
-    client, ours = mlflow.MlflowClient(), {"name": name, "version": version}
-    if client.get_model_version(name, version).source != f"{MODELS}{model_id}":
+    mlflow_client, ours = mlflow.MlflowClient(), {"name": name, "version": version}
+    if mlflow_client.get_model_version(name, version).source != f"{MODELS}{model_id}":
         return
-    links: list[Any] = json.loads(client.get_logged_model(model_id).tags.get(MLFLOW_MODEL_VERSIONS, "[]"))
+    links: list[Any] = json.loads(mlflow_client.get_logged_model(model_id).tags.get(MLFLOW_MODEL_VERSIONS, "[]"))
     if ours not in links:
-        client.set_logged_model_tags(model_id, {MLFLOW_MODEL_VERSIONS: json.dumps([*links, ours])})
+        mlflow_client.set_logged_model_tags(model_id, {MLFLOW_MODEL_VERSIONS: json.dumps([*links, ours])})

@@ -27,7 +27,7 @@ from lingraft.config.recipe import Recipe
 from lingraft.console import say
 from lingraft.errors import TrackingError
 from lingraft.signals import Interruption, interruptible
-from lingraft.tracking.client import LAST_WORDS_S, Asking, asking, explained, hurried
+from lingraft.tracking.client import LAST_WORDS_S, RetryingClient, client_without_retries, explained, retrying_client
 from lingraft.tracking.datasets import inputs_of
 from lingraft.tracking.metrics_queue import Outbox, UnreachableError
 from lingraft.tracking.tags import cost_tags, note_of, shortened
@@ -48,11 +48,11 @@ Watched = tuple[int, "Progress"]
 class StageRun:
     """A stage's run: pass `watch` to the stage, and `record` what came out."""
 
-    def __init__(self, run_id: str, parent: str, name: str, project: str, ask: Asking) -> None:
+    def __init__(self, run_id: str, parent: str, name: str, project: str, client: RetryingClient) -> None:
         self.run_id = run_id
         self.project = project
         """Name of the recipe that the pipeline runs."""
-        self.ask = ask
+        self.client = client
         self._name, self._parent = name, parent
         self._made: Path | None = None
         self._points = Outbox(partial(_log_points, run_id), MAX_METRICS_PER_BATCH // _METRICS_A_POINT)
@@ -93,7 +93,7 @@ class StageRun:
         Raises:
             TrackingError: the server refuses, or stays down.
         """
-        keep(self.ask, self.run_id, made, name)
+        keep(self.client, self.run_id, made, name)
 
     def _record(self, made: Artifact, scores: Mapping[str, float]) -> None:
         manifest, now_ms = made.manifest, _now_ms()
@@ -106,14 +106,14 @@ class StageRun:
         told = {**manifest.details, **manifest.record}
         details = {key: value for key, value in told.items() if not isinstance(value, Mapping)}
         facts = {**_flat(manifest.recipe), **details, **hashes, "fingerprint": made.fingerprint}
-        client = mlflow.MlflowClient()
+        mlflow_client = mlflow.MlflowClient()
         run_tags = [RunTag(key, str(value)) for key, value in tags.items() if value is not None]
-        self.ask(lambda: client.log_batch(self.run_id, metrics, tags=run_tags))
+        self.client.call(lambda: mlflow_client.log_batch(self.run_id, metrics, tags=run_tags))
         if inputs := inputs_of(manifest):
             for run_id in [self.run_id, *([self._parent] if manifest.kind is Kind.TEXT else [])]:
-                self.ask(partial(client.log_inputs, run_id, inputs))
-        self.ask(lambda: client.log_dict(self.run_id, manifest.model_dump(mode="json"), MANIFEST))
-        self.ask(lambda: _log_facts(self.run_id, facts))
+                self.client.call(partial(mlflow_client.log_inputs, run_id, inputs))
+        self.client.call(lambda: mlflow_client.log_dict(self.run_id, manifest.model_dump(mode="json"), MANIFEST))
+        self.client.call(lambda: _log_facts(self.run_id, facts))
 
     def finish(self) -> None:
         """Send the rest of the curve, and mark the run as finished.
@@ -121,11 +121,11 @@ class StageRun:
         Raises:
             TrackingError: the server refuses, as where the run was deleted.
         """
-        self._deliver(self.ask.left_s)
+        self._deliver(self.client.left_s)
         try:
-            if self.ask.repeated:
-                self.ask(partial(_drop_twins, self.run_id))
-            self.ask(lambda: mlflow.MlflowClient().set_terminated(self.run_id, "FINISHED"))
+            if self.client.repeated:
+                self.client.call(partial(_drop_twins, self.run_id))
+            self.client.call(lambda: mlflow.MlflowClient().set_terminated(self.run_id, "FINISHED"))
         except UnreachableError as error:
             say(f"Run {self.run_id} of stage {self._name!r} is not marked as finished, though the stage is. {error}")
 
@@ -139,7 +139,7 @@ class StageRun:
         lost = self._points.close(within_s)
         if not lost.count:
             return
-        self.ask.left_s = max(0.0, self.ask.left_s - (time.monotonic() - began))
+        self.client.left_s = max(0.0, self.client.left_s - (time.monotonic() - began))
         found = f"{self._made} has them all." if self._made else "A rerun that resumes the training sends them again."
         reason = lost.error or f"MLflow did not answer within {within_s:.0f} s."
         first = f", from step {lost.points[0][1].step} on" if lost.points else ""
@@ -147,14 +147,14 @@ class StageRun:
         say(f"Run {self.run_id} of stage {self._name!r} lacks {curve}. {found} {reason}")
 
 
-def keep(ask: Asking, run_id: str, made: Artifact, name: str) -> None:
+def keep(client: RetryingClient, run_id: str, made: Artifact, name: str) -> None:
     """Keep an artifact with a run, under a name; `fetch_kept` brings it back.
 
     Raises:
         TrackingError: the server refuses, or stays down.
     """
     with whole(made):
-        ask.transfer(partial(mlflow.MlflowClient().log_artifacts, run_id, str(made.folder), name))
+        client.transfer(partial(mlflow.MlflowClient().log_artifacts, run_id, str(made.folder), name))
 
 
 @contextlib.contextmanager
@@ -199,13 +199,13 @@ def open_project_run(
     """
     tags = {MLFLOW_RUN_NAME: work, MLFLOW_RUN_NOTE: note, "pipeline": work, "project": project, **(more or {})}
     tags |= {MLFLOW_SOURCE_NAME: f"lingraft {__version__}, {work}", MLFLOW_SOURCE_TYPE: "LOCAL"}
-    with asking(creates=True) as ask:
-        experiment = ask(partial(_experiment, project))
-        run_id = ask(partial(_run, experiment, tags | _mark()))
-        ask(lambda: mlflow.MlflowClient().log_dict(run_id, dict(recipe), "recipe.json"))
-        ask(lambda: _log_facts(run_id, _flat(parameters)))
-        if ask.repeated:
-            ask(partial(_drop_twins, run_id))
+    with retrying_client(creates=True) as client:
+        experiment = client.call(partial(_experiment, project))
+        run_id = client.call(partial(_run, experiment, tags | _mark()))
+        client.call(lambda: mlflow.MlflowClient().log_dict(run_id, dict(recipe), "recipe.json"))
+        client.call(lambda: _log_facts(run_id, _flat(parameters)))
+        if client.repeated:
+            client.call(partial(_drop_twins, run_id))
     return run_id
 
 
@@ -234,16 +234,16 @@ def project_run(project: str, work: str, settings: Mapping[str, Any], note: str)
 def _mark_broken_off(run_ids: Sequence[str], error: BaseException) -> None:
     """Mark runs as failed or killed if MLflow answers at once: why the work failed matters more."""
     status = "KILLED" if isinstance(error, Interruption | KeyboardInterrupt) else "FAILED"
-    with hurried() as ask, contextlib.suppress(TrackingError):
+    with client_without_retries() as client, contextlib.suppress(TrackingError):
         for run_id in run_ids:
-            ask(partial(mlflow.MlflowClient().set_terminated, run_id, status))
+            client.call(partial(mlflow.MlflowClient().set_terminated, run_id, status))
 
 
-def describe(ask: Asking, run_id: str, name: str, note: str, scores: Mapping[str, float]) -> None:
+def describe(client: RetryingClient, run_id: str, name: str, note: str, scores: Mapping[str, float]) -> None:
     """Name a pipeline's run after what it did, and put what it came to at the top of its page.
 
     Args:
-        ask: asks MLflow.
+        client: MLflow, with retries.
         run_id: of the pipeline's run.
         name: new name of the run.
         note: its description, in Markdown; MLflow's pages show its first lines unless asked for more.
@@ -255,7 +255,7 @@ def describe(ask: Asking, run_id: str, name: str, note: str, scores: Mapping[str
     tags = [RunTag(MLFLOW_RUN_NAME, name), RunTag(MLFLOW_RUN_NOTE, shortened(note))]
     now_ms = _now_ms()
     metrics = [Metric(key, value, now_ms, 0) for key, value in scores.items()]
-    ask(lambda: mlflow.MlflowClient().log_batch(run_id, metrics, tags=tags))
+    client.call(lambda: mlflow.MlflowClient().log_batch(run_id, metrics, tags=tags))
 
 
 def _opening(recipe: Recipe, pipeline: str) -> str:
@@ -278,17 +278,17 @@ class Place(NamedTuple):
     """Ids of the stages' runs by name, in the order in which they began; of several attempts the last."""
 
 
-def place_of(ask: Asking, run_id: str) -> Place:
+def place_of(client: RetryingClient, run_id: str) -> Place:
     """Look up where a pipeline's run and the runs of its stages are.
 
     Raises:
         TrackingError: the tracking server refuses, or stays down for as long as it is waited for.
     """
-    client = mlflow.MlflowClient()
-    experiment = str(ask(partial(client.get_run, run_id)).info.experiment_id)
+    mlflow_client = mlflow.MlflowClient()
+    experiment = str(client.call(partial(mlflow_client.get_run, run_id)).info.experiment_id)
     wanted, order = f"tags.`{MLFLOW_PARENT_RUN_ID}` = '{run_id}'", ["attributes.start_time ASC"]
-    found = ask(
-        partial(client.search_runs, [experiment], wanted, max_results=SEARCH_MAX_RESULTS_DEFAULT, order_by=order)
+    found = client.call(
+        partial(mlflow_client.search_runs, [experiment], wanted, max_results=SEARCH_MAX_RESULTS_DEFAULT, order_by=order)
     )
     stages = {str(run.data.tags["stage"]): str(run.info.run_id) for run in found}
     address = urlsplit(mlflow.get_tracking_uri())
@@ -302,17 +302,17 @@ def close_run(run_id: str, failed: bool = False) -> None:
     Raises:
         TrackingError: the tracking server refuses, or stays down for as long as it is waited for.
     """
-    with asking() as ask:
-        ask(lambda: mlflow.MlflowClient().set_terminated(run_id, "FAILED" if failed else "FINISHED"))
+    with retrying_client() as client:
+        client.call(lambda: mlflow.MlflowClient().set_terminated(run_id, "FAILED" if failed else "FINISHED"))
 
 
-def tag_run(ask: Asking, run_id: str, key: str, value: str) -> None:
+def tag_run(client: RetryingClient, run_id: str, key: str, value: str) -> None:
     """Set a tag of a run.
 
     Raises:
         TrackingError: the tracking server refuses, or stays down for as long as it is waited for.
     """
-    ask(partial(mlflow.MlflowClient().set_tag, run_id, key, value))
+    client.call(partial(mlflow.MlflowClient().set_tag, run_id, key, value))
 
 
 def tags_of_run(run_id: str) -> dict[str, str]:
@@ -321,8 +321,8 @@ def tags_of_run(run_id: str) -> dict[str, str]:
     Raises:
         TrackingError: the tracking server has no such run, or stays down for as long as it is waited for.
     """
-    with asking() as ask:
-        return dict(ask(partial(mlflow.MlflowClient().get_run, run_id)).data.tags)
+    with retrying_client() as client:
+        return dict(client.call(partial(mlflow.MlflowClient().get_run, run_id)).data.tags)
 
 
 @contextlib.contextmanager
@@ -336,12 +336,12 @@ def stage(parent_run: str, name: str) -> Iterator[StageRun]:
         TrackingError: the tracking server refuses, or is down and stays so for as long as it is waited for. Nothing has
             been done by then, and the stage can be run again.
     """
-    with interruptible(), asking() as ask:
-        parent = ask(lambda: mlflow.MlflowClient().get_run(parent_run))
+    with interruptible(), retrying_client() as client:
+        parent = client.call(lambda: mlflow.MlflowClient().get_run(parent_run))
         experiment, project = parent.info.experiment_id, parent.data.tags["project"]
-        ask(partial(_end_lost, experiment, parent_run, name))
+        client.call(partial(_end_lost, experiment, parent_run, name))
         tags = {MLFLOW_RUN_NAME: name, MLFLOW_PARENT_RUN_ID: parent_run, "stage": name}
-        run = StageRun(ask(partial(_run, experiment, tags | _mark())), parent_run, name, project, ask)
+        run = StageRun(client.call(partial(_run, experiment, tags | _mark())), parent_run, name, project, client)
         try:
             yield run
             run.finish()
@@ -393,18 +393,18 @@ def _runs_marked(experiment: str, mark: str) -> list[str]:
 
 def _end_lost(experiment: str, parent_run: str, name: str) -> None:
     """Mark runs of the same stage that somebody began and never ended."""
-    client = mlflow.MlflowClient()
+    mlflow_client = mlflow.MlflowClient()
     same = f"tags.`{MLFLOW_PARENT_RUN_ID}` = '{parent_run}' and tags.stage = '{name}'"
-    for run in client.search_runs([experiment], f"{same} and attributes.status = 'RUNNING'"):
-        client.set_terminated(run.info.run_id, "KILLED")
+    for run in mlflow_client.search_runs([experiment], f"{same} and attributes.status = 'RUNNING'"):
+        mlflow_client.set_terminated(run.info.run_id, "KILLED")
 
 
 def _drop_twins(run_id: str) -> None:
     """Delete runs that a request made which had been taken for lost and was repeated."""
-    client = mlflow.MlflowClient()
-    run = client.get_run(run_id)
+    mlflow_client = mlflow.MlflowClient()
+    run = mlflow_client.get_run(run_id)
     for twin in set(_runs_marked(run.info.experiment_id, run.data.tags[_REQUEST])) - {run_id}:
-        client.delete_run(twin)
+        mlflow_client.delete_run(twin)
 
 
 def _experiment(name: str) -> str:

@@ -12,7 +12,7 @@ from mlflow.tracking import MlflowClient
 
 from lingraft.artifacts.artifact import MANIFEST, Artifact, Kind, Manifest, read_manifest
 from lingraft.errors import ArtifactError, NotRegisteredError
-from lingraft.tracking.client import Asking
+from lingraft.tracking.client import RetryingClient
 from lingraft.tracking.logged_models import ABSENT, MODELS, discard
 from lingraft.tracking.registry import CHAMPION, download, require_tagged
 
@@ -77,29 +77,29 @@ class Version:
         return self.tags.get("fingerprint", "")
 
 
-def versions(ask: Asking, project: str) -> list[Version]:
+def versions(client: RetryingClient, project: str) -> list[Version]:
     """Every version that a project has registered, by name and number."""
-    return sorted(_found(ask, f"tags.project = '{project}'"), key=lambda each: (each.name, each.number))
+    return sorted(_found(client, f"tags.project = '{project}'"), key=lambda each: (each.name, each.number))
 
 
-def versions_of(ask: Asking, name: str) -> list[Version]:
+def versions_of(client: RetryingClient, name: str) -> list[Version]:
     """Every version of a model, by number; none if there is no such model."""
-    return sorted(_found(ask, f"name = '{name}'"), key=lambda each: each.number)
+    return sorted(_found(client, f"name = '{name}'"), key=lambda each: each.number)
 
 
-def projects(ask: Asking) -> list[str]:
+def projects(client: RetryingClient) -> list[str]:
     """Projects that have registered something."""
-    return sorted({each.tags["project"] for each in _found(ask, "") if "project" in each.tags})
+    return sorted({each.tags["project"] for each in _found(client, "") if "project" in each.tags})
 
 
-def version_of(ask: Asking, name: str, number: int) -> Version:
+def version_of(client: RetryingClient, name: str, number: int) -> Version:
     """One version of a model.
 
     Raises:
         NotRegisteredError: there is none.
         TrackingError: the registry refuses, or stays down.
     """
-    for each in versions_of(ask, name):
+    for each in versions_of(client, name):
         if each.number == number:
             return each
     raise NotRegisteredError(
@@ -108,64 +108,66 @@ def version_of(ask: Asking, name: str, number: int) -> Version:
     )
 
 
-def champion_of(ask: Asking, name: str) -> Version | None:
+def champion_of(client: RetryingClient, name: str) -> Version | None:
     """The version that the alias points at; None if there is none."""
-    return next((each for each in versions_of(ask, name) if each.is_champion), None)
+    return next((each for each in versions_of(client, name) if each.is_champion), None)
 
 
-def alias_target(ask: Asking, name: str) -> Version | None:
+def alias_target(client: RetryingClient, name: str) -> Version | None:
     """The same in one request, for those who ask again and again; of the version's aliases it says none but this.
 
     Raises:
         TrackingError: the registry refuses, or stays down.
     """
-    return ask(partial(_alias_target, name))
+    return client.call(partial(_alias_target, name))
 
 
-def bring(ask: Asking, version: Version, kind: Kind, out: Path) -> Artifact:
+def bring(client: RetryingClient, version: Version, kind: Kind, out: Path) -> Artifact:
     """Copy a version's artifact to a folder, and verify it.
 
     Raises:
         TrackingError: the registry refuses, or stays down.
         ArtifactError: what came is damaged or not what its tag says, or `out` cannot be written.
     """
-    return download(ask, version.source, version.title, kind, out, version.fingerprint)
+    return download(client, version.source, version.title, kind, out, version.fingerprint)
 
 
-def move_champion(ask: Asking, name: str, number: int | None) -> None:
+def move_champion(client: RetryingClient, name: str, number: int | None) -> None:
     """Point the alias at a version, or at none, in one request."""
     if number is not None:
-        ask(partial(MlflowClient().set_registered_model_alias, name, CHAMPION, str(number)))
+        client.call(partial(MlflowClient().set_registered_model_alias, name, CHAMPION, str(number)))
     else:
-        ask(partial(_delete_alias, name))
+        client.call(partial(_delete_alias, name))
 
 
-def retag(ask: Asking, version: Version, tags: Mapping[str, str]) -> None:
+def retag(client: RetryingClient, version: Version, tags: Mapping[str, str]) -> None:
     """Set tags of a version, in their order."""
     for key, value in tags.items():
-        ask(partial(MlflowClient().set_model_version_tag, version.name, str(version.number), key, value))
+        client.call(partial(MlflowClient().set_model_version_tag, version.name, str(version.number), key, value))
 
 
-def delete(ask: Asking, version: Version) -> None:
+def delete(client: RetryingClient, version: Version) -> None:
     """Delete a version and its logged model; MLflow frees their space when its own `mlflow gc` is run."""
-    client = MlflowClient()
-    ask(partial(_unless_absent, client.delete_model_version, version.name, str(version.number)))
+    mlflow_client = MlflowClient()
+    client.call(partial(_unless_absent, mlflow_client.delete_model_version, version.name, str(version.number)))
     if version.source.startswith(MODELS):
-        ask(partial(discard, version.source.removeprefix(MODELS)))
+        client.call(partial(discard, version.source.removeprefix(MODELS)))
 
 
-def untag(ask: Asking, version: Version, key: str) -> None:
+def untag(client: RetryingClient, version: Version, key: str) -> None:
     """Remove a tag of a version, if it has it."""
-    ask(partial(_unless_absent, MlflowClient().delete_model_version_tag, version.name, str(version.number), key))
+    client.call(
+        partial(_unless_absent, MlflowClient().delete_model_version_tag, version.name, str(version.number), key)
+    )
 
 
 def bring_some(
-    ask: Asking, version: Version, kind: Kind, out: Path, wanted: Callable[[Manifest], Iterable[str]]
+    client: RetryingClient, version: Version, kind: Kind, out: Path, wanted: Callable[[Manifest], Iterable[str]]
 ) -> Artifact:
     """Copy the manifest and some files of a version's artifact to a folder; each file is verified.
 
     Args:
-        ask: asks MLflow.
+        client: MLflow, with retries.
         version: whose artifact.
         kind: what it must be.
         out: new folder.
@@ -175,8 +177,8 @@ def bring_some(
         TrackingError: the registry refuses, lacks a file, or stays down.
         ArtifactError: what came is damaged, of another kind, or not what its tag says.
     """
-    location = ask(partial(_location, version))
-    ask.transfer(partial(_download, f"{location}/{MANIFEST}", out))
+    location = client.call(partial(_location, version))
+    client.transfer(partial(_download, f"{location}/{MANIFEST}", out))
     manifest = read_manifest(out)
     if manifest.kind is not kind:
         raise ArtifactError(
@@ -185,7 +187,7 @@ def bring_some(
     found = Artifact(out, manifest, deferred=True)
     require_tagged(found, version.fingerprint, version.title)
     for name in wanted(manifest):
-        ask.transfer(partial(_download, f"{location}/{name}", (out / name).parent))
+        client.transfer(partial(_download, f"{location}/{name}", (out / name).parent))
         found.verify(name)
     return found
 
@@ -222,9 +224,9 @@ def _unless_absent(request: Callable[..., None], *arguments: str) -> None:
             raise
 
 
-def _found(ask: Asking, wanted: str) -> list[Version]:
-    found = search(ask, wanted)
-    aliases = {name: ask(partial(_aliases, name)) for name in sorted({each.name for each in found})}
+def _found(client: RetryingClient, wanted: str) -> list[Version]:
+    found = search(client, wanted)
+    aliases = {name: client.call(partial(_aliases, name)) for name in sorted({each.name for each in found})}
     return [Version.of(each, aliases[each.name]) for each in found]
 
 
@@ -232,13 +234,13 @@ def _aliases(name: str) -> dict[str, str]:
     return dict(MlflowClient().get_registered_model(name).aliases)
 
 
-def search(ask: Asking, wanted: str) -> "list[ModelVersion]":
+def search(client: RetryingClient, wanted: str) -> "list[ModelVersion]":
     """All versions that MLflow finds, in the order of their numbers; they say nothing of aliases."""
     found: list[ModelVersion] = []
     token: str | None = None
     order = ["name ASC", "version_number ASC"]
     while True:
-        page = ask(partial(MlflowClient().search_model_versions, wanted, _PAGE, order, token))
+        page = client.call(partial(MlflowClient().search_model_versions, wanted, _PAGE, order, token))
         found += page
         token = page.token
         if not token:

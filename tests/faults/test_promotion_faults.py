@@ -54,8 +54,8 @@ def begun(name: str, folder: Path) -> Project:
 
 
 def outcomes(project: Project) -> list[tuple[int | None, Outcome]]:
-    with tracking.asking() as ask:
-        found = decisions.history(ask, project.recipe.name, project.embeddings)
+    with tracking.retrying_client() as client:
+        found = decisions.history(client, project.recipe.name, project.embeddings)
     return [(each.decision.after, each.outcome) for each in found]
 
 
@@ -109,5 +109,5 @@ def test_a_promotion_that_was_broken_off_anywhere_is_ended_by_the_next(
 def roll_back(project: Project) -> None:
     from lingraft.tracking.promotion.promote import rollback
 
-    with tracking.asking() as ask:
-        assert rollback(ask, project.embeddings, "a test").after == 1
+    with tracking.retrying_client() as client:
+        assert rollback(client, project.embeddings, "a test").after == 1

@@ -93,8 +93,8 @@ def main() -> None:
         log = next(out.glob("*language.log")).read_text(encoding="utf-8")
         learned, trained = _learned(recipe), _trained(out)
         local.run(build.language_pipeline(recipe), out, languages=["sw"])
-        with tracking.asking() as ask:
-            served = languages_in_production(ask, recipe.name, bundle_name(recipe, recipe.tasks[0].name))
+        with tracking.retrying_client() as client:
+            served = languages_in_production(client, recipe.name, bundle_name(recipe, recipe.tasks[0].name))
         outputs = local.run(build.language_pipeline(recipe), out)
     seen = Seen(
         screen=screen.getvalue(),

@@ -311,8 +311,8 @@ def test_a_primary_gets_a_bundle_of_its_own(registered: Registered, tmp_path: Pa
     opened, tags = Bundle.load(tmp_path / "bundle"), tracking.tags_of("tiny-bundle-primary")
     assert (opened.kind, opened.fingerprint, "task_kind" in tags) == ("primary", tags["fingerprint"], False)
     assert opened.examples == {"en": {"text": "ba de"}, "de": {"text": "ki lo"}}
-    with tracking.asking() as ask:
-        tree = drawn(versions(ask, "tiny")).splitlines()
+    with tracking.retrying_client() as client:
+        tree = drawn(versions(client, "tiny")).splitlines()
     assert f"tiny-bundle-primary 1 [{opened.fingerprint[:12]}]" in "\n".join(tree)
 
 

@@ -228,8 +228,8 @@ def test_the_page_of_a_run_opens_with_what_it_is_and_came_to(parent: str, tmp_pa
     assert note.startswith("**Embeddings in `tr`**: masked_accuracy 0.125; 3 s, 4e+09 FLOP.")
     for said in ("| language | `tr` |", "| masked_accuracy | 0.125 |", made.fingerprint, "10,240"):
         assert said in note
-    with tracking.asking() as ask:
-        tracking.describe(ask, parent, "language: Turkish", "It **went** well.", {"tr over 2 of 6/accuracy": 0.25})
+    with tracking.retrying_client() as client:
+        tracking.describe(client, parent, "language: Turkish", "It **went** well.", {"tr over 2 of 6/accuracy": 0.25})
     run = _run(parent)
     assert run.data.metrics == {"tr over 2 of 6/accuracy": 0.25}
     assert (run.info.run_name, run.data.tags["mlflow.note.content"]) == ("language: Turkish", "It **went** well.")
@@ -244,7 +244,7 @@ def test_where_runs_are_is_told_without_credentials(parent: str, monkeypatch: py
         uri = mlflow.get_tracking_uri()
         if uri.startswith("http://"):
             monkeypatch.setenv("MLFLOW_TRACKING_URI", uri.replace("http://", "http://user:secret@"))
-        place = tracking.place_of(second.ask, parent)
+        place = tracking.place_of(second.client, parent)
     assert (place.uri, place.experiment) == (uri, _run(parent).info.experiment_id)
     assert place.stages == {"adapt-tr": second.run_id, "adapt-de": other.run_id}
     assert first.run_id not in place.stages.values()
@@ -452,9 +452,9 @@ def test_a_tag_is_set_on_the_champion_alone(parent: str, tmp_path: Path) -> None
 @everywhere
 def test_an_absent_model_is_named_with_the_registry_and_the_way_out(store: Path, tmp_path: Path) -> None:
     fetch = partial(tracking.fetch, "absent", Kind.PRIMARY, tmp_path / "out")
-    for ask in (fetch, partial(tracking.tags_of, "absent"), partial(tracking.tag, "absent", "key", "value")):
+    for client in (fetch, partial(tracking.tags_of, "absent"), partial(tracking.tag, "absent", "key", "value")):
         with pytest.raises(TrackingError, match=r"has no 'champion' of 'absent'.*Run the pipeline that") as caught:
-            ask()
+            client.call()
         assert mlflow.get_tracking_uri() in str(caught.value)
 
 
@@ -479,7 +479,7 @@ def nobody(monkeypatch: pytest.MonkeyPatch) -> str:
 
 def test_a_server_that_is_down_is_named(nobody: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", nobody)
-    for ask in (partial(tracking.open_run, RECIPE, "source"), partial(tracking.tags_of, "tiny-primary")):
+    for client in (partial(tracking.open_run, RECIPE, "source"), partial(tracking.tags_of, "tiny-primary")):
         with pytest.raises(TrackingError, match="MLFLOW_TRACKING_URI") as caught:
-            ask()
+            client.call()
         assert nobody in str(caught.value)

@@ -28,7 +28,7 @@ from lingraft.stages.results import MASKED, MASKED_INITIAL, LanguageResult, Mask
 from lingraft.tasks.item_counts import Tally
 from lingraft.tracking.promotion import promote as promotion
 from lingraft.tracking.promotion.bundle_gate import NOTHING, AllowedChanges
-from lingraft.tracking.promotion.evidence import EVALUATION, EVALUATION_RUN, GATE
+from lingraft.tracking.promotion.evidence import register_judged
 
 BY = "the soak"
 _BLOCKS = 100
@@ -65,8 +65,8 @@ class Registry:
 
     def rollback(self) -> None:
         """Make the one before champion again."""
-        with tracking.asking() as ask:
-            promotion.rollback(ask, self.model, BY)
+        with tracking.retrying_client() as client:
+            promotion.rollback(client, self.model, BY)
 
     def _accept(self, stage: tracking.StageRun, name: str, folder: Path, number: int) -> None:
         """Have the gate accept embeddings, by an evaluation that finds more tokens the later the version."""
@@ -91,13 +91,11 @@ class Registry:
         each_N = np.full(_BLOCKS, 10)
         items = {MASKED: Tally.of(each_N * number // 10, each_N), MASKED_INITIAL: Tally.of(each_N * 0, each_N)}
         judged = results.save(result, Kind.EVALUATION, evaluation, items, aligned_with=primary)
-        stage.keep(judged, EVALUATION)
-        tags = {EVALUATION_RUN: stage.run_id, GATE: Gate().model_dump_json()}
-        self._promote(name, int(tracking.register(name, folder, Kind.EMBEDDINGS, stage, tags)))
+        self._promote(name, int(register_judged(stage, name, folder, judged, Gate(), parity={}, more={})))
 
     def _promote(self, model: str, number: int, allowed: AllowedChanges = NOTHING) -> None:
-        with tracking.asking() as ask:
-            decided = promotion.promote(ask, model, number, BY, allowed=allowed)
+        with tracking.retrying_client() as client:
+            decided = promotion.promote(client, model, number, BY, allowed=allowed)
         if decided.after != number:
             raise ServingError(f"version {number} of {model!r} was not promoted: {decided.checks}.")
 
@@ -164,7 +162,7 @@ def cycle(made: Made, registry: Registry, published: Path) -> list[Change]:
 class Driver:
     """Carries changes out, and keeps account of which versions may stand."""
 
-    def __init__(self, made: Made, published: Path, ask: Callable[[Sequence[str]], object]) -> None:
+    def __init__(self, made: Made, published: Path, client: Callable[[Sequence[str]], object]) -> None:
         """Begin with what the server was started with.
 
         Args:
@@ -174,7 +172,7 @@ class Driver:
         """
         self.timeline = Timeline(versions("started"))
         self.served: dict[str, str] = versions("started")
-        self._publications, self._ask = Publications(published), ask
+        self._publications, self._client = Publications(published), client
         self._marks = {
             (language, version): version_of(Artifact.open(made.bundles[name], Kind.BUNDLE).manifest, language)
             for name in made.bundles
@@ -190,7 +188,7 @@ class Driver:
         """
         before = {language: self._publications.latest(TASK, language) for language in change.languages}
         after = {language: version for language, version in {**self.served, **change.served}.items() if version}
-        self._ask([language for language in self.served if language in after])
+        self._client.call([language for language in self.served if language in after])
         began_s = time.monotonic()
         with self._accounted(change):
             change.do()
@@ -198,7 +196,7 @@ class Driver:
                 self._require(change, language, self._taken_up(change, language, number))
         done = Done(change.name, began_s, time.monotonic() - began_s, change.refused is not None)
         self.served = after
-        self._ask(list(after))
+        self._client.call(list(after))
         return done
 
     @contextmanager

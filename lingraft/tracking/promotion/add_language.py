@@ -11,7 +11,7 @@ from lingraft.config.gate import Gate
 from lingraft.config.tasks import PRIMARY
 from lingraft.errors import ArtifactError
 from lingraft.stages.results import LanguageResult, load_language
-from lingraft.tracking.client import Asking, asking
+from lingraft.tracking.client import RetryingClient, retrying_client
 from lingraft.tracking.promotion.add_source import primary_with
 from lingraft.tracking.promotion.bundle_gate import NOTHING
 from lingraft.tracking.promotion.bundles import served_examples
@@ -55,9 +55,9 @@ def add_language(folder: Path, asked_by: str, gate: Gate, project: str | None = 
     """
     embeddings, evaluation = _artifacts(folder)
     result = load_language(evaluation.folder)
-    with asking() as ask:
+    with retrying_client() as client:
         mark = str(embeddings.manifest.aligned_with)
-        primary, found = primary_with(ask, "the embeddings belong", mark, project)
+        primary, found = primary_with(client, "the embeddings belong", mark, project)
     name = primary.tags["project"]
     settings = {"folder": folder.name, "adaptation": embeddings.manifest.recipe, "gate": gate.model_dump(mode="json")}
     note = f"A language that `lingraft add-language` learned is registered: `{result.language}`."
@@ -94,11 +94,11 @@ class _Bodies:
         own = bundle_of(primary.tags["project"], PRIMARY)
         self.serves_primary = any(each.name == own for each in found)
 
-    def folder(self, ask: Asking, version: Version) -> Path:
+    def folder(self, client: RetryingClient, version: Version) -> Path:
         """Where a version's artifact lies."""
         place = self._work / f"{version.name}-{version.number}"
         if not place.exists():
-            bring(ask, version, Kind(str(version.kind)), place)
+            bring(client, version, Kind(str(version.kind)), place)
         return place
 
 
@@ -118,10 +118,12 @@ def _registered(
 ) -> tuple[int, Decided]:
     from lingraft.export import parity
 
-    near = {task: parity(bodies.folder(step.ask, version), embeddings.folder) for task, version in bodies.tasks.items()}
+    near = {
+        task: parity(bodies.folder(step.client, version), embeddings.folder) for task, version in bodies.tasks.items()
+    }
     name = embeddings_of(step.project, result.language)
     version = int(register_judged(step, name, embeddings.folder, evaluation, gate, near, {}))
-    return version, promote(step.ask, name, version, asked_by, gate)
+    return version, promote(step.client, name, version, asked_by, gate)
 
 
 def _renewals(run: str, embeddings: Artifact, asked_by: str, bodies: _Bodies) -> Iterator[tuple[str, Renewal]]:
@@ -131,14 +133,14 @@ def _renewals(run: str, embeddings: Artifact, asked_by: str, bodies: _Bodies) ->
     for task, version in tasks.items():
         name = bundle_of(bodies.primary.tags["project"], task)
         with stage(run, f"bundle-{task}") as step, tempfile.TemporaryDirectory() as work:
-            primary = bodies.folder(step.ask, bodies.primary)
-            body = bodies.folder(step.ask, version) if version else None
+            primary = bodies.folder(step.client, bodies.primary)
+            body = bodies.folder(step.client, version) if version else None
             attempts = 0
 
             def make(folders: Sequence[Path]) -> Artifact:
                 nonlocal attempts
                 attempts += 1
-                examples = served_examples(step.ask, name)  # noqa: B023  called in this turn, like the next line
+                examples = served_examples(step.client, name)  # noqa: B023  called in this turn, like the next line
                 return bundle(primary, body, folders, Path(work) / str(attempts), prompts=examples)  # noqa: B023
 
             brought = {str(embeddings.manifest.language): embeddings.folder}

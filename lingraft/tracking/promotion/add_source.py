@@ -6,7 +6,7 @@ from pathlib import Path
 from lingraft.artifacts.artifact import Artifact, Kind, read_manifest
 from lingraft.artifacts.names import primary_of, task_of
 from lingraft.errors import ArtifactError, NotRegisteredError, PromotionError
-from lingraft.tracking.client import Asking, asking
+from lingraft.tracking.client import RetryingClient, retrying_client
 from lingraft.tracking.promotion.promote import promote
 from lingraft.tracking.registry import register
 from lingraft.tracking.runs import project_run, stage
@@ -46,8 +46,8 @@ def add_artifact(folder: Path, asked_by: str, project: str | None = None) -> Add
         )
     made = Artifact.load(folder, kind)
     manifest = made.manifest
-    with asking() as ask:
-        name = _named(folder, project) if kind is Kind.PRIMARY else _owner(ask, made, project)
+    with retrying_client() as client:
+        name = _named(folder, project) if kind is Kind.PRIMARY else _owner(client, made, project)
         model = primary_of(name) if kind is Kind.PRIMARY else task_of(name, manifest.detail("task", str))
     settings = {"folder": folder.name, "settings": manifest.recipe}
     note = f"A {kind} that was made by commands is registered."
@@ -55,10 +55,10 @@ def add_artifact(folder: Path, asked_by: str, project: str | None = None) -> Add
         tags = {key: manifest.details.get(key) for key in ("seed", "dev_score")}
         aliases = (f"seed-{tags['seed']}",) if kind is Kind.TASK else ()
         version = int(register(model, folder, kind, step, tags, aliases))
-        champion = champion_of(step.ask, model)
+        champion = champion_of(step.client, model)
         if champion is None or _is_left_behind(champion, made):
-            promote(step.ask, model, version, asked_by)
-        standing = champion_of(step.ask, model)
+            promote(step.client, model, version, asked_by)
+        standing = champion_of(step.client, model)
     return AddedArtifact(model, version, standing.number if standing else None)
 
 
@@ -68,10 +68,10 @@ def _named(folder: Path, project: str | None) -> str:
     return project
 
 
-def _owner(ask: Asking, made: Artifact, project: str | None) -> str:
+def _owner(client: RetryingClient, made: Artifact, project: str | None) -> str:
     """The project that has the primary of a task."""
     mark = str(made.manifest.aligned_with)
-    primary, _ = primary_with(ask, f"{made.folder} belongs", mark, project)
+    primary, _ = primary_with(client, f"{made.folder} belongs", mark, project)
     return primary.tags["project"]
 
 
@@ -80,11 +80,11 @@ def _is_left_behind(champion: Version, made: Artifact) -> bool:
     return made.manifest.kind is Kind.TASK and champion.tags.get("aligned_with") != made.manifest.aligned_with
 
 
-def primary_with(ask: Asking, what: str, mark: str, project: str | None) -> tuple[Version, list[Version]]:
+def primary_with(client: RetryingClient, what: str, mark: str, project: str | None) -> tuple[Version, list[Version]]:
     """The registered primary of a fingerprint, and all versions of its project.
 
     Args:
-        ask: asks MLflow.
+        client: MLflow, with retries.
         what: what belongs to it, for messages.
         mark: fingerprint.
         project: that it must be of, if given.
@@ -93,8 +93,8 @@ def primary_with(ask: Asking, what: str, mark: str, project: str | None) -> tupl
         NotRegisteredError: no project has it.
         PromotionError: several projects have it, and none was named.
     """
-    known = projects(ask)
-    by_project = {name: versions(ask, name) for name in known if project in {None, name}}
+    known = projects(client)
+    by_project = {name: versions(client, name) for name in known if project in {None, name}}
     having = {
         name: each
         for name, found in by_project.items()

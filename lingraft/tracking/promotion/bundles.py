@@ -7,14 +7,14 @@ from pathlib import Path
 
 from lingraft.artifacts.artifact import Kind
 from lingraft.errors import ArtifactError
-from lingraft.tracking.client import Asking
+from lingraft.tracking.client import RetryingClient
 from lingraft.tracking.promotion import decisions
 from lingraft.tracking.promotion.bundle_gate import BundleChange, BundleContent
 from lingraft.tracking.promotion.decisions import Record, standing_promotions, winners
 from lingraft.tracking.versions import Version, bring_some, champion_of
 
 
-def content_of(ask: Asking, version: Version) -> BundleContent:
+def content_of(client: RetryingClient, version: Version) -> BundleContent:
     """The facts of a registered bundle; only its manifest is downloaded.
 
     Raises:
@@ -22,11 +22,11 @@ def content_of(ask: Asking, version: Version) -> BundleContent:
         ArtifactError: the manifest is damaged, or that of another kind of artifact.
     """
     with tempfile.TemporaryDirectory() as folder:
-        found = bring_some(ask, version, Kind.BUNDLE, Path(folder) / "bundle", lambda _: ())
+        found = bring_some(client, version, Kind.BUNDLE, Path(folder) / "bundle", lambda _: ())
     return BundleContent.of(version.title, found.manifest)
 
 
-def served_content(ask: Asking, version: Version | None) -> BundleContent | None:
+def served_content(client: RetryingClient, version: Version | None) -> BundleContent | None:
     """The facts of a bundle that is in production; of a damaged one, which is to be replaced, what its tags tell.
 
     Raises:
@@ -35,12 +35,12 @@ def served_content(ask: Asking, version: Version | None) -> BundleContent | None
     if version is None:
         return None
     try:
-        return content_of(ask, version)
+        return content_of(client, version)
     except ArtifactError:
         return BundleContent.of_tags(version.title, version.tags)
 
 
-def served_examples(ask: Asking, name: str) -> Mapping[str, Mapping[str, str]] | None:
+def served_examples(client: RetryingClient, name: str) -> Mapping[str, Mapping[str, str]] | None:
     """The champion's examples for people who try the endpoint: by language, texts by the names of inputs.
 
     Returns:
@@ -49,17 +49,17 @@ def served_examples(ask: Asking, name: str) -> Mapping[str, Mapping[str, str]] |
     Raises:
         TrackingError: the registry refuses, or stays down.
     """
-    content = served_content(ask, champion_of(ask, name))
+    content = served_content(client, champion_of(client, name))
     return (content.examples or None) if content else None
 
 
 def change_of(
-    ask: Asking, before: Version | None, after: Version | None, recorded: Version | None = None
+    client: RetryingClient, before: Version | None, after: Version | None, recorded: Version | None = None
 ) -> BundleChange:
     """What changes if one registered bundle takes the place of another.
 
     Args:
-        ask: asks MLflow.
+        client: MLflow, with retries.
         before: the champion.
         after: the bundle that is to take its place.
         recorded: the champion by the record of decisions.
@@ -68,8 +68,8 @@ def change_of(
         TrackingError: the registry refuses, or stays down.
         ArtifactError: the manifest of the new bundle is damaged.
     """
-    new = content_of(ask, after) if after else None
-    return BundleChange(served_content(ask, before), new, served_content(ask, recorded))
+    new = content_of(client, after) if after else None
+    return BundleChange(served_content(client, before), new, served_content(client, recorded))
 
 
 def recorded_champion(found: Sequence[Version], records: Sequence[Record]) -> Version | None:
@@ -84,10 +84,10 @@ def recorded_champion(found: Sequence[Version], records: Sequence[Record]) -> Ve
     return next((version for version in found if version.number == number), None)
 
 
-def accepted(ask: Asking, project: str) -> set[str]:
+def accepted(client: RetryingClient, project: str) -> set[str]:
     """Fingerprints of all that was promoted in a project, but for what was taken back."""
     by_model: dict[str, list[Record]] = defaultdict(list)
-    for record in decisions.history(ask, project):
+    for record in decisions.history(client, project):
         by_model[record.decision.model].append(record)
     promotions = (each for records in by_model.values() for each in standing_promotions(records))
     return {each.decision.fingerprint for each in promotions if each.decision.fingerprint}

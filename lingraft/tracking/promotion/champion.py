@@ -16,7 +16,7 @@ from lingraft.console import say
 from lingraft.errors import LingraftError, NotRegisteredError
 from lingraft.serving.publishing.folder import Action, Publications
 from lingraft.serving.publishing.publish import served_languages, standing
-from lingraft.tracking.client import Asking
+from lingraft.tracking.client import RetryingClient
 from lingraft.tracking.environment import registry_address
 from lingraft.tracking.promotion import decisions
 from lingraft.tracking.promotion.decisions import Decision, dropped_languages
@@ -30,11 +30,13 @@ _SHOWN = 3
 class Champion:
     """One model of the registry, and one folder of publications."""
 
-    def __init__(self, ask: Asking, model: str, folder: Path, endpoint: str, started: Path | None, keep: int) -> None:
+    def __init__(
+        self, client: RetryingClient, model: str, folder: Path, endpoint: str, started: Path | None, keep: int
+    ) -> None:
         """Say what is followed.
 
         Args:
-            ask: asks MLflow.
+            client: MLflow, with retries.
             model: registered bundle, such as `demo-bundle-topic`.
             folder: of publications.
             endpoint: name of the tag `endpoint.<name>` that tells where the champion is served.
@@ -45,7 +47,7 @@ class Champion:
         Raises:
             ArtifactError: `started` is not a bundle.
         """
-        self._ask, self._model, self._keep = ask, model, keep
+        self._client, self._model, self._keep = client, model, keep
         self._publications, self._tag, self._by = Publications(folder), f"{ENDPOINT}{endpoint}", f"champion of {model}"
         manifest = Artifact.open(started, Kind.BUNDLE).manifest if started else None
         self._original = _versions(manifest) if manifest else {}
@@ -64,7 +66,7 @@ class Champion:
             TrackingError: the registry refuses, or stays down.
             ArtifactError: what is registered is damaged, or the folder cannot be written.
         """
-        champion = alias_target(self._ask, self._model)
+        champion = alias_target(self._client, self._model)
         if champion is None:
             if not self._waits:
                 say(f"{self._model!r} has no champion in the registry, so nothing is published before it has one.")
@@ -74,16 +76,16 @@ class Champion:
         if self._served is None or champion.number != self._served.number:
             self._publish(champion)
             if self._served and self._served.number != champion.number:
-                untag(self._ask, self._served, self._tag)
+                untag(self._client, self._served, self._tag)
             self._served, self._told = champion, None
         said = self._said()
         if said != self._told:
-            retag(self._ask, champion, {self._tag: said})
+            retag(self._client, champion, {self._tag: said})
             self._told = said
 
     def _publish(self, champion: Version) -> None:
         with tempfile.TemporaryDirectory() as folder:
-            found = bring_some(self._ask, champion, Kind.BUNDLE, Path(folder) / "bundle", self._missing)
+            found = bring_some(self._client, champion, Kind.BUNDLE, Path(folder) / "bundle", self._missing)
             self._task = found.manifest.detail("task", str)
             wanted = _versions(found.manifest)
             leaving = self._leaving(champion, wanted)
@@ -98,7 +100,7 @@ class Champion:
     def _leaving(self, champion: Version, wanted: Collection[str]) -> list[str]:
         """Languages to withdraw: the champion does not have them, and somebody dropped them by name."""
         absent = sorted(self._standing() - set(wanted))
-        records = decisions.history(self._ask, champion.tags["project"], self._model) if absent else []
+        records = decisions.history(self._client, champion.tags["project"], self._model) if absent else []
         dropped = dropped_languages(records)
         leaving = [name for name in absent if name in dropped and self._precedes(name, dropped[name])]
         for language in leaving:
@@ -172,14 +174,14 @@ class Champion:
         return "; ".join(parts + ([f"{len(refused) - _SHOWN} more refused"] if len(refused) > _SHOWN else []))
 
 
-def require_bundle(ask: Asking, model: str) -> None:
+def require_bundle(client: RetryingClient, model: str) -> None:
     """Refuse the name of a bundle that the registry does not have, such as a mistyped one.
 
     Raises:
         NotRegisteredError: the message lists the bundles that are registered.
         TrackingError: the registry refuses, or stays down.
     """
-    names = sorted({each.name for each in search(ask, f"tags.kind = '{Kind.BUNDLE}'")})
+    names = sorted({each.name for each in search(client, f"tags.kind = '{Kind.BUNDLE}'")})
     if model not in names:
         there = f"It has {', '.join(names)}" if names else "It has none: the language pipeline registers bundles"
         raise NotRegisteredError(

@@ -17,7 +17,7 @@ import pydantic
 from mlflow.tracking import MlflowClient
 
 from lingraft.errors import TrackingError
-from lingraft.tracking.client import Asking
+from lingraft.tracking.client import RetryingClient
 from lingraft.tracking.logged_models import MODELS
 from lingraft.tracking.promotion.bundle_gate import NOTHING, AllowedChanges
 from lingraft.tracking.promotion.gate import Check
@@ -103,11 +103,11 @@ def record_name(project: str) -> str:
     return f"{project}-decisions"
 
 
-def append(ask: Asking, project: str, decision: Decision, about: Version, outcome: Outcome) -> Record:
+def append(client: RetryingClient, project: str, decision: Decision, about: Version, outcome: Outcome) -> Record:
     """Write a decision down, with the next number.
 
     Args:
-        ask: asks MLflow.
+        client: MLflow, with retries.
         project: whose record it is.
         decision: what was decided.
         about: the version that it is about, whose logged model the record points at.
@@ -117,17 +117,19 @@ def append(ask: Asking, project: str, decision: Decision, about: Version, outcom
         TrackingError: the registry refuses, or stays down.
     """
     name, request = record_name(project), uuid.uuid4().hex
-    ask(partial(require_model, name))
-    number = ask(partial(_written, name, request, decision, about, outcome))
+    client.call(partial(require_model, name))
+    number = client.call(partial(_written, name, request, decision, about, outcome))
     return Record(number=number, outcome=outcome, request=request, decision=decision)
 
 
-def complete(ask: Asking, project: str, record: Record, outcome: Outcome) -> None:
+def complete(client: RetryingClient, project: str, record: Record, outcome: Outcome) -> None:
     """Say what became of a decision that was intended."""
-    ask(partial(MlflowClient().set_model_version_tag, record_name(project), str(record.number), _OUTCOME, outcome))
+    client.call(
+        partial(MlflowClient().set_model_version_tag, record_name(project), str(record.number), _OUTCOME, outcome)
+    )
 
 
-def history(ask: Asking, project: str, model: str | None = None) -> list[Record]:
+def history(client: RetryingClient, project: str, model: str | None = None) -> list[Record]:
     """Decisions of a project, or about one of its models, in their order.
 
     A request that was repeated because its answer was lost may have been written twice: the first one counts.
@@ -136,7 +138,7 @@ def history(ask: Asking, project: str, model: str | None = None) -> list[Record]
         TrackingError: the registry refuses, stays down, or holds a record that is not one of ours.
     """
     about = f" and tags.{_ABOUT} = '{model}'" if model else ""
-    found = search(ask, f"name = '{record_name(project)}'{about}")
+    found = search(client, f"name = '{record_name(project)}'{about}")
     by_request: dict[str, Record] = {}
     for version in found:
         record = _read(record_name(project), int(version.version), dict(version.tags))
@@ -144,9 +146,9 @@ def history(ask: Asking, project: str, model: str | None = None) -> list[Record]
     return list(by_request.values())
 
 
-def missing(ask: Asking, project: str) -> list[int]:
+def missing(client: RetryingClient, project: str) -> list[int]:
     """Numbers that were given and are gone: somebody has deleted what is never deleted here."""
-    found = {int(version.version) for version in search(ask, f"name = '{record_name(project)}'")}
+    found = {int(version.version) for version in search(client, f"name = '{record_name(project)}'")}
     return sorted(set(range(1, max(found, default=0))) - found)
 
 
@@ -190,13 +192,13 @@ def overtaking(record: Record, before: Sequence[Record]) -> Record | None:
 
 def _written(name: str, request: str, decision: Decision, about: Version, outcome: Outcome) -> int:
     """The number of the record with this mark, which is made unless an earlier attempt has."""
-    client = MlflowClient()
-    found = client.search_model_versions(f"name = '{name}' and tags.`{_REQUEST}` = '{request}'")
+    mlflow_client = MlflowClient()
+    found = mlflow_client.search_model_versions(f"name = '{name}' and tags.`{_REQUEST}` = '{request}'")
     if found:
         return min(int(version.version) for version in found)
     body = {_BODY: decision.model_dump_json(), _ABOUT: decision.model, _REQUEST: request, _OUTCOME: outcome.value}
     model_id = about.source.removeprefix(MODELS)  # a server takes no logged model's URI without it
-    return int(client.create_model_version(name, about.source, tags=body, model_id=model_id).version)
+    return int(mlflow_client.create_model_version(name, about.source, tags=body, model_id=model_id).version)
 
 
 def _read(name: str, number: int, tags: dict[str, str]) -> Record:

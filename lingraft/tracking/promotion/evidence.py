@@ -8,7 +8,7 @@ from lingraft.artifacts.artifact import Artifact, Kind
 from lingraft.config.gate import Gate
 from lingraft.errors import GateError, TrackingError
 from lingraft.stages.results import load_items, load_language, zero_shot
-from lingraft.tracking.client import Asking
+from lingraft.tracking.client import RetryingClient
 from lingraft.tracking.metrics_queue import UnreachableError
 from lingraft.tracking.promotion.gate import Evidence
 from lingraft.tracking.registry import bring_kept, register
@@ -57,7 +57,7 @@ def register_judged(
     return register(name, embeddings, Kind.EMBEDDINGS, stage, tags)
 
 
-def evidence_of(ask: Asking, version: Version) -> Evidence:
+def evidence_of(client: RetryingClient, version: Version) -> Evidence:
     """What was found when a version of embeddings was judged.
 
     Raises:
@@ -71,7 +71,7 @@ def evidence_of(ask: Asking, version: Version) -> Evidence:
     with tempfile.TemporaryDirectory() as folder:
         kept = Path(folder) / EVALUATION
         try:
-            made = bring_kept(ask, run, EVALUATION, Kind.EVALUATION, kept)
+            made = bring_kept(client, run, EVALUATION, Kind.EVALUATION, kept)
         except UnreachableError:
             raise
         except TrackingError as error:
@@ -120,7 +120,7 @@ def keep_evidence(stage: StageRun, version: Version, evaluation: Path) -> None:
         )
     load_items(evaluation)
     stage.keep(made, EVALUATION)
-    retag(stage.ask, version, {EVALUATION: made.fingerprint, EVALUATION_RUN: stage.run_id})
+    retag(stage.client, version, {EVALUATION: made.fingerprint, EVALUATION_RUN: stage.run_id})
 
 
 def gate_of(version: Version) -> Gate:

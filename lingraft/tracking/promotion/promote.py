@@ -12,7 +12,7 @@ from lingraft.artifacts.names import primary_of
 from lingraft.config.gate import Gate
 from lingraft.console import say
 from lingraft.errors import GateError, NotRegisteredError, OvertakenError, PromotionError
-from lingraft.tracking.client import Asking
+from lingraft.tracking.client import RetryingClient
 from lingraft.tracking.promotion import decisions
 from lingraft.tracking.promotion.bundle_gate import NOTHING, AllowedChanges
 from lingraft.tracking.promotion.bundles import accepted, change_of, recorded_champion
@@ -42,7 +42,7 @@ class Decided:
 
 
 def promote(
-    ask: Asking,
+    client: RetryingClient,
     name: str,
     number: int,
     asked_by: str,
@@ -54,7 +54,7 @@ def promote(
     """Make a version champion if it passes the gate of its kind; the decision is kept either way.
 
     Args:
-        ask: asks MLflow.
+        client: MLflow, with retries.
         name: registered model.
         number: its version.
         asked_by: a user, or a pipeline and its run.
@@ -70,11 +70,11 @@ def promote(
         GateError: there is no evidence, or no primary to be aligned with.
         TrackingError: the registry lacks the version, refuses, or stays down.
     """
-    version = version_of(ask, name, number)
+    version = version_of(client, name, number)
     project = project_of(version)
     _require_bundle(version, allowed)
-    records = decisions.history(ask, project, name) if dry_run else settled(ask, project, name)
-    found = versions_of(ask, name)
+    records = decisions.history(client, project, name) if dry_run else settled(client, project, name)
+    found = versions_of(client, name)
     champion = next((each for each in found if each.is_champion), None)
     if made_after is not None:
         _require_last(records, made_after, name, number)
@@ -84,11 +84,11 @@ def promote(
             return Decided(name, number, number, (), None)
         champion = recorded  # the alias was moved by hand: the gate has not seen this version yet
     before = champion.number if champion else None
-    change = change_of(ask, champion, version, recorded) if version.kind == "bundle" else None
-    checks = tuple(_checks(ask, project, version, champion, gate))
+    change = change_of(client, champion, version, recorded) if version.kind == "bundle" else None
+    checks = tuple(_checks(client, project, version, champion, gate))
     if change:
         change.require_names(allowed)
-        checks += (*change.checks(allowed), *change.gate_checks(accepted(ask, project)))
+        checks += (*change.checks(allowed), *change.gate_checks(accepted(client, project)))
     if dry_run:
         return Decided(name, before, number if passed(checks) else before, checks, None)
     decision = Decision(
@@ -106,18 +106,18 @@ def promote(
         allowed=allowed,
     )
     if not passed(checks):
-        record = decisions.append(ask, project, decision, version, Outcome.REFUSED)
+        record = decisions.append(client, project, decision, version, Outcome.REFUSED)
         return Decided(name, before, before, checks, record)
-    return Decided(name, before, number, checks, _carry_out(ask, project, decision, version))
+    return Decided(name, before, number, checks, _carry_out(client, project, decision, version))
 
 
 def rollback(
-    ask: Asking, name: str, asked_by: str, dry_run: bool = False, allowed: AllowedChanges = NOTHING
+    client: RetryingClient, name: str, asked_by: str, dry_run: bool = False, allowed: AllowedChanges = NOTHING
 ) -> Decided:
     """Take the last promotion back: the alias returns to the champion before, or to none if there was none.
 
     Args:
-        ask: asks MLflow.
+        client: MLflow, with retries.
         name: registered model.
         asked_by: a user, or a pipeline and its run.
         dry_run: say what would happen, and leave everything as it is.
@@ -129,20 +129,20 @@ def rollback(
         OvertakenError: another decision about the model was made at the same time, and was first.
         TrackingError: the registry has no such model, refuses, or stays down.
     """
-    found = versions_of(ask, name)
+    found = versions_of(client, name)
     if not found:
         raise NotRegisteredError(f"the registry has no model {name!r}. `lingraft registry ls` lists what it has.")
     project = project_of(found[-1])
     _require_bundle(found[-1], allowed)
-    records = decisions.history(ask, project, name) if dry_run else settled(ask, project, name)
-    found = versions_of(ask, name)  # again: a promotion may have ended since
+    records = decisions.history(client, project, name) if dry_run else settled(client, project, name)
+    found = versions_of(client, name)  # again: a promotion may have ended since
     undone = _standing(records)
-    target = _target(ask, project, undone, found)
+    target = _target(client, project, undone, found)
     champion = next((each for each in found if each.is_champion), None)
     before = champion.number if champion else None
     after = target.number if target else None
     recorded = recorded_champion(found, records)
-    change = change_of(ask, champion, target, recorded) if found[-1].kind == "bundle" else None
+    change = change_of(client, champion, target, recorded) if found[-1].kind == "bundle" else None
     checks = tuple(change.checks(allowed)) if change else ()
     if change:
         change.require_names(allowed)
@@ -165,53 +165,53 @@ def rollback(
         dropped=change.lost if change else (),
         allowed=allowed,
     )
-    return Decided(name, before, after, checks, _carry_out(ask, project, decision, target or champion or found[-1]))
+    return Decided(name, before, after, checks, _carry_out(client, project, decision, target or champion or found[-1]))
 
 
-def settled(ask: Asking, project: str, name: str) -> list[Record]:
+def settled(client: RetryingClient, project: str, name: str) -> list[Record]:
     """The record of decisions about a model, once none of them is open: the alias has followed all of them.
 
     Raises:
         TrackingError: the registry refuses, or stays down.
     """
     while True:
-        records = decisions.history(ask, project, name)
+        records = decisions.history(client, project, name)
         if not any(record.outcome is Outcome.INTENDED for record in records):
             return records
-        settle(ask, project, name)
+        settle(client, project, name)
 
 
-def settle(ask: Asking, project: str, name: str) -> list[Record]:
+def settle(client: RetryingClient, project: str, name: str) -> list[Record]:
     """Finish what was broken off: decisions that were written down, and whose end is not known.
 
     Whoever made one may be at it this moment; to do the same twice does no harm.
     """
-    records = decisions.history(ask, project, name)
+    records = decisions.history(client, project, name)
     first = winners(records)
     open_ends = [record for record in records if record.outcome is Outcome.INTENDED]
     for record in open_ends:
         wins = record in first
         if wins and record is first[-1]:
-            move_champion(ask, name, record.decision.after)
-        decisions.complete(ask, project, record, Outcome.DONE if wins else Outcome.OVERTAKEN)
+            move_champion(client, name, record.decision.after)
+        decisions.complete(client, project, record, Outcome.DONE if wins else Outcome.OVERTAKEN)
         say(f"Decision {record.number} about {name!r} was left open and is now {'done' if wins else 'overtaken'}.")
     return open_ends
 
 
-def unaligned(ask: Asking, project: str, primary: str) -> list[str]:
+def unaligned(client: RetryingClient, project: str, primary: str) -> list[str]:
     """Languages of a project whose champion is not aligned with a primary: they must be adapted again.
 
     Args:
-        ask: asks MLflow.
+        client: MLflow, with retries.
         project: whose languages.
         primary: fingerprint.
     """
-    return [each.tags["language"] for each in unfit(ask, project, primary) if each.kind == "embeddings"]
+    return [each.tags["language"] for each in unfit(client, project, primary) if each.kind == "embeddings"]
 
 
-def unfit(ask: Asking, project: str, primary: str) -> list[Version]:
+def unfit(client: RetryingClient, project: str, primary: str) -> list[Version]:
     """Champions of a project that are not aligned with a primary, whatever their kind."""
-    champions = [each for each in versions(ask, project) if each.is_champion and each.kind != "primary"]
+    champions = [each for each in versions(client, project) if each.is_champion and each.kind != "primary"]
     return [each for each in champions if each.tags.get("aligned_with") != primary]
 
 
@@ -234,33 +234,33 @@ def project_of(version: Version) -> str:
     return version.tags["project"]
 
 
-def primary_fingerprint(ask: Asking, project: str) -> str:
+def primary_fingerprint(client: RetryingClient, project: str) -> str:
     """Fingerprint of a project's current primary.
 
     Raises:
         GateError: it has none.
     """
-    primary = champion_of(ask, primary_of(project))
+    primary = champion_of(client, primary_of(project))
     if primary is None:
         raise GateError(f"{primary_of(project)!r} has no champion to be aligned with. Promote a primary first.")
     return primary.fingerprint
 
 
 def _checks(
-    ask: Asking, project: str, version: Version, champion: Version | None, gate: Gate | None
+    client: RetryingClient, project: str, version: Version, champion: Version | None, gate: Gate | None
 ) -> Sequence[Check]:
     if version.kind == "primary":
         return [Check(name="primary", passed=True, says="a primary decides what all else must be aligned with")]
-    primary = primary_fingerprint(ask, project)
+    primary = primary_fingerprint(client, project)
     if version.kind != "embeddings":
         return [_aligned(version, primary)]
     eligible = champion if champion and champion.tags.get("aligned_with") == primary else None
     try:
-        theirs = evidence_of(ask, eligible) if eligible else None
+        theirs = evidence_of(client, eligible) if eligible else None
     except GateError as error:  # what the champion is worth is not known, so nothing can be better
         return [Check(name="comparable", passed=False, says=str(error))]
-    tasks = _tasks_of(versions(ask, project), primary)
-    return judge(gate or gate_of(version), primary, evidence_of(ask, version), theirs, tasks)
+    tasks = _tasks_of(versions(client, project), primary)
+    return judge(gate or gate_of(version), primary, evidence_of(client, version), theirs, tasks)
 
 
 def _tasks_of(found: Sequence[Version], primary: str) -> set[str]:
@@ -275,25 +275,25 @@ def _aligned(version: Version, primary: str) -> Check:
     return Check(name="aligned", passed=fits, says=says + ("" if fits else "."))
 
 
-def _carry_out(ask: Asking, project: str, decision: Decision, about: Version) -> Record:
-    record = decisions.append(ask, project, decision, about, Outcome.INTENDED)
-    before = winners(decisions.history(ask, project, decision.model))
+def _carry_out(client: RetryingClient, project: str, decision: Decision, about: Version) -> Record:
+    record = decisions.append(client, project, decision, about, Outcome.INTENDED)
+    before = winners(decisions.history(client, project, decision.model))
     if rival := overtaking(record, before):
-        decisions.complete(ask, project, record, Outcome.OVERTAKEN)
+        decisions.complete(client, project, record, Outcome.OVERTAKEN)
         raise OvertakenError(
             f"decision {record.number} about {decision.model!r} is not carried out: at the same time "
             f"{rival.decision.asked_by} decided to {rival.decision.action} version {rival.decision.after} "
             f"(decision {rival.number}). Look at it, and ask again."
         )
-    move_champion(ask, decision.model, decision.after)
-    latest = winners(decisions.history(ask, project, decision.model))[-1]
+    move_champion(client, decision.model, decision.after)
+    latest = winners(decisions.history(client, project, decision.model))[-1]
     if latest.number > record.number:  # we were taken for lost, and others have gone on
-        move_champion(ask, decision.model, latest.decision.after)
-    decisions.complete(ask, project, record, Outcome.DONE)
+        move_champion(client, decision.model, latest.decision.after)
+    decisions.complete(client, project, record, Outcome.DONE)
     return record.model_copy(update={"outcome": Outcome.DONE})
 
 
-def _target(ask: Asking, project: str, undone: Record, found: Sequence[Version]) -> Version | None:
+def _target(client: RetryingClient, project: str, undone: Record, found: Sequence[Version]) -> Version | None:
     number = undone.decision.before
     if number is None:
         return None
@@ -303,7 +303,7 @@ def _target(ask: Asking, project: str, undone: Record, found: Sequence[Version])
             f"version {number} of {undone.decision.model!r}, champion before decision {undone.number}, was deleted. "
             "Promote another version."
         )
-    if target.kind != "primary" and target.tags.get("aligned_with") != primary_fingerprint(ask, project):
+    if target.kind != "primary" and target.tags.get("aligned_with") != primary_fingerprint(client, project):
         raise PromotionError(
             f"{target.title}, champion before decision {undone.number}, belongs to another primary. Adapt again, or "
             f"roll {primary_of(project)!r} back first."

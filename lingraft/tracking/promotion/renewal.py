@@ -11,7 +11,7 @@ from lingraft.bundle.format import languages_of
 from lingraft.config.recipe import Recipe
 from lingraft.console import say
 from lingraft.errors import OvertakenError, PromotionError
-from lingraft.tracking.client import Asking
+from lingraft.tracking.client import RetryingClient
 from lingraft.tracking.promotion import decisions
 from lingraft.tracking.promotion.bundle_gate import AllowedChanges, BundleContent, languages_in
 from lingraft.tracking.promotion.bundles import recorded_champion, served_content
@@ -68,34 +68,36 @@ def renew(
         ArtifactError: registered embeddings are damaged.
     """
     while True:
-        records = settled(stage.ask, stage.project, name)
-        knew, before = last(records), _in_production(stage.ask, name, records)
+        records = settled(stage.client, stage.project, name)
+        knew, before = last(records), _in_production(stage.client, name, records)
         with tempfile.TemporaryDirectory() as folder:
             made = make(_members(stage, before, primary, brought, allowed.drop_languages, Path(folder)))
         version = register(name, made.folder, Kind.BUNDLE, stage, tags)
         possible = _applicable(allowed, before, made)
         try:
-            decided = promote(stage.ask, name, int(version), asked_by, allowed=possible, made_after=knew)
+            decided = promote(stage.client, name, int(version), asked_by, allowed=possible, made_after=knew)
         except OvertakenError as error:
             say(f"{error} So it is made again.")
             continue
         return Renewal(made, version, decided)
 
 
-def languages_in_production(ask: Asking, project: str, name: str) -> list[str]:
+def languages_in_production(client: RetryingClient, project: str, name: str) -> list[str]:
     """Languages of a bundle's champion, the source language first; none without a champion.
 
     Raises:
         TrackingError: the registry refuses, or stays down.
     """
-    return languages_in(_in_production(ask, name, decisions.history(ask, project, name)))
+    return languages_in(_in_production(client, name, decisions.history(client, project, name)))
 
 
-def require_droppable(ask: Asking, recipe: Recipe, languages: Sequence[str], drop_languages: Sequence[str]) -> None:
+def require_droppable(
+    client: RetryingClient, recipe: Recipe, languages: Sequence[str], drop_languages: Sequence[str]
+) -> None:
     """Refuse to drop languages that no bundle in production has and the run does not name, such as misspelt ones.
 
     Args:
-        ask: asks MLflow.
+        client: MLflow, with retries.
         recipe: of the language pipeline that is to run.
         languages: those that the run names.
         drop_languages: those to take out of production.
@@ -109,7 +111,7 @@ def require_droppable(ask: Asking, recipe: Recipe, languages: Sequence[str], dro
             f"--drop-language names {recipe.source}, the source language, which every bundle has. Leave it out."
         )
     names = [bundle_name(recipe, each) for each in bundled(recipe)]
-    served = dict.fromkeys(each for name in names for each in languages_in_production(ask, recipe.name, name))
+    served = dict.fromkeys(each for name in names for each in languages_in_production(client, recipe.name, name))
     if unknown := [each for each in drop_languages if each not in {*served, *languages}]:
         listed = [each for each in served if each != recipe.source]
         raise PromotionError(
@@ -119,11 +121,11 @@ def require_droppable(ask: Asking, recipe: Recipe, languages: Sequence[str], dro
         )
 
 
-def _in_production(ask: Asking, name: str, records: Sequence[Record]) -> list[BundleContent]:
+def _in_production(client: RetryingClient, name: str, records: Sequence[Record]) -> list[BundleContent]:
     """The champion and, where somebody has moved the alias by hand, the champion by the record of decisions."""
-    found = [champion_of(ask, name), recorded_champion(versions_of(ask, name), records)]
+    found = [champion_of(client, name), recorded_champion(versions_of(client, name), records)]
     by_number = {version.number: version for version in found if version}
-    contents = [served_content(ask, version) for version in by_number.values()]
+    contents = [served_content(client, version) for version in by_number.values()]
     return [content for content in contents if content]
 
 
@@ -153,7 +155,7 @@ def _members(
     if lost := [language for language in absent if language not in found]:
         say(f"The registry has no embeddings of {', '.join(lost)} for primary {primary[:12]}: adapt them again.")
     for language, version in found.items():
-        bring(stage.ask, version, Kind.EMBEDDINGS, folder / language)
+        bring(stage.client, version, Kind.EMBEDDINGS, folder / language)
     return [brought.get(language, folder / language) for language in wanted if language in {*brought, *found}]
 
 
@@ -163,7 +165,7 @@ def _registered(
     """The champion of each language, else the version that the bundle has; only those made for a primary."""
     fitting = [
         each
-        for each in versions(stage.ask, stage.project)
+        for each in versions(stage.client, stage.project)
         if each.kind == Kind.EMBEDDINGS and each.tags.get("aligned_with") == primary
     ]
     for language in languages:

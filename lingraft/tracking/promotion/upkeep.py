@@ -6,7 +6,7 @@ from pathlib import Path
 
 from lingraft.artifacts.artifact import Artifact, Kind, read_manifest
 from lingraft.errors import ArtifactError
-from lingraft.tracking.client import Asking
+from lingraft.tracking.client import RetryingClient
 from lingraft.tracking.logged_models import MODELS, upload_again
 from lingraft.tracking.metrics_queue import UnreachableError
 from lingraft.tracking.promotion import decisions
@@ -20,13 +20,13 @@ from lingraft.tracking.versions import Version, bring, retag, untag
 _DAY_MS = 24 * 60 * 60 * 1000
 
 
-def damage(ask: Asking, version: Version, found: Sequence[Version]) -> str | None:
+def damage(client: RetryingClient, version: Version, found: Sequence[Version]) -> str | None:
     """What is wrong with a version; None if it is whole, is what its tags say, and its parents are registered.
 
     The artifact is downloaded, and every file hashed.
 
     Args:
-        ask: asks MLflow.
+        client: MLflow, with retries.
         version: to look at.
         found: all versions of its project.
 
@@ -36,7 +36,7 @@ def damage(ask: Asking, version: Version, found: Sequence[Version]) -> str | Non
     with tempfile.TemporaryDirectory() as folder:
         try:
             kind = Kind(str(version.kind))
-            made = bring(ask, version, kind, Path(folder) / "artifact")
+            made = bring(client, version, kind, Path(folder) / "artifact")
         except UnreachableError:
             raise
         except ValueError as error:  # errors of ours, and a kind that there is none of
@@ -46,13 +46,13 @@ def damage(ask: Asking, version: Version, found: Sequence[Version]) -> str | Non
         return _orphaned(version, found)
 
 
-def restore(ask: Asking, version: Version, folder: Path) -> None:
+def restore(client: RetryingClient, version: Version, folder: Path) -> None:
     """Repair a version from a folder with the same artifact: its files, and the tags that follow from them.
 
     Number, aliases, decisions and all other tags stay.
 
     Args:
-        ask: asks MLflow.
+        client: MLflow, with retries.
         version: to repair.
         folder: the artifact; its fingerprint must be that of the version's tag.
 
@@ -67,24 +67,24 @@ def restore(ask: Asking, version: Version, folder: Path) -> None:
             f"{version.fingerprint or 'none'}. Give a folder with the same artifact. If the tag was edited, set it "
             "back to the fingerprint in the version's description."
         )
-    upload_again(ask, version.source.removeprefix(MODELS), made)
-    retag(ask, version, facts_of(made))
+    upload_again(client, version.source.removeprefix(MODELS), made)
+    retag(client, version, facts_of(made))
     for name in surplus_tags(version.tags, made):
-        untag(ask, version, name)
+        untag(client, version, name)
     with tempfile.TemporaryDirectory() as copy:
-        bring(ask, version, made.manifest.kind, Path(copy) / "artifact")
+        bring(client, version, made.manifest.kind, Path(copy) / "artifact")
 
 
-def lost_records(ask: Asking, project: str) -> list[int]:
+def lost_records(client: RetryingClient, project: str) -> list[int]:
     """Numbers of decisions that were deleted."""
-    return decisions.missing(ask, project)
+    return decisions.missing(client, project)
 
 
-def strays(ask: Asking, project: str, found: Sequence[Version]) -> list[str]:
+def strays(client: RetryingClient, project: str, found: Sequence[Version]) -> list[str]:
     """Champions that the record does not account for: somebody has moved an alias without a decision."""
     said = []
     for name in sorted({each.name for each in found}):
-        decided = decisions.winners(decisions.history(ask, project, name))
+        decided = decisions.winners(decisions.history(client, project, name))
         expected = decided[-1].decision.after if decided else None
         actual = next((each.number for each in found if each.name == name and each.is_champion), None)
         if actual != expected:
@@ -95,14 +95,16 @@ def strays(ask: Asking, project: str, found: Sequence[Version]) -> list[str]:
     return said
 
 
-def superfluous(ask: Asking, project: str, found: Sequence[Version], now_ms: int, days: float) -> list[Version]:
+def superfluous(
+    client: RetryingClient, project: str, found: Sequence[Version], now_ms: int, days: float
+) -> list[Version]:
     """Versions that nothing needs: older than some days, under no alias, part of nothing that is kept.
 
     The champion before is kept too, since a rollback returns to it; and with a primary its tasks and mini-models, which
     pipelines fetch with it: the last of each seed.
 
     Args:
-        ask: asks MLflow.
+        client: MLflow, with retries.
         project: of the versions.
         found: all its versions.
         now_ms: the time, in milliseconds since 1970.
@@ -110,7 +112,7 @@ def superfluous(ask: Asking, project: str, found: Sequence[Version], now_ms: int
     """
     returns = set()
     for name in {each.name for each in found}:
-        records = decisions.history(ask, project, name)
+        records = decisions.history(client, project, name)
         recorded = recorded_champion([each for each in found if each.name == name], records)
         returns |= {(name, previous(records)), (name, recorded.number if recorded else None)}
     young = now_ms - days * _DAY_MS

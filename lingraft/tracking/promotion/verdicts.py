@@ -1,7 +1,7 @@
 """What the gate decided about embeddings, read back from the registry's record of decisions."""
 
 from lingraft.reports.run.records import Verdict
-from lingraft.tracking.client import Asking
+from lingraft.tracking.client import RetryingClient
 from lingraft.tracking.promotion import decisions
 from lingraft.tracking.promotion.gate import reason
 from lingraft.tracking.promotion.promote import project_of
@@ -11,21 +11,21 @@ _PRECONDITIONS = ("aligned", "parity")
 """Checks that say nothing of how good embeddings are; shown only where they fail."""
 
 
-def verdict_of(ask: Asking, model: str, fingerprint: str) -> Verdict | None:
+def verdict_of(client: RetryingClient, model: str, fingerprint: str) -> Verdict | None:
     """The last verdict on a version; None if no version has this content, or nothing was decided about it.
 
     Args:
-        ask: asks MLflow.
+        client: MLflow, with retries.
         model: registered embeddings.
         fingerprint: of the version's artifact.
 
     Raises:
         TrackingError: the registry refuses, or stays down for as long as it is waited for.
     """
-    version = next((each for each in versions_of(ask, model) if each.fingerprint == fingerprint), None)
+    version = next((each for each in versions_of(client, model) if each.fingerprint == fingerprint), None)
     if version is None:
         return None
-    records = decisions.history(ask, project_of(version), model)
+    records = decisions.history(client, project_of(version), model)
     made = [each for each in records if each.decision.action == "promote" and each.decision.after == version.number]
     if not made:
         return None

@@ -64,11 +64,11 @@ def test_an_endpoint_follows_the_champion_and_the_registry_says_so(
     endpoint = Follower(served, [started], folder, every_s=60)
     endpoint.look()
     first = make_champion(started)
-    with tracking.asking() as ask:
-        champion = Champion(ask, model, folder, "prod", started, keep=3)
+    with tracking.retrying_client() as client:
+        champion = Champion(client, model, folder, "prod", started, keep=3)
 
         def told(number: int) -> str | None:
-            return version_of(ask, model, number).tags.get("endpoint.prod")
+            return version_of(client, model, number).tags.get("endpoint.prod")
 
         def look() -> None:
             champion.look()
@@ -102,7 +102,7 @@ def test_an_endpoint_follows_the_champion_and_the_registry_says_so(
         assert served[TASK].languages["de"].fingerprint == fingerprint(german, "de")
         assert "made for body" in str(told(fourth))
         lineage = CliRunner().invoke(app, ["registry", "lineage", "--project", remote.recipe.name]).stdout
-        assert "endpoint prod: " in lineage or "made for body" in str(champion_of(ask, model))
+        assert "endpoint prod: " in lineage or "made for body" in str(champion_of(client, model))
 
 
 def fingerprint(bundle: Path, language: str) -> str:
@@ -113,9 +113,9 @@ def test_only_what_is_asked_for_is_brought_and_damage_is_noticed(
     make_champion: Callable[..., int], remote: Project, german: Path, tmp_path: Path
 ) -> None:
     number = make_champion(german)
-    with tracking.asking() as ask:
-        version = version_of(ask, bundle_name(remote.recipe, TASK), number)
-        some = bring_some(ask, version, Kind.BUNDLE, tmp_path / "some", lambda _: ["de/table.safetensors"])
+    with tracking.retrying_client() as client:
+        version = version_of(client, bundle_name(remote.recipe, TASK), number)
+        some = bring_some(client, version, Kind.BUNDLE, tmp_path / "some", lambda _: ["de/table.safetensors"])
     found = {path.relative_to(some.folder).as_posix() for path in some.folder.rglob("*") if path.is_file()}
     assert found == {"manifest.json", "de/table.safetensors"}
 
@@ -131,8 +131,8 @@ def test_a_registry_that_is_down_is_looked_at_again(
     monkeypatch.setenv("LINGRAFT_TRACKING_WAIT_S", "0")
     address = os.environ["MLFLOW_TRACKING_URI"]
     make_champion(german)
-    with tracking.asking() as ask:
-        champion = Champion(ask, bundle_name(remote.recipe, TASK), folder, "prod", None, keep=3)
+    with tracking.retrying_client() as client:
+        champion = Champion(client, bundle_name(remote.recipe, TASK), folder, "prod", None, keep=3)
         monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
         follow_once(champion)
         assert "What is served is served on" in capfd.readouterr().err
@@ -148,7 +148,7 @@ def test_publishing_a_bundle_tells_the_registry_where(
     number = make_champion(german)
     arguments = ["publish", "bundle", german, f"--to={folder}", "--endpoint=edge", "--wait=0"]
     CliRunner().invoke(app, [*map(str, arguments)], catch_exceptions=False)
-    with tracking.asking() as ask:
-        tags = version_of(ask, bundle_name(remote.recipe, TASK), number).tags
+    with tracking.retrying_client() as client:
+        tags = version_of(client, bundle_name(remote.recipe, TASK), number).tags
     assert "topic de 1: serve" in tags["endpoint.edge"]
     assert primary_name(remote.recipe) == remote.primary

@@ -229,16 +229,16 @@ class Project:
         MlflowClient().set_model_version_tag(bundle, "1", "endpoint.prod", "https://help")
 
     def promote(self, name: str, number: int, by: str = "a test", dry_run: bool = False, **allowed: Any) -> Decided:
-        with tracking.asking() as ask:
-            return promote(ask, name, number, by, dry_run=dry_run, allowed=AllowedChanges(**allowed))
+        with tracking.retrying_client() as client:
+            return promote(client, name, number, by, dry_run=dry_run, allowed=AllowedChanges(**allowed))
 
     def rollback(self, name: str, **allowed: Any) -> Decided:
-        with tracking.asking() as ask:
-            return rollback(ask, name, "a test", allowed=AllowedChanges(**allowed))
+        with tracking.retrying_client() as client:
+            return rollback(client, name, "a test", allowed=AllowedChanges(**allowed))
 
     def champion(self, name: str) -> int | None:
         from lingraft.tracking.versions import champion_of
 
-        with tracking.asking() as ask:
-            version = champion_of(ask, name)
+        with tracking.retrying_client() as client:
+            version = champion_of(client, name)
         return version.number if version else None

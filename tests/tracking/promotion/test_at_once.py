@@ -69,14 +69,14 @@ def register(barrier: Barrier, run: str, made: Path, name: str, flag: int) -> st
 
 def compete(barrier: Barrier, name: str, number: int) -> str:
     """Promote a version while others promote theirs; returns what came of it."""
-    with tracking.asking() as ask:
+    with tracking.retrying_client() as client:
         barrier.wait(ANSWER_LIMIT_S)
-        return promoted(ask, name, number)
+        return promoted(client, name, number)
 
 
-def promoted(ask: tracking.Asking, name: str, number: int) -> str:
+def promoted(client: tracking.RetryingClient, name: str, number: int) -> str:
     try:
-        return "moved" if promote(ask, name, number, f"process {number}").moved else "refused"
+        return "moved" if promote(client, name, number, f"process {number}").moved else "refused"
     except OvertakenError as error:
         return f"overtaken {error}"
 
@@ -99,8 +99,8 @@ def held(server: int, request: str, monkeypatch: pytest.MonkeyPatch) -> Iterator
 
 
 def records(project: Project) -> list[Record]:
-    with tracking.asking() as ask:
-        return decisions.history(ask, project.recipe.name, project.embeddings)
+    with tracking.retrying_client() as client:
+        return decisions.history(client, project.recipe.name, project.embeddings)
 
 
 @everywhere
@@ -108,16 +108,16 @@ def test_processes_that_register_the_same_at_once_make_one_version(remote: Proje
     made = remote.make(Kind.EMBEDDINGS, 1.0, language="de", aligned_with="a1" * 32)
     several = [(remote.run, made.folder, remote.embeddings, number) for number in range(PROCESSES)]
     versions = set(forked.start(together, register, several, log=tmp_path / "log").returns())
-    client = MlflowClient()
-    experiment = client.get_run(remote.run).info.experiment_id
-    [version] = client.search_model_versions(f"name='{remote.embeddings}'")
+    mlflow_client = MlflowClient()
+    experiment = mlflow_client.get_run(remote.run).info.experiment_id
+    [version] = mlflow_client.search_model_versions(f"name='{remote.embeddings}'")
     assert versions == {str(version.version)}
-    [model] = [each for each in client.search_logged_models([experiment]) if each.name == remote.embeddings]
+    [model] = [each for each in mlflow_client.search_logged_models([experiment]) if each.name == remote.embeddings]
     assert (str(model.status), f"models:/{model.model_id}") == ("READY", version.source)
     assert (version.tags["fingerprint"], version.tags["score"]) == (made.fingerprint, "0.5")
-    with tracking.asking() as ask:
-        found = version_of(ask, remote.embeddings, int(version.version))
-        fetched = bring(ask, found, Kind.EMBEDDINGS, tmp_path / "back")
+    with tracking.retrying_client() as client:
+        found = version_of(client, remote.embeddings, int(version.version))
+        fetched = bring(client, found, Kind.EMBEDDINGS, tmp_path / "back")
     assert fetched.manifest == made.manifest
 
 
@@ -133,9 +133,9 @@ def test_who_registers_the_same_later_leaves_no_files_of_its_own(
             assert remote.register(remote.embeddings, made) == 1
             proxy.released.set()
         assert slow.result() == 1
-    client = MlflowClient(f"http://localhost:{server}")
-    [version] = client.search_model_versions(f"name='{remote.embeddings}'")
-    [model] = client.search_logged_models([client.get_run(remote.run).info.experiment_id])
+    mlflow_client = MlflowClient(f"http://localhost:{server}")
+    [version] = mlflow_client.search_model_versions(f"name='{remote.embeddings}'")
+    [model] = mlflow_client.search_logged_models([mlflow_client.get_run(remote.run).info.experiment_id])
     assert version.source == f"models:/{model.model_id}"
 
 
@@ -166,8 +166,8 @@ def two(remote: Project) -> tuple[int, int]:
 
 
 def slowly(project: Project, number: int) -> str:
-    with tracking.asking() as ask:
-        return promoted(ask, project.embeddings, number)
+    with tracking.retrying_client() as client:
+        return promoted(client, project.embeddings, number)
 
 
 @mostly_here

@@ -136,12 +136,12 @@ def test_a_source_that_is_killed_between_its_aliases_is_never_mixed_with_the_one
     before, after = (True, old.primary.fingerprint), (True, new.primary.fingerprint)
     assert came == [before, before, before, after, (False, after[1])]
     names = primary_name(remote.recipe), task_name(remote.recipe, "topic")
-    with tracking.asking() as ask:
-        outcomes = {each.outcome for each in decisions.history(ask, remote.recipe.name)}
+    with tracking.retrying_client() as client:
+        outcomes = {each.outcome for each in decisions.history(client, remote.recipe.name)}
         assert [tracking.tags_of(name)["fingerprint"] for name in names] == [
             new.primary.fingerprint,
             new.tasks[1].fingerprint,
         ]
         assert outcomes == {Outcome.DONE}
-        assert rollback(ask, names[0], "a test").after == 1
+        assert rollback(client, names[0], "a test").after == 1
     assert fetched(remote, tmp_path / "rolled-back") == old.primary.fingerprint

@@ -115,10 +115,10 @@ def test_labels_that_somebody_changed_in_the_store_are_found_and_do_not_arrive(f
     with pytest.raises(ArtifactError, match=rf"'champion' of '{model}' at .* has fingerprint \w+ in the store"):
         tracking.fetch(model, Kind.BUNDLE, tmp_path / "out")
     with (
-        tracking.asking() as ask,
+        tracking.retrying_client() as client,
         pytest.raises(ArtifactError, match=rf"version 1 of '{model}' has fingerprint \w+ in the store"),
     ):
-        Champion(ask, model, tmp_path / "published", "prod", None, keep=3).look()
+        Champion(client, model, tmp_path / "published", "prod", None, keep=3).look()
     assert not (tmp_path / "out").exists()
     stored.write_text(whole)
     lingraft("pull", model, "--out", tmp_path / "out")

@@ -134,8 +134,8 @@ class Production(contextlib.ExitStack):
 
     def publish(self) -> None:
         """Whoever follows the champion looks, as after a restart."""
-        with tracking.asking() as ask:
-            Champion(ask, self.project.bundle, self.published, "prod", None, keep=3).look()
+        with tracking.retrying_client() as client:
+            Champion(client, self.project.bundle, self.published, "prod", None, keep=3).look()
 
     def publish_by_hand(self) -> None:
         """Somebody publishes one language of a bundle at hand."""
@@ -157,9 +157,9 @@ class Production(contextlib.ExitStack):
 
     def asked(self, named: set[str]) -> None:
         """Look at the champion after a command: of its languages only those that the command named may be gone."""
-        with tracking.asking() as ask:
-            version = champion_of(ask, self.project.bundle)
-            records = decisions.history(ask, self.project.recipe.name, self.project.bundle)
+        with tracking.retrying_client() as client:
+            version = champion_of(client, self.project.bundle)
+            records = decisions.history(client, self.project.recipe.name, self.project.bundle)
         if version and version.number == self.unasked and not recorded_champion([version], records):
             return self.publish()  # no command has changed anything since
         tags = version.tags if version else {}
@@ -185,8 +185,8 @@ class Production(contextlib.ExitStack):
         if decided.after == number:
             self.learned[language] = self.project.folder / f"embeddings-{value}"
             return self.project.folder / f"embeddings-{value}"
-        with tracking.asking() as ask:
-            champion = champion_of(ask, name)
+        with tracking.retrying_client() as client:
+            champion = champion_of(client, name)
         if champion is None or champion.tags["aligned_with"] != mark:
             return None
         found = [*self.project.folder.glob("embeddings-*")]

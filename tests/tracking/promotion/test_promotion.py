@@ -25,8 +25,8 @@ ROOT = Path(__file__).parents[2]
 
 
 def records(project: Project, name: str) -> list[Record]:
-    with tracking.asking() as ask:
-        return decisions.history(ask, project.recipe.name, name)
+    with tracking.retrying_client() as client:
+        return decisions.history(client, project.recipe.name, name)
 
 
 def told(project: Project, name: str) -> list[tuple[str, int | None, int | None, str]]:
@@ -38,8 +38,8 @@ def told(project: Project, name: str) -> list[tuple[str, int | None, int | None,
 
 
 def back(name: str, dry_run: bool = False) -> int | None:
-    with tracking.asking() as ask:
-        return rollback(ask, name, "a test", dry_run).after
+    with tracking.retrying_client() as client:
+        return rollback(client, name, "a test", dry_run).after
 
 
 @begins_with(Prepared.CHALLENGER)
@@ -120,9 +120,9 @@ def judge_anew(project: Project, number: int, evaluation: Path) -> None:
 def test_a_new_primary_leaves_languages_behind_until_they_are_adapted_again(project: Project) -> None:
     number, mark = project.register_primary(2.0)
     project.promote(project.primary, number)
-    with tracking.asking() as ask:
-        assert unaligned(ask, project.recipe.name, mark) == ["de"]
-        assert unaligned(ask, project.recipe.name, project.mark) == []
+    with tracking.retrying_client() as client:
+        assert unaligned(client, project.recipe.name, mark) == ["de"]
+        assert unaligned(client, project.recipe.name, project.mark) == []
     old = project.register_embeddings(project.mark, 3.0, masked=0.9)
     refused = project.promote(project.embeddings, old)
     assert [check.name for check in refused.checks if not check.passed] == ["aligned"]
@@ -186,10 +186,10 @@ def test_a_decision_that_was_broken_off_is_finished_by_the_next_command(project:
 
 def intend(project: Project, number: int, before: int | None = None, knew: int = 0) -> Record:
     """Write down that a version is to be champion, and do no more."""
-    with tracking.asking() as ask:
-        version = version_of(ask, project.embeddings, number)
+    with tracking.retrying_client() as client:
+        version = version_of(client, project.embeddings, number)
         made = intended(version.name, number, before, knew)
-        return decisions.append(ask, project.recipe.name, made, version, Outcome.INTENDED)
+        return decisions.append(client, project.recipe.name, made, version, Outcome.INTENDED)
 
 
 def intended(model: str, number: int, before: int | None, knew: int) -> Decision:
@@ -210,29 +210,29 @@ def test_of_two_that_were_broken_off_at_once_the_first_is_finished(project: Proj
     other = project.register_embeddings(project.mark, 2.0, 0.2)
     for number in (other, 1):
         intend(project, number)
-    with tracking.asking() as ask:
-        assert len(settle(ask, project.recipe.name, project.embeddings)) == 2
-        assert settle(ask, project.recipe.name, project.embeddings) == []
+    with tracking.retrying_client() as client:
+        assert len(settle(client, project.recipe.name, project.embeddings)) == 2
+        assert settle(client, project.recipe.name, project.embeddings) == []
     assert project.champion(project.embeddings) == other
     assert [outcome for *_, outcome in told(project, project.embeddings)] == ["done", "overtaken"]
 
 
 @contextlib.contextmanager
-def just_after_the_record_was_read(project: Project, work: Callable[[], object]) -> Iterator[tracking.Asking]:
-    """Ask as `asking` does; somebody else does some work as soon as the record of decisions was read."""
+def just_after_the_record_was_read(project: Project, work: Callable[[], object]) -> Iterator[tracking.RetryingClient]:
+    """Ask as `retrying_client` does; somebody else does some work as soon as the record of decisions was read."""
 
-    class Interrupted(tracking.Asking):
+    class Interrupted(tracking.RetryingClient):
         interrupted = False
 
-        def __call__(self, call: Callable[[], Any]) -> Any:
-            answer = super().__call__(call)
+        def call(self, call: Callable[[], Any]) -> Any:
+            answer = super().call(call)
             asked = getattr(call, "args", ())
             if not self.interrupted and any(decisions.record_name(project.recipe.name) in str(each) for each in asked):
                 self.interrupted = True
                 work()
             return answer
 
-    with tracking.asking():
+    with tracking.retrying_client():
         yield Interrupted(60.0, None)
 
 
@@ -240,20 +240,20 @@ def just_after_the_record_was_read(project: Project, work: Callable[[], object])
 def test_a_promotion_is_not_decided_against_an_alias_that_has_yet_to_follow_the_record(project: Project) -> None:
     """The other decision is written down while this one looks, and its alias has not moved."""
     worse = project.register_embeddings(project.mark, 2.0, masked=0.1)
-    with just_after_the_record_was_read(project, lambda: intend(project, 1)) as ask:
+    with just_after_the_record_was_read(project, lambda: intend(project, 1)) as client:
         with pytest.raises(OvertakenError, match="somebody decided to promote version 1"):
-            promote(ask, project.embeddings, worse, "a test")
-        decided = promote(ask, project.embeddings, worse, "a test")
+            promote(client, project.embeddings, worse, "a test")
+        decided = promote(client, project.embeddings, worse, "a test")
     assert (decided.before, decided.moved, project.champion(project.embeddings)) == (1, False, 1)
 
 
 @begins_with(Prepared.CHAMPION)
 def test_a_rollback_is_not_decided_against_an_alias_that_has_yet_to_follow_the_record(project: Project) -> None:
     better = project.register_embeddings(project.mark, 2.0, masked=0.3)
-    with just_after_the_record_was_read(project, lambda: intend(project, better, before=1, knew=2)) as ask:
+    with just_after_the_record_was_read(project, lambda: intend(project, better, before=1, knew=2)) as client:
         with pytest.raises(OvertakenError, match=f"somebody decided to promote version {better}"):
-            rollback(ask, project.embeddings, "a test")
-        decided = rollback(ask, project.embeddings, "a test")
+            rollback(client, project.embeddings, "a test")
+        decided = rollback(client, project.embeddings, "a test")
     assert (decided.before, decided.after, project.champion(project.embeddings)) == (better, 1, 1)
 
 
@@ -274,8 +274,8 @@ def test_decisions_about_other_models_do_not_come_between(project: Project) -> N
     later, _ = project.register_primary(2.0)
     made = intend(project, 1)
     project.promote(project.primary, later)
-    with tracking.asking() as ask:
-        settle(ask, project.recipe.name, project.embeddings)
+    with tracking.retrying_client() as client:
+        settle(client, project.recipe.name, project.embeddings)
     assert [(each.number, str(each.outcome)) for each in records(project, project.embeddings)] == [
         (made.number, "done")
     ]
@@ -284,10 +284,10 @@ def test_decisions_about_other_models_do_not_come_between(project: Project) -> N
 @begins_with(Prepared.SECOND)
 def test_a_deleted_decision_leaves_a_gap(project: Project) -> None:
     name = decisions.record_name(project.recipe.name)
-    with tracking.asking() as ask:
-        assert decisions.missing(ask, project.recipe.name) == []
+    with tracking.retrying_client() as client:
+        assert decisions.missing(client, project.recipe.name) == []
         MlflowClient().delete_model_version(name, "2")
-        assert decisions.missing(ask, project.recipe.name) == [2]
+        assert decisions.missing(client, project.recipe.name) == [2]
 
 
 @begins_with(Prepared.CHAMPION)
@@ -322,8 +322,8 @@ def test_a_run_that_was_deleted_keeps_its_evidence_until_mlflow_collects_it(proj
 
 
 def test_what_cannot_be_promoted_is_named(project: Project) -> None:
-    with pytest.raises(NotRegisteredError, match="no version 7"), tracking.asking() as ask:
-        promote(ask, project.embeddings, 7, "a test")
+    with pytest.raises(NotRegisteredError, match="no version 7"), tracking.retrying_client() as client:
+        promote(client, project.embeddings, 7, "a test")
     number = project.register_embeddings("a1" * 32, 1.0, masked=0.2)
     with pytest.raises(GateError, match="has no champion to be aligned with"):
         project.promote(project.embeddings, number)

@@ -35,18 +35,18 @@ CHANGED = [
 
 
 def problem(project: Project, model: str) -> str | None:
-    with tracking.asking() as ask:
-        return damage(ask, version_of(ask, model, 1), versions(ask, project.recipe.name))
+    with tracking.retrying_client() as client:
+        return damage(client, version_of(client, model, 1), versions(client, project.recipe.name))
 
 
 def set_tag(model: str, tag: str, value: str | None) -> str | None:
     """Set or remove a tag of version 1; returns what it was."""
-    client = MlflowClient()
-    before = client.get_model_version(model, "1").tags.get(tag)
+    mlflow_client = MlflowClient()
+    before = mlflow_client.get_model_version(model, "1").tags.get(tag)
     if value is None:
-        client.delete_model_version_tag(model, "1", tag)
+        mlflow_client.delete_model_version_tag(model, "1", tag)
     else:
-        client.set_model_version_tag(model, "1", tag, value)
+        mlflow_client.set_model_version_tag(model, "1", tag, value)
     return before
 
 
