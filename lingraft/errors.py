@@ -89,7 +89,7 @@ class PromotionError(LingraftError):
     """A version cannot be promoted, or taken back; the message says which, and what stands against it."""
 
 
-class OvertakenError(PromotionError):
+class SupersededError(PromotionError):
     """Somebody else promoted a version of the same model at the same time, and was first."""
 
     heals = True

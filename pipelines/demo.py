@@ -159,5 +159,5 @@ def write_report(records: Records, out: Path) -> Path:
     made = write(records, out)
     if records.tracked:
         with tracking.retrying_client() as client:
-            tracking.keep(client, next(iter(records.tracked.runs.values())), made, REPORT)
+            tracking.log_artifact(client, next(iter(records.tracked.runs.values())), made, REPORT)
     return out

@@ -87,10 +87,10 @@ def announcing_registry(command: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(command)
     def announced(*arguments: object, **options: object) -> None:
-        from lingraft.tracking.environment import require_answer, require_store
+        from lingraft.tracking.environment import require_reachable, require_store
 
         require_store()
-        require_answer()
+        require_reachable()
         announce_registry()
         collects = gc.isenabled()
         gc.disable()  # it would look again and again at all that MLflow imports, which stays: a third of the time

@@ -119,16 +119,16 @@ def champion(
     require_store()
     announce_registry()
     from lingraft.tracking import retrying_client
-    from lingraft.tracking.promotion.champion import Champion, follow_once, require_bundle
+    from lingraft.tracking.promotion.champion import ChampionFollower, poll_once, require_bundle
 
     with retrying_client() as client:
         require_bundle(client, model)
         to.mkdir(parents=True, exist_ok=True)
-        followed = Champion(client, model, to, endpoint, started, keep)
+        followed = ChampionFollower(client, model, to, endpoint, started, keep)
         if once:
             return followed.look()
         while True:
-            follow_once(followed)
+            poll_once(followed)
             time.sleep(every)
 
 
@@ -154,11 +154,11 @@ def _registered(bundle: Path) -> list[tuple[str, int]]:
     """
     from lingraft.artifacts.artifact import Artifact, Kind
     from lingraft.tracking import retrying_client
-    from lingraft.tracking.versions import search
+    from lingraft.tracking.versions import search_versions
 
     mark = Artifact.load(bundle, Kind.BUNDLE).fingerprint
     with retrying_client() as client:
-        found = [(each.name, int(each.version)) for each in search(client, f"tags.fingerprint = '{mark}'")]
+        found = [(each.name, int(each.version)) for each in search_versions(client, f"tags.fingerprint = '{mark}'")]
     if not found:
         raise PublicationError(
             f"{bundle} ({mark[:12]}) is not registered at {os.environ.get('MLFLOW_TRACKING_URI')}, so that the "
@@ -169,7 +169,7 @@ def _registered(bundle: Path) -> list[tuple[str, int]]:
 
 def _tag(model: str, number: int, key: str, value: str) -> None:
     from lingraft.tracking import retrying_client
-    from lingraft.tracking.versions import retag, version_of
+    from lingraft.tracking.versions import set_tags, version_of
 
     with retrying_client() as client:
-        retag(client, version_of(client, model, number), {key: value})
+        set_tags(client, version_of(client, model, number), {key: value})

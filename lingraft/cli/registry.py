@@ -14,7 +14,6 @@ from lingraft.errors import NotRegisteredError, PromotionError
 if TYPE_CHECKING:
     from lingraft.tracking import RetryingClient
     from lingraft.tracking.promotion.bundle_gate import AllowedChanges
-    from lingraft.tracking.promotion.promote import Decided
     from lingraft.tracking.versions import Version
 
 # What a command needs is imported by it, so that --help does not wait for MLflow.
@@ -82,13 +81,13 @@ def lineage(project: ProjectOption = None) -> None:
     """Draw what was made of what, from primaries to endpoints, and print what was decided."""
     from lingraft.tracking import retrying_client
     from lingraft.tracking.promotion import decisions
-    from lingraft.tracking.promotion.lineage import drawn
+    from lingraft.tracking.promotion.lineage import lineage_tree
     from lingraft.tracking.versions import versions
 
     with retrying_client() as client:
         chosen = _project(client, project)
         found, records = versions(client, chosen), decisions.history(client, chosen)
-    print(drawn(found))
+    print(lineage_tree(found))
     if records:
         print("\n".join(["", "decisions", *(f"{record.decision.model} {record.says}" for record in records)]))
 
@@ -100,8 +99,9 @@ def verify(
 ) -> None:
     """Download versions, check every file's hash, and that tags, alignment and record are as they must be."""
     from lingraft.tracking import retrying_client
+    from lingraft.tracking.promotion.decisions import missing_numbers
     from lingraft.tracking.promotion.promote import project_of
-    from lingraft.tracking.promotion.upkeep import damage, lost_records, require_whole, strays
+    from lingraft.tracking.promotion.upkeep import find_damage, require_no_problems, unrecorded_champions
     from lingraft.tracking.versions import versions
 
     problems = []
@@ -110,12 +110,12 @@ def verify(
         chosen = project_of(one[0]) if one else _project(client, project)
         found = versions(client, chosen)
         for each in one or found:
-            problem = damage(client, each, found)
+            problem = find_damage(client, each, found)
             print(f"{'DAMAGED' if problem else 'ok':<8} {each.title}")
             problems += [f"{each.title}: {problem}"] if problem else []
-        problems += strays(client, chosen, [each for each in found if model in {None, each.name}])
-        problems += [f"decision {number} of {chosen!r} was deleted" for number in lost_records(client, chosen)]
-    require_whole(problems)
+        problems += unrecorded_champions(client, chosen, [each for each in found if model in {None, each.name}])
+        problems += [f"decision {number} of {chosen!r} was deleted" for number in missing_numbers(client, chosen)]
+    require_no_problems(problems)
 
 
 def pull(
@@ -126,11 +126,11 @@ def pull(
     """Bring a version's artifact to a folder, verified: what is damaged does not arrive."""
     from lingraft.artifacts.artifact import Kind
     from lingraft.tracking import retrying_client
-    from lingraft.tracking.versions import bring
+    from lingraft.tracking.versions import download
 
     with retrying_client() as client:
         found = _version(client, model, version)
-        say(bring(client, found, Kind(str(found.kind)), out))
+        say(download(client, found, Kind(str(found.kind)), out))
 
 
 def promote(
@@ -152,17 +152,17 @@ def promote(
     """
     from lingraft.config.recipe import Recipe
     from lingraft.tracking import retrying_client
-    from lingraft.tracking.promotion.gate import explained, reason
+    from lingraft.tracking.promotion.gate import format_checks
     from lingraft.tracking.promotion.promote import promote as decide
 
     gate = Recipe.load(recipe).gate if recipe else None
     with retrying_client() as client:
         allowed = _allowed(drop_language, new_primary, new_labels)
         decided = decide(client, model, version, by or me(), gate, dry_run, allowed)
-        print(explained(decided.checks))
+        print(format_checks(decided.checks))
         _conclude(client, decided, dry_run)
     if decided.after != version:
-        raise PromotionError(f"version {version} of {model!r} is not promoted. {reason(decided.checks)}")
+        raise PromotionError(f"version {version} of {model!r} is not promoted. {refusal_reason(decided.checks)}")
 
 
 def judge(
@@ -174,11 +174,11 @@ def judge(
     """Have a version compared by another judgement of it, as when text or tasks have changed since its own."""
     from lingraft import tracking
     from lingraft.config.recipe import Recipe
-    from lingraft.tracking.promotion.evidence import keep_evidence
+    from lingraft.tracking.promotion.evidence import replace_evidence
 
     run = tracking.open_run(Recipe.load(recipe), "judge")
     with tracking.stage(run, f"judge-{model}-{version}") as stage:
-        keep_evidence(stage, _version(stage.client, model, version), evaluation)
+        replace_evidence(stage, _version(stage.client, model, version), evaluation)
         print(f"version {version} of {model!r} is compared by the evaluation that run {stage.run_id} keeps")
     tracking.close_run(run)
 
@@ -228,23 +228,23 @@ def gc(
 ) -> None:
     """List or delete versions that no alias, no rollback and nothing that is kept needs; never one under an alias."""
     from lingraft.tracking import retrying_client
-    from lingraft.tracking.promotion.upkeep import superfluous
-    from lingraft.tracking.versions import delete, versions
+    from lingraft.tracking.promotion.upkeep import stale_versions
+    from lingraft.tracking.versions import delete_version, versions
 
     with retrying_client() as client:
         chosen = _project(client, project)
-        unneeded = superfluous(client, chosen, versions(client, chosen), time.time_ns() // 1_000_000, days)
+        unneeded = stale_versions(client, chosen, versions(client, chosen), time.time_ns() // 1_000_000, days)
         for each in unneeded:
             if yes:
-                delete(client, each)
+                delete_version(client, each)
             print(f"{'deleted' if yes else 'would delete'} {each.title} [{each.fingerprint[:12]}]")
     if not unneeded:
         print("nothing to delete")
 
 
-def _conclude(client: "RetryingClient", decided: "Decided", dry_run: bool) -> None:
+def _conclude(client: "RetryingClient", decided: "PromotionResult", dry_run: bool) -> None:
     """Say what a decision came to, and which languages and other champions a primary leaves behind."""
-    from lingraft.tracking.promotion.promote import project_of, unfit
+    from lingraft.tracking.promotion.promote import misaligned_champions, project_of
     from lingraft.tracking.versions import version_of
 
     would, before, after = ("would be " if dry_run else ""), decided.before or "none", decided.after or "none"
@@ -253,7 +253,7 @@ def _conclude(client: "RetryingClient", decided: "Decided", dry_run: bool) -> No
         print(f"decision {decided.record.says}")
     target = version_of(client, decided.model, decided.after) if decided.after else None
     if target and target.kind == "primary":
-        left = unfit(client, project_of(target), target.fingerprint)
+        left = misaligned_champions(client, project_of(target), target.fingerprint)
         stale = [each.tags["language"] for each in left if each.kind == "embeddings"]
         print(f"languages to adapt again: {', '.join(stale) or 'none'}")
         if left:

@@ -36,16 +36,16 @@ def add(
     from lingraft.config.gate import Gate
     from lingraft.config.recipe import Recipe
     from lingraft.tracking.promotion.add_language import add_language
-    from lingraft.tracking.promotion.gate import explained, reason
+    from lingraft.tracking.promotion.gate import format_checks
 
     gate = Recipe.load(recipe).gate if recipe else Gate()
     added = add_language(folder, by or me(), gate, project)
     model, refused = added.decided.model, []
-    print(explained(added.decided.checks))
+    print(format_checks(added.decided.checks))
     if added.decided.after == added.version:
         print(f"version {added.version} of {model!r} is champion")
     else:
-        refused.append(f"version {added.version} of {model!r}: {reason(added.decided.checks)}")
+        refused.append(f"version {added.version} of {model!r}: {refusal_reason(added.decided.checks)}")
     for name, renewal in added.renewals.items():
         if renewal.refused:
             refused.append(f"version {renewal.version} of {name!r}: {renewal.refused}")

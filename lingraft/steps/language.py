@@ -24,10 +24,10 @@ from lingraft.steps.promote import asker_of, promoted
 from lingraft.steps.run_job import do, one_job
 from lingraft.tracking.promotion.bundle_gate import AllowedChanges
 from lingraft.tracking.promotion.evidence import register_judged
-from lingraft.tracking.promotion.gate import reason
+from lingraft.tracking.promotion.gate import refusal_reason
 from lingraft.tracking.promotion.renewal import languages_in_production, renew
 from lingraft.tracking.tags import parity_of
-from lingraft.tracking.versions import bring, champion_of
+from lingraft.tracking.versions import champion_of, download
 
 REFUSED = "refused."
 """Tag of a pipeline's run, with a bundle's name behind it: why its new version is not champion."""
@@ -153,7 +153,7 @@ def register_language(
         if decided.after == int(version):
             Artifact.load(folder, Kind.EMBEDDINGS).copy_to(chosen)
             return None
-        refused = reason(decided.checks)
+        refused = refusal_reason(decided.checks)
         say(f"Version {version} of {name!r} stays a challenger. {refused}")
         _hand_on_champion(stage, name, result.primary, chosen, refused)
         return refused
@@ -175,7 +175,7 @@ def _hand_on_champion(stage: tracking.StageRun, name: str, primary: str, chosen:
     """What is served of a language whose new embeddings were refused: the champion, or nothing if there is none."""
     champion = champion_of(stage.client, name)
     if champion and champion.tags.get("aligned_with") == primary:
-        bring(stage.client, champion, Kind.EMBEDDINGS, chosen)
+        download(stage.client, champion, Kind.EMBEDDINGS, chosen)
     else:
         leave(chosen, f"no embeddings of {name!r} are good enough to be served: {refused}")
 
@@ -302,17 +302,17 @@ def report(
         judged = load_source(evaluation), languages, _searched(settings)
         records = Records.of(*judged, settings, failed, refused, verdicts, tracked)
         made = write(records, out)
-        tracking.keep(stage.client, parent, made, REPORT)
+        tracking.log_artifact(stage.client, parent, made, REPORT)
         tracking.describe(stage.client, parent, title(records), note(records), headline(records))
     return (out / "report.html").read_text(encoding="utf-8")
 
 
 def _verdicts(stage: tracking.StageRun, recipe: Recipe, languages: Sequence[LanguageResult]) -> dict[str, Verdict]:
     """The gate's verdict on each language, about the depth that was registered."""
-    from lingraft.tracking.promotion.verdicts import verdict_of
+    from lingraft.tracking.promotion.verdicts import last_verdict
 
     found = {
-        each.language: verdict_of(stage.client, embeddings_name(recipe, each.language), each.embeddings)
+        each.language: last_verdict(stage.client, embeddings_name(recipe, each.language), each.embeddings)
         for each in languages
         if each.depth == _chosen_depth(recipe, each.language)
     }
@@ -320,7 +320,7 @@ def _verdicts(stage: tracking.StageRun, recipe: Recipe, languages: Sequence[Lang
 
 
 def _tracked(stage: tracking.StageRun, parent: str) -> Tracked:
-    place = tracking.place_of(stage.client, parent)
+    place = tracking.run_location(stage.client, parent)
     return Tracked(uri=place.uri, experiment=place.experiment, runs={"whole pipeline": parent, **place.stages})
 
 
@@ -371,5 +371,5 @@ def _searched(recipe: Recipe) -> SearchResult | None:
         return None
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "search"
-        tracking.fetch_kept(run, "search", Kind.SEARCH, out)
+        tracking.fetch_run_artifact(run, "search", Kind.SEARCH, out)
         return load_search(out)

@@ -150,7 +150,7 @@ def report(recipe: str, run: Path, results: Path, out: Path) -> str:
 
     with tracking.stage(run.read_text(), "report") as stage:
         records = records_of(plan_of(Recipe.parse(recipe)), judged_under(results))
-        stage.keep(paper_report.write(records, out), "report")
+        stage.log_artifact(paper_report.write(records, out), "report")
     tracking.close_run(run.read_text())
     return (out / paper_report.PAGE_FILE).read_text(encoding="utf-8")
 

@@ -4,8 +4,7 @@ from lingraft import tracking
 from lingraft.config.gate import Gate
 from lingraft.console import say
 from lingraft.errors import PromotionError
-from lingraft.tracking.promotion.gate import reason
-from lingraft.tracking.promotion.promote import Decided, promote
+from lingraft.tracking.promotion.promote import PromotionResult, promote
 
 
 def asker_of(stage: tracking.StageRun) -> str:
@@ -13,11 +12,11 @@ def asker_of(stage: tracking.StageRun) -> str:
     return f"pipeline, run {stage.run_id}"
 
 
-def promoted(stage: tracking.StageRun, name: str, version: str, gate: Gate | None = None) -> Decided:
+def promoted(stage: tracking.StageRun, name: str, version: str, gate: Gate | None = None) -> PromotionResult:
     """Ask for a version to become champion.
 
     Raises:
-        OvertakenError: somebody else promoted a version at the same time, and was first.
+        SupersededError: somebody else promoted a version at the same time, and was first.
         GateError: there is no evidence, or no primary to be aligned with.
         TrackingError: the registry refuses, or stays down.
     """
@@ -35,4 +34,4 @@ def require_champion(stage: tracking.StageRun, name: str, version: str) -> None:
     """
     decided = promoted(stage, name, version)
     if decided.after != int(version):
-        raise PromotionError(f"version {version} of {name!r} is not promoted. {reason(decided.checks)}")
+        raise PromotionError(f"version {version} of {name!r} is not promoted. {refusal_reason(decided.checks)}")

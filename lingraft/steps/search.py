@@ -103,7 +103,7 @@ def search_depth(
         scores = {f"{_SCORES[result.metric]}_depth_{trial.depth}": trial.score for trial in result.trials}
         scores |= {"chosen_depth": float(result.chosen), "share_of_grid": result.flops / result.grid_flops}
         stage.record(made, scores)
-        stage.keep(made, "search")
+        stage.log_artifact(made, "search")
         tracking.tag(primary_name(settings), f"{_prefix(settings)}{result.language}", str(result.chosen))
         tracking.tag(primary_name(settings), f"search_run.{result.language}", stage.run_id)
         note = (

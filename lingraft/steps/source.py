@@ -16,8 +16,8 @@ from lingraft.steps.facts import Judgement, Scores, confusion_of, language_of, m
 from lingraft.steps.promote import require_champion
 from lingraft.steps.run_job import do, one_job
 from lingraft.tracking.promotion.evidence import EVALUATION, EVALUATION_RUN
-from lingraft.tracking.promotion.promote import unaligned
-from lingraft.tracking.versions import Version, bring, champion_of, versions_of
+from lingraft.tracking.promotion.promote import languages_to_readapt
+from lingraft.tracking.versions import Version, champion_of, download, versions_of
 
 _VECTORS = "vectors"
 """What a register step's run keeps the source's static vectors under."""
@@ -94,11 +94,11 @@ def register_source(
     settings = Recipe.parse(recipe)
     with tracking.stage(run.read_text(), "register-source") as stage:
         result = load_source(evaluation)
-        stage.keep(Artifact.load(evaluation, Kind.EVALUATION), EVALUATION)
+        stage.log_artifact(Artifact.load(evaluation, Kind.EVALUATION), EVALUATION)
         common = {"recipe": settings.digest(), "system": settings.system}
         evidence = {EVALUATION_RUN: stage.run_id, "depth": settings.encoder.layers, **common, **_masked_of(result)}
         for folder in vectors:
-            stage.keep(Artifact.load(folder, Kind.VECTORS), _VECTORS)
+            stage.log_artifact(Artifact.load(folder, Kind.VECTORS), _VECTORS)
             evidence |= {_VECTORS_RUN: stage.run_id}
         champions = {
             primary_name(settings): tracking.register(primary_name(settings), primary, Kind.PRIMARY, stage, evidence)
@@ -112,7 +112,7 @@ def register_source(
             champions |= _mini_of(stage, mini_name(settings), mark)
         for model, version in champions.items():
             require_champion(stage, model, version)
-        if stale := unaligned(stage.client, settings.name, mark):
+        if stale := languages_to_readapt(stage.client, settings.name, mark):
             say(f"These languages belong to another primary, and must be adapted again: {', '.join(stale)}.")
         _describe(stage, run.read_text(), result, champions, stale)
     tracking.close_run(run.read_text())
@@ -163,15 +163,15 @@ def fetch_source(
                 f"{champion.title} was registered without its evaluation. Run the source pipeline, which judges it, or "
                 "add languages by `lingraft add-language` and `lingraft registry add`."
             )
-        mark = bring(client, champion, Kind.PRIMARY, primary).fingerprint
-        tracking.fetch_kept(champion.tags[EVALUATION_RUN], EVALUATION, Kind.EVALUATION, evaluation)
+        mark = download(client, champion, Kind.PRIMARY, primary).fingerprint
+        tracking.fetch_run_artifact(champion.tags[EVALUATION_RUN], EVALUATION, Kind.EVALUATION, evaluation)
         for folder in (tasks, mini, vectors):
             folder.mkdir(parents=True, exist_ok=True)
         for folder in task_folders(settings, tasks):
             name, seed = task_name(settings, folder.parent.name), folder.name.removeprefix(_SEED)
-            bring(client, _belonging(stage, name, mark, folder.name, seed=seed), Kind.TASK, folder)
+            download(client, _belonging(stage, name, mark, folder.name, seed=seed), Kind.TASK, folder)
         if settings.builds_mini:
-            bring(client, _belonging(stage, mini_name(settings), mark, tracking.CHAMPION), Kind.MINI, mini)
+            download(client, _belonging(stage, mini_name(settings), mark, tracking.CHAMPION), Kind.MINI, mini)
         if settings.adaptation.initialisation.needs_text:
             _fetch_vectors(champion, settings, vectors)
 
@@ -182,7 +182,7 @@ def _fetch_vectors(primary: Version, recipe: Recipe, out: Path) -> None:
             f"{primary.title} was registered without the source's static vectors, which initialisation "
             f"'{recipe.adaptation.initialisation}' needs. Run the source pipeline with this recipe: it computes them."
         )
-    tracking.fetch_kept(primary.tags[_VECTORS_RUN], _VECTORS, Kind.VECTORS, out)
+    tracking.fetch_run_artifact(primary.tags[_VECTORS_RUN], _VECTORS, Kind.VECTORS, out)
 
 
 def _champion(stage: tracking.StageRun, name: str) -> Version:

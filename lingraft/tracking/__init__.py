@@ -17,15 +17,15 @@ from lingraft.tracking import environment
 
 if TYPE_CHECKING:
     from lingraft.tracking.client import RetryingClient, retrying_client
-    from lingraft.tracking.registry import CHAMPION, fetch, fetch_kept, register, tag, tags_of
+    from lingraft.tracking.registry import CHAMPION, fetch, fetch_run_artifact, register, tag, tags_of
     from lingraft.tracking.runs import (
         StageRun,
         close_run,
         describe,
-        keep,
+        log_artifact,
         open_project_run,
         open_run,
-        place_of,
+        run_location,
         stage,
         tag_run,
         tags_of_run,
@@ -38,13 +38,13 @@ __all__ = [
     "close_run",
     "describe",
     "fetch",
-    "fetch_kept",
-    "keep",
+    "fetch_run_artifact",
+    "log_artifact",
     "open_project_run",
     "open_run",
-    "place_of",
     "register",
     "retrying_client",
+    "run_location",
     "stage",
     "tag",
     "tag_run",
@@ -52,7 +52,7 @@ __all__ = [
     "tags_of_run",
 ]
 _OF_CLIENT = {"RetryingClient", "retrying_client"}
-_OF_REGISTRY = {"CHAMPION", "fetch", "fetch_kept", "register", "tag", "tags_of"}
+_OF_REGISTRY = {"CHAMPION", "fetch", "fetch_run_artifact", "register", "tag", "tags_of"}
 
 
 def _mlflow_is_installed() -> bool:

@@ -14,12 +14,12 @@ from mlflow.exceptions import ERROR_CODE_TO_HTTP_STATUS, MlflowException
 from lingraft.console import say
 from lingraft.errors import TrackingError
 from lingraft.tracking.environment import require_store
-from lingraft.tracking.metrics_queue import UnreachableError, pauses
+from lingraft.tracking.metrics_queue import UnreachableError, backoff
 
 WAIT_VARIABLE = "LINGRAFT_TRACKING_WAIT_S"
 WAIT_S = 120.0
 """How long an absent server is waited for, unless the environment says otherwise."""
-LAST_WORDS_S = 5.0
+FINAL_WAIT_S = 5.0
 """For a stage that fails: whoever stops it may not wait long, and a rerun brings its points again."""
 
 _RETRIES, _TIMEOUT = str(MLFLOW_HTTP_REQUEST_MAX_RETRIES.name), str(MLFLOW_HTTP_REQUEST_TIMEOUT.name)
@@ -40,8 +40,8 @@ class RetryingClient:
     made it and its answer was lost. What is asked here may be asked again, so it must look before it makes.
     """
 
-    def __init__(self, left_s: float, transfer_timeout: str | None) -> None:
-        self.left_s = left_s
+    def __init__(self, wait_left_s: float, transfer_timeout: str | None) -> None:
+        self.wait_left_s = wait_left_s
         """Seconds of waiting that are left."""
         self.repeated = False
         """Whether anything was asked more than once, so that a late request may have made something twice."""
@@ -54,19 +54,19 @@ class RetryingClient:
             UnreachableError: the server was down for as long as it is waited for.
             TrackingError: the server refuses.
         """
-        began, before_s = time.monotonic(), self.left_s
-        for pause_s in pauses():
+        began, before_s = time.monotonic(), self.wait_left_s
+        for pause_s in backoff():
             try:
-                with explained():
+                with mlflow_errors():
                     return call()
             except UnreachableError as error:
                 self.repeated = True
-                self.left_s = max(0.0, before_s - (time.monotonic() - began))
-                if self.left_s <= pause_s:
+                self.wait_left_s = max(0.0, before_s - (time.monotonic() - began))
+                if self.wait_left_s <= pause_s:
                     raise UnreachableError(f"{error} It was waited for as long as {WAIT_VARIABLE} says.") from error
-                say(f"{error} Asking again, for {self.left_s:.0f} s more.")
+                say(f"{error} Asking again, for {self.wait_left_s:.0f} s more.")
             time.sleep(pause_s)
-        raise AssertionError("pauses() does not end")
+        raise AssertionError("backoff() does not end")
 
     def transfer(self, call: Callable[[], Answer]) -> Answer:
         """The same, for files, which take longer than other answers.
@@ -92,16 +92,16 @@ def retrying_client(creates: bool = False) -> Iterator[RetryingClient]:
     """
     if not creates:
         require_store()
-    given, left_s = os.environ.get(_TIMEOUT), _wait_of_environment()
+    given, wait_left_s = os.environ.get(_TIMEOUT), _wait_of_environment()
     with environment({_RETRIES: "0", _TIMEOUT: given or _ANSWER_S}):
-        yield RetryingClient(left_s, given)
+        yield RetryingClient(wait_left_s, given)
 
 
 @contextlib.contextmanager
 def client_without_retries() -> Iterator[RetryingClient]:
     """Ask MLflow once, by somebody who may be killed in a moment."""
-    with environment({_RETRIES: "0", _TIMEOUT: f"{LAST_WORDS_S:.0f}"}):
-        yield RetryingClient(0.0, f"{LAST_WORDS_S:.0f}")
+    with environment({_RETRIES: "0", _TIMEOUT: f"{FINAL_WAIT_S:.0f}"}):
+        yield RetryingClient(0.0, f"{FINAL_WAIT_S:.0f}")
 
 
 def _wait_of_environment() -> float:
@@ -138,7 +138,7 @@ def _set(variables: Mapping[str, str | None]) -> None:
 
 
 @contextlib.contextmanager
-def explained() -> Iterator[None]:
+def mlflow_errors() -> Iterator[None]:
     """Turn what MLflow raises into an error that says where, why, and what to do.
 
     Raises:

@@ -65,7 +65,7 @@ def require_store() -> None:
         )
 
 
-def require_answer() -> None:
+def require_reachable() -> None:
     """Refuse the registry's address if nobody answers there: of a server any answer will do.
 
     MLflow would try again for minutes.

@@ -24,7 +24,7 @@ class UnreachableError(TrackingError):
 
 
 @dataclass(frozen=True)
-class Undelivered(Generic[Point]):
+class PendingMetrics(Generic[Point]):
     """What is not known to have arrived."""
 
     points: Sequence[Point]
@@ -40,7 +40,7 @@ class Undelivered(Generic[Point]):
         return len(self.points) + self.dropped
 
 
-def pauses() -> Iterator[float]:
+def backoff() -> Iterator[float]:
     """Seconds to wait before asking again: each twice as long as the one before, up to 15."""
     pause_s = _FIRST_PAUSE_S
     while True:
@@ -48,7 +48,7 @@ def pauses() -> Iterator[float]:
         pause_s = min(2 * pause_s, _LAST_PAUSE_S)
 
 
-class Outbox(Generic[Point]):
+class MetricsQueue(Generic[Point]):
     """A bounded queue that a thread of its own empties in batches, in order, each sent until it arrives."""
 
     def __init__(self, send: Callable[[Sequence[Point]], None], batch_points: int, limit: int = LIMIT) -> None:
@@ -80,7 +80,7 @@ class Outbox(Generic[Point]):
                 self._thread.start()
             self._changed.notify_all()
 
-    def close(self, within_s: float) -> Undelivered[Point]:
+    def close(self, within_s: float) -> PendingMetrics[Point]:
         """Send what waits, for a limited time, and take no more; a server that refuses it is not waited for."""
         with self._changed:
             self._closing = True
@@ -90,10 +90,10 @@ class Outbox(Generic[Point]):
         with self._changed:
             self._given_up = True
             self._changed.notify_all()
-            return Undelivered(list(self._waiting), self._dropped, self._error)
+            return PendingMetrics(list(self._waiting), self._dropped, self._error)
 
     def _deliver(self) -> None:
-        breaks = pauses()
+        breaks = backoff()
         while batch := self._next():
             try:
                 self._send(batch)
@@ -101,10 +101,10 @@ class Outbox(Generic[Point]):
                 if self._refused(error):
                     return
                 if self._rest(next(breaks)):
-                    breaks = pauses()
+                    breaks = backoff()
             else:
                 self._arrived(len(batch))
-                breaks = pauses()
+                breaks = backoff()
 
     def _next(self) -> list[Point]:
         """The points to send, as soon as there are some; none when there will be no more."""

@@ -17,8 +17,8 @@ from lingraft.console import say
 from lingraft.errors import ArtifactError, NotRegisteredError, TrackingError
 from lingraft.tracking.client import RetryingClient, retrying_client
 from lingraft.tracking.logged_models import ABSENT, MODELS, discard, upload
-from lingraft.tracking.runs import StageRun, whole
-from lingraft.tracking.tags import about, card_of, facts_of, recorded_facts, scores_among
+from lingraft.tracking.runs import StageRun, mention_artifact
+from lingraft.tracking.tags import mlflow_tags, model_card, model_description, numeric_tags, recorded_tags
 
 if TYPE_CHECKING:
     from mlflow.entities.model_registry import ModelVersion
@@ -55,14 +55,14 @@ def register(
     """
     made, client = Artifact.load(folder, kind), run.client
     said = {key: str(value) for key, value in tags.items() if value is not None}
-    facts = facts_of(made) | {"project": run.project} | said
+    facts = mlflow_tags(made) | {"project": run.project} | said
     mlflow_client = mlflow.MlflowClient()
-    with whole(made):
+    with mention_artifact(made):
         version = client.call(partial(_version_of, name, made.fingerprint))
         if version is None:
-            version = _new_version(name, made, run, facts, card_of(made, name, scores_among(said)))
+            version = _new_version(name, made, run, facts, model_card(made, name, numeric_tags(said)))
         known = client.call(partial(mlflow_client.get_model_version, name, version)).tags
-        stored = recorded_facts(made.manifest)  # of what the store has, which an earlier registration may have brought
+        stored = recorded_tags(made.manifest)  # of what the store has, which an earlier registration may have brought
         for key, value in facts.items():
             if known.get(key) != value and not (key in stored and key in known):
                 client.call(partial(mlflow_client.set_model_version_tag, name, version, key, value))
@@ -83,10 +83,10 @@ def fetch(name: str, kind: Kind, out: Path, alias: str = CHAMPION) -> Artifact:
     with retrying_client() as client:
         found = client.call(partial(_champion, name, alias))
         mark = found.tags.get("fingerprint", "")
-        return download(client, str(found.source), f"{alias!r} of {name!r}", kind, out, mark)
+        return download_artifact(client, str(found.source), f"{alias!r} of {name!r}", kind, out, mark)
 
 
-def fetch_kept(run_id: str, name: str, kind: Kind, out: Path) -> Artifact:
+def fetch_run_artifact(run_id: str, name: str, kind: Kind, out: Path) -> Artifact:
     """Copy an artifact that a run keeps to a folder, and verify it.
 
     Raises:
@@ -94,12 +94,14 @@ def fetch_kept(run_id: str, name: str, kind: Kind, out: Path) -> Artifact:
         ArtifactError: what came is damaged, or `out` cannot be written.
     """
     with retrying_client() as client:
-        return bring_kept(client, run_id, name, kind, out)
+        return download_run_artifact(client, run_id, name, kind, out)
 
 
-def bring_kept(client: RetryingClient, run_id: str, name: str, kind: Kind, out: Path) -> Artifact:
+def download_run_artifact(client: RetryingClient, run_id: str, name: str, kind: Kind, out: Path) -> Artifact:
     """The same, asked together with other things."""
-    return download(client, client.call(partial(_place_of, run_id, name)), f"{name!r} of run {run_id}", kind, out, None)
+    return download_artifact(
+        client, client.call(partial(_place_of, run_id, name)), f"{name!r} of run {run_id}", kind, out, None
+    )
 
 
 def tag(name: str, key: str, value: str, alias: str = CHAMPION) -> None:
@@ -135,7 +137,9 @@ def _champion(name: str, alias: str) -> "ModelVersion":
         ) from error
 
 
-def download(client: RetryingClient, uri: str, what: str, kind: Kind, out: Path, fingerprint: str | None) -> Artifact:
+def download_artifact(
+    client: RetryingClient, uri: str, what: str, kind: Kind, out: Path, fingerprint: str | None
+) -> Artifact:
     """Copy an artifact from the store to a folder, and verify it.
 
     Args:
@@ -234,7 +238,7 @@ def _new_version(name: str, made: Artifact, run: StageRun, facts: Mapping[str, s
     """
     try:
         model_id = upload(name, made, run)
-        run.client.call(partial(require_model, name, about(str(made.manifest.kind), run.project)))
+        run.client.call(partial(require_model, name, model_description(str(made.manifest.kind), run.project)))
         version = run.client.call(partial(_created, name, made.fingerprint, model_id, facts, card))
         run.client.call(partial(_link, model_id, name, version))
     except TrackingError:

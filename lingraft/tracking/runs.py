@@ -27,10 +27,16 @@ from lingraft.config.recipe import Recipe
 from lingraft.console import say
 from lingraft.errors import TrackingError
 from lingraft.signals import Interruption, interruptible
-from lingraft.tracking.client import LAST_WORDS_S, RetryingClient, client_without_retries, explained, retrying_client
+from lingraft.tracking.client import (
+    FINAL_WAIT_S,
+    RetryingClient,
+    client_without_retries,
+    mlflow_errors,
+    retrying_client,
+)
 from lingraft.tracking.datasets import inputs_of
-from lingraft.tracking.metrics_queue import Outbox, UnreachableError
-from lingraft.tracking.tags import cost_tags, note_of, shortened
+from lingraft.tracking.metrics_queue import MetricsQueue, UnreachableError
+from lingraft.tracking.tags import cost_tags, run_description, truncate
 
 if TYPE_CHECKING:
     from lingraft.training.schedule import Progress
@@ -41,7 +47,7 @@ _REQUEST = "lingraft.request"
 _METRICS_A_POINT = 8
 """At most; those of a progressive adaptation have the most."""
 
-Watched = tuple[int, "Progress"]
+TimedMetrics = tuple[int, "Progress"]
 """When, in milliseconds, and what."""
 
 
@@ -55,7 +61,7 @@ class StageRun:
         self.client = client
         self._name, self._parent = name, parent
         self._made: Path | None = None
-        self._points = Outbox(partial(_log_points, run_id), MAX_METRICS_PER_BATCH // _METRICS_A_POINT)
+        self._points = MetricsQueue(partial(_log_points, run_id), MAX_METRICS_PER_BATCH // _METRICS_A_POINT)
 
     def watch(self, point: "Progress") -> None:
         """Log one point of a learning curve at some later time: losses by steps, and what they have cost so far.
@@ -82,25 +88,25 @@ class StageRun:
         """
         self._made = made.folder
         try:
-            with whole(made):
+            with mention_artifact(made):
                 self._record(made, scores)
         except UnreachableError as error:
             say(f"Run {self.run_id} of stage {self._name!r} lacks manifest, cost and {len(scores)} scores. {error}")
 
-    def keep(self, made: Artifact, name: str) -> None:
-        """Keep an artifact with the run, under a name; `fetch_kept` brings it back.
+    def log_artifact(self, made: Artifact, name: str) -> None:
+        """Keep an artifact with the run, under a name; `fetch_run_artifact` brings it back.
 
         Raises:
             TrackingError: the server refuses, or stays down.
         """
-        keep(self.client, self.run_id, made, name)
+        log_artifact(self.client, self.run_id, made, name)
 
     def _record(self, made: Artifact, scores: Mapping[str, float]) -> None:
         manifest, now_ms = made.manifest, _now_ms()
         metrics = [Metric(key, value, now_ms, 0) for key, value in scores.items()]
         shown = {key: f"{value:.4g}" for key, value in scores.items()}
         tags = {"kind": manifest.kind, "language": manifest.language, **cost_tags(manifest)}
-        tags[MLFLOW_RUN_NOTE] = note_of(made, shown)
+        tags[MLFLOW_RUN_NOTE] = run_description(made, shown)
         hashes = {f"data_{name}": value for name, value in manifest.data_hashes.items()}
         # What is nested has names from the data, such as labels, which MLflow's parameters may not be called by.
         told = {**manifest.details, **manifest.record}
@@ -121,7 +127,7 @@ class StageRun:
         Raises:
             TrackingError: the server refuses, as where the run was deleted.
         """
-        self._deliver(self.client.left_s)
+        self._deliver(self.client.wait_left_s)
         try:
             if self.client.repeated:
                 self.client.call(partial(_drop_twins, self.run_id))
@@ -129,9 +135,9 @@ class StageRun:
         except UnreachableError as error:
             say(f"Run {self.run_id} of stage {self._name!r} is not marked as finished, though the stage is. {error}")
 
-    def break_off(self, parent_run: str, error: BaseException) -> None:
+    def fail(self, parent_run: str, error: BaseException) -> None:
         """Send what can be sent at once, and mark the run and its pipeline's as failed or killed if MLflow answers."""
-        self._deliver(LAST_WORDS_S)
+        self._deliver(FINAL_WAIT_S)
         _mark_broken_off((self.run_id, parent_run), error)
 
     def _deliver(self, within_s: float) -> None:
@@ -139,7 +145,7 @@ class StageRun:
         lost = self._points.close(within_s)
         if not lost.count:
             return
-        self.client.left_s = max(0.0, self.client.left_s - (time.monotonic() - began))
+        self.client.wait_left_s = max(0.0, self.client.wait_left_s - (time.monotonic() - began))
         found = f"{self._made} has them all." if self._made else "A rerun that resumes the training sends them again."
         reason = lost.error or f"MLflow did not answer within {within_s:.0f} s."
         first = f", from step {lost.points[0][1].step} on" if lost.points else ""
@@ -147,18 +153,18 @@ class StageRun:
         say(f"Run {self.run_id} of stage {self._name!r} lacks {curve}. {found} {reason}")
 
 
-def keep(client: RetryingClient, run_id: str, made: Artifact, name: str) -> None:
-    """Keep an artifact with a run, under a name; `fetch_kept` brings it back.
+def log_artifact(client: RetryingClient, run_id: str, made: Artifact, name: str) -> None:
+    """Keep an artifact with a run, under a name; `fetch_run_artifact` brings it back.
 
     Raises:
         TrackingError: the server refuses, or stays down.
     """
-    with whole(made):
+    with mention_artifact(made):
         client.transfer(partial(mlflow.MlflowClient().log_artifacts, run_id, str(made.folder), name))
 
 
 @contextlib.contextmanager
-def whole(made: Artifact) -> Iterator[None]:
+def mention_artifact(made: Artifact) -> Iterator[None]:
     """Add to an error of tracking that the artifact it is about is not lost."""
     try:
         yield
@@ -252,7 +258,7 @@ def describe(client: RetryingClient, run_id: str, name: str, note: str, scores: 
     Raises:
         TrackingError: the tracking server refuses, or stays down for as long as it is waited for.
     """
-    tags = [RunTag(MLFLOW_RUN_NAME, name), RunTag(MLFLOW_RUN_NOTE, shortened(note))]
+    tags = [RunTag(MLFLOW_RUN_NAME, name), RunTag(MLFLOW_RUN_NOTE, truncate(note))]
     now_ms = _now_ms()
     metrics = [Metric(key, value, now_ms, 0) for key, value in scores.items()]
     client.call(lambda: mlflow.MlflowClient().log_batch(run_id, metrics, tags=tags))
@@ -267,7 +273,7 @@ def _opening(recipe: Recipe, pipeline: str) -> str:
     )
 
 
-class Place(NamedTuple):
+class RunLocation(NamedTuple):
     """Where the runs of a pipeline are."""
 
     uri: str
@@ -278,7 +284,7 @@ class Place(NamedTuple):
     """Ids of the stages' runs by name, in the order in which they began; of several attempts the last."""
 
 
-def place_of(client: RetryingClient, run_id: str) -> Place:
+def run_location(client: RetryingClient, run_id: str) -> RunLocation:
     """Look up where a pipeline's run and the runs of its stages are.
 
     Raises:
@@ -293,7 +299,7 @@ def place_of(client: RetryingClient, run_id: str) -> Place:
     stages = {str(run.data.tags["stage"]): str(run.info.run_id) for run in found}
     address = urlsplit(mlflow.get_tracking_uri())
     public = address._replace(netloc=address.netloc.rpartition("@")[2])
-    return Place(urlunsplit(public) if address.netloc else mlflow.get_tracking_uri(), experiment, stages)
+    return RunLocation(urlunsplit(public) if address.netloc else mlflow.get_tracking_uri(), experiment, stages)
 
 
 def close_run(run_id: str, failed: bool = False) -> None:
@@ -346,7 +352,7 @@ def stage(parent_run: str, name: str) -> Iterator[StageRun]:
             yield run
             run.finish()
         except BaseException as error:
-            run.break_off(parent_run, error)
+            run.fail(parent_run, error)
             raise
 
 
@@ -354,12 +360,12 @@ def _now_ms() -> int:
     return int(time.time() * 1000)
 
 
-def _log_points(run_id: str, points: Sequence[Watched]) -> None:
+def _log_points(run_id: str, points: Sequence[TimedMetrics]) -> None:
     """All in one request; MLflow keeps one of two metrics with equal name, time, step and value."""
     metrics = [
         Metric(key, value, now_ms, point.step) for now_ms, point in points for key, value in _measured(point).items()
     ]
-    with explained():
+    with mlflow_errors():
         mlflow.MlflowClient().log_batch(run_id, metrics, synchronous=True)
 
 

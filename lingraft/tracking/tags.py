@@ -38,7 +38,7 @@ _EMBEDDINGS_SCORES = (
 )
 
 
-def facts_of(made: Artifact) -> dict[str, str]:
+def mlflow_tags(made: Artifact) -> dict[str, str]:
     """The tags of a version that follow from its artifact; docs/registry.md explains each."""
     manifest = made.manifest
     facts: dict[str, object] = {
@@ -52,10 +52,10 @@ def facts_of(made: Artifact) -> dict[str, str]:
         **{f"data.{name}": mark for name, mark in manifest.data_hashes.items()},
         **(_of_languages(manifest) if manifest.kind is Kind.BUNDLE else {}),
     }
-    return {name: str(value) for name, value in facts.items() if value is not None} | recorded_facts(manifest)
+    return {name: str(value) for name, value in facts.items() if value is not None} | recorded_tags(manifest)
 
 
-def recorded_facts(manifest: Manifest) -> dict[str, str]:
+def recorded_tags(manifest: Manifest) -> dict[str, str]:
     """Those of `facts_of` that the fingerprint does not cover: how this copy of the artifact was made."""
     parity = parity_of(manifest) if manifest.kind is Kind.BUNDLE else {}
     facts = {
@@ -70,16 +70,16 @@ def surplus_tags(tags: Mapping[str, str], made: Artifact) -> set[str]:
     """Tags that claim to follow from the artifact, and do not."""
     families = ("data.", "fingerprint.", *((PARITY,) if made.manifest.kind is Kind.BUNDLE else ()))
     claims = {name for name in tags if name.startswith(families) or name in {"tokenizer_hash", "aligned_with"}}
-    return claims - set(facts_of(made))
+    return claims - set(mlflow_tags(made))
 
 
-def untrue_tag(tags: Mapping[str, str], made: Artifact) -> str | None:
+def mismatched_tag(tags: Mapping[str, str], made: Artifact) -> str | None:
     """A sentence about the first tag that differs from the artifact, is missing, or is surplus; None if none does.
 
     Cost and version of the library are not compared: they decide nothing.
     """
     ignored = {"library_version", *cost_tags(made.manifest)}
-    facts = {name: value for name, value in facts_of(made).items() if name not in ignored}
+    facts = {name: value for name, value in mlflow_tags(made).items() if name not in ignored}
     for name in sorted({*facts, *surplus_tags(tags, made)}):
         if tags.get(name) != facts.get(name):
             said, actual = (each.get(name, "nothing") for each in (tags, facts))
@@ -128,7 +128,7 @@ def cost_tags(manifest: Manifest) -> dict[str, object]:
     }
 
 
-def scores_among(tags: Mapping[str, str]) -> dict[str, str]:
+def numeric_tags(tags: Mapping[str, str]) -> dict[str, str]:
     """Tags that are numbers: scores, and what else was counted."""
     return {name: value for name, value in tags.items() if _is_number(value)}
 
@@ -141,19 +141,19 @@ def _is_number(value: str) -> bool:
     return True
 
 
-def about(kind: str, project: str) -> str:
+def model_description(kind: str, project: str) -> str:
     """What a registered model is, in a sentence."""
     said = _NOUNS.get(kind, f"Artifacts of kind {kind} of `{{project}}`").format(project=project)
     return f"{said}. Every version is a verified artifact; see its card."
 
 
-def card_of(made: Artifact, title: str, scores: dict[str, str]) -> str:
+def model_card(made: Artifact, title: str, scores: dict[str, str]) -> str:
     """The model card of a version, in Markdown, of what its manifest and its scores say."""
     use = ["## Use", f"`lingraft registry pull {title} --out DIR` brings and verifies it."]
-    return shortened("\n\n".join([f"# {title}", *_facts(made), *_scores(made, scores), *_origin(made), *use]))
+    return truncate("\n\n".join([f"# {title}", *_facts(made), *_scores(made, scores), *_origin(made), *use]))
 
 
-def note_of(made: Artifact, scores: dict[str, str]) -> str:
+def run_description(made: Artifact, scores: dict[str, str]) -> str:
     """The description of the run that made an artifact, in Markdown; what it came to is in its first line."""
     manifest = made.manifest
     where = f" in `{manifest.language}`" if manifest.language else ""
@@ -161,11 +161,11 @@ def note_of(made: Artifact, scores: dict[str, str]) -> str:
     took = f"{manifest.cost.elapsed_s:,.0f} s, {manifest.cost.flops:.3g} FLOP" if manifest.cost.steps else ""
     said = "; ".join(part for part in (found, took) if part)
     opening = f"**{str(manifest.kind).capitalize()}{where}**" + (f": {said}." if said else ".")
-    return shortened("\n\n".join([opening, *_scores(made, scores), *_facts(made), *_origin(made)]))
+    return truncate("\n\n".join([opening, *_scores(made, scores), *_facts(made), *_origin(made)]))
 
 
 def _facts(made: Artifact) -> list[str]:
-    shown = {name: value for name, value in facts_of(made).items() if not name.startswith(_SHOWN_ELSEWHERE)}
+    shown = {name: value for name, value in mlflow_tags(made).items() if not name.startswith(_SHOWN_ELSEWHERE)}
     return [table(("what", "is"), [(name, f"`{value}`") for name, value in shown.items()])]
 
 
@@ -186,7 +186,7 @@ def _origin(made: Artifact) -> list[str]:
     return parts
 
 
-def shortened(card: str) -> str:
+def truncate(card: str) -> str:
     """A card that MLflow has room for: what is left out is whole lines, and the card says so."""
     if len(card) <= CARD_CHARACTERS:
         return card

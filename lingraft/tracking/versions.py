@@ -14,7 +14,7 @@ from lingraft.artifacts.artifact import MANIFEST, Artifact, Kind, Manifest, read
 from lingraft.errors import ArtifactError, NotRegisteredError
 from lingraft.tracking.client import RetryingClient
 from lingraft.tracking.logged_models import ABSENT, MODELS, discard
-from lingraft.tracking.registry import CHAMPION, download, require_tagged
+from lingraft.tracking.registry import CHAMPION, download_artifact, require_tagged
 
 if TYPE_CHECKING:
     from mlflow.entities.model_registry import ModelVersion
@@ -30,7 +30,7 @@ class Version:
     number: int
     tags: dict[str, str]
     aliases: tuple[str, ...]
-    made_ms: int
+    created_ms: int
     """When it was registered, in milliseconds since 1970."""
     run_id: str | None
     source: str
@@ -50,7 +50,7 @@ class Version:
             number=int(found.version),
             tags=dict(found.tags),
             aliases=tuple(sorted(alias for alias, number in aliases.items() if str(number) == str(found.version))),
-            made_ms=int(found.creation_timestamp),
+            created_ms=int(found.creation_timestamp),
             run_id=found.run_id or None,
             source=str(found.source),
             description=found.description or "",
@@ -122,14 +122,14 @@ def alias_target(client: RetryingClient, name: str) -> Version | None:
     return client.call(partial(_alias_target, name))
 
 
-def bring(client: RetryingClient, version: Version, kind: Kind, out: Path) -> Artifact:
+def download(client: RetryingClient, version: Version, kind: Kind, out: Path) -> Artifact:
     """Copy a version's artifact to a folder, and verify it.
 
     Raises:
         TrackingError: the registry refuses, or stays down.
         ArtifactError: what came is damaged or not what its tag says, or `out` cannot be written.
     """
-    return download(client, version.source, version.title, kind, out, version.fingerprint)
+    return download_artifact(client, version.source, version.title, kind, out, version.fingerprint)
 
 
 def move_champion(client: RetryingClient, name: str, number: int | None) -> None:
@@ -140,13 +140,13 @@ def move_champion(client: RetryingClient, name: str, number: int | None) -> None
         client.call(partial(_delete_alias, name))
 
 
-def retag(client: RetryingClient, version: Version, tags: Mapping[str, str]) -> None:
+def set_tags(client: RetryingClient, version: Version, tags: Mapping[str, str]) -> None:
     """Set tags of a version, in their order."""
     for key, value in tags.items():
         client.call(partial(MlflowClient().set_model_version_tag, version.name, str(version.number), key, value))
 
 
-def delete(client: RetryingClient, version: Version) -> None:
+def delete_version(client: RetryingClient, version: Version) -> None:
     """Delete a version and its logged model; MLflow frees their space when its own `mlflow gc` is run."""
     mlflow_client = MlflowClient()
     client.call(partial(_unless_absent, mlflow_client.delete_model_version, version.name, str(version.number)))
@@ -154,14 +154,14 @@ def delete(client: RetryingClient, version: Version) -> None:
         client.call(partial(discard, version.source.removeprefix(MODELS)))
 
 
-def untag(client: RetryingClient, version: Version, key: str) -> None:
+def delete_tag(client: RetryingClient, version: Version, key: str) -> None:
     """Remove a tag of a version, if it has it."""
     client.call(
         partial(_unless_absent, MlflowClient().delete_model_version_tag, version.name, str(version.number), key)
     )
 
 
-def bring_some(
+def download_files(
     client: RetryingClient, version: Version, kind: Kind, out: Path, wanted: Callable[[Manifest], Iterable[str]]
 ) -> Artifact:
     """Copy the manifest and some files of a version's artifact to a folder; each file is verified.
@@ -225,7 +225,7 @@ def _unless_absent(request: Callable[..., None], *arguments: str) -> None:
 
 
 def _found(client: RetryingClient, wanted: str) -> list[Version]:
-    found = search(client, wanted)
+    found = search_versions(client, wanted)
     aliases = {name: client.call(partial(_aliases, name)) for name in sorted({each.name for each in found})}
     return [Version.of(each, aliases[each.name]) for each in found]
 
@@ -234,7 +234,7 @@ def _aliases(name: str) -> dict[str, str]:
     return dict(MlflowClient().get_registered_model(name).aliases)
 
 
-def search(client: RetryingClient, wanted: str) -> "list[ModelVersion]":
+def search_versions(client: RetryingClient, wanted: str) -> "list[ModelVersion]":
     """All versions that MLflow finds, in the order of their numbers; they say nothing of aliases."""
     found: list[ModelVersion] = []
     token: str | None = None

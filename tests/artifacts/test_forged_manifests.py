@@ -20,7 +20,7 @@ from lingraft.model.loading import load_embeddings, load_primary
 from lingraft.serving.bundle import Bundle
 from lingraft.serving.publishing.publish import publish
 from lingraft.tasks.model import load_task
-from lingraft.tracking.tags import card_of
+from lingraft.tracking.tags import model_card
 from tests.serving import shared
 from tests.tiny import Pieces, Tiny
 
@@ -102,7 +102,7 @@ def open_all(kind: str, folder: Path, scratch: Path) -> None:
         publish(folder, scratch / "publications", "a test")
     else:
         loaders[kind](folder)
-    card_of(Artifact.load(folder, Kind(kind)), "name", {})
+    model_card(Artifact.load(folder, Kind(kind)), "name", {})
 
 
 @pytest.mark.parametrize("every", [7, pytest.param(1, marks=pytest.mark.nightly)])

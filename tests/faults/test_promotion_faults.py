@@ -9,7 +9,7 @@ import pytest
 from lingraft import tracking
 from lingraft.tracking.metrics_queue import UnreachableError
 from lingraft.tracking.promotion import decisions
-from lingraft.tracking.promotion.decisions import Outcome
+from lingraft.tracking.promotion.decisions import DecisionOutcome
 from tests.faults.mlflow_proxy import PASSING, Fault, Proxy, proxy_to
 from tests.manifests import conftest as manifests
 from tests.tracking.promotion import conftest as stores
@@ -28,7 +28,7 @@ def proxy(server: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
     """What MLFLOW_TRACKING_URI points at."""
     with proxy_to(server) as proxy:
         monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://localhost:{proxy.port}")
-        monkeypatch.setattr("lingraft.tracking.client.pauses", lambda: itertools.repeat(0.02))
+        monkeypatch.setattr("lingraft.tracking.client.backoff", lambda: itertools.repeat(0.02))
         yield proxy
 
 
@@ -53,7 +53,7 @@ def begun(name: str, folder: Path) -> Project:
     return project
 
 
-def outcomes(project: Project) -> list[tuple[int | None, Outcome]]:
+def outcomes(project: Project) -> list[tuple[int | None, DecisionOutcome]]:
     with tracking.retrying_client() as client:
         found = decisions.history(client, project.recipe.name, project.embeddings)
     return [(each.decision.after, each.outcome) for each in found]
@@ -74,7 +74,7 @@ def test_any_one_write_may_fail_and_the_promotion_is_made_once(fault: Fault, pro
         assert project.promote(project.embeddings, 2).moved
         injected, proxy.fault = len(proxy.injected), lambda request: Fault.NONE
         assert project.champion(project.embeddings) == 2
-        assert outcomes(project)[-1] == (2, Outcome.DONE)
+        assert outcomes(project)[-1] == (2, DecisionOutcome.DONE)
         assert len(outcomes(project)) == 2 * number + 2
         if not injected:
             break
@@ -99,7 +99,7 @@ def test_a_promotion_that_was_broken_off_anywhere_is_ended_by_the_next(
         assert project.champion(project.embeddings) in {1, 2}
         project.promote(project.embeddings, 2)
         assert project.champion(project.embeddings) == 2
-        assert Outcome.INTENDED not in {outcome for _, outcome in outcomes(project)}
+        assert DecisionOutcome.INTENDED not in {outcome for _, outcome in outcomes(project)}
         if not injected:
             break
         roll_back(project)

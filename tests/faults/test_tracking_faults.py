@@ -41,7 +41,7 @@ def proxy(monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
         monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://localhost:{proxy.port}")
         monkeypatch.setenv("LINGRAFT_TRACKING_WAIT_S", "60")
         for asks in ("client", "metrics_queue"):
-            monkeypatch.setattr(f"lingraft.tracking.{asks}.pauses", lambda: itertools.repeat(0.05))
+            monkeypatch.setattr(f"lingraft.tracking.{asks}.backoff", lambda: itertools.repeat(0.05))
         yield proxy
 
 
@@ -245,7 +245,7 @@ def a_stage(recipe: Recipe, made: Artifact) -> str:
     with tracking.stage(parent, "bundle") as run:
         run.watch(Progress(1, 512, 1e6, 0.1, 4.0, 1e-3))
         run.record(made, {"accuracy": 0.5})
-        run.keep(made, "kept")
+        run.log_artifact(made, "kept")
         version = tracking.register(
             f"{recipe.name}-model", made.folder, made.manifest.kind, run, {"score": 0.5}, (tracking.CHAMPION,)
         )
@@ -390,7 +390,7 @@ def test_a_failed_registration_says_that_the_artifact_is_whole_and_where(
             attempt(run)
 
     for attempt in (
-        lambda run: run.keep(made, "kept"),
+        lambda run: run.log_artifact(made, "kept"),
         lambda run: tracking.register("whole", made.folder, Kind.EMBEDDINGS, run, {}, (tracking.CHAMPION,)),
     ):
         with pytest.raises(TrackingError, match=f"The embeddings in {made.folder} is whole"):
@@ -457,14 +457,14 @@ def hold_first(proxy: Proxy, request: str) -> None:
 def run_that_keeps(proxy: Proxy, parent: str, made: Artifact) -> str:
     """A run that keeps an artifact, which is champion of `fetched` too."""
     with tracking.stage(parent, "bundle") as run:
-        run.keep(made, "kept")
+        run.log_artifact(made, "kept")
         tracking.register("fetched", made.folder, Kind.EMBEDDINGS, run, {}, (tracking.CHAMPION,))
     return run.run_id
 
 
 def fetch_both(run_id: str, made: Artifact, out: Path) -> None:
     assert tracking.fetch("fetched", Kind.EMBEDDINGS, out / "version").manifest == made.manifest
-    assert tracking.fetch_kept(run_id, "kept", Kind.EMBEDDINGS, out / "kept").manifest == made.manifest
+    assert tracking.fetch_run_artifact(run_id, "kept", Kind.EMBEDDINGS, out / "kept").manifest == made.manifest
 
 
 def test_a_download_goes_on_when_the_server_is_back(

@@ -20,7 +20,7 @@ from lingraft.serving.bundle import Bundle
 from lingraft.stages import results
 from lingraft.steps import data, language, source
 from lingraft.steps import search as search_steps
-from lingraft.tracking.promotion.lineage import drawn
+from lingraft.tracking.promotion.lineage import lineage_tree
 from lingraft.tracking.versions import versions
 from tests.prometheus import asked, port_for_metrics
 from tests.serving.kinds import LABELS, NAMES
@@ -312,7 +312,7 @@ def test_a_primary_gets_a_bundle_of_its_own(registered: Registered, tmp_path: Pa
     assert (opened.kind, opened.fingerprint, "task_kind" in tags) == ("primary", tags["fingerprint"], False)
     assert opened.examples == {"en": {"text": "ba de"}, "de": {"text": "ki lo"}}
     with tracking.retrying_client() as client:
-        tree = drawn(versions(client, "tiny")).splitlines()
+        tree = lineage_tree(versions(client, "tiny")).splitlines()
     assert f"tiny-bundle-primary 1 [{opened.fingerprint[:12]}]" in "\n".join(tree)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from lingraft.errors import TrackingError
-from lingraft.tracking.metrics_queue import LIMIT, Outbox, UnreachableError, pauses
+from lingraft.tracking.metrics_queue import LIMIT, MetricsQueue, UnreachableError, backoff
 
 LONG_S = 60.0
 
@@ -44,7 +44,7 @@ def server() -> Server:
 
 
 def test_points_arrive_in_order_and_once(server: Server) -> None:
-    outbox = Outbox(server.send, batch_points=7)
+    outbox = MetricsQueue(server.send, batch_points=7)
     for point in range(1000):
         outbox.add(point)
     assert outbox.close(LONG_S).count == 0
@@ -53,7 +53,7 @@ def test_points_arrive_in_order_and_once(server: Server) -> None:
 
 def test_who_brings_a_point_does_not_wait_for_it_to_be_sent(server: Server) -> None:
     server.let_through.clear()
-    outbox = Outbox(server.send, batch_points=10)
+    outbox = MetricsQueue(server.send, batch_points=10)
     for point in range(100):
         outbox.add(point)
     server.wait_for_attempts(1)
@@ -65,7 +65,7 @@ def test_who_brings_a_point_does_not_wait_for_it_to_be_sent(server: Server) -> N
 
 def test_what_piled_up_goes_in_few_batches(server: Server) -> None:
     server.let_through.clear()
-    outbox = Outbox(server.send, batch_points=250)
+    outbox = MetricsQueue(server.send, batch_points=250)
     outbox.add(0)
     server.wait_for_attempts(1)
     for point in range(1, 5001):
@@ -77,7 +77,7 @@ def test_what_piled_up_goes_in_few_batches(server: Server) -> None:
 
 def test_a_batch_is_sent_again_until_it_arrives(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
     server.error = UnreachableError("it is down.")
-    outbox = Outbox(server.send, batch_points=2)
+    outbox = MetricsQueue(server.send, batch_points=2)
     for point in range(5):
         outbox.add(point)
     server.wait_for_attempts(3)
@@ -91,7 +91,7 @@ def test_a_batch_is_sent_again_until_it_arrives(server: Server, capsys: pytest.C
 
 def test_a_server_that_stays_down_is_left_after_the_time_given(server: Server) -> None:
     server.error = UnreachableError("it is down.")
-    outbox = Outbox(server.send, batch_points=2)
+    outbox = MetricsQueue(server.send, batch_points=2)
     for point in range(5):
         outbox.add(point)
     lost = outbox.close(0.01)
@@ -100,7 +100,7 @@ def test_a_server_that_stays_down_is_left_after_the_time_given(server: Server) -
 
 def test_a_server_that_never_answers_is_left_after_the_time_given(server: Server) -> None:
     server.let_through.clear()
-    outbox = Outbox(server.send, batch_points=2)
+    outbox = MetricsQueue(server.send, batch_points=2)
     outbox.add(1)
     lost = outbox.close(0.01)
     assert (lost.points, lost.error) == ([1], None)
@@ -109,7 +109,7 @@ def test_a_server_that_never_answers_is_left_after_the_time_given(server: Server
 
 def test_a_server_that_refuses_is_not_waited_for_at_the_end_but_may_change_its_mind_before(server: Server) -> None:
     server.error = TrackingError("the run is gone.")
-    outbox = Outbox(server.send, batch_points=2)
+    outbox = MetricsQueue(server.send, batch_points=2)
     outbox.add(1)
     server.wait_for_attempts(2)
     server.error = None
@@ -117,7 +117,7 @@ def test_a_server_that_refuses_is_not_waited_for_at_the_end_but_may_change_its_m
     outbox.add(2)
     assert outbox.close(LONG_S).count == 0
     assert server.arrived == [1, 2]
-    refused = Outbox(server.send, batch_points=2)
+    refused = MetricsQueue(server.send, batch_points=2)
     server.error = TrackingError("the run is gone.")
     refused.add(3)
     lost = refused.close(LONG_S)
@@ -125,9 +125,9 @@ def test_a_server_that_refuses_is_not_waited_for_at_the_end_but_may_change_its_m
 
 
 def test_the_end_cuts_a_pause_short(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lingraft.tracking.metrics_queue.pauses", lambda: itertools.repeat(3600.0))
+    monkeypatch.setattr("lingraft.tracking.metrics_queue.backoff", lambda: itertools.repeat(3600.0))
     server.error = UnreachableError("it is down.")
-    outbox = Outbox(server.send, batch_points=2)
+    outbox = MetricsQueue(server.send, batch_points=2)
     outbox.add(1)
     server.wait_for_attempts(1)
     server.error = None
@@ -137,7 +137,7 @@ def test_the_end_cuts_a_pause_short(server: Server, monkeypatch: pytest.MonkeyPa
 
 def test_more_points_than_there_is_room_for_are_counted(server: Server) -> None:
     server.let_through.clear()
-    outbox = Outbox(server.send, batch_points=2, limit=10)
+    outbox = MetricsQueue(server.send, batch_points=2, limit=10)
     for point in range(15):
         outbox.add(point)
     server.let_through.set()
@@ -148,11 +148,11 @@ def test_more_points_than_there_is_room_for_are_counted(server: Server) -> None:
 
 def test_nothing_is_started_for_a_stage_without_points(server: Server) -> None:
     before = threading.active_count()
-    outbox: Outbox[int] = Outbox(server.send, batch_points=2)
+    outbox: MetricsQueue[int] = MetricsQueue(server.send, batch_points=2)
     assert outbox.close(LONG_S).count == 0
     assert (threading.active_count(), server.attempts) == (before, 0)
 
 
 def test_pauses_grow_to_a_quarter_of_a_minute() -> None:
-    breaks = pauses()
+    breaks = backoff()
     assert [next(breaks) for _ in range(8)] == [0.5, 1, 2, 4, 8, 15, 15, 15]

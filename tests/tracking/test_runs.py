@@ -244,7 +244,7 @@ def test_where_runs_are_is_told_without_credentials(parent: str, monkeypatch: py
         uri = mlflow.get_tracking_uri()
         if uri.startswith("http://"):
             monkeypatch.setenv("MLFLOW_TRACKING_URI", uri.replace("http://", "http://user:secret@"))
-        place = tracking.place_of(second.client, parent)
+        place = tracking.run_location(second.client, parent)
     assert (place.uri, place.experiment) == (uri, _run(parent).info.experiment_id)
     assert place.stages == {"adapt-tr": second.run_id, "adapt-de": other.run_id}
     assert first.run_id not in place.stages.values()
@@ -430,15 +430,15 @@ def test_another_kind_than_asked_for_is_refused(parent: str, tmp_path: Path) -> 
 def test_what_a_run_keeps_comes_back(parent: str, tmp_path: Path) -> None:
     made = _made(tmp_path / "made")
     with tracking.stage(parent, "search") as stage:
-        stage.keep(made, "search")
-    fetched = tracking.fetch_kept(stage.run_id, "search", Kind.EMBEDDINGS, tmp_path / "out")
+        stage.log_artifact(made, "search")
+    fetched = tracking.fetch_run_artifact(stage.run_id, "search", Kind.EMBEDDINGS, tmp_path / "out")
     assert fetched.manifest == made.manifest
 
 
 @everywhere
 def test_what_a_run_does_not_keep_is_named(parent: str, tmp_path: Path) -> None:
     with pytest.raises(TrackingError, match="'absent'"):
-        tracking.fetch_kept(parent, "absent", Kind.EMBEDDINGS, tmp_path / "out")
+        tracking.fetch_run_artifact(parent, "absent", Kind.EMBEDDINGS, tmp_path / "out")
 
 
 def test_a_tag_is_set_on_the_champion_alone(parent: str, tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ from lingraft.stages import results
 from lingraft.stages.results import MASKED, MASKED_INITIAL, LanguageResult, MaskedScores
 from lingraft.tasks.item_counts import Tally
 from lingraft.tracking.promotion import promote as promotion
-from lingraft.tracking.promotion.bundle_gate import NOTHING, AllowedChanges
+from lingraft.tracking.promotion.bundle_gate import NO_CHANGES, AllowedChanges
 from lingraft.tracking.promotion.evidence import register_judged
 
 BY = "the soak"
@@ -93,7 +93,7 @@ class Registry:
         judged = results.save(result, Kind.EVALUATION, evaluation, items, aligned_with=primary)
         self._promote(name, int(register_judged(stage, name, folder, judged, Gate(), parity={}, more={})))
 
-    def _promote(self, model: str, number: int, allowed: AllowedChanges = NOTHING) -> None:
+    def _promote(self, model: str, number: int, allowed: AllowedChanges = NO_CHANGES) -> None:
         with tracking.retrying_client() as client:
             decided = promotion.promote(client, model, number, BY, allowed=allowed)
         if decided.after != number:

@@ -23,7 +23,7 @@ from lingraft.artifacts.artifact import Artifact, Kind
 from lingraft.artifacts.files import new_folder, write_json
 from lingraft.bundle.parts import cut, version_of
 from lingraft.config.section import Language, Name
-from lingraft.errors import ArtifactError, OvertakenError, PublicationError
+from lingraft.errors import ArtifactError, PublicationError, SupersededError
 
 _RECORD = "publication.json"
 _DIGITS = 8
@@ -167,7 +167,7 @@ class Publications:
         """Decide what is served from now on.
 
         Raises:
-            OvertakenError: somebody else has published the same language at the same time, and was first.
+            SupersededError: somebody else has published the same language at the same time, and was first.
             PublicationError: a name is none.
             ArtifactError: the folder cannot be written.
         """
@@ -189,7 +189,7 @@ class Publications:
         except ArtifactError as error:
             if not place.is_dir():
                 raise
-            raise OvertakenError(
+            raise SupersededError(
                 f"somebody else has published {language!r} of {task!r} at the same time (number {made.number}). "
                 "Look at it with `lingraft publish ls`, and publish again."
             ) from error

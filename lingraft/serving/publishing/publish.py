@@ -49,7 +49,7 @@ def publish(
     Raises:
         ArtifactError: a language's files are damaged, or the folder cannot be written.
         PublicationError: the bundle does not have a language.
-        OvertakenError: somebody else has published one at the same time, and was first.
+        SupersededError: somebody else has published one at the same time, and was first.
     """
     found, publications = Artifact.open(bundle, Kind.BUNDLE), Publications(folder)
     task: str = found.manifest.detail("task", str)
@@ -101,7 +101,7 @@ def withdraw(folder: Path, task: str, language: str, by: str) -> Publication:
 
     Raises:
         PublicationError: it is neither published nor served; the message says which languages are.
-        OvertakenError: somebody else has published it at the same time, and was first.
+        SupersededError: somebody else has published it at the same time, and was first.
         ArtifactError: the folder cannot be written.
     """
     publications = Publications(folder)
@@ -138,7 +138,7 @@ def rollback(folder: Path, task: str, language: str, by: str) -> Publication:
 
     Raises:
         PublicationError: none is left.
-        OvertakenError: somebody else has published the language at the same time, and was first.
+        SupersededError: somebody else has published the language at the same time, and was first.
         ArtifactError: the folder cannot be written.
     """
     publications = Publications(folder)

@@ -12,30 +12,30 @@ from lingraft.config.tasks import PRIMARY
 from lingraft.errors import ArtifactError
 from lingraft.stages.results import LanguageResult, load_language
 from lingraft.tracking.client import RetryingClient, retrying_client
-from lingraft.tracking.promotion.add_source import primary_with
-from lingraft.tracking.promotion.bundle_gate import NOTHING
+from lingraft.tracking.promotion.add_source import find_primary
+from lingraft.tracking.promotion.bundle_gate import NO_CHANGES
 from lingraft.tracking.promotion.bundles import served_examples
 from lingraft.tracking.promotion.evidence import register_judged
-from lingraft.tracking.promotion.promote import Decided, promote
+from lingraft.tracking.promotion.promote import PromotionResult, promote
 from lingraft.tracking.promotion.renewal import Renewal, renew
 from lingraft.tracking.runs import StageRun, project_run, stage
-from lingraft.tracking.versions import Version, bring
+from lingraft.tracking.versions import Version, download
 
 _EMBEDDINGS, _EVALUATION = "embeddings", "evaluation"
 """Folders that `lingraft add-language` leaves."""
 
 
 @dataclass(frozen=True)
-class Added:
+class AddedLanguage:
     """What became of a language's embeddings, and of the bundles that they were put into."""
 
     version: int
-    decided: Decided
+    decided: PromotionResult
     renewals: dict[str, Renewal]
     """By the bundle's registered name; none if the gate refused the embeddings."""
 
 
-def add_language(folder: Path, asked_by: str, gate: Gate, project: str | None = None) -> Added:
+def add_language(folder: Path, asked_by: str, gate: Gate, project: str | None = None) -> AddedLanguage:
     """Register the embeddings of a language, promote them if the gate lets them pass, and renew the bundles.
 
     Bundles are those of all tasks that the registry has for the primary, and of the primary itself if there is one.
@@ -57,7 +57,7 @@ def add_language(folder: Path, asked_by: str, gate: Gate, project: str | None = 
     result = load_language(evaluation.folder)
     with retrying_client() as client:
         mark = str(embeddings.manifest.aligned_with)
-        primary, found = primary_with(client, "the embeddings belong", mark, project)
+        primary, found = find_primary(client, "the embeddings belong", mark, project)
     name = primary.tags["project"]
     settings = {"folder": folder.name, "adaptation": embeddings.manifest.recipe, "gate": gate.model_dump(mode="json")}
     note = f"A language that `lingraft add-language` learned is registered: `{result.language}`."
@@ -67,7 +67,7 @@ def add_language(folder: Path, asked_by: str, gate: Gate, project: str | None = 
             version, decided = _registered(step, embeddings, evaluation, result, gate, asked_by, bodies)
         accepted = decided.after == version
         renewals = dict(_renewals(run, embeddings, asked_by, bodies)) if accepted else {}
-    return Added(version, decided, renewals)
+    return AddedLanguage(version, decided, renewals)
 
 
 def _artifacts(folder: Path) -> tuple[Artifact, Artifact]:
@@ -98,7 +98,7 @@ class _Bodies:
         """Where a version's artifact lies."""
         place = self._work / f"{version.name}-{version.number}"
         if not place.exists():
-            bring(client, version, Kind(str(version.kind)), place)
+            download(client, version, Kind(str(version.kind)), place)
         return place
 
 
@@ -115,7 +115,7 @@ def _registered(
     gate: Gate,
     asked_by: str,
     bodies: _Bodies,
-) -> tuple[int, Decided]:
+) -> tuple[int, PromotionResult]:
     from lingraft.export import parity
 
     near = {
@@ -145,6 +145,6 @@ def _renewals(run: str, embeddings: Artifact, asked_by: str, bodies: _Bodies) ->
 
             brought = {str(embeddings.manifest.language): embeddings.folder}
             mark = bodies.primary.fingerprint
-            renewal = renew(step, name, mark, brought, make, {}, NOTHING, asked_by)
+            renewal = renew(step, name, mark, brought, make, {}, NO_CHANGES, asked_by)
             step.record(renewal.made, {})
             yield name, renewal

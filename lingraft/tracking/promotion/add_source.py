@@ -71,7 +71,7 @@ def _named(folder: Path, project: str | None) -> str:
 def _owner(client: RetryingClient, made: Artifact, project: str | None) -> str:
     """The project that has the primary of a task."""
     mark = str(made.manifest.aligned_with)
-    primary, _ = primary_with(client, f"{made.folder} belongs", mark, project)
+    primary, _ = find_primary(client, f"{made.folder} belongs", mark, project)
     return primary.tags["project"]
 
 
@@ -80,7 +80,7 @@ def _is_left_behind(champion: Version, made: Artifact) -> bool:
     return made.manifest.kind is Kind.TASK and champion.tags.get("aligned_with") != made.manifest.aligned_with
 
 
-def primary_with(client: RetryingClient, what: str, mark: str, project: str | None) -> tuple[Version, list[Version]]:
+def find_primary(client: RetryingClient, what: str, mark: str, project: str | None) -> tuple[Version, list[Version]]:
     """The registered primary of a fingerprint, and all versions of its project.
 
     Args:

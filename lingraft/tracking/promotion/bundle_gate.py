@@ -29,7 +29,7 @@ class AllowedChanges(pydantic.BaseModel, frozen=True, extra="forbid"):
     """Whether its kind of task, its labels or their order may differ from the champion's."""
 
 
-NOTHING = AllowedChanges()
+NO_CHANGES = AllowedChanges()
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ class BundleChange:
         after = self.after.languages if self.after else ()
         return tuple(each for each in languages_in((self.before, self.recorded)) if each not in after)
 
-    def require_names(self, allowed: AllowedChanges) -> None:
+    def require_removed(self, allowed: AllowedChanges) -> None:
         """Refuse languages to drop that would not be dropped, such as misspelt ones.
 
         Raises:

@@ -10,11 +10,11 @@ from lingraft.errors import ArtifactError
 from lingraft.tracking.client import RetryingClient
 from lingraft.tracking.promotion import decisions
 from lingraft.tracking.promotion.bundle_gate import BundleChange, BundleContent
-from lingraft.tracking.promotion.decisions import Record, standing_promotions, winners
-from lingraft.tracking.versions import Version, bring_some, champion_of
+from lingraft.tracking.promotion.decisions import Record, effective_decisions, promotions_in_effect
+from lingraft.tracking.versions import Version, champion_of, download_files
 
 
-def content_of(client: RetryingClient, version: Version) -> BundleContent:
+def bundle_content(client: RetryingClient, version: Version) -> BundleContent:
     """The facts of a registered bundle; only its manifest is downloaded.
 
     Raises:
@@ -22,7 +22,7 @@ def content_of(client: RetryingClient, version: Version) -> BundleContent:
         ArtifactError: the manifest is damaged, or that of another kind of artifact.
     """
     with tempfile.TemporaryDirectory() as folder:
-        found = bring_some(client, version, Kind.BUNDLE, Path(folder) / "bundle", lambda _: ())
+        found = download_files(client, version, Kind.BUNDLE, Path(folder) / "bundle", lambda _: ())
     return BundleContent.of(version.title, found.manifest)
 
 
@@ -35,7 +35,7 @@ def served_content(client: RetryingClient, version: Version | None) -> BundleCon
     if version is None:
         return None
     try:
-        return content_of(client, version)
+        return bundle_content(client, version)
     except ArtifactError:
         return BundleContent.of_tags(version.title, version.tags)
 
@@ -53,7 +53,7 @@ def served_examples(client: RetryingClient, name: str) -> Mapping[str, Mapping[s
     return (content.examples or None) if content else None
 
 
-def change_of(
+def bundle_change(
     client: RetryingClient, before: Version | None, after: Version | None, recorded: Version | None = None
 ) -> BundleChange:
     """What changes if one registered bundle takes the place of another.
@@ -68,7 +68,7 @@ def change_of(
         TrackingError: the registry refuses, or stays down.
         ArtifactError: the manifest of the new bundle is damaged.
     """
-    new = content_of(client, after) if after else None
+    new = bundle_content(client, after) if after else None
     return BundleChange(served_content(client, before), new, served_content(client, recorded))
 
 
@@ -79,15 +79,15 @@ def recorded_champion(found: Sequence[Version], records: Sequence[Record]) -> Ve
         found: versions of the model that are still there.
         records: of the decisions about it.
     """
-    decided = winners(records)
+    decided = effective_decisions(records)
     number = decided[-1].decision.after if decided else None
     return next((version for version in found if version.number == number), None)
 
 
-def accepted(client: RetryingClient, project: str) -> set[str]:
+def accepted_fingerprints(client: RetryingClient, project: str) -> set[str]:
     """Fingerprints of all that was promoted in a project, but for what was taken back."""
     by_model: dict[str, list[Record]] = defaultdict(list)
     for record in decisions.history(client, project):
         by_model[record.decision.model].append(record)
-    promotions = (each for records in by_model.values() for each in standing_promotions(records))
+    promotions = (each for records in by_model.values() for each in promotions_in_effect(records))
     return {each.decision.fingerprint for each in promotions if each.decision.fingerprint}

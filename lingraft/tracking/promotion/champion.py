@@ -21,13 +21,13 @@ from lingraft.tracking.environment import registry_address
 from lingraft.tracking.promotion import decisions
 from lingraft.tracking.promotion.decisions import Decision, dropped_languages
 from lingraft.tracking.promotion.lineage import ENDPOINT
-from lingraft.tracking.versions import Version, alias_target, bring_some, retag, search, untag
+from lingraft.tracking.versions import Version, alias_target, delete_tag, download_files, search_versions, set_tags
 
 _SHOWN = 3
 """Refusals that a tag has room for."""
 
 
-class Champion:
+class ChampionFollower:
     """One model of the registry, and one folder of publications."""
 
     def __init__(
@@ -76,16 +76,16 @@ class Champion:
         if self._served is None or champion.number != self._served.number:
             self._publish(champion)
             if self._served and self._served.number != champion.number:
-                untag(self._client, self._served, self._tag)
+                delete_tag(self._client, self._served, self._tag)
             self._served, self._told = champion, None
         said = self._said()
         if said != self._told:
-            retag(self._client, champion, {self._tag: said})
+            set_tags(self._client, champion, {self._tag: said})
             self._told = said
 
     def _publish(self, champion: Version) -> None:
         with tempfile.TemporaryDirectory() as folder:
-            found = bring_some(self._client, champion, Kind.BUNDLE, Path(folder) / "bundle", self._missing)
+            found = download_files(self._client, champion, Kind.BUNDLE, Path(folder) / "bundle", self._missing)
             self._task = found.manifest.detail("task", str)
             wanted = _versions(found.manifest)
             leaving = self._leaving(champion, wanted)
@@ -181,7 +181,7 @@ def require_bundle(client: RetryingClient, model: str) -> None:
         NotRegisteredError: the message lists the bundles that are registered.
         TrackingError: the registry refuses, or stays down.
     """
-    names = sorted({each.name for each in search(client, f"tags.kind = '{Kind.BUNDLE}'")})
+    names = sorted({each.name for each in search_versions(client, f"tags.kind = '{Kind.BUNDLE}'")})
     if model not in names:
         there = f"It has {', '.join(names)}" if names else "It has none: the language pipeline registers bundles"
         raise NotRegisteredError(
@@ -189,7 +189,7 @@ def require_bundle(client: RetryingClient, model: str) -> None:
         )
 
 
-def follow_once(champion: Champion) -> None:
+def poll_once(champion: ChampionFollower) -> None:
     """Look, and say what keeps us from it: the registry may be down for a while, and a version may be damaged."""
     try:
         champion.look()

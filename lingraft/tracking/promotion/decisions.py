@@ -19,16 +19,16 @@ from mlflow.tracking import MlflowClient
 from lingraft.errors import TrackingError
 from lingraft.tracking.client import RetryingClient
 from lingraft.tracking.logged_models import MODELS
-from lingraft.tracking.promotion.bundle_gate import NOTHING, AllowedChanges
+from lingraft.tracking.promotion.bundle_gate import NO_CHANGES, AllowedChanges
 from lingraft.tracking.promotion.gate import Check
 from lingraft.tracking.registry import require_model
-from lingraft.tracking.versions import Version, search
+from lingraft.tracking.versions import Version, search_versions
 
 _BODY, _OUTCOME, _REQUEST, _ABOUT = "decision", "outcome", "lingraft.request", "about"
 Action = Literal["promote", "rollback"]
 
 
-class Outcome(StrEnum):
+class DecisionOutcome(StrEnum):
     """What became of a decision."""
 
     INTENDED = "intended"
@@ -36,7 +36,7 @@ class Outcome(StrEnum):
     DONE = "done"
     REFUSED = "refused"
     """By the gate; the alias was not touched."""
-    OVERTAKEN = "overtaken"
+    SUPERSEDED = "overtaken"
     """Another decision about the model, made at the same time, has the lower number."""
 
 
@@ -66,21 +66,21 @@ class Decision(pydantic.BaseModel):
     """Of the bundle that is to be champion; none of other artifacts."""
     dropped: tuple[str, ...] = ()
     """Languages that leave production by this decision, each named by whoever asked."""
-    allowed: AllowedChanges = NOTHING
+    allowed: AllowedChanges = NO_CHANGES
 
 
 class Record(pydantic.BaseModel, frozen=True):
     """A decision with its place in the record."""
 
     number: int
-    outcome: Outcome
+    outcome: DecisionOutcome
     request: str
     decision: Decision
 
     @property
     def moves(self) -> bool:
         """Whether it is, or may be, about to move the alias."""
-        return self.outcome in {Outcome.INTENDED, Outcome.DONE}
+        return self.outcome in {DecisionOutcome.INTENDED, DecisionOutcome.DONE}
 
     @property
     def says(self) -> str:
@@ -103,7 +103,9 @@ def record_name(project: str) -> str:
     return f"{project}-decisions"
 
 
-def append(client: RetryingClient, project: str, decision: Decision, about: Version, outcome: Outcome) -> Record:
+def append(
+    client: RetryingClient, project: str, decision: Decision, about: Version, outcome: DecisionOutcome
+) -> Record:
     """Write a decision down, with the next number.
 
     Args:
@@ -122,7 +124,7 @@ def append(client: RetryingClient, project: str, decision: Decision, about: Vers
     return Record(number=number, outcome=outcome, request=request, decision=decision)
 
 
-def complete(client: RetryingClient, project: str, record: Record, outcome: Outcome) -> None:
+def complete(client: RetryingClient, project: str, record: Record, outcome: DecisionOutcome) -> None:
     """Say what became of a decision that was intended."""
     client.call(
         partial(MlflowClient().set_model_version_tag, record_name(project), str(record.number), _OUTCOME, outcome)
@@ -138,7 +140,7 @@ def history(client: RetryingClient, project: str, model: str | None = None) -> l
         TrackingError: the registry refuses, stays down, or holds a record that is not one of ours.
     """
     about = f" and tags.{_ABOUT} = '{model}'" if model else ""
-    found = search(client, f"name = '{record_name(project)}'{about}")
+    found = search_versions(client, f"name = '{record_name(project)}'{about}")
     by_request: dict[str, Record] = {}
     for version in found:
         record = _read(record_name(project), int(version.version), dict(version.tags))
@@ -146,27 +148,27 @@ def history(client: RetryingClient, project: str, model: str | None = None) -> l
     return list(by_request.values())
 
 
-def missing(client: RetryingClient, project: str) -> list[int]:
+def missing_numbers(client: RetryingClient, project: str) -> list[int]:
     """Numbers that were given and are gone: somebody has deleted what is never deleted here."""
-    found = {int(version.version) for version in search(client, f"name = '{record_name(project)}'")}
+    found = {int(version.version) for version in search_versions(client, f"name = '{record_name(project)}'")}
     return sorted(set(range(1, max(found, default=0))) - found)
 
 
-def winners(records: Sequence[Record]) -> list[Record]:
+def effective_decisions(records: Sequence[Record]) -> list[Record]:
     """Decisions about one model that move, or have moved, its alias; of two made at the same time the first.
 
     Everybody who reads the record comes to the same: it follows from numbers and from what each decision knew of.
     """
     first: list[Record] = []
     for record in records:
-        if record.moves and not overtaking(record, first):
+        if record.moves and not superseded_by(record, first):
             first.append(record)
     return first
 
 
-def standing_promotions(records: Sequence[Record]) -> list[Record]:
+def promotions_in_effect(records: Sequence[Record]) -> list[Record]:
     """Promotions of one model that nobody has taken back, the last one at the end."""
-    carried_out = winners(records)
+    carried_out = effective_decisions(records)
     undone = {record.decision.undoes for record in carried_out}
     return [each for each in carried_out if each.decision.action == "promote" and each.number not in undone]
 
@@ -178,19 +180,19 @@ def dropped_languages(records: Sequence[Record]) -> dict[str, Decision]:
         The decision by which each left.
     """
     dropped: dict[str, Decision] = {}
-    for decision in (record.decision for record in winners(records)):
+    for decision in (record.decision for record in effective_decisions(records)):
         dropped = {name: by for name, by in dropped.items() if name not in decision.languages}
         dropped |= dict.fromkeys(decision.dropped, decision)
     return dropped
 
 
-def overtaking(record: Record, before: Sequence[Record]) -> Record | None:
+def superseded_by(record: Record, before: Sequence[Record]) -> Record | None:
     """The decision that came between a decision and what it knew; None if nothing did."""
     between = (each for each in before if record.decision.knew < each.number < record.number)
     return next(between, None)
 
 
-def _written(name: str, request: str, decision: Decision, about: Version, outcome: Outcome) -> int:
+def _written(name: str, request: str, decision: Decision, about: Version, outcome: DecisionOutcome) -> int:
     """The number of the record with this mark, which is made unless an earlier attempt has."""
     mlflow_client = MlflowClient()
     found = mlflow_client.search_model_versions(f"name = '{name}' and tags.`{_REQUEST}` = '{request}'")
@@ -204,7 +206,7 @@ def _written(name: str, request: str, decision: Decision, about: Version, outcom
 def _read(name: str, number: int, tags: dict[str, str]) -> Record:
     try:
         decision = Decision.model_validate_json(tags[_BODY])
-        return Record(number=number, outcome=Outcome(tags[_OUTCOME]), request=tags[_REQUEST], decision=decision)
+        return Record(number=number, outcome=DecisionOutcome(tags[_OUTCOME]), request=tags[_REQUEST], decision=decision)
     except (KeyError, ValueError) as error:
         raise TrackingError(
             f"version {number} of {name!r} at {mlflow.get_tracking_uri()} is no decision of ours: {error}. "

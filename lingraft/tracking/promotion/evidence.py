@@ -11,10 +11,10 @@ from lingraft.stages.results import load_items, load_language, zero_shot
 from lingraft.tracking.client import RetryingClient
 from lingraft.tracking.metrics_queue import UnreachableError
 from lingraft.tracking.promotion.gate import Evidence
-from lingraft.tracking.registry import bring_kept, register
+from lingraft.tracking.registry import download_run_artifact, register
 from lingraft.tracking.runs import StageRun
 from lingraft.tracking.tags import PARITY
-from lingraft.tracking.versions import Version, retag
+from lingraft.tracking.versions import Version, set_tags
 
 EVALUATION = "evaluation"
 """Name under which a run keeps an evaluation, and the tag of the version that has the evaluation's fingerprint."""
@@ -49,7 +49,7 @@ def register_judged(
         TrackingError: the registry refuses, or stays down.
     """
     result = load_language(evaluation.folder)
-    stage.keep(evaluation, EVALUATION)
+    stage.log_artifact(evaluation, EVALUATION)
     tags: dict[str, object] = {EVALUATION_RUN: stage.run_id, GATE: gate.model_dump_json(), **more}
     tags |= {EVALUATION: evaluation.fingerprint, "overlap": result.overlap}
     tags |= result.alignment_metrics
@@ -57,7 +57,7 @@ def register_judged(
     return register(name, embeddings, Kind.EMBEDDINGS, stage, tags)
 
 
-def evidence_of(client: RetryingClient, version: Version) -> Evidence:
+def load_evidence(client: RetryingClient, version: Version) -> Evidence:
     """What was found when a version of embeddings was judged.
 
     Raises:
@@ -71,7 +71,7 @@ def evidence_of(client: RetryingClient, version: Version) -> Evidence:
     with tempfile.TemporaryDirectory() as folder:
         kept = Path(folder) / EVALUATION
         try:
-            made = bring_kept(client, run, EVALUATION, Kind.EVALUATION, kept)
+            made = download_run_artifact(client, run, EVALUATION, Kind.EVALUATION, kept)
         except UnreachableError:
             raise
         except TrackingError as error:
@@ -103,7 +103,7 @@ def evidence_of(client: RetryingClient, version: Version) -> Evidence:
     )
 
 
-def keep_evidence(stage: StageRun, version: Version, evaluation: Path) -> None:
+def replace_evidence(stage: StageRun, version: Version, evaluation: Path) -> None:
     """Let a version be compared by another judgement of it from now on; the run of the one before keeps that.
 
     Raises:
@@ -119,11 +119,11 @@ def keep_evidence(stage: StageRun, version: Version, evaluation: Path) -> None:
             f"{needed[0][:12]} of primary {str(needed[1])[:12]}. Pull it, and judge that by `lingraft evaluate`."
         )
     load_items(evaluation)
-    stage.keep(made, EVALUATION)
-    retag(stage.client, version, {EVALUATION: made.fingerprint, EVALUATION_RUN: stage.run_id})
+    stage.log_artifact(made, EVALUATION)
+    set_tags(stage.client, version, {EVALUATION: made.fingerprint, EVALUATION_RUN: stage.run_id})
 
 
-def gate_of(version: Version) -> Gate:
+def recorded_gate(version: Version) -> Gate:
     """The gate of the recipe that a version was registered with.
 
     Raises:

@@ -46,7 +46,7 @@ class Check(pydantic.BaseModel):
     numbers: dict[str, float] = {}
 
 
-def judge(
+def check_challenger(
     gate: Gate, primary: str, challenger: Evidence, champion: Evidence | None, tasks: Collection[str]
 ) -> list[Check]:
     """Hold a challenger against the champion, or against what needs no training where there is none.
@@ -68,17 +68,17 @@ def judge(
     return [*checks, metric.above(rival), *_no_task_falls(gate, challenger, champion)]
 
 
-def passed(checks: Sequence[Check]) -> bool:
+def all_passed(checks: Sequence[Check]) -> bool:
     """Whether every check is passed; none at all is no pass."""
     return bool(checks) and all(check.passed for check in checks)
 
 
-def reason(checks: Sequence[Check]) -> str:
+def refusal_reason(checks: Sequence[Check]) -> str:
     """Why a challenger was refused: what failed, in a line."""
     return " ".join(check.says for check in checks if not check.passed)
 
 
-def explained(checks: Sequence[Check]) -> str:
+def format_checks(checks: Sequence[Check]) -> str:
     """Every check in a line of its own."""
     return "\n".join(f"{'pass' if check.passed else 'FAIL'}  {check.name:<14} {check.says}" for check in checks)
 

@@ -21,7 +21,7 @@ def parents_of(version: Version) -> set[str]:
     return {mark for mark in (*marks, version.tags.get("aligned_with")) if mark}
 
 
-def drawn(found: Sequence[Version]) -> str:
+def lineage_tree(found: Sequence[Version]) -> str:
     """The lineage of a project's versions, every primary with what belongs to it, then what belongs to none."""
     primaries = [each for each in found if each.kind == "primary"]
     lines = [line for primary in primaries for line in _tree(primary, found)]

@@ -10,17 +10,17 @@ from lingraft.artifacts.names import bundle_name, bundled
 from lingraft.bundle.format import languages_of
 from lingraft.config.recipe import Recipe
 from lingraft.console import say
-from lingraft.errors import OvertakenError, PromotionError
+from lingraft.errors import PromotionError, SupersededError
 from lingraft.tracking.client import RetryingClient
 from lingraft.tracking.promotion import decisions
 from lingraft.tracking.promotion.bundle_gate import AllowedChanges, BundleContent, languages_in
 from lingraft.tracking.promotion.bundles import recorded_champion, served_content
 from lingraft.tracking.promotion.decisions import Record
-from lingraft.tracking.promotion.gate import reason
-from lingraft.tracking.promotion.promote import Decided, last, promote, settled
+from lingraft.tracking.promotion.gate import refusal_reason
+from lingraft.tracking.promotion.promote import PromotionResult, last_number, promote, reconciled_history
 from lingraft.tracking.registry import register
 from lingraft.tracking.runs import StageRun
-from lingraft.tracking.versions import Version, bring, champion_of, versions, versions_of
+from lingraft.tracking.versions import Version, champion_of, download, versions, versions_of
 
 
 @dataclass(frozen=True)
@@ -29,12 +29,12 @@ class Renewal:
 
     made: Artifact
     version: str
-    decided: Decided
+    decided: PromotionResult
 
     @property
     def refused(self) -> str | None:
         """Why the version is not champion; None if it is."""
-        return None if self.decided.after == int(self.version) else reason(self.decided.checks)
+        return None if self.decided.after == int(self.version) else refusal_reason(self.decided.checks)
 
 
 def renew(
@@ -68,15 +68,15 @@ def renew(
         ArtifactError: registered embeddings are damaged.
     """
     while True:
-        records = settled(stage.client, stage.project, name)
-        knew, before = last(records), _in_production(stage.client, name, records)
+        records = reconciled_history(stage.client, stage.project, name)
+        knew, before = last_number(records), _in_production(stage.client, name, records)
         with tempfile.TemporaryDirectory() as folder:
             made = make(_members(stage, before, primary, brought, allowed.drop_languages, Path(folder)))
         version = register(name, made.folder, Kind.BUNDLE, stage, tags)
         possible = _applicable(allowed, before, made)
         try:
-            decided = promote(stage.client, name, int(version), asked_by, allowed=possible, made_after=knew)
-        except OvertakenError as error:
+            decided = promote(stage.client, name, int(version), asked_by, allowed=possible, after_decision=knew)
+        except SupersededError as error:
             say(f"{error} So it is made again.")
             continue
         return Renewal(made, version, decided)
@@ -155,7 +155,7 @@ def _members(
     if lost := [language for language in absent if language not in found]:
         say(f"The registry has no embeddings of {', '.join(lost)} for primary {primary[:12]}: adapt them again.")
     for language, version in found.items():
-        bring(stage.client, version, Kind.EMBEDDINGS, folder / language)
+        download(stage.client, version, Kind.EMBEDDINGS, folder / language)
     return [brought.get(language, folder / language) for language in wanted if language in {*brought, *found}]
 
 

@@ -12,15 +12,15 @@ from lingraft.tracking.metrics_queue import UnreachableError
 from lingraft.tracking.promotion import decisions
 from lingraft.tracking.promotion.bundles import recorded_champion
 from lingraft.tracking.promotion.lineage import parents_of
-from lingraft.tracking.promotion.promote import previous
+from lingraft.tracking.promotion.promote import rollback_target
 from lingraft.tracking.registry import REPAIR
-from lingraft.tracking.tags import facts_of, surplus_tags, untrue_tag
-from lingraft.tracking.versions import Version, bring, retag, untag
+from lingraft.tracking.tags import mismatched_tag, mlflow_tags, surplus_tags
+from lingraft.tracking.versions import Version, delete_tag, download, set_tags
 
 _DAY_MS = 24 * 60 * 60 * 1000
 
 
-def damage(client: RetryingClient, version: Version, found: Sequence[Version]) -> str | None:
+def find_damage(client: RetryingClient, version: Version, found: Sequence[Version]) -> str | None:
     """What is wrong with a version; None if it is whole, is what its tags say, and its parents are registered.
 
     The artifact is downloaded, and every file hashed.
@@ -36,12 +36,12 @@ def damage(client: RetryingClient, version: Version, found: Sequence[Version]) -
     with tempfile.TemporaryDirectory() as folder:
         try:
             kind = Kind(str(version.kind))
-            made = bring(client, version, kind, Path(folder) / "artifact")
+            made = download(client, version, kind, Path(folder) / "artifact")
         except UnreachableError:
             raise
         except ValueError as error:  # errors of ours, and a kind that there is none of
             return str(error)
-        if problem := untrue_tag(version.tags, made):
+        if problem := mismatched_tag(version.tags, made):
             return f"{problem} {REPAIR}"
         return _orphaned(version, found)
 
@@ -68,23 +68,18 @@ def restore(client: RetryingClient, version: Version, folder: Path) -> None:
             "back to the fingerprint in the version's description."
         )
     upload_again(client, version.source.removeprefix(MODELS), made)
-    retag(client, version, facts_of(made))
+    set_tags(client, version, mlflow_tags(made))
     for name in surplus_tags(version.tags, made):
-        untag(client, version, name)
+        delete_tag(client, version, name)
     with tempfile.TemporaryDirectory() as copy:
-        bring(client, version, made.manifest.kind, Path(copy) / "artifact")
+        download(client, version, made.manifest.kind, Path(copy) / "artifact")
 
 
-def lost_records(client: RetryingClient, project: str) -> list[int]:
-    """Numbers of decisions that were deleted."""
-    return decisions.missing(client, project)
-
-
-def strays(client: RetryingClient, project: str, found: Sequence[Version]) -> list[str]:
+def unrecorded_champions(client: RetryingClient, project: str, found: Sequence[Version]) -> list[str]:
     """Champions that the record does not account for: somebody has moved an alias without a decision."""
     said = []
     for name in sorted({each.name for each in found}):
-        decided = decisions.winners(decisions.history(client, project, name))
+        decided = decisions.effective_decisions(decisions.history(client, project, name))
         expected = decided[-1].decision.after if decided else None
         actual = next((each.number for each in found if each.name == name and each.is_champion), None)
         if actual != expected:
@@ -95,7 +90,7 @@ def strays(client: RetryingClient, project: str, found: Sequence[Version]) -> li
     return said
 
 
-def superfluous(
+def stale_versions(
     client: RetryingClient, project: str, found: Sequence[Version], now_ms: int, days: float
 ) -> list[Version]:
     """Versions that nothing needs: older than some days, under no alias, part of nothing that is kept.
@@ -114,9 +109,9 @@ def superfluous(
     for name in {each.name for each in found}:
         records = decisions.history(client, project, name)
         recorded = recorded_champion([each for each in found if each.name == name], records)
-        returns |= {(name, previous(records)), (name, recorded.number if recorded else None)}
+        returns |= {(name, rollback_target(records)), (name, recorded.number if recorded else None)}
     young = now_ms - days * _DAY_MS
-    kept = [each for each in found if each.aliases or each.made_ms > young or (each.name, each.number) in returns]
+    kept = [each for each in found if each.aliases or each.created_ms > young or (each.name, each.number) in returns]
     needed: set[str] = set()
     followers = {
         (each.name, each.tags.get("aligned_with"), each.tags.get("seed")): each
@@ -141,7 +136,7 @@ def _orphaned(version: Version, found: Sequence[Version]) -> str | None:
     )
 
 
-def require_whole(problems: Sequence[str]) -> None:
+def require_no_problems(problems: Sequence[str]) -> None:
     """Fail if anything was found.
 
     Raises:

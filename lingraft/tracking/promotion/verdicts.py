@@ -3,7 +3,7 @@
 from lingraft.reports.run.records import Verdict
 from lingraft.tracking.client import RetryingClient
 from lingraft.tracking.promotion import decisions
-from lingraft.tracking.promotion.gate import reason
+from lingraft.tracking.promotion.gate import refusal_reason
 from lingraft.tracking.promotion.promote import project_of
 from lingraft.tracking.versions import versions_of
 
@@ -11,7 +11,7 @@ _PRECONDITIONS = ("aligned", "parity")
 """Checks that say nothing of how good embeddings are; shown only where they fail."""
 
 
-def verdict_of(client: RetryingClient, model: str, fingerprint: str) -> Verdict | None:
+def last_verdict(client: RetryingClient, model: str, fingerprint: str) -> Verdict | None:
     """The last verdict on a version; None if no version has this content, or nothing was decided about it.
 
     Args:
@@ -35,6 +35,6 @@ def verdict_of(client: RetryingClient, model: str, fingerprint: str) -> Verdict 
         model=model,
         version=version.number,
         promoted=promoted,
-        reason=" ".join(f"{check.says}." for check in decisive) if promoted else reason(checks),
+        refusal_reason=" ".join(f"{check.says}." for check in decisive) if promoted else refusal_reason(checks),
         run=version.run_id,
     )

@@ -14,8 +14,8 @@ from lingraft.cli import app
 from lingraft.serving.publishing.folder import Publications
 from lingraft.serving.publishing.follower import Follower
 from lingraft.serving.served import Served
-from lingraft.tracking.promotion.champion import Champion, follow_once
-from lingraft.tracking.versions import bring_some, champion_of, version_of
+from lingraft.tracking.promotion.champion import ChampionFollower, poll_once
+from lingraft.tracking.versions import champion_of, download_files, version_of
 from tests.tiny import Tiny
 from tests.tracking.promotion import conftest as stores
 from tests.tracking.promotion.project import Project
@@ -65,7 +65,7 @@ def test_an_endpoint_follows_the_champion_and_the_registry_says_so(
     endpoint.look()
     first = make_champion(started)
     with tracking.retrying_client() as client:
-        champion = Champion(client, model, folder, "prod", started, keep=3)
+        champion = ChampionFollower(client, model, folder, "prod", started, keep=3)
 
         def told(number: int) -> str | None:
             return version_of(client, model, number).tags.get("endpoint.prod")
@@ -115,7 +115,7 @@ def test_only_what_is_asked_for_is_brought_and_damage_is_noticed(
     number = make_champion(german)
     with tracking.retrying_client() as client:
         version = version_of(client, bundle_name(remote.recipe, TASK), number)
-        some = bring_some(client, version, Kind.BUNDLE, tmp_path / "some", lambda _: ["de/table.safetensors"])
+        some = download_files(client, version, Kind.BUNDLE, tmp_path / "some", lambda _: ["de/table.safetensors"])
     found = {path.relative_to(some.folder).as_posix() for path in some.folder.rglob("*") if path.is_file()}
     assert found == {"manifest.json", "de/table.safetensors"}
 
@@ -132,13 +132,13 @@ def test_a_registry_that_is_down_is_looked_at_again(
     address = os.environ["MLFLOW_TRACKING_URI"]
     make_champion(german)
     with tracking.retrying_client() as client:
-        champion = Champion(client, bundle_name(remote.recipe, TASK), folder, "prod", None, keep=3)
+        champion = ChampionFollower(client, bundle_name(remote.recipe, TASK), folder, "prod", None, keep=3)
         monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
-        follow_once(champion)
+        poll_once(champion)
         assert "What is served is served on" in capfd.readouterr().err
         assert [*Publications(folder).languages()] == []
         monkeypatch.setenv("MLFLOW_TRACKING_URI", address)
-        follow_once(champion)
+        poll_once(champion)
     assert {language for _, language in Publications(folder).languages()} == {"en", "de"}
 
 

@@ -15,7 +15,7 @@ from lingraft.artifacts.artifact import Artifact, Kind
 from lingraft.bundle.format import body_fingerprint
 from lingraft.bundle.parts import version_of
 from lingraft.cli import app
-from lingraft.errors import ArtifactError, OvertakenError, PublicationError
+from lingraft.errors import ArtifactError, PublicationError, SupersededError
 from lingraft.serving.publishing.folder import Publications, Replica, Reply
 from lingraft.serving.publishing.publish import publish, require_served, rollback, silent, verdicts, withdraw
 from tests.full_disk import full_disk
@@ -60,14 +60,14 @@ def test_a_publisher_that_is_killed_leaves_nothing_to_be_served(german: Path, fo
 def test_of_publishers_at_once_each_number_is_one_s(folder: Path) -> None:
     publications, start = Publications(folder), threading.Barrier(4)
     made: list[int] = []
-    lost: list[OvertakenError] = []
+    lost: list[SupersededError] = []
 
     def decide() -> None:
         start.wait()
         for _ in range(10):
             try:
                 made.append(publications.append(TASK, "de", "withdraw", "a test").number)
-            except OvertakenError as error:
+            except SupersededError as error:
                 lost.append(error)
 
     threads = [threading.Thread(target=decide) for _ in range(4)]

@@ -23,7 +23,7 @@ from lingraft.stages.results import MASKED, MASKED_INITIAL, LanguageResult, Mask
 from lingraft.tasks.item_counts import Tally
 from lingraft.tracking.promotion.bundle_gate import AllowedChanges
 from lingraft.tracking.promotion.evidence import EVALUATION, EVALUATION_RUN, GATE
-from lingraft.tracking.promotion.promote import Decided, promote, rollback
+from lingraft.tracking.promotion.promote import PromotionResult, promote, rollback
 from lingraft.tracking.tags import PARITY
 
 RECIPE = Recipe.load(Path(__file__).parents[2] / "tiny.toml")
@@ -168,7 +168,7 @@ class Project:
         language = str(made.manifest.language)
         judged = self._evaluation(made, str(made.manifest.aligned_with), masked, blocks)
         with tracking.stage(self.run, f"register-{language}") as stage:
-            stage.keep(judged, EVALUATION)
+            stage.log_artifact(judged, EVALUATION)
             facts: dict[str, object] = {EVALUATION_RUN: stage.run_id, GATE: Gate().model_dump_json()}
             facts |= {EVALUATION: judged.fingerprint}
             facts |= {f"{PARITY}{task}": 1e-6 for task in tasks}
@@ -228,11 +228,13 @@ class Project:
         self.promote(bundle, self.register_bundle(6.0, hashes))
         MlflowClient().set_model_version_tag(bundle, "1", "endpoint.prod", "https://help")
 
-    def promote(self, name: str, number: int, by: str = "a test", dry_run: bool = False, **allowed: Any) -> Decided:
+    def promote(
+        self, name: str, number: int, by: str = "a test", dry_run: bool = False, **allowed: Any
+    ) -> PromotionResult:
         with tracking.retrying_client() as client:
             return promote(client, name, number, by, dry_run=dry_run, allowed=AllowedChanges(**allowed))
 
-    def rollback(self, name: str, **allowed: Any) -> Decided:
+    def rollback(self, name: str, **allowed: Any) -> PromotionResult:
         with tracking.retrying_client() as client:
             return rollback(client, name, "a test", allowed=AllowedChanges(**allowed))
 

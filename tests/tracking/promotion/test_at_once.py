@@ -12,11 +12,11 @@ from mlflow import MlflowClient
 
 from lingraft import tracking
 from lingraft.artifacts.artifact import Kind
-from lingraft.errors import OvertakenError
+from lingraft.errors import SupersededError
 from lingraft.tracking.promotion import decisions
-from lingraft.tracking.promotion.decisions import Outcome, Record
+from lingraft.tracking.promotion.decisions import DecisionOutcome, Record
 from lingraft.tracking.promotion.promote import promote
-from lingraft.tracking.versions import bring, version_of
+from lingraft.tracking.versions import download, version_of
 from tests.faults.mlflow_proxy import Fault, Proxy, proxy_to
 from tests.fixtures import forked
 from tests.tracking.promotion.project import Project
@@ -77,7 +77,7 @@ def compete(barrier: Barrier, name: str, number: int) -> str:
 def promoted(client: tracking.RetryingClient, name: str, number: int) -> str:
     try:
         return "moved" if promote(client, name, number, f"process {number}").moved else "refused"
-    except OvertakenError as error:
+    except SupersededError as error:
         return f"overtaken {error}"
 
 
@@ -117,7 +117,7 @@ def test_processes_that_register_the_same_at_once_make_one_version(remote: Proje
     assert (version.tags["fingerprint"], version.tags["score"]) == (made.fingerprint, "0.5")
     with tracking.retrying_client() as client:
         found = version_of(client, remote.embeddings, int(version.version))
-        fetched = bring(client, found, Kind.EMBEDDINGS, tmp_path / "back")
+        fetched = download(client, found, Kind.EMBEDDINGS, tmp_path / "back")
     assert fetched.manifest == made.manifest
 
 
@@ -152,9 +152,13 @@ def test_of_challengers_that_are_promoted_at_once_one_wins_and_the_others_are_to
     assert remote.champion(remote.embeddings) == winner
     kept = records(remote)
     # Equally good ones that came later than the winner was seen are refused by the gate, not overtaken.
-    assert [each.decision.after for each in kept if each.outcome is Outcome.DONE] == [winner]
+    assert [each.decision.after for each in kept if each.outcome is DecisionOutcome.DONE] == [winner]
     assert {each.decision.after for each in kept} == {*numbers}
-    assert {each.outcome for each in kept} <= {Outcome.DONE, Outcome.OVERTAKEN, Outcome.REFUSED}
+    assert {each.outcome for each in kept} <= {
+        DecisionOutcome.DONE,
+        DecisionOutcome.SUPERSEDED,
+        DecisionOutcome.REFUSED,
+    }
 
 
 @pytest.fixture
@@ -187,8 +191,8 @@ def test_a_promoter_that_is_slower_than_another_is_overtaken_and_told(
     assert f"the fast one decided to promote version {fast}" in str(told)
     assert remote.champion(remote.embeddings) == fast
     assert [(each.decision.after, each.outcome) for each in records(remote)] == [
-        (fast, Outcome.DONE),
-        (slow, Outcome.OVERTAKEN),
+        (fast, DecisionOutcome.DONE),
+        (slow, DecisionOutcome.SUPERSEDED),
     ]
 
 
@@ -206,6 +210,6 @@ def test_a_promoter_that_was_taken_for_lost_does_not_undo_what_came_after(
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://localhost:{server}")
     assert remote.champion(remote.embeddings) == better
     assert [(each.decision.after, each.outcome) for each in records(remote)] == [
-        (slow, Outcome.DONE),
-        (better, Outcome.DONE),
+        (slow, DecisionOutcome.DONE),
+        (better, DecisionOutcome.DONE),
     ]

@@ -13,7 +13,7 @@ from lingraft.stages.results import SourceResult
 from lingraft.steps.source import fetch_source, register_source
 from lingraft.tracking.metrics_queue import UnreachableError
 from lingraft.tracking.promotion import decisions
-from lingraft.tracking.promotion.decisions import Outcome
+from lingraft.tracking.promotion.decisions import DecisionOutcome
 from lingraft.tracking.promotion.promote import rollback
 from tests.faults.mlflow_proxy import Fault, Proxy, proxy_to
 from tests.fixtures import forked
@@ -142,6 +142,6 @@ def test_a_source_that_is_killed_between_its_aliases_is_never_mixed_with_the_one
             new.primary.fingerprint,
             new.tasks[1].fingerprint,
         ]
-        assert outcomes == {Outcome.DONE}
+        assert outcomes == {DecisionOutcome.DONE}
         assert rollback(client, names[0], "a test").after == 1
     assert fetched(remote, tmp_path / "rolled-back") == old.primary.fingerprint

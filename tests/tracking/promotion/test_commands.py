@@ -15,7 +15,7 @@ from lingraft.artifacts.artifact import MANIFEST, Artifact, Kind, read_manifest
 from lingraft.bundle.parts import fingerprint_of
 from lingraft.cli import app
 from lingraft.errors import ArtifactError, LingraftError, PromotionError
-from lingraft.tracking.promotion.champion import Champion
+from lingraft.tracking.promotion.champion import ChampionFollower
 from tests.tracking.promotion.prepared import Prepared, opened
 from tests.tracking.promotion.project import Project, lingraft
 from tests.tracking_stores import quiet
@@ -118,7 +118,7 @@ def test_labels_that_somebody_changed_in_the_store_are_found_and_do_not_arrive(f
         tracking.retrying_client() as client,
         pytest.raises(ArtifactError, match=rf"version 1 of '{model}' has fingerprint \w+ in the store"),
     ):
-        Champion(client, model, tmp_path / "published", "prod", None, keep=3).look()
+        ChampionFollower(client, model, tmp_path / "published", "prod", None, keep=3).look()
     assert not (tmp_path / "out").exists()
     stored.write_text(whole)
     lingraft("pull", model, "--out", tmp_path / "out")

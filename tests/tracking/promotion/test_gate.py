@@ -23,7 +23,7 @@ from lingraft.stages.results import (
 )
 from lingraft.tasks.item_counts import Tally
 from lingraft.tracking.promotion import gate as gates
-from lingraft.tracking.promotion.gate import Check, Evidence, explained, passed, reason
+from lingraft.tracking.promotion.gate import Check, Evidence, all_passed, format_checks, refusal_reason
 
 PRIMARY = "a1" * 32
 BLOCKS, EXAMPLES, SEEDS, PAIRS = 400, 300, (1, 2), 500
@@ -70,7 +70,7 @@ def judge(
     gate: Gate, primary: str, challenger: Evidence, champion: Evidence | None, tasks: Sequence[str] = ("topic",)
 ) -> list[Check]:
     """Where the primary has one task."""
-    return gates.judge(gate, primary, challenger, champion, tasks)
+    return gates.check_challenger(gate, primary, challenger, champion, tasks)
 
 
 def failed(checks: list[Check]) -> list[str]:
@@ -80,7 +80,7 @@ def failed(checks: list[Check]) -> list[str]:
 def test_a_better_challenger_passes_every_check() -> None:
     checks = judge(Gate(), PRIMARY, evidence(0.20), evidence(0.15))
     assert [check.name for check in checks] == ["aligned", "parity", "masked", "task topic"]
-    assert passed(checks)
+    assert all_passed(checks)
     assert checks[2].numbers["estimate"] == pytest.approx(0.05)
     assert 0 < checks[2].numbers["lower"] < 0.05 < checks[2].numbers["upper"]
 
@@ -111,12 +111,12 @@ def test_a_gain_that_may_be_luck_is_no_gain() -> None:
 def test_the_margin_is_to_be_beaten_by_the_lower_end() -> None:
     ours, theirs = evidence(0.20), evidence(0.15)
     lower = judge(Gate(), PRIMARY, ours, theirs)[2].numbers["lower"]
-    assert passed(judge(Gate(margin=lower - 1e-6), PRIMARY, ours, theirs))
+    assert all_passed(judge(Gate(margin=lower - 1e-6), PRIMARY, ours, theirs))
     assert failed(judge(Gate(margin=lower), PRIMARY, ours, theirs)) == ["masked"]
 
 
 def test_the_first_version_must_beat_its_initialisation() -> None:
-    assert passed(judge(Gate(), PRIMARY, evidence(0.15), None))
+    assert all_passed(judge(Gate(), PRIMARY, evidence(0.15), None))
     assert failed(judge(Gate(), PRIMARY, evidence(0.05), None)) == ["masked"]
     assert failed(judge(Gate(margin=0.2), PRIMARY, evidence(0.15), None)) == ["masked"]
 
@@ -134,8 +134,8 @@ def test_a_task_may_fall_by_its_tolerance_only() -> None:
     checks = judge(Gate(), PRIMARY, ours, theirs)
     assert failed(checks) == ["task topic"]
     assert checks[3].numbers["estimate"] == pytest.approx(-0.03)
-    assert passed(judge(Gate(tolerance=0.1), PRIMARY, ours, theirs))
-    assert passed(judge(Gate(tolerances={"topic": 0.1}), PRIMARY, ours, theirs))
+    assert all_passed(judge(Gate(tolerance=0.1), PRIMARY, ours, theirs))
+    assert all_passed(judge(Gate(tolerances={"topic": 0.1}), PRIMARY, ours, theirs))
     assert failed(judge(Gate(tolerance=0.1, tolerances={"topic": 0.01}), PRIMARY, ours, theirs)) == ["task topic"]
 
 
@@ -143,8 +143,8 @@ def test_another_primary_is_named_on_either_side() -> None:
     for changes in ({"aligned_with": "b2" * 32}, {"judged_primary": "b2" * 32}, {"aligned_with": None}):
         checks = judge(Gate(), PRIMARY, evidence(0.2, **changes), None)
         assert failed(checks) == ["aligned"]
-        assert "adapt it again" in reason(checks)
-    assert "b2b2b2b2b2b2" in reason(judge(Gate(), PRIMARY, evidence(0.2, aligned_with="b2" * 32), None))
+        assert "adapt it again" in refusal_reason(checks)
+    assert "b2b2b2b2b2b2" in refusal_reason(judge(Gate(), PRIMARY, evidence(0.2, aligned_with="b2" * 32), None))
 
 
 def test_parity_must_hold_in_every_task() -> None:
@@ -153,11 +153,11 @@ def test_parity_must_hold_in_every_task() -> None:
 
 
 def test_parity_must_be_known_of_every_task() -> None:
-    assert passed(judge(Gate(), PRIMARY, evidence(0.2, parity={}), None, tasks=()))
+    assert all_passed(judge(Gate(), PRIMARY, evidence(0.2, parity={}), None, tasks=()))
     checks = judge(Gate(), PRIMARY, evidence(0.2), None, tasks=("topic", "mood"))
     assert failed(checks) == ["parity"]
-    assert "no parity of mood, which the registry has" in reason(checks)
-    assert "Run the language pipeline again" in reason(checks)
+    assert "no parity of mood, which the registry has" in refusal_reason(checks)
+    assert "Run the language pipeline again" in refusal_reason(checks)
 
 
 @pytest.mark.parametrize("name", [*PLACES])
@@ -165,14 +165,14 @@ def test_judgements_of_other_items_are_not_compared(name: str) -> None:
     other = evidence(0.15, judged_on=PLACES | {name: "other"}, title="version 7")
     checks = judge(Gate(), PRIMARY, evidence(0.2), other)
     assert failed(checks) == ["comparable"]
-    assert f"version 7, were not judged on the same items: {name} differ" in reason(checks)
+    assert f"version 7, were not judged on the same items: {name} differ" in refusal_reason(checks)
 
 
 def test_a_refusal_says_all_that_failed() -> None:
     checks = judge(Gate(), PRIMARY, evidence(0.1, topic=0.3, parity={"topic": 1.0}), evidence(0.15))
     assert failed(checks) == ["parity", "masked", "task topic"]
-    assert reason(checks).count("must be above") == 2
-    assert [line[:4] for line in explained(checks).splitlines()] == ["pass", "FAIL", "FAIL", "FAIL"]
+    assert refusal_reason(checks).count("must be above") == 2
+    assert [line[:4] for line in format_checks(checks).splitlines()] == ["pass", "FAIL", "FAIL", "FAIL"]
 
 
 def test_evidence_that_was_not_kept_is_named() -> None:
@@ -181,7 +181,7 @@ def test_evidence_that_was_not_kept_is_named() -> None:
 
 
 def test_nothing_checked_is_nothing_passed() -> None:
-    assert not passed([])
+    assert not all_passed([])
 
 
 def test_a_version_of_worse_alignment_is_refused_although_its_masked_score_is_better() -> None:
@@ -189,37 +189,39 @@ def test_a_version_of_worse_alignment_is_refused_although_its_masked_score_is_be
     checks = judge(BY_ALIGNMENT, PRIMARY, ours, theirs)
     assert failed(checks) == ["alignment"]
     assert checks[2].numbers["estimate"] == pytest.approx(-0.10)
-    assert "retrieval of counterparts in the source language is 30.00%, -10.00 points beside the" in reason(checks)
-    assert passed(judge(Gate(), PRIMARY, ours, theirs))
+    assert "retrieval of counterparts in the source language is 30.00%, -10.00 points beside the" in refusal_reason(
+        checks
+    )
+    assert all_passed(judge(Gate(), PRIMARY, ours, theirs))
 
 
 def test_a_version_of_better_alignment_passes_although_its_masked_score_is_worse() -> None:
     ours, theirs = evidence(0.15, alignment=0.40), evidence(0.30, alignment=0.30)
-    assert passed(judge(BY_ALIGNMENT, PRIMARY, ours, theirs))
+    assert all_passed(judge(BY_ALIGNMENT, PRIMARY, ours, theirs))
     assert failed(judge(Gate(), PRIMARY, ours, theirs)) == ["masked"]
 
 
 def test_a_first_version_must_be_aligned_better_than_by_chance() -> None:
     # Its own start is better aligned (0.5), as one from a dictionary may be before any update.
-    assert passed(judge(BY_ALIGNMENT, PRIMARY, evidence(0.15, alignment=0.2), None))
+    assert all_passed(judge(BY_ALIGNMENT, PRIMARY, evidence(0.15, alignment=0.2), None))
     checks = judge(BY_ALIGNMENT, PRIMARY, evidence(0.15, alignment=1 / PAIRS), None)
     assert failed(checks) == ["alignment"]
-    assert "beside chance" in reason(checks)
+    assert "beside chance" in refusal_reason(checks)
 
 
 def test_a_task_may_decide() -> None:
     better, worse = evidence(0.15, topic=0.70), evidence(0.30, topic=0.60)
     checks = judge(BY_TOPIC, PRIMARY, better, worse)
-    assert passed(checks)
+    assert all_passed(checks)
     assert [check.name for check in checks] == ["aligned", "parity", "topic"]
     assert failed(judge(BY_TOPIC, PRIMARY, worse, better)) == ["topic"]
 
 
 def test_a_first_version_must_beat_the_best_trivial_answer_to_the_deciding_task() -> None:
-    assert passed(judge(BY_TOPIC, PRIMARY, evidence(0.15, topic=0.6), None))
+    assert all_passed(judge(BY_TOPIC, PRIMARY, evidence(0.15, topic=0.6), None))
     checks = judge(BY_TOPIC, PRIMARY, evidence(0.15, topic=0.3), None)
     assert failed(checks) == ["topic"]
-    assert "beside the best trivial answer" in reason(checks)
+    assert "beside the best trivial answer" in refusal_reason(checks)
 
 
 def test_a_task_that_was_not_judged_cannot_decide() -> None:
@@ -232,7 +234,7 @@ def test_other_pairs_make_judgements_unlike_where_alignment_decides_only() -> No
         evidence(0.2 + by, alignment=0.4 + by, judged_on=PLACES | {"alignment": str(by)}) for by in (0.1, 0)
     )
     assert failed(judge(BY_ALIGNMENT, PRIMARY, ours, theirs)) == ["comparable"]
-    assert passed(judge(Gate(), PRIMARY, ours, theirs))
+    assert all_passed(judge(Gate(), PRIMARY, ours, theirs))
 
 
 def test_a_champion_that_was_judged_without_alignment_is_named() -> None:

@@ -22,7 +22,7 @@ from lingraft.serving.publishing.publish import publish, rollback, served_langua
 from lingraft.tracking.promotion import decisions
 from lingraft.tracking.promotion.bundle_gate import AllowedChanges
 from lingraft.tracking.promotion.bundles import recorded_champion
-from lingraft.tracking.promotion.champion import Champion
+from lingraft.tracking.promotion.champion import ChampionFollower
 from lingraft.tracking.promotion.renewal import renew
 from lingraft.tracking.versions import champion_of
 from tests.tracking.promotion.prepared import Prepared, opened
@@ -135,7 +135,7 @@ class Production(contextlib.ExitStack):
     def publish(self) -> None:
         """Whoever follows the champion looks, as after a restart."""
         with tracking.retrying_client() as client:
-            Champion(client, self.project.bundle, self.published, "prod", None, keep=3).look()
+            ChampionFollower(client, self.project.bundle, self.published, "prod", None, keep=3).look()
 
     def publish_by_hand(self) -> None:
         """Somebody publishes one language of a bundle at hand."""

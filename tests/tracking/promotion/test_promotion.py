@@ -11,10 +11,10 @@ from mlflow import MlflowClient
 
 from lingraft import tracking
 from lingraft.config.tasks import TaskKindName
-from lingraft.errors import GateError, NotRegisteredError, OvertakenError, PromotionError
+from lingraft.errors import GateError, NotRegisteredError, PromotionError, SupersededError
 from lingraft.tracking.promotion import decisions
-from lingraft.tracking.promotion.decisions import Decision, Outcome, Record
-from lingraft.tracking.promotion.promote import promote, rollback, settle, unaligned
+from lingraft.tracking.promotion.decisions import Decision, DecisionOutcome, Record
+from lingraft.tracking.promotion.promote import languages_to_readapt, promote, reconcile, rollback
 from lingraft.tracking.versions import version_of
 from tests.tracking.promotion.prepared import Prepared, begins_with
 from tests.tracking.promotion.project import Project, lingraft
@@ -48,7 +48,7 @@ def test_a_first_version_that_learned_something_becomes_champion(project: Projec
     decided = project.promote(project.embeddings, 1, by="alice")
     assert (decided.before, decided.after, project.champion(project.embeddings)) == (None, 1, 1)
     [record] = records(project, project.embeddings)
-    assert (record.outcome, record.decision.asked_by, record.decision.knew) == (Outcome.DONE, "alice", 0)
+    assert (record.outcome, record.decision.asked_by, record.decision.knew) == (DecisionOutcome.DONE, "alice", 0)
     assert [check.name for check in record.decision.checks] == ["aligned", "parity", "masked"]
     assert record.decision.checks[2].numbers["estimate"] == pytest.approx(0.15)
 
@@ -121,8 +121,8 @@ def test_a_new_primary_leaves_languages_behind_until_they_are_adapted_again(proj
     number, mark = project.register_primary(2.0)
     project.promote(project.primary, number)
     with tracking.retrying_client() as client:
-        assert unaligned(client, project.recipe.name, mark) == ["de"]
-        assert unaligned(client, project.recipe.name, project.mark) == []
+        assert languages_to_readapt(client, project.recipe.name, mark) == ["de"]
+        assert languages_to_readapt(client, project.recipe.name, project.mark) == []
     old = project.register_embeddings(project.mark, 3.0, masked=0.9)
     refused = project.promote(project.embeddings, old)
     assert [check.name for check in refused.checks if not check.passed] == ["aligned"]
@@ -189,7 +189,7 @@ def intend(project: Project, number: int, before: int | None = None, knew: int =
     with tracking.retrying_client() as client:
         version = version_of(client, project.embeddings, number)
         made = intended(version.name, number, before, knew)
-        return decisions.append(client, project.recipe.name, made, version, Outcome.INTENDED)
+        return decisions.append(client, project.recipe.name, made, version, DecisionOutcome.INTENDED)
 
 
 def intended(model: str, number: int, before: int | None, knew: int) -> Decision:
@@ -211,8 +211,8 @@ def test_of_two_that_were_broken_off_at_once_the_first_is_finished(project: Proj
     for number in (other, 1):
         intend(project, number)
     with tracking.retrying_client() as client:
-        assert len(settle(client, project.recipe.name, project.embeddings)) == 2
-        assert settle(client, project.recipe.name, project.embeddings) == []
+        assert len(reconcile(client, project.recipe.name, project.embeddings)) == 2
+        assert reconcile(client, project.recipe.name, project.embeddings) == []
     assert project.champion(project.embeddings) == other
     assert [outcome for *_, outcome in told(project, project.embeddings)] == ["done", "overtaken"]
 
@@ -241,7 +241,7 @@ def test_a_promotion_is_not_decided_against_an_alias_that_has_yet_to_follow_the_
     """The other decision is written down while this one looks, and its alias has not moved."""
     worse = project.register_embeddings(project.mark, 2.0, masked=0.1)
     with just_after_the_record_was_read(project, lambda: intend(project, 1)) as client:
-        with pytest.raises(OvertakenError, match="somebody decided to promote version 1"):
+        with pytest.raises(SupersededError, match="somebody decided to promote version 1"):
             promote(client, project.embeddings, worse, "a test")
         decided = promote(client, project.embeddings, worse, "a test")
     assert (decided.before, decided.moved, project.champion(project.embeddings)) == (1, False, 1)
@@ -251,7 +251,7 @@ def test_a_promotion_is_not_decided_against_an_alias_that_has_yet_to_follow_the_
 def test_a_rollback_is_not_decided_against_an_alias_that_has_yet_to_follow_the_record(project: Project) -> None:
     better = project.register_embeddings(project.mark, 2.0, masked=0.3)
     with just_after_the_record_was_read(project, lambda: intend(project, better, before=1, knew=2)) as client:
-        with pytest.raises(OvertakenError, match=f"somebody decided to promote version {better}"):
+        with pytest.raises(SupersededError, match=f"somebody decided to promote version {better}"):
             rollback(client, project.embeddings, "a test")
         decided = rollback(client, project.embeddings, "a test")
     assert (decided.before, decided.after, project.champion(project.embeddings)) == (better, 1, 1)
@@ -275,7 +275,7 @@ def test_decisions_about_other_models_do_not_come_between(project: Project) -> N
     made = intend(project, 1)
     project.promote(project.primary, later)
     with tracking.retrying_client() as client:
-        settle(client, project.recipe.name, project.embeddings)
+        reconcile(client, project.recipe.name, project.embeddings)
     assert [(each.number, str(each.outcome)) for each in records(project, project.embeddings)] == [
         (made.number, "done")
     ]
@@ -285,9 +285,9 @@ def test_decisions_about_other_models_do_not_come_between(project: Project) -> N
 def test_a_deleted_decision_leaves_a_gap(project: Project) -> None:
     name = decisions.record_name(project.recipe.name)
     with tracking.retrying_client() as client:
-        assert decisions.missing(client, project.recipe.name) == []
+        assert decisions.missing_numbers(client, project.recipe.name) == []
         MlflowClient().delete_model_version(name, "2")
-        assert decisions.missing(client, project.recipe.name) == [2]
+        assert decisions.missing_numbers(client, project.recipe.name) == [2]
 
 
 @begins_with(Prepared.CHAMPION)

@@ -9,7 +9,7 @@ from mlflow import MlflowClient
 
 from lingraft import tracking
 from lingraft.errors import ArtifactError
-from lingraft.tracking.promotion.upkeep import damage
+from lingraft.tracking.promotion.upkeep import find_damage
 from lingraft.tracking.versions import version_of, versions
 from tests.tracking.promotion.prepared import Prepared, begins_with
 from tests.tracking.promotion.project import Project, lingraft
@@ -36,7 +36,7 @@ CHANGED = [
 
 def problem(project: Project, model: str) -> str | None:
     with tracking.retrying_client() as client:
-        return damage(client, version_of(client, model, 1), versions(client, project.recipe.name))
+        return find_damage(client, version_of(client, model, 1), versions(client, project.recipe.name))
 
 
 def set_tag(model: str, tag: str, value: str | None) -> str | None:
