@@ -14,6 +14,7 @@ from lingraft.errors import NotRegisteredError, PromotionError
 if TYPE_CHECKING:
     from lingraft.tracking import RetryingClient
     from lingraft.tracking.promotion.bundle_gate import AllowedChanges
+    from lingraft.tracking.promotion.promote import PromotionResult
     from lingraft.tracking.versions import Version
 
 # What a command needs is imported by it, so that --help does not wait for MLflow.
@@ -152,7 +153,7 @@ def promote(
     """
     from lingraft.config.recipe import Recipe
     from lingraft.tracking import retrying_client
-    from lingraft.tracking.promotion.gate import format_checks
+    from lingraft.tracking.promotion.gate import format_checks, refusal_reason
     from lingraft.tracking.promotion.promote import promote as decide
 
     gate = Recipe.load(recipe).gate if recipe else None
@@ -263,6 +264,7 @@ def _conclude(client: "RetryingClient", decided: "PromotionResult", dry_run: boo
 
 def _allowed(drop_language: list[str] | None, new_primary: bool, new_labels: bool) -> "AllowedChanges":
     from lingraft.tracking.promotion.bundle_gate import AllowedChanges
+    from lingraft.tracking.promotion.promote import PromotionResult
 
     return AllowedChanges(drop_languages=tuple(drop_language or ()), new_primary=new_primary, new_labels=new_labels)
 

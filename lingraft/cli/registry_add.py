@@ -36,7 +36,7 @@ def add(
     from lingraft.config.gate import Gate
     from lingraft.config.recipe import Recipe
     from lingraft.tracking.promotion.add_language import add_language
-    from lingraft.tracking.promotion.gate import format_checks
+    from lingraft.tracking.promotion.gate import format_checks, refusal_reason
 
     gate = Recipe.load(recipe).gate if recipe else Gate()
     added = add_language(folder, by or me(), gate, project)

@@ -4,6 +4,7 @@ from lingraft import tracking
 from lingraft.config.gate import Gate
 from lingraft.console import say
 from lingraft.errors import PromotionError
+from lingraft.tracking.promotion.gate import refusal_reason
 from lingraft.tracking.promotion.promote import PromotionResult, promote
 
 

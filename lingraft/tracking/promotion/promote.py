@@ -68,8 +68,8 @@ def promote(
         gate: what embeddings must show; if absent, the gate of the recipe that they were registered with.
         dry_run: come to a verdict, and leave everything as it is.
         allowed: changes to what is in production that a bundle may bring.
-        after_decision: number of the last decision about the model (`last`) when the version was made, if it was made from
-            what the champion holds.
+        after_decision: number of the last decision about the model (`last_number`) when the version was made, if it was
+            made from what the champion holds.
 
     Raises:
         PromotionError: the version is not one that lingraft registered, or `allowed` names a language that stays.
