@@ -264,7 +264,6 @@ def _conclude(client: "RetryingClient", decided: "PromotionResult", dry_run: boo
 
 def _allowed(drop_language: list[str] | None, new_primary: bool, new_labels: bool) -> "AllowedChanges":
     from lingraft.tracking.promotion.bundle_gate import AllowedChanges
-    from lingraft.tracking.promotion.promote import PromotionResult
 
     return AllowedChanges(drop_languages=tuple(drop_language or ()), new_primary=new_primary, new_labels=new_labels)
 
