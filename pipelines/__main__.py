@@ -13,7 +13,7 @@ import typer
 from lingraft.cli.options import run_app
 from lingraft.cli.registry import DropOption, NewLabelsOption, NewPrimaryOption
 from lingraft.errors import LingraftError
-from pipelines.catalogue import PIPELINES, languages_of, pipeline_named
+from pipelines.catalogue import PIPELINES, languages_of, pipeline_builder
 from pipelines.server import commands
 from pipelines.server.commands import RecipeOption
 
@@ -71,7 +71,7 @@ def run(
 
     `language` adds to what is in production, whatever languages the recipe names; the last three options are for it.
     """
-    make = pipeline_named(pipeline)
+    make = pipeline_builder(pipeline)
     allowed = {"drop_languages": drop_language or [], "new_primary": new_primary, "new_labels": new_labels}
     if pipeline != "language" and any(allowed.values()):
         raise LingraftError(

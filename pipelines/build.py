@@ -10,7 +10,7 @@ from lingraft.artifacts.names import bundled
 from lingraft.config.cluster import StageName
 from lingraft.config.recipe import Recipe
 from lingraft.config.tasks import finetunings
-from pipelines.cluster import Nodes, light, training
+from pipelines.cluster import StepSettings, configure_light, configure_training
 from pipelines.settable import settable
 
 
@@ -32,23 +32,27 @@ def source_pipeline(settings: Recipe) -> base_component.BaseComponent:
 
     @dsl.pipeline(name=f"{settings.name}-source", description=source_pipeline.__doc__)
     @settable(cluster, *_source_stages(settings))
-    def pipeline(nodes: Nodes, recipe: str = settings.to_json(), language: str = settings.source) -> None:
+    def pipeline(nodes: StepSettings, recipe: str = settings.to_json(), language: str = settings.source) -> None:
         run = _open(recipe, "source", nodes, [])
         lane = _text_lane(recipe, run, language, nodes)
         blocks, text = lane.blocks.outputs["blocks"], lane.text.outputs["text"]
         pretrained = source.pretrain(
             recipe=recipe, run=run, blocks=blocks, tokenizer=lane.tokenizer.outputs["tokenizer"]
         )
-        training(pretrained, nodes, "pretraining")
+        configure_training(pretrained, nodes, "pretraining")
         common = {"recipe": recipe, "run": run, "primary": pretrained.outputs["primary"]}
-        built = [training(source.build_mini(**common, blocks=blocks), nodes, "mini")] if settings.builds_mini else []
+        built = (
+            [configure_training(source.build_mini(**common, blocks=blocks), nodes, "mini")]
+            if settings.builds_mini
+            else []
+        )
         vectors = _vectors(settings, recipe, run, lane, nodes)
         finetuned = _finetunings(settings, common, text, nodes)
         judged = source.evaluate_source(**common, text=text, blocks=blocks, **_collected(finetuned))
-        training(judged, nodes, "judging")
+        configure_training(judged, nodes, "judging")
         more = {"evaluation": judged.outputs["evaluation"], **vectors, **_collected(finetuned)}
         registered = source.register_source(**common, **more)
-        light(registered, nodes).after(*built)  # which it makes champion
+        configure_light(registered, nodes).after(*built)  # which it makes champion
 
     return pipeline
 
@@ -59,21 +63,21 @@ def _source_stages(settings: Recipe) -> tuple[StageName, ...]:
     return "pretraining", *mini, *finetuning, "judging"
 
 
-def _vectors(settings: Recipe, recipe: str, run: Any, lane: _TextLane, nodes: Nodes) -> dict[str, Any]:
+def _vectors(settings: Recipe, recipe: str, run: Any, lane: _TextLane, nodes: StepSettings) -> dict[str, Any]:
     """Static vectors of the source, where new languages are aligned with them; nothing otherwise."""
     if not settings.adaptation.initialisation.needs_text:
         return {}
     inputs = {"blocks": lane.blocks.outputs["blocks"], "tokenizer": lane.tokenizer.outputs["tokenizer"]}
-    built = light(source.build_vectors(recipe=recipe, run=run, **inputs), nodes)
+    built = configure_light(source.build_vectors(recipe=recipe, run=run, **inputs), nodes)
     return {"vectors": built.outputs["vectors"]}
 
 
-def _finetunings(settings: Recipe, common: dict[str, Any], text: Any, nodes: Nodes) -> dsl.PipelineTask | None:
+def _finetunings(settings: Recipe, common: dict[str, Any], text: Any, nodes: StepSettings) -> dsl.PipelineTask | None:
     """One finetuning a task and seed, side by side; none without tasks."""
     if not settings.tasks:
         return None
     with dsl.ParallelFor(finetunings(settings.tasks), parallelism=nodes.cluster.parallel_languages) as job:
-        return training(source.finetune(**common, job=job, text=text), nodes, "finetuning")
+        return configure_training(source.finetune(**common, job=job, text=text), nodes, "finetuning")
 
 
 def _collected(finetuned: dsl.PipelineTask | None) -> dict[str, Any]:
@@ -87,9 +91,9 @@ def depth_search_pipeline(settings: Recipe) -> base_component.BaseComponent:
 
     @dsl.pipeline(name=f"{settings.name}-depth-search", description=depth_search_pipeline.__doc__)
     @settable(cluster, "search")
-    def pipeline(nodes: Nodes, recipe: str = settings.to_json(), target: str = wanted.language) -> None:
+    def pipeline(nodes: StepSettings, recipe: str = settings.to_json(), target: str = wanted.language) -> None:
         run = _open(recipe, "depth-search", nodes, [target])
-        fetched = light(source.fetch_source(recipe=recipe, run=run), nodes)
+        fetched = configure_light(source.fetch_source(recipe=recipe, run=run), nodes)
         lane = _text_lane(recipe, run, target, nodes)
         mini_builders = _text_lane(recipe, run, settings.source, nodes) if settings.builds_mini else None
         common = {
@@ -104,8 +108,10 @@ def depth_search_pipeline(settings: Recipe) -> base_component.BaseComponent:
             "text": lane.text.outputs["text"],
         }
         with dsl.ParallelFor(workers, parallelism=wanted.workers) as worker:
-            tried = training(search.try_depths(**common, worker=worker), nodes, "search")
-        training(search.search_depth(**common, worked=dsl.Collected(tried.outputs["worked"])), nodes, "search")
+            tried = configure_training(search.try_depths(**common, worker=worker), nodes, "search")
+        configure_training(
+            search.search_depth(**common, worked=dsl.Collected(tried.outputs["worked"])), nodes, "search"
+        )
 
     return pipeline
 
@@ -117,7 +123,7 @@ def language_pipeline(settings: Recipe) -> base_component.BaseComponent:
     @dsl.pipeline(name=f"{settings.name}-language", description=language_pipeline.__doc__)
     @settable(cluster, "adaptation", "judging")
     def pipeline(
-        nodes: Nodes,
+        nodes: StepSettings,
         recipe: str = settings.to_json(),
         languages: list = targets,
         compare: bool = False,
@@ -126,7 +132,7 @@ def language_pipeline(settings: Recipe) -> base_component.BaseComponent:
         new_labels: bool = False,
     ) -> LanguageOutputs:
         run = _open(recipe, "language", nodes, languages, drop_languages=drop_languages)
-        fetched = light(source.fetch_source(recipe=recipe, run=run), nodes)
+        fetched = configure_light(source.fetch_source(recipe=recipe, run=run), nodes)
         common = {"recipe": recipe, "run": run, "primary": fetched.outputs["primary"]}
         mini = {"mini": fetched.outputs["mini"]}
         with dsl.ParallelFor(languages, parallelism=cluster.parallel_languages) as target:
@@ -135,13 +141,13 @@ def language_pipeline(settings: Recipe) -> base_component.BaseComponent:
                 "blocks": lane.blocks.outputs["blocks"],
                 "initial": _initial(recipe, run, fetched, lane, nodes, isolated=True),
             }
-            depths = light(language.depths_of(recipe=recipe, language=target, compare=compare), nodes)
+            depths = configure_light(language.depths_of(recipe=recipe, language=target, compare=compare), nodes)
             with dsl.ParallelFor(depths.outputs["Output"], parallelism=cluster.parallel_languages) as depth:
                 chosen = {"depth": depth, "depths": depths.outputs["depths"]}
                 adapted = language.adapt(
                     **common, **mini, **chosen, tokenizer=lane.tokenizer.outputs["tokenizer"], **folders
                 )
-                training(adapted, nodes, "adaptation")
+                configure_training(adapted, nodes, "adaptation")
                 judged = language.evaluate_language(
                     **common,
                     **mini,
@@ -151,7 +157,7 @@ def language_pipeline(settings: Recipe) -> base_component.BaseComponent:
                     source_evaluation=fetched.outputs["evaluation"],
                     **folders,
                 )
-                training(judged, nodes, "judging")
+                configure_training(judged, nodes, "judging")
             registered = language.register_language(
                 recipe=recipe,
                 run=run,
@@ -160,7 +166,7 @@ def language_pipeline(settings: Recipe) -> base_component.BaseComponent:
                 embeddings=dsl.Collected(adapted.outputs["embeddings"]),
                 evaluations=dsl.Collected(judged.outputs["evaluation"]),
             )
-            light(registered, nodes)
+            configure_light(registered, nodes)
         reported = language.write_report(
             recipe=recipe,
             run=run,
@@ -168,7 +174,7 @@ def language_pipeline(settings: Recipe) -> base_component.BaseComponent:
             results=dsl.Collected(registered.outputs["results"]),
             outcomes=dsl.Collected(registered.outputs["outcome"]),
         )
-        light(reported, nodes)
+        configure_light(reported, nodes)
         for name in bundled(settings):
             exported = language.export_bundle(
                 **common,
@@ -179,37 +185,37 @@ def language_pipeline(settings: Recipe) -> base_component.BaseComponent:
                 new_primary=new_primary,
                 new_labels=new_labels,
             )
-            light(exported, nodes)
+            configure_light(exported, nodes)
             reported.after(exported)
         required = language.require_languages(run=run, outcomes=dsl.Collected(registered.outputs["outcome"]))
-        light(required, nodes).after(reported)
+        configure_light(required, nodes).after(reported)
         return LanguageOutputs(reported.outputs["report"])
 
     return pipeline
 
 
 def _open(
-    recipe: str, pipeline: str, nodes: Nodes, languages: Any, **dropped: Any
+    recipe: str, pipeline: str, nodes: StepSettings, languages: Any, **dropped: Any
 ) -> pipeline_channel.PipelineArtifactChannel:
     """Check the inputs of some languages, or of all if none is named, then begin the run that all steps wait for."""
     named = {"languages": languages, "drop_languages": []} | dropped
-    checked = light(data.check_inputs(recipe=recipe, pipeline=pipeline, **named), nodes)
-    return light(data.open_run(recipe=recipe, pipeline=pipeline), nodes).after(checked).outputs["run"]
+    checked = configure_light(data.check_inputs(recipe=recipe, pipeline=pipeline, **named), nodes)
+    return configure_light(data.open_run(recipe=recipe, pipeline=pipeline), nodes).after(checked).outputs["run"]
 
 
-def _text_lane(recipe: str, run: Any, target: str, nodes: Nodes, isolated: bool = False) -> _TextLane:
-    text = light(data.prepare_text(recipe=recipe, run=run, language=target, isolated=isolated), nodes)
+def _text_lane(recipe: str, run: Any, target: str, nodes: StepSettings, isolated: bool = False) -> _TextLane:
+    text = configure_light(data.prepare_text(recipe=recipe, run=run, language=target, isolated=isolated), nodes)
     made = {"recipe": recipe, "run": run, "text": text.outputs["text"], "isolated": isolated}
-    tokenizer = light(data.train_tokenizer(**made), nodes)
-    blocks = light(data.build_blocks(**made, tokenizer=tokenizer.outputs["tokenizer"]), nodes)
+    tokenizer = configure_light(data.train_tokenizer(**made), nodes)
+    blocks = configure_light(data.build_blocks(**made, tokenizer=tokenizer.outputs["tokenizer"]), nodes)
     return _TextLane(text, tokenizer, blocks)
 
 
 def _initial(
-    recipe: str, run: Any, fetched: dsl.PipelineTask, lane: _TextLane, nodes: Nodes, isolated: bool = False
+    recipe: str, run: Any, fetched: dsl.PipelineTask, lane: _TextLane, nodes: StepSettings, isolated: bool = False
 ) -> Any:
     """Embeddings of a language before training, by one step for every kind of initialisation."""
     inputs = {"primary": fetched.outputs["primary"], "vectors": fetched.outputs["vectors"]}
     inputs |= {"tokenizer": lane.tokenizer.outputs["tokenizer"], "blocks": lane.blocks.outputs["blocks"]}
-    made = light(language.initialise(recipe=recipe, run=run, **inputs, isolated=isolated), nodes)
+    made = configure_light(language.initialise(recipe=recipe, run=run, **inputs, isolated=isolated), nodes)
     return made.outputs["initial"]

@@ -36,7 +36,7 @@ def languages_of(name: str, recipe: "Recipe") -> Sequence[str]:
     return [recipe.require_search().language] if name == "depth-search" else recipe.languages
 
 
-def pipeline_named(name: str) -> "Callable[[Recipe], base_component.BaseComponent]":
+def pipeline_builder(name: str) -> "Callable[[Recipe], base_component.BaseComponent]":
     """What makes a pipeline of a recipe.
 
     Raises:

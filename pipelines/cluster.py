@@ -15,7 +15,7 @@ from lingraft.training import metrics
 
 
 @dataclass(frozen=True)
-class Nodes:
+class StepSettings:
     """What steps are set up with."""
 
     cluster: Cluster
@@ -28,12 +28,12 @@ def tolerated(profile: Profile) -> list[dict[str, str]]:
     return [each.model_dump() for each in profile.tolerations]
 
 
-def light(task: dsl.PipelineTask, nodes: Nodes) -> dsl.PipelineTask:
+def configure_light(task: dsl.PipelineTask, nodes: StepSettings) -> dsl.PipelineTask:
     """Set up a step that moves or reads data."""
     return _place(task, nodes.cluster, nodes.cluster.light, {})
 
 
-def training(task: dsl.PipelineTask, nodes: Nodes, stage: StageName) -> dsl.PipelineTask:
+def configure_training(task: dsl.PipelineTask, nodes: StepSettings, stage: StageName) -> dsl.PipelineTask:
     """Set up a step that trains, on a process an accelerator where it has any.
 
     What KFP has no setter for, or could not survive, is launched from a small step: nodes that vanish, several nodes,

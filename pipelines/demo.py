@@ -25,7 +25,7 @@ from lingraft.reports.run.records import Answered
 from lingraft.serving.client import Question, ask
 from lingraft.tracking.promotion.renewal import require_droppable
 from pipelines import build, local
-from pipelines.plan import planned
+from pipelines.plan import planned_steps
 
 TIME_FILE = "time.json"
 """In the folder of results: how long the last whole run took."""
@@ -52,7 +52,9 @@ def run(recipe: Recipe, out: Path, compare: bool, drop_languages: Sequence[str] 
     if not whole:
         before = []
     language = build.language_pipeline(recipe)
-    plan = [step for pipeline in before for step in planned(pipeline, {})] + planned(language, {"compare": compare})
+    plan = [step for pipeline in before for step in planned_steps(pipeline, {})] + planned_steps(
+        language, {"compare": compare}
+    )
     print("\n".join(announcement(recipe, [*before, language], plan, out)))
     progress = TotalProgress(plan)
     for pipeline in before:

@@ -49,7 +49,7 @@ whichever thread comes second would report the process as lost."""
 _READY = b"\n"
 
 
-class Step:
+class StepProcess:
     """The process of a step; it leads a session of its own, so that it gets Ctrl-C on a terminal from us alone."""
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str]) -> None:

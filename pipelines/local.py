@@ -26,8 +26,8 @@ from lingraft.console import RunningStep, TotalProgress
 from lingraft.errors import LingraftError
 from lingraft.signals import EXIT_CODES, Interruption, handled
 from lingraft.tracking import environment
-from pipelines.forkserver import Step
-from pipelines.plan import ONE_TRAINING, planned
+from pipelines.forkserver import StepProcess
+from pipelines.plan import ONE_TRAINING, planned_steps
 
 _ERROR = re.compile(r"^\s*lingraft(\.\w+)+Error: ")
 _STOPPED = re.compile(r"^\s*lingraft\.signals\.Interruption: ")
@@ -95,7 +95,7 @@ class _Steps:
         if self.signal_number:
             return EXIT_CODES[signal.Signals(self.signal_number)]
         try:
-            step = Step(full_command, os.environ)
+            step = StepProcess(full_command, os.environ)
         except LingraftError as error:  # within a loop, KFP would keep it to itself
             print(f"{type(error).__module__}.{type(error).__qualname__}: {error}")
             return 1
@@ -195,7 +195,7 @@ def run(
     set_up(out)
     out = out.resolve()
     local.init(runner=local.SubprocessRunner(use_venv=False), pipeline_root=str(out / "runs"), raise_on_error=True)
-    progress = progress or TotalProgress(planned(pipeline, arguments))
+    progress = progress or TotalProgress(planned_steps(pipeline, arguments))
     with _screened(out / f"{pipeline.name}.log") as screen, _stoppable(_Steps(screen, progress)) as steps:
         try:
             outputs: dict[str, Any] = pipeline(**arguments).outputs

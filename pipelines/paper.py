@@ -9,7 +9,7 @@ from components import data, paper
 from lingraft.comparison.plan import Arm, Comparison, PlannedPrimary, plan_of
 from lingraft.config.cluster import StageName
 from lingraft.config.recipe import Recipe
-from pipelines.cluster import Nodes, light, training
+from pipelines.cluster import StepSettings, configure_light, configure_training
 from pipelines.settable import settable
 
 _LANE = ("text", "tokenizer", "blocks")
@@ -35,11 +35,11 @@ def paper_pipeline(settings: Recipe) -> base_component.BaseComponent:
 
     @dsl.pipeline(name=f"{settings.name}-paper", description=paper_pipeline.__doc__)
     @settable(settings.cluster, *_stages(comparison))
-    def pipeline(nodes: Nodes, recipe: str = settings.to_json(), languages: list = targets) -> PaperOutputs:
-        checked = light(
+    def pipeline(nodes: StepSettings, recipe: str = settings.to_json(), languages: list = targets) -> PaperOutputs:
+        checked = configure_light(
             data.check_inputs(recipe=recipe, pipeline="paper", languages=languages, drop_languages=[]), nodes
         )
-        run = light(data.open_run(recipe=recipe, pipeline="paper"), nodes).after(checked).outputs["run"]
+        run = configure_light(data.open_run(recipe=recipe, pipeline="paper"), nodes).after(checked).outputs["run"]
         common = {"recipe": recipe, "run": run}
         source = _text_lane(common, settings.source, nodes)
         bodies = {one.name: _bodies(one, common, source, nodes) for one in comparison.primaries}
@@ -62,9 +62,9 @@ def paper_pipeline(settings: Recipe) -> base_component.BaseComponent:
         results = bodies[comparison.arms[0].primary].evaluation
         for arm in comparison.arms:
             its = {"source": bodies[arm.primary].evaluation, "judged": dsl.Collected(judged[arm.name])}
-            gathered = light(paper.gather(before=results, **its), nodes)
+            gathered = configure_light(paper.gather(before=results, **its), nodes)
             results = _titled(gathered, f"gather {arm.name}").outputs["results"]
-        reported = light(paper.write_report(**common, results=results), nodes)
+        reported = configure_light(paper.write_report(**common, results=results), nodes)
         return PaperOutputs(reported.outputs["report"])
 
     return pipeline
@@ -76,65 +76,75 @@ def _stages(comparison: Comparison) -> tuple[StageName, ...]:
     return "pretraining", *mini, *tuned, "adaptation", "judging"
 
 
-def _text_lane(common: dict[str, Any], language: Any, nodes: Nodes) -> dict[str, Any]:
+def _text_lane(common: dict[str, Any], language: Any, nodes: StepSettings) -> dict[str, Any]:
     """Text, tokenizer and blocks of a language."""
-    made = light(paper.prepare_language(**common, language=language), nodes)
+    made = configure_light(paper.prepare_language(**common, language=language), nodes)
     return {name: made.outputs[name] for name in _LANE}
 
 
-def _bodies(one: PlannedPrimary, common: dict[str, Any], source: dict[str, Any], nodes: Nodes) -> _Bodies:
+def _bodies(one: PlannedPrimary, common: dict[str, Any], source: dict[str, Any], nodes: StepSettings) -> _Bodies:
     """Pretrain a primary, finetune it side by side on every task with every seed, and judge it."""
     of = common | {"name": one.name}
     pieces = {"blocks": source["blocks"], "tokenizer": source["tokenizer"]}
-    pretrained = _titled(training(paper.pretrain(**of, **pieces), nodes, "pretraining"), f"pretrain {one.name}")
+    pretrained = _titled(
+        configure_training(paper.pretrain(**of, **pieces), nodes, "pretraining"), f"pretrain {one.name}"
+    )
     primary, made = pretrained.outputs["primary"], {}
     if one.finetunings:
         words = [wanted.word for wanted in one.finetunings]
         with dsl.ParallelFor(words, parallelism=nodes.cluster.parallel_languages) as job:
-            finetuned = training(
+            finetuned = configure_training(
                 paper.finetune(**of, job=job, primary=primary, text=source["text"]), nodes, "finetuning"
             )
         made = {"finetuned": dsl.Collected(finetuned.outputs["task"])}
-    judged = training(paper.judge_source(**of, primary=primary, **source, **made), nodes, "judging")
+    judged = configure_training(paper.judge_source(**of, primary=primary, **source, **made), nodes, "judging")
     _titled(judged, f"judge {one.name}")
     return _Bodies(primary, judged.outputs["tasks"], judged.outputs["evaluation"])
 
 
-def _mini(arm: Arm, common: dict[str, Any], bodies: _Bodies, source: dict[str, Any], nodes: Nodes) -> Any:
+def _mini(arm: Arm, common: dict[str, Any], bodies: _Bodies, source: dict[str, Any], nodes: StepSettings) -> Any:
     built = paper.build_mini(**common, arm=arm.name, primary=bodies.primary, blocks=source["blocks"])
-    training(built, nodes, "mini")
+    configure_training(built, nodes, "mini")
     return _titled(built, f"build mini {arm.name}").outputs["mini"]
 
 
-def _vectors(settings: Recipe, common: dict[str, Any], source: dict[str, Any], nodes: Nodes) -> Any:
+def _vectors(settings: Recipe, common: dict[str, Any], source: dict[str, Any], nodes: StepSettings) -> Any:
     """Static vectors of the source, where languages are aligned with them."""
     if not settings.adaptation.initialisation.needs_text:
         return None
-    built = light(paper.build_vectors(**common, blocks=source["blocks"], tokenizer=source["tokenizer"]), nodes)
+    built = configure_light(
+        paper.build_vectors(**common, blocks=source["blocks"], tokenizer=source["tokenizer"]), nodes
+    )
     return built.outputs["vectors"]
 
 
 def _starts(
-    bodies: dict[str, _Bodies], common: dict[str, Any], vectors: Any, target: dict[str, Any], nodes: Nodes
+    bodies: dict[str, _Bodies], common: dict[str, Any], vectors: Any, target: dict[str, Any], nodes: StepSettings
 ) -> dict[str, Any]:
     """A language's embeddings at update 0 by primary: all systems that share one start from the same."""
     pieces, starts = {"blocks": target["blocks"], "tokenizer": target["tokenizer"], "vectors": vectors}, {}
     for name, body in bodies.items():
-        made = light(paper.initialise(**common, name=name, primary=body.primary, **pieces), nodes)
+        made = configure_light(paper.initialise(**common, name=name, primary=body.primary, **pieces), nodes)
         starts[name] = _titled(made, f"initialise {name}").outputs["initial"]
     return starts
 
 
 def _judged(
-    arm: Arm, common: dict[str, Any], bodies: _Bodies, mini: Any, start: Any, target: dict[str, Any], nodes: Nodes
+    arm: Arm,
+    common: dict[str, Any],
+    bodies: _Bodies,
+    mini: Any,
+    start: Any,
+    target: dict[str, Any],
+    nodes: StepSettings,
 ) -> Any:
     """Adapt a language in one arm, and judge every checkpoint."""
     of = common | {"arm": arm.name, "primary": bodies.primary}
     pieces = {"blocks": target["blocks"], "tokenizer": target["tokenizer"]} | ({"initial": start} if start else {})
     adapt = paper.adapt(**of, **pieces) if mini is None else paper.adapt_over_mini(**of, **pieces, mini=mini)
-    adapted = _titled(training(adapt, nodes, "adaptation"), f"adapt {arm.name}")
+    adapted = _titled(configure_training(adapt, nodes, "adaptation"), f"adapt {arm.name}")
     judged = paper.judge_language(**of, **target, tasks=bodies.tasks, curve=adapted.outputs["curve"])
-    return _titled(training(judged, nodes, "judging"), f"judge {arm.name}").outputs["evaluation"]
+    return _titled(configure_training(judged, nodes, "judging"), f"judge {arm.name}").outputs["evaluation"]
 
 
 def _titled(task: dsl.PipelineTask, title: str) -> dsl.PipelineTask:

@@ -28,7 +28,7 @@ ONE_TRAINING = {*_STAGES, _FINETUNE, "adapt-over-mini"}
 """Steps that are one training, and say how long it still takes."""
 
 
-def planned(pipeline: base_component.BaseComponent, arguments: Mapping[str, Any]) -> list[Planned]:
+def planned_steps(pipeline: base_component.BaseComponent, arguments: Mapping[str, Any]) -> list[Planned]:
     """Every step of a pipeline, by the name of its component.
 
     A loop over what a step will find is one over the depths of a language: the recipe's own, and all layers to compare.

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from lingraft.config.cluster import Cluster, StageName
-from pipelines.cluster import Nodes, tolerated
+from pipelines.cluster import StepSettings, tolerated
 from pipelines.stacks import without_sources
 
 
@@ -32,7 +32,7 @@ def settable(cluster: Cluster, *stages: StageName) -> Callable[[Callable[..., An
             given = signature.bind(*values).arguments
             asks = {name: given.pop(name) for name in defaults}
             with without_sources():
-                return pipeline(**given, nodes=Nodes(cluster, asks))
+                return pipeline(**given, nodes=StepSettings(cluster, asks))
 
         with_nodes.__signature__ = signature  # type: ignore[attr-defined]
         return with_nodes

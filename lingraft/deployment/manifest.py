@@ -9,7 +9,7 @@ talk to has no credentials of the registry.
 from typing import Any
 
 from lingraft.deployment.deployment import Deployment, Registered, registered
-from lingraft.steps.launch.pods import CREDENTIAL_KEYS, TRACKING_KEYS, USER_ID, secured
+from lingraft.steps.launch.pods import CREDENTIAL_KEYS, TRACKING_KEYS, USER_ID, container_security
 
 GROUP, API_VERSION, PLURAL = "serving.kserve.io", "v1beta1", "inferenceservices"
 LABEL = f"{GROUP}/inferenceservice"
@@ -131,7 +131,7 @@ def _container(deployment: Deployment, name: str, command: list[str], resources:
         "command": command[:2],
         "args": command[2:],
         "resources": resources,
-        "securityContext": secured(),
+        "securityContext": container_security(),
         "volumeMounts": [{"name": volume, "mountPath": path} for volume, path in mounts.items()],
     }
 

@@ -17,7 +17,7 @@ from kubernetes.client.rest import ApiException
 from lingraft.console import say
 from lingraft.deployment.manifest import API_VERSION, GROUP, LABEL, PLURAL, Manifest
 from lingraft.errors import DeploymentError
-from lingraft.steps.launch.watch_job import PASSING, UNREACHABLE, is_absent
+from lingraft.steps.launch.watch_job import TRANSIENT, UNREACHABLE, is_absent
 
 APPLIED, PREVIOUS = "lingraft.io/applied", "lingraft.io/previous"
 """Annotations: the predictor as it was sent, and the one that had all traffic before, as JSON."""
@@ -155,7 +155,7 @@ class Rollout:
             return self.read()
         except DeploymentError as error:
             cause = error.__cause__
-            if isinstance(cause, ApiException) and cause.status not in PASSING:
+            if isinstance(cause, ApiException) and cause.status not in TRANSIENT:
                 raise
             self._tell(str(error))
             return None

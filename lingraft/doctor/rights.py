@@ -7,7 +7,7 @@ from kubernetes import client
 
 from lingraft.deployment.manifest import GROUP, PLURAL
 from lingraft.doctor.findings import Finding, Looks, guarded
-from lingraft.steps.launch.workload import Kind
+from lingraft.steps.launch.workload import WorkloadKind
 
 _PIPELINE = "lingraft-pipeline"
 """Service account of these steps."""
@@ -37,17 +37,17 @@ DEPLOYING = (*(Right(GROUP, PLURAL, verb) for verb in ("get", "create", "update"
 """All that `lingraft deploy` takes: it reads, creates and replaces a service, and tells why a pod does not start."""
 
 
-def needed(kinds: Iterable[Kind]) -> list[Right]:
+def needed(kinds: Iterable[WorkloadKind]) -> list[Right]:
     """All that launching workloads of some kinds, following them and telling of their pods takes."""
     return [Right(kind.group, kind.plural, verb) for kind in kinds for verb in _OF_WORKLOADS] + [*_OF_PODS, _EVENTS]
 
 
-def rights(api: client.ApiClient, namespace: str, kinds: Iterable[Kind]) -> Iterator[Finding]:
+def rights(api: client.ApiClient, namespace: str, kinds: Iterable[WorkloadKind]) -> Iterator[Finding]:
     """Whether the pipelines' service account may launch workloads of these kinds."""
     return guarded(_WHAT, _REMEDY, _rights(api, namespace, kinds))
 
 
-def _rights(api: client.ApiClient, namespace: str, kinds: Iterable[Kind]) -> Looks[None]:
+def _rights(api: client.ApiClient, namespace: str, kinds: Iterable[WorkloadKind]) -> Looks[None]:
     missing = [right for right in needed(kinds) if not _has(api, namespace, right)]
     yield Finding(_WHAT, f"it may not {', '.join(map(str, missing))}" if missing else "", _REMEDY)
 

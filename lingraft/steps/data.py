@@ -9,8 +9,8 @@ from lingraft.artifacts.failures import in_words
 from lingraft.artifacts.files import write_text
 from lingraft.config.recipe import Recipe
 from lingraft.jobs import job as jobs
-from lingraft.steps.facts import language_of
-from lingraft.steps.run_job import do
+from lingraft.steps.run_job import run_job
+from lingraft.steps.step_io import language_of
 from lingraft.tracking.promotion.renewal import require_droppable
 
 
@@ -60,10 +60,10 @@ def prepare_text(recipe: str, run: Path, language: str, out: Path) -> None:
 def train_tokenizer(recipe: str, run: Path, text_folder: Path, out: Path) -> None:
     """Train one language's tokenizer."""
     language = language_of(text_folder, Kind.TEXT)
-    do(jobs.tokenizer(Recipe.parse(recipe), language, text_folder, out), run)
+    run_job(jobs.tokenizer(Recipe.parse(recipe), language, text_folder, out), run)
 
 
 def build_blocks(recipe: str, run: Path, text_folder: Path, tokenizer_folder: Path, out: Path) -> None:
     """Pack one language's text into blocks."""
     language = language_of(text_folder, Kind.TEXT)
-    do(jobs.blocks(Recipe.parse(recipe), language, text_folder, tokenizer_folder, out), run)
+    run_job(jobs.blocks(Recipe.parse(recipe), language, text_folder, tokenizer_folder, out), run)

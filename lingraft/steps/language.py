@@ -19,9 +19,18 @@ from lingraft.errors import DepthError, RecipeError
 from lingraft.jobs import job
 from lingraft.reports.run.records import Records, Tracked, Verdict
 from lingraft.stages.results import LanguageResult, SearchResult, load_language, load_search, load_source, zero_shot
-from lingraft.steps.facts import Judgement, Scores, confusion_of, given, language_of, merit_of, recalls, task_folders
-from lingraft.steps.promote import asker_of, promoted
-from lingraft.steps.run_job import do, one_job
+from lingraft.steps.promote import promote_version, requester
+from lingraft.steps.run_job import run_job, single_job
+from lingraft.steps.step_io import (
+    Scores,
+    ScoresAndConfusion,
+    confusion_of,
+    dev_score_and_seed,
+    language_of,
+    non_empty,
+    recalls,
+    task_folders,
+)
 from lingraft.tracking.promotion.bundle_gate import AllowedChanges
 from lingraft.tracking.promotion.evidence import register_judged
 from lingraft.tracking.promotion.gate import refusal_reason
@@ -50,16 +59,16 @@ def depths_of(recipe: str, language: str, compare: bool, out: Path) -> list[int]
     return found
 
 
-@one_job
+@single_job
 def initialise(
     recipe: str, run: Path, primary: Path, tokenizer_folder: Path, blocks_folder: Path, vectors: Path, out: Path
 ) -> Scores:
     """Write one language's embeddings as they are before training; `vectors` is empty where rows need no text."""
-    language, inputs = language_of(tokenizer_folder, Kind.TOKENIZER), (blocks_folder, given(vectors))
-    return do(job.initialisation(Recipe.parse(recipe), language, primary, tokenizer_folder, out, *inputs), run)
+    language, inputs = language_of(tokenizer_folder, Kind.TOKENIZER), (blocks_folder, non_empty(vectors))
+    return run_job(job.initialisation(Recipe.parse(recipe), language, primary, tokenizer_folder, out, *inputs), run)
 
 
-@one_job
+@single_job
 def adapt(
     recipe: str,
     run: Path,
@@ -73,8 +82,8 @@ def adapt(
 ) -> Scores:
     """Learn one language's embeddings over one depth; the folder `mini` is empty without a step 1b."""
     language = language_of(blocks_folder, Kind.BLOCKS)
-    folders = primary, given(mini), blocks_folder, tokenizer_folder, out, initial
-    return do(job.adaptation(Recipe.parse(recipe), depth, language, *folders), run)
+    folders = primary, non_empty(mini), blocks_folder, tokenizer_folder, out, initial
+    return run_job(job.adaptation(Recipe.parse(recipe), depth, language, *folders), run)
 
 
 def evaluate_language(
@@ -89,7 +98,7 @@ def evaluate_language(
     source_evaluation: Path,
     out: Path,
     initial: Path | None = None,
-) -> Judgement:
+) -> ScoresAndConfusion:
     """Judge one language."""
     from lingraft.stages.evaluate import evaluate_language as evaluate
 
@@ -105,7 +114,7 @@ def evaluate_language(
             text_folder,
             blocks_folder,
             out,
-            mini=given(mini),
+            mini=non_empty(mini),
             initial=initial,
             source_evaluation=source_evaluation,
         )
@@ -149,7 +158,7 @@ def register_language(
         version = register_judged(
             stage, name, folder, judgement, settings.gate, _parity(settings, tasks, folder), facts
         )
-        decided = promoted(stage, name, version, settings.gate)
+        decided = promote_version(stage, name, version, settings.gate)
         if decided.after == int(version):
             Artifact.load(folder, Kind.EMBEDDINGS).copy_to(chosen)
             return None
@@ -168,7 +177,7 @@ def _parity(recipe: Recipe, tasks: Path, embeddings: Path) -> dict[str, float]:
 
 
 def _best(recipe: Recipe, tasks: Path, task: str) -> Path:
-    return max((folder for folder in task_folders(recipe, tasks) if folder.parent.name == task), key=merit_of)
+    return max((folder for folder in task_folders(recipe, tasks) if folder.parent.name == task), key=dev_score_and_seed)
 
 
 def _hand_on_champion(stage: tracking.StageRun, name: str, primary: str, chosen: Path, refused: str) -> None:
@@ -249,7 +258,7 @@ def bundle(
     with tracking.stage(run.read_text(), f"bundle-{task}") as stage:
         brought = {language_of(folder, Kind.EMBEDDINGS): folder for folder in learned}
         tags = {"recipe": settings.digest()}
-        renewal = renew(stage, name, mark, brought, make, tags, allowed, asker_of(stage))
+        renewal = renew(stage, name, mark, brought, make, tags, allowed, requester(stage))
         parity = _parity_of(renewal.made)
         stage.record(renewal.made, parity)
         if renewal.refused:

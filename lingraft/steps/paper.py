@@ -9,48 +9,48 @@ from lingraft.artifacts.files import new_folder
 from lingraft.comparison.plan import plan_of
 from lingraft.config.recipe import Recipe
 from lingraft.jobs.job import Job, Lane, lane, vectors
-from lingraft.steps.facts import Scores
-from lingraft.steps.run_job import attempt, one_job
+from lingraft.steps.run_job import run_or_record_failure, single_job
+from lingraft.steps.step_io import Scores
 
 
 def prepare_language(recipe: str, run: Path, language: str, text: Path, tokenizer: Path, blocks: Path) -> None:
     """Read a language's text, train its tokenizer, and pack its blocks."""
     for job in lane(Recipe.parse(recipe), language, Lane(text, tokenizer, blocks)):
-        attempt(job, run)
+        run_or_record_failure(job, run)
 
 
-@one_job
+@single_job
 def pretrain(recipe: str, run: Path, name: str, blocks: Path, tokenizer: Path, out: Path) -> Scores:
     """Train one of the comparison's primaries, by its name."""
     from lingraft.comparison import jobs
 
     planned = plan_of(Recipe.parse(recipe)).primary(name)
-    return attempt(jobs.pretraining(planned, blocks, tokenizer, out), run)
+    return run_or_record_failure(jobs.pretraining(planned, blocks, tokenizer, out), run)
 
 
-@one_job
+@single_job
 def build_vectors(recipe: str, run: Path, blocks: Path, tokenizer: Path, out: Path) -> Scores:
     """Compute static vectors of the source language's pieces."""
     settings = Recipe.parse(recipe)
-    return attempt(vectors(settings, settings.source, blocks, tokenizer, out), run)
+    return run_or_record_failure(vectors(settings, settings.source, blocks, tokenizer, out), run)
 
 
-@one_job
+@single_job
 def build_mini(recipe: str, run: Path, arm: str, primary: Path, blocks: Path, out: Path) -> Scores:
     """Build the mini-model of an arm that has a step 1b."""
     from lingraft.comparison import jobs
 
-    return attempt(jobs.mini_building(plan_of(Recipe.parse(recipe)).arm(arm), primary, blocks, out), run)
+    return run_or_record_failure(jobs.mini_building(plan_of(Recipe.parse(recipe)).arm(arm), primary, blocks, out), run)
 
 
-@one_job
+@single_job
 def finetune(recipe: str, run: Path, name: str, job: str, primary: Path, text: Path, out: Path) -> Scores:
     """Finetune a task from a primary with a seed; it goes into `out` under the job's own word."""
     from lingraft.comparison import jobs
 
     planned = plan_of(Recipe.parse(recipe)).primary(name)
     wanted = planned.finetuning(job)
-    return attempt(jobs.finetuning(planned, wanted, primary, text, wanted.within(out)), run)
+    return run_or_record_failure(jobs.finetuning(planned, wanted, primary, text, wanted.within(out)), run)
 
 
 def judge_source(
@@ -74,7 +74,7 @@ def judge_source(
     return _judged(evaluate.source_judging(bodies, source, out / planned.name), run)
 
 
-@one_job
+@single_job
 def initialise(
     recipe: str,
     run: Path,
@@ -90,10 +90,10 @@ def initialise(
     from lingraft.comparison import jobs
 
     planned = plan_of(Recipe.parse(recipe)).primary(name)
-    return attempt(jobs.initialisation(planned, language, primary, blocks, tokenizer, vectors, out), run)
+    return run_or_record_failure(jobs.initialisation(planned, language, primary, blocks, tokenizer, vectors, out), run)
 
 
-@one_job
+@single_job
 def adapt(
     recipe: str,
     run: Path,
@@ -110,7 +110,9 @@ def adapt(
     from lingraft.comparison import jobs
 
     planned = plan_of(Recipe.parse(recipe)).arm(arm)
-    return attempt(jobs.adaptation(planned, language, primary, mini, blocks, tokenizer, out, *initial), run)
+    return run_or_record_failure(
+        jobs.adaptation(planned, language, primary, mini, blocks, tokenizer, out, *initial), run
+    )
 
 
 def judge_language(

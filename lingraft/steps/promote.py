@@ -8,12 +8,12 @@ from lingraft.tracking.promotion.gate import refusal_reason
 from lingraft.tracking.promotion.promote import PromotionResult, promote
 
 
-def asker_of(stage: tracking.StageRun) -> str:
+def requester(stage: tracking.StageRun) -> str:
     """Who asks for a promotion, for the record."""
     return f"pipeline, run {stage.run_id}"
 
 
-def promoted(stage: tracking.StageRun, name: str, version: str, gate: Gate | None = None) -> PromotionResult:
+def promote_version(stage: tracking.StageRun, name: str, version: str, gate: Gate | None = None) -> PromotionResult:
     """Ask for a version to become champion.
 
     Raises:
@@ -21,7 +21,7 @@ def promoted(stage: tracking.StageRun, name: str, version: str, gate: Gate | Non
         GateError: there is no evidence, or no primary to be aligned with.
         TrackingError: the registry refuses, or stays down.
     """
-    decided = promote(stage.client, name, int(version), asker_of(stage), gate)
+    decided = promote(stage.client, name, int(version), requester(stage), gate)
     if decided.moved:
         say(f"Version {version} of {name!r} is champion, in place of {decided.before or 'none'}.")
     return decided
@@ -33,6 +33,6 @@ def require_champion(stage: tracking.StageRun, name: str, version: str) -> None:
     Raises:
         PromotionError: it is refused all the same.
     """
-    decided = promoted(stage, name, version)
+    decided = promote_version(stage, name, version)
     if decided.after != int(version):
         raise PromotionError(f"version {version} of {name!r} is not promoted. {refusal_reason(decided.checks)}")

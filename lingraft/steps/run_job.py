@@ -10,29 +10,29 @@ from lingraft.artifacts.artifact import Artifact, Kind
 from lingraft.artifacts.failures import why
 from lingraft.jobs.job import Job
 from lingraft.jobs.shared_results import done, is_done
-from lingraft.steps.facts import Scores, cost_of
+from lingraft.steps.step_io import Scores, cost_of
 from lingraft.training.metrics import exposed
 
-_ONLY_ASKED: ContextVar[bool] = ContextVar("only asked", default=False)
+_CHECKING: ContextVar[bool] = ContextVar("only asked", default=False)
 _JOB = "lingraft_job"
 _TRAINED = {Kind.PRIMARY, Kind.MINI, Kind.TASK, Kind.EMBEDDINGS}
 Step = TypeVar("Step", bound=Callable[..., Scores])
 
 
-class _Answered(BaseException):
+class _CheckResult(BaseException):
     """Whether the job has been done before."""
 
     def __init__(self, is_done: bool) -> None:
         self.is_done = is_done
 
 
-def one_job(step: Step) -> Step:
+def single_job(step: Step) -> Step:
     """Mark a step that does one job and nothing before it, of which can be asked whether it has been done."""
     setattr(step, _JOB, True)
     return step
 
 
-def only_asked(step: Callable[..., object], do_it: Callable[[], object]) -> bool:
+def is_job_done(step: Callable[..., object], do_it: Callable[[], object]) -> bool:
     """Whether a step's job has been done before; nothing is done.
 
     Args:
@@ -41,13 +41,13 @@ def only_asked(step: Callable[..., object], do_it: Callable[[], object]) -> bool
     """
     if not hasattr(step, _JOB):
         return False
-    token = _ONLY_ASKED.set(True)
+    token = _CHECKING.set(True)
     try:
         do_it()
-    except _Answered as answer:
+    except _CheckResult as answer:
         return answer.is_done
     finally:
-        _ONLY_ASKED.reset(token)
+        _CHECKING.reset(token)
     return False  # an input has failed, and so has the job
 
 
@@ -55,7 +55,7 @@ ScoresOf = Callable[[Artifact], Scores]
 Register = Callable[[Artifact, tracking.StageRun], object]
 
 
-def do(
+def run_job(
     job: Job, run: Path, scores_of: ScoresOf = lambda _: {}, register: Register = lambda _made, _stage: None
 ) -> Scores:
     """Do a job; returns what it cost, and its scores.
@@ -69,8 +69,8 @@ def do(
     Raises:
         LingraftError: it failed.
     """
-    if _ONLY_ASKED.get():
-        raise _Answered(is_done(job))
+    if _CHECKING.get():
+        raise _CheckResult(is_done(job))
     with tracking.stage(run.read_text(), job.name) as stage:
         made = done(job, exposed(job.name, stage.watch) if job.kind in _TRAINED else stage.watch)
         scores = scores_of(made)
@@ -79,12 +79,12 @@ def do(
     return cost_of(made) | scores
 
 
-def attempt(job: Job, run: Path, scores_of: ScoresOf = lambda _: {}) -> Scores:
+def run_or_record_failure(job: Job, run: Path, scores_of: ScoresOf = lambda _: {}) -> Scores:
     """The same for a job of many that do not wait for each other: if it fails, its folder says why.
 
     Returns:
         What it cost, and its scores; nothing if it failed.
     """
     found: Scores = {}
-    job.attempt(lambda: found.update(do(job, run, scores_of)))
+    job.attempt(lambda: found.update(run_job(job, run, scores_of)))
     return {} if why(job.made) else found

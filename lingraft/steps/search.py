@@ -12,7 +12,7 @@ from lingraft.config.recipe import Recipe
 from lingraft.config.search import SEARCH_STORAGE
 from lingraft.data.languages import language_name, name_and_tag
 from lingraft.stages.results import load_search
-from lingraft.steps.facts import Scores, given
+from lingraft.steps.step_io import Scores, non_empty
 from lingraft.training.metrics import exposed
 from lingraft.training.schedule import unwatched
 
@@ -131,7 +131,7 @@ def _inputs(
         primary=primary,
         blocks=blocks_folder,
         tokenizer=tokenizer_folder,
-        source_blocks=given(source_blocks),
+        source_blocks=non_empty(source_blocks),
         initial=initial,
         source_evaluation=source_evaluation,
         text=text_folder,

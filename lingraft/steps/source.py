@@ -12,9 +12,17 @@ from lingraft.data.languages import language_name, name_and_tag
 from lingraft.errors import NotRegisteredError
 from lingraft.jobs import job as jobs
 from lingraft.stages.results import SourceResult, load_source
-from lingraft.steps.facts import Judgement, Scores, confusion_of, language_of, merit_of, recalls, task_folders
 from lingraft.steps.promote import require_champion
-from lingraft.steps.run_job import do, one_job
+from lingraft.steps.run_job import run_job, single_job
+from lingraft.steps.step_io import (
+    Scores,
+    ScoresAndConfusion,
+    confusion_of,
+    dev_score_and_seed,
+    language_of,
+    recalls,
+    task_folders,
+)
 from lingraft.tracking.promotion.evidence import EVALUATION, EVALUATION_RUN
 from lingraft.tracking.promotion.promote import languages_to_readapt
 from lingraft.tracking.versions import Version, champion_of, download, versions_of
@@ -27,20 +35,20 @@ _SEED = "seed-"
 """Of a task's folder and alias, with the number of its seed behind it."""
 
 
-@one_job
+@single_job
 def pretrain(recipe: str, run: Path, blocks_folder: Path, tokenizer_folder: Path, out: Path) -> Scores:
     """Train the primary."""
-    return do(jobs.pretraining(Recipe.parse(recipe), blocks_folder, tokenizer_folder, out), run)
+    return run_job(jobs.pretraining(Recipe.parse(recipe), blocks_folder, tokenizer_folder, out), run)
 
 
-@one_job
+@single_job
 def build_vectors(recipe: str, run: Path, blocks_folder: Path, tokenizer_folder: Path, out: Path) -> Scores:
     """Compute static vectors of the source language's pieces, which new languages are aligned with."""
     language = language_of(blocks_folder, Kind.BLOCKS)
-    return do(jobs.vectors(Recipe.parse(recipe), language, blocks_folder, tokenizer_folder, out), run)
+    return run_job(jobs.vectors(Recipe.parse(recipe), language, blocks_folder, tokenizer_folder, out), run)
 
 
-@one_job
+@single_job
 def build_mini(recipe: str, run: Path, primary: Path, blocks_folder: Path, out: Path) -> Scores:
     """Build and register the mini-model of systems that have a step 1b."""
     settings = Recipe.parse(recipe)
@@ -48,20 +56,20 @@ def build_mini(recipe: str, run: Path, primary: Path, blocks_folder: Path, out: 
     def register(made: Artifact, stage: tracking.StageRun) -> None:
         tracking.register(mini_name(settings), made.folder, Kind.MINI, stage, {"recipe": settings.digest()})
 
-    return do(jobs.mini_building(settings, primary, blocks_folder, out), run, register=register)
+    return run_job(jobs.mini_building(settings, primary, blocks_folder, out), run, register=register)
 
 
-@one_job
+@single_job
 def finetune(recipe: str, run: Path, job: str, primary: Path, text_folder: Path, out: Path) -> Scores:
     """Finetune one task in the source language with one seed; `job` is one of `task_config.finetunings`."""
     task, seed = job.rsplit("/", 1)
     wanted = jobs.finetuning(Recipe.parse(recipe), task, int(seed), primary, text_folder, out)
-    return do(wanted, run, lambda made: {"dev_score": made.manifest.detail("dev_score", float)})
+    return run_job(wanted, run, lambda made: {"dev_score": made.manifest.detail("dev_score", float)})
 
 
 def evaluate_source(
     recipe: str, run: Path, primary: Path, tasks: Sequence[Path], text_folder: Path, blocks_folder: Path, out: Path
-) -> Judgement:
+) -> ScoresAndConfusion:
     """Judge the source language."""
     from lingraft.stages.evaluate import evaluate_source as evaluate
 
@@ -103,8 +111,11 @@ def register_source(
         champions = {
             primary_name(settings): tracking.register(primary_name(settings), primary, Kind.PRIMARY, stage, evidence)
         }
-        for folder in sorted(tasks, key=merit_of):
-            (score, seed), name = merit_of(folder), Artifact.load(folder, Kind.TASK).manifest.detail("task", str)
+        for folder in sorted(tasks, key=dev_score_and_seed):
+            (score, seed), name = (
+                dev_score_and_seed(folder),
+                Artifact.load(folder, Kind.TASK).manifest.detail("task", str),
+            )
             facts, model = {"seed": seed, "dev_score": score, **common}, task_name(settings, name)
             champions[model] = tracking.register(model, folder, Kind.TASK, stage, facts, (f"{_SEED}{seed}",))
         mark = Artifact.load(primary, Kind.PRIMARY).fingerprint

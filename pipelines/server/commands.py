@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lingraft.errors import RecipeError
-from pipelines.catalogue import PIPELINES, pipeline_named
+from pipelines.catalogue import PIPELINES, pipeline_builder
 from pipelines.server import IN_CLUSTER
 
 if TYPE_CHECKING:
@@ -75,12 +75,12 @@ def submit(
     from lingraft.config.recipe import Recipe
     from lingraft.console import say
     from pipelines.server import follow as following
-    from pipelines.server.runs import Order, repeat, start
+    from pipelines.server.runs import RunRequest, schedule, start_run
     from pipelines.server.upload import upload
 
     settings = _with_image(Recipe.load(recipe), image)
     _require_pinned(settings, unpinned)
-    made = pipeline_named(pipeline)(settings)
+    made = pipeline_builder(pipeline)(settings)
     connection = _connection(host, namespace, token_file, ca, ui)
     client = connection.client()
     with tempfile.TemporaryDirectory() as folder:
@@ -89,11 +89,11 @@ def submit(
         version = upload(connection, client, package)
     say(f"pipeline {made.name}, version {version.display_name or version.name}")
     run_name = name or (made.name if cron else f"{made.name} {time.strftime('%Y-%m-%d %H:%M:%S')}")
-    order = Order(version, experiment or settings.name, run_name, _parameters(made, given), service_account)
+    request = RunRequest(version, experiment or settings.name, run_name, _parameters(made, given), service_account)
     if cron:
-        say(f"recurring run {run_name} ({cron}): {repeat(connection, client, order, cron)}")
+        say(f"recurring run {run_name} ({cron}): {schedule(connection, client, request, cron)}")
         return
-    run_id = start(connection, client, order)
+    run_id = start_run(connection, client, request)
     print(connection.link(run_id), flush=True)
     if wait:
         following.follow(connection, client, run_id, say)

@@ -75,7 +75,7 @@ class Connection:
 
 
 @contextlib.contextmanager
-def asked(connection: Connection, what: str) -> Iterator[None]:
+def server_errors(connection: Connection, what: str) -> Iterator[None]:
     """Turn what the client raises into an error that says what was asked, of whom, and what to do.
 
     Raises:

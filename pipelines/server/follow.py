@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 import kfp_server_api as kfp
 
 from lingraft.errors import LingraftError
-from pipelines.server.connection import Connection, ServerError, asked
+from pipelines.server.connection import Connection, ServerError, server_errors
 
 DONE = "SUCCEEDED"
 _ENDS = {DONE, "FAILED", "CANCELED", "SKIPPED"}
@@ -58,7 +58,7 @@ def _looks(connection: Connection, client: kfp.ApiClient, run_id: str, patience_
     seen_at = time.monotonic()
     while True:
         try:
-            with asked(connection, f"look at run {run_id}"):
+            with server_errors(connection, f"look at run {run_id}"):
                 run = kfp.RunServiceApi(client).run_service_get_run(run_id)
             seen_at = time.monotonic()
             yield run

@@ -10,7 +10,9 @@ TAKEN = 409
 """Answer to a name that somebody has taken, perhaps a moment ago."""
 
 
-def listed(listing: Callable[..., Any], noun: str, name: str, key: str = "display_name", **where: str) -> list[Any]:
+def list_by_name(
+    listing: Callable[..., Any], noun: str, name: str, key: str = "display_name", **where: str
+) -> list[Any]:
     """What a listing has under a name, oldest first; a server gives at most 20 at once.
 
     Args:
@@ -26,12 +28,12 @@ def listed(listing: Callable[..., Any], noun: str, name: str, key: str = "displa
     return getattr(listing(**given, filter=of_name), noun) or []
 
 
-def named(listing: Callable[..., Any], noun: str, name: str, key: str = "display_name", **where: str) -> Any:
+def find_by_name(listing: Callable[..., Any], noun: str, name: str, key: str = "display_name", **where: str) -> Any:
     """The first that a listing has under a name; None if it has none. For the arguments see `listed`."""
-    return next(iter(listed(listing, noun, name, key, **where)), None)
+    return next(iter(list_by_name(listing, noun, name, key, **where)), None)
 
 
-def found_or_made(find: Callable[[], Any], make: Callable[[], Any]) -> Any:
+def get_or_create(find: Callable[[], Any], make: Callable[[], Any]) -> Any:
     """What is there, else what is made; if somebody else makes it meanwhile, theirs.
 
     Raises:

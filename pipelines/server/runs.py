@@ -7,12 +7,12 @@ from typing import Any
 
 import kfp_server_api as kfp
 
-from pipelines.server.connection import Connection, asked
-from pipelines.server.listing import found_or_made, listed, named
+from pipelines.server.connection import Connection, server_errors
+from pipelines.server.listing import find_by_name, get_or_create, list_by_name
 
 
 @dataclass(frozen=True)
-class Order:
+class RunRequest:
     """What is to be run."""
 
     version: kfp.V2beta1PipelineVersion
@@ -26,20 +26,20 @@ class Order:
     """Of the steps; the server's own choice if empty."""
 
 
-def start(connection: Connection, client: kfp.ApiClient, order: Order) -> str:
+def start_run(connection: Connection, client: kfp.ApiClient, request: RunRequest) -> str:
     """Start a run; returns its id.
 
     Raises:
         ServerError: the server refused, failed or was not there.
     """
-    experiment_id = _experiment(connection, client, order.experiment)
-    with asked(connection, f"start {order.name}"):
+    experiment_id = _experiment(connection, client, request.experiment)
+    with server_errors(connection, f"start {request.name}"):
         return str(
-            kfp.RunServiceApi(client).run_service_create_run(kfp.V2beta1Run(**_common(order, experiment_id))).run_id
+            kfp.RunServiceApi(client).run_service_create_run(kfp.V2beta1Run(**_common(request, experiment_id))).run_id
         )
 
 
-def repeat(connection: Connection, client: kfp.ApiClient, order: Order, cron: str) -> str:
+def schedule(connection: Connection, client: kfp.ApiClient, request: RunRequest, cron: str) -> str:
     """Run on a schedule, one run at a time, none made up for that was missed; returns the recurring run's id.
 
     Schedules of the same name are taken down when the new one stands.
@@ -47,26 +47,26 @@ def repeat(connection: Connection, client: kfp.ApiClient, order: Order, cron: st
     Args:
         connection: to the server.
         client: of its API.
-        order: what is to be run.
+        request: what is to be run.
         cron: six fields, seconds first: "0 0 3 * * *" is every night at three.
 
     Raises:
         ServerError: the server refused, failed or was not there.
     """
     schedules = kfp.RecurringRunServiceApi(client)
-    experiment_id = _experiment(connection, client, order.experiment)
+    experiment_id = _experiment(connection, client, request.experiment)
     wanted = kfp.V2beta1RecurringRun(
-        **_common(order, experiment_id),
+        **_common(request, experiment_id),
         trigger=kfp.V2beta1Trigger(cron_schedule=kfp.V2beta1CronSchedule(cron=cron)),
         mode=kfp.RecurringRunMode.ENABLE,
         max_concurrency="1",
         no_catchup=True,
     )
-    with asked(connection, f"schedule {order.name}"):
-        before = listed(
+    with server_errors(connection, f"schedule {request.name}"):
+        before = list_by_name(
             schedules.recurring_run_service_list_recurring_runs,
             "recurring_runs",
-            order.name,
+            request.name,
             experiment_id=experiment_id,
             namespace=connection.namespace,
         )
@@ -76,17 +76,17 @@ def repeat(connection: Connection, client: kfp.ApiClient, order: Order, cron: st
     return str(made.recurring_run_id)
 
 
-def _common(order: Order, experiment_id: str) -> dict[str, Any]:
+def _common(request: RunRequest, experiment_id: str) -> dict[str, Any]:
     """What a run and a recurring one have in common."""
     version = kfp.V2beta1PipelineVersionReference(
-        pipeline_id=order.version.pipeline_id, pipeline_version_id=order.version.pipeline_version_id
+        pipeline_id=request.version.pipeline_id, pipeline_version_id=request.version.pipeline_version_id
     )
     return {
         "experiment_id": experiment_id,
-        "display_name": order.name,
+        "display_name": request.name,
         "pipeline_version_reference": version,
-        "runtime_config": kfp.V2beta1RuntimeConfig(parameters=dict(order.parameters)),
-        "service_account": order.service_account or None,
+        "runtime_config": kfp.V2beta1RuntimeConfig(parameters=dict(request.parameters)),
+        "service_account": request.service_account or None,
     }
 
 
@@ -94,12 +94,12 @@ def _experiment(connection: Connection, client: kfp.ApiClient, name: str) -> str
     experiments = kfp.ExperimentServiceApi(client)
     wanted = kfp.V2beta1Experiment(display_name=name, namespace=connection.namespace or None)
     find = functools.partial(
-        named,
+        find_by_name,
         experiments.experiment_service_list_experiments,
         "experiments",
         name,
         namespace=connection.namespace,
     )
-    with asked(connection, f"experiment {name}"):
-        made = found_or_made(find, lambda: experiments.experiment_service_create_experiment(wanted))
+    with server_errors(connection, f"experiment {name}"):
+        made = get_or_create(find, lambda: experiments.experiment_service_create_experiment(wanted))
     return str(made.experiment_id)

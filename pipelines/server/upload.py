@@ -8,8 +8,8 @@ from pathlib import Path
 import kfp_server_api as kfp
 import yaml
 
-from pipelines.server.connection import Connection, asked
-from pipelines.server.listing import found_or_made, named
+from pipelines.server.connection import Connection, server_errors
+from pipelines.server.listing import find_by_name, get_or_create
 
 _HASH_CHARACTERS = 12
 
@@ -31,24 +31,24 @@ def upload(connection: Connection, client: kfp.ApiClient, package: Path) -> kfp.
     version = hashlib.sha256(json.dumps(documents, sort_keys=True).encode()).hexdigest()[:_HASH_CHARACTERS]
     pipelines, uploads = kfp.PipelineServiceApi(client), kfp.PipelineUploadServiceApi(client)
     wanted = kfp.V2beta1Pipeline(name=name, display_name=name, namespace=connection.namespace or None)
-    with asked(connection, f"upload pipeline {name}"):
+    with server_errors(connection, f"upload pipeline {name}"):
         of_name = functools.partial(
-            named,
+            find_by_name,
             pipelines.pipeline_service_list_pipelines,
             "pipelines",
             name,
             key="name",
             namespace=connection.namespace,
         )
-        pipeline_id = found_or_made(of_name, lambda: pipelines.pipeline_service_create_pipeline(wanted)).pipeline_id
+        pipeline_id = get_or_create(of_name, lambda: pipelines.pipeline_service_create_pipeline(wanted)).pipeline_id
         of_version = functools.partial(
-            named,
+            find_by_name,
             pipelines.pipeline_service_list_pipeline_versions,
             "pipeline_versions",
             version,
             key="name",
             pipeline_id=pipeline_id,
         )
-        return found_or_made(
+        return get_or_create(
             of_version, lambda: uploads.upload_pipeline_version(str(package), name=version, pipelineid=pipeline_id)
         )

@@ -13,7 +13,7 @@ from lingraft.cli import app
 from lingraft.errors import ArtifactError, NotRegisteredError, PromotionError
 from lingraft.new_language.summary import AddedLanguage
 from lingraft.steps import data, language, source
-from lingraft.steps.facts import merit_of
+from lingraft.steps.step_io import dev_score_and_seed
 from tests.new_language.given import RECIPE, out_of
 from tests.steps import conftest as steps
 from tests.steps.conftest import Registered
@@ -119,7 +119,7 @@ def test_a_language_of_a_primary_that_is_not_registered_is_refused(added: AddedL
 def test_all_that_commands_made_enters_a_registry_that_has_nothing(
     workshop: Workshop, added: AddedLanguage, tmp_path: Path
 ) -> None:
-    best, other = sorted(workshop.tasks.values(), key=merit_of, reverse=True)
+    best, other = sorted(workshop.tasks.values(), key=dev_score_and_seed, reverse=True)
     with sqlite_store(tmp_path):
         with pytest.raises(NotRegisteredError, match="Add that primary first"):
             add(best)

@@ -8,7 +8,7 @@ import pytest
 from lingraft.config.recipe import Recipe
 from lingraft.errors import PromotionError
 from pipelines import build, demo
-from pipelines.plan import planned
+from pipelines.plan import planned_steps
 from tests.pipelines.finished import TINY
 from tests.tracking_stores import quiet, sqlite_store
 
@@ -31,7 +31,7 @@ def test_a_misspelt_language_to_drop_is_refused_before_the_first_pipeline(tmp_pa
 def test_the_first_screen_says_what_is_done_for_whom_how_long_and_where(tmp_path: Path) -> None:
     recipe = Recipe.load(Path("recipes/demo.toml"))
     pipelines = [build.source_pipeline(recipe), build.depth_search_pipeline(recipe), build.language_pipeline(recipe)]
-    plan = [step for pipeline in pipelines for step in planned(pipeline, {})]
+    plan = [step for pipeline in pipelines for step in planned_steps(pipeline, {})]
     lines = demo.announcement(recipe, pipelines, plan, tmp_path)
     assert lines[0] == f"3 pipelines, {len(plan)} steps:"
     assert lines[1] == "  - English (en): pretrain 6 layers, finetune it on help-topic"
@@ -41,5 +41,5 @@ def test_the_first_screen_says_what_is_done_for_whom_how_long_and_where(tmp_path
     )
     assert re.search(r"takes roughly \d+ (s|min)( to \d+ min)? on ", lines[5])
     assert str(tmp_path) in lines[6]
-    again = demo.announcement(recipe, pipelines[2:], planned(pipelines[2], {}), tmp_path)
+    again = demo.announcement(recipe, pipelines[2:], planned_steps(pipelines[2], {}), tmp_path)
     assert not [line for line in again if "pretrain" in line or "search" in line]

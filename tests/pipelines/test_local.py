@@ -33,7 +33,7 @@ from lingraft.errors import ArtifactError, LingraftError, RecipeError
 from lingraft.signals import Interruption
 from pipelines import build, local
 from pipelines.__main__ import run
-from pipelines.forkserver import IMPORTS, Step, _run, title_of
+from pipelines.forkserver import IMPORTS, StepProcess, _run, title_of
 from tests.fixtures.forked import moments
 from tests.pipelines.finished import TINY, runs_of, tiny
 from tests.tracking_stores import quiet, sqlite_store
@@ -331,7 +331,7 @@ def test_of_steps_that_run_at_once_each_has_its_own_exit_code(tmp_path: Path) ->
         given = {"parameterValues": {"code": code}}
         told = {"inputs": given, "outputs": {"outputFile": str(tmp_path / "none")}}
         arguments = ["--executor_input", json.dumps(told), "--function_to_execute", "ends_with"]
-        step = Step([*_SHELL, _PROGRAM, *arguments], os.environ)
+        step = StepProcess([*_SHELL, _PROGRAM, *arguments], os.environ)
         said = "".join(step.lines())
         assert "executor_input" in said
         return step.wait()

@@ -11,7 +11,7 @@ from lingraft.config.recipe import Recipe
 from lingraft.config.training import Initialisation
 from pipelines import build
 from pipelines.paper import paper_pipeline
-from pipelines.plan import planned
+from pipelines.plan import planned_steps
 from tests.pipelines.compiled import ROOT
 from tests.workshop import changed
 
@@ -20,7 +20,7 @@ _LANE = ("prepare-text", "train-tokenizer", "build-blocks")
 
 
 def test_every_step_of_the_demo_is_planned_in_an_order_in_which_it_may_run() -> None:
-    plan = planned(build.source_pipeline(DEMO), {})
+    plan = planned_steps(build.source_pipeline(DEMO), {})
     kinds = [each.kind for each in plan]
     assert kinds.index("build-blocks") < kinds.index("build-vectors") < kinds.index("register-source")
     kinds.remove("build-vectors")  # which may come anywhere between
@@ -33,29 +33,33 @@ def test_every_step_of_the_demo_is_planned_in_an_order_in_which_it_may_run() -> 
 
 def test_static_vectors_are_planned_only_where_languages_are_aligned_with_them() -> None:
     overlap = changed(DEMO, "adaptation", initialisation=Initialisation.OVERLAP)
-    drawn, aligned = (Counter(each.kind for each in planned(build.source_pipeline(of), {})) for of in (overlap, DEMO))
+    drawn, aligned = (
+        Counter(each.kind for each in planned_steps(build.source_pipeline(of), {})) for of in (overlap, DEMO)
+    )
     assert aligned == drawn + Counter({"build-vectors": 1})
 
 
 def test_each_primary_of_a_comparison_has_one_start_a_language_where_rows_need_text() -> None:
     base = Recipe.load(ROOT / "recipes" / "base.toml")
     aligned = changed(base, "adaptation", initialisation=Initialisation.ALIGNED)
-    counts = Counter(each.kind for each in planned(paper_pipeline(aligned), {"languages": ["de", "tr"]}))
+    counts = Counter(each.kind for each in planned_steps(paper_pipeline(aligned), {"languages": ["de", "tr"]}))
     assert counts["build-vectors"] == 1
     assert counts["initialise"] == 2 * len(plan_of(aligned).primaries)
-    assert not {"build-vectors", "initialise"} & {each.kind for each in planned(paper_pipeline(base), {})}
+    assert not {"build-vectors", "initialise"} & {each.kind for each in planned_steps(paper_pipeline(base), {})}
 
 
 @pytest.mark.parametrize(("compare", "depths"), [(False, 1), (True, 2)])
 def test_a_language_is_planned_with_each_depth_that_it_is_adapted_over(compare: bool, depths: int) -> None:
-    plan = planned(build.language_pipeline(DEMO), {"compare": compare, "languages": ["de", "tr"]})
+    plan = planned_steps(build.language_pipeline(DEMO), {"compare": compare, "languages": ["de", "tr"]})
     counts = Counter(each.kind for each in plan)
     assert [counts[kind] for kind in (*_LANE, "initialise", "depths-of", "register-language")] == 6 * [2]
     assert counts["adapt"] == counts["evaluate-language"] == 2 * depths
 
 
 def test_a_languages_evaluation_counts_as_twice_the_sources_and_not_as_a_light_step() -> None:
-    source, language = (planned(pipeline(DEMO), {}) for pipeline in (build.source_pipeline, build.language_pipeline))
+    source, language = (
+        planned_steps(pipeline(DEMO), {}) for pipeline in (build.source_pipeline, build.language_pipeline)
+    )
     [judged] = {each for each in language if each.kind == "evaluate-language"}
     assert (judged.flops, judged.like) == (None, ("evaluate-source", 2.0))
     assert [each.flops for each in source if each.kind == "evaluate-source"] == [None]
@@ -65,7 +69,7 @@ def test_trainings_are_weighed_by_the_recipes_flops() -> None:
     flops = {
         each.kind: each.flops or 0.0
         for pipeline in (build.source_pipeline(DEMO), build.language_pipeline(DEMO))
-        for each in planned(pipeline, {})
+        for each in planned_steps(pipeline, {})
     }
     # About three times the layers and passes.
     updates = DEMO.pretraining.steps / DEMO.adaptation.steps
@@ -84,4 +88,4 @@ def test_loops_side_by_side_are_counted_as_kfp_runs_them() -> None:
         with dsl.ParallelFor([1, 2, 3], parallelism=1) as number:
             work(number=number)
 
-    assert Counter(each.at_once for each in planned(pipeline, {})) == {2: 3, 1: 3}
+    assert Counter(each.at_once for each in planned_steps(pipeline, {})) == {2: 3, 1: 3}

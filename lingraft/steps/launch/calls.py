@@ -38,7 +38,7 @@ class Call(pydantic.BaseModel, frozen=True, extra="forbid"):
     arguments: dict[str, Any]
     """As JSON holds them: paths are strings."""
 
-    def do(self) -> Any:
+    def run(self) -> Any:
         """Do it, in this process.
 
         Raises:
@@ -70,19 +70,19 @@ class Call(pydantic.BaseModel, frozen=True, extra="forbid"):
         return found
 
 
-def listed(folders: str | Sequence[str]) -> list[str]:
+def as_list(folders: str | Sequence[str]) -> list[str]:
     """One or several, as several."""
     return [folders] if isinstance(folders, str) else [*folders]
 
 
 def is_done(call: Call) -> bool:
     """Whether a step has been done before, so that it takes no machine of its own to do it again."""
-    from lingraft.steps.run_job import only_asked
+    from lingraft.steps.run_job import is_job_done
 
-    return only_asked(call.function, call.do)
+    return is_job_done(call.function, call.run)
 
 
-class Answer(pydantic.BaseModel, frozen=True, extra="forbid"):
+class StepAnswer(pydantic.BaseModel, frozen=True, extra="forbid"):
     """What a step says of itself in the end."""
 
     result: Any = None
@@ -93,10 +93,10 @@ class Answer(pydantic.BaseModel, frozen=True, extra="forbid"):
 
 
 @dataclass(frozen=True)
-class Ended:
+class AttemptResult:
     """What became of one attempt, as its launcher sees it."""
 
-    answer: Answer | None = None
+    answer: StepAnswer | None = None
     """Absent where it could not give one any more."""
     vanished: str | None = None
     """How it was lost, if that was no fault of its own."""
@@ -114,8 +114,8 @@ class Ended:
         return self.vanished or self.failed or (self.answer.error if self.answer else None)
 
 
-def out_of_memory(what: str, limit: str) -> Ended:
+def out_of_memory(what: str, limit: str) -> AttemptResult:
     """The end of a step that the kernel killed for its memory: more of the same would end the same."""
-    return Ended(
+    return AttemptResult(
         failed=f"{what} was killed {_NO_MEMORY} ({limit}). Give its profile more memory, or take smaller micro-batches."
     )

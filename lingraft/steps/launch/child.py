@@ -17,7 +17,7 @@ from typing import Protocol
 from lingraft.artifacts.files import write_text
 from lingraft.signals import EXIT_CODES, Interruption, handled
 from lingraft.steps.launch import step
-from lingraft.steps.launch.calls import Answer, Call, Ended, out_of_memory
+from lingraft.steps.launch.calls import AttemptResult, Call, StepAnswer, out_of_memory
 
 _MEMORY_EVENTS = Path("/sys/fs/cgroup/memory.events")
 _STOPS = {code: number for number, code in EXIT_CODES.items()}
@@ -47,7 +47,7 @@ def fork_steps() -> None:
     _start = _Fork
 
 
-def attempt(call: Call) -> Ended:
+def attempt(call: Call) -> AttemptResult:
     """Do a step in a process of its own, which writes to our output.
 
     Raises:
@@ -59,15 +59,15 @@ def attempt(call: Call) -> Ended:
         killed_before = _killed_for_memory()
         code = _run(lambda: _start([str(call_file), str(answer_file)]))
         if answer_file.exists():
-            return Ended(Answer.model_validate_json(answer_file.read_bytes()))
+            return AttemptResult(StepAnswer.model_validate_json(answer_file.read_bytes()))
     if code in _STOPS:
         raise Interruption(_STOPS[code], f"step {call.step!r} was asked to stop. Run the same again to go on.")
     if code == -signal.SIGKILL and _killed_for_memory() > killed_before:
         return out_of_memory(f"step {call.step!r}", "the memory of its container")
     if code == -signal.SIGKILL:
-        return Ended(vanished=f"the process of step {call.step!r} was killed")
+        return AttemptResult(vanished=f"the process of step {call.step!r} was killed")
     how = f"by {signal.Signals(-code).name}" if code < 0 else f"with exit code {code}"
-    return Ended(failed=f"the process of step {call.step!r} ended {how}, and its log says why")
+    return AttemptResult(failed=f"the process of step {call.step!r} ended {how}, and its log says why")
 
 
 class _Fork:

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from lingraft.signals import EXIT_CODES
-from lingraft.steps.launch.calls import Ended, out_of_memory
-from lingraft.steps.launch.workload import DELETED, State
+from lingraft.steps.launch.calls import AttemptResult, out_of_memory
+from lingraft.steps.launch.workload import DELETED, WorkloadState
 
 _OUT_OF_MEMORY = "OOMKilled"
 _LOST = {137, 143, *EXIT_CODES.values()}
@@ -16,7 +16,7 @@ _NODE_REASONS = {"NodeLost", "NodeShutdown", "Shutdown", "Terminated", "Preempti
 """What the kubelet says of pods that it ends for its own sake. Eviction for lack of disk is the pod's own fault."""
 
 
-def lost(name: str, state: State, pods: Sequence[Any], memory: str) -> Ended:
+def classify_exit(name: str, state: WorkloadState, pods: Sequence[Any], memory: str) -> AttemptResult:
     """The end of a workload.
 
     Args:
@@ -28,15 +28,15 @@ def lost(name: str, state: State, pods: Sequence[Any], memory: str) -> Ended:
     if killed_for_memory(pods):
         return out_of_memory(name, memory)
     if state.reason == DELETED:
-        return Ended(failed=f"{name} was deleted by somebody. Run the same again to go on.")
+        return AttemptResult(failed=f"{name} was deleted by somebody. Run the same again to go on.")
     disrupted = [words for pod in pods if (words := _disruption(pod))]
     if disrupted or not pods:
-        return Ended(vanished=f"{name} lost its node ({'; '.join(disrupted) or 'its pods are gone'})")
+        return AttemptResult(vanished=f"{name} lost its node ({'; '.join(disrupted) or 'its pods are gone'})")
     code = _first_exit_code(pods)
     if code in _LOST:
-        return Ended(vanished=f"{name} was killed (exit code {code})")
+        return AttemptResult(vanished=f"{name} was killed (exit code {code})")
     what = "" if code is None else f", exit code {code}"
-    return Ended(failed=f"{name} failed ({state.reason}: {state.message}{what}), and its log says why")
+    return AttemptResult(failed=f"{name} failed ({state.reason}: {state.message}{what}), and its log says why")
 
 
 def killed_for_memory(pods: Sequence[Any]) -> bool:

@@ -11,14 +11,14 @@ from pathlib import Path
 from lingraft.artifacts.artifact import MANIFEST
 from lingraft.artifacts.files import new_folder, sha256_of, write_text
 from lingraft.errors import ArtifactError
-from lingraft.steps.launch.calls import Answer, Call, Folders, listed
+from lingraft.steps.launch.calls import Call, Folders, StepAnswer, as_list
 
 _ASIDE = {"run"}
 """Which tracking run tells of a step does not decide what is done: a run that is submitted again has another one."""
 
 
 @dataclass(frozen=True)
-class Attempt:
+class CallAttempt:
     """One try at a call, in a folder of its own: what another try has left, or still writes, is never taken for its."""
 
     folder: Path
@@ -34,13 +34,13 @@ class Attempt:
         return self.folder / "call.json"
 
     @property
-    def answer(self) -> Answer | None:
+    def answer(self) -> StepAnswer | None:
         """What the step said, if it did."""
         file = self._answer_file
-        return Answer.model_validate_json(file.read_bytes()) if file.exists() else None
+        return StepAnswer.model_validate_json(file.read_bytes()) if file.exists() else None
 
     @property
-    def meeting(self) -> Path:
+    def rendezvous(self) -> Path:
         """Where several machines find what to do."""
         return self.folder / "nodes"
 
@@ -57,7 +57,7 @@ class Attempt:
         return self.folder / "answer.json"
 
 
-class Exchange:
+class Handover:
     """One call's place: its inputs by their content, and what is tried at it.
 
     The same call has the same place, so that a launcher which is started again finds what the one before it launched.
@@ -73,29 +73,29 @@ class Exchange:
             outputs: those that it fills.
         """
         self._inputs_root, self._call, self._inputs, self._outputs = root / "inputs", call, inputs, outputs
-        decisive = {name: listed(folders) for name, folders in inputs.items() if name not in _ASIDE}
-        marks = {name: [mark_of(Path(each)) for each in folders] for name, folders in decisive.items()}
+        decisive = {name: as_list(folders) for name, folders in inputs.items() if name not in _ASIDE}
+        marks = {name: [content_hash(Path(each)) for each in folders] for name, folders in decisive.items()}
         self._values = {name: call.arguments[name] for name in call.arguments if name not in {*inputs, *outputs}}
         named = json.dumps({"step": call.step, "inputs": marks, "values": self._values}, sort_keys=True)
         self.key = hashlib.sha256(named.encode()).hexdigest()[:20]
         self._folder = root / "calls" / self.key
 
-    def attempt(self, name: str | None = None) -> Attempt:
+    def attempt(self, name: str | None = None) -> CallAttempt:
         """One that was begun, by its name; else a new one."""
-        return Attempt(self._folder / (name or uuid.uuid4().hex))
+        return CallAttempt(self._folder / (name or uuid.uuid4().hex))
 
-    def send(self, attempt: Attempt) -> None:
+    def send(self, attempt: CallAttempt) -> None:
         """Bring inputs and the call to where the step finds them.
 
         Raises:
             ArtifactError: they cannot be written.
         """
-        inputs = {name: _like(folders, map(self._sent, listed(folders))) for name, folders in self._inputs.items()}
+        inputs = {name: _like(folders, map(self._sent, as_list(folders))) for name, folders in self._inputs.items()}
         theirs = {name: str(attempt.output(name)) for name in self._outputs}
         call = Call(step=self._call.step, arguments={**inputs, **theirs, **self._values})
         write_text(attempt.call_file, call.model_dump_json())
 
-    def bring(self, attempt: Attempt) -> None:
+    def collect(self, attempt: CallAttempt) -> None:
         """Bring what the step left to where it is wanted.
 
         Raises:
@@ -111,7 +111,7 @@ class Exchange:
 
     def _sent(self, name: str) -> str:
         here = Path(name)
-        there = self._inputs_root / mark_of(here) / here.name
+        there = self._inputs_root / content_hash(here) / here.name
         if not there.exists():
             try:
                 _copy(here, there)
@@ -121,7 +121,7 @@ class Exchange:
         return str(there)
 
 
-def mark_of(path: Path) -> str:
+def content_hash(path: Path) -> str:
     """Equal marks, equal content: an artifact's manifest has the hashes of all else."""
     digest = hashlib.sha256()
     for name, file in _decisive_files(path):

@@ -15,7 +15,7 @@ from lingraft.config.cluster import StageName
 from lingraft.config.recipe import Recipe
 from lingraft.console import say
 from lingraft.steps.launch import child
-from lingraft.steps.launch.calls import Call, Ended, Folders, LaunchError, LostError, is_done, listed
+from lingraft.steps.launch.calls import AttemptResult, Call, Folders, LaunchError, LostError, as_list, is_done
 
 RETRIES = "LINGRAFT_RETRIES"
 """Environment variable: attempts after the first, of steps that were lost or met what may heal."""
@@ -76,23 +76,23 @@ def run(
 
 def _launched(call: Call, inputs: Folders, outputs: Folders, stage: str, pause_s: float) -> Any:
     """Do it on Kubernetes, by the profile that the recipe has for its stage."""
-    from lingraft.steps.launch.handover import Exchange
-    from lingraft.steps.launch.on_cluster import OnCluster
+    from lingraft.steps.launch.handover import Handover
+    from lingraft.steps.launch.on_cluster import ClusterLauncher
 
     cluster = Recipe.parse(str(call.arguments["recipe"])).cluster
     profile = cluster.profile_of(TypeAdapter(StageName).validate_python(stage))
-    exchange = Exchange(Path(cluster.storage_path) / "launched", call, inputs, outputs)
-    launched = OnCluster(cluster, profile, exchange)
+    handover = Handover(Path(cluster.storage_path) / "launched", call, inputs, outputs)
+    launched = ClusterLauncher(cluster, profile, handover)
     result = _attempted(launched.attempt, profile.retries, pause_s)
-    exchange.clear()
+    handover.clear()
     return result
 
 
 def _all(folders: Folders) -> Iterator[str]:
-    return itertools.chain.from_iterable(map(listed, folders.values()))
+    return itertools.chain.from_iterable(map(as_list, folders.values()))
 
 
-def _as_child(call: Call, outputs: Folders) -> Ended:
+def _as_child(call: Call, outputs: Folders) -> AttemptResult:
     ended = child.attempt(call)
     if ended.heals:  # what was trained is kept elsewhere; here lies what was lost before it could say so
         for out in _all(outputs):
@@ -104,7 +104,7 @@ def _retries() -> int:
     return int(os.environ.get(RETRIES, _RETRIES))
 
 
-def _attempted(attempt: Callable[[], Ended], retries: int, pause_s: float) -> Any:
+def _attempted(attempt: Callable[[], AttemptResult], retries: int, pause_s: float) -> Any:
     for number in itertools.count(1):
         ended = attempt()
         if ended.reason is None:

@@ -10,15 +10,17 @@ from kubernetes.client.rest import ApiException
 
 from lingraft.console import say
 from lingraft.steps.launch.watch_job import UNREACHABLE
-from lingraft.steps.launch.workload import Kind
+from lingraft.steps.launch.workload import WorkloadKind
 
 _LAST_WORDS_S = 10.0
 
 
-class Reporter:
+class LogStream:
     """Prints the log of a workload's main pod, and the cluster's warnings about its pods, each once."""
 
-    def __init__(self, api: client.ApiClient, namespace: str, kind: Kind, name: str, every_s: float = 2.0) -> None:
+    def __init__(
+        self, api: client.ApiClient, namespace: str, kind: WorkloadKind, name: str, every_s: float = 2.0
+    ) -> None:
         """Begin.
 
         Args:

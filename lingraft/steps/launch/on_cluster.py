@@ -9,13 +9,13 @@ from kubernetes.client.rest import ApiException
 from lingraft.config.cluster import Cluster, Profile
 from lingraft.console import say
 from lingraft.signals import Interruption, interruptible
-from lingraft.steps.launch.calls import Answer, Ended, LaunchError
-from lingraft.steps.launch.classify_exit import killed_for_memory, lost
-from lingraft.steps.launch.handover import Attempt, Exchange
-from lingraft.steps.launch.log_stream import Reporter
+from lingraft.steps.launch.calls import AttemptResult, LaunchError, StepAnswer
+from lingraft.steps.launch.classify_exit import classify_exit, killed_for_memory
+from lingraft.steps.launch.handover import CallAttempt, Handover
+from lingraft.steps.launch.log_stream import LogStream
 from lingraft.steps.launch.pods import LABEL, STEP, Manifest
-from lingraft.steps.launch.watch_job import PASSING, UNREACHABLE, is_absent, to_the_end
-from lingraft.steps.launch.workload import KINDS, MANIFESTS, Phase, State, Workloads, state_of
+from lingraft.steps.launch.watch_job import TRANSIENT, UNREACHABLE, is_absent, watch_job
+from lingraft.steps.launch.workload import KINDS, MANIFESTS, WorkloadPhase, Workloads, WorkloadState, state_of
 
 NAMESPACE = "LINGRAFT_NAMESPACE"
 """Environment variable: the namespace, where it is not the pod's own or the context's."""
@@ -55,21 +55,21 @@ def _namespace_of_context() -> str:
     return str(active["context"].get("namespace", "default"))
 
 
-class OnCluster:
+class ClusterLauncher:
     """Attempts at one step."""
 
-    def __init__(self, cluster: Cluster, profile: Profile, exchange: Exchange) -> None:
+    def __init__(self, cluster: Cluster, profile: Profile, handover: Handover) -> None:
         """Say what, and where.
 
         Raises:
             LaunchError: there is no cluster.
         """
         self._manifest, self._kind = MANIFESTS[str(profile.launched)], KINDS[str(profile.launched)]
-        self._cluster, self._profile, self._exchange = cluster, profile, exchange
+        self._cluster, self._profile, self._handover = cluster, profile, handover
         self._api, self._namespace = connect()
         self._workloads = Workloads(self._api, self._kind, self._namespace)
 
-    def attempt(self) -> Ended:
+    def attempt(self) -> AttemptResult:
         """Launch the step, or find it, and follow it to its end; what it made is brought to where it is wanted.
 
         Raises:
@@ -82,49 +82,51 @@ class OnCluster:
             except ApiException as error:
                 return _refused(error)
             except UNREACHABLE as error:
-                return Ended(Answer(error=f"the API server does not answer: {error}", heals=True))
+                return AttemptResult(StepAnswer(error=f"the API server does not answer: {error}", heals=True))
             except Interruption:
                 self._end()
                 raise
 
-    def _followed(self, workload: Manifest) -> Ended:
+    def _followed(self, workload: Manifest) -> AttemptResult:
         name, attempt = workload["metadata"]["name"], self._attempt_of(workload)
-        reporter = Reporter(self._api, self._namespace, self._kind, name)
+        log_stream = LogStream(self._api, self._namespace, self._kind, name)
         try:
-            state = to_the_end(self._workloads, workload)
-            ended = self._judged(name, attempt.answer, state, reporter)
+            state = watch_job(self._workloads, workload)
+            ended = self._judged(name, attempt.answer, state, log_stream)
             if ended.reason is None:
-                self._exchange.bring(attempt)
+                self._handover.collect(attempt)
             return ended
         except Interruption:
-            self._end()  # before the reporter, which waits for the log of a pod that lives
+            self._end()  # before the log_stream, which waits for the log of a pod that lives
             raise
         finally:
-            reporter.close()
+            log_stream.close()
 
     def _found(self) -> Manifest | None:
         """What an earlier launcher has left running, or ended well."""
         known = [each for each in self._of_call() if "deletionTimestamp" not in each["metadata"]]
-        phase = state_of(known[-1]).phase if known else Phase.FAILED
-        if phase is Phase.FAILED or (phase is Phase.SUCCEEDED and not self._attempt_of(known[-1]).answer):
+        phase = state_of(known[-1]).phase if known else WorkloadPhase.FAILED
+        if phase is WorkloadPhase.FAILED or (
+            phase is WorkloadPhase.SUCCEEDED and not self._attempt_of(known[-1]).answer
+        ):
             return None
         # Not by its own kind: the items of Kubernetes' lists have none.
         say(f"{self._profile.launched} {known[-1]['metadata']['name']} is there already, and is followed")
         return known[-1]
 
-    def _attempt_of(self, workload: Manifest) -> Attempt:
-        return self._exchange.attempt(workload["metadata"]["annotations"][ATTEMPT])
+    def _attempt_of(self, workload: Manifest) -> CallAttempt:
+        return self._handover.attempt(workload["metadata"]["annotations"][ATTEMPT])
 
     def _of_call(self) -> list[Manifest]:
-        return self._workloads.of_call(self._exchange.key)
+        return self._workloads.of_call(self._handover.key)
 
     def _created(self) -> Manifest:
         number = 1 + max((int(each["metadata"]["name"].rpartition("-")[2]) for each in self._of_call()), default=0)
-        name, attempt = f"lingraft-{self._exchange.key}-{number}", self._exchange.attempt()
-        self._exchange.send(attempt)
+        name, attempt = f"lingraft-{self._handover.key}-{number}", self._handover.attempt()
+        self._handover.send(attempt)
         metadata = {
             "name": name,
-            "labels": {LABEL: self._exchange.key, **STEP},
+            "labels": {LABEL: self._handover.key, **STEP},
             "annotations": {ATTEMPT: attempt.name},
         }
         try:
@@ -140,33 +142,39 @@ class OnCluster:
         """Have Kubernetes stop the step, which keeps where it is."""
         try:
             for each in self._of_call():
-                if state_of(each).phase is Phase.RUNNING:
+                if state_of(each).phase is WorkloadPhase.RUNNING:
                     self._workloads.delete(each["metadata"]["name"])
         except (ApiException, *UNREACHABLE) as error:
             if not is_absent(error):
-                say(f"{self._exchange.key} could not be ended, and runs on: {error}. End it, or run the same again.")
+                say(f"{self._handover.key} could not be ended, and runs on: {error}. End it, or run the same again.")
 
-    def _judged(self, name: str, answer: Answer | None, state: State, reporter: Reporter) -> Ended:
+    def _judged(
+        self, name: str, answer: StepAnswer | None, state: WorkloadState, log_stream: LogStream
+    ) -> AttemptResult:
         if answer and not (answer.heals and self._profile.nodes > 1):
-            return Ended(answer)
-        if state.phase is Phase.SUCCEEDED:
-            return Ended(
+            return AttemptResult(answer)
+        if state.phase is WorkloadPhase.SUCCEEDED:
+            return AttemptResult(
                 vanished=f"{name} succeeded, but another launcher has taken its answer, or the claim is another"
             )
         if state.reason == _TIME_LIMIT:
             limit = f"its profile's time limit of {self._profile.time_limit_s} s"
-            return Ended(failed=f"{name} was ended at {limit}. Raise it, and run the same again: what it kept stays.")
-        pods = reporter.pods()
+            return AttemptResult(
+                failed=f"{name} was ended at {limit}. Raise it, and run the same again: what it kept stays."
+            )
+        pods = log_stream.pods()
         if answer and not killed_for_memory(pods):  # of the machine that lost another; why, only that one's pod knows
-            return Ended(answer)
-        return lost(name, state, pods, self._profile.memory)
+            return AttemptResult(answer)
+        return classify_exit(name, state, pods, self._profile.memory)
 
 
-def _refused(error: ApiException) -> Ended:
+def _refused(error: ApiException) -> AttemptResult:
     """What the API server's refusal means: a quota may have room later, a missing right is for people."""
     said = f"{error.reason}: {error.body or ''}".strip()
-    if error.status in {*PASSING, _CONFLICT}:
-        return Ended(Answer(error=f"the API server cannot at the moment ({error.status}): {said}", heals=True))
+    if error.status in {*TRANSIENT, _CONFLICT}:
+        return AttemptResult(
+            StepAnswer(error=f"the API server cannot at the moment ({error.status}): {said}", heals=True)
+        )
     if error.status == _FORBIDDEN and "exceeded quota" in said:
-        return Ended(Answer(error=f"the namespace's quota has no room: {said}", heals=True))
-    return Ended(failed=f"Kubernetes refuses ({error.status}): {said}")
+        return AttemptResult(StepAnswer(error=f"the namespace's quota has no room: {said}", heals=True))
+    return AttemptResult(failed=f"Kubernetes refuses ({error.status}): {said}")

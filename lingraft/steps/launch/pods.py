@@ -41,17 +41,17 @@ def pod(cluster: Cluster, profile: Profile, command: Sequence[str], labels: Mapp
         "env": environment(cluster, profile),
         "resources": resources(profile),
         "volumeMounts": mounts(cluster, profile),
-        "securityContext": secured(),
+        "securityContext": container_security(),
     }
-    return {"metadata": {"labels": dict(labels)}, "spec": placement(profile) | shell(cluster, profile, [container])}
+    return {"metadata": {"labels": dict(labels)}, "spec": placement(profile) | pod_spec(cluster, profile, [container])}
 
 
-def secured() -> Manifest:
+def container_security() -> Manifest:
     """Of every container."""
     return {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}, "readOnlyRootFilesystem": True}
 
 
-def shell(cluster: Cluster, profile: Profile, containers: list[Manifest]) -> Manifest:
+def pod_spec(cluster: Cluster, profile: Profile, containers: list[Manifest]) -> Manifest:
     """A pod around containers."""
     account = {"serviceAccountName": cluster.service_account} if cluster.service_account else {}
     return account | {

@@ -14,7 +14,7 @@ from lingraft.artifacts.failures import EXPECTED, devices_named, in_words
 from lingraft.artifacts.files import write_text
 from lingraft.errors import LingraftError
 from lingraft.signals import Interruption, interruptible
-from lingraft.steps.launch.calls import Answer, Call
+from lingraft.steps.launch.calls import Call, StepAnswer
 
 LAUNCHER = "LINGRAFT_LAUNCHER"
 """Environment variable: the process that has started this one as its child."""
@@ -29,9 +29,9 @@ def main() -> None:
     call = Call.model_validate_json(call_file.read_bytes())
     try:
         with interruptible(), devices_named():
-            answer = Answer(result=call.do())
+            answer = StepAnswer(result=call.run())
     except EXPECTED as error:
-        answer = Answer(error=in_words(error), heals=isinstance(error, LingraftError) and error.heals)
+        answer = StepAnswer(error=in_words(error), heals=isinstance(error, LingraftError) and error.heals)
     except Interruption as interruption:
         print(f"stopped: {interruption}", file=sys.stderr)
         sys.exit(interruption.exit_code)

@@ -8,10 +8,10 @@ from kubernetes.client.rest import ApiException
 
 from lingraft.console import say
 from lingraft.steps.launch.pods import Manifest
-from lingraft.steps.launch.workload import Phase, State, Workloads, gone, state_of
+from lingraft.steps.launch.workload import WorkloadPhase, Workloads, WorkloadState, mark_deleted, state_of
 
 _GONE, _NOT_FOUND = 410, 404
-PASSING = {_GONE, 429, 500, 502, 503, 504}
+TRANSIENT = {_GONE, 429, 500, 502, 503, 504}
 _WATCH_S = 30
 """After which a watch is begun again."""
 _PAUSES_S = (0.5, 1.0, 2.0, 5.0, 10.0)
@@ -19,7 +19,7 @@ _PAUSES_S = (0.5, 1.0, 2.0, 5.0, 10.0)
 UNREACHABLE = (urllib3.exceptions.HTTPError, ConnectionError)
 
 
-def to_the_end(workloads: Workloads, workload: Manifest) -> State:
+def watch_job(workloads: Workloads, workload: Manifest) -> WorkloadState:
     """Wait until a workload has ended.
 
     Raises:
@@ -27,7 +27,7 @@ def to_the_end(workloads: Workloads, workload: Manifest) -> State:
     """
     for known in _as_it_changes(workloads, workload):
         state = state_of(known)
-        if state.phase is not Phase.RUNNING:
+        if state.phase is not WorkloadPhase.RUNNING:
             return state
     raise AssertionError("a workload is followed to its end")
 
@@ -43,7 +43,7 @@ def _as_it_changes(workloads: Workloads, workload: Manifest) -> Iterator[Manifes
             failures = 0
         except (ApiException, *UNREACHABLE) as error:
             if is_absent(error):
-                workload = gone(workload)
+                workload = mark_deleted(workload)
                 continue
             _require_passing(error, failures)
             time.sleep(_PAUSES_S[min(failures, len(_PAUSES_S) - 1)])
@@ -56,11 +56,11 @@ def _read_again(workloads: Workloads, workload: Manifest) -> Manifest:
     try:
         return workloads.read(workload["metadata"]["name"])
     except (ApiException, *UNREACHABLE) as error:
-        return gone(workload) if is_absent(error) else workload
+        return mark_deleted(workload) if is_absent(error) else workload
 
 
 def _require_passing(error: Exception, failures: int) -> None:
-    if isinstance(error, ApiException) and error.status not in PASSING:
+    if isinstance(error, ApiException) and error.status not in TRANSIENT:
         raise error
     if failures == len(_PAUSES_S):
         say(f"the API server does not answer, and is asked on: {error}")

@@ -10,7 +10,7 @@ from kubernetes import client, watch
 from lingraft import ranks
 from lingraft.config.cluster import Cluster, Profile
 from lingraft.steps.launch import pods
-from lingraft.steps.launch.handover import Attempt
+from lingraft.steps.launch.handover import CallAttempt
 from lingraft.steps.launch.pods import CONTAINER, LABEL, Manifest
 
 DELETED = "Deleted"
@@ -25,7 +25,7 @@ _NODE = "node"
 """Name that the torch runtime gives to its replicated job and to its container."""
 
 
-class Phase(StrEnum):
+class WorkloadPhase(StrEnum):
     """Of a workload."""
 
     RUNNING = "running"
@@ -33,17 +33,17 @@ class Phase(StrEnum):
     FAILED = "failed"
 
 
-class State(NamedTuple):
+class WorkloadState(NamedTuple):
     """Where one stands."""
 
-    phase: Phase
+    phase: WorkloadPhase
     reason: str = ""
     """Why it failed, in one word of Kubernetes."""
     message: str = ""
 
 
 @dataclass(frozen=True)
-class Kind:
+class WorkloadKind:
     """How Kubernetes calls a kind of workload, and where its pods are found."""
 
     group: str
@@ -62,8 +62,8 @@ class Kind:
         return f"{self.group}/{self.version}"
 
 
-JOB = Kind("batch", "v1", "jobs", "batch.kubernetes.io/job-name={name}", "", CONTAINER)
-TRAIN_JOB = Kind(
+JOB = WorkloadKind("batch", "v1", "jobs", "batch.kubernetes.io/job-name={name}", "", CONTAINER)
+TRAIN_JOB = WorkloadKind(
     group="trainer.kubeflow.org",
     version="v1alpha1",
     plural="trainjobs",
@@ -74,7 +74,7 @@ TRAIN_JOB = Kind(
 KINDS = {"Job": JOB, "TrainJob": TRAIN_JOB}
 
 
-def job(metadata: Manifest, cluster: Cluster, profile: Profile, attempt: Attempt) -> Manifest:
+def job(metadata: Manifest, cluster: Cluster, profile: Profile, attempt: CallAttempt) -> Manifest:
     """A Job of one pod, which Kubernetes itself never tries again: its launcher knows better what may heal."""
     spec: Manifest = {
         "backoffLimit": 0,
@@ -86,10 +86,14 @@ def job(metadata: Manifest, cluster: Cluster, profile: Profile, attempt: Attempt
     return {"apiVersion": JOB.api_version, "kind": "Job", "metadata": metadata, "spec": spec}
 
 
-def train_job(metadata: Manifest, cluster: Cluster, profile: Profile, attempt: Attempt) -> Manifest:
+def train_job(metadata: Manifest, cluster: Cluster, profile: Profile, attempt: CallAttempt) -> Manifest:
     """A TrainJob of several nodes under the torch runtime, which tells each node its place among them."""
-    container = {"name": _NODE, "volumeMounts": pods.mounts(cluster, profile), "securityContext": pods.secured()}
-    shell = pods.shell(cluster, profile, [container])
+    container = {
+        "name": _NODE,
+        "volumeMounts": pods.mounts(cluster, profile),
+        "securityContext": pods.container_security(),
+    }
+    shell = pods.pod_spec(cluster, profile, [container])
     patched = ("terminationGracePeriodSeconds", "securityContext", "containers", "volumes", "serviceAccountName")
     pod = {field: shell[field] for field in patched if field in shell} | pods.placement(profile)
     pods_of_nodes = {"spec": {"template": {"metadata": {"labels": metadata["labels"]}, "spec": pod}}}
@@ -103,7 +107,7 @@ def train_job(metadata: Manifest, cluster: Cluster, profile: Profile, attempt: A
         "trainer": {
             "image": cluster.image,
             "command": ["python", *attempt.command("node")],
-            "env": [*pods.environment(cluster, profile), {"name": ranks.SHARED, "value": str(attempt.meeting)}],
+            "env": [*pods.environment(cluster, profile), {"name": ranks.SHARED, "value": str(attempt.rendezvous)}],
             "numNodes": profile.nodes,
             "numProcPerNode": profile.processes // profile.nodes,
             "resourcesPerNode": pods.resources(profile),
@@ -121,7 +125,7 @@ MANIFESTS = {"Job": job, "TrainJob": train_job}
 class Workloads:
     """Those of one kind in one namespace, by the client's calls for objects of any kind."""
 
-    def __init__(self, api: client.ApiClient, kind: Kind, namespace: str) -> None:
+    def __init__(self, api: client.ApiClient, kind: WorkloadKind, namespace: str) -> None:
         """Say where, and which."""
         self._objects, self._kind, self._namespace = client.CustomObjectsApi(api), kind, namespace
         self._where = kind.group, kind.version, namespace, kind.plural
@@ -155,20 +159,20 @@ class Workloads:
         selected["_request_timeout"] = (_CONNECT_S, timeout_s + _CONNECT_S)
         version = metadata["resourceVersion"]
         for event in watch.Watch().stream(listed, *self._where, **selected, resource_version=version):
-            yield gone(event["raw_object"]) if event["type"] == "DELETED" else event["raw_object"]
+            yield mark_deleted(event["raw_object"]) if event["type"] == "DELETED" else event["raw_object"]
 
 
-def gone(workload: Manifest) -> Manifest:
+def mark_deleted(workload: Manifest) -> Manifest:
     """What was known of a workload that was deleted."""
     return workload | {_GONE: True}
 
 
-def state_of(workload: Manifest) -> State:
+def state_of(workload: Manifest) -> WorkloadState:
     """Where a workload stands, by its conditions, which Job and TrainJob name alike."""
     if _GONE in workload:
-        return State(Phase.FAILED, DELETED, "somebody deleted it")
+        return WorkloadState(WorkloadPhase.FAILED, DELETED, "somebody deleted it")
     for condition in workload.get("status", {}).get("conditions", ()):
         if condition["status"] == "True" and condition["type"] in ("Complete", "Failed"):
-            phase = Phase.SUCCEEDED if condition["type"] == "Complete" else Phase.FAILED
-            return State(phase, condition.get("reason", ""), condition.get("message", ""))
-    return State(Phase.RUNNING)
+            phase = WorkloadPhase.SUCCEEDED if condition["type"] == "Complete" else WorkloadPhase.FAILED
+            return WorkloadState(phase, condition.get("reason", ""), condition.get("message", ""))
+    return WorkloadState(WorkloadPhase.RUNNING)

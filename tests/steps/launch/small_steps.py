@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from lingraft.artifacts.files import write_text
-from lingraft.steps.launch.calls import Answer, Call
+from lingraft.steps.launch.calls import Call, StepAnswer
 from lingraft.steps.launch.step import LAUNCHER
 
 __all__ = ["LAUNCHER", "main"]
@@ -27,7 +27,7 @@ def main() -> None:
     call_file, answer_file = map(Path, sys.argv[1:])
     call = Call.model_validate_json(call_file.read_bytes())
     result = globals()[call.step](**call.arguments)
-    write_text(answer_file, Answer(result=result).model_dump_json())
+    write_text(answer_file, StepAnswer(result=result).model_dump_json())
 
 
 def waits() -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from lingraft.steps.launch.calls import Answer, Call, Ended, UnknownStepError, out_of_memory
+from lingraft.steps.launch.calls import AttemptResult, Call, StepAnswer, UnknownStepError, out_of_memory
 
 
 @pytest.mark.parametrize(
@@ -19,12 +19,12 @@ from lingraft.steps.launch.calls import Answer, Call, Ended, UnknownStepError, o
 )
 def test_nothing_but_steps_is_called(step: str, said: str) -> None:
     with pytest.raises(UnknownStepError, match=said):
-        Call(step=step, arguments={}).do()
+        Call(step=step, arguments={}).run()
 
 
 def test_an_argument_that_a_step_does_not_take_is_named() -> None:
     with pytest.raises(UnknownStepError, match="takes no depht"):
-        Call(step="language.depths_of", arguments={"depht": 1}).do()
+        Call(step="language.depths_of", arguments={"depht": 1}).run()
 
 
 def test_paths_arrive_as_paths(tmp_path: Path) -> None:
@@ -32,14 +32,14 @@ def test_paths_arrive_as_paths(tmp_path: Path) -> None:
         (tmp_path / name).mkdir()
         (tmp_path / name / name).touch()
     folders = [str(tmp_path / name) for name in ("one", "two")]
-    Call(step="paper.gather", arguments={"folders": folders, "out": str(tmp_path / "out")}).do()
+    Call(step="paper.gather", arguments={"folders": folders, "out": str(tmp_path / "out")}).run()
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["one", "two"]
 
 
 def test_only_what_was_lost_or_says_so_is_worth_another_attempt() -> None:
-    assert Ended(vanished="the node went").heals
-    assert Ended(Answer(error="MLflow is down", heals=True)).heals
-    assert not Ended(Answer(error="bad recipe")).heals
+    assert AttemptResult(vanished="the node went").heals
+    assert AttemptResult(StepAnswer(error="MLflow is down", heals=True)).heals
+    assert not AttemptResult(StepAnswer(error="bad recipe")).heals
     assert not out_of_memory("step", "4Gi").heals
-    assert Ended(Answer(result=1)).reason is None
+    assert AttemptResult(StepAnswer(result=1)).reason is None
     assert "micro-batches" in str(out_of_memory("step", "4Gi").reason)

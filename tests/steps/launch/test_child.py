@@ -16,7 +16,7 @@ import pytest
 
 from lingraft.signals import EXIT_CODES, Interruption, handled
 from lingraft.steps.launch import child, step
-from lingraft.steps.launch.calls import Call, Ended
+from lingraft.steps.launch.calls import AttemptResult, Call
 from tests.fixtures import forked
 from tests.steps.launch import small_steps
 from tests.training.distributed.launch import children_of
@@ -63,7 +63,7 @@ def ask_when_started(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
     monkeypatch.setattr(ForkProcess, "start", start_and_ask)
 
 
-def attempted(name: str, **arguments: Any) -> Ended:
+def attempted(name: str, **arguments: Any) -> AttemptResult:
     """What becomes of a small step."""
     return child.attempt(Call(step=name, arguments=arguments))
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from lingraft.config.cluster import Cluster, Profile
-from lingraft.steps.launch.calls import Answer, Call, Ended
-from lingraft.steps.launch.handover import Exchange
-from lingraft.steps.launch.on_cluster import OnCluster
+from lingraft.steps.launch.calls import AttemptResult, Call, StepAnswer
+from lingraft.steps.launch.handover import Handover
+from lingraft.steps.launch.on_cluster import ClusterLauncher
 from tests.steps.launch.api_server import ApiServer
 from tests.training.distributed.project import wait_for
 
@@ -30,9 +30,9 @@ class Launcher:
 
     def __init__(self, folder: Path, profile: Profile) -> None:
         cluster = Cluster(storage_path=str(folder), stages={"pretraining": profile})
-        self.exchange = Exchange(folder, Call(step="source.pretrain", arguments={}), {}, {})
-        self._launcher = OnCluster(cluster, profile, self.exchange)
-        self.ended: list[Ended] = []
+        self.handover = Handover(folder, Call(step="source.pretrain", arguments={}), {}, {})
+        self._launcher = ClusterLauncher(cluster, profile, self.handover)
+        self.ended: list[AttemptResult] = []
         self._thread = threading.Thread(target=lambda: self.ended.append(self._launcher.attempt()), daemon=True)
         self._thread.start()
 
@@ -43,8 +43,8 @@ class Launcher:
 def succeed(server: ApiServer, launcher: Launcher, plural: str, name: str) -> None:
     """End a workload well, as one whose step has left its answer."""
     job = server.objects[plural, name]
-    attempt = launcher.exchange.attempt(job["metadata"]["annotations"]["lingraft.io/attempt"])
-    (attempt.folder / "answer.json").write_text(Answer(result=RESULT).model_dump_json(), encoding="utf-8")
+    attempt = launcher.handover.attempt(job["metadata"]["annotations"]["lingraft.io/attempt"])
+    (attempt.folder / "answer.json").write_text(StepAnswer(result=RESULT).model_dump_json(), encoding="utf-8")
     server.end(plural, name, "Complete")
 
 
@@ -68,7 +68,7 @@ def test_a_launcher_follows_what_another_has_left(
     succeed(server, second, plural, name)
     for launcher in (first, second):
         launcher.waits()
-        assert launcher.ended == [Ended(Answer(result=RESULT))]
+        assert launcher.ended == [AttemptResult(StepAnswer(result=RESULT))]
     assert names(server, plural) == [name]
     said = capfd.readouterr().err
     assert f"{kind} {name} was launched in namespace lingraft" in said
@@ -87,6 +87,6 @@ def test_a_job_that_is_being_deleted_is_not_followed(server: ApiServer, tmp_path
     assert (old[-2:], new[-2:]) == ("-1", "-2")
     succeed(server, second, "jobs", new)
     second.waits()
-    assert second.ended == [Ended(Answer(result=RESULT))]
+    assert second.ended == [AttemptResult(StepAnswer(result=RESULT))]
     server.remove("jobs", old)
     first.waits()

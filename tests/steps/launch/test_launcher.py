@@ -18,7 +18,7 @@ from lingraft.config.recipe import Recipe
 from lingraft.signals import Interruption
 from lingraft.steps import data
 from lingraft.steps.launch import child, launcher
-from lingraft.steps.launch.calls import Answer, Call, Ended
+from lingraft.steps.launch.calls import AttemptResult, Call, StepAnswer
 from tests.fixtures import forked
 from tests.steps.launch import small_steps
 from tests.tracking_stores import quiet, sqlite_store
@@ -128,12 +128,12 @@ def test_an_error_that_nobody_mends_is_not_tried_again(
 
 
 def test_what_may_heal_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    ends = iter([Ended(Answer(error="MLflow is down", heals=True)), Ended(Answer(result=7))])
+    ends = iter([AttemptResult(StepAnswer(error="MLflow is down", heals=True)), AttemptResult(StepAnswer(result=7))])
     monkeypatch.setattr(child, "attempt", lambda _: next(ends))
     assert launcher.run("language.depths_of", {}, {}, pause_s=0.0) == 7
 
 
-def attempted(call: Call) -> Ended:
+def attempted(call: Call) -> AttemptResult:
     """Attempt a step that is a fork of its launcher."""
     child.fork_steps()
     return child.attempt(call)
@@ -146,7 +146,7 @@ def test_a_tracking_server_that_is_down_may_heal(
     monkeypatch.setenv("LINGRAFT_TRACKING_WAIT_S", "0")
     arguments = inputs | {"out": str(tmp_path / "out"), "recipe": workshop.recipe.to_json()}
     call = Call(step="source.pretrain", arguments=arguments)
-    ended: Ended = forked.start(attempted, call, log=tmp_path / "log").returns()
+    ended: AttemptResult = forked.start(attempted, call, log=tmp_path / "log").returns()
     assert ended.heals
     assert "127.0.0.1" in str(ended.reason)
 

@@ -8,7 +8,7 @@ import pytest
 
 from lingraft.config.cluster import Cluster, Profile, Toleration
 from lingraft.steps.launch.calls import Call
-from lingraft.steps.launch.handover import Exchange
+from lingraft.steps.launch.handover import Handover
 from lingraft.steps.launch.pods import LABEL, STEP
 from lingraft.steps.launch.workload import job
 from tests.manifests.policy import pod_violations
@@ -28,10 +28,10 @@ PROFILE = Profile(
 
 @pytest.fixture
 def launched(tmp_path: Path) -> dict[str, Any]:
-    exchange = Exchange(tmp_path, Call(step="source.pretrain", arguments={}), {}, {})
-    metadata = {"name": "one", "labels": {LABEL: exchange.key, **STEP}, "annotations": {"lingraft.io/attempt": "1"}}
+    handover = Handover(tmp_path, Call(step="source.pretrain", arguments={}), {}, {})
+    metadata = {"name": "one", "labels": {LABEL: handover.key, **STEP}, "annotations": {"lingraft.io/attempt": "1"}}
     cluster = Cluster(storage_secret="bucket", service_account="trainer")
-    return job(metadata, cluster, PROFILE, exchange.attempt())
+    return job(metadata, cluster, PROFILE, handover.attempt())
 
 
 @pytest.mark.parametrize("version", ["1.31", "1.34"])

@@ -14,7 +14,7 @@ from lingraft import ranks
 from lingraft.artifacts.artifact import Artifact, Kind
 from lingraft.config.cluster import Cluster, Profile, Toleration
 from lingraft.steps.launch.calls import Call, LaunchError
-from lingraft.steps.launch.handover import Exchange
+from lingraft.steps.launch.handover import Handover
 from lingraft.steps.launch.pods import STEP
 from lingraft.steps.launch.workload import train_job
 from tests.steps.launch.api_server import DROP
@@ -38,9 +38,9 @@ PROFILE = Profile(
 
 @pytest.fixture
 def made(tmp_path: Path) -> dict[str, Any]:
-    exchange = Exchange(tmp_path / "launched", Call(step="source.pretrain", arguments={}), {}, {})
+    handover = Handover(tmp_path / "launched", Call(step="source.pretrain", arguments={}), {}, {})
     metadata = {"name": "name", "labels": dict(STEP), "annotations": {"lingraft.io/attempt": "1"}}
-    return train_job(metadata, Cluster(service_account="trainer"), PROFILE, exchange.attempt())
+    return train_job(metadata, Cluster(service_account="trainer"), PROFILE, handover.attempt())
 
 
 def test_a_profile_reaches_every_node_of_a_train_job(made: dict[str, Any]) -> None:

@@ -20,7 +20,7 @@ from lingraft.steps import data, source
 from lingraft.training import metrics
 from lingraft.training.schedule import Progress, unwatched
 from pipelines import build, local
-from pipelines.cluster import Nodes, training
+from pipelines.cluster import StepSettings, configure_training
 from tests.pipelines.finished import runs_of, tiny
 from tests.prometheus import asked, port_for_metrics
 from tests.tracking_stores import quiet, sqlite_store
@@ -168,7 +168,7 @@ def test_a_step_with_accelerators_trains_on_as_many_processes(accelerator: str |
 
     @dsl.pipeline(name="one-step")
     def pipeline() -> None:
-        training(work(), Nodes(Cluster(training=profile), {}), "adaptation")
+        configure_training(work(), StepSettings(Cluster(training=profile), {}), "adaptation")
 
     executors = pipeline.pipeline_spec.deployment_spec["executors"]
     given = {pair["name"]: pair["value"] for pair in executors["exec-work"]["container"]["env"]}

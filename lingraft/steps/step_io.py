@@ -10,7 +10,7 @@ from lingraft.stages.results import TaskScores
 from lingraft.tasks.class_scores import class_scores
 
 Scores = dict[str, float]
-Judgement = tuple[Scores, list[str], list[list[int]]]
+ScoresAndConfusion = tuple[Scores, list[str], list[list[int]]]
 """Scores to show; labels and confusion matrix of the first task that has classes, both empty without one."""
 
 
@@ -41,7 +41,7 @@ def _metric_names(labels: Sequence[str]) -> list[str]:
     return [word if words.count(word) == 1 else f"{word} {place}" for place, word in enumerate(words)]
 
 
-def merit_of(task: Path) -> tuple[float, int]:
+def dev_score_and_seed(task: Path) -> tuple[float, int]:
     """Dev score and seed: what the champion has most of, so that it is the same one wherever it is asked for."""
     manifest = Artifact.load(task, Kind.TASK).manifest
     return manifest.detail("dev_score", float), manifest.detail("seed", int)
@@ -52,7 +52,7 @@ def task_folders(recipe: Recipe, tasks: Path) -> list[Path]:
     return [tasks / task.name / f"seed-{seed}" for task in recipe.tasks for seed in task.finetuning.seeds]
 
 
-def given(folder: Path) -> Path | None:
+def non_empty(folder: Path) -> Path | None:
     """A folder that is not empty: KFP has no inputs that may be absent inside a loop."""
     return folder if any(folder.iterdir()) else None
 
