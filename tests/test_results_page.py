@@ -9,7 +9,7 @@ import pytest
 from benchmarks.paper.__main__ import RECIPE
 from benchmarks.paper.claims import claims, headline, headlines
 from lingraft.config.recipe import Recipe
-from lingraft.reports.paper.grid import Grid
+from lingraft.reports.paper.grid import ResultsTable
 from lingraft.reports.paper.records import PaperRecords
 from lingraft.reports.paper.report import table_lines
 
@@ -18,17 +18,17 @@ RESULTS = ROOT / "docs" / "results"
 
 
 @pytest.fixture(scope="module")
-def grid() -> Grid:
-    return Grid(PaperRecords.model_validate_json((RESULTS / "records.json").read_bytes()).checked())
+def grid() -> ResultsTable:
+    return ResultsTable(PaperRecords.model_validate_json((RESULTS / "records.json").read_bytes()).checked())
 
 
-def test_the_page_shows_its_records(grid: Grid) -> None:
+def test_the_page_shows_its_records(grid: ResultsTable) -> None:
     page = (RESULTS / "README.md").read_text(encoding="utf-8")
     for table in (*headlines(grid), claims(grid)):
         assert "\n".join(table_lines(table)) in page
 
 
-def test_the_first_table_of_readme_is_the_pages(grid: Grid) -> None:
+def test_the_first_table_of_readme_is_the_pages(grid: ResultsTable) -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     [first, *_] = re.findall(r"(?:^\|.*\n)+", readme, re.MULTILINE)
     assert first.splitlines() == [line for line in table_lines(headline(grid)) if line.startswith("|")]

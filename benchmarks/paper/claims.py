@@ -8,7 +8,7 @@ from lingraft.config.systems import System
 from lingraft.reports.paper.cells import Row, Table, average
 from lingraft.reports.paper.costs import share, times
 from lingraft.reports.paper.efficiency import Ratios
-from lingraft.reports.paper.grid import COMPUTE, MEASURED, Goal, Grid, Hole, Measure, Variant
+from lingraft.reports.paper.grid import COMPUTE, MEASURED, TargetRule, ResultsTable, MissingValue, CostMeasure, Variant
 from lingraft.reports.paper.published import RETAINED_PERCENT, SPEED_UPS
 from lingraft.reports.paper.records import PaperRecords, TaskFacts
 from lingraft.reports.paper.tables import final_spread_table, final_table
@@ -25,18 +25,18 @@ _PRINTED_IN_SOURCE = 86.2 - 86.4
 Say = Callable[[TaskFacts], str]
 
 
-def final_scores_table(grid: Grid, task: TaskFacts) -> Table:
+def final_scores_table(grid: ResultsTable, task: TaskFacts) -> Table:
     """Scores at the end of training; finetuning seeds, and so their spread, are tasks' alone."""
     return final_table(grid, task) if task.name == MASKED else final_spread_table(grid, task)
 
 
-def headlines(grid: Grid) -> list[Table]:
+def headlines(grid: ResultsTable) -> list[Table]:
     """The comparison in a row a system, and then again by every further pretraining seed."""
     again = pretrained_again(grid).items()
     return [headline(grid), *(headline(other, f"The same, pretrained with seed {seed}") for seed, other in again)]
 
 
-def headline(grid: Grid, title: str = "Zero-shot scores, and what a language costs") -> Table:
+def headline(grid: ResultsTable, title: str = "Zero-shot scores, and what a language costs") -> Table:
     """The comparison in a row a system: means over the languages that count of what was run, and what came cheaper."""
     scores = [final_scores_table(grid, task) for task in grid.records.tasks if task.baselines]
     labels = ["best trivial answer", "embeddings as initialised", *(variant.system for variant in grid.variants)]
@@ -49,13 +49,13 @@ def headline(grid: Grid, title: str = "Zero-shot scores, and what a language cos
     return Table("", title, head, (*rows,), (_COUNTED, _LESS))
 
 
-def pretrained_again(grid: Grid) -> dict[int, Grid]:
+def pretrained_again(grid: ResultsTable) -> dict[int, ResultsTable]:
     """What is known of every further pretraining seed that BL_BASE was pretrained with, by seed."""
     seeds = dict(grid.pretraining_seeds()).get(grid.reference, [])
     return {seed: _of_seed(grid.records, seed) for seed in seeds if seed != grid.records.pretraining_seed}
 
 
-def _of_seed(records: PaperRecords, seed: int) -> Grid:
+def _of_seed(records: PaperRecords, seed: int) -> ResultsTable:
     """The grid of one pretraining seed, with those systems and tasks that it was run with."""
     cells = tuple(cell for cell in records.cells if cell.pretraining_seed == seed)
     in_source = tuple(cell for cell in records.source_cells if cell.pretraining_seed == seed)
@@ -67,23 +67,23 @@ def _of_seed(records: PaperRecords, seed: int) -> Grid:
         "systems": tuple(system for system in records.systems if system in ran),
         "tasks": tuple(task for task in records.tasks if task.name in judged),
     }
-    return Grid(records.model_copy(update=changes))
+    return ResultsTable(records.model_copy(update=changes))
 
 
-def _layers(grid: Grid, variant: Variant) -> str:
+def _layers(grid: ResultsTable, variant: Variant) -> str:
     """Shared layers that embeddings are learned over, out of the primary's; BL_SMALL's primary has no others."""
     return f"{variant.depth} of {variant.depth if variant.system is System.BL_SMALL else grid.records.layers}"
 
 
-def _cheaper(grid: Grid, variant: Variant) -> str:
+def _cheaper(grid: ResultsTable, variant: Variant) -> str:
     """How many times less compute it takes to 95% of BL_BASE's masked tokens over the trivial answer."""
     if variant == grid.reference:
         return times(1.0)
     [task] = (task for task in grid.records.tasks if task.name == MASKED)
-    return _ratio(grid.speed_up(variant, task, COMPUTE, Goal.OVER_BASELINE), times)
+    return _ratio(grid.speed_up(variant, task, COMPUTE, TargetRule.OVER_BASELINE), times)
 
 
-def claims(grid: Grid, title: str = "The paper's claims, and what came out here") -> Table:
+def claims(grid: ResultsTable, title: str = "The paper's claims, and what came out here") -> Table:
     """A row a claim: what the paper has, then what we have by task."""
     rows = [row for variant in grid.minis for row in _speed_ups(grid, variant)]
     rows += [_kept(grid, variant) for variant in grid.variants if variant != grid.reference]
@@ -97,25 +97,25 @@ def claims(grid: Grid, title: str = "The paper's claims, and what came out here"
     return Table("", title, head, tuple(rows), notes)
 
 
-def _speed_ups(grid: Grid, variant: Variant) -> list[Row]:
-    asked: list[tuple[str, Measure, Goal]] = [
-        ("times less compute to 95% of BL_BASE", COMPUTE, Goal.PAPER),
-        ("times fewer seconds to 95% of BL_BASE", MEASURED, Goal.PAPER),
-        ("times less compute to b + 95%", COMPUTE, Goal.OVER_BASELINE),
-        ("times fewer seconds to b + 95%", MEASURED, Goal.OVER_BASELINE),
+def _speed_ups(grid: ResultsTable, variant: Variant) -> list[Row]:
+    asked: list[tuple[str, CostMeasure, TargetRule]] = [
+        ("times less compute to 95% of BL_BASE", COMPUTE, TargetRule.PAPER),
+        ("times fewer seconds to 95% of BL_BASE", MEASURED, TargetRule.PAPER),
+        ("times less compute to b + 95%", COMPUTE, TargetRule.OVER_BASELINE),
+        ("times fewer seconds to b + 95%", MEASURED, TargetRule.OVER_BASELINE),
     ]
     rows = []
     for what, measure, goal in asked:
-        printed = f"{SPEED_UPS[variant.system]}×" if (measure, goal) == (COMPUTE, Goal.PAPER) else _NOTHING
+        printed = f"{SPEED_UPS[variant.system]}×" if (measure, goal) == (COMPUTE, TargetRule.PAPER) else _NOTHING
 
-        def say(task: TaskFacts, measure: Measure = measure, goal: Goal = goal) -> str:
+        def say(task: TaskFacts, measure: CostMeasure = measure, goal: TargetRule = goal) -> str:
             return _ratio(grid.speed_up(variant, task, measure, goal), times)
 
         rows.append(_row(grid, f"{variant.system}: {what}", printed, say))
     return rows
 
 
-def _kept(grid: Grid, variant: Variant) -> Row:
+def _kept(grid: ResultsTable, variant: Variant) -> Row:
     printed = f"{RETAINED_PERCENT[variant.system]}%" if variant.system in RETAINED_PERCENT else "clearly below"
     what = f"{variant.system}: share of BL_BASE's final score"
     return _row(grid, what, printed, lambda task: _ratio(grid.retained(variant, task), share))
@@ -125,7 +125,7 @@ def _ratio(ratios: Ratios, show: Callable[[float], str]) -> str:
     return average(ratios.by_language, len(ratios.by_language) + len(ratios.left_out), show)
 
 
-def _in_source(grid: Grid) -> Row:
+def _in_source(grid: ResultsTable) -> Row:
     """How much higher MINIJOINT's primary scores than BL_BASE's in the source language, in points."""
     found = {
         (cell.system, cell.task): cell.scores
@@ -141,7 +141,7 @@ def _in_source(grid: Grid) -> Row:
     return _row(grid, what, f"{_PRINTED_IN_SOURCE:+.1f} (XNLI)", say)
 
 
-def _depths(grid: Grid) -> list[Row]:
+def _depths(grid: ResultsTable) -> list[Row]:
     """The depth that is cheapest to the target, and the one that ends highest, by language."""
     if not grid.depths(System.MINIJOINT):
         return []
@@ -160,17 +160,17 @@ def _depths(grid: Grid) -> list[Row]:
     ]
 
 
-def _cheapest(grid: Grid, task: TaskFacts, language: str) -> int | None:
+def _cheapest(grid: ResultsTable, task: TaskFacts, language: str) -> int | None:
     found = {
-        depth: grid.reached(Variant(System.MINIJOINT, depth), task, language, goal=Goal.OVER_BASELINE)
+        depth: grid.reached(Variant(System.MINIJOINT, depth), task, language, goal=TargetRule.OVER_BASELINE)
         for depth in grid.depths(System.MINIJOINT)
     }
-    costs = {depth: each.estimate for depth, each in found.items() if not isinstance(each, Hole)}
+    costs = {depth: each.estimate for depth, each in found.items() if not isinstance(each, MissingValue)}
     costs = {depth: cost for depth, cost in costs.items() if math.isfinite(cost)}
     return min(costs, key=lambda depth: costs[depth]) if costs and grid.counts(task, language) else None
 
 
-def _highest(grid: Grid, task: TaskFacts, language: str) -> int | None:
+def _highest(grid: ResultsTable, task: TaskFacts, language: str) -> int | None:
     found = {
         depth: grid.final(Variant(System.MINIJOINT, depth), task, language) for depth in grid.depths(System.MINIJOINT)
     }
@@ -178,5 +178,5 @@ def _highest(grid: Grid, task: TaskFacts, language: str) -> int | None:
     return max(ends, key=lambda depth: ends[depth]) if ends and grid.counts(task, language) else None
 
 
-def _row(grid: Grid, claim: str, printed: str, say: Say) -> Row:
+def _row(grid: ResultsTable, claim: str, printed: str, say: Say) -> Row:
     return Row(claim, (printed, *(say(task) for task in grid.records.tasks)))

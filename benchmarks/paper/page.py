@@ -23,7 +23,7 @@ from lingraft.reports.paper.cells import Table
 from lingraft.reports.paper.costs import retained_table, speed_up_table
 from lingraft.reports.paper.depths import final_by_depth, near_by_depth
 from lingraft.reports.paper.equal import equal_table
-from lingraft.reports.paper.grid import COMPUTE, MEASURED, Grid
+from lingraft.reports.paper.grid import COMPUTE, MEASURED, ResultsTable
 from lingraft.reports.paper.records import RECORDS_FILE, PaperRecords
 from lingraft.reports.paper.summary import summary
 from lingraft.reports.paper.tables import pretraining_table, source_table
@@ -62,7 +62,7 @@ class Page:
         write_text(self.folder / RECORDS_FILE, records.model_dump_json(indent=1) + "\n")
         write_text(self.folder / report.MARKDOWN_FILE, report.markdown(records))
         write_json(self.folder / RUN_FILE, self._run(trained))
-        grid = Grid(records)
+        grid = ResultsTable(records)
         write_text(self.folder / NUMBERS_FILE, "\n".join(self._numbers(grid, trained)) + "\n")
         write_text(self.file, "\n".join(self._lines(grid, trained)) + "\n")
 
@@ -93,7 +93,7 @@ class Page:
             "trained": [*trained],
         }
 
-    def _lines(self, grid: Grid, trained: Sequence[dict[str, Any]]) -> Iterator[str]:
+    def _lines(self, grid: ResultsTable, trained: Sequence[dict[str, Any]]) -> Iterator[str]:
         comparison, records = plan_of(self.recipe), grid.records
         holes = holes_of(comparison, records)
         yield from ("# The paper's comparison, on real text", "")
@@ -117,7 +117,7 @@ class Page:
             f"settings in {_link(RUN_FILE)}."
         )
 
-    def _numbers(self, grid: Grid, trained: Sequence[dict[str, Any]]) -> Iterator[str]:
+    def _numbers(self, grid: ResultsTable, trained: Sequence[dict[str, Any]]) -> Iterator[str]:
         yield from (
             "# The comparison's further tables",
             "",
@@ -140,13 +140,13 @@ class Page:
         yield ""
         yield from (line for note in records.notes[:1] for line in (note, ""))
 
-    def _limits(self, grid: Grid, trained: Sequence[dict[str, Any]]) -> Iterator[str]:
+    def _limits(self, grid: ResultsTable, trained: Sequence[dict[str, Any]]) -> Iterator[str]:
         """What was left out, by the records; and what differs from the paper, by hand."""
         told = [line for line in summary(grid) if line.startswith(("Not informative", "Of "))]
         yield from (f"- {line}" for line in [*told, *truncations(trained), *grid.records.notes[1:]])
         yield f"- Data, domains, licences, and what differs from the paper: {_link(DATA_FILE)}."
 
-    def _tables(self, grid: Grid, trained: Sequence[dict[str, Any]]) -> Iterator[Table]:
+    def _tables(self, grid: ResultsTable, trained: Sequence[dict[str, Any]]) -> Iterator[Table]:
         for seed, again in pretrained_again(grid).items():
             yield claims(again, f"Claims, pretraining seed {seed}")
         for task in grid.records.tasks:

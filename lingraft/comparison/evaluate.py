@@ -19,7 +19,7 @@ from lingraft.artifacts.failures import EXPECTED, InputFailedError, devices_name
 from lingraft.comparison.jobs import CHECKPOINTS, EMBEDDINGS
 from lingraft.comparison.measures import Measure, MeasureAny, alignment, masked_tokens, task_examples
 from lingraft.comparison.plan import ALIGNMENT, MASKED, Arm, Finetuning, PlannedPrimary
-from lingraft.comparison.records import Judged, save_judged
+from lingraft.comparison.records import EvalResult, save_judged
 from lingraft.config.recipe import Recipe
 from lingraft.config.tasks import Task
 from lingraft.data.blocks import load_blocks, split
@@ -46,7 +46,7 @@ class Curve(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Bodies:
+class FinetunedModels:
     """Folders of a primary and of what was finetuned from it."""
 
     planned: PlannedPrimary
@@ -113,8 +113,8 @@ class Bodies:
 
 
 def judge_language(
-    arm: Arm, bodies: Bodies, target: Lane, curve: Path, language: str, source: Lane | None = None
-) -> Judged:
+    arm: Arm, bodies: FinetunedModels, target: Lane, curve: Path, language: str, source: Lane | None = None
+) -> EvalResult:
     """The learning curves of one language in one arm: of masked tokens, and of each task that covers the language.
 
     Only bodies that are asked for it alone (`Bodies.on`) are judged on alignment.
@@ -145,7 +145,7 @@ def judge_language(
         facts = {"system": arm.system, "depth": arm.depth, "language": language, "pretraining_seed": arm.seed}
         cells.append(Cell(**facts, task=task, points=seen.points, failed=failed))
         baselines |= {} if seen.baseline is None else {task: seen.baseline}
-    return Judged(
+    return EvalResult(
         language=language,
         cells=tuple(cells),
         baselines=baselines,
@@ -155,7 +155,7 @@ def judge_language(
     )
 
 
-def judge_source(bodies: Bodies, source: Lane) -> Judged:
+def judge_source(bodies: FinetunedModels, source: Lane) -> EvalResult:
     """Scores in the source language of a primary, and of the mini-model that was finetuned beside it (table 5)."""
     planned, recipe = bodies.planned, bodies.planned.recipe
     language, seed = recipe.source, recipe.pretraining.seed
@@ -173,11 +173,11 @@ def judge_source(bodies: Bodies, source: Lane) -> Judged:
             facts = {"depth": layers, "task": task, "pretraining_seed": seed, "scores": found, "failed": failed}
             cells += [SourceCell(system=system, **facts) for system in planned.systems_of(layers)]
     text_bytes = _bytes_if_read(source.text, language) if bodies.judged_on(MASKED) else None
-    return Judged(language=language, source_cells=tuple(cells), lost=bodies.lost(), text_bytes=text_bytes)
+    return EvalResult(language=language, source_cells=tuple(cells), lost=bodies.lost(), text_bytes=text_bytes)
 
 
 def language_judging(
-    arm: Arm, bodies: Bodies, target: Lane, curve: Path, language: str, out: Path, source: Lane | None = None
+    arm: Arm, bodies: FinetunedModels, target: Lane, curve: Path, language: str, out: Path, source: Lane | None = None
 ) -> Job:
     """`judge_language` as a job: it has an outcome even where everything that it builds on failed."""
     covering = bodies.covering(language)
@@ -194,7 +194,7 @@ def language_judging(
     )
 
 
-def source_judging(bodies: Bodies, source: Lane, out: Path) -> Job:
+def source_judging(bodies: FinetunedModels, source: Lane, out: Path) -> Job:
     """`judge_source` as a job."""
     planned, tasks = bodies.planned, bodies.covering(bodies.planned.recipe.source)
     return Job(
@@ -214,11 +214,11 @@ def _named_source(source: Lane | None) -> dict[str, Path]:
     return {f"source {name}": at for name, at in source._asdict().items()} if source else {}
 
 
-def _on(bodies: Bodies) -> str:
+def _on(bodies: FinetunedModels) -> str:
     return f" on {bodies.only!r}" if bodies.only else ""
 
 
-def _size(bodies: Bodies, tasks: Sequence[Task]) -> int:
+def _size(bodies: FinetunedModels, tasks: Sequence[Task]) -> int:
     """About how often a model reads a language's examples; masked tokens need no finetuning, hence one seed."""
     return bodies.judged_on(MASKED) + sum(len(task.finetuning.seeds) for task in tasks)
 
@@ -259,13 +259,13 @@ def _curve(begin: Callable[[], Measure], checkpoints: Path) -> Curve:
     return Curve(tuple(points), baseline)
 
 
-def _masked_measure(arm: Arm, bodies: Bodies, target: Lane, language: str) -> Measure:
+def _masked_measure(arm: Arm, bodies: FinetunedModels, target: Lane, language: str) -> Measure:
     tokenizer = Tokenizer.load(target.tokenizer, language)
     blocks = load_blocks(target.blocks, tokenizer, arm.recipe.encoder.block_tokens)
     return masked_tokens(bodies.load(), blocks, arm.seed)
 
 
-def _alignment_measure(arm: Arm, bodies: Bodies, source: Lane, target: Lane, language: str) -> Measure:
+def _alignment_measure(arm: Arm, bodies: FinetunedModels, source: Lane, target: Lane, language: str) -> Measure:
     primary, tokenizer = bodies.load(), Tokenizer.load(target.tokenizer, language)
     source_blocks = load_blocks(source.blocks, primary.tokenizer, arm.recipe.encoder.block_tokens)
     text = load_text(source.text, arm.recipe.source)
@@ -281,20 +281,20 @@ def _alignment_measure(arm: Arm, bodies: Bodies, source: Lane, target: Lane, lan
     return alignment(primary, probe, arm.seed)
 
 
-def _task_measure(task: Task, bodies: Bodies, layers: int, lane: Lane, language: str) -> MeasureAny:
+def _task_measure(task: Task, bodies: FinetunedModels, layers: int, lane: Lane, language: str) -> MeasureAny:
     text = load_text(lane.text, language) if task.kind == "documents" else None
     tokenizer = Tokenizer.load(lane.tokenizer, language)
     return task_examples(task, bodies.finetuned(task.name, layers), text, tokenizer)
 
 
-def _masked_in_source(bodies: Bodies, source: Lane, layers: int) -> SeedScores:
+def _masked_in_source(bodies: FinetunedModels, source: Lane, layers: int) -> SeedScores:
     primary, recipe = bodies.load(), bodies.planned.recipe
     blocks_NT = split(load_blocks(source.blocks, primary.tokenizer, recipe.encoder.block_tokens), "test").all()
     found = masked_lm.accuracy(primary.encoder.to(precision.device()), blocks_NT, (layers,))[layers]
     return SeedScores(by_seed={recipe.pretraining.seed: found})
 
 
-def _task_in_source(task: Task, bodies: Bodies, layers: int, source: Lane) -> SeedScores:
+def _task_in_source(task: Task, bodies: FinetunedModels, layers: int, source: Lane) -> SeedScores:
     measure = _task_measure(task, bodies, layers, source, bodies.planned.recipe.source)
     return SeedScores(by_seed=measure(bodies.load()).by_seed)
 

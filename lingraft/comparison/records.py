@@ -31,7 +31,7 @@ _TRIVIAL: dict[TaskKindName, str] = {
 """What `Judged.baseline` is for a kind of task, as a table names it."""
 
 
-class Judged(Result):
+class EvalResult(Result):
     """One language judged in one arm, or the source language judged in one primary."""
 
     language: str = Field("", description="Empty if there is nothing but what was lost.")
@@ -50,7 +50,7 @@ class Judged(Result):
         )
 
 
-def save_judged(judged: Judged, out: Path) -> Artifact:
+def save_judged(judged: EvalResult, out: Path) -> Artifact:
     """Write what was judged as an artifact.
 
     Raises:
@@ -62,24 +62,24 @@ def save_judged(judged: Judged, out: Path) -> Artifact:
     return Artifact.load(out, Kind.EVALUATION)
 
 
-def load_judged(folder: Path) -> Judged:
+def load_judged(folder: Path) -> EvalResult:
     """Open what `save_judged` wrote, or why there is nothing.
 
     Raises:
         ArtifactError: not such an evaluation, or damaged.
     """
     if reason := why(folder):
-        return Judged(lost=(reason,))
+        return EvalResult(lost=(reason,))
     found = Artifact.load(folder, Kind.EVALUATION)
     if found.manifest.details.get("of") != _OF:
         raise ArtifactError(f"{folder} is an evaluation, but not of the paper's comparison. Give the folder of one.")
     try:
-        return Judged.model_validate_json((folder / RESULT_FILE).read_text(encoding="utf-8"))
+        return EvalResult.model_validate_json((folder / RESULT_FILE).read_text(encoding="utf-8"))
     except pydantic.ValidationError as error:
         raise ArtifactError(f"{folder / RESULT_FILE} is damaged: {error}. Judge again.") from error
 
 
-def judged_under(folder: Path) -> list[Judged]:
+def judged_under(folder: Path) -> list[EvalResult]:
     """Everything judged, or failed, that lies anywhere in a folder.
 
     Raises:
@@ -89,14 +89,14 @@ def judged_under(folder: Path) -> list[Judged]:
     return [load_judged(each) for each in sorted(found)]
 
 
-def final_scores(judged: Judged) -> dict[str, float]:
+def final_scores(judged: EvalResult) -> dict[str, float]:
     """Means over finetuning seeds at the end of training, by task; for a source by layers too."""
     cells = {cell.task: cell.points[-1].scores for cell in judged.cells if cell.failed is None}
     source = {f"{cell.task}-{cell.depth}-layers": cell.scores for cell in judged.source_cells if cell.scores}
     return {name: scores.mean for name, scores in {**cells, **source}.items()}
 
 
-def records_of(comparison: Comparison, judged: Iterable[Judged]) -> PaperRecords:
+def records_of(comparison: Comparison, judged: Iterable[EvalResult]) -> PaperRecords:
     """All that was judged so far as one record; what is planned and missing is a hole there.
 
     Raises:
@@ -121,7 +121,7 @@ def records_of(comparison: Comparison, judged: Iterable[Judged]) -> PaperRecords
     return records.checked()
 
 
-class Holes(NamedTuple):
+class MissingCells(NamedTuple):
     """Cells of a comparison's tables, those of the source language included."""
 
     planned: int
@@ -131,7 +131,7 @@ class Holes(NamedTuple):
     """Those whose score lacks some finetuning seed."""
 
 
-def holes_of(comparison: Comparison, records: PaperRecords) -> Holes:
+def holes_of(comparison: Comparison, records: PaperRecords) -> MissingCells:
     """How much of what is planned the records lack."""
     planned = sum(_scores(arm.recipe, language) for arm in comparison.arms for language in arm.recipe.targets)
     planned += sum(
@@ -143,7 +143,7 @@ def holes_of(comparison: Comparison, records: PaperRecords) -> Holes:
     found = [(cell.task, cell.points[-1].scores) for cell in records.cells if cell.failed is None]
     found += [(cell.task, cell.scores) for cell in records.source_cells if cell.scores]
     short = sum(len(scores.by_seed) < seeds[task] for task, scores in found)
-    return Holes(planned, planned - len(found), short)
+    return MissingCells(planned, planned - len(found), short)
 
 
 def _scores(recipe: Recipe, language: str) -> int:
@@ -151,7 +151,7 @@ def _scores(recipe: Recipe, language: str) -> int:
     return 1 + sum(task.covers(language) for task in recipe.tasks)
 
 
-def _task_facts(comparison: Comparison, task: Task, judged: Sequence[Judged]) -> TaskFacts:
+def _task_facts(comparison: Comparison, task: Task, judged: Sequence[EvalResult]) -> TaskFacts:
     printed = SCORES.get(task.name)
     return TaskFacts(
         name=task.name,
@@ -164,7 +164,7 @@ def _task_facts(comparison: Comparison, task: Task, judged: Sequence[Judged]) ->
     )
 
 
-def _masked_facts(comparison: Comparison, judged: Sequence[Judged]) -> TaskFacts:
+def _masked_facts(comparison: Comparison, judged: Sequence[EvalResult]) -> TaskFacts:
     """Beside tasks it is not what the method is for, so that means over tasks leave it out."""
     return TaskFacts(
         name=MASKED,
@@ -177,7 +177,7 @@ def _masked_facts(comparison: Comparison, judged: Sequence[Judged]) -> TaskFacts
     )
 
 
-def _baselines(task: str, judged: Sequence[Judged]) -> dict[str, float]:
+def _baselines(task: str, judged: Sequence[EvalResult]) -> dict[str, float]:
     return {one.language: one.baselines[task] for one in judged if task in one.baselines}
 
 

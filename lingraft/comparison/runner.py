@@ -18,9 +18,9 @@ from lingraft.artifacts.cache import made_once, require_same
 from lingraft.artifacts.failures import forget, why
 from lingraft.artifacts.files import writable, write_text
 from lingraft.comparison import evaluate, jobs
-from lingraft.comparison.evaluate import Bodies
+from lingraft.comparison.evaluate import FinetunedModels
 from lingraft.comparison.plan import ALIGNMENT, MASKED, Arm, Comparison, PlannedPrimary, plan_of
-from lingraft.comparison.records import Judged, holes_of, load_judged, records_of
+from lingraft.comparison.records import EvalResult, holes_of, load_judged, records_of
 from lingraft.comparison.shared_jobs import held, in_turn
 from lingraft.config.recipe import Recipe
 from lingraft.config.tasks import Task
@@ -138,7 +138,7 @@ def _initialised(planned: PlannedPrimary, language: str, out: Path) -> Iterator[
             yield jobs.initialisation(planned, language, primary, *pieces, initial_at(arm, language, out), start)
 
 
-def _adapted(arm: Arm, bodies: Bodies, language: str, out: Path) -> Iterator[Job]:
+def _adapted(arm: Arm, bodies: FinetunedModels, language: str, out: Path) -> Iterator[Job]:
     mini, target = _mini(arm, out) if arm.recipe.builds_mini else None, Lane.under(out, language)
     curve = _curve(arm, language, out)
     start = initial_at(arm, language, out) if _starts_from_text(arm) else None
@@ -146,7 +146,7 @@ def _adapted(arm: Arm, bodies: Bodies, language: str, out: Path) -> Iterator[Job
     yield evaluate.language_judging(arm, bodies, target, curve, language, _judged(arm.name, out) / language)
 
 
-def _aligned(arm: Arm, bodies: Bodies, language: str, out: Path) -> Job:
+def _aligned(arm: Arm, bodies: FinetunedModels, language: str, out: Path) -> Job:
     """Judge how near a language's hidden states come to the source's."""
     source, target = Lane.under(out, arm.recipe.source), Lane.under(out, language)
     curve, place = _curve(arm, language, out), _judged(arm.name, out) / language
@@ -200,8 +200,8 @@ def _judged(name: str, out: Path) -> Path:
     return out / "judged" / name
 
 
-def _bodies(primary: PlannedPrimary, out: Path) -> Bodies:
-    return Bodies(primary, out / "primary" / primary.name, out / "task" / primary.name)
+def _bodies(primary: PlannedPrimary, out: Path) -> FinetunedModels:
+    return FinetunedModels(primary, out / "primary" / primary.name, out / "task" / primary.name)
 
 
 def _mini(arm: Arm, out: Path) -> Path:
@@ -231,12 +231,12 @@ def _outdated(job: Job) -> bool:
         return True
 
 
-def judged_so_far(planned: Iterable[Job]) -> dict[Path, Judged]:
+def judged_so_far(planned: Iterable[Job]) -> dict[Path, EvalResult]:
     """What stands of the comparison that is planned, whichever process judged it, and when; by where it is."""
     return {job.made: found for job in planned if job.kind is Kind.EVALUATION and (found := _standing(job))}
 
 
-def _standing(job: Job) -> Judged | None:
+def _standing(job: Job) -> EvalResult | None:
     as_of_now = replace(job)  # a job keeps what it is made from once it was asked, and an input may yet be made
     try:
         if not why(job.made):
@@ -253,7 +253,7 @@ def _write_so_far(comparison: Comparison, planned: Iterable[Job], out: Path) -> 
     return records
 
 
-def _report(comparison: Comparison, judged: Sequence[Judged], out: Path) -> Artifact:
+def _report(comparison: Comparison, judged: Sequence[EvalResult], out: Path) -> Artifact:
     """Write the report beside the one of an earlier run, and put it in its place."""
     new = out.with_name(f".{out.name}-new")
     with writable(out):
@@ -264,7 +264,7 @@ def _report(comparison: Comparison, judged: Sequence[Judged], out: Path) -> Arti
     return Artifact.load(out, Kind.REPORT)
 
 
-def _say_holes(comparison: Comparison, judged: Sequence[Judged], tables: Path) -> None:
+def _say_holes(comparison: Comparison, judged: Sequence[EvalResult], tables: Path) -> None:
     holes = holes_of(comparison, records_of(comparison, judged))
     if holes.missing or holes.short:
         short = f", and {holes.short} lack finetuning seeds" if holes.short else ""

@@ -46,7 +46,7 @@ def _started(process: int) -> str | None:
 
 
 @contextlib.contextmanager
-def beating(beat: Callable[[int], None], every_s: float) -> Iterator[None]:
+def heartbeat(beat: Callable[[int], None], every_s: float) -> Iterator[None]:
     """Give a sign of life every so many seconds, from a thread of its own, with a number that rises."""
     ended = threading.Event()
 

@@ -11,7 +11,7 @@ from lingraft.artifacts.artifact import Artifact, Cost
 from lingraft.config.search import Goal
 from lingraft.errors import MissingExtraError, TrainingError
 from lingraft.search import page
-from lingraft.search.shared_study import Board
+from lingraft.search.shared_study import SharedStudy
 from lingraft.search.space import choices_of
 from lingraft.search.trial import Trainer
 from lingraft.search.trial_order import Order
@@ -32,7 +32,7 @@ def require_drawing() -> None:
         raise MissingExtraError("matplotlib", "search")
 
 
-def write(board: Board, trainer: Trainer, order: Order, target: float | None, out: Path) -> Artifact:
+def write(board: SharedStudy, trainer: Trainer, order: Order, target: float | None, out: Path) -> Artifact:
     """Conclude a search whose trials have all ended.
 
     Raises:
@@ -46,7 +46,7 @@ def write(board: Board, trainer: Trainer, order: Order, target: float | None, ou
     return results.save_search(found, out, page.files(found), **facts, recipe=settings, cost=cost)
 
 
-def result_of(board: Board, trainer: Trainer, order: Order, target: float | None) -> SearchResult:
+def result_of(board: SharedStudy, trainer: Trainer, order: Order, target: float | None) -> SearchResult:
     """The record of a search.
 
     Raises:
@@ -115,7 +115,7 @@ def _chosen(
     return trial, f"the cheapest point of the front with {share:.0%} of its best score"
 
 
-def _importance(board: Board, parameters: int) -> dict[str, float]:
+def _importance(board: SharedStudy, parameters: int) -> dict[str, float]:
     """Share of each parameter in how scores differ among whole trials; none where depth alone was searched."""
     whole = [trial for trial in board.trials() if trial.state is optuna.trial.TrialState.COMPLETE]
     if parameters < 2 or len(whole) < _FEWEST_FOR_IMPORTANCE:

@@ -21,7 +21,7 @@ Scores = Mapping[int, float]
 """By the number of the look; 0 is before any update."""
 
 
-def hopeless(goal: Goal, own: Scores, looks: range, others: Iterable[Scores], target: float | None = None) -> bool:
+def should_prune(goal: Goal, own: Scores, looks: range, others: Iterable[Scores], target: float | None = None) -> bool:
     """Whether a trial will not be what the search is for.
 
     Args:
@@ -35,7 +35,7 @@ def hopeless(goal: Goal, own: Scores, looks: range, others: Iterable[Scores], ta
     if len(seen) < 2 or seen[-1] not in looks[:-1]:
         return False
     last = looks[-1]
-    promise = _promise(own, seen, last)
+    promise = extrapolate(own, seen, last)
     beaten = {look: any(_best_until(look, rival) > score for rival in rivals) for look, score in promise.items()}
     if goal is Goal.PARETO:
         return all(beaten.values())
@@ -46,7 +46,7 @@ def hopeless(goal: Goal, own: Scores, looks: range, others: Iterable[Scores], ta
     return late or (beaten[last] and promise[last] < target)
 
 
-def _promise(own: Scores, seen: list[int], last: int) -> dict[int, float]:
+def extrapolate(own: Scores, seen: list[int], last: int) -> dict[int, float]:
     """Scores of the looks that are left, by the line through the last two; one that fell is not taken to go on so."""
     before, now = seen[-2:]
     slope = max(0.0, (own[now] - own[before]) / (now - before))

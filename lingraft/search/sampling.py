@@ -4,7 +4,7 @@ import optuna
 from optuna.trial import FrozenTrial, TrialState
 
 from lingraft.config.search import Goal
-from lingraft.search.shared_study import RECORD, Board, distributions_of
+from lingraft.search.shared_study import RECORD, SharedStudy, distributions_of
 from lingraft.search.space import Params, key_of
 from lingraft.stages.results import Trial
 
@@ -13,7 +13,7 @@ _DRAWS = 20
 _RANDOM_FIRST = 5
 
 
-def sampled(board: Board, seed: int) -> Params | None:
+def sampled(board: SharedStudy, seed: int) -> Params | None:
     """Parameters that have not been tried; the same for the same trials so far. None if there seem to be no more.
 
     Args:
@@ -29,7 +29,7 @@ def sampled(board: Board, seed: int) -> Params | None:
     return None
 
 
-def _shadow(board: Board, seed: int) -> optuna.Study:
+def _shadow(board: SharedStudy, seed: int) -> optuna.Study:
     """A copy of the study in memory, as a sampler can read it: with values of stopped trials."""
     sampler = optuna.samplers.TPESampler(n_startup_trials=_RANDOM_FIRST, constant_liar=True, seed=seed)
     study = optuna.create_study(directions=board.directions, sampler=sampler)

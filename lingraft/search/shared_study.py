@@ -23,7 +23,7 @@ from optuna.trial import FrozenTrial, TrialState
 from lingraft.config.search import Goal, Range
 from lingraft.console import say
 from lingraft.errors import TrackingError
-from lingraft.search.heartbeat import Watched, beating, is_gone, own_mark
+from lingraft.search.heartbeat import Watched, heartbeat, is_gone, own_mark
 from lingraft.search.space import Choices, Params, key_of
 from lingraft.search.storage import explained, opened
 from lingraft.stages.results import Trial
@@ -41,12 +41,12 @@ _DIRECTIONS = {
 }
 
 
-class TakenOverError(TrackingError):
+class LeaseLost(TrackingError):
     """A trial was taken for lost and given to another worker while its own was still at it."""
 
 
 @dataclass(frozen=True)
-class Board:
+class SharedStudy:
     """A study, for one worker."""
 
     storage: BaseStorage
@@ -171,7 +171,7 @@ class Board:
             except TrackingError as error:
                 say(f"no sign of life of trial {number}: {error}")
 
-        with beating(beat, self.lost_after_s / _BEATS):
+        with heartbeat(beat, self.lost_after_s / _BEATS):
             yield
 
     def finish(self, number: int, record: Trial, values: Sequence[float] | None) -> None:
@@ -196,7 +196,7 @@ class Board:
         """Give up trials whose workers were lost; returns them."""
         gone = [trial for trial in self.running() if self._is_lost(trial)]
         for trial in gone:
-            with contextlib.suppress(TakenOverError):  # another worker has seen it, too
+            with contextlib.suppress(LeaseLost):  # another worker has seen it, too
                 self.release(trial.number, "its worker was lost")
         return gone
 
@@ -217,7 +217,7 @@ class Board:
             with explained(self.address):
                 yield
         except UpdateFinishedTrialError as error:
-            raise TakenOverError(
+            raise LeaseLost(
                 f"trial {number} was ended by another worker, which took this one for lost."
             ) from error
 

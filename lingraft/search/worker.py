@@ -21,9 +21,9 @@ from lingraft.console import say
 from lingraft.errors import TrackingError, TrainingError
 from lingraft.reports.paper.efficiency import LearningCurve
 from lingraft.search import outcome
-from lingraft.search.pruning import hopeless
+from lingraft.search.pruning import should_prune
 from lingraft.search.sampling import sampled
-from lingraft.search.shared_study import Board, TakenOverError
+from lingraft.search.shared_study import SharedStudy, LeaseLost
 from lingraft.search.space import Params, choices_of, in_words, key_of, listed
 from lingraft.search.trial import Attempt, Inputs, Trainer
 from lingraft.search.trial_order import order_of
@@ -147,7 +147,7 @@ class _Worker:
         self.trainer = Trainer(recipe, inputs, state, watch)
         name = f"{recipe.name}-{self.search.language}-{self.trainer.digest()[:12]}"
         choices, goal = choices_of(recipe), self.search.goal
-        self.board = Board.open(name, storage, goal, choices, self.search.lost_after_s)
+        self.board = SharedStudy.open(name, storage, goal, choices, self.search.lost_after_s)
         self.order = order_of(recipe, known)
         self.found: list[Trial] = []
 
@@ -212,7 +212,7 @@ class _Worker:
             if target is not None and max(scores.values()) >= target:
                 return True
             looks = range(math.ceil(self.search.grace_share * self.search.looks), last + 1)
-            return hopeless(self.search.goal, scores, looks, self.board.others(trial.params), target)
+            return should_prune(self.search.goal, scores, looks, self.board.others(trial.params), target)
 
         attempt = Attempt(
             number=number,
@@ -226,7 +226,7 @@ class _Worker:
         try:
             with self.board.tended(number):
                 self.trainer.train_trial(attempt)
-        except TakenOverError as error:
+        except LeaseLost as error:
             say(f"{error} It is left to it.")
         except TrainingError as error:
             say(f"trial {number} cannot be trained: {error}")

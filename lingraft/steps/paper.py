@@ -70,7 +70,7 @@ def judge_source(
 
     gather(finetuned, tasks)
     planned = plan_of(Recipe.parse(recipe)).primary(name)
-    bodies, source = evaluate.Bodies(planned, primary, tasks), Lane(text, tokenizer, blocks)
+    bodies, source = evaluate.FinetunedModels(planned, primary, tasks), Lane(text, tokenizer, blocks)
     return _judged(evaluate.source_judging(bodies, source, out / planned.name), run)
 
 
@@ -133,7 +133,7 @@ def judge_language(
 
     comparison = plan_of(Recipe.parse(recipe))
     planned = comparison.arm(arm)
-    bodies = evaluate.Bodies(comparison.primary(planned.primary), primary, tasks)
+    bodies = evaluate.FinetunedModels(comparison.primary(planned.primary), primary, tasks)
     target = Lane(text, tokenizer, blocks)
     return _judged(evaluate.language_judging(planned, bodies, target, curve, language, out / arm / language), run)
 

@@ -18,7 +18,7 @@ from lingraft.comparison.plan import plan_of
 from lingraft.config.recipe import Recipe
 from lingraft.config.systems import System
 from lingraft.errors import RecipeError
-from lingraft.reports.paper.grid import Grid
+from lingraft.reports.paper.grid import ResultsTable
 from lingraft.reports.paper.records import PaperRecords
 from tests.fixtures.forked import at_once, start
 from tests.made_up import documents, write
@@ -126,7 +126,7 @@ def test_the_command_killed_and_run_again_ends_with_every_cell_on_its_page(
 
 
 def test_claims_say_in_how_many_languages_a_ratio_was_to_be_had() -> None:
-    grid = Grid(MadeUp().records())
+    grid = ResultsTable(MadeUp().records())
     found = {row.label: row.cells for row in claims(grid).rows}
     [joint] = [cells for label, cells in found.items() if label == "MINIJOINT: times less compute to 95% of BL_BASE"]
     task = grid.records.tasks[0]
@@ -142,12 +142,12 @@ def test_a_pretraining_that_was_done_again_is_compared_by_itself_with_what_was_r
     run, languages = MadeUp(), ("ar", "de", "tr", "zh")
     joint = [run.cell(System.MINIJOINT, 4, language, seed=7) for language in languages]
     base = [run.cell(System.BL_BASE, 12, language, seed=7) for language in languages]
-    assert pretrained_again(Grid(run.records(*joint))) == {}
-    [(seed, again)] = pretrained_again(Grid(run.records(*joint, *base))).items()
+    assert pretrained_again(ResultsTable(run.records(*joint))) == {}
+    [(seed, again)] = pretrained_again(ResultsTable(run.records(*joint, *base))).items()
     assert (seed, [*again.records.systems]) == (7, [System.BL_BASE, System.MINIJOINT])
     assert [task.name for task in again.records.tasks] == ["xnli"]
     only_in_source = run.source(System.MINIPOST, 12, 0.8, pretraining_seed=7)
-    [early] = pretrained_again(Grid(run.records(*base, source_cells=(only_in_source,)))).values()
+    [early] = pretrained_again(ResultsTable(run.records(*base, source_cells=(only_in_source,)))).values()
     assert [*early.records.systems] == [System.BL_BASE, System.MINIPOST]
     labels = [row.label for row in claims(again).rows]
     assert "MINIJOINT: share of BL_BASE's final score" in labels

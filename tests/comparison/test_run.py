@@ -15,7 +15,7 @@ from lingraft.artifacts.artifact import Artifact, Kind
 from lingraft.artifacts.cache import MadeDifferentlyError
 from lingraft.comparison import jobs
 from lingraft.comparison import runner as comparison
-from lingraft.comparison.evaluate import Bodies, judge_language, judge_source
+from lingraft.comparison.evaluate import FinetunedModels, judge_language, judge_source
 from lingraft.comparison.plan import plan_of
 from lingraft.data.blocks import split
 from lingraft.errors import RecipeError
@@ -169,7 +169,7 @@ def test_judging_is_in_bf16_only_where_the_recipe_asks_for_it(
     monkeypatch.setattr(masked_lm, "accuracy", watched)
     planned = plan_of(compared.recipe.model_copy(update={"precision": precision}))
     arm, out = planned.arms[0], compared.out
-    bodies = Bodies(planned.primary(arm.primary), out / "primary" / arm.primary, out / "task" / arm.primary).on(
+    bodies = FinetunedModels(planned.primary(arm.primary), out / "primary" / arm.primary, out / "task" / arm.primary).on(
         "masked"
     )
     judge_source(bodies, Lane.under(out, "en"))

@@ -9,7 +9,7 @@ from pathlib import Path
 from lingraft.cli import run_app
 from lingraft.config.recipe import Recipe
 from lingraft.search import Inputs, search
-from lingraft.search.shared_study import Board
+from lingraft.search.shared_study import SharedStudy
 from lingraft.search.space import choices_of
 from lingraft.search.storage import opened
 from lingraft.stages.results import SearchResult, load_search
@@ -63,11 +63,11 @@ class Workers:
         return start(work, *given, log=self.folder / f"{name}.log", gate=gate)
 
     @contextlib.contextmanager
-    def board(self) -> Iterator[Board]:
+    def board(self) -> Iterator[SharedStudy]:
         """A look at the trials."""
         settings = self.recipe.require_search()
         (name,) = _studies(self.storage)
-        opened = Board.open(name, self.storage, settings.goal, choices_of(self.recipe), settings.lost_after_s)
+        opened = SharedStudy.open(name, self.storage, settings.goal, choices_of(self.recipe), settings.lost_after_s)
         with contextlib.closing(opened) as board:
             yield board
 

@@ -15,7 +15,7 @@ from optuna.trial import TrialState
 
 from lingraft.config.search import Goal
 from lingraft.search.heartbeat import Watched, is_gone, own_mark
-from lingraft.search.shared_study import Board, TakenOverError
+from lingraft.search.shared_study import SharedStudy, LeaseLost
 from lingraft.search.storage import WAIT_VARIABLE, StorageError
 from lingraft.stages.results import Trial
 from tests.fixtures.forked import at_once, moments, start
@@ -28,8 +28,8 @@ def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return f"{request.param}:///{tmp_path / 'trials'}"
 
 
-def _board(address: str | None, goal: Goal = Goal.SCORE, lost_after_s: float = 60.0) -> Board:
-    return Board.open("study", address, goal, {"depth": DEPTHS}, lost_after_s)
+def _board(address: str | None, goal: Goal = Goal.SCORE, lost_after_s: float = 60.0) -> SharedStudy:
+    return SharedStudy.open("study", address, goal, {"depth": DEPTHS}, lost_after_s)
 
 
 def _found(number: int, depth: int) -> Trial:
@@ -136,9 +136,9 @@ def test_a_worker_that_was_taken_for_lost_learns_so(address: str) -> None:
     trial = board.claim({"depth": 1})
     assert trial
     board.release(trial.number, "taken for lost")
-    with pytest.raises(TakenOverError, match=f"trial {trial.number}"):
+    with pytest.raises(LeaseLost, match=f"trial {trial.number}"):
         board.report(trial.number, 1, 0.5)
-    with pytest.raises(TakenOverError):
+    with pytest.raises(LeaseLost):
         board.finish(trial.number, _found(trial.number, 1), [0.5])
 
 
@@ -169,7 +169,7 @@ def test_optuna_sees_scores_values_and_what_was_stopped(goal: Goal, values: list
 
 
 @pytest.fixture
-def locked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Board, sqlite3.Connection]]:
+def locked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[SharedStudy, sqlite3.Connection]]:
     """A study in a SQLite file that another connection holds."""
     monkeypatch.setenv(WAIT_VARIABLE, "0.2")
     board = _board(f"sqlite:///{tmp_path / 'trials'}")
@@ -179,7 +179,7 @@ def locked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Bo
     other.close()
 
 
-def test_a_storage_that_stays_locked_is_named_with_what_to_do(locked: tuple[Board, sqlite3.Connection]) -> None:
+def test_a_storage_that_stays_locked_is_named_with_what_to_do(locked: tuple[SharedStudy, sqlite3.Connection]) -> None:
     board, _ = locked
     with pytest.raises(StorageError, match=rf"is locked.* 0\.2 s \({WAIT_VARIABLE}\).*End what holds it") as caught:
         board.claim({"depth": 1})
@@ -187,7 +187,7 @@ def test_a_storage_that_stays_locked_is_named_with_what_to_do(locked: tuple[Boar
 
 
 def test_a_storage_that_is_locked_for_a_moment_is_waited_for(
-    locked: tuple[Board, sqlite3.Connection], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    locked: tuple[SharedStudy, sqlite3.Connection], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv(WAIT_VARIABLE, "30")
     board, other = _board(None), locked[1]

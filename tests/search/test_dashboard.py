@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from lingraft.config.search import Goal
-from lingraft.search.shared_study import Board
+from lingraft.search.shared_study import SharedStudy
 from lingraft.signals import EXIT_CODES
 from lingraft.stages.results import Trial
 
@@ -35,7 +35,7 @@ def _command(address: str, port: int) -> list[str]:
 @pytest.mark.parametrize("kind", ["sqlite", "journal"])
 def test_the_dashboard_shows_the_searches_of_a_storage_and_ends_when_it_is_asked_to(tmp_path: Path, kind: str) -> None:
     address, port = f"{kind}:///{tmp_path / 'trials'}", _free_port()
-    board = Board.open("tiny-de", address, Goal.COMPUTE, {"depth": (1, 2)}, lost_after_s=60)
+    board = SharedStudy.open("tiny-de", address, Goal.COMPUTE, {"depth": (1, 2)}, lost_after_s=60)
     trial = board.claim({"depth": 1})
     assert trial
     board.report(trial.number, 1, 0.25)

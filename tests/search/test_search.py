@@ -17,7 +17,7 @@ from lingraft.errors import DepthError, RecipeError, TokenizerError, TrackingErr
 from lingraft.model.loading import load_embeddings, load_primary
 from lingraft.model.swap import swap
 from lingraft.search import Inputs, search
-from lingraft.search.shared_study import Board
+from lingraft.search.shared_study import SharedStudy
 from lingraft.search.space import settings_of
 from lingraft.stages.adapt import adapt
 from lingraft.stages.results import SearchResult, load_search
@@ -138,7 +138,7 @@ def test_a_search_broken_off_goes_on_with_the_depths_that_are_left(
     theirs = f"sqlite:///{tmp_path / 'broken.db'}"
     study = optuna.create_study(storage=theirs, study_name=name, direction="maximize")
     study.add_trial(next(trial for trial in finished if trial.params["depth"] == 1))
-    assert Board.open(name, theirs, Goal.SCORE, {"depth": (1, 2, 3)}, lost_after_s=60).claim({"depth": 2})
+    assert SharedStudy.open(name, theirs, Goal.SCORE, {"depth": (1, 2, 3)}, lost_after_s=60).claim({"depth": 2})
 
     assert _search(workshop, tmp_path / "search", storage=theirs).chosen == found.chosen
 

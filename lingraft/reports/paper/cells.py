@@ -7,7 +7,7 @@ from statistics import mean
 from typing import Literal, Self
 
 from lingraft.reports.paper.efficiency import Reached
-from lingraft.reports.paper.grid import Grid, Hole, Reasons
+from lingraft.reports.paper.grid import ResultsTable, MissingValue, ReasonNumbers
 from lingraft.reports.paper.records import TaskFacts
 from lingraft.stages.results import SeedScores
 
@@ -54,14 +54,14 @@ class Notes:
         reasons: numbers of the reasons of the page's holes.
     """
 
-    def __init__(self, reasons: Reasons) -> None:
+    def __init__(self, reasons: ReasonNumbers) -> None:
         self._reasons = reasons
         self._holes: dict[str, str] = {}
         self._marks: dict[str, str] = {}
         self._remarks: dict[str, None] = {}
         self._seeds_differ = False
 
-    def hole(self, hole: Hole) -> str:
+    def hole(self, hole: MissingValue) -> str:
         """A dash with the number of its reason."""
         mark = hole_mark(self._reasons.number(hole))
         self._holes[mark] = hole.short
@@ -72,7 +72,7 @@ class Notes:
         self._marks[_NEVER] = "never reached; left out of means"
         return _NEVER
 
-    def language(self, grid: Grid, task: TaskFacts, language: str) -> str:
+    def language(self, grid: ResultsTable, task: TaskFacts, language: str) -> str:
         """A language's name, marked if its cells do not count."""
         if grid.counts(task, language):
             return language
@@ -81,9 +81,9 @@ class Notes:
         )
         return f"{language} {_NOT_INFORMATIVE}"
 
-    def seeds(self, found: Iterable[SeedScores | Hole]) -> None:
+    def seeds(self, found: Iterable[SeedScores | MissingValue]) -> None:
         """Say how many finetuning seeds a table's scores are means over; where that differs, mark single ones."""
-        counts = {len(scores.by_seed) for scores in found if not isinstance(scores, Hole)}
+        counts = {len(scores.by_seed) for scores in found if not isinstance(scores, MissingValue)}
         self._seeds_differ = len(counts) > 1
         if counts == {1}:
             self.say("Every score is of one seed, so that nothing is known of its spread.")
@@ -150,14 +150,14 @@ def points(share: float) -> str:
     return f"{100 * share:.1f}"
 
 
-def score(scores: SeedScores | Hole, notes: Notes) -> str:
+def score(scores: SeedScores | MissingValue, notes: Notes) -> str:
     """Mean over finetuning seeds."""
-    return notes.hole(scores) if isinstance(scores, Hole) else points(scores.mean) + notes.single(scores)
+    return notes.hole(scores) if isinstance(scores, MissingValue) else points(scores.mean) + notes.single(scores)
 
 
-def spread(scores: SeedScores | Hole, notes: Notes) -> str:
+def spread(scores: SeedScores | MissingValue, notes: Notes) -> str:
     """Mean and standard deviation over finetuning seeds; of a single seed nothing is known of its spread."""
-    if isinstance(scores, Hole):
+    if isinstance(scores, MissingValue):
         return notes.hole(scores)
     if len(scores.by_seed) == 1:
         return f"{points(scores.mean)} (one seed)"
@@ -172,8 +172,8 @@ def average(values: Mapping[str, float], of: int, show: Show) -> str:
     return show(mean(values.values())) + count
 
 
-def near(reached: Reached | Hole, write: Callable[[Reached], str], notes: Notes) -> str:
+def near(reached: Reached | MissingValue, write: Callable[[Reached], str], notes: Notes) -> str:
     """What it took to reach a target, or that it was never reached, or why nobody knows."""
-    if isinstance(reached, Hole):
+    if isinstance(reached, MissingValue):
         return notes.hole(reached)
     return write(reached) if math.isfinite(reached.estimate) else notes.never()

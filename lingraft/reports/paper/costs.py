@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from lingraft.config.systems import System
 from lingraft.reports.paper.cells import MEAN, Notes, Row, Show, Table, TimeUnit, average, near
 from lingraft.reports.paper.efficiency import Ratios, Reached, over_tasks, retained, speed_up
-from lingraft.reports.paper.grid import COMPUTE, MEASURED, Goal, Grid, Hole, Measure, Variant
+from lingraft.reports.paper.grid import COMPUTE, MEASURED, TargetRule, ResultsTable, MissingValue, CostMeasure, Variant
 from lingraft.reports.paper.published import DAYS, SCORES, Printed
 from lingraft.reports.paper.records import TaskFacts
 
@@ -16,12 +16,12 @@ _Rule = Callable[[Mapping[str, float], Mapping[str, float]], Ratios]
 
 
 def near_table(
-    grid: Grid,
+    grid: ResultsTable,
     task: TaskFacts,
     number: str,
     variants: Sequence[Variant],
-    measure: Measure = COMPUTE,
-    goal: Goal = Goal.PAPER,
+    measure: CostMeasure = COMPUTE,
+    goal: TargetRule = TargetRule.PAPER,
     intervals: bool = False,
 ) -> Table:
     """One task's part of table 3 or A1: time to near-maximal performance; with intervals, of table A4.
@@ -49,7 +49,7 @@ def near_table(
         counted = {
             language: reached.estimate
             for language, reached in row.items()
-            if not isinstance(reached, Hole) and math.isfinite(reached.estimate) and grid.counts(task, language)
+            if not isinstance(reached, MissingValue) and math.isfinite(reached.estimate) and grid.counts(task, language)
         }
         cells = [near(reached, write, notes) for reached in row.values()]
         rows.append(Row(variant.system, (*cells, average(counted, len(task.languages), unit.show))))
@@ -57,8 +57,8 @@ def near_table(
     return Table(number, f"{task.title}, {measure.prefix}{unit.name} until {goal}", head, tuple(rows), notes.lines)
 
 
-def _estimates(found: Iterable[Reached | Hole]) -> Iterable[float]:
-    return (reached.estimate for reached in found if not isinstance(reached, Hole))
+def _estimates(found: Iterable[Reached | MissingValue]) -> Iterable[float]:
+    return (reached.estimate for reached in found if not isinstance(reached, MissingValue))
 
 
 def times(ratio: float) -> str:
@@ -71,13 +71,13 @@ def share(ratio: float) -> str:
     return f"{ratio:.1%}"
 
 
-def speed_up_table(grid: Grid) -> list[Table]:
+def speed_up_table(grid: ResultsTable) -> list[Table]:
     """Figure 1 as numbers: mean speed-ups over BL_BASE per task, in compute and seconds; none without mini-models."""
     counted = [
-        ("compute", COMPUTE, Goal.PAPER),
-        ("compute, over the baseline", COMPUTE, Goal.OVER_BASELINE),
-        ("seconds measured", MEASURED, Goal.PAPER),
-        ("seconds measured, over the baseline", MEASURED, Goal.OVER_BASELINE),
+        ("compute", COMPUTE, TargetRule.PAPER),
+        ("compute, over the baseline", COMPUTE, TargetRule.OVER_BASELINE),
+        ("seconds measured", MEASURED, TargetRule.PAPER),
+        ("seconds measured, over the baseline", MEASURED, TargetRule.OVER_BASELINE),
     ]
     rows = {
         f"{variant.system}, {what}": {
@@ -91,7 +91,7 @@ def speed_up_table(grid: Grid) -> list[Table]:
     return [table] if rows else []
 
 
-def retained_table(grid: Grid) -> list[Table]:
+def retained_table(grid: ResultsTable) -> list[Table]:
     """Share of BL_BASE's final score that each other system keeps, per task."""
     variants = [variant for variant in grid.variants if variant != grid.reference]
     rows = {
@@ -110,7 +110,7 @@ def papers(printed: Mapping[str, Printed], system: System, rule: _Rule) -> dict[
 
 
 def _papers(
-    grid: Grid, variants: Sequence[Variant], printed: Mapping[str, Printed], rule: _Rule
+    grid: ResultsTable, variants: Sequence[Variant], printed: Mapping[str, Printed], rule: _Rule
 ) -> dict[str, dict[str, Ratios]]:
     """The paper's rows to show beside ours, if it has any of our tasks."""
     if not {task.name for task in grid.records.tasks} & set(printed):
@@ -119,7 +119,7 @@ def _papers(
     return {label: by_task for label, by_task in found.items() if by_task}
 
 
-def _ratio_table(grid: Grid, title: str, ours: Mapping[str, ByTask], paper: Mapping[str, ByTask], show: Show) -> Table:
+def _ratio_table(grid: ResultsTable, title: str, ours: Mapping[str, ByTask], paper: Mapping[str, ByTask], show: Show) -> Table:
     notes, tasks = Notes(grid.reasons), grid.records.tasks
     notes.say("Ratios are taken per language, then averaged; the last column is the mean of the tasks' means.")
     if any(task.appendix for task in tasks):
@@ -141,14 +141,14 @@ def _ratio_cells(tasks: Sequence[TaskFacts], by_task: ByTask, show: Show, notes:
     for task in tasks:
         ratios = by_task.get(task.name)
         if ratios is None:
-            cells.append(notes.hole(Hole("not in the paper")))
+            cells.append(notes.hole(MissingValue("not in the paper")))
         elif ratios.mean is None:
-            cells.append(notes.hole(Hole("no language to compare")))
+            cells.append(notes.hole(MissingValue("no language to compare")))
         else:
             cells.append(average(ratios.by_language, len(ratios.by_language) + len(ratios.left_out), show))
     counted = [by_task[task.name] for task in tasks if not task.appendix and task.name in by_task]
     overall = over_tasks(counted)
-    return (*cells, notes.hole(Hole("no language to compare")) if overall is None else show(overall))
+    return (*cells, notes.hole(MissingValue("no language to compare")) if overall is None else show(overall))
 
 
 def _say_left_out(tasks: Sequence[TaskFacts], rows: Mapping[str, ByTask], notes: Notes) -> None:

@@ -11,7 +11,7 @@ from lingraft.config.systems import System
 from lingraft.model.flops import V100_FLOPS_PER_S
 from lingraft.reports.paper.canvas import LOOKS, Drawing, Look, graded_looks, legend_above, panels, say
 from lingraft.reports.paper.cells import TimeUnit
-from lingraft.reports.paper.grid import Grid, Hole, Variant
+from lingraft.reports.paper.grid import ResultsTable, MissingValue, Variant
 from lingraft.reports.paper.records import CurvePoint, TaskFacts
 from lingraft.reports.paper.words import counted
 from lingraft.reports.plotting import COLOURS
@@ -61,7 +61,7 @@ class _Panel:
         return f"{self.title}: {ends or 'no curve'}"
 
 
-def system_curves(grid: Grid) -> list[Drawing]:
+def system_curves(grid: ResultsTable) -> list[Drawing]:
     """Figure 3: the systems' mean curves, one panel per main task; none without a curve."""
     shown = [_panel(grid, task, _of_systems(grid), _counting(grid, task, task.languages)) for task in grid.main_tasks]
     over = "; ".join(
@@ -75,7 +75,7 @@ def system_curves(grid: Grid) -> list[Drawing]:
     return _drawing("figure-3", "Figure 3", "learning curves", caption, shown)
 
 
-def language_curves(grid: Grid, task: TaskFacts) -> list[Drawing]:
+def language_curves(grid: ResultsTable, task: TaskFacts) -> list[Drawing]:
     """The systems' curves in every language of a task; none without a curve."""
     title = f"Learning curves of every language, {task.title}"
     caption = "Dotted, the score that counts as near-maximal. A system without a line has no curve there."
@@ -83,7 +83,7 @@ def language_curves(grid: Grid, task: TaskFacts) -> list[Drawing]:
     return _drawing(f"curves-{task.name}", "", title, caption, shown, columns=3)
 
 
-def depth_curves(grid: Grid, system: System) -> list[Drawing]:
+def depth_curves(grid: ResultsTable, system: System) -> list[Drawing]:
     """Figure 4, of the first task, and A1 and those that follow, of the others: curves by depth."""
     variants = [Variant(system, depth) for depth in grid.depths(system)]
     looks = {
@@ -95,7 +95,7 @@ def depth_curves(grid: Grid, system: System) -> list[Drawing]:
     return [drawing for place, task in enumerate(tasks) for drawing in _depth_drawing(grid, system, task, looks, place)]
 
 
-def _depth_drawing(grid: Grid, system: System, task: TaskFacts, looks: Looks, place: int) -> list[Drawing]:
+def _depth_drawing(grid: ResultsTable, system: System, task: TaskFacts, looks: Looks, place: int) -> list[Drawing]:
     languages = grid.depth_languages(system, task)
     number = f"A{place}" if place else "4"
     title = f"learning curves of {system} by depth, {task.title}"
@@ -108,15 +108,15 @@ def _depth_drawing(grid: Grid, system: System, task: TaskFacts, looks: Looks, pl
     return _drawing(f"figure-{number}-{system}".lower(), f"Figure {number}", title, caption, shown)
 
 
-def _of_systems(grid: Grid) -> Looks:
+def _of_systems(grid: ResultsTable) -> Looks:
     return {variant: (str(variant.system), LOOKS[variant.system]) for variant in grid.variants}
 
 
-def _counting(grid: Grid, task: TaskFacts, languages: Sequence[str]) -> list[str]:
+def _counting(grid: ResultsTable, task: TaskFacts, languages: Sequence[str]) -> list[str]:
     return [language for language in languages if grid.counts(task, language)]
 
 
-def _panel(grid: Grid, task: TaskFacts, looks: Looks, languages: Sequence[str], title: str = "") -> _Panel:
+def _panel(grid: ResultsTable, task: TaskFacts, looks: Looks, languages: Sequence[str], title: str = "") -> _Panel:
     """Mean curves over those of the languages in which every variant with a curve has one."""
     curves = {variant: _curves(grid, variant, task, languages) for variant in looks}
     curves = {variant: by_language for variant, by_language in curves.items() if by_language}
@@ -126,7 +126,7 @@ def _panel(grid: Grid, task: TaskFacts, looks: Looks, languages: Sequence[str], 
         for variant, by_language in curves.items()
         if shared
     ]
-    targets = [target for name in shared if not isinstance(target := grid.target(task, name), Hole)]
+    targets = [target for name in shared if not isinstance(target := grid.target(task, name), MissingValue)]
     return _Panel(
         title or f"{task.title}, {_counted(shared)}",
         f"{task.title} {task.metric}, %",
@@ -143,10 +143,10 @@ def _counted(languages: Sequence[str]) -> str:
 
 
 def _curves(
-    grid: Grid, variant: Variant, task: TaskFacts, languages: Sequence[str]
+    grid: ResultsTable, variant: Variant, task: TaskFacts, languages: Sequence[str]
 ) -> dict[str, tuple[CurvePoint, ...]]:
     found = {language: grid.cell(variant, task, language) for language in languages}
-    return {language: cell.points for language, cell in found.items() if not isinstance(cell, Hole)}
+    return {language: cell.points for language, cell in found.items() if not isinstance(cell, MissingValue)}
 
 
 def _line(label: str, look: Look, curves: Sequence[Sequence[CurvePoint]]) -> _Line:

@@ -4,12 +4,12 @@ from collections.abc import Mapping, Sequence
 
 from lingraft.config.systems import System
 from lingraft.reports.paper.cells import Notes, Row, Table, TimeUnit, average, near, points, score
-from lingraft.reports.paper.grid import Grid, Hole, Variant
+from lingraft.reports.paper.grid import ResultsTable, MissingValue, Variant
 from lingraft.reports.paper.records import TaskFacts
 from lingraft.stages.results import SeedScores
 
 
-def near_by_depth(grid: Grid, system: System, intervals: bool = False) -> list[Table]:
+def near_by_depth(grid: ResultsTable, system: System, intervals: bool = False) -> list[Table]:
     """Table 4, or with intervals A4: a row per language and task, a column per depth; none without several depths."""
     notes, depths = Notes(grid.reasons), grid.depths(system)
     found = {
@@ -19,7 +19,7 @@ def near_by_depth(grid: Grid, system: System, intervals: bool = False) -> list[T
         for task in grid.records.tasks
         for language in grid.depth_languages(system, task)
     }
-    reached = [each for row in found.values() for each in row if not isinstance(each, Hole)]
+    reached = [each for row in found.values() for each in row if not isinstance(each, MissingValue)]
     unit = TimeUnit.fitting(each.estimate for each in reached)
     write = unit.interval if intervals else lambda each: unit.show(each.estimate)
     if intervals:
@@ -32,7 +32,7 @@ def near_by_depth(grid: Grid, system: System, intervals: bool = False) -> list[T
     return [Table("Table A4" if intervals else "Table 4", title, _head(depths), tuple(rows), notes.lines)] * bool(rows)
 
 
-def final_by_depth(grid: Grid, system: System) -> list[Table]:
+def final_by_depth(grid: ResultsTable, system: System) -> list[Table]:
     """Table A3: final scores by depth, mean over the languages that were run at several; BL_BASE last."""
     notes, depths = Notes(grid.reasons), grid.depths(system)
     variants = [*(Variant(system, depth) for depth in depths), grid.reference]
@@ -63,14 +63,14 @@ def _head(depths: Sequence[int]) -> tuple[str, ...]:
     return ("depth", *map(str, depths))
 
 
-def _means(grid: Grid, task: TaskFacts, rows: Mapping[str, Sequence[SeedScores | Hole]]) -> tuple[str, ...]:
+def _means(grid: ResultsTable, task: TaskFacts, rows: Mapping[str, Sequence[SeedScores | MissingValue]]) -> tuple[str, ...]:
     """The mean of each column over the languages that count."""
     return tuple(
         average(
             {
                 language: scores.mean
                 for language, scores in zip(rows, column, strict=True)
-                if not isinstance(scores, Hole) and grid.counts(task, language)
+                if not isinstance(scores, MissingValue) and grid.counts(task, language)
             },
             len(column),
             points,

@@ -1,11 +1,11 @@
 """Scores of all systems when each has spent the same: as much as the one that spends least in all."""
 
 from lingraft.reports.paper.cells import MEAN, Notes, Row, Table, TimeUnit, average, points
-from lingraft.reports.paper.grid import COMPUTE, Grid, Hole, Measure, Variant
+from lingraft.reports.paper.grid import COMPUTE, ResultsTable, MissingValue, CostMeasure, Variant
 from lingraft.reports.paper.records import Cell, TaskFacts
 
 
-def equal_table(grid: Grid, task: TaskFacts, measure: Measure = COMPUTE) -> Table:
+def equal_table(grid: ResultsTable, task: TaskFacts, measure: CostMeasure = COMPUTE) -> Table:
     """One task's scores at equal compute, or at equal seconds; interpolated between checkpoints.
 
     Args:
@@ -16,15 +16,15 @@ def equal_table(grid: Grid, task: TaskFacts, measure: Measure = COMPUTE) -> Tabl
     notes = Notes(grid.reasons)
     budgets = {language: _budget(grid, task, language, measure) for language in task.languages}
     unit = TimeUnit.fitting(budgets.values())
-    spent = [unit.show(budget) if budget else notes.hole(Hole("not run")) for budget in budgets.values()]
+    spent = [unit.show(budget) if budget else notes.hole(MissingValue("not run")) for budget in budgets.values()]
     rows = [Row(f"{measure.prefix}{unit.name} spent", (*spent, "–"), "quiet")]
     for variant in grid.variants:
         found = {name: _score(grid, variant, task, name, measure, budget) for name, budget in budgets.items()}
-        cells = [notes.hole(score) if isinstance(score, Hole) else points(score) for score in found.values()]
+        cells = [notes.hole(score) if isinstance(score, MissingValue) else points(score) for score in found.values()]
         counted = {
             language: score
             for language, score in found.items()
-            if not isinstance(score, Hole) and grid.counts(task, language)
+            if not isinstance(score, MissingValue) and grid.counts(task, language)
         }
         rows.append(Row(variant.system, (*cells, average(counted, len(task.languages), points))))
     notes.say("In each language, every system has spent what the one that spends least spends in all.")
@@ -33,18 +33,18 @@ def equal_table(grid: Grid, task: TaskFacts, measure: Measure = COMPUTE) -> Tabl
     return Table("", f"{task.title}, {task.metric} in percent at equal {what}", head, tuple(rows), notes.lines)
 
 
-def _budget(grid: Grid, task: TaskFacts, language: str, measure: Measure) -> float:
+def _budget(grid: ResultsTable, task: TaskFacts, language: str, measure: CostMeasure) -> float:
     """The least that a system spends in all; 0 where none came to its end."""
     cells = [grid.cell(variant, task, language) for variant in grid.variants]
     return min((measure.spent(cell.points[-1]) for cell in cells if isinstance(cell, Cell)), default=0.0)
 
 
 def _score(
-    grid: Grid, variant: Variant, task: TaskFacts, language: str, measure: Measure, budget: float
-) -> float | Hole:
+    grid: ResultsTable, variant: Variant, task: TaskFacts, language: str, measure: CostMeasure, budget: float
+) -> float | MissingValue:
     cell = grid.cell(variant, task, language)
-    if isinstance(cell, Hole):
+    if isinstance(cell, MissingValue):
         return cell
     if measure.spent(cell.points[0]) > budget:
-        return Hole("no checkpoint was evaluated that early")
+        return MissingValue("no checkpoint was evaluated that early")
     return cell.curve(measure.spent).at(budget)

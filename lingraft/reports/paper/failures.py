@@ -5,18 +5,18 @@ from typing import NamedTuple
 
 from lingraft.config.systems import System
 from lingraft.reports.paper.cells import Row, Table, hole_mark
-from lingraft.reports.paper.grid import ORDER, Grid, Hole
+from lingraft.reports.paper.grid import ORDER, ResultsTable, MissingValue
 
 
 class _Failure(NamedTuple):
     """A cell that failed, of a language or of the source."""
 
-    hole: Hole
+    hole: MissingValue
     system: System
     language: str
 
 
-def failures_table(grid: Grid) -> list[Table]:
+def failures_table(grid: ResultsTable) -> list[Table]:
     """A row per reason, and under the table the reasons in full; nothing where nothing failed."""
     by_number: dict[int, list[_Failure]] = {}
     for failure in _failures(grid):
@@ -30,14 +30,14 @@ def failures_table(grid: Grid) -> list[Table]:
     return [Table("", "Cells that failed, by reason", head, tuple(rows), tuple(notes))] if rows else []
 
 
-def _failures(grid: Grid) -> Iterable[_Failure]:
+def _failures(grid: ResultsTable) -> Iterable[_Failure]:
     records = grid.records
     for cell in records.cells:
         if cell.failed is not None:
-            yield _Failure(Hole.failed(cell.failed), cell.system, cell.language)
+            yield _Failure(MissingValue.failed(cell.failed), cell.system, cell.language)
     for of_source in records.source_cells:
         if of_source.failed is not None:
-            yield _Failure(Hole.failed(of_source.failed), of_source.system, records.source)
+            yield _Failure(MissingValue.failed(of_source.failed), of_source.system, records.source)
 
 
 def _systems(failures: Iterable[_Failure]) -> str:
@@ -49,6 +49,6 @@ def _languages(failures: Iterable[_Failure]) -> str:
     return ", ".join(dict.fromkeys(failure.language for failure in failures))
 
 
-def _full(hole: Hole) -> str:
+def _full(hole: MissingValue) -> str:
     """On one line, so that Markdown keeps it in one paragraph."""
     return f"{' '.join(hole.reason.split())}."

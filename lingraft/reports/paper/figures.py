@@ -10,7 +10,7 @@ from lingraft.reports.paper.canvas import LOOKS, Drawing, Look, legend_above, pa
 from lingraft.reports.paper.cells import TimeUnit
 from lingraft.reports.paper.costs import papers, times
 from lingraft.reports.paper.efficiency import Ratios, Reached, over_tasks, speed_up
-from lingraft.reports.paper.grid import Grid, Hole, Variant
+from lingraft.reports.paper.grid import ResultsTable, MissingValue, Variant
 from lingraft.reports.paper.published import DAYS
 from lingraft.reports.paper.records import TaskFacts
 from lingraft.reports.plotting import COLOURS, line_styles
@@ -51,7 +51,7 @@ class _Bars:
                 axes.hlines(said, x - _BAR / 2, x + _BAR / 2, color="#000000", linewidth=1.6, label="the paper")
 
 
-def speed_up_drawing(grid: Grid) -> list[Drawing]:
+def speed_up_drawing(grid: ResultsTable) -> list[Drawing]:
     """Figure 1: mean speed-ups over BL_BASE per task, and the paper's where it has the task; none without any."""
     bars = [
         _bars(grid, variant, (order - (len(grid.minis) - 1) / 2) * _BAR) for order, variant in enumerate(grid.minis)
@@ -86,7 +86,7 @@ def speed_up_drawing(grid: Grid) -> list[Drawing]:
     return [Drawing("figure-1", "Figure 1", "average speed-up", caption, f"Bar chart. {said}.", 3.3, paint)]
 
 
-def _bars(grid: Grid, variant: Variant, offset: float) -> _Bars:
+def _bars(grid: ResultsTable, variant: Variant, offset: float) -> _Bars:
     tasks = grid.records.tasks
     ours = {task.name: grid.speed_up(variant, task) for task in tasks}
     paper = papers(DAYS, variant.system, speed_up)
@@ -94,14 +94,14 @@ def _bars(grid: Grid, variant: Variant, offset: float) -> _Bars:
     return _Bars(variant.system, offset, _heights(grid, ours), [*counts, ""], _heights(grid, paper))
 
 
-def _heights(grid: Grid, by_task: Mapping[str, Ratios]) -> list[float | None]:
+def _heights(grid: ResultsTable, by_task: Mapping[str, Ratios]) -> list[float | None]:
     """A mean per task, then over those tasks that count; the latter only where all of them are there."""
     means = [by_task[task.name].mean if task.name in by_task else None for task in grid.records.tasks]
     main = [by_task[task.name] for task in grid.main_tasks if task.name in by_task]
     return [*means, over_tasks(main) if len(main) == len(grid.main_tasks) else None]
 
 
-def near_drawing(grid: Grid, task: TaskFacts) -> list[Drawing]:
+def near_drawing(grid: ResultsTable, task: TaskFacts) -> list[Drawing]:
     """What table 3 or A1 holds of a task, with the checkpoints before and after; none if nothing took any compute."""
     found = {
         variant: [grid.reached(variant, task, language) for language in task.languages] for variant in grid.variants
@@ -113,7 +113,7 @@ def near_drawing(grid: Grid, task: TaskFacts) -> list[Drawing]:
     empty = [
         language
         for language, column in zip(task.languages, zip(*found.values(), strict=True), strict=True)
-        if all(isinstance(reached, Hole) for reached in column)
+        if all(isinstance(reached, MissingValue) for reached in column)
     ]
 
     def paint(figure: "Figure") -> None:
@@ -146,16 +146,16 @@ def near_drawing(grid: Grid, task: TaskFacts) -> list[Drawing]:
     return [Drawing(f"near-{task.name}", "", title, caption, alt, height, paint)]
 
 
-def _finite(reached: Reached | Hole | None) -> TypeGuard[Reached]:
+def _finite(reached: Reached | MissingValue | None) -> TypeGuard[Reached]:
     return isinstance(reached, Reached) and math.isfinite(reached.estimate)
 
 
 def _paint_reached(
-    axes: "Axes", system: System, row: Sequence[Reached | Hole], offset: float, unit: TimeUnit, beyond: float
+    axes: "Axes", system: System, row: Sequence[Reached | MissingValue], offset: float, unit: TimeUnit, beyond: float
 ) -> None:
     look = LOOKS[system]
     for place, reached in enumerate(row):
-        if isinstance(reached, Hole):
+        if isinstance(reached, MissingValue):
             continue
         at, whiskers = beyond, [[0.0], [0.0]]
         if _finite(reached):
@@ -173,7 +173,7 @@ def _paint_reached(
         )
 
 
-def depth_drawings(grid: Grid, system: System) -> list[Drawing]:
+def depth_drawings(grid: ResultsTable, system: System) -> list[Drawing]:
     """What tables 4 and A3 hold, a row of two panels per task; none without several depths."""
     depths = grid.depths(system)
     tasks = [task for task in grid.records.tasks if grid.depth_languages(system, task)]
@@ -211,7 +211,7 @@ def depth_drawings(grid: Grid, system: System) -> list[Drawing]:
     ]
 
 
-def _language_looks(grid: Grid, system: System) -> dict[str, Look]:
+def _language_looks(grid: ResultsTable, system: System) -> dict[str, Look]:
     """One look per language, the same in all panels."""
     languages = dict.fromkeys(
         language for task in grid.records.tasks for language in grid.depth_languages(system, task)
@@ -222,13 +222,13 @@ def _language_looks(grid: Grid, system: System) -> dict[str, Look]:
     }
 
 
-def _ends(grid: Grid, system: System, task: TaskFacts, language: str) -> dict[int, float]:
+def _ends(grid: ResultsTable, system: System, task: TaskFacts, language: str) -> dict[int, float]:
     """Final scores in percent by depth, where there are any."""
     finals = {depth: grid.final(Variant(system, depth), task, language) for depth in grid.depths(system)}
-    return {depth: 100 * final.mean for depth, final in finals.items() if not isinstance(final, Hole)}
+    return {depth: 100 * final.mean for depth, final in finals.items() if not isinstance(final, MissingValue)}
 
 
-def _paint_finals(axes: "Axes", grid: Grid, system: System, task: TaskFacts) -> None:
+def _paint_finals(axes: "Axes", grid: ResultsTable, system: System, task: TaskFacts) -> None:
     looks, depths = _language_looks(grid, system), grid.depths(system)
     for language in grid.depth_languages(system, task):
         look, ends = looks[language], _ends(grid, system, task, language)
@@ -237,18 +237,18 @@ def _paint_finals(axes: "Axes", grid: Grid, system: System, task: TaskFacts) -> 
         heights = [ends.get(depth, math.nan) for depth in depths]
         axes.plot(depths, heights, look.line, color=look.colour, marker=look.marker, label=language)
         reference = grid.final(grid.reference, task, language)
-        if not isinstance(reference, Hole):
+        if not isinstance(reference, MissingValue):
             axes.axhline(100 * reference.mean, color=look.colour, linestyle="--", linewidth=0.9)
     axes.set_title(task.title, loc="left")
     axes.set_ylabel(f"{task.metric}, %")
 
 
-def _paint_times(axes: "Axes", grid: Grid, system: System, task: TaskFacts, depths: Sequence[int]) -> None:
+def _paint_times(axes: "Axes", grid: ResultsTable, system: System, task: TaskFacts, depths: Sequence[int]) -> None:
     found = {
         language: {
             depth: reached
             for depth in depths
-            if not isinstance(reached := grid.reached(Variant(system, depth), task, language), Hole)
+            if not isinstance(reached := grid.reached(Variant(system, depth), task, language), MissingValue)
         }
         for language in grid.depth_languages(system, task)
     }

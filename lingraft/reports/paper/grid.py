@@ -20,7 +20,7 @@ ORDER = (System.BL_BASE, System.BL_SMALL, System.MINIPOST, System.MINIJOINT)
 
 
 @dataclass(frozen=True)
-class Hole:
+class MissingValue:
     """A number that is not there."""
 
     reason: str
@@ -37,13 +37,13 @@ class Hole:
         return textwrap.shorten(first, _SHORT, placeholder=" …") if len(first) > _SHORT else first
 
 
-class Reasons:
+class ReasonNumbers:
     """Numbers for the reasons of holes, in the order in which they are first asked for: one each for a whole page."""
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}
 
-    def number(self, hole: Hole) -> int:
+    def number(self, hole: MissingValue) -> int:
         """The number of a hole's reason."""
         return self._numbers.setdefault(hole.reason, len(self._numbers) + 1)
 
@@ -56,7 +56,7 @@ class Variant(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Measure:
+class CostMeasure:
     """A way of counting what a checkpoint took, in seconds."""
 
     prefix: str
@@ -64,13 +64,13 @@ class Measure:
     spent: Spent
 
 
-COMPUTE = Measure("V100-", lambda point: point.flops / V100_FLOPS_PER_S)
+COMPUTE = CostMeasure("V100-", lambda point: point.flops / V100_FLOPS_PER_S)
 """FLOPs as time on a V100, by the paper's 30 TFLOP/s (appendix A.1)."""
-MEASURED = Measure("measured ", lambda point: point.elapsed_s)
+MEASURED = CostMeasure("measured ", lambda point: point.elapsed_s)
 """What training took where it ran."""
 
 
-class Goal(StrEnum):
+class TargetRule(StrEnum):
     """What counts as near-maximal."""
 
     PAPER = "95% of BL_BASE's final score"
@@ -82,7 +82,7 @@ _SHORT = 120
 """Characters of a reason where many reasons stand."""
 
 
-class Grid:
+class ResultsTable:
     """Numbers of a run, by variant, task and language.
 
     Raises:
@@ -92,7 +92,7 @@ class Grid:
 
     def __init__(self, records: PaperRecords) -> None:
         self.records = records.checked()
-        self.reasons = Reasons()
+        self.reasons = ReasonNumbers()
         self._cells = {
             (cell.system, cell.depth, cell.task, cell.language, cell.pretraining_seed): cell for cell in records.cells
         }
@@ -136,7 +136,7 @@ class Grid:
         }
         return [language for language in task.languages if language in languages]
 
-    def cell(self, variant: Variant, task: TaskFacts, language: str, seed: int | None = None) -> Cell | Hole:
+    def cell(self, variant: Variant, task: TaskFacts, language: str, seed: int | None = None) -> Cell | MissingValue:
         """The record of a run that came to its end.
 
         Args:
@@ -148,45 +148,45 @@ class Grid:
         key = (*variant, task.name, language, self.records.pretraining_seed if seed is None else seed)
         found = self._cells.get(key)
         if found is None:
-            return Hole("not run")
-        return found if found.failed is None else Hole.failed(found.failed)
+            return MissingValue("not run")
+        return found if found.failed is None else MissingValue.failed(found.failed)
 
-    def final(self, variant: Variant, task: TaskFacts, language: str, seed: int | None = None) -> SeedScores | Hole:
+    def final(self, variant: Variant, task: TaskFacts, language: str, seed: int | None = None) -> SeedScores | MissingValue:
         """Scores at the end of training."""
         cell = self.cell(variant, task, language, seed)
-        return cell if isinstance(cell, Hole) else cell.points[-1].scores
+        return cell if isinstance(cell, MissingValue) else cell.points[-1].scores
 
-    def initial(self, variant: Variant, task: TaskFacts, language: str) -> SeedScores | Hole:
+    def initial(self, variant: Variant, task: TaskFacts, language: str) -> SeedScores | MissingValue:
         """Scores with the embeddings as initialised, where update 0 was evaluated."""
         cell = self.cell(variant, task, language)
-        if isinstance(cell, Hole):
+        if isinstance(cell, MissingValue):
             return cell
-        return cell.points[0].scores if cell.points[0].step == 0 else Hole("update 0 was not evaluated")
+        return cell.points[0].scores if cell.points[0].step == 0 else MissingValue("update 0 was not evaluated")
 
-    def baseline(self, task: TaskFacts, language: str) -> float | Hole:
+    def baseline(self, task: TaskFacts, language: str) -> float | MissingValue:
         """Score of the trivial baseline."""
         found = task.baselines.get(language)
-        return Hole("no trivial baseline is recorded") if found is None else found
+        return MissingValue("no trivial baseline is recorded") if found is None else found
 
     def counts(self, task: TaskFacts, language: str) -> bool:
         """Whether means count the language: not if BL_BASE is known to be too near the trivial baseline."""
         reference, baseline = self.final(self.reference, task, language), self.baseline(task, language)
-        if isinstance(reference, Hole) or isinstance(baseline, Hole):
+        if isinstance(reference, MissingValue) or isinstance(baseline, MissingValue):
             return True
         return informative(reference.mean, baseline)
 
-    def target(self, task: TaskFacts, language: str, goal: Goal = Goal.PAPER) -> float | Hole:
+    def target(self, task: TaskFacts, language: str, goal: TargetRule = TargetRule.PAPER) -> float | MissingValue:
         """The near-maximal score, or why there is none."""
         reference = self.final(self.reference, task, language)
-        if isinstance(reference, Hole):
-            return Hole(f"no target, since BL_BASE has no final score ({reference.short})")
-        if goal is Goal.PAPER:
+        if isinstance(reference, MissingValue):
+            return MissingValue(f"no target, since BL_BASE has no final score ({reference.short})")
+        if goal is TargetRule.PAPER:
             return near_maximal(reference.mean)
         baseline = self.baseline(task, language)
-        if isinstance(baseline, Hole):
+        if isinstance(baseline, MissingValue):
             return baseline
         if reference.mean <= baseline:
-            return Hole("BL_BASE does not beat the trivial baseline")
+            return MissingValue("BL_BASE does not beat the trivial baseline")
         return near_maximal(reference.mean, baseline)
 
     def reached(
@@ -194,17 +194,17 @@ class Grid:
         variant: Variant,
         task: TaskFacts,
         language: str,
-        measure: Measure = COMPUTE,
-        goal: Goal = Goal.PAPER,
-    ) -> Reached | Hole:
+        measure: CostMeasure = COMPUTE,
+        goal: TargetRule = TargetRule.PAPER,
+    ) -> Reached | MissingValue:
         """Seconds until near-maximal performance."""
         cell, target = self.cell(variant, task, language), self.target(task, language, goal)
-        if isinstance(cell, Hole):
+        if isinstance(cell, MissingValue):
             return cell
-        return target if isinstance(target, Hole) else cell.curve(measure.spent).reach(target)
+        return target if isinstance(target, MissingValue) else cell.curve(measure.spent).reach(target)
 
     def speed_up(
-        self, variant: Variant, task: TaskFacts, measure: Measure = COMPUTE, goal: Goal = Goal.PAPER
+        self, variant: Variant, task: TaskFacts, measure: CostMeasure = COMPUTE, goal: TargetRule = TargetRule.PAPER
     ) -> Ratios:
         """How many times less than BL_BASE a variant takes to near-maximal performance."""
         found, reference = (
@@ -229,11 +229,11 @@ class Grid:
         )
         return self._with_reasons(task, efficiency.retained(ours, theirs), found, reference)
 
-    def _counted(self, task: TaskFacts, found: Mapping[str, Number | Hole]) -> dict[str, Number]:
+    def _counted(self, task: TaskFacts, found: Mapping[str, Number | MissingValue]) -> dict[str, Number]:
         return {
             language: number
             for language, number in found.items()
-            if not isinstance(number, Hole) and self.counts(task, language)
+            if not isinstance(number, MissingValue) and self.counts(task, language)
         }
 
     def _with_reasons(
@@ -245,9 +245,9 @@ class Grid:
             own, base = found[language], reference[language]
             if not self.counts(task, language):
                 left_out[language] = "not informative"
-            elif isinstance(own, Hole):
+            elif isinstance(own, MissingValue):
                 left_out[language] = own.short
-            elif isinstance(base, Hole):
+            elif isinstance(base, MissingValue):
                 left_out[language] = f"BL_BASE {base.short}"
             elif language in ratios.left_out:
                 left_out[language] = ratios.left_out[language]

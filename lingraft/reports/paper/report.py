@@ -9,7 +9,7 @@ from lingraft._version import __version__
 from lingraft.artifacts import artifact
 from lingraft.artifacts.artifact import Artifact, Kind
 from lingraft.reports.paper.cells import Table
-from lingraft.reports.paper.grid import Grid
+from lingraft.reports.paper.grid import ResultsTable
 from lingraft.reports.paper.records import RECORDS_FILE, PaperRecords
 from lingraft.reports.paper.sections import Section, sections_of
 from lingraft.reports.paper.summary import basis, summary
@@ -37,7 +37,7 @@ def write(records: PaperRecords, out: Path) -> Artifact:
         MissingExtraError: matplotlib or jinja2 is not installed.
     """
     template = environment().get_template(PAGE_FILE)  # where it cannot be had, nothing is drawn in vain
-    grid = Grid(records)
+    grid = ResultsTable(records)
     sections = sections_of(grid)
     drawn = _pictures(sections)
     page, text = _page(template, grid, sections, drawn), _markdown(grid, sections)
@@ -59,7 +59,7 @@ def pictures(records: PaperRecords) -> dict[str, bytes]:
         CurveError: a curve that is empty or not sorted.
         MissingExtraError: matplotlib is not installed.
     """
-    return _pictures(sections_of(Grid(records)))
+    return _pictures(sections_of(ResultsTable(records)))
 
 
 def _pictures(sections: Sequence[Section]) -> dict[str, bytes]:
@@ -73,11 +73,11 @@ def markdown(records: PaperRecords) -> str:
         ArtifactError: the records do not fit each other.
         CurveError: a curve that is empty or not sorted.
     """
-    grid = Grid(records)
+    grid = ResultsTable(records)
     return _markdown(grid, sections_of(grid))
 
 
-def _markdown(grid: Grid, sections: Sequence[Section]) -> str:
+def _markdown(grid: ResultsTable, sections: Sequence[Section]) -> str:
     lines = [f"# {grid.records.title}", "", *(f"- {line}" for line in summary(grid)), ""]
     lines += [paragraph for line in basis(grid) for paragraph in (line, "")]
     for section in sections:
@@ -98,7 +98,7 @@ def table_lines(table: Table) -> list[str]:
     return [f"**{table.caption}**", "", *body, "", *notes]
 
 
-def _page(template: "jinja2.Template", grid: Grid, sections: Sequence[Section], drawn: dict[str, bytes]) -> str:
+def _page(template: "jinja2.Template", grid: ResultsTable, sections: Sequence[Section], drawn: dict[str, bytes]) -> str:
     return template.render(
         records=grid.records,
         summary=summary(grid),

@@ -13,7 +13,7 @@ from lingraft.reports.paper.depths import final_by_depth, near_by_depth
 from lingraft.reports.paper.equal import equal_table
 from lingraft.reports.paper.failures import failures_table
 from lingraft.reports.paper.figures import depth_drawings, near_drawing, speed_up_drawing
-from lingraft.reports.paper.grid import COMPUTE, MEASURED, Goal, Grid, Variant
+from lingraft.reports.paper.grid import COMPUTE, MEASURED, TargetRule, ResultsTable, Variant
 from lingraft.reports.paper.tables import (
     final_spread_table,
     final_table,
@@ -34,7 +34,7 @@ class Section:
     drawings: Sequence[Drawing] = ()
 
 
-def sections_of(grid: Grid) -> list[Section]:
+def sections_of(grid: ResultsTable) -> list[Section]:
     """All sections that the records have something for."""
     sections = [
         Section("Languages", "What each language's embeddings were trained on.", languages_table(grid)),
@@ -59,7 +59,7 @@ def sections_of(grid: Grid) -> list[Section]:
     return [section for section in sections if section.tables]
 
 
-def _scores(grid: Grid) -> Section:
+def _scores(grid: ResultsTable) -> Section:
     return Section(
         "Scores at the end of training",
         "A language's embeddings are learned over the whole model (BL_BASE), over a model that is small throughout "
@@ -69,7 +69,7 @@ def _scores(grid: Grid) -> Section:
     )
 
 
-def _compute(grid: Grid) -> Section:
+def _compute(grid: ResultsTable) -> Section:
     return Section(
         "Compute to near-maximal performance",
         "When a system first reaches 95% of the score that BL_BASE ends with, interpolated between checkpoints.",
@@ -81,7 +81,7 @@ def _compute(grid: Grid) -> Section:
     )
 
 
-def _otherwise(grid: Grid) -> Section:
+def _otherwise(grid: ResultsTable) -> Section:
     systems = _without_small(grid)
     return Section(
         "At equal cost, by the clock, and over the trivial baseline",
@@ -90,12 +90,12 @@ def _otherwise(grid: Grid) -> Section:
         [
             *(equal_table(grid, task, measure) for task in grid.main_tasks for measure in (COMPUTE, MEASURED)),
             *(near_table(grid, task, "Table 3, measured", systems, MEASURED) for task in grid.main_tasks),
-            *(near_table(grid, task, "Table 3, over b", systems, goal=Goal.OVER_BASELINE) for task in grid.main_tasks),
+            *(near_table(grid, task, "Table 3, over b", systems, goal=TargetRule.OVER_BASELINE) for task in grid.main_tasks),
         ],
     )
 
 
-def _depths(grid: Grid) -> Section:
+def _depths(grid: ResultsTable) -> Section:
     return Section(
         "How deep the mini-model should be",
         "A shallow mini-model is cheaper; a deeper one may end higher. The best depth depends on the language.",
@@ -104,7 +104,7 @@ def _depths(grid: Grid) -> Section:
     )
 
 
-def _everything(grid: Grid) -> Section:
+def _everything(grid: ResultsTable) -> Section:
     tasks = grid.records.tasks
     return Section(
         "All scores, costs and intervals",
@@ -119,10 +119,10 @@ def _everything(grid: Grid) -> Section:
     )
 
 
-def _without_small(grid: Grid) -> list[Variant]:
+def _without_small(grid: ResultsTable) -> list[Variant]:
     """The rows of table 3: the lower bound is in table A1."""
     return [variant for variant in grid.variants if variant.system is not System.BL_SMALL]
 
 
-def _deep(grid: Grid) -> list[System]:
+def _deep(grid: ResultsTable) -> list[System]:
     return [system for system in grid.records.systems if grid.depths(system)]

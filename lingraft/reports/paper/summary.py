@@ -6,23 +6,23 @@ from collections.abc import Iterable
 
 from lingraft.reports.paper.costs import share, times
 from lingraft.reports.paper.efficiency import Ratios, over_tasks
-from lingraft.reports.paper.grid import Grid, Hole, Variant
+from lingraft.reports.paper.grid import ResultsTable, MissingValue, Variant
 from lingraft.reports.paper.records import TaskFacts
 from lingraft.reports.paper.words import counted
 
 _NO_TASK = "all tasks are the appendix's"
 
 
-def summary(grid: Grid) -> list[str]:
+def summary(grid: ResultsTable) -> list[str]:
     """A sentence per mini-model system, and one for what is missing."""
     return [*(_system(grid, variant) for variant in grid.minis), *_missing(grid), *_not_informative(grid)]
 
 
-def _system(grid: Grid, variant: Variant) -> str:
+def _system(grid: ResultsTable, variant: Variant) -> str:
     return f"{variant.system}: {_sped(grid, variant)}; {_kept(grid, variant)}."
 
 
-def _sped(grid: Grid, variant: Variant) -> str:
+def _sped(grid: ResultsTable, variant: Variant) -> str:
     sped = {task.title: grid.speed_up(variant, task) for task in grid.main_tasks}
     speed = over_tasks(sped.values())
     what = "over BL_BASE in compute to near-maximal performance"
@@ -32,7 +32,7 @@ def _sped(grid: Grid, variant: Variant) -> str:
     return f"no speed-up {what} ({'; '.join(reasons) or _NO_TASK})"
 
 
-def _kept(grid: Grid, variant: Variant) -> str:
+def _kept(grid: ResultsTable, variant: Variant) -> str:
     kept = {task.title: grid.retained(variant, task) for task in grid.main_tasks}
     retained = over_tasks(kept.values())
     if retained is not None:
@@ -44,12 +44,12 @@ def _kept(grid: Grid, variant: Variant) -> str:
     return f"no share of BL_BASE's score at the end ({'; '.join(reasons) or _NO_TASK})"
 
 
-def _why_no_speed_up(grid: Grid, variant: Variant, task: TaskFacts, ratios: Ratios) -> str:
+def _why_no_speed_up(grid: ResultsTable, variant: Variant, task: TaskFacts, ratios: Ratios) -> str:
     """What became of each language; one that is not informative may have been reached, or not, all the same."""
     reasons, only = [], []
     for language in task.languages:
         reached = grid.reached(variant, task, language)
-        if isinstance(reached, Hole):
+        if isinstance(reached, MissingValue):
             reasons.append(reached.short)
         elif math.isinf(reached.estimate):
             reasons.append("never reached 95% of BL_BASE")
@@ -74,9 +74,9 @@ def _counts(by_task: dict[str, Ratios]) -> str:
     )
 
 
-def _missing(grid: Grid) -> list[str]:
+def _missing(grid: ResultsTable) -> list[str]:
     planned = _planned(grid)
-    holes = [cell for key in planned if isinstance(cell := grid.cell(*key), Hole)]
+    holes = [cell for key in planned if isinstance(cell := grid.cell(*key), MissingValue)]
     if not holes:
         return [f"All {len(planned)} cells of the comparison are there."]
     reasons = ", ".join(f"{count} {reason}" for reason, count in Counter(hole.short for hole in holes).most_common())
@@ -84,7 +84,7 @@ def _missing(grid: Grid) -> list[str]:
     return [f"Of {counted(len(planned), 'cell')}, {len(holes)} {verb} missing: {reasons}."]
 
 
-def _planned(grid: Grid) -> list[tuple[Variant, TaskFacts, str]]:
+def _planned(grid: ResultsTable) -> list[tuple[Variant, TaskFacts, str]]:
     """Every system in every language, and the further depths in the languages that have any."""
     tasks = grid.records.tasks
     usual = [(variant, task, language) for variant in grid.variants for task in tasks for language in task.languages]
@@ -99,7 +99,7 @@ def _planned(grid: Grid) -> list[tuple[Variant, TaskFacts, str]]:
     return [*usual, *further]
 
 
-def _not_informative(grid: Grid) -> list[str]:
+def _not_informative(grid: ResultsTable) -> list[str]:
     named = [
         f"{task.title} {language}"
         for task in grid.records.tasks
@@ -114,7 +114,7 @@ def _not_informative(grid: Grid) -> list[str]:
     ]
 
 
-def basis(grid: Grid) -> list[str]:
+def basis(grid: ResultsTable) -> list[str]:
     """What the numbers are of: the model, the seeds, the machine, the data."""
     records = grid.records
     seeds = {len(point.scores.by_seed) for cell in records.cells for point in cell.points}

@@ -6,17 +6,17 @@ from statistics import mean
 
 from lingraft.model.flops import V100_FLOPS_PER_S
 from lingraft.reports.paper.cells import MEAN, Notes, Row, Table, TimeUnit, average, operations, points, score, spread
-from lingraft.reports.paper.grid import ORDER, Grid, Hole, Variant
+from lingraft.reports.paper.grid import ORDER, ResultsTable, MissingValue, Variant
 from lingraft.reports.paper.records import CurvePoint, TaskFacts
 from lingraft.reports.paper.words import counted, megabytes
 from lingraft.stages.results import SeedScores
 
-Write = Callable[[SeedScores | Hole, Notes], str]
+Write = Callable[[SeedScores | MissingValue, Notes], str]
 _UNKNOWN = "?"
 _DEVIATION = "± is the standard deviation over finetuning seeds."
 
 
-def languages_table(grid: Grid) -> list[Table]:
+def languages_table(grid: ResultsTable) -> list[Table]:
     """Table 1: what is known of the languages; nothing where the records say nothing."""
     rows = [
         Row(
@@ -35,7 +35,7 @@ def languages_table(grid: Grid) -> list[Table]:
     return [Table("Table 1", "languages", head, tuple(rows), tuple(notes))] if rows else []
 
 
-def spent_table(grid: Grid) -> Table:
+def spent_table(grid: ResultsTable) -> Table:
     """What a whole adaptation took, mean over a system's runs: the costs beside table 2."""
     notes = Notes(grid.reasons)
     notes.say("Means over the runs that came to their end. FLOPs are by equation A3; a V100 does 30 TFLOP/s.")
@@ -52,20 +52,20 @@ def spent_table(grid: Grid) -> Table:
     return Table("Table 2", "the cost of adapting one language", head, tuple(rows), notes.lines)
 
 
-def _ends(grid: Grid, variant: Variant) -> list[CurvePoint]:
+def _ends(grid: ResultsTable, variant: Variant) -> list[CurvePoint]:
     """The last checkpoint of each language; tasks share a run, so that any of them will do."""
     found = {
         language: cell.points[-1]
         for task in grid.records.tasks
         for language in task.languages
-        if not isinstance(cell := grid.cell(variant, task, language), Hole)
+        if not isinstance(cell := grid.cell(variant, task, language), MissingValue)
     }
     return list(found.values())
 
 
 def _spent(ends: Sequence[CurvePoint], unit: TimeUnit, measured: TimeUnit, notes: Notes) -> list[str]:
     if not ends:
-        return [notes.hole(Hole("no run came to its end"))] * 4
+        return [notes.hole(MissingValue("no run came to its end"))] * 4
     flops = mean(end.flops for end in ends)
     return [
         f"{mean(end.step for end in ends):,.0f}",
@@ -75,17 +75,17 @@ def _spent(ends: Sequence[CurvePoint], unit: TimeUnit, measured: TimeUnit, notes
     ]
 
 
-def final_table(grid: Grid, task: TaskFacts) -> Table:
+def final_table(grid: ResultsTable, task: TaskFacts) -> Table:
     """One task's part of table 2: scores at the end of training."""
     return _scores(grid, task, "Table 2", score)
 
 
-def final_spread_table(grid: Grid, task: TaskFacts) -> Table:
+def final_spread_table(grid: ResultsTable, task: TaskFacts) -> Table:
     """One task's part of table A2: the same with the standard deviation over finetuning seeds."""
     return _scores(grid, task, "Table A2", spread, _DEVIATION)
 
 
-def _scores(grid: Grid, task: TaskFacts, number: str, write: Write, *remarks: str) -> Table:
+def _scores(grid: ResultsTable, task: TaskFacts, number: str, write: Write, *remarks: str) -> Table:
     notes = Notes(grid.reasons)
     found = {variant: [grid.final(variant, task, language) for language in task.languages] for variant in grid.variants}
     notes.seeds(scores for row in found.values() for scores in row)
@@ -101,34 +101,34 @@ def _scores(grid: Grid, task: TaskFacts, number: str, write: Write, *remarks: st
 
 
 def _line(
-    grid: Grid, task: TaskFacts, found: Sequence[SeedScores | Hole], write: Write, notes: Notes
+    grid: ResultsTable, task: TaskFacts, found: Sequence[SeedScores | MissingValue], write: Write, notes: Notes
 ) -> tuple[str, ...]:
     """Cells of one row, and their mean over the languages that count."""
     counted = {
         language: scores.mean
         for language, scores in zip(task.languages, found, strict=True)
-        if not isinstance(scores, Hole) and grid.counts(task, language)
+        if not isinstance(scores, MissingValue) and grid.counts(task, language)
     }
     return (*(write(scores, notes) for scores in found), average(counted, len(task.languages), points))
 
 
-def _baseline_row(grid: Grid, task: TaskFacts, notes: Notes) -> Row:
+def _baseline_row(grid: ResultsTable, task: TaskFacts, notes: Notes) -> Row:
     baselines = {language: grid.baseline(task, language) for language in task.languages}
-    cells = [notes.hole(found) if isinstance(found, Hole) else points(found) for found in baselines.values()]
+    cells = [notes.hole(found) if isinstance(found, MissingValue) else points(found) for found in baselines.values()]
     counted = {
         language: found
         for language, found in baselines.items()
-        if not isinstance(found, Hole) and grid.counts(task, language)
+        if not isinstance(found, MissingValue) and grid.counts(task, language)
     }
     return Row(task.trivial or "trivial baseline", (*cells, average(counted, len(task.languages), points)), "quiet")
 
 
-def _initial_row(grid: Grid, task: TaskFacts, write: Write, notes: Notes) -> Row:
+def _initial_row(grid: ResultsTable, task: TaskFacts, write: Write, notes: Notes) -> Row:
     found = [grid.initial(grid.reference, task, language) for language in task.languages]
     return Row(f"{grid.reference.system}, as initialised", _line(grid, task, found, write, notes), "quiet")
 
 
-def source_table(grid: Grid) -> list[Table]:
+def source_table(grid: ResultsTable) -> list[Table]:
     """Table 5: scores in the source language, of whole models and of mini-models; nothing if none was recorded."""
     seed = grid.records.pretraining_seed
     cells = {
@@ -137,7 +137,7 @@ def source_table(grid: Grid) -> list[Table]:
         if cell.pretraining_seed == seed
     }
     found = {
-        key: cell.scores if cell.scores is not None else Hole.failed(cell.failed or "") for key, cell in cells.items()
+        key: cell.scores if cell.scores is not None else MissingValue.failed(cell.failed or "") for key, cell in cells.items()
     }
     notes, tasks = Notes(grid.reasons), grid.records.tasks
     notes.seeds(found.values())
@@ -145,7 +145,7 @@ def source_table(grid: Grid) -> list[Table]:
     rows = [
         Row(
             f"{variant.system}, {counted(variant.depth, 'layer')}",
-            tuple(spread(found.get((variant, task.name), Hole("not run")), notes) for task in tasks),
+            tuple(spread(found.get((variant, task.name), MissingValue("not run")), notes) for task in tasks),
         )
         for variant in sorted({variant for variant, _ in found}, key=_paper_order)
     ]
@@ -158,18 +158,18 @@ def _paper_order(variant: Variant) -> tuple[int, int]:
     return ORDER.index(variant.system), -variant.depth
 
 
-def pretraining_table(grid: Grid) -> list[Table]:
+def pretraining_table(grid: ResultsTable) -> list[Table]:
     """Table A5: the same system pretrained with several seeds; nothing if none was."""
     return [_pretrainings(grid, variant, seeds) for variant, seeds in grid.pretraining_seeds()]
 
 
-def _pretrainings(grid: Grid, variant: Variant, seeds: Sequence[int]) -> Table:
+def _pretrainings(grid: ResultsTable, variant: Variant, seeds: Sequence[int]) -> Table:
     notes, main = Notes(grid.reasons), grid.records.pretraining_seed
     columns = [
         (task, language)
         for task in grid.records.tasks
         for language in task.languages
-        if any(not isinstance(grid.cell(variant, task, language, seed), Hole) for seed in seeds if seed != main)
+        if any(not isinstance(grid.cell(variant, task, language, seed), MissingValue) for seed in seeds if seed != main)
     ]
     found = {
         (seed, task.name, language): grid.final(variant, task, language, seed)

@@ -8,7 +8,7 @@ import pytest
 from lingraft.config.systems import System
 from lingraft.errors import ArtifactError
 from lingraft.reports.paper.efficiency import CurveError
-from lingraft.reports.paper.grid import COMPUTE, Goal, Grid, Hole
+from lingraft.reports.paper.grid import COMPUTE, TargetRule, ResultsTable, MissingValue
 from lingraft.reports.paper.records import Cell, PaperRecords
 from lingraft.stages.results import SeedScores
 from tests.reports.paper.made_up import MadeUp
@@ -50,8 +50,8 @@ def test_a_cell_outside_the_plan_is_refused(made_up: MadeUp) -> None:
 def test_a_curve_that_is_empty_is_refused_unless_the_run_failed(made_up: MadeUp) -> None:
     empty = made_up.cell(BASE, 12, "de", points=())
     with pytest.raises(CurveError, match="'BL_BASE over 12 layers, de, xnli, pretraining seed 1' has no checkpoint"):
-        Grid(made_up.records(empty))
-    Grid(made_up.records(made_up.failed(BASE, 12, "de")))
+        ResultsTable(made_up.records(empty))
+    ResultsTable(made_up.records(made_up.failed(BASE, 12, "de")))
 
 
 @pytest.mark.parametrize("count", ["step", "flops", "elapsed_s"])
@@ -91,22 +91,22 @@ def test_a_comparison_of_nothing_is_refused(made_up: MadeUp) -> None:
 
 def test_targets_are_those_of_bl_base_or_say_why_there_is_none(made_up: MadeUp) -> None:
     baselines = {"ar": 0.3, "de": 0.99}
-    grid = Grid(made_up.records(made_up.failed(BASE, 12, "tr"), tasks=[made_up.task("xnli", baselines=baselines)]))
+    grid = ResultsTable(made_up.records(made_up.failed(BASE, 12, "tr"), tasks=[made_up.task("xnli", baselines=baselines)]))
     (task,) = grid.records.tasks
     end = made_up.cell(BASE, 12, "ar").points[-1].scores.mean
     assert grid.target(task, "ar") == pytest.approx(0.95 * end)
-    assert grid.target(task, "ar", Goal.OVER_BASELINE) == pytest.approx(0.3 + 0.95 * (end - 0.3))
-    assert grid.target(task, "de", Goal.OVER_BASELINE) == Hole("BL_BASE does not beat the trivial baseline")
-    assert grid.target(task, "zh", Goal.OVER_BASELINE) == Hole("no trivial baseline is recorded")
-    assert grid.target(task, "tr") == Hole("no target, since BL_BASE has no final score (failed: out of memory)")
+    assert grid.target(task, "ar", TargetRule.OVER_BASELINE) == pytest.approx(0.3 + 0.95 * (end - 0.3))
+    assert grid.target(task, "de", TargetRule.OVER_BASELINE) == MissingValue("BL_BASE does not beat the trivial baseline")
+    assert grid.target(task, "zh", TargetRule.OVER_BASELINE) == MissingValue("no trivial baseline is recorded")
+    assert grid.target(task, "tr") == MissingValue("no target, since BL_BASE has no final score (failed: out of memory)")
 
 
 def test_a_run_that_failed_midway_counts_as_a_hole_though_it_has_a_curve(made_up: MadeUp) -> None:
     midway = made_up.cell(POST, 4, "de", failed="the node was lost")
-    grid = Grid(made_up.records(midway))
+    grid = ResultsTable(made_up.records(midway))
     task = grid.records.tasks[0]
-    assert grid.final(grid.variant(POST), task, "de") == Hole("failed: the node was lost")
-    assert grid.reached(grid.variant(POST), task, "de") == Hole("failed: the node was lost")
+    assert grid.final(grid.variant(POST), task, "de") == MissingValue("failed: the node was lost")
+    assert grid.reached(grid.variant(POST), task, "de") == MissingValue("failed: the node was lost")
     assert grid.speed_up(grid.variant(POST), task).left_out == {"de": "failed: the node was lost"}
     assert grid.retained(grid.variant(POST), task).left_out == {"de": "failed: the node was lost"}
 

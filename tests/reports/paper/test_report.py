@@ -14,7 +14,7 @@ from lingraft.config.systems import System
 from lingraft.errors import ArtifactError, MissingExtraError
 from lingraft.reports.paper.curves import system_curves
 from lingraft.reports.paper.efficiency import CurveError
-from lingraft.reports.paper.grid import Grid
+from lingraft.reports.paper.grid import ResultsTable
 from lingraft.reports.paper.report import MARKDOWN_FILE, PAGE_FILE, PaperRecords, markdown, write
 from tests.reports.paper import printed
 from tests.reports.paper.made_up import MadeUp
@@ -77,7 +77,7 @@ def test_every_figure_is_drawn_and_nothing_is_cut_off(which: str, request: pytes
 def test_a_mean_curve_spans_languages_of_different_checkpoints(made_up: MadeUp) -> None:
     whole = made_up.cell(System.BL_BASE, 12, "de")
     sparse = whole.model_copy(update={"points": (*whole.points[::3], whole.points[-1])})
-    alts = [system_curves(Grid(records))[0].alt for records in (made_up.records(), made_up.records(sparse))]
+    alts = [system_curves(ResultsTable(records))[0].alt for records in (made_up.records(), made_up.records(sparse))]
     assert alts[0] == alts[1]
     assert "XNLI, mean of 4 languages: BL_BASE 59.4, BL_SMALL 51.5, MINIPOST 58.7, MINIJOINT 57.0" in alts[0]
 

@@ -7,7 +7,7 @@ from lingraft.reports.paper.cells import Table
 from lingraft.reports.paper.costs import near_table, retained_table, speed_up_table
 from lingraft.reports.paper.depths import final_by_depth, near_by_depth
 from lingraft.reports.paper.failures import failures_table
-from lingraft.reports.paper.grid import MEASURED, Goal, Grid
+from lingraft.reports.paper.grid import MEASURED, TargetRule, ResultsTable
 from lingraft.reports.paper.published import DAYS, SCORES
 from lingraft.reports.paper.records import LanguageFacts
 from lingraft.reports.paper.tables import (
@@ -26,20 +26,20 @@ BASE, SMALL, JOINT, POST = System.BL_BASE, System.BL_SMALL, System.MINIJOINT, Sy
 
 
 @pytest.fixture(scope="module")
-def paper() -> Grid:
+def paper() -> ResultsTable:
     """The paper's own numbers."""
-    return Grid(printed.records())
+    return ResultsTable(printed.records())
 
 
 def rows(table: Table) -> dict[str, tuple[str, ...]]:
     return {row.label: row.cells for row in table.rows}
 
 
-def near(grid: Grid, task: int = 0, **options: object) -> Table:
+def near(grid: ResultsTable, task: int = 0, **options: object) -> Table:
     return near_table(grid, grid.records.tasks[task], "Table 3", grid.variants, **options)
 
 
-def test_table_2_prints_the_paper_s_scores_and_averages(paper: Grid) -> None:
+def test_table_2_prints_the_paper_s_scores_and_averages(paper: ResultsTable) -> None:
     for task in paper.records.tasks:
         found = rows(final_table(paper, task))
         for system, average in SCORES[task.name].averages.items():
@@ -47,7 +47,7 @@ def test_table_2_prints_the_paper_s_scores_and_averages(paper: Grid) -> None:
             assert float(found[system][-1]) == pytest.approx(average, abs=0.11)  # two roundings to 0.1
 
 
-def test_tables_3_and_a1_print_the_paper_s_days_and_its_infinity(paper: Grid) -> None:
+def test_tables_3_and_a1_print_the_paper_s_days_and_its_infinity(paper: ResultsTable) -> None:
     for place, task in enumerate(paper.records.tasks):
         table = near(paper, place)
         assert table.title.startswith(f"{task.title}, V100-days until 95%")
@@ -60,7 +60,7 @@ def test_tables_3_and_a1_print_the_paper_s_days_and_its_infinity(paper: Grid) ->
     assert "∞: never reached; left out of means." in table.notes
 
 
-def test_the_speed_ups_are_those_computed_from_the_paper_s_days(paper: Grid) -> None:
+def test_the_speed_ups_are_those_computed_from_the_paper_s_days(paper: ResultsTable) -> None:
     (table,) = speed_up_table(paper)
     found = rows(table)
     assert table.head == ("system", "XNLI", "MLQA", "PAWS-X", "XQuAD", "mean of tasks")
@@ -70,21 +70,21 @@ def test_the_speed_ups_are_those_computed_from_the_paper_s_days(paper: Grid) -> 
     assert any("Left out on XQuAD: tr (never reached)" in note for note in table.notes)
 
 
-def test_what_is_retained_is_what_the_paper_says(paper: Grid) -> None:
+def test_what_is_retained_is_what_the_paper_says(paper: ResultsTable) -> None:
     (table,) = retained_table(paper)
     found = rows(table)
     assert (found["MINIJOINT"][-1], found["MINIPOST"][-1]) == ("98.7%", "99.3%")
     assert found["MINIPOST"] == found["MINIPOST in the paper"]
 
 
-def test_the_cost_of_a_whole_adaptation_stands_beside_table_2(paper: Grid) -> None:
+def test_the_cost_of_a_whole_adaptation_stands_beside_table_2(paper: ResultsTable) -> None:
     found = rows(spent_table(paper))
     assert found[BASE] == ("12", "125,000", "54.2 EFLOP", "20.9", "20.9")
     assert found[JOINT] == ("4", "125,000", "21.0 EFLOP", "8.1", "8.1")
 
 
 def test_a_failed_cell_is_a_hole_with_its_reason_and_the_mean_says_over_how_many(made_up: MadeUp) -> None:
-    grid = Grid(made_up.records(made_up.failed(POST, 4, "de", why="loss is nan at update 300.")))
+    grid = ResultsTable(made_up.records(made_up.failed(POST, 4, "de", why="loss is nan at update 300.")))
     table = final_table(grid, grid.records.tasks[0])
     assert rows(table)[POST] == ("54.2", "–¹", "60.2", "63.1", "59.2 (3 of 4)")
     assert rows(table)[BASE][-1] == "59.4"
@@ -93,7 +93,7 @@ def test_a_failed_cell_is_a_hole_with_its_reason_and_the_mean_says_over_how_many
 
 
 def test_a_cell_that_is_not_there_is_a_hole_too_and_each_reason_has_its_number(made_up: MadeUp) -> None:
-    grid = Grid(made_up.records(made_up.failed(POST, 4, "de"), without=[(JOINT, 4, "ar", "xnli")]))
+    grid = ResultsTable(made_up.records(made_up.failed(POST, 4, "de"), without=[(JOINT, 4, "ar", "xnli")]))
     table = final_table(grid, grid.records.tasks[0])
     assert rows(table)[POST][1] == "–¹"
     assert rows(table)[JOINT][0] == "–²"
@@ -103,7 +103,7 @@ def test_a_cell_that_is_not_there_is_a_hole_too_and_each_reason_has_its_number(m
 def test_a_reason_has_one_number_in_all_tables_and_stands_there_in_short(made_up: MadeUp) -> None:
     why = f"ArtifactError: {'long ' * 60}path is damaged. Make it\nagain"
     records = made_up.records(made_up.failed(POST, 4, "de"), made_up.failed(SMALL, 4, "zh", why=why))
-    grid = Grid(records)
+    grid = ResultsTable(records)
     first, second = final_table(grid, grid.records.tasks[0]), near(grid)
     assert [rows(table)[POST][1] for table in (first, second)] == ["–²", "–²"]
     assert [rows(table)[SMALL][3] for table in (first, second)] == ["–¹", "–¹"]
@@ -116,14 +116,14 @@ def test_a_reason_has_one_number_in_all_tables_and_stands_there_in_short(made_up
 
 
 def test_without_bl_base_there_is_no_target_and_the_rows_say_so(made_up: MadeUp) -> None:
-    table = near(Grid(made_up.records(made_up.failed(BASE, 12, "tr"))))
+    table = near(ResultsTable(made_up.records(made_up.failed(BASE, 12, "tr"))))
     assert [cells[2] for cells in rows(table).values()] == ["–¹", "–²", "–²", "–²"]
     assert "–²: no target, since BL_BASE has no final score (failed: out of memory)." in table.notes
 
 
 def test_a_language_near_the_trivial_baseline_is_marked_and_left_out_of_means(made_up: MadeUp) -> None:
     xnli = made_up.task("xnli", baselines={"ar": 0.34, "de": 0.34, "tr": 0.57, "zh": 0.34})
-    grid = Grid(made_up.records(tasks=[xnli]))
+    grid = ResultsTable(made_up.records(tasks=[xnli]))
     table = final_table(grid, xnli)
     assert table.head == ("system", "ar", "de", "tr †", "zh", "mean")
     assert rows(table)[BASE] == ("55.0", "58.0", "61.0", "63.8", "58.9 (3 of 4)")
@@ -134,12 +134,12 @@ def test_a_language_near_the_trivial_baseline_is_marked_and_left_out_of_means(ma
 
 
 def test_what_was_never_reached_is_infinite_and_not_in_the_mean(made_up: MadeUp) -> None:
-    found = rows(near(Grid(made_up.records())))
+    found = rows(near(ResultsTable(made_up.records())))
     assert found[SMALL] == ("∞", "∞", "∞", "∞", "–")
 
 
 def test_one_seed_is_called_one_seed_and_has_no_deviation(made_up: MadeUp) -> None:
-    grid = Grid(made_up.records(seeds=1))
+    grid = ResultsTable(made_up.records(seeds=1))
     table = final_spread_table(grid, grid.records.tasks[0])
     assert rows(table)[BASE][0] == "55.0 (one seed)"
     assert "Every score is of one seed, so that nothing is known of its spread." in table.notes
@@ -147,7 +147,7 @@ def test_one_seed_is_called_one_seed_and_has_no_deviation(made_up: MadeUp) -> No
 
 
 def test_one_seed_among_several_is_marked(made_up: MadeUp) -> None:
-    grid = Grid(made_up.records(made_up.cell(SMALL, 4, "zh", seeds=1)))
+    grid = ResultsTable(made_up.records(made_up.cell(SMALL, 4, "zh", seeds=1)))
     table = final_table(grid, grid.records.tasks[0])
     assert rows(table)[SMALL] == ("47.0", "50.0", "53.0", "55.8‡", "51.5")
     assert "‡: one seed." in table.notes
@@ -157,7 +157,7 @@ def test_one_seed_among_several_is_marked(made_up: MadeUp) -> None:
 
 
 def test_baselines_and_the_initialisation_stand_in_every_table_of_scores(made_up: MadeUp) -> None:
-    grid = Grid(made_up.records())
+    grid = ResultsTable(made_up.records())
     for task in grid.records.tasks:
         labels = list(rows(final_table(grid, task)))
         assert labels == ["majority class", "BL_BASE, as initialised", BASE, SMALL, POST, JOINT]
@@ -166,20 +166,20 @@ def test_baselines_and_the_initialisation_stand_in_every_table_of_scores(made_up
 
 def test_an_initialisation_that_was_not_evaluated_is_a_hole(made_up: MadeUp) -> None:
     whole = made_up.cell(BASE, 12, "ar")
-    grid = Grid(made_up.records(whole.model_copy(update={"points": whole.points[1:]})))
+    grid = ResultsTable(made_up.records(whole.model_copy(update={"points": whole.points[1:]})))
     table = final_table(grid, grid.records.tasks[0])
     assert rows(table)["BL_BASE, as initialised"][0] == "–¹"
     assert "–¹: update 0 was not evaluated." in table.notes
 
 
 def test_intervals_are_the_checkpoints_around_the_estimate(made_up: MadeUp) -> None:
-    grid = Grid(made_up.records())
+    grid = ResultsTable(made_up.records())
     estimate, interval = rows(near(grid))[BASE][0], rows(near(grid, intervals=True))[BASE][0]
     assert interval == f"{estimate} (2.1–4.2)"  # a checkpoint each 20.85 / 10 days
 
 
 def test_seconds_are_those_measured(made_up: MadeUp) -> None:
-    grid = Grid(made_up.records())
+    grid = ResultsTable(made_up.records())
     compute, measured = near(grid), near(grid, measure=MEASURED)
     assert measured.title.startswith("XNLI, measured days until")
     ratio = float(rows(measured)[BASE][3]) / float(rows(compute)[BASE][3])
@@ -188,16 +188,16 @@ def test_seconds_are_those_measured(made_up: MadeUp) -> None:
 
 def test_over_the_baseline_the_target_is_higher_and_needs_a_baseline(made_up: MadeUp) -> None:
     tasks = [made_up.task("xnli"), made_up.task("mlqa", ("de",), baselines={})]
-    grid = Grid(made_up.records(tasks=tasks))
-    plain, over = (rows(near(grid, goal=goal))[BASE] for goal in (Goal.PAPER, Goal.OVER_BASELINE))
+    grid = ResultsTable(made_up.records(tasks=tasks))
+    plain, over = (rows(near(grid, goal=goal))[BASE] for goal in (TargetRule.PAPER, TargetRule.OVER_BASELINE))
     assert all(float(low) < float(high) for low, high in zip(plain, over, strict=True))
-    table = near(grid, 1, goal=Goal.OVER_BASELINE)
+    table = near(grid, 1, goal=TargetRule.OVER_BASELINE)
     assert rows(table)[BASE] == ("–¹", "–")
     assert "–¹: no trivial baseline is recorded." in table.notes
 
 
 def test_tables_by_depth_have_a_column_per_depth(made_up: MadeUp) -> None:
-    grid = Grid(made_up.records(made_up.failed(JOINT, 2, "tr")))
+    grid = ResultsTable(made_up.records(made_up.failed(JOINT, 2, "tr")))
     (near_maximal,), (intervals,) = near_by_depth(grid, JOINT), near_by_depth(grid, JOINT, intervals=True)
     assert near_maximal.head == ("depth", "2", "4", "8", "12")
     assert rows(near_maximal)["ar XNLI"][0] == "∞"
@@ -209,14 +209,14 @@ def test_tables_by_depth_have_a_column_per_depth(made_up: MadeUp) -> None:
     assert rows(final)["XNLI (ar)"] == ("51.3", "52.5", "53.2", "53.4", "55.0")
 
 
-def test_without_other_depths_there_is_no_table_by_depth(paper: Grid) -> None:
+def test_without_other_depths_there_is_no_table_by_depth(paper: ResultsTable) -> None:
     assert near_by_depth(paper, JOINT) == final_by_depth(paper, JOINT) == []
 
 
 def test_the_source_language_s_scores_name_the_model_and_what_failed(made_up: MadeUp) -> None:
     failed = made_up.source(SMALL, 4, 0.0, scores=None, failed="out of memory")
     records = made_up.records(source_cells=(made_up.source(JOINT, 4, 0.792), made_up.source(JOINT, 12, 0.862), failed))
-    (table,) = source_table(Grid(records))
+    (table,) = source_table(ResultsTable(records))
     assert [row.label for row in table.rows] == ["BL_SMALL, 4 layers", "MINIJOINT, 12 layers", "MINIJOINT, 4 layers"]
     assert [row.cells[0] for row in table.rows] == ["–¹", "86.2 ± 0.4", "79.2 ± 0.4"]
     assert table.notes[-2:] == ("–¹: failed: out of memory.", "–²: not run.")
@@ -225,7 +225,7 @@ def test_the_source_language_s_scores_name_the_model_and_what_failed(made_up: Ma
 def test_pretraining_again_gives_a_row_per_seed_and_changes_no_other_table(made_up: MadeUp) -> None:
     again = made_up.cell(BASE, 12, "ar", seed=2)
     worse = again.points[-1].model_copy(update={"scores": SeedScores(by_seed={1: 0.5, 2: 0.52, 3: 0.54})})
-    grid = Grid(made_up.records(again.model_copy(update={"points": (*again.points[:-1], worse)})))
+    grid = ResultsTable(made_up.records(again.model_copy(update={"points": (*again.points[:-1], worse)})))
     (table,) = pretraining_table(grid)
     assert table.head == ("pretraining", "XNLI ar")
     assert rows(table) == {"seed 2": ("52.0 ± 2.0",), "seed 1 (all other tables)": ("55.0 ± 0.4",)}
@@ -233,7 +233,7 @@ def test_pretraining_again_gives_a_row_per_seed_and_changes_no_other_table(made_
 
 
 def test_what_is_not_known_of_a_language_is_a_question_mark(made_up: MadeUp) -> None:
-    (table,) = languages_table(Grid(made_up.records()))
+    (table,) = languages_table(ResultsTable(made_up.records()))
     assert rows(table)["tr"] == ("10.0", "SOV", "0.70", "1.00")
     assert rows(table)["zh"] == ("?", "SVO", "0.57", "1.00")
     assert "?: not recorded." in table.notes
@@ -252,13 +252,13 @@ def test_what_is_not_known_of_a_language_is_a_question_mark(made_up: MadeUp) -> 
 )
 def test_a_small_text_has_a_size_too(made_up: MadeUp, size: int, written: str) -> None:
     facts = LanguageFacts(language="ar", text_bytes=size)
-    (table,) = languages_table(Grid(made_up.records(languages=(facts,))))
+    (table,) = languages_table(ResultsTable(made_up.records(languages=(facts,))))
     assert rows(table)["ar"][0] == written
 
 
 def test_one_layer_is_no_layers(made_up: MadeUp) -> None:
     (table,) = source_table(
-        Grid(made_up.records(source_cells=(made_up.source(JOINT, 1, 0.5), made_up.source(JOINT, 2, 0.6))))
+        ResultsTable(made_up.records(source_cells=(made_up.source(JOINT, 1, 0.5), made_up.source(JOINT, 2, 0.6))))
     )
     assert [row.label for row in table.rows] == ["MINIJOINT, 2 layers", "MINIJOINT, 1 layer"]
 
@@ -276,7 +276,7 @@ def test_short_runs_are_shown_in_a_unit_that_fits_them(made_up: MadeUp) -> None:
         )
         for cell in records.cells
     )
-    long, brief = near(Grid(records)), near(Grid(records.model_copy(update={"cells": short})))
+    long, brief = near(ResultsTable(records)), near(ResultsTable(records.model_copy(update={"cells": short})))
     assert "V100-days" in long.title
     assert "V100-seconds" in brief.title
     assert float(rows(brief)[BASE][0]) == pytest.approx(float(rows(long)[BASE][0]) * 0.864, abs=0.05)
