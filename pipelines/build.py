@@ -20,7 +20,7 @@ class LanguageOutputs(NamedTuple):
     report: dsl.Artifact
 
 
-class _TextLane(NamedTuple):
+class _TextSteps(NamedTuple):
     text: dsl.PipelineTask
     tokenizer: dsl.PipelineTask
     blocks: dsl.PipelineTask
@@ -34,10 +34,10 @@ def source_pipeline(settings: Recipe) -> base_component.BaseComponent:
     @settable(cluster, *_source_stages(settings))
     def pipeline(nodes: StepSettings, recipe: str = settings.to_json(), language: str = settings.source) -> None:
         run = _open(recipe, "source", nodes, [])
-        lane = _text_lane(recipe, run, language, nodes)
-        blocks, text = lane.blocks.outputs["blocks"], lane.text.outputs["text"]
+        text_steps = _text_steps(recipe, run, language, nodes)
+        blocks, text = text_steps.blocks.outputs["blocks"], text_steps.text.outputs["text"]
         pretrained = source.pretrain(
-            recipe=recipe, run=run, blocks=blocks, tokenizer=lane.tokenizer.outputs["tokenizer"]
+            recipe=recipe, run=run, blocks=blocks, tokenizer=text_steps.tokenizer.outputs["tokenizer"]
         )
         configure_training(pretrained, nodes, "pretraining")
         common = {"recipe": recipe, "run": run, "primary": pretrained.outputs["primary"]}
@@ -46,7 +46,7 @@ def source_pipeline(settings: Recipe) -> base_component.BaseComponent:
             if settings.builds_mini
             else []
         )
-        vectors = _vectors(settings, recipe, run, lane, nodes)
+        vectors = _vectors(settings, recipe, run, text_steps, nodes)
         finetuned = _finetunings(settings, common, text, nodes)
         judged = source.evaluate_source(**common, text=text, blocks=blocks, **_collected(finetuned))
         configure_training(judged, nodes, "judging")
@@ -63,11 +63,11 @@ def _source_stages(settings: Recipe) -> tuple[StageName, ...]:
     return "pretraining", *mini, *finetuning, "judging"
 
 
-def _vectors(settings: Recipe, recipe: str, run: Any, lane: _TextLane, nodes: StepSettings) -> dict[str, Any]:
+def _vectors(settings: Recipe, recipe: str, run: Any, text_steps: _TextSteps, nodes: StepSettings) -> dict[str, Any]:
     """Static vectors of the source, where new languages are aligned with them; nothing otherwise."""
     if not settings.adaptation.initialisation.needs_text:
         return {}
-    inputs = {"blocks": lane.blocks.outputs["blocks"], "tokenizer": lane.tokenizer.outputs["tokenizer"]}
+    inputs = {"blocks": text_steps.blocks.outputs["blocks"], "tokenizer": text_steps.tokenizer.outputs["tokenizer"]}
     built = configure_light(source.build_vectors(recipe=recipe, run=run, **inputs), nodes)
     return {"vectors": built.outputs["vectors"]}
 
@@ -94,18 +94,18 @@ def depth_search_pipeline(settings: Recipe) -> base_component.BaseComponent:
     def pipeline(nodes: StepSettings, recipe: str = settings.to_json(), target: str = wanted.language) -> None:
         run = _open(recipe, "depth-search", nodes, [target])
         fetched = configure_light(source.fetch_source(recipe=recipe, run=run), nodes)
-        lane = _text_lane(recipe, run, target, nodes)
-        mini_builders = _text_lane(recipe, run, settings.source, nodes) if settings.builds_mini else None
+        text_steps = _text_steps(recipe, run, target, nodes)
+        mini_builders = _text_steps(recipe, run, settings.source, nodes) if settings.builds_mini else None
         common = {
             "recipe": recipe,
             "run": run,
             "primary": fetched.outputs["primary"],
-            "blocks": lane.blocks.outputs["blocks"],
-            "tokenizer": lane.tokenizer.outputs["tokenizer"],
+            "blocks": text_steps.blocks.outputs["blocks"],
+            "tokenizer": text_steps.tokenizer.outputs["tokenizer"],
             "source_blocks": mini_builders.blocks.outputs["blocks"] if mini_builders else fetched.outputs["mini"],
-            "initial": _initial(recipe, run, fetched, lane, nodes),
+            "initial": _initial(recipe, run, fetched, text_steps, nodes),
             "source_evaluation": fetched.outputs["evaluation"],
-            "text": lane.text.outputs["text"],
+            "text": text_steps.text.outputs["text"],
         }
         with dsl.ParallelFor(workers, parallelism=wanted.workers) as worker:
             tried = configure_training(search.try_depths(**common, worker=worker), nodes, "search")
@@ -136,16 +136,16 @@ def language_pipeline(settings: Recipe) -> base_component.BaseComponent:
         common = {"recipe": recipe, "run": run, "primary": fetched.outputs["primary"]}
         mini = {"mini": fetched.outputs["mini"]}
         with dsl.ParallelFor(languages, parallelism=cluster.parallel_languages) as target:
-            lane = _text_lane(recipe, run, target, nodes, isolated=True)
+            text_steps = _text_steps(recipe, run, target, nodes, isolated=True)
             folders = {
-                "blocks": lane.blocks.outputs["blocks"],
-                "initial": _initial(recipe, run, fetched, lane, nodes, isolated=True),
+                "blocks": text_steps.blocks.outputs["blocks"],
+                "initial": _initial(recipe, run, fetched, text_steps, nodes, isolated=True),
             }
             depths = configure_light(language.depths_of(recipe=recipe, language=target, compare=compare), nodes)
             with dsl.ParallelFor(depths.outputs["Output"], parallelism=cluster.parallel_languages) as depth:
                 chosen = {"depth": depth, "depths": depths.outputs["depths"]}
                 adapted = language.adapt(
-                    **common, **mini, **chosen, tokenizer=lane.tokenizer.outputs["tokenizer"], **folders
+                    **common, **mini, **chosen, tokenizer=text_steps.tokenizer.outputs["tokenizer"], **folders
                 )
                 configure_training(adapted, nodes, "adaptation")
                 judged = language.evaluate_language(
@@ -153,7 +153,7 @@ def language_pipeline(settings: Recipe) -> base_component.BaseComponent:
                     **mini,
                     tasks=fetched.outputs["tasks"],
                     embeddings=adapted.outputs["embeddings"],
-                    text=lane.text.outputs["text"],
+                    text=text_steps.text.outputs["text"],
                     source_evaluation=fetched.outputs["evaluation"],
                     **folders,
                 )
@@ -203,19 +203,24 @@ def _open(
     return configure_light(data.open_run(recipe=recipe, pipeline=pipeline), nodes).after(checked).outputs["run"]
 
 
-def _text_lane(recipe: str, run: Any, target: str, nodes: StepSettings, isolated: bool = False) -> _TextLane:
+def _text_steps(recipe: str, run: Any, target: str, nodes: StepSettings, isolated: bool = False) -> _TextSteps:
     text = configure_light(data.prepare_text(recipe=recipe, run=run, language=target, isolated=isolated), nodes)
     made = {"recipe": recipe, "run": run, "text": text.outputs["text"], "isolated": isolated}
     tokenizer = configure_light(data.train_tokenizer(**made), nodes)
     blocks = configure_light(data.build_blocks(**made, tokenizer=tokenizer.outputs["tokenizer"]), nodes)
-    return _TextLane(text, tokenizer, blocks)
+    return _TextSteps(text, tokenizer, blocks)
 
 
 def _initial(
-    recipe: str, run: Any, fetched: dsl.PipelineTask, lane: _TextLane, nodes: StepSettings, isolated: bool = False
+    recipe: str,
+    run: Any,
+    fetched: dsl.PipelineTask,
+    text_steps: _TextSteps,
+    nodes: StepSettings,
+    isolated: bool = False,
 ) -> Any:
     """Embeddings of a language before training, by one step for every kind of initialisation."""
     inputs = {"primary": fetched.outputs["primary"], "vectors": fetched.outputs["vectors"]}
-    inputs |= {"tokenizer": lane.tokenizer.outputs["tokenizer"], "blocks": lane.blocks.outputs["blocks"]}
+    inputs |= {"tokenizer": text_steps.tokenizer.outputs["tokenizer"], "blocks": text_steps.blocks.outputs["blocks"]}
     made = configure_light(language.initialise(recipe=recipe, run=run, **inputs, isolated=isolated), nodes)
     return made.outputs["initial"]

@@ -64,7 +64,7 @@ def run(recipe: Recipe, out: Path, compare: bool, drop_languages: Sequence[str] 
     outputs = local.run(language, out, progress, compare=compare, **allowed)
     records = Records.load(Path(outputs["report"].path))
     print(f"\n{brief(records)}\n")
-    bundles = _fetched(recipe, out / "bundle")
+    bundles = _fetch_bundles(recipe, out / "bundle")
     tasks = [task for task in recipe.tasks if task.name in bundles]
     answers = [answered for task in tasks for answered in ask_examples(recipe, task, bundles[task.name])]
     report = write_report(records.model_copy(update={"answers": tuple(answers)}), out / "report")
@@ -122,7 +122,7 @@ def _is_registered(recipe: Recipe) -> bool:
         return False
 
 
-def _fetched(recipe: Recipe, out: Path) -> dict[str, Path]:
+def _fetch_bundles(recipe: Recipe, out: Path) -> dict[str, Path]:
     """Registered bundles by name, each in a folder of its own; a lone one in `out` itself.
 
     There is none of a task in which no language has passed the gate.

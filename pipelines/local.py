@@ -76,14 +76,14 @@ class _Screen(io.TextIOBase):
         self.screen.flush()
 
 
-class _Steps:
+class _RunningSteps:
     """The processes of steps, which are asked to stop with us."""
 
     def __init__(self, screen: _Screen, progress: TotalProgress) -> None:
         self.signal_number = 0
         self._screen, self._progress = screen, progress
         self._running: set[int] = set()
-        self._untold: set[int] = set()
+        self._unsignalled: set[int] = set()
         self._number_formats: set[str] = set()
         """Those that the screen has shown."""
 
@@ -100,9 +100,9 @@ class _Steps:
             print(f"{type(error).__module__}.{type(error).__qualname__}: {error}")
             return 1
         self._running.add(step.pid)
-        self._untold.add(step.pid)
+        self._unsignalled.add(step.pid)
         if self.signal_number:  # while it was started
-            self._tell(step.pid)
+            self._signal_once(step.pid)
         counted, reused = self._progress.start(step.name, step.title), False
         self._screen.show(f"[{self._progress.elapsed_s:5.0f} s] {counted.headline}")
         try:
@@ -115,7 +115,7 @@ class _Steps:
         finally:
             self._progress.end(counted, reused)
             self._running.discard(step.pid)
-            self._untold.discard(step.pid)
+            self._unsignalled.discard(step.pid)
 
     def _show_progress(self, counted: RunningStep, line: str) -> None:
         left = ""
@@ -136,8 +136,8 @@ class _Steps:
             return
         self.signal_number = signal_number
         signal.alarm(_PATIENCE_S)
-        for group in [*self._untold]:
-            self._tell(group)
+        for group in [*self._unsignalled]:
+            self._signal_once(group)
 
     def kill(self, *_: object) -> None:
         """Handle the alarm."""
@@ -149,10 +149,10 @@ class _Steps:
         signal.signal(signal_number, signal.SIG_DFL)
         signal.raise_signal(signal_number)
 
-    def _tell(self, group: int) -> None:
+    def _signal_once(self, group: int) -> None:
         """Pass the signal on, once whoever comes first."""
         with contextlib.suppress(KeyError, ProcessLookupError):
-            self._untold.remove(group)
+            self._unsignalled.remove(group)
             os.killpg(group, self.signal_number)
 
     def _send_all(self, signal_number: int) -> None:
@@ -196,7 +196,7 @@ def run(
     out = out.resolve()
     local.init(runner=local.SubprocessRunner(use_venv=False), pipeline_root=str(out / "runs"), raise_on_error=True)
     progress = progress or TotalProgress(planned_steps(pipeline, arguments))
-    with _screened(out / f"{pipeline.name}.log") as screen, _stoppable(_Steps(screen, progress)) as steps:
+    with _screen_and_log(out / f"{pipeline.name}.log") as screen, _stoppable(_RunningSteps(screen, progress)) as steps:
         try:
             outputs: dict[str, Any] = pipeline(**arguments).outputs
         except RuntimeError as error:
@@ -209,13 +209,13 @@ def run(
     return outputs
 
 
-def _interruption(steps: _Steps, screen: _Screen) -> Interruption:
+def _interruption(steps: _RunningSteps, screen: _Screen) -> Interruption:
     said = f" The step said: {screen.stopped}" if screen.stopped else ""
     return Interruption(steps.signal_number, f"asked to stop. Run the same again to go on.{said}")
 
 
 @contextlib.contextmanager
-def _stoppable(steps: _Steps) -> Iterator[_Steps]:
+def _stoppable(steps: _RunningSteps) -> Iterator[_RunningSteps]:
     """Have `kfp.local` start steps that are asked to stop with us; it would leave them running, and wait."""
     kfps = subprocess_task_handler.run_local_subprocess
     with handled(steps.hang_up, _LOST_TERMINAL), handled(steps.kill, [signal.SIGALRM]), handled(steps.stop):
@@ -229,17 +229,17 @@ def _stoppable(steps: _Steps) -> Iterator[_Steps]:
 
 
 @contextlib.contextmanager
-def _screened(log: Path) -> Iterator[_Screen]:
+def _screen_and_log(log: Path) -> Iterator[_Screen]:
     with log.open("a", buffering=1, encoding="utf-8") as stream:
         screen = _Screen(stream, sys.stdout)
-        with _as_before(), contextlib.redirect_stdout(screen), warnings.catch_warnings():
+        with _restored_output(), contextlib.redirect_stdout(screen), warnings.catch_warnings():
             # kfp.local warns of every cluster setting and of our image at every step; neither matters here.
             warnings.filterwarnings("ignore", module=r"kfp\.local\.")
             yield screen
 
 
 @contextlib.contextmanager
-def _as_before() -> Iterator[None]:
+def _restored_output() -> Iterator[None]:
     """Have `print` and the root logger after a run as they were before.
 
     `kfp.local` indents the one and has the other write to our screen while a step runs; of steps that run at once, the

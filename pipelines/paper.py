@@ -12,7 +12,7 @@ from lingraft.config.recipe import Recipe
 from pipelines.cluster import StepSettings, configure_light, configure_training
 from pipelines.settable import settable
 
-_LANE = ("text", "tokenizer", "blocks")
+_TEXT_OUTPUTS = ("text", "tokenizer", "blocks")
 
 
 class PaperOutputs(NamedTuple):
@@ -21,7 +21,7 @@ class PaperOutputs(NamedTuple):
     report: dsl.Artifact
 
 
-class _Bodies(NamedTuple):
+class _PrimaryOutputs(NamedTuple):
     """What the steps of one primary put out."""
 
     primary: Any
@@ -41,8 +41,8 @@ def paper_pipeline(settings: Recipe) -> base_component.BaseComponent:
         )
         run = configure_light(data.open_run(recipe=recipe, pipeline="paper"), nodes).after(checked).outputs["run"]
         common = {"recipe": recipe, "run": run}
-        source = _text_lane(common, settings.source, nodes)
-        bodies = {one.name: _bodies(one, common, source, nodes) for one in comparison.primaries}
+        source = _text_steps(common, settings.source, nodes)
+        bodies = {one.name: _primary_steps(one, common, source, nodes) for one in comparison.primaries}
         vectors = _vectors(settings, common, source, nodes)
         minis = {
             arm.name: _mini(arm, common, bodies[arm.primary], source, nodes)
@@ -50,19 +50,19 @@ def paper_pipeline(settings: Recipe) -> base_component.BaseComponent:
             if arm.recipe.builds_mini
         }
         with dsl.ParallelFor(languages, parallelism=nodes.cluster.parallel_languages) as language:
-            target = _text_lane(common, language, nodes)
+            target = _text_steps(common, language, nodes)
             in_language = common | {"language": language}
-            starts = _starts(bodies, in_language, vectors, target, nodes) if vectors else {}
+            starts = _initial_embeddings(bodies, in_language, vectors, target, nodes) if vectors else {}
             judged = {
-                arm.name: _judged(
+                arm.name: _arm_steps(
                     arm, in_language, bodies[arm.primary], minis.get(arm.name), starts.get(arm.primary), target, nodes
                 )
                 for arm in comparison.arms
             }
         results = bodies[comparison.arms[0].primary].evaluation
         for arm in comparison.arms:
-            its = {"source": bodies[arm.primary].evaluation, "judged": dsl.Collected(judged[arm.name])}
-            gathered = configure_light(paper.gather(before=results, **its), nodes)
+            parts = {"source": bodies[arm.primary].evaluation, "judged": dsl.Collected(judged[arm.name])}
+            gathered = configure_light(paper.gather(before=results, **parts), nodes)
             results = _titled(gathered, f"gather {arm.name}").outputs["results"]
         reported = configure_light(paper.write_report(**common, results=results), nodes)
         return PaperOutputs(reported.outputs["report"])
@@ -76,13 +76,15 @@ def _stages(comparison: Comparison) -> tuple[StageName, ...]:
     return "pretraining", *mini, *tuned, "adaptation", "judging"
 
 
-def _text_lane(common: dict[str, Any], language: Any, nodes: StepSettings) -> dict[str, Any]:
+def _text_steps(common: dict[str, Any], language: Any, nodes: StepSettings) -> dict[str, Any]:
     """Text, tokenizer and blocks of a language."""
     made = configure_light(paper.prepare_language(**common, language=language), nodes)
-    return {name: made.outputs[name] for name in _LANE}
+    return {name: made.outputs[name] for name in _TEXT_OUTPUTS}
 
 
-def _bodies(one: PlannedPrimary, common: dict[str, Any], source: dict[str, Any], nodes: StepSettings) -> _Bodies:
+def _primary_steps(
+    one: PlannedPrimary, common: dict[str, Any], source: dict[str, Any], nodes: StepSettings
+) -> _PrimaryOutputs:
     """Pretrain a primary, finetune it side by side on every task with every seed, and judge it."""
     of = common | {"name": one.name}
     pieces = {"blocks": source["blocks"], "tokenizer": source["tokenizer"]}
@@ -99,10 +101,12 @@ def _bodies(one: PlannedPrimary, common: dict[str, Any], source: dict[str, Any],
         made = {"finetuned": dsl.Collected(finetuned.outputs["task"])}
     judged = configure_training(paper.judge_source(**of, primary=primary, **source, **made), nodes, "judging")
     _titled(judged, f"judge {one.name}")
-    return _Bodies(primary, judged.outputs["tasks"], judged.outputs["evaluation"])
+    return _PrimaryOutputs(primary, judged.outputs["tasks"], judged.outputs["evaluation"])
 
 
-def _mini(arm: Arm, common: dict[str, Any], bodies: _Bodies, source: dict[str, Any], nodes: StepSettings) -> Any:
+def _mini(
+    arm: Arm, common: dict[str, Any], bodies: _PrimaryOutputs, source: dict[str, Any], nodes: StepSettings
+) -> Any:
     built = paper.build_mini(**common, arm=arm.name, primary=bodies.primary, blocks=source["blocks"])
     configure_training(built, nodes, "mini")
     return _titled(built, f"build mini {arm.name}").outputs["mini"]
@@ -118,8 +122,12 @@ def _vectors(settings: Recipe, common: dict[str, Any], source: dict[str, Any], n
     return built.outputs["vectors"]
 
 
-def _starts(
-    bodies: dict[str, _Bodies], common: dict[str, Any], vectors: Any, target: dict[str, Any], nodes: StepSettings
+def _initial_embeddings(
+    bodies: dict[str, _PrimaryOutputs],
+    common: dict[str, Any],
+    vectors: Any,
+    target: dict[str, Any],
+    nodes: StepSettings,
 ) -> dict[str, Any]:
     """A language's embeddings at update 0 by primary: all systems that share one start from the same."""
     pieces, starts = {"blocks": target["blocks"], "tokenizer": target["tokenizer"], "vectors": vectors}, {}
@@ -129,10 +137,10 @@ def _starts(
     return starts
 
 
-def _judged(
+def _arm_steps(
     arm: Arm,
     common: dict[str, Any],
-    bodies: _Bodies,
+    bodies: _PrimaryOutputs,
     mini: Any,
     start: Any,
     target: dict[str, Any],

@@ -153,10 +153,10 @@ def register_language(
     with tracking.stage(run.read_text(), f"register-{judged[0].language}") as stage:
         result, folder = _of_own_depth(settings, judged, embeddings)
         judgement = Artifact.load(results / f"{result.language}-{result.depth}", Kind.EVALUATION)
-        facts = {"recipe": settings.digest(), **_phases(folder)}
+        facts = {"recipe": settings.digest(), **_progressive_tag(folder)}
         name = embeddings_name(settings, result.language)
         version = register_judged(
-            stage, name, folder, judgement, settings.gate, _parity(settings, tasks, folder), facts
+            stage, name, folder, judgement, settings.gate, _task_parity(settings, tasks, folder), facts
         )
         decided = promote_version(stage, name, version, settings.gate)
         if decided.after == int(version):
@@ -168,15 +168,15 @@ def register_language(
         return refused
 
 
-def _parity(recipe: Recipe, tasks: Path, embeddings: Path) -> dict[str, float]:
+def _task_parity(recipe: Recipe, tasks: Path, embeddings: Path) -> dict[str, float]:
     """How far ONNX Runtime and PyTorch are apart in each task, with these embeddings put in."""
     from lingraft.export import parity
 
-    bodies = {task.name: _best(recipe, tasks, task.name) for task in recipe.tasks}
+    bodies = {task.name: _best_seed(recipe, tasks, task.name) for task in recipe.tasks}
     return {name: parity(folder, embeddings) for name, folder in bodies.items()}
 
 
-def _best(recipe: Recipe, tasks: Path, task: str) -> Path:
+def _best_seed(recipe: Recipe, tasks: Path, task: str) -> Path:
     return max((folder for folder in task_folders(recipe, tasks) if folder.parent.name == task), key=dev_score_and_seed)
 
 
@@ -189,11 +189,11 @@ def _hand_on_champion(stage: tracking.StageRun, name: str, primary: str, chosen:
         leave(chosen, f"no embeddings of {name!r} are good enough to be served: {refused}")
 
 
-def _phases(embeddings: Path) -> dict[str, str]:
+def _progressive_tag(embeddings: Path) -> dict[str, str]:
     """Depths and updates of a progressive adaptation, as a tag; none of a plain one."""
     phases = Artifact.load(embeddings, Kind.EMBEDDINGS).manifest.details.get("phases", ())
-    told = ", ".join(f"{phase['steps']} over {phase['depth']}" for phase in phases)
-    return {"progressive": told} if told else {}
+    summary = ", ".join(f"{phase['steps']} over {phase['depth']}" for phase in phases)
+    return {"progressive": summary} if summary else {}
 
 
 def _of_own_depth(
@@ -247,19 +247,19 @@ def bundle(
     if not learned and not _serves_any(settings, name, drop_languages):
         leave(out, "no language of this run has embeddings that may be served, so the bundle stays as it is")
         return {}
-    best = None if settings.serve_primary and task == PRIMARY else _best(settings, tasks, task)
+    best = None if settings.serve_primary and task == PRIMARY else _best_seed(settings, tasks, task)
     mark = Artifact.load(primary, Kind.PRIMARY).fingerprint
     allowed = AllowedChanges(drop_languages=tuple(drop_languages), new_primary=new_primary, new_labels=new_labels)
 
     def make(folders: Sequence[Path]) -> Artifact:
         shutil.rmtree(out, ignore_errors=True)  # of an attempt that another run has overtaken
-        return export(primary, best, folders, out, prompts=_prompts(settings, task))
+        return export(primary, best, folders, out, prompts=_examples(settings, task))
 
     with tracking.stage(run.read_text(), f"bundle-{task}") as stage:
         brought = {language_of(folder, Kind.EMBEDDINGS): folder for folder in learned}
         tags = {"recipe": settings.digest()}
         renewal = renew(stage, name, mark, brought, make, tags, allowed, requester(stage))
-        parity = _parity_of(renewal.made)
+        parity = _parity_scores(renewal.made)
         stage.record(renewal.made, parity)
         if renewal.refused:
             refused = f"version {renewal.version} is registered, and not promoted: {renewal.refused}"
@@ -275,11 +275,11 @@ def _serves_any(recipe: Recipe, name: str, languages: Sequence[str]) -> bool:
         return not {*languages}.isdisjoint(languages_in_production(client, recipe.name, name))
 
 
-def _parity_of(made: Artifact) -> Scores:
+def _parity_scores(made: Artifact) -> Scores:
     return {f"parity_{language}": difference for language, difference in parity_of(made.manifest).items()}
 
 
-def _prompts(recipe: Recipe, name: str) -> dict[str, dict[str, str]]:
+def _examples(recipe: Recipe, name: str) -> dict[str, dict[str, str]]:
     """A task's examples by language; for a primary, the texts of the first task that has any."""
     tasks = [task for task in recipe.tasks if task.examples and name in (task.name, PRIMARY)]
     if not tasks:
@@ -307,8 +307,8 @@ def report(
         if not languages:
             leave(out, "no language succeeded, so there is nothing to report beside the source language")
             return f"<p>{html.escape('; '.join(f'{name}: {reason}' for name, reason in failed.items()))}</p>"
-        verdicts, tracked = _verdicts(stage, settings, languages), _tracked(stage, parent)
-        judged = load_source(evaluation), languages, _searched(settings)
+        verdicts, tracked = _verdicts(stage, settings, languages), _tracked_runs(stage, parent)
+        judged = load_source(evaluation), languages, _search_result(settings)
         records = Records.of(*judged, settings, failed, refused, verdicts, tracked)
         made = write(records, out)
         tracking.log_artifact(stage.client, parent, made, REPORT)
@@ -328,7 +328,7 @@ def _verdicts(stage: tracking.StageRun, recipe: Recipe, languages: Sequence[Lang
     return {language: verdict for language, verdict in found.items() if verdict}
 
 
-def _tracked(stage: tracking.StageRun, parent: str) -> Tracked:
+def _tracked_runs(stage: tracking.StageRun, parent: str) -> Tracked:
     place = tracking.run_location(stage.client, parent)
     return Tracked(uri=place.uri, experiment=place.experiment, runs={"whole pipeline": parent, **place.stages})
 
@@ -371,7 +371,7 @@ def _chosen_depth(recipe: Recipe, language: str) -> int:
     return int(tracking.tags_of(primary_name(recipe)).get(f"depth.{language}", recipe.adaptation.depth))
 
 
-def _searched(recipe: Recipe) -> SearchResult | None:
+def _search_result(recipe: Recipe) -> SearchResult | None:
     """The search of the registered primary's depth, if there was one."""
     if recipe.search is None:
         return None

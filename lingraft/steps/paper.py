@@ -71,7 +71,7 @@ def judge_source(
     gather(finetuned, tasks)
     planned = plan_of(Recipe.parse(recipe)).primary(name)
     bodies, source = evaluate.FinetunedModels(planned, primary, tasks), Lane(text, tokenizer, blocks)
-    return _judged(evaluate.source_judging(bodies, source, out / planned.name), run)
+    return _evaluate(evaluate.source_judging(bodies, source, out / planned.name), run)
 
 
 @single_job
@@ -135,7 +135,7 @@ def judge_language(
     planned = comparison.arm(arm)
     bodies = evaluate.FinetunedModels(comparison.primary(planned.primary), primary, tasks)
     target = Lane(text, tokenizer, blocks)
-    return _judged(evaluate.language_judging(planned, bodies, target, curve, language, out / arm / language), run)
+    return _evaluate(evaluate.language_judging(planned, bodies, target, curve, language, out / arm / language), run)
 
 
 def gather(folders: Sequence[Path], out: Path) -> None:
@@ -157,7 +157,7 @@ def report(recipe: str, run: Path, results: Path, out: Path) -> str:
     return (out / paper_report.PAGE_FILE).read_text(encoding="utf-8")
 
 
-def _judged(job: Job, run: Path) -> Scores:
+def _evaluate(job: Job, run: Path) -> Scores:
     """Judge under a tracking run of its own; returns the scores that there are."""
     from lingraft.comparison.records import final_scores, load_judged
 

@@ -32,7 +32,7 @@ def single_job(step: Step) -> Step:
     return step
 
 
-def is_job_done(step: Callable[..., object], do_it: Callable[[], object]) -> bool:
+def is_job_done(step: Callable[..., object], call: Callable[[], object]) -> bool:
     """Whether a step's job has been done before; nothing is done.
 
     Args:
@@ -43,7 +43,7 @@ def is_job_done(step: Callable[..., object], do_it: Callable[[], object]) -> boo
         return False
     token = _CHECKING.set(True)
     try:
-        do_it()
+        call()
     except _CheckResult as answer:
         return answer.is_done
     finally:

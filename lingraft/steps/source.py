@@ -76,17 +76,17 @@ def evaluate_source(
     with tracking.stage(run.read_text(), "evaluate-source") as stage:
         made = evaluate(Recipe.parse(recipe), primary, tasks, text_folder, blocks_folder, out)
         result = load_source(out)
-        scores = _scores_of(result)
+        scores = _scores(result)
         stage.record(made, scores | recalls(result.tasks))
     return scores, *confusion_of(result.tasks)
 
 
-def _scores_of(result: SourceResult) -> Scores:
-    scores = _masked_of(result) | {f"{task.name}_{task.metric}": task.score.mean for task in result.tasks}
+def _scores(result: SourceResult) -> Scores:
+    scores = _masked_scores(result) | {f"{task.name}_{task.metric}": task.score.mean for task in result.tasks}
     return scores | {f"{task.name}_{name}": each.mean for task in result.tasks for name, each in task.others.items()}
 
 
-def _masked_of(result: SourceResult) -> Scores:
+def _masked_scores(result: SourceResult) -> Scores:
     return {f"masked_accuracy_depth_{depth}": score for depth, score in result.masked_by_depth.items()}
 
 
@@ -104,7 +104,7 @@ def register_source(
         result = load_source(evaluation)
         stage.log_artifact(Artifact.load(evaluation, Kind.EVALUATION), EVALUATION)
         common = {"recipe": settings.digest(), "system": settings.system}
-        evidence = {EVALUATION_RUN: stage.run_id, "depth": settings.encoder.layers, **common, **_masked_of(result)}
+        evidence = {EVALUATION_RUN: stage.run_id, "depth": settings.encoder.layers, **common, **_masked_scores(result)}
         for folder in vectors:
             stage.log_artifact(Artifact.load(folder, Kind.VECTORS), _VECTORS)
             evidence |= {_VECTORS_RUN: stage.run_id}
@@ -120,7 +120,7 @@ def register_source(
             champions[model] = tracking.register(model, folder, Kind.TASK, stage, facts, (f"{_SEED}{seed}",))
         mark = Artifact.load(primary, Kind.PRIMARY).fingerprint
         if settings.builds_mini:
-            champions |= _mini_of(stage, mini_name(settings), mark)
+            champions |= _mini_version(stage, mini_name(settings), mark)
         for model, version in champions.items():
             require_champion(stage, model, version)
         if stale := languages_to_readapt(stage.client, settings.name, mark):
@@ -133,7 +133,7 @@ def _describe(
     stage: tracking.StageRun, parent: str, result: SourceResult, champions: Mapping[str, str], stale: Sequence[str]
 ) -> None:
     """Open the page of the pipeline's run with the primary's scores, and what was registered."""
-    scores, language = _scores_of(result), name_and_tag(result.language)
+    scores, language = _scores(result), name_and_tag(result.language)
     found = ", ".join(f"{name} {score:.1%}" for name, score in scores.items())
     again = [f"To be adapted again to this primary: {', '.join(map(name_and_tag, stale))}."] if stale else []
     models = [f"- `{model}` version {version}" for model, version in champions.items()]
@@ -147,7 +147,7 @@ def _describe(
     tracking.describe(stage.client, parent, name, "\n\n".join(note), scores)
 
 
-def _mini_of(stage: tracking.StageRun, name: str, primary: str) -> dict[str, str]:
+def _mini_version(stage: tracking.StageRun, name: str, primary: str) -> dict[str, str]:
     """The mini-model that was built of a primary in this pipeline; the last one, if there are several."""
     built = [each for each in versions_of(stage.client, name) if each.tags.get("aligned_with") == primary]
     return {name: str(built[-1].number)} if built else {}
@@ -180,9 +180,9 @@ def fetch_source(
             folder.mkdir(parents=True, exist_ok=True)
         for folder in task_folders(settings, tasks):
             name, seed = task_name(settings, folder.parent.name), folder.name.removeprefix(_SEED)
-            download(client, _belonging(stage, name, mark, folder.name, seed=seed), Kind.TASK, folder)
+            download(client, _version_of_primary(stage, name, mark, folder.name, seed=seed), Kind.TASK, folder)
         if settings.builds_mini:
-            download(client, _belonging(stage, mini_name(settings), mark, tracking.CHAMPION), Kind.MINI, mini)
+            download(client, _version_of_primary(stage, mini_name(settings), mark, tracking.CHAMPION), Kind.MINI, mini)
         if settings.adaptation.initialisation.needs_text:
             _fetch_vectors(champion, settings, vectors)
 
@@ -203,7 +203,7 @@ def _champion(stage: tracking.StageRun, name: str) -> Version:
     return champion
 
 
-def _belonging(stage: tracking.StageRun, name: str, primary: str, alias: str, **tags: str) -> Version:
+def _version_of_primary(stage: tracking.StageRun, name: str, primary: str, alias: str, **tags: str) -> Version:
     """The version of a primary that an alias points at; where that one is of another primary, the last one of this."""
     wanted = {"aligned_with": primary, **tags}
     fitting = [each for each in versions_of(stage.client, name) if wanted.items() <= each.tags.items()]

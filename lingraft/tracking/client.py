@@ -23,14 +23,14 @@ FINAL_WAIT_S = 5.0
 """For a stage that fails: whoever stops it may not wait long, and a rerun brings its points again."""
 
 _RETRIES, _TIMEOUT = str(MLFLOW_HTTP_REQUEST_MAX_RETRIES.name), str(MLFLOW_HTTP_REQUEST_TIMEOUT.name)
-_ANSWER_S = "30"
+_REQUEST_TIMEOUT_S = "30"
 """For an answer, where the environment does not say it; files have MLflow's own two minutes."""
-_PASSING = {HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS, 499}
+_TRANSIENT_STATUSES = {HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS, 499}
 """Refusals that may be over soon, beside all of 500 and above."""
-_EXISTS = ("RESOURCE_ALREADY_EXISTS", "ALREADY_EXISTS")
+_ALREADY_EXISTS = ("RESOURCE_ALREADY_EXISTS", "ALREADY_EXISTS")
 """Somebody made it between our looking for it and our making it: a second look finds it."""
 
-Answer = TypeVar("Answer")
+Result = TypeVar("Answer")
 
 
 class RetryingClient:
@@ -47,28 +47,28 @@ class RetryingClient:
         """Whether anything was asked more than once, so that a late request may have made something twice."""
         self._transfer_timeout = transfer_timeout
 
-    def call(self, call: Callable[[], Answer]) -> Answer:
+    def call(self, call: Callable[[], Result]) -> Result:
         """What `call` returns, as soon as the server answers it.
 
         Raises:
             UnreachableError: the server was down for as long as it is waited for.
             TrackingError: the server refuses.
         """
-        began, before_s = time.monotonic(), self.wait_left_s
+        began, budget_s = time.monotonic(), self.wait_left_s
         for pause_s in backoff():
             try:
                 with mlflow_errors():
                     return call()
             except UnreachableError as error:
                 self.repeated = True
-                self.wait_left_s = max(0.0, before_s - (time.monotonic() - began))
+                self.wait_left_s = max(0.0, budget_s - (time.monotonic() - began))
                 if self.wait_left_s <= pause_s:
                     raise UnreachableError(f"{error} It was waited for as long as {WAIT_VARIABLE} says.") from error
                 say(f"{error} Asking again, for {self.wait_left_s:.0f} s more.")
             time.sleep(pause_s)
         raise AssertionError("backoff() does not end")
 
-    def transfer(self, call: Callable[[], Answer]) -> Answer:
+    def transfer(self, call: Callable[[], Result]) -> Result:
         """The same, for files, which take longer than other answers.
 
         Raises:
@@ -92,8 +92,8 @@ def retrying_client(creates: bool = False) -> Iterator[RetryingClient]:
     """
     if not creates:
         require_store()
-    given, wait_left_s = os.environ.get(_TIMEOUT), _wait_of_environment()
-    with environment({_RETRIES: "0", _TIMEOUT: given or _ANSWER_S}):
+    given, wait_left_s = os.environ.get(_TIMEOUT), _wait_from_environment()
+    with environment({_RETRIES: "0", _TIMEOUT: given or _REQUEST_TIMEOUT_S}):
         yield RetryingClient(wait_left_s, given)
 
 
@@ -104,7 +104,7 @@ def client_without_retries() -> Iterator[RetryingClient]:
         yield RetryingClient(0.0, f"{FINAL_WAIT_S:.0f}")
 
 
-def _wait_of_environment() -> float:
+def _wait_from_environment() -> float:
     """Seconds that an absent server is waited for.
 
     Raises:
@@ -148,23 +148,27 @@ def mlflow_errors() -> Iterator[None]:
     try:
         yield
     except (MlflowException, OSError) as error:
-        kind = UnreachableError if _may_pass(error) else TrackingError
+        kind = UnreachableError if _is_transient(error) else TrackingError
         raise kind(
             f"MLflow at {mlflow.get_tracking_uri()} did not do what was asked: {getattr(error, 'message', error)} "
             "See that the server is up, and that MLFLOW_TRACKING_URI and its credentials are right."
         ) from error
 
 
-def _may_pass(error: Any) -> bool:
+def _is_transient(error: Any) -> bool:
     """Whether an error, or one that it came of, is of the network or the server: MLflow calls some "no access".
 
     An OSError is that of an upload: of the HTTP client if it has a response, else of local files.
     """
     if isinstance(error, MlflowException):
         status = ERROR_CODE_TO_HTTP_STATUS.get(error.error_code, HTTPStatus.INTERNAL_SERVER_ERROR)
-        return error.error_code in _EXISTS or _passing(status) or _may_pass(error.__cause__ or error.__context__)
-    return hasattr(error, "response") and (error.response is None or _passing(error.response.status_code))
+        return (
+            error.error_code in _ALREADY_EXISTS
+            or _is_transient_status(status)
+            or _is_transient(error.__cause__ or error.__context__)
+        )
+    return hasattr(error, "response") and (error.response is None or _is_transient_status(error.response.status_code))
 
 
-def _passing(status: int) -> bool:
-    return status >= HTTPStatus.INTERNAL_SERVER_ERROR or status in _PASSING
+def _is_transient_status(status: int) -> bool:
+    return status >= HTTPStatus.INTERNAL_SERVER_ERROR or status in _TRANSIENT_STATUSES

@@ -35,7 +35,7 @@ def inputs_of(manifest: Manifest) -> list[DatasetInput]:
 
 
 def _datasets(manifest: Manifest) -> Iterator[Dataset]:
-    for what, fingerprint in _direct(manifest).items():
+    for what, fingerprint in _direct_inputs(manifest).items():
         name = f"{what}-{manifest.language}" if what in _PER_LANGUAGE and manifest.language else what
         source: dict[str, Any] = {"fingerprint": fingerprint}
         kind, profile = "lingraft", None
@@ -46,12 +46,12 @@ def _datasets(manifest: Manifest) -> Iterator[Dataset]:
         yield Dataset(name, fingerprint[:_DIGEST_CHARACTERS], kind, json.dumps(source), profile=profile)
 
 
-def _direct(manifest: Manifest) -> dict[str, str]:
+def _direct_inputs(manifest: Manifest) -> dict[str, str]:
     """Fingerprints of what an artifact was made from itself, without what these inputs were made from."""
-    beyond = set() if manifest.kind is Kind.TEXT else {_DOCUMENTS}
+    indirect = set() if manifest.kind is Kind.TEXT else {_DOCUMENTS}
     if "blocks" in manifest.data_hashes and manifest.kind is not Kind.EVALUATION:
-        beyond.add("text")
-    return {what: mark for what, mark in manifest.data_hashes.items() if what not in beyond}
+        indirect.add("text")
+    return {what: mark for what, mark in manifest.data_hashes.items() if what not in indirect}
 
 
 def _origin(manifest: Manifest) -> tuple[str, dict[str, Any]]:

@@ -57,7 +57,7 @@ def require_store() -> None:
     """
     for variable in (TRACKING, REGISTRY):
         if address := os.environ.get(variable):
-            _require_named(variable, address)
+            _require_existing(variable, address)
     if not os.environ.get(TRACKING) and not Path(sqlite_file(_DEFAULT)).is_file():
         raise NoStoreError(
             f"{TRACKING} is not set, and there is no mlflow.db in {Path.cwd()}, which would be MLflow's default. "
@@ -75,17 +75,17 @@ def require_reachable() -> None:
     """
     address = registry_address()
     variable = REGISTRY if os.environ.get(REGISTRY) else TRACKING
-    if reason := _silence_of(address):
+    if reason := _why_unreachable(address):
         raise TrackingError(
             f"nobody answers at {variable}={without_password(address)}: {reason}. See that the server is up, and that "
             f"user and password are right. {_remedy(variable)}"
         )
 
 
-def _silence_of(address: str) -> str | None:
+def _why_unreachable(address: str) -> str | None:
     """Why a server or database does not answer; None if it does, or is a file."""
     if _scheme_of(address) in _DATABASE_SERVERS:
-        return _try_database(address).unreachable
+        return _probe_database(address).unreachable
     if _scheme_of(address) not in {"http", "https"}:
         return None
     try:
@@ -98,17 +98,17 @@ def _silence_of(address: str) -> str | None:
     return None
 
 
-def _require_named(variable: str, address: str) -> None:
+def _require_existing(variable: str, address: str) -> None:
     scheme, problem = _scheme_of(address), None
     if address in {"databricks", "databricks-uc", "uc"}:
         return
     if scheme == "sqlite":
-        problem = _lack_of_tables(sqlite_file(address))
+        problem = _sqlite_problem(sqlite_file(address))
     elif scheme in {"", "file"}:
         folder = Path(unquote(urlsplit(address).path))
-        problem = _lack_of_runs(folder)
+        problem = _file_store_problem(folder)
     elif scheme in _DATABASE_SERVERS:
-        problem = _try_database(address).problem
+        problem = _probe_database(address).problem
     elif scheme not in _SCHEMES | {each.name for each in entry_points(group="mlflow.tracking_store")}:
         problem = f"MLflow has no scheme {scheme!r}, but {', '.join(sorted(_SCHEMES))}"
     if problem:
@@ -120,7 +120,7 @@ def _scheme_of(address: str) -> str:
     return urlsplit(address).scheme.partition("+")[0] if ":" in address else ""
 
 
-class _Tried(NamedTuple):
+class _DatabaseProbe(NamedTuple):
     """How an attempt to read a database server ended; all None if it holds MLflow's tables."""
 
     problem: str | None = None
@@ -133,28 +133,32 @@ _STORES: set[str] = set()
 """Addresses of databases in which tables of MLflow's were found: they stay."""
 
 
-def _try_database(address: str) -> _Tried:
+def _probe_database(address: str) -> _DatabaseProbe:
     from sqlalchemy import NullPool, create_engine, inspect, make_url
     from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 
     if address in _STORES:
-        return _Tried()
+        return _DatabaseProbe()
     try:
         url = make_url(address)
         waits = {"connect_timeout": int(_SERVER_WAIT_S)} if url.get_dialect().driver in _TIMED_DRIVERS else {}
         found = inspect(create_engine(url, poolclass=NullPool, connect_args=waits)).has_table(_TABLE)
     except (NoSuchModuleError, ImportError) as error:
-        return _Tried(problem=f"its driver is not installed ({error}). Install it, or name another in the scheme")
+        return _DatabaseProbe(
+            problem=f"its driver is not installed ({error}). Install it, or name another in the scheme"
+        )
     except (ArgumentError, ValueError):
-        return _Tried(problem="that is no address of a database, such as postgresql+psycopg://USER@HOST:PORT/DATABASE")
+        return _DatabaseProbe(
+            problem="that is no address of a database, such as postgresql+psycopg://USER@HOST:PORT/DATABASE"
+        )
     except SQLAlchemyError as error:
-        return _Tried(unreachable=" ".join(str(error.__cause__ or error).split()))
+        return _DatabaseProbe(unreachable=" ".join(str(error.__cause__ or error).split()))
     if found:
         _STORES.add(address)
-    return _Tried(None if found else "the database there has no tables of MLflow's")
+    return _DatabaseProbe(None if found else "the database there has no tables of MLflow's")
 
 
-def _lack_of_runs(folder: Path) -> str | None:
+def _file_store_problem(folder: Path) -> str | None:
     """What keeps a folder from being read as an MLflow store; None if nothing does."""
     if not folder.is_dir():
         return f"there is no folder {folder.absolute()}"
@@ -165,7 +169,7 @@ def _lack_of_runs(folder: Path) -> str | None:
     return None
 
 
-def _lack_of_tables(name: str) -> str | None:
+def _sqlite_problem(name: str) -> str | None:
     """What keeps a SQLite file from being an MLflow store; None if nothing does."""
     if not name:
         return "that names no file: three slashes come before a relative path, four before an absolute one"

@@ -28,7 +28,7 @@ def upload(name: str, made: Artifact, run: StageRun) -> str:
     """Put an artifact into the store, unless an earlier attempt has; returns the id of its logged model."""
     mlflow_client, client = MlflowClient(), run.client
     experiment = client.call(lambda: mlflow_client.get_run(run.run_id).info.experiment_id)
-    model = client.call(partial(_logged_model, experiment, name, made, run.run_id))
+    model = client.call(partial(_get_or_create_model, experiment, name, made, run.run_id))
     if model.status != _READY:
         client.transfer(partial(mlflow_client.log_model_artifacts, model.model_id, str(made.folder)))
         client.transfer(partial(_upload_signature, model.model_id, made))
@@ -56,7 +56,7 @@ def discard(model_id: str) -> None:
             raise
 
 
-def _logged_model(experiment: str, name: str, made: Artifact, run_id: str) -> "LoggedModel":
+def _get_or_create_model(experiment: str, name: str, made: Artifact, run_id: str) -> "LoggedModel":
     """The logged model of this content, made unless an earlier attempt has; one that is complete comes first."""
     mlflow_client, tags = MlflowClient(), {"fingerprint": made.fingerprint}
     wanted = f"name = '{name}' AND tags.fingerprint = '{made.fingerprint}'"

@@ -63,9 +63,9 @@ class MetricsQueue(Generic[Point]):
         self._send, self._batch_points, self._limit = send, batch_points, limit
         self._waiting: deque[Point] = deque()
         self._dropped, self._error = 0, None
-        self._closing = self._hurried = self._given_up = False
+        self._closing = self._was_cut_short = self._is_closed = False
         self._changed = threading.Condition()
-        self._thread = threading.Thread(target=self._deliver, name="lingraft-tracking", daemon=True)
+        self._thread = threading.Thread(target=self._send_batches, name="lingraft-tracking", daemon=True)
 
     _error: TrackingError | None
 
@@ -88,31 +88,31 @@ class MetricsQueue(Generic[Point]):
         if self._thread.ident:
             self._thread.join(within_s)
         with self._changed:
-            self._given_up = True
+            self._is_closed = True
             self._changed.notify_all()
             return PendingMetrics(list(self._waiting), self._dropped, self._error)
 
-    def _deliver(self) -> None:
-        breaks = backoff()
-        while batch := self._next():
+    def _send_batches(self) -> None:
+        pauses = backoff()
+        while batch := self._next_batch():
             try:
                 self._send(batch)
             except TrackingError as error:
-                if self._refused(error):
+                if self._mark_failed(error):
                     return
-                if self._rest(next(breaks)):
-                    breaks = backoff()
+                if self._wait(next(pauses)):
+                    pauses = backoff()
             else:
-                self._arrived(len(batch))
-                breaks = backoff()
+                self._mark_sent(len(batch))
+                pauses = backoff()
 
-    def _next(self) -> list[Point]:
+    def _next_batch(self) -> list[Point]:
         """The points to send, as soon as there are some; none when there will be no more."""
         with self._changed:
             self._changed.wait_for(lambda: self._waiting or self._closing)
-            return [] if self._given_up else [*_first(self._waiting, self._batch_points)]
+            return [] if self._is_closed else [*_first(self._waiting, self._batch_points)]
 
-    def _arrived(self, count: int) -> None:
+    def _mark_sent(self, count: int) -> None:
         with self._changed:
             for _ in range(count):
                 self._waiting.popleft()
@@ -120,19 +120,19 @@ class MetricsQueue(Generic[Point]):
                 say(f"Tracking answers again; {len(self._waiting)} points of the learning curve are still to be sent.")
             self._error = None
 
-    def _refused(self, error: TrackingError) -> bool:
+    def _mark_failed(self, error: TrackingError) -> bool:
         """Note why a batch did not arrive; returns whether to try no more."""
         with self._changed:
             if not self._error:
                 say(f"{error} Training goes on; {len(self._waiting)} points of its curve wait to be sent.")
             self._error = error
-            return self._given_up or (self._closing and not isinstance(error, UnreachableError))
+            return self._is_closed or (self._closing and not isinstance(error, UnreachableError))
 
-    def _rest(self, pause_s: float) -> bool:
+    def _wait(self, pause_s: float) -> bool:
         """Wait before the next attempt; returns whether the end cuts it short, as it does once."""
         with self._changed:
-            self._changed.wait_for(lambda: self._given_up or (self._closing and not self._hurried), pause_s)
-            cut, self._hurried = self._closing and not self._hurried, self._closing
+            self._changed.wait_for(lambda: self._is_closed or (self._closing and not self._was_cut_short), pause_s)
+            cut, self._was_cut_short = self._closing and not self._was_cut_short, self._closing
             return cut
 
 

@@ -54,13 +54,13 @@ def register(
             missing is done.
     """
     made, client = Artifact.load(folder, kind), run.client
-    said = {key: str(value) for key, value in tags.items() if value is not None}
-    facts = mlflow_tags(made) | {"project": run.project} | said
+    own_tags = {key: str(value) for key, value in tags.items() if value is not None}
+    facts = mlflow_tags(made) | {"project": run.project} | own_tags
     mlflow_client = mlflow.MlflowClient()
     with mention_artifact(made):
-        version = client.call(partial(_version_of, name, made.fingerprint))
+        version = client.call(partial(_find_version, name, made.fingerprint))
         if version is None:
-            version = _new_version(name, made, run, facts, model_card(made, name, numeric_tags(said)))
+            version = _upload_version(name, made, run, facts, model_card(made, name, numeric_tags(own_tags)))
         known = client.call(partial(mlflow_client.get_model_version, name, version)).tags
         stored = recorded_tags(made.manifest)  # of what the store has, which an earlier registration may have brought
         for key, value in facts.items():
@@ -69,7 +69,7 @@ def register(
         for alias in aliases:
             client.call(partial(mlflow_client.set_registered_model_alias, name, alias, version))
         if client.repeated:
-            client.call(partial(_version_of, name, made.fingerprint))
+            client.call(partial(_find_version, name, made.fingerprint))
     return version
 
 
@@ -81,7 +81,7 @@ def fetch(name: str, kind: Kind, out: Path, alias: str = CHAMPION) -> Artifact:
         ArtifactError: what came is damaged, or `out` cannot be written.
     """
     with retrying_client() as client:
-        found = client.call(partial(_champion, name, alias))
+        found = client.call(partial(_version_by_alias, name, alias))
         mark = found.tags.get("fingerprint", "")
         return download_artifact(client, str(found.source), f"{alias!r} of {name!r}", kind, out, mark)
 
@@ -100,7 +100,7 @@ def fetch_run_artifact(run_id: str, name: str, kind: Kind, out: Path) -> Artifac
 def download_run_artifact(client: RetryingClient, run_id: str, name: str, kind: Kind, out: Path) -> Artifact:
     """The same, asked together with other things."""
     return download_artifact(
-        client, client.call(partial(_place_of, run_id, name)), f"{name!r} of run {run_id}", kind, out, None
+        client, client.call(partial(_artifact_uri, run_id, name)), f"{name!r} of run {run_id}", kind, out, None
     )
 
 
@@ -111,7 +111,7 @@ def tag(name: str, key: str, value: str, alias: str = CHAMPION) -> None:
         TrackingError: no such model or alias, or the registry stays down for as long as it is waited for.
     """
     with retrying_client() as client:
-        version = client.call(partial(_champion, name, alias)).version
+        version = client.call(partial(_version_by_alias, name, alias)).version
         client.call(partial(mlflow.MlflowClient().set_model_version_tag, name, version, key, value))
 
 
@@ -122,10 +122,10 @@ def tags_of(name: str, alias: str = CHAMPION) -> dict[str, str]:
         TrackingError: no such model or alias, or the registry stays down for as long as it is waited for.
     """
     with retrying_client() as client:
-        return dict(client.call(partial(_champion, name, alias)).tags)
+        return dict(client.call(partial(_version_by_alias, name, alias)).tags)
 
 
-def _champion(name: str, alias: str) -> "ModelVersion":
+def _version_by_alias(name: str, alias: str) -> "ModelVersion":
     try:
         return mlflow.MlflowClient().get_model_version_by_alias(name, alias)
     except MlflowException as error:
@@ -155,7 +155,7 @@ def download_artifact(
         ArtifactError: what came is damaged or has another fingerprint, or `out` cannot be written.
     """
     with contextlib.ExitStack() as stack:
-        source = client.transfer(partial(_downloaded, uri, stack))
+        source = client.transfer(partial(_download_folder, uri, stack))
         try:
             found = Artifact.load(source, kind)
         except ArtifactError as error:
@@ -179,7 +179,7 @@ def require_tagged(found: Artifact, fingerprint: str | None, what: str) -> None:
         )
 
 
-def _place_of(run_id: str, name: str) -> str:
+def _artifact_uri(run_id: str, name: str) -> str:
     """Where a run keeps an artifact; MLflow's `runs:/` takes a server that is down for an artifact that is absent."""
     mlflow_client = mlflow.MlflowClient()
     if not mlflow_client.list_artifacts(run_id, name):
@@ -190,7 +190,7 @@ def _place_of(run_id: str, name: str) -> str:
     return f"{mlflow_client.get_run(run_id).info.artifact_uri}/{name}"
 
 
-def _downloaded(uri: str, stack: contextlib.ExitStack) -> Path:
+def _download_folder(uri: str, stack: contextlib.ExitStack) -> Path:
     """Every attempt gets a folder of its own, so that nothing of a broken one stays in it."""
     folder = stack.enter_context(tempfile.TemporaryDirectory())
     found = Path(mlflow.artifacts.download_artifacts(artifact_uri=uri, dst_path=folder))
@@ -199,29 +199,31 @@ def _downloaded(uri: str, stack: contextlib.ExitStack) -> Path:
     return found
 
 
-def _version_of(name: str, fingerprint: str) -> str | None:
+def _find_version(name: str, fingerprint: str) -> str | None:
     """The version that has this content; of twins, which others may have made meanwhile, the first one alone stays."""
     mlflow_client = mlflow.MlflowClient()
     found = mlflow_client.search_model_versions(f"name='{name}' and tags.fingerprint='{fingerprint}'")
     if not found:
         return None
-    first, *twins = sorted(found, key=lambda version: int(version.version))
-    for twin in twins:
-        _drop(mlflow_client, twin, first)
+    first, *duplicates = sorted(found, key=lambda version: int(version.version))
+    for duplicate in duplicates:
+        _delete_duplicate(mlflow_client, duplicate, first)
     return str(first.version)
 
 
-def _drop(mlflow_client: mlflow.MlflowClient, twin: "ModelVersion", first: "ModelVersion") -> None:
+def _delete_duplicate(mlflow_client: mlflow.MlflowClient, duplicate: "ModelVersion", first: "ModelVersion") -> None:
     """Delete a twin, which whoever made it may be doing too, unless somebody points an alias at it."""
     try:
-        if mlflow_client.get_model_version(twin.name, twin.version).aliases:
+        if mlflow_client.get_model_version(duplicate.name, duplicate.version).aliases:
             return
-        say(f"Version {twin.version} of {twin.name!r} has the same content as version {first.version}, and goes.")
-        mlflow_client.delete_model_version(twin.name, twin.version)
+        say(
+            f"Version {duplicate.version} of {duplicate.name!r} has the same content as version {first.version}, and goes."
+        )
+        mlflow_client.delete_model_version(duplicate.name, duplicate.version)
     except MlflowException as error:
         if error.error_code not in ABSENT:
             raise
-    _discard_unused(mlflow_client, str(twin.source))
+    _discard_unused(mlflow_client, str(duplicate.source))
 
 
 def require_model(name: str, description: str | None = None) -> None:
@@ -231,7 +233,7 @@ def require_model(name: str, description: str | None = None) -> None:
         mlflow_client.create_registered_model(name, description=description)
 
 
-def _new_version(name: str, made: Artifact, run: StageRun, facts: Mapping[str, str], card: str) -> str:
+def _upload_version(name: str, made: Artifact, run: StageRun, facts: Mapping[str, str], card: str) -> str:
     """Make a version, and look again: of two who do so at once, both come to the first one.
 
     Whoever is later drops the files that it has brought, and others may be using: they find the version that is there.
@@ -239,23 +241,23 @@ def _new_version(name: str, made: Artifact, run: StageRun, facts: Mapping[str, s
     try:
         model_id = upload(name, made, run)
         run.client.call(partial(require_model, name, model_description(str(made.manifest.kind), run.project)))
-        version = run.client.call(partial(_created, name, made.fingerprint, model_id, facts, card))
+        version = run.client.call(partial(_create_version, name, made.fingerprint, model_id, facts, card))
         run.client.call(partial(_link, model_id, name, version))
     except TrackingError:
-        theirs = run.client.call(partial(_version_of, name, made.fingerprint))
+        theirs = run.client.call(partial(_find_version, name, made.fingerprint))
         if theirs is None:
             raise
         return theirs
     return version
 
 
-def _created(name: str, fingerprint: str, model_id: str, facts: Mapping[str, str], card: str) -> str:
-    mlflow_client, found = mlflow.MlflowClient(), _version_of(name, fingerprint)
+def _create_version(name: str, fingerprint: str, model_id: str, facts: Mapping[str, str], card: str) -> str:
+    mlflow_client, found = mlflow.MlflowClient(), _find_version(name, fingerprint)
     if found is None:
         mlflow_client.create_model_version(
             name, f"{MODELS}{model_id}", tags=dict(facts), model_id=model_id, description=card
         )
-        found = _version_of(name, fingerprint)
+        found = _find_version(name, fingerprint)
     assert found is not None
     _discard_unused(mlflow_client, f"{MODELS}{model_id}")
     return found

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 _SQLITE = "sqlite:///"
 _REQUEST = "lingraft.request"
 """Tag by which a run is known to be ours when the answer to its making was lost."""
-_METRICS_A_POINT = 8
+_METRICS_PER_POINT = 8
 """At most; those of a progressive adaptation have the most."""
 
 TimedMetrics = tuple[int, "Progress"]
@@ -61,7 +61,7 @@ class StageRun:
         self.client = client
         self._name, self._parent = name, parent
         self._made: Path | None = None
-        self._points = MetricsQueue(partial(_log_points, run_id), MAX_METRICS_PER_BATCH // _METRICS_A_POINT)
+        self._queue = MetricsQueue(partial(_log_points, run_id), MAX_METRICS_PER_BATCH // _METRICS_PER_POINT)
 
     def watch(self, point: "Progress") -> None:
         """Log one point of a learning curve at some later time: losses by steps, and what they have cost so far.
@@ -71,7 +71,7 @@ class StageRun:
         `LINGRAFT_TRACKING_WAIT_S` says; a line says what did not arrive. The time of a point is fixed here, so that
         what is sent twice is the same to MLflow, and counts once.
         """
-        self._points.add((_now_ms(), point))
+        self._queue.add((_now_ms(), point))
 
     def record(self, made: Artifact, scores: Mapping[str, float]) -> None:
         """Log what a stage made: its scores, its cost, what it was made from, its manifest, and a description.
@@ -109,9 +109,9 @@ class StageRun:
         tags[MLFLOW_RUN_NOTE] = run_description(made, shown)
         hashes = {f"data_{name}": value for name, value in manifest.data_hashes.items()}
         # What is nested has names from the data, such as labels, which MLflow's parameters may not be called by.
-        told = {**manifest.details, **manifest.record}
-        details = {key: value for key, value in told.items() if not isinstance(value, Mapping)}
-        facts = {**_flat(manifest.recipe), **details, **hashes, "fingerprint": made.fingerprint}
+        details_and_record = {**manifest.details, **manifest.record}
+        details = {key: value for key, value in details_and_record.items() if not isinstance(value, Mapping)}
+        facts = {**_flatten(manifest.recipe), **details, **hashes, "fingerprint": made.fingerprint}
         mlflow_client = mlflow.MlflowClient()
         run_tags = [RunTag(key, str(value)) for key, value in tags.items() if value is not None]
         self.client.call(lambda: mlflow_client.log_batch(self.run_id, metrics, tags=run_tags))
@@ -119,7 +119,7 @@ class StageRun:
             for run_id in [self.run_id, *([self._parent] if manifest.kind is Kind.TEXT else [])]:
                 self.client.call(partial(mlflow_client.log_inputs, run_id, inputs))
         self.client.call(lambda: mlflow_client.log_dict(self.run_id, manifest.model_dump(mode="json"), MANIFEST))
-        self.client.call(lambda: _log_facts(self.run_id, facts))
+        self.client.call(lambda: _log_params(self.run_id, facts))
 
     def finish(self) -> None:
         """Send the rest of the curve, and mark the run as finished.
@@ -127,29 +127,29 @@ class StageRun:
         Raises:
             TrackingError: the server refuses, as where the run was deleted.
         """
-        self._deliver(self.client.wait_left_s)
+        self._flush(self.client.wait_left_s)
         try:
             if self.client.repeated:
-                self.client.call(partial(_drop_twins, self.run_id))
+                self.client.call(partial(_delete_duplicates, self.run_id))
             self.client.call(lambda: mlflow.MlflowClient().set_terminated(self.run_id, "FINISHED"))
         except UnreachableError as error:
             say(f"Run {self.run_id} of stage {self._name!r} is not marked as finished, though the stage is. {error}")
 
     def fail(self, parent_run: str, error: BaseException) -> None:
         """Send what can be sent at once, and mark the run and its pipeline's as failed or killed if MLflow answers."""
-        self._deliver(FINAL_WAIT_S)
-        _mark_broken_off((self.run_id, parent_run), error)
+        self._flush(FINAL_WAIT_S)
+        _mark_failed((self.run_id, parent_run), error)
 
-    def _deliver(self, within_s: float) -> None:
+    def _flush(self, within_s: float) -> None:
         began = time.monotonic()
-        lost = self._points.close(within_s)
-        if not lost.count:
+        pending = self._queue.close(within_s)
+        if not pending.count:
             return
         self.client.wait_left_s = max(0.0, self.client.wait_left_s - (time.monotonic() - began))
         found = f"{self._made} has them all." if self._made else "A rerun that resumes the training sends them again."
-        reason = lost.error or f"MLflow did not answer within {within_s:.0f} s."
-        first = f", from step {lost.points[0][1].step} on" if lost.points else ""
-        curve = f"{lost.count} points of its learning curve{first}"
+        reason = pending.error or f"MLflow did not answer within {within_s:.0f} s."
+        first = f", from step {pending.points[0][1].step} on" if pending.points else ""
+        curve = f"{pending.count} points of its learning curve{first}"
         say(f"Run {self.run_id} of stage {self._name!r} lacks {curve}. {found} {reason}")
 
 
@@ -179,7 +179,7 @@ def open_run(recipe: Recipe, pipeline: str) -> str:
         TrackingError: the tracking server refuses, or stays down for as long as it is waited for.
     """
     settings, parameters, more = recipe.model_dump(mode="json"), recipe.model_dump(), {"recipe": recipe.digest()}
-    return open_project_run(recipe.name, pipeline, settings, parameters, _opening(recipe, pipeline), more)
+    return open_project_run(recipe.name, pipeline, settings, parameters, _pipeline_note(recipe, pipeline), more)
 
 
 def open_project_run(
@@ -206,12 +206,12 @@ def open_project_run(
     tags = {MLFLOW_RUN_NAME: work, MLFLOW_RUN_NOTE: note, "pipeline": work, "project": project, **(more or {})}
     tags |= {MLFLOW_SOURCE_NAME: f"lingraft {__version__}, {work}", MLFLOW_SOURCE_TYPE: "LOCAL"}
     with retrying_client(creates=True) as client:
-        experiment = client.call(partial(_experiment, project))
-        run_id = client.call(partial(_run, experiment, tags | _mark()))
+        experiment = client.call(partial(_get_or_create_experiment, project))
+        run_id = client.call(partial(_get_or_create_run, experiment, tags | _request_tag()))
         client.call(lambda: mlflow.MlflowClient().log_dict(run_id, dict(recipe), "recipe.json"))
-        client.call(lambda: _log_facts(run_id, _flat(parameters)))
+        client.call(lambda: _log_params(run_id, _flatten(parameters)))
         if client.repeated:
-            client.call(partial(_drop_twins, run_id))
+            client.call(partial(_delete_duplicates, run_id))
     return run_id
 
 
@@ -232,12 +232,12 @@ def project_run(project: str, work: str, settings: Mapping[str, Any], note: str)
     try:
         yield run_id
     except BaseException as error:
-        _mark_broken_off((run_id,), error)
+        _mark_failed((run_id,), error)
         raise
     close_run(run_id)
 
 
-def _mark_broken_off(run_ids: Sequence[str], error: BaseException) -> None:
+def _mark_failed(run_ids: Sequence[str], error: BaseException) -> None:
     """Mark runs as failed or killed if MLflow answers at once: why the work failed matters more."""
     status = "KILLED" if isinstance(error, Interruption | KeyboardInterrupt) else "FAILED"
     with client_without_retries() as client, contextlib.suppress(TrackingError):
@@ -264,7 +264,7 @@ def describe(client: RetryingClient, run_id: str, name: str, note: str, scores: 
     client.call(lambda: mlflow.MlflowClient().log_batch(run_id, metrics, tags=tags))
 
 
-def _opening(recipe: Recipe, pipeline: str) -> str:
+def _pipeline_note(recipe: Recipe, pipeline: str) -> str:
     """The description of a pipeline's run until it has come to something."""
     return (
         f"The pipeline `{pipeline}` of `{recipe.name}`, from `{recipe.source}` to "
@@ -345,9 +345,15 @@ def stage(parent_run: str, name: str) -> Iterator[StageRun]:
     with interruptible(), retrying_client() as client:
         parent = client.call(lambda: mlflow.MlflowClient().get_run(parent_run))
         experiment, project = parent.info.experiment_id, parent.data.tags["project"]
-        client.call(partial(_end_lost, experiment, parent_run, name))
+        client.call(partial(_kill_abandoned, experiment, parent_run, name))
         tags = {MLFLOW_RUN_NAME: name, MLFLOW_PARENT_RUN_ID: parent_run, "stage": name}
-        run = StageRun(client.call(partial(_run, experiment, tags | _mark())), parent_run, name, project, client)
+        run = StageRun(
+            client.call(partial(_get_or_create_run, experiment, tags | _request_tag())),
+            parent_run,
+            name,
+            project,
+            client,
+        )
         try:
             yield run
             run.finish()
@@ -363,13 +369,13 @@ def _now_ms() -> int:
 def _log_points(run_id: str, points: Sequence[TimedMetrics]) -> None:
     """All in one request; MLflow keeps one of two metrics with equal name, time, step and value."""
     metrics = [
-        Metric(key, value, now_ms, point.step) for now_ms, point in points for key, value in _measured(point).items()
+        Metric(key, value, now_ms, point.step) for now_ms, point in points for key, value in _metrics_of(point).items()
     ]
     with mlflow_errors():
         mlflow.MlflowClient().log_batch(run_id, metrics, synchronous=True)
 
 
-def _measured(point: "Progress") -> dict[str, float]:
+def _metrics_of(point: "Progress") -> dict[str, float]:
     """Metrics of a point; what never changes in most trainings is logged only where it says something."""
     measured: dict[str, float | None] = {
         "loss": point.loss,
@@ -382,22 +388,22 @@ def _measured(point: "Progress") -> dict[str, float]:
     return {key: value for key, value in measured.items() if value is not None}
 
 
-def _mark() -> dict[str, str]:
+def _request_tag() -> dict[str, str]:
     return {_REQUEST: uuid.uuid4().hex}
 
 
-def _run(experiment: str, tags: Mapping[str, str]) -> str:
+def _get_or_create_run(experiment: str, tags: Mapping[str, str]) -> str:
     """The run of these tags, of which one is like no other's; made unless it is there already."""
-    found = _runs_marked(experiment, tags[_REQUEST])
+    found = _runs_of_request(experiment, tags[_REQUEST])
     return found[0] if found else str(mlflow.MlflowClient().create_run(experiment, tags=dict(tags)).info.run_id)
 
 
-def _runs_marked(experiment: str, mark: str) -> list[str]:
+def _runs_of_request(experiment: str, mark: str) -> list[str]:
     found = mlflow.MlflowClient().search_runs([experiment], f"tags.`{_REQUEST}` = '{mark}'")
     return [str(run.info.run_id) for run in found]
 
 
-def _end_lost(experiment: str, parent_run: str, name: str) -> None:
+def _kill_abandoned(experiment: str, parent_run: str, name: str) -> None:
     """Mark runs of the same stage that somebody began and never ended."""
     mlflow_client = mlflow.MlflowClient()
     same = f"tags.`{MLFLOW_PARENT_RUN_ID}` = '{parent_run}' and tags.stage = '{name}'"
@@ -405,15 +411,15 @@ def _end_lost(experiment: str, parent_run: str, name: str) -> None:
         mlflow_client.set_terminated(run.info.run_id, "KILLED")
 
 
-def _drop_twins(run_id: str) -> None:
+def _delete_duplicates(run_id: str) -> None:
     """Delete runs that a request made which had been taken for lost and was repeated."""
     mlflow_client = mlflow.MlflowClient()
     run = mlflow_client.get_run(run_id)
-    for twin in set(_runs_marked(run.info.experiment_id, run.data.tags[_REQUEST])) - {run_id}:
+    for twin in set(_runs_of_request(run.info.experiment_id, run.data.tags[_REQUEST])) - {run_id}:
         mlflow_client.delete_run(twin)
 
 
-def _experiment(name: str) -> str:
+def _get_or_create_experiment(name: str) -> str:
     """The experiment's id; beside a SQLite file, artifacts go into a folder next to it and not to where one stands."""
     found = mlflow.get_experiment_by_name(name)
     if found is not None:
@@ -423,18 +429,18 @@ def _experiment(name: str) -> str:
     return str(mlflow.create_experiment(name, (database.parent / "artifacts").as_uri() if database else None))
 
 
-def _log_facts(run_id: str, facts: Mapping[str, object]) -> None:
+def _log_params(run_id: str, facts: Mapping[str, object]) -> None:
     params = [Param(key, str(value)) for key, value in facts.items()]
     for start in range(0, len(params), MAX_PARAMS_TAGS_PER_BATCH):
         batch = params[start : start + MAX_PARAMS_TAGS_PER_BATCH]
         mlflow.MlflowClient().log_batch(run_id, params=batch, synchronous=True)
 
 
-def _flat(nested: Mapping[Any, Any], prefix: str = "") -> dict[str, Any]:
+def _flatten(nested: Mapping[Any, Any], prefix: str = "") -> dict[str, Any]:
     """Nested keys joined by dots, as MLflow's parameters are flat and short; places in lists of sections count too."""
     flat: dict[str, Any] = {}
     for key, value in nested.items():
         if isinstance(value, Sequence) and any(isinstance(each, Mapping) for each in value):
             value = dict(enumerate(value))
-        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
+        flat |= _flatten(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
     return flat

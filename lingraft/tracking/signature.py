@@ -34,27 +34,29 @@ def _signature(manifest: Manifest) -> ModelSignature:
     width = manifest.detail("shape", EncoderShape).width if "shape" in manifest.details else -1
     labels = manifest.detail("labels", list[str]) if "labels" in manifest.details else []
     if manifest.kind is Kind.BUNDLE:
-        return _answers(manifest.detail("kind", BundleKind), len(labels), width)
+        return _bundle_signature(manifest.detail("kind", BundleKind), len(labels), width)
     if manifest.kind is Kind.EMBEDDINGS:
         tables = [shapes["table_VD"] for shapes in manifest.shapes.values() if "table_VD" in shapes]
-        return _tensors([_TOKENS], "vectors", (-1, -1, tables[0][-1] if tables else -1))
+        return _tensor_signature([_TOKENS], "vectors", (-1, -1, tables[0][-1] if tables else -1))
     if manifest.kind is Kind.TASK:
-        return _tensors([_TOKENS, _VISIBLE], "logits", _of_task(str(manifest.details.get("metric")), len(labels)))
-    return _tensors([_TOKENS], "hidden_states", (-1, -1, width))
+        return _tensor_signature(
+            [_TOKENS, _VISIBLE], "logits", _task_shape(str(manifest.details.get("metric")), len(labels))
+        )
+    return _tensor_signature([_TOKENS], "hidden_states", (-1, -1, width))
 
 
-def _of_task(metric: str, labels: int) -> tuple[int, ...]:
+def _task_shape(metric: str, labels: int) -> tuple[int, ...]:
     """Classes a text; tags a token; or, without labels, a token's start and end."""
     if metric == "accuracy":
         return (-1, labels)
     return (-1, -1, labels or 2)
 
 
-def _tensors(inputs: list[ColSpec | TensorSpec], name: str, shape: tuple[int, ...]) -> ModelSignature:
+def _tensor_signature(inputs: list[ColSpec | TensorSpec], name: str, shape: tuple[int, ...]) -> ModelSignature:
     return ModelSignature(Schema(inputs), Schema([TensorSpec(np.dtype(np.float32), shape, name)]))
 
 
-def _answers(kind: BundleKind, labels: int, width: int) -> ModelSignature:
+def _bundle_signature(kind: BundleKind, labels: int, width: int) -> ModelSignature:
     """What the endpoint takes and gives, by the Open Inference Protocol."""
     from lingraft.serving.models import interface  # it brings PyTorch, and few steps register bundles
 

@@ -17,9 +17,9 @@ CARD_CHARACTERS = 5000
 """What MLflow's database has room for."""
 _FIRST_SCORES = 4
 """Of a run's description, in its first line."""
-_SHOWN_ELSEWHERE = ("data.", "cost_", "fingerprint.")
+_NOT_ON_CARD = ("data.", "cost_", "fingerprint.")
 """Beginnings of tags that a card does not list."""
-_CUT = "\n\nThe rest is in the artifact's manifest.json."
+_TRUNCATED = "\n\nThe rest is in the artifact's manifest.json."
 _NOUNS = {
     "primary": "The model that all languages and tasks of `{project}` are put into",
     "mini": "The mini-model over which languages of `{project}` learn their embeddings",
@@ -50,7 +50,7 @@ def mlflow_tags(made: Artifact) -> dict[str, str]:
         **{name: manifest.details.get(name) for name in ("system", "depth", "task")},
         "task_kind": _task_kind(manifest),
         **{f"data.{name}": mark for name, mark in manifest.data_hashes.items()},
-        **(_of_languages(manifest) if manifest.kind is Kind.BUNDLE else {}),
+        **(_language_tags(manifest) if manifest.kind is Kind.BUNDLE else {}),
     }
     return {name: str(value) for name, value in facts.items() if value is not None} | recorded_tags(manifest)
 
@@ -87,7 +87,7 @@ def mismatched_tag(tags: Mapping[str, str], made: Artifact) -> str | None:
     return None
 
 
-class _Measured(pydantic.BaseModel, frozen=True):
+class _Parity(pydantic.BaseModel, frozen=True):
     """How near a bundle's answers in one language are to PyTorch's."""
 
     difference: float
@@ -99,7 +99,7 @@ def parity_of(manifest: Manifest) -> dict[str, float]:
     Raises:
         ArtifactError: the manifest lacks it.
     """
-    parity: dict[str, dict[str, _Measured]] = manifest.recorded("parity", dict[str, dict[str, _Measured]])
+    parity: dict[str, dict[str, _Parity]] = manifest.recorded("parity", dict[str, dict[str, _Parity]])
     return {language: found.difference for language, found in parity.get("fp32", {}).items()}
 
 
@@ -108,7 +108,7 @@ def _task_kind(manifest: Manifest) -> str | None:
     return str(settings["kind"]) if isinstance(settings, dict) and "kind" in settings else None
 
 
-def _of_languages(manifest: Manifest) -> dict[str, str]:
+def _language_tags(manifest: Manifest) -> dict[str, str]:
     """By these an answer of an endpoint, which names the same, leads to the bundle."""
     return {f"fingerprint.{language}": fingerprint_of(manifest, language) for language in languages_of(manifest)}
 
@@ -150,7 +150,11 @@ def model_description(kind: str, project: str) -> str:
 def model_card(made: Artifact, title: str, scores: dict[str, str]) -> str:
     """The model card of a version, in Markdown, of what its manifest and its scores say."""
     use = ["## Use", f"`lingraft registry pull {title} --out DIR` brings and verifies it."]
-    return truncate("\n\n".join([f"# {title}", *_facts(made), *_scores(made, scores), *_origin(made), *use]))
+    return truncate(
+        "\n\n".join(
+            [f"# {title}", *_facts_section(made), *_scores_section(made, scores), *_origin_sections(made), *use]
+        )
+    )
 
 
 def run_description(made: Artifact, scores: dict[str, str]) -> str:
@@ -161,22 +165,24 @@ def run_description(made: Artifact, scores: dict[str, str]) -> str:
     took = f"{manifest.cost.elapsed_s:,.0f} s, {manifest.cost.flops:.3g} FLOP" if manifest.cost.steps else ""
     said = "; ".join(part for part in (found, took) if part)
     opening = f"**{str(manifest.kind).capitalize()}{where}**" + (f": {said}." if said else ".")
-    return truncate("\n\n".join([opening, *_scores(made, scores), *_facts(made), *_origin(made)]))
+    return truncate(
+        "\n\n".join([opening, *_scores_section(made, scores), *_facts_section(made), *_origin_sections(made)])
+    )
 
 
-def _facts(made: Artifact) -> list[str]:
-    shown = {name: value for name, value in mlflow_tags(made).items() if not name.startswith(_SHOWN_ELSEWHERE)}
+def _facts_section(made: Artifact) -> list[str]:
+    shown = {name: value for name, value in mlflow_tags(made).items() if not name.startswith(_NOT_ON_CARD)}
     return [table(("what", "is"), [(name, f"`{value}`") for name, value in shown.items()])]
 
 
-def _scores(made: Artifact, scores: dict[str, str]) -> list[str]:
+def _scores_section(made: Artifact, scores: dict[str, str]) -> list[str]:
     if not scores:
         return []
     parts = ["## Scores", table(("score", "value"), [*scores.items()])]
     return parts + ([_EMBEDDINGS_SCORES] if made.manifest.kind is Kind.EMBEDDINGS else [])
 
 
-def _origin(made: Artifact) -> list[str]:
+def _origin_sections(made: Artifact) -> list[str]:
     manifest, parts = made.manifest, []
     if manifest.data_hashes:
         hashes = [(name, f"`{mark}`") for name, mark in manifest.data_hashes.items()]
@@ -190,5 +196,5 @@ def truncate(card: str) -> str:
     """A card that MLflow has room for: what is left out is whole lines, and the card says so."""
     if len(card) <= CARD_CHARACTERS:
         return card
-    room = CARD_CHARACTERS - len(_CUT)
-    return card[:room].rsplit("\n", 1)[0] + _CUT
+    room = CARD_CHARACTERS - len(_TRUNCATED)
+    return card[:room].rsplit("\n", 1)[0] + _TRUNCATED

@@ -38,7 +38,7 @@ class Version:
     description: str
 
     @classmethod
-    def of(cls, found: "ModelVersion", aliases: Mapping[str, str]) -> Self:
+    def from_mlflow(cls, found: "ModelVersion", aliases: Mapping[str, str]) -> Self:
         """What MLflow answered.
 
         Args:
@@ -79,17 +79,17 @@ class Version:
 
 def versions(client: RetryingClient, project: str) -> list[Version]:
     """Every version that a project has registered, by name and number."""
-    return sorted(_found(client, f"tags.project = '{project}'"), key=lambda each: (each.name, each.number))
+    return sorted(_find_versions(client, f"tags.project = '{project}'"), key=lambda each: (each.name, each.number))
 
 
 def versions_of(client: RetryingClient, name: str) -> list[Version]:
     """Every version of a model, by number; none if there is no such model."""
-    return sorted(_found(client, f"name = '{name}'"), key=lambda each: each.number)
+    return sorted(_find_versions(client, f"name = '{name}'"), key=lambda each: each.number)
 
 
 def projects(client: RetryingClient) -> list[str]:
     """Projects that have registered something."""
-    return sorted({each.tags["project"] for each in _found(client, "") if "project" in each.tags})
+    return sorted({each.tags["project"] for each in _find_versions(client, "") if "project" in each.tags})
 
 
 def version_of(client: RetryingClient, name: str, number: int) -> Version:
@@ -162,7 +162,7 @@ def delete_tag(client: RetryingClient, version: Version, key: str) -> None:
 
 
 def download_files(
-    client: RetryingClient, version: Version, kind: Kind, out: Path, wanted: Callable[[Manifest], Iterable[str]]
+    client: RetryingClient, version: Version, kind: Kind, out: Path, filter_string: Callable[[Manifest], Iterable[str]]
 ) -> Artifact:
     """Copy the manifest and some files of a version's artifact to a folder; each file is verified.
 
@@ -177,7 +177,7 @@ def download_files(
         TrackingError: the registry refuses, lacks a file, or stays down.
         ArtifactError: what came is damaged, of another kind, or not what its tag says.
     """
-    location = client.call(partial(_location, version))
+    location = client.call(partial(_artifact_location, version))
     client.transfer(partial(_download, f"{location}/{MANIFEST}", out))
     manifest = read_manifest(out)
     if manifest.kind is not kind:
@@ -186,13 +186,13 @@ def download_files(
         )
     found = Artifact(out, manifest, deferred=True)
     require_tagged(found, version.fingerprint, version.title)
-    for name in wanted(manifest):
+    for name in filter_string(manifest):
         client.transfer(partial(_download, f"{location}/{name}", (out / name).parent))
         found.verify(name)
     return found
 
 
-def _location(version: Version) -> str:
+def _artifact_location(version: Version) -> str:
     """Where the store keeps a version's files; `models:/` leads to all of them at once only."""
     return str(MlflowClient().get_logged_model(version.source.removeprefix(MODELS)).artifact_location)
 
@@ -208,7 +208,7 @@ def _alias_target(name: str) -> Version | None:
         if error.error_code not in ABSENT:
             raise
         return None
-    return Version.of(found, {CHAMPION: found.version})
+    return Version.from_mlflow(found, {CHAMPION: found.version})
 
 
 def _delete_alias(name: str) -> None:
@@ -224,23 +224,23 @@ def _unless_absent(request: Callable[..., None], *arguments: str) -> None:
             raise
 
 
-def _found(client: RetryingClient, wanted: str) -> list[Version]:
-    found = search_versions(client, wanted)
+def _find_versions(client: RetryingClient, filter_string: str) -> list[Version]:
+    found = search_versions(client, filter_string)
     aliases = {name: client.call(partial(_aliases, name)) for name in sorted({each.name for each in found})}
-    return [Version.of(each, aliases[each.name]) for each in found]
+    return [Version.from_mlflow(each, aliases[each.name]) for each in found]
 
 
 def _aliases(name: str) -> dict[str, str]:
     return dict(MlflowClient().get_registered_model(name).aliases)
 
 
-def search_versions(client: RetryingClient, wanted: str) -> "list[ModelVersion]":
+def search_versions(client: RetryingClient, filter_string: str) -> "list[ModelVersion]":
     """All versions that MLflow finds, in the order of their numbers; they say nothing of aliases."""
     found: list[ModelVersion] = []
     token: str | None = None
     order = ["name ASC", "version_number ASC"]
     while True:
-        page = client.call(partial(MlflowClient().search_model_versions, wanted, _PAGE, order, token))
+        page = client.call(partial(MlflowClient().search_model_versions, filter_string, _PAGE, order, token))
         found += page
         token = page.token
         if not token:

@@ -85,7 +85,7 @@ def server_errors(connection: Connection, what: str) -> Iterator[None]:
         yield
     except kfp.ApiException as error:
         raise ServerError(
-            f"{what}: {connection.host} answers {error.status} {_words(error)}. {_hint(error)}"
+            f"{what}: {connection.host} answers {error.status} {_message(error)}. {_hint(error)}"
         ) from error
     except urllib3.exceptions.HTTPError as error:
         raise ServerError(
@@ -94,7 +94,7 @@ def server_errors(connection: Connection, what: str) -> Iterator[None]:
         ) from error
 
 
-def _words(error: kfp.ApiException) -> str:
+def _message(error: kfp.ApiException) -> str:
     """What the server says, without its stack trace; a proxy before it may answer otherwise than in JSON."""
     body = error.body.decode(errors="replace") if isinstance(error.body, bytes) else error.body
     said = str(body or error.reason or "").strip()

@@ -11,7 +11,7 @@ from pipelines.server.connection import Connection, ServerError, server_errors
 DONE = "SUCCEEDED"
 _ENDS = {DONE, "FAILED", "CANCELED", "SKIPPED"}
 """kfp's own way to wait knows nothing of CANCELED, and never ends then."""
-_WORTH_A_WORD = {"RUNNING", *_ENDS}
+_REPORTED = {"RUNNING", *_ENDS}
 _PREPARES = "-driver"
 _SERVERS_OWN = {"root", "executor"}
 """Nodes of a workflow that stand for all of its steps, and for the container inside of one."""
@@ -43,9 +43,9 @@ def follow(
         ServerError: the server refused, or was away for too long.
     """
     started, told = time.monotonic(), dict[str, str]()
-    for run in _looks(connection, client, run_id, patience_s):
+    for run in _poll(connection, client, run_id, patience_s):
         for task in _tasks(run):
-            if task.state in _WORTH_A_WORD and told.get(task.task_id) != task.state:
+            if task.state in _REPORTED and told.get(task.task_id) != task.state:
                 told[task.task_id] = task.state
                 tell(f"[{time.monotonic() - started:5.0f} s] {task.display_name}: {task.state.lower()}")
         if run.state in _ENDS:
@@ -53,7 +53,7 @@ def follow(
             return
 
 
-def _looks(connection: Connection, client: kfp.ApiClient, run_id: str, patience_s: float) -> Iterator[kfp.V2beta1Run]:
+def _poll(connection: Connection, client: kfp.ApiClient, run_id: str, patience_s: float) -> Iterator[kfp.V2beta1Run]:
     """The run as it is, again and again; a server that is away for a while is looked for again."""
     seen_at = time.monotonic()
     while True:

@@ -68,7 +68,7 @@ def evaluated(bench: Bench) -> tuple[dsl.Metrics, dsl.ClassificationMetrics]:
 def test_text_tokenizer_and_blocks_go_from_path_to_path(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     text, tokenizer, blocks = (bench.output(name) for name in ("text", "tokenizer", "blocks"))
     with monkeypatch.context() as patch:
-        patch.setattr(child, "_start", child._spawned)  # one step as in a pod: in a Python of its own
+        patch.setattr(child, "_start", child._spawn)  # one step as in a pod: in a Python of its own
         data.prepare_text.python_func(bench.recipe, bench.run, "de", text)
     data.train_tokenizer.python_func(bench.recipe, bench.run, text, tokenizer)
     data.build_blocks.python_func(bench.recipe, bench.run, text, tokenizer, blocks)

@@ -17,7 +17,7 @@ pytestmark = quiet
 
 def test_a_task_without_a_bundle_is_said_to_have_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with sqlite_store(tmp_path):
-        assert demo._fetched(Recipe.load(TINY), tmp_path / "bundle") == {}
+        assert demo._fetch_bundles(Recipe.load(TINY), tmp_path / "bundle") == {}
     said = capsys.readouterr().out
     assert said == "topic: no language has passed the gate, so there is nothing to serve; the report says why.\n"
 

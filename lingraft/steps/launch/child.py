@@ -78,7 +78,7 @@ class _Fork:
         before = signal.pthread_sigmask(signal.SIG_BLOCK, EXIT_CODES)
         try:
             given = arguments, os.getpid(), before
-            self._process = multiprocessing.get_context("fork").Process(target=_forked, args=given)
+            self._process = multiprocessing.get_context("fork").Process(target=_run_forked, args=given)
             self._process.start()
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
@@ -97,7 +97,7 @@ class _Fork:
         return self._process.exitcode
 
 
-def _forked(arguments: Sequence[str], launcher: int, mask: set[signal.Signals]) -> None:
+def _run_forked(arguments: Sequence[str], launcher: int, mask: set[signal.Signals]) -> None:
     """Do a step as a new Python would."""
     os.environ[step.LAUNCHER] = str(launcher)  # not our parent of now: the launcher may be gone already
     os.setpgid(0, 0)
@@ -115,13 +115,13 @@ def _forked(arguments: Sequence[str], launcher: int, mask: set[signal.Signals]) 
         atexit._run_exitfuncs()
 
 
-def _spawned(arguments: Sequence[str]) -> _Process:
+def _spawn(arguments: Sequence[str]) -> _Process:
     """Start a step in a new Python, in a group of its own."""
     command = [sys.executable, "-m", step.__name__, *arguments]
     return subprocess.Popen(command, process_group=0, env=os.environ | {step.LAUNCHER: str(os.getpid())})
 
 
-_start: Callable[[Sequence[str]], _Process] = _spawned
+_start: Callable[[Sequence[str]], _Process] = _spawn
 
 
 def _run(start: Callable[[], _Process]) -> int:
@@ -147,11 +147,11 @@ def _run(start: Callable[[], _Process]) -> int:
     with handled(ask):
         started.append(process := start())
         pass_on()
-        code = _waited(process)
+        code = _wait(process)
     return EXIT_CODES[signal.Signals(-code)] if -code in passed_on else code
 
 
-def _waited(process: _Process) -> int:
+def _wait(process: _Process) -> int:
     """Wait for the end; returns the exit code.
 
     The kernel gives a signal that comes while this thread blocks it, as it does while it starts a process, to another

@@ -9,7 +9,7 @@ from lingraft.steps.launch.calls import AttemptResult, out_of_memory
 from lingraft.steps.launch.workload import DELETED, WorkloadState
 
 _OUT_OF_MEMORY = "OOMKilled"
-_LOST = {137, 143, *EXIT_CODES.values()}
+_KILLED_EXIT_CODES = {137, 143, *EXIT_CODES.values()}
 """Exit codes of who was killed or asked to stop, by somebody else than its launcher."""
 _LATE = datetime.datetime.max.replace(tzinfo=datetime.UTC)
 _NODE_REASONS = {"NodeLost", "NodeShutdown", "Shutdown", "Terminated", "Preempting", "NodeAffinity"}
@@ -33,7 +33,7 @@ def classify_exit(name: str, state: WorkloadState, pods: Sequence[Any], memory: 
     if disrupted or not pods:
         return AttemptResult(vanished=f"{name} lost its node ({'; '.join(disrupted) or 'its pods are gone'})")
     code = _first_exit_code(pods)
-    if code in _LOST:
+    if code in _KILLED_EXIT_CODES:
         return AttemptResult(vanished=f"{name} was killed (exit code {code})")
     what = "" if code is None else f", exit code {code}"
     return AttemptResult(failed=f"{name} failed ({state.reason}: {state.message}{what}), and its log says why")

@@ -13,7 +13,7 @@ from lingraft.artifacts.files import new_folder, sha256_of, write_text
 from lingraft.errors import ArtifactError
 from lingraft.steps.launch.calls import Call, Folders, StepAnswer, as_list
 
-_ASIDE = {"run"}
+_IGNORED_INPUTS = {"run"}
 """Which tracking run tells of a step does not decide what is done: a run that is submitted again has another one."""
 
 
@@ -73,7 +73,7 @@ class Handover:
             outputs: those that it fills.
         """
         self._inputs_root, self._call, self._inputs, self._outputs = root / "inputs", call, inputs, outputs
-        decisive = {name: as_list(folders) for name, folders in inputs.items() if name not in _ASIDE}
+        decisive = {name: as_list(folders) for name, folders in inputs.items() if name not in _IGNORED_INPUTS}
         marks = {name: [content_hash(Path(each)) for each in folders] for name, folders in decisive.items()}
         self._values = {name: call.arguments[name] for name in call.arguments if name not in {*inputs, *outputs}}
         named = json.dumps({"step": call.step, "inputs": marks, "values": self._values}, sort_keys=True)
@@ -90,7 +90,10 @@ class Handover:
         Raises:
             ArtifactError: they cannot be written.
         """
-        inputs = {name: _like(folders, map(self._sent, as_list(folders))) for name, folders in self._inputs.items()}
+        inputs = {
+            name: _shape_like(folders, map(self._send_input, as_list(folders)))
+            for name, folders in self._inputs.items()
+        }
         theirs = {name: str(attempt.output(name)) for name in self._outputs}
         call = Call(step=self._call.step, arguments={**inputs, **theirs, **self._values})
         write_text(attempt.call_file, call.model_dump_json())
@@ -109,7 +112,7 @@ class Handover:
         """Remove the call with its outputs, when they have been brought; inputs stay for other calls."""
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    def _sent(self, name: str) -> str:
+    def _send_input(self, name: str) -> str:
         here = Path(name)
         there = self._inputs_root / content_hash(here) / here.name
         if not there.exists():
@@ -148,6 +151,6 @@ def _copy(source: Path, out: Path) -> None:
         shutil.copytree(source, coming, dirs_exist_ok=True)
 
 
-def _like(given: str | Sequence[str], made: Iterator[str]) -> str | list[str]:
+def _shape_like(given: str | Sequence[str], made: Iterator[str]) -> str | list[str]:
     found = [*made]
     return found[0] if isinstance(given, str) else found

@@ -63,8 +63,8 @@ def run(
             require_made(map(Path, [*_all(inputs), *after]))
         call = Call(step=step, arguments={**inputs, **outputs, **values})
         if (stage := os.environ.get(STAGE)) and not is_done(call):
-            return _launched(call, inputs, outputs, stage, pause_s)
-        return _attempted(lambda: _as_child(call, outputs), _retries(), pause_s)
+            return _run_on_cluster(call, inputs, outputs, stage, pause_s)
+        return _run_with_retries(lambda: _run_as_child(call, outputs), _retries(), pause_s)
     except EXPECTED as error:
         if not isolated or (bears_failed_inputs and not isinstance(error, LostError)):
             raise
@@ -74,7 +74,7 @@ def run(
         return otherwise
 
 
-def _launched(call: Call, inputs: Folders, outputs: Folders, stage: str, pause_s: float) -> Any:
+def _run_on_cluster(call: Call, inputs: Folders, outputs: Folders, stage: str, pause_s: float) -> Any:
     """Do it on Kubernetes, by the profile that the recipe has for its stage."""
     from lingraft.steps.launch.handover import Handover
     from lingraft.steps.launch.on_cluster import ClusterLauncher
@@ -83,7 +83,7 @@ def _launched(call: Call, inputs: Folders, outputs: Folders, stage: str, pause_s
     profile = cluster.profile_of(TypeAdapter(StageName).validate_python(stage))
     handover = Handover(Path(cluster.storage_path) / "launched", call, inputs, outputs)
     launched = ClusterLauncher(cluster, profile, handover)
-    result = _attempted(launched.attempt, profile.retries, pause_s)
+    result = _run_with_retries(launched.attempt, profile.retries, pause_s)
     handover.clear()
     return result
 
@@ -92,7 +92,7 @@ def _all(folders: Folders) -> Iterator[str]:
     return itertools.chain.from_iterable(map(as_list, folders.values()))
 
 
-def _as_child(call: Call, outputs: Folders) -> AttemptResult:
+def _run_as_child(call: Call, outputs: Folders) -> AttemptResult:
     ended = child.attempt(call)
     if ended.heals:  # what was trained is kept elsewhere; here lies what was lost before it could say so
         for out in _all(outputs):
@@ -104,7 +104,7 @@ def _retries() -> int:
     return int(os.environ.get(RETRIES, _RETRIES))
 
 
-def _attempted(attempt: Callable[[], AttemptResult], retries: int, pause_s: float) -> Any:
+def _run_with_retries(attempt: Callable[[], AttemptResult], retries: int, pause_s: float) -> Any:
     for number in itertools.count(1):
         ended = attempt()
         if ended.reason is None:

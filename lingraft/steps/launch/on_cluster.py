@@ -78,31 +78,31 @@ class ClusterLauncher:
         """
         with interruptible():
             try:
-                return self._followed(self._found() or self._created())
+                return self._follow(self._find_running() or self._create())
             except ApiException as error:
-                return _refused(error)
+                return _refusal(error)
             except UNREACHABLE as error:
                 return AttemptResult(StepAnswer(error=f"the API server does not answer: {error}", heals=True))
             except Interruption:
-                self._end()
+                self._delete_running()
                 raise
 
-    def _followed(self, workload: Manifest) -> AttemptResult:
+    def _follow(self, workload: Manifest) -> AttemptResult:
         name, attempt = workload["metadata"]["name"], self._attempt_of(workload)
         log_stream = LogStream(self._api, self._namespace, self._kind, name)
         try:
             state = watch_job(self._workloads, workload)
-            ended = self._judged(name, attempt.answer, state, log_stream)
+            ended = self._result(name, attempt.answer, state, log_stream)
             if ended.reason is None:
                 self._handover.collect(attempt)
             return ended
         except Interruption:
-            self._end()  # before the log_stream, which waits for the log of a pod that lives
+            self._delete_running()  # before the log_stream, which waits for the log of a pod that lives
             raise
         finally:
             log_stream.close()
 
-    def _found(self) -> Manifest | None:
+    def _find_running(self) -> Manifest | None:
         """What an earlier launcher has left running, or ended well."""
         known = [each for each in self._of_call() if "deletionTimestamp" not in each["metadata"]]
         phase = state_of(known[-1]).phase if known else WorkloadPhase.FAILED
@@ -120,7 +120,7 @@ class ClusterLauncher:
     def _of_call(self) -> list[Manifest]:
         return self._workloads.of_call(self._handover.key)
 
-    def _created(self) -> Manifest:
+    def _create(self) -> Manifest:
         number = 1 + max((int(each["metadata"]["name"].rpartition("-")[2]) for each in self._of_call()), default=0)
         name, attempt = f"lingraft-{self._handover.key}-{number}", self._handover.attempt()
         self._handover.send(attempt)
@@ -138,7 +138,7 @@ class ClusterLauncher:
         say(f"{self._profile.launched} {name} was launched in namespace {self._namespace}")
         return made
 
-    def _end(self) -> None:
+    def _delete_running(self) -> None:
         """Have Kubernetes stop the step, which keeps where it is."""
         try:
             for each in self._of_call():
@@ -148,7 +148,7 @@ class ClusterLauncher:
             if not is_absent(error):
                 say(f"{self._handover.key} could not be ended, and runs on: {error}. End it, or run the same again.")
 
-    def _judged(
+    def _result(
         self, name: str, answer: StepAnswer | None, state: WorkloadState, log_stream: LogStream
     ) -> AttemptResult:
         if answer and not (answer.heals and self._profile.nodes > 1):
@@ -168,7 +168,7 @@ class ClusterLauncher:
         return classify_exit(name, state, pods, self._profile.memory)
 
 
-def _refused(error: ApiException) -> AttemptResult:
+def _refusal(error: ApiException) -> AttemptResult:
     """What the API server's refusal means: a quota may have room later, a missing right is for people."""
     said = f"{error.reason}: {error.body or ''}".strip()
     if error.status in {*TRANSIENT, _CONFLICT}:

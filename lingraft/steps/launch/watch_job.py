@@ -25,14 +25,14 @@ def watch_job(workloads: Workloads, workload: Manifest) -> WorkloadState:
     Raises:
         ApiException: the API server refuses, as where we may not look.
     """
-    for known in _as_it_changes(workloads, workload):
+    for known in _states(workloads, workload):
         state = state_of(known)
         if state.phase is not WorkloadPhase.RUNNING:
             return state
     raise AssertionError("a workload is followed to its end")
 
 
-def _as_it_changes(workloads: Workloads, workload: Manifest) -> Iterator[Manifest]:
+def _states(workloads: Workloads, workload: Manifest) -> Iterator[Manifest]:
     name, failures = workload["metadata"]["name"], 0
     while True:
         yield workload

@@ -53,7 +53,7 @@ def add_language(folder: Path, asked_by: str, gate: Gate, project: str | None = 
         MissingExtraError: the extra 'export' or 'cpu' is not installed.
         TrackingError: the registry refuses, or stays down.
     """
-    embeddings, evaluation = _artifacts(folder)
+    embeddings, evaluation = _load_artifacts(folder)
     result = load_language(evaluation.folder)
     with retrying_client() as client:
         mark = str(embeddings.manifest.aligned_with)
@@ -62,15 +62,15 @@ def add_language(folder: Path, asked_by: str, gate: Gate, project: str | None = 
     settings = {"folder": folder.name, "adaptation": embeddings.manifest.recipe, "gate": gate.model_dump(mode="json")}
     note = f"A language that `lingraft add-language` learned is registered: `{result.language}`."
     with project_run(name, "add-language", settings, note) as run, tempfile.TemporaryDirectory() as work:
-        bodies = _Bodies(primary, found, Path(work))
+        models = _RegisteredModels(primary, found, Path(work))
         with stage(run, f"register-{result.language}") as step:
-            version, decided = _registered(step, embeddings, evaluation, result, gate, asked_by, bodies)
+            version, decided = _register_and_promote(step, embeddings, evaluation, result, gate, asked_by, models)
         accepted = decided.after == version
-        renewals = dict(_renewals(run, embeddings, asked_by, bodies)) if accepted else {}
+        renewals = dict(_renew_bundles(run, embeddings, asked_by, models)) if accepted else {}
     return AddedLanguage(version, decided, renewals)
 
 
-def _artifacts(folder: Path) -> tuple[Artifact, Artifact]:
+def _load_artifacts(folder: Path) -> tuple[Artifact, Artifact]:
     if missing := [name for name in (_EMBEDDINGS, _EVALUATION) if not (folder / name / MANIFEST).is_file()]:
         raise ArtifactError(
             f"{folder} is not what `lingraft add-language` leaves: it has no {' and no '.join(missing)}. Give the "
@@ -79,7 +79,7 @@ def _artifacts(folder: Path) -> tuple[Artifact, Artifact]:
     return Artifact.load(folder / _EMBEDDINGS, Kind.EMBEDDINGS), Artifact.load(folder / _EVALUATION, Kind.EVALUATION)
 
 
-class _Bodies:
+class _RegisteredModels:
     """A registered primary and its tasks, each brought to a folder when it is first needed."""
 
     def __init__(self, primary: Version, found: Sequence[Version], work: Path) -> None:
@@ -87,7 +87,7 @@ class _Bodies:
         self._work = work
         ours = [each for each in found if each.tags.get("aligned_with") == primary.fingerprint]
         self.tasks = {
-            task: _best([each for each in ours if each.kind == Kind.TASK and each.tags["task"] == task])
+            task: _best_task([each for each in ours if each.kind == Kind.TASK and each.tags["task"] == task])
             for task in sorted({each.tags["task"] for each in ours if each.kind == Kind.TASK})
         }
         """The champion of each task on this primary."""
@@ -102,39 +102,41 @@ class _Bodies:
         return place
 
 
-def _best(tasks: Sequence[Version]) -> Version:
+def _best_task(tasks: Sequence[Version]) -> Version:
     merit = {each.number: (float(each.tags.get("dev_score", 0)), int(each.tags.get("seed", 0))) for each in tasks}
     return max(tasks, key=lambda each: (each.is_champion, *merit[each.number]))
 
 
-def _registered(
+def _register_and_promote(
     step: StageRun,
     embeddings: Artifact,
     evaluation: Artifact,
     result: LanguageResult,
     gate: Gate,
     asked_by: str,
-    bodies: _Bodies,
+    models: _RegisteredModels,
 ) -> tuple[int, PromotionResult]:
     from lingraft.export import parity
 
-    near = {
-        task: parity(bodies.folder(step.client, version), embeddings.folder) for task, version in bodies.tasks.items()
+    parity_by_task = {
+        task: parity(models.folder(step.client, version), embeddings.folder) for task, version in models.tasks.items()
     }
     name = embeddings_of(step.project, result.language)
-    version = int(register_judged(step, name, embeddings.folder, evaluation, gate, near, {}))
+    version = int(register_judged(step, name, embeddings.folder, evaluation, gate, parity_by_task, {}))
     return version, promote(step.client, name, version, asked_by, gate)
 
 
-def _renewals(run: str, embeddings: Artifact, asked_by: str, bodies: _Bodies) -> Iterator[tuple[str, Renewal]]:
+def _renew_bundles(
+    run: str, embeddings: Artifact, asked_by: str, models: _RegisteredModels
+) -> Iterator[tuple[str, Renewal]]:
     from lingraft.export import bundle
 
-    tasks: dict[str, Version | None] = {**bodies.tasks, **({PRIMARY: None} if bodies.serves_primary else {})}
+    tasks: dict[str, Version | None] = {**models.tasks, **({PRIMARY: None} if models.serves_primary else {})}
     for task, version in tasks.items():
-        name = bundle_of(bodies.primary.tags["project"], task)
+        name = bundle_of(models.primary.tags["project"], task)
         with stage(run, f"bundle-{task}") as step, tempfile.TemporaryDirectory() as work:
-            primary = bodies.folder(step.client, bodies.primary)
-            body = bodies.folder(step.client, version) if version else None
+            primary = models.folder(step.client, models.primary)
+            body = models.folder(step.client, version) if version else None
             attempts = 0
 
             def make(folders: Sequence[Path]) -> Artifact:
@@ -144,7 +146,7 @@ def _renewals(run: str, embeddings: Artifact, asked_by: str, bodies: _Bodies) ->
                 return bundle(primary, body, folders, Path(work) / str(attempts), prompts=examples)  # noqa: B023
 
             brought = {str(embeddings.manifest.language): embeddings.folder}
-            mark = bodies.primary.fingerprint
+            mark = models.primary.fingerprint
             renewal = renew(step, name, mark, brought, make, {}, NO_CHANGES, asked_by)
             step.record(renewal.made, {})
             yield name, renewal

@@ -47,7 +47,7 @@ def add_artifact(folder: Path, asked_by: str, project: str | None = None) -> Add
     made = Artifact.load(folder, kind)
     manifest = made.manifest
     with retrying_client() as client:
-        name = _named(folder, project) if kind is Kind.PRIMARY else _owner(client, made, project)
+        name = _require_project(folder, project) if kind is Kind.PRIMARY else _project_of_primary(client, made, project)
         model = primary_of(name) if kind is Kind.PRIMARY else task_of(name, manifest.detail("task", str))
     settings = {"folder": folder.name, "settings": manifest.recipe}
     note = f"A {kind} that was made by commands is registered."
@@ -56,26 +56,26 @@ def add_artifact(folder: Path, asked_by: str, project: str | None = None) -> Add
         aliases = (f"seed-{tags['seed']}",) if kind is Kind.TASK else ()
         version = int(register(model, folder, kind, step, tags, aliases))
         champion = champion_of(step.client, model)
-        if champion is None or _is_left_behind(champion, made):
+        if champion is None or _has_other_primary(champion, made):
             promote(step.client, model, version, asked_by)
         standing = champion_of(step.client, model)
     return AddedArtifact(model, version, standing.number if standing else None)
 
 
-def _named(folder: Path, project: str | None) -> str:
+def _require_project(folder: Path, project: str | None) -> str:
     if project is None:
         raise PromotionError(f"{folder} is a primary. Say which project it is for: --project NAME.")
     return project
 
 
-def _owner(client: RetryingClient, made: Artifact, project: str | None) -> str:
+def _project_of_primary(client: RetryingClient, made: Artifact, project: str | None) -> str:
     """The project that has the primary of a task."""
     mark = str(made.manifest.aligned_with)
     primary, _ = find_primary(client, f"{made.folder} belongs", mark, project)
     return primary.tags["project"]
 
 
-def _is_left_behind(champion: Version, made: Artifact) -> bool:
+def _has_other_primary(champion: Version, made: Artifact) -> bool:
     """Whether a champion belongs to another primary than what comes: that of a task from before."""
     return made.manifest.kind is Kind.TASK and champion.tags.get("aligned_with") != made.manifest.aligned_with
 
@@ -95,19 +95,19 @@ def find_primary(client: RetryingClient, what: str, mark: str, project: str | No
     """
     known = projects(client)
     by_project = {name: versions(client, name) for name in known if project in {None, name}}
-    having = {
+    matching = {
         name: each
         for name, found in by_project.items()
         for each in found
         if each.kind == Kind.PRIMARY and each.fingerprint == mark
     }
-    if not having:
+    if not matching:
         where = f"project {project!r} does not have it" if project else f"of the projects {known}, none has it"
         raise NotRegisteredError(
             f"{what} to primary {mark[:12]}, and {where}. Add that primary first: `lingraft registry add PRIMARY "
             "--project NAME`."
         )
-    if len(having) > 1:
-        raise PromotionError(f"projects {sorted(having)} have primary {mark[:12]}. Name one with --project.")
-    [name] = having
-    return having[name], by_project[name]
+    if len(matching) > 1:
+        raise PromotionError(f"projects {sorted(matching)} have primary {mark[:12]}. Name one with --project.")
+    [name] = matching
+    return matching[name], by_project[name]

@@ -50,14 +50,14 @@ class ChampionFollower:
         self._client, self._model, self._keep = client, model, keep
         self._publications, self._tag, self._by = Publications(folder), f"{ENDPOINT}{endpoint}", f"champion of {model}"
         manifest = Artifact.open(started, Kind.BUNDLE).manifest if started else None
-        self._original = _versions(manifest) if manifest else {}
+        self._started_with = _language_versions(manifest) if manifest else {}
         self._task = manifest.detail("task", str) if manifest else None
         self._served: Version | None = None
-        self._told: str | None = None
-        self._waits = False
-        self._unnamed: set[str] = set()
+        self._reported_status: str | None = None
+        self._is_waiting = False
+        self._kept_languages: set[str] = set()
 
-    def look(self) -> None:
+    def poll(self) -> None:
         """Publish the champion if it is another one than before; tell the registry what servers say of it.
 
         A language that the champion does not have is withdrawn if somebody dropped it by name, else served on.
@@ -68,46 +68,48 @@ class ChampionFollower:
         """
         champion = alias_target(self._client, self._model)
         if champion is None:
-            if not self._waits:
+            if not self._is_waiting:
                 say(f"{self._model!r} has no champion in the registry, so nothing is published before it has one.")
-            self._waits = True
+            self._is_waiting = True
             return
-        self._waits = False
+        self._is_waiting = False
         if self._served is None or champion.number != self._served.number:
             self._publish(champion)
             if self._served and self._served.number != champion.number:
                 delete_tag(self._client, self._served, self._tag)
-            self._served, self._told = champion, None
-        said = self._said()
-        if said != self._told:
-            set_tags(self._client, champion, {self._tag: said})
-            self._told = said
+            self._served, self._reported_status = champion, None
+        status = self._status()
+        if status != self._reported_status:
+            set_tags(self._client, champion, {self._tag: status})
+            self._reported_status = status
 
     def _publish(self, champion: Version) -> None:
         with tempfile.TemporaryDirectory() as folder:
-            found = download_files(self._client, champion, Kind.BUNDLE, Path(folder) / "bundle", self._missing)
+            found = download_files(
+                self._client, champion, Kind.BUNDLE, Path(folder) / "bundle", self._files_to_download
+            )
             self._task = found.manifest.detail("task", str)
-            wanted = _versions(found.manifest)
-            leaving = self._leaving(champion, wanted)
+            wanted = _language_versions(found.manifest)
+            leaving = self._languages_to_withdraw(champion, wanted)
             for language, version in wanted.items():
-                if version != self._stands(language):
-                    self._serve(found, language, version, champion)
+                if version != self._current_version(language):
+                    self._publish_language(found, language, version, champion)
         for language in leaving:
             self._append(language, "withdraw", champion)
         for language in wanted:
             self._publications.prune(str(self._task), language, self._keep)
 
-    def _leaving(self, champion: Version, wanted: Collection[str]) -> list[str]:
+    def _languages_to_withdraw(self, champion: Version, wanted: Collection[str]) -> list[str]:
         """Languages to withdraw: the champion does not have them, and somebody dropped them by name."""
-        absent = sorted(self._standing() - set(wanted))
+        absent = sorted(self._current_languages() - set(wanted))
         records = decisions.history(self._client, champion.tags["project"], self._model) if absent else []
         dropped = dropped_languages(records)
         leaving = [name for name in absent if name in dropped and self._precedes(name, dropped[name])]
         for language in leaving:
             by = dropped[language]
             say(f"{language} of {self._task} will be withdrawn: {by.asked_by} dropped it by name at {by.asked_at}.")
-        self._unnamed = set(absent) - set(leaving)
-        for language in sorted(self._unnamed):
+        self._kept_languages = set(absent) - set(leaving)
+        for language in sorted(self._kept_languages):
             say(
                 f"{champion.title} has no {language!r}, but nobody has dropped it by name since it was published, so "
                 f"it is served on. `lingraft publish withdraw {self._task} {language}` takes it away."
@@ -119,8 +121,8 @@ class ChampionFollower:
         last = self._publications.last(str(self._task), language)
         return last is None or last.by == self._by or last.at <= decision.asked_at
 
-    def _serve(self, found: Artifact, language: str, version: str, champion: Version) -> None:
-        if self._original.get(language) == version:
+    def _publish_language(self, found: Artifact, language: str, version: str, champion: Version) -> None:
+        if self._started_with.get(language) == version:
             self._append(language, "restore", champion)
             return
         if not self._part(language, version).is_dir():
@@ -131,46 +133,46 @@ class ChampionFollower:
         task, origin = str(self._task), champion.title
         say(self._publications.append(task, language, action, self._by, version, origin=origin).says)
 
-    def _missing(self, manifest: Manifest) -> Iterable[str]:
+    def _files_to_download(self, manifest: Manifest) -> Iterable[str]:
         """Files of languages that changed, and of which no version is here."""
         self._task = manifest.detail("task", str)
-        for language, version in _versions(manifest).items():
-            is_here = self._original.get(language) == version or self._part(language, version).is_dir()
-            if version != self._stands(language) and not is_here:
+        for language, version in _language_versions(manifest).items():
+            is_here = self._started_with.get(language) == version or self._part(language, version).is_dir()
+            if version != self._current_version(language) and not is_here:
                 yield from files_of(manifest, language)
 
     def _part(self, language: str, version: str) -> Path:
         return self._publications.part(str(self._task), language, version)
 
-    def _stands(self, language: str) -> str | None:
+    def _current_version(self, language: str) -> str | None:
         """Version of a language that servers are to serve by now."""
         last = self._publications.last(str(self._task), language)
-        if language in self._original and (last is None or last.action == "restore"):
-            return self._original[language]
+        if language in self._started_with and (last is None or last.action == "restore"):
+            return self._started_with[language]
         return standing(self._publications, str(self._task), language)
 
-    def _standing(self) -> set[str]:
+    def _current_languages(self) -> set[str]:
         """Languages that servers are to serve by now."""
-        original = {language for language in self._original if self._stands(language)}
+        original = {language for language in self._started_with if self._current_version(language)}
         return original | served_languages(self._publications).get(str(self._task), set())
 
-    def _said(self) -> str:
+    def _status(self) -> str:
         """What servers make of what stands, in a line."""
-        replicas, languages = self._publications.living(), self._standing()
+        replicas, languages = self._publications.living(), self._current_languages()
         refused: dict[str, str] = {}
         served = set(languages)
         for language in languages:
             for replica in replicas:
                 reply = replica.reply(str(self._task), language)
-                if reply.version != self._stands(language):
+                if reply.version != self._current_version(language):
                     served.discard(language)
                     refused |= {language: reply.refused[reply.seen]} if reply.seen in reply.refused else {}
         if not replicas:
             return "published; no server has answered yet"
         parts = [f"{', '.join(sorted(served)) or 'nothing of it'} served"]
         parts += [f"{language} refused: {reason}" for language, reason in sorted(refused.items())[:_SHOWN]]
-        if self._unnamed:
-            parts.append(f"{', '.join(sorted(self._unnamed))} not in this version, and dropped by nobody")
+        if self._kept_languages:
+            parts.append(f"{', '.join(sorted(self._kept_languages))} not in this version, and dropped by nobody")
         return "; ".join(parts + ([f"{len(refused) - _SHOWN} more refused"] if len(refused) > _SHOWN else []))
 
 
@@ -192,10 +194,10 @@ def require_bundle(client: RetryingClient, model: str) -> None:
 def poll_once(champion: ChampionFollower) -> None:
     """Look, and say what keeps us from it: the registry may be down for a while, and a version may be damaged."""
     try:
-        champion.look()
+        champion.poll()
     except LingraftError as error:
         say(f"{error} What is served is served on.")
 
 
-def _versions(manifest: Manifest) -> dict[str, str]:
+def _language_versions(manifest: Manifest) -> dict[str, str]:
     return {language: version_of(manifest, language) for language in languages_of(manifest)}

@@ -120,7 +120,7 @@ def append(
     """
     name, request = record_name(project), uuid.uuid4().hex
     client.call(partial(require_model, name))
-    number = client.call(partial(_written, name, request, decision, about, outcome))
+    number = client.call(partial(_write, name, request, decision, about, outcome))
     return Record(number=number, outcome=outcome, request=request, decision=decision)
 
 
@@ -143,7 +143,7 @@ def history(client: RetryingClient, project: str, model: str | None = None) -> l
     found = search_versions(client, f"name = '{record_name(project)}'{about}")
     by_request: dict[str, Record] = {}
     for version in found:
-        record = _read(record_name(project), int(version.version), dict(version.tags))
+        record = _parse(record_name(project), int(version.version), dict(version.tags))
         by_request.setdefault(record.request, record)
     return list(by_request.values())
 
@@ -192,7 +192,7 @@ def superseded_by(record: Record, before: Sequence[Record]) -> Record | None:
     return next(between, None)
 
 
-def _written(name: str, request: str, decision: Decision, about: Version, outcome: DecisionOutcome) -> int:
+def _write(name: str, request: str, decision: Decision, about: Version, outcome: DecisionOutcome) -> int:
     """The number of the record with this mark, which is made unless an earlier attempt has."""
     mlflow_client = MlflowClient()
     found = mlflow_client.search_model_versions(f"name = '{name}' and tags.`{_REQUEST}` = '{request}'")
@@ -203,7 +203,7 @@ def _written(name: str, request: str, decision: Decision, about: Version, outcom
     return int(mlflow_client.create_model_version(name, about.source, tags=body, model_id=model_id).version)
 
 
-def _read(name: str, number: int, tags: dict[str, str]) -> Record:
+def _parse(name: str, number: int, tags: dict[str, str]) -> Record:
     try:
         decision = Decision.model_validate_json(tags[_BODY])
         return Record(number=number, outcome=DecisionOutcome(tags[_OUTCOME]), request=tags[_REQUEST], decision=decision)

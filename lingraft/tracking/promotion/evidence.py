@@ -20,7 +20,7 @@ EVALUATION = "evaluation"
 """Name under which a run keeps an evaluation, and the tag of the version that has the evaluation's fingerprint."""
 EVALUATION_RUN, GATE = "evaluation_run", "gate"
 """Tags: where the evaluation is kept, and the recipe's gate as JSON."""
-_OURS = {"embeddings", "primary", "initial"}
+_OWN_INPUTS = {"embeddings", "primary", "initial"}
 """Hashes of an evaluation that are of what is judged, and not of what it is judged on."""
 
 
@@ -98,7 +98,7 @@ def load_evidence(client: RetryingClient, version: Version) -> Evidence:
         aligned_with=version.tags.get("aligned_with"),
         result=result,
         items=items,
-        judged_on={name: mark for name, mark in made.manifest.data_hashes.items() if name not in _OURS},
+        evaluated_on={name: mark for name, mark in made.manifest.data_hashes.items() if name not in _OWN_INPUTS},
         parity={task: float(value) for task, value in parity.items()},
     )
 

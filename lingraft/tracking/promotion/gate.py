@@ -28,7 +28,7 @@ class Evidence:
     """Fingerprint of the primary that it was learned for."""
     result: LanguageResult
     items: Mapping[str, Tally]
-    judged_on: Mapping[str, str]
+    evaluated_on: Mapping[str, str]
     """Fingerprints of what it was judged on and with: text, blocks, and each task's body."""
     parity: Mapping[str, float]
     """By task, the largest difference of a logit between ONNX Runtime and PyTorch."""
@@ -62,10 +62,10 @@ def check_challenger(
     metric = _Metric.of(gate, challenger)
     if champion is None:
         return [*checks, metric.above(metric.floor(challenger))]
-    if unlike := _not_comparable(challenger, champion, gate):
+    if unlike := _why_not_comparable(challenger, champion, gate):
         return [*checks, Check(name="comparable", passed=False, says=unlike)]
-    rival = _Rival(f"the champion, {champion.title},", metric.tallies(champion))
-    return [*checks, metric.above(rival), *_no_task_falls(gate, challenger, champion)]
+    reference = _Reference(f"the champion, {champion.title},", metric.tallies(champion))
+    return [*checks, metric.above(reference), *_task_checks(gate, challenger, champion)]
 
 
 def all_passed(checks: Sequence[Check]) -> bool:
@@ -108,9 +108,9 @@ def _parity(challenger: Evidence, tasks: Collection[str]) -> Check:
     return Check(name="parity", passed=holds, says=says + ("" if holds else "."), numbers=dict(parity))
 
 
-def _not_comparable(challenger: Evidence, champion: Evidence, gate: Gate) -> str | None:
+def _why_not_comparable(challenger: Evidence, champion: Evidence, gate: Gate) -> str | None:
     """Why two judgements are of different items, so that no interval is paired; None if they are not."""
-    ours, theirs = challenger.judged_on, champion.judged_on
+    ours, theirs = challenger.evaluated_on, champion.evaluated_on
     names = {*ours, *theirs} - (set() if gate.metric == ALIGNMENT_METRIC else {ALIGNMENT})
     unlike = sorted(name for name in names if ours.get(name) != theirs.get(name))
     if not unlike:
@@ -124,7 +124,7 @@ def _not_comparable(challenger: Evidence, champion: Evidence, gate: Gate) -> str
     )
 
 
-class _Rival(NamedTuple):
+class _Reference(NamedTuple):
     """What a score must beat."""
 
     name: str
@@ -158,29 +158,29 @@ class _Metric:
             task = _task(challenger, gate)
             title = f"zero-shot {task.metric} on {task.name}"
             names = tuple(task_item(task.name, seed) for seed in task.score.by_seed)
-        return cls(gate, title, names, [_of(challenger, name) for name in names])
+        return cls(gate, title, names, [_counts(challenger, name) for name in names])
 
     def tallies(self, evidence: Evidence) -> list[Tally]:
         """The same of another version."""
-        return [_of(evidence, name) for name in self.item_names]
+        return [_counts(evidence, name) for name in self.item_names]
 
-    def floor(self, challenger: Evidence) -> _Rival:
+    def floor(self, challenger: Evidence) -> _Reference:
         """What a first version must beat: what needs no training in the language."""
         if self.gate.metric == MASKED_METRIC:
-            return _Rival("its untrained initialisation", [_of(challenger, MASKED_INITIAL)])
+            return _Reference("its untrained initialisation", [_counts(challenger, MASKED_INITIAL)])
         if self.gate.metric == ALIGNMENT_METRIC:
-            return _Rival("chance", [_constant(tally, 1 / len(tally)) for tally in self.ours])
+            return _Reference("chance", [_constant_counts(tally, 1 / len(tally)) for tally in self.ours])
         baseline = _task(challenger, self.gate).baseline
-        return _Rival("the best trivial answer", [_constant(tally, baseline) for tally in self.ours])
+        return _Reference("the best trivial answer", [_constant_counts(tally, baseline) for tally in self.ours])
 
-    def above(self, rival: _Rival) -> Check:
+    def above(self, reference: _Reference) -> Check:
         """Whether the challenger's score beats another by the gate's margin."""
         gate = self.gate
-        found, score = difference(self.ours, rival.tallies, gate), mean(tally.score for tally in self.ours)
+        found, score = difference(self.ours, reference.tallies, gate), mean(tally.score for tally in self.ours)
         beats = found.lower > gate.margin
         says = (
-            f"{self.title} is {score:.2%}, {_points(found.estimate)} points beside {rival.name} "
-            f"{_interval(gate, found)}; the lower end must be above {100 * gate.margin:.2f} points"
+            f"{self.title} is {score:.2%}, {_in_points(found.estimate)} points beside {reference.name} "
+            f"{_format_interval(gate, found)}; the lower end must be above {100 * gate.margin:.2f} points"
         )
         numbers = {"score": score, "margin": gate.margin, **found._asdict()}
         return Check(name=gate.metric, passed=beats, says=says + ("" if beats else "."), numbers=numbers)
@@ -196,39 +196,40 @@ def _task(challenger: Evidence, gate: Gate) -> TaskScores:
     return scores[gate.metric]
 
 
-def _constant(tally: Tally, share: float) -> Tally:
+def _constant_counts(tally: Tally, share: float) -> Tally:
     """The same items with a share found of each."""
     return Tally.of(share * tally.out_of_N, tally.out_of_N)
 
 
-def _no_task_falls(gate: Gate, challenger: Evidence, champion: Evidence) -> Iterator[Check]:
+def _task_checks(gate: Gate, challenger: Evidence, champion: Evidence) -> Iterator[Check]:
     for task in champion.result.tasks:
         if task.name == gate.metric:
             continue
         pairs = [
-            tuple(_of(one, task_item(task.name, seed)) for one in (challenger, champion)) for seed in task.score.by_seed
+            tuple(_counts(one, task_item(task.name, seed)) for one in (challenger, champion))
+            for seed in task.score.by_seed
         ]
         found = difference([ours for ours, _ in pairs], [theirs for _, theirs in pairs], gate)
         tolerance = gate.tolerance_of(task.name)
         holds = found.lower > -tolerance
         says = (
-            f"zero-shot {task.metric} on {task.name} is {_points(found.estimate)} points beside the champion "
-            f"{_interval(gate, found)}; the lower end must be above {-100 * tolerance:.2f} points"
+            f"zero-shot {task.metric} on {task.name} is {_in_points(found.estimate)} points beside the champion "
+            f"{_format_interval(gate, found)}; the lower end must be above {-100 * tolerance:.2f} points"
         )
         numbers = {"tolerance": tolerance, **found._asdict()}
         yield Check(name=f"task {task.name}", passed=holds, says=says + ("" if holds else "."), numbers=numbers)
 
 
-def _interval(gate: Gate, found: Difference) -> str:
-    return f"({gate.confidence:.0%} interval {_points(found.lower)} to {_points(found.upper)} points)"
+def _format_interval(gate: Gate, found: Difference) -> str:
+    return f"({gate.confidence:.0%} interval {_in_points(found.lower)} to {_in_points(found.upper)} points)"
 
 
-def _points(difference: float) -> str:
+def _in_points(difference: float) -> str:
     """A difference of two shares in percentage points."""
     return f"{100 * difference:+.2f}"
 
 
-def _of(evidence: Evidence, item: str) -> Tally:
+def _counts(evidence: Evidence, item: str) -> Tally:
     if item not in evidence.items:
         raise GateError(
             f"the evaluation of {evidence.title} keeps no {item!r}, only {sorted(evidence.items)}. Judge it again."

@@ -28,22 +28,22 @@ def lineage_tree(found: Sequence[Version]) -> str:
     known = {primary.fingerprint for primary in primaries}
     orphans = [each for each in found if each.kind != "primary" and each.tags.get("aligned_with") not in known]
     if orphans:
-        lines += ["(primary that is not registered)", *_indented(*([_said(each)] for each in orphans))]
+        lines += ["(primary that is not registered)", *_indent(*([_label(each)] for each in orphans))]
     return "\n".join(lines)
 
 
 def _tree(primary: Version, found: Sequence[Version]) -> Iterator[str]:
     """Draw a bundle under the body that it has, and embeddings under the primary or the mini-model of their depth."""
-    yield _said(primary)
+    yield _label(primary)
     ours = [each for each in found if each.tags.get("aligned_with") == primary.fingerprint]
     minis, embeddings, tasks, bundles = ([each for each in ours if each.kind == kind] for kind in _ORDER)
     under = [(mini, _learned_over(mini, embeddings)) for mini in minis]
     placed = [each for _, learned in under for each in learned]
-    branches = [[_said(mini), *_indented(*([_said(each)] for each in learned))] for mini, learned in under]
-    branches += [[_said(each)] for each in embeddings if each not in placed]
-    branches += [[_said(task), *_indented(*_bundles(task.fingerprint, bundles, primary, embeddings))] for task in tasks]
+    branches = [[_label(mini), *_indent(*([_label(each)] for each in learned))] for mini, learned in under]
+    branches += [[_label(each)] for each in embeddings if each not in placed]
+    branches += [[_label(task), *_indent(*_bundles(task.fingerprint, bundles, primary, embeddings))] for task in tasks]
     branches += _bundles(None, bundles, primary, embeddings)
-    yield from _indented(*branches)
+    yield from _indent(*branches)
 
 
 def _learned_over(mini: Version, embeddings: Sequence[Version]) -> list[Version]:
@@ -60,7 +60,7 @@ def _bundles(
             languages = [_language(bundle, language, primary, embeddings) for language in _languages(bundle)]
             places = {key: value for key, value in bundle.tags.items() if key.startswith(ENDPOINT)}
             shown = [f"endpoint {key.removeprefix(ENDPOINT)}: {value}" for key, value in sorted(places.items())]
-            yield [_said(bundle), *_indented(*([each] for each in [*languages, *shown]))]
+            yield [_label(bundle), *_indent(*([each] for each in [*languages, *shown]))]
 
 
 def _languages(bundle: Version) -> list[str]:
@@ -81,7 +81,7 @@ def _language(bundle: Version, language: str, primary: Version, embeddings: Sequ
     return " ".join([head, "of", learned.name, f"{learned.number}", f"[{mark[:12]}]", *hashes])
 
 
-def _said(version: Version) -> str:
+def _label(version: Version) -> str:
     facts = [", ".join(_languages(version)) or version.tags.get("language")]
     facts += [version.tags.get("system") if version.kind != "task" else None]
     known = [fact for fact in facts if fact]
@@ -92,7 +92,7 @@ def _said(version: Version) -> str:
     return " ".join([title, f"[{version.fingerprint[:12]}]", *known, *depth, *text, *aliases])
 
 
-def _indented(*branches: Sequence[str]) -> list[str]:
+def _indent(*branches: Sequence[str]) -> list[str]:
     """Branches under one another; each one's first line is its head."""
     lines = []
     for number, (head, *rest) in enumerate(branches):

@@ -84,7 +84,7 @@ def promote(
     found = versions_of(client, name)
     champion = next((each for each in found if each.is_champion), None)
     if after_decision is not None:
-        _require_last(records, after_decision, name, number)
+        _require_no_later(records, after_decision, name, number)
     recorded = recorded_champion(found, records)
     if champion and champion.number == number:
         if recorded == champion:
@@ -92,7 +92,7 @@ def promote(
         champion = recorded  # the alias was moved by hand: the gate has not seen this version yet
     before = champion.number if champion else None
     change = bundle_change(client, champion, version, recorded) if version.kind == "bundle" else None
-    checks = tuple(_checks(client, project, version, champion, gate))
+    checks = tuple(_run_checks(client, project, version, champion, gate))
     if change:
         change.require_removed(allowed)
         checks += (*change.checks(allowed), *change.gate_checks(accepted_fingerprints(client, project)))
@@ -143,8 +143,8 @@ def rollback(
     _require_bundle(found[-1], allowed)
     records = decisions.history(client, project, name) if dry_run else reconciled_history(client, project, name)
     found = versions_of(client, name)  # again: a promotion may have ended since
-    undone = _standing(records)
-    target = _target(client, project, undone, found)
+    undone = _last_promotion(records)
+    target = _rollback_version(client, project, undone, found)
     champion = next((each for each in found if each.is_champion), None)
     before = champion.number if champion else None
     after = target.number if target else None
@@ -197,14 +197,14 @@ def reconcile(client: RetryingClient, project: str, name: str) -> list[Record]:
     """
     records = decisions.history(client, project, name)
     first = effective_decisions(records)
-    open_ends = [record for record in records if record.outcome is DecisionOutcome.INTENDED]
-    for record in open_ends:
+    open_decisions = [record for record in records if record.outcome is DecisionOutcome.INTENDED]
+    for record in open_decisions:
         wins = record in first
         if wins and record is first[-1]:
             move_champion(client, name, record.decision.after)
         decisions.complete(client, project, record, DecisionOutcome.DONE if wins else DecisionOutcome.SUPERSEDED)
         say(f"Decision {record.number} about {name!r} was left open and is now {'done' if wins else 'overtaken'}.")
-    return open_ends
+    return open_decisions
 
 
 def languages_to_readapt(client: RetryingClient, project: str, primary: str) -> list[str]:
@@ -257,7 +257,7 @@ def primary_fingerprint(client: RetryingClient, project: str) -> str:
     return primary.fingerprint
 
 
-def _checks(
+def _run_checks(
     client: RetryingClient, project: str, version: Version, champion: Version | None, gate: Gate | None
 ) -> Sequence[Check]:
     if version.kind == "primary":
@@ -304,7 +304,7 @@ def _carry_out(client: RetryingClient, project: str, decision: Decision, about: 
     return record.model_copy(update={"outcome": DecisionOutcome.DONE})
 
 
-def _target(client: RetryingClient, project: str, undone: Record, found: Sequence[Version]) -> Version | None:
+def _rollback_version(client: RetryingClient, project: str, undone: Record, found: Sequence[Version]) -> Version | None:
     number = undone.decision.before
     if number is None:
         return None
@@ -322,7 +322,7 @@ def _target(client: RetryingClient, project: str, undone: Record, found: Sequenc
     return target
 
 
-def _standing(records: Sequence[Record]) -> Record:
+def _last_promotion(records: Sequence[Record]) -> Record:
     standing = promotions_in_effect(records)
     if not standing:
         raise PromotionError("no promotion of this model is left to take back.")
@@ -342,7 +342,7 @@ def _require_bundle(version: Version, allowed: AllowedChanges) -> None:
         )
 
 
-def _require_last(records: Sequence[Record], after_decision: int, name: str, number: int) -> None:
+def _require_no_later(records: Sequence[Record], after_decision: int, name: str, number: int) -> None:
     if later := [each for each in effective_decisions(records) if each.number > after_decision]:
         raise SupersededError(
             f"version {number} of {name!r} was made from the champion as it was before decision {later[-1].number} "

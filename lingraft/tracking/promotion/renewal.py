@@ -71,9 +71,9 @@ def renew(
         records = reconciled_history(stage.client, stage.project, name)
         knew, before = last_number(records), _in_production(stage.client, name, records)
         with tempfile.TemporaryDirectory() as folder:
-            made = make(_members(stage, before, primary, brought, allowed.drop_languages, Path(folder)))
+            made = make(_select_embeddings(stage, before, primary, brought, allowed.drop_languages, Path(folder)))
         version = register(name, made.folder, Kind.BUNDLE, stage, tags)
-        possible = _applicable(allowed, before, made)
+        possible = _applicable_changes(allowed, before, made)
         try:
             decided = promote(stage.client, name, int(version), asked_by, allowed=possible, after_decision=knew)
         except SupersededError as error:
@@ -129,14 +129,14 @@ def _in_production(client: RetryingClient, name: str, records: Sequence[Record])
     return [content for content in contents if content]
 
 
-def _applicable(allowed: AllowedChanges, before: Sequence[BundleContent], made: Artifact) -> AllowedChanges:
+def _applicable_changes(allowed: AllowedChanges, before: Sequence[BundleContent], made: Artifact) -> AllowedChanges:
     """The allowed changes without languages that this bundle keeps or never had: one run renews several bundles."""
     served, kept = languages_in(before), languages_of(made.manifest)
     dropped = tuple(name for name in allowed.drop_languages if name in served and name not in kept)
     return allowed.model_copy(update={"drop_languages": dropped})
 
 
-def _members(
+def _select_embeddings(
     stage: StageRun,
     before: Sequence[BundleContent],
     primary: str,
@@ -149,7 +149,7 @@ def _members(
     served = [language for language in languages_in(before) if language not in sources]
     wanted = [language for language in dict.fromkeys([*served, *brought]) if language not in dropped]
     absent = [language for language in wanted if language not in brought]
-    found = dict(_registered(stage, before, primary, absent)) if absent else {}
+    found = dict(_find_embeddings(stage, before, primary, absent)) if absent else {}
     if found:
         say(f"Taken along from {' and '.join(each.title for each in before)}: {', '.join(found)}.")
     if lost := [language for language in absent if language not in found]:
@@ -159,7 +159,7 @@ def _members(
     return [brought.get(language, folder / language) for language in wanted if language in {*brought, *found}]
 
 
-def _registered(
+def _find_embeddings(
     stage: StageRun, before: Sequence[BundleContent], primary: str, languages: Sequence[str]
 ) -> Iterator[tuple[str, Version]]:
     """The champion of each language, else the version that the bundle has; only those made for a primary."""

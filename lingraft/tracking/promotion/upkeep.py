@@ -43,7 +43,7 @@ def find_damage(client: RetryingClient, version: Version, found: Sequence[Versio
             return str(error)
         if problem := mismatched_tag(version.tags, made):
             return f"{problem} {REPAIR}"
-        return _orphaned(version, found)
+        return _missing_primary(version, found)
 
 
 def restore(client: RetryingClient, version: Version, folder: Path) -> None:
@@ -126,7 +126,7 @@ def stale_versions(
     return [each for each in found if each.fingerprint not in needed]
 
 
-def _orphaned(version: Version, found: Sequence[Version]) -> str | None:
+def _missing_primary(version: Version, found: Sequence[Version]) -> str | None:
     primary = version.tags.get("aligned_with")
     if primary is None or primary in {each.fingerprint for each in found}:
         return None

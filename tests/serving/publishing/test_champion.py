@@ -71,9 +71,9 @@ def test_an_endpoint_follows_the_champion_and_the_registry_says_so(
             return version_of(client, model, number).tags.get("endpoint.prod")
 
         def look() -> None:
-            champion.look()
+            champion.poll()
             endpoint.look()
-            champion.look()
+            champion.poll()
 
         look()
         assert [*publications.languages()] == []  # the server was started with it

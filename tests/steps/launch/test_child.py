@@ -22,7 +22,7 @@ from tests.steps.launch import small_steps
 from tests.training.distributed.launch import children_of
 from tests.training.distributed.project import alive, wait_for
 
-WAYS = {"anew": child._spawned, "forked": child._Fork}
+WAYS = {"anew": child._spawn, "forked": child._Fork}
 ENDED_BY_SIGTERM = "ended by SIGTERM, and its log says why"
 
 

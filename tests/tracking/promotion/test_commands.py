@@ -118,7 +118,7 @@ def test_labels_that_somebody_changed_in_the_store_are_found_and_do_not_arrive(f
         tracking.retrying_client() as client,
         pytest.raises(ArtifactError, match=rf"version 1 of '{model}' has fingerprint \w+ in the store"),
     ):
-        ChampionFollower(client, model, tmp_path / "published", "prod", None, keep=3).look()
+        ChampionFollower(client, model, tmp_path / "published", "prod", None, keep=3).poll()
     assert not (tmp_path / "out").exists()
     stored.write_text(whole)
     lingraft("pull", model, "--out", tmp_path / "out")

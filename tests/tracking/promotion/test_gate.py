@@ -62,7 +62,7 @@ def evidence(
         history=[],
         precision="fp32",
     )
-    usual = {"title": "version 1", "aligned_with": PRIMARY, "judged_on": PLACES, "parity": {"topic": 1e-6}}
+    usual = {"title": "version 1", "aligned_with": PRIMARY, "evaluated_on": PLACES, "parity": {"topic": 1e-6}}
     return Evidence(result=result, items=items, **usual | changes)
 
 
@@ -162,7 +162,7 @@ def test_parity_must_be_known_of_every_task() -> None:
 
 @pytest.mark.parametrize("name", [*PLACES])
 def test_judgements_of_other_items_are_not_compared(name: str) -> None:
-    other = evidence(0.15, judged_on=PLACES | {name: "other"}, title="version 7")
+    other = evidence(0.15, evaluated_on=PLACES | {name: "other"}, title="version 7")
     checks = judge(Gate(), PRIMARY, evidence(0.2), other)
     assert failed(checks) == ["comparable"]
     assert f"version 7, were not judged on the same items: {name} differ" in refusal_reason(checks)
@@ -231,7 +231,7 @@ def test_a_task_that_was_not_judged_cannot_decide() -> None:
 
 def test_other_pairs_make_judgements_unlike_where_alignment_decides_only() -> None:
     ours, theirs = (
-        evidence(0.2 + by, alignment=0.4 + by, judged_on=PLACES | {"alignment": str(by)}) for by in (0.1, 0)
+        evidence(0.2 + by, alignment=0.4 + by, evaluated_on=PLACES | {"alignment": str(by)}) for by in (0.1, 0)
     )
     assert failed(judge(BY_ALIGNMENT, PRIMARY, ours, theirs)) == ["comparable"]
     assert all_passed(judge(Gate(), PRIMARY, ours, theirs))

@@ -135,7 +135,7 @@ class Production(contextlib.ExitStack):
     def publish(self) -> None:
         """Whoever follows the champion looks, as after a restart."""
         with tracking.retrying_client() as client:
-            ChampionFollower(client, self.project.bundle, self.published, "prod", None, keep=3).look()
+            ChampionFollower(client, self.project.bundle, self.published, "prod", None, keep=3).poll()
 
     def publish_by_hand(self) -> None:
         """Somebody publishes one language of a bundle at hand."""
