@@ -126,7 +126,7 @@ def champion(
         to.mkdir(parents=True, exist_ok=True)
         followed = ChampionFollower(client, model, to, endpoint, started, keep)
         if once:
-            return followed.look()
+            return followed.poll()
         while True:
             poll_once(followed)
             time.sleep(every)

@@ -1,11 +1,11 @@
 """The only package that knows MLflow: one run a stage under one run a pipeline, and the registry of artifacts.
 
-Where runs go is `MLFLOW_TRACKING_URI`'s business (with `MLFLOW_TRACKING_TOKEN` and its kin from the environment):
-a server on a cluster, a SQLite file on one machine. `LINGRAFT_TRACKING_WAIT_S` says for how many seconds (120) a server
-that is down is waited for when a stage begins or ends; training itself never waits for it.
+`MLFLOW_TRACKING_URI` names the store of runs: a server on a cluster, or a SQLite file on one machine. MLflow reads its
+credentials from the environment too (`MLFLOW_TRACKING_TOKEN` and others). When a stage begins or ends and the server is
+down, the stage waits for `LINGRAFT_TRACKING_WAIT_S` seconds (120); training itself never waits.
 
-MLflow takes seconds to import, so this package imports it on the first use of a name below: `environment` can refuse a
-wrong address before.
+MLflow takes seconds to import, so this package imports it when a name below is first used. `environment` can thus
+refuse a wrong address before.
 """
 
 import importlib

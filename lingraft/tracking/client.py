@@ -1,4 +1,4 @@
-"""How MLflow is asked: for a limited time while it is down, and so that nothing is done twice."""
+"""Calls to MLflow with retries: for a limited time while the server is down, and so that nothing is done twice."""
 
 import contextlib
 import os
@@ -18,40 +18,40 @@ from lingraft.tracking.metrics_queue import UnreachableError, backoff
 
 WAIT_VARIABLE = "LINGRAFT_TRACKING_WAIT_S"
 WAIT_S = 120.0
-"""How long an absent server is waited for, unless the environment says otherwise."""
+"""Seconds to wait for a server that is down, unless the environment says otherwise."""
 FINAL_WAIT_S = 5.0
-"""For a stage that fails: whoever stops it may not wait long, and a rerun brings its points again."""
+"""Seconds to wait when a stage fails: whoever stops it may not wait long, and a rerun logs its metrics again."""
 
 _RETRIES, _TIMEOUT = str(MLFLOW_HTTP_REQUEST_MAX_RETRIES.name), str(MLFLOW_HTTP_REQUEST_TIMEOUT.name)
 _REQUEST_TIMEOUT_S = "30"
-"""For an answer, where the environment does not say it; files have MLflow's own two minutes."""
+"""Timeout of one request, unless the environment sets it; transfers of files have MLflow's own two minutes."""
 _TRANSIENT_STATUSES = {HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS, 499}
-"""Refusals that may be over soon, beside all of 500 and above."""
+"""HTTP statuses below 500 that may succeed when the request is repeated."""
 _ALREADY_EXISTS = ("RESOURCE_ALREADY_EXISTS", "ALREADY_EXISTS")
-"""Somebody made it between our looking for it and our making it: a second look finds it."""
+"""Error codes of a create request that lost a race: a second attempt finds what the other process created."""
 
 Result = TypeVar("Answer")
 
 
 class RetryingClient:
-    """Requests that share one wait for a server that is down.
+    """Calls of MLflow's API that are repeated while the server is down, with one time budget for all of them.
 
-    MLflow's own retries are off meanwhile: they can block for many minutes, and they make a run twice if the server
-    made it and its answer was lost. What is asked here may be asked again, so it must look before it makes.
+    MLflow's own retries are off meanwhile: they can block for many minutes, and they create a run twice if the server
+    created it and its answer was lost. A call may be repeated, so it must look for an object before it creates it.
     """
 
     def __init__(self, wait_left_s: float, transfer_timeout: str | None) -> None:
         self.wait_left_s = wait_left_s
-        """Seconds of waiting that are left."""
+        """Seconds of the budget that are left."""
         self.repeated = False
-        """Whether anything was asked more than once, so that a late request may have made something twice."""
+        """Whether any call was repeated, so that a late request may have created something twice."""
         self._transfer_timeout = transfer_timeout
 
     def call(self, call: Callable[[], Result]) -> Result:
-        """What `call` returns, as soon as the server answers it.
+        """Return what `call` returns, and repeat it while the server is down.
 
         Raises:
-            UnreachableError: the server was down for as long as it is waited for.
+            UnreachableError: the server stayed down until the time was over.
             TrackingError: the server refuses.
         """
         began, budget_s = time.monotonic(), self.wait_left_s
@@ -69,10 +69,10 @@ class RetryingClient:
         raise AssertionError("backoff() does not end")
 
     def transfer(self, call: Callable[[], Result]) -> Result:
-        """The same, for files, which take longer than other answers.
+        """Call with the timeout of file transfers, which take longer than other requests.
 
         Raises:
-            UnreachableError: the server was down for as long as it is waited for.
+            UnreachableError: the server stayed down until the time was over.
             TrackingError: the server refuses.
         """
         with environment({_TIMEOUT: self._transfer_timeout}):
@@ -81,14 +81,14 @@ class RetryingClient:
 
 @contextlib.contextmanager
 def retrying_client(creates: bool = False) -> Iterator[RetryingClient]:
-    """Ask MLflow, waiting in all as long as `LINGRAFT_TRACKING_WAIT_S` says.
+    """Open a client whose calls wait for a server that is down, `LINGRAFT_TRACKING_WAIT_S` seconds in all.
 
     Args:
-        creates: let MLflow create a store where there is none, as the first run of a project does.
+        creates: whether MLflow may create a store where there is none, as the first run of a project does.
 
     Raises:
         NoStoreError: there is no store, and none is to be created.
-        TrackingError: the waiting time is no number of seconds.
+        TrackingError: `LINGRAFT_TRACKING_WAIT_S` is not a number of seconds.
     """
     if not creates:
         require_store()
@@ -99,16 +99,16 @@ def retrying_client(creates: bool = False) -> Iterator[RetryingClient]:
 
 @contextlib.contextmanager
 def client_without_retries() -> Iterator[RetryingClient]:
-    """Ask MLflow once, by somebody who may be killed in a moment."""
+    """Open a client for a process that may be killed soon: it calls once, with a short timeout."""
     with environment({_RETRIES: "0", _TIMEOUT: f"{FINAL_WAIT_S:.0f}"}):
         yield RetryingClient(0.0, f"{FINAL_WAIT_S:.0f}")
 
 
 def _wait_from_environment() -> float:
-    """Seconds that an absent server is waited for.
+    """Return the seconds to wait for a server that is down.
 
     Raises:
-        TrackingError: what the environment says is no number of seconds.
+        TrackingError: the environment's value is not a number of seconds.
     """
     given = os.environ.get(WAIT_VARIABLE, str(WAIT_S))
     if not given.replace(".", "", 1).isdecimal():
@@ -120,7 +120,7 @@ def _wait_from_environment() -> float:
 
 @contextlib.contextmanager
 def environment(variables: Mapping[str, str | None]) -> Iterator[None]:
-    """Set environment variables, or unset them, and put back what was there."""
+    """Set environment variables, or unset them (None), and restore the previous values at the end."""
     before = {name: os.environ.get(name) for name in variables}
     _set(variables)
     try:
@@ -139,11 +139,11 @@ def _set(variables: Mapping[str, str | None]) -> None:
 
 @contextlib.contextmanager
 def mlflow_errors() -> Iterator[None]:
-    """Turn what MLflow raises into an error that says where, why, and what to do.
+    """Turn exceptions of MLflow into errors that say where, why, and what to do.
 
     Raises:
-        UnreachableError: asked later, the server may do it.
-        TrackingError: it will not.
+        UnreachableError: the same call may succeed later.
+        TrackingError: the same call will fail again.
     """
     try:
         yield
@@ -156,9 +156,9 @@ def mlflow_errors() -> Iterator[None]:
 
 
 def _is_transient(error: Any) -> bool:
-    """Whether an error, or one that it came of, is of the network or the server: MLflow calls some "no access".
+    """Whether an error, or its cause, lies in the network or the server. MLflow reports some of these as "no access".
 
-    An OSError is that of an upload: of the HTTP client if it has a response, else of local files.
+    An OSError comes from an upload: from the HTTP client if it has a response, else from local files.
     """
     if isinstance(error, MlflowException):
         status = ERROR_CODE_TO_HTTP_STATUS.get(error.error_code, HTTPStatus.INTERNAL_SERVER_ERROR)

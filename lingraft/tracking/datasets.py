@@ -1,6 +1,6 @@
-"""What a run was made from, as MLflow's datasets: names, fingerprints and places, never a line of the text itself.
+"""The inputs of a run as MLflow datasets: names, fingerprints and sources, never a line of the text itself.
 
-An input has one name and one digest in all runs of an experiment. MLflow's pages thus lead from a dataset to every run
+An input has one name and one digest in all runs of an experiment, so MLflow's pages lead from a dataset to every run
 that has used it.
 """
 
@@ -14,7 +14,7 @@ from mlflow.utils.mlflow_tags import MLFLOW_DATASET_CONTEXT
 from lingraft.artifacts.artifact import Kind, Manifest
 
 _DIGEST_CHARACTERS = 36
-"""What MLflow has room for; the whole fingerprint is in the source."""
+"""MLflow's limit for a digest; the source holds the whole fingerprint."""
 _CONTEXTS = {
     Kind.TEXT: "preparation",
     Kind.TOKENIZER: "preparation",
@@ -29,7 +29,7 @@ _PER_LANGUAGE = {_DOCUMENTS, "text", "blocks", "initial", "examples"}
 
 
 def inputs_of(manifest: Manifest) -> list[DatasetInput]:
-    """The inputs of an artifact, with what each was used for; documents lead to where the recipe has them from."""
+    """Return the inputs of an artifact, tagged with their use; the source of documents is that of the recipe."""
     tags = [InputTag(MLFLOW_DATASET_CONTEXT, _CONTEXTS.get(manifest.kind, "training"))]
     return [DatasetInput(dataset, tags) for dataset in _datasets(manifest)]
 
@@ -47,7 +47,7 @@ def _datasets(manifest: Manifest) -> Iterator[Dataset]:
 
 
 def _direct_inputs(manifest: Manifest) -> dict[str, str]:
-    """Fingerprints of what an artifact was made from itself, without what these inputs were made from."""
+    """Return the fingerprints of the artifact's direct inputs, without the inputs of those."""
     indirect = set() if manifest.kind is Kind.TEXT else {_DOCUMENTS}
     if "blocks" in manifest.data_hashes and manifest.kind is not Kind.EVALUATION:
         indirect.add("text")
@@ -55,7 +55,7 @@ def _direct_inputs(manifest: Manifest) -> dict[str, str]:
 
 
 def _origin(manifest: Manifest) -> tuple[str, dict[str, Any]]:
-    """Type and place of a text's source, by the names that MLflow's pages know where there are some."""
+    """Return the type and the location of a text's source, named as MLflow's pages know them where they do."""
     text: dict[str, Any] = manifest.recipe.get("text", {})
     language = str(manifest.language)
     if text.get("kind") == "huggingface":

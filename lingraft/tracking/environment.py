@@ -1,7 +1,7 @@
-"""What the environment tells MLflow: its settings, and the address of a store, which must be there to be read.
+"""MLflow's environment variables: default settings, and a check that the store at the given address exists.
 
-MLflow would create a store at a mistyped address. It is not imported here, which takes seconds: such an address is
-refused at once.
+MLflow would create a store at a mistyped address. This module does not import MLflow, which takes seconds, so it
+refuses such an address at once.
 """
 
 import os
@@ -18,11 +18,11 @@ from lingraft.errors import NoStoreError, TrackingError
 
 TRACKING = "MLFLOW_TRACKING_URI"
 REGISTRY = "MLFLOW_REGISTRY_URI"
-"""Environment variable of MLflow: where the registry is, if not where runs are tracked."""
+"""Environment variable of MLflow: address of the registry, if it differs from that of the runs."""
 SETTINGS = {"MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false", "MLFLOW_DISABLE_TELEMETRY": "true"}
-"""No bars for files between our lines, and no report on its use to MLflow's makers from a thread of its own."""
+"""Settings without progress bars between our lines, and without the thread that reports usage to MLflow's makers."""
 _DEFAULT = "sqlite:///mlflow.db"
-"""What MLflow takes where the environment names nothing."""
+"""MLflow's own default address."""
 _DATABASE_SERVERS = {"postgresql", "mysql", "mssql"}
 _SCHEMES = {"http", "https", "file", "databricks", "databricks-uc", "uc", "sqlite", *_DATABASE_SERVERS}
 _TABLE = "registered_models"
@@ -32,25 +32,25 @@ _TIMED_DRIVERS = {"psycopg", "psycopg2", "pymysql", "mysqldb"}
 
 
 def set_up() -> None:
-    """Give MLflow our settings, unless the environment has others; before it is imported."""
+    """Set our defaults for MLflow, unless the environment has others; call it before MLflow is imported."""
     for name, value in SETTINGS.items():
         os.environ.setdefault(name, value)
 
 
 def tracking_address() -> str:
-    """Where runs are tracked: what the environment says, or what MLflow takes if it says nothing."""
+    """Return the address of the runs' store: that of the environment, else MLflow's default."""
     return os.environ.get(TRACKING) or _DEFAULT
 
 
 def registry_address() -> str:
-    """Where the registry is."""
+    """Return the address of the registry."""
     return os.environ.get(REGISTRY) or tracking_address()
 
 
 def require_store() -> None:
-    """Refuse an address at which MLflow would create a store, or that it does not understand.
+    """Refuse an address at which MLflow would create a store, or that MLflow does not understand.
 
-    Servers of MLflow's are not asked. A database that cannot be reached is not refused: `require_answer` does that.
+    No request goes to an MLflow server. A database that cannot be reached passes: `require_reachable` refuses it.
 
     Raises:
         NoStoreError: the message names the address, and says how to set it.
@@ -66,9 +66,9 @@ def require_store() -> None:
 
 
 def require_reachable() -> None:
-    """Refuse the registry's address if nobody answers there: of a server any answer will do.
+    """Refuse the registry's address if nothing answers there; any HTTP answer of a server counts.
 
-    MLflow would try again for minutes.
+    MLflow would retry for minutes.
 
     Raises:
         TrackingError: nobody answers.
@@ -83,7 +83,7 @@ def require_reachable() -> None:
 
 
 def _why_unreachable(address: str) -> str | None:
-    """Why a server or database does not answer; None if it does, or is a file."""
+    """Return why a server or database does not answer; None if it does, or if the address is a file."""
     if _scheme_of(address) in _DATABASE_SERVERS:
         return _probe_database(address).unreachable
     if _scheme_of(address) not in {"http", "https"}:
@@ -116,21 +116,21 @@ def _require_existing(variable: str, address: str) -> None:
 
 
 def _scheme_of(address: str) -> str:
-    """Scheme of an address, without the driver of a database; empty for a path."""
+    """Return the scheme of an address without a database's driver; empty for a path."""
     return urlsplit(address).scheme.partition("+")[0] if ":" in address else ""
 
 
 class _DatabaseProbe(NamedTuple):
-    """How an attempt to read a database server ended; all None if it holds MLflow's tables."""
+    """Result of an attempt to read a database server; both None if it holds MLflow's tables."""
 
     problem: str | None = None
-    """Why it is not a store of MLflow's."""
+    """Why the database is not an MLflow store."""
     unreachable: str | None = None
-    """Why it could not be asked."""
+    """Why the database does not answer."""
 
 
 _STORES: set[str] = set()
-"""Addresses of databases in which tables of MLflow's were found: they stay."""
+"""Addresses of databases that hold MLflow's tables; they are not looked at again."""
 
 
 def _probe_database(address: str) -> _DatabaseProbe:
@@ -159,7 +159,7 @@ def _probe_database(address: str) -> _DatabaseProbe:
 
 
 def _file_store_problem(folder: Path) -> str | None:
-    """What keeps a folder from being read as an MLflow store; None if nothing does."""
+    """Return why a folder cannot be read as an MLflow store; None if it can."""
     if not folder.is_dir():
         return f"there is no folder {folder.absolute()}"
     if not any(folder.glob("*/meta.yaml")):
@@ -170,7 +170,7 @@ def _file_store_problem(folder: Path) -> str | None:
 
 
 def _sqlite_problem(name: str) -> str | None:
-    """What keeps a SQLite file from being an MLflow store; None if nothing does."""
+    """Return why a SQLite file is not an MLflow store; None if it is one."""
     if not name:
         return "that names no file: three slashes come before a relative path, four before an absolute one"
     file = Path(name).absolute()
@@ -190,7 +190,7 @@ def _sqlite_problem(name: str) -> str | None:
 
 
 def _remedy(variable: str) -> str:
-    """How to set the address, with one that is there where one is near."""
+    """Return advice on setting the address; the example is a store in a subfolder if there is one."""
     near = next((f"sqlite:///{file}" for file in sorted(Path().glob("*/mlflow.db"))), None)
     example = near or "http://localhost:5000"
     kinds = "a server (http://HOST:PORT), a SQLite file (sqlite:///FOLDER/mlflow.db) or a database"

@@ -1,4 +1,4 @@
-"""Logged models: the files of a version, in MLflow's store, with the run, the data and the recipe they come from."""
+"""Logged models of MLflow: the files of a version, linked to the run, the datasets and the recipe they come from."""
 
 import tempfile
 from functools import partial
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from mlflow.entities import LoggedModel
 
 ABSENT = ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE")
-"""What MLflow answers where there is no such model, and where the model has no such alias."""
+"""Error codes of MLflow for an unknown model, and for an alias that a model does not have."""
 MODELS = "models:/"
 _READY: Final = "READY"
 
 
 def upload(name: str, made: Artifact, run: StageRun) -> str:
-    """Put an artifact into the store, unless an earlier attempt has; returns the id of its logged model."""
+    """Upload an artifact as a logged model unless an earlier attempt has, and return the model's id."""
     mlflow_client, client = MlflowClient(), run.client
     experiment = client.call(lambda: mlflow_client.get_run(run.run_id).info.experiment_id)
     model = client.call(partial(_get_or_create_model, experiment, name, made, run.run_id))
@@ -38,7 +38,7 @@ def upload(name: str, made: Artifact, run: StageRun) -> str:
 
 
 def upload_again(client: RetryingClient, model_id: str, made: Artifact) -> None:
-    """Put an artifact's files into the store once more, in place of those that are there.
+    """Upload an artifact's files again, in place of those in the store.
 
     Raises:
         TrackingError: the registry refuses, has no such logged model, or stays down.
@@ -48,7 +48,7 @@ def upload_again(client: RetryingClient, model_id: str, made: Artifact) -> None:
 
 
 def discard(model_id: str) -> None:
-    """Delete a logged model, which an earlier attempt may have done; MLflow frees its space on `mlflow gc`."""
+    """Delete a logged model if it exists; `mlflow gc` frees its space."""
     try:
         MlflowClient().delete_logged_model(model_id)
     except MlflowException as error:
@@ -57,7 +57,7 @@ def discard(model_id: str) -> None:
 
 
 def _get_or_create_model(experiment: str, name: str, made: Artifact, run_id: str) -> "LoggedModel":
-    """The logged model of this content, made unless an earlier attempt has; one that is complete comes first."""
+    """Return the logged model with this fingerprint, a complete one first; create it if there is none."""
     mlflow_client, tags = MlflowClient(), {"fingerprint": made.fingerprint}
     wanted = f"name = '{name}' AND tags.fingerprint = '{made.fingerprint}'"
     found = mlflow_client.search_logged_models([experiment], wanted)
@@ -77,7 +77,7 @@ def _upload_signature(model_id: str, made: Artifact) -> None:
 
 
 def _link_run(run_id: str, name: str, model_id: str, made: Artifact) -> None:
-    """Let the run that registers an artifact lead to it, to the data it was made from, and to its recipe."""
+    """Link the run that registers an artifact to the logged model, its input datasets, and its recipe."""
     mlflow_client, manifest = MlflowClient(), made.manifest
     if inputs := inputs_of(manifest):
         mlflow_client.log_inputs(run_id, inputs)

@@ -1,4 +1,4 @@
-"""Points of learning curves on their way to a server that may be down: training never waits for it."""
+"""A queue of training metrics for a server that may be down: training never waits for the server."""
 
 import threading
 from collections import deque
@@ -10,7 +10,7 @@ from lingraft.console import say
 from lingraft.errors import TrackingError
 
 LIMIT = 1 << 17
-"""Points that wait at most; about 40 MB of them."""
+"""Largest number of points in the queue; they take about 40 MB."""
 
 _FIRST_PAUSE_S, _LAST_PAUSE_S = 0.5, 15.0
 
@@ -18,30 +18,30 @@ Point = TypeVar("Point")
 
 
 class UnreachableError(TrackingError):
-    """The server is down, too slow, or answers that it cannot at the moment; asked later, it may."""
+    """The server is down, too slow, or temporarily unable; the same request may succeed later."""
 
     heals = True
 
 
 @dataclass(frozen=True)
 class PendingMetrics(Generic[Point]):
-    """What is not known to have arrived."""
+    """Points that the server has not confirmed."""
 
     points: Sequence[Point]
-    """In the order in which they came; the last batch sent may have arrived although nobody said so."""
+    """Points in the order in which they were added; the batch sent last may have arrived without a confirmation."""
     dropped: int
-    """Points that came when too many waited already: later ones than `points`."""
+    """Number of points that were added to a full queue and dropped; all are later than `points`."""
     error: TrackingError | None
-    """What the server last had against them."""
+    """Last error of the server; None if there was none."""
 
     @property
     def count(self) -> int:
-        """Points that are missing."""
+        """Number of points that may be missing on the server."""
         return len(self.points) + self.dropped
 
 
 def backoff() -> Iterator[float]:
-    """Seconds to wait before asking again: each twice as long as the one before, up to 15."""
+    """Yield the seconds to wait before each retry: doubled every time, up to 15."""
     pause_s = _FIRST_PAUSE_S
     while True:
         yield pause_s
@@ -49,16 +49,16 @@ def backoff() -> Iterator[float]:
 
 
 class MetricsQueue(Generic[Point]):
-    """A bounded queue that a thread of its own empties in batches, in order, each sent until it arrives."""
+    """A bounded queue whose thread sends the points in batches, in order, and repeats each batch until it arrives."""
 
     def __init__(self, send: Callable[[Sequence[Point]], None], batch_points: int, limit: int = LIMIT) -> None:
-        """Nothing is sent before the first point.
+        """Create the queue; its thread starts with the first point.
 
         Args:
-            send: raises TrackingError where a batch may not have arrived; the same batch is then sent again, so what
-                arrives twice must count once.
-            batch_points: sent at once, at most.
-            limit: points that wait, at most; what comes then is counted and dropped.
+            send: sends a batch, and raises TrackingError where the batch may not have arrived. The same batch is then
+                sent again, so a point that arrives twice must count once.
+            batch_points: largest number of points in a batch.
+            limit: largest number of points in the queue; later ones are counted and dropped.
         """
         self._send, self._batch_points, self._limit = send, batch_points, limit
         self._waiting: deque[Point] = deque()
@@ -70,7 +70,7 @@ class MetricsQueue(Generic[Point]):
     _error: TrackingError | None
 
     def add(self, point: Point) -> None:
-        """Take a point at once, whatever the server does."""
+        """Add a point without waiting for the server."""
         with self._changed:
             if len(self._waiting) < self._limit:
                 self._waiting.append(point)
@@ -81,7 +81,7 @@ class MetricsQueue(Generic[Point]):
             self._changed.notify_all()
 
     def close(self, within_s: float) -> PendingMetrics[Point]:
-        """Send what waits, for a limited time, and take no more; a server that refuses it is not waited for."""
+        """Send the rest within a limited time, and return what is left; a server that refuses ends the wait."""
         with self._changed:
             self._closing = True
             self._changed.notify_all()
@@ -107,7 +107,7 @@ class MetricsQueue(Generic[Point]):
                 pauses = backoff()
 
     def _next_batch(self) -> list[Point]:
-        """The points to send, as soon as there are some; none when there will be no more."""
+        """Wait for points and return the next batch; an empty one when the queue is closed."""
         with self._changed:
             self._changed.wait_for(lambda: self._waiting or self._closing)
             return [] if self._is_closed else [*_first(self._waiting, self._batch_points)]
@@ -121,7 +121,7 @@ class MetricsQueue(Generic[Point]):
             self._error = None
 
     def _mark_failed(self, error: TrackingError) -> bool:
-        """Note why a batch did not arrive; returns whether to try no more."""
+        """Note why a batch did not arrive; return whether to stop."""
         with self._changed:
             if not self._error:
                 say(f"{error} Training goes on; {len(self._waiting)} points of its curve wait to be sent.")
@@ -129,7 +129,7 @@ class MetricsQueue(Generic[Point]):
             return self._is_closed or (self._closing and not isinstance(error, UnreachableError))
 
     def _wait(self, pause_s: float) -> bool:
-        """Wait before the next attempt; returns whether the end cuts it short, as it does once."""
+        """Wait before the next attempt; return whether `close` cut the wait short, which happens once."""
         with self._changed:
             self._changed.wait_for(lambda: self._is_closed or (self._closing and not self._was_cut_short), pause_s)
             cut, self._was_cut_short = self._closing and not self._was_cut_short, self._closing

@@ -1,4 +1,4 @@
-"""The registry of artifacts: the same content is the same version, whatever is repeated and whatever answer is lost."""
+"""The registry of artifacts. The same content is the same version, however often a request is repeated or lost."""
 
 import contextlib
 import json
@@ -28,30 +28,29 @@ REPAIR = (
     "`lingraft registry restore MODEL VERSION FOLDER` repairs a version from a folder with the same artifact, such as "
     "a backup or the output of the step that made it."
 )
-"""What messages about damaged versions advise; to register the same again finds the damaged version and leaves it."""
+"""Advice of messages about damaged versions: registering the same content again would find and keep the damaged one."""
 
 
 def register(
     name: str, folder: Path, kind: Kind, run: StageRun, tags: Mapping[str, object], aliases: Sequence[str] = ()
 ) -> str:
-    """Register a verified artifact as a version of a model, and point aliases at it; returns the version.
+    """Register a verified artifact as a version of a model, point aliases at it, and return the version.
 
-    The same content is the same version, however often a step runs, wherever it was broken off, and whoever else
-    registers it at the same time: what is there is found by its fingerprint and gone on with. A version appears with
-    all its tags and its files, or not at all.
+    The same content is the same version, however often a step runs, wherever it was interrupted, and whoever else
+    registers it at the same time: an existing version is found by its fingerprint and completed. A version appears
+    with all its tags and files, or not at all.
 
     Args:
         name: registered model, such as `<project>-embeddings-de`.
         folder: the artifact.
-        kind: what it must be.
-        run: the run that it comes from.
-        tags: what to know of it beside what its manifest says; scores are among them.
-        aliases: moved to this version. Who is champion is decided by `lingraft.tracking.promotion.promote`.
+        kind: kind that the artifact must have.
+        run: run that registers it.
+        tags: tags beside those that follow from its manifest; scores are among them.
+        aliases: aliases to move to this version; `lingraft.tracking.promotion.promote` alone moves `champion`.
 
     Raises:
         ArtifactError: the artifact is damaged or of another kind.
-        TrackingError: the registry refuses, or stays down for as long as it is waited for. Run again, and what is
-            missing is done.
+        TrackingError: the registry refuses, or stays down. A second run completes the registration.
     """
     made, client = Artifact.load(folder, kind), run.client
     own_tags = {key: str(value) for key, value in tags.items() if value is not None}
@@ -62,7 +61,7 @@ def register(
         if version is None:
             version = _upload_version(name, made, run, facts, model_card(made, name, numeric_tags(own_tags)))
         known = client.call(partial(mlflow_client.get_model_version, name, version)).tags
-        stored = recorded_tags(made.manifest)  # of what the store has, which an earlier registration may have brought
+        stored = recorded_tags(made.manifest)  # of the stored copy, which an earlier registration may have uploaded
         for key, value in facts.items():
             if known.get(key) != value and not (key in stored and key in known):
                 client.call(partial(mlflow_client.set_model_version_tag, name, version, key, value))
@@ -74,11 +73,11 @@ def register(
 
 
 def fetch(name: str, kind: Kind, out: Path, alias: str = CHAMPION) -> Artifact:
-    """Copy a registered artifact to a folder, and verify it.
+    """Download a registered artifact to a folder, and verify it.
 
     Raises:
         TrackingError: no such model or alias, or the registry stays down for as long as it is waited for.
-        ArtifactError: what came is damaged, or `out` cannot be written.
+        ArtifactError: the download is damaged, or `out` cannot be written.
     """
     with retrying_client() as client:
         found = client.call(partial(_version_by_alias, name, alias))
@@ -87,18 +86,18 @@ def fetch(name: str, kind: Kind, out: Path, alias: str = CHAMPION) -> Artifact:
 
 
 def fetch_run_artifact(run_id: str, name: str, kind: Kind, out: Path) -> Artifact:
-    """Copy an artifact that a run keeps to a folder, and verify it.
+    """Download an artifact of a run to a folder, and verify it.
 
     Raises:
         TrackingError: no such run or artifact, or the server stays down for as long as it is waited for.
-        ArtifactError: what came is damaged, or `out` cannot be written.
+        ArtifactError: the download is damaged, or `out` cannot be written.
     """
     with retrying_client() as client:
         return download_run_artifact(client, run_id, name, kind, out)
 
 
 def download_run_artifact(client: RetryingClient, run_id: str, name: str, kind: Kind, out: Path) -> Artifact:
-    """The same, asked together with other things."""
+    """Download an artifact of a run by a client that is open already; see `fetch_run_artifact`."""
     return download_artifact(
         client, client.call(partial(_artifact_uri, run_id, name)), f"{name!r} of run {run_id}", kind, out, None
     )
@@ -140,19 +139,19 @@ def _version_by_alias(name: str, alias: str) -> "ModelVersion":
 def download_artifact(
     client: RetryingClient, uri: str, what: str, kind: Kind, out: Path, fingerprint: str | None
 ) -> Artifact:
-    """Copy an artifact from the store to a folder, and verify it.
+    """Download an artifact from the store to a folder, and verify it.
 
     Args:
         client: MLflow, with retries.
-        uri: of the artifact.
+        uri: URI of the artifact.
         what: name of the artifact for messages.
-        kind: what it must be.
+        kind: kind that it must have.
         out: new folder.
-        fingerprint: what it must have by the registry's tags, which are kept apart from the store; None if unknown.
+        fingerprint: fingerprint by the registry's tags, which are stored apart from the files; None if unknown.
 
     Raises:
-        TrackingError: it is not there, or the server stays down.
-        ArtifactError: what came is damaged or has another fingerprint, or `out` cannot be written.
+        TrackingError: the store has no such artifact, or the server stays down.
+        ArtifactError: the download is damaged or has another fingerprint, or `out` cannot be written.
     """
     with contextlib.ExitStack() as stack:
         source = client.transfer(partial(_download_folder, uri, stack))
@@ -166,7 +165,7 @@ def download_artifact(
 
 
 def require_tagged(found: Artifact, fingerprint: str | None, what: str) -> None:
-    """Refuse what the store holds if it is not what the registry's tags say.
+    """Refuse an artifact whose fingerprint differs from the registry's tag.
 
     Raises:
         ArtifactError: the fingerprints differ; the message names both.
@@ -180,7 +179,7 @@ def require_tagged(found: Artifact, fingerprint: str | None, what: str) -> None:
 
 
 def _artifact_uri(run_id: str, name: str) -> str:
-    """Where a run keeps an artifact; MLflow's `runs:/` takes a server that is down for an artifact that is absent."""
+    """Return the URI of a run's artifact; MLflow's `runs:/` mistakes a server that is down for an absent artifact."""
     mlflow_client = mlflow.MlflowClient()
     if not mlflow_client.list_artifacts(run_id, name):
         raise TrackingError(
@@ -191,7 +190,7 @@ def _artifact_uri(run_id: str, name: str) -> str:
 
 
 def _download_folder(uri: str, stack: contextlib.ExitStack) -> Path:
-    """Every attempt gets a folder of its own, so that nothing of a broken one stays in it."""
+    """Download to a new folder, so that nothing of a failed attempt stays in it."""
     folder = stack.enter_context(tempfile.TemporaryDirectory())
     found = Path(mlflow.artifacts.download_artifacts(artifact_uri=uri, dst_path=folder))
     for name in MLFLOW_FILES:
@@ -200,7 +199,7 @@ def _download_folder(uri: str, stack: contextlib.ExitStack) -> Path:
 
 
 def _find_version(name: str, fingerprint: str) -> str | None:
-    """The version that has this content; of twins, which others may have made meanwhile, the first one alone stays."""
+    """Return the version with this fingerprint; of several, created at the same time, delete all but the first."""
     mlflow_client = mlflow.MlflowClient()
     found = mlflow_client.search_model_versions(f"name='{name}' and tags.fingerprint='{fingerprint}'")
     if not found:
@@ -212,13 +211,12 @@ def _find_version(name: str, fingerprint: str) -> str | None:
 
 
 def _delete_duplicate(mlflow_client: mlflow.MlflowClient, duplicate: "ModelVersion", first: "ModelVersion") -> None:
-    """Delete a twin, which whoever made it may be doing too, unless somebody points an alias at it."""
+    """Delete a duplicate unless an alias points at it; its creator may be deleting it too."""
     try:
         if mlflow_client.get_model_version(duplicate.name, duplicate.version).aliases:
             return
-        say(
-            f"Version {duplicate.version} of {duplicate.name!r} has the same content as version {first.version}, and goes."
-        )
+        title = f"Version {duplicate.version} of {duplicate.name!r}"
+        say(f"{title} has the same content as version {first.version}, and goes.")
         mlflow_client.delete_model_version(duplicate.name, duplicate.version)
     except MlflowException as error:
         if error.error_code not in ABSENT:
@@ -227,16 +225,16 @@ def _delete_duplicate(mlflow_client: mlflow.MlflowClient, duplicate: "ModelVersi
 
 
 def require_model(name: str, description: str | None = None) -> None:
-    """Make a registered model, unless there is one."""
+    """Create a registered model unless it exists."""
     mlflow_client = mlflow.MlflowClient()
     if not mlflow_client.search_registered_models(f"name='{name}'", max_results=1):
         mlflow_client.create_registered_model(name, description=description)
 
 
 def _upload_version(name: str, made: Artifact, run: StageRun, facts: Mapping[str, str], card: str) -> str:
-    """Make a version, and look again: of two who do so at once, both come to the first one.
+    """Create a version and look again, so that two processes that do so at once both return the first one.
 
-    Whoever is later drops the files that it has brought, and others may be using: they find the version that is there.
+    The later process deletes the files that it uploaded, which a third may be using: that one finds the first version.
     """
     try:
         model_id = upload(name, made, run)
@@ -264,15 +262,15 @@ def _create_version(name: str, fingerprint: str, model_id: str, facts: Mapping[s
 
 
 def _discard_unused(mlflow_client: mlflow.MlflowClient, source: str) -> None:
-    """Delete the files that were brought for a version, if none has come of them or it was a twin."""
+    """Delete uploaded files that belong to no version, or to a deleted duplicate."""
     if not mlflow_client.search_model_versions(f"source_path = '{source}'"):
         discard(source.removeprefix(MODELS))
 
 
 def _link(model_id: str, name: str, version: str) -> None:
-    """Let MLflow's pages lead from the logged model to the version, as `mlflow.register_model` does.
+    """Link the logged model to the version on MLflow's pages, as `mlflow.register_model` does.
 
-    A model of which a twin of this version was made, and went with it, leads nowhere.
+    The logged model of a deleted duplicate gets no link.
     """
     mlflow_client, ours = mlflow.MlflowClient(), {"name": name, "version": version}
     if mlflow_client.get_model_version(name, version).source != f"{MODELS}{model_id}":

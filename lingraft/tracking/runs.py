@@ -1,4 +1,4 @@
-"""One run a stage, under one run a pipeline: curves, scores, and what was made."""
+"""MLflow runs: one for each stage, below one for each pipeline, with learning curves, scores and artifacts."""
 
 import contextlib
 import time
@@ -43,16 +43,16 @@ if TYPE_CHECKING:
 
 _SQLITE = "sqlite:///"
 _REQUEST = "lingraft.request"
-"""Tag by which a run is known to be ours when the answer to its making was lost."""
+"""Tag that identifies a run by the request that created it, if the answer to that request was lost."""
 _METRICS_PER_POINT = 8
-"""At most; those of a progressive adaptation have the most."""
+"""Largest number of metrics in a point; points of progressive adaptations have the most."""
 
 TimedMetrics = tuple[int, "Progress"]
-"""When, in milliseconds, and what."""
+"""Time of a point in milliseconds since 1970, and its metrics."""
 
 
 class StageRun:
-    """A stage's run: pass `watch` to the stage, and `record` what came out."""
+    """Run of a stage: pass `watch` to the stage, then `record` its result."""
 
     def __init__(self, run_id: str, parent: str, name: str, project: str, client: RetryingClient) -> None:
         self.run_id = run_id
@@ -64,24 +64,24 @@ class StageRun:
         self._queue = MetricsQueue(partial(_log_points, run_id), MAX_METRICS_PER_BATCH // _METRICS_PER_POINT)
 
     def watch(self, point: "Progress") -> None:
-        """Log one point of a learning curve at some later time: losses by steps, and what they have cost so far.
+        """Queue a point of the learning curve: losses at a step, and the cost until then.
 
-        MLflow's charts can draw a loss over any other metric, such as tokens or FLOPs. Training does not wait for the
-        server, and does not fail with it. At the end of the stage the rest is sent, for as long as
-        `LINGRAFT_TRACKING_WAIT_S` says; a line says what did not arrive. The time of a point is fixed here, so that
-        what is sent twice is the same to MLflow, and counts once.
+        MLflow's charts can draw a loss over any other metric, such as tokens or FLOPs. Training neither waits for the
+        server nor fails with it. The end of the stage sends the rest for at most `LINGRAFT_TRACKING_WAIT_S` seconds,
+        and a message says what did not arrive. The time of a point is fixed here, so that MLflow counts a point once
+        even if it is sent twice.
         """
         self._queue.add((_now_ms(), point))
 
     def record(self, made: Artifact, scores: Mapping[str, float]) -> None:
-        """Log what a stage made: its scores, its cost, what it was made from, its manifest, and a description.
+        """Log the result of a stage: scores, cost, input datasets, manifest, and a description of the run.
 
-        All of that is in the artifact too, so a server that stays down does not fail a stage that has done its work:
-        a line says what is missing where.
+        The artifact holds all of that too, so a server that stays down does not fail a stage that has succeeded: a
+        message says what the run lacks.
 
         Args:
             made: the stage's artifact.
-            scores: each is logged once, so that MLflow's pages compare it between runs as a bar.
+            scores: metrics that are logged once, so that MLflow's pages compare them between runs as bars.
 
         Raises:
             TrackingError: the server refuses.
@@ -94,7 +94,7 @@ class StageRun:
             say(f"Run {self.run_id} of stage {self._name!r} lacks manifest, cost and {len(scores)} scores. {error}")
 
     def log_artifact(self, made: Artifact, name: str) -> None:
-        """Keep an artifact with the run, under a name; `fetch_run_artifact` brings it back.
+        """Store an artifact with the run under a name; `fetch_run_artifact` downloads it.
 
         Raises:
             TrackingError: the server refuses, or stays down.
@@ -108,7 +108,7 @@ class StageRun:
         tags = {"kind": manifest.kind, "language": manifest.language, **cost_tags(manifest)}
         tags[MLFLOW_RUN_NOTE] = run_description(made, shown)
         hashes = {f"data_{name}": value for name, value in manifest.data_hashes.items()}
-        # What is nested has names from the data, such as labels, which MLflow's parameters may not be called by.
+        # Nested values have keys from the data, such as labels, which MLflow does not allow as names of parameters.
         details_and_record = {**manifest.details, **manifest.record}
         details = {key: value for key, value in details_and_record.items() if not isinstance(value, Mapping)}
         facts = {**_flatten(manifest.recipe), **details, **hashes, "fingerprint": made.fingerprint}
@@ -125,7 +125,7 @@ class StageRun:
         """Send the rest of the curve, and mark the run as finished.
 
         Raises:
-            TrackingError: the server refuses, as where the run was deleted.
+            TrackingError: the server refuses, for example because the run was deleted.
         """
         self._flush(self.client.wait_left_s)
         try:
@@ -136,7 +136,7 @@ class StageRun:
             say(f"Run {self.run_id} of stage {self._name!r} is not marked as finished, though the stage is. {error}")
 
     def fail(self, parent_run: str, error: BaseException) -> None:
-        """Send what can be sent at once, and mark the run and its pipeline's as failed or killed if MLflow answers."""
+        """Send the rest of the curve for a few seconds, and mark the run and its pipeline's as failed or killed."""
         self._flush(FINAL_WAIT_S)
         _mark_failed((self.run_id, parent_run), error)
 
@@ -154,7 +154,7 @@ class StageRun:
 
 
 def log_artifact(client: RetryingClient, run_id: str, made: Artifact, name: str) -> None:
-    """Keep an artifact with a run, under a name; `fetch_run_artifact` brings it back.
+    """Store an artifact with a run under a name; `fetch_run_artifact` downloads it.
 
     Raises:
         TrackingError: the server refuses, or stays down.
@@ -165,7 +165,7 @@ def log_artifact(client: RetryingClient, run_id: str, made: Artifact, name: str)
 
 @contextlib.contextmanager
 def mention_artifact(made: Artifact) -> Iterator[None]:
-    """Add to an error of tracking that the artifact it is about is not lost."""
+    """Add to a tracking error that the artifact itself is whole."""
     try:
         yield
     except TrackingError as error:
@@ -173,10 +173,10 @@ def mention_artifact(made: Artifact) -> Iterator[None]:
 
 
 def open_run(recipe: Recipe, pipeline: str) -> str:
-    """Begin the run of a whole pipeline, and return its id for the stages to stand under.
+    """Create the run of a pipeline, and return its id, which is the parent of the stages' runs.
 
     Raises:
-        TrackingError: the tracking server refuses, or stays down for as long as it is waited for.
+        TrackingError: the tracking server refuses, or stays down.
     """
     settings, parameters, more = recipe.model_dump(mode="json"), recipe.model_dump(), {"recipe": recipe.digest()}
     return open_project_run(recipe.name, pipeline, settings, parameters, _pipeline_note(recipe, pipeline), more)
@@ -190,18 +190,18 @@ def open_project_run(
     note: str,
     more: Mapping[str, str] | None = None,
 ) -> str:
-    """Begin the run of some work on a project, and return its id for stages to stand under.
+    """Create the parent run of some work on a project, and return its id.
 
     Args:
-        project: its name in the registry.
-        work: what is done, such as a pipeline's name.
-        recipe: settings as JSON, kept as `recipe.json`.
-        parameters: the same, to be listed one by one.
-        note: description of the run until it has come to something, in Markdown.
+        project: name of the project in the registry.
+        work: name of the run, such as a pipeline's name.
+        recipe: settings as JSON, stored as `recipe.json`.
+        parameters: settings to log as MLflow parameters.
+        note: description of the run until it has results, in Markdown.
         more: further tags.
 
     Raises:
-        TrackingError: the tracking server refuses, or stays down for as long as it is waited for.
+        TrackingError: the tracking server refuses, or stays down.
     """
     tags = {MLFLOW_RUN_NAME: work, MLFLOW_RUN_NOTE: note, "pipeline": work, "project": project, **(more or {})}
     tags |= {MLFLOW_SOURCE_NAME: f"lingraft {__version__}, {work}", MLFLOW_SOURCE_TYPE: "LOCAL"}
@@ -217,16 +217,16 @@ def open_project_run(
 
 @contextlib.contextmanager
 def project_run(project: str, work: str, settings: Mapping[str, Any], note: str) -> Iterator[str]:
-    """The run of some work on a project, finished at the end, and marked as failed or killed if the work raises.
+    """Create a parent run, finish it at the end, and mark it as failed or killed if the body raises.
 
     Args:
-        project: its name in the registry.
-        work: what is done, such as `add-language`.
-        settings: as JSON; kept as `recipe.json`, and listed one by one as parameters.
+        project: name of the project in the registry.
+        work: name of the run, such as `add-language`.
+        settings: settings as JSON, stored as `recipe.json` and logged as parameters.
         note: description of the run, in Markdown.
 
     Raises:
-        TrackingError: the tracking server refuses, or stays down for as long as it is waited for.
+        TrackingError: the tracking server refuses, or stays down.
     """
     run_id = open_project_run(project, work, settings, settings, note)
     try:
@@ -238,7 +238,7 @@ def project_run(project: str, work: str, settings: Mapping[str, Any], note: str)
 
 
 def _mark_failed(run_ids: Sequence[str], error: BaseException) -> None:
-    """Mark runs as failed or killed if MLflow answers at once: why the work failed matters more."""
+    """Mark runs as failed or killed if MLflow answers at once; it must not hide the error itself."""
     status = "KILLED" if isinstance(error, Interruption | KeyboardInterrupt) else "FAILED"
     with client_without_retries() as client, contextlib.suppress(TrackingError):
         for run_id in run_ids:
@@ -246,17 +246,17 @@ def _mark_failed(run_ids: Sequence[str], error: BaseException) -> None:
 
 
 def describe(client: RetryingClient, run_id: str, name: str, note: str, scores: Mapping[str, float]) -> None:
-    """Name a pipeline's run after what it did, and put what it came to at the top of its page.
+    """Set name, description and metrics of a pipeline's run, which its page shows at the top.
 
     Args:
         client: MLflow, with retries.
-        run_id: of the pipeline's run.
+        run_id: id of the pipeline's run.
         name: new name of the run.
-        note: its description, in Markdown; MLflow's pages show its first lines unless asked for more.
-        scores: its metrics, by which MLflow's charts compare it with the pipeline's other runs.
+        note: description in Markdown, of which MLflow's pages show the first lines.
+        scores: metrics by which MLflow's charts compare it with the pipeline's other runs.
 
     Raises:
-        TrackingError: the tracking server refuses, or stays down for as long as it is waited for.
+        TrackingError: the tracking server refuses, or stays down.
     """
     tags = [RunTag(MLFLOW_RUN_NAME, name), RunTag(MLFLOW_RUN_NOTE, truncate(note))]
     now_ms = _now_ms()
@@ -265,7 +265,7 @@ def describe(client: RetryingClient, run_id: str, name: str, note: str, scores: 
 
 
 def _pipeline_note(recipe: Recipe, pipeline: str) -> str:
-    """The description of a pipeline's run until it has come to something."""
+    """Return the description of a pipeline's run until it has results."""
     return (
         f"The pipeline `{pipeline}` of `{recipe.name}`, from `{recipe.source}` to "
         f"{', '.join(f'`{target}`' for target in recipe.targets)}. Its stages are runs of their own below this one. "
@@ -274,21 +274,21 @@ def _pipeline_note(recipe: Recipe, pipeline: str) -> str:
 
 
 class RunLocation(NamedTuple):
-    """Where the runs of a pipeline are."""
+    """Location of a pipeline's runs."""
 
     uri: str
-    """Of the store, without credentials."""
+    """URI of the store, without credentials."""
     experiment: str
     """Id of the experiment."""
     stages: dict[str, str]
-    """Ids of the stages' runs by name, in the order in which they began; of several attempts the last."""
+    """Ids of the stages' runs by name, in order of their start; of several attempts the last."""
 
 
 def run_location(client: RetryingClient, run_id: str) -> RunLocation:
-    """Look up where a pipeline's run and the runs of its stages are.
+    """Look up the location of a pipeline's run and of its stages' runs.
 
     Raises:
-        TrackingError: the tracking server refuses, or stays down for as long as it is waited for.
+        TrackingError: the tracking server refuses, or stays down.
     """
     mlflow_client = mlflow.MlflowClient()
     experiment = str(client.call(partial(mlflow_client.get_run, run_id)).info.experiment_id)
@@ -303,10 +303,10 @@ def run_location(client: RetryingClient, run_id: str) -> RunLocation:
 
 
 def close_run(run_id: str, failed: bool = False) -> None:
-    """End the run of a whole pipeline; a stage that fails alone has marked it already, others have gone on since.
+    """End the run of a pipeline, also one that a failed stage has marked while other stages went on.
 
     Raises:
-        TrackingError: the tracking server refuses, or stays down for as long as it is waited for.
+        TrackingError: the tracking server refuses, or stays down.
     """
     with retrying_client() as client:
         client.call(lambda: mlflow.MlflowClient().set_terminated(run_id, "FAILED" if failed else "FINISHED"))
@@ -316,7 +316,7 @@ def tag_run(client: RetryingClient, run_id: str, key: str, value: str) -> None:
     """Set a tag of a run.
 
     Raises:
-        TrackingError: the tracking server refuses, or stays down for as long as it is waited for.
+        TrackingError: the tracking server refuses, or stays down.
     """
     client.call(partial(mlflow.MlflowClient().set_tag, run_id, key, value))
 
@@ -325,7 +325,7 @@ def tags_of_run(run_id: str) -> dict[str, str]:
     """All tags of a run.
 
     Raises:
-        TrackingError: the tracking server has no such run, or stays down for as long as it is waited for.
+        TrackingError: the tracking server has no such run, or stays down.
     """
     with retrying_client() as client:
         return dict(client.call(partial(mlflow.MlflowClient().get_run, run_id)).data.tags)
@@ -333,14 +333,14 @@ def tags_of_run(run_id: str) -> dict[str, str]:
 
 @contextlib.contextmanager
 def stage(parent_run: str, name: str) -> Iterator[StageRun]:
-    """The run of one stage; if the stage fails or is stopped, its run and its pipeline's are marked so.
+    """Create the run of one stage; if the stage fails or is stopped, mark its run and its pipeline's accordingly.
 
-    Who was killed could not do that, so whoever does the same stage again marks its run as killed.
+    A killed process cannot do that, so the next attempt at the same stage marks the old run as killed.
 
     Raises:
-        Interruption: the process was asked to stop where the stage itself does not see to that.
-        TrackingError: the tracking server refuses, or is down and stays so for as long as it is waited for. Nothing has
-            been done by then, and the stage can be run again.
+        Interruption: the process was asked to stop where the stage itself does not handle that.
+        TrackingError: the tracking server refuses, or stays down. Nothing has been done by then, and the stage can be
+            run again.
     """
     with interruptible(), retrying_client() as client:
         parent = client.call(lambda: mlflow.MlflowClient().get_run(parent_run))
@@ -367,7 +367,7 @@ def _now_ms() -> int:
 
 
 def _log_points(run_id: str, points: Sequence[TimedMetrics]) -> None:
-    """All in one request; MLflow keeps one of two metrics with equal name, time, step and value."""
+    """Log points in one request; of metrics with equal name, time, step and value MLflow keeps one."""
     metrics = [
         Metric(key, value, now_ms, point.step) for now_ms, point in points for key, value in _metrics_of(point).items()
     ]
@@ -376,7 +376,7 @@ def _log_points(run_id: str, points: Sequence[TimedMetrics]) -> None:
 
 
 def _metrics_of(point: "Progress") -> dict[str, float]:
-    """Metrics of a point; what never changes in most trainings is logged only where it says something."""
+    """Return the metrics of a point, without those that do not apply to this training."""
     measured: dict[str, float | None] = {
         "loss": point.loss,
         "dev_loss": point.dev_loss,
@@ -393,7 +393,7 @@ def _request_tag() -> dict[str, str]:
 
 
 def _get_or_create_run(experiment: str, tags: Mapping[str, str]) -> str:
-    """The run of these tags, of which one is like no other's; made unless it is there already."""
+    """Return the run with the request tag among `tags`; create it if there is none."""
     found = _runs_of_request(experiment, tags[_REQUEST])
     return found[0] if found else str(mlflow.MlflowClient().create_run(experiment, tags=dict(tags)).info.run_id)
 
@@ -404,7 +404,7 @@ def _runs_of_request(experiment: str, mark: str) -> list[str]:
 
 
 def _kill_abandoned(experiment: str, parent_run: str, name: str) -> None:
-    """Mark runs of the same stage that somebody began and never ended."""
+    """Mark runs of the same stage that were started and never ended as killed."""
     mlflow_client = mlflow.MlflowClient()
     same = f"tags.`{MLFLOW_PARENT_RUN_ID}` = '{parent_run}' and tags.stage = '{name}'"
     for run in mlflow_client.search_runs([experiment], f"{same} and attributes.status = 'RUNNING'"):
@@ -412,7 +412,7 @@ def _kill_abandoned(experiment: str, parent_run: str, name: str) -> None:
 
 
 def _delete_duplicates(run_id: str) -> None:
-    """Delete runs that a request made which had been taken for lost and was repeated."""
+    """Delete further runs of a request that was repeated although its first attempt had succeeded."""
     mlflow_client = mlflow.MlflowClient()
     run = mlflow_client.get_run(run_id)
     for twin in set(_runs_of_request(run.info.experiment_id, run.data.tags[_REQUEST])) - {run_id}:
@@ -420,7 +420,7 @@ def _delete_duplicates(run_id: str) -> None:
 
 
 def _get_or_create_experiment(name: str) -> str:
-    """The experiment's id; beside a SQLite file, artifacts go into a folder next to it and not to where one stands."""
+    """Return an experiment's id, created if need be; with a SQLite file, its artifacts go into a folder beside the file."""
     found = mlflow.get_experiment_by_name(name)
     if found is not None:
         return str(found.experiment_id)
@@ -437,7 +437,7 @@ def _log_params(run_id: str, facts: Mapping[str, object]) -> None:
 
 
 def _flatten(nested: Mapping[Any, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested keys joined by dots, as MLflow's parameters are flat and short; places in lists of sections count too."""
+    """Flatten nested settings to dotted keys, with indices for lists of sections: MLflow's parameters are flat."""
     flat: dict[str, Any] = {}
     for key, value in nested.items():
         if isinstance(value, Sequence) and any(isinstance(each, Mapping) for each in value):

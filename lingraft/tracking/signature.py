@@ -1,6 +1,6 @@
-"""What goes in and what comes out of an artifact, as MLflow's pages and `mlflow.models.get_model_info` show it.
+"""Signatures of artifacts for MLflow: the file `MLmodel` with inputs and outputs, which MLflow's pages show.
 
-The file `MLmodel` names no flavour, so MLflow itself loads none of our artifacts: `lingraft registry pull` does.
+`MLmodel` names no flavour, so MLflow itself does not load our artifacts: `lingraft registry pull` downloads them.
 """
 
 import numpy as np
@@ -18,7 +18,7 @@ _DATATYPES = {"BYTES": np.str_, "FP32": np.float32, "INT32": np.int32, "BOOL": n
 
 
 def mlmodel_of(manifest: Manifest, model_id: str) -> str:
-    """The text of an artifact's file `MLmodel`; the same for the same artifact."""
+    """Return the text of an artifact's file `MLmodel`, which is the same for the same artifact."""
     made = Model(
         signature=_signature(manifest),
         model_uuid=model_id,
@@ -30,7 +30,7 @@ def mlmodel_of(manifest: Manifest, model_id: str) -> str:
 
 
 def _signature(manifest: Manifest) -> ModelSignature:
-    """Legend of shapes: (texts, tokens), and behind them what there is of each."""
+    """Return inputs and outputs of an artifact; shapes begin with (texts, tokens)."""
     width = manifest.detail("shape", EncoderShape).width if "shape" in manifest.details else -1
     labels = manifest.detail("labels", list[str]) if "labels" in manifest.details else []
     if manifest.kind is Kind.BUNDLE:
@@ -46,7 +46,7 @@ def _signature(manifest: Manifest) -> ModelSignature:
 
 
 def _task_shape(metric: str, labels: int) -> tuple[int, ...]:
-    """Classes a text; tags a token; or, without labels, a token's start and end."""
+    """Return the shape of logits: classes of a text, tags of a token, or start and end of an answer if unlabelled."""
     if metric == "accuracy":
         return (-1, labels)
     return (-1, -1, labels or 2)
@@ -57,7 +57,7 @@ def _tensor_signature(inputs: list[ColSpec | TensorSpec], name: str, shape: tupl
 
 
 def _bundle_signature(kind: BundleKind, labels: int, width: int) -> ModelSignature:
-    """What the endpoint takes and gives, by the Open Inference Protocol."""
+    """Return inputs and outputs of the endpoint by the Open Inference Protocol."""
     from lingraft.serving.models import interface  # it brings PyTorch, and few steps register bundles
 
     inputs, outputs = interface(kind, labels, width)

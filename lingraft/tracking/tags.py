@@ -1,4 +1,4 @@
-"""What tags and the model card of a registered version say of its artifact: the contract of the registry."""
+"""Tags and model card of a registered version, derived from its artifact: the contract of the registry."""
 
 from collections.abc import Mapping
 
@@ -11,14 +11,14 @@ from lingraft.huggingface.card_data import cost_table, table
 from lingraft.model.flops import V100_FLOPS_PER_S
 
 PARITY = "parity."
-"""Beginning of tags: the largest difference of a logit between ONNX Runtime and PyTorch, of a bundle by language, of
-embeddings by task."""
+"""Prefix of the tags for parity, the largest difference of a logit between ONNX Runtime and PyTorch: by language for
+bundles, by task for embeddings."""
 CARD_CHARACTERS = 5000
-"""What MLflow's database has room for."""
+"""Largest number of characters of a description in MLflow's database."""
 _FIRST_SCORES = 4
-"""Of a run's description, in its first line."""
+"""Number of scores in the first line of a run's description."""
 _NOT_ON_CARD = ("data.", "cost_", "fingerprint.")
-"""Beginnings of tags that a card does not list."""
+"""Prefixes of tags that a model card does not list among its facts."""
 _TRUNCATED = "\n\nThe rest is in the artifact's manifest.json."
 _NOUNS = {
     "primary": "The model that all languages and tasks of `{project}` are put into",
@@ -39,7 +39,7 @@ _EMBEDDINGS_SCORES = (
 
 
 def mlflow_tags(made: Artifact) -> dict[str, str]:
-    """The tags of a version that follow from its artifact; docs/registry.md explains each."""
+    """Return the tags of a version that follow from its artifact; docs/registry.md explains each."""
     manifest = made.manifest
     facts: dict[str, object] = {
         "kind": manifest.kind,
@@ -56,7 +56,7 @@ def mlflow_tags(made: Artifact) -> dict[str, str]:
 
 
 def recorded_tags(manifest: Manifest) -> dict[str, str]:
-    """Those of `facts_of` that the fingerprint does not cover: how this copy of the artifact was made."""
+    """Return the tags that the fingerprint does not cover: library version, cost and parity of this copy."""
     parity = parity_of(manifest) if manifest.kind is Kind.BUNDLE else {}
     facts = {
         "library_version": manifest.library_version,
@@ -67,16 +67,16 @@ def recorded_tags(manifest: Manifest) -> dict[str, str]:
 
 
 def surplus_tags(tags: Mapping[str, str], made: Artifact) -> set[str]:
-    """Tags that claim to follow from the artifact, and do not."""
+    """Return the names of tags that are derived from an artifact, but not from this one."""
     families = ("data.", "fingerprint.", *((PARITY,) if made.manifest.kind is Kind.BUNDLE else ()))
     claims = {name for name in tags if name.startswith(families) or name in {"tokenizer_hash", "aligned_with"}}
     return claims - set(mlflow_tags(made))
 
 
 def mismatched_tag(tags: Mapping[str, str], made: Artifact) -> str | None:
-    """A sentence about the first tag that differs from the artifact, is missing, or is surplus; None if none does.
+    """Describe the first tag that differs from the artifact, is missing, or is surplus; None if there is none.
 
-    Cost and version of the library are not compared: they decide nothing.
+    Cost and library version are not compared, since nothing depends on them.
     """
     ignored = {"library_version", *cost_tags(made.manifest)}
     facts = {name: value for name, value in mlflow_tags(made).items() if name not in ignored}
@@ -88,16 +88,16 @@ def mismatched_tag(tags: Mapping[str, str], made: Artifact) -> str | None:
 
 
 class _Parity(pydantic.BaseModel, frozen=True):
-    """How near a bundle's answers in one language are to PyTorch's."""
+    """Parity record of one language in a bundle's manifest."""
 
     difference: float
 
 
 def parity_of(manifest: Manifest) -> dict[str, float]:
-    """By language, the largest difference of a bundle's logits from PyTorch's in float32.
+    """Return, by language, the largest difference between a bundle's logits and PyTorch's in float32.
 
     Raises:
-        ArtifactError: the manifest lacks it.
+        ArtifactError: the manifest has no valid record.
     """
     parity: dict[str, dict[str, _Parity]] = manifest.recorded("parity", dict[str, dict[str, _Parity]])
     return {language: found.difference for language, found in parity.get("fp32", {}).items()}
@@ -109,14 +109,14 @@ def _task_kind(manifest: Manifest) -> str | None:
 
 
 def _language_tags(manifest: Manifest) -> dict[str, str]:
-    """By these an answer of an endpoint, which names the same, leads to the bundle."""
+    """Return the tags with each language's fingerprint, which an endpoint's answers name too."""
     return {f"fingerprint.{language}": fingerprint_of(manifest, language) for language in languages_of(manifest)}
 
 
 def cost_tags(manifest: Manifest) -> dict[str, object]:
-    """What training an artifact took; nothing if it was not trained.
+    """Return the cost of training an artifact; nothing if it was not trained.
 
-    GPU-hours are those of the paper's V100 at 30 TFLOP/s (appendix A.1), whatever the training ran on.
+    GPU-hours are those of the paper's V100 at 30 TFLOP/s (appendix A.1), whatever hardware was used.
     """
     if not manifest.cost.steps:
         return {}
@@ -129,7 +129,7 @@ def cost_tags(manifest: Manifest) -> dict[str, object]:
 
 
 def numeric_tags(tags: Mapping[str, str]) -> dict[str, str]:
-    """Tags that are numbers: scores, and what else was counted."""
+    """Return the tags whose values are numbers, such as scores."""
     return {name: value for name, value in tags.items() if _is_number(value)}
 
 
@@ -142,13 +142,13 @@ def _is_number(value: str) -> bool:
 
 
 def model_description(kind: str, project: str) -> str:
-    """What a registered model is, in a sentence."""
+    """Return the description of a registered model, in a sentence."""
     said = _NOUNS.get(kind, f"Artifacts of kind {kind} of `{{project}}`").format(project=project)
     return f"{said}. Every version is a verified artifact; see its card."
 
 
 def model_card(made: Artifact, title: str, scores: dict[str, str]) -> str:
-    """The model card of a version, in Markdown, of what its manifest and its scores say."""
+    """Return the model card of a version in Markdown, from its manifest and scores."""
     use = ["## Use", f"`lingraft registry pull {title} --out DIR` brings and verifies it."]
     return truncate(
         "\n\n".join(
@@ -158,7 +158,7 @@ def model_card(made: Artifact, title: str, scores: dict[str, str]) -> str:
 
 
 def run_description(made: Artifact, scores: dict[str, str]) -> str:
-    """The description of the run that made an artifact, in Markdown; what it came to is in its first line."""
+    """Return the description of the run that made an artifact, in Markdown, with its result in the first line."""
     manifest = made.manifest
     where = f" in `{manifest.language}`" if manifest.language else ""
     found = ", ".join(f"{name} {value}" for name, value in list(scores.items())[:_FIRST_SCORES])
@@ -193,7 +193,7 @@ def _origin_sections(made: Artifact) -> list[str]:
 
 
 def truncate(card: str) -> str:
-    """A card that MLflow has room for: what is left out is whole lines, and the card says so."""
+    """Shorten a card to MLflow's limit by whole lines; the card then says so."""
     if len(card) <= CARD_CHARACTERS:
         return card
     room = CARD_CHARACTERS - len(_TRUNCATED)

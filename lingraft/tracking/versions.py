@@ -1,4 +1,4 @@
-"""What the registry holds, as plain records: models, their versions, tags and aliases."""
+"""Versions of registered models as plain records, with their tags and aliases, and requests about them."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ class Version:
     tags: dict[str, str]
     aliases: tuple[str, ...]
     created_ms: int
-    """When it was registered, in milliseconds since 1970."""
+    """Time of registration, in milliseconds since 1970."""
     run_id: str | None
     source: str
     """URI of its logged model."""
@@ -39,11 +39,11 @@ class Version:
 
     @classmethod
     def from_mlflow(cls, found: "ModelVersion", aliases: Mapping[str, str]) -> Self:
-        """What MLflow answered.
+        """Build the record from MLflow's answer.
 
         Args:
-            found: a version.
-            aliases: of its model, each with the version that it points at; a search does not tell them.
+            found: version as MLflow returns it.
+            aliases: aliases of its model with the versions they point at, which MLflow's search does not return.
         """
         return cls(
             name=found.name,
@@ -58,45 +58,45 @@ class Version:
 
     @property
     def title(self) -> str:
-        """What messages call it."""
+        """Name of the version in messages."""
         return f"version {self.number} of {self.name!r}"
 
     @property
     def is_champion(self) -> bool:
-        """Whether the alias points at it."""
+        """Whether the alias `champion` points at the version."""
         return CHAMPION in self.aliases
 
     @property
     def kind(self) -> str | None:
-        """The artifact's, or None if somebody else has registered it."""
+        """Kind of the artifact; None if lingraft did not register the version."""
         return self.tags.get("kind")
 
     @property
     def fingerprint(self) -> str:
-        """Of the artifact; empty if somebody else has registered it."""
+        """Fingerprint of the artifact; empty if lingraft did not register the version."""
         return self.tags.get("fingerprint", "")
 
 
 def versions(client: RetryingClient, project: str) -> list[Version]:
-    """Every version that a project has registered, by name and number."""
+    """Return every version of a project, sorted by name and number."""
     return sorted(_find_versions(client, f"tags.project = '{project}'"), key=lambda each: (each.name, each.number))
 
 
 def versions_of(client: RetryingClient, name: str) -> list[Version]:
-    """Every version of a model, by number; none if there is no such model."""
+    """Return every version of a model, sorted by number; none if there is no such model."""
     return sorted(_find_versions(client, f"name = '{name}'"), key=lambda each: each.number)
 
 
 def projects(client: RetryingClient) -> list[str]:
-    """Projects that have registered something."""
+    """Return the names of projects with registered versions."""
     return sorted({each.tags["project"] for each in _find_versions(client, "") if "project" in each.tags})
 
 
 def version_of(client: RetryingClient, name: str, number: int) -> Version:
-    """One version of a model.
+    """Return one version of a model.
 
     Raises:
-        NotRegisteredError: there is none.
+        NotRegisteredError: there is no such version.
         TrackingError: the registry refuses, or stays down.
     """
     for each in versions_of(client, name):
@@ -109,12 +109,12 @@ def version_of(client: RetryingClient, name: str, number: int) -> Version:
 
 
 def champion_of(client: RetryingClient, name: str) -> Version | None:
-    """The version that the alias points at; None if there is none."""
+    """Return the champion of a model; None if it has none."""
     return next((each for each in versions_of(client, name) if each.is_champion), None)
 
 
 def alias_target(client: RetryingClient, name: str) -> Version | None:
-    """The same in one request, for those who ask again and again; of the version's aliases it says none but this.
+    """Return the champion of a model by a single request, for polling; the record has no other alias.
 
     Raises:
         TrackingError: the registry refuses, or stays down.
@@ -123,17 +123,17 @@ def alias_target(client: RetryingClient, name: str) -> Version | None:
 
 
 def download(client: RetryingClient, version: Version, kind: Kind, out: Path) -> Artifact:
-    """Copy a version's artifact to a folder, and verify it.
+    """Download a version's artifact to a folder, and verify it.
 
     Raises:
         TrackingError: the registry refuses, or stays down.
-        ArtifactError: what came is damaged or not what its tag says, or `out` cannot be written.
+        ArtifactError: the download is damaged or contradicts its tag, or `out` cannot be written.
     """
     return download_artifact(client, version.source, version.title, kind, out, version.fingerprint)
 
 
 def move_champion(client: RetryingClient, name: str, number: int | None) -> None:
-    """Point the alias at a version, or at none, in one request."""
+    """Point the alias `champion` at a version, or delete it if None, in one request."""
     if number is not None:
         client.call(partial(MlflowClient().set_registered_model_alias, name, CHAMPION, str(number)))
     else:
@@ -147,7 +147,7 @@ def set_tags(client: RetryingClient, version: Version, tags: Mapping[str, str]) 
 
 
 def delete_version(client: RetryingClient, version: Version) -> None:
-    """Delete a version and its logged model; MLflow frees their space when its own `mlflow gc` is run."""
+    """Delete a version and its logged model; `mlflow gc` frees their space."""
     mlflow_client = MlflowClient()
     client.call(partial(_unless_absent, mlflow_client.delete_model_version, version.name, str(version.number)))
     if version.source.startswith(MODELS):
@@ -155,27 +155,27 @@ def delete_version(client: RetryingClient, version: Version) -> None:
 
 
 def delete_tag(client: RetryingClient, version: Version, key: str) -> None:
-    """Remove a tag of a version, if it has it."""
+    """Delete a tag of a version if it exists."""
     client.call(
         partial(_unless_absent, MlflowClient().delete_model_version_tag, version.name, str(version.number), key)
     )
 
 
 def download_files(
-    client: RetryingClient, version: Version, kind: Kind, out: Path, filter_string: Callable[[Manifest], Iterable[str]]
+    client: RetryingClient, version: Version, kind: Kind, out: Path, wanted: Callable[[Manifest], Iterable[str]]
 ) -> Artifact:
-    """Copy the manifest and some files of a version's artifact to a folder; each file is verified.
+    """Download the manifest and some files of a version's artifact to a folder, and verify each file.
 
     Args:
         client: MLflow, with retries.
-        version: whose artifact.
-        kind: what it must be.
+        version: version of the artifact.
+        kind: kind that the artifact must have.
         out: new folder.
-        wanted: names of files, by the manifest.
+        wanted: function that returns the names of the files to download, from the manifest.
 
     Raises:
         TrackingError: the registry refuses, lacks a file, or stays down.
-        ArtifactError: what came is damaged, of another kind, or not what its tag says.
+        ArtifactError: the download is damaged, of another kind, or contradicts its tag.
     """
     location = client.call(partial(_artifact_location, version))
     client.transfer(partial(_download, f"{location}/{MANIFEST}", out))
@@ -186,14 +186,14 @@ def download_files(
         )
     found = Artifact(out, manifest, deferred=True)
     require_tagged(found, version.fingerprint, version.title)
-    for name in filter_string(manifest):
+    for name in wanted(manifest):
         client.transfer(partial(_download, f"{location}/{name}", (out / name).parent))
         found.verify(name)
     return found
 
 
 def _artifact_location(version: Version) -> str:
-    """Where the store keeps a version's files; `models:/` leads to all of them at once only."""
+    """Return the URI of a version's files in the store; `models:/` URIs give all files at once only."""
     return str(MlflowClient().get_logged_model(version.source.removeprefix(MODELS)).artifact_location)
 
 
@@ -216,7 +216,7 @@ def _delete_alias(name: str) -> None:
 
 
 def _unless_absent(request: Callable[..., None], *arguments: str) -> None:
-    """Ask for something to go, which an earlier attempt may have brought about."""
+    """Delete something that an earlier attempt may have deleted."""
     try:
         request(*arguments)
     except MlflowException as error:
@@ -235,7 +235,7 @@ def _aliases(name: str) -> dict[str, str]:
 
 
 def search_versions(client: RetryingClient, filter_string: str) -> "list[ModelVersion]":
-    """All versions that MLflow finds, in the order of their numbers; they say nothing of aliases."""
+    """Return all versions that MLflow finds, sorted by name and number, without their aliases."""
     found: list[ModelVersion] = []
     token: str | None = None
     order = ["name ASC", "version_number ASC"]
