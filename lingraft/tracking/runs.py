@@ -420,7 +420,7 @@ def _delete_duplicates(run_id: str) -> None:
 
 
 def _get_or_create_experiment(name: str) -> str:
-    """Return an experiment's id, created if need be; with a SQLite file, its artifacts go into a folder beside the file."""
+    """Return an experiment's id, created if need be; beside a SQLite file, artifacts go into a folder next to it."""
     found = mlflow.get_experiment_by_name(name)
     if found is not None:
         return str(found.experiment_id)
