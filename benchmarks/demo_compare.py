@@ -104,12 +104,12 @@ class Demo:
             for seed in task.finetuning.seeds
         ]
 
-    def lane(self, language: str) -> jobs.Lane:
+    def lane(self, language: str) -> jobs.LanguageDirs:
         """Text, tokenizer and blocks of a language, taken from the demo's results where they are there."""
-        folders = jobs.Lane.under(self.work, language)
-        for job in jobs.lane(self.recipe, language, folders):
+        folders = jobs.LanguageDirs.under(self.work, language)
+        for job in jobs.language_jobs(self.recipe, language, folders):
             if not job.out.exists():
-                shared_results.done(job, lambda point: None)
+                shared_results.get_or_run(job, lambda point: None)
         return folders
 
     def overlap(self, language: str) -> Scores:
@@ -119,7 +119,7 @@ class Demo:
         learned, out = self.work / f"overlap-{language}", self.work / f"overlap-result-{language}"
         folders = {"blocks_folder": lane.blocks, "tokenizer_folder": lane.tokenizer, "out": learned}
         job = jobs.adaptation(recipe, adaptation.depth, language, self.primary, None, **folders)
-        shared_results.done(job, lambda point: None)
+        shared_results.get_or_run(job, lambda point: None)
         evaluate_language(recipe, self.primary, learned, self.tasks, lane.text, lane.blocks, out)
         found = load_language(out)
         task = found.task_scores[only_task(recipe)]

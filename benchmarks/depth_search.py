@@ -17,13 +17,13 @@ from benchmarks.depth_search_page import Case, Found, Ran, write
 from benchmarks.samples import sample
 from lingraft.artifacts import sync
 from lingraft.artifacts.artifact import Artifact, Kind
-from lingraft.artifacts.cache import made_once
+from lingraft.artifacts.cache import get_or_make
 from lingraft.artifacts.files import write_text
 from lingraft.config.recipe import Recipe
 from lingraft.config.text import Folder
 from lingraft.console import say
 from lingraft.jobs import job as jobs
-from lingraft.jobs.job import Job, Lane
+from lingraft.jobs.job import Job, LanguageDirs
 from lingraft.search import Inputs, search
 from lingraft.search.trial import Attempt, Trainer
 from lingraft.stages.results import Trial, load_search
@@ -42,9 +42,9 @@ class Bench:
     def prepare(self) -> None:
         """Text to blocks of all languages, and the primary."""
         for language in self.recipe.languages:
-            for job in jobs.lane(self.recipe, language, Lane.under(self.out, language)):
+            for job in jobs.language_jobs(self.recipe, language, LanguageDirs.under(self.out, language)):
                 _make(job)
-        source = Lane.under(self.out, self.recipe.source)
+        source = LanguageDirs.under(self.out, self.recipe.source)
         _make(jobs.pretraining(self.recipe, source.blocks, source.tokenizer, self.primary))
 
     @property
@@ -60,12 +60,12 @@ class Bench:
 
     def inputs(self, language: str) -> Inputs:
         """What a search reads."""
-        lane = Lane.under(self.out, language)
+        lane = LanguageDirs.under(self.out, language)
         return Inputs(self.primary, lane.blocks, lane.tokenizer)
 
     def standard(self, language: str) -> Ran:
         """One standard adaptation, over all layers."""
-        lane, layers = Lane.under(self.out, language), self.recipe.encoder.layers
+        lane, layers = LanguageDirs.under(self.out, language), self.recipe.encoder.layers
         out = self.out / "standard" / language
         made = _make(
             jobs.adaptation(self.recipe, layers, language, self.primary, None, lane.blocks, lane.tokenizer, out)
@@ -115,7 +115,7 @@ def _to_its_end(depth: int, place: Path) -> Attempt:
 
 def _make(job: Job) -> Artifact:
     say(job.title)
-    return made_once(job.made, job.kind, job.made_from, lambda: job.make(job.out, unwatched))
+    return get_or_make(job.made, job.kind, job.made_from, lambda: job.make(job.out, unwatched))
 
 
 def main() -> None:
@@ -128,7 +128,7 @@ def main() -> None:
     parser.add_argument("--megabytes", type=float, default=12.0, help="of text of a language, at most about")
     parser.add_argument("--page", type=Path, help="depth-search.json, .md and .png go here; --out if absent")
     given = parser.parse_args()
-    os.environ.pop(sync.WHERE, None)  # what was made for something else would cost nothing here
+    os.environ.pop(sync.RESULTS_VARIABLE, None)  # what was made for something else would cost nothing here
     recipe = Recipe.load(given.recipe)
     samples = given.out / "sample"
     for language in recipe.languages:

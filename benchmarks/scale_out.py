@@ -129,7 +129,7 @@ def work(shape: str, blocks: int, steps: int, precision: str, out: Path) -> None
     torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
     found: dict[str, Any] = {kind: tokens_per_s(begun(recipe, kind, vocabulary)) for kind in KINDS}
     found |= {"agreeing": agreeing_s(), "beginning": beginning_s(recipe, vocabulary), "device": device().type}
-    if process_group.leads():
+    if process_group.is_rank_zero():
         out.write_text(json.dumps(found), encoding="utf-8")
 
 

@@ -124,14 +124,14 @@ def register_language(
     """Register the embeddings of the language's own depth, promote them if the gate lets them, and say what became."""
     from pathlib import Path
 
-    from lingraft.artifacts.outcomes import conclude
+    from lingraft.artifacts.outcomes import write_outcome
     from lingraft.steps.launch import launcher
 
     made = [[item.path for item in items] for items in (embeddings, evaluations)]
     inputs = {"run": run.path, "tasks": tasks.path, "embeddings": made[0], "evaluations": made[1]}
     outputs = {"chosen": chosen.path, "results": results.path}
     refused = launcher.run("language.register_language", inputs, outputs, isolated=True, recipe=recipe)
-    conclude(language, Path(results.path), Path(outcome.path), refused)
+    write_outcome(language, Path(results.path), Path(outcome.path), refused)
 
 
 @step

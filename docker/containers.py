@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lingraft.signals import noticed
+from lingraft.signals import stop_signals
 
 ROOT = Path(__file__).parents[1]
 STORAGE = ["--storage-driver", "vfs"]
@@ -38,7 +38,7 @@ def container(image: str) -> Iterator[tuple[str, Path]]:
         buildah("from", "--pull-never", "--name", name, image)
         yield name, Path(buildah("mount", name))
     finally:
-        with noticed():  # and in groups of their own, which Ctrl-C does not reach
+        with stop_signals():  # and in groups of their own, which Ctrl-C does not reach
             for command in ("umount", "rm"):
                 removing = ["buildah", *STORAGE, command, name]
                 subprocess.run(removing, check=False, stdout=subprocess.DEVNULL, process_group=0)

@@ -28,12 +28,12 @@ _LINE_EVERY_S = 10.0
 
 def say(message: str) -> None:
     """One line of plain text on standard error; of several processes that train together, from the leader alone."""
-    if ranks.leads():
+    if ranks.is_rank_zero():
         with contextlib.suppress(OSError):  # a log on a full disk must not end a training
             tqdm.write(message, file=sys.stderr)
 
 
-def counted(items: Iterable[Item], title: str, unit: str, total: int | None = None) -> Iterator[Item]:
+def with_progress(items: Iterable[Item], title: str, unit: str, total: int | None = None) -> Iterator[Item]:
     """Pass items on and count them; a terminal gets a bar that goes when done, a log a line every ten seconds.
 
     Args:
@@ -42,7 +42,7 @@ def counted(items: Iterable[Item], title: str, unit: str, total: int | None = No
         unit: what one of them is.
         total: how many there are, where that is known; without it there is no time left to show.
     """
-    terminal = sys.stderr.isatty() and ranks.leads()
+    terminal = sys.stderr.isatty() and ranks.is_rank_zero()
     began = said_at = time.monotonic()
     with tqdm(items, desc=title, unit=unit, total=total, file=sys.stderr, leave=False, disable=not terminal) as bar:
         for number, item in enumerate(bar, start=1):
@@ -62,7 +62,7 @@ _MINUTE_S, _HOUR_S = 60, 3600
 
 
 @dataclass(frozen=True)
-class Planned:
+class PlannedStep:
     """One step that is to be done."""
 
     kind: str
@@ -90,7 +90,7 @@ class RunningStep:
 class TotalProgress:
     """Counts steps as they start and end, in threads if they run at once."""
 
-    def __init__(self, planned: Iterable[Planned], clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, planned: Iterable[PlannedStep], clock: Callable[[], float] = time.monotonic) -> None:
         self._clock, self._began_s = clock, clock()
         self._lock = threading.Lock()
         self._waiting: Counter[str] = Counter()
@@ -180,7 +180,7 @@ class TotalProgress:
         is_partial = len(known) < len(lefts)
         if not known or (is_partial and not self._has_trained):
             return ""
-        return f"{'at least' if is_partial else 'about'} {in_words(sum(known))} left"
+        return f"{'at least' if is_partial else 'about'} {format_duration(sum(known))} left"
 
     def _left_of(self, step: RunningStep) -> float | None:
         now_s, at_once = self._clock(), self._at_once.get(step.kind, 1)
@@ -207,7 +207,7 @@ class TotalProgress:
 _SHOWN: ContextVar[TotalProgress | None] = ContextVar("total progress that is shown", default=None)
 
 
-def shown_step(kind: str, title: str) -> tuple[str, Callable[[bool], None]]:
+def start_step(kind: str, title: str) -> tuple[str, Callable[[bool], None]]:
     """Start a step of the progress that is shown.
 
     Returns:
@@ -220,7 +220,7 @@ def shown_step(kind: str, title: str) -> tuple[str, Callable[[bool], None]]:
     return step.headline, lambda reused: total.end(step, reused)
 
 
-def shown_left(left_s: float, total_s: float) -> str:
+def remaining_note(left_s: float, total_s: float) -> str:
     """What a line of a training adds: about how long all steps still take; empty if unknown, or none are shown.
 
     Args:
@@ -232,7 +232,7 @@ def shown_left(left_s: float, total_s: float) -> str:
     return f"; all steps: {left}" if left else ""
 
 
-def in_words(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """A duration as rough as it is known: '40 s', '4 min', '2 h 10 min'."""
     if seconds < 1.5 * _MINUTE_S:
         return f"{max(1, round(seconds / 10)) * 10} s"

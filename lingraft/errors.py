@@ -13,7 +13,7 @@ class LingraftError(ValueError):
     """Whether the same may succeed a while later, with nobody mending anything."""
 
 
-def raising(items: "Iterable[Item | LingraftError]") -> Iterator[Item]:
+def raise_errors(items: "Iterable[Item | LingraftError]") -> Iterator[Item]:
     """Yield items until the first error among them, which is raised.
 
     Raises:

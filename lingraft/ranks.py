@@ -5,40 +5,40 @@ Nothing is imported for that: the command line asks before PyTorch is there.
 
 import os
 
-WANTED = "LINGRAFT_PROCESSES"
+PROCESSES_VARIABLE = "LINGRAFT_PROCESSES"
 """Variable that says on how many processes of this machine to train."""
-ALL = "all"
+ALL_PROCESSES = "all"
 """Its value for one process an accelerator, or one where there is none."""
-SHARED = "LINGRAFT_NODES_FOLDER"
+NODES_FOLDER_VARIABLE = "LINGRAFT_NODES_FOLDER"
 """Variable: the folder in which nodes that train together find what to do; Kubeflow's own say how many there are."""
 _NODES, _NODE, _ADDRESS, _PORT = "PET_NNODES", "PET_NODE_RANK", "PET_MASTER_ADDR", "PET_MASTER_PORT"
 
 
-def nodes() -> int:
+def node_count() -> int:
     """Machines that train together."""
-    return int(os.environ.get(_NODES, "1")) if SHARED in os.environ else 1
+    return int(os.environ.get(_NODES, "1")) if NODES_FOLDER_VARIABLE in os.environ else 1
 
 
-def node() -> int:
+def node_rank() -> int:
     """Number of this machine, from 0."""
-    return int(os.environ.get(_NODE, "0")) if nodes() > 1 else 0
+    return int(os.environ.get(_NODE, "0")) if node_count() > 1 else 0
 
 
-def meeting_point() -> str:
+def rendezvous_endpoint() -> str:
     """Address at which the processes of several machines meet."""
-    return f"{os.environ[_ADDRESS]}:{os.environ[_PORT]}" if nodes() > 1 else "localhost:0"
+    return f"{os.environ[_ADDRESS]}:{os.environ[_PORT]}" if node_count() > 1 else "localhost:0"
 
 
-def count() -> int:
+def world_size() -> int:
     """Processes that train together."""
     return int(os.environ.get("WORLD_SIZE", "1"))
 
 
 def rank() -> int:
     """Number of this process, from 0."""
-    return int(os.environ.get("RANK", "0")) if count() > 1 else 0
+    return int(os.environ.get("RANK", "0")) if world_size() > 1 else 0
 
 
-def leads() -> bool:
+def is_rank_zero() -> bool:
     """Whether this is the process that writes, tracks and shows progress."""
     return rank() == 0

@@ -26,11 +26,11 @@ class Interruption(BaseException):
         self.exit_code = EXIT_CODES[self.signal]
 
 
-class _BrokenOff(BaseException):
+class _WorkAborted(BaseException):
     """What is done at the moment need not be finished."""
 
 
-class Notice:
+class StopRequest:
     """Whether the process has been asked to stop, by which signal; 0 if not."""
 
     def __init__(self) -> None:
@@ -41,28 +41,28 @@ class Notice:
         """Handle a signal; one that comes again while training stops is not an order to stop at once."""
         self.signal_number = signal_number
         if self._breaks_off:
-            raise _BrokenOff
+            raise _WorkAborted
 
     def unless_asked(self, work: Callable[[], float]) -> float | None:
         """What work gives that takes long and can wait; None if there is notice before it is done."""
         self._breaks_off = True
         try:
             return None if self.signal_number else work()
-        except _BrokenOff:
+        except _WorkAborted:
             return None
         finally:
             self._breaks_off = False
 
 
 @contextlib.contextmanager
-def noticed() -> Iterator[Notice]:
+def stop_signals() -> Iterator[StopRequest]:
     """Turn SIGTERM and SIGINT into a notice meanwhile; where only a thread trains, signals stay what they are.
 
     A notice that came too late to be heeded, or beside an error, is given again to whoever sees to signals otherwise.
     """
-    notice = Notice()
+    notice = StopRequest()
     try:
-        with handled(notice.give):
+        with signal_handler(notice.give):
             yield notice
     except Interruption:
         notice.signal_number = 0  # it has been heeded
@@ -74,14 +74,14 @@ def noticed() -> Iterator[Notice]:
 
 @contextlib.contextmanager
 def interruptible() -> Iterator[None]:
-    """Turn SIGTERM and SIGINT into an `Interruption` at once, where `noticed` does not see to them."""
+    """Turn SIGTERM and SIGINT into an `Interruption` at once, where `stop_signals` does not see to them."""
     raised: list[Interruption] = []
 
     def stop(signal_number: int, _: FrameType | None) -> None:
         raised.append(Interruption(signal_number, "asked to stop. Run the same again to go on."))
         raise raised[-1]
 
-    with _redelivered(), handled(stop):
+    with _redeliver_dropped(), signal_handler(stop):
         try:
             yield
         except BaseException as error:
@@ -91,7 +91,7 @@ def interruptible() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _redelivered() -> Iterator[None]:
+def _redeliver_dropped() -> Iterator[None]:
     """Send a signal again whose `Interruption` was dropped: Python drops what is raised in finalisers and callbacks.
 
     Each import has such a callback.
@@ -113,19 +113,19 @@ def _redelivered() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def handled(
+def signal_handler(
     handle: Callable[[int, FrameType | None], None], numbers: Iterable[signal.Signals] = tuple(EXIT_CODES)
 ) -> Iterator[None]:
     """Handle signals meanwhile, but for those that are ignored; only the main thread can, in others nothing changes."""
-    with restored(numbers):
+    with restore_signal_handlers(numbers):
         if threading.current_thread() is threading.main_thread():
-            for number in heeded(numbers):
+            for number in not_ignored(numbers):
                 signal.signal(number, handle)
         yield
 
 
 @contextlib.contextmanager
-def restored(numbers: Iterable[signal.Signals] = tuple(EXIT_CODES)) -> Iterator[None]:
+def restore_signal_handlers(numbers: Iterable[signal.Signals] = tuple(EXIT_CODES)) -> Iterator[None]:
     """Put back what sees to signals, whatever a library has set meanwhile."""
     before = {number: signal.getsignal(number) for number in numbers}
     try:
@@ -136,7 +136,7 @@ def restored(numbers: Iterable[signal.Signals] = tuple(EXIT_CODES)) -> Iterator[
                 signal.signal(number, handler)
 
 
-def heeded(numbers: Iterable[signal.Signals] = tuple(EXIT_CODES)) -> list[signal.Signals]:
+def not_ignored(numbers: Iterable[signal.Signals] = tuple(EXIT_CODES)) -> list[signal.Signals]:
     """Those that are not ignored, as a shell has its background jobs ignore Ctrl-C, which is meant for others."""
     return [number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN]
 

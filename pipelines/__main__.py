@@ -36,13 +36,13 @@ def compile_all(recipe: RecipeOption, out: OutOption = Path("compiled")) -> None
     """Write the pipelines as YAML, to be uploaded to Kubeflow Pipelines; those of another recipe do not stay beside."""
     from kfp import compiler
 
-    from lingraft.artifacts.files import make_folder, writable
+    from lingraft.artifacts.files import explain_write_errors, make_folder
     from lingraft.config.recipe import Recipe
     from lingraft.console import say
 
     settings = Recipe.load(recipe)
     make_folder(out)
-    with writable(out):
+    with explain_write_errors(out):
         wanted = {"depth-search": settings.search, "paper": settings.paper}
         for name, pipeline in PIPELINES.items():
             file = out / f"{name}.yaml"
@@ -117,7 +117,7 @@ def _recipe(path: Path, text: Path | None) -> "Recipe":
         return recipe
     from lingraft import preflight
 
-    return preflight.without_unlabelled_tasks(recipe.with_folder(text))
+    return preflight.drop_unlabelled_tasks(recipe.with_folder(text))
 
 
 def _announced(recipe: "Recipe") -> "Recipe":

@@ -6,10 +6,10 @@ from kfp import dsl
 from kfp.dsl import base_component, pipeline_channel
 
 from components import data, language, search, source
-from lingraft.artifacts.names import bundled
+from lingraft.artifacts.names import bundle_kinds
 from lingraft.config.cluster import StageName
 from lingraft.config.recipe import Recipe
-from lingraft.config.tasks import finetunings
+from lingraft.config.tasks import finetuning_ids
 from pipelines.cluster import StepSettings, configure_light, configure_training
 from pipelines.settable import settable
 
@@ -76,7 +76,7 @@ def _finetunings(settings: Recipe, common: dict[str, Any], text: Any, nodes: Ste
     """One finetuning a task and seed, side by side; none without tasks."""
     if not settings.tasks:
         return None
-    with dsl.ParallelFor(finetunings(settings.tasks), parallelism=nodes.cluster.parallel_languages) as job:
+    with dsl.ParallelFor(finetuning_ids(settings.tasks), parallelism=nodes.cluster.parallel_languages) as job:
         return configure_training(source.finetune(**common, job=job, text=text), nodes, "finetuning")
 
 
@@ -175,7 +175,7 @@ def language_pipeline(settings: Recipe) -> base_component.BaseComponent:
             outcomes=dsl.Collected(registered.outputs["outcome"]),
         )
         configure_light(reported, nodes)
-        for name in bundled(settings):
+        for name in bundle_kinds(settings):
             exported = language.export_bundle(
                 **common,
                 task=name,

@@ -44,7 +44,7 @@ def configure_training(task: dsl.PipelineTask, nodes: StepSettings, stage: Stage
         task.set_env_variable(launcher.STAGE, stage)
         return _place(task, cluster, cluster.launcher, {})
     if profile.accelerator:
-        task.set_env_variable(ranks.WANTED, ranks.ALL)  # a run may ask for more of them
+        task.set_env_variable(ranks.PROCESSES_VARIABLE, ranks.ALL_PROCESSES)  # a run may ask for more of them
     task.set_env_variable(metrics.PORT, str(METRICS_PORT))
     kubernetes.add_pod_label(task, METRICS_LABEL, "true")
     own = f"{stage}_"

@@ -12,10 +12,10 @@ from kfp.dsl import base_component
 from lingraft import tracking
 from lingraft.artifacts.artifact import Kind
 from lingraft.artifacts.files import write_json
-from lingraft.artifacts.names import bundle_name, bundled, primary_name
+from lingraft.artifacts.names import bundle_kinds, bundle_name, primary_name
 from lingraft.config.recipe import Recipe
 from lingraft.config.tasks import Task
-from lingraft.console import Planned, TotalProgress, in_words
+from lingraft.console import PlannedStep, TotalProgress, format_duration
 from lingraft.data.languages import name_and_tag
 from lingraft.errors import NotRegisteredError
 from lingraft.new_recipe.machine import Machine
@@ -79,7 +79,7 @@ def run(recipe: Recipe, out: Path, compare: bool, drop_languages: Sequence[str] 
 
 
 def announcement(
-    recipe: Recipe, pipelines: Sequence[base_component.BaseComponent], plan: Sequence[Planned], out: Path
+    recipe: Recipe, pipelines: Sequence[base_component.BaseComponent], plan: Sequence[PlannedStep], out: Path
 ) -> list[str]:
     """Lines that say what a run will do, and about how long it takes on this machine.
 
@@ -105,9 +105,11 @@ def announcement(
     ]
     machine = Machine.here()
     training_s = sum(each.flops or 0.0 for each in plan) / machine.flops_per_s
-    roughly = f"{in_words(training_s / _BF16_GAIN)} to {in_words(training_s)} on {machine.cores} CPU cores"
+    roughly = (
+        f"{format_duration(training_s / _BF16_GAIN)} to {format_duration(training_s)} on {machine.cores} CPU cores"
+    )
     if machine.gpu:
-        roughly = f"{in_words(training_s)} on a GPU"
+        roughly = f"{format_duration(training_s)} on a GPU"
     return [
         *lines,
         f"Training the models takes roughly {roughly}; each step then says how much is left in all.",
@@ -128,7 +130,7 @@ def _fetch_bundles(recipe: Recipe, out: Path) -> dict[str, Path]:
     There is none of a task in which no language has passed the gate.
     """
     shutil.rmtree(out, ignore_errors=True)
-    names = bundled(recipe)
+    names = bundle_kinds(recipe)
     folders = {name: out if len(names) == 1 else out / name for name in names}
     fetched = {}
     for name, folder in folders.items():

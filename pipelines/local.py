@@ -20,11 +20,11 @@ from kfp.local import subprocess_task_handler
 
 from lingraft.artifacts import sync
 from lingraft.artifacts.files import make_folder
-from lingraft.artifacts.outcomes import OUTCOME
+from lingraft.artifacts.outcomes import OUTCOME_PREFIX
 from lingraft.config.search import SEARCH_STORAGE
 from lingraft.console import RunningStep, TotalProgress
 from lingraft.errors import LingraftError
-from lingraft.signals import EXIT_CODES, Interruption, handled
+from lingraft.signals import EXIT_CODES, Interruption, signal_handler
 from lingraft.tracking import environment
 from pipelines.forkserver import StepProcess
 from pipelines.plan import ONE_TRAINING, planned_steps
@@ -33,7 +33,7 @@ _ERROR = re.compile(r"^\s*lingraft(\.\w+)+Error: ")
 _STOPPED = re.compile(r"^\s*lingraft\.signals\.Interruption: ")
 _PROGRESS = re.compile(r"^\s*.*: (step \d+/\d+, loss |(batch|document) \d+)")
 _NUMBER_FORMAT = re.compile(r"^\s*precision (fp32|bf16)\b")
-_OUTCOME = re.compile(rf"^\s*{OUTCOME}")
+_OUTCOME = re.compile(rf"^\s*{OUTCOME_PREFIX}")
 _TRAINING = re.compile(r": step (\d+)/(\d+), .*, (\d+) s left$")
 _REUSED = re.compile(r": made before from the same, taken from ")
 _COLOUR = re.compile(r"\x1b\[\d+m")
@@ -173,7 +173,7 @@ def set_up(out: Path) -> None:
     os.environ.setdefault("MLFLOW_TRACKING_URI", f"sqlite:///{out.resolve() / 'mlflow.db'}")
     environment.set_up()
     os.environ.setdefault(SEARCH_STORAGE, f"sqlite:///{out.resolve() / 'optuna.db'}")
-    os.environ.setdefault(sync.WHERE, str(out.resolve() / "results"))
+    os.environ.setdefault(sync.RESULTS_VARIABLE, str(out.resolve() / "results"))
 
 
 def run(
@@ -218,7 +218,11 @@ def _interruption(steps: _RunningSteps, screen: _Screen) -> Interruption:
 def _stoppable(steps: _RunningSteps) -> Iterator[_RunningSteps]:
     """Have `kfp.local` start steps that are asked to stop with us; it would leave them running, and wait."""
     kfps = subprocess_task_handler.run_local_subprocess
-    with handled(steps.hang_up, _LOST_TERMINAL), handled(steps.kill, [signal.SIGALRM]), handled(steps.stop):
+    with (
+        signal_handler(steps.hang_up, _LOST_TERMINAL),
+        signal_handler(steps.kill, [signal.SIGALRM]),
+        signal_handler(steps.stop),
+    ):
         subprocess_task_handler.run_local_subprocess = steps.run
         try:
             yield steps

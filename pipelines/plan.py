@@ -10,7 +10,7 @@ from kfp.dsl import base_component
 
 from lingraft.config.recipe import Recipe
 from lingraft.config.systems import Stage
-from lingraft.console import Planned
+from lingraft.console import PlannedStep
 from lingraft.reports.cost.bill import bills, searched
 
 _ITERATIONS_AT_ONCE = 2
@@ -28,7 +28,7 @@ ONE_TRAINING = {*_STAGES, _FINETUNE, "adapt-over-mini"}
 """Steps that are one training, and say how long it still takes."""
 
 
-def planned_steps(pipeline: base_component.BaseComponent, arguments: Mapping[str, Any]) -> list[Planned]:
+def planned_steps(pipeline: base_component.BaseComponent, arguments: Mapping[str, Any]) -> list[PlannedStep]:
     """Every step of a pipeline, by the name of its component.
 
     A loop over what a step will find is one over the depths of a language: the recipe's own, and all layers to compare.
@@ -51,7 +51,7 @@ def planned_steps(pipeline: base_component.BaseComponent, arguments: Mapping[str
     elif compares:
         flops["adapt"] = None
     like = {_JUDGE_LANGUAGE: (_JUDGE_SOURCE, _LANGUAGE_BY_SOURCE)}
-    return [Planned(name, flops.get(name, 0.0), at_once, like.get(name)) for name, at_once in steps]
+    return [PlannedStep(name, flops.get(name, 0.0), at_once, like.get(name)) for name, at_once in steps]
 
 
 def _steps(

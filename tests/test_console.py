@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from lingraft import console
-from lingraft.console import counted, say
+from lingraft.console import say, with_progress
 from lingraft.training.progress import shown
 from lingraft.training.schedule import Progress
 
@@ -83,7 +83,7 @@ def test_counted_items_pass_through_and_a_log_gets_a_line_every_ten_seconds(
 ) -> None:
     clock = iter(range(0, 1000, 4))
     monkeypatch.setattr(console.time, "monotonic", lambda: next(clock))
-    assert list(counted("abcdef", "judge documents", "batch", 6)) == list("abcdef")
+    assert list(with_progress("abcdef", "judge documents", "batch", 6)) == list("abcdef")
     lines = capsys.readouterr().err.splitlines()
     assert lines
     assert all(re.fullmatch(r"judge documents: batch \d/6, [\d,]+ a second, \d+ s left", line) for line in lines)
@@ -92,7 +92,7 @@ def test_counted_items_pass_through_and_a_log_gets_a_line_every_ten_seconds(
 def test_counted_items_are_a_bar_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
-    assert list(counted("abc", "text de", "document")) == list("abc")
+    assert list(with_progress("abc", "text de", "document")) == list("abc")
     assert "text de" in terminal.getvalue()
 
 

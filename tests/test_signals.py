@@ -10,7 +10,14 @@ from typing import Any, cast
 
 import pytest
 
-from lingraft.signals import EXIT_CODES, Interruption, handled, interruptible, noticed, restored
+from lingraft.signals import (
+    EXIT_CODES,
+    Interruption,
+    interruptible,
+    restore_signal_handlers,
+    signal_handler,
+    stop_signals,
+)
 from lingraft.training.run import Run
 from lingraft.training.schedule import Plan, Progress
 from lingraft.training.state import TrainingState
@@ -33,7 +40,7 @@ def handlers() -> list[object]:
 @pytest.mark.parametrize("number", EXIT_CODES)
 def test_a_stop_beside_an_error_is_not_lost(number: signal.Signals) -> None:
     before = handlers()
-    with pytest.raises(Interruption) as caught, interruptible(), noticed():
+    with pytest.raises(Interruption) as caught, interruptible(), stop_signals():
         fail_when_asked(number, OSError("disk full"))
     assert caught.value.exit_code == EXIT_CODES[number]
     assert isinstance(caught.value.__context__, OSError)
@@ -42,18 +49,18 @@ def test_a_stop_beside_an_error_is_not_lost(number: signal.Signals) -> None:
 
 def test_a_stop_that_has_been_heeded_is_not_given_again() -> None:
     heeded = Interruption(signal.SIGTERM, "step 7 is kept")
-    with pytest.raises(Interruption) as caught, interruptible(), noticed():
+    with pytest.raises(Interruption) as caught, interruptible(), stop_signals():
         fail_when_asked(signal.SIGTERM, heeded)
     assert caught.value is heeded
 
 
 def test_a_stop_that_came_too_late_is_given_again() -> None:
-    with pytest.raises(Interruption), interruptible(), noticed():
+    with pytest.raises(Interruption), interruptible(), stop_signals():
         ask()
 
 
 def test_an_error_without_a_stop_stays_what_it_is() -> None:
-    with pytest.raises(OSError, match="disk full"), interruptible(), noticed():
+    with pytest.raises(OSError, match="disk full"), interruptible(), stop_signals():
         raise OSError("disk full")
 
 
@@ -83,9 +90,9 @@ def test_a_stop_that_python_drops_is_given_again(number: signal.Signals, capsys:
     assert "Traceback" not in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("seeing_to_it", [interruptible, noticed])
+@pytest.mark.parametrize("seeing_to_it", [interruptible, stop_signals])
 def test_ctrl_c_that_is_ignored_stays_ignored(seeing_to_it: Callable[[], AbstractContextManager[Any]]) -> None:
-    with restored():
+    with restore_signal_handlers():
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         with seeing_to_it():
             ask(signal.SIGINT)
@@ -96,7 +103,7 @@ def test_ctrl_c_that_is_ignored_stays_ignored(seeing_to_it: Callable[[], Abstrac
 
 def test_what_a_library_sets_is_put_back() -> None:
     before = handlers()
-    with restored():
+    with restore_signal_handlers():
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     assert handlers() == before
@@ -106,7 +113,7 @@ def test_in_a_thread_signals_stay_what_they_are() -> None:
     before, seen = handlers(), list[object]()
 
     def work() -> None:
-        with interruptible(), noticed(), handled(lambda *_: None):
+        with interruptible(), stop_signals(), signal_handler(lambda *_: None):
             seen.extend(handlers())
 
     thread = threading.Thread(target=work)
@@ -125,7 +132,7 @@ def test_a_watcher_that_fails_leaves_signals_as_they_were(
     point = plan.point(1, 1.0, 1.0, None)
 
     def training() -> Iterator[Progress]:
-        with noticed():
+        with stop_signals():
             yield point
 
     def watch(_: Progress) -> None:

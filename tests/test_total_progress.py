@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from lingraft.console import Planned, RunningStep, TotalProgress, in_words
+from lingraft.console import PlannedStep, RunningStep, TotalProgress, format_duration
 from lingraft.training.progress import shown
 from lingraft.training.schedule import Progress
 
@@ -32,7 +32,7 @@ def done(progress: TotalProgress, clock: Clock, kind: str, seconds: float, reuse
 
 
 def test_steps_are_counted_and_no_time_is_said_before_it_can_be_known(clock: Clock) -> None:
-    plan = [Planned("text"), Planned("train", flops=1e9), Planned("judge")]
+    plan = [PlannedStep("text"), PlannedStep("train", flops=1e9), PlannedStep("judge")]
     progress = TotalProgress(plan, clock)
     assert done(progress, clock, "text", 5).headline == "step 1 of 3: text"
     assert done(progress, clock, "train", 60).headline == "step 2 of 3: train"
@@ -40,24 +40,24 @@ def test_steps_are_counted_and_no_time_is_said_before_it_can_be_known(clock: Clo
 
 
 def test_light_steps_take_as_long_as_those_before(clock: Clock) -> None:
-    progress = TotalProgress([Planned("a"), *3 * [Planned("b")]], clock)
+    progress = TotalProgress([PlannedStep("a"), *3 * [PlannedStep("b")]], clock)
     done(progress, clock, "a", 20)
     assert progress.start("b", "b").headline == "step 2 of 4: b, about 60 s left"
 
 
 def test_a_training_says_how_long_those_to_come_will_take_by_their_flops(clock: Clock) -> None:
-    plan = [Planned("pretrain", flops=6e12), *3 * [Planned("adapt", flops=3e12)]]
+    plan = [PlannedStep("pretrain", flops=6e12), *3 * [PlannedStep("adapt", flops=3e12)]]
     progress = TotalProgress(plan, clock)
     step = progress.start("pretrain", "pretrain")
     clock.now_s += 100
-    assert progress.train(step, left_s=500, total_s=600) == f"about {in_words(500 + 3 * 300)} left"
+    assert progress.train(step, left_s=500, total_s=600) == f"about {format_duration(500 + 3 * 300)} left"
     clock.now_s += 500
     progress.end(step)
     assert progress.start("adapt", "adapt").headline == "step 2 of 4: adapt, about 15 min left"
 
 
 def test_what_trains_for_a_time_that_nobody_knows_makes_the_estimate_a_lower_bound(clock: Clock) -> None:
-    plan = [Planned("pretrain", flops=6e12), *2 * [Planned("finetune", flops=None)]]
+    plan = [PlannedStep("pretrain", flops=6e12), *2 * [PlannedStep("finetune", flops=None)]]
     progress = TotalProgress(plan, clock)
     step = progress.start("pretrain", "pretrain")
     assert progress.train(step, left_s=240, total_s=600) == "at least 4 min left"
@@ -73,16 +73,16 @@ def test_what_trains_for_a_time_that_nobody_knows_makes_the_estimate_a_lower_bou
 
 
 def test_a_step_that_is_planned_like_others_takes_its_factor_of_them_until_its_own_kind_has_run(clock: Clock) -> None:
-    judged = Planned("judge language", flops=None, like=("judge source", 2.0))
-    progress = TotalProgress([Planned("text"), Planned("judge source", flops=None), *3 * [judged]], clock)
+    judged = PlannedStep("judge language", flops=None, like=("judge source", 2.0))
+    progress = TotalProgress([PlannedStep("text"), PlannedStep("judge source", flops=None), *3 * [judged]], clock)
     done(progress, clock, "text", 1)
     done(progress, clock, "judge source", 30)
     assert done(progress, clock, "judge language", 100).headline == "step 3 of 5: judge language, about 3 min left"
-    assert progress.start("judge language", "it").headline == f"step 4 of 5: it, about {in_words(2 * 100)} left"
+    assert progress.start("judge language", "it").headline == f"step 4 of 5: it, about {format_duration(2 * 100)} left"
 
 
 def test_a_resumed_training_counts_as_a_whole_one_for_those_to_come(clock: Clock) -> None:
-    progress = TotalProgress(2 * [Planned("adapt", flops=1e12)], clock)
+    progress = TotalProgress(2 * [PlannedStep("adapt", flops=1e12)], clock)
     step = progress.start("adapt", "adapt")
     clock.now_s += 10  # the rest of ten minutes, most of which an earlier run has done
     progress.train(step, left_s=10, total_s=600)
@@ -91,13 +91,15 @@ def test_a_resumed_training_counts_as_a_whole_one_for_those_to_come(clock: Clock
 
 
 def test_what_was_there_already_says_nothing_of_the_time(clock: Clock) -> None:
-    progress = TotalProgress([Planned("pretrain", flops=1e12), Planned("adapt", flops=1e12), Planned("text")], clock)
+    progress = TotalProgress(
+        [PlannedStep("pretrain", flops=1e12), PlannedStep("adapt", flops=1e12), PlannedStep("text")], clock
+    )
     done(progress, clock, "pretrain", 0.1, reused=True)
     assert progress.start("adapt", "adapt").headline == "step 2 of 3: adapt"
 
 
 def test_steps_that_run_at_once_share_their_time(clock: Clock) -> None:
-    progress = TotalProgress(6 * [Planned("finetune", flops=None, at_once=2)], clock)
+    progress = TotalProgress(6 * [PlannedStep("finetune", flops=None, at_once=2)], clock)
     for _ in range(2):
         two = [progress.start("finetune", "finetune") for _ in range(2)]
         clock.now_s += 300
@@ -109,7 +111,7 @@ def test_steps_that_run_at_once_share_their_time(clock: Clock) -> None:
 
 
 def test_a_step_that_was_not_planned_makes_the_total_one_more(clock: Clock) -> None:
-    progress = TotalProgress([Planned("adapt")], clock)
+    progress = TotalProgress([PlannedStep("adapt")], clock)
     done(progress, clock, "adapt", 1)
     assert done(progress, clock, "adapt", 1).headline.startswith("step 2 of 2: adapt")
 
@@ -119,7 +121,7 @@ def test_a_step_that_was_not_planned_makes_the_total_one_more(clock: Clock) -> N
     [(0, "10 s"), (14, "10 s"), (89, "90 s"), (91, "2 min"), (3540, "59 min"), (3660, "1 h"), (7800, "2 h 10 min")],
 )
 def test_durations_are_as_rough_as_they_are_known(seconds: float, words: str) -> None:
-    assert in_words(seconds) == words
+    assert format_duration(seconds) == words
 
 
 def test_lines_of_a_training_say_how_long_all_steps_take(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
@@ -127,7 +129,7 @@ def test_lines_of_a_training_say_how_long_all_steps_take(clock: Clock, capsys: p
         for step in (20, 100):
             yield Progress(step, step * 1000, step * 1e6, step * 0.5, 5 - step / 100, 1e-3)
 
-    progress = TotalProgress([Planned("embeddings", flops=None), Planned("text")], clock)
+    progress = TotalProgress([PlannedStep("embeddings", flops=None), PlannedStep("text")], clock)
     with progress.shown():
         done(progress, clock, "text", 200)
         progress.start("embeddings", "embeddings")

@@ -32,7 +32,7 @@ from lingraft.config.recipe import Recipe
 from lingraft.config.text import Folder
 from lingraft.console import say
 from lingraft.data.text import load_text
-from lingraft.jobs.job import Lane, lane
+from lingraft.jobs.job import LanguageDirs, language_jobs
 
 RECIPE = Path(__file__).parents[2] / "recipes" / "demo.toml"
 STARTS = (Start.OVERLAP, Start.TEXT, Start.DICTIONARY, Start.PAIRS)
@@ -50,7 +50,7 @@ _HIDDEN = ("--data", "--out", "--dictionaries", "--pairs", "--json", "--page")
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run what is missing."""
     given = _parser().parse_args(arguments)
-    os.environ.pop(sync.WHERE, None)  # what was made for something else would cost nothing here
+    os.environ.pop(sync.RESULTS_VARIABLE, None)  # what was made for something else would cost nothing here
     out = given.out.resolve()
     recipe = _recipe(given, out)
     resources = _resources(recipe, given, out)
@@ -135,11 +135,13 @@ def _resources(recipe: Recipe, given: argparse.Namespace, out: Path) -> Resource
         words = {language: dictionary(source, language, folder) for language in recipe.targets}
         resources[Start.DICTIONARY] = {language: path for language, path in words.items() if path}
     if Start.PAIRS in given.starts:
-        for _ in attempted([job for one in recipe.languages for job in lane(recipe, one, Lane.under(out, one))], out):
+        for _ in attempted(
+            [job for one in recipe.languages for job in language_jobs(recipe, one, LanguageDirs.under(out, one))], out
+        ):
             pass
         folder = (given.pairs or out / "pairs").resolve()
         places = {language: folder / f"{source}-{language}.tsv" for language in recipe.targets}
-        texts = {language: load_text(Lane.under(out, language).text, language) for language in recipe.languages}
+        texts = {language: load_text(LanguageDirs.under(out, language).text, language) for language in recipe.languages}
         resources[Start.PAIRS] = {
             language: path for language, path in places.items() if write_pairs(texts[source], texts[language], path)
         }

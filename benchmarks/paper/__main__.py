@@ -35,7 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--recipe", type=Path, default=RECIPE, help="with a [paper]; recipes/small.toml if absent")
     parser.add_argument("--page", type=Path, help="folder of the page and its tables, plots and records; OUT/page")
     given = parser.parse_args(arguments)
-    os.environ.pop(sync.WHERE, None)  # what was made for something else would cost nothing here
+    os.environ.pop(sync.RESULTS_VARIABLE, None)  # what was made for something else would cost nothing here
     data, out = given.data.resolve(), given.out.resolve()
     recipe = on_data(Recipe.load(given.recipe), data, out)
     command = f"python -m benchmarks.paper {_told(sys.argv[1:] if arguments is None else arguments)}"

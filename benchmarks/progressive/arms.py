@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from lingraft.config.progressive import DevLossSwitch, steps_to
+from lingraft.config.progressive import DevLossSwitch, steps_until
 from lingraft.config.recipe import Recipe
 from lingraft.config.systems import Stage
 from lingraft.errors import RecipeError
@@ -49,7 +49,7 @@ def arms(recipe: Recipe, vocabulary: int, seed: int) -> list[Arm]:
             f"heads of the primary, but has {progressive}. Correct the recipe."
         )
     flops = [step_flops(recipe, recipe.steps_over(d)[Stage.ADAPT], recipe.adaptation, vocabulary) for d in depths]
-    lengths = [steps_to(recipe.adaptation.steps, 0, each / flops[-1]) for each in flops]
+    lengths = [steps_until(recipe.adaptation.steps, 0, each / flops[-1]) for each in flops]
     shares = {"kind": "fixed", "depths": depths}
     return [
         *(

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from benchmarks.progressive.arms import Arm, arms
 from lingraft.artifacts.artifact import Artifact, Kind
-from lingraft.artifacts.cache import made_once
+from lingraft.artifacts.cache import get_or_make
 from lingraft.artifacts.files import write_json
 from lingraft.config.recipe import Recipe
 from lingraft.console import say
@@ -19,7 +19,7 @@ from lingraft.data.blocks import load_blocks, split
 from lingraft.data.shards import Blocks
 from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.jobs import job as jobs
-from lingraft.jobs.job import Job, Lane, lane
+from lingraft.jobs.job import Job, LanguageDirs, language_jobs
 from lingraft.model.flops import Work
 from lingraft.model.loading import Primary, load_embeddings, load_primary
 from lingraft.model.swap import swap
@@ -34,20 +34,20 @@ _CURVE_BLOCKS, _TEST_BLOCKS = 256, 1024
 def make(planned: Iterable[Job]) -> None:
     """Do what has not been done."""
     for job in planned:
-        made_once(job.made, job.kind, job.made_from, lambda: job.make(job.out, _unwatched))  # noqa: B023  called at once
+        get_or_make(job.made, job.kind, job.made_from, lambda: job.make(job.out, _unwatched))  # noqa: B023  called at once
 
 
 def pretrained(recipe: Recipe, out: Path) -> Path:
     """The recipe's primary, with its text, tokenizer and blocks."""
-    folders = Lane.under(out, recipe.source)
-    make(lane(recipe, recipe.source, folders))
+    folders = LanguageDirs.under(out, recipe.source)
+    make(language_jobs(recipe, recipe.source, folders))
     make([jobs.pretraining(recipe, folders.blocks, folders.tokenizer, out / "primary")])
     return out / "primary"
 
 
 def known(recipe: Recipe, primary: Path, out: Path) -> dict[int, float] | None:
     """Masked accuracy of each head in the source language, on test text; None where its text is not at hand."""
-    folders = Lane.under(out, recipe.source)
+    folders = LanguageDirs.under(out, recipe.source)
     if not folders.blocks.exists():
         return None
     model = load_primary(primary, recipe.primary_shape)
@@ -70,14 +70,14 @@ class Bench:
 
     def records(self, seeds: Iterable[int]) -> Iterator[dict[str, Any]]:
         """What every arm found, with every seed."""
-        folders = Lane.under(self.out, self.language)
-        make(lane(self.recipe, self.language, folders))
+        folders = LanguageDirs.under(self.out, self.language)
+        make(language_jobs(self.recipe, self.language, folders))
         pieces = Tokenizer.load(folders.tokenizer)
         for seed in seeds:
             for arm in arms(self.recipe, len(pieces), seed):
                 yield self._record(arm, folders)
 
-    def _record(self, arm: Arm, folders: Lane) -> dict[str, Any]:
+    def _record(self, arm: Arm, folders: LanguageDirs) -> dict[str, Any]:
         say(f"{self.language}: {arm.title}, seed {arm.recipe.adaptation.seed}")
         place = self.out / "adaptation" / self.language / arm.name
         made = self._learned(arm, folders, place)
@@ -89,14 +89,14 @@ class Bench:
         write_json(record, found)
         return found
 
-    def _learned(self, arm: Arm, folders: Lane, place: Path) -> Artifact:
+    def _learned(self, arm: Arm, folders: LanguageDirs, place: Path) -> Artifact:
         job = jobs.adaptation(
             arm.recipe, arm.depth, self.language, self.primary, None, *folders[2:0:-1], place / "last"
         )
         given = arm.recipe, self.primary, folders.blocks, folders.tokenizer, arm.depth, place / "last", _unwatched
-        return made_once(job.made, job.kind, job.made_from, lambda: adapt(*given, checkpoints=place / "along"))
+        return get_or_make(job.made, job.kind, job.made_from, lambda: adapt(*given, checkpoints=place / "along"))
 
-    def _judged(self, folders: Lane, made: Artifact, place: Path) -> dict[str, Any]:
+    def _judged(self, folders: LanguageDirs, made: Artifact, place: Path) -> dict[str, Any]:
         """Masked accuracy of the primary, with the rows swapped in, on test text: along the way, and in the end."""
         primary = load_primary(self.primary, self.recipe.primary_shape)
         data = load_blocks(folders.blocks, Tokenizer.load(folders.tokenizer), self.recipe.encoder.block_tokens)

@@ -5,7 +5,7 @@ from enum import StrEnum
 from itertools import product
 from typing import Any, Literal, NamedTuple
 
-from lingraft.config.systems import Stage, Step, Trained
+from lingraft.config.systems import Stage, Step, TrainedPart
 from lingraft.model.flops import Work, flops_per_update
 
 Format = Literal["fp32", "bf16"]
@@ -38,11 +38,11 @@ class Training(StrEnum):
 
 
 _STEPS = {
-    Training.PRETRAINING: Step(Stage.PRETRAIN, Trained.EVERYTHING, DEEP, (DEEP,)),
-    Training.ADAPTATION: Step(Stage.ADAPT, Trained.EMBEDDINGS, DEEP, (DEEP,)),
-    Training.MINI: Step(Stage.ADAPT, Trained.EMBEDDINGS, MINI, (MINI,)),
-    Training.STEP_1B: Step(Stage.BUILD_MINI, Trained.FRESH_LAYERS, MINI, (MINI,), FRESH),
-    Training.FINETUNING: Step(Stage.FINETUNE, Trained.BODY, DEEP),
+    Training.PRETRAINING: Step(Stage.PRETRAIN, TrainedPart.EVERYTHING, DEEP, (DEEP,)),
+    Training.ADAPTATION: Step(Stage.ADAPT, TrainedPart.EMBEDDINGS, DEEP, (DEEP,)),
+    Training.MINI: Step(Stage.ADAPT, TrainedPart.EMBEDDINGS, MINI, (MINI,)),
+    Training.STEP_1B: Step(Stage.BUILD_MINI, TrainedPart.FRESH_LAYERS, MINI, (MINI,), FRESH),
+    Training.FINETUNING: Step(Stage.FINETUNE, TrainedPart.BODY, DEEP),
 }
 _EVERYWHERE = (Training.PRETRAINING, Training.ADAPTATION, Training.MINI)
 """Measured at every shape; the others at the shape of a task's pairs, for their memory."""

@@ -25,7 +25,7 @@ from transformers import (
 from benchmarks.speed.cells import CLIP_NORM, LABELS, LEARNING_RATE, MASK_RATE, WEIGHT_DECAY, Cell, Shape, Training
 from benchmarks.speed.orders import Orders
 from benchmarks.speed.settings import Settings
-from lingraft.config.systems import Trained
+from lingraft.config.systems import TrainedPart
 from lingraft.data.tokenizer.pieces import SpecialIds
 from lingraft.data.tokenizer.tokenizer import OWN_IDS
 
@@ -103,10 +103,10 @@ def model(cell: Cell, attention: str) -> PreTrainedModel:
         classifier.roberta.embeddings.word_embeddings.requires_grad_(False)
         return classifier
     made = RobertaForMaskedLM(config)
-    made.requires_grad_(step.trained is Trained.EVERYTHING)
-    if step.trained is Trained.FRESH_LAYERS:
+    made.requires_grad_(step.trained is TrainedPart.EVERYTHING)
+    if step.trained is TrainedPart.FRESH_LAYERS:
         made.roberta.encoder.layer[-step.fresh_layers :].requires_grad_(True)
-    if step.trained is Trained.EMBEDDINGS:
+    if step.trained is TrainedPart.EMBEDDINGS:
         made.roberta.embeddings.word_embeddings.requires_grad_(True)
         made.lm_head.decoder.requires_grad_(True)
         made.lm_head.bias.requires_grad_(True)

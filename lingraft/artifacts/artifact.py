@@ -23,7 +23,7 @@ import pydantic
 from safetensors import SafetensorError
 
 from lingraft._version import __version__
-from lingraft.artifacts.files import new_folder, sha256_of, write_json
+from lingraft.artifacts.files import atomic_folder, sha256_of, write_json
 from lingraft.errors import AlignmentError, ArtifactError
 
 if TYPE_CHECKING:
@@ -31,14 +31,14 @@ if TYPE_CHECKING:
 
 FORMAT_VERSION = 2
 MANIFEST = "manifest.json"
-NOT_COVERED = ("cost", "library_version", "logs", "recipe", "record")
+NOT_FINGERPRINTED = ("cost", "library_version", "logs", "recipe", "record")
 """Fields of a manifest that say how an artifact was made: they may differ between artifacts of one fingerprint."""
 MLFLOW_FILES = ("MLmodel", "registered_model_meta")
 """Files that `mlflow artifacts download` puts beside an artifact; lingraft does not read them."""
-FACTS_OF_PARTS = ("fingerprints", "shapes", "dtypes")
+PART_FIELDS = ("fingerprints", "shapes", "dtypes")
 
 
-def _inner(name: str) -> str:
+def _relative_path(name: str) -> str:
     path = PurePosixPath(name)
     if path.is_absolute() or ".." in path.parts or path.as_posix() != name or name in (".", MANIFEST):
         raise ValueError(f"{name!r} is no path of a file within the artifact")
@@ -46,7 +46,7 @@ def _inner(name: str) -> str:
 
 
 FileHashes = dict[
-    Annotated[str, pydantic.AfterValidator(_inner)], Annotated[str, pydantic.Field(pattern=r"^[0-9a-f]{64}$")]
+    Annotated[str, pydantic.AfterValidator(_relative_path)], Annotated[str, pydantic.Field(pattern=r"^[0-9a-f]{64}$")]
 ]
 
 
@@ -106,8 +106,8 @@ class Manifest(pydantic.BaseModel, frozen=True, extra="forbid"):
 
     @property
     def fingerprint(self) -> str:
-        """SHA-256 of the manifest without `NOT_COVERED`: equal content, equal fingerprint."""
-        return hashlib.sha256(_canonical(self.model_dump(mode="json", exclude={*NOT_COVERED}))).hexdigest()
+        """SHA-256 of the manifest without `NOT_FINGERPRINTED`: equal content, equal fingerprint."""
+        return hashlib.sha256(_canonical(self.model_dump(mode="json", exclude={*NOT_FINGERPRINTED}))).hexdigest()
 
     @property
     def file_names(self) -> list[str]:
@@ -122,7 +122,7 @@ class Manifest(pydantic.BaseModel, frozen=True, extra="forbid"):
         """
         found = self.files.get(name) or self.logs.get(name)
         if found is None:
-            raise ArtifactError(f"{self._damaged}: it names no file {name!r}. {_ANEW}")
+            raise ArtifactError(f"{self._damaged}: it names no file {name!r}. {_REMEDY}")
         return found
 
     def fingerprint_of(self, part: str) -> str:
@@ -132,7 +132,7 @@ class Manifest(pydantic.BaseModel, frozen=True, extra="forbid"):
             ArtifactError: the manifest names no such part.
         """
         if part not in self.fingerprints:
-            raise ArtifactError(f"{self._damaged}: it names no part {part!r}. {_ANEW}")
+            raise ArtifactError(f"{self._damaged}: it names no part {part!r}. {_REMEDY}")
         return self.fingerprints[part]
 
     def detail(self, name: str, of: Any) -> Any:
@@ -161,16 +161,16 @@ class Manifest(pydantic.BaseModel, frozen=True, extra="forbid"):
 
     def _typed(self, where: str, values: Mapping[str, Any], name: str, of: Any) -> Any:
         if name not in values:
-            raise ArtifactError(f"{self._damaged}: {where}.{name} is missing. {_ANEW}")
+            raise ArtifactError(f"{self._damaged}: {where}.{name} is missing. {_REMEDY}")
         try:
             return _adapter(of).validate_python(values[name])
         except pydantic.ValidationError as error:
             problem = error.errors()[0]
             place = ".".join(map(str, (where, name, *problem["loc"])))
-            raise ArtifactError(f"{self._damaged}: {place}: {problem['msg']}. {_ANEW}") from error
+            raise ArtifactError(f"{self._damaged}: {place}: {problem['msg']}. {_REMEDY}") from error
 
 
-_ANEW = "Make the artifact again, or fetch it anew."
+_REMEDY = "Make the artifact again, or fetch it anew."
 
 
 @functools.cache
@@ -237,7 +237,7 @@ class Draft:
             except OSError:  # another file system, or one without links: a copy says why where it fails, too
                 shutil.copyfile(other.folder / name, self.folder / name)
             part = name.removesuffix(".safetensors")
-            for fact in FACTS_OF_PARTS:
+            for fact in PART_FIELDS:
                 if part in (known := getattr(other.manifest, fact)):
                     self._parts.setdefault(fact, {})[part] = known[part]
 
@@ -259,7 +259,7 @@ def create(folder: Path, kind: Kind) -> Iterator[Draft]:
     Raises:
         ArtifactError: `folder` is not empty or cannot be written.
     """
-    with new_folder(folder) as temporary:
+    with atomic_folder(folder) as temporary:
         draft = Draft(temporary, kind)
         yield draft
         write_json(temporary / MANIFEST, draft.manifest().model_dump(mode="json"))
@@ -326,7 +326,7 @@ class Artifact:
         Raises:
             ArtifactError: `out` is not empty or cannot be written.
         """
-        with new_folder(out) as temporary:
+        with atomic_folder(out) as temporary:
             shutil.copytree(self.folder, temporary, dirs_exist_ok=True)
 
     def tensors(self, part: str) -> "dict[str, Tensor]":
@@ -381,18 +381,18 @@ def read_manifest(folder: Path) -> Manifest:
     try:
         raw = json.loads(path.read_bytes())
     except (ValueError, RecursionError) as error:
-        raise ArtifactError(f"{path} is damaged: {error}. {_ANEW}") from error
+        raise ArtifactError(f"{path} is damaged: {error}. {_REMEDY}") from error
     if not isinstance(raw, dict):
-        raise ArtifactError(f"{path} is damaged: it holds no JSON object. {_ANEW}")
+        raise ArtifactError(f"{path} is damaged: it holds no JSON object. {_REMEDY}")
     _require_format(path, raw.get("format_version"))
     try:
         manifest = Manifest.model_validate(raw)
     except (pydantic.ValidationError, RecursionError) as error:
-        raise ArtifactError(f"{path} is damaged: {error}. {_ANEW}") from error
+        raise ArtifactError(f"{path} is damaged: {error}. {_REMEDY}") from error
     # What pydantic would convert, such as "3" to 3, would give others who recompute the fingerprint another one.
     written = manifest.model_dump(mode="json")
     if differing := [name for name in written if name not in raw or _canonical(written[name]) != _canonical(raw[name])]:
-        raise ArtifactError(f"{path} is damaged: {differing} are not as lingraft writes them. {_ANEW}")
+        raise ArtifactError(f"{path} is damaged: {differing} are not as lingraft writes them. {_REMEDY}")
     return manifest
 
 

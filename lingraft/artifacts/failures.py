@@ -6,15 +6,15 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from lingraft.artifacts.artifact import MANIFEST
-from lingraft.artifacts.cache import MadeDifferentlyError
+from lingraft.artifacts.cache import ProvenanceMismatchError
 from lingraft.artifacts.files import write_text
 from lingraft.console import say
 from lingraft.errors import LingraftError
 
 FAILED_FILE = "failed.txt"
 """Stands alone in a folder where an artifact would be, and says why there is none."""
-EXPECTED = (LingraftError, OSError, MemoryError)
-"""What a job may fail by: input, a disk, and, inside `devices_named`, a device. All else is our mistake, and raised."""
+EXPECTED_ERRORS = (LingraftError, OSError, MemoryError)
+"""Errors by which a job may fail: bad input, a full disk, a device (in `explain_device_errors`). Others are bugs."""
 _NO_CPU_MEMORY = "DefaultCPUAllocator: can't allocate memory"
 """By these words alone can torch's lack of memory on the CPU be told from its other runtime errors."""
 
@@ -27,36 +27,36 @@ class InputFailedError(LingraftError):
     """What a job builds on has failed; the message is why."""
 
 
-def why(folder: Path) -> str | None:
+def failure_reason(folder: Path) -> str | None:
     """Why a job failed that was to fill a folder; None if it did not."""
     note = folder / FAILED_FILE
     return note.read_text(encoding="utf-8").strip() if note.is_file() else None
 
 
-def require_made(folders: Iterable[Path]) -> None:
+def require_inputs_made(folders: Iterable[Path]) -> None:
     """Refuse inputs that failed.
 
     Raises:
         InputFailedError: one did; the message is why, in the words of the job that failed first.
     """
     for folder in folders:
-        if reason := why(folder):
+        if reason := failure_reason(folder):
             raise InputFailedError(reason)
 
 
-def forget(out: Path) -> None:
+def clear_failure(out: Path) -> None:
     """Remove what a failed job left, so that it can be tried again."""
-    if why(out):
+    if failure_reason(out):
         shutil.rmtree(out)
 
 
-def in_words(error: BaseException) -> str:
+def format_error(error: BaseException) -> str:
     """An error in one line."""
     return " ".join(str(error).split()) or type(error).__name__
 
 
 @contextlib.contextmanager
-def devices_named() -> Iterator[None]:
+def explain_device_errors() -> Iterator[None]:
     """Tell failures of a device from mistakes of ours, such as shapes that do not fit: torch's errors are all one kind.
 
     Raises:
@@ -69,11 +69,11 @@ def devices_named() -> Iterator[None]:
 
         if not (isinstance(error, torch.OutOfMemoryError | torch.AcceleratorError) or _NO_CPU_MEMORY in str(error)):
             raise
-        raise DeviceFailedError(in_words(error)) from error
+        raise DeviceFailedError(format_error(error)) from error
 
 
 @contextlib.contextmanager
-def recorded(out: Path, title: str) -> Iterator[None]:
+def record_failure(out: Path, title: str) -> Iterator[None]:
     """Do a job's work; if it fails, say so, leave in its folder why, and go on.
 
     Args:
@@ -81,23 +81,23 @@ def recorded(out: Path, title: str) -> Iterator[None]:
         title: what the job does.
 
     Raises:
-        MadeDifferentlyError: results of other settings are in the way, which concerns the whole run.
+        ProvenanceMismatchError: results of other settings are in the way, which concerns the whole run.
         ArtifactError: not even the reason can be written.
     """
     try:
-        with devices_named():
+        with explain_device_errors():
             yield
-    except MadeDifferentlyError:
+    except ProvenanceMismatchError:
         raise
     except InputFailedError as error:
         say(f"left out: {title}: an input failed")
-        leave(out, str(error))
-    except EXPECTED as error:
-        say(f"failed: {title}: {in_words(error)}")
-        leave(out, f"{title}: {in_words(error)}")
+        write_failure(out, str(error))
+    except EXPECTED_ERRORS as error:
+        say(f"failed: {title}: {format_error(error)}")
+        write_failure(out, f"{title}: {format_error(error)}")
 
 
-def leave(out: Path, reason: str) -> None:
+def write_failure(out: Path, reason: str) -> None:
     """Leave in a folder why it is not what it was to be.
 
     A damaged artifact stays for its owner to look at; whatever builds on it fails by itself.

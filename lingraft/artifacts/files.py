@@ -35,7 +35,7 @@ def sha256_of(path: Path) -> str:
     return digest.hexdigest()
 
 
-def _sync(path: Path) -> None:
+def _fsync(path: Path) -> None:
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -44,7 +44,7 @@ def _sync(path: Path) -> None:
 
 
 @contextlib.contextmanager
-def writable(path: Path) -> Iterator[None]:
+def explain_write_errors(path: Path) -> Iterator[None]:
     """Turn the operating system's refusal to write into an error that names the path and the way out.
 
     The body may read inputs too: one that is absent stays a FileNotFoundError.
@@ -52,7 +52,7 @@ def writable(path: Path) -> Iterator[None]:
     Raises:
         ArtifactError: the disk is full, read-only, or not ours to write to, or something is in the way.
     """
-    with _named(path, _REFUSALS):
+    with _explain_errors(path, _REFUSALS):
         yield
 
 
@@ -62,23 +62,23 @@ def make_folder(folder: Path) -> None:
     Raises:
         ArtifactError: there cannot be one.
     """
-    with _named(folder, _NO_PLACE):
+    with _explain_errors(folder, _NO_PLACE):
         folder.mkdir(parents=True, exist_ok=True)
 
 
 @contextlib.contextmanager
-def _named(path: Path, refusals: Set[int]) -> Iterator[None]:
+def _explain_errors(path: Path, refusals: Set[int]) -> Iterator[None]:
     try:
         yield
     except (OSError, SafetensorError) as error:
-        number = _number_of(error)
+        number = _errno_of(error)
         if number not in refusals:
             raise
         free = "Free space there, or choose" if number in _FULL else "Choose"
         raise ArtifactError(f"cannot write {path}: {error}. {free} another output that you may write to.") from error
 
 
-def _number_of(error: OSError | SafetensorError) -> int | None:
+def _errno_of(error: OSError | SafetensorError) -> int | None:
     """What the operating system said; safetensors and shutil.copytree have it in their text alone."""
     if isinstance(error, OSError) and error.errno is not None:
         return error.errno
@@ -87,7 +87,7 @@ def _number_of(error: OSError | SafetensorError) -> int | None:
 
 
 @contextlib.contextmanager
-def new_folder(folder: Path) -> Iterator[Path]:
+def atomic_folder(folder: Path) -> Iterator[Path]:
     """Yield a temporary sibling of `folder`; on success make it durable and rename it into place.
 
     Nothing appears under `folder` if the body fails. An empty `folder` that exists already is replaced.
@@ -95,18 +95,18 @@ def new_folder(folder: Path) -> Iterator[Path]:
     Raises:
         ArtifactError: `folder` holds something, or cannot be written.
     """
-    temporary = _sibling(folder)
-    with writable(folder):
+    temporary = _temporary_sibling(folder)
+    with explain_write_errors(folder):
         try:
             yield temporary
             for path in sorted(temporary.rglob("*")):
                 # Some writers leave files to their owner alone, but whoever serves an artifact may be another user.
                 path.chmod(0o755 if path.is_dir() else 0o644)
-                _sync(path)
-            _sync(temporary)
+                _fsync(path)
+            _fsync(temporary)
             temporary.chmod(0o755)
             temporary.replace(folder)
-            _sync(folder.parent)
+            _fsync(folder.parent)
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
 
@@ -125,11 +125,11 @@ def require_new(folder: Path) -> None:
     Raises:
         ArtifactError: `folder` holds something, or cannot be written.
     """
-    _sibling(folder).rmdir()
+    _temporary_sibling(folder).rmdir()
 
 
-def _sibling(folder: Path) -> Path:
-    with _named(folder, _NO_PLACE):
+def _temporary_sibling(folder: Path) -> Path:
+    with _explain_errors(folder, _NO_PLACE):
         if folder.is_file() or (folder.is_dir() and any(folder.iterdir())):
             raise ArtifactError(f"{folder} exists already. Choose another output, or remove it first.")
         folder.parent.mkdir(parents=True, exist_ok=True)
@@ -142,7 +142,7 @@ def write_text(path: Path, text: str) -> None:
     Raises:
         ArtifactError: the path cannot be written.
     """
-    with _named(path, _NO_PLACE):
+    with _explain_errors(path, _NO_PLACE):
         path.parent.mkdir(parents=True, exist_ok=True)
         mode = stat.S_IMODE(path.stat().st_mode) if path.is_file() else 0o644
         with tempfile.NamedTemporaryFile(

@@ -9,7 +9,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from lingraft.artifacts.files import make_folder, writable
+from lingraft.artifacts.files import explain_write_errors, make_folder
 from lingraft.console import say
 from lingraft.errors import ArtifactError, InUseError
 
@@ -21,7 +21,7 @@ _RANDOM_LETTERS = 8
 
 
 @contextlib.contextmanager
-def alone(folder: Path) -> Iterator[None]:
+def folder_lock(folder: Path) -> Iterator[None]:
     """Hold a folder, which is made if need be; a process that ends holds nothing, however it ends.
 
     Where there can be no folder, nobody can write into it, and there is nothing to hold.
@@ -29,7 +29,7 @@ def alone(folder: Path) -> Iterator[None]:
     Raises:
         ArtifactError: another process holds it.
     """
-    descriptor = _held(folder)
+    descriptor = _open_and_lock(folder)
     try:
         yield
     finally:
@@ -39,17 +39,17 @@ def alone(folder: Path) -> Iterator[None]:
             os.close(descriptor)
 
 
-def remove_torn(folder: Path) -> None:
+def remove_partial_writes(folder: Path) -> None:
     """Remove what a process that was killed while it wrote an artifact has left beside it; nobody else may write it."""
     for torn in folder.parent.glob(glob.escape(f".{folder.name}-") + "?" * _RANDOM_LETTERS):
         shutil.rmtree(torn, ignore_errors=True)
 
 
-def _held(folder: Path) -> int | None:
+def _open_and_lock(folder: Path) -> int | None:
     while True:
         try:
             make_folder(folder)
-            with writable(folder):
+            with explain_write_errors(folder):
                 descriptor = os.open(folder, os.O_RDONLY)
         except ArtifactError as error:
             say(f"no checkpoints can be kept: {error} Training goes on without.")
@@ -57,12 +57,12 @@ def _held(folder: Path) -> int | None:
         except FileNotFoundError:  # whoever held it has removed it meanwhile
             continue
         _lock(descriptor, folder)
-        if _is(descriptor, folder):
+        if _is_same_folder(descriptor, folder):
             return descriptor
         os.close(descriptor)
 
 
-def _is(descriptor: int, folder: Path) -> bool:
+def _is_same_folder(descriptor: int, folder: Path) -> bool:
     try:
         return os.path.samestat(os.fstat(descriptor), folder.stat())
     except FileNotFoundError:

@@ -49,6 +49,6 @@ def bundle_name(recipe: Recipe, name: str) -> str:
     return bundle_of(recipe.name, name)
 
 
-def bundled(recipe: Recipe) -> tuple[str, ...]:
+def bundle_kinds(recipe: Recipe) -> tuple[str, ...]:
     """What pipelines bundle: every task by its name, and the primary itself if the recipe says so."""
     return (*(task.name for task in recipe.tasks), *((PRIMARY,) if recipe.serve_primary else ()))

@@ -6,21 +6,21 @@ from types import MappingProxyType
 
 import pydantic
 
-from lingraft.artifacts.failures import why
+from lingraft.artifacts.failures import failure_reason
 from lingraft.artifacts.files import write_text
 from lingraft.console import say
 from lingraft.errors import LingraftError
 
-OUTCOME = "outcome of "
+OUTCOME_PREFIX = "outcome of "
 """Begins the line about what became of a language or a bundle, which is shown on the console."""
-NONE: Mapping[str, str] = MappingProxyType({})
+NO_REFUSALS: Mapping[str, str] = MappingProxyType({})
 
 
 class LanguagesFailedError(LingraftError):
     """Some languages of a run failed, or a bundle was not promoted; the message says which, and why."""
 
 
-class Outcome(pydantic.BaseModel, frozen=True, extra="forbid"):
+class LanguageOutcome(pydantic.BaseModel, frozen=True, extra="forbid"):
     """Of one language."""
 
     language: str
@@ -37,7 +37,7 @@ class Outcome(pydantic.BaseModel, frozen=True, extra="forbid"):
         return f"registered, and not promoted: {self.refused}" if self.refused else "learned, judged and registered"
 
 
-def conclude(language: str, results: Path, out: Path, refused: str | None = None) -> None:
+def write_outcome(language: str, results: Path, out: Path, refused: str | None = None) -> None:
     """Write the outcome of a language to the file `out`: what the folder of its results says, and the gate.
 
     Args:
@@ -46,15 +46,17 @@ def conclude(language: str, results: Path, out: Path, refused: str | None = None
         out: the file.
         refused: why the gate did not promote it.
     """
-    write_text(out, Outcome(language=language, failed=why(results), refused=refused).model_dump_json())
+    write_text(
+        out, LanguageOutcome(language=language, failed=failure_reason(results), refused=refused).model_dump_json()
+    )
 
 
-def load_outcome(path: Path) -> Outcome:
+def load_outcome(path: Path) -> LanguageOutcome:
     """What `conclude` wrote."""
-    return Outcome.model_validate_json(path.read_bytes())
+    return LanguageOutcome.model_validate_json(path.read_bytes())
 
 
-def require_all(outcomes: Sequence[Outcome], refused_bundles: Mapping[str, str] = NONE) -> None:
+def require_success(outcomes: Sequence[LanguageOutcome], refused_bundles: Mapping[str, str] = NO_REFUSALS) -> None:
     """List every language's outcome, and the bundles that the gate did not let become champion.
 
     Args:
@@ -66,9 +68,9 @@ def require_all(outcomes: Sequence[Outcome], refused_bundles: Mapping[str, str] 
     """
     failed = [each for each in outcomes if each.failed]
     for each in outcomes:
-        say(f"{OUTCOME}{each.language}: {each.says}")
+        say(f"{OUTCOME_PREFIX}{each.language}: {each.says}")
     for name, why_not in refused_bundles.items():
-        say(f"{OUTCOME}{name}: {why_not}")
+        say(f"{OUTCOME_PREFIX}{name}: {why_not}")
     problems = []
     if failed:
         reasons = "; ".join(f"{each.language}: {str(each.failed).rstrip('.')}" for each in failed)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from lingraft.artifacts.artifact import MANIFEST, Artifact, Kind, read_manifest
-from lingraft.artifacts.files import cache_folder, sha256_of, writable, write_text
+from lingraft.artifacts.files import cache_folder, explain_write_errors, sha256_of, write_text
 from lingraft.artifacts.token_ids import Ids, map_ids
 from lingraft.errors import ArtifactError, LingraftError, MissingExtraError
 
@@ -59,9 +59,9 @@ def open_remote(uri: str, kind: Kind, cache: Path | None = None) -> Artifact:
         ArtifactError: there is no manifest, it is damaged or of another kind, or the storage cannot be reached.
         MissingExtraError: the storage needs a client that is not installed.
     """
-    storage, root = _storage(uri)
+    storage, root = _open_storage(uri)
     work = functools.partial(_read, storage, f"{root}/{MANIFEST}", uri)
-    fetching = in_background(_persistently(work, f"{uri}/{MANIFEST}"))
+    fetching = run_in_background(_with_retries(work, f"{uri}/{MANIFEST}"))
     try:
         content = fetching.result(STALL_S)
     except TimeoutError as error:
@@ -94,7 +94,7 @@ class RemoteFiles:
             stall_s: after how long without a byte a fetch is given up.
         """
         self._artifact, self._room, self._stall_s = artifact, room, stall_s
-        self._storage, self._root = _storage(str(artifact.origin))
+        self._storage, self._root = _open_storage(str(artifact.origin))
         self._held: set[str] = set()
         self._moved_at = time.monotonic()
 
@@ -112,7 +112,7 @@ class RemoteFiles:
                 with contextlib.suppress(FileNotFoundError):
                     if not self._is_whole(name):
                         self._make_room()
-                        await _persistently(functools.partial(self._fetch, name), f"{self._artifact.origin}/{name}")
+                        await _with_retries(functools.partial(self._fetch, name), f"{self._artifact.origin}/{name}")
                     return map_ids(path)
         raise ArtifactError(
             f"{path} was removed {_ATTEMPTS} times before it could be read. Find out what removes files there, or set "
@@ -122,7 +122,7 @@ class RemoteFiles:
     def give_up(self, name: str) -> None:
         """Remove a file; what is mapped can still be read."""
         self._held.discard(name)
-        _removed(self._artifact.folder / name)
+        _remove_cached(self._artifact.folder / name)
 
     def require_progress(self) -> None:
         """Refuse to wait for ever.
@@ -154,7 +154,7 @@ class RemoteFiles:
         surplus = len(there) - self._room + 1
         for path in there:
             if surplus > 0 and path.name not in self._held:
-                surplus -= _removed(path)
+                surplus -= _remove_cached(path)
 
     def _fetch(self, name: str) -> None:
         from fsspec.callbacks import Callback
@@ -162,7 +162,7 @@ class RemoteFiles:
         path = self._artifact.folder / name
         coming = path.with_name(f".{name}-{os.getpid()}")
         self._move()
-        with writable(path):
+        with explain_write_errors(path):
             try:
                 self._storage.get_file(f"{self._root}/{name}", str(coming), callback=Callback(hooks={"": self._move}))
                 _require_hash(coming, self._artifact.manifest.files[name])
@@ -174,7 +174,7 @@ class RemoteFiles:
         self._moved_at = time.monotonic()
 
 
-def _storage(uri: str) -> "tuple[AbstractFileSystem, str]":
+def _open_storage(uri: str) -> "tuple[AbstractFileSystem, str]":
     """File system and path that fsspec makes of a URI."""
     import fsspec  # not needed where everything is on this machine
 
@@ -204,12 +204,12 @@ def _decoded(manifest: bytes, uri: str) -> str:
         raise ArtifactError(f"{uri}/{MANIFEST} is damaged: {error}. Make the artifact again.") from error
 
 
-async def _persistently(work: Callable[[], Result], what: str) -> Result:
+async def _with_retries(work: Callable[[], Result], what: str) -> Result:
     """Do something over a network; what it raises is tried again a few times, unless it is an error of ours."""
     pauses = list(RETRY_AFTER_S)
     while True:
         # Each storage's client has exceptions of its own, with no common root; gather takes what comes.
-        [outcome] = await asyncio.gather(_done(work), return_exceptions=True)
+        [outcome] = await asyncio.gather(_run(work), return_exceptions=True)
         if not isinstance(outcome, BaseException):
             return outcome
         if isinstance(outcome, LingraftError):
@@ -222,7 +222,7 @@ async def _persistently(work: Callable[[], Result], what: str) -> Result:
         await asyncio.sleep(pauses.pop(0))
 
 
-async def _done(work: Callable[[], Result]) -> Result:
+async def _run(work: Callable[[], Result]) -> Result:
     return work()
 
 
@@ -244,7 +244,7 @@ def _modified_s(path: Path) -> float:
         return 0.0
 
 
-def _removed(path: Path) -> bool:
+def _remove_cached(path: Path) -> bool:
     """Remove a cached file, unless a process is fetching or about to map it; whether it is gone."""
     with _lock(path) as ours:
         if ours:
@@ -264,7 +264,7 @@ def _lock(path: Path) -> Iterator[bool]:
             yield True
 
 
-def in_background(work: Coroutine[Any, Any, Result]) -> Future[Result]:
+def run_in_background(work: Coroutine[Any, Any, Result]) -> Future[Result]:
     """Begin some work in a thread that does one thing after the other."""
     return asyncio.run_coroutine_threadsafe(work, _loop(os.getpid()))
 

@@ -28,7 +28,7 @@ _FAILURES = {
 
 
 @dataclass(frozen=True)
-class Remote:
+class RemotePath:
     """A file or folder in a store: the few of pathlib's questions that reading text asks."""
 
     uri: str
@@ -37,7 +37,7 @@ class Remote:
     """As the store itself names it."""
 
     @classmethod
-    def of(cls, uri: str) -> "Remote":
+    def of(cls, uri: str) -> "RemotePath":
         """Open the store of a URI.
 
         Raises:
@@ -62,8 +62,8 @@ class Remote:
     def __str__(self) -> str:
         return self.uri
 
-    def __truediv__(self, inner: str | PurePosixPath) -> "Remote":
-        return Remote(f"{self.uri.rstrip('/')}/{inner}", self.system, f"{self.path.rstrip('/')}/{inner}")
+    def __truediv__(self, inner: str | PurePosixPath) -> "RemotePath":
+        return RemotePath(f"{self.uri.rstrip('/')}/{inner}", self.system, f"{self.path.rstrip('/')}/{inner}")
 
     @property
     def suffix(self) -> str:
@@ -77,12 +77,12 @@ class Remote:
 
     def exists(self) -> bool:
         """Whether there is a file or folder."""
-        with reading(self):
+        with explain_read_errors(self):
             return bool(self.system.exists(self.path))
 
     def is_dir(self) -> bool:
         """Whether it is a folder."""
-        with reading(self):
+        with explain_read_errors(self):
             return bool(self.system.isdir(self.path))
 
     def open(self, mode: str = "rb") -> BinaryIO:
@@ -98,36 +98,36 @@ class Remote:
         return tuple(getattr(importlib.import_module(module), name) for module, _, name in names)
 
 
-Place = Path | Remote
+TextPath = Path | RemotePath
 
 
-def place_of(name: str) -> Place:
+def parse_path(name: str) -> TextPath:
     """The place of a path, or of a URI.
 
     Raises:
         MissingExtraError: the package that reads the URI is not installed.
         TextError: there is no such protocol.
     """
-    return Remote.of(name) if "://" in name else Path(name)
+    return RemotePath.of(name) if "://" in name else Path(name)
 
 
-def places_of(name: str) -> list[Place]:
+def expand_paths(name: str) -> list[TextPath]:
     """The place of a path or URI; of a pattern with *, ** or ?, all that it fits, sorted, hidden ones left out.
 
     Raises:
         MissingExtraError: the package that reads the URI is not installed.
         TextError: the pattern fits nothing, or the store cannot be read.
     """
-    place = place_of(name)
+    place = parse_path(name)
     if not glob.has_magic(name) or place.exists():
         return [place]
     import fsspec
 
     system, pattern = fsspec.core.url_to_fs(name)
-    with reading(place):
+    with explain_read_errors(place):
         paths = [path for path in sorted(system.glob(pattern)) if not PurePosixPath(path).name.startswith(".")]
-    found: list[Place] = [
-        Remote(system.unstrip_protocol(path), system, path) if isinstance(place, Remote) else Path(path)
+    found: list[TextPath] = [
+        RemotePath(system.unstrip_protocol(path), system, path) if isinstance(place, RemotePath) else Path(path)
         for path in paths
     ]
     if not found:
@@ -135,25 +135,25 @@ def places_of(name: str) -> list[Place]:
     return found
 
 
-def names_in(folder: Place) -> list[str]:
+def list_names(folder: TextPath) -> list[str]:
     """Names of what lies directly in a folder, sorted.
 
     Raises:
         TextError: the folder cannot be read.
     """
-    with reading(folder):
-        paths = folder.system.ls(folder.path, detail=False) if isinstance(folder, Remote) else folder.iterdir()
+    with explain_read_errors(folder):
+        paths = folder.system.ls(folder.path, detail=False) if isinstance(folder, RemotePath) else folder.iterdir()
         return sorted(PurePosixPath(path).name for path in paths)
 
 
-def files_in(folder: Place) -> list[PurePosixPath]:
+def list_files(folder: TextPath) -> list[PurePosixPath]:
     """Paths of all files in a folder, relative to it and sorted; none whose name or folder starts with a dot.
 
     Raises:
         TextError: the folder cannot be read.
     """
-    with reading(folder):
-        if isinstance(folder, Remote):
+    with explain_read_errors(folder):
+        if isinstance(folder, RemotePath):
             root = folder.path.rstrip("/") + "/"
             paths = [PurePosixPath(path.removeprefix(root)) for path in folder.system.find(folder.path)]
         else:
@@ -162,13 +162,13 @@ def files_in(folder: Place) -> list[PurePosixPath]:
 
 
 @contextlib.contextmanager
-def reading(place: Place) -> Iterator[None]:
+def explain_read_errors(place: TextPath) -> Iterator[None]:
     """Turn a refusal to let a place be read into an error that names it.
 
     Raises:
         TextError: it cannot be read.
     """
-    failures = place.failures if isinstance(place, Remote) else ()
+    failures = place.failures if isinstance(place, RemotePath) else ()
     try:
         yield
     except OSError as error:

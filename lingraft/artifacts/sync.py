@@ -12,20 +12,20 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
 from lingraft.artifacts.artifact import MANIFEST, Artifact, read_manifest
-from lingraft.artifacts.files import cache_folder, make_folder, new_folder
+from lingraft.artifacts.files import atomic_folder, cache_folder, make_folder
 from lingraft.artifacts.remote import uri_of
-from lingraft.artifacts.storage import Remote
+from lingraft.artifacts.storage import RemotePath
 from lingraft.console import say
 from lingraft.errors import ArtifactError
 
-WHERE = "LINGRAFT_RESULTS"
+RESULTS_VARIABLE = "LINGRAFT_RESULTS"
 """Environment variable: the folder or URI."""
 _EVERY_S = 5.0
 """Between two looks at what is new here."""
 
 
 @contextlib.contextmanager
-def mirrored(uri: str, every_s: float = _EVERY_S) -> Iterator[Path]:
+def synced_folder(uri: str, every_s: float = _EVERY_S) -> Iterator[Path]:
     """A folder on this machine with all artifacts under a URI, which goes with what is made in it until the end.
 
     Args:
@@ -38,7 +38,7 @@ def mirrored(uri: str, every_s: float = _EVERY_S) -> Iterator[Path]:
     """
     make_folder(cache_folder("results"))
     with tempfile.TemporaryDirectory(dir=cache_folder("results")) as folder:
-        mirror, ended = _Mirror(Remote.of(uri), Path(folder)), threading.Event()
+        mirror, ended = _FolderSync(RemotePath.of(uri), Path(folder)), threading.Event()
         with mirror.reached():
             mirror.bring()
         sender = threading.Thread(target=mirror.send_often, args=(ended, every_s), name="mirror", daemon=True)
@@ -52,8 +52,8 @@ def mirrored(uri: str, every_s: float = _EVERY_S) -> Iterator[Path]:
                 mirror.send()
 
 
-class _Mirror:
-    def __init__(self, place: Remote, folder: Path) -> None:
+class _FolderSync:
+    def __init__(self, place: RemotePath, folder: Path) -> None:
         self._place, self._folder = place, folder
         self._storage, self._root = place.system, place.path.rstrip("/")
         self._there: set[str] = set()
@@ -78,7 +78,7 @@ class _Mirror:
     def bring(self) -> None:
         """Bring what is there; what is damaged is left, and sent again when it has been made again."""
         for name in {*self._artifacts_there()}:
-            with new_folder(self._folder / name) as coming:
+            with atomic_folder(self._folder / name) as coming:
                 self._storage.get(f"{self._root}/{name}/", f"{coming}/", recursive=True)
             try:
                 Artifact.load(self._folder / name, read_manifest(self._folder / name).kind)
@@ -131,7 +131,7 @@ class _Mirror:
 
 
 @contextlib.contextmanager
-def shelf(where: str, name: str) -> Iterator[Path]:
+def shared_cache_dir(where: str, name: str) -> Iterator[Path]:
     """A folder on this machine; what stands in object storage is brought here, and what is made goes there.
 
     Args:
@@ -139,7 +139,7 @@ def shelf(where: str, name: str) -> Iterator[Path]:
         name: of the folder there.
     """
     if uri := uri_of(where):
-        with mirrored(f"{uri.rstrip('/')}/{name}") as folder:
+        with synced_folder(f"{uri.rstrip('/')}/{name}") as folder:
             yield folder
     else:
         yield Path(where) / name

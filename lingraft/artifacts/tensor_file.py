@@ -22,7 +22,7 @@ _NUMPY = {
 }
 
 
-class Span(NamedTuple):
+class TensorSpan(NamedTuple):
     """One tensor's place in a file."""
 
     offset: int
@@ -33,7 +33,7 @@ class Span(NamedTuple):
     shape: tuple[int, ...]
 
 
-def spans(file: Path) -> dict[str, Span]:
+def tensor_spans(file: Path) -> dict[str, TensorSpan]:
     """Place of each tensor of a safetensors file, by its name.
 
     Raises:
@@ -49,12 +49,12 @@ def spans(file: Path) -> dict[str, Span]:
     return {name: _span(8 + header_bytes, entry) for name, entry in entries.items()}
 
 
-def _span(data: int, entry: dict[str, list[int]]) -> Span:
+def _span(data: int, entry: dict[str, list[int]]) -> TensorSpan:
     start, end = entry["data_offsets"]
-    return Span(data + start, end - start, str(entry["dtype"]), tuple(entry["shape"]))
+    return TensorSpan(data + start, end - start, str(entry["dtype"]), tuple(entry["shape"]))
 
 
-def mapped(file: Path, span: Span) -> NDArray[np.generic]:
+def map_tensor(file: Path, span: TensorSpan) -> NDArray[np.generic]:
     """A tensor memory-mapped, read-only: its pages are read when they are used, and shared between processes.
 
     Raises:

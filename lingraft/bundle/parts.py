@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from lingraft.artifacts import artifact
-from lingraft.artifacts.artifact import FACTS_OF_PARTS, Artifact, Kind, Manifest
+from lingraft.artifacts.artifact import PART_FIELDS, Artifact, Kind, Manifest
 from lingraft.bundle.format import Precision, body_fingerprint, tokenizers_of
 from lingraft.errors import PublicationError
 
@@ -73,7 +73,7 @@ def _part_of(manifest: Manifest, language: str) -> Manifest:
     """The manifest that `cut` writes."""
     of_parts = {
         name: {part: known for part, known in getattr(manifest, name).items() if part.startswith(f"{language}/")}
-        for name in FACTS_OF_PARTS
+        for name in PART_FIELDS
     }
     return Manifest(kind=Kind.LANGUAGE, files=files_of(manifest, language), **of_parts, **_facts(manifest, language))
 

@@ -11,7 +11,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from lingraft.artifacts.tensor_file import mapped, spans
+from lingraft.artifacts.tensor_file import map_tensor, tensor_spans
 from lingraft.bundle.format import SCALE, TABLE, TABLE_FORMATS
 from lingraft.errors import ArtifactError
 
@@ -34,7 +34,7 @@ class Table:
         Raises:
             ArtifactError: the file is not a table.
         """
-        found = {name: mapped(file, span) for name, span in spans(file).items()}
+        found = {name: map_tensor(file, span) for name, span in tensor_spans(file).items()}
         names = {TABLE, SCALE} if TABLE in found and found[TABLE].dtype == np.int8 else {TABLE}
         if found.keys() != names or found[TABLE].dtype.name not in TABLE_FORMATS:
             shown = {name: str(value.dtype) for name, value in found.items()}

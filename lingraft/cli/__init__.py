@@ -19,7 +19,7 @@ from lingraft.cli.add_language import add_language
 from lingraft.cli.deploy import deploy
 from lingraft.cli.doctor import doctor
 from lingraft.cli.init import init
-from lingraft.cli.options import announcing_registry, announcing_start, run_app
+from lingraft.cli.options import run_app, with_registry_announced, with_start_announced
 from lingraft.errors import TrainingError
 
 app = typer.Typer(
@@ -38,11 +38,11 @@ def settings(
     ] = None,
 ) -> None:
     if processes:
-        os.environ[ranks.WANTED] = str(processes)
-    if ranks.count() > 1 and context.invoked_subcommand not in TRAINING:
+        os.environ[ranks.PROCESSES_VARIABLE] = str(processes)
+    if ranks.world_size() > 1 and context.invoked_subcommand not in TRAINING:
         raise TrainingError(
-            f"{ranks.count()} processes were started for `{context.invoked_subcommand}`, which is for one. Of torchrun "
-            f"use {', '.join(sorted(TRAINING))}, or start one process with --processes {ranks.count()}."
+            f"{ranks.world_size()} processes were started for `{context.invoked_subcommand}`, which is for one. Of "
+            f"torchrun use {', '.join(sorted(TRAINING))}, or start one process with --processes {ranks.world_size()}."
         )
 
 
@@ -83,14 +83,14 @@ SLOW_TO_START = TRAINING | {
 }
 """Commands that import PyTorch."""
 for command, function in COMMANDS.items():
-    app.command(command)(announcing_start(command, function) if command in SLOW_TO_START else function)
+    app.command(command)(with_start_announced(command, function) if command in SLOW_TO_START else function)
 app.command("serve", context_settings=handover.SERVE_CONTEXT, add_help_option=False)(handover.serve)
 app.add_typer(export, name="export")
-export.command("onnx")(announcing_start("export onnx", handover.export_onnx))
-export.command("add")(announcing_start("export add", handover.export_add))
-export.command("hf")(announcing_start("export hf", handover.export_hf))
+export.command("onnx")(with_start_announced("export onnx", handover.export_onnx))
+export.command("add")(with_start_announced("export add", handover.export_add))
+export.command("hf")(with_start_announced("export hf", handover.export_hf))
 app.add_typer(search, name="search")
-search.command("dashboard")(announcing_start("search dashboard", language.search_dashboard))
+search.command("dashboard")(with_start_announced("search dashboard", language.search_dashboard))
 registered = typer.Typer(help=registry.HELP, no_args_is_help=True)
 for asked in (
     registry.ls,
@@ -104,13 +104,13 @@ for asked in (
     registry.restore,
     registry.gc,
 ):
-    registered.command(asked.__name__)(announcing_registry(asked))
-registered.command("add")(announcing_start("registry add", registry_add.add))
+    registered.command(asked.__name__)(with_registry_announced(asked))
+registered.command("add")(with_start_announced("registry add", registry_add.add))
 app.add_typer(registered, name="registry")
 publish = typer.Typer(help=publishing.HELP, no_args_is_help=True)
 for changed in (publishing.bundle, publishing.rollback, publishing.withdraw, publishing.ls):
     publish.command(changed.__name__)(changed)
-publish.command("champion")(announcing_start("publish champion", publishing.champion))
+publish.command("champion")(with_start_announced("publish champion", publishing.champion))
 app.add_typer(publish, name="publish")
 
 

@@ -63,10 +63,10 @@ def deploy(
     elif rollback:
         rollout.rollback()
     else:
-        from lingraft.deployment.deployment import checked
+        from lingraft.deployment.deployment import validate_deployment
         from lingraft.deployment.manifest import inference_service
 
-        rollout.apply(inference_service(checked(**given)))
+        rollout.apply(inference_service(validate_deployment(**given)))
     if wait:
         print(f"{name} is ready: {rollout.until_ready(wait) or 'KServe tells no address'}")
 
@@ -76,10 +76,10 @@ def _print(given: dict[str, object]) -> None:
 
     import yaml
 
-    from lingraft.deployment.deployment import checked
+    from lingraft.deployment.deployment import validate_deployment
     from lingraft.deployment.manifest import inference_service
 
-    plain = json.loads(json.dumps(inference_service(checked(**given))))  # or YAML would have anchors
+    plain = json.loads(json.dumps(inference_service(validate_deployment(**given))))  # or YAML would have anchors
     print(yaml.safe_dump(plain, sort_keys=False, width=120), end="")
 
 

@@ -20,12 +20,12 @@ def doctor(
     Ends with 1 if anything is lacking; a warning is about what only you can tell.
     """
     from lingraft.config.recipe import Recipe
-    from lingraft.doctor.examination import examined
+    from lingraft.doctor.examination import examine
     from lingraft.steps.launch.on_cluster import connect
 
     cluster, (api, _) = Recipe.load(recipe).cluster, connect()
     lacking = 0
-    for finding in examined(api, namespace, cluster):
+    for finding in examine(api, namespace, cluster):
         print(_line(finding), flush=True)
         lacking += finding.is_lacking
     sys.exit(1 if lacking else 0)

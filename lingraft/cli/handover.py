@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 import typer
 
 from lingraft.cli.cost import cost
-from lingraft.cli.options import EmbeddingsOption, OutOption, PrimaryOption, say
+from lingraft.cli.options import EmbeddingsOption, OutOption, PrimaryOption, print_artifact
 from lingraft.errors import ExportError
 
 __all__ = ["EXPORT_HELP", "cost", "export_add", "export_hf", "export_onnx", "report", "serve"]
@@ -56,7 +56,7 @@ def export_onnx(
             print(f"{out / language}.onnx: outputs equal PyTorch's within {difference:.1e}")
         return
     examples = examples_of(task, embeddings, text or (), blocks or ()) if judge else {}
-    say(bundle(primary, task, embeddings, out, chosen, tables, examples))
+    print_artifact(bundle(primary, task, embeddings, out, chosen, tables, examples))
 
 
 def export_add(
@@ -67,7 +67,7 @@ def export_add(
     """Write a bundle anew with one language more, or with another version of one; both share the body's file."""
     from lingraft.export import add
 
-    say(add(bundle, embeddings, out))
+    print_artifact(add(bundle, embeddings, out))
 
 
 def export_hf(
@@ -119,5 +119,5 @@ def report(
     languages = [load_language(folder) for folder in evaluation]
     found, settings = load_search(search) if search else None, Recipe.load(recipe) if recipe else None
     records = Records.of(load_source(source), languages, found, settings)
-    say(write(records, out))
+    print_artifact(write(records, out))
     print(table(records))

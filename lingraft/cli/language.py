@@ -17,7 +17,7 @@ from lingraft.cli.options import (
     TextOption,
     TokenizerOption,
     VectorsOption,
-    say,
+    print_artifact,
 )
 
 # What a command needs is imported by it, so that --help does not wait for torch.
@@ -50,7 +50,7 @@ def initialise(
     from lingraft.stages.initialise import initialise
 
     made = initialise(Recipe.load(recipe), primary, tokenizer, out, blocks, vectors)
-    say(made)
+    print_artifact(made)
     details = made.manifest.details
     print(f"{details['initialisation']}: {details['overlap']} of {details['vocabulary']} rows are the source's")
 
@@ -87,7 +87,7 @@ def adapt(
     chosen = settings.adaptation.depth if depth is None else depth
     given = settings, primary, blocks, tokenizer, chosen, out, unwatched
     shallower = shallower_mini or []
-    say(adapt(*given, mini=mini, checkpoints=checkpoints, shallower_minis=shallower, initial=initial))
+    print_artifact(adapt(*given, mini=mini, checkpoints=checkpoints, shallower_minis=shallower, initial=initial))
 
 
 def search_depth(
@@ -136,7 +136,7 @@ def search_depth(
     before = [load_search(folder) for folder in earlier or ()]
     known = {found.language: found.chosen for found in before}
     inputs = Inputs(primary, blocks, tokenizer, source_blocks, initial, source_evaluation, text)
-    say(search(Recipe.load(recipe), inputs, storage, out, known, state))
+    print_artifact(search(Recipe.load(recipe), inputs, storage, out, known, state))
     found = load_search(out)
     print(f"depth {found.chosen}: {found.reason}")
 
@@ -171,5 +171,5 @@ def evaluate(
     from lingraft.stages.evaluate import evaluate_language
 
     folders = primary, embeddings, task or [], text, blocks, out
-    say(evaluate_language(Recipe.load(recipe), *folders, mini, initial, source_evaluation))
+    print_artifact(evaluate_language(Recipe.load(recipe), *folders, mini, initial, source_evaluation))
     print((out / "result.json").read_text())

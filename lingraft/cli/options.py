@@ -63,9 +63,9 @@ EmbeddingsOption = Annotated[
 ]
 
 
-def say(made: "Artifact") -> None:
+def print_artifact(made: "Artifact") -> None:
     """Tell what was made, beside the command's output; of several processes the leader does."""
-    if not ranks.leads():
+    if not ranks.is_rank_zero():
         return
     language = f" of {made.manifest.language!r}" if made.manifest.language else ""
     print(f"{made.manifest.kind}{language}: {made.folder} ({made.fingerprint[:12]})", file=sys.stderr)
@@ -79,7 +79,7 @@ def announce_registry() -> None:
     print(f"registry: {without_password(registry_address())}", file=sys.stderr, flush=True)
 
 
-def announcing_registry(command: Callable[..., None]) -> Callable[..., None]:
+def with_registry_announced(command: Callable[..., None]) -> Callable[..., None]:
     """Have a command first say which registry it is about to ask, and end at once where there is none.
 
     MLflow takes seconds to import, and would create what it is asked to read.
@@ -103,12 +103,12 @@ def announcing_registry(command: Callable[..., None]) -> Callable[..., None]:
     return announced
 
 
-def announcing_start(name: str, command: Callable[..., None]) -> Callable[..., None]:
+def with_start_announced(name: str, command: Callable[..., None]) -> Callable[..., None]:
     """Have a command say at once that it starts, where PyTorch or MLflow take seconds to import."""
 
     @functools.wraps(command)
     def announced(*arguments: object, **options: object) -> None:
-        if ranks.leads():
+        if ranks.is_rank_zero():
             print(f"lingraft {name}: starting", file=sys.stderr, flush=True)
         command(*arguments, **options)
 
@@ -124,7 +124,7 @@ def run_app(app: typer.Typer) -> None:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(1)
     except Interruption as interruption:
-        if ranks.leads():
+        if ranks.is_rank_zero():
             if error_before := _error_before(interruption):
                 print(f"error: {error_before}", file=sys.stderr)
             print(f"stopped: {interruption}", file=sys.stderr)

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from lingraft.cli.options import RecipeOption, say
+from lingraft.cli.options import RecipeOption, print_artifact
 
 # What a command needs is imported by it, so that --help does not wait for torch.
 
@@ -35,5 +35,5 @@ def paper(
     else:
         preflight.require_ready(settings, out)
     made = comparison.run(settings, out)
-    say(made)
+    print_artifact(made)
     print((made.folder / PAGE_FILE).resolve())

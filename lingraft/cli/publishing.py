@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lingraft.cli.options import announce_registry
-from lingraft.cli.registry import ByOption, me
+from lingraft.cli.registry import ByOption, current_user
 from lingraft.errors import PublicationError
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def bundle(
     from lingraft.serving.publishing.publish import publish
 
     registered = _registered(bundle) if endpoint else []
-    made = publish(bundle, to, by or me(), language)
+    made = publish(bundle, to, by or current_user(), language)
     if not made:
         print("nothing has changed")
     _conclude(to, made, wait)
@@ -63,7 +63,7 @@ def rollback(
     """Take the last publication of a language back: what stood before it stands again."""
     from lingraft.serving.publishing.publish import rollback as take_back
 
-    _conclude(to, [take_back(to, task, language, by or me())], wait)
+    _conclude(to, [take_back(to, task, language, by or current_user())], wait)
 
 
 def withdraw(
@@ -72,7 +72,7 @@ def withdraw(
     """Take a language away."""
     from lingraft.serving.publishing.publish import withdraw as take_away
 
-    _conclude(to, [take_away(to, task, language, by or me())], wait)
+    _conclude(to, [take_away(to, task, language, by or current_user())], wait)
 
 
 def ls(to: FolderOption) -> None:

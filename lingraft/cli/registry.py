@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lingraft.cli.options import RecipeOption, say
+from lingraft.cli.options import RecipeOption, print_artifact
 from lingraft.errors import NotRegisteredError, PromotionError
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ def pull(
 
     with retrying_client() as client:
         found = _version(client, model, version)
-        say(download(client, found, Kind(str(found.kind)), out))
+        print_artifact(download(client, found, Kind(str(found.kind)), out))
 
 
 def promote(
@@ -159,7 +159,7 @@ def promote(
     gate = Recipe.load(recipe).gate if recipe else None
     with retrying_client() as client:
         allowed = _allowed(drop_language, new_primary, new_labels)
-        decided = decide(client, model, version, by or me(), gate, dry_run, allowed)
+        decided = decide(client, model, version, by or current_user(), gate, dry_run, allowed)
         print(format_checks(decided.checks))
         _conclude(client, decided, dry_run)
     if decided.after != version:
@@ -201,7 +201,7 @@ def rollback(
 
     allowed = _allowed(drop_language, new_primary, new_labels)
     with retrying_client() as client:
-        _conclude(client, decide(client, model, by or me(), dry_run, allowed), dry_run)
+        _conclude(client, decide(client, model, by or current_user(), dry_run, allowed), dry_run)
 
 
 def restore(
@@ -295,6 +295,6 @@ def _project(client: "RetryingClient", given: str | None) -> str:
     return given
 
 
-def me() -> str:
+def current_user() -> str:
     """Who asks, where nobody says so."""
     return f"{getpass.getuser()}@{platform.node()}"

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from lingraft.cli.registry import ByOption, me
+from lingraft.cli.registry import ByOption, current_user
 from lingraft.errors import PromotionError
 
 # What the command needs is imported by it, so that --help does not wait for MLflow.
@@ -31,7 +31,7 @@ def add(
     from lingraft.artifacts.artifact import MANIFEST
 
     if (folder / MANIFEST).is_file():
-        return _add_artifact(folder, by or me(), project)
+        return _add_artifact(folder, by or current_user(), project)
     from lingraft.bundle.format import languages_of
     from lingraft.config.gate import Gate
     from lingraft.config.recipe import Recipe
@@ -39,7 +39,7 @@ def add(
     from lingraft.tracking.promotion.gate import format_checks, refusal_reason
 
     gate = Recipe.load(recipe).gate if recipe else Gate()
-    added = add_language(folder, by or me(), gate, project)
+    added = add_language(folder, by or current_user(), gate, project)
     model, refused = added.decided.model, []
     print(format_checks(added.decided.checks))
     if added.decided.after == added.version:

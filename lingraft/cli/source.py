@@ -14,7 +14,7 @@ from lingraft.cli.options import (
     TasksOption,
     TextOption,
     TokenizerOption,
-    say,
+    print_artifact,
 )
 
 # What a command needs is imported by it, so that --help does not wait for torch.
@@ -35,7 +35,7 @@ def import_primary(
     from lingraft.huggingface.importing import import_hf, recipe_section
 
     made = import_hf(source, out, language, revision)
-    say(made)
+    print_artifact(made)
     print(recipe_section(made.manifest.detail("shape", EncoderShape)))
 
 
@@ -54,7 +54,7 @@ def text(
 
     settings = Recipe.load(recipe)
     made = prepare(settings.with_folder(folder) if folder else settings, language, out)
-    say(made)
+    print_artifact(made)
     if "cleaning" in made.manifest.details:
         print(table(made.manifest.details["cleaning"]))
 
@@ -64,7 +64,7 @@ def tokenize(recipe: RecipeOption, text: TextOption, out: OutOption) -> None:
     from lingraft.config.recipe import Recipe
     from lingraft.data.tokenizer.tokenizer import train
 
-    say(train(Recipe.load(recipe), text, out))
+    print_artifact(train(Recipe.load(recipe), text, out))
 
 
 def build_blocks(recipe: RecipeOption, text: TextOption, tokenizer: TokenizerOption, out: OutOption) -> None:
@@ -72,7 +72,7 @@ def build_blocks(recipe: RecipeOption, text: TextOption, tokenizer: TokenizerOpt
     from lingraft.config.recipe import Recipe
     from lingraft.data.blocks import build
 
-    say(build(Recipe.load(recipe), text, tokenizer, out))
+    print_artifact(build(Recipe.load(recipe), text, tokenizer, out))
 
 
 def vectors(recipe: RecipeOption, blocks: BlocksOption, tokenizer: TokenizerOption, out: OutOption) -> None:
@@ -84,7 +84,7 @@ def vectors(recipe: RecipeOption, blocks: BlocksOption, tokenizer: TokenizerOpti
     from lingraft.config.recipe import Recipe
     from lingraft.stages.vectors import build_vectors
 
-    say(build_vectors(Recipe.load(recipe), blocks, tokenizer, out))
+    print_artifact(build_vectors(Recipe.load(recipe), blocks, tokenizer, out))
 
 
 def pretrain(recipe: RecipeOption, blocks: BlocksOption, tokenizer: TokenizerOption, out: OutOption) -> None:
@@ -93,7 +93,7 @@ def pretrain(recipe: RecipeOption, blocks: BlocksOption, tokenizer: TokenizerOpt
     from lingraft.stages.pretrain import pretrain
     from lingraft.training.schedule import unwatched
 
-    say(pretrain(Recipe.load(recipe), blocks, tokenizer, out, unwatched))
+    print_artifact(pretrain(Recipe.load(recipe), blocks, tokenizer, out, unwatched))
 
 
 def mini(
@@ -113,7 +113,7 @@ def mini(
 
     settings = Recipe.load(recipe)
     wanted = settings if depth is None else settings.over(depth)
-    say(build_mini(wanted, primary, blocks, out, unwatched))
+    print_artifact(build_mini(wanted, primary, blocks, out, unwatched))
 
 
 def finetune(
@@ -130,7 +130,7 @@ def finetune(
     from lingraft.training.schedule import unwatched
 
     settings = Recipe.load(recipe)
-    say(finetune(settings, settings.task(task).name, primary, text, seed, out, unwatched))
+    print_artifact(finetune(settings, settings.task(task).name, primary, text, seed, out, unwatched))
 
 
 def evaluate_source(
@@ -145,5 +145,5 @@ def evaluate_source(
     from lingraft.config.recipe import Recipe
     from lingraft.stages.evaluate import evaluate_source
 
-    say(evaluate_source(Recipe.load(recipe), primary, task or [], text, blocks, out))
+    print_artifact(evaluate_source(Recipe.load(recipe), primary, task or [], text, blocks, out))
     print((out / "result.json").read_text())

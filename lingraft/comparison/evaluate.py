@@ -15,7 +15,14 @@ from typing import Any, NamedTuple, Self, TypeVar
 import torch
 
 from lingraft.artifacts.artifact import Kind
-from lingraft.artifacts.failures import EXPECTED, InputFailedError, devices_named, in_words, require_made, why
+from lingraft.artifacts.failures import (
+    EXPECTED_ERRORS,
+    InputFailedError,
+    explain_device_errors,
+    failure_reason,
+    format_error,
+    require_inputs_made,
+)
 from lingraft.comparison.jobs import CHECKPOINTS, EMBEDDINGS
 from lingraft.comparison.measures import Measure, MeasureAny, alignment, masked_tokens, task_examples
 from lingraft.comparison.plan import ALIGNMENT, MASKED, Arm, Finetuning, PlannedPrimary
@@ -26,7 +33,7 @@ from lingraft.data.blocks import load_blocks, split
 from lingraft.data.text import load_text
 from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.errors import ArtifactError
-from lingraft.jobs.job import Job, Lane
+from lingraft.jobs.job import Job, LanguageDirs
 from lingraft.model.loading import Primary, load_embeddings, load_primary
 from lingraft.reports.paper.records import Cell, CurvePoint, SourceCell
 from lingraft.reports.paper.words import counted
@@ -109,11 +116,16 @@ class FinetunedModels:
 
     def _why_not(self, wanted: Finetuning) -> str | None:
         folder = wanted.within(self.tasks)
-        return why(folder) or (None if folder.is_dir() else f"the finetuning {wanted.word} is not there")
+        return failure_reason(folder) or (None if folder.is_dir() else f"the finetuning {wanted.word} is not there")
 
 
 def judge_language(
-    arm: Arm, bodies: FinetunedModels, target: Lane, curve: Path, language: str, source: Lane | None = None
+    arm: Arm,
+    bodies: FinetunedModels,
+    target: LanguageDirs,
+    curve: Path,
+    language: str,
+    source: LanguageDirs | None = None,
 ) -> EvalResult:
     """The learning curves of one language in one arm: of masked tokens, and of each task that covers the language.
 
@@ -155,7 +167,7 @@ def judge_language(
     )
 
 
-def judge_source(bodies: FinetunedModels, source: Lane) -> EvalResult:
+def judge_source(bodies: FinetunedModels, source: LanguageDirs) -> EvalResult:
     """Scores in the source language of a primary, and of the mini-model that was finetuned beside it (table 5)."""
     planned, recipe = bodies.planned, bodies.planned.recipe
     language, seed = recipe.source, recipe.pretraining.seed
@@ -177,7 +189,13 @@ def judge_source(bodies: FinetunedModels, source: Lane) -> EvalResult:
 
 
 def language_judging(
-    arm: Arm, bodies: FinetunedModels, target: Lane, curve: Path, language: str, out: Path, source: Lane | None = None
+    arm: Arm,
+    bodies: FinetunedModels,
+    target: LanguageDirs,
+    curve: Path,
+    language: str,
+    out: Path,
+    source: LanguageDirs | None = None,
 ) -> Job:
     """`judge_language` as a job: it has an outcome even where everything that it builds on failed."""
     covering = bodies.covering(language)
@@ -194,7 +212,7 @@ def language_judging(
     )
 
 
-def source_judging(bodies: FinetunedModels, source: Lane, out: Path) -> Job:
+def source_judging(bodies: FinetunedModels, source: LanguageDirs, out: Path) -> Job:
     """`judge_source` as a job."""
     planned, tasks = bodies.planned, bodies.covering(bodies.planned.recipe.source)
     return Job(
@@ -210,7 +228,7 @@ def source_judging(bodies: FinetunedModels, source: Lane, out: Path) -> Job:
     )
 
 
-def _named_source(source: Lane | None) -> dict[str, Path]:
+def _named_source(source: LanguageDirs | None) -> dict[str, Path]:
     return {f"source {name}": at for name, at in source._asdict().items()} if source else {}
 
 
@@ -236,13 +254,13 @@ def _precise(recipe: Recipe) -> AbstractContextManager[object]:
 def _tried(title: str, inputs: Sequence[Path], work: Callable[[], Found]) -> tuple[Found, None] | tuple[None, str]:
     """What some work found, or why it found nothing."""
     try:
-        require_made(inputs)
-        with devices_named():
+        require_inputs_made(inputs)
+        with explain_device_errors():
             return work(), None
     except InputFailedError as error:
         return None, str(error)
-    except EXPECTED as error:
-        return None, f"{title}: {in_words(error)}"
+    except EXPECTED_ERRORS as error:
+        return None, f"{title}: {format_error(error)}"
 
 
 def _curve(begin: Callable[[], Measure], checkpoints: Path) -> Curve:
@@ -259,13 +277,15 @@ def _curve(begin: Callable[[], Measure], checkpoints: Path) -> Curve:
     return Curve(tuple(points), baseline)
 
 
-def _masked_measure(arm: Arm, bodies: FinetunedModels, target: Lane, language: str) -> Measure:
+def _masked_measure(arm: Arm, bodies: FinetunedModels, target: LanguageDirs, language: str) -> Measure:
     tokenizer = Tokenizer.load(target.tokenizer, language)
     blocks = load_blocks(target.blocks, tokenizer, arm.recipe.encoder.block_tokens)
     return masked_tokens(bodies.load(), blocks, arm.seed)
 
 
-def _alignment_measure(arm: Arm, bodies: FinetunedModels, source: Lane, target: Lane, language: str) -> Measure:
+def _alignment_measure(
+    arm: Arm, bodies: FinetunedModels, source: LanguageDirs, target: LanguageDirs, language: str
+) -> Measure:
     primary, tokenizer = bodies.load(), Tokenizer.load(target.tokenizer, language)
     source_blocks = load_blocks(source.blocks, primary.tokenizer, arm.recipe.encoder.block_tokens)
     text = load_text(source.text, arm.recipe.source)
@@ -281,20 +301,20 @@ def _alignment_measure(arm: Arm, bodies: FinetunedModels, source: Lane, target: 
     return alignment(primary, probe, arm.seed)
 
 
-def _task_measure(task: Task, bodies: FinetunedModels, layers: int, lane: Lane, language: str) -> MeasureAny:
+def _task_measure(task: Task, bodies: FinetunedModels, layers: int, lane: LanguageDirs, language: str) -> MeasureAny:
     text = load_text(lane.text, language) if task.kind == "documents" else None
     tokenizer = Tokenizer.load(lane.tokenizer, language)
     return task_examples(task, bodies.finetuned(task.name, layers), text, tokenizer)
 
 
-def _masked_in_source(bodies: FinetunedModels, source: Lane, layers: int) -> SeedScores:
+def _masked_in_source(bodies: FinetunedModels, source: LanguageDirs, layers: int) -> SeedScores:
     primary, recipe = bodies.load(), bodies.planned.recipe
     blocks_NT = split(load_blocks(source.blocks, primary.tokenizer, recipe.encoder.block_tokens), "test").all()
     found = masked_lm.accuracy(primary.encoder.to(precision.device()), blocks_NT, (layers,))[layers]
     return SeedScores(by_seed={recipe.pretraining.seed: found})
 
 
-def _task_in_source(task: Task, bodies: FinetunedModels, layers: int, source: Lane) -> SeedScores:
+def _task_in_source(task: Task, bodies: FinetunedModels, layers: int, source: LanguageDirs) -> SeedScores:
     measure = _task_measure(task, bodies, layers, source, bodies.planned.recipe.source)
     return SeedScores(by_seed=measure(bodies.load()).by_seed)
 

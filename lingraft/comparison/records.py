@@ -9,7 +9,7 @@ from pydantic import Field
 
 from lingraft.artifacts import artifact
 from lingraft.artifacts.artifact import MANIFEST, Artifact, Kind
-from lingraft.artifacts.failures import FAILED_FILE, why
+from lingraft.artifacts.failures import FAILED_FILE, failure_reason
 from lingraft.comparison.plan import MASKED, Comparison
 from lingraft.config.recipe import Recipe
 from lingraft.config.tasks import Task, TaskKindName
@@ -68,7 +68,7 @@ def load_judged(folder: Path) -> EvalResult:
     Raises:
         ArtifactError: not such an evaluation, or damaged.
     """
-    if reason := why(folder):
+    if reason := failure_reason(folder):
         return EvalResult(lost=(reason,))
     found = Artifact.load(folder, Kind.EVALUATION)
     if found.manifest.details.get("of") != _OF:

@@ -14,9 +14,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from lingraft.artifacts.artifact import Artifact, Kind
-from lingraft.artifacts.cache import made_once, require_same
-from lingraft.artifacts.failures import forget, why
-from lingraft.artifacts.files import writable, write_text
+from lingraft.artifacts.cache import get_or_make, require_same_provenance
+from lingraft.artifacts.failures import clear_failure, failure_reason
+from lingraft.artifacts.files import explain_write_errors, write_text
 from lingraft.comparison import evaluate, jobs
 from lingraft.comparison.evaluate import FinetunedModels
 from lingraft.comparison.plan import ALIGNMENT, MASKED, Arm, Comparison, PlannedPrimary, plan_of
@@ -26,7 +26,7 @@ from lingraft.config.recipe import Recipe
 from lingraft.config.tasks import Task
 from lingraft.console import say
 from lingraft.errors import ArtifactError
-from lingraft.jobs.job import Job, Lane, lane
+from lingraft.jobs.job import Job, LanguageDirs, language_jobs
 from lingraft.jobs.job import vectors as source_vectors
 from lingraft.reports.paper import report as paper_report
 from lingraft.reports.paper.records import RECORDS_FILE, PaperRecords
@@ -54,7 +54,7 @@ def run(recipe: Recipe, out: Path, hear: Callable[[PaperRecords], None] = _unhea
 
     Raises:
         RecipeError: the recipe has no [paper], or a task has the name of the comparison's own.
-        MadeDifferentlyError: `out` has results that were trained from other settings.
+        ProvenanceMismatchError: `out` has results that were trained from other settings.
         ArtifactError: `out` cannot be written.
         MissingExtraError: matplotlib or jinja2 is not installed.
     """
@@ -83,7 +83,7 @@ def attempted(planned: Sequence[Job], out: Path) -> Iterator[Job]:
         out: folder of all results; processes with the same folder share the jobs.
 
     Raises:
-        MadeDifferentlyError: `out` has results that were trained from other settings.
+        ProvenanceMismatchError: `out` has results that were trained from other settings.
         ArtifactError: `out` cannot be written.
     """
     clock = _Clock(planned)
@@ -101,9 +101,9 @@ def jobs_of(comparison: Comparison, out: Path) -> Iterator[Job]:
     tokens; then a task at a time, so that what is there when a run is stopped is whole.
     """
     for language in comparison.recipe.languages:
-        yield from lane(comparison.recipe, language, Lane.under(out, language))
+        yield from language_jobs(comparison.recipe, language, LanguageDirs.under(out, language))
     if any(_starts_from_text(arm) for arm in comparison.arms):
-        source, its = comparison.recipe.source, Lane.under(out, comparison.recipe.source)
+        source, its = comparison.recipe.source, LanguageDirs.under(out, comparison.recipe.source)
         yield source_vectors(comparison.recipe, source, its.blocks, its.tokenizer, vectors_at(out))
     for part in comparison.by_seed().values():
         for primary in part.primaries:
@@ -121,7 +121,7 @@ def jobs_of(comparison: Comparison, out: Path) -> Iterator[Job]:
 
 
 def _pretrained(primary: PlannedPrimary, out: Path) -> Iterator[Job]:
-    bodies, source = _bodies(primary, out).on(MASKED), Lane.under(out, primary.recipe.source)
+    bodies, source = _bodies(primary, out).on(MASKED), LanguageDirs.under(out, primary.recipe.source)
     yield jobs.pretraining(primary, source.blocks, source.tokenizer, bodies.primary)
     yield evaluate.source_judging(bodies, source, _judged(primary.name, out))
     for arm in primary.arms:
@@ -131,7 +131,7 @@ def _pretrained(primary: PlannedPrimary, out: Path) -> Iterator[Job]:
 
 def _initialised(planned: PlannedPrimary, language: str, out: Path) -> Iterator[Job]:
     """Initial embeddings from each start, where adaptation cannot draw them itself."""
-    target, primary = Lane.under(out, language), _bodies(planned, out).primary
+    target, primary = LanguageDirs.under(out, language), _bodies(planned, out).primary
     for start in dict.fromkeys(arm.start for arm in planned.arms):
         if _starts_from_text(arm := planned.first(start)) and language in arm.recipe.targets:
             pieces = target.blocks, target.tokenizer, vectors_at(out)
@@ -139,7 +139,7 @@ def _initialised(planned: PlannedPrimary, language: str, out: Path) -> Iterator[
 
 
 def _adapted(arm: Arm, bodies: FinetunedModels, language: str, out: Path) -> Iterator[Job]:
-    mini, target = _mini(arm, out) if arm.recipe.builds_mini else None, Lane.under(out, language)
+    mini, target = _mini(arm, out) if arm.recipe.builds_mini else None, LanguageDirs.under(out, language)
     curve = _curve(arm, language, out)
     start = initial_at(arm, language, out) if _starts_from_text(arm) else None
     yield jobs.adaptation(arm, language, bodies.primary, mini, target.blocks, target.tokenizer, curve, start)
@@ -148,14 +148,14 @@ def _adapted(arm: Arm, bodies: FinetunedModels, language: str, out: Path) -> Ite
 
 def _aligned(arm: Arm, bodies: FinetunedModels, language: str, out: Path) -> Job:
     """Judge how near a language's hidden states come to the source's."""
-    source, target = Lane.under(out, arm.recipe.source), Lane.under(out, language)
+    source, target = LanguageDirs.under(out, arm.recipe.source), LanguageDirs.under(out, language)
     curve, place = _curve(arm, language, out), _judged(arm.name, out) / language
     return evaluate.language_judging(arm, bodies, target, curve, language, place, source)
 
 
 def _of_task(part: Comparison, task: Task, out: Path) -> Iterator[Job]:
     """Learn one task from every primary, and judge all models and languages on it."""
-    source = Lane.under(out, part.recipe.source)
+    source = LanguageDirs.under(out, part.recipe.source)
     for primary in part.primaries:
         bodies = _bodies(primary, out).on(task.name)
         for wanted in bodies.finetunings:
@@ -164,7 +164,7 @@ def _of_task(part: Comparison, task: Task, out: Path) -> Iterator[Job]:
     for language in filter(task.covers, part.recipe.targets):
         for arm in _learning(part, language):
             bodies, curve = _bodies(part.primary(arm.primary), out).on(task.name), _curve(arm, language, out)
-            given = arm, bodies, Lane.under(out, language), curve, language
+            given = arm, bodies, LanguageDirs.under(out, language), curve, language
             yield evaluate.language_judging(*given, _judged(arm.name, out) / language)
 
 
@@ -217,15 +217,15 @@ def _attempt(job: Job) -> None:
     def once() -> None:
         if job.kind is Kind.EVALUATION and job.made.is_dir() and _outdated(job):
             shutil.rmtree(job.made)
-        made_once(job.made, job.kind, job.made_from, lambda: job.make(job.out, unwatched))
+        get_or_make(job.made, job.kind, job.made_from, lambda: job.make(job.out, unwatched))
 
-    forget(job.made)
+    clear_failure(job.made)
     job.attempt(once)
 
 
 def _outdated(job: Job) -> bool:
     try:
-        require_same(job.made, job.made_from)
+        require_same_provenance(job.made, job.made_from)
         return not load_judged(job.made).whole
     except ArtifactError:
         return True
@@ -239,8 +239,8 @@ def judged_so_far(planned: Iterable[Job]) -> dict[Path, EvalResult]:
 def _standing(job: Job) -> EvalResult | None:
     as_of_now = replace(job)  # a job keeps what it is made from once it was asked, and an input may yet be made
     try:
-        if not why(job.made):
-            require_same(job.made, as_of_now.made_from)
+        if not failure_reason(job.made):
+            require_same_provenance(job.made, as_of_now.made_from)
         return load_judged(job.made)
     except ArtifactError:
         return None
@@ -256,7 +256,7 @@ def _write_so_far(comparison: Comparison, planned: Iterable[Job], out: Path) -> 
 def _report(comparison: Comparison, judged: Sequence[EvalResult], out: Path) -> Artifact:
     """Write the report beside the one of an earlier run, and put it in its place."""
     new = out.with_name(f".{out.name}-new")
-    with writable(out):
+    with explain_write_errors(out):
         shutil.rmtree(new, ignore_errors=True)
         paper_report.write(records_of(comparison, judged), new)
         shutil.rmtree(out, ignore_errors=True)

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
-from lingraft.artifacts.locks import alone
+from lingraft.artifacts.locks import folder_lock
 from lingraft.console import say
 from lingraft.errors import InUseError
 from lingraft.jobs.job import Job
@@ -57,6 +57,6 @@ def _ready(waiting: Sequence[Job]) -> Iterator[Job]:
 def _held(made: Path, out: Path, hold: ExitStack) -> bool:
     """Whether a job is this process's from now on, until `hold` ends."""
     with suppress(InUseError):
-        hold.enter_context(alone(out / _HELD / ".".join(made.relative_to(out).parts)))
+        hold.enter_context(folder_lock(out / _HELD / ".".join(made.relative_to(out).parts)))
         return True
     return False

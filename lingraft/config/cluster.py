@@ -13,7 +13,7 @@ _UNITS = {"": 1, "m": 1e-3, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "Ki": 2**10
 _QUANTITY = re.compile(rf"(\d+(?:\.\d+)?)({'|'.join(sorted(_UNITS, reverse=True))})")
 
 
-def amount(quantity: str) -> float:
+def parse_quantity(quantity: str) -> float:
     """What a Kubernetes quantity is worth, such as 4294967296.0 for '4Gi'."""
     found = _QUANTITY.fullmatch(quantity)
     if not found:
@@ -22,7 +22,7 @@ def amount(quantity: str) -> float:
 
 
 def _is_positive(quantity: str) -> str:
-    if amount(quantity) <= 0:
+    if parse_quantity(quantity) <= 0:
         raise ValueError(f"{quantity!r} must be more than nothing")
     return quantity
 
@@ -85,7 +85,7 @@ class Profile(Section):
             raise ValueError(
                 f"the priority class of several nodes is their runtime's: name {self.priority_class!r} there, not here"
             )
-        if self.shared_memory and amount(self.shared_memory) >= amount(self.memory):
+        if self.shared_memory and parse_quantity(self.shared_memory) >= parse_quantity(self.memory):
             raise ValueError(
                 f"shared_memory {self.shared_memory} counts as memory, of which there are {self.memory}. "
                 "Ask for less of the one, or more of the other"

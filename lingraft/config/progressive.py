@@ -15,7 +15,7 @@ _STEP_ROUNDING = 1e-6
 """Of a step."""
 
 
-class _Rising(Section):
+class _RisingDepths(Section):
     """Depths that are adapted over, one after the other."""
 
     depths: tuple[PositiveInt, ...] = Field(
@@ -31,7 +31,7 @@ class _Rising(Section):
         return self
 
 
-class FixedSwitch(_Rising):
+class FixedSwitch(_RisingDepths):
     """The next depth follows when a depth has taken its share of the FLOPs."""
 
     kind: Literal["fixed"] = Field(description="Says that shares decide when the next depth follows.")
@@ -66,7 +66,7 @@ class FixedSwitch(_Rising):
         counts, place = [], 0.0
         for end, each in zip(self.ends(), flops, strict=True):
             stride = each / flops[-1]
-            counts.append(steps_to(steps if end is None else end * steps, place, stride))
+            counts.append(steps_until(steps if end is None else end * steps, place, stride))
             place += counts[-1] * stride
         if 0 in counts:
             raise RecipeError(
@@ -77,7 +77,7 @@ class FixedSwitch(_Rising):
         return counts
 
 
-class DevLossSwitch(_Rising):
+class DevLossSwitch(_RisingDepths):
     """The next depth follows when the dev loss improves too little for what it costs.
 
     The dev loss is the primary's, with the embeddings learned so far swapped in, on the first judged_blocks dev blocks.
@@ -101,7 +101,7 @@ class DevLossSwitch(_Rising):
 Progressive = Annotated[FixedSwitch | DevLossSwitch, Field(discriminator="kind")]
 
 
-def steps_to(end: float, begun: float, each: float) -> int:
+def steps_until(end: float, begun: float, each: float) -> int:
     """Steps of a size that there are from one place to another, none of them beyond it.
 
     A distance of so many steps is so many, however their sum was rounded.

@@ -20,11 +20,19 @@ from lingraft.config.cluster import Cluster, StageName
 from lingraft.config.encoder import EncoderShape, TokenizerSettings
 from lingraft.config.gate import ALIGNMENT_METRIC, MASKED_METRIC, Gate
 from lingraft.config.search import Search
-from lingraft.config.section import Language, Name, Section, explain
+from lingraft.config.section import Language, Name, Section, explain_problem
 from lingraft.config.systems import Stage, Steps, System, steps_of
 from lingraft.config.tasks import PRIMARY, Task
 from lingraft.config.text import Folder, Split, TextSource
-from lingraft.config.training import Adaptation, Initialisation, MiniBuilding, Paper, Pretraining, Training, part_of
+from lingraft.config.training import (
+    Adaptation,
+    Initialisation,
+    MiniBuilding,
+    Paper,
+    Pretraining,
+    Training,
+    blocks_per_process,
+)
 from lingraft.console import say
 from lingraft.errors import DepthError, RecipeError
 
@@ -98,7 +106,7 @@ class Recipe(Section):
             processes = self.cluster.profile_of(stage).processes
             if processes == 1:
                 continue
-            if part_of(settings.batch_blocks, settings.micro_batch_blocks, processes) is None:
+            if blocks_per_process(settings.batch_blocks, settings.micro_batch_blocks, processes) is None:
                 raise ValueError(
                     f"{stage}.batch_blocks {settings.batch_blocks} must be a multiple of micro_batch_blocks "
                     f"({settings.micro_batch_blocks or 'absent'}) x the {processes} processes of the stage's profile"
@@ -264,7 +272,7 @@ class Recipe(Section):
             text = raw if isinstance(raw, str) else json.dumps(raw, default=str)
             return cls.model_validate_json(text, strict=True)._following_targets()
         except pydantic.ValidationError as error:
-            lines = [explain(cls, problem) for problem in error.errors()]
+            lines = [explain_problem(cls, problem) for problem in error.errors()]
             raise RecipeError(f"{origin} is not usable:\n  " + "\n  ".join(lines)) from error
 
     def _following_targets(self) -> Self:

@@ -10,7 +10,7 @@ import pydantic
 from pydantic import AfterValidator, Field
 
 
-def matching(pattern: str, allowed: str) -> AfterValidator:
+def full_match(pattern: str, allowed: str) -> AfterValidator:
     """A check that a string matches a pattern as a whole; the error says what is allowed."""
 
     def check(value: str) -> str:
@@ -24,10 +24,10 @@ def matching(pattern: str, allowed: str) -> AfterValidator:
 Share = Annotated[float, Field(gt=0.0, lt=1.0)]
 Language = Annotated[
     str,
-    matching(r"[a-z]{2,3}(-[A-Za-z0-9]{2,8})*", "a BCP 47 tag, such as 'de' or 'pt-BR'"),
+    full_match(r"[a-z]{2,3}(-[A-Za-z0-9]{2,8})*", "a BCP 47 tag, such as 'de' or 'pt-BR'"),
     Field(description="BCP 47 tag, such as 'de'."),
 ]
-Name = Annotated[str, matching(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?", "lower-case letters, digits and inner dashes")]
+Name = Annotated[str, full_match(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?", "lower-case letters, digits and inner dashes")]
 
 
 class Section(pydantic.BaseModel):
@@ -36,19 +36,19 @@ class Section(pydantic.BaseModel):
     model_config = pydantic.ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
-def absent(value: object) -> bool:
+def is_none(value: object) -> bool:
     """Whether a key was left out; where that is so, newer keys are left out of records, too, as they were before."""
     return value is None
 
 
-def explain(root: type[Section], problem: Any) -> str:
+def explain_problem(root: type[Section], problem: Any) -> str:
     """One line for one of pydantic's complaints: the key's path, what is wrong, and what is allowed there.
 
     Args:
         root: the section that was validated.
         problem: an element of `ValidationError.errors()`.
     """
-    path, sections = _follow(root, problem["loc"])
+    path, sections = _locate(root, problem["loc"])
     key = ".".join(path) or "recipe"
     if problem["type"] == "extra_forbidden":
         allowed = sorted({name for section in sections for name in section.model_fields})
@@ -76,7 +76,7 @@ def _begins_with_key(root: type[Section], message: str) -> bool:
     return re.split(r"[.: ]", message, maxsplit=1)[0] in root.model_fields
 
 
-def _follow(root: type[Section], location: tuple[int | str, ...]) -> tuple[list[str], list[type[Section]]]:
+def _locate(root: type[Section], location: tuple[int | str, ...]) -> tuple[list[str], list[type[Section]]]:
     """Keys of pydantic's location as they stand in the recipe, and the sections that the last one may belong to.
 
     Pydantic puts the tag of a discriminated union behind the union's key, and '[key]' behind a key that is wrong.

@@ -31,7 +31,7 @@ class Stage(StrEnum):
     FINETUNE = "finetuning"
 
 
-class Trained(StrEnum):
+class TrainedPart(StrEnum):
     """What a step trains; all else is frozen."""
 
     EVERYTHING = "everything"
@@ -45,7 +45,7 @@ class Step:
     """One training step of a system."""
 
     stage: Stage
-    trained: Trained
+    trained: TrainedPart
     layers: int
     """Layers that tokens pass through."""
     heads: tuple[int, ...] = ()
@@ -72,23 +72,26 @@ def steps_of(system: System, layers: int, depth: int, fresh_layers: int = 0, hea
     """
     _require_depth(system, layers, depth, fresh_layers)
     joint, mini = heads or tuple(sorted({depth, layers})), depth + fresh_layers
-    whole = (Step(Stage.PRETRAIN, Trained.EVERYTHING, layers, (layers,)), Step(Stage.FINETUNE, Trained.BODY, layers))
+    whole = (
+        Step(Stage.PRETRAIN, TrainedPart.EVERYTHING, layers, (layers,)),
+        Step(Stage.FINETUNE, TrainedPart.BODY, layers),
+    )
     table = {
-        System.BL_BASE: (*whole, Step(Stage.ADAPT, Trained.EMBEDDINGS, layers, (layers,))),
+        System.BL_BASE: (*whole, Step(Stage.ADAPT, TrainedPart.EMBEDDINGS, layers, (layers,))),
         System.BL_SMALL: (
-            Step(Stage.PRETRAIN, Trained.EVERYTHING, depth, (depth,)),
-            Step(Stage.FINETUNE, Trained.BODY, depth),
-            Step(Stage.ADAPT, Trained.EMBEDDINGS, depth, (depth,)),
+            Step(Stage.PRETRAIN, TrainedPart.EVERYTHING, depth, (depth,)),
+            Step(Stage.FINETUNE, TrainedPart.BODY, depth),
+            Step(Stage.ADAPT, TrainedPart.EMBEDDINGS, depth, (depth,)),
         ),
         System.MINIJOINT: (
-            Step(Stage.PRETRAIN, Trained.EVERYTHING, layers, joint),
-            Step(Stage.FINETUNE, Trained.BODY, layers),
-            Step(Stage.ADAPT, Trained.EMBEDDINGS, depth, (depth,)),
+            Step(Stage.PRETRAIN, TrainedPart.EVERYTHING, layers, joint),
+            Step(Stage.FINETUNE, TrainedPart.BODY, layers),
+            Step(Stage.ADAPT, TrainedPart.EMBEDDINGS, depth, (depth,)),
         ),
         System.MINIPOST: (
             *whole,
-            Step(Stage.BUILD_MINI, Trained.FRESH_LAYERS, mini, (mini,), fresh_layers),
-            Step(Stage.ADAPT, Trained.EMBEDDINGS, mini, (mini,), fresh_layers),
+            Step(Stage.BUILD_MINI, TrainedPart.FRESH_LAYERS, mini, (mini,), fresh_layers),
+            Step(Stage.ADAPT, TrainedPart.EMBEDDINGS, mini, (mini,), fresh_layers),
         ),
     }
     return {step.stage: step for step in table[system]}

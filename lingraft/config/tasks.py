@@ -8,7 +8,7 @@ import pydantic
 from pydantic import Field, PositiveFloat, PositiveInt
 
 from lingraft.config.section import Language, Name, Section
-from lingraft.config.training import Pace
+from lingraft.config.training import OptimizerSettings
 
 TaskKindName = Literal["documents", "texts", "pairs", "questions", "tags"]
 PRIMARY: Literal["primary"] = "primary"
@@ -23,7 +23,7 @@ INPUTS: dict[TaskKindName, tuple[str, ...]] = {
 """Texts that a task is asked about at once, by the names that the endpoint has for them."""
 
 
-class Finetuning(Pace):
+class Finetuning(OptimizerSettings):
     """Finetuning the body on a task in the source language, token embeddings frozen (section 2, step 3)."""
 
     epochs: PositiveFloat = Field(3, description="Times that every training example is seen.")
@@ -157,6 +157,6 @@ class Task(Section):
         return not self.languages or language in self.languages
 
 
-def finetunings(tasks: Iterable[Task]) -> list[str]:
+def finetuning_ids(tasks: Iterable[Task]) -> list[str]:
     """Every task with every seed, as one word each (`<task>/<seed>`), to be finetuned side by side."""
     return [f"{task.name}/{seed}" for task in tasks for seed in task.finetuning.seeds]

@@ -5,7 +5,7 @@ from typing import Annotated, Literal, Self
 import pydantic
 from pydantic import Field, PositiveInt
 
-from lingraft.config.section import Language, Section, Share, absent
+from lingraft.config.section import Language, Section, Share, is_none
 
 
 class Split(Section):
@@ -64,7 +64,7 @@ class Cleaning(Section):
 
 class _Cleanable(Section):
     # Left out where absent, so that recipes that ask for no cleaning keep their digest.
-    cleaning: Cleaning | None = Field(None, exclude_if=absent, description="Absent: text is taken as it is.")
+    cleaning: Cleaning | None = Field(None, exclude_if=is_none, description="Absent: text is taken as it is.")
 
 
 class LibreOfficeHelp(_Cleanable):

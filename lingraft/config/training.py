@@ -7,7 +7,7 @@ import pydantic
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
 from lingraft.config.progressive import Progressive
-from lingraft.config.section import Section, Share, absent
+from lingraft.config.section import Section, Share, is_none
 from lingraft.config.systems import System
 
 
@@ -29,7 +29,7 @@ class Initialisation(StrEnum):
         return self is Initialisation.ALIGNED
 
 
-class Pace(Section):
+class OptimizerSettings(Section):
     """How a training moves, and what it survives."""
 
     weight_decay: NonNegativeFloat = Field(0.01, description="AdamW's decay of matrices; biases and norms have none.")
@@ -61,13 +61,13 @@ class Pace(Section):
         return self
 
 
-def part_of(batch_blocks: int, at_once: int | None, processes: int) -> int | None:
+def blocks_per_process(batch_blocks: int, at_once: int | None, processes: int) -> int | None:
     """Blocks of a batch for each process; None where they cannot be divided, in micro-batches if any are wanted."""
     own, rest = divmod(batch_blocks, processes)
     return None if rest or own % (at_once or 1) else own
 
 
-class Training(Pace):
+class Training(OptimizerSettings):
     """One run of the training loop."""
 
     steps: PositiveInt = Field(description="Optimizer updates.")
@@ -126,7 +126,7 @@ class Pretraining(Training):
     )
     windows: Windows | None = Field(
         None,
-        exclude_if=absent,
+        exclude_if=is_none,
         description="Have attention stay within windows of a block for the first updates, by which small primaries "
         "find their neighbours sooner; absent: whole blocks throughout.",
     )
@@ -198,7 +198,7 @@ class Paper(Section):
     )
     further_tasks: tuple[str, ...] | None = Field(
         None,
-        exclude_if=absent,
+        exclude_if=is_none,
         description="Tasks that systems of further_seeds are judged on, besides masked tokens; all if absent.",
     )
     checkpoint_every_steps: dict[System, PositiveInt] = Field(

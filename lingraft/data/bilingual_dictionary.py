@@ -20,11 +20,11 @@ from collections.abc import Iterator
 from gzip import GzipFile
 from pathlib import PurePosixPath
 
-from lingraft.artifacts.storage import Place, Remote, names_in, place_of, reading
+from lingraft.artifacts.storage import RemotePath, TextPath, explain_read_errors, list_names, parse_path
 from lingraft.config.recipe import Recipe
 from lingraft.data.lines import read_lines
 from lingraft.data.parallel_text import Found, Pair, read_pairs, usable
-from lingraft.errors import LingraftError, TextError, raising
+from lingraft.errors import LingraftError, TextError, raise_errors
 
 _INDEX, _ENTRIES, _SQLITE = ".index", (".dict.dz", ".dict"), (".sqlite3", ".sqlite", ".db")
 _BETWEEN_TRANSLATIONS = " | "
@@ -58,7 +58,7 @@ def read_words(file: str, left_out: Counter[str] | None = None) -> Iterator[Pair
         TextError: a file cannot be read, is of none of these layouts, holds no words or a line that is no pair, or more
             than a tenth of the pairs have an empty side.
     """
-    return usable(raising(words_or_errors(file)), file, Counter() if left_out is None else left_out)
+    return usable(raise_errors(words_or_errors(file)), file, Counter() if left_out is None else left_out)
 
 
 def translations_mark(recipe: Recipe, language: str) -> dict[str, str]:
@@ -98,7 +98,7 @@ class Hashed:
 def words_or_errors(file: str) -> Iterator[Found]:
     """Yield all word pairs, those with an empty side included, and errors in the places of those that are none."""
     try:
-        place = place_of(file)
+        place = parse_path(file)
         if file.endswith(_SQLITE):
             yield from _of_wikdict(place)
         elif file.endswith((_INDEX, *_ENTRIES)) or place.is_dir():
@@ -109,7 +109,7 @@ def words_or_errors(file: str) -> Iterator[Found]:
         yield error
 
 
-def _of_lines(place: Place) -> Iterator[Found]:
+def _of_lines(place: TextPath) -> Iterator[Found]:
     for number, line in enumerate(read_lines(place), start=1):
         at = f"{place}, line {number}"
         if not line.strip():
@@ -139,10 +139,10 @@ def _translations(word: str, listed: str, at: str) -> Iterator[Pair]:
     return (Pair(word.strip(), each.strip(), at) for each in listed.split(_BETWEEN_TRANSLATIONS))
 
 
-def _of_wikdict(place: Place) -> Iterator[Found]:
-    if isinstance(place, Remote):
+def _of_wikdict(place: TextPath) -> Iterator[Found]:
+    if isinstance(place, RemotePath):
         raise TextError(f"{place}: an SQLite file is read from a disk only. Download it first, and name it here.")
-    with reading(place), place.open("rb"):
+    with explain_read_errors(place), place.open("rb"):
         pass
     try:
         with contextlib.closing(sqlite3.connect(f"{place.absolute().as_uri()}?mode=ro", uri=True)) as database:
@@ -156,19 +156,19 @@ def _of_wikdict(place: Place) -> Iterator[Found]:
         ) from error
 
 
-def _freedict_files(place: Place) -> tuple[Place, Place]:
+def _freedict_files(place: TextPath) -> tuple[TextPath, TextPath]:
     """The index and the entries of a dictionary, of which one is given, or their folder."""
     path = PurePosixPath(str(place))
     if not place.is_dir():
-        folder, names = place_of(str(place).removesuffix(path.name).rstrip("/") or "."), [path.name]
+        folder, names = parse_path(str(place).removesuffix(path.name).rstrip("/") or "."), [path.name]
     else:
-        folder, names = place, names_in(place)
+        folder, names = place, list_names(place)
     stems = sorted({_stem(name) for name in names if _stem(name) != name})
     if len(stems) != 1:
         raise TextError(
             f"{place} holds {len(stems)} dictionaries of dictd, {stems}, instead of one. Name the .index file of one."
         )
-    there = names_in(folder)
+    there = list_names(folder)
     entries = [f"{stems[0]}{suffix}" for suffix in _ENTRIES if f"{stems[0]}{suffix}" in there]
     if f"{stems[0]}{_INDEX}" not in there or not entries:
         raise TextError(
@@ -184,8 +184,8 @@ def _stem(name: str) -> str:
     return name
 
 
-def _of_freedict(index: Place, entries: Place) -> Iterator[Found]:
-    with reading(entries), entries.open("rb") as stream:
+def _of_freedict(index: TextPath, entries: TextPath) -> Iterator[Found]:
+    with explain_read_errors(entries), entries.open("rb") as stream:
         try:
             raw = GzipFile(fileobj=stream).read() if entries.suffix == ".dz" else stream.read()
         except EOFError as error:

@@ -16,7 +16,7 @@ from lingraft.artifacts.artifact import Artifact, Kind
 from lingraft.artifacts.remote import RemoteFiles, open_remote, uri_of
 from lingraft.artifacts.token_ids import TENSOR, Ids, ids_dtype
 from lingraft.config.recipe import Recipe
-from lingraft.console import counted
+from lingraft.console import with_progress
 from lingraft.data.documents import Document
 from lingraft.data.shard_cache import FileShelf, LocalFiles
 from lingraft.data.shards import SHARD_BYTES, WINDOW_SHARDS, Blocks, Writer
@@ -77,7 +77,7 @@ def build(recipe: Recipe, text: Path, tokenizer: Path, out: Path, shard_bytes: i
 
 def _documents(text: Artifact, split: SplitName) -> Iterator[Document]:
     total = text.manifest.detail("documents", dict[SplitName, int]).get(split, 0)
-    return counted(read_split(text, split), f"blocks {text.manifest.language} {split}", "document", total)
+    return with_progress(read_split(text, split), f"blocks {text.manifest.language} {split}", "document", total)
 
 
 def _write(documents: Iterator[Document], pieces: Tokenizer, writer: Writer, workers: int | None) -> int:

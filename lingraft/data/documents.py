@@ -9,10 +9,10 @@ from itertools import chain, groupby
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from lingraft.artifacts.storage import Place, files_in, names_in
+from lingraft.artifacts.storage import TextPath, list_files, list_names
 from lingraft.data.lines import COMPRESSIONS, read_lines
 from lingraft.data.parquet import read_rows
-from lingraft.errors import LingraftError, TextError, raising
+from lingraft.errors import LingraftError, TextError, raise_errors
 
 _PLAIN, _JSONL, _PARQUET = ".txt", ".jsonl", ".parquet"
 _KEYS = ("text", "name", "label")
@@ -73,7 +73,7 @@ def content_name(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8")).hexdigest()[:32]
 
 
-def read_documents(source: Place, language: str, notes: Counter[str] | None = None) -> Iterator[Document]:
+def read_documents(source: TextPath, language: str, notes: Counter[str] | None = None) -> Iterator[Document]:
     """Yield the documents in `<source>/<language>.txt|.jsonl[.gz|.xz|.zst]`, `.parquet` or `<source>/<language>/`.
 
     A plain text file holds documents separated by blank lines if that makes documents of 100 lines or less on
@@ -97,11 +97,11 @@ def read_documents(source: Place, language: str, notes: Counter[str] | None = No
             undecodable bytes, a damaged file, a line or document that is too long, or JSONL or Parquet with a
             missing, unknown or wrong key.
     """
-    yield from raising(documents_or_errors(source, language, Counter() if notes is None else notes))
+    yield from raise_errors(documents_or_errors(source, language, Counter() if notes is None else notes))
 
 
 def documents_or_errors(
-    source: Place, language: str, notes: Counter[str], characters: int | None = None
+    source: TextPath, language: str, notes: Counter[str], characters: int | None = None
 ) -> Iterator[Found]:
     """Yield what `read_documents` yields, and an error in place of each line or file that cannot be read.
 
@@ -114,7 +114,7 @@ def documents_or_errors(
     yield from _caught(_read_language(source, language, notes, characters))
 
 
-def files_or_errors(paths: Iterable[Place], notes: Counter[str], characters: int | None = None) -> Iterator[Found]:
+def files_or_errors(paths: Iterable[TextPath], notes: Counter[str], characters: int | None = None) -> Iterator[Found]:
     """Yield what `read_files` yields, and an error in place of each line or file that cannot be read.
 
     Args:
@@ -141,14 +141,14 @@ def _sampled(documents: Iterable[Found], notes: Counter[str], characters: int) -
         yield found
 
 
-def read_files(paths: Iterable[Place], notes: Counter[str] | None = None) -> Iterator[Document]:
+def read_files(paths: Iterable[TextPath], notes: Counter[str] | None = None) -> Iterator[Document]:
     """Yield the documents of files, and of folders of files, whatever they are called; see `read_documents`.
 
     Raises:
         TextError: one is not there, is of another format, undecodable or damaged, or holds a line or document that
             is too long.
     """
-    yield from raising(files_or_errors(paths, Counter() if notes is None else notes))
+    yield from raise_errors(files_or_errors(paths, Counter() if notes is None else notes))
 
 
 def text_files(path: Path) -> list[Path]:
@@ -160,7 +160,7 @@ def text_files(path: Path) -> list[Path]:
     return [path / inner for inner in _inside(path)] if require_there(path).is_dir() else [path]
 
 
-def require_there(path: Place) -> Place:
+def require_there(path: TextPath) -> TextPath:
     """Refuse a path that leads to nothing.
 
     Raises:
@@ -179,11 +179,11 @@ def _caught(documents: Iterator[Found]) -> Iterator[Found]:
         yield error
 
 
-def _read_language(source: Place, language: str, notes: Counter[str], characters: int | None) -> Iterator[Found]:
+def _read_language(source: TextPath, language: str, notes: Counter[str], characters: int | None) -> Iterator[Found]:
     yield from _read(_find(source, language), notes, characters)
 
 
-def _read(place: Place, notes: Counter[str], characters: int | None) -> Iterator[Found]:
+def _read(place: TextPath, notes: Counter[str], characters: int | None) -> Iterator[Found]:
     if not require_there(place).is_dir():
         yield from sampled(_caught(_read_file(place, None, notes)), notes, characters)
         return
@@ -199,7 +199,7 @@ def _read(place: Place, notes: Counter[str], characters: int | None) -> Iterator
 
 
 def _read_inner(
-    place: Place, inner: PurePosixPath, label: str | None, labelled: bool, notes: Counter[str]
+    place: TextPath, inner: PurePosixPath, label: str | None, labelled: bool, notes: Counter[str]
 ) -> Iterator[Found]:
     if labelled and _format_of(place / inner) == _PLAIN:
         yield _read_whole(place / inner, inner, label)
@@ -207,18 +207,18 @@ def _read_inner(
         yield from _read_file(place / inner, label, notes)
 
 
-def _read_file(path: Place, label: str | None, notes: Counter[str]) -> Iterator[Found]:
+def _read_file(path: TextPath, label: str | None, notes: Counter[str]) -> Iterator[Found]:
     if _format_of(path) == _PLAIN:
         yield from _read_plain(path, notes)
     else:
         yield from _read_records(path, label)
 
 
-def _find(source: Place, language: str) -> Place:
+def _find(source: TextPath, language: str) -> TextPath:
     if not source.is_dir():
         raise TextError(f"there is no folder {source} to read text from. {LAYOUT}")
     packed = [f"{language}{form}{packing}" for form in (_PLAIN, _JSONL) for packing in ("", *COMPRESSIONS)]
-    present = names_in(source)
+    present = list_names(source)
     found = [name for name in [language, *packed, f"{language}{_PARQUET}"] if name in present]
     if not found:
         raise TextError(f"{source} holds no text for language {language!r}, only {present}. {LAYOUT}")
@@ -227,7 +227,7 @@ def _find(source: Place, language: str) -> Place:
     return source / found[0]
 
 
-def _format_of(path: Place) -> str:
+def _format_of(path: TextPath) -> str:
     form = PurePosixPath(path.stem).suffix if path.suffix in COMPRESSIONS else path.suffix
     if form not in (_PLAIN, _JSONL) and path.suffix != _PARQUET:
         raise TextError(
@@ -237,7 +237,7 @@ def _format_of(path: Place) -> str:
     return form
 
 
-def _read_whole(path: Place, inner: PurePosixPath, label: str | None) -> Document:
+def _read_whole(path: TextPath, inner: PurePosixPath, label: str | None) -> Document:
     lines, characters = [], 0
     for line in read_lines(path, _LINE_BYTES):
         lines.append(line)
@@ -253,15 +253,15 @@ def _read_whole(path: Place, inner: PurePosixPath, label: str | None) -> Documen
     return Document(plain.with_suffix("").as_posix(), "\n".join(lines).strip(), label, str(path))
 
 
-def _inside(folder: Place) -> list[PurePosixPath]:
+def _inside(folder: TextPath) -> list[PurePosixPath]:
     """Paths of a folder's files, relative to it, without hidden ones."""
-    paths = files_in(folder)
+    paths = list_files(folder)
     if not paths:
         raise TextError(f"{folder} holds no files. {LAYOUT}")
     return paths
 
 
-def _read_plain(path: Place, notes: Counter[str]) -> Iterator[Document]:
+def _read_plain(path: TextPath, notes: Counter[str]) -> Iterator[Document]:
     lines, place = read_lines(path, _LINE_BYTES), str(path)
     head, paragraphs = _look_ahead(lines, notes)
     for filled, group in groupby(chain(_drained(head), lines), key=_is_filled):
@@ -326,7 +326,7 @@ def _is_filled(line: str) -> bool:
     return bool(line.strip())
 
 
-def _read_records(path: Place, folder_label: str | None) -> Iterator[Found]:
+def _read_records(path: TextPath, folder_label: str | None) -> Iterator[Found]:
     records = _read_jsonl(path) if _format_of(path) == _JSONL else read_rows(path, _KEYS)
     for place, record in records:
         try:
@@ -344,7 +344,7 @@ def _document(record: str | dict[str, Any], place: str, folder_label: str | None
     return Document(found.get("name", content_name(text)), text, found.get("label", folder_label), place)
 
 
-def _read_jsonl(path: Place) -> Iterator[tuple[str, str]]:
+def _read_jsonl(path: TextPath) -> Iterator[tuple[str, str]]:
     for number, line in enumerate(read_lines(path, _LINE_BYTES), start=1):
         if _is_filled(line):
             yield f"{path}, line {number}", line

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from html.parser import HTMLParser
 from pathlib import Path, PurePosixPath
 
-from lingraft.artifacts.files import cache_folder, new_folder, write_text
+from lingraft.artifacts.files import atomic_folder, cache_folder, write_text
 from lingraft.data.documents import Document
 from lingraft.data.lines import read_lines
 from lingraft.errors import ArtifactError, TextError
@@ -171,7 +171,7 @@ def _bring(cache: Path, package: str) -> Path:
         _run(["dpkg-deb", "-x", archive.name, "unpacked"], work, package)
         text = _only(work, "unpacked/usr/share/libreoffice/help/*/text", package)
         folder = cache / archive.stem
-        with new_folder(folder) as fresh:
+        with atomic_folder(folder) as fresh:
             for part in text.iterdir():
                 shutil.move(part, fresh)
     return folder

@@ -8,7 +8,7 @@ from typing import IO, BinaryIO
 
 import zstandard
 
-from lingraft.artifacts.storage import Place, reading
+from lingraft.artifacts.storage import TextPath, explain_read_errors
 from lingraft.errors import TextError
 
 COMPRESSIONS = (".gz", ".xz", ".zst")
@@ -18,7 +18,7 @@ _CHUNK_BYTES = 1 << 20
 _BYTE_ORDER_MARK = "\ufeff"
 
 
-def read_lines(path: Place, longest_bytes: int = LONGEST_LINE_BYTES) -> Iterator[str]:
+def read_lines(path: TextPath, longest_bytes: int = LONGEST_LINE_BYTES) -> Iterator[str]:
     r"""Yield a file's lines without their ends ("\n" or "\r\n"); .gz, .xz and .zst are unpacked on the way.
 
     Args:
@@ -63,9 +63,9 @@ def _split(chunks: Iterator[bytes], longest_bytes: int) -> Iterator[bytes]:
         yield b"".join(pending)
 
 
-def _unpacked(path: Place) -> Iterator[bytes]:
+def _unpacked(path: TextPath) -> Iterator[bytes]:
     # A file that is no gzip is an OSError too, so damage is looked for within.
-    with reading(path), path.open("rb") as stream:
+    with explain_read_errors(path), path.open("rb") as stream:
         try:
             yield from _chunks(stream, path.suffix)
         except (EOFError, zlib.error, gzip.BadGzipFile, lzma.LZMAError, zstandard.ZstdError) as error:

@@ -10,10 +10,10 @@ from collections.abc import Iterable, Iterator
 from itertools import zip_longest
 from typing import NamedTuple
 
-from lingraft.artifacts.storage import place_of
+from lingraft.artifacts.storage import parse_path
 from lingraft.config.alignment import ParallelText
 from lingraft.data.lines import read_lines
-from lingraft.errors import LingraftError, TextError, raising
+from lingraft.errors import LingraftError, TextError, raise_errors
 
 EMPTY = "pairs with an empty side"
 DUPLICATE = "pairs that were there before"
@@ -56,7 +56,7 @@ def read_pairs(files: ParallelText, left_out: Counter[str] | None = None) -> Ite
         TextError: a file cannot be read, holds no pairs or a line without exactly two columns; two files differ in
             their number of lines; or more than a tenth of the pairs have an empty side.
     """
-    return usable(raising(pairs_or_errors(files)), described(files), Counter() if left_out is None else left_out)
+    return usable(raise_errors(pairs_or_errors(files)), described(files), Counter() if left_out is None else left_out)
 
 
 def pairs_or_errors(files: ParallelText) -> Iterator[Found]:
@@ -129,7 +129,7 @@ def emptiness(origin: str, count: int, empty: int) -> str:
 
 
 def _of_columns(file: str) -> Iterator[Found]:
-    for number, line in enumerate(read_lines(place_of(file), _LINE_BYTES), start=1):
+    for number, line in enumerate(read_lines(parse_path(file), _LINE_BYTES), start=1):
         columns = line.split("\t") if line.strip() else ["", ""]
         place = f"{file}, line {number}"
         if len(columns) == 2:
@@ -144,7 +144,7 @@ def _of_columns(file: str) -> Iterator[Found]:
 
 
 def _of_two(source: str, target: str) -> Iterator[Found]:
-    lines = (read_lines(place_of(file), _LINE_BYTES) for file in (source, target))
+    lines = (read_lines(parse_path(file), _LINE_BYTES) for file in (source, target))
     counts = [0, 0]
     for sides in zip_longest(*lines):
         counts = [count + (side is not None) for count, side in zip(counts, sides, strict=True)]

@@ -4,13 +4,13 @@ from collections.abc import Iterator, Sequence
 from itertools import count
 from typing import Any, BinaryIO
 
-from lingraft.artifacts.storage import Place, reading
+from lingraft.artifacts.storage import TextPath, explain_read_errors
 from lingraft.errors import MissingExtraError, TextError
 
 _ROWS_AT_ONCE = 1024
 
 
-def read_rows(path: Place, columns: Sequence[str]) -> Iterator[tuple[str, dict[str, Any]]]:
+def read_rows(path: TextPath, columns: Sequence[str]) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield where each row stands, for errors, and its values; of a column that is null in it, there is none.
 
     Args:
@@ -26,13 +26,13 @@ def read_rows(path: Place, columns: Sequence[str]) -> Iterator[tuple[str, dict[s
     except ModuleNotFoundError as error:
         raise MissingExtraError("pyarrow", "data") from error
     try:
-        with reading(path), path.open("rb") as stream:
+        with explain_read_errors(path), path.open("rb") as stream:
             yield from _rows(stream, path, columns)
     except pyarrow.ArrowException as error:
         raise TextError(f"{path} is damaged or no Parquet: {error}. Write or fetch it again.") from error
 
 
-def _rows(stream: BinaryIO, path: Place, columns: Sequence[str]) -> Iterator[tuple[str, dict[str, Any]]]:
+def _rows(stream: BinaryIO, path: TextPath, columns: Sequence[str]) -> Iterator[tuple[str, dict[str, Any]]]:
     from pyarrow.parquet import ParquetFile
 
     file = ParquetFile(stream)

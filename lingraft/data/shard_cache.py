@@ -7,7 +7,7 @@ from concurrent.futures import Future, wait
 from typing import Protocol, TypeVar
 
 from lingraft.artifacts.artifact import Artifact
-from lingraft.artifacts.remote import in_background
+from lingraft.artifacts.remote import run_in_background
 from lingraft.artifacts.token_ids import Ids, map_ids
 
 Result = TypeVar("Result")
@@ -84,7 +84,7 @@ class FileShelf:
                     self._begin(index)
 
     def _begin(self, index: int) -> None:
-        self._ready[index] = in_background(self._source.bring(self._names[index]))
+        self._ready[index] = run_in_background(self._source.bring(self._names[index]))
 
     def _make_room(self, wanted: set[int]) -> bool:
         """Give shards up that are not wanted, the one not used for longest first; whether there is room for one."""

@@ -13,10 +13,10 @@ from typing import Any
 
 from lingraft.artifacts import artifact
 from lingraft.artifacts.artifact import Artifact, Kind
-from lingraft.artifacts.storage import Place, place_of, places_of
+from lingraft.artifacts.storage import TextPath, expand_paths, parse_path
 from lingraft.config.recipe import Recipe
 from lingraft.config.text import Files, Folder, HuggingFace, TextSource
-from lingraft.console import counted, say
+from lingraft.console import say, with_progress
 from lingraft.data.cleaning.census import Census
 from lingraft.data.cleaning.deduplication import once
 from lingraft.data.documents import Document, Found, documents_or_errors, files_or_errors, sampled
@@ -25,7 +25,7 @@ from lingraft.data.libreoffice import help_documents
 from lingraft.data.pool import in_order
 from lingraft.data.preprocessing import NOTHING_LEFT, Preparation, Prepared, batches
 from lingraft.data.splits import SPLITS, SplitName, split_of
-from lingraft.errors import LingraftError, TextError, raising
+from lingraft.errors import LingraftError, TextError, raise_errors
 
 __all__ = ["SPLITS", "SplitName", "load_split", "load_text", "prepare", "read_split", "split_of"]
 
@@ -80,8 +80,8 @@ def prepare(recipe: Recipe, language: str, out: Path) -> Artifact:
     """
     recipe.require_language(language)
     census, cleaning = _Census(), recipe.text.cleaning
-    found = raising(source_documents(recipe.text, language, census.notes, census.dropped))
-    read = counted(found, f"text {language}", "document")
+    found = raise_errors(source_documents(recipe.text, language, census.notes, census.dropped))
+    read = with_progress(found, f"text {language}", "document")
     with artifact.create(out, Kind.TEXT) as draft:
         prepared = _prepared(_labelled(read, recipe), recipe, census)
         with tempfile.TemporaryDirectory(dir=draft.folder) as work:
@@ -148,7 +148,7 @@ def source_documents(
     """
     try:
         if isinstance(source, Folder):
-            yield from documents_or_errors(place_of(source.path), language, notes, characters)
+            yield from documents_or_errors(parse_path(source.path), language, notes, characters)
         elif isinstance(source, Files):
             paths = _paths(source, language)
             yield from files_or_errors(paths, notes, characters and -(-characters // len(paths)))
@@ -160,10 +160,10 @@ def source_documents(
         yield error
 
 
-def _paths(source: Files, language: str) -> list[Place]:
+def _paths(source: Files, language: str) -> list[TextPath]:
     if language not in source.paths:
         raise TextError(f"[text] names files for {sorted(source.paths)}, but none for {language!r}. Add it to 'paths'.")
-    found = [place for name in source.paths[language] for place in places_of(name)]
+    found = [place for name in source.paths[language] for place in expand_paths(name)]
     if twice := [str(place) for place, times in Counter(found).items() if times > 1]:
         raise TextError(
             f"'paths' of {language!r} name {twice[0]} more than once, by itself or by patterns. Name it once."

@@ -7,7 +7,7 @@ import pydantic
 from pydantic import AfterValidator, Field, PositiveInt
 
 from lingraft._version import __version__
-from lingraft.config.section import Section, explain, matching
+from lingraft.config.section import Section, explain_problem, full_match
 from lingraft.errors import DeploymentError
 
 _MODEL = re.compile(r"models:/(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*)(/(?P<version>[1-9]\d*)|@champion)")
@@ -16,7 +16,7 @@ Mode = Literal["Standard", "Knative"]
 """How KServe makes pods. Standard is a plain Deployment; Knative scales by concurrency itself, and splits traffic."""
 
 
-class Registered(NamedTuple):
+class RegisteredBundle(NamedTuple):
     """A bundle in the registry."""
 
     name: str
@@ -24,7 +24,7 @@ class Registered(NamedTuple):
     """The champion, whichever that is when a pod starts, if absent."""
 
 
-def registered(uri: str) -> Registered:
+def parse_model_uri(uri: str) -> RegisteredBundle:
     """The bundle that a URI names.
 
     Raises:
@@ -33,11 +33,11 @@ def registered(uri: str) -> Registered:
     found = _MODEL.fullmatch(uri)
     if not found:
         raise ValueError("must be models:/NAME/VERSION or models:/NAME@champion")
-    return Registered(found["name"], int(found["version"]) if found["version"] else None)
+    return RegisteredBundle(found["name"], int(found["version"]) if found["version"] else None)
 
 
 def _checked(uri: str) -> str:
-    registered(uri)
+    parse_model_uri(uri)
     return uri
 
 
@@ -47,7 +47,7 @@ Uri = Annotated[str, AfterValidator(_checked)]
 ServiceName = Annotated[
     str,
     # KServe asks for a letter first; `<name>-predictor` is a Service, whose name has 63 characters at most.
-    matching(
+    full_match(
         r"[a-z]([a-z0-9-]{0,51}[a-z0-9])?", "at most 53 lower-case letters, digits and inner dashes, a letter first"
     ),
 ]
@@ -90,20 +90,20 @@ class Deployment(Section):
             )
         if self.follow and self.mode != "Standard":
             raise ValueError("follow: mode Knative has no room for what follows beside the server; deploy new versions")
-        if self.follow and not any(registered(uri).version is None for uri in self.models):
+        if self.follow and not any(parse_model_uri(uri).version is None for uri in self.models):
             raise ValueError("follow: no champion is named; name models:/NAME@champion")
         if self.canary is not None and self.mode != "Knative":
             raise ValueError("canary: KServe splits traffic in mode Knative only")
-        if self.canary is not None and any(registered(uri).version is None for uri in self.models):
+        if self.canary is not None and any(parse_model_uri(uri).version is None for uri in self.models):
             raise ValueError(
                 "canary: both revisions would serve the same champion; name versions, models:/NAME/VERSION"
             )
-        if len({registered(uri).name for uri in self.models}) < len(self.models):
+        if len({parse_model_uri(uri).name for uri in self.models}) < len(self.models):
             raise ValueError("models: one is named twice")
         return self
 
 
-def checked(**given: object) -> Deployment:
+def validate_deployment(**given: object) -> Deployment:
     """A deployment of what a user gave.
 
     Raises:
@@ -112,4 +112,4 @@ def checked(**given: object) -> Deployment:
     try:
         return Deployment.model_validate(given)
     except pydantic.ValidationError as error:
-        raise DeploymentError(explain(Deployment, error.errors()[0])) from error
+        raise DeploymentError(explain_problem(Deployment, error.errors()[0])) from error

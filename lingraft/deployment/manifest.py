@@ -8,7 +8,7 @@ talk to has no credentials of the registry.
 
 from typing import Any
 
-from lingraft.deployment.deployment import Deployment, Registered, registered
+from lingraft.deployment.deployment import Deployment, RegisteredBundle, parse_model_uri
 from lingraft.steps.launch.pods import CREDENTIAL_KEYS, TRACKING_KEYS, USER_ID, container_security
 
 GROUP, API_VERSION, PLURAL = "serving.kserve.io", "v1beta1", "inferenceservices"
@@ -29,7 +29,7 @@ Manifest = dict[str, Any]
 
 def inference_service(deployment: Deployment) -> Manifest:
     """An object for `kubectl apply`, or for the Kubernetes API."""
-    annotations = {MODE: deployment.mode} | ({AUTOSCALER: "keda"} if _asks_prometheus(deployment) else {})
+    annotations = {MODE: deployment.mode} | ({AUTOSCALER: "keda"} if _scales_by_prometheus(deployment) else {})
     return {
         "apiVersion": f"{GROUP}/{API_VERSION}",
         "kind": "InferenceService",
@@ -44,7 +44,7 @@ def _scale(deployment: Deployment) -> Manifest:
     if deployment.mode == "Knative":
         found |= {"scaleMetric": "concurrency", "scaleTarget": deployment.concurrency}
         return found if deployment.canary is None else found | {"canaryTrafficPercent": deployment.canary}
-    if _asks_prometheus(deployment):
+    if _scales_by_prometheus(deployment):
         metric = {
             "backend": "prometheus",
             "serverAddress": deployment.prometheus,
@@ -55,12 +55,12 @@ def _scale(deployment: Deployment) -> Manifest:
     return found
 
 
-def _asks_prometheus(deployment: Deployment) -> bool:
+def _scales_by_prometheus(deployment: Deployment) -> bool:
     return deployment.mode == "Standard" and deployment.max_replicas > deployment.replicas
 
 
 def _pod(deployment: Deployment) -> Manifest:
-    models = [registered(uri) for uri in deployment.models]
+    models = [parse_model_uri(uri) for uri in deployment.models]
     champions = [model for model in models if deployment.follow and model.version is None]
     volumes = {"bundles": deployment.room, "tmp": "1Gi"} | ({"published": deployment.room} if deployment.follow else {})
     return _placement(deployment) | {
@@ -92,19 +92,19 @@ def _placement(deployment: Deployment) -> Manifest:
     return {"tolerations": [gpu]} if deployment.gpus else {}
 
 
-def _pull(deployment: Deployment, model: Registered) -> Manifest:
+def _pull(deployment: Deployment, model: RegisteredBundle) -> Manifest:
     """Brings a bundle; what is damaged does not arrive, and the pod does not start."""
     command = ["lingraft", "registry", "pull", model.name, *([str(model.version)] if model.version else [])]
-    return _container(deployment, f"pull-{_dashed(model)}", [*command, f"--out={_place(model)}"], _HELPER) | {
-        "env": _environment(deployment)
-    }
+    return _container(
+        deployment, f"pull-{_container_name(model)}", [*command, f"--out={_bundle_folder(model)}"], _HELPER
+    ) | {"env": _environment(deployment)}
 
 
-def _server(deployment: Deployment, models: list[Registered]) -> Manifest:
+def _server(deployment: Deployment, models: list[RegisteredBundle]) -> Manifest:
     gpus = {"nvidia.com/gpu": str(deployment.gpus)} if deployment.gpus else {}
     room = {"cpu": deployment.cpu, "memory": deployment.memory, **gpus}
     published = [f"--follow={_PUBLISHED}"] if deployment.follow else []
-    command = ["lingraft", "serve", *map(_place, models), f"--port={_PORT}", "--grpc-port=0", *published]
+    command = ["lingraft", "serve", *map(_bundle_folder, models), f"--port={_PORT}", "--grpc-port=0", *published]
     return _container(deployment, SERVER, command, {"requests": room, "limits": dict(room)}) | {
         "env": [{"name": "HOME", "value": "/tmp"}],
         "ports": [{"name": "http1", "containerPort": _PORT, "protocol": "TCP"}],
@@ -114,10 +114,17 @@ def _server(deployment: Deployment, models: list[Registered]) -> Manifest:
     }
 
 
-def _follower(deployment: Deployment, model: Registered) -> Manifest:
-    command = ["lingraft", "publish", "champion", model.name, f"--to={_PUBLISHED}", f"--started={_place(model)}"]
+def _follower(deployment: Deployment, model: RegisteredBundle) -> Manifest:
+    command = [
+        "lingraft",
+        "publish",
+        "champion",
+        model.name,
+        f"--to={_PUBLISHED}",
+        f"--started={_bundle_folder(model)}",
+    ]
     command += [f"--endpoint={deployment.name}"]
-    return _container(deployment, f"follow-{_dashed(model)}", command, _HELPER) | {
+    return _container(deployment, f"follow-{_container_name(model)}", command, _HELPER) | {
         "restartPolicy": "Always",
         "env": _environment(deployment),
     }
@@ -145,10 +152,10 @@ def _environment(deployment: Deployment) -> list[Manifest]:
     ]
 
 
-def _place(model: Registered) -> str:
+def _bundle_folder(model: RegisteredBundle) -> str:
     return f"{_BUNDLES}/{model.name}"
 
 
-def _dashed(model: Registered) -> str:
+def _container_name(model: RegisteredBundle) -> str:
     """As Kubernetes allows names of containers, which are shorter than the registry's."""
     return model.name.lower().replace(".", "-").replace("_", "-")[:50].rstrip("-")

@@ -27,7 +27,13 @@ CANARY = "canaryTrafficPercent"
 _SCALING = {CANARY, "minReplicas", "maxReplicas", "scaleMetric", "scaleTarget", "autoScaling"}
 """Keys of a predictor that change how many pods there are or what traffic they get, but no pod."""
 _POLL_S = 1.0
-_HOPELESS = {"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "CrashLoopBackOff", "CreateContainerConfigError"}
+_PERMANENT_REASONS = {
+    "ErrImagePull",
+    "ImagePullBackOff",
+    "InvalidImageName",
+    "CrashLoopBackOff",
+    "CreateContainerConfigError",
+}
 """Reasons of waiting that time does not mend."""
 _TAIL_LINES = 15
 
@@ -50,17 +56,17 @@ class Rollout:
         known, predictor = self.read(), manifest["spec"]["predictor"]
         annotations = manifest["metadata"]["annotations"]
         if known is None:
-            noted = manifest["metadata"] | {"annotations": annotations | {APPLIED: _noted(predictor)}}
-            spec = manifest["spec"] | {"predictor": _marked(predictor)}
+            noted = manifest["metadata"] | {"annotations": annotations | {APPLIED: _to_json(predictor)}}
+            spec = manifest["spec"] | {"predictor": _with_revision(predictor)}
             self._ask("create_namespaced_custom_object", manifest | {"metadata": noted, "spec": spec})
             return
         notes = known["metadata"].get("annotations", {})
-        if notes.get(APPLIED) == _noted(predictor):
+        if notes.get(APPLIED) == _to_json(predictor):
             say(f"{self.name} is as it should be")
             return
         # A canary that another one replaces has never had all traffic: what stood before it still counts.
         if CANARY not in _predictor(known):
-            notes = notes | {PREVIOUS: _noted(_predictor(known))}
+            notes = notes | {PREVIOUS: _to_json(_predictor(known))}
         self._replace(known, notes | annotations, predictor)
 
     def promote(self) -> None:
@@ -103,13 +109,13 @@ class Rollout:
             pods = self._newest_pods(known) if known else []
             if known and _is_ready(known, pods):
                 return str(known["status"].get("url", ""))
-            for line in _conditions(known) if known else ():
+            for line in _unmet_conditions(known) if known else ():
                 self._tell(line)
             hopeless = [*self._hopeless(pods)]
             if hopeless:
                 raise DeploymentError(f"{self.name} cannot become ready: {'; '.join(hopeless)}")
             if time.monotonic() >= deadline_s:
-                last = "; ".join(_conditions(known)) if known else "it is not there"
+                last = "; ".join(_unmet_conditions(known)) if known else "it is not there"
                 raise DeploymentError(
                     f"{self.name} is not ready after {wait_s:g} s: {last or 'KServe has said nothing of it yet'}. "
                     "`lingraft deploy --rollback` goes back; `kubectl describe inferenceservice` shows more."
@@ -137,9 +143,9 @@ class Rollout:
 
     def _replace(self, known: Manifest, notes: Manifest, predictor: Manifest) -> None:
         """With the version that we have read, so that of two changes at once one is refused."""
-        metadata = known["metadata"] | {"annotations": notes | {APPLIED: _noted(predictor)}}
+        metadata = known["metadata"] | {"annotations": notes | {APPLIED: _to_json(predictor)}}
         changed = {key: known[key] for key in ("apiVersion", "kind")}
-        spec = known["spec"] | {"predictor": _marked(predictor)}
+        spec = known["spec"] | {"predictor": _with_revision(predictor)}
         self._ask("replace_namespaced_custom_object", self.name, changed | {"metadata": metadata, "spec": spec})
 
     def _ask(self, method: str, *given: Any) -> Any:
@@ -147,7 +153,9 @@ class Rollout:
         try:
             return call(GROUP, API_VERSION, self.namespace, PLURAL, *given)
         except (ApiException, *UNREACHABLE) as error:
-            raise DeploymentError(f"Kubernetes does not do what was asked of {self.name!r}: {_said(error)}") from error
+            raise DeploymentError(
+                f"Kubernetes does not do what was asked of {self.name!r}: {_describe_error(error)}"
+            ) from error
 
     def _polled(self) -> Manifest | None:
         """The same as `read`; the last answer counts while the API server is away."""
@@ -166,7 +174,7 @@ class Rollout:
         try:
             pods = client.CoreV1Api(self.api).list_namespaced_pod(self.namespace, label_selector=f"{LABEL}={self.name}")
         except (ApiException, *UNREACHABLE) as error:
-            self._tell(f"pods cannot be looked at: {_said(error)}")
+            self._tell(f"pods cannot be looked at: {_describe_error(error)}")
             return []
         return [
             pod
@@ -206,17 +214,21 @@ class Rollout:
 
 def _is_ready(known: Manifest, pods: Sequence[Any]) -> bool:
     """Whether as many pods of the newest revision are ready as there must be, and KServe sends requests to them."""
-    ready = [pod for pod in pods if any(_holds(each.type, each.status) for each in pod.status.conditions or ())]
+    ready = [
+        pod for pod in pods if any(_is_ready_condition(each.type, each.status) for each in pod.status.conditions or ())
+    ]
     if len(ready) < known["spec"]["predictor"].get("minReplicas", 1):
         return False
-    return any(_holds(each["type"], each["status"]) for each in known.get("status", {}).get("conditions", ()))
+    return any(
+        _is_ready_condition(each["type"], each["status"]) for each in known.get("status", {}).get("conditions", ())
+    )
 
 
-def _holds(condition: str, status: str) -> bool:
+def _is_ready_condition(condition: str, status: str) -> bool:
     return (condition, status) == ("Ready", "True")
 
 
-def _conditions(known: Manifest) -> list[str]:
+def _unmet_conditions(known: Manifest) -> list[str]:
     """What is not well yet."""
     return [
         " ".join(filter(None, (each["type"], each.get("reason", ""), each.get("message", ""))))
@@ -235,7 +247,7 @@ def _unscheduled(pod: Any) -> Iterator[str]:
 def _failure(status: Any) -> str | None:
     """Why a container does not come up, if that is for people to mend."""
     waiting, ended = status.state.waiting, status.last_state.terminated
-    if waiting and waiting.reason in _HOPELESS:
+    if waiting and waiting.reason in _PERMANENT_REASONS:
         return " ".join(filter(None, (waiting.reason, waiting.message, f"exit {ended.exit_code}" if ended else "")))
     return None
 
@@ -246,18 +258,18 @@ def _predictor(known: Manifest) -> Manifest:
     return dict(json.loads(sent) if sent else known["spec"]["predictor"])
 
 
-def _noted(predictor: Manifest) -> str:
+def _to_json(predictor: Manifest) -> str:
     return json.dumps(predictor, sort_keys=True)
 
 
-def _marked(predictor: Manifest) -> Manifest:
+def _with_revision(predictor: Manifest) -> Manifest:
     """The predictor with the hash of what its pods are made of, so that a canary's pods stay when it is promoted."""
     pods = {key: value for key, value in predictor.items() if key not in _SCALING}
-    revision = hashlib.sha256(_noted(pods).encode()).hexdigest()[:16]
+    revision = hashlib.sha256(_to_json(pods).encode()).hexdigest()[:16]
     return predictor | {"annotations": predictor.get("annotations", {}) | {REVISION: revision}}
 
 
-def _said(error: Exception) -> str:
+def _describe_error(error: Exception) -> str:
     if isinstance(error, ApiException):
         return f"{error.status} {error.reason}: {error.body or ''}".strip()
     return str(error)

@@ -33,20 +33,20 @@ class Finding(NamedTuple):
         return not (self.is_good or self.may_be_well)
 
 
-Looks = Generator[Finding, None, Known]
+Findings = Generator[Finding, None, Known]
 """Findings, and what is known after them."""
 
 
-def there(what: str, read: Callable[[], object], remedy: str) -> Finding:
+def check_exists(what: str, read: Callable[[], object], remedy: str) -> Finding:
     """Whether something is there, by reading it."""
     try:
         read()
     except _FAILURES as error:
-        return _kept_from(what, error, remedy)
+        return _failed_check(what, error, remedy)
     return Finding(what)
 
 
-def guarded(what: str, remedy: str, looks: Looks[Known]) -> Looks[Known | None]:
+def check_reachable(what: str, remedy: str, looks: Findings[Known]) -> Findings[Known | None]:
     """Look, up to where something keeps us from it.
 
     Args:
@@ -57,11 +57,11 @@ def guarded(what: str, remedy: str, looks: Looks[Known]) -> Looks[Known | None]:
     try:
         return (yield from looks)
     except _FAILURES as error:
-        yield _kept_from(what, error, remedy)
+        yield _failed_check(what, error, remedy)
         return None
 
 
-def _kept_from(what: str, error: Exception, remedy: str) -> Finding:
+def _failed_check(what: str, error: Exception, remedy: str) -> Finding:
     if is_absent(error):
         return Finding(what, "is not there", remedy)
     if not isinstance(error, ApiException):

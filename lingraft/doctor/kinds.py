@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from kubernetes import client
 
-from lingraft.doctor.findings import Finding, there
+from lingraft.doctor.findings import Finding, check_exists
 from lingraft.steps.launch.workload import TRAIN_JOB
 
 _KINDS = {
@@ -16,7 +16,7 @@ _TOGETHER = {
 }
 
 
-def kinds(api: client.ApiClient, runtime: str | None) -> Iterator[Finding]:
+def check_kinds(api: client.ApiClient, runtime: str | None) -> Iterator[Finding]:
     """Whether the kinds are there that runs are made of.
 
     Args:
@@ -25,9 +25,9 @@ def kinds(api: client.ApiClient, runtime: str | None) -> Iterator[Finding]:
     """
     read = client.ApiextensionsV1Api(api).read_custom_resource_definition
     for name, remedy in (_KINDS | (_TOGETHER if runtime else {})).items():
-        yield there(f"kind {name}", lambda name=name: read(name), remedy)  # type: ignore[misc]
+        yield check_exists(f"kind {name}", lambda name=name: read(name), remedy)  # type: ignore[misc]
     if runtime:
         where = TRAIN_JOB.group, TRAIN_JOB.version, "clustertrainingruntimes", runtime
         read_runtime = client.CustomObjectsApi(api).get_cluster_custom_object
         remedy = "Apply manifests/overlays/prod/training.yaml, or name yours in cluster.runtime of the recipe."
-        yield there(f"training runtime {runtime}", lambda: read_runtime(*where), remedy)
+        yield check_exists(f"training runtime {runtime}", lambda: read_runtime(*where), remedy)

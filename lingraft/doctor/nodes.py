@@ -8,24 +8,24 @@ from kubernetes import client
 from kubernetes.utils.quantity import parse_quantity
 
 from lingraft.config.cluster import Profile, Toleration
-from lingraft.doctor.findings import Finding, Looks, guarded
+from lingraft.doctor.findings import Finding, Findings, check_reachable
 from lingraft.steps.launch.pods import resources
 
-_KEEPS_OUT = {"NoSchedule", "NoExecute"}
+_EXCLUDING_EFFECTS = {"NoSchedule", "NoExecute"}
 
 
-def nodes(api: client.ApiClient, profiles: Mapping[str, Profile]) -> Iterator[Finding]:
+def check_nodes(api: client.ApiClient, profiles: Mapping[str, Profile]) -> Iterator[Finding]:
     """Whether the nodes of today could take each profile's pods, if nothing else ran on them."""
-    return guarded("nodes", "Add nodes to the cluster.", _rooms(api, profiles))
+    return check_reachable("nodes", "Add nodes to the cluster.", _check_profiles(api, profiles))
 
 
-def _rooms(api: client.ApiClient, profiles: Mapping[str, Profile]) -> Looks[None]:
+def _check_profiles(api: client.ApiClient, profiles: Mapping[str, Profile]) -> Findings[None]:
     every = client.CoreV1Api(api).list_node().items
     for name, profile in profiles.items():
-        yield _room(name, profile, every)
+        yield _check_profile(name, profile, every)
 
 
-def _room(name: str, profile: Profile, every: Sequence[Any]) -> Finding:
+def _check_profile(name: str, profile: Profile, every: Sequence[Any]) -> Finding:
     """A pool that grows may have no node before it is asked for one; where it has some, they show what they are."""
     wanted = "a node" if profile.nodes == 1 else f"{profile.nodes} nodes"
     what, selector = f"{wanted} for profile {name!r}", profile.node_selector
@@ -51,7 +51,7 @@ def _obstacle(node: Any, profile: Profile) -> str:
     """Why a node could never take a pod; empty if it could."""
     if node.spec.unschedulable:
         return "cordoned"
-    taints = [taint for taint in node.spec.taints or () if not _bears(profile.tolerations, taint)]
+    taints = [taint for taint in node.spec.taints or () if not _admits(profile.tolerations, taint)]
     if taints:
         named = (f"{taint.key}={taint.value or ''}:{taint.effect}" for taint in taints)
         return f"with a taint that it does not tolerate ({', '.join(named)})"
@@ -64,8 +64,8 @@ def _obstacle(node: Any, profile: Profile) -> str:
     return f"without {', '.join(short)}" if short else ""
 
 
-def _bears(tolerations: Sequence[Toleration], taint: Any) -> bool:
-    return taint.effect not in _KEEPS_OUT or any(_tolerates(each, taint) for each in tolerations)
+def _admits(tolerations: Sequence[Toleration], taint: Any) -> bool:
+    return taint.effect not in _EXCLUDING_EFFECTS or any(_tolerates(each, taint) for each in tolerations)
 
 
 def _tolerates(toleration: Toleration, taint: Any) -> bool:

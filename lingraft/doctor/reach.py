@@ -56,7 +56,7 @@ class Address:
         return f"{self.scheme}://{self.host}{self.path}"
 
 
-class _Answer(NamedTuple):
+class _HttpAnswer(NamedTuple):
     status: int
     """0: none came."""
     said: str
@@ -74,11 +74,11 @@ class _Answer(NamedTuple):
         return " ".join(filter(None, (str(self.status or ""), "" if is_page else words)))
 
 
-_Ask = Callable[[str, float], _Answer]
+_Ask = Callable[[str, float], _HttpAnswer]
 """Asks for a path, and waits for so many seconds."""
 
 
-def reached(api: client.ApiClient, address: Address, told: Mapping[str, str], runs: bool) -> Iterator[Finding]:
+def check_mlflow(api: client.ApiClient, address: Address, told: Mapping[str, str], runs: bool) -> Iterator[Finding]:
     """Whether MLflow answers, and reaches its store.
 
     Args:
@@ -87,7 +87,7 @@ def reached(api: client.ApiClient, address: Address, told: Mapping[str, str], ru
         told: what the steps' Secret says, such as a name and a password.
         runs: whether a replica is available, as far as the cluster knows.
     """
-    ask = _through(api, address) if address.service else _from_here(address, told)
+    ask = _proxy_client(api, address) if address.service else _direct_client(address, told)
     what, store = f"MLflow at {address}", f"MLflow's store of artifacts at {address}"
     healthy = _health(what, ask(_HEALTH, _HEALTH_S), address, runs)
     yield healthy
@@ -97,7 +97,7 @@ def reached(api: client.ApiClient, address: Address, told: Mapping[str, str], ru
         yield Finding(store, "was not asked for", "Have MLflow answer first.", may_be_well=healthy.may_be_well)
 
 
-def _through(api: client.ApiClient, address: Address) -> _Ask:
+def _proxy_client(api: client.ApiClient, address: Address) -> _Ask:
     """By the API server's proxy, which passes the Host header on: MLflow answers only to names that it knows."""
     settings = copy.copy(api.configuration)
     settings.safe_chars_for_path_param, settings.retries = "/:", False
@@ -105,49 +105,49 @@ def _through(api: client.ApiClient, address: Address) -> _Ask:
     get = core.connect_get_namespaced_service_proxy_with_path
     service = f"{'https:' if address.scheme == 'https' else ''}{address.service}:{address.port}"
 
-    def ask(path: str, timeout_s: float) -> _Answer:
+    def ask(path: str, timeout_s: float) -> _HttpAnswer:
         where, limit = f"{address.path}{path}".lstrip("/"), (timeout_s, timeout_s)
         try:
-            return _Answer(HTTPStatus.OK, get(service, address.namespace, where, _request_timeout=limit))
+            return _HttpAnswer(HTTPStatus.OK, get(service, address.namespace, where, _request_timeout=limit))
         except ApiException as error:
-            return _Answer(error.status, error.body or str(error.reason))
+            return _HttpAnswer(error.status, error.body or str(error.reason))
         except UNREACHABLE as error:
-            return _Answer(0, str(error))
+            return _HttpAnswer(0, str(error))
 
     return ask
 
 
-def _from_here(address: Address, told: Mapping[str, str]) -> _Ask:
+def _direct_client(address: Address, told: Mapping[str, str]) -> _Ask:
     name, password = (told.get(f"MLFLOW_TRACKING_{key}", "") for key in ("USERNAME", "PASSWORD"))
     headers = urllib3.make_headers(basic_auth=f"{name}:{password}") if name else {}
     if token := told.get("MLFLOW_TRACKING_TOKEN"):
         headers = {"Authorization": f"Bearer {token}"}
     pool = urllib3.PoolManager(retries=False)
 
-    def ask(path: str, timeout_s: float) -> _Answer:
+    def ask(path: str, timeout_s: float) -> _HttpAnswer:
         try:
             answer = pool.request("GET", f"{address}{path}", headers=headers, timeout=timeout_s)
-            return _Answer(answer.status, answer.data.decode(errors="replace"))
+            return _HttpAnswer(answer.status, answer.data.decode(errors="replace"))
         except UNREACHABLE as error:
-            return _Answer(0, str(error))
+            return _HttpAnswer(0, str(error))
 
     return ask
 
 
-def _health(what: str, answer: _Answer, address: Address, runs: bool) -> Finding:
+def _health(what: str, answer: _HttpAnswer, address: Address, runs: bool) -> Finding:
     if answer.is_good:
         return Finding(what)
     if address.service and answer.status in REFUSED:
         return Finding(what, f"we may not ask: {answer}", "Ask with the right to get services/proxy in the namespace.")
     if answer.status:
-        return Finding(what, f"answers {_HEALTH} with {answer}", _look(address))
+        return Finding(what, f"answers {_HEALTH} with {answer}", _log_hint(address))
     if address.service and runs:
-        remedy = f"Network policies that let only steps in keep the API server out as well. {_look(address)}"
+        remedy = f"Network policies that let only steps in keep the API server out as well. {_log_hint(address)}"
         return Finding(what, f"answers its probes, but not the API server: {answer}", remedy, may_be_well=True)
-    return Finding(what, f"does not answer: {answer}", _look(address))
+    return Finding(what, f"does not answer: {answer}", _log_hint(address))
 
 
-def _store(what: str, answer: _Answer, address: Address) -> Finding:
+def _store(what: str, answer: _HttpAnswer, address: Address) -> Finding:
     if answer.is_good:
         return Finding(what)
     if answer.status == HTTPStatus.FORBIDDEN and _FOREIGN_HOST in answer.said:
@@ -156,11 +156,15 @@ def _store(what: str, answer: _Answer, address: Address) -> Finding:
     if not answer.status or answer.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         remedy = "See MLflow's log, its MLFLOW_ARTIFACTS_DESTINATION, and the keys in the Secret lingraft-object-store."
         return Finding(what, f"cannot be reached by MLflow: {answer}", remedy)
-    remedy = f"The API server passes no name and password on. {_look(address)}" if address.service else _look(address)
+    remedy = (
+        f"The API server passes no name and password on. {_log_hint(address)}"
+        if address.service
+        else _log_hint(address)
+    )
     return Finding(what, f"could not be looked at: {answer}", remedy, may_be_well=bool(address.service))
 
 
-def _look(address: Address) -> str:
+def _log_hint(address: Address) -> str:
     """How a person sees more."""
     if not address.service:
         return "See that it runs, that its address is right, and the credentials in the steps' Secret."

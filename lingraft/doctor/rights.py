@@ -6,7 +6,7 @@ from typing import NamedTuple
 from kubernetes import client
 
 from lingraft.deployment.manifest import GROUP, PLURAL
-from lingraft.doctor.findings import Finding, Looks, guarded
+from lingraft.doctor.findings import Finding, Findings, check_reachable
 from lingraft.steps.launch.workload import WorkloadKind
 
 _PIPELINE = "lingraft-pipeline"
@@ -33,43 +33,43 @@ class Right(NamedTuple):
 _OF_WORKLOADS = ("create", "get", "list", "watch", "delete")
 _OF_PODS = (Right("", "pods", "list"), Right("", "pods/log", "get"))
 _EVENTS = Right("", "events", "list")
-DEPLOYING = (*(Right(GROUP, PLURAL, verb) for verb in ("get", "create", "update")), *_OF_PODS)
+DEPLOY_RIGHTS = (*(Right(GROUP, PLURAL, verb) for verb in ("get", "create", "update")), *_OF_PODS)
 """All that `lingraft deploy` takes: it reads, creates and replaces a service, and tells why a pod does not start."""
 
 
-def needed(kinds: Iterable[WorkloadKind]) -> list[Right]:
+def required_rights(kinds: Iterable[WorkloadKind]) -> list[Right]:
     """All that launching workloads of some kinds, following them and telling of their pods takes."""
     return [Right(kind.group, kind.plural, verb) for kind in kinds for verb in _OF_WORKLOADS] + [*_OF_PODS, _EVENTS]
 
 
-def rights(api: client.ApiClient, namespace: str, kinds: Iterable[WorkloadKind]) -> Iterator[Finding]:
+def check_launch_rights(api: client.ApiClient, namespace: str, kinds: Iterable[WorkloadKind]) -> Iterator[Finding]:
     """Whether the pipelines' service account may launch workloads of these kinds."""
-    return guarded(_WHAT, _REMEDY, _rights(api, namespace, kinds))
+    return check_reachable(_WHAT, _REMEDY, _rights(api, namespace, kinds))
 
 
-def _rights(api: client.ApiClient, namespace: str, kinds: Iterable[WorkloadKind]) -> Looks[None]:
-    missing = [right for right in needed(kinds) if not _has(api, namespace, right)]
+def _rights(api: client.ApiClient, namespace: str, kinds: Iterable[WorkloadKind]) -> Findings[None]:
+    missing = [right for right in required_rights(kinds) if not _pipeline_has(api, namespace, right)]
     yield Finding(_WHAT, f"it may not {', '.join(map(str, missing))}" if missing else "", _REMEDY)
 
 
-def own_rights(api: client.ApiClient, namespace: str) -> Iterator[Finding]:
+def check_own_rights(api: client.ApiClient, namespace: str) -> Iterator[Finding]:
     """Whether those who ask may deploy endpoints; where they may not, somebody else may, which is for them to tell."""
-    return guarded(_DEPLOY, _DEPLOY_REMEDY, _own_rights(api, namespace))
+    return check_reachable(_DEPLOY, _DEPLOY_REMEDY, _own_rights(api, namespace))
 
 
-def _own_rights(api: client.ApiClient, namespace: str) -> Looks[None]:
-    missing = [right for right in DEPLOYING if not _have_we(api, namespace, right)]
+def _own_rights(api: client.ApiClient, namespace: str) -> Findings[None]:
+    missing = [right for right in DEPLOY_RIGHTS if not _user_has(api, namespace, right)]
     gap = f"we may not {', '.join(map(str, missing))}" if missing else ""
     yield Finding(_DEPLOY, gap, _DEPLOY_REMEDY, may_be_well=True)
 
 
-def _have_we(api: client.ApiClient, namespace: str, right: Right) -> bool:
+def _user_has(api: client.ApiClient, namespace: str, right: Right) -> bool:
     spec = client.V1SelfSubjectAccessReviewSpec(resource_attributes=_attributes(namespace, right))
     review = client.V1SelfSubjectAccessReview(spec=spec)
     return bool(client.AuthorizationV1Api(api).create_self_subject_access_review(review).status.allowed)
 
 
-def _has(api: client.ApiClient, namespace: str, right: Right) -> bool:
+def _pipeline_has(api: client.ApiClient, namespace: str, right: Right) -> bool:
     asked = _attributes(namespace, right)
     user, groups = f"system:serviceaccount:{namespace}:{_PIPELINE}", [*_GROUPS, f"{_GROUPS[0]}:{namespace}"]
     spec = client.V1SubjectAccessReviewSpec(user=user, groups=groups, resource_attributes=asked)

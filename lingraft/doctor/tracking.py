@@ -7,15 +7,15 @@ from typing import Any
 
 from kubernetes import client
 
-from lingraft.doctor.findings import Finding, Looks, guarded
-from lingraft.doctor.reach import Address, reached
+from lingraft.doctor.findings import Finding, Findings, check_reachable
+from lingraft.doctor.reach import Address, check_mlflow
 from lingraft.steps.launch.pods import TRACKING_KEYS
 
 _DEPLOYMENT = "mlflow"
 """Of the overlays, and their service; one by another name is somebody's own."""
 
 
-def tracking(api: client.ApiClient, namespace: str, secret: str) -> Iterator[Finding]:
+def check_tracking(api: client.ApiClient, namespace: str, secret: str) -> Iterator[Finding]:
     """Whether steps are told where MLflow is, and it answers there and reaches its store.
 
     Args:
@@ -29,40 +29,42 @@ def tracking(api: client.ApiClient, namespace: str, secret: str) -> Iterator[Fin
     address, runs = Address.of(told.get(TRACKING_KEYS[0], ""), namespace), None
     if address is None or (address.service, address.namespace) == (_DEPLOYMENT, namespace):
         what, apply = f"deployment {_DEPLOYMENT}", "Apply an overlay: kubectl apply -k manifests/overlays/prod"
-        runs = yield from guarded(what, apply, _deployment(api, namespace, what))
+        runs = yield from check_reachable(what, apply, _deployment(api, namespace, what))
     if address is None:
         gap = f"cannot be asked: Secret {secret} names no server, such as http://mlflow:5000"
         yield Finding("MLflow", gap, remedy)
     else:
-        yield from reached(api, address, told, bool(runs))
+        yield from check_mlflow(api, address, told, bool(runs))
 
 
 def _secret(
     api: client.ApiClient, namespace: str, name: str, keys: Iterable[str], remedy: str
-) -> Looks[dict[str, str] | None]:
+) -> Findings[dict[str, str] | None]:
     """Whether a Secret has all keys; returns what it has."""
-    return guarded(f"Secret {name}", remedy, _keys(api, namespace, name, keys, remedy))
+    return check_reachable(f"Secret {name}", remedy, _keys(api, namespace, name, keys, remedy))
 
 
-def _keys(api: client.ApiClient, namespace: str, name: str, keys: Iterable[str], remedy: str) -> Looks[dict[str, str]]:
+def _keys(
+    api: client.ApiClient, namespace: str, name: str, keys: Iterable[str], remedy: str
+) -> Findings[dict[str, str]]:
     data = client.CoreV1Api(api).read_namespaced_secret(name, namespace).data or {}
     missing = sorted({*keys} - data.keys())
     yield Finding(f"Secret {name}", f"has no key {', '.join(missing)}" if missing else "", remedy)
     return {key: base64.b64decode(value).decode(errors="replace") for key, value in data.items()}
 
 
-def _deployment(api: client.ApiClient, namespace: str, what: str) -> Looks[bool]:
+def _deployment(api: client.ApiClient, namespace: str, what: str) -> Findings[bool]:
     """Whether a replica is available, and the Secrets that all of them read are there; returns the former."""
     found = client.AppsV1Api(api).read_namespaced_deployment(_DEPLOYMENT, namespace)
     runs = bool(found.status.available_replicas)
     remedy = f"Look at it: kubectl -n {namespace} describe deployment {_DEPLOYMENT}, and its log."
     yield Finding(what, "" if runs else "none of its replicas is available", remedy)
-    for name, keys in sorted(_read_by(found.spec.template.spec).items()):
+    for name, keys in sorted(_required_secrets(found.spec.template.spec).items()):
         yield from _secret(api, namespace, name, keys, "manifests/README.md has the command that creates it.")
     return runs
 
 
-def _read_by(pod: Any) -> dict[str, set[str]]:
+def _required_secrets(pod: Any) -> dict[str, set[str]]:
     """Keys by the Secrets that a pod cannot start without."""
     wanted: dict[str, set[str]] = defaultdict(set)
     for container in (*(pod.init_containers or ()), *(pod.containers or ())):

@@ -13,7 +13,7 @@ import torch
 from onnx_ir.tape import Tape
 from torch import Tensor
 
-from lingraft.artifacts.tensor_file import spans
+from lingraft.artifacts.tensor_file import tensor_spans
 
 OPSET, IR_VERSION = 20, 10
 FUSED = "com.microsoft"
@@ -111,7 +111,7 @@ class Graph:
 
     def _point_into(self, folder: Path, part: str) -> None:
         held = f"{part}.safetensors"
-        for name, span in spans(folder / held).items():
+        for name, span in tensor_spans(folder / held).items():
             value = self._weights[part, name]
             assert value.shape is not None
             assert value.dtype is not None

@@ -11,7 +11,7 @@ import onnx_ir
 import torch
 from safetensors.torch import save_file
 
-from lingraft.artifacts.files import new_folder
+from lingraft.artifacts.files import atomic_folder
 from lingraft.bundle.format import BIAS, FEATURES, SCALE, TABLE, Precision, TableFormat, body_part
 from lingraft.bundle.runtime import Body, installed_runtime
 from lingraft.bundle.self_test import difference
@@ -67,7 +67,7 @@ def standalone(
     exported, languages, _ = sources(primary, task, embeddings)
     if exported.kind == PRIMARY and tables != "float32":
         raise ExportError(f"a primary's standalone models have float32 tables, not {tables}. Leave the format out.")
-    with new_folder(out) as folder:
+    with atomic_folder(out) as folder:
         found = {
             language: _model(folder, exported, Brought.of(one), precision, tables)
             for language, one in languages.items()

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import pydantic
 
 from lingraft.config.encoder import EncoderShape
-from lingraft.config.section import explain
+from lingraft.config.section import explain_problem
 from lingraft.huggingface.weights import DIALECTS, CheckpointError
 
 DEFAULTS: dict[str, Any] = {
@@ -143,7 +143,7 @@ def _shape(model_type: str, read: Mapping[str, Any]) -> EncoderShape:
 
 
 def _explained(problem: Any) -> str:
-    line = explain(EncoderShape, problem)
+    line = explain_problem(EncoderShape, problem)
     key, _, rest = line.partition(":")
     return f"{_KEYS.get(key, key)}:{rest}"
 

@@ -13,7 +13,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from lingraft.artifacts.artifact import require_aligned
-from lingraft.artifacts.files import new_folder, require_new, write_json, write_text
+from lingraft.artifacts.files import atomic_folder, require_new, write_json, write_text
 from lingraft.errors import ExportError, MissingExtraError
 from lingraft.huggingface.card import Model, card
 from lingraft.huggingface.fast_tokenizer import fast_tokenizer, tokenizer_config
@@ -72,7 +72,7 @@ def export_hf(
     model_type = origin["model_type"] if origin else OWN_MODEL_TYPE
     shape, labels = encoder_of(net).shape, finetuned.labels if finetuned else []
     page = card(Model(source, brought, finetuned, form_of(net), model_type), evaluation, data)
-    with new_folder(out) as folder:
+    with atomic_folder(out) as folder:
         write_json(folder / "config.json", config_of(net, model_type, labels))
         save_file(tensors_of(net, model_type), folder / "model.safetensors", metadata={"format": "pt"})
         write_text(folder / "tokenizer.json", fast_tokenizer(brought.tokenizer, shape).to_str(pretty=True))

@@ -5,7 +5,7 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from lingraft.artifacts.files import writable, write_text
+from lingraft.artifacts.files import explain_write_errors, write_text
 from lingraft.data.tokenizer import sentencepiece_model
 from lingraft.data.tokenizer.fast_engine import FastEngine
 from lingraft.data.tokenizer.pieces import ByRole, SpecialIds
@@ -62,7 +62,7 @@ def keep_tokenizer(checkpoint: Path, model_type: str, language: str, into: Path)
         raise TokenizerError(f"{checkpoint} has no tokenizer. Put its files there: {', '.join(TOKENIZER_FILES)}.")
     if (checkpoint / FAST).is_file():
         FastEngine.load(checkpoint / FAST)  # transformers would not say which of the files is damaged
-        with writable(kept):
+        with explain_write_errors(kept):
             shutil.copyfile(checkpoint / FAST, kept)
         return Kept(_with_roles(kept, language, _roles_of(_loaded(checkpoint)), checkpoint), [])
     if (checkpoint / SENTENCEPIECE).is_file() and model_type in _FIRST:

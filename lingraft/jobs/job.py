@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lingraft.artifacts.artifact import Artifact, Kind
-from lingraft.artifacts.cache import mark
-from lingraft.artifacts.failures import recorded, require_made, why
+from lingraft.artifacts.cache import artifact_fingerprint
+from lingraft.artifacts.failures import failure_reason, record_failure, require_inputs_made
 from lingraft.config.recipe import Recipe
 from lingraft.config.systems import Stage
 from lingraft.data.bilingual_dictionary import translations_mark
@@ -63,23 +63,26 @@ class Job:
         Raises:
             ArtifactError: an input is not there.
         """
-        inputs = {name: f"failed: {reason}" if (reason := why(at)) else mark(at) for name, at in self.inputs.items()}
+        inputs = {
+            name: f"failed: {reason}" if (reason := failure_reason(at)) else artifact_fingerprint(at)
+            for name, at in self.inputs.items()
+        }
         return {"settings": dict(self.settings), "inputs": inputs}
 
     def attempt(self, make: Callable[[], object]) -> None:
         """Make the artifact by way of `make`, or leave in its place why it could not be made.
 
         Raises:
-            MadeDifferentlyError: it is there, but was made from something else.
+            ProvenanceMismatchError: it is there, but was made from something else.
             ArtifactError: nothing can be written.
         """
-        with recorded(self.made, self.title):
+        with record_failure(self.made, self.title):
             if not self.bears_failed_inputs:
-                require_made(self.inputs.values())
+                require_inputs_made(self.inputs.values())
             make()
 
 
-class Lane(NamedTuple):
+class LanguageDirs(NamedTuple):
     """Folders of one language's text, tokenizer and blocks."""
 
     text: Path
@@ -87,7 +90,7 @@ class Lane(NamedTuple):
     blocks: Path
 
     @classmethod
-    def under(cls, folder: Path, language: str) -> "Lane":
+    def under(cls, folder: Path, language: str) -> "LanguageDirs":
         """Where a language's are among those of others."""
         return cls(*(folder / noun / language for noun in cls._fields))
 
@@ -100,7 +103,7 @@ def text(recipe: Recipe, language: str, out: Path) -> Job:
 
         return prepare(recipe, language, folder)
 
-    settings = {"language": language, **parts(recipe, "text", "split")}
+    settings = {"language": language, **recipe_parts(recipe, "text", "split")}
     return Job(f"text-{language}", f"text of {language!r}", Kind.TEXT, out, {}, settings, make)
 
 
@@ -112,7 +115,7 @@ def tokenizer(recipe: Recipe, language: str, text_folder: Path, out: Path) -> Jo
 
         return train(recipe, text_folder, folder)
 
-    inputs, settings = {"text": text_folder}, parts(recipe, "tokenizer")
+    inputs, settings = {"text": text_folder}, recipe_parts(recipe, "tokenizer")
     title = f"tokenizer of {language!r}"
     return Job(f"tokenizer-{language}", title, Kind.TOKENIZER, out, inputs, settings, make)
 
@@ -130,7 +133,7 @@ def blocks(recipe: Recipe, language: str, text_folder: Path, tokenizer_folder: P
     return Job(f"blocks-{language}", f"blocks of {language!r}", Kind.BLOCKS, out, inputs, settings, make)
 
 
-def lane(recipe: Recipe, language: str, folders: Lane) -> tuple[Job, Job, Job]:
+def language_jobs(recipe: Recipe, language: str, folders: LanguageDirs) -> tuple[Job, Job, Job]:
     """Reading a language's text, training its tokenizer, and packing it into blocks."""
     return (
         text(recipe, language, folders.text),
@@ -149,7 +152,7 @@ def pretraining(recipe: Recipe, blocks_folder: Path, tokenizer_folder: Path, out
 
     inputs = {"blocks": blocks_folder, "tokenizer": tokenizer_folder}
     work = _work(recipe.primary_shape.layers, recipe.pretraining)
-    settings = _trained(recipe, "pretraining")
+    settings = _training_settings(recipe, "pretraining")
     return Job("pretrain", "pretraining", Kind.PRIMARY, out, inputs, settings, make, work=work)
 
 
@@ -164,7 +167,7 @@ def mini_building(recipe: Recipe, primary: Path, blocks_folder: Path, out: Path)
         return build_mini.build_mini(recipe, primary, blocks_folder, folder, watch)
 
     inputs = {"primary": primary, "blocks": blocks_folder}
-    made_by = _trained(recipe, "mini") | {"depth": depth}
+    made_by = _training_settings(recipe, "mini") | {"depth": depth}
     work = _work(step.layers, settings)
     return Job("build-mini", "mini-model", Kind.MINI, out, inputs, made_by, make, work=work)
 
@@ -191,7 +194,7 @@ def finetuning(
         Kind.TASK,
         out,
         inputs,
-        settings | parts(recipe, "precision"),
+        settings | recipe_parts(recipe, "precision"),
         make,
         work=depth * task.finetuning.epochs,
         outside=lambda: marks_of(task, ("train", "dev"), recipe.source),
@@ -231,7 +234,7 @@ def initialisation(
         return initialise(recipe, primary, tokenizer_folder, folder, blocks_folder, source_vectors)
 
     decisive = {"initialisation": settings.initialisation, "seed": settings.seed}
-    decisive |= {"system": recipe.system, "depth": settings.depth, **parts(recipe, "mini")}
+    decisive |= {"system": recipe.system, "depth": settings.depth, **recipe_parts(recipe, "mini")}
     title = f"initial embeddings of {language!r}"
     return Job(
         f"initialise-{language}",
@@ -265,7 +268,7 @@ def adaptation(
         return adapt(recipe, primary, blocks_folder, tokenizer_folder, depth, folder, watch, mini=mini, initial=initial)
 
     inputs = {"primary": primary, "blocks": blocks_folder, "tokenizer": tokenizer_folder}
-    settings = {"system": recipe.system, "depth": depth, **_trained(recipe, "adaptation")}
+    settings = {"system": recipe.system, "depth": depth, **_training_settings(recipe, "adaptation")}
     return Job(
         f"adapt-{language}-{depth}",
         f"adaptation of {language!r} over {depth} layers",
@@ -278,14 +281,14 @@ def adaptation(
     )
 
 
-def parts(recipe: Recipe, *names: str) -> dict[str, Any]:
+def recipe_parts(recipe: Recipe, *names: str) -> dict[str, Any]:
     """Sections and values of a recipe, as JSON holds them."""
     return recipe.model_dump(mode="json", include=set(names))
 
 
-def _trained(recipe: Recipe, stage: str) -> dict[str, Any]:
+def _training_settings(recipe: Recipe, stage: str) -> dict[str, Any]:
     """What all masked language modelling depends on, with the settings of one stage."""
-    return parts(recipe, "source", "encoder", "precision", stage)
+    return recipe_parts(recipe, "source", "encoder", "precision", stage)
 
 
 def _work(layers: int, settings: "Training") -> float:

@@ -24,10 +24,10 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from lingraft.artifacts.artifact import MANIFEST, Artifact
-from lingraft.artifacts.files import new_folder, sha256_of, write_json
+from lingraft.artifacts.files import atomic_folder, sha256_of, write_json
 from lingraft.artifacts.remote import uri_of
-from lingraft.artifacts.storage import Remote
-from lingraft.artifacts.sync import WHERE, shelf
+from lingraft.artifacts.storage import RemotePath
+from lingraft.artifacts.sync import RESULTS_VARIABLE, shared_cache_dir
 from lingraft.console import say
 from lingraft.errors import ArtifactError
 from lingraft.jobs.job import Job
@@ -36,14 +36,14 @@ from lingraft.training.learning_curve import curve_of
 if TYPE_CHECKING:
     from lingraft.training.schedule import Watch
 
-IMAGE = "LINGRAFT_IMAGE"
+IMAGE_VARIABLE = "LINGRAFT_IMAGE"
 """Environment variable: the image that a step runs in, by its digest where it has one."""
 _RESULT, _TRAINING = "result", ".training"
 _DECISIVE = ("torch", "sentencepiece", "transformers")
 """Packages whose version may change what is made."""
 
 
-def done(job: Job, watch: "Watch") -> Artifact:
+def get_or_run(job: Job, watch: "Watch") -> Artifact:
     """Do a job, or take what the same job has made before.
 
     Args:
@@ -54,50 +54,50 @@ def done(job: Job, watch: "Watch") -> Artifact:
         ArtifactError: the result cannot be written, or another process makes the same at this moment.
         MissingExtraError: the place is a URI that needs a client that is not installed.
     """
-    if not (where := os.environ.get(WHERE)):
+    if not (where := os.environ.get(RESULTS_VARIABLE)):
         job.make(job.out, watch)
         return Artifact.load(job.made, job.kind)
-    decisive = decisive_of(job)
-    with shelf(where, f"{job.kind}-{_hash(decisive)}") as folder:
+    decisive = cache_key(job)
+    with shared_cache_dir(where, f"{job.kind}-{_hash(decisive)}") as folder:
         write_json(folder / "made-from.json", decisive)
         result = folder / _RESULT
-        if found := _whole(job, result):
+        if found := _load_result(job, result):
             say(f"{job.title}: made before from the same, taken from {folder}")
             for point in curve_of(found.folder):
                 watch(point)
         else:
-            _make(job, result, watch)
-        with new_folder(job.out) as copy:
+            _run(job, result, watch)
+        with atomic_folder(job.out) as copy:
             shutil.copytree(result, copy, dirs_exist_ok=True)
     return Artifact.load(job.made, job.kind)
 
 
-def _make(job: Job, result: Path, watch: "Watch") -> None:
+def _run(job: Job, result: Path, watch: "Watch") -> None:
     """Make it, unless somebody else who did the same was faster."""
     try:
         job.make(result, watch)
     except ArtifactError:
-        if not _whole(job, result):
+        if not _load_result(job, result):
             raise
 
 
-def is_done(job: Job) -> bool:
+def has_result(job: Job) -> bool:
     """Whether there is a result for `done` to take; for whoever would have to start a machine to make it."""
-    if not (where := os.environ.get(WHERE)):
+    if not (where := os.environ.get(RESULTS_VARIABLE)):
         return False
-    inner = PurePosixPath(f"{job.kind}-{_hash(decisive_of(job))}", _RESULT, job.part, MANIFEST)
+    inner = PurePosixPath(f"{job.kind}-{_hash(cache_key(job))}", _RESULT, job.part, MANIFEST)
     uri = uri_of(where)
-    return (Remote.of(uri) / inner if uri else Path(where) / inner).exists()
+    return (RemotePath.of(uri) / inner if uri else Path(where) / inner).exists()
 
 
-def decisive_of(job: Job) -> dict[str, Any]:
+def cache_key(job: Job) -> dict[str, Any]:
     """All that decides what a job makes, as JSON can hold it.
 
     Raises:
         ArtifactError: an input is not there.
     """
     versions = {name: importlib.metadata.version(name) for name in _DECISIVE if _installed(name)}
-    code = {"lingraft": _sources(), "image": os.environ.get(IMAGE), **versions}
+    code = {"lingraft": _source_hash(), "image": os.environ.get(IMAGE_VARIABLE), **versions}
     return {"kind": job.kind, **job.made_from, "outside": dict(job.outside()), "code": code}
 
 
@@ -106,7 +106,7 @@ def _hash(decisive: dict[str, Any]) -> str:
 
 
 @functools.cache
-def _sources() -> str:
+def _source_hash() -> str:
     """SHA-256 over the library's own files: without an image's digest, the version alone would be a promise."""
     root = Path(__file__).parents[1]
     names = sorted(path.relative_to(root).as_posix() for path in root.rglob("*.py"))
@@ -120,7 +120,7 @@ def _installed(package: str) -> bool:
     return False
 
 
-def _whole(job: Job, result: Path) -> Artifact | None:
+def _load_result(job: Job, result: Path) -> Artifact | None:
     """What was made before, if all of it is there; what is damaged is set aside.
 
     A stage that was killed between its result and the end of its checkpoints sees to both itself.

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from lingraft.config.systems import Step, Trained
+from lingraft.config.systems import Step, TrainedPart
 from lingraft.errors import LingraftError
 
 if TYPE_CHECKING:
@@ -87,10 +87,10 @@ class Formula(NamedTuple):
 
 
 FORMULAS = {
-    Trained.EVERYTHING: Formula("A1", lambda work, _: work.pretraining_flops()),
-    Trained.EMBEDDINGS: Formula("A3", lambda work, _: work.adaptation_flops()),
-    Trained.FRESH_LAYERS: Formula("A4", lambda work, step: work.graft_flops(step.fresh_layers)),
-    Trained.BODY: Formula("A1", lambda work, _: work.pretraining_flops()),
+    TrainedPart.EVERYTHING: Formula("A1", lambda work, _: work.pretraining_flops()),
+    TrainedPart.EMBEDDINGS: Formula("A3", lambda work, _: work.adaptation_flops()),
+    TrainedPart.FRESH_LAYERS: Formula("A4", lambda work, step: work.graft_flops(step.fresh_layers)),
+    TrainedPart.BODY: Formula("A1", lambda work, _: work.pretraining_flops()),
 }
 """The paper has no formula for finetuning; without MLM heads, A1 is three passes through the layers."""
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lingraft.artifacts.artifact import Artifact, Kind
-from lingraft.artifacts.cache import done_once
+from lingraft.artifacts.cache import make_if_absent
 from lingraft.console import say
 from lingraft.errors import MissingExtraError
 from lingraft.huggingface.export import export_hf
@@ -35,7 +35,7 @@ class Exports:
 
         Raises:
             ExportError: transformers computes something else.
-            MadeDifferentlyError: one is there that was made from something else.
+            ProvenanceMismatchError: one is there that was made from something else.
         """
         tasks: dict[str, LaneTask | None] = {MASKED_LM: None} | self.tasks
         return {name: self._checkpoint(self.out / "hf" / name, task) for name, task in tasks.items()}
@@ -50,7 +50,7 @@ class Exports:
             calls.append(export_hf(self.primary, folder, self.learned.folder, body, self.scores.folder, self.data))
 
         with counted(CHECKPOINT, calls):
-            done_once(folder, made_from, make)
+            make_if_absent(folder, made_from, make)
         say(f"checkpoint: {folder}")
         return folder
 
@@ -59,7 +59,7 @@ class Exports:
 
         Raises:
             ExportError: ONNX Runtime computes something else.
-            MadeDifferentlyError: one is there that was made from something else.
+            ProvenanceMismatchError: one is there that was made from something else.
         """
         bundles, reasons = {}, {}
         for name, task in self.tasks.items():

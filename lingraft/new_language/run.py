@@ -14,10 +14,10 @@ from pydantic import PositiveInt
 
 from lingraft import preflight
 from lingraft.artifacts.artifact import Artifact, Kind
-from lingraft.artifacts.cache import mark
+from lingraft.artifacts.cache import artifact_fingerprint
 from lingraft.artifacts.files import sha256_of
 from lingraft.config.recipe import Recipe
-from lingraft.console import Planned, TotalProgress, say
+from lingraft.console import PlannedStep, TotalProgress, say
 from lingraft.data.bilingual_dictionary import translations_mark
 from lingraft.data.blocks import build
 from lingraft.data.documents import text_files
@@ -78,7 +78,7 @@ def add_language(
         AlignmentError: a task, the mini-model or the source's evaluation belongs to another primary.
         TextError: the text is missing, damaged or too little.
         TrainingError: the loss is not finite.
-        MadeDifferentlyError: `out` holds results of other inputs or settings.
+        ProvenanceMismatchError: `out` holds results of other inputs or settings.
         MissingExtraError: the extra 'huggingface' is not installed.
         ArtifactError: an input is not what it should be, or `out` cannot be written.
     """
@@ -128,12 +128,12 @@ class _Lane:
     compared_with: dict[str, str]
     """Fingerprint of the source's hidden states, where its evaluation was given."""
 
-    def plan(self) -> list[Planned]:
+    def plan(self) -> list[PlannedStep]:
         """All stages, for their progress; how long the training takes follows from the text, which is not read yet."""
         light: list[str] = [Kind.TEXT, Kind.TOKENIZER, Kind.BLOCKS, Kind.EVALUATION, *len(self.tasks) * [Kind.BUNDLE]]
         light += [_INITIAL] if self.vectors else []
         checkpoints = (1 + len(self.tasks)) * [CHECKPOINT]
-        return [Planned(Kind.EMBEDDINGS, flops=None), *map(Planned, light), *map(Planned, checkpoints)]
+        return [PlannedStep(Kind.EMBEDDINGS, flops=None), *map(PlannedStep, light), *map(PlannedStep, checkpoints)]
 
     def require_ready(self) -> None:
         """Check text, labels and outputs, all at once, before anything is computed."""
@@ -228,7 +228,11 @@ class _Lane:
             return None
         settings, vectors = recipe.adaptation, self.vectors
         made_from = self.marks | {"tokenizer": pieces.fingerprint, "blocks": packed.fingerprint}
-        made_from |= {"vectors": mark(vectors), "initialisation": settings.initialisation, "seed": str(settings.seed)}
+        made_from |= {
+            "vectors": artifact_fingerprint(vectors),
+            "initialisation": settings.initialisation,
+            "seed": str(settings.seed),
+        }
         made_from |= translations_mark(recipe, self.language)
         folders = self.primary, pieces.folder
         return once(

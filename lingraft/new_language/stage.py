@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from lingraft.artifacts.artifact import Artifact, Kind
-from lingraft.artifacts.cache import made_once
-from lingraft.console import say, shown_step
+from lingraft.artifacts.cache import get_or_make
+from lingraft.console import say, start_step
 
 
 def once(
@@ -23,12 +23,12 @@ def once(
         stage: name of the stage as it was planned; the kind if empty.
 
     Raises:
-        MadeDifferentlyError: what is there was made from something else, or it is not known from what.
+        ProvenanceMismatchError: what is there was made from something else, or it is not known from what.
         ArtifactError: what is there is damaged or of another kind, or nothing can be written.
     """
     calls: list[object] = []
     with counted(stage or kind, calls):
-        artifact = made_once(out, kind, made_from, lambda: calls.append(make(out)))
+        artifact = get_or_make(out, kind, made_from, lambda: calls.append(make(out)))
     say(f"{stage or kind}: {out} ({artifact.fingerprint[:12]}){'' if calls else ', as it was'}")
     return artifact
 
@@ -41,7 +41,7 @@ def counted(kind: str, calls: list[object]) -> Iterator[None]:
         kind: as it was planned.
         calls: empty at the end if what the stage makes was there already.
     """
-    headline, end = shown_step(kind, kind)
+    headline, end = start_step(kind, kind)
     if headline:
         say(headline)
     yield

@@ -18,16 +18,16 @@ from lingraft.data.documents import text_files
 from lingraft.data.lines import read_lines
 from lingraft.errors import ArtifactError, RecipeError, TextError, TokenizerError
 from lingraft.new_recipe import fitting, writing
-from lingraft.new_recipe.fitting import Amount, Sizes
-from lingraft.new_recipe.languages import FoundText, find
+from lingraft.new_recipe.fitting import FittedSizes, TextAmount
+from lingraft.new_recipe.languages import FoundText, find_text
 from lingraft.new_recipe.machine import Machine
 from lingraft.preflight import samples, sizes
 from lingraft.preflight.samples import TextSample
 
-_CLASSIC = "en"
+_DEFAULT_SOURCE = "en"
 _BLOCKS = (64, 32, 16, 8)
 """Lengths of blocks for text that is too short for longer ones."""
-_UNPACKED = {".gz": 3.0, ".xz": 4.0, ".zst": 3.5, ".parquet": 3.0}
+_EXPANSION = {".gz": 3.0, ".xz": 4.0, ".zst": 3.5, ".parquet": 3.0}
 """About how many times as large text is when it is unpacked."""
 _FILES_OF_SHARE, _LINES_OF_SHARE = 8, 1000
 _EXAMPLE_CHARACTERS = 20, 160
@@ -47,7 +47,7 @@ class NewRecipe:
     no_task: str
     """Why there is no task; empty if there is one."""
     machine: Machine
-    fitted: Sizes
+    fitted: FittedSizes
     text: str
     """The recipe as TOML."""
 
@@ -74,9 +74,9 @@ class NewRecipe:
                 is wrong is listed.
             RecipeError: there is no text in the source language asked for.
         """
-        found, division = find(folder), Split()
+        found, division = find_text(folder), Split()
         described = _source_of(found)
-        taken = {language: samples.take(described, division, language) for language in found.paths}
+        taken = {language: samples.take_sample(described, division, language) for language in found.paths}
         characters = {language: _characters(found, sample) for language, sample in taken.items()}
         chosen = _source_language(found, characters, source)
         taken = {chosen: taken.pop(chosen)} | taken
@@ -85,15 +85,15 @@ class NewRecipe:
         project = _project_name(name or folder.resolve().name)
         examples = _examples(taken) if labels else {}
 
-        def write(fitted: Sizes) -> str:
-            return writing.toml(project, described, [*taken], labels, no_task, examples, machine, fitted)
+        def write(fitted: FittedSizes) -> str:
+            return writing.format_recipe(project, described, [*taken], labels, no_task, examples, machine, fitted)
 
-        amount = fitting.Amount(
+        amount = fitting.TextAmount(
             {language: count * division.train_share for language, count in characters.items()},
             chosen,
             max(sample.alphabet() for sample in taken.values()),
         )
-        fitted = _supported(fitting.fit(amount, machine, hours), amount, taken, write)
+        fitted = _shrink_to_text(fitting.fit_sizes(amount, machine, hours), amount, taken, write)
         made = cls(found, taken, characters, labels, no_task, machine, fitted, write(fitted))
         preflight.require_ready(made.recipe, taken=taken)
         return made
@@ -180,7 +180,7 @@ def _characters(found: FoundText, sample: TextSample) -> float:
     files = [path for place in found.paths[sample.language] for path in text_files(place)]
     records = [path for path in files if ".jsonl" in path.suffixes]
     shares = dict.fromkeys(records, _text_share(records))
-    size = sum(path.stat().st_size * _UNPACKED.get(path.suffix, 1.0) * shares.get(path, 1.0) for path in files)
+    size = sum(path.stat().st_size * _EXPANSION.get(path.suffix, 1.0) * shares.get(path, 1.0) for path in files)
     return max(read, size * read / encoded)
 
 
@@ -202,7 +202,9 @@ def _text_share(files: Sequence[Path]) -> float:
 def _source_language(found: FoundText, characters: dict[str, float], asked: str | None) -> str:
     if asked and asked not in found.paths:
         raise RecipeError(f"--source {asked!r} has no text in {found.folder}, which has {sorted(found.paths)}.")
-    return asked or (_CLASSIC if _CLASSIC in found.paths else max(characters, key=lambda tag: characters[tag]))
+    return asked or (
+        _DEFAULT_SOURCE if _DEFAULT_SOURCE in found.paths else max(characters, key=lambda tag: characters[tag])
+    )
 
 
 def _labels(taken: dict[str, TextSample], source: str) -> tuple[tuple[str, ...], str]:
@@ -238,7 +240,9 @@ def _examples(taken: dict[str, TextSample]) -> dict[str, str]:
     return found
 
 
-def _supported(fitted: Sizes, amount: Amount, taken: dict[str, TextSample], write: Callable[[Sizes], str]) -> Sizes:
+def _shrink_to_text(
+    fitted: FittedSizes, amount: TextAmount, taken: dict[str, TextSample], write: Callable[[FittedSizes], str]
+) -> FittedSizes:
     """The sizes, with fewer pieces and shorter blocks where a text supports no more."""
     whole = [sample for sample in taken.values() if sample.whole and sample.texts["train"]]
     recipe = _parsed(write(fitted))
@@ -247,6 +251,6 @@ def _supported(fitted: Sizes, amount: Amount, taken: dict[str, TextSample], writ
         fitted = replace(fitted, vocabulary=pieces)
     for block_tokens in (fitted.block_tokens, *(length for length in _BLOCKS if length < fitted.block_tokens)):
         shorter = fitting.with_blocks(fitted, block_tokens, amount)
-        if not any(list(sizes.problems(_parsed(write(shorter)), sample, True)) for sample in whole):
+        if not any(list(sizes.size_problems(_parsed(write(shorter)), sample, True)) for sample in whole):
             return shorter
     return fitted

@@ -22,7 +22,7 @@ _PIECES_A_CHARACTER = 1.5
 
 
 @dataclass(frozen=True)
-class Shape:
+class EncoderPreset:
     """An encoder, and settings that suit one of its width."""
 
     width: int
@@ -44,17 +44,17 @@ class Shape:
         return 12 * self.layers * self.width**2
 
 
-SHAPES = (
-    Shape(128, 6, 2, (2, 4, 6), 64, 8_000, 1.5e-3, 2e-3, 5e-4, 0.3),
-    Shape(256, 8, 4, (2, 4, 8), 128, 16_000, 1e-3, 1e-3, 2e-4, 0.3),
-    Shape(512, 8, 8, (4, 8), 128, 32_000, 7e-4, 1e-3, 1e-4, 0.15),
-    Shape(768, 12, 12, (4, 12), 512, 50_000, 4e-4, 5e-4, 2e-5, 0.15),
+ENCODER_PRESETS = (
+    EncoderPreset(128, 6, 2, (2, 4, 6), 64, 8_000, 1.5e-3, 2e-3, 5e-4, 0.3),
+    EncoderPreset(256, 8, 4, (2, 4, 8), 128, 16_000, 1e-3, 1e-3, 2e-4, 0.3),
+    EncoderPreset(512, 8, 8, (4, 8), 128, 32_000, 7e-4, 1e-3, 1e-4, 0.15),
+    EncoderPreset(768, 12, 12, (4, 12), 512, 50_000, 4e-4, 5e-4, 2e-5, 0.15),
 )
 """From small to large; the first is the demo's, the last RoBERTa-base's."""
 
 
 @dataclass(frozen=True)
-class Amount:
+class TextAmount:
     """What there is to train on."""
 
     characters: Mapping[str, float]
@@ -71,10 +71,10 @@ class Amount:
 
 
 @dataclass(frozen=True)
-class Sizes:
+class FittedSizes:
     """What is fitted."""
 
-    shape: Shape
+    shape: EncoderPreset
     block_tokens: int
     vocabulary: int
     batch_blocks: int
@@ -92,7 +92,7 @@ class Sizes:
         return self.shape.mlm_heads[0]
 
 
-def fit(amount: Amount, machine: Machine, hours: float) -> Sizes:
+def fit_sizes(amount: TextAmount, machine: Machine, hours: float) -> FittedSizes:
     """Choose sizes for an amount of text, a machine and a time.
 
     Args:
@@ -101,19 +101,19 @@ def fit(amount: Amount, machine: Machine, hours: float) -> Sizes:
         hours: that all of it may take, about.
     """
     budget = hours * 3600 * machine.flops_per_s
-    fitting = [shape for shape in SHAPES if _is_worth_it(shape, amount, machine, budget)]
-    shape = (fitting or SHAPES[:1])[-1]
+    fitting = [shape for shape in ENCODER_PRESETS if _is_affordable(shape, amount, machine, budget)]
+    shape = (fitting or ENCODER_PRESETS[:1])[-1]
     supported = supported_vocabulary(min(amount.characters.values()) / 2)
     vocabulary = _rounded(max(min(supported, shape.vocabulary), _PIECES_A_CHARACTER * amount.alphabet, _FEWEST_PIECES))
     batch, micro = _batch(shape, machine)
     tokens = batch * shape.block_tokens
     pretraining = _work(shape, vocabulary, batch).pretraining_flops()
-    adaptation = _bottom(shape, vocabulary, batch).adaptation_flops()
+    adaptation = _mini_work(shape, vocabulary, batch).adaptation_flops()
     targets = amount.targets
     steps = _steps(_PRETRAINING_SHARE * budget / pretraining, amount.characters[amount.source], tokens)
     each = _ADAPTATION_SHARE * budget / len(targets) / adaptation
     adapted = min(_steps(each, min(targets.values()), tokens), steps)
-    return Sizes(
+    return FittedSizes(
         shape=shape,
         block_tokens=shape.block_tokens,
         vocabulary=vocabulary,
@@ -126,7 +126,7 @@ def fit(amount: Amount, machine: Machine, hours: float) -> Sizes:
     )
 
 
-def with_blocks(fitted: Sizes, block_tokens: int, amount: Amount) -> Sizes:
+def with_blocks(fitted: FittedSizes, block_tokens: int, amount: TextAmount) -> FittedSizes:
     """The same sizes with blocks of another length.
 
     Args:
@@ -144,11 +144,11 @@ def with_blocks(fitted: Sizes, block_tokens: int, amount: Amount) -> Sizes:
     )
 
 
-def _epochs(tokens: int, amount: Amount) -> float:
+def _epochs(tokens: int, amount: TextAmount) -> float:
     return tokens * _CHARACTERS_A_TOKEN / amount.characters[amount.source]
 
 
-def _is_worth_it(shape: Shape, amount: Amount, machine: Machine, budget: float) -> bool:
+def _is_affordable(shape: EncoderPreset, amount: TextAmount, machine: Machine, budget: float) -> bool:
     """Whether text, time and memory suffice for a shape."""
     tokens = _TOKENS_A_PARAMETER * shape.body_parameters
     batch, _ = _batch(shape, machine)
@@ -161,7 +161,7 @@ def _is_worth_it(shape: Shape, amount: Amount, machine: Machine, budget: float) 
     return tokens <= min(affordable, there) and 32 * weights <= memory
 
 
-def _batch(shape: Shape, machine: Machine) -> tuple[int, int | None]:
+def _batch(shape: EncoderPreset, machine: Machine) -> tuple[int, int | None]:
     """Blocks in one update, and blocks computed at once where memory does not hold them all."""
     if machine.gpu is None:
         return 32, None
@@ -172,12 +172,12 @@ def _batch(shape: Shape, machine: Machine) -> tuple[int, int | None]:
     return batch, None if at_once == batch else at_once
 
 
-def _work(shape: Shape, vocabulary: int, batch: int) -> Work:
+def _work(shape: EncoderPreset, vocabulary: int, batch: int) -> Work:
     heads = len(shape.mlm_heads)
     return Work(shape.layers, shape.width, vocabulary, shape.block_tokens, batch, shape.mask_rate, heads)
 
 
-def _bottom(shape: Shape, vocabulary: int, batch: int) -> Work:
+def _mini_work(shape: EncoderPreset, vocabulary: int, batch: int) -> Work:
     return Work(shape.mlm_heads[0], shape.width, vocabulary, shape.block_tokens, batch, shape.mask_rate)
 
 

@@ -76,7 +76,7 @@ class FoundText:
         return all(len(paths) == 1 and _stem(paths[0]) == tag for tag, paths in self.paths.items())
 
 
-def find(folder: Path) -> FoundText:
+def find_text(folder: Path) -> FoundText:
     """Find text by language in a folder: `de.txt`, `corpus.de.jsonl.gz`, `german/`, `pt_BR.parquet`, ...
 
     Raises:

@@ -4,14 +4,14 @@ import json
 from collections.abc import Mapping, Sequence
 
 from lingraft.config.text import Files, TextSource
-from lingraft.new_recipe.fitting import Sizes
+from lingraft.new_recipe.fitting import FittedSizes
 from lingraft.new_recipe.machine import Machine
 
 _COLUMN = 44
 _WARMUP_SHARE = 0.08
 
 
-def toml(
+def format_recipe(
     name: str,
     text: TextSource,
     languages: Sequence[str],
@@ -19,7 +19,7 @@ def toml(
     no_task: str,
     examples: Mapping[str, str],
     machine: Machine,
-    fitted: Sizes,
+    fitted: FittedSizes,
 ) -> str:
     """Write a recipe.
 
@@ -74,7 +74,7 @@ def _split() -> list[str]:
     ]
 
 
-def _model(fitted: Sizes) -> list[str]:
+def _model(fitted: FittedSizes) -> list[str]:
     shape = fitted.shape
     return [
         "",
@@ -91,7 +91,7 @@ def _model(fitted: Sizes) -> list[str]:
     ]
 
 
-def _training(fitted: Sizes) -> list[str]:
+def _training(fitted: FittedSizes) -> list[str]:
     shape, lines = fitted.shape, []
     stages = (
         ("pretraining", fitted.pretraining_steps, shape.pretraining_rate, "the primary, in the source language"),
@@ -121,7 +121,7 @@ def _training(fitted: Sizes) -> list[str]:
     return lines
 
 
-def _task(labels: Sequence[str], examples: Mapping[str, str], fitted: Sizes) -> list[str]:
+def _task(labels: Sequence[str], examples: Mapping[str, str], fitted: FittedSizes) -> list[str]:
     lines = [
         "",
         "[[tasks]]  # learned in the source language only, and judged in all",

@@ -45,9 +45,9 @@ def require_ready(
         NotReadyError: the message lists everything that is wrong.
     """
     checked = recipe.languages if languages is None else languages
-    found = [*outputs.problems(out), *_flat(problems_of(recipe, checked, taken=taken))]
+    found = [*outputs.output_problems(out), *_all_messages(find_problems(recipe, checked, taken=taken))]
     if found:
-        raise NotReadyError(_listed(found))
+        raise NotReadyError(_format_problems(found))
 
 
 def require_some_ready(recipe: Recipe, languages: Sequence[str], out: Path | None = None, source: bool = False) -> None:
@@ -63,13 +63,13 @@ def require_some_ready(recipe: Recipe, languages: Sequence[str], out: Path | Non
         NotReadyError: every language has a problem, the source has one and is needed, or results cannot be written.
     """
     needed = [recipe.source] if source else []
-    found, places = problems_of(recipe, [*needed, *languages]), [*outputs.problems(out)]
-    listed = [*places, *_flat(found)]
+    found, places = find_problems(recipe, [*needed, *languages]), [*outputs.output_problems(out)]
+    listed = [*places, *_all_messages(found)]
     none_is_ready = bool(found) and {*languages} <= found.keys()
     if places or none_is_ready or not found.keys().isdisjoint(needed):
-        raise NotReadyError(_listed(listed))
+        raise NotReadyError(_format_problems(listed))
     if listed:
-        say(f"{_listed(listed)}\nThe other languages go on.")
+        say(f"{_format_problems(listed)}\nThe other languages go on.")
 
 
 def require_addable(recipe: Recipe, language: str, tasks: Iterable[Task], out: Path, smaller_vocabulary: bool) -> None:
@@ -89,12 +89,12 @@ def require_addable(recipe: Recipe, language: str, tasks: Iterable[Task], out: P
     """
     judged = tuple(task for task in tasks if _can_be_judged(recipe, task, language))
     with_tasks = recipe.model_copy(update={"tasks": judged})
-    found = [*outputs.problems(out), *_flat(problems_of(with_tasks, [language], smaller_vocabulary))]
+    found = [*outputs.output_problems(out), *_all_messages(find_problems(with_tasks, [language], smaller_vocabulary))]
     if found:
-        raise NotReadyError(_listed(found))
+        raise NotReadyError(_format_problems(found))
 
 
-def problems_of(
+def find_problems(
     recipe: Recipe,
     languages: Sequence[str],
     smaller_vocabulary: bool = False,
@@ -110,21 +110,21 @@ def problems_of(
     """
     began = time.monotonic()
     if taken is None:
-        taken = {language: samples.take(recipe.text, recipe.split, language) for language in languages}
+        taken = {language: samples.take_sample(recipe.text, recipe.split, language) for language in languages}
     for sample in taken.values():
-        samples.look_through(sample, recipe.text, recipe.split)
-    known = labels.known(recipe, taken)
+        samples.scan_rest(sample, recipe.text, recipe.split)
+    known = labels.known_labels(recipe, taken)
     of_examples: Problems = {language: [] for language in languages}
-    for language, message in examples.problems(recipe, languages):
+    for language, message in examples.example_problems(recipe, languages):
         of_examples[language].append(message)
     of_resources: Problems = {language: [] for language in languages}
-    for language, message in resources.problems(recipe, taken):
+    for language, message in resources.resource_problems(recipe, taken):
         of_resources[language].append(f"{language}: {message}")
     found = {
         language: [
             *_shortened(language, sample.problems()),
-            *_shortened(language, labels.problems(recipe, sample, known)),
-            *_shortened(language, sizes.problems(recipe, sample, smaller_vocabulary)),
+            *_shortened(language, labels.label_problems(recipe, sample, known)),
+            *_shortened(language, sizes.size_problems(recipe, sample, smaller_vocabulary)),
             *_shortened(language, of_examples[language]),
             *_shortened(language, of_resources[language]),
         ]
@@ -134,14 +134,14 @@ def problems_of(
     return {language: messages for language, messages in found.items() if messages}
 
 
-def without_unlabelled_tasks(recipe: Recipe) -> Recipe:
+def drop_unlabelled_tasks(recipe: Recipe) -> Recipe:
     """The recipe without its tasks of kind 'documents' if no document of any language has a label.
 
     If no other task is left, the primary itself is bundled, so that there is an endpoint for masked tokens and
     embeddings. Where only some documents lack labels, the recipe stays as it is, and the check lists them.
     """
     named = [task.name for task in recipe.tasks if task.kind == "documents"]
-    taken = [samples.take(recipe.text, recipe.split, language) for language in recipe.languages] if named else []
+    taken = [samples.take_sample(recipe.text, recipe.split, language) for language in recipe.languages] if named else []
     if not any(sample.documents for sample in taken) or any(sample.has_labels for sample in taken):
         return recipe
     left = tuple(task for task in recipe.tasks if task.name not in named)
@@ -160,12 +160,12 @@ def _can_be_judged(recipe: Recipe, task: Task, language: str) -> bool:
     if not task.covers(language):
         return False
     if task.kind == "documents":
-        sample = samples.take(recipe.text, recipe.split, language)
+        sample = samples.take_sample(recipe.text, recipe.split, language)
         return sample.has_labels and not sample.unlabelled
-    return not examples.look(task, "test", language).errors
+    return not examples.scan_split(task, "test", language).errors
 
 
-def _flat(found: Problems) -> list[str]:
+def _all_messages(found: Problems) -> list[str]:
     return [message for messages in found.values() for message in messages]
 
 
@@ -178,7 +178,7 @@ def _shortened(language: str, messages: Iterable[str]) -> list[str]:
     )
 
 
-def _listed(found: Sequence[str]) -> str:
+def _format_problems(found: Sequence[str]) -> str:
     counted = "1 problem was" if len(found) == 1 else f"{len(found)} problems were"
     once = _without_repetition(found, documents.LAYOUT)
     lines = "\n".join(f"  {number}. {message}" for number, message in enumerate(once, start=1))
@@ -193,5 +193,5 @@ def _without_repetition(messages: Sequence[str], advice: str) -> list[str]:
 
 def _report(taken: Mapping[str, TextSample], elapsed_s: float) -> None:
     part = [language for language, sample in taken.items() if not sample.knows_labels]
-    limit = f"; of {', '.join(part)} only a part of about {samples.CHARACTERS:,} characters or more" if part else ""
+    limit = f"; of {', '.join(part)} only a part of about {samples.MAX_CHARACTERS:,} characters or more" if part else ""
     say(f"Checked the text of {', '.join(taken)} in {elapsed_s:.1f} s{limit}.")

@@ -16,13 +16,13 @@ from lingraft.tasks.rows import Row, class_names, in_language
 from lingraft.tasks.squad import Question
 from lingraft.tasks.tagged_sentences import Sentence, sentences_of, sentences_or_errors
 
-MOST = 500_000
+MAX_EXAMPLES = 500_000
 """Examples of a file or dataset that are read, at most."""
 AnyExample = Example | Sentence | Question
 
 
 @dataclass
-class Looked:
+class SplitScan:
     """What one split of a task holds in one language."""
 
     errors: list[str] = field(default_factory=list)
@@ -33,10 +33,10 @@ class Looked:
     @property
     def whole(self) -> bool:
         """Whether everything was read and could be."""
-        return not self.errors and self.count < MOST
+        return not self.errors and self.count < MAX_EXAMPLES
 
 
-def problems(recipe: Recipe, languages: Sequence[str]) -> Iterator[tuple[str, str]]:
+def example_problems(recipe: Recipe, languages: Sequence[str]) -> Iterator[tuple[str, str]]:
     """What is wrong with the examples of tasks that have their own, by language.
 
     Args:
@@ -47,17 +47,17 @@ def problems(recipe: Recipe, languages: Sequence[str]) -> Iterator[tuple[str, st
         if task.kind == "documents":
             continue
         has_own = task.labels or task.kind == "questions"
-        train = Looked() if has_own and recipe.source not in languages else look(task, "train", recipe.source)
+        train = SplitScan() if has_own and recipe.source not in languages else scan_split(task, "train", recipe.source)
         labels = list(task.labels) or (sorted(train.labels) if train.whole else None)
         for language in languages:
             for message in _in_language(recipe, task, language, train, labels):
                 yield language, f"{language}: task {task.name!r}, {message}"
 
 
-def look(task: Task, split: SplitName, language: str) -> Looked:
+def scan_split(task: Task, split: SplitName, language: str) -> SplitScan:
     """Read a split of a task in a language, and go on behind what is no example."""
-    found = Looked()
-    for example in islice(_examples(task, split, language), MOST):
+    found = SplitScan()
+    for example in islice(_examples(task, split, language), MAX_EXAMPLES):
         if isinstance(example, LingraftError):
             found.errors.append(str(example))
             continue
@@ -68,16 +68,16 @@ def look(task: Task, split: SplitName, language: str) -> Looked:
 
 
 def _in_language(
-    recipe: Recipe, task: Task, language: str, train: Looked, labels: Sequence[str] | None
+    recipe: Recipe, task: Task, language: str, train: SplitScan, labels: Sequence[str] | None
 ) -> Iterator[str]:
-    looked: dict[SplitName, Looked] = {}
+    looked: dict[SplitName, SplitScan] = {}
     if language == recipe.source:
-        looked |= {"train": train, "dev": look(task, "dev", language)}
+        looked |= {"train": train, "dev": scan_split(task, "dev", language)}
         if labels is not None and len(labels) < 2 and task.kind != "questions":
             yield f"train: two or more labels are needed to tell apart; there are {list(labels)}. Add some with others."
             labels = None
     if task.covers(language):
-        looked["test"] = look(task, "test", language)
+        looked["test"] = scan_split(task, "test", language)
     for split, found in looked.items():
         yield from (f"{split}: {error}" for error in found.errors)
         if task.kind != "questions" and labels is not None:
@@ -112,7 +112,7 @@ def _of_dataset(task: Task, source: TaskDataset, language: str) -> Iterable[AnyE
     dataset = load_rows(source, language, f"task {task.name!r}")
     origin = f"dataset {source.dataset.replace('{language}', language)!r} in {language!r}"
     found = in_language((Row(origin, cells) for cells in dataset), language, origin)
-    rows = (row.cells for row in islice(found, MOST))
+    rows = (row.cells for row in islice(found, MAX_EXAMPLES))
     names = class_names(dataset.features)
     if task.kind == "questions":
         return squad.from_rows(rows, origin)

@@ -9,11 +9,11 @@ from lingraft.data.text import LABELLING
 from lingraft.preflight import samples
 from lingraft.preflight.samples import TextSample
 
-Known = Mapping[str, Sequence[str]]
+KnownLabels = Mapping[str, Sequence[str]]
 """Labels by task; a task whose labels a sample cannot tell is missing."""
 
 
-def known(recipe: Recipe, taken: Mapping[str, TextSample]) -> Known:
+def known_labels(recipe: Recipe, taken: Mapping[str, TextSample]) -> KnownLabels:
     """Labels of the tasks of kind 'documents': the recipe's, else those of the source's training documents.
 
     Args:
@@ -25,14 +25,14 @@ def known(recipe: Recipe, taken: Mapping[str, TextSample]) -> Known:
     if len(found) < len(tasks):
         source = taken.get(recipe.source)
         if source is None:
-            source = samples.take(recipe.text, recipe.split, recipe.source)
-            samples.look_through(source, recipe.text, recipe.split)
+            source = samples.take_sample(recipe.text, recipe.split, recipe.source)
+            samples.scan_rest(source, recipe.text, recipe.split)
         if source.knows_labels and not source.errors:
             found = {task.name: sorted(source.labels["train"]) for task in tasks} | found
     return found
 
 
-def problems(recipe: Recipe, sample: TextSample, known_labels: Known) -> Iterator[str]:
+def label_problems(recipe: Recipe, sample: TextSample, known_labels: KnownLabels) -> Iterator[str]:
     """Documents of a language that lack a label, or have one that a task does not know.
 
     Args:

@@ -5,41 +5,41 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from lingraft.artifacts.files import writable
+from lingraft.artifacts.files import explain_write_errors
 from lingraft.artifacts.remote import uri_of
-from lingraft.artifacts.storage import Remote
-from lingraft.artifacts.sync import WHERE
+from lingraft.artifacts.storage import RemotePath
+from lingraft.artifacts.sync import RESULTS_VARIABLE
 from lingraft.errors import ArtifactError, LingraftError
 
 _PROBE = ".lingraft-write-check"
 
 
-def problems(out: Path | None) -> Iterator[str]:
+def output_problems(out: Path | None) -> Iterator[str]:
     """Places of results that cannot be written with the rights and credentials of this process.
 
     Args:
         out: folder of the results, if there is one; it is not made.
     """
     places = [str(out)] if out else []
-    places += [shared] if (shared := os.environ.get(WHERE)) else []
+    places += [shared] if (shared := os.environ.get(RESULTS_VARIABLE)) else []
     for place in places:
         try:
             uri = uri_of(place)
             if uri:
-                _write_remotely(Remote.of(uri))
+                _try_write_remote(RemotePath.of(uri))
             else:
-                _write(Path(place))
+                _try_write(Path(place))
         except LingraftError as error:
             yield str(error)
 
 
-def _write(folder: Path) -> None:
+def _try_write(folder: Path) -> None:
     there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
-    with writable(folder), tempfile.TemporaryFile(dir=there) as stream:
+    with explain_write_errors(folder), tempfile.TemporaryFile(dir=there) as stream:
         stream.write(b"\0")
 
 
-def _write_remotely(place: Remote) -> None:
+def _try_write_remote(place: RemotePath) -> None:
     """Write an object and remove it: the rights of a bucket can only be known by trying."""
     failures: tuple[type[Exception], ...] = (OSError, *place.failures)
     probe = f"{place.path.rstrip('/')}/{_PROBE}"

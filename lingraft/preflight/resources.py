@@ -18,7 +18,7 @@ from lingraft.data.parallel_text import Found, Pair, described, pairs_or_errors,
 from lingraft.errors import LingraftError, MissingExtraError, TextError
 from lingraft.preflight.samples import TextSample
 
-SECONDS = 30.0
+MAX_SECONDS = 30.0
 _SAMPLED = 2000
 _PART_CHARACTERS, _PARTS, _FEWEST_PARTS = 500, 40, 3
 _MOST_PARTS = 2 / 3
@@ -29,7 +29,7 @@ _LOOKED_UP = 300
 
 
 @dataclass
-class Looked:
+class PairScan:
     """A file, or two, as far as they were read."""
 
     origin: str
@@ -41,7 +41,7 @@ class Looked:
     """At most 2 * `_SAMPLED` pairs, spread evenly."""
 
 
-class _Wrong(NamedTuple):
+class _WrongLanguage(NamedTuple):
     """A side that is not in its language: 0 for the source, 1 for the target."""
 
     side: int
@@ -51,7 +51,7 @@ class _Wrong(NamedTuple):
     of_parts: int
 
 
-def problems(recipe: Recipe, taken: Mapping[str, TextSample]) -> Iterator[tuple[str, str]]:
+def resource_problems(recipe: Recipe, taken: Mapping[str, TextSample]) -> Iterator[tuple[str, str]]:
     """What is wrong with the resources of [alignment], by language; what is left out of them is said.
 
     Args:
@@ -62,22 +62,24 @@ def problems(recipe: Recipe, taken: Mapping[str, TextSample]) -> Iterator[tuple[
     dictionary = {language: file for language, file in recipe.alignment.dictionary.items() if language in taken}
     detector = _detector() if parallel or dictionary else None
     for language, files in parallel.items():
-        looked = look(pairs_or_errors(files), described(files))
-        yield from ((language, message) for message in [*looked.errors, *_wrong(recipe, language, looked, detector)])
+        looked = scan_pairs(pairs_or_errors(files), described(files))
+        yield from (
+            (language, message) for message in [*looked.errors, *_language_problems(recipe, language, looked, detector)]
+        )
     for language, file in dictionary.items():
-        looked = look(words_or_errors(file), file)
-        wrong = _wrong(recipe, language, looked, detector, either_order=True)
+        looked = scan_pairs(words_or_errors(file), file)
+        wrong = _language_problems(recipe, language, looked, detector, either_order=True)
         yield from ((language, message) for message in [*looked.errors, *wrong, *_unused(taken[language], looked)])
 
 
-def look(found: Iterator[Found], origin: str) -> Looked:
+def scan_pairs(found: Iterator[Found], origin: str) -> PairScan:
     """Read pairs for a bounded time, and go on behind what is none.
 
     Args:
         found: pairs, or errors in their places.
         origin: their files.
     """
-    looked = Looked(origin)
+    looked = PairScan(origin)
     stride = 1
     try:
         for pair in usable(_without_errors(found, looked), origin, looked.left_out):
@@ -96,8 +98,8 @@ def look(found: Iterator[Found], origin: str) -> Looked:
     return looked
 
 
-def _without_errors(found: Iterator[Found], looked: Looked) -> Iterator[Pair]:
-    end_s = time.monotonic() + SECONDS
+def _without_errors(found: Iterator[Found], looked: PairScan) -> Iterator[Pair]:
+    end_s = time.monotonic() + MAX_SECONDS
     for each in found:
         if isinstance(each, LingraftError):
             looked.errors.append(str(each))
@@ -116,16 +118,16 @@ def _detector() -> Detector | None:
         return None
 
 
-def _wrong(
-    recipe: Recipe, language: str, looked: Looked, detector: Detector | None, either_order: bool = False
+def _language_problems(
+    recipe: Recipe, language: str, looked: PairScan, detector: Detector | None, either_order: bool = False
 ) -> Iterator[str]:
     """Sides that are in another language than they should be, by most of a sample's parts."""
     if detector is None:
         return
     texts = [pair.source for pair in looked.sample], [pair.target for pair in looked.sample]
     names = recipe.source, language
-    wrong = _judged(texts, names, detector)
-    turned = _judged(texts, names[::-1], detector) if len(wrong) == 2 else wrong
+    wrong = _wrong_sides(texts, names, detector)
+    turned = _wrong_sides(texts, names[::-1], detector) if len(wrong) == 2 else wrong
     if len(turned) < len(wrong):
         if not either_order:
             yield (
@@ -141,7 +143,7 @@ def _wrong(
         )
 
 
-def _judged(texts: Sequence[Sequence[str]], names: Sequence[str], detector: Detector) -> list[_Wrong]:
+def _wrong_sides(texts: Sequence[Sequence[str]], names: Sequence[str], detector: Detector) -> list[_WrongLanguage]:
     found = [
         _other(side, name, parts, detector)
         for side, (name, parts) in enumerate(zip(names, map(_parts, texts), strict=True))
@@ -149,13 +151,13 @@ def _judged(texts: Sequence[Sequence[str]], names: Sequence[str], detector: Dete
     return [each for each in found if each]
 
 
-def _other(side: int, name: str, parts: list[str], detector: Detector) -> _Wrong | None:
+def _other(side: int, name: str, parts: list[str], detector: Detector) -> _WrongLanguage | None:
     others = Counter(other for part in parts if (other := detector.other_than(name, part)))
     if len(parts) < _FEWEST_PARTS or not others:
         return None
     [(other, count)] = others.most_common(1)
     alike = any({name.partition("-")[0], other} <= group for group in _ALIKE)
-    return None if alike or count < _MOST_PARTS * len(parts) else _Wrong(side, name, other, count, len(parts))
+    return None if alike or count < _MOST_PARTS * len(parts) else _WrongLanguage(side, name, other, count, len(parts))
 
 
 def _parts(texts: Sequence[str]) -> list[str]:
@@ -166,7 +168,7 @@ def _parts(texts: Sequence[str]) -> list[str]:
     return [joined[start : start + _PART_CHARACTERS] for start in starts]
 
 
-def _unused(text: TextSample, looked: Looked) -> Iterator[str]:
+def _unused(text: TextSample, looked: PairScan) -> Iterator[str]:
     """That none of a dictionary's words occurs in the language's text, so that no piece could learn from them."""
     joined = "\n".join(chain.from_iterable(text.texts.values())).casefold()
     pairs = looked.sample[:: max(1, len(looked.sample) // _LOOKED_UP)]

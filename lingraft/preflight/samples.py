@@ -14,9 +14,9 @@ from lingraft.data.splits import SPLITS, SplitName
 from lingraft.data.text import source_documents
 from lingraft.errors import LingraftError
 
-CHARACTERS = 1 << 22
+MAX_CHARACTERS = 1 << 22
 """Of a language, that are read at most."""
-LOOK_S = 30.0
+SCAN_S = 30.0
 """Seconds for which the rest of a language's text is looked through at most."""
 _ALPHABET_CHARACTERS, _ALPHABET_SHARE = 1_000_000, 0.9995
 
@@ -110,7 +110,7 @@ class TextSample:
             self.first_places.setdefault((split, label), place)
 
 
-def take(source: TextSource, division: Split, language: str) -> TextSample:
+def take_sample(source: TextSource, division: Split, language: str) -> TextSample:
     """Read a sample of a language's text, cleaned and split as a recipe says.
 
     Duplicates are not looked for. A dataset is streamed, whatever the recipe says, so that it is not downloaded whole.
@@ -121,7 +121,7 @@ def take(source: TextSource, division: Split, language: str) -> TextSample:
         language: one of the recipe's.
     """
     sample, prepare = TextSample(language), Preparation(division, source.cleaning)
-    for found in source_documents(_streamed(source), language, sample.notes, Counter(), CHARACTERS):
+    for found in source_documents(_streamed(source), language, sample.notes, Counter(), MAX_CHARACTERS):
         if isinstance(found, LingraftError):
             sample.errors.append(str(found))
             continue
@@ -130,7 +130,7 @@ def take(source: TextSource, division: Split, language: str) -> TextSample:
     return sample
 
 
-def look_through(sample: TextSample, source: TextSource, division: Split) -> None:
+def scan_rest(sample: TextSample, source: TextSource, division: Split) -> None:
     """Look for errors and labels in all of a text of which a sample was taken, for a bounded time.
 
     Text in object storage and on the hub is left at the sample, since it would have to be downloaded.
@@ -143,7 +143,7 @@ def look_through(sample: TextSample, source: TextSource, division: Split) -> Non
     if sample.whole or not _is_local(source):
         return
     every, prepare = TextSample(sample.language), Preparation(division, source.cleaning)
-    end_s = time.monotonic() + LOOK_S
+    end_s = time.monotonic() + SCAN_S
     for found in source_documents(source, sample.language, Counter(), Counter()):
         if time.monotonic() > end_s:
             break

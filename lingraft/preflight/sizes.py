@@ -23,7 +23,7 @@ _ALWAYS_TRIED = 1_000_000
 """Characters below which no rule is trusted, since text of few different words supports few pieces."""
 
 
-def problems(recipe: Recipe, sample: TextSample, smaller_vocabulary: bool) -> Iterator[str]:
+def size_problems(recipe: Recipe, sample: TextSample, smaller_vocabulary: bool) -> Iterator[str]:
     """What a language's text is too small for.
 
     Args:
@@ -58,7 +58,7 @@ def largest_vocabulary(recipe: Recipe, sample: TextSample) -> int:
     """
     if _in_doubt(recipe, sample):
         try:
-            _trained(recipe, sample, recipe.tokenizer.vocabulary)
+            _train_pieces(recipe, sample, recipe.tokenizer.vocabulary)
         except TooManyPiecesError as error:
             return error.supported
     return recipe.tokenizer.vocabulary
@@ -71,11 +71,11 @@ def _in_doubt(recipe: Recipe, sample: TextSample) -> bool:
 
 def _of_blocks(recipe: Recipe, sample: TextSample, smaller_vocabulary: bool) -> Iterator[str]:
     try:
-        pieces = _trained(recipe, sample, recipe.tokenizer.vocabulary)
+        pieces = _train_pieces(recipe, sample, recipe.tokenizer.vocabulary)
     except TooManyPiecesError as error:
         if not smaller_vocabulary:
             yield f"{sample.language}: {error}"
-        pieces = _trained(recipe, sample, error.supported)
+        pieces = _train_pieces(recipe, sample, error.supported)
     except TokenizerError as error:
         yield f"{sample.language}: {error}"
         return
@@ -90,7 +90,7 @@ def _of_blocks(recipe: Recipe, sample: TextSample, smaller_vocabulary: bool) -> 
             )
 
 
-def _trained(recipe: Recipe, sample: TextSample, vocabulary: int) -> sentencepiece.SentencePieceProcessor:
+def _train_pieces(recipe: Recipe, sample: TextSample, vocabulary: int) -> sentencepiece.SentencePieceProcessor:
     settings = recipe.tokenizer
     lines = [line for text in sample.texts["train"] for line in text.splitlines() if line.strip()]
     there = Survey.of_lines(lines)

@@ -7,7 +7,7 @@ from types import FrameType
 from lingraft.console import say
 from lingraft.errors import MissingExtraError, TrackingError
 from lingraft.search.storage import explained, opened, require_there
-from lingraft.signals import EXIT_CODES, handled
+from lingraft.signals import EXIT_CODES, signal_handler
 
 
 def serve(address: str | None, host: str, port: int) -> None:
@@ -36,7 +36,7 @@ def serve(address: str | None, host: str, port: int) -> None:
         names = [study.study_name for study in storage.get_all_studies()]
     say(f"{len(names)} searches on http://{host}:{port}/: {', '.join(names) or 'none yet'}. Ctrl-C ends it.")
     try:
-        with handled(_end):
+        with signal_handler(_end):
             run_server(storage, host=host, port=port)
     except OSError as error:
         raise TrackingError(

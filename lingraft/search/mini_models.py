@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lingraft.artifacts.artifact import Artifact, Cost
-from lingraft.artifacts.cache import made_once
+from lingraft.artifacts.cache import get_or_make
 from lingraft.config.recipe import Recipe
 from lingraft.console import say
 from lingraft.errors import InUseError, RecipeError
@@ -53,7 +53,9 @@ class Minis:
         job = jobs.mini_building(self.recipe.over(depth), self.primary, self.source_blocks, out)
         while True:
             try:
-                return made_once(job.made, job.kind, job.made_from, lambda: shared_results.done(job, _unwatched))
+                return get_or_make(
+                    job.made, job.kind, job.made_from, lambda: shared_results.get_or_run(job, _unwatched)
+                )
             except InUseError as error:
                 say(f"another worker builds the mini-model over {depth} layers; it is waited for: {error}")
                 time.sleep(_AGAIN_S)

@@ -226,8 +226,8 @@ class Trainer:
     def _checkpoints(self, params: Params) -> Iterator[Path]:
         """Where a trial's checkpoints stand, for whichever worker trains it."""
         name = hashlib.sha256(f"{self.digest()} {key_of(params)}".encode()).hexdigest()[:32]
-        if where := os.environ.get(sync.WHERE):
-            with sync.shelf(where, f"trial-{name}") as folder:
+        if where := os.environ.get(sync.RESULTS_VARIABLE):
+            with sync.shared_cache_dir(where, f"trial-{name}") as folder:
                 yield folder
         else:
             yield self.state / f"trial-{name}"

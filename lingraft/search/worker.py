@@ -23,7 +23,7 @@ from lingraft.reports.paper.efficiency import LearningCurve
 from lingraft.search import outcome
 from lingraft.search.pruning import should_prune
 from lingraft.search.sampling import sampled
-from lingraft.search.shared_study import SharedStudy, LeaseLost
+from lingraft.search.shared_study import LeaseLost, SharedStudy
 from lingraft.search.space import Params, choices_of, in_words, key_of, listed
 from lingraft.search.trial import Attempt, Inputs, Trainer
 from lingraft.search.trial_order import order_of
@@ -113,7 +113,7 @@ def work(
 
 def shared_storage(given: str | None) -> str | None:
     """The storage that workers of a pipeline share: what is given, or a journal in the folder of their results."""
-    where = os.environ.get(sync.WHERE)
+    where = os.environ.get(sync.RESULTS_VARIABLE)
     if given or where is None or uri_of(where):
         return given
     Path(where).mkdir(parents=True, exist_ok=True)

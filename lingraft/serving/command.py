@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pydantic
 
-from lingraft.config.section import explain
+from lingraft.config.section import explain_problem
 from lingraft.errors import MissingExtraError, ServingError
 from lingraft.serving import logs
 from lingraft.serving.ports import require_port
@@ -78,5 +78,5 @@ def _settings(given: dict[str, object]) -> Settings:
     try:
         return Settings.model_validate(given)
     except pydantic.ValidationError as error:
-        problem = explain(Settings, error.errors()[0])
+        problem = explain_problem(Settings, error.errors()[0])
         raise ServingError(f"--{problem.replace('_', '-', 1) if '_' in problem.split(':')[0] else problem}") from error

@@ -18,7 +18,7 @@ from lingraft.serving.rest import mount
 from lingraft.serving.rpc import RpcServer
 from lingraft.serving.served import Served
 from lingraft.serving.settings import Settings
-from lingraft.signals import heeded
+from lingraft.signals import not_ignored
 
 try:
     from kserve import ModelServer
@@ -84,7 +84,7 @@ class _Server(ModelServer):  # type: ignore[misc]  # kserve has no types
     async def _serve(self) -> None:
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(logs.loop_failed)
-        for number in heeded():
+        for number in not_ignored():
             loop.add_signal_handler(number, self._stop, number.name)
         rest = self._rest_server
         rest.config.host = self._endpoint.settings.host

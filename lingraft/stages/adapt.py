@@ -9,9 +9,9 @@ from torch import nn
 
 from lingraft.artifacts import artifact
 from lingraft.artifacts.artifact import Artifact, Cost, Draft, Kind
-from lingraft.artifacts.cache import mark
-from lingraft.artifacts.locks import remove_torn
-from lingraft.config.progressive import Progressive, steps_to
+from lingraft.artifacts.cache import artifact_fingerprint
+from lingraft.artifacts.locks import remove_partial_writes
+from lingraft.config.progressive import Progressive, steps_until
 from lingraft.config.recipe import Recipe
 from lingraft.config.systems import Stage, Step
 from lingraft.config.training import Training
@@ -88,8 +88,13 @@ def adapt(
     say(f"{settings.initialisation} initialisation: {rows.copied} of {len(pieces)} rows are copied from the source")
     stops = settings.checkpoints_until(course.most_updates(recipe, len(pieces))) if checkpoints else ()
     made_from: dict[str, Any] = {"stage": "adapt", "system": recipe.system, "primary": source.fingerprint}
-    made_from |= {"depth": depth, "blocks": data.fingerprint, "mini": mark(mini) if mini else None, "stops": stops}
-    made_from |= {"shallower_minis": [*map(mark, shallower_minis)]} if shallower_minis else {}
+    made_from |= {
+        "depth": depth,
+        "blocks": data.fingerprint,
+        "mini": artifact_fingerprint(mini) if mini else None,
+        "stops": stops,
+    }
+    made_from |= {"shallower_minis": [*map(artifact_fingerprint, shallower_minis)]} if shallower_minis else {}
     made_from |= mark_of(initial)
     with keeping(recipe, out, state, settings, made_from) as keeper:
         if made := finished(out, Kind.EMBEDDINGS, keeper, watch):
@@ -138,10 +143,10 @@ class _Curve:
         Raises:
             ArtifactError: those of another training stand there.
         """
-        if self.folder is None or reached not in self.stops or not process_group.leads():
+        if self.folder is None or reached not in self.stops or not process_group.is_rank_zero():
             return
         place = self.folder / f"step-{reached:08d}"
-        remove_torn(place)
+        remove_partial_writes(place)
         if not saved_along(place, self.settings, self.dropout, self.origin):
             with artifact.create(place, Kind.EMBEDDINGS) as draft:
                 fill(draft)
@@ -164,7 +169,7 @@ class _Course:
         """Updates if all were over the shallowest model."""
         settings = recipe.adaptation
         first, last = (step_flops(recipe, self.steps[n], settings, vocabulary) for n in (0, -1))
-        return steps_to(settings.steps, 0, first / last)
+        return steps_until(settings.steps, 0, first / last)
 
     def run(
         self, recipe: Recipe, primary: Primary, rows: Initialised, data: Artifact, stops: Sequence[int], keeper: Keeper

@@ -14,7 +14,7 @@ import torch
 
 from lingraft.artifacts import artifact
 from lingraft.artifacts.artifact import Artifact, Kind, require_aligned
-from lingraft.artifacts.cache import mark
+from lingraft.artifacts.cache import artifact_fingerprint
 from lingraft.artifacts.files import require_new
 from lingraft.config.recipe import Recipe
 from lingraft.config.systems import Stage
@@ -149,7 +149,7 @@ def mark_of(initial: Path | None) -> dict[str, str]:
     Raises:
         ArtifactError: there is no artifact, or its manifest is damaged.
     """
-    return {_INITIAL: mark(initial)} if initial else {}
+    return {_INITIAL: artifact_fingerprint(initial)} if initial else {}
 
 
 def require_start(learned: Embeddings, initial: Path | None) -> None:
@@ -160,10 +160,10 @@ def require_start(learned: Embeddings, initial: Path | None) -> None:
         ArtifactError: there is no artifact, or its manifest is damaged.
     """
     started_from = learned.manifest.data_hashes.get(_INITIAL)
-    if initial and started_from and started_from != mark(initial):
+    if initial and started_from and started_from != artifact_fingerprint(initial):
         raise AlignmentError(
             f"embeddings of {learned.language!r} were learned from initial embeddings {started_from}, but {initial} "
-            f"has {mark(initial)}. Give those that `lingraft adapt --initial` was given."
+            f"has {artifact_fingerprint(initial)}. Give those that `lingraft adapt --initial` was given."
         )
 
 
@@ -192,7 +192,7 @@ def _from_text(
         loss=_loss(primary, split(data, "dev")),
     )
     say(f"alignment of {language!r}: {found.quality.summary}")
-    return found, {"source_vectors": mark(source_vectors), **hashes_of(data), **translations}
+    return found, {"source_vectors": artifact_fingerprint(source_vectors), **hashes_of(data), **translations}
 
 
 def _loss(primary: Primary, blocks: Blocks) -> Callable[[Initialised], float]:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from lingraft import preflight, tracking
 from lingraft.artifacts.artifact import Kind
-from lingraft.artifacts.failures import in_words
+from lingraft.artifacts.failures import format_error
 from lingraft.artifacts.files import write_text
 from lingraft.config.recipe import Recipe
 from lingraft.jobs import job as jobs
@@ -40,7 +40,7 @@ def check_inputs(recipe: str, pipeline: str, languages: Sequence[str], drop_lang
             preflight.require_ready(settings, languages=languages or None)
     except preflight.NotReadyError as error:
         # A local run shows one line of what a step fails by.
-        raise preflight.NotReadyError(in_words(error)) from error
+        raise preflight.NotReadyError(format_error(error)) from error
 
 
 def open_run(recipe: str, pipeline: str, out: Path) -> None:

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from lingraft import tracking
 from lingraft.artifacts.artifact import Artifact, Kind
-from lingraft.artifacts.failures import leave, why
+from lingraft.artifacts.failures import failure_reason, write_failure
 from lingraft.artifacts.files import write_json
 from lingraft.artifacts.names import bundle_name, embeddings_name, primary_name
-from lingraft.artifacts.outcomes import LanguagesFailedError, load_outcome, require_all
+from lingraft.artifacts.outcomes import LanguagesFailedError, load_outcome, require_success
 from lingraft.config.recipe import Recipe
 from lingraft.config.tasks import PRIMARY
 from lingraft.console import say
@@ -186,7 +186,7 @@ def _hand_on_champion(stage: tracking.StageRun, name: str, primary: str, chosen:
     if champion and champion.tags.get("aligned_with") == primary:
         download(stage.client, champion, Kind.EMBEDDINGS, chosen)
     else:
-        leave(chosen, f"no embeddings of {name!r} are good enough to be served: {refused}")
+        write_failure(chosen, f"no embeddings of {name!r} are good enough to be served: {refused}")
 
 
 def _progressive_tag(embeddings: Path) -> dict[str, str]:
@@ -242,10 +242,10 @@ def bundle(
     """
     from lingraft.export import bundle as export
 
-    settings, learned = Recipe.parse(recipe), [folder for folder in embeddings if not why(folder)]
+    settings, learned = Recipe.parse(recipe), [folder for folder in embeddings if not failure_reason(folder)]
     name = bundle_name(settings, task)
     if not learned and not _serves_any(settings, name, drop_languages):
-        leave(out, "no language of this run has embeddings that may be served, so the bundle stays as it is")
+        write_failure(out, "no language of this run has embeddings that may be served, so the bundle stays as it is")
         return {}
     best = None if settings.serve_primary and task == PRIMARY else _best_seed(settings, tasks, task)
     mark = Artifact.load(primary, Kind.PRIMARY).fingerprint
@@ -299,13 +299,13 @@ def report(
 
     settings, parent = Recipe.parse(recipe), run.read_text()
     with tracking.stage(parent, "report") as stage:
-        whole = [group for group in results if not why(group)]
+        whole = [group for group in results if not failure_reason(group)]
         languages = [load_language(folder) for group in whole for folder in sorted(group.iterdir())]
         ended = [*map(load_outcome, outcomes)]
         failed = {each.language: each.failed for each in ended if each.failed}
         refused = {each.language: each.refused for each in ended if each.refused}
         if not languages:
-            leave(out, "no language succeeded, so there is nothing to report beside the source language")
+            write_failure(out, "no language succeeded, so there is nothing to report beside the source language")
             return f"<p>{html.escape('; '.join(f'{name}: {reason}' for name, reason in failed.items()))}</p>"
         verdicts, tracked = _verdicts(stage, settings, languages), _tracked_runs(stage, parent)
         judged = load_source(evaluation), languages, _search_result(settings)
@@ -343,7 +343,7 @@ def require_languages(run: Path, outcomes: Sequence[Path]) -> None:
     found = tracking.tags_of_run(run_id)
     refused = {key.removeprefix(REFUSED): said for key, said in found.items() if key.startswith(REFUSED)}
     try:
-        require_all([load_outcome(folder) for folder in outcomes], refused)
+        require_success([load_outcome(folder) for folder in outcomes], refused)
     except LanguagesFailedError:
         tracking.close_run(run_id, failed=True)
         raise

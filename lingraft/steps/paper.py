@@ -5,17 +5,17 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from lingraft import tracking
-from lingraft.artifacts.files import new_folder
+from lingraft.artifacts.files import atomic_folder
 from lingraft.comparison.plan import plan_of
 from lingraft.config.recipe import Recipe
-from lingraft.jobs.job import Job, Lane, lane, vectors
+from lingraft.jobs.job import Job, LanguageDirs, language_jobs, vectors
 from lingraft.steps.run_job import run_or_record_failure, single_job
 from lingraft.steps.step_io import Scores
 
 
 def prepare_language(recipe: str, run: Path, language: str, text: Path, tokenizer: Path, blocks: Path) -> None:
     """Read a language's text, train its tokenizer, and pack its blocks."""
-    for job in lane(Recipe.parse(recipe), language, Lane(text, tokenizer, blocks)):
+    for job in language_jobs(Recipe.parse(recipe), language, LanguageDirs(text, tokenizer, blocks)):
         run_or_record_failure(job, run)
 
 
@@ -70,7 +70,7 @@ def judge_source(
 
     gather(finetuned, tasks)
     planned = plan_of(Recipe.parse(recipe)).primary(name)
-    bodies, source = evaluate.FinetunedModels(planned, primary, tasks), Lane(text, tokenizer, blocks)
+    bodies, source = evaluate.FinetunedModels(planned, primary, tasks), LanguageDirs(text, tokenizer, blocks)
     return _evaluate(evaluate.source_judging(bodies, source, out / planned.name), run)
 
 
@@ -134,13 +134,13 @@ def judge_language(
     comparison = plan_of(Recipe.parse(recipe))
     planned = comparison.arm(arm)
     bodies = evaluate.FinetunedModels(comparison.primary(planned.primary), primary, tasks)
-    target = Lane(text, tokenizer, blocks)
+    target = LanguageDirs(text, tokenizer, blocks)
     return _evaluate(evaluate.language_judging(planned, bodies, target, curve, language, out / arm / language), run)
 
 
 def gather(folders: Sequence[Path], out: Path) -> None:
     """Everything that several folders hold in one folder; what two of them have is the same in both."""
-    with new_folder(out) as merged:
+    with atomic_folder(out) as merged:
         for folder in folders:
             shutil.copytree(folder, merged, dirs_exist_ok=True)
 

@@ -7,9 +7,9 @@ from typing import TypeVar
 
 from lingraft import tracking
 from lingraft.artifacts.artifact import Artifact, Kind
-from lingraft.artifacts.failures import why
+from lingraft.artifacts.failures import failure_reason
 from lingraft.jobs.job import Job
-from lingraft.jobs.shared_results import done, is_done
+from lingraft.jobs.shared_results import get_or_run, has_result
 from lingraft.steps.step_io import Scores, cost_of
 from lingraft.training.metrics import exposed
 
@@ -70,9 +70,9 @@ def run_job(
         LingraftError: it failed.
     """
     if _CHECKING.get():
-        raise _CheckResult(is_done(job))
+        raise _CheckResult(has_result(job))
     with tracking.stage(run.read_text(), job.name) as stage:
-        made = done(job, exposed(job.name, stage.watch) if job.kind in _TRAINED else stage.watch)
+        made = get_or_run(job, exposed(job.name, stage.watch) if job.kind in _TRAINED else stage.watch)
         scores = scores_of(made)
         stage.record(made, scores)
         register(made, stage)
@@ -87,4 +87,4 @@ def run_or_record_failure(job: Job, run: Path, scores_of: ScoresOf = lambda _: {
     """
     found: Scores = {}
     job.attempt(lambda: found.update(run_job(job, run, scores_of)))
-    return {} if why(job.made) else found
+    return {} if failure_reason(job.made) else found

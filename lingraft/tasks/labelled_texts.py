@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from lingraft.data.documents import Document
-from lingraft.errors import LingraftError, TextError, raising
+from lingraft.errors import LingraftError, TextError, raise_errors
 from lingraft.tasks.rows import Layouts, Row, class_of, column, rows_or_errors, text_of
 
 _LABEL = ("gold_label", "label")
@@ -43,7 +43,7 @@ def read_examples(path: Path, language: str, pairs: bool) -> list[Example]:
     Raises:
         TextError: the file cannot be read, has another layout, no examples in the language, or one without a label.
     """
-    return list(raising(examples_or_errors(path, language, pairs)))
+    return list(raise_errors(examples_or_errors(path, language, pairs)))
 
 
 def examples_or_errors(path: Path, language: str, pairs: bool) -> Iterator[Example | LingraftError]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from lingraft.console import counted
+from lingraft.console import with_progress
 
 if TYPE_CHECKING:
     from lingraft.tasks.kinds import Prepared
@@ -22,4 +22,4 @@ def lengths(data: "Prepared") -> Tensor:
 def by_length(data: "Prepared", title: str, batch: int = _BATCH) -> Iterator[Tensor]:
     """Batches of row numbers to be judged, the shortest rows first; shows how far it is."""
     batches = lengths(data).argsort(stable=True).split(batch)
-    yield from counted(batches, title, "batch", len(batches))
+    yield from with_progress(batches, title, "batch", len(batches))

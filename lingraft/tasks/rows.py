@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from lingraft.data.lines import COMPRESSIONS, read_lines
-from lingraft.errors import LingraftError, TextError, raising
+from lingraft.errors import LingraftError, TextError, raise_errors
 
 _TABLES, _OBJECTS = (".tsv", ".txt"), ".jsonl"
 _LANGUAGE = "language"
@@ -46,7 +46,7 @@ def read_rows(path: Path, language: str, layouts: Layouts) -> Iterator[Row]:
     Raises:
         TextError: the file cannot be read, is of another format, has no row, or none in the language.
     """
-    return raising(rows_or_errors(path, language, layouts))
+    return raise_errors(rows_or_errors(path, language, layouts))
 
 
 def rows_or_errors(path: Path, language: str, layouts: Layouts) -> Iterator[Row | LingraftError]:
@@ -69,7 +69,7 @@ def in_language(rows: Iterable[Row], language: str, origin: str) -> Iterator[Row
     Raises:
         TextError: there are no rows, or none in the language; names those that there are.
     """
-    return raising(_in_language(rows, language, origin))
+    return raise_errors(_in_language(rows, language, origin))
 
 
 def _in_language(rows: Iterable[Row | LingraftError], language: str, origin: str) -> Iterator[Row | LingraftError]:

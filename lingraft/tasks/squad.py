@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from lingraft.data.lines import read_lines
-from lingraft.errors import LingraftError, TextError, raising
+from lingraft.errors import LingraftError, TextError, raise_errors
 
 _FILE_LAYOUT = (
     'Expected SQuAD\'s format: {"data": [{"paragraphs": [{"context": "...", "qas": [{"id": "...", "question": "...", '
@@ -44,7 +44,7 @@ def read(path: Path) -> list[Question]:
         TextError: the file cannot be read, is not in this format or has no questions; a question has no answer
             (SQuAD v1.1 has none of these); an answer does not stand in its context where its offset says.
     """
-    return list(raising(questions_or_errors(path)))
+    return list(raise_errors(questions_or_errors(path)))
 
 
 def questions_or_errors(path: Path) -> Iterator[Question | LingraftError]:

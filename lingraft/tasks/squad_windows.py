@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lingraft.config.encoder import EncoderShape
-from lingraft.console import counted
+from lingraft.console import with_progress
 from lingraft.data.tokenizer.pieces import SpecialIds
 from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.errors import TextError
@@ -165,7 +165,9 @@ def cut(questions: Sequence[Question], tokenizer: Tokenizer, shape: EncoderShape
     asked = [ids[: free // 2] for ids in whole]
     passages: dict[str, Passage] = {}
     # One question, as an endpoint has it, is no long work.
-    for each in counted(questions, "cut contexts", "question", len(questions)) if len(questions) > 1 else questions:
+    for each in (
+        with_progress(questions, "cut contexts", "question", len(questions)) if len(questions) > 1 else questions
+    ):
         if each.context not in passages:
             passages[each.context] = _passage(each.context, tokenizer)
     found: list[Window] = []

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from lingraft.data.lines import read_lines
-from lingraft.errors import LingraftError, TextError, raising
+from lingraft.errors import LingraftError, TextError, raise_errors
 from lingraft.tasks.rows import Row, class_of, column
 
 _DOCUMENT_START = "-DOCSTART-"
@@ -38,7 +38,7 @@ def read_sentences(path: Path, language: str) -> list[Sentence]:
         TextError: the file cannot be read, holds no sentence, one in another language by its prefix, or a word without
             a tag or with an unknown one.
     """
-    return list(_without_prefix(list(raising(sentences_or_errors(path))), language, path))
+    return list(_without_prefix(list(raise_errors(sentences_or_errors(path))), language, path))
 
 
 def sentences_or_errors(path: Path) -> Iterator[Sentence | LingraftError]:

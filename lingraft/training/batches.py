@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from lingraft.config.training import part_of
+from lingraft.config.training import blocks_per_process
 from lingraft.data.masking import predicted
 from lingraft.data.rng import generator_of
 from lingraft.data.shards import Blocks
@@ -68,11 +68,12 @@ def block_stream(
 
 
 def _part_of(batch_blocks: int, at_once: int | None) -> int:
-    own = part_of(batch_blocks, at_once, process_group.count())
+    own = blocks_per_process(batch_blocks, at_once, process_group.world_size())
     if own is None:
         raise RecipeError(
             f"batch_blocks {batch_blocks} in micro-batches of {at_once or 'any size'} cannot be divided over "
-            f"{process_group.count()} processes. Choose a batch that is a multiple of micro_batch_blocks x processes."
+            f"{process_group.world_size()} processes. Choose a batch that is a multiple of "
+            "micro_batch_blocks x processes."
         )
     return own
 
@@ -94,8 +95,8 @@ def task_stream(
     def micro_batches(step: int) -> list[tuple[float, Any]]:
         chosen = rows_of(step)
         total = data.targets(chosen)
-        parts = chosen.split(at_once or math.ceil(len(chosen) / process_group.count()))
-        own = math.ceil(len(parts) / process_group.count())
+        parts = chosen.split(at_once or math.ceil(len(chosen) / process_group.world_size()))
+        own = math.ceil(len(parts) / process_group.world_size())
         mine = parts[process_group.rank() * own :][:own]
         filled = [(data.targets(part) / total, data.batch(part)) for part in mine]
         # Gradients are averaged over all processes, so each has as many micro-batches, some of which count for nothing.

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from lingraft.artifacts import artifact
 from lingraft.artifacts.artifact import Artifact, Kind
-from lingraft.artifacts.cache import differences
+from lingraft.artifacts.cache import list_differences
 from lingraft.artifacts.files import make_folder, write_json
 from lingraft.console import say
 from lingraft.errors import ArtifactError, LingraftError, TrainingError
@@ -70,7 +70,7 @@ class Keeper:
             ArtifactError: not all processes find the same.
             TrainingError: the disk cannot be read, also when tried again; nothing is renamed for it.
         """
-        if process_group.leads():
+        if process_group.is_rank_zero():
             for torn in _places(self.folder, ".step-"):
                 shutil.rmtree(torn, ignore_errors=True)
             found = self._newest()
@@ -93,7 +93,7 @@ class Keeper:
                 self._on_disk = state.step
                 return state
             except ArtifactError as error:
-                if not process_group.leads():
+                if not process_group.is_rank_zero():
                     raise
                 _set_aside(place, error)
         return None
@@ -103,13 +103,13 @@ class Keeper:
         facts = json.loads((place / _FACTS_FILE).read_bytes())
         if facts.get("format") != _FORMAT:
             raise ArtifactError(f"{place} has format {facts.get('format')}; this lingraft reads format {_FORMAT}.")
-        if changed := differences(facts["made_from"], self.made_from):
+        if changed := list_differences(facts["made_from"], self.made_from):
             raise ArtifactError(f"{place} belongs to another training: {'; '.join(changed)}.")
         return TrainingState.of(found.tensors(_PART), facts["state"]), facts["noted"]
 
     def due(self) -> bool:
         """Whether it is time for a checkpoint, and the one before is on disk; the leader knows."""
-        if not process_group.leads():
+        if not process_group.is_rank_zero():
             return False
         return not self._writing and time.monotonic() - self._kept_at >= self.every_s
 
@@ -131,7 +131,7 @@ class Keeper:
             last: whether training stops here. Then one that is being written will do, if it is written in the end:
                 whoever asks to stop may not wait for two.
         """
-        if not process_group.leads():
+        if not process_group.is_rank_zero():
             return
         spares = last and self._writing
         if self.settle() and spares:
@@ -174,7 +174,7 @@ class Keeper:
 
     def whence(self) -> str:
         """Where training goes on from when it is started again, in words."""
-        if not process_group.leads():
+        if not process_group.is_rank_zero():
             return "the first process keeps the checkpoint."
         if self._on_disk is None:
             return "no checkpoint was written. Run the same again to begin anew."
@@ -184,7 +184,7 @@ class Keeper:
         """Remove all checkpoints, when what was trained is on disk; those set aside stay."""
         self.settle()
         self.ended = None
-        if process_group.leads():
+        if process_group.is_rank_zero():
             try:
                 for place in sorted(self.folder.glob("step-*")):  # the newest one goes last
                     _discard(place)

@@ -5,7 +5,7 @@ from typing import Any
 
 from torch import nn
 
-from lingraft.config.systems import Step, Trained
+from lingraft.config.systems import Step, TrainedPart
 
 
 def trained_by(step: Step, model: nn.Module) -> list[nn.Parameter]:
@@ -15,11 +15,11 @@ def trained_by(step: Step, model: nn.Module) -> list[nn.Parameter]:
     """
     encoder: Any = getattr(model, "encoder", model)
     named = {
-        Trained.EVERYTHING: encoder.parameters,
-        Trained.FRESH_LAYERS: encoder.layers[len(encoder.layers) - step.fresh_layers :].parameters,
-        Trained.EMBEDDINGS: encoder.vocabulary.parameters,
+        TrainedPart.EVERYTHING: encoder.parameters,
+        TrainedPart.FRESH_LAYERS: encoder.layers[len(encoder.layers) - step.fresh_layers :].parameters,
+        TrainedPart.EMBEDDINGS: encoder.vocabulary.parameters,
     }
-    if step.trained is not Trained.BODY:
+    if step.trained is not TrainedPart.BODY:
         return [*named[step.trained]()]
     fixed = {*encoder.vocabulary.parameters(), *encoder.heads.parameters()}
     return [parameter for parameter in model.parameters() if parameter not in fixed]

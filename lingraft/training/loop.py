@@ -12,7 +12,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from lingraft.data.rng import seed_of
 from lingraft.errors import TrainingError
-from lingraft.signals import Interruption, Notice, noticed
+from lingraft.signals import Interruption, StopRequest, stop_signals
 from lingraft.training.checkpoint import Keeper
 from lingraft.training.distributed import process_group
 from lingraft.training.optimizer import Optimizer
@@ -69,7 +69,7 @@ def train(
     optimizer, parallel = Optimizer(parameters, plan.weight_decay, plan.clip_norm), process_group.parallel(loss_of)
     _put_back(state, optimizer)
     left_out, watch = LeftOut(state.left_out), Stopwatch(state.elapsed_s)
-    with noticed() if keeper else nullcontext(Notice()) as notice:
+    with stop_signals() if keeper else nullcontext(StopRequest()) as notice:
         yield from _told(state, plan, looks, parameters, notice)
         steps = range(state.step + 1, 1 + (state.step if state.ended(plan) else plan.last_step))
         batches = ahead(map(stream, steps))
@@ -107,7 +107,7 @@ def _put_back(state: TrainingState, optimizer: Optimizer) -> None:
 
 
 def _backward(
-    loss_of: nn.Module, micro_batches: MicroBatches[Batch], plan: Plan, step: int, precise: Precise, notice: Notice
+    loss_of: nn.Module, micro_batches: MicroBatches[Batch], plan: Plan, step: int, precise: Precise, notice: StopRequest
 ) -> Tensor | None:
     """Gradients of the mean loss of a step's global batch; its loss, or None if asked to stop in the middle."""
     losses: list[Tensor] = []
@@ -120,7 +120,7 @@ def _backward(
             with _unsynchronised(loss_of, number + 1 < len(micro_batches)):
                 with precise():
                     loss = loss_of(batch)
-                (loss * (share * process_group.count())).backward()
+                (loss * (share * process_group.world_size())).backward()
             losses.append(loss.detach() * share)
     return process_group.total(functools.reduce(torch.add, losses))
 
@@ -135,7 +135,7 @@ def _told(
     plan: Plan,
     looks: tuple[Callable[[], float] | None, Callable[[], float] | None],
     parameters: Sequence[nn.Parameter],
-    notice: Notice,
+    notice: StopRequest,
 ) -> Iterator[Progress]:
     """The point of the learning curve after a step, if there is to be one and it has not been told before.
 
@@ -188,7 +188,7 @@ def _not_finite(plan: Plan, step: int) -> str:
     return f"the loss or a gradient is not finite at step {step} of {plan.steps} ({rate})"
 
 
-def _order(notice: Notice, keeper: Keeper | None, batches: Ahead[MicroBatches[Batch]]) -> int:
+def _order(notice: StopRequest, keeper: Keeper | None, batches: Ahead[MicroBatches[Batch]]) -> int:
     """What all processes do before the next step, whose batch is there; who is asked to stop does not wait for it."""
     if keeper is None:
         return _GO_ON
@@ -196,12 +196,12 @@ def _order(notice: Notice, keeper: Keeper | None, batches: Ahead[MicroBatches[Ba
     return process_group.highest(_STOP if _asked(notice) else _KEEP if keeper.due() else _GO_ON)
 
 
-def _asked(notice: Notice) -> int:
+def _asked(notice: StopRequest) -> int:
     """The signal that asks to stop, 0 if none does; without a `torchrun` above it, a process has been told, too."""
     return notice.signal_number or (signal.SIGTERM if process_group.orphaned() else 0)
 
 
-def _obey(order: int, notice: Notice, keeper: Keeper | None, state: TrainingState, optimizer: Optimizer) -> None:
+def _obey(order: int, notice: StopRequest, keeper: Keeper | None, state: TrainingState, optimizer: Optimizer) -> None:
     if keeper is None or order == _GO_ON:
         return
     state.optimizer = optimizer.tensors()

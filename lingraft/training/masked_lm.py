@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from lingraft.console import counted
+from lingraft.console import with_progress
 from lingraft.data.masking import NOT_PREDICTED, Maskable, mask
 from lingraft.data.rng import seed_of
 from lingraft.model.encoder import Encoder
@@ -88,7 +88,7 @@ def _judged(
     found: dict[int, list[Tensor]] = {depth: [] for depth in depths}
     judged: list[Tensor] = []
     batches = blocks_NT.split(_EVALUATION_BATCH)
-    for number, tokens_BT in enumerate(counted(batches, "judge masked tokens", "batch", len(batches))):
+    for number, tokens_BT in enumerate(with_progress(batches, "judge masked tokens", "batch", len(batches))):
         first = number * _EVALUATION_BATCH
         masked = mask(tokens_BT.long().to(device), JUDGED_MASK_RATE, pieces, _JUDGED_SEED, first)
         logits = encoder.masked_logits(masked.tokens_BT, masked.positions_M, depths)

@@ -7,7 +7,7 @@ from collections.abc import Generator, Iterator
 from tqdm import tqdm
 
 from lingraft import ranks
-from lingraft.console import say, shown_left
+from lingraft.console import remaining_note, say
 from lingraft.training.schedule import Progress
 
 _LINE_EVERY_S = 10.0
@@ -15,7 +15,7 @@ _LINE_EVERY_S = 10.0
 
 def shown(points: Iterator[Progress], steps: int, title: str) -> Generator[Progress, None, None]:
     """Pass a learning curve's points on, and show each; of several processes the leader does."""
-    if not ranks.leads():
+    if not ranks.is_rank_zero():
         yield from points
         return
     show = _bar if sys.stderr.isatty() else _lines
@@ -45,7 +45,7 @@ def _lines(points: Iterator[Progress], steps: int, title: str) -> Iterator[Progr
 def _all_left(point: Progress, steps: int) -> str:
     """About how long all steps still take of which this training is one, where it is one of several."""
     total_s = point.elapsed_s / point.step * steps
-    return shown_left(total_s - point.elapsed_s, total_s)
+    return remaining_note(total_s - point.elapsed_s, total_s)
 
 
 def _depth(point: Progress) -> str:

@@ -12,9 +12,9 @@ from torch import Tensor, nn
 from lingraft.artifacts import artifact
 from lingraft.artifacts.artifact import Artifact, Draft, Kind, read_manifest
 from lingraft.artifacts.files import require_new
-from lingraft.artifacts.locks import alone, remove_torn
+from lingraft.artifacts.locks import folder_lock, remove_partial_writes
 from lingraft.config.recipe import Recipe
-from lingraft.config.training import Pace, Training
+from lingraft.config.training import OptimizerSettings, Training
 from lingraft.data.shards import Blocks
 from lingraft.model.encoder import Encoder
 from lingraft.signals import Interruption, interruptible
@@ -45,7 +45,7 @@ def require_room(out: Path, state: Path | None) -> None:
 
 @contextlib.contextmanager
 def keeping(
-    recipe: Recipe, out: Path, state: Path | None, settings: Pace, made_from: Mapping[str, Any]
+    recipe: Recipe, out: Path, state: Path | None, settings: OptimizerSettings, made_from: Mapping[str, Any]
 ) -> Iterator[Keeper]:
     """Keep a stage's checkpoints beside its output, unless they are to stand elsewhere, until its result is on disk.
 
@@ -63,10 +63,10 @@ def keeping(
     decisive = {"precision": recipe.precision, **made_from}
     decisive |= _decisive(settings.model_dump(mode="json"), recipe.encoder.dropout)
     place = _place(out, state)
-    with interruptible(), alone(place) if process_group.leads() else contextlib.nullcontext():
+    with interruptible(), folder_lock(place) if process_group.is_rank_zero() else contextlib.nullcontext():
         keeper = Keeper(place, decisive, settings.keep_every_s)
-        if process_group.leads():
-            remove_torn(out)
+        if process_group.is_rank_zero():
+            remove_partial_writes(out)
         try:
             yield keeper
         except Interruption:
@@ -100,7 +100,7 @@ def finished(out: Path, kind: Kind, keeper: Keeper, watch: Watch) -> Artifact | 
     return found
 
 
-def saved_along(folder: Path, settings: Pace, dropout: float, facts: Mapping[str, Any]) -> bool:
+def saved_along(folder: Path, settings: OptimizerSettings, dropout: float, facts: Mapping[str, Any]) -> bool:
     """Whether a training before this one, which was interrupted, has saved an artifact on its way.
 
     Args:
@@ -157,7 +157,7 @@ def saved(out: Path, kind: Kind, fill: Callable[[Draft], None], run: Run) -> Art
     Raises:
         ArtifactError: it cannot be written; the checkpoints stay.
     """
-    if process_group.leads():
+    if process_group.is_rank_zero():
         with artifact.create(out, kind) as draft:
             fill(draft)
     process_group.wait()

@@ -16,7 +16,7 @@ from lingraft.artifacts.artifact import Draft
 from lingraft.config.recipe import Recipe
 from lingraft.config.systems import Step
 from lingraft.config.tasks import Finetuning
-from lingraft.config.training import Pace, Training
+from lingraft.config.training import OptimizerSettings, Training
 from lingraft.console import say
 from lingraft.data.shards import Blocks
 from lingraft.model.encoder import Encoder
@@ -234,7 +234,7 @@ class _TaskLoss(nn.Module):
         return self._kind.loss(self.net, batch)
 
 
-def _pace(settings: Pace) -> dict[str, Any]:
+def _pace(settings: OptimizerSettings) -> dict[str, Any]:
     return {name: getattr(settings, name) for name in _PLANNED}
 
 
@@ -287,7 +287,7 @@ def describe(
     """Put the learning curve into an artifact, and into its manifest what was trained, on what, and at what cost."""
     write_curve(draft, history)
     record: dict[str, Any] = {"precision": run.number_format, "device": precision.device().type}
-    record |= {"processes": process_group.count(), "left_out_steps": run.state.left_out}
+    record |= {"processes": process_group.world_size(), "left_out_steps": run.state.left_out}
     if run.state.best.score is not None:
         record |= {"best_step": run.state.best.step, "best_dev_score": run.state.best.score}
     draft.facts = {

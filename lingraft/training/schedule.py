@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from lingraft.artifacts.artifact import Cost
-from lingraft.config.progressive import steps_to
+from lingraft.config.progressive import steps_until
 from lingraft.errors import TrainingError
 
 
@@ -130,9 +130,9 @@ class Plan:
     def last_step(self) -> int:
         """The step that training ends with, unless the dev score ends it before."""
         end = self.steps if self.ends_at is None else self.ends_at
-        left = steps_to(end, self.begun.place, self.stride)
+        left = steps_until(end, self.begun.place, self.stride)
         if self.flop_budget is not None:
-            left = min(left, steps_to(self.flop_budget, self.begun.flops, self.flops_per_step))
+            left = min(left, steps_until(self.flop_budget, self.begun.flops, self.flops_per_step))
         return self.begun.step + left
 
     def learning_rate_at(self, step: int) -> float:

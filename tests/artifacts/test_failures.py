@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from lingraft.artifacts.failures import recorded, why
+from lingraft.artifacts.failures import failure_reason, record_failure
 from lingraft.errors import LingraftError
 
 
@@ -50,10 +50,10 @@ def bad_input() -> None:
 def test_a_lack_of_input_disk_or_device_is_a_hole_that_says_why(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], fail: Callable[[], None], words: str
 ) -> None:
-    with recorded(tmp_path / "out", "the job"):
+    with record_failure(tmp_path / "out", "the job"):
         fail()
-    assert str(why(tmp_path / "out")).startswith("the job: ")
-    assert words in str(why(tmp_path / "out"))
+    assert str(failure_reason(tmp_path / "out")).startswith("the job: ")
+    assert words in str(failure_reason(tmp_path / "out"))
     assert words in capsys.readouterr().err
 
 
@@ -71,9 +71,9 @@ def wrong_index() -> None:
 
 @pytest.mark.parametrize("fail", [shapes_that_do_not_fit, endless_recursion, wrong_index])
 def test_a_mistake_of_ours_is_raised_and_leaves_no_hole(tmp_path: Path, fail: Callable[[], None]) -> None:
-    with pytest.raises((RuntimeError, IndexError)), recorded(tmp_path / "out", "the job"):
+    with pytest.raises((RuntimeError, IndexError)), record_failure(tmp_path / "out", "the job"):
         fail()
-    assert why(tmp_path / "out") is None
+    assert failure_reason(tmp_path / "out") is None
 
 
 def test_asking_why_something_failed_does_not_wait_for_torch() -> None:

@@ -11,13 +11,21 @@ import pytest
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 
-from lingraft.artifacts.files import make_folder, new_folder, require_new, sha256_of, writable, write_json, write_text
+from lingraft.artifacts.files import (
+    atomic_folder,
+    explain_write_errors,
+    make_folder,
+    require_new,
+    sha256_of,
+    write_json,
+    write_text,
+)
 from lingraft.errors import ArtifactError
 from tests.full_disk import LIMIT_BYTES, full_disk
 
 
 def write_in_place(folder: Path, content: str) -> None:
-    with new_folder(folder) as temporary:
+    with atomic_folder(folder) as temporary:
         (temporary / "file").write_text(content)
 
 
@@ -29,7 +37,7 @@ def test_a_hash_is_that_of_the_bytes_however_many(tmp_path: Path) -> None:
 
 
 def test_a_folder_appears_whole_and_readable_by_others(tmp_path: Path) -> None:
-    with new_folder(tmp_path / "deep/out") as temporary:
+    with atomic_folder(tmp_path / "deep/out") as temporary:
         assert not (tmp_path / "deep/out").exists()
         (temporary / "inner").mkdir()
         (temporary / "inner/file").write_text("x")
@@ -41,7 +49,7 @@ def test_a_folder_appears_whole_and_readable_by_others(tmp_path: Path) -> None:
 @pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt, SystemExit])
 def test_a_failure_while_writing_leaves_nothing_behind(tmp_path: Path, error: type[BaseException]) -> None:
     def fail() -> None:
-        with new_folder(tmp_path / "out") as temporary:
+        with atomic_folder(tmp_path / "out") as temporary:
             (temporary / "file").write_text("half")
             raise error
 
@@ -112,7 +120,7 @@ def test_an_output_can_be_tried_before_the_work(tmp_path: Path) -> None:
 
 def test_a_full_disk_is_an_error_that_says_what_to_do_and_leaves_nothing(tmp_path: Path) -> None:
     def write() -> None:
-        with new_folder(tmp_path / "out") as temporary:
+        with atomic_folder(tmp_path / "out") as temporary:
             (temporary / "file").symlink_to("/dev/full")
             (temporary / "file").write_text("x")
 
@@ -131,7 +139,7 @@ def test_a_tree_that_does_not_fit_is_a_full_disk(tmp_path: Path) -> None:
     with (
         full_disk(),
         pytest.raises(ArtifactError, match=r"cannot write .*out: .*File too large.*Free space there"),
-        new_folder(tmp_path / "place/out") as temporary,
+        atomic_folder(tmp_path / "place/out") as temporary,
     ):
         shutil.copytree(tmp_path / "source", temporary, dirs_exist_ok=True)
     assert list((tmp_path / "place").iterdir()) == []
@@ -139,7 +147,7 @@ def test_a_tree_that_does_not_fit_is_a_full_disk(tmp_path: Path) -> None:
 
 def test_a_damaged_file_that_is_read_meanwhile_is_no_full_disk(tmp_path: Path) -> None:
     write_text(tmp_path / "damaged.safetensors", "no tensors")
-    with pytest.raises(SafetensorError), new_folder(tmp_path / "out"):
+    with pytest.raises(SafetensorError), atomic_folder(tmp_path / "out"):
         load_file(tmp_path / "damaged.safetensors")
 
 
@@ -185,7 +193,7 @@ def test_a_folder_in_place_of_the_file_is_refused(tmp_path: Path) -> None:
 
 
 def test_what_is_no_refusal_to_write_passes_unchanged(tmp_path: Path) -> None:
-    for writing in (writable, new_folder):
+    for writing in (explain_write_errors, atomic_folder):
         with pytest.raises(FileNotFoundError), writing(tmp_path / "out"):
             (tmp_path / "absent").read_text()
 
@@ -194,7 +202,7 @@ def test_an_input_that_cannot_be_read_is_named_beside_the_output(tmp_path: Path)
     (tmp_path / "source").mkdir()
     with (
         pytest.raises(ArtifactError, match=r"cannot write .*out: .*Is a directory: .*source"),
-        writable(tmp_path / "out"),
+        explain_write_errors(tmp_path / "out"),
     ):
         (tmp_path / "source").read_text()
 

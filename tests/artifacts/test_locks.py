@@ -3,33 +3,33 @@ from pathlib import Path
 
 import pytest
 
-from lingraft.artifacts.locks import alone, remove_torn
+from lingraft.artifacts.locks import folder_lock, remove_partial_writes
 from lingraft.errors import ArtifactError
 
 
 def test_a_folder_is_held_by_one_at_a_time_and_is_gone_if_nothing_came_into_it(tmp_path: Path) -> None:
     folder = tmp_path / "deep/out.training"
-    with alone(folder):
+    with folder_lock(folder):
         assert folder.is_dir()
-        with pytest.raises(ArtifactError, match=r"out\.training is in use by another process"), alone(folder):
+        with pytest.raises(ArtifactError, match=r"out\.training is in use by another process"), folder_lock(folder):
             pass
     assert not folder.exists()
-    with alone(folder):
+    with folder_lock(folder):
         (folder / "mine").write_text("mine")
     assert (folder / "mine").read_text() == "mine"
-    with alone(folder):
+    with folder_lock(folder):
         pass
 
 
 def test_an_error_lets_go_of_the_folder(tmp_path: Path) -> None:
-    with pytest.raises(KeyError), alone(tmp_path / "out"):
+    with pytest.raises(KeyError), folder_lock(tmp_path / "out"):
         raise KeyError
-    with alone(tmp_path / "out"):
+    with folder_lock(tmp_path / "out"):
         pass
 
 
 def _hold(folder: Path, held: "multiprocessing.synchronize.Event") -> None:
-    with alone(folder):
+    with folder_lock(folder):
         held.set()
         while True:
             pass
@@ -41,11 +41,11 @@ def test_a_process_that_is_killed_holds_nothing(tmp_path: Path) -> None:
     process = context.Process(target=_hold, args=(tmp_path / "out", held))
     process.start()
     assert held.wait(60)
-    with pytest.raises(ArtifactError), alone(tmp_path / "out"):
+    with pytest.raises(ArtifactError), folder_lock(tmp_path / "out"):
         pass
     process.kill()
     process.join()
-    with alone(tmp_path / "out"):
+    with folder_lock(tmp_path / "out"):
         pass
 
 
@@ -53,7 +53,7 @@ def test_where_there_can_be_no_folder_there_is_nothing_to_hold(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "file").write_text("mine")
-    with alone(tmp_path / "file/out"):
+    with folder_lock(tmp_path / "file/out"):
         pass
     assert "no checkpoints can be kept" in capsys.readouterr().err
 
@@ -61,6 +61,6 @@ def test_where_there_can_be_no_folder_there_is_nothing_to_hold(
 def test_only_what_a_killed_writer_left_of_this_very_folder_is_removed(tmp_path: Path) -> None:
     for name in (".out-abcdefgh", ".out-2-abcdefgh", ".out-abcdefghi", "out-abcdefgh", ".other-abcdefgh", "out"):
         (tmp_path / name).mkdir()
-    remove_torn(tmp_path / "out")
+    remove_partial_writes(tmp_path / "out")
     left = {".out-2-abcdefgh", ".out-abcdefghi", "out-abcdefgh", ".other-abcdefgh", "out"}
     assert {place.name for place in tmp_path.iterdir()} == left

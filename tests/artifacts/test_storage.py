@@ -17,8 +17,8 @@ import s3fs
 import zstandard
 from moto.server import ThreadedMotoServer
 
-from lingraft.artifacts.storage import files_in, names_in, place_of, places_of
-from lingraft.artifacts.sync import WHERE
+from lingraft.artifacts.storage import expand_paths, list_files, list_names, parse_path
+from lingraft.artifacts.sync import RESULTS_VARIABLE
 from lingraft.data.documents import Document, read_documents, read_files
 from lingraft.errors import MissingExtraError, TextError
 from lingraft.preflight import outputs
@@ -93,24 +93,24 @@ def root(request: pytest.FixtureRequest) -> str:
 
 
 def test_a_language_is_read_alike_from_everywhere(root: str) -> None:
-    assert [document.text for document in read_documents(place_of(root), "de")] == ["Eins.", "Zwei."]
-    assert list(read_documents(place_of(root), "fr")) == [Document("1", "Un", "a")]
-    assert list(read_documents(place_of(root), "news")) == [
+    assert [document.text for document in read_documents(parse_path(root), "de")] == ["Eins.", "Zwei."]
+    assert list(read_documents(parse_path(root), "fr")) == [Document("1", "Un", "a")]
+    assert list(read_documents(parse_path(root), "news")) == [
         Document("a", "Hello.", None),
         Document("sport/b", "Goal!\n\nTwo.", "sport"),
     ]
     with pytest.raises(TextError, match=r"no text for language 'el', only \['de.txt.xz', 'fr.jsonl.gz', 'news'\]"):
-        list(read_documents(place_of(root), "el"))
+        list(read_documents(parse_path(root), "el"))
 
 
 def test_what_lies_in_a_folder_is_named_alike_everywhere(root: str) -> None:
-    assert names_in(place_of(root)) == ["de.txt.xz", "fr.jsonl.gz", "news"]
-    assert files_in(place_of(root) / "news") == [PurePosixPath("a.txt"), PurePosixPath("sport/b.txt.zst")]
+    assert list_names(parse_path(root)) == ["de.txt.xz", "fr.jsonl.gz", "news"]
+    assert list_files(parse_path(root) / "news") == [PurePosixPath("a.txt"), PurePosixPath("sport/b.txt.zst")]
 
 
 def test_files_folders_and_patterns_are_read_alike_from_everywhere(root: str) -> None:
     def texts(name: str) -> list[str]:
-        return [document.text for document in read_files(places_of(f"{root}/{name}"))]
+        return [document.text for document in read_files(expand_paths(f"{root}/{name}"))]
 
     assert texts("de.txt.xz") == ["Eins.", "Zwei."]
     assert texts("news") == ["Hello.", "Goal!\n\nTwo."]
@@ -125,29 +125,29 @@ def test_files_folders_and_patterns_are_read_alike_from_everywhere(root: str) ->
 def test_a_file_whose_name_looks_like_a_pattern_is_itself(tmp_path: Path) -> None:
     (tmp_path / "a[1].txt").write_text("Eins.")
     (tmp_path / "a1.txt").write_text("Zwei.")
-    assert places_of(f"{tmp_path}/a[1].txt") == [tmp_path / "a[1].txt"]
+    assert expand_paths(f"{tmp_path}/a[1].txt") == [tmp_path / "a[1].txt"]
 
 
 def test_a_file_larger_than_a_portion_comes_whole_from_a_store(memory: str) -> None:
     lines = [f"line {number} " + "x" * 1000 for number in range(10_000)]
     fsspec.filesystem("memory").pipe_file(f"{memory}/large.txt.gz", gzip.compress("\n".join(lines).encode()))
-    assert [document.text for document in read_files([place_of(f"{memory}/large.txt.gz")])] == lines
+    assert [document.text for document in read_files([parse_path(f"{memory}/large.txt.gz")])] == lines
 
 
 def test_a_truncated_file_in_a_store_is_named(bucket: str) -> None:
     boto3.client("s3").put_object(Bucket="corpus", Key="texts/el.txt.xz", Body=CORPUS["de.txt.xz"][:-20])
     with pytest.raises(TextError, match=r"s3://corpus/texts/el\.txt\.xz is damaged or truncated"):
-        list(read_documents(place_of(bucket), "el"))
+        list(read_documents(parse_path(bucket), "el"))
 
 
 def test_a_place_of_results_that_does_not_take_an_object_is_found_before_a_run(
     bucket: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(WHERE, "s3://corpus/results")
-    assert list(outputs.problems(None)) == []
+    monkeypatch.setenv(RESULTS_VARIABLE, "s3://corpus/results")
+    assert list(outputs.output_problems(None)) == []
     assert not any("results" in name for name in keys_of("corpus"))
-    monkeypatch.setenv(WHERE, "s3://another/results")
-    [found] = outputs.problems(None)
+    monkeypatch.setenv(RESULTS_VARIABLE, "s3://another/results")
+    [found] = outputs.output_problems(None)
     assert found.startswith("cannot write s3://another/results: ")
 
 
@@ -158,7 +158,7 @@ def keys_of(name: str) -> list[str]:
 
 def test_a_bucket_that_is_not_there_is_named(bucket: str) -> None:
     with pytest.raises(TextError, match=r"there is no folder s3://another/texts"):
-        list(read_documents(place_of("s3://another/texts"), "de"))
+        list(read_documents(parse_path("s3://another/texts"), "de"))
 
 
 def test_a_store_out_of_reach_is_named(bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -169,7 +169,7 @@ def test_a_store_out_of_reach_is_named(bucket: str, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(s3fs.S3FileSystem, "retries", 1)
     s3fs.S3FileSystem.clear_instance_cache()
     with pytest.raises(TextError, match=r"s3://corpus/.* cannot be read: .*127\.0\.0\.1:9"):
-        list(read_files([place_of("s3://corpus/texts/de.txt.xz")]))
+        list(read_files([parse_path("s3://corpus/texts/de.txt.xz")]))
 
 
 def test_text_is_read_from_a_web_server(folder: str) -> None:
@@ -177,7 +177,7 @@ def test_text_is_read_from_a_web_server(folder: str) -> None:
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
-        place = place_of(f"http://127.0.0.1:{server.server_port}/de.txt.xz")
+        place = parse_path(f"http://127.0.0.1:{server.server_port}/de.txt.xz")
         assert [document.text for document in read_files([place])] == ["Eins.", "Zwei."]
         server.shutdown()
         thread.join()
@@ -192,14 +192,14 @@ def test_a_missing_package_names_the_extra(monkeypatch: pytest.MonkeyPatch, uri:
     # The name `fsspec.registry` is a view of what the module of that name holds.
     monkeypatch.delitem(sys.modules["fsspec.registry"]._registry, uri.partition(":")[0], raising=False)
     with pytest.raises(MissingExtraError, match=rf"lingraft\[{extra}\]"):
-        place_of(uri)
+        parse_path(uri)
 
 
 @pytest.mark.parametrize("uri", ["nowhere://b/x.txt", "az://container/x.txt"])
 def test_a_uri_that_cannot_be_opened_is_named(uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("AZURE_STORAGE_CONNECTION_STRING", raising=False)
     with pytest.raises(TextError, match=rf"{uri} cannot be opened: .*Check its protocol and settings"):
-        place_of(uri)
+        parse_path(uri)
 
 
 def _parquet(path: Path, rows: list[dict[str, object]]) -> Path:
@@ -224,7 +224,7 @@ def test_parquet_gives_text_name_and_label_and_leaves_other_columns(tmp_path: Pa
 def test_parquet_is_read_from_a_store(bucket: str, tmp_path: Path) -> None:
     content = _parquet(tmp_path / "a.parquet", [{"text": str(number)} for number in range(5)]).read_bytes()
     boto3.client("s3").put_object(Bucket="corpus", Key="texts/vi.parquet", Body=content)
-    assert [document.text for document in read_documents(place_of(bucket), "vi")] == ["0", "1", "2", "3", "4"]
+    assert [document.text for document in read_documents(parse_path(bucket), "vi")] == ["0", "1", "2", "3", "4"]
 
 
 @pytest.mark.parametrize(

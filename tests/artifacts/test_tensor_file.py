@@ -5,7 +5,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from lingraft.artifacts.tensor_file import mapped, spans
+from lingraft.artifacts.tensor_file import map_tensor, tensor_spans
 from lingraft.errors import ArtifactError
 
 TENSORS = {
@@ -24,7 +24,7 @@ def file(tmp_path: Path) -> Path:
 
 
 def test_tensors_are_read_where_they_lie(file: Path) -> None:
-    found = {name: mapped(file, span) for name, span in spans(file).items()}
+    found = {name: map_tensor(file, span) for name, span in tensor_spans(file).items()}
     assert found.keys() == TENSORS.keys()
     for name, array in found.items():
         np.testing.assert_array_equal(array, TENSORS[name].numpy())
@@ -35,12 +35,12 @@ def test_tensors_are_read_where_they_lie(file: Path) -> None:
 
 def test_a_format_that_numpy_lacks_is_named(tmp_path: Path) -> None:
     save_file({"table": torch.ones(2, dtype=torch.bfloat16)}, tmp_path / "brain.safetensors")
-    (span,) = spans(tmp_path / "brain.safetensors").values()
+    (span,) = tensor_spans(tmp_path / "brain.safetensors").values()
     with pytest.raises(ArtifactError, match="values of type BF16"):
-        mapped(tmp_path / "brain.safetensors", span)
+        map_tensor(tmp_path / "brain.safetensors", span)
 
 
 def test_another_format_is_refused(tmp_path: Path) -> None:
     (tmp_path / "text.safetensors").write_text("neither a length nor a header")
     with pytest.raises(ArtifactError, match="not in the safetensors format"):
-        spans(tmp_path / "text.safetensors")
+        tensor_spans(tmp_path / "text.safetensors")

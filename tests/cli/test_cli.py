@@ -22,11 +22,11 @@ AFTER_AN_ERROR = """
 import os, signal, typer
 from lingraft.cli import run_app
 from lingraft.errors import TrainingError
-from lingraft.signals import noticed
+from lingraft.signals import stop_signals
 app = typer.Typer()
 @app.command()
 def train() -> None:
-    with noticed():
+    with stop_signals():
         os.kill(os.getpid(), signal.SIGTERM)
         raise TrainingError("the loss is not finite")
 run_app(app)

@@ -12,14 +12,14 @@ import pytest
 import torch
 
 from lingraft.artifacts.artifact import Artifact, Kind
-from lingraft.artifacts.cache import MadeDifferentlyError
+from lingraft.artifacts.cache import ProvenanceMismatchError
 from lingraft.comparison import jobs
 from lingraft.comparison import runner as comparison
 from lingraft.comparison.evaluate import FinetunedModels, judge_language, judge_source
 from lingraft.comparison.plan import plan_of
 from lingraft.data.blocks import split
 from lingraft.errors import RecipeError
-from lingraft.jobs.job import Lane
+from lingraft.jobs.job import LanguageDirs
 from lingraft.reports.paper.records import PaperRecords
 from lingraft.reports.paper.report import MARKDOWN_FILE, PAGE_FILE
 from lingraft.stages import build_mini, finetune, pretrain
@@ -169,11 +169,11 @@ def test_judging_is_in_bf16_only_where_the_recipe_asks_for_it(
     monkeypatch.setattr(masked_lm, "accuracy", watched)
     planned = plan_of(compared.recipe.model_copy(update={"precision": precision}))
     arm, out = planned.arms[0], compared.out
-    bodies = FinetunedModels(planned.primary(arm.primary), out / "primary" / arm.primary, out / "task" / arm.primary).on(
-        "masked"
-    )
-    judge_source(bodies, Lane.under(out, "en"))
-    judge_language(arm, bodies, Lane.under(out, "de"), out / "adaptation" / arm.name / "de", "de")
+    bodies = FinetunedModels(
+        planned.primary(arm.primary), out / "primary" / arm.primary, out / "task" / arm.primary
+    ).on("masked")
+    judge_source(bodies, LanguageDirs.under(out, "en"))
+    judge_language(arm, bodies, LanguageDirs.under(out, "de"), out / "adaptation" / arm.name / "de", "de")
     assert seen == [reduced] * (1 + len(CHECKPOINTS))
 
 
@@ -252,7 +252,7 @@ def test_a_language_that_is_added_later_is_all_that_is_run(
 
 def test_results_of_other_settings_stop_the_run_with_what_differs(small: Compared, tmp_path: Path) -> None:
     changed = small.recipe.adaptation.model_copy(update={"steps": 7})
-    with pytest.raises(MadeDifferentlyError, match=r"adaptation\.steps was 6, is 7"):
+    with pytest.raises(ProvenanceMismatchError, match=r"adaptation\.steps was 6, is 7"):
         comparison.run(small.recipe.model_copy(update={"adaptation": changed}), small.copied(tmp_path).out)
 
 

@@ -9,7 +9,7 @@ from kfp import dsl
 
 from components import data, language, source
 from lingraft.artifacts.artifact import Artifact, Kind
-from lingraft.artifacts.failures import why
+from lingraft.artifacts.failures import failure_reason
 from lingraft.steps.launch import child, launcher
 from tests.components.in_process import OfItsOwn, steps_in_process
 from tests.made_up import TOPICS
@@ -117,7 +117,7 @@ def test_a_language_whose_depths_cannot_be_asked_for_fails_alone(bench: Bench, m
     inputs = given(shop.primary, dsl.Model), nothing, given(shop.blocks["de"]), given(shop.tokenizers["de"])
     initial = given(shop.embeddings["de"], dsl.Model)
     language.adapt.python_func(bench.recipe, bench.run, depth, *inputs, initial, depths, embeddings, metrics)
-    assert "127.0.0.1" in str(why(Path(embeddings.path)))
+    assert "127.0.0.1" in str(failure_reason(Path(embeddings.path)))
 
 
 @pytest.mark.usefixtures("evaluated")

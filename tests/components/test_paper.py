@@ -14,7 +14,7 @@ from mlflow.entities import Run
 
 from components import data, paper
 from lingraft.artifacts.artifact import Artifact, Kind
-from lingraft.artifacts.failures import FAILED_FILE, why
+from lingraft.artifacts.failures import FAILED_FILE, failure_reason
 from lingraft.comparison.plan import plan_of
 from lingraft.config.recipe import Recipe
 from lingraft.reports.paper.records import PaperRecords
@@ -130,7 +130,7 @@ def test_records_hold_every_system_and_language(finished: Finished) -> None:
 
 def test_a_language_that_fails_is_a_hole_with_the_first_steps_reason(finished: Finished) -> None:
     reasons = {cell.failed for cell in finished.records.cells if cell.language == "sw"}
-    first = why(Path(finished.lanes["sw"]["text"].path))
+    first = failure_reason(Path(finished.lanes["sw"]["text"].path))
     assert reasons == {first}
     assert str(first).startswith("text of 'sw': ")
     for name in ("tokenizer", "blocks"):

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from lingraft.config.cluster import Cluster, Profile, amount
+from lingraft.config.cluster import Cluster, Profile, parse_quantity
 
 GPU = {"accelerator": "nvidia.com/gpu", "shared_memory": "1Gi"}
 
@@ -13,7 +13,7 @@ GPU = {"accelerator": "nvidia.com/gpu", "shared_memory": "1Gi"}
     ("quantity", "worth"), [("2", 2), ("500m", 0.5), ("16Gi", 16 * 2**30), ("1.5Ti", 1.5 * 2**40), ("3G", 3e9)]
 )
 def test_quantities_are_worth_what_kubernetes_says(quantity: str, worth: float) -> None:
-    assert amount(quantity) == worth
+    assert parse_quantity(quantity) == worth
 
 
 @pytest.mark.parametrize(

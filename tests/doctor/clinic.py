@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from lingraft.config.cluster import Cluster, Profile
-from lingraft.doctor.examination import examined
+from lingraft.doctor.examination import examine
 from lingraft.doctor.findings import Finding
 from lingraft.steps.launch.on_cluster import connect
 from tests.steps.launch.api_server import ApiServer
@@ -85,7 +85,7 @@ class Clinic:
     def findings(self) -> dict[str, Finding]:
         """By what was looked at."""
         api, namespace = connect()
-        return {each.what: each for each in examined(api, namespace, self.cluster)}
+        return {each.what: each for each in examine(api, namespace, self.cluster)}
 
     def the_gap(self) -> Finding:
         """The only one."""

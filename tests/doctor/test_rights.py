@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from lingraft.config.cluster import Cluster, Profile
-from lingraft.doctor.rights import DEPLOYING, Right, needed
+from lingraft.doctor.rights import DEPLOY_RIGHTS, Right, required_rights
 from lingraft.steps.launch.workload import KINDS
 from tests.doctor.clinic import Clinic
 
@@ -23,10 +23,10 @@ def test_the_manifests_grant_just_what_launching_takes() -> None:
         for resource in rule["resources"]
         for verb in rule["verbs"]
     ]
-    assert sorted(granted) == sorted(needed(KINDS.values()))
+    assert sorted(granted) == sorted(required_rights(KINDS.values()))
 
 
-@pytest.mark.parametrize("right", needed(KINDS.values()), ids=str)
+@pytest.mark.parametrize("right", required_rights(KINDS.values()), ids=str)
 def test_each_right_that_is_missing_is_named(clinic: Clinic, right: Right) -> None:
     clinic.server.allows = lambda asked: "user" not in asked or not _is(right, asked)
     gap = clinic.the_gap()
@@ -34,7 +34,7 @@ def test_each_right_that_is_missing_is_named(clinic: Clinic, right: Right) -> No
     assert "launcher.yaml" in gap.remedy
 
 
-@pytest.mark.parametrize("right", DEPLOYING, ids=str)
+@pytest.mark.parametrize("right", DEPLOY_RIGHTS, ids=str)
 def test_each_right_to_deploy_that_we_lack_is_a_warning(clinic: Clinic, right: Right) -> None:
     clinic.server.allows = lambda asked: "user" in asked or not _is(right, asked)
     gap = clinic.the_gap()

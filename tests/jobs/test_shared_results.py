@@ -13,7 +13,7 @@ from lingraft.errors import ArtifactError
 from lingraft.jobs import job as jobs
 from lingraft.jobs import shared_results
 from lingraft.jobs.job import Job
-from lingraft.jobs.shared_results import decisive_of, done, is_done
+from lingraft.jobs.shared_results import cache_key, get_or_run, has_result
 from lingraft.signals import Interruption
 from lingraft.stages import pretrain as pretrain_stage
 from lingraft.training.schedule import Progress, unwatched
@@ -25,7 +25,7 @@ def shared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.Fixt
     """Where results are shared."""
     place = tmp_path / "shared"
     place.mkdir()
-    monkeypatch.setenv(sync.WHERE, str(place) if request.param == "a folder" else place.as_uri())
+    monkeypatch.setenv(sync.RESULTS_VARIABLE, str(place) if request.param == "a folder" else place.as_uri())
     monkeypatch.setenv("LINGRAFT_CACHE", str(tmp_path / "cache"))
     return place
 
@@ -59,11 +59,11 @@ def test_the_same_is_not_made_twice_and_tells_its_curve_again(
     first: list[Progress] = []
     second: list[Progress] = []
     job = pretraining(workshop, short, tmp_path / "first")
-    assert not is_done(job)
-    made = done(job, first.append)
+    assert not has_result(job)
+    made = get_or_run(job, first.append)
     again = pretraining(workshop, short, tmp_path / "second")
-    assert is_done(again)
-    assert done(again, second.append).manifest == made.manifest
+    assert has_result(again)
+    assert get_or_run(again, second.append).manifest == made.manifest
     assert (second, len(trained)) == (first, 1)
     assert len(first) == 3
     assert [*(tmp_path / "cache").glob("results/*")] == []
@@ -74,7 +74,7 @@ def test_the_same_is_not_made_twice_and_tells_its_curve_again(
     [
         lambda recipe, _: changed(recipe, "pretraining", seed=7),
         lambda recipe, _: recipe.model_copy(update={"precision": "bf16"}),
-        lambda recipe, patch: patch.setenv(shared_results.IMAGE, "train@sha256:other") or recipe,
+        lambda recipe, patch: patch.setenv(shared_results.IMAGE_VARIABLE, "train@sha256:other") or recipe,
     ],
     ids=["another seed", "another number format", "another image"],
 )
@@ -86,21 +86,19 @@ def test_what_is_decided_otherwise_is_made_anew(
     monkeypatch: pytest.MonkeyPatch,
     other: Callable[[Recipe, pytest.MonkeyPatch], Recipe],
 ) -> None:
-    done(pretraining(workshop, short, tmp_path / "first"), unwatched)
-    assert not is_done(pretraining(workshop, other(short, monkeypatch), tmp_path / "second"))
+    get_or_run(pretraining(workshop, short, tmp_path / "first"), unwatched)
+    assert not has_result(pretraining(workshop, other(short, monkeypatch), tmp_path / "second"))
 
 
 def test_what_does_not_decide_a_result_does_not_matter(workshop: Workshop, short: Recipe, tmp_path: Path) -> None:
     more = short.model_copy(update={"targets": (*short.targets, "el")})
     elsewhere = changed(more, "cluster", storage_claim="other")
-    assert decisive_of(pretraining(workshop, elsewhere, tmp_path)) == decisive_of(
-        pretraining(workshop, short, tmp_path)
-    )
+    assert cache_key(pretraining(workshop, elsewhere, tmp_path)) == cache_key(pretraining(workshop, short, tmp_path))
 
 
 def test_other_text_is_another_result(workshop: Workshop, short: Recipe, tmp_path: Path) -> None:
     of_de = jobs.pretraining(short, workshop.blocks["de"], workshop.tokenizers["en"], tmp_path)
-    assert decisive_of(of_de) != decisive_of(pretraining(workshop, short, tmp_path))
+    assert cache_key(of_de) != cache_key(pretraining(workshop, short, tmp_path))
 
 
 def test_one_that_was_stopped_goes_on_in_another_place(
@@ -116,9 +114,9 @@ def test_one_that_was_stopped_goes_on_in_another_place(
     ).fingerprint
     eager = changed(short, "pretraining", keep_every_s=0.0001)
     with pytest.raises(Interruption):
-        done(pretraining(workshop, eager, tmp_path / "first"), stop)
+        get_or_run(pretraining(workshop, eager, tmp_path / "first"), stop)
     assert not (tmp_path / "first").exists()
-    assert done(pretraining(workshop, eager, tmp_path / "second"), unwatched).fingerprint == expected
+    assert get_or_run(pretraining(workshop, eager, tmp_path / "second"), unwatched).fingerprint == expected
     assert "going on after step" in capsys.readouterr().err
     assert [*shared.glob("*/result.training/*")] == []
 
@@ -126,10 +124,10 @@ def test_one_that_was_stopped_goes_on_in_another_place(
 def test_a_result_that_is_damaged_is_set_aside_and_made_anew(
     workshop: Workshop, short: Recipe, shared: Path, trained: list[Path], tmp_path: Path
 ) -> None:
-    made = done(pretraining(workshop, short, tmp_path / "first"), unwatched)
+    made = get_or_run(pretraining(workshop, short, tmp_path / "first"), unwatched)
     [body] = shared.glob("primary-*/result/body.safetensors")
     body.write_bytes(body.read_bytes()[:-1])
-    again = done(pretraining(workshop, short, tmp_path / "second"), unwatched)
+    again = get_or_run(pretraining(workshop, short, tmp_path / "second"), unwatched)
     assert again.fingerprint == made.fingerprint
     assert len(trained) == 2
 
@@ -138,9 +136,9 @@ def test_a_place_that_cannot_be_written_is_named(
     workshop: Workshop, short: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "file").touch()
-    monkeypatch.setenv(sync.WHERE, str(tmp_path / "file"))
+    monkeypatch.setenv(sync.RESULTS_VARIABLE, str(tmp_path / "file"))
     with pytest.raises(ArtifactError, match=r"cannot write .*file"):
-        done(pretraining(workshop, short, tmp_path / "out"), unwatched)
+        get_or_run(pretraining(workshop, short, tmp_path / "out"), unwatched)
 
 
 def test_finetuning_depends_on_what_its_files_hold(workshop: Workshop, tmp_path: Path) -> None:
@@ -150,7 +148,7 @@ def test_finetuning_depends_on_what_its_files_hold(workshop: Workshop, tmp_path:
     raw = workshop.recipe.model_dump(mode="json") | {"tasks": [settings]}
 
     def key() -> dict[str, Any]:
-        return decisive_of(
+        return cache_key(
             jobs.finetuning(Recipe.parse(raw), "pairs", 1, workshop.primary, workshop.texts["en"], tmp_path / "out")
         )
 
@@ -166,7 +164,7 @@ def test_finetuning_depends_on_what_its_files_hold(workshop: Workshop, tmp_path:
 def test_without_a_place_nothing_is_shared(
     workshop: Workshop, short: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delenv(sync.WHERE, raising=False)
+    monkeypatch.delenv(sync.RESULTS_VARIABLE, raising=False)
     job = pretraining(workshop, short, tmp_path / "out")
-    assert not is_done(job)
-    assert Artifact.load(done(job, unwatched).folder, Kind.PRIMARY)
+    assert not has_result(job)
+    assert Artifact.load(get_or_run(job, unwatched).folder, Kind.PRIMARY)

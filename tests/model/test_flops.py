@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from lingraft.config.systems import Stage, Step, Trained
+from lingraft.config.systems import Stage, Step, TrainedPart
 from lingraft.model.flops import EXA, V100_DAY_FLOPS, CostError, Work, flops_per_update
 
 UPDATES = 125_000
@@ -69,19 +69,19 @@ def test_only_layers_that_there_are_can_be_trained(trained_layers: int) -> None:
 @pytest.mark.parametrize(
     ("trained", "expected"),
     [
-        (Trained.EVERYTHING, paper(layers=6).pretraining_flops()),
-        (Trained.EMBEDDINGS, paper(layers=6).adaptation_flops()),
-        (Trained.FRESH_LAYERS, paper(layers=6).graft_flops(2)),
+        (TrainedPart.EVERYTHING, paper(layers=6).pretraining_flops()),
+        (TrainedPart.EMBEDDINGS, paper(layers=6).adaptation_flops()),
+        (TrainedPart.FRESH_LAYERS, paper(layers=6).graft_flops(2)),
     ],
 )
-def test_what_a_step_trains_decides_the_equation(trained: Trained, expected: float) -> None:
+def test_what_a_step_trains_decides_the_equation(trained: TrainedPart, expected: float) -> None:
     step = Step(Stage.ADAPT, trained, layers=6, heads=(6,), fresh_layers=2)
     assert flops_per_update(step, paper(layers=6)) == expected
 
 
 def test_finetuning_is_three_passes_through_the_layers() -> None:
     tiny = Work(layers=4, width=3, vocabulary=0, block_tokens=2, batch_blocks=7, mask_rate=0.0, heads=0)
-    assert flops_per_update(Step(Stage.FINETUNE, Trained.BODY, layers=4), tiny) == 3 * 7 * 4 * 480
+    assert flops_per_update(Step(Stage.FINETUNE, TrainedPart.BODY, layers=4), tiny) == 3 * 7 * 4 * 480
 
 
 def test_the_sums_are_the_papers_products() -> None:

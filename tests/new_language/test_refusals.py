@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from lingraft import Wanted, add_language
-from lingraft.artifacts.cache import MadeDifferentlyError
+from lingraft.artifacts.cache import ProvenanceMismatchError
 from lingraft.errors import (
     AlignmentError,
     ArtifactError,
@@ -135,7 +135,7 @@ def test_other_settings_do_not_mix_with_what_is_there(
 ) -> None:
     out = copied(out_of(added), tmp_path / "tr")
     before = files_of(out)
-    with pytest.raises(MadeDifferentlyError, match=rf"{stage} was made from something else: {re.escape(words)}"):
+    with pytest.raises(ProvenanceMismatchError, match=rf"{stage} was made from something else: {re.escape(words)}"):
         add_language(workshop.primary, text, "tr", out, recipe=RECIPE, wanted=wanted)
     assert files_of(out) == before
 
@@ -145,5 +145,5 @@ def test_other_text_does_not_mix_with_what_is_there(
 ) -> None:
     longer = tmp_path / text.name
     longer.write_text(text.read_text() + json.dumps({"text": "yeni"}) + "\n")
-    with pytest.raises(MadeDifferentlyError, match=r"text was made from something else: files.1-1 pages.jsonl was"):
+    with pytest.raises(ProvenanceMismatchError, match=r"text was made from something else: files.1-1 pages.jsonl was"):
         add_language(workshop.primary, longer, "tr", copied(out_of(added), tmp_path / "tr"), recipe=RECIPE)

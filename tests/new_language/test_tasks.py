@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from lingraft import Wanted, add_language
-from lingraft.artifacts.cache import MadeDifferentlyError
+from lingraft.artifacts.cache import ProvenanceMismatchError
 from lingraft.config.recipe import Recipe
 from lingraft.errors import ArtifactError
 from lingraft.serving.bundle import Bundle
@@ -72,7 +72,7 @@ def test_test_examples_in_the_language_are_judged_whatever_the_text_is(
     bundled.require_golden()
     file = tmp_path / "pairs-de.jsonl"
     file.write_text("".join(file.read_text().splitlines(keepends=True)[1:]))
-    with pytest.raises(MadeDifferentlyError, match=r"evaluation was made from something else: examples\.same-topic"):
+    with pytest.raises(ProvenanceMismatchError, match=r"evaluation was made from something else: examples\.same-topic"):
         add_language(*given, wanted=BRIEFLY)
 
 

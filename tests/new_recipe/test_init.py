@@ -15,7 +15,7 @@ from lingraft.data.text import prepare
 from lingraft.data.tokenizer.tokenizer import train
 from lingraft.errors import RecipeError
 from lingraft.new_recipe import NewRecipe
-from lingraft.new_recipe.fitting import SHAPES, Amount, fit
+from lingraft.new_recipe.fitting import ENCODER_PRESETS, TextAmount, fit_sizes
 from lingraft.new_recipe.machine import GIB, Machine
 from lingraft.preflight import NotReadyError, samples
 from tests import made_up
@@ -61,20 +61,20 @@ def test_the_size_of_text_is_estimated_without_the_json_around_it(text: Path, mo
     rows = [row | {"name": row["name"] * 20, "text": f"{row['text']} ü"} for row in made_up.documents("de", 300)]
     (text / "de.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     characters = sum(len(row["text"]) for row in rows)
-    monkeypatch.setattr(samples, "CHARACTERS", characters // 4)
+    monkeypatch.setattr(samples, "MAX_CHARACTERS", characters // 4)
     made = NewRecipe.of(text, machine=SMALL)
     assert not made.taken["de"].whole
     assert made.characters["de"] == pytest.approx(characters, rel=0.05)
 
 
 def test_each_language_s_sample_is_read_once(text: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    taken, take = [], samples.take
+    taken, take = [], samples.take_sample
 
     def counted(source: TextSource, division: Split, language: str) -> samples.TextSample:
         taken.append(language)
         return take(source, division, language)
 
-    monkeypatch.setattr(samples, "take", counted)
+    monkeypatch.setattr(samples, "take_sample", counted)
     NewRecipe.of(text, machine=SMALL)
     assert sorted(taken) == ["de", "en", "tr"]
 
@@ -170,9 +170,9 @@ def test_little_text_gets_short_blocks_and_few_pieces(tmp_path: Path) -> None:
 def test_sizes_follow_text_machine_and_time() -> None:
     def width(megacharacters: float, machine: Machine, hours: float) -> int:
         count = megacharacters * 1e6
-        return fit(Amount({"en": count, "de": count}, "en", 100), machine, hours).shape.width
+        return fit_sizes(TextAmount({"en": count, "de": count}, "en", 100), machine, hours).shape.width
 
-    widths = [shape.width for shape in SHAPES]
+    widths = [shape.width for shape in ENCODER_PRESETS]
     assert width(3, SMALL, 0.5) == widths[0]
     assert width(3, LARGE, 10) == widths[0]  # too little text for more
     assert width(100_000, SMALL, 0.5) == widths[0]  # too little time
@@ -183,7 +183,7 @@ def test_sizes_follow_text_machine_and_time() -> None:
 
 def test_a_gpu_whose_memory_is_small_gets_micro_batches() -> None:
     tight = Machine(cores=8, memory_bytes=64 * GIB, gpu="a GPU", gpu_memory_bytes=16 * GIB)
-    fitted = fit(Amount({"en": 1e11, "de": 1e11}, "en", 100), tight, 1000)
-    assert fitted.shape is SHAPES[-1]
+    fitted = fit_sizes(TextAmount({"en": 1e11, "de": 1e11}, "en", 100), tight, 1000)
+    assert fitted.shape is ENCODER_PRESETS[-1]
     assert fitted.micro_batch_blocks
     assert fitted.batch_blocks % fitted.micro_batch_blocks == 0

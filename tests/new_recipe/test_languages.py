@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from lingraft.errors import TextError
-from lingraft.new_recipe.languages import find, language_of
+from lingraft.new_recipe.languages import find_text, language_of
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def test_files_are_grouped_by_language_and_the_rest_is_named(tmp_path: Path) -> 
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("text")
     (tmp_path / "el").mkdir()
-    found = find(tmp_path)
+    found = find_text(tmp_path)
     assert {tag: [path.name for path in paths] for tag, paths in found.paths.items()} == {
         "de": ["news.de.1.txt", "news.de.2.txt"],
         "en": ["en"],
@@ -60,13 +60,13 @@ def test_files_are_grouped_by_language_and_the_rest_is_named(tmp_path: Path) -> 
 def test_names_that_are_tags_make_a_folder_of_one_each(tmp_path: Path) -> None:
     for name in ("de.txt.xz", "pt-BR.jsonl"):
         (tmp_path / name).write_text("")
-    assert find(tmp_path).one_each
+    assert find_text(tmp_path).one_each
 
 
 def test_fewer_than_two_languages_are_refused_with_what_is_there(tmp_path: Path) -> None:
     (tmp_path / "de.txt").write_text("")
     (tmp_path / "text.txt").write_text("")
     with pytest.raises(TextError, match=r"text in 1 language \(de\) .* text\.txt was left out: no language that"):
-        find(tmp_path)
+        find_text(tmp_path)
     with pytest.raises(TextError, match="there is no folder"):
-        find(tmp_path / "absent")
+        find_text(tmp_path / "absent")

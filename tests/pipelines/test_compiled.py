@@ -322,8 +322,8 @@ def test_a_stage_on_spot_nodes_is_launched_from_a_small_step(demo: Recipe, tmp_p
 
 def test_every_step_knows_where_results_are_shared_and_by_which_image(steps: dict[str, Any], recipe: Recipe) -> None:
     for container, _ in steps.values():
-        assert {"name": sync.WHERE, "value": recipe.cluster.results_place} in container["env"]
-        assert {"name": shared_results.IMAGE, "value": recipe.cluster.image} in container["env"]
+        assert {"name": sync.RESULTS_VARIABLE, "value": recipe.cluster.results_place} in container["env"]
+        assert {"name": shared_results.IMAGE_VARIABLE, "value": recipe.cluster.image} in container["env"]
 
 
 def test_a_pipeline_is_built_without_a_look_for_sources(demo: Recipe, monkeypatch: pytest.MonkeyPatch) -> None:

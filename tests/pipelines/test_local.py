@@ -27,7 +27,7 @@ from kfp.pipeline_spec import pipeline_spec_pb2
 from mlflow import MlflowClient
 
 from components.step import step
-from lingraft.artifacts.failures import leave
+from lingraft.artifacts.failures import write_failure
 from lingraft.config.search import SEARCH_STORAGE
 from lingraft.errors import ArtifactError, LingraftError, RecipeError
 from lingraft.signals import Interruption
@@ -252,12 +252,12 @@ def test_a_step_that_does_not_listen_is_killed(tmp_path: Path, monkeypatch: pyte
 def ends(folder: str) -> None:
     from pathlib import Path
 
-    from lingraft.artifacts.outcomes import conclude, load_outcome, require_all
+    from lingraft.artifacts.outcomes import load_outcome, require_success, write_outcome
 
     for language, refused in (("de", None), ("tr", "masked accuracy on the primary is 1.00%.")):
-        conclude(language, Path(folder), Path(folder) / language, refused)
+        write_outcome(language, Path(folder), Path(folder) / language, refused)
     bundles = {"demo-bundle-topic": "version 4 is registered, and not promoted: el would leave production."}
-    require_all([load_outcome(Path(folder) / language) for language in ("de", "tr")], bundles)
+    require_success([load_outcome(Path(folder) / language) for language in ("de", "tr")], bundles)
 
 
 def test_what_the_gate_refused_is_on_the_screen_with_the_reason(
@@ -307,7 +307,7 @@ def test_steps_are_told_apart_by_their_language_also_where_only_their_inputs_hav
         artifacts = {kind: {"artifacts": [{"uri": str(folder)}]}}
         return title_of(name, {"parameterValues": values, "artifacts": artifacts})
 
-    leave(tmp_path / "failed", "no text")
+    write_failure(tmp_path / "failed", "no text")
     assert title("train-tokenizer", workshop.texts["de"], "text") == "train-tokenizer de"
     assert title("adapt", workshop.blocks["de"], "blocks", depth=2.0) == "adapt de depth 2"
     assert title("evaluate-language", workshop.blocks["tr"], "blocks") == "evaluate-language tr"

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from lingraft import preflight
-from lingraft.artifacts.sync import WHERE
+from lingraft.artifacts.sync import RESULTS_VARIABLE
 from lingraft.config.recipe import Recipe
 from lingraft.config.text import Split
 from lingraft.data.documents import SAMPLED
@@ -121,13 +121,13 @@ def test_a_split_without_documents_or_without_a_block_is_found(text: Path) -> No
 
 
 def test_the_check_reads_a_bounded_part_of_each_file(text: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(samples, "CHARACTERS", 10_000)
+    monkeypatch.setattr(samples, "MAX_CHARACTERS", 10_000)
     (text / "de").mkdir()
     for name in ("a", "b"):
         (text / "de" / f"{name}.jsonl").write_text((text / "de.jsonl").read_text() + "{\n")
     (text / "de.jsonl").unlink()
     source = recipe_on(text).text
-    sample = samples.take(source, Split(), "de")
+    sample = samples.take_sample(source, Split(), "de")
     assert 10_000 <= sum(sample.characters.values()) < 12_000
     assert (sample.errors, sample.notes[SAMPLED], sample.whole) == ([], 2, False)
     found = refusal(recipe_on(text, tokenizer={"vocabulary": 30_000}))
@@ -137,7 +137,7 @@ def test_the_check_reads_a_bounded_part_of_each_file(text: Path, monkeypatch: py
 
 
 def test_labels_beyond_the_sample_are_looked_at(text: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(samples, "CHARACTERS", 2_000)
+    monkeypatch.setattr(samples, "MAX_CHARACTERS", 2_000)
     documents = made_up.documents("de", 300)
     line = max(
         number for number, document in enumerate(documents, start=1) if split_of(document["name"], Split()) == "test"
@@ -145,7 +145,7 @@ def test_labels_beyond_the_sample_are_looked_at(text: Path, monkeypatch: pytest.
     change(text / "de.jsonl", line, json.dumps(documents[line - 1] | {"label": "gardn"}))
     [found] = refusal(recipe_on(text, tasks=[TASK]))
     assert found.startswith(f"de: {text / 'de.jsonl'}, line {line} has label 'gardn'; task 'topic' knows ['garden', ")
-    monkeypatch.setattr(samples, "LOOK_S", 0.0)
+    monkeypatch.setattr(samples, "SCAN_S", 0.0)
     preflight.require_ready(recipe_on(text, tasks=[TASK]))
 
 
@@ -163,10 +163,10 @@ def test_languages_side_by_side_are_refused_only_if_none_is_ready(
 
 def test_results_that_cannot_be_written_are_found(text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("")
-    monkeypatch.setenv(WHERE, str(tmp_path / "file"))
+    monkeypatch.setenv(RESULTS_VARIABLE, str(tmp_path / "file"))
     [found] = refusal(recipe_on(text))
     assert found.startswith(f"cannot write {tmp_path / 'file'}")
-    monkeypatch.setenv(WHERE, "memory://results/here")
+    monkeypatch.setenv(RESULTS_VARIABLE, "memory://results/here")
     preflight.require_ready(recipe_on(text))
 
 
@@ -176,7 +176,7 @@ def test_without_any_label_tasks_of_documents_are_left_out_and_the_primary_is_se
     for file in text.iterdir():
         rows = [json.loads(line) for line in file.read_text().splitlines()]
         file.write_text("".join(json.dumps({"text": row["text"]}) + "\n" for row in rows))
-    left = preflight.without_unlabelled_tasks(recipe_on(text, tasks=[TASK]))
+    left = preflight.drop_unlabelled_tasks(recipe_on(text, tasks=[TASK]))
     assert (left.tasks, left.serve_primary) == ((), True)
     assert "No document has a label" in capsys.readouterr().err
     assert Recipe.parse(left.to_json()) == left
@@ -186,6 +186,6 @@ def test_with_some_labels_the_task_stays_and_what_lacks_them_is_listed(text: Pat
     (text / "de.jsonl").unlink()
     (text / "de.txt").write_text("\n\n".join(row["text"] for row in made_up.documents("de", 300)))
     recipe = recipe_on(text, tasks=[TASK])
-    assert preflight.without_unlabelled_tasks(recipe) is recipe
+    assert preflight.drop_unlabelled_tasks(recipe) is recipe
     [found] = refusal(recipe)
     assert found.startswith(f"de: {text / 'de.txt'} and 299 further documents have no label")

@@ -55,7 +55,7 @@ def problems(recipe: Recipe, spoken: str = "Mühle Markt niemand bitte") -> list
     """What is wrong with the resources of German, whose text holds these words."""
     sample = TextSample("de")
     sample.texts["train"] = [spoken]
-    return [message for _, message in resources.problems(recipe, {"de": sample})]
+    return [message for _, message in resources.resource_problems(recipe, {"de": sample})]
 
 
 def test_resources_that_are_in_order_are_accepted(
@@ -128,7 +128,7 @@ def test_a_file_is_read_for_a_bounded_time(text: Path, tmp_path: Path, monkeypat
         stream.write("broken\n")
     recipe = aligned(text, parallel={"de": str(pairs)})
     assert len(problems(recipe)) == 1
-    monkeypatch.setattr(resources, "SECONDS", 0.0)
+    monkeypatch.setattr(resources, "MAX_SECONDS", 0.0)
     assert problems(recipe) == []
 
 

@@ -9,9 +9,9 @@ from mlflow import MlflowClient
 
 from lingraft import tracking
 from lingraft.artifacts.artifact import Artifact, Kind
-from lingraft.artifacts.failures import leave, why
-from lingraft.artifacts.names import bundle_name, bundled, embeddings_name, primary_name
-from lingraft.artifacts.outcomes import LanguagesFailedError, conclude
+from lingraft.artifacts.failures import failure_reason, write_failure
+from lingraft.artifacts.names import bundle_kinds, bundle_name, embeddings_name, primary_name
+from lingraft.artifacts.outcomes import LanguagesFailedError, write_outcome
 from lingraft.config.gate import PARITY_TOLERANCE
 from lingraft.config.tasks import Finetuning, Task, TaskFile, TaskKindName
 from lingraft.errors import DepthError, PromotionError, TrackingError
@@ -124,7 +124,7 @@ def test_a_report_needs_no_search(registered: Registered, tmp_path: Path) -> Non
     _, evaluation = registered.judged(1)
     group = tmp_path / "handed" / "de-1"
     Artifact.load(evaluation, Kind.EVALUATION).copy_to(group)
-    conclude("de", group.parent, tmp_path / "outcome")
+    write_outcome("de", group.parent, tmp_path / "outcome")
     outcomes = [tmp_path / "outcome"]
     page = language.report(registered.recipe, run, registered.evaluation, [group.parent], outcomes, tmp_path / "report")
     assert page == (tmp_path / "report" / "report.html").read_text(encoding="utf-8")
@@ -139,7 +139,7 @@ def test_the_report_has_the_gate_s_verdict_and_the_pipelines_run_opens_with_it(
     embeddings, evaluation = registered.judged(1)
     handed = tmp_path / "handed"
     folders = registered.tasks, [embeddings], [evaluation], tmp_path / "chosen", handed
-    conclude("de", handed, outcome, language.register_language(registered.recipe, run, *folders))
+    write_outcome("de", handed, outcome, language.register_language(registered.recipe, run, *folders))
 
     language.report(registered.recipe, run, registered.evaluation, [handed], [outcome], tmp_path / "report")
 
@@ -264,11 +264,11 @@ def test_a_run_for_other_languages_leaves_those_in_production_there(registered: 
     assert languages_of(name, tmp_path / "two") == ["en", "de", "tr"]
     parts = [Artifact.load(tmp_path / folder, Kind.BUNDLE).manifest.files for folder in ("bundle-1", "bundle-2")]
     assert {file: mark for file, mark in parts[1].items() if not file.startswith("tr/")} == parts[0]
-    leave(failed, "no text")
+    write_failure(failed, "no text")
     bundle(3, german, failed)
     assert languages_of(name, tmp_path / "three") == ["en", "de", "tr"]
     bundle(4, failed, drop_languages=["sw"])
-    assert why(tmp_path / "bundle-4")
+    assert failure_reason(tmp_path / "bundle-4")
     bundle(5, failed, drop_languages=["tr", "sw"])
     assert languages_of(name, tmp_path / "five") == ["en", "de"]
 
@@ -295,7 +295,7 @@ def test_a_bundle_that_is_refused_ends_the_run_with_the_reason(registered: Regis
     data.open_run(recipe, "language", run)
     language.bundle(recipe, run, "topic", shop.primary, registered.tasks, [shop.embeddings["tr"]], tmp_path / "bundle")
     outcome = tmp_path / "outcome"
-    conclude("tr", tmp_path, outcome)
+    write_outcome("tr", tmp_path, outcome)
     reason = r"refusing-bundle-topic: version 1 is registered, and not promoted: the gate has not accepted .* tr"
     with pytest.raises(LanguagesFailedError, match=rf"stays as it is. {reason}"):
         language.require_languages(run, [outcome])
@@ -305,7 +305,7 @@ def test_a_bundle_that_is_refused_ends_the_run_with_the_reason(registered: Regis
 def test_a_primary_gets_a_bundle_of_its_own(registered: Registered, tmp_path: Path) -> None:
     shop, run = registered.shop, registered.begin(tmp_path / "run")
     recipe = shop.recipe.model_copy(update={"serve_primary": True})
-    assert bundled(recipe) == ("topic", "primary")
+    assert bundle_kinds(recipe) == ("topic", "primary")
     folders = shop.primary, registered.tasks, [accepted(registered, run, tmp_path)]
     language.bundle(recipe.to_json(), run, "primary", *folders, tmp_path / "bundle")
     opened, tags = Bundle.load(tmp_path / "bundle"), tracking.tags_of("tiny-bundle-primary")

@@ -14,7 +14,7 @@ from lingraft.artifacts.artifact import Artifact, Kind
 from lingraft.artifacts.names import mini_name, primary_name, task_name
 from lingraft.config.recipe import Recipe
 from lingraft.config.systems import System
-from lingraft.config.tasks import finetunings
+from lingraft.config.tasks import finetuning_ids
 from lingraft.config.training import Initialisation, MiniBuilding
 from lingraft.errors import NotRegisteredError, RecipeError
 from lingraft.model.loading import load_mini
@@ -45,8 +45,8 @@ def test_every_task_is_finetuned_with_every_seed(workshop: Workshop) -> None:
         update={"name": "mood", "finetuning": topic.finetuning.model_copy(update={"seeds": (3, 1)})}
     )
     recipe = workshop.recipe.model_copy(update={"tasks": (topic, mood)})
-    assert finetunings(recipe.tasks) == ["topic/1", "topic/2", "mood/3", "mood/1"]
-    assert finetunings(()) == []
+    assert finetuning_ids(recipe.tasks) == ["topic/1", "topic/2", "mood/3", "mood/1"]
+    assert finetuning_ids(()) == []
 
 
 def test_a_job_is_a_task_and_its_seed(registered: Registered, tmp_path: Path) -> None:

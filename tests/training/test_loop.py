@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from lingraft.errors import TrainingError
-from lingraft.signals import Notice
+from lingraft.signals import StopRequest
 from lingraft.training.loop import _backward, train
 from lingraft.training.schedule import Plan, Progress
 from tests import plans
@@ -216,7 +216,9 @@ def test_a_step_takes_nothing_from_the_host_to_the_device_of_its_loss() -> None:
     weight = nn.Parameter(torch.ones(2, device="meta"))
     micro_batches = [(0.5, torch.ones(2, device="meta"))] * 2
     with Calls() as calls:
-        total = _backward(Loss(lambda batch: (weight * batch).sum()), micro_batches, PLAN, 1, nullcontext, Notice())
+        total = _backward(
+            Loss(lambda batch: (weight * batch).sum()), micro_batches, PLAN, 1, nullcontext, StopRequest()
+        )
     assert total is not None
     assert total.device.type == "meta"
     assert "sum" in calls.names

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from lingraft.artifacts.token_ids import Ids
-from lingraft.console import counted
+from lingraft.console import with_progress
 from lingraft.data.rng import generator_of, one_thread
 from lingraft.data.shards import Blocks
 from lingraft.data.tokenizer.pieces import SpecialIds
@@ -71,7 +71,7 @@ def static_vectors(blocks: Blocks, vocabulary: int, special: SpecialIds, width: 
     counts_V = np.zeros(vocabulary, np.int64)
     pairs_VV = scipy.sparse.csr_array((vocabulary, vocabulary), dtype=np.int64)
     step = max(1, _TOKENS_AT_ONCE // blocks.block_tokens)
-    for start in counted(range(0, len(blocks), step), "count pairs of pieces", "part", -(-len(blocks) // step)):
+    for start in with_progress(range(0, len(blocks), step), "count pairs of pieces", "part", -(-len(blocks) // step)):
         ids_NT = blocks.take(torch.arange(start, min(start + step, len(blocks)))).numpy()
         counts_V += np.bincount(ids_NT.ravel(), minlength=vocabulary)
         pairs_VV = _bounded(pairs_VV + _pairs_of(ids_NT, vocabulary, special))

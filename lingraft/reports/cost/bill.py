@@ -7,13 +7,13 @@ from typing import NamedTuple
 
 from lingraft.config.progressive import FixedSwitch
 from lingraft.config.recipe import Recipe
-from lingraft.config.systems import Stage, Step, Steps, System, Trained
+from lingraft.config.systems import Stage, Step, Steps, System, TrainedPart
 from lingraft.config.tasks import Task
 from lingraft.config.training import Training
 from lingraft.errors import DepthError
 from lingraft.model.flops import FORMULAS, V100_DAY_FLOPS, CostError, Work, finetuning_work, flops_per_update, work_of
 
-_FIRST = (Trained.EVERYTHING, Trained.FRESH_LAYERS)
+_FIRST = (TrainedPart.EVERYTHING, TrainedPart.FRESH_LAYERS)
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Run:
     @property
     def each_language(self) -> bool:
         """Whether every target language needs a run of its own."""
-        return self.step.trained is Trained.EMBEDDINGS
+        return self.step.trained is TrainedPart.EMBEDDINGS
 
     @property
     def comes_first(self) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from lingraft.artifacts.names import bundle_name, bundled, embeddings_name
+from lingraft.artifacts.names import bundle_kinds, bundle_name, embeddings_name
 from lingraft.config.recipe import Recipe
 from lingraft.config.tasks import Task
 from lingraft.data.languages import language_name
@@ -61,7 +61,7 @@ def _tracked(recipe: Recipe, tracked: Tracked) -> Iterator[NextStep]:
 
 
 def _registered(records: Records, recipe: Recipe) -> Iterator[NextStep]:
-    for name in bundled(recipe)[:1]:
+    for name in bundle_kinds(recipe)[:1]:
         model = bundle_name(recipe, name)
         yield NextStep(
             f"Serve the registered bundle. {_ENDPOINT}/ui is a page to try it on.",

@@ -20,7 +20,7 @@ from typing import Literal
 import pydantic
 
 from lingraft.artifacts.artifact import Artifact, Kind
-from lingraft.artifacts.files import new_folder, write_json
+from lingraft.artifacts.files import atomic_folder, write_json
 from lingraft.bundle.parts import cut, version_of
 from lingraft.config.section import Language, Name
 from lingraft.errors import ArtifactError, PublicationError, SupersededError
@@ -184,7 +184,7 @@ class Publications:
         )
         place = self._place(task, language) / _numbered(made.number)
         try:
-            with new_folder(place) as temporary:
+            with atomic_folder(place) as temporary:
                 write_json(temporary / _RECORD, made.model_dump(mode="json"))
         except ArtifactError as error:
             if not place.is_dir():

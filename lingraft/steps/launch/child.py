@@ -15,7 +15,7 @@ from types import FrameType
 from typing import Protocol
 
 from lingraft.artifacts.files import write_text
-from lingraft.signals import EXIT_CODES, Interruption, handled
+from lingraft.signals import EXIT_CODES, Interruption, signal_handler
 from lingraft.steps.launch import step
 from lingraft.steps.launch.calls import AttemptResult, Call, StepAnswer, out_of_memory
 
@@ -144,7 +144,7 @@ def _run(start: Callable[[], _Process]) -> int:
         pass_on()
 
     # Handled from before the process is there: what comes while it starts waits until it can be passed on.
-    with handled(ask):
+    with signal_handler(ask):
         started.append(process := start())
         pass_on()
         code = _wait(process)

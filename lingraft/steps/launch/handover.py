@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lingraft.artifacts.artifact import MANIFEST
-from lingraft.artifacts.files import new_folder, sha256_of, write_text
+from lingraft.artifacts.files import atomic_folder, sha256_of, write_text
 from lingraft.errors import ArtifactError
 from lingraft.steps.launch.calls import Call, Folders, StepAnswer, as_list
 
@@ -147,7 +147,7 @@ def _copy(source: Path, out: Path) -> None:
     if source.is_file():
         write_text(out, source.read_text(encoding="utf-8"))
         return
-    with new_folder(out) as coming:
+    with atomic_folder(out) as coming:
         shutil.copytree(source, coming, dirs_exist_ok=True)
 
 

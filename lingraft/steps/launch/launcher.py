@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from lingraft.artifacts.failures import EXPECTED, in_words, leave, require_made
+from lingraft.artifacts.failures import EXPECTED_ERRORS, format_error, require_inputs_made, write_failure
 from lingraft.config.cluster import StageName
 from lingraft.config.recipe import Recipe
 from lingraft.console import say
@@ -60,17 +60,17 @@ def run(
     """
     try:
         if not bears_failed_inputs:
-            require_made(map(Path, [*_all(inputs), *after]))
+            require_inputs_made(map(Path, [*_all(inputs), *after]))
         call = Call(step=step, arguments={**inputs, **outputs, **values})
         if (stage := os.environ.get(STAGE)) and not is_done(call):
             return _run_on_cluster(call, inputs, outputs, stage, pause_s)
         return _run_with_retries(lambda: _run_as_child(call, outputs), _retries(), pause_s)
-    except EXPECTED as error:
+    except EXPECTED_ERRORS as error:
         if not isolated or (bears_failed_inputs and not isinstance(error, LostError)):
             raise
-        say(f"failed: {in_words(error)}")
+        say(f"failed: {format_error(error)}")
         for out in _all(outputs):
-            leave(Path(out), in_words(error))
+            write_failure(Path(out), format_error(error))
         return otherwise
 
 

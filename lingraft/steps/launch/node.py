@@ -13,7 +13,7 @@ from lingraft.training.distributed import launch
 
 def main() -> None:
     """Do the step, or take part in it."""
-    if ranks.node() == 0:
+    if ranks.node_rank() == 0:
         try:
             step.main()
         finally:

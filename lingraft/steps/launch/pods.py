@@ -95,7 +95,7 @@ def resources(profile: Profile) -> Manifest:
 
 def variables(cluster: Cluster) -> dict[str, str]:
     """What every step reads, one of KFP or one that it launches; the user id has no home of its own in the image."""
-    plain = {"HOME": "/tmp", sync.WHERE: cluster.results_place, shared_results.IMAGE: cluster.image}
+    plain = {"HOME": "/tmp", sync.RESULTS_VARIABLE: cluster.results_place, shared_results.IMAGE_VARIABLE: cluster.image}
     return plain | {name: f"{cluster.storage_path}/{folder}" for name, folder in CACHES.items()}
 
 
@@ -103,7 +103,7 @@ def environment(cluster: Cluster, profile: Profile) -> list[Manifest]:
     """What a launched step reads."""
     plain = variables(cluster) | {metrics.PORT: str(METRICS_PORT)}
     if profile.processes > profile.nodes:
-        plain[ranks.WANTED] = str(profile.processes // profile.nodes)
+        plain[ranks.PROCESSES_VARIABLE] = str(profile.processes // profile.nodes)
     if wait := os.environ.get("LINGRAFT_TRACKING_WAIT_S"):
         plain["LINGRAFT_TRACKING_WAIT_S"] = wait
     return [{"name": name, "value": value} for name, value in plain.items()] + [

@@ -10,7 +10,7 @@ import signal
 import sys
 from pathlib import Path
 
-from lingraft.artifacts.failures import EXPECTED, devices_named, in_words
+from lingraft.artifacts.failures import EXPECTED_ERRORS, explain_device_errors, format_error
 from lingraft.artifacts.files import write_text
 from lingraft.errors import LingraftError
 from lingraft.signals import Interruption, interruptible
@@ -28,10 +28,10 @@ def main() -> None:
     call_file, answer_file = map(Path, sys.argv[1:])
     call = Call.model_validate_json(call_file.read_bytes())
     try:
-        with interruptible(), devices_named():
+        with interruptible(), explain_device_errors():
             answer = StepAnswer(result=call.run())
-    except EXPECTED as error:
-        answer = StepAnswer(error=in_words(error), heals=isinstance(error, LingraftError) and error.heals)
+    except EXPECTED_ERRORS as error:
+        answer = StepAnswer(error=format_error(error), heals=isinstance(error, LingraftError) and error.heals)
     except Interruption as interruption:
         print(f"stopped: {interruption}", file=sys.stderr)
         sys.exit(interruption.exit_code)

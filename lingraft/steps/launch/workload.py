@@ -107,7 +107,10 @@ def train_job(metadata: Manifest, cluster: Cluster, profile: Profile, attempt: C
         "trainer": {
             "image": cluster.image,
             "command": ["python", *attempt.command("node")],
-            "env": [*pods.environment(cluster, profile), {"name": ranks.SHARED, "value": str(attempt.rendezvous)}],
+            "env": [
+                *pods.environment(cluster, profile),
+                {"name": ranks.NODES_FOLDER_VARIABLE, "value": str(attempt.rendezvous)},
+            ],
             "numNodes": profile.nodes,
             "numProcPerNode": profile.processes // profile.nodes,
             "resourcesPerNode": pods.resources(profile),

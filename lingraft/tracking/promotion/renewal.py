@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lingraft.artifacts.artifact import Artifact, Kind
-from lingraft.artifacts.names import bundle_name, bundled
+from lingraft.artifacts.names import bundle_kinds, bundle_name
 from lingraft.bundle.format import languages_of
 from lingraft.config.recipe import Recipe
 from lingraft.console import say
@@ -110,7 +110,7 @@ def require_droppable(
         raise PromotionError(
             f"--drop-language names {recipe.source}, the source language, which every bundle has. Leave it out."
         )
-    names = [bundle_name(recipe, each) for each in bundled(recipe)]
+    names = [bundle_name(recipe, each) for each in bundle_kinds(recipe)]
     served = dict.fromkeys(each for name in names for each in languages_in_production(client, recipe.name, name))
     if unknown := [each for each in drop_languages if each not in {*served, *languages}]:
         listed = [each for each in served if each != recipe.source]

@@ -28,7 +28,7 @@ from lingraft.artifacts.artifact import Artifact, read_manifest
 from lingraft.artifacts.files import write_json, write_text
 from lingraft.console import say
 from lingraft.errors import LingraftError, PeerLostError, RecipeError, TrainingError
-from lingraft.signals import EXIT_CODES, Interruption, heeded, restored
+from lingraft.signals import EXIT_CODES, Interruption, not_ignored, restore_signal_handlers
 from lingraft.training.metrics import tell_of_left_out
 from lingraft.training.schedule import Progress
 
@@ -57,7 +57,7 @@ def spread(stage: Callable[Given, Artifact]) -> Callable[Given, Artifact]:
     @functools.wraps(stage)
     def on_all(*args: Given.args, **kwargs: Given.kwargs) -> Artifact:
         processes = _wanted()
-        if processes * ranks.nodes() == 1 or ranks.count() > 1:
+        if processes * ranks.node_count() == 1 or ranks.world_size() > 1:
             return stage(*args, **kwargs)
         given = inspect.signature(stage).bind(*args, **kwargs).arguments
         watch = given.pop("watch")
@@ -82,7 +82,7 @@ def join() -> int:
     Raises:
         Interruption: this machine was asked to stop.
     """
-    shared = Path(os.environ[ranks.SHARED])
+    shared = Path(os.environ[ranks.NODES_FOLDER_VARIABLE])
     for number in itertools.count():
         while not (shared / str(number) / CALL_FILE).exists():
             if (shared / _ENDED).exists():
@@ -104,32 +104,33 @@ def _has_ended(shared: Path) -> bool:
 
 def leave() -> None:
     """Tell the other machines that there is nothing more to train."""
-    if ranks.nodes() > 1:
-        write_text(Path(os.environ[ranks.SHARED]) / _ENDED, "")
+    if ranks.node_count() > 1:
+        write_text(Path(os.environ[ranks.NODES_FOLDER_VARIABLE]) / _ENDED, "")
 
 
 @contextlib.contextmanager
 def _place() -> Iterator[Path]:
     """Where processes find what to do: for several machines the next folder of those that all of them have."""
-    if ranks.nodes() == 1:
+    if ranks.node_count() == 1:
         with tempfile.TemporaryDirectory(prefix="lingraft-") as temporary:
             yield Path(temporary)
         return
-    shared = Path(os.environ[ranks.SHARED])
+    shared = Path(os.environ[ranks.NODES_FOLDER_VARIABLE])
     folder = shared / str(sum(each.is_dir() for each in shared.iterdir()) if shared.is_dir() else 0)
     folder.mkdir(parents=True)
     yield folder
 
 
 def _wanted() -> int:
-    given = os.environ.get(ranks.WANTED, "1")
-    if given == ranks.ALL:
+    given = os.environ.get(ranks.PROCESSES_VARIABLE, "1")
+    if given == ranks.ALL_PROCESSES:
         import torch
 
         return max(1, torch.cuda.device_count())
     if not (given.isdecimal() and int(given)):
         raise RecipeError(
-            f"{ranks.WANTED} is {given!r}. Set it to a number of processes, from 1, to {ranks.ALL!r}, or not at all."
+            f"{ranks.PROCESSES_VARIABLE} is {given!r}. Set it to a number of processes, from 1, to "
+            f"{ranks.ALL_PROCESSES!r}, or not at all."
         )
     return int(given)
 
@@ -145,7 +146,7 @@ def _run(processes: int, folder: Path, watch: Callable[[Progress], None]) -> Non
             ended.set()
         error = news.result()
     if error or lost:
-        raise error or (PeerLostError if ranks.nodes() > 1 else TrainingError)(lost)
+        raise error or (PeerLostError if ranks.node_count() > 1 else TrainingError)(lost)
 
 
 def _launch(processes: int, folder: Path) -> str:
@@ -154,23 +155,23 @@ def _launch(processes: int, folder: Path) -> str:
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
-    nodes = ranks.nodes()
+    nodes = ranks.node_count()
     alone: dict[str, Any] = {"rdzv_backend": "c10d", "run_id": uuid.uuid4().hex, "local_addr": "localhost"}
-    place = {"rank": ranks.node(), "timeout": _MEETING_S}
+    place = {"rank": ranks.node_rank(), "timeout": _MEETING_S}
     several: dict[str, Any] = {"rdzv_backend": "static", "run_id": folder.name, "rdzv_configs": place}
     config = LaunchConfig(
         min_nodes=nodes,
         max_nodes=nodes,
         nproc_per_node=processes,
-        rdzv_endpoint=ranks.meeting_point(),
+        rdzv_endpoint=ranks.rendezvous_endpoint(),
         **(several if nodes > 1 else alone),
         max_restarts=0,
-        logs_specs=DefaultLogsSpecs(log_dir=str(folder / f"logs-{ranks.node()}")),
-        signals_to_handle=",".join(number.name for number in heeded()),
+        logs_specs=DefaultLogsSpecs(log_dir=str(folder / f"logs-{ranks.node_rank()}")),
+        signals_to_handle=",".join(number.name for number in not_ignored()),
         shutdown_timeout=_CHECKPOINT_S,
     )
     try:
-        with restored():
+        with restore_signal_handlers():
             elastic_launch(config, sys.executable)("-m", "lingraft.training.distributed.worker", str(folder))
     except SignalException as stopped:
         raise _stopped(stopped.sigval) from stopped

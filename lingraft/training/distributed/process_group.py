@@ -13,9 +13,9 @@ from torch.distributed.distributed_c10d import PrefixStore, Store
 from torch.distributed.rendezvous import rendezvous
 
 from lingraft.errors import TrainingError
-from lingraft.ranks import count, leads, rank
+from lingraft.ranks import is_rank_zero, rank, world_size
 
-__all__ = ["count", "highest", "leaders", "leads", "meet", "orphaned", "parallel", "rank", "total", "wait"]
+__all__ = ["highest", "is_rank_zero", "leaders", "meet", "orphaned", "parallel", "rank", "total", "wait", "world_size"]
 
 _PARENT = os.getppid()
 
@@ -25,7 +25,7 @@ def parallel(loss_of: nn.Module) -> nn.Module:
 
     The leader's weights become everybody's. Gradients stay where they arrive, so there is no second copy of them.
     """
-    if count() == 1:
+    if world_size() == 1:
         return loss_of
     meet()
     return nn.parallel.DistributedDataParallel(loss_of, gradient_as_bucket_view=True)
@@ -33,7 +33,7 @@ def parallel(loss_of: nn.Module) -> nn.Module:
 
 def total(value: Tensor) -> Tensor:
     """Sum of a tensor over all processes; on a GPU nothing waits for it."""
-    if count() > 1:
+    if world_size() > 1:
         meet()
         value = value.clone()
         distributed.all_reduce(value)
@@ -42,7 +42,7 @@ def total(value: Tensor) -> Tensor:
 
 def highest(value: int) -> int:
     """The highest of all processes' numbers, so that all of them decide alike; no GPU is waited for."""
-    if count() == 1:
+    if world_size() == 1:
         return value
     meet()
     found = torch.tensor(value)
@@ -52,7 +52,7 @@ def highest(value: int) -> int:
 
 def leaders(value: float) -> float:
     """The leader's number: what was measured decides alike everywhere, though no two machines measure the same."""
-    if count() == 1:
+    if world_size() == 1:
         return value
     meet()
     found = torch.tensor(value, dtype=torch.float64)
@@ -67,7 +67,7 @@ def wait() -> None:
 
 def orphaned() -> bool:
     """Whether the `torchrun` that started this process is gone, so that nobody would end it."""
-    return count() > 1 and os.getppid() != _PARENT
+    return world_size() > 1 and os.getppid() != _PARENT
 
 
 def meet() -> None:
@@ -78,13 +78,13 @@ def meet() -> None:
     Raises:
         TrainingError: more processes than GPUs were started.
     """
-    if count() == 1 or distributed.is_initialized():
+    if world_size() == 1 or distributed.is_initialized():
         return
     backend = "gloo"
     if torch.cuda.is_available():
         _take_gpu(int(os.environ.get("LOCAL_RANK", "0")))
         backend = "cpu:gloo,cuda:nccl"
-    distributed.init_process_group(backend, store=_store(), rank=rank(), world_size=count())
+    distributed.init_process_group(backend, store=_store(), rank=rank(), world_size=world_size())
     atexit.register(distributed.destroy_process_group)
 
 

@@ -13,7 +13,7 @@ import torch
 from pydantic import TypeAdapter
 
 from lingraft import errors, ranks
-from lingraft.artifacts.failures import EXPECTED, devices_named, in_words
+from lingraft.artifacts.failures import EXPECTED_ERRORS, explain_device_errors, format_error
 from lingraft.console import say
 from lingraft.data.pool import cores
 from lingraft.errors import LingraftError
@@ -36,11 +36,11 @@ def main(folder: Path) -> int:
 
     hear_of_left_out(partial(_tell, folder, {"left_out": True}))
     try:
-        with devices_named():
+        with explain_device_errors():
             stage(**given, watch=watch)
-    except EXPECTED as error:
+    except EXPECTED_ERRORS as error:
         kind = next((kind for kind in type(error).__mro__ if kind.__module__ == errors.__name__), LingraftError)
-        _tell(folder, {"error": kind.__name__, "message": in_words(error)})
+        _tell(folder, {"error": kind.__name__, "message": format_error(error)})
         return 1
     except Interruption as interruption:
         say(str(interruption))
@@ -56,7 +56,7 @@ def _share_threads() -> None:
 
 def _tell(folder: Path, news: Mapping[str, Any]) -> None:
     """What others than the leader see is the same; but whoever fails first is the last to speak."""
-    if ranks.leads() or "error" in news:
+    if ranks.is_rank_zero() or "error" in news:
         with (folder / NEWS_FILE).open("a", encoding="utf-8") as lines:
             lines.write(json.dumps(news) + "\n")
 

@@ -14,7 +14,7 @@ import pytest
 from lingraft.artifacts import sync
 from lingraft.config.cluster import Cluster, Profile
 from lingraft.config.recipe import Recipe
-from lingraft.doctor.rights import needed
+from lingraft.doctor.rights import required_rights
 from lingraft.signals import Interruption, interruptible
 from lingraft.steps import data
 from lingraft.steps.launch import launcher
@@ -82,7 +82,7 @@ def a_bench(workshop: Workshop, folder: Path, monkeypatch: pytest.MonkeyPatch, p
     cluster = Cluster(storage_path=str(claim), stages={"pretraining": profile})
     recipe = changed(workshop.recipe, "pretraining", **SHORT).model_copy(update={"cluster": cluster, "threads": 1})
     monkeypatch.setenv(launcher.STAGE, "pretraining")
-    monkeypatch.setenv(sync.WHERE, str(claim / "results"))
+    monkeypatch.setenv(sync.RESULTS_VARIABLE, str(claim / "results"))
     with server.serving(folder) as kubeconfig, sqlite_store(folder) as uri:
         monkeypatch.setenv("KUBECONFIG", str(kubeconfig))
         node = Node(server, folder, {"MLFLOW_TRACKING_URI": uri})
@@ -92,7 +92,7 @@ def a_bench(workshop: Workshop, folder: Path, monkeypatch: pytest.MonkeyPatch, p
         inputs = {"run": str(folder / "run")} | {name: str(place) for name, place in folders.items()}
         yield Bench(server, node, folder, recipe, inputs, f"{profile.launched}s".lower())
         node.close()
-    assert server.used <= {*needed([KINDS[str(profile.launched)]])}
+    assert server.used <= {*required_rights([KINDS[str(profile.launched)]])}
 
 
 def launched(bench: Bench) -> forked.Child:

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from lingraft.signals import EXIT_CODES, Interruption, handled
+from lingraft.signals import EXIT_CODES, Interruption, signal_handler
 from lingraft.steps.launch import child, step
 from lingraft.steps.launch.calls import AttemptResult, Call
 from tests.fixtures import forked
@@ -38,7 +38,7 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
 def missed() -> Iterator[list[int]]:
     """Signals that the launcher did not see to, which would have ended it."""
     seen: list[int] = []
-    with handled(lambda number, _: seen.append(number)):
+    with signal_handler(lambda number, _: seen.append(number)):
         yield seen
 
 

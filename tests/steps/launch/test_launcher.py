@@ -13,7 +13,7 @@ import pytest
 
 from lingraft.artifacts import sync
 from lingraft.artifacts.artifact import Artifact, Kind
-from lingraft.artifacts.failures import InputFailedError, leave, why
+from lingraft.artifacts.failures import InputFailedError, failure_reason, write_failure
 from lingraft.config.recipe import Recipe
 from lingraft.signals import Interruption
 from lingraft.steps import data
@@ -34,7 +34,7 @@ KILLED_AFTER = 20
 @pytest.fixture
 def run(workshop: Workshop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """The file that names a tracking run, with a place for results."""
-    monkeypatch.setenv(sync.WHERE, str(tmp_path / "shared"))
+    monkeypatch.setenv(sync.RESULTS_VARIABLE, str(tmp_path / "shared"))
     with sqlite_store(tmp_path):
         data.open_run(workshop.recipe.to_json(), "source", tmp_path / "run")
         yield str(tmp_path / "run")
@@ -114,7 +114,7 @@ def test_a_step_that_is_killed_too_often_fails_alone_with_the_reason(
     found = launcher.run("fills_and_waits", {}, out, isolated=True, otherwise="left out")
     killer.join()
     assert found == "left out"
-    assert "was killed (attempt 2 of 2)" in str(why(tmp_path / "out"))
+    assert "was killed (attempt 2 of 2)" in str(failure_reason(tmp_path / "out"))
 
 
 def test_an_error_that_nobody_mends_is_not_tried_again(
@@ -153,12 +153,12 @@ def test_a_tracking_server_that_is_down_may_heal(
 
 def test_a_step_whose_input_failed_is_left_out(tmp_path: Path) -> None:
     before, out = tmp_path / "before", tmp_path / "out"
-    leave(before, "text of 'tr': no text")
+    write_failure(before, "text of 'tr': no text")
     given = {"text_folder": str(before)}, {"out": str(out)}
     with pytest.raises(InputFailedError, match="no text"):
         launcher.run("data.train_tokenizer", *given)
     launcher.run("data.train_tokenizer", *given, isolated=True)
-    assert why(out) == "text of 'tr': no text"
+    assert failure_reason(out) == "text of 'tr': no text"
 
 
 def test_a_stop_is_passed_on_and_the_step_keeps_where_it_is(

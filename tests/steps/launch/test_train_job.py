@@ -89,7 +89,7 @@ def test_two_nodes_learn_what_one_process_learns(bench: Bench, workshop: Worksho
     for name, tensor in expected.items():
         assert (body[name] - tensor).abs().max() < 1e-4
     assert len(bench.jobs()) == 1
-    assert ranks.SHARED not in os.environ
+    assert ranks.NODES_FOLDER_VARIABLE not in os.environ
 
 
 @pytest.mark.integration

@@ -39,7 +39,7 @@ def process(monkeypatch: pytest.MonkeyPatch, rank: int, count: int) -> Iterator[
     with monkeypatch.context() as patched:
         patched.setenv("WORLD_SIZE", str(count))
         patched.setenv("RANK", str(rank))
-        assert (ranks.rank(), ranks.leads()) == (rank, rank == 0)
+        assert (ranks.rank(), ranks.is_rank_zero()) == (rank, rank == 0)
         yield
 
 

@@ -59,7 +59,7 @@ def briefly(workshop: Workshop) -> Workshop:
 
 @pytest.fixture
 def two(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(ranks.WANTED, "2")
+    monkeypatch.setenv(ranks.PROCESSES_VARIABLE, "2")
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
 
 
@@ -144,15 +144,15 @@ def test_a_pipeline_trains_on_two_processes(tmp_path: Path) -> None:
 def test_a_number_of_processes_that_is_none_is_refused(
     workshop: Workshop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wanted: str
 ) -> None:
-    monkeypatch.setenv(ranks.WANTED, wanted)
-    with pytest.raises(RecipeError, match=f"{ranks.WANTED} is '{wanted}'"):
+    monkeypatch.setenv(ranks.PROCESSES_VARIABLE, wanted)
+    with pytest.raises(RecipeError, match=f"{ranks.PROCESSES_VARIABLE} is '{wanted}'"):
         pretrain.pretrain(workshop.recipe, workshop.blocks["en"], workshop.tokenizers["en"], tmp_path / "o", unwatched)
 
 
 def test_all_accelerators_are_as_many_processes_as_there_are(
     workshop: Workshop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(ranks.WANTED, ranks.ALL)
+    monkeypatch.setenv(ranks.PROCESSES_VARIABLE, ranks.ALL_PROCESSES)
     recipe = briefly(workshop).recipe
     made = pretrain.pretrain(recipe, workshop.blocks["en"], workshop.tokenizers["en"], tmp_path / "primary", unwatched)
     assert made.manifest.record["processes"] == max(1, torch.cuda.device_count())
@@ -172,4 +172,4 @@ def test_a_step_with_accelerators_trains_on_as_many_processes(accelerator: str |
 
     executors = pipeline.pipeline_spec.deployment_spec["executors"]
     given = {pair["name"]: pair["value"] for pair in executors["exec-work"]["container"]["env"]}
-    assert given.get(ranks.WANTED) == set_to
+    assert given.get(ranks.PROCESSES_VARIABLE) == set_to
