@@ -1,1 +1,1 @@
-"""The registry as a contract: what becomes champion, by which evidence, who asked, and what it descends from."""
+"""Promotion: which version becomes champion, on which evidence, at whose request, and the lineage of versions."""

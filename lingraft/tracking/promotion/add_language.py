@@ -1,4 +1,4 @@
-"""Bringing a language that was added by `lingraft add-language` into the registry, through the gate, into bundles."""
+"""Register a language of `lingraft add-language`, promote it through the gate, and renew the bundles."""
 
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -22,29 +22,30 @@ from lingraft.tracking.runs import StageRun, project_run, stage
 from lingraft.tracking.versions import Version, download
 
 _EMBEDDINGS, _EVALUATION = "embeddings", "evaluation"
-"""Folders that `lingraft add-language` leaves."""
+"""Folders that `lingraft add-language` writes."""
 
 
 @dataclass(frozen=True)
 class AddedLanguage:
-    """What became of a language's embeddings, and of the bundles that they were put into."""
+    """Result of adding a language: its version, the gate's decision, and the renewed bundles."""
 
     version: int
     decided: PromotionResult
     renewals: dict[str, Renewal]
-    """By the bundle's registered name; none if the gate refused the embeddings."""
+    """Renewals by the bundle's registered name; none if the gate refused the embeddings."""
 
 
 def add_language(folder: Path, asked_by: str, gate: Gate, project: str | None = None) -> AddedLanguage:
-    """Register the embeddings of a language, promote them if the gate lets them pass, and renew the bundles.
+    """Register the embeddings of a language, promote them if they pass the gate, and renew the bundles.
 
-    Bundles are those of all tasks that the registry has for the primary, and of the primary itself if there is one.
+    These are the bundles of all tasks that the registry has for the primary, and that of the primary itself if there
+    is one.
 
     Args:
-        folder: what `lingraft add-language` left.
-        asked_by: for the record.
-        gate: what the embeddings must show.
-        project: that they are for, if several have their primary.
+        folder: output folder of `lingraft add-language`.
+        asked_by: requester, for the record of decisions.
+        gate: conditions that the embeddings must meet.
+        project: name of the project, needed if several projects have the primary.
 
     Raises:
         ArtifactError: the folder lacks embeddings or their evaluation, or is damaged.
@@ -80,7 +81,7 @@ def _load_artifacts(folder: Path) -> tuple[Artifact, Artifact]:
 
 
 class _RegisteredModels:
-    """A registered primary and its tasks, each brought to a folder when it is first needed."""
+    """A registered primary and its tasks, each downloaded when it is first needed."""
 
     def __init__(self, primary: Version, found: Sequence[Version], work: Path) -> None:
         self.primary = primary
@@ -90,12 +91,12 @@ class _RegisteredModels:
             task: _best_task([each for each in ours if each.kind == Kind.TASK and each.tags["task"] == task])
             for task in sorted({each.tags["task"] for each in ours if each.kind == Kind.TASK})
         }
-        """The champion of each task on this primary."""
+        """Champion of each task on this primary, else the task with the best dev score."""
         own = bundle_of(primary.tags["project"], PRIMARY)
         self.serves_primary = any(each.name == own for each in found)
 
     def folder(self, client: RetryingClient, version: Version) -> Path:
-        """Where a version's artifact lies."""
+        """Return the folder of a version's artifact, downloaded if need be."""
         place = self._work / f"{version.name}-{version.number}"
         if not place.exists():
             download(client, version, Kind(str(version.kind)), place)

@@ -1,4 +1,4 @@
-"""Bringing primaries and tasks that were made by commands into the registry, for languages to be added to them."""
+"""Register primaries and tasks that commands have made, so that languages can be added to them."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,21 +17,21 @@ KINDS = (Kind.PRIMARY, Kind.TASK)
 
 @dataclass(frozen=True)
 class AddedArtifact:
-    """A version of a model, and whether it is champion."""
+    """A registered version, and the champion of its model."""
 
     model: str
     version: int
     champion: int | None
-    """Version that is champion now."""
+    """Number of the version that is champion now; None if there is none."""
 
 
 def add_artifact(folder: Path, asked_by: str, project: str | None = None) -> AddedArtifact:
-    """Register a primary or a task. The first of its kind becomes champion; for others, ask for a promotion.
+    """Register a primary or a task. The first of its kind becomes champion; others need a promotion.
 
     Args:
         folder: artifact.
-        asked_by: for the record.
-        project: name of the project; of a task, the one that has its primary if absent.
+        asked_by: requester, for the record of decisions.
+        project: name of the project; for a task, by default the one that has its primary.
 
     Raises:
         ArtifactError: it is damaged, or an artifact of another kind.
@@ -69,29 +69,29 @@ def _require_project(folder: Path, project: str | None) -> str:
 
 
 def _project_of_primary(client: RetryingClient, made: Artifact, project: str | None) -> str:
-    """The project that has the primary of a task."""
+    """Return the project that has the primary of a task."""
     mark = str(made.manifest.aligned_with)
     primary, _ = find_primary(client, f"{made.folder} belongs", mark, project)
     return primary.tags["project"]
 
 
 def _has_other_primary(champion: Version, made: Artifact) -> bool:
-    """Whether a champion belongs to another primary than what comes: that of a task from before."""
+    """Whether the champion of a task belongs to another primary than the new artifact."""
     return made.manifest.kind is Kind.TASK and champion.tags.get("aligned_with") != made.manifest.aligned_with
 
 
 def find_primary(client: RetryingClient, what: str, mark: str, project: str | None) -> tuple[Version, list[Version]]:
-    """The registered primary of a fingerprint, and all versions of its project.
+    """Return the registered primary with a fingerprint, and all versions of its project.
 
     Args:
         client: MLflow, with retries.
-        what: what belongs to it, for messages.
-        mark: fingerprint.
-        project: that it must be of, if given.
+        what: subject of the error messages, such as "the embeddings belong".
+        mark: fingerprint of the primary.
+        project: project to search; all projects if None.
 
     Raises:
         NotRegisteredError: no project has it.
-        PromotionError: several projects have it, and none was named.
+        PromotionError: several projects have it, and `project` is None.
     """
     known = projects(client)
     by_project = {name: versions(client, name) for name in known if project in {None, name}}

@@ -1,4 +1,4 @@
-"""How sure it is that one judgement is better than another on the same items: a paired bootstrap.
+"""A paired bootstrap: the interval of the difference between two evaluations of the same items.
 
 Legend: R resamples, N items, S finetuning seeds.
 """
@@ -14,11 +14,11 @@ from lingraft.errors import GateError
 from lingraft.tasks.item_counts import Tally
 
 _CELLS_AT_ONCE = 1 << 22
-"""Of the table of resamples and items; 32 MB."""
+"""Largest number of cells of the table of resamples and items in memory: 32 MB."""
 
 
 class Difference(NamedTuple):
-    """Ours less theirs, in shares, with the interval's ends."""
+    """Difference of two scores (ours minus theirs, as shares), with the ends of its interval."""
 
     estimate: float
     lower: float
@@ -26,15 +26,15 @@ class Difference(NamedTuple):
 
 
 def difference(ours: Sequence[Tally], theirs: Sequence[Tally], gate: Gate) -> Difference:
-    """Difference of two scores, each the mean over seeds of what was found in all items together.
+    """Return the difference of two scores, each the mean over seeds of the share found in all items, with its interval.
 
-    Every resample draws as many items as there are, with replacement, and the same ones for both; the interval's ends
-    are percentiles of the differences of the resamples.
+    Every resample draws N items with replacement, the same ones for both sides. The interval's ends are percentiles of
+    the resamples' differences.
 
     Args:
-        ours: one tally a seed, of the same N items each.
-        theirs: the same.
-        gate: says how many resamples, by which seed, and how wide the interval is.
+        ours: counts of N items for each seed.
+        theirs: counts of the other side, of the same form.
+        gate: number of resamples, seed, and confidence of the interval.
 
     Raises:
         GateError: there is no item, or not the same number in all tallies.
@@ -55,7 +55,7 @@ def difference(ours: Sequence[Tally], theirs: Sequence[Tally], gate: Gate) -> Di
 
 
 def _scores(tallies: Sequence[Tally], times_RN: NDArray[np.int64] | NDArray[np.float64]) -> NDArray[np.float64]:
-    """The mean over seeds, of each resample (R)."""
+    """Return the score of each resample (R), averaged over seeds."""
     found_RS = times_RN @ np.stack([tally.found_N for tally in tallies], axis=1)
     out_of_RS = times_RN @ np.stack([tally.out_of_N for tally in tallies], axis=1)
     shares_RS = np.divide(found_RS, out_of_RS, out=np.zeros_like(found_RS), where=out_of_RS > 0)

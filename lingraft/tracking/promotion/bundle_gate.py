@@ -1,4 +1,4 @@
-"""The gate of bundles: a new version keeps what the champion serves, unless somebody asks for a change by name."""
+"""The gate of bundles: a new version must keep what the champion serves, except for changes that are named."""
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
@@ -13,20 +13,20 @@ from lingraft.tracking.promotion.gate import Check
 from lingraft.tracking.tags import parity_of
 
 _EMBEDDINGS = "embeddings-"
-"""Input of a bundle, with a language behind it."""
+"""Prefix of a bundle's inputs that are embeddings; the language follows."""
 _EMBEDDINGS_TAG = f"data.{_EMBEDDINGS}"
-"""The same among the registry's tags."""
+"""Prefix of the registry's tags for these inputs."""
 
 
 class AllowedChanges(pydantic.BaseModel, frozen=True, extra="forbid"):
-    """Changes to what is in production that somebody has asked for by name."""
+    """Changes to production that the requester has allowed by name."""
 
     drop_languages: tuple[str, ...] = ()
     """Languages that may leave production."""
     new_primary: bool = False
-    """Whether the bundle may be made for another primary than the champion."""
+    """Whether the bundle may belong to another primary than the champion."""
     new_labels: bool = False
-    """Whether its kind of task, its labels or their order may differ from the champion's."""
+    """Whether kind of task, labels or their order may differ from the champion's."""
 
 
 NO_CHANGES = AllowedChanges()
@@ -34,30 +34,30 @@ NO_CHANGES = AllowedChanges()
 
 @dataclass(frozen=True)
 class BundleContent:
-    """The facts of a bundle that decide whether it may become champion, from its manifest."""
+    """The properties of a bundle that decide whether it may become champion."""
 
     title: str
-    """The version, as messages call it."""
+    """Name of the version in messages."""
     source: str
     languages: tuple[str, ...]
-    """All of them, the source language too."""
+    """All languages of the bundle, the source language first."""
     primary: str
-    """Fingerprint."""
+    """Fingerprint of the primary."""
     answers: tuple[str, tuple[str, ...]] | None
     """Kind of task, and its labels in the order of the logits; None if the manifest cannot be read."""
     embeddings: Mapping[str, str]
-    """Fingerprint of the embeddings by language; the source language has none."""
+    """Fingerprints of the embeddings by language; the source language has none."""
     parity: Mapping[str, float]
-    """By language, the largest difference of a logit between ONNX Runtime in float32 and PyTorch."""
+    """Largest difference of a logit between ONNX Runtime in float32 and PyTorch, by language."""
     examples: Mapping[str, Mapping[str, str]]
-    """By language, texts for people who try the endpoint; empty if there are none, or the manifest cannot be read."""
+    """Example texts of the endpoint's page, by language; empty without any, or if the manifest cannot be read."""
 
     @classmethod
     def of(cls, title: str, manifest: Manifest) -> "BundleContent":
-        """Read them from a bundle's manifest.
+        """Read the properties from a bundle's manifest.
 
         Raises:
-            ArtifactError: the manifest lacks one.
+            ArtifactError: the manifest lacks one of them.
         """
         parity = parity_of(manifest)
         return cls(
@@ -77,7 +77,7 @@ class BundleContent:
 
     @classmethod
     def of_tags(cls, title: str, tags: Mapping[str, str]) -> "BundleContent":
-        """What the registry's tags still tell of a bundle whose manifest is damaged: everything but its labels."""
+        """Read the properties from the registry's tags if the manifest is damaged: no labels, parity and examples."""
         embeddings = {
             name.removeprefix(_EMBEDDINGS_TAG): mark for name, mark in tags.items() if name.startswith(_EMBEDDINGS_TAG)
         }
@@ -87,31 +87,31 @@ class BundleContent:
 
 
 def languages_in(contents: Iterable[BundleContent | None]) -> list[str]:
-    """Languages of some bundles, each once, in their order."""
+    """Return the languages of some bundles without repetition, in order."""
     return [*dict.fromkeys(language for content in contents if content for language in content.languages)]
 
 
 @dataclass(frozen=True)
 class BundleChange:
-    """What becomes of production if one bundle takes the place of another; None stands for no bundle."""
+    """The change of production when one bundle replaces another; None stands for no bundle."""
 
     before: BundleContent | None
     """The champion."""
     after: BundleContent | None
     recorded: BundleContent | None = None
-    """The champion by the record of decisions, where somebody has moved or removed the alias by hand."""
+    """Champion by the record of decisions, which differs if somebody moved the alias by hand."""
 
     @property
     def lost(self) -> tuple[str, ...]:
-        """Languages that would leave production."""
+        """Languages that the change removes from production."""
         after = self.after.languages if self.after else ()
         return tuple(each for each in languages_in((self.before, self.recorded)) if each not in after)
 
     def require_removed(self, allowed: AllowedChanges) -> None:
-        """Refuse languages to drop that would not be dropped, such as misspelt ones.
+        """Refuse names of languages to drop that the change does not remove, such as misspelt ones.
 
         Raises:
-            PromotionError: the message says which languages are in production, and which would leave.
+            PromotionError: the message lists the languages in production, and those that would leave.
         """
         if strange := sorted(set(allowed.drop_languages) - set(self.lost)):
             served = ", ".join(languages_in((self.before, self.recorded))) or "none"
@@ -121,7 +121,7 @@ class BundleChange:
             )
 
     def checks(self, allowed: AllowedChanges) -> list[Check]:
-        """Whether languages, primary and labels stay, but for what is allowed; nothing without a champion before."""
+        """Check that languages, primary and labels stay, except for allowed changes; no checks without a champion."""
         before = self.before or self.recorded
         if before is None:
             return []
@@ -131,10 +131,10 @@ class BundleChange:
         return [languages, _primary(before, self.after, allowed), _labels(before, self.after, allowed)]
 
     def gate_checks(self, accepted: Collection[str]) -> list[Check]:
-        """Whether the new bundle computes what PyTorch does, and holds only embeddings that the gate has let pass.
+        """Check that the new bundle agrees with PyTorch, and that the gate has accepted all its embeddings.
 
         Args:
-            accepted: fingerprints of artifacts that were promoted.
+            accepted: fingerprints of promoted artifacts.
         """
         if self.after is None:
             return []

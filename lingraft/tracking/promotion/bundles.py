@@ -1,4 +1,4 @@
-"""Bundles in the registry: what a version holds, and which embeddings may be in one."""
+"""Bundles in the registry: the content of versions, and the embeddings that a bundle may hold."""
 
 import tempfile
 from collections import defaultdict
@@ -15,11 +15,11 @@ from lingraft.tracking.versions import Version, champion_of, download_files
 
 
 def bundle_content(client: RetryingClient, version: Version) -> BundleContent:
-    """The facts of a registered bundle; only its manifest is downloaded.
+    """Read the content of a registered bundle from its manifest, the only file that is downloaded.
 
     Raises:
         TrackingError: the registry refuses, or stays down.
-        ArtifactError: the manifest is damaged, or that of another kind of artifact.
+        ArtifactError: the manifest is damaged, or belongs to another kind of artifact.
     """
     with tempfile.TemporaryDirectory() as folder:
         found = download_files(client, version, Kind.BUNDLE, Path(folder) / "bundle", lambda _: ())
@@ -27,7 +27,7 @@ def bundle_content(client: RetryingClient, version: Version) -> BundleContent:
 
 
 def served_content(client: RetryingClient, version: Version | None) -> BundleContent | None:
-    """The facts of a bundle that is in production; of a damaged one, which is to be replaced, what its tags tell.
+    """Read the content of a bundle in production; of a damaged one, which is to be replaced, from its tags.
 
     Raises:
         TrackingError: the registry refuses, or stays down.
@@ -41,7 +41,7 @@ def served_content(client: RetryingClient, version: Version | None) -> BundleCon
 
 
 def served_examples(client: RetryingClient, name: str) -> Mapping[str, Mapping[str, str]] | None:
-    """The champion's examples for people who try the endpoint: by language, texts by the names of inputs.
+    """Return the champion's example texts for the endpoint's page: by language, texts by name of input.
 
     Returns:
         None if there is no champion, it has no examples, or its manifest is damaged.
@@ -56,12 +56,12 @@ def served_examples(client: RetryingClient, name: str) -> Mapping[str, Mapping[s
 def bundle_change(
     client: RetryingClient, before: Version | None, after: Version | None, recorded: Version | None = None
 ) -> BundleChange:
-    """What changes if one registered bundle takes the place of another.
+    """Describe the change of production when one registered bundle replaces another.
 
     Args:
         client: MLflow, with retries.
         before: the champion.
-        after: the bundle that is to take its place.
+        after: bundle that replaces it.
         recorded: the champion by the record of decisions.
 
     Raises:
@@ -73,11 +73,11 @@ def bundle_change(
 
 
 def recorded_champion(found: Sequence[Version], records: Sequence[Record]) -> Version | None:
-    """The champion by the record of decisions; the alias differs where somebody has moved it by hand.
+    """Return the champion by the record of decisions; the alias differs if somebody moved it by hand.
 
     Args:
-        found: versions of the model that are still there.
-        records: of the decisions about it.
+        found: versions of the model that still exist.
+        records: decisions about the model.
     """
     decided = effective_decisions(records)
     number = decided[-1].decision.after if decided else None
@@ -85,7 +85,7 @@ def recorded_champion(found: Sequence[Version], records: Sequence[Record]) -> Ve
 
 
 def accepted_fingerprints(client: RetryingClient, project: str) -> set[str]:
-    """Fingerprints of all that was promoted in a project, but for what was taken back."""
+    """Return the fingerprints of all artifacts that were promoted in a project and not rolled back."""
     by_model: dict[str, list[Record]] = defaultdict(list)
     for record in decisions.history(client, project):
         by_model[record.decision.model].append(record)

@@ -1,7 +1,7 @@
-"""Following the registry: whatever bundle is champion is published, and the registry is told what became of it.
+"""Follow the registry: publish the champion of a bundle, and tag it with what the servers report.
 
-The champion's alias is asked for, one small request; only if it has moved is the manifest of the new version looked at,
-and only files that are not here yet are brought: of a bundle in which one language has changed, that language's.
+Each poll reads the champion's alias, one small request. Only if the alias has moved does it read the manifest of the
+new version, and download the files that are missing here: those of the languages that have changed.
 """
 
 import tempfile
@@ -24,25 +24,25 @@ from lingraft.tracking.promotion.lineage import ENDPOINT
 from lingraft.tracking.versions import Version, alias_target, delete_tag, download_files, search_versions, set_tags
 
 _SHOWN = 3
-"""Refusals that a tag has room for."""
+"""Largest number of refusals in a tag."""
 
 
 class ChampionFollower:
-    """One model of the registry, and one folder of publications."""
+    """Publishes the champion of one registered bundle to one folder of publications."""
 
     def __init__(
         self, client: RetryingClient, model: str, folder: Path, endpoint: str, started: Path | None, keep: int
     ) -> None:
-        """Say what is followed.
+        """Create the follower; `poll` does the work.
 
         Args:
             client: MLflow, with retries.
             model: registered bundle, such as `demo-bundle-topic`.
-            folder: of publications.
-            endpoint: name of the tag `endpoint.<name>` that tells where the champion is served.
-            started: bundle that the servers are started with, of which nothing needs to be published. If absent, what
-                all servers say that they were started with counts.
-            keep: how many publications of each language back a version stays.
+            folder: folder of publications.
+            endpoint: name in the tag `endpoint.<name>`, which says where the champion is served.
+            started: bundle that the servers are started with, which needs no publication. If None, the servers' own
+                reports decide.
+            keep: number of publications of each language that are kept.
 
         Raises:
             ArtifactError: `started` is not a bundle.
@@ -58,13 +58,13 @@ class ChampionFollower:
         self._kept_languages: set[str] = set()
 
     def poll(self) -> None:
-        """Publish the champion if it is another one than before; tell the registry what servers say of it.
+        """Publish the champion if it has changed, and tag it with the servers' reports.
 
-        A language that the champion does not have is withdrawn if somebody dropped it by name, else served on.
+        A language that the champion lacks is withdrawn if somebody dropped it by name, else it stays in service.
 
         Raises:
             TrackingError: the registry refuses, or stays down.
-            ArtifactError: what is registered is damaged, or the folder cannot be written.
+            ArtifactError: the registered bundle is damaged, or the folder cannot be written.
         """
         champion = alias_target(self._client, self._model)
         if champion is None:
@@ -100,7 +100,7 @@ class ChampionFollower:
             self._publications.prune(str(self._task), language, self._keep)
 
     def _languages_to_withdraw(self, champion: Version, wanted: Collection[str]) -> list[str]:
-        """Languages to withdraw: the champion does not have them, and somebody dropped them by name."""
+        """Return the languages that the champion lacks and somebody dropped by name."""
         absent = sorted(self._current_languages() - set(wanted))
         records = decisions.history(self._client, champion.tags["project"], self._model) if absent else []
         dropped = dropped_languages(records)
@@ -117,7 +117,7 @@ class ChampionFollower:
         return leaving
 
     def _precedes(self, language: str, decision: Decision) -> bool:
-        """Whether what stands was there before a decision: published from this model, or by hand at an earlier time."""
+        """Whether the current publication is older than a decision, or comes from this model."""
         last = self._publications.last(str(self._task), language)
         return last is None or last.by == self._by or last.at <= decision.asked_at
 
@@ -134,7 +134,7 @@ class ChampionFollower:
         say(self._publications.append(task, language, action, self._by, version, origin=origin).says)
 
     def _files_to_download(self, manifest: Manifest) -> Iterable[str]:
-        """Files of languages that changed, and of which no version is here."""
+        """Yield the files of languages that have changed and whose new version is not in the folder yet."""
         self._task = manifest.detail("task", str)
         for language, version in _language_versions(manifest).items():
             is_here = self._started_with.get(language) == version or self._part(language, version).is_dir()
@@ -145,19 +145,19 @@ class ChampionFollower:
         return self._publications.part(str(self._task), language, version)
 
     def _current_version(self, language: str) -> str | None:
-        """Version of a language that servers are to serve by now."""
+        """Return the version of a language that the servers should serve now."""
         last = self._publications.last(str(self._task), language)
         if language in self._started_with and (last is None or last.action == "restore"):
             return self._started_with[language]
         return standing(self._publications, str(self._task), language)
 
     def _current_languages(self) -> set[str]:
-        """Languages that servers are to serve by now."""
+        """Return the languages that the servers should serve now."""
         original = {language for language in self._started_with if self._current_version(language)}
         return original | served_languages(self._publications).get(str(self._task), set())
 
     def _status(self) -> str:
-        """What servers make of what stands, in a line."""
+        """Return the servers' reports about the current publications, in a line."""
         replicas, languages = self._publications.living(), self._current_languages()
         refused: dict[str, str] = {}
         served = set(languages)
@@ -177,7 +177,7 @@ class ChampionFollower:
 
 
 def require_bundle(client: RetryingClient, model: str) -> None:
-    """Refuse the name of a bundle that the registry does not have, such as a mistyped one.
+    """Refuse the name of a bundle that is not registered, such as a mistyped one.
 
     Raises:
         NotRegisteredError: the message lists the bundles that are registered.
@@ -192,7 +192,7 @@ def require_bundle(client: RetryingClient, model: str) -> None:
 
 
 def poll_once(champion: ChampionFollower) -> None:
-    """Look, and say what keeps us from it: the registry may be down for a while, and a version may be damaged."""
+    """Poll once, and log an error instead of raising it: the registry may be down, or a version damaged."""
     try:
         champion.poll()
     except LingraftError as error:

@@ -1,8 +1,8 @@
-"""The record of decisions beside a project's models: appended to, completed once, never rewritten.
+"""The record of a project's decisions about its models: append-only, each decision completed once.
 
-Every decision is a version of the registered model `<project>-decisions`, because MLflow numbers versions by itself, in
-one transaction, and never gives a number twice, not even one that was deleted: whoever gets the lower number came
-first, and all who look agree. A decision is written with its number at once, in one request.
+Every decision is a version of the registered model `<project>-decisions`. MLflow numbers versions itself, in one
+transaction, and never reuses a number, not even a deleted one. The decision with the lower number came first, and all
+readers agree on that. One request writes a decision together with its number.
 """
 
 import uuid
@@ -29,48 +29,48 @@ Action = Literal["promote", "rollback"]
 
 
 class DecisionOutcome(StrEnum):
-    """What became of a decision."""
+    """State of a decision."""
 
     INTENDED = "intended"
-    """Written down, and the alias may or may not have been moved."""
+    """The decision is recorded, and the alias may or may not have been moved."""
     DONE = "done"
     REFUSED = "refused"
-    """By the gate; the alias was not touched."""
+    """The gate refused, and the alias was not moved."""
     SUPERSEDED = "overtaken"
-    """Another decision about the model, made at the same time, has the lower number."""
+    """Another decision about the model, made at the same time, has a lower number."""
 
 
 class Decision(pydantic.BaseModel):
-    """What was decided about a model, by whom, and why."""
+    """A decision about a model: who asked, the versions before and after, and the checks."""
 
     model_config = pydantic.ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="constants")
 
     action: Action
     model: str
     asked_by: str
-    """A user, or a pipeline and its run."""
+    """Requester: a user, or a pipeline and its run."""
     asked_at: str
-    """ISO 8601, UTC, by the clock of whoever asked."""
+    """Time by the requester's clock, in UTC and ISO 8601."""
     before: int | None
-    """Version that was champion."""
+    """Version that was champion; None if there was none."""
     after: int | None
-    """Version that is to be champion; None to have none."""
+    """Version that becomes champion; None for none."""
     fingerprint: str | None
-    """Of the artifact that is to be champion."""
+    """Fingerprint of the new champion's artifact."""
     knew: int
-    """Number of the last decision about the model that was known when this one was made; 0 if there was none."""
+    """Number of the latest decision about the model when this one was made; 0 if there was none."""
     undoes: int | None = None
-    """Number of the decision that a rollback takes back."""
+    """Number of the decision that a rollback undoes."""
     checks: tuple[Check, ...] = ()
     languages: tuple[str, ...] = ()
-    """Of the bundle that is to be champion; none of other artifacts."""
+    """Languages of the new champion if it is a bundle."""
     dropped: tuple[str, ...] = ()
-    """Languages that leave production by this decision, each named by whoever asked."""
+    """Languages that this decision removes from production, each named by the requester."""
     allowed: AllowedChanges = NO_CHANGES
 
 
 class Record(pydantic.BaseModel, frozen=True):
-    """A decision with its place in the record."""
+    """A decision with its number in the record."""
 
     number: int
     outcome: DecisionOutcome
@@ -79,12 +79,12 @@ class Record(pydantic.BaseModel, frozen=True):
 
     @property
     def moves(self) -> bool:
-        """Whether it is, or may be, about to move the alias."""
+        """Whether the decision has moved the alias, or may be about to."""
         return self.outcome in {DecisionOutcome.INTENDED, DecisionOutcome.DONE}
 
     @property
     def says(self) -> str:
-        """In a line."""
+        """Description of the decision in a line."""
         made = self.decision
         arrow = f"{made.before or 'none'} -> {made.after or 'none'}"
         dropped = f", without {', '.join(made.dropped)}" if made.dropped else ""
@@ -94,26 +94,26 @@ class Record(pydantic.BaseModel, frozen=True):
 
 
 def now() -> str:
-    """The time, as decisions have it."""
+    """Return the current time in the format of decisions."""
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def record_name(project: str) -> str:
-    """Name of the model whose versions are a project's decisions."""
+    """Return the name of the registered model whose versions are a project's decisions."""
     return f"{project}-decisions"
 
 
 def append(
     client: RetryingClient, project: str, decision: Decision, about: Version, outcome: DecisionOutcome
 ) -> Record:
-    """Write a decision down, with the next number.
+    """Append a decision to the record, with the next number.
 
     Args:
         client: MLflow, with retries.
-        project: whose record it is.
-        decision: what was decided.
-        about: the version that it is about, whose logged model the record points at.
-        outcome: `INTENDED` if the alias is to be moved next, else `REFUSED`.
+        project: name of the project.
+        decision: decision to record.
+        about: version that it is about; the record points at its logged model.
+        outcome: `INTENDED` if the alias is moved next, else `REFUSED`.
 
     Raises:
         TrackingError: the registry refuses, or stays down.
@@ -125,16 +125,16 @@ def append(
 
 
 def complete(client: RetryingClient, project: str, record: Record, outcome: DecisionOutcome) -> None:
-    """Say what became of a decision that was intended."""
+    """Set the final state of an intended decision."""
     client.call(
         partial(MlflowClient().set_model_version_tag, record_name(project), str(record.number), _OUTCOME, outcome)
     )
 
 
 def history(client: RetryingClient, project: str, model: str | None = None) -> list[Record]:
-    """Decisions of a project, or about one of its models, in their order.
+    """Return the decisions of a project, or about one of its models, in order.
 
-    A request that was repeated because its answer was lost may have been written twice: the first one counts.
+    A request that was repeated because its answer was lost may have written two records: the first one counts.
 
     Raises:
         TrackingError: the registry refuses, stays down, or holds a record that is not one of ours.
@@ -149,15 +149,15 @@ def history(client: RetryingClient, project: str, model: str | None = None) -> l
 
 
 def missing_numbers(client: RetryingClient, project: str) -> list[int]:
-    """Numbers that were given and are gone: somebody has deleted what is never deleted here."""
+    """Return the numbers of decisions that somebody has deleted; lingraft never deletes one."""
     found = {int(version.version) for version in search_versions(client, f"name = '{record_name(project)}'")}
     return sorted(set(range(1, max(found, default=0))) - found)
 
 
 def effective_decisions(records: Sequence[Record]) -> list[Record]:
-    """Decisions about one model that move, or have moved, its alias; of two made at the same time the first.
+    """Return the decisions that move, or have moved, a model's alias; of two made at the same time the first.
 
-    Everybody who reads the record comes to the same: it follows from numbers and from what each decision knew of.
+    All readers of the record agree: the result follows from the numbers, and from the latest number each decision knew.
     """
     first: list[Record] = []
     for record in records:
@@ -167,17 +167,17 @@ def effective_decisions(records: Sequence[Record]) -> list[Record]:
 
 
 def promotions_in_effect(records: Sequence[Record]) -> list[Record]:
-    """Promotions of one model that nobody has taken back, the last one at the end."""
+    """Return the promotions of a model that were not rolled back, the last one at the end."""
     carried_out = effective_decisions(records)
     undone = {record.decision.undoes for record in carried_out}
     return [each for each in carried_out if each.decision.action == "promote" and each.number not in undone]
 
 
 def dropped_languages(records: Sequence[Record]) -> dict[str, Decision]:
-    """Languages that left a bundle's champion because somebody named them, and have not come back since.
+    """Return the languages that were dropped from a bundle's champion by name and have not come back.
 
     Returns:
-        The decision by which each left.
+        The decision that dropped each language.
     """
     dropped: dict[str, Decision] = {}
     for decision in (record.decision for record in effective_decisions(records)):
@@ -187,13 +187,13 @@ def dropped_languages(records: Sequence[Record]) -> dict[str, Decision]:
 
 
 def superseded_by(record: Record, before: Sequence[Record]) -> Record | None:
-    """The decision that came between a decision and what it knew; None if nothing did."""
+    """Return the decision that supersedes `record`: one after the latest it knew, and before it; None without one."""
     between = (each for each in before if record.decision.knew < each.number < record.number)
     return next(between, None)
 
 
 def _write(name: str, request: str, decision: Decision, about: Version, outcome: DecisionOutcome) -> int:
-    """The number of the record with this mark, which is made unless an earlier attempt has."""
+    """Return the number of the record of this request; create it unless an earlier attempt has."""
     mlflow_client = MlflowClient()
     found = mlflow_client.search_model_versions(f"name = '{name}' and tags.`{_REQUEST}` = '{request}'")
     if found:

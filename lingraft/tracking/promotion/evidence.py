@@ -1,4 +1,4 @@
-"""Evidence about a version, brought from where it was kept when the version was judged."""
+"""Evidence about a version of embeddings: stored with the run that evaluated it, loaded for the gate."""
 
 import tempfile
 from collections.abc import Mapping
@@ -17,11 +17,11 @@ from lingraft.tracking.tags import PARITY
 from lingraft.tracking.versions import Version, set_tags
 
 EVALUATION = "evaluation"
-"""Name under which a run keeps an evaluation, and the tag of the version that has the evaluation's fingerprint."""
+"""Name of the evaluation among a run's artifacts, and of the version's tag with the evaluation's fingerprint."""
 EVALUATION_RUN, GATE = "evaluation_run", "gate"
-"""Tags: where the evaluation is kept, and the recipe's gate as JSON."""
+"""Tags of a version: id of the run with its evaluation, and the recipe's gate as JSON."""
 _OWN_INPUTS = {"embeddings", "primary", "initial"}
-"""Hashes of an evaluation that are of what is judged, and not of what it is judged on."""
+"""Inputs of an evaluation that are evaluated; all others are data and models to evaluate on."""
 
 
 def register_judged(
@@ -33,16 +33,16 @@ def register_judged(
     parity: Mapping[str, float],
     more: Mapping[str, object],
 ) -> str:
-    """Register embeddings with all that the gate asks for; returns the version.
+    """Register embeddings with all evidence that the gate needs, and return the version.
 
     Args:
-        stage: run that they come from; it keeps the evaluation.
+        stage: run that registers them, which also stores the evaluation.
         name: registered model.
-        embeddings: artifact.
-        evaluation: of these embeddings.
-        gate: of the project.
-        parity: by task, the largest difference of a logit between ONNX Runtime and PyTorch.
-        more: tags.
+        embeddings: folder of the embeddings.
+        evaluation: evaluation of these embeddings.
+        gate: gate of the project.
+        parity: largest difference of a logit between ONNX Runtime and PyTorch, by task.
+        more: further tags.
 
     Raises:
         ArtifactError: an artifact is damaged.
@@ -58,12 +58,12 @@ def register_judged(
 
 
 def load_evidence(client: RetryingClient, version: Version) -> Evidence:
-    """What was found when a version of embeddings was judged.
+    """Load the evaluation of a version of embeddings.
 
     Raises:
-        GateError: it was registered without, or what was kept is gone, was exchanged, or is of other embeddings.
+        GateError: the version has no evaluation, or the evaluation is gone, was changed, or is of other embeddings.
         TrackingError: the registry stays down.
-        ArtifactError: what was kept is damaged.
+        ArtifactError: the evaluation is damaged.
     """
     run = version.tags.get(EVALUATION_RUN)
     if run is None:
@@ -104,11 +104,11 @@ def load_evidence(client: RetryingClient, version: Version) -> Evidence:
 
 
 def replace_evidence(stage: StageRun, version: Version, evaluation: Path) -> None:
-    """Let a version be compared by another judgement of it from now on; the run of the one before keeps that.
+    """Compare a version by another evaluation of it from now on; the earlier one stays with its run.
 
     Raises:
-        GateError: it is a judgement of other embeddings, or on another primary.
-        ArtifactError: it is damaged, or no evaluation.
+        GateError: the evaluation is of other embeddings, or on another primary.
+        ArtifactError: it is damaged, or not an evaluation.
         TrackingError: the registry refuses, or stays down.
     """
     made, result = Artifact.load(evaluation, Kind.EVALUATION), load_language(evaluation)
@@ -124,10 +124,10 @@ def replace_evidence(stage: StageRun, version: Version, evaluation: Path) -> Non
 
 
 def recorded_gate(version: Version) -> Gate:
-    """The gate of the recipe that a version was registered with.
+    """Return the gate of the recipe that a version was registered with.
 
     Raises:
-        GateError: it was registered without.
+        GateError: it was registered without a gate.
     """
     if GATE not in version.tags:
         raise GateError(f"{version.title} was registered without a gate. Give the recipe whose [gate] it must pass.")

@@ -1,7 +1,7 @@
-"""What a challenger must show before it becomes champion: the right primary, parity, and scores.
+"""The gate of embeddings: a challenger needs the right primary, parity, and scores to become champion.
 
-Everything here is arithmetic over evidence that was kept when the embeddings were judged: nothing is trained or judged
-again. Embeddings were learned on a mini-model, and are judged on the primary.
+The gate only computes on stored evidence: it trains and evaluates nothing. Embeddings were learned on a mini-model, and
+evaluated on the primary.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -20,42 +20,42 @@ from lingraft.tracking.promotion.bootstrap import Difference, difference
 
 @dataclass(frozen=True)
 class Evidence:
-    """What is known of a version of a language's embeddings."""
+    """Evidence about a version of a language's embeddings."""
 
     title: str
-    """What messages call it, such as `version 3`."""
+    """Name of the version in messages, such as `version 3`."""
     aligned_with: str | None
-    """Fingerprint of the primary that it was learned for."""
+    """Fingerprint of the primary that the embeddings were learned for."""
     result: LanguageResult
     items: Mapping[str, Tally]
     evaluated_on: Mapping[str, str]
-    """Fingerprints of what it was judged on and with: text, blocks, and each task's body."""
+    """Fingerprints of the evaluation's other inputs: text, blocks, and each task's body."""
     parity: Mapping[str, float]
-    """By task, the largest difference of a logit between ONNX Runtime and PyTorch."""
+    """Largest difference of a logit between ONNX Runtime and PyTorch, by task."""
 
 
 class Check(pydantic.BaseModel):
-    """One condition of the gate, and how it came out."""
+    """One condition of the gate, with its result."""
 
     model_config = pydantic.ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="constants")
 
     name: str
     passed: bool
     says: str
-    """In a sentence."""
+    """Result in a sentence."""
     numbers: dict[str, float] = {}
 
 
 def check_challenger(
     gate: Gate, primary: str, challenger: Evidence, champion: Evidence | None, tasks: Collection[str]
 ) -> list[Check]:
-    """Hold a challenger against the champion, or against what needs no training where there is none.
+    """Compare a challenger with the champion, or with an untrained baseline if there is no champion.
 
     Args:
         gate: margins, tolerances and intervals.
         primary: fingerprint of the project's current primary.
-        challenger: embeddings that were judged on it.
-        champion: of the same language, aligned with the same primary; None if there is none.
+        challenger: evidence about the challenger, evaluated on that primary.
+        champion: evidence about the champion of the same language and primary; None if there is none.
         tasks: names of the tasks that the registry has for that primary.
     """
     checks = [_aligned(primary, challenger), _parity(challenger, tasks)]
@@ -69,17 +69,17 @@ def check_challenger(
 
 
 def all_passed(checks: Sequence[Check]) -> bool:
-    """Whether every check is passed; none at all is no pass."""
+    """Whether there are checks and all of them passed."""
     return bool(checks) and all(check.passed for check in checks)
 
 
 def refusal_reason(checks: Sequence[Check]) -> str:
-    """Why a challenger was refused: what failed, in a line."""
+    """Return why a challenger was refused: the failed checks, in a line."""
     return " ".join(check.says for check in checks if not check.passed)
 
 
 def format_checks(checks: Sequence[Check]) -> str:
-    """Every check in a line of its own."""
+    """Return a table with a line for each check."""
     return "\n".join(f"{'pass' if check.passed else 'FAIL'}  {check.name:<14} {check.says}" for check in checks)
 
 
@@ -109,7 +109,7 @@ def _parity(challenger: Evidence, tasks: Collection[str]) -> Check:
 
 
 def _why_not_comparable(challenger: Evidence, champion: Evidence, gate: Gate) -> str | None:
-    """Why two judgements are of different items, so that no interval is paired; None if they are not."""
+    """Return why two evaluations cannot be paired, because their items differ; None if they can."""
     ours, theirs = challenger.evaluated_on, champion.evaluated_on
     names = {*ours, *theirs} - (set() if gate.metric == ALIGNMENT_METRIC else {ALIGNMENT})
     unlike = sorted(name for name in names if ours.get(name) != theirs.get(name))
@@ -125,29 +125,29 @@ def _why_not_comparable(challenger: Evidence, champion: Evidence, gate: Gate) ->
 
 
 class _Reference(NamedTuple):
-    """What a score must beat."""
+    """Scores that a challenger must beat."""
 
     name: str
     tallies: list[Tally]
-    """One a finetuning seed; a single one of metrics that need no finetuning."""
+    """Counts of each finetuning seed; a single one for metrics without finetuning."""
 
 
 @dataclass(frozen=True)
 class _Metric:
-    """The score that decides, and a challenger's tallies of it."""
+    """The deciding metric, and the challenger's counts of it."""
 
     gate: Gate
     title: str
     item_names: tuple[str, ...]
-    """Of its tallies among what an evaluation keeps."""
+    """Names of its counts in an evaluation."""
     ours: list[Tally]
 
     @classmethod
     def of(cls, gate: Gate, challenger: Evidence) -> "_Metric":
-        """Find the gate's metric among what was judged.
+        """Find the gate's metric in the challenger's evaluation.
 
         Raises:
-            GateError: the challenger was not judged by it.
+            GateError: the challenger was not evaluated by it.
         """
         names: tuple[str, ...]
         if gate.metric == MASKED_METRIC:
@@ -161,11 +161,11 @@ class _Metric:
         return cls(gate, title, names, [_counts(challenger, name) for name in names])
 
     def tallies(self, evidence: Evidence) -> list[Tally]:
-        """The same of another version."""
+        """Return another version's counts of this metric."""
         return [_counts(evidence, name) for name in self.item_names]
 
     def floor(self, challenger: Evidence) -> _Reference:
-        """What a first version must beat: what needs no training in the language."""
+        """Return the baseline that a first version must beat, which needs no training in the language."""
         if self.gate.metric == MASKED_METRIC:
             return _Reference("its untrained initialisation", [_counts(challenger, MASKED_INITIAL)])
         if self.gate.metric == ALIGNMENT_METRIC:
@@ -174,7 +174,7 @@ class _Metric:
         return _Reference("the best trivial answer", [_constant_counts(tally, baseline) for tally in self.ours])
 
     def above(self, reference: _Reference) -> Check:
-        """Whether the challenger's score beats another by the gate's margin."""
+        """Check that the challenger's score beats another by the gate's margin."""
         gate = self.gate
         found, score = difference(self.ours, reference.tallies, gate), mean(tally.score for tally in self.ours)
         beats = found.lower > gate.margin
@@ -197,7 +197,7 @@ def _task(challenger: Evidence, gate: Gate) -> TaskScores:
 
 
 def _constant_counts(tally: Tally, share: float) -> Tally:
-    """The same items with a share found of each."""
+    """Return counts of the same items, each with this share found."""
     return Tally.of(share * tally.out_of_N, tally.out_of_N)
 
 
@@ -225,7 +225,7 @@ def _format_interval(gate: Gate, found: Difference) -> str:
 
 
 def _in_points(difference: float) -> str:
-    """A difference of two shares in percentage points."""
+    """Format a difference of two shares in percentage points."""
     return f"{100 * difference:+.2f}"
 
 

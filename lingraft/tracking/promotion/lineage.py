@@ -1,28 +1,28 @@
-"""What a version was made from and what was made of it, drawn as a tree from primaries to endpoints."""
+"""The lineage of versions, drawn as a tree from primaries to endpoints."""
 
 from collections.abc import Iterator, Sequence
 
 from lingraft.tracking.versions import Version
 
 ENDPOINT = "endpoint."
-"""Tag of a bundle, with an endpoint's name behind it: where it is served, as whoever deploys it has written it."""
+"""Prefix of a bundle's tags that say where it is served; the endpoint's name follows. Deployments write them."""
 _DATA = "data."
 _TEXT = f"{_DATA}text"
 _HASHES = {"text": _TEXT, "documents": f"{_DATA}documents"}
-"""Hashes that lead to the text, by the names that they are drawn with."""
+"""Tags with hashes of the training text, by their names in the tree."""
 _LANGUAGE = "fingerprint."
-"""Tag of a bundle, with a language behind it: fingerprint of what the bundle holds of the language."""
+"""Prefix of a bundle's tags with the fingerprint of each language; the language follows."""
 _ORDER = ("mini", "embeddings", "task", "bundle")
 
 
 def parents_of(version: Version) -> set[str]:
-    """Fingerprints of the registered artifacts that a version needs: its primary, and what a bundle was put of."""
+    """Return the fingerprints of the artifacts that a version needs: its primary, and the parts of a bundle."""
     marks = {value for key, value in version.tags.items() if key.startswith(_DATA)}
     return {mark for mark in (*marks, version.tags.get("aligned_with")) if mark}
 
 
 def lineage_tree(found: Sequence[Version]) -> str:
-    """The lineage of a project's versions, every primary with what belongs to it, then what belongs to none."""
+    """Draw the lineage of a project's versions: each primary with its descendants, then versions without a primary."""
     primaries = [each for each in found if each.kind == "primary"]
     lines = [line for primary in primaries for line in _tree(primary, found)]
     known = {primary.fingerprint for primary in primaries}
@@ -33,7 +33,7 @@ def lineage_tree(found: Sequence[Version]) -> str:
 
 
 def _tree(primary: Version, found: Sequence[Version]) -> Iterator[str]:
-    """Draw a bundle under the body that it has, and embeddings under the primary or the mini-model of their depth."""
+    """Draw a primary's tree: bundles below their task, embeddings below the primary or their mini-model."""
     yield _label(primary)
     ours = [each for each in found if each.tags.get("aligned_with") == primary.fingerprint]
     minis, embeddings, tasks, bundles = ([each for each in ours if each.kind == kind] for kind in _ORDER)
@@ -54,7 +54,7 @@ def _learned_over(mini: Version, embeddings: Sequence[Version]) -> list[Version]
 def _bundles(
     task: str | None, bundles: Sequence[Version], primary: Version, embeddings: Sequence[Version]
 ) -> Iterator[list[str]]:
-    """Bundles of a task's body by its fingerprint, or of the primary's own if None: languages, then endpoints."""
+    """Draw the bundles of a task by its fingerprint, or of the primary itself if None: languages, then endpoints."""
     for bundle in bundles:
         if bundle.tags.get(f"{_DATA}task") == task:
             languages = [_language(bundle, language, primary, embeddings) for language in _languages(bundle)]
@@ -64,13 +64,13 @@ def _bundles(
 
 
 def _languages(bundle: Version) -> list[str]:
-    """Languages of a bundle by its tags, the source language first."""
+    """Return the languages of a bundle by its tags, the source language first."""
     found = [tag.removeprefix(_LANGUAGE) for tag in bundle.tags if tag.startswith(_LANGUAGE)]
     return sorted(found, key=lambda language: (language != bundle.tags.get("language"), language))
 
 
 def _language(bundle: Version, language: str, primary: Version, embeddings: Sequence[Version]) -> str:
-    """A language of a bundle, the version that its vectors come from, and the text that they were learned from."""
+    """Describe a language of a bundle: the version of its embeddings, and the text they were learned from."""
     head = f"{language} [{bundle.tags[f'{_LANGUAGE}{language}'][:12]}]"
     is_source = language == bundle.tags.get("language")
     mark = primary.fingerprint if is_source else bundle.tags.get(f"{_DATA}embeddings-{language}", "")
@@ -93,7 +93,7 @@ def _label(version: Version) -> str:
 
 
 def _indent(*branches: Sequence[str]) -> list[str]:
-    """Branches under one another; each one's first line is its head."""
+    """Draw branches below one another; the first line of each is its head."""
     lines = []
     for number, (head, *rest) in enumerate(branches):
         last = number == len(branches) - 1

@@ -1,8 +1,8 @@
-"""Promotion and rollback: a decision is written down, then the alias is moved, then the decision is completed.
+"""Promotion and rollback: record a decision, move the alias, then complete the decision.
 
-MLflow moves an alias in one request, but has no compare-and-set. The record of decisions has: whoever gets the lower
-number was first, and a decision that another one came before is not carried out. The alias follows from the record, so
-a decision that was broken off is finished by whoever looks next.
+MLflow moves an alias in one request, but has no compare-and-set. The record of decisions makes up for that: the
+decision with the lower number was first, and a superseded decision is not carried out. The alias follows from the
+record, so the next process that reads the record completes an interrupted decision.
 """
 
 from collections.abc import Sequence
@@ -31,16 +31,16 @@ from lingraft.tracking.versions import Version, champion_of, move_champion, vers
 
 @dataclass(frozen=True)
 class PromotionResult:
-    """What a promotion or rollback came to."""
+    """Result of a promotion or rollback."""
 
     model: str
     before: int | None
-    """Version that was champion; by the record of decisions, where somebody has moved the alias to this one by hand."""
+    """Version that was champion; that of the record of decisions if somebody moved the alias by hand."""
     after: int | None
-    """Version that is champion now, or would be."""
+    """Version that is champion now, or would be after a dry run."""
     checks: tuple[Check, ...]
     record: Record | None
-    """None where nothing was to be done, or only asked."""
+    """Recorded decision; None if there was nothing to do, or for a dry run."""
 
     @property
     def moved(self) -> bool:
@@ -58,22 +58,22 @@ def promote(
     allowed: AllowedChanges = NO_CHANGES,
     after_decision: int | None = None,
 ) -> PromotionResult:
-    """Make a version champion if it passes the gate of its kind; the decision is kept either way.
+    """Make a version champion if it passes the gate of its kind; the decision is recorded either way.
 
     Args:
         client: MLflow, with retries.
         name: registered model.
-        number: its version.
-        asked_by: a user, or a pipeline and its run.
-        gate: what embeddings must show; if absent, the gate of the recipe that they were registered with.
-        dry_run: come to a verdict, and leave everything as it is.
-        allowed: changes to what is in production that a bundle may bring.
-        after_decision: number of the last decision about the model (`last_number`) when the version was made, if it was
-            made from what the champion holds.
+        number: number of the version.
+        asked_by: requester: a user, or a pipeline and its run.
+        gate: gate of embeddings; if None, that of the recipe that they were registered with.
+        dry_run: whether to run the checks only, and change nothing.
+        allowed: changes to production that a bundle may make.
+        after_decision: for a version made from the champion's content, the `last_number` of the model's decisions at
+            that time.
 
     Raises:
-        PromotionError: the version is not one that lingraft registered, or `allowed` names a language that stays.
-        SupersededError: another decision about the model was made at the same time, or since `after_decision`.
+        PromotionError: lingraft did not register the version, or `allowed` names a language that stays.
+        SupersededError: another decision about the model was made at the same time, or after `after_decision`.
         GateError: there is no evidence, or no primary to be aligned with.
         TrackingError: the registry lacks the version, refuses, or stays down.
     """
@@ -121,18 +121,18 @@ def promote(
 def rollback(
     client: RetryingClient, name: str, asked_by: str, dry_run: bool = False, allowed: AllowedChanges = NO_CHANGES
 ) -> PromotionResult:
-    """Take the last promotion back: the alias returns to the champion before, or to none if there was none.
+    """Undo the last promotion: the alias returns to the previous champion, or to none if there was none.
 
     Args:
         client: MLflow, with retries.
         name: registered model.
-        asked_by: a user, or a pipeline and its run.
-        dry_run: say what would happen, and leave everything as it is.
-        allowed: changes to what is in production that a bundle's rollback may bring.
+        asked_by: requester: a user, or a pipeline and its run.
+        dry_run: whether to run the checks only, and change nothing.
+        allowed: changes to production that a bundle's rollback may make.
 
     Raises:
-        PromotionError: no promotion is left to take back, the champion before does not fit the project's primary, or
-            it changes what is in production in a way that is not allowed.
+        PromotionError: there is no promotion to undo, the previous champion does not fit the project's primary, or the
+            rollback changes production in a way that is not allowed.
         SupersededError: another decision about the model was made at the same time, and was first.
         TrackingError: the registry has no such model, refuses, or stays down.
     """
@@ -178,7 +178,7 @@ def rollback(
 
 
 def reconciled_history(client: RetryingClient, project: str, name: str) -> list[Record]:
-    """The record of decisions about a model, once none of them is open: the alias has followed all of them.
+    """Complete all open decisions about a model, and return its record of decisions.
 
     Raises:
         TrackingError: the registry refuses, or stays down.
@@ -191,9 +191,9 @@ def reconciled_history(client: RetryingClient, project: str, name: str) -> list[
 
 
 def reconcile(client: RetryingClient, project: str, name: str) -> list[Record]:
-    """Finish what was broken off: decisions that were written down, and whose end is not known.
+    """Complete the decisions about a model that are recorded as intended, and return them.
 
-    Whoever made one may be at it this moment; to do the same twice does no harm.
+    Their own process may be completing them at this moment; doing it twice does no harm.
     """
     records = decisions.history(client, project, name)
     first = effective_decisions(records)
@@ -208,12 +208,12 @@ def reconcile(client: RetryingClient, project: str, name: str) -> list[Record]:
 
 
 def languages_to_readapt(client: RetryingClient, project: str, primary: str) -> list[str]:
-    """Languages of a project whose champion is not aligned with a primary: they must be adapted again.
+    """Return the languages whose champion is not aligned with a primary, and which must be adapted again.
 
     Args:
         client: MLflow, with retries.
-        project: whose languages.
-        primary: fingerprint.
+        project: name of the project.
+        primary: fingerprint of the primary.
     """
     return [
         each.tags["language"] for each in misaligned_champions(client, project, primary) if each.kind == "embeddings"
@@ -221,22 +221,22 @@ def languages_to_readapt(client: RetryingClient, project: str, primary: str) -> 
 
 
 def misaligned_champions(client: RetryingClient, project: str, primary: str) -> list[Version]:
-    """Champions of a project that are not aligned with a primary, whatever their kind."""
+    """Return the champions of a project, of any kind, that are not aligned with a primary."""
     champions = [each for each in versions(client, project) if each.is_champion and each.kind != "primary"]
     return [each for each in champions if each.tags.get("aligned_with") != primary]
 
 
 def rollback_target(records: Sequence[Record]) -> int | None:
-    """The version that a rollback would return to."""
+    """Return the version that a rollback would make champion; None if there is none."""
     standing = promotions_in_effect(records)
     return standing[-1].decision.before if standing else None
 
 
 def project_of(version: Version) -> str:
-    """Project of a version.
+    """Return the project of a version.
 
     Raises:
-        PromotionError: it is not one that lingraft registered.
+        PromotionError: lingraft did not register the version.
     """
     if "project" not in version.tags:
         raise PromotionError(
@@ -246,10 +246,10 @@ def project_of(version: Version) -> str:
 
 
 def primary_fingerprint(client: RetryingClient, project: str) -> str:
-    """Fingerprint of a project's current primary.
+    """Return the fingerprint of a project's current primary.
 
     Raises:
-        GateError: it has none.
+        GateError: the project has no primary.
     """
     primary = champion_of(client, primary_of(project))
     if primary is None:
@@ -268,14 +268,14 @@ def _run_checks(
     eligible = champion if champion and champion.tags.get("aligned_with") == primary else None
     try:
         theirs = load_evidence(client, eligible) if eligible else None
-    except GateError as error:  # what the champion is worth is not known, so nothing can be better
+    except GateError as error:  # the champion's scores are unknown, so no challenger can beat them
         return [Check(name="comparable", passed=False, says=str(error))]
     tasks = _tasks_of(versions(client, project), primary)
     return check_challenger(gate or recorded_gate(version), primary, load_evidence(client, version), theirs, tasks)
 
 
 def _tasks_of(found: Sequence[Version], primary: str) -> set[str]:
-    """Names of a primary's tasks."""
+    """Return the names of a primary's tasks."""
     return {each.tags["task"] for each in found if each.kind == "task" and each.tags.get("aligned_with") == primary}
 
 
@@ -298,7 +298,7 @@ def _carry_out(client: RetryingClient, project: str, decision: Decision, about: 
         )
     move_champion(client, decision.model, decision.after)
     latest = effective_decisions(decisions.history(client, project, decision.model))[-1]
-    if latest.number > record.number:  # we were taken for lost, and others have gone on
+    if latest.number > record.number:  # another process completed our decision, and made a later one
         move_champion(client, decision.model, latest.decision.after)
     decisions.complete(client, project, record, DecisionOutcome.DONE)
     return record.model_copy(update={"outcome": DecisionOutcome.DONE})
@@ -330,7 +330,7 @@ def _last_promotion(records: Sequence[Record]) -> Record:
 
 
 def last_number(records: Sequence[Record]) -> int:
-    """Number of the last decision; 0 if there is none."""
+    """Return the number of the last decision; 0 if there is none."""
     return max((record.number for record in records), default=0)
 
 

@@ -1,4 +1,4 @@
-"""Bundles follow their languages: a new version has what the champion has, and what a run brings."""
+"""Renew bundles: a new version holds the champion's languages and the new ones of a run."""
 
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -25,7 +25,7 @@ from lingraft.tracking.versions import Version, champion_of, download, versions,
 
 @dataclass(frozen=True)
 class Renewal:
-    """A bundle that was made, registered, and put before the gate."""
+    """A bundle that was exported, registered, and checked by the gate."""
 
     made: Artifact
     version: str
@@ -33,7 +33,7 @@ class Renewal:
 
     @property
     def refused(self) -> str | None:
-        """Why the version is not champion; None if it is."""
+        """Reason why the version is not champion; None if it is."""
         return None if self.decided.after == int(self.version) else refusal_reason(self.decided.checks)
 
 
@@ -47,21 +47,21 @@ def renew(
     allowed: AllowedChanges,
     asked_by: str,
 ) -> Renewal:
-    """Make a bundle of the champion's languages and new ones, register it, and promote it if the gate lets it pass.
+    """Export a bundle of the champion's languages and new ones, register it, and promote it if it passes the gate.
 
-    If somebody else changes the champion meanwhile, the bundle is made again from the new one, so that of two runs at
-    once neither takes the other's languages out of production.
+    If the champion changes meanwhile, the bundle is exported again from the new champion, so that of two concurrent
+    runs neither removes the other's languages from production.
 
     Args:
-        stage: run that the version comes from.
+        stage: run that registers the version.
         name: registered bundle.
-        primary: fingerprint of the primary that the bundle is made for.
-        brought: embeddings by language; of a language that the champion has too, they take the place of its own.
-        make: exports the bundle from embeddings; called again where it has to be made again.
-        tags: of the version, beside those that follow from the bundle.
-        allowed: changes to what is in production that somebody has asked for. A language to drop is left out of the
-            bundle, whether the champion has it or not; the source language stays.
-        asked_by: for the record, if the bundle is promoted or refused.
+        primary: fingerprint of the bundle's primary.
+        brought: new embeddings by language, which replace the champion's of the same language.
+        make: exports the bundle from folders of embeddings; called again if the champion has changed.
+        tags: tags of the version, beside those that follow from the bundle.
+        allowed: allowed changes to production. A language to drop is left out of the bundle, whether the champion has
+            it or not; the source language stays.
+        asked_by: requester, for the record of decisions.
 
     Raises:
         TrackingError: the registry refuses, or stays down.
@@ -83,7 +83,7 @@ def renew(
 
 
 def languages_in_production(client: RetryingClient, project: str, name: str) -> list[str]:
-    """Languages of a bundle's champion, the source language first; none without a champion.
+    """Return the languages of a bundle's champion, the source language first; none without a champion.
 
     Raises:
         TrackingError: the registry refuses, or stays down.
@@ -98,9 +98,9 @@ def require_droppable(
 
     Args:
         client: MLflow, with retries.
-        recipe: of the language pipeline that is to run.
-        languages: those that the run names.
-        drop_languages: those to take out of production.
+        recipe: recipe of the language pipeline.
+        languages: languages of the run.
+        drop_languages: languages to remove from production.
 
     Raises:
         PromotionError: a language cannot be dropped; the message lists those that can.
@@ -122,7 +122,7 @@ def require_droppable(
 
 
 def _in_production(client: RetryingClient, name: str, records: Sequence[Record]) -> list[BundleContent]:
-    """The champion and, where somebody has moved the alias by hand, the champion by the record of decisions."""
+    """Return the champion's content and, if somebody moved the alias by hand, that of the recorded champion."""
     found = [champion_of(client, name), recorded_champion(versions_of(client, name), records)]
     by_number = {version.number: version for version in found if version}
     contents = [served_content(client, version) for version in by_number.values()]
@@ -130,7 +130,7 @@ def _in_production(client: RetryingClient, name: str, records: Sequence[Record])
 
 
 def _applicable_changes(allowed: AllowedChanges, before: Sequence[BundleContent], made: Artifact) -> AllowedChanges:
-    """The allowed changes without languages that this bundle keeps or never had: one run renews several bundles."""
+    """Leave out dropped languages that this bundle keeps or never had, since one run renews several bundles."""
     served, kept = languages_in(before), languages_of(made.manifest)
     dropped = tuple(name for name in allowed.drop_languages if name in served and name not in kept)
     return allowed.model_copy(update={"drop_languages": dropped})
@@ -144,7 +144,7 @@ def _select_embeddings(
     dropped: Sequence[str],
     folder: Path,
 ) -> list[Path]:
-    """Embeddings of all languages: those in production in their order, then the new ones."""
+    """Return the folders of all languages' embeddings: those in production in their order, then the new ones."""
     sources = {each.source for each in before}
     served = [language for language in languages_in(before) if language not in sources]
     wanted = [language for language in dict.fromkeys([*served, *brought]) if language not in dropped]
@@ -162,7 +162,7 @@ def _select_embeddings(
 def _find_embeddings(
     stage: StageRun, before: Sequence[BundleContent], primary: str, languages: Sequence[str]
 ) -> Iterator[tuple[str, Version]]:
-    """The champion of each language, else the version that the bundle has; only those made for a primary."""
+    """Yield each language's embeddings for a primary: the champion, else the version in the bundle."""
     fitting = [
         each
         for each in versions(stage.client, stage.project)

@@ -1,4 +1,4 @@
-"""Looking after the registry: is every version whole and in its place, and which ones does nobody need any more."""
+"""Maintenance of the registry: find and repair damaged versions, and find versions that nothing needs."""
 
 import tempfile
 from collections.abc import Sequence
@@ -21,13 +21,13 @@ _DAY_MS = 24 * 60 * 60 * 1000
 
 
 def find_damage(client: RetryingClient, version: Version, found: Sequence[Version]) -> str | None:
-    """What is wrong with a version; None if it is whole, is what its tags say, and its parents are registered.
+    """Return what is wrong with a version; None if its files, its tags and its primary are right.
 
     The artifact is downloaded, and every file hashed.
 
     Args:
         client: MLflow, with retries.
-        version: to look at.
+        version: version to check.
         found: all versions of its project.
 
     Raises:
@@ -39,7 +39,7 @@ def find_damage(client: RetryingClient, version: Version, found: Sequence[Versio
             made = download(client, version, kind, Path(folder) / "artifact")
         except UnreachableError:
             raise
-        except ValueError as error:  # errors of ours, and a kind that there is none of
+        except ValueError as error:  # our own errors, and an unknown kind
             return str(error)
         if problem := mismatched_tag(version.tags, made):
             return f"{problem} {REPAIR}"
@@ -47,13 +47,13 @@ def find_damage(client: RetryingClient, version: Version, found: Sequence[Versio
 
 
 def restore(client: RetryingClient, version: Version, folder: Path) -> None:
-    """Repair a version from a folder with the same artifact: its files, and the tags that follow from them.
+    """Repair the files of a version, and the tags that follow from them, from a folder with the same artifact.
 
     Number, aliases, decisions and all other tags stay.
 
     Args:
         client: MLflow, with retries.
-        version: to repair.
+        version: version to repair.
         folder: the artifact; its fingerprint must be that of the version's tag.
 
     Raises:
@@ -76,7 +76,7 @@ def restore(client: RetryingClient, version: Version, folder: Path) -> None:
 
 
 def unrecorded_champions(client: RetryingClient, project: str, found: Sequence[Version]) -> list[str]:
-    """Champions that the record does not account for: somebody has moved an alias without a decision."""
+    """Return a message for each champion that differs from the record of decisions."""
     said = []
     for name in sorted({each.name for each in found}):
         decided = decisions.effective_decisions(decisions.history(client, project, name))
@@ -93,17 +93,17 @@ def unrecorded_champions(client: RetryingClient, project: str, found: Sequence[V
 def stale_versions(
     client: RetryingClient, project: str, found: Sequence[Version], now_ms: int, days: float
 ) -> list[Version]:
-    """Versions that nothing needs: older than some days, under no alias, part of nothing that is kept.
+    """Return the versions that nothing needs: old, without an alias, and part of no version that is needed.
 
-    The champion before is kept too, since a rollback returns to it; and with a primary its tasks and mini-models, which
+    Previous champions are needed, since a rollback returns to them. A primary needs its tasks and mini-models, which
     pipelines fetch with it: the last of each seed.
 
     Args:
         client: MLflow, with retries.
-        project: of the versions.
-        found: all its versions.
-        now_ms: the time, in milliseconds since 1970.
-        days: how old a version must be.
+        project: name of the project.
+        found: all versions of the project.
+        now_ms: current time, in milliseconds since 1970.
+        days: smallest age of a version that is not needed.
     """
     returns = set()
     for name in {each.name for each in found}:
@@ -137,10 +137,10 @@ def _missing_primary(version: Version, found: Sequence[Version]) -> str | None:
 
 
 def require_no_problems(problems: Sequence[str]) -> None:
-    """Fail if anything was found.
+    """Fail if there are problems.
 
     Raises:
-        ArtifactError: it lists what.
+        ArtifactError: the message lists them.
     """
     if problems:
         listed = "\n  ".join(problems)

@@ -1,4 +1,4 @@
-"""What the gate decided about embeddings, read back from the registry's record of decisions."""
+"""Verdicts of the gate on embeddings, read from the record of decisions for reports."""
 
 from lingraft.reports.run.records import Verdict
 from lingraft.tracking.client import RetryingClient
@@ -8,19 +8,19 @@ from lingraft.tracking.promotion.promote import project_of
 from lingraft.tracking.versions import versions_of
 
 _PRECONDITIONS = ("aligned", "parity")
-"""Checks that say nothing of how good embeddings are; shown only where they fail."""
+"""Checks that do not measure quality; a verdict shows them only if they fail."""
 
 
 def last_verdict(client: RetryingClient, model: str, fingerprint: str) -> Verdict | None:
-    """The last verdict on a version; None if no version has this content, or nothing was decided about it.
+    """Return the last verdict on a version; None if no version has this fingerprint, or there is no decision about it.
 
     Args:
         client: MLflow, with retries.
         model: registered embeddings.
-        fingerprint: of the version's artifact.
+        fingerprint: fingerprint of the version's artifact.
 
     Raises:
-        TrackingError: the registry refuses, or stays down for as long as it is waited for.
+        TrackingError: the registry refuses, or stays down.
     """
     version = next((each for each in versions_of(client, model) if each.fingerprint == fingerprint), None)
     if version is None:
