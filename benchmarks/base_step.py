@@ -21,8 +21,8 @@ from benchmarks.speed.own import in_place_of_pairs
 from lingraft.artifacts.files import write_json
 from lingraft.config.recipe import Recipe
 from lingraft.config.systems import Stage, System
-from lingraft.data.shards import in_memory
-from lingraft.data.tokenizer.tokenizer import OWN_IDS
+from lingraft.data.shards import blocks_in_memory
+from lingraft.data.tokenizer.tokenizer import DEFAULT_SPECIAL_IDS
 from lingraft.model.encoder import Encoder, fresh_layers, mini_model
 from lingraft.model.initialisation.rows import Initialised
 from lingraft.stages.adapt import adaptation_run
@@ -41,13 +41,15 @@ def random_blocks(recipe: Recipe) -> Tensor:
     """Blocks (N, T) of random ordinary pieces."""
     generator = torch.Generator().manual_seed(1)
     size = recipe.pretraining.batch_blocks, recipe.encoder.block_tokens
-    return torch.randint(len(OWN_IDS), recipe.tokenizer.vocabulary, size, generator=generator, dtype=torch.int32)
+    return torch.randint(
+        len(DEFAULT_SPECIAL_IDS), recipe.tokenizer.vocabulary, size, generator=generator, dtype=torch.int32
+    )
 
 
 def stages(recipe: Recipe) -> Iterator[tuple[str, Callable[[], Run]]]:
     """Every stage's name, and what prepares its run; the cheapest first."""
     blocks_NT, vocabulary = random_blocks(recipe), recipe.tokenizer.vocabulary
-    blocks = in_memory(blocks_NT)
+    blocks = blocks_in_memory(blocks_NT)
     depth = recipe.adaptation.depth
 
     def pretraining() -> Run:

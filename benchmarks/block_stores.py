@@ -70,10 +70,10 @@ class Own:
 
     def write(self, folder: Path) -> None:
         from lingraft.artifacts import artifact
-        from lingraft.data.shards import Writer
+        from lingraft.data.shards import BlockWriter
 
         with artifact.create(folder, artifact.Kind.BLOCKS) as draft:
-            writer = Writer(draft, "train", TOKENS, 50_000, SHARD_BYTES)
+            writer = BlockWriter(draft, "train", TOKENS, 50_000, SHARD_BYTES)
             for blocks_NT in chunks():
                 writer.add(blocks_NT)
             writer.close()
@@ -81,9 +81,9 @@ class Own:
 
     def _split(self, folder: Path) -> Any:
         from lingraft.artifacts.artifact import Artifact, Kind
-        from lingraft.data.blocks import split
+        from lingraft.data.blocks import open_split
 
-        return split(Artifact.open(folder, Kind.BLOCKS), "train")
+        return open_split(Artifact.open(folder, Kind.BLOCKS), "train")
 
     def open(self, folder: Path) -> Callable[[Sequence[int]], Any]:
         import torch
@@ -92,10 +92,10 @@ class Own:
         return lambda rows: blocks.take(torch.tensor(rows))
 
     def shuffled(self, folder: Path, seen: int) -> Iterator[Any]:
-        from lingraft.data.shuffling import Order
+        from lingraft.data.shuffling import ShuffledIndices
 
         blocks = self._split(folder)
-        order = Order(len(blocks), 1, blocks.window)
+        order = ShuffledIndices(len(blocks), 1, blocks.window)
         rank, ranks = place()
         own = BATCH // ranks
         while True:

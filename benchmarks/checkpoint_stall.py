@@ -22,8 +22,8 @@ from torch import Tensor
 from lingraft.artifacts.files import write_json
 from lingraft.config.recipe import Recipe
 from lingraft.config.systems import Stage
-from lingraft.data.shards import in_memory
-from lingraft.data.tokenizer.tokenizer import OWN_IDS
+from lingraft.data.shards import blocks_in_memory
+from lingraft.data.tokenizer.tokenizer import DEFAULT_SPECIAL_IDS
 from lingraft.model.encoder import Encoder
 from lingraft.training.checkpoint import Keeper
 from lingraft.training.precision import device
@@ -79,10 +79,10 @@ def step_times_s(recipe: Recipe, keeper: Keeper | None) -> list[float]:
     """Seconds of every step but the first ones."""
     blocks = recipe.pretraining.batch_blocks * 4, BLOCK_TOKENS
     draw = torch.Generator().manual_seed(1)
-    blocks_NT = torch.randint(len(OWN_IDS), recipe.tokenizer.vocabulary, blocks, generator=draw)
+    blocks_NT = torch.randint(len(DEFAULT_SPECIAL_IDS), recipe.tokenizer.vocabulary, blocks, generator=draw)
     encoder = Encoder(recipe.primary_shape, recipe.tokenizer.vocabulary)
     step = recipe.steps_over(recipe.adaptation.depth)[Stage.PRETRAIN]
-    run = masked_lm_run(recipe, step, encoder, in_memory(blocks_NT), recipe.pretraining, keeper=keeper)
+    run = masked_lm_run(recipe, step, encoder, blocks_in_memory(blocks_NT), recipe.pretraining, keeper=keeper)
     elapsed_s = [point.elapsed_s for point in run.points]
     if keeper:
         keeper.settle()

@@ -29,9 +29,9 @@ from lingraft.artifacts.names import primary_name, task_name
 from lingraft.artifacts.token_ids import ids_dtype
 from lingraft.config.recipe import Recipe
 from lingraft.config.training import Initialisation
-from lingraft.data.blocks import load_blocks, pack, split
+from lingraft.data.blocks import load_blocks, open_split, pack
 from lingraft.data.documents import Document
-from lingraft.data.shards import in_memory
+from lingraft.data.shards import blocks_in_memory
 from lingraft.data.text import load_split, load_text
 from lingraft.data.token_stream import token_stream
 from lingraft.data.tokenizer.tokenizer import Tokenizer
@@ -79,7 +79,7 @@ def half_vectors(text: Artifact, pieces: Tokenizer, block_tokens: int, half: int
     documents: list[Document] = [each for each in load_split(text, "train") if half_of(each.name) == half]
     stream = np.concatenate([*token_stream(documents, pieces, ids_dtype(len(pieces)), workers=1)])
     blocks_NT, _ = pack(stream, block_tokens, pieces.special.begin)
-    blocks = in_memory(torch.from_numpy(blocks_NT.astype(np.int64)))
+    blocks = blocks_in_memory(torch.from_numpy(blocks_NT.astype(np.int64)))
     return vectors_of(blocks, pieces)
 
 
@@ -144,7 +144,7 @@ class Demo:
         judged = judge_all(recipe, load_tasks(self.tasks), text, pieces, lambda model: swap(model.net.encoder, rows))
         swap(source.encoder, rows)
         top = source.encoder.shape.layers
-        test_NT = split(load_blocks(lane.blocks, pieces, block_tokens), "test").all()
+        test_NT = open_split(load_blocks(lane.blocks, pieces, block_tokens), "test").all()
         return Scores(masked_lm.accuracy(source.encoder, test_NT, (top,))[top], judged[0].scores.score.mean)
 
     @cached_property

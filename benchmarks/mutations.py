@@ -281,8 +281,8 @@ MUTATIONS = (
     Mutation(
         "dropout is the same in every step",
         "lingraft/training/loop.py",
-        'seed_of("dropout", plan.seed, step, first + number)',
-        'seed_of("dropout", plan.seed, 1, first + number)',
+        'derive_seed("dropout", plan.seed, step, first + number)',
+        'derive_seed("dropout", plan.seed, 1, first + number)',
         ("training/test_loop.py", "stages/test_method.py"),
     ),
     Mutation(

@@ -24,7 +24,7 @@ from benchmarks.speed.machine import commit, cores, described
 from lingraft.artifacts.files import write_json
 from lingraft.config.recipe import Recipe
 from lingraft.config.systems import Stage
-from lingraft.data.shards import in_memory
+from lingraft.data.shards import blocks_in_memory
 from lingraft.model.encoder import Encoder, mini_model
 from lingraft.training.distributed import process_group
 from lingraft.training.precision import device
@@ -83,7 +83,7 @@ def begun(recipe: Recipe, kind: str, vocabulary: int) -> Run:
     """A training on blocks of random tokens."""
     torch.manual_seed(1)
     encoder, settings = Encoder(recipe.encoder, vocabulary), recipe.pretraining
-    blocks = in_memory(torch.randint(5, vocabulary, (1024, TOKENS)))
+    blocks = blocks_in_memory(torch.randint(5, vocabulary, (1024, TOKENS)))
     if kind == PRETRAINING:
         return masked_lm_run(recipe, recipe.steps_over(MINI)[Stage.PRETRAIN], encoder, blocks, settings)
     depth = LAYERS if kind == ADAPTATION else MINI

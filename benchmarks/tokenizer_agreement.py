@@ -19,7 +19,7 @@ from lingraft.artifacts.artifact import Kind
 from lingraft.config.recipe import Recipe
 from lingraft.data.lines import read_lines
 from lingraft.data.tokenizer import tokenizer
-from lingraft.data.tokenizer.tokenizer import OWN_IDS, Tokenizer
+from lingraft.data.tokenizer.tokenizer import DEFAULT_SPECIAL_IDS, Tokenizer
 from lingraft.huggingface.fast_tokenizer import fast_tokenizer
 
 
@@ -75,7 +75,7 @@ def measured(language: str, path: Path, settings: argparse.Namespace) -> Agreeme
         theirs = [encoding.ids for encoding in fast.encode_batch(compared, add_special_tokens=False)]
         ours = pieces.encode_all(compared)
     equal = sum(one == other for one, other in zip(ours, theirs, strict=True))
-    unknown = sum(ids.count(OWN_IDS.unknown) for ids in ours)
+    unknown = sum(ids.count(DEFAULT_SPECIAL_IDS.unknown) for ids in ours)
     return Agreement(language, len(training), len(compared), equal, sum(map(len, ours)), unknown)
 
 
@@ -96,7 +96,7 @@ def trained(recipe: Recipe, language: str, lines: Sequence[str], folder: Path) -
         document = json.dumps({"name": "sample", "text": "\n".join(lines)})
         (draft.folder / "train.jsonl").write_text(document + "\n", encoding="utf-8")
         draft.facts = {"language": language}
-    tokenizer.train(recipe, folder / "text", folder / "tokenizer")
+    tokenizer.train_tokenizer(recipe, folder / "text", folder / "tokenizer")
     return Tokenizer.load(folder / "tokenizer")
 
 

@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 
 from lingraft.data.tokenizer.pieces import SpecialIds, Surface
-from lingraft.data.tokenizer.tokenizer import OWN_IDS
+from lingraft.data.tokenizer.tokenizer import DEFAULT_SPECIAL_IDS
 
-FIRST = len(OWN_IDS)
+FIRST = len(DEFAULT_SPECIAL_IDS)
 """Id of the first piece that is no special one."""
 
 
@@ -33,7 +33,7 @@ def text_of(seed: int, chain: int = 1, pieces: int = 300, blocks: int = 700, tok
         follows_N = successors_VK[now_N, torch.randint(8, (blocks,), generator=drawn)]
         anew_N = torch.multinomial(frequent_V, blocks, replacement=True, generator=drawn)
         now_N = torch.where(torch.rand(blocks, generator=drawn) < 0.8, follows_N, anew_N)
-    edges = (torch.full((blocks, 1), getattr(OWN_IDS, name)) for name in ("begin", "end"))
+    edges = (torch.full((blocks, 1), getattr(DEFAULT_SPECIAL_IDS, name)) for name in ("begin", "end"))
     begin_N1, end_N1 = edges
     return torch.cat([begin_N1, text_NT + FIRST, end_N1], dim=1)
 
@@ -47,7 +47,7 @@ def renamed(pieces: int, seed: int) -> Tensor:
 class Spelt:
     """Pieces of which each begins a word."""
 
-    def __init__(self, *texts: str, special: SpecialIds = OWN_IDS) -> None:
+    def __init__(self, *texts: str, special: SpecialIds = DEFAULT_SPECIAL_IDS) -> None:
         self.texts, self.special = texts, special
 
     def __len__(self) -> int:

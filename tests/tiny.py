@@ -57,7 +57,7 @@ class Pieces(NamedTuple):
         found = {language: folder / "tokenizer" / language for language in recipe.languages}
         for language, out in found.items():
             text.prepare(recipe, language, folder / "text" / language)
-            tokenizer.train(recipe, folder / "text" / language, out)
+            tokenizer.train_tokenizer(recipe, folder / "text" / language, out)
         return cls(recipe, found)
 
 

@@ -18,7 +18,7 @@ from torch import Tensor
 from lingraft.artifacts.artifact import Artifact, Kind
 from lingraft.config.recipe import Recipe
 from lingraft.data import blocks, text
-from lingraft.data.blocks import split
+from lingraft.data.blocks import open_split
 from lingraft.data.tokenizer import tokenizer
 from lingraft.stages import finetune, pretrain
 from lingraft.stages.adapt import adapt
@@ -73,7 +73,7 @@ class Workshop:
         write(folder / "source", recipe.languages)
         for language in recipe.languages:
             text.prepare(recipe, language, texts[language])
-            tokenizer.train(recipe, texts[language], pieces[language])
+            tokenizer.train_tokenizer(recipe, texts[language], pieces[language])
             blocks.build(recipe, texts[language], pieces[language], packed[language])
         pretrain.pretrain(recipe, packed["en"], pieces["en"], shop.primary, shop.curves.setdefault("en", []).append)
         for language, out in shop.embeddings.items():
@@ -102,7 +102,7 @@ class Workshop:
 
     def tokens(self, language: str) -> Tensor:
         """Four test blocks (4, T) of a language."""
-        return split(Artifact.load(self.blocks[language], Kind.BLOCKS), "test").all()[:4]
+        return open_split(Artifact.load(self.blocks[language], Kind.BLOCKS), "test").all()[:4]
 
 
 def stopping_after(step: int) -> Watch:

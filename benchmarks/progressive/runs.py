@@ -15,7 +15,7 @@ from lingraft.artifacts.cache import get_or_make
 from lingraft.artifacts.files import write_json
 from lingraft.config.recipe import Recipe
 from lingraft.console import say
-from lingraft.data.blocks import load_blocks, split
+from lingraft.data.blocks import load_blocks, open_split
 from lingraft.data.shards import Blocks
 from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.jobs import job as jobs
@@ -51,7 +51,7 @@ def known(recipe: Recipe, primary: Path, out: Path) -> dict[int, float] | None:
     if not folders.blocks.exists():
         return None
     model = load_primary(primary, recipe.primary_shape)
-    test = split(load_blocks(folders.blocks, model.tokenizer, recipe.encoder.block_tokens), "test")
+    test = open_split(load_blocks(folders.blocks, model.tokenizer, recipe.encoder.block_tokens), "test")
     found = masked_lm.accuracy(
         model.encoder.to(precision.device()), _spread(test, _TEST_BLOCKS), recipe.encoder.mlm_heads
     )
@@ -100,7 +100,7 @@ class Bench:
         """Masked accuracy of the primary, with the rows swapped in, on test text: along the way, and in the end."""
         primary = load_primary(self.primary, self.recipe.primary_shape)
         data = load_blocks(folders.blocks, Tokenizer.load(folders.tokenizer), self.recipe.encoder.block_tokens)
-        test = split(data, "test")
+        test = open_split(data, "test")
         along = [folder for folder in sorted((place / "along").iterdir()) if folder.name.startswith("step-")]
         curve = [_accuracy(primary, each, _spread(test, _CURVE_BLOCKS)) for each in (*along, made.folder)]
         spent = [Artifact.load(each, Kind.EMBEDDINGS).manifest.cost.flops for each in (*along, made.folder)]

@@ -16,7 +16,7 @@ from lingraft.config.encoder import EncoderShape
 from lingraft.config.recipe import Recipe
 from lingraft.config.systems import Stage
 from lingraft.data.shards import Blocks
-from lingraft.data.tokenizer.tokenizer import OWN_IDS
+from lingraft.data.tokenizer.tokenizer import DEFAULT_SPECIAL_IDS
 from lingraft.model.encoder import Encoder, fresh_layers, mini_model
 from lingraft.tasks.classification import Classification, Classified
 from lingraft.tasks.pairs import Encoded
@@ -117,7 +117,7 @@ def _finetuning(recipe: Recipe, cell: Cell, primary: Encoder, blocks: Blocks) ->
 
 def in_place_of_pairs(rows: list[list[int]], labels_N: Tensor) -> Classified:
     """Rows of tokens as if they were pairs that had been tokenized."""
-    return Classified(Encoded(rows, None, [len(row) for row in rows]), labels_N, OWN_IDS.pad)
+    return Classified(Encoded(rows, None, [len(row) for row in rows]), labels_N, DEFAULT_SPECIAL_IDS.pad)
 
 
 def _recipe(cell: Cell) -> Recipe:

@@ -27,7 +27,7 @@ from benchmarks.speed.orders import Orders
 from benchmarks.speed.settings import Settings
 from lingraft.config.systems import TrainedPart
 from lingraft.data.tokenizer.pieces import SpecialIds
-from lingraft.data.tokenizer.tokenizer import OWN_IDS
+from lingraft.data.tokenizer.tokenizer import DEFAULT_SPECIAL_IDS
 
 
 class Ordered(TrainerCallback):  # type: ignore[misc]
@@ -94,7 +94,7 @@ def model(cell: Cell, attention: str) -> PreTrainedModel:
         type_vocab_size=1,
         hidden_dropout_prob=0.0,
         attention_probs_dropout_prob=0.0,
-        pad_token_id=OWN_IDS.pad,
+        pad_token_id=DEFAULT_SPECIAL_IDS.pad,
         num_labels=len(LABELS),
         attn_implementation=attention,
     )
@@ -117,7 +117,9 @@ def collator(cell: Cell) -> Any:
     """Masks on the fly, as run_mlm does; as they are, as run_glue has it for examples of one length."""
     if cell.training is Training.FINETUNING:
         return default_data_collator
-    return DataCollatorForLanguageModeling(tokenizer=tokenizer(cell.shape, OWN_IDS), mlm_probability=MASK_RATE)
+    return DataCollatorForLanguageModeling(
+        tokenizer=tokenizer(cell.shape, DEFAULT_SPECIAL_IDS), mlm_probability=MASK_RATE
+    )
 
 
 def pairs(blocks_NT: Tensor) -> datasets.Dataset:

@@ -12,7 +12,7 @@ from benchmarks.speed.cells import Cell, Shape
 from benchmarks.speed.orders import Orders
 from benchmarks.speed.settings import Settings
 from benchmarks.speed.store import stored
-from lingraft.data.tokenizer.tokenizer import OWN_IDS
+from lingraft.data.tokenizer.tokenizer import DEFAULT_SPECIAL_IDS
 
 _STEPS_AN_EPOCH, _SEED = 16, 1
 
@@ -37,7 +37,7 @@ def main() -> None:
 
 def made_up_blocks(shape: Shape) -> Tensor:
     """Blocks (N, T) of ordinary pieces, as frequent as Zipf's law has them: gradients of rows collide as in text."""
-    ordinary = torch.arange(len(OWN_IDS), shape.vocabulary)
+    ordinary = torch.arange(len(DEFAULT_SPECIAL_IDS), shape.vocabulary)
     frequencies_V = 1.0 / torch.arange(1, len(ordinary) + 1)
     count = _STEPS_AN_EPOCH * shape.blocks * shape.tokens
     return ordinary[torch.multinomial(frequencies_V, count, replacement=True)].view(-1, shape.tokens)

@@ -8,7 +8,7 @@ from lingraft.artifacts import artifact
 from lingraft.artifacts.artifact import Artifact, Kind
 from lingraft.artifacts.token_ids import ids_dtype
 from lingraft.data import blocks
-from lingraft.data.shards import WINDOW_SHARDS, Blocks, Writer
+from lingraft.data.shards import WINDOW_SHARDS, Blocks, BlockWriter
 
 _SHARDS = 2 * WINDOW_SHARDS
 """Two windows, so that shards come and go while a training reads."""
@@ -23,10 +23,10 @@ def stored(blocks_NT: Tensor, vocabulary: int, folder: Path) -> Blocks:
     count, length = blocks_NT.shape
     shard_bytes = -(-count // _SHARDS) * length * ids_dtype(vocabulary).itemsize
     with artifact.create(folder, Kind.BLOCKS) as draft:
-        writer = Writer(draft, "train", length, vocabulary, shard_bytes)
+        writer = BlockWriter(draft, "train", length, vocabulary, shard_bytes)
         writer.add(blocks_NT.numpy())
         writer.close()
         draft.facts = {
             "details": {"block_tokens": length, "vocabulary": vocabulary, "window_shards": WINDOW_SHARDS},
         }
-    return blocks.split(Artifact.open(folder, Kind.BLOCKS), "train")
+    return blocks.open_split(Artifact.open(folder, Kind.BLOCKS), "train")

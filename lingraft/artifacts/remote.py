@@ -98,7 +98,7 @@ class RemoteFiles:
         self._held: set[str] = set()
         self._moved_at = time.monotonic()
 
-    async def bring(self, name: str) -> Ids:
+    async def fetch(self, name: str) -> Ids:
         """Fetch a file, unless it is there, and map it.
 
         Raises:
@@ -119,7 +119,7 @@ class RemoteFiles:
             "LINGRAFT_CACHE to another folder."
         )
 
-    def give_up(self, name: str) -> None:
+    def evict(self, name: str) -> None:
         """Remove a file; what is mapped can still be read."""
         self._held.discard(name)
         _remove_cached(self._artifact.folder / name)

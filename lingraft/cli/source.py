@@ -49,22 +49,22 @@ def text(
 ) -> None:
     """Read one language's text, clean it where the recipe asks for it, and split it into train, dev and test."""
     from lingraft.config.recipe import Recipe
-    from lingraft.data.cleaning.census import table
+    from lingraft.data.cleaning.corpus_stats import format_table
     from lingraft.data.text import prepare
 
     settings = Recipe.load(recipe)
     made = prepare(settings.with_folder(folder) if folder else settings, language, out)
     print_artifact(made)
     if "cleaning" in made.manifest.details:
-        print(table(made.manifest.details["cleaning"]))
+        print(format_table(made.manifest.details["cleaning"]))
 
 
 def tokenize(recipe: RecipeOption, text: TextOption, out: OutOption) -> None:
     """Train one language's SentencePiece tokenizer."""
     from lingraft.config.recipe import Recipe
-    from lingraft.data.tokenizer.tokenizer import train
+    from lingraft.data.tokenizer.tokenizer import train_tokenizer
 
-    print_artifact(train(Recipe.load(recipe), text, out))
+    print_artifact(train_tokenizer(Recipe.load(recipe), text, out))
 
 
 def build_blocks(recipe: RecipeOption, text: TextOption, tokenizer: TokenizerOption, out: OutOption) -> None:

@@ -29,7 +29,7 @@ from lingraft.comparison.plan import ALIGNMENT, MASKED, Arm, Finetuning, Planned
 from lingraft.comparison.records import EvalResult, save_judged
 from lingraft.config.recipe import Recipe
 from lingraft.config.tasks import Task
-from lingraft.data.blocks import load_blocks, split
+from lingraft.data.blocks import load_blocks, open_split
 from lingraft.data.text import load_text
 from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.errors import ArtifactError
@@ -290,7 +290,7 @@ def _alignment_measure(
     source_blocks = load_blocks(source.blocks, primary.tokenizer, arm.recipe.encoder.block_tokens)
     text = load_text(source.text, arm.recipe.source)
     reference = Reference(reference_tensors(arm.recipe, primary, text, source_blocks, ("test",)), "")
-    blocks = split(load_blocks(target.blocks, tokenizer, arm.recipe.encoder.block_tokens), "test")
+    blocks = open_split(load_blocks(target.blocks, tokenizer, arm.recipe.encoder.block_tokens), "test")
     text = load_text(target.text, language)
     probe = probe_of(reference, "test", primary.tokenizer, tokenizer, text, blocks)
     if probe is None:
@@ -309,7 +309,7 @@ def _task_measure(task: Task, bodies: FinetunedModels, layers: int, lane: Langua
 
 def _masked_in_source(bodies: FinetunedModels, source: LanguageDirs, layers: int) -> SeedScores:
     primary, recipe = bodies.load(), bodies.planned.recipe
-    blocks_NT = split(load_blocks(source.blocks, primary.tokenizer, recipe.encoder.block_tokens), "test").all()
+    blocks_NT = open_split(load_blocks(source.blocks, primary.tokenizer, recipe.encoder.block_tokens), "test").all()
     found = masked_lm.accuracy(primary.encoder.to(precision.device()), blocks_NT, (layers,))[layers]
     return SeedScores(by_seed={recipe.pretraining.seed: found})
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from lingraft.artifacts.artifact import Artifact
 from lingraft.config.tasks import Task
-from lingraft.data.blocks import split
+from lingraft.data.blocks import open_split
 from lingraft.data.tokenizer.pieces import SpecialIds
 from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.model.loading import Embeddings, Primary
@@ -47,7 +47,7 @@ def masked_tokens(primary: Primary, blocks: Artifact, seed: int) -> Measure:
         blocks: of the language.
         seed: of the primary's pretraining.
     """
-    blocks_NT, top = split(blocks, "test").all(), primary.encoder.shape.layers
+    blocks_NT, top = open_split(blocks, "test").all(), primary.encoder.shape.layers
 
     def score(learned: Embeddings) -> Score:
         primary.swap_in(learned)

@@ -23,7 +23,7 @@ from pathlib import PurePosixPath
 from lingraft.artifacts.storage import RemotePath, TextPath, explain_read_errors, list_names, parse_path
 from lingraft.config.recipe import Recipe
 from lingraft.data.lines import read_lines
-from lingraft.data.parallel_text import Found, Pair, read_pairs, usable
+from lingraft.data.parallel_text import Pair, PairOrError, filter_pairs, read_pairs
 from lingraft.errors import LingraftError, TextError, raise_errors
 
 _INDEX, _ENTRIES, _SQLITE = ".index", (".dict.dz", ".dict"), (".sqlite3", ".sqlite", ".db")
@@ -46,7 +46,7 @@ _AROUND = ' .!?:"“”„«»'
 _HYPHENS = str.maketrans({"\N{HYPHEN}": "-", "\N{NON-BREAKING HYPHEN}": "-"})
 
 
-def read_words(file: str, left_out: Counter[str] | None = None) -> Iterator[Pair]:
+def read_word_pairs(file: str, left_out: Counter[str] | None = None) -> Iterator[Pair]:
     """Yield a dictionary's word pairs, each once, in the order of the file.
 
     Args:
@@ -58,10 +58,10 @@ def read_words(file: str, left_out: Counter[str] | None = None) -> Iterator[Pair
         TextError: a file cannot be read, is of none of these layouts, holds no words or a line that is no pair, or more
             than a tenth of the pairs have an empty side.
     """
-    return usable(raise_errors(words_or_errors(file)), file, Counter() if left_out is None else left_out)
+    return filter_pairs(raise_errors(word_pairs_or_errors(file)), file, Counter() if left_out is None else left_out)
 
 
-def translations_mark(recipe: Recipe, language: str) -> dict[str, str]:
+def translation_hashes(recipe: Recipe, language: str) -> dict[str, str]:
     """Hash the sentences or words of [alignment] that a language is aligned by, wherever they are read from.
 
     Returns:
@@ -73,12 +73,12 @@ def translations_mark(recipe: Recipe, language: str) -> dict[str, str]:
     sentences, words = (named.get(language) for named in (recipe.alignment.parallel, recipe.alignment.dictionary))
     if not recipe.adaptation.initialisation.needs_text or not (sentences or words):
         return {}
-    pairs = Hashed(read_pairs(sentences) if sentences else read_words(str(words)))
+    pairs = HashedPairs(read_pairs(sentences) if sentences else read_word_pairs(str(words)))
     deque(pairs, maxlen=0)
-    return pairs.mark
+    return pairs.hashes
 
 
-class Hashed:
+class HashedPairs:
     """Pairs passed on, and the hash of those that were, so that what is learned from and its mark take one reading."""
 
     def __init__(self, pairs: Iterator[Pair]) -> None:
@@ -90,12 +90,12 @@ class Hashed:
             yield pair
 
     @property
-    def mark(self) -> dict[str, str]:
+    def hashes(self) -> dict[str, str]:
         """SHA-256 of the pairs so far, under "translations"."""
         return {"translations": self._digest.hexdigest()}
 
 
-def words_or_errors(file: str) -> Iterator[Found]:
+def word_pairs_or_errors(file: str) -> Iterator[PairOrError]:
     """Yield all word pairs, those with an empty side included, and errors in the places of those that are none."""
     try:
         place = parse_path(file)
@@ -109,7 +109,7 @@ def words_or_errors(file: str) -> Iterator[Found]:
         yield error
 
 
-def _of_lines(place: TextPath) -> Iterator[Found]:
+def _of_lines(place: TextPath) -> Iterator[PairOrError]:
     for number, line in enumerate(read_lines(place), start=1):
         at = f"{place}, line {number}"
         if not line.strip():
@@ -139,7 +139,7 @@ def _translations(word: str, listed: str, at: str) -> Iterator[Pair]:
     return (Pair(word.strip(), each.strip(), at) for each in listed.split(_BETWEEN_TRANSLATIONS))
 
 
-def _of_wikdict(place: TextPath) -> Iterator[Found]:
+def _of_wikdict(place: TextPath) -> Iterator[PairOrError]:
     if isinstance(place, RemotePath):
         raise TextError(f"{place}: an SQLite file is read from a disk only. Download it first, and name it here.")
     with explain_read_errors(place), place.open("rb"):
@@ -184,7 +184,7 @@ def _stem(name: str) -> str:
     return name
 
 
-def _of_freedict(index: TextPath, entries: TextPath) -> Iterator[Found]:
+def _of_freedict(index: TextPath, entries: TextPath) -> Iterator[PairOrError]:
     with explain_read_errors(entries), entries.open("rb") as stream:
         try:
             raw = GzipFile(fileobj=stream).read() if entries.suffix == ".dz" else stream.read()

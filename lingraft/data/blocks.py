@@ -18,8 +18,8 @@ from lingraft.artifacts.token_ids import TENSOR, Ids, ids_dtype
 from lingraft.config.recipe import Recipe
 from lingraft.console import with_progress
 from lingraft.data.documents import Document
-from lingraft.data.shard_cache import FileShelf, LocalFiles
-from lingraft.data.shards import SHARD_BYTES, WINDOW_SHARDS, Blocks, Writer
+from lingraft.data.shard_cache import LocalFiles, ShardCache
+from lingraft.data.shards import SHARD_BYTES, WINDOW_SHARDS, Blocks, BlockWriter
 from lingraft.data.text import SPLITS, SplitName, read_split
 from lingraft.data.token_stream import token_stream
 from lingraft.data.tokenizer.tokenizer import Tokenizer
@@ -52,7 +52,7 @@ def build(recipe: Recipe, text: Path, tokenizer: Path, out: Path, shard_bytes: i
     with artifact.create(out, Kind.BLOCKS) as draft:
         counts, left_out = {}, {}
         for name in SPLITS:
-            writer = Writer(draft, name, length, len(pieces), shard_bytes)
+            writer = BlockWriter(draft, name, length, len(pieces), shard_bytes)
             left_out[name] = _write(_documents(source, name), pieces, writer, recipe.threads or None)
             if not writer.count:
                 raise TextError(
@@ -80,7 +80,7 @@ def _documents(text: Artifact, split: SplitName) -> Iterator[Document]:
     return with_progress(read_split(text, split), f"blocks {text.manifest.language} {split}", "document", total)
 
 
-def _write(documents: Iterator[Document], pieces: Tokenizer, writer: Writer, workers: int | None) -> int:
+def _write(documents: Iterator[Document], pieces: Tokenizer, writer: BlockWriter, workers: int | None) -> int:
     """Write a split, and return how many of its tokens fill no block."""
     rest = np.empty(0, writer.dtype)
     for stream in token_stream(documents, pieces, writer.dtype, workers):
@@ -121,12 +121,12 @@ def load_blocks(folder: Path | str, tokenizer: Tokenizer, block_tokens: int) -> 
     return found
 
 
-def hashes_of(blocks: Artifact) -> dict[str, str]:
+def input_hashes(blocks: Artifact) -> dict[str, str]:
     """What a model that was trained on blocks is made from, down to the hash of the text's documents."""
     return {"blocks": blocks.fingerprint} | blocks.manifest.data_hashes
 
 
-def split(blocks: Artifact, name: SplitName, cache_bytes: int | None = None, in_order: bool = False) -> Blocks:
+def open_split(blocks: Artifact, name: SplitName, cache_bytes: int | None = None, sequential: bool = False) -> Blocks:
     """The blocks of one split, by row number; each shard is compared with its hash before its first use.
 
     Args:
@@ -134,7 +134,7 @@ def split(blocks: Artifact, name: SplitName, cache_bytes: int | None = None, in_
         name: of the split.
         cache_bytes: what shards from object storage may take here at a time; if absent, $LINGRAFT_CACHE_BYTES, or
             16 GiB.
-        in_order: blocks are read once, from the first to the last: of shards on this machine, one is mapped at a time.
+        sequential: Whether blocks are read once, from the first to the last. Then one local shard is mapped at a time.
 
     Raises:
         ArtifactError: it was made before blocks were sharded, a shard is truncated, or the cache is too small or
@@ -153,38 +153,38 @@ def split(blocks: Artifact, name: SplitName, cache_bytes: int | None = None, in_
     window_shards = min(manifest.detail("window_shards", PositiveInt), len(parts))
     files = [f"{part}.safetensors" for part in parts]
     if blocks.origin:
-        shelf = _remote(blocks, files, cache_bytes, shard_bytes, window_shards)
+        shards = _remote(blocks, files, cache_bytes, shard_bytes, window_shards)
     else:
-        shelf = _local(blocks, files, room=1 if in_order else None)
+        shards = _local(blocks, files, capacity=1 if sequential else None)
     return Blocks(
         count=sum(count for count, _ in shapes),
         block_tokens=block_tokens,
         shard_blocks=shard_blocks,
         window=window_shards * shard_blocks if len(parts) > window_shards else None,
-        shelf=shelf,
+        shards=shards,
     )
 
 
-def _local(blocks: Artifact, files: list[str], room: int | None) -> FileShelf:
+def _local(blocks: Artifact, files: list[str], capacity: int | None) -> ShardCache:
     for name in files:
         path = blocks.folder / name
         [shape] = blocks.manifest.shapes[path.stem].values()
         if path.stat().st_size <= math.prod(shape) * ids_dtype(blocks.manifest.detail("vocabulary", int)).itemsize:
             blocks.verify(name)  # a cut file is found now, not after days of training
-    return FileShelf(LocalFiles(blocks), files, room)
+    return ShardCache(LocalFiles(blocks), files, capacity)
 
 
 def _remote(
     blocks: Artifact, files: list[str], cache_bytes: int | None, shard_bytes: int, window_shards: int
-) -> FileShelf:
+) -> ShardCache:
     cache_bytes = _cache_bytes() if cache_bytes is None else cache_bytes
-    room = cache_bytes // shard_bytes
-    if room < window_shards:
+    capacity = cache_bytes // shard_bytes
+    if capacity < window_shards:
         raise ArtifactError(
-            f"a cache of {cache_bytes:,} bytes holds {room} shards of {blocks.origin}, and shuffling needs "
+            f"a cache of {cache_bytes:,} bytes holds {capacity} shards of {blocks.origin}, and shuffling needs "
             f"{window_shards} at a time. Give it {2 * window_shards * shard_bytes:,} bytes or more ({CACHE_VARIABLE})."
         )
-    return FileShelf(RemoteFiles(blocks, room), files, room)
+    return ShardCache(RemoteFiles(blocks, capacity), files, capacity)
 
 
 def _cache_bytes() -> int:

@@ -30,7 +30,7 @@ _DOCUMENT_CHARACTERS = 1 << 20
 """Of a document in plain text, unless a single line has more."""
 _LINE_BYTES = 1 << 24
 STRAY_BLANKS = "plain text files with too few blank lines to separate documents: each line is one"
-DIVIDED = f"plain text documents of more than {_DOCUMENT_CHARACTERS:,} characters: divided at line ends"
+DIVIDED_DOCUMENTS = f"plain text documents of more than {_DOCUMENT_CHARACTERS:,} characters: divided at line ends"
 SAMPLED = "files of which not everything was read"
 """What a reader notes, and counts."""
 _FILES_OF_SAMPLE = 2000
@@ -50,11 +50,11 @@ class Document:
     """File, and line where there is one, for errors."""
 
 
-Found = Document | LingraftError
+DocumentOrError = Document | LingraftError
 """A document, or why there is none in its place."""
 
 
-def portions(documents: Iterable[Document], characters: int) -> Iterator[list[Document]]:
+def batch_documents(documents: Iterable[Document], characters: int) -> Iterator[list[Document]]:
     """Documents in portions of so many characters or little more: as many as a process is given at once."""
     portion: list[Document] = []
     held = 0
@@ -68,7 +68,7 @@ def portions(documents: Iterable[Document], characters: int) -> Iterator[list[Do
         yield portion
 
 
-def content_name(text: str) -> str:
+def hash_name(text: str) -> str:
     """Name of a document that has none: equal texts get equal names, hence the same split."""
     return hashlib.sha256(text.encode("utf-8")).hexdigest()[:32]
 
@@ -90,7 +90,7 @@ def read_documents(source: TextPath, language: str, notes: Counter[str] | None =
     Args:
         source: folder with the text.
         language: its name there.
-        notes: counts what was decided on the way, `STRAY_BLANKS` and `DIVIDED`.
+        notes: counts what was decided on the way, `STRAY_BLANKS` and `DIVIDED_DOCUMENTS`.
 
     Raises:
         TextError: nothing or more than one thing is there for the language, a file of another format,
@@ -102,7 +102,7 @@ def read_documents(source: TextPath, language: str, notes: Counter[str] | None =
 
 def documents_or_errors(
     source: TextPath, language: str, notes: Counter[str], characters: int | None = None
-) -> Iterator[Found]:
+) -> Iterator[DocumentOrError]:
     """Yield what `read_documents` yields, and an error in place of each line or file that cannot be read.
 
     Args:
@@ -114,7 +114,9 @@ def documents_or_errors(
     yield from _caught(_read_language(source, language, notes, characters))
 
 
-def files_or_errors(paths: Iterable[TextPath], notes: Counter[str], characters: int | None = None) -> Iterator[Found]:
+def files_or_errors(
+    paths: Iterable[TextPath], notes: Counter[str], characters: int | None = None
+) -> Iterator[DocumentOrError]:
     """Yield what `read_files` yields, and an error in place of each line or file that cannot be read.
 
     Args:
@@ -126,12 +128,14 @@ def files_or_errors(paths: Iterable[TextPath], notes: Counter[str], characters: 
         yield from _caught(_read(path, notes, characters))
 
 
-def sampled(documents: Iterable[Found], notes: Counter[str], characters: int | None) -> Iterator[Found]:
+def sample_documents(
+    documents: Iterable[DocumentOrError], notes: Counter[str], characters: int | None
+) -> Iterator[DocumentOrError]:
     """Yield documents until they have so many characters; if there are more, count that as `SAMPLED`."""
     return iter(documents) if characters is None else _sampled(documents, notes, characters)
 
 
-def _sampled(documents: Iterable[Found], notes: Counter[str], characters: int) -> Iterator[Found]:
+def _sampled(documents: Iterable[DocumentOrError], notes: Counter[str], characters: int) -> Iterator[DocumentOrError]:
     held = 0
     for found in documents:
         if held >= characters:
@@ -157,10 +161,10 @@ def text_files(path: Path) -> list[Path]:
     Raises:
         TextError: there is nothing, or a folder without files.
     """
-    return [path / inner for inner in _inside(path)] if require_there(path).is_dir() else [path]
+    return [path / inner for inner in _inside(path)] if require_exists(path).is_dir() else [path]
 
 
-def require_there(path: TextPath) -> TextPath:
+def require_exists(path: TextPath) -> TextPath:
     """Refuse a path that leads to nothing.
 
     Raises:
@@ -171,7 +175,7 @@ def require_there(path: TextPath) -> TextPath:
     return path
 
 
-def _caught(documents: Iterator[Found]) -> Iterator[Found]:
+def _caught(documents: Iterator[DocumentOrError]) -> Iterator[DocumentOrError]:
     """Documents, and as the last of them the error that ended them, if one did."""
     try:
         yield from documents
@@ -179,13 +183,15 @@ def _caught(documents: Iterator[Found]) -> Iterator[Found]:
         yield error
 
 
-def _read_language(source: TextPath, language: str, notes: Counter[str], characters: int | None) -> Iterator[Found]:
+def _read_language(
+    source: TextPath, language: str, notes: Counter[str], characters: int | None
+) -> Iterator[DocumentOrError]:
     yield from _read(_find(source, language), notes, characters)
 
 
-def _read(place: TextPath, notes: Counter[str], characters: int | None) -> Iterator[Found]:
-    if not require_there(place).is_dir():
-        yield from sampled(_caught(_read_file(place, None, notes)), notes, characters)
+def _read(place: TextPath, notes: Counter[str], characters: int | None) -> Iterator[DocumentOrError]:
+    if not require_exists(place).is_dir():
+        yield from sample_documents(_caught(_read_file(place, None, notes)), notes, characters)
         return
     inside = _inside(place)
     labelled = any(len(path.parts) > 1 for path in inside)
@@ -195,19 +201,19 @@ def _read(place: TextPath, notes: Counter[str], characters: int | None) -> Itera
     share = characters and -(-characters // len(inside))
     for inner in inside:
         label = inner.parts[0] if len(inner.parts) > 1 else None
-        yield from sampled(_caught(_read_inner(place, inner, label, labelled, notes)), notes, share)
+        yield from sample_documents(_caught(_read_inner(place, inner, label, labelled, notes)), notes, share)
 
 
 def _read_inner(
     place: TextPath, inner: PurePosixPath, label: str | None, labelled: bool, notes: Counter[str]
-) -> Iterator[Found]:
+) -> Iterator[DocumentOrError]:
     if labelled and _format_of(place / inner) == _PLAIN:
         yield _read_whole(place / inner, inner, label)
     else:
         yield from _read_file(place / inner, label, notes)
 
 
-def _read_file(path: TextPath, label: str | None, notes: Counter[str]) -> Iterator[Found]:
+def _read_file(path: TextPath, label: str | None, notes: Counter[str]) -> Iterator[DocumentOrError]:
     if _format_of(path) == _PLAIN:
         yield from _read_plain(path, notes)
     else:
@@ -277,7 +283,7 @@ def _divided(lines: Iterable[str], notes: Counter[str], place: str) -> Iterator[
     for number, part in enumerate(_parts(lines)):
         document = _unnamed(part, place)
         name = name or document.name
-        notes[DIVIDED] += number == 1
+        notes[DIVIDED_DOCUMENTS] += number == 1
         yield Document(name, document.text, place=place)
 
 
@@ -295,7 +301,7 @@ def _parts(lines: Iterable[str]) -> Iterator[str]:
 
 def _unnamed(text: str, place: str) -> Document:
     text = text.strip()
-    return Document(content_name(text), text, place=place)
+    return Document(hash_name(text), text, place=place)
 
 
 def _look_ahead(lines: Iterator[str], notes: Counter[str]) -> tuple[deque[str], bool]:
@@ -326,11 +332,11 @@ def _is_filled(line: str) -> bool:
     return bool(line.strip())
 
 
-def _read_records(path: TextPath, folder_label: str | None) -> Iterator[Found]:
+def _read_records(path: TextPath, folder_label: str | None) -> Iterator[DocumentOrError]:
     records = _read_jsonl(path) if _format_of(path) == _JSONL else read_rows(path, _KEYS)
     for place, record in records:
         try:
-            found: Found = _document(record, place, folder_label)
+            found: DocumentOrError = _document(record, place, folder_label)
         except TextError as error:
             found = error
         yield found
@@ -341,7 +347,7 @@ def _document(record: str | dict[str, Any], place: str, folder_label: str | None
     for key, value in found.items():
         _require_string(key, value, place)
     text = found["text"].strip()
-    return Document(found.get("name", content_name(text)), text, found.get("label", folder_label), place)
+    return Document(found.get("name", hash_name(text)), text, found.get("label", folder_label), place)
 
 
 def _read_jsonl(path: TextPath) -> Iterator[tuple[str, str]]:

@@ -5,7 +5,7 @@ from typing import Any
 
 from lingraft.config.tasks import TaskDataset
 from lingraft.config.text import HuggingFace
-from lingraft.data.documents import Document, content_name
+from lingraft.data.documents import Document, hash_name
 from lingraft.errors import MissingExtraError, TextError
 
 _PARQUET = "refs/convert/parquet"
@@ -39,7 +39,7 @@ def dataset_documents(source: HuggingFace, language: str) -> Iterator[Document]:
         text = text.strip()
         name = row[source.name_column] if source.name_column else None
         place = f"dataset {source.dataset!r}, row {number}"
-        yield Document(content_name(text) if name is None else str(name), text, _label(dataset, source, row), place)
+        yield Document(hash_name(text) if name is None else str(name), text, _label(dataset, source, row), place)
 
 
 def _arriving(dataset: Any, source: HuggingFace) -> Iterator[dict[str, Any]]:

@@ -15,14 +15,14 @@ _LOOKED_AT = 500
 """Characters: more of them hardly change what is found, and cost time."""
 
 
-class Detected(NamedTuple):
+class DetectedLanguage(NamedTuple):
     """A language, and how sure that is, 0 to 1; 1 where the request named it."""
 
     language: str
     confidence: float
 
 
-class Detector:
+class LanguageDetector:
     """py3langid's model of 139 languages; threads may share it."""
 
     def __init__(self, identifier: Any) -> None:
@@ -42,7 +42,7 @@ class Detector:
             raise MissingExtraError("py3langid", "serving") from error
         return cls(LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True))
 
-    def other_than(self, language: str, text: str, *, unsure: bool = False) -> str:
+    def detect_other(self, language: str, text: str, *, unsure: bool = False) -> str:
         """Another language that a text seems to be in; an empty string if it may well be in the one named.
 
         Args:
@@ -57,7 +57,7 @@ class Detector:
         plain = found.confidence >= (0.0 if unsure else _SURE)
         return found.language if plain and found.language not in (named, _NONE) else ""
 
-    def detect(self, text: str) -> Detected:
+    def detect(self, text: str) -> DetectedLanguage:
         """The most probable language, as an ISO 639 code."""
         language, confidence = self._identifier.classify(text)
-        return Detected(str(language), float(confidence))
+        return DetectedLanguage(str(language), float(confidence))

@@ -6,7 +6,7 @@ from typing import NamedTuple, Self
 import torch
 from torch import Tensor
 
-from lingraft.data.rng import BITS, numbers
+from lingraft.data.rng import RANDOM_BITS, counter_random
 from lingraft.data.tokenizer.pieces import SpecialIds
 
 NOT_PREDICTED = -100
@@ -14,7 +14,7 @@ NOT_PREDICTED = -100
 _REPLACED_BY_MASK, _REPLACED_AT_RANDOM = 0.8, 0.1
 
 
-class Masked(NamedTuple):
+class MaskedBatch(NamedTuple):
     """A masked batch: M tokens of B x T are to be predicted."""
 
     tokens_BT: Tensor
@@ -24,7 +24,7 @@ class Masked(NamedTuple):
     """Token ids; NOT_PREDICTED where a batch of mostly special tokens left no others to choose."""
 
 
-class Maskable(NamedTuple):
+class MaskingVocabulary(NamedTuple):
     """Which pieces of a vocabulary may be hidden, and what hides them."""
 
     mask_id: int
@@ -47,7 +47,9 @@ class Maskable(NamedTuple):
         return cls(special.mask, special_V.to(device), (~special_V).nonzero().flatten().to(device))
 
 
-def mask(tokens_BT: Tensor, mask_rate: float, pieces: Maskable, seed: int, first: int = 0) -> Masked:
+def mask_tokens(
+    tokens_BT: Tensor, mask_rate: float, pieces: MaskingVocabulary, seed: int, first: int = 0
+) -> MaskedBatch:
     """Choose tokens, none of them special, and hide them: 80% masked, 10% random, 10% kept.
 
     How many, and which, depends on a block's place in the stream alone: not on the blocks that share its batch, and
@@ -55,31 +57,33 @@ def mask(tokens_BT: Tensor, mask_rate: float, pieces: Maskable, seed: int, first
 
     Args:
         tokens_BT: token ids, int64.
-        mask_rate: share of all tokens that are predicted, see `predicted`.
+        mask_rate: share of all tokens that are predicted, see `count_predicted`.
         pieces: the vocabulary's, on the tokens' device.
         seed: decides all masks of a stream, 63 bits.
         first: place in the stream of the batch's first block.
     """
     device, (blocks, tokens) = tokens_BT.device, tokens_BT.shape
-    lots_BT, fates_BT, draws_BT = numbers(seed, 3 * first, 3 * blocks, tokens, device).view(blocks, 3, tokens).unbind(1)
-    most = max(predicted(mask_rate, tokens, place, 1) for place in range(first, first + blocks))
+    lots_BT, fates_BT, draws_BT = (
+        counter_random(seed, 3 * first, 3 * blocks, tokens, device).view(blocks, 3, tokens).unbind(1)
+    )
+    most = max(count_predicted(mask_rate, tokens, place, 1) for place in range(first, first + blocks))
     lots_BT = lots_BT.masked_fill(pieces.special_V[tokens_BT], -1)
     places_BK = lots_BT.topk(most).indices + tokens * torch.arange(blocks, device=device)[:, None]
     surplus_BK = torch.arange(most, device=device) >= _counts(mask_rate, tokens, first, blocks, device)[:, None]
     in_order = places_BK.masked_fill(surplus_BK, tokens_BT.numel()).flatten().sort().values
-    positions_M = in_order[: predicted(mask_rate, tokens, first, blocks)]
+    positions_M = in_order[: count_predicted(mask_rate, tokens, first, blocks)]
     targets_M = tokens_BT.flatten()[positions_M]
-    fate_M = fates_BT.flatten()[positions_M] / 2**BITS
+    fate_M = fates_BT.flatten()[positions_M] / 2**RANDOM_BITS
     drawn_M = draws_BT.flatten()[positions_M] % len(pieces.ordinary_N)
     hidden_M = torch.where(fate_M < _REPLACED_BY_MASK, pieces.mask_id, targets_M)
     hidden_M = torch.where(fate_M >= 1 - _REPLACED_AT_RANDOM, pieces.ordinary_N[drawn_M], hidden_M)
     special_M = pieces.special_V[targets_M]
     masked = tokens_BT.flatten().clone()
     masked[positions_M] = torch.where(special_M, targets_M, hidden_M)
-    return Masked(masked.view_as(tokens_BT), positions_M, targets_M.masked_fill(special_M, NOT_PREDICTED))
+    return MaskedBatch(masked.view_as(tokens_BT), positions_M, targets_M.masked_fill(special_M, NOT_PREDICTED))
 
 
-def predicted(mask_rate: float, tokens: int, first: int, blocks: int) -> int:
+def count_predicted(mask_rate: float, tokens: int, first: int, blocks: int) -> int:
     """How many tokens are predicted in some blocks of a stream: the share of all, to the nearest token.
 
     Args:
@@ -93,6 +97,6 @@ def predicted(mask_rate: float, tokens: int, first: int, blocks: int) -> int:
 
 
 def _counts(mask_rate: float, tokens: int, first: int, blocks: int, device: torch.device) -> Tensor:
-    """`predicted` of each block by itself (B), computed where it is needed: what the host gives, devices wait for."""
+    """Return `count_predicted` of each block (B), computed on the device, which need not wait for the host."""
     places = torch.arange(first, first + blocks + 1, dtype=torch.float64, device=device)
     return (mask_rate * tokens * places + 0.5).floor().diff()

@@ -41,7 +41,7 @@ class Pair(NamedTuple):
         return not self.source or not self.target
 
 
-Found = Pair | LingraftError
+PairOrError = Pair | LingraftError
 """A pair, or why there is none in its place."""
 
 
@@ -56,10 +56,10 @@ def read_pairs(files: ParallelText, left_out: Counter[str] | None = None) -> Ite
         TextError: a file cannot be read, holds no pairs or a line without exactly two columns; two files differ in
             their number of lines; or more than a tenth of the pairs have an empty side.
     """
-    return usable(raise_errors(pairs_or_errors(files)), described(files), Counter() if left_out is None else left_out)
+    return filter_pairs(raise_errors(pairs_or_errors(files)), file_names(files), Counter() if left_out is None else left_out)
 
 
-def pairs_or_errors(files: ParallelText) -> Iterator[Found]:
+def pairs_or_errors(files: ParallelText) -> Iterator[PairOrError]:
     """Yield all pairs, those with an empty side included, and errors in the places of those that cannot be read."""
     try:
         yield from _of_columns(files) if isinstance(files, str) else _of_two(*files)
@@ -67,18 +67,18 @@ def pairs_or_errors(files: ParallelText) -> Iterator[Found]:
         yield error
 
 
-def held_out(pair: Pair) -> bool:
+def is_held_out(pair: Pair) -> bool:
     """Whether a pair is kept to measure on; decided by its source side alone, so that repetitions stay together."""
     digest = hashlib.blake2b(pair.source.encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big") % HELD_OUT_EVERY == 0
 
 
-def described(files: ParallelText) -> str:
+def file_names(files: ParallelText) -> str:
     """The names of a parallel text's files, for messages."""
     return files if isinstance(files, str) else " and ".join(files)
 
 
-def usable(pairs: Iterable[Pair], origin: str, left_out: Counter[str]) -> Iterator[Pair]:
+def filter_pairs(pairs: Iterable[Pair], origin: str, left_out: Counter[str]) -> Iterator[Pair]:
     """Leave out pairs that are empty on a side, and those that were there before.
 
     Of more than a million different pairs, duplicates of the first million are found.
@@ -106,11 +106,11 @@ def usable(pairs: Iterable[Pair], origin: str, left_out: Counter[str]) -> Iterat
         if len(seen) < _REMEMBERED:
             seen.add(key)
         yield pair
-    if message := emptiness(origin, count, empty):
+    if message := empty_pairs_error(origin, count, empty):
         raise TextError(message)
 
 
-def emptiness(origin: str, count: int, empty: int) -> str:
+def empty_pairs_error(origin: str, count: int, empty: int) -> str:
     """What is wrong with the number of pairs and of those with an empty side; an empty string if nothing is.
 
     Args:
@@ -128,7 +128,7 @@ def emptiness(origin: str, count: int, empty: int) -> str:
     return ""
 
 
-def _of_columns(file: str) -> Iterator[Found]:
+def _of_columns(file: str) -> Iterator[PairOrError]:
     for number, line in enumerate(read_lines(parse_path(file), _LINE_BYTES), start=1):
         columns = line.split("\t") if line.strip() else ["", ""]
         place = f"{file}, line {number}"
@@ -143,7 +143,7 @@ def _of_columns(file: str) -> Iterator[Found]:
         yield TextError(f"{error}. Correct the line, or remove it.")
 
 
-def _of_two(source: str, target: str) -> Iterator[Found]:
+def _of_two(source: str, target: str) -> Iterator[PairOrError]:
     lines = (read_lines(parse_path(file), _LINE_BYTES) for file in (source, target))
     counts = [0, 0]
     for sides in zip_longest(*lines):

@@ -40,7 +40,7 @@ class WorkerError(LingraftError):
     """A worker process ended before its work was done."""
 
 
-def cores() -> int:
+def available_cores() -> int:
     """Cores that this process may use: those it is bound to, or fewer where the container's quota is smaller."""
     bound = len(os.sched_getaffinity(0))
     if not _QUOTA.is_file():
@@ -49,7 +49,9 @@ def cores() -> int:
     return bound if quota == "max" else max(1, min(bound, math.ceil(int(quota) / int(period))))
 
 
-def in_order(function: Callable[[Item], Result], items: Iterable[Item], workers: int | None = None) -> Iterator[Result]:
+def parallel_map(
+    function: Callable[[Item], Result], items: Iterable[Item], workers: int | None = None
+) -> Iterator[Result]:
     """Yield `function(item)` for each item, in the order of the items, worked out by processes.
 
     Items are taken as they are needed: a few for each worker are on their way, however slowly answers are taken.
@@ -60,14 +62,14 @@ def in_order(function: Callable[[Item], Result], items: Iterable[Item], workers:
         function: a function at a module's top level, a `functools.partial` of one, or a callable object; it is
             pickled once for each worker, and may keep what it has loaded.
         items: anything that can be pickled, best some 0.1 to 10 MB each.
-        workers: processes; as many as `cores()` if None.
+        workers: processes; as many as `available_cores()` if None.
 
     Raises:
         WorkerError: a worker ended before its work was done: killed, out of memory, or by a defect, whose traceback
             stands on standard error.
         LingraftError: raised by `function`, as it raised it.
     """
-    count = cores() if workers is None else workers
+    count = available_cores() if workers is None else workers
     source = iter(items)
     first = list(islice(source, 2))
     if count == 1 or len(first) < 2:
@@ -77,7 +79,7 @@ def in_order(function: Callable[[Item], Result], items: Iterable[Item], workers:
             yield from crew.results(chain(first, source))
 
 
-class _Failure(NamedTuple):
+class _RaisedError(NamedTuple):
     """An error as it travels: some of ours take other arguments than their message."""
 
     kind: type[LingraftError]
@@ -85,7 +87,7 @@ class _Failure(NamedTuple):
     state: dict[str, Any]
 
     @classmethod
-    def of(cls, error: LingraftError) -> "_Failure":
+    def of(cls, error: LingraftError) -> "_RaisedError":
         return cls(type(error), error.args, vars(error))
 
     def error(self) -> LingraftError:
@@ -94,7 +96,7 @@ class _Failure(NamedTuple):
         return found
 
 
-class _Worker:
+class _PoolWorker:
     def __init__(self, function: Callable[[Any], Any]) -> None:
         self.connection, theirs = Pipe()
         self.numbers: deque[int] = deque()
@@ -134,10 +136,10 @@ class _Worker:
         )
 
 
-class _Crew:
+class _Pool:
     def __init__(self, function: Callable[[Any], Any], size: int) -> None:
         self._function, self._size = function, size
-        self.members: list[_Worker] = []
+        self.members: list[_PoolWorker] = []
 
     def results(self, items: Iterator[Any]) -> Iterator[Any]:
         given = taken = 0
@@ -160,19 +162,19 @@ class _Crew:
         free = self._size * _QUEUED - sum(len(worker.numbers) for worker in self.members)
         return min(free, self._size * _AHEAD - on_their_way)
 
-    def _least_busy(self) -> _Worker:
+    def _least_busy(self) -> _PoolWorker:
         if len(self.members) < self._size and all(worker.numbers for worker in self.members):
-            self.members.append(_Worker(self._function))
+            self.members.append(_PoolWorker(self._function))
         return min(self.members, key=lambda worker: len(worker.numbers))
 
-    def _answering(self, timeout: float | None) -> Sequence[_Worker]:
+    def _answering(self, timeout: float | None) -> Sequence[_PoolWorker]:
         ready = wait([worker.connection for worker in self.members], timeout)
         return [worker for worker in self.members if worker.connection in ready]
 
 
 @contextlib.contextmanager
-def _crew(function: Callable[[Any], Any], size: int) -> Iterator[_Crew]:
-    crew = _Crew(function, size)
+def _crew(function: Callable[[Any], Any], size: int) -> Iterator[_Pool]:
+    crew = _Pool(function, size)
     try:
         yield crew
     finally:
@@ -181,7 +183,7 @@ def _crew(function: Callable[[Any], Any], size: int) -> Iterator[_Crew]:
 
 
 def _result(answer: Any) -> Any:
-    if isinstance(answer, _Failure):
+    if isinstance(answer, _RaisedError):
         raise answer.error()
     return answer
 
@@ -224,4 +226,4 @@ def _worked(function: Callable[[Any], Any], item: Any) -> Any:
     try:
         return function(item)
     except LingraftError as error:
-        return _Failure.of(error)
+        return _RaisedError.of(error)

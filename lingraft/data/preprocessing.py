@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from lingraft.config.text import Cleaning, Split
-from lingraft.data.cleaning.census import INVISIBLE, Census
-from lingraft.data.cleaning.characters import tidied
-from lingraft.data.cleaning.quality import fault
-from lingraft.data.documents import Document, portions
+from lingraft.data.cleaning.characters import normalise
+from lingraft.data.cleaning.corpus_stats import INVISIBLE, CorpusStats
+from lingraft.data.cleaning.quality import reject_reason
+from lingraft.data.documents import Document, batch_documents
 from lingraft.data.splits import SplitName, split_of
 
 KEY_BYTES = 16
@@ -21,7 +21,7 @@ _BATCH_CHARACTERS = 1 << 19
 _encoded = json.JSONEncoder(ensure_ascii=False, sort_keys=True).encode
 
 
-class Prepared(NamedTuple):
+class PreparedDocument(NamedTuple):
     """A document that is ready to be written."""
 
     split: SplitName
@@ -32,7 +32,7 @@ class Prepared(NamedTuple):
     keys: bytes
     """`KEY_BYTES` for each paragraph, in order; none where duplicates are not looked for."""
 
-    def without(self, duplicates: bytes, census: Census) -> "Prepared | None":
+    def without_duplicates(self, duplicates: bytes, census: CorpusStats) -> "PreparedDocument | None":
         """The document without some of its paragraphs; None if nothing is left of it.
 
         Args:
@@ -50,25 +50,25 @@ class Prepared(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Batch:
+class PreparedBatch:
     """What came of some documents."""
 
-    documents: list[Prepared]
+    documents: list[PreparedDocument]
     dropped: dict[str, int]
     """Documents that went, by reason."""
-    census: Census
+    census: CorpusStats
 
 
 @dataclass(frozen=True)
-class Preparation:
+class Preprocessor:
     """What is done to each document; picklable, so that processes share the work."""
 
     split: Split
     cleaning: Cleaning | None
 
-    def __call__(self, documents: Sequence[Document]) -> Batch:
+    def __call__(self, documents: Sequence[Document]) -> PreparedBatch:
         """Clean and encode documents, in their order."""
-        batch = Batch([], {EMPTY: 0, NOTHING_LEFT: 0}, Census())
+        batch = PreparedBatch([], {EMPTY: 0, NOTHING_LEFT: 0}, CorpusStats())
         for document in documents:
             text = self._cleaned(document.text, batch.census)
             if not text:
@@ -78,7 +78,7 @@ class Preparation:
             batch.documents.append(_prepared(Document(document.name, text, document.label), split, self._keys(text)))
         return batch
 
-    def _cleaned(self, text: str, census: Census) -> str:
+    def _cleaned(self, text: str, census: CorpusStats) -> str:
         if self.cleaning is None:
             return text
         return "\n".join(filter(None, (_kept(line, self.cleaning, census) for line in text.split("\n"))))
@@ -86,32 +86,32 @@ class Preparation:
     def _keys(self, text: str) -> bytes:
         if self.cleaning is None or not self.cleaning.deduplicate:
             return b""
-        return b"".join(key_of(paragraph) for paragraph in text.split("\n"))
+        return b"".join(paragraph_key(paragraph) for paragraph in text.split("\n"))
 
 
-def key_of(paragraph: str) -> bytes:
+def paragraph_key(paragraph: str) -> bytes:
     """What tells a paragraph from all others."""
     return hashlib.blake2b(paragraph.encode("utf-8"), digest_size=KEY_BYTES).digest()
 
 
-def batches(documents: Iterable[Document]) -> Iterator[list[Document]]:
+def document_batches(documents: Iterable[Document]) -> Iterator[list[Document]]:
     """Documents in portions of half a million characters or little more."""
-    return portions(documents, _BATCH_CHARACTERS)
+    return batch_documents(documents, _BATCH_CHARACTERS)
 
 
-def _kept(line: str, cleaning: Cleaning, census: Census) -> str | None:
+def _kept(line: str, cleaning: Cleaning, census: CorpusStats) -> str | None:
     """A line as it is to be kept; None if it is not."""
-    paragraph = tidied(line, cleaning.unicode, census.characters)
+    paragraph = normalise(line, cleaning.unicode, census.characters)
     if not paragraph:
         census.paragraphs.drop(INVISIBLE, 1 if line.strip() else 0)
         return None
-    if reason := fault(paragraph, cleaning):
+    if reason := reject_reason(paragraph, cleaning):
         census.drop(reason, paragraph)
         return None
     census.keep(paragraph)
     return paragraph
 
 
-def _prepared(document: Document, split: SplitName, keys: bytes = b"") -> Prepared:
+def _prepared(document: Document, split: SplitName, keys: bytes = b"") -> PreparedDocument:
     record = {"name": document.name, "text": document.text, "label": document.label}
-    return Prepared(split, document.label, len(document.text), _encoded(record).encode("utf-8") + b"\n", keys)
+    return PreparedDocument(split, document.label, len(document.text), _encoded(record).encode("utf-8") + b"\n", keys)

@@ -11,27 +11,27 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor
 
-BITS = 53
+RANDOM_BITS = 53
 """Numbers lie in [0, 2**53), so that float64 holds them exactly."""
 _GAMMA, _FIRST, _SECOND = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
 """SplitMix64's increment and multipliers (Steele, Lea and Flood 2014, figure 15)."""
 
 
-def seed_of(*parts: object) -> int:
+def derive_seed(*parts: object) -> int:
     """A seed from anything that can be written down, 63 bits."""
     return int.from_bytes(hashlib.blake2b(repr(parts).encode(), digest_size=8).digest(), "big") >> 1
 
 
-def generator_of(*parts: object) -> torch.Generator:
+def make_generator(*parts: object) -> torch.Generator:
     """A generator on the CPU, seeded by anything that can be written down."""
-    return torch.Generator().manual_seed(seed_of(*parts))
+    return torch.Generator().manual_seed(derive_seed(*parts))
 
 
-def numbers(seed: int, first: int, rows: int, columns: int, device: torch.device) -> Tensor:
+def counter_random(seed: int, first: int, rows: int, columns: int, device: torch.device) -> Tensor:
     """Uniform whole numbers (rows, columns) in [0, 2**53), int64: those of rows `first`, `first` + 1, ... of a seed.
 
     Args:
-        seed: 63 bits, as `seed_of` gives.
+        seed: 63 bits, as `derive_seed` gives.
         first: number of the first row.
         rows: how many rows; each has the same numbers whichever rows are asked for with it.
         columns: of every row; rows of another number of columns are other rows.
@@ -41,7 +41,7 @@ def numbers(seed: int, first: int, rows: int, columns: int, device: torch.device
     mixed = torch.arange(rows * columns, device=device) * _signed(_GAMMA) + start
     mixed = (mixed ^ _shifted(mixed, 30)) * _signed(_FIRST)
     mixed = (mixed ^ _shifted(mixed, 27)) * _signed(_SECOND)
-    return _shifted(mixed ^ _shifted(mixed, 31), 64 - BITS).view(rows, columns)
+    return _shifted(mixed ^ _shifted(mixed, 31), 64 - RANDOM_BITS).view(rows, columns)
 
 
 _MASK = (1 << 64) - 1
@@ -58,7 +58,7 @@ def _shifted(numbers: Tensor, bits: int) -> Tensor:
 
 
 @contextmanager
-def one_thread() -> Iterator[None]:
+def single_threaded() -> Iterator[None]:
     """Compute on one thread: the last bits of a sum depend on how many add it up, and results of a seed must not."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)

@@ -15,10 +15,10 @@ Result = TypeVar("Result")
 _LOOK_EVERY_S = 1.0
 
 
-class Source(Protocol):
+class ShardFiles(Protocol):
     """Where the files come from."""
 
-    async def bring(self, name: str) -> Ids:
+    async def fetch(self, name: str) -> Ids:
         """Map a file, once it is on this machine and verified.
 
         Raises:
@@ -26,12 +26,12 @@ class Source(Protocol):
         """
         ...
 
-    def give_up(self, name: str) -> None:
+    def evict(self, name: str) -> None:
         """Make room."""
         ...
 
     def require_progress(self) -> None:
-        """Called from another thread while it waits for `bring`.
+        """Called from another thread while it waits for `fetch`.
 
         Raises:
             ArtifactError: nothing has arrived for long.
@@ -39,23 +39,23 @@ class Source(Protocol):
         ...
 
 
-class FileShelf:
+class ShardCache:
     """The shards of a split."""
 
-    def __init__(self, source: Source, names: Sequence[str], room: int | None = None) -> None:
+    def __init__(self, source: ShardFiles, names: Sequence[str], capacity: int | None = None) -> None:
         """Say where shards come from.
 
         Args:
             source: of the files.
             names: of the files, by shard.
-            room: shards that may be on disk and mapped at a time; any number if absent.
+            capacity: shards that may be on disk and mapped at a time; any number if absent.
         """
-        self._source, self._names, self._room = source, names, room
+        self._source, self._names, self._capacity = source, names, capacity
         self._ready: OrderedDict[int, Future[Ids]] = OrderedDict()
         """Shards that are there or on their way, the one not used for longest first."""
         self._lock = threading.Lock()
 
-    def shard(self, index: int) -> Ids:
+    def get(self, index: int) -> Ids:
         """Blocks (n, T) of one shard, once it is there.
 
         Raises:
@@ -73,28 +73,28 @@ class FileShelf:
                 self._source.require_progress()
         return coming.result()
 
-    def expect(self, indices: Sequence[int]) -> None:
+    def prefetch(self, indices: Sequence[int]) -> None:
         """Begin to make shards ready, in this order; those that there is room for."""
         with self._lock:
-            wanted = set(indices[: self._room])
-            for index in indices[: self._room]:
+            wanted = set(indices[: self._capacity])
+            for index in indices[: self._capacity]:
                 if index not in self._ready:
                     if not self._make_room(wanted):
                         return
                     self._begin(index)
 
     def _begin(self, index: int) -> None:
-        self._ready[index] = run_in_background(self._source.bring(self._names[index]))
+        self._ready[index] = run_in_background(self._source.fetch(self._names[index]))
 
     def _make_room(self, wanted: set[int]) -> bool:
         """Give shards up that are not wanted, the one not used for longest first; whether there is room for one."""
-        if self._room is None:
+        if self._capacity is None:
             return True
         idle = [index for index, coming in self._ready.items() if index not in wanted and coming.done()]
-        for index in idle[: max(0, len(self._ready) - self._room + 1)]:
+        for index in idle[: max(0, len(self._ready) - self._capacity + 1)]:
             del self._ready[index]
-            self._source.give_up(self._names[index])
-        return len(self._ready) < self._room
+            self._source.evict(self._names[index])
+        return len(self._ready) < self._capacity
 
 
 class LocalFiles:
@@ -103,7 +103,7 @@ class LocalFiles:
     def __init__(self, artifact: Artifact) -> None:
         self._artifact = artifact
 
-    async def bring(self, name: str) -> Ids:
+    async def fetch(self, name: str) -> Ids:
         """Verify a file, and map it.
 
         Raises:
@@ -112,7 +112,7 @@ class LocalFiles:
         self._artifact.verify(name)
         return map_ids(self._artifact.folder / name)
 
-    def give_up(self, name: str) -> None:
+    def evict(self, name: str) -> None:
         """It stays."""
 
     def require_progress(self) -> None:

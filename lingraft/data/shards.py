@@ -22,20 +22,20 @@ WINDOW_SHARDS = 4
 """Shards that are shuffled among themselves. It stands in every artifact too, as data order depends on it."""
 
 
-class Shelf(Protocol):
+class ShardStore(Protocol):
     """Where the shards of a split stand."""
 
-    def shard(self, index: int) -> Ids:
+    def get(self, index: int) -> Ids:
         """Blocks (n, T) of one shard."""
         ...
 
-    def expect(self, indices: Sequence[int]) -> None:
+    def prefetch(self, indices: Sequence[int]) -> None:
         """Make shards that are needed soon ready in the background, in this order, as far as there is room."""
         ...
 
 
-class Ordered(Protocol):
-    """An endless sequence of row numbers, as `lingraft.data.shuffling.Order` is one."""
+class RowOrder(Protocol):
+    """An endless sequence of row numbers, as `lingraft.data.shuffling.ShuffledIndices` is one."""
 
     def rows(self, first: int, count: int) -> Tensor:
         """Row numbers (count) at the places from `first` on."""
@@ -52,7 +52,7 @@ class Blocks:
     """Blocks of every shard but the last, which may have fewer."""
     window: int | None
     """Blocks that are shuffled among themselves, a whole number of shards; None: all of them."""
-    shelf: Shelf
+    shards: ShardStore
     _followed: int | None = field(default=None, init=False)
 
     def __len__(self) -> int:
@@ -70,19 +70,19 @@ class Blocks:
         taken_BT = np.empty((len(rows), self.block_tokens), dtype=np.int64)
         for index in np.unique(shards).tolist():
             here = shards == index
-            taken_BT[here] = self.shelf.shard(index)[rows[here] - index * self.shard_blocks]
+            taken_BT[here] = self.shards.get(index)[rows[here] - index * self.shard_blocks]
         return torch.from_numpy(taken_BT)
 
     def all(self) -> Tensor:
         """All blocks (N, T), int64; for splits that are small."""
         return self.take(torch.arange(self.count))
 
-    def expect(self, rows_B: Tensor) -> None:
+    def prefetch(self, rows_B: Tensor) -> None:
         """Make the shards of rows that will be taken soon ready in the background."""
         shards = self._rows(rows_B) // self.shard_blocks
-        self.shelf.expect(list(dict.fromkeys(shards.tolist())))
+        self.shards.prefetch(list(dict.fromkeys(shards.tolist())))
 
-    def follow(self, order: Ordered, place: int) -> None:
+    def prefetch_from(self, order: RowOrder, place: int) -> None:
         """Make ready in the background what an order asks for from a place on: that window of it and the next.
 
         Made for every step: it does something once a shard's worth of blocks only.
@@ -94,7 +94,7 @@ class Blocks:
             # One row tells its whole window; steps of a shard miss none but the last window, where that is shorter.
             rows = [int(order.rows(place + ahead, 1)) for ahead in range(0, 2 * window, self.shard_blocks)]
             starts = dict.fromkeys(row - row % window for row in rows)
-            self.expect(torch.cat([torch.arange(start, min(start + window, self.count)) for start in starts]))
+            self.prefetch(torch.cat([torch.arange(start, min(start + window, self.count)) for start in starts]))
 
     def _rows(self, rows_B: Tensor) -> NDArray[np.int64]:
         rows: NDArray[np.int64] = rows_B.cpu().numpy()
@@ -103,26 +103,26 @@ class Blocks:
         return rows
 
 
-def in_memory(blocks_NT: Tensor) -> Blocks:
+def blocks_in_memory(blocks_NT: Tensor) -> Blocks:
     """Blocks that are no artifact, for small text."""
     count, block_tokens = blocks_NT.shape
-    return Blocks(count, block_tokens, max(count, 1), None, _Memory(blocks_NT.cpu().numpy()))
+    return Blocks(count, block_tokens, max(count, 1), None, _InMemoryShard(blocks_NT.cpu().numpy()))
 
 
 @dataclass(frozen=True)
-class _Memory:
+class _InMemoryShard:
     """One shard that is there."""
 
     blocks_NT: Ids
 
-    def shard(self, index: int) -> Ids:
+    def get(self, index: int) -> Ids:
         return self.blocks_NT
 
-    def expect(self, indices: Sequence[int]) -> None:
+    def prefetch(self, indices: Sequence[int]) -> None:
         """It is there already."""
 
 
-class Writer:
+class BlockWriter:
     """Writes one split of an artifact, a shard whenever one is full; close it to write the rest."""
 
     def __init__(

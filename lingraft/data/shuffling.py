@@ -5,10 +5,10 @@ import functools
 import torch
 from torch import Tensor
 
-from lingraft.data.rng import generator_of
+from lingraft.data.rng import make_generator
 
 
-class Order:
+class ShuffledIndices:
     """An endless sequence of row numbers; every epoch has each row once, in an order of its own.
 
     A place in it is one number, however the rows are divided over processes, so training may go on from anywhere.
@@ -51,7 +51,7 @@ class Order:
 
     def _shuffle(self, epoch: int, window: int | None) -> Tensor:
         """The order of an epoch's windows, or of the rows of one window."""
-        generator = generator_of("order", self.seed, epoch, window)
+        generator = make_generator("order", self.seed, epoch, window)
         if window is None:
             return torch.randperm(-(-self.count // self.window), generator=generator)
         start = window * self.window

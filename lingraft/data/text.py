@@ -17,13 +17,13 @@ from lingraft.artifacts.storage import TextPath, expand_paths, parse_path
 from lingraft.config.recipe import Recipe
 from lingraft.config.text import Files, Folder, HuggingFace, TextSource
 from lingraft.console import say, with_progress
-from lingraft.data.cleaning.census import Census
-from lingraft.data.cleaning.deduplication import once
-from lingraft.data.documents import Document, Found, documents_or_errors, files_or_errors, sampled
+from lingraft.data.cleaning.corpus_stats import CorpusStats
+from lingraft.data.cleaning.deduplication import deduplicate
+from lingraft.data.documents import Document, DocumentOrError, documents_or_errors, files_or_errors, sample_documents
 from lingraft.data.huggingface import dataset_documents
 from lingraft.data.libreoffice import help_documents
-from lingraft.data.pool import in_order
-from lingraft.data.preprocessing import NOTHING_LEFT, Preparation, Prepared, batches
+from lingraft.data.pool import parallel_map
+from lingraft.data.preprocessing import NOTHING_LEFT, PreparedDocument, Preprocessor, document_batches
 from lingraft.data.splits import SPLITS, SplitName, split_of
 from lingraft.errors import LingraftError, TextError, raise_errors
 
@@ -41,7 +41,7 @@ _HELP_SAMPLE = 1 << 16
 
 
 @dataclass
-class _Census:
+class _TextStats:
     """What was written, and what was dropped and why."""
 
     documents: Counter[str] = field(default_factory=Counter)
@@ -50,9 +50,9 @@ class _Census:
     dropped: Counter[str] = field(default_factory=Counter)
     notes: Counter[str] = field(default_factory=Counter)
     """How files were read where they could have been read otherwise."""
-    cleaning: Census = field(default_factory=Census)
+    cleaning: CorpusStats = field(default_factory=CorpusStats)
 
-    def add(self, document: Prepared) -> None:
+    def add(self, document: PreparedDocument) -> None:
         self.documents[document.split] += 1
         self.characters[document.split] += document.characters
         if document.label is not None:
@@ -79,8 +79,8 @@ def prepare(recipe: Recipe, language: str, out: Path) -> Artifact:
         ArtifactError: `out` holds something, or cannot be written.
     """
     recipe.require_language(language)
-    census, cleaning = _Census(), recipe.text.cleaning
-    found = raise_errors(source_documents(recipe.text, language, census.notes, census.dropped))
+    census, cleaning = _TextStats(), recipe.text.cleaning
+    found = raise_errors(read_source(recipe.text, language, census.notes, census.dropped))
     read = with_progress(found, f"text {language}", "document")
     with artifact.create(out, Kind.TEXT) as draft:
         prepared = _prepared(_labelled(read, recipe), recipe, census)
@@ -130,13 +130,13 @@ def load_split(text: Artifact, split: SplitName) -> list[Document]:
     return list(read_split(text, split))
 
 
-def source_documents(
+def read_source(
     source: TextSource,
     language: str,
     notes: Counter[str],
     dropped: Counter[str],
     characters: int | None = None,
-) -> Iterator[Found]:
+) -> Iterator[DocumentOrError]:
     """Yield a language's documents from where a recipe says, and an error in place of what cannot be read.
 
     Args:
@@ -153,9 +153,11 @@ def source_documents(
             paths = _paths(source, language)
             yield from files_or_errors(paths, notes, characters and -(-characters // len(paths)))
         elif isinstance(source, HuggingFace):
-            yield from sampled(dataset_documents(source, language), notes, characters)
+            yield from sample_documents(dataset_documents(source, language), notes, characters)
         else:
-            yield from sampled(help_documents(language, dropped), notes, characters and min(characters, _HELP_SAMPLE))
+            yield from sample_documents(
+                help_documents(language, dropped), notes, characters and min(characters, _HELP_SAMPLE)
+            )
     except LingraftError as error:
         yield error
 
@@ -179,24 +181,24 @@ def _labelled(documents: Iterator[Document], recipe: Recipe) -> Iterator[Documen
         yield document
 
 
-def _prepared(documents: Iterator[Document], recipe: Recipe, census: _Census) -> Iterator[Prepared]:
+def _prepared(documents: Iterator[Document], recipe: Recipe, census: _TextStats) -> Iterator[PreparedDocument]:
     """Documents cleaned and encoded, by all cores, in their order."""
-    preparation = Preparation(recipe.split, recipe.text.cleaning)
-    for batch in in_order(preparation, batches(documents), recipe.threads or None):
+    preparation = Preprocessor(recipe.split, recipe.text.cleaning)
+    for batch in parallel_map(preparation, document_batches(documents), recipe.threads or None):
         census.dropped.update(batch.dropped)
         census.cleaning.add(batch.census)
         yield from batch.documents
 
 
-def _once(prepared: Iterator[Prepared], work: Path, census: _Census) -> Iterator[Prepared]:
-    for document in once(prepared, work, census.cleaning):
+def _once(prepared: Iterator[PreparedDocument], work: Path, census: _TextStats) -> Iterator[PreparedDocument]:
+    for document in deduplicate(prepared, work, census.cleaning):
         if document is None:
             census.dropped[NOTHING_LEFT] += 1
         else:
             yield document
 
 
-def _write(documents: Iterator[Prepared], folder: Path, census: _Census) -> str:
+def _write(documents: Iterator[PreparedDocument], folder: Path, census: _TextStats) -> str:
     """Write each document to its split; returns SHA-256 of all of them."""
     digest = hashlib.sha256()
     with contextlib.ExitStack() as stack:
@@ -214,15 +216,15 @@ def _unlabelled(document: Document, task: str) -> TextError:
     )
 
 
-def _require_every_split(census: _Census, language: str, recipe: Recipe) -> None:
+def _require_every_split(census: _TextStats, language: str, recipe: Recipe) -> None:
     total = census.documents.total()
     if not total:
         raise TextError(f"the source ({recipe.text}) holds no text in language {language!r}. Bring text for it.")
-    if message := missing_splits(census.documents, language, recipe):
+    if message := empty_splits_error(census.documents, language, recipe):
         raise TextError(message)
 
 
-def missing_splits(documents: Mapping[SplitName, int] | Counter[str], language: str, recipe: Recipe) -> str | None:
+def empty_splits_error(documents: Mapping[SplitName, int] | Counter[str], language: str, recipe: Recipe) -> str | None:
     """What to say of a text that leaves a split empty; None if none is.
 
     Args:

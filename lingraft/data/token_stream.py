@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lingraft.data.documents import Document, portions
-from lingraft.data.pool import in_order
+from lingraft.data.documents import Document, batch_documents
+from lingraft.data.pool import parallel_map
 from lingraft.data.tokenizer.pieces import SpecialIds
 from lingraft.data.tokenizer.tokenizer import Tokenizer
 
@@ -35,8 +35,8 @@ def token_stream(
         WorkerError: a worker process died.
     """
     work = functools.partial(_encoded, pieces.model.resolve(), pieces.language, pieces.special, dtype)
-    chunks = ([document.text for document in portion] for portion in portions(documents, _CHUNK_CHARACTERS))
-    return in_order(work, chunks, workers)
+    chunks = ([document.text for document in portion] for portion in batch_documents(documents, _CHUNK_CHARACTERS))
+    return parallel_map(work, chunks, workers)
 
 
 def _encoded(model: Path, language: str, special: SpecialIds, dtype: "np.dtype[Any]", texts: list[str]) -> NDArray[Any]:

@@ -6,7 +6,7 @@ from typing import Any
 
 from lingraft.artifacts.artifact import Artifact, Kind
 from lingraft.config.tasks import Task
-from lingraft.data.blocks import split
+from lingraft.data.blocks import open_split
 from lingraft.errors import ExportError
 from lingraft.model.loading import load_embeddings
 from lingraft.tasks.loading import load_examples
@@ -33,7 +33,7 @@ def examples_of(
     if task is None:
         if texts or not cut:
             raise ExportError("a primary is judged on blocks. Give --blocks once a language, and no --text.")
-        return {language: split(one, "test").all() for language, one in cut.items()}
+        return {language: open_split(one, "test").all() for language, one in cut.items()}
     model, by_language = load_task(task), _by_language(texts, Kind.TEXT)
     if cut or (by_language and model.settings.kind != "documents"):
         raise ExportError(f"task {model.name!r} is judged on its own examples. Leave --blocks and --text out.")

@@ -8,7 +8,7 @@ RoBERTa's does, so that "a <mask> b" asks for a word.
 from typing import TYPE_CHECKING, Any
 
 from lingraft.config.encoder import EncoderShape
-from lingraft.data.tokenizer.pieces import ByRole
+from lingraft.data.tokenizer.pieces import SpecialPieces
 from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.errors import MissingExtraError
 from lingraft.huggingface.unigram import unigram
@@ -75,10 +75,10 @@ def tokenizer_config(tokenizer: Tokenizer, shape: EncoderShape) -> dict[str, Any
     }
 
 
-def special_pieces(tokenizer: Tokenizer) -> ByRole[str]:
+def special_pieces(tokenizer: Tokenizer) -> SpecialPieces[str]:
     """Special pieces by role."""
     pieces = tokenizer.pieces()
-    return ByRole(*(pieces[index] for index in tokenizer.special))
+    return SpecialPieces(*(pieces[index] for index in tokenizer.special))
 
 
 def _reads_alike(made: "Fast", tokenizer: Tokenizer, shape: EncoderShape) -> bool:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from lingraft.artifacts.files import explain_write_errors, write_text
 from lingraft.data.tokenizer import sentencepiece_model
 from lingraft.data.tokenizer.fast_engine import FastEngine
-from lingraft.data.tokenizer.pieces import ByRole, SpecialIds
+from lingraft.data.tokenizer.pieces import SpecialIds, SpecialPieces
 from lingraft.data.tokenizer.tokenizer import SPECIAL_PIECES, Tokenizer
 from lingraft.errors import MissingExtraError, TokenizerError
 from lingraft.huggingface.hub import SENTENCEPIECE, TOKENIZER_FILES
@@ -121,9 +121,9 @@ def _loaded(checkpoint: Path) -> Any:
         raise TokenizerError(f"the tokenizer in {checkpoint} cannot be loaded: {error}. {advice}") from error
 
 
-def _roles_of(loaded: Any) -> ByRole[str]:
+def _roles_of(loaded: Any) -> SpecialPieces[str]:
     """A tokenizer's special pieces; "" for those that it lacks."""
-    return ByRole(
+    return SpecialPieces(
         **{
             role: next((str(piece) for name in names if (piece := getattr(loaded, name))), "")
             for role, names in _ROLES.items()
@@ -131,7 +131,7 @@ def _roles_of(loaded: Any) -> ByRole[str]:
     )
 
 
-def _with_roles(file: Path, language: str, special: ByRole[str], checkpoint: Path) -> Tokenizer:
+def _with_roles(file: Path, language: str, special: SpecialPieces[str], checkpoint: Path) -> Tokenizer:
     tokenizer = Tokenizer.from_file(file, language)
     ids = {piece: index for index, piece in enumerate(tokenizer.pieces()) if piece}
     if lacking := [role for role, piece in special._asdict().items() if piece not in ids]:

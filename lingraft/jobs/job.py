@@ -15,7 +15,7 @@ from lingraft.artifacts.cache import artifact_fingerprint
 from lingraft.artifacts.failures import failure_reason, record_failure, require_inputs_made
 from lingraft.config.recipe import Recipe
 from lingraft.config.systems import Stage
-from lingraft.data.bilingual_dictionary import translations_mark
+from lingraft.data.bilingual_dictionary import translation_hashes
 from lingraft.tasks.fingerprints import marks_of
 
 if TYPE_CHECKING:
@@ -111,9 +111,9 @@ def tokenizer(recipe: Recipe, language: str, text_folder: Path, out: Path) -> Jo
     """Training a language's tokenizer."""
 
     def make(folder: Path, _: "Watch") -> Artifact:
-        from lingraft.data.tokenizer.tokenizer import train
+        from lingraft.data.tokenizer.tokenizer import train_tokenizer
 
-        return train(recipe, text_folder, folder)
+        return train_tokenizer(recipe, text_folder, folder)
 
     inputs, settings = {"text": text_folder}, recipe_parts(recipe, "tokenizer")
     title = f"tokenizer of {language!r}"
@@ -245,7 +245,7 @@ def initialisation(
         decisive,
         make,
         work=0.0,
-        outside=lambda: translations_mark(recipe, language),
+        outside=lambda: translation_hashes(recipe, language),
     )
 
 

@@ -17,7 +17,7 @@ from torch.utils.checkpoint import checkpoint
 
 from lingraft.config.encoder import EncoderShape
 from lingraft.data.tokenizer.pieces import SpecialIds
-from lingraft.data.tokenizer.tokenizer import OWN_IDS
+from lingraft.data.tokenizer.tokenizer import DEFAULT_SPECIAL_IDS
 from lingraft.errors import DepthError
 from lingraft.model.kernels.layer import ACTIVATIONS, Kind, Weights, trained_layer
 
@@ -27,7 +27,7 @@ INITIAL_STD = 0.02
 class Vocabulary(nn.Module):
     """What a language brings: token table (V, D), tied to the output projection, output bias (V), and special ids."""
 
-    def __init__(self, size: int, width: int, special: SpecialIds = OWN_IDS) -> None:
+    def __init__(self, size: int, width: int, special: SpecialIds = DEFAULT_SPECIAL_IDS) -> None:
         super().__init__()
         self.special = special
         self.table_VD = nn.Parameter(torch.empty(size, width).normal_(std=INITIAL_STD))

@@ -151,7 +151,7 @@ def fill(module: nn.Module, artifact: Artifact, part: str, elsewhere: tuple[str,
 
 def _load_vocabulary(artifact: Artifact) -> tuple[Vocabulary, Tokenizer]:
     tensors = artifact.tensors("vocabulary")
-    tokenizer = Tokenizer.of(artifact)
+    tokenizer = Tokenizer.from_artifact(artifact)
     if len(tokenizer) != len(tensors["table_VD"]):
         raise TokenizerError(
             f"{artifact.folder} has {len(tensors['table_VD'])} rows, but its tokenizer has {len(tokenizer)} pieces. "

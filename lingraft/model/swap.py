@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from lingraft.data.tokenizer.pieces import SpecialIds
-from lingraft.data.tokenizer.tokenizer import OWN_IDS
+from lingraft.data.tokenizer.tokenizer import DEFAULT_SPECIAL_IDS
 from lingraft.model.encoder import Encoder, Vocabulary
 
 
@@ -18,7 +18,7 @@ def swap(encoder: Encoder, vocabulary: Vocabulary) -> Vocabulary:
     return previous
 
 
-def vocabulary_of(table_VD: Tensor, bias_V: Tensor, special: SpecialIds = OWN_IDS) -> Vocabulary:
+def vocabulary_of(table_VD: Tensor, bias_V: Tensor, special: SpecialIds = DEFAULT_SPECIAL_IDS) -> Vocabulary:
     """A vocabulary that holds the tensors given, with its special pieces at the ids given."""
     vocabulary = Vocabulary(0, table_VD.shape[1], special)
     vocabulary.table_VD = torch.nn.Parameter(table_VD)

@@ -18,12 +18,12 @@ from lingraft.artifacts.cache import artifact_fingerprint
 from lingraft.artifacts.files import sha256_of
 from lingraft.config.recipe import Recipe
 from lingraft.console import PlannedStep, TotalProgress, say
-from lingraft.data.bilingual_dictionary import translations_mark
+from lingraft.data.bilingual_dictionary import translation_hashes
 from lingraft.data.blocks import build
 from lingraft.data.documents import text_files
 from lingraft.data.splits import SplitName
 from lingraft.data.text import prepare
-from lingraft.data.tokenizer.tokenizer import Tokenizer, TooManyPiecesError, train
+from lingraft.data.tokenizer.tokenizer import Tokenizer, TooManyPiecesError, train_tokenizer
 from lingraft.errors import MissingExtraError, RecipeError
 from lingraft.model.loading import load_mini, load_primary
 from lingraft.new_language.exports import CHECKPOINT, Exports
@@ -146,7 +146,7 @@ class _Lane:
         text = self._text()
         pieces = self._tokenizer(text)
         packed = self._blocks(text, pieces)
-        tokenizer = Tokenizer.of(pieces)
+        tokenizer = Tokenizer.from_artifact(pieces)
         digests, left_out = self._examined(text, tokenizer)
         tokens = packed.manifest.detail("tokens", dict[SplitName, int])
         train_blocks = tokens.get("train", 0) // packed.manifest.detail("block_tokens", PositiveInt)
@@ -192,7 +192,7 @@ class _Lane:
         recipe = self.settled.recipe
         while True:
             try:
-                return train(recipe, text.folder, out)
+                return train_tokenizer(recipe, text.folder, out)
             except TooManyPiecesError as error:
                 if not self.settled.largest_vocabulary:
                     raise
@@ -233,7 +233,7 @@ class _Lane:
             "initialisation": settings.initialisation,
             "seed": str(settings.seed),
         }
-        made_from |= translations_mark(recipe, self.language)
+        made_from |= translation_hashes(recipe, self.language)
         folders = self.primary, pieces.folder
         return once(
             self.out / "initial",

@@ -4,7 +4,7 @@ import os
 from dataclasses import dataclass
 from typing import Self
 
-from lingraft.data.pool import cores
+from lingraft.data.pool import available_cores
 from lingraft.reports.cost.accelerators import ASSUMED_UTILISATION, PEAKS_TFLOPS
 
 _FLOPS_A_CORE = 60e9
@@ -32,9 +32,9 @@ class Machine:
 
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         if not torch.cuda.is_available():
-            return cls(cores(), memory)
+            return cls(available_cores(), memory)
         found = torch.cuda.get_device_properties(0)
-        return cls(cores(), memory, found.name, found.total_memory)
+        return cls(available_cores(), memory, found.name, found.total_memory)
 
     @property
     def flops_per_s(self) -> float:

@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 from lingraft.config.recipe import Recipe
 from lingraft.console import say
-from lingraft.data.bilingual_dictionary import words_or_errors
-from lingraft.data.language_detection import Detector
-from lingraft.data.parallel_text import Found, Pair, described, pairs_or_errors, usable
+from lingraft.data.bilingual_dictionary import word_pairs_or_errors
+from lingraft.data.language_detection import LanguageDetector
+from lingraft.data.parallel_text import Pair, PairOrError, file_names, filter_pairs, pairs_or_errors
 from lingraft.errors import LingraftError, MissingExtraError, TextError
 from lingraft.preflight.samples import TextSample
 
@@ -62,17 +62,17 @@ def resource_problems(recipe: Recipe, taken: Mapping[str, TextSample]) -> Iterat
     dictionary = {language: file for language, file in recipe.alignment.dictionary.items() if language in taken}
     detector = _detector() if parallel or dictionary else None
     for language, files in parallel.items():
-        looked = scan_pairs(pairs_or_errors(files), described(files))
+        looked = scan_pairs(pairs_or_errors(files), file_names(files))
         yield from (
             (language, message) for message in [*looked.errors, *_language_problems(recipe, language, looked, detector)]
         )
     for language, file in dictionary.items():
-        looked = scan_pairs(words_or_errors(file), file)
+        looked = scan_pairs(word_pairs_or_errors(file), file)
         wrong = _language_problems(recipe, language, looked, detector, either_order=True)
         yield from ((language, message) for message in [*looked.errors, *wrong, *_unused(taken[language], looked)])
 
 
-def scan_pairs(found: Iterator[Found], origin: str) -> PairScan:
+def scan_pairs(found: Iterator[PairOrError], origin: str) -> PairScan:
     """Read pairs for a bounded time, and go on behind what is none.
 
     Args:
@@ -82,7 +82,7 @@ def scan_pairs(found: Iterator[Found], origin: str) -> PairScan:
     looked = PairScan(origin)
     stride = 1
     try:
-        for pair in usable(_without_errors(found, looked), origin, looked.left_out):
+        for pair in filter_pairs(_without_errors(found, looked), origin, looked.left_out):
             if looked.count % stride == 0:
                 looked.sample.append(pair)
             looked.count += 1
@@ -98,7 +98,7 @@ def scan_pairs(found: Iterator[Found], origin: str) -> PairScan:
     return looked
 
 
-def _without_errors(found: Iterator[Found], looked: PairScan) -> Iterator[Pair]:
+def _without_errors(found: Iterator[PairOrError], looked: PairScan) -> Iterator[Pair]:
     end_s = time.monotonic() + MAX_SECONDS
     for each in found:
         if isinstance(each, LingraftError):
@@ -110,16 +110,16 @@ def _without_errors(found: Iterator[Found], looked: PairScan) -> Iterator[Pair]:
             return
 
 
-def _detector() -> Detector | None:
+def _detector() -> LanguageDetector | None:
     try:
-        return Detector.load()
+        return LanguageDetector.load()
     except MissingExtraError as error:
         say(f"The languages of parallel text and dictionaries are not checked: {error}")
         return None
 
 
 def _language_problems(
-    recipe: Recipe, language: str, looked: PairScan, detector: Detector | None, either_order: bool = False
+    recipe: Recipe, language: str, looked: PairScan, detector: LanguageDetector | None, either_order: bool = False
 ) -> Iterator[str]:
     """Sides that are in another language than they should be, by most of a sample's parts."""
     if detector is None:
@@ -143,7 +143,7 @@ def _language_problems(
         )
 
 
-def _wrong_sides(texts: Sequence[Sequence[str]], names: Sequence[str], detector: Detector) -> list[_WrongLanguage]:
+def _wrong_sides(texts: Sequence[Sequence[str]], names: Sequence[str], detector: LanguageDetector) -> list[_WrongLanguage]:
     found = [
         _other(side, name, parts, detector)
         for side, (name, parts) in enumerate(zip(names, map(_parts, texts), strict=True))
@@ -151,8 +151,8 @@ def _wrong_sides(texts: Sequence[Sequence[str]], names: Sequence[str], detector:
     return [each for each in found if each]
 
 
-def _other(side: int, name: str, parts: list[str], detector: Detector) -> _WrongLanguage | None:
-    others = Counter(other for part in parts if (other := detector.other_than(name, part)))
+def _other(side: int, name: str, parts: list[str], detector: LanguageDetector) -> _WrongLanguage | None:
+    others = Counter(other for part in parts if (other := detector.detect_other(name, part)))
     if len(parts) < _FEWEST_PARTS or not others:
         return None
     [(other, count)] = others.most_common(1)

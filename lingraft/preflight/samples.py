@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from lingraft.artifacts.remote import uri_of
 from lingraft.config.text import Files, Folder, HuggingFace, Split, TextSource
 from lingraft.data.documents import SAMPLED
-from lingraft.data.preprocessing import Preparation, Prepared
+from lingraft.data.preprocessing import PreparedDocument, Preprocessor
 from lingraft.data.splits import SPLITS, SplitName
-from lingraft.data.text import source_documents
+from lingraft.data.text import read_source
 from lingraft.errors import LingraftError
 
 MAX_CHARACTERS = 1 << 22
@@ -84,7 +84,7 @@ class TextSample:
         if not self.errors and not self.documents:
             yield f"{self.language}: the text holds no document that is not empty. Give text in this language."
 
-    def add(self, document: Prepared, place: str) -> None:
+    def add(self, document: PreparedDocument, place: str) -> None:
         """Count a document.
 
         Args:
@@ -95,7 +95,7 @@ class TextSample:
         self.characters[document.split] += document.characters
         self.count_label(document, place)
 
-    def count_label(self, document: Prepared, place: str) -> None:
+    def count_label(self, document: PreparedDocument, place: str) -> None:
         """Count a document's label, or that it has none.
 
         Args:
@@ -120,8 +120,8 @@ def take_sample(source: TextSource, division: Split, language: str) -> TextSampl
         division: the recipe's [split].
         language: one of the recipe's.
     """
-    sample, prepare = TextSample(language), Preparation(division, source.cleaning)
-    for found in source_documents(_streamed(source), language, sample.notes, Counter(), MAX_CHARACTERS):
+    sample, prepare = TextSample(language), Preprocessor(division, source.cleaning)
+    for found in read_source(_streamed(source), language, sample.notes, Counter(), MAX_CHARACTERS):
         if isinstance(found, LingraftError):
             sample.errors.append(str(found))
             continue
@@ -142,9 +142,9 @@ def scan_rest(sample: TextSample, source: TextSource, division: Split) -> None:
     """
     if sample.whole or not _is_local(source):
         return
-    every, prepare = TextSample(sample.language), Preparation(division, source.cleaning)
+    every, prepare = TextSample(sample.language), Preprocessor(division, source.cleaning)
     end_s = time.monotonic() + SCAN_S
-    for found in source_documents(source, sample.language, Counter(), Counter()):
+    for found in read_source(source, sample.language, Counter(), Counter()):
         if time.monotonic() > end_s:
             break
         if isinstance(found, LingraftError):

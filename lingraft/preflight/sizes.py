@@ -9,9 +9,9 @@ import sentencepiece
 
 from lingraft.config.recipe import Recipe
 from lingraft.data.splits import SPLITS
-from lingraft.data.text import missing_splits
-from lingraft.data.tokenizer.sampling import Survey, spread
-from lingraft.data.tokenizer.tokenizer import TooManyPiecesError, train_model
+from lingraft.data.text import empty_splits_error
+from lingraft.data.tokenizer.sampling import CorpusProfile, sample_lines
+from lingraft.data.tokenizer.tokenizer import TooManyPiecesError, train_sentencepiece
 from lingraft.errors import TokenizerError
 from lingraft.preflight.samples import TextSample
 
@@ -34,7 +34,7 @@ def size_problems(recipe: Recipe, sample: TextSample, smaller_vocabulary: bool) 
     if not sample.whole or sample.errors or not sample.documents:
         return
     counts = {split: len(texts) for split, texts in sample.texts.items()}
-    if message := missing_splits(counts, sample.language, recipe):
+    if message := empty_splits_error(counts, sample.language, recipe):
         yield f"{sample.language}: {message}"
     elif _in_doubt(recipe, sample):
         yield from _of_blocks(recipe, sample, smaller_vocabulary)
@@ -93,7 +93,7 @@ def _of_blocks(recipe: Recipe, sample: TextSample, smaller_vocabulary: bool) -> 
 def _train_pieces(recipe: Recipe, sample: TextSample, vocabulary: int) -> sentencepiece.SentencePieceProcessor:
     settings = recipe.tokenizer
     lines = [line for text in sample.texts["train"] for line in text.splitlines() if line.strip()]
-    there = Survey.of_lines(lines)
-    chosen = spread(lines, there.lines, there.sample_lines(settings.sample_lines))
-    model = train_model(chosen, vocabulary, settings.character_coverage or there.character_coverage)
+    there = CorpusProfile.of_lines(lines)
+    chosen = sample_lines(lines, there.lines, there.sample_size(settings.sample_lines))
+    model = train_sentencepiece(chosen, vocabulary, settings.character_coverage or there.character_coverage)
     return sentencepiece.SentencePieceProcessor(model_proto=model)

@@ -16,7 +16,7 @@ from lingraft.artifacts import sync
 from lingraft.config.recipe import Recipe
 from lingraft.config.search import Metric
 from lingraft.config.training import Adaptation, Initialisation
-from lingraft.data.blocks import load_blocks, split
+from lingraft.data.blocks import load_blocks, open_split
 from lingraft.data.text import load_text
 from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.errors import RecipeError, TextError
@@ -105,7 +105,7 @@ class Trainer:
         self.source = load_primary(inputs.primary, recipe.primary_shape)
         pieces = Tokenizer.load(inputs.tokenizer, self.search.language)
         self.data = load_blocks(inputs.blocks, pieces, recipe.encoder.block_tokens)
-        self.train, self.dev = split(self.data, "train"), split(self.data, "dev")
+        self.train, self.dev = open_split(self.data, "train"), open_split(self.data, "dev")
         self.budget = Budget(recipe, len(pieces))
         self.minis = Minis(recipe, inputs.primary, inputs.source_blocks, state)
         if not self.minis.needed:

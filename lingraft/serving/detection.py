@@ -2,15 +2,15 @@
 
 from collections.abc import Collection, Sequence
 
-from lingraft.data.language_detection import Detected, Detector
+from lingraft.data.language_detection import DetectedLanguage, LanguageDetector
 from lingraft.errors import RequestError
 
 AUTO = "auto"
 
 
 def resolve(
-    languages: Sequence[str], texts: Sequence[str], served: Collection[str], detector: Detector | None
-) -> list[Detected]:
+    languages: Sequence[str], texts: Sequence[str], served: Collection[str], detector: LanguageDetector | None
+) -> list[DetectedLanguage]:
     """The language of each text: named, or found out.
 
     Args:
@@ -25,9 +25,11 @@ def resolve(
     return [_one(place, *pair, served, detector) for place, pair in enumerate(zip(languages, texts, strict=True))]
 
 
-def _one(place: int, language: str, text: str, served: Collection[str], detector: Detector | None) -> Detected:
+def _one(
+    place: int, language: str, text: str, served: Collection[str], detector: LanguageDetector | None
+) -> DetectedLanguage:
     if language in served:
-        return Detected(language, 1.0)
+        return DetectedLanguage(language, 1.0)
     if language != AUTO:
         raise RequestError(
             f"text {place} is in language {language[:40]!a}; this endpoint speaks {sorted(served)}"
@@ -39,10 +41,10 @@ def _one(place: int, language: str, text: str, served: Collection[str], detector
             f"Name one of {sorted(served)}."
         )
     found = detector.detect(text)
-    return Detected(_served_form(place, found, served), found.confidence)
+    return DetectedLanguage(_served_form(place, found, served), found.confidence)
 
 
-def _served_form(place: int, found: Detected, served: Collection[str]) -> str:
+def _served_form(place: int, found: DetectedLanguage, served: Collection[str]) -> str:
     """A served language of the code that was found: 'pt-BR' where 'pt' was, if there is no other."""
     fitting = [name for name in served if name == found.language] or [
         name for name in served if name.partition("-")[0] == found.language

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lingraft.bundle.runtime import CUDA, served_provider, usable_cpus
-from lingraft.data.language_detection import Detected, Detector
+from lingraft.data.language_detection import DetectedLanguage, LanguageDetector
 from lingraft.errors import OverloadedError, RequestError, StoppingError
 from lingraft.serving import metrics
 from lingraft.serving.bundle import Bundle
@@ -64,7 +64,7 @@ class _Cut(NamedTuple):
     """A request that is ready for the body."""
 
     job: Job
-    spoken: list[Detected]
+    spoken: list[DetectedLanguage]
     unknown: list[float]
     """Share of each text's characters that its tokenizer does not know."""
     others: list[str]
@@ -78,7 +78,7 @@ class _Cut(NamedTuple):
 class Endpoint:
     """All models; made and used in one event loop."""
 
-    def __init__(self, served: Served, settings: Settings, detector: Detector | None = None) -> None:
+    def __init__(self, served: Served, settings: Settings, detector: LanguageDetector | None = None) -> None:
         """Make queues; nothing is answered before `start`.
 
         Raises:

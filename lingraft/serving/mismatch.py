@@ -6,7 +6,7 @@ sent as German with the same label, and be as sure of it as of any other.
 
 from collections.abc import Sequence
 
-from lingraft.data.language_detection import Detector
+from lingraft.data.language_detection import LanguageDetector
 from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.errors import RequestError
 from lingraft.serving.bundle import Bundle
@@ -51,7 +51,12 @@ def _visible(text: str) -> int:
 
 
 def other_languages(
-    texts: Sequence[str], named: Sequence[str], unsure: Sequence[bool], detector: Detector | None, *, every: bool
+    texts: Sequence[str],
+    named: Sequence[str],
+    unsure: Sequence[bool],
+    detector: LanguageDetector | None,
+    *,
+    every: bool,
 ) -> list[str]:
     """Language that each text seems to be in, where that is not the one it was sent in; else an empty string.
 
@@ -65,7 +70,7 @@ def other_languages(
     if detector is None:
         return [""] * len(texts)
     return [
-        detector.other_than(language, text, unsure=doubt) if doubt or every else ""
+        detector.detect_other(language, text, unsure=doubt) if doubt or every else ""
         for text, language, doubt in zip(texts, named, unsure, strict=True)
     ]
 

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from lingraft.data.language_detection import Detector
+from lingraft.data.language_detection import LanguageDetector
 from lingraft.errors import MissingExtraError
 from lingraft.serving import logs
 from lingraft.serving.endpoint import Endpoint
@@ -47,7 +47,7 @@ def serve(served: Served, bundles: Sequence[Path], settings: Settings, token: st
         ArtifactError: a bundle is damaged.
         PublicationError: the folder of publications is not there.
     """
-    endpoint = Endpoint(served, settings, Detector.load() if settings.detect else None)
+    endpoint = Endpoint(served, settings, LanguageDetector.load() if settings.detect else None)
     mount(app, endpoint, token)
     with following(served, bundles, settings.follow, settings.follow_s):
         _Server(endpoint, token).start([_Registered(name) for name in endpoint.models])

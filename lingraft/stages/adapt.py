@@ -16,7 +16,7 @@ from lingraft.config.recipe import Recipe
 from lingraft.config.systems import Stage, Step
 from lingraft.config.training import Training
 from lingraft.console import say
-from lingraft.data.blocks import hashes_of, load_blocks, split
+from lingraft.data.blocks import input_hashes, load_blocks, open_split
 from lingraft.data.shards import Blocks
 from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.errors import DepthError, RecipeError
@@ -102,7 +102,10 @@ def adapt(
         run = course.run(recipe, source, rows, data, stops, keeper)
         facts: dict[str, Any] = {"depth": depth, "fresh_layers": step.fresh_layers, "system": recipe.system}
         facts |= {"overlap": rows.copied, "overlap_by_class": rows.counts(), "vocabulary": len(pieces)}
-        origin: dict[str, Any] = {"aligned_with": source.fingerprint, "data_hashes": hashes_of(data) | mark_of(initial)}
+        origin: dict[str, Any] = {
+            "aligned_with": source.fingerprint,
+            "data_hashes": input_hashes(data) | mark_of(initial),
+        }
         origin |= {"tokenizer_hash": pieces.hash}
         curve = _Curve(checkpoints, stops, settings, recipe.encoder.dropout, origin)
         history: list[Progress] = []
@@ -175,8 +178,8 @@ class _Course:
         self, recipe: Recipe, primary: Primary, rows: Initialised, data: Artifact, stops: Sequence[int], keeper: Keeper
     ) -> Run:
         """The training, not yet begun; dev score and loss are the primary's, which is what embeddings are for."""
-        settings, train = recipe.adaptation, split(data, "train")
-        judge, dev_loss = (self._look(primary, split(data, "dev"), settings, measure) for measure in _MEASURES)
+        settings, train = recipe.adaptation, open_split(data, "train")
+        judge, dev_loss = (self._look(primary, open_split(data, "dev"), settings, measure) for measure in _MEASURES)
         if self.switch is None:
             return adaptation_run(recipe, self.steps[0], self.minis[0], rows, train, settings, stops, keeper, judge)
         given = recipe, self.switch, self.steps, self.minis, rows, train, settings, stops

@@ -21,8 +21,8 @@ from torch import Tensor
 from lingraft.artifacts.artifact import Artifact, require_aligned
 from lingraft.config.recipe import Recipe
 from lingraft.console import say
-from lingraft.data.blocks import split as blocks_of
-from lingraft.data.parallel_text import held_out, read_pairs
+from lingraft.data.blocks import open_split as blocks_of
+from lingraft.data.parallel_text import is_held_out, read_pairs
 from lingraft.data.shards import Blocks
 from lingraft.data.splits import SplitName
 from lingraft.data.text import read_split
@@ -224,7 +224,7 @@ def _held_out_lines(recipe: Recipe, language: str, split: SplitName) -> list[tup
     files = recipe.alignment.parallel.get(language)
     if files is None:
         return []
-    kept = ((pair.source, pair.target) for pair in read_pairs(files) if held_out(pair))
+    kept = ((pair.source, pair.target) for pair in read_pairs(files) if is_held_out(pair))
     lines = [*islice(kept, JUDGED.index(split), len(JUDGED) * MOST_PAIRS, len(JUDGED))]
     return lines if len(lines) >= FEWEST_PAIRS else []
 

@@ -7,7 +7,7 @@ import torch
 from lingraft.artifacts.artifact import Artifact, Draft, Kind
 from lingraft.config.recipe import Recipe
 from lingraft.config.systems import Stage
-from lingraft.data.blocks import hashes_of, load_blocks, split
+from lingraft.data.blocks import input_hashes, load_blocks, open_split
 from lingraft.model.encoder import fresh_layers, mini_model
 from lingraft.model.loading import load_primary
 from lingraft.training.distributed.launch import spread
@@ -53,13 +53,13 @@ def build_mini(
     with keeping(recipe, out, state, settings, made_from) as keeper:
         if made := finished(out, Kind.MINI, keeper, watch):
             return made
-        judge = masked_judge(mini, mini, split(data, "dev"), settings)
-        run = masked_lm_run(recipe, step, mini, split(data, "train"), settings, keeper=keeper, judge=judge)
+        judge = masked_judge(mini, mini, open_split(data, "dev"), settings)
+        run = masked_lm_run(recipe, step, mini, open_split(data, "train"), settings, keeper=keeper, judge=judge)
         history = run.watched(f"build mini-model of {step.layers} layers", watch)
 
         def fill(draft: Draft) -> None:
             draft.tensors("layers", fresh.state_dict())
-            describe(draft, recipe.source, hashes_of(data), settings, history, run)
+            describe(draft, recipe.source, input_hashes(data), settings, history, run)
             draft.facts["tokenizer_hash"] = source.tokenizer.hash
             draft.facts["aligned_with"] = source.fingerprint
             draft.facts["details"] |= {"shape": mini.shape.model_dump(mode="json"), "depth": depth}

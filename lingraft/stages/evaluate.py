@@ -8,7 +8,7 @@ from torch import Tensor
 from lingraft.artifacts.artifact import Artifact, Cost, Kind, require_aligned
 from lingraft.config.recipe import Recipe
 from lingraft.config.systems import Stage, Step, System
-from lingraft.data.blocks import load_blocks, split
+from lingraft.data.blocks import load_blocks, open_split
 from lingraft.data.text import load_text
 from lingraft.model.encoder import Encoder, Vocabulary
 from lingraft.model.flops import step_flops
@@ -123,7 +123,7 @@ def evaluate_language(
     step = recipe.steps_over(depth, system)[Stage.ADAPT]
     data, documents = load_blocks(blocks, pieces, recipe.encoder.block_tokens), load_text(text, learned.language)
     models = load_tasks(tasks)
-    probe = language_probe(recipe, source, pieces, "test", documents, split(data, "test"), source_evaluation)
+    probe = language_probe(recipe, source, pieces, "test", documents, open_split(data, "test"), source_evaluation)
     require_start(learned, initial)
     rows = initial_rows(recipe, source, pieces, initial)
     untrained = vocabulary_of(rows.table_VD, rows.bias_V, rows.special)
@@ -201,7 +201,7 @@ def _hashes(source: Primary, text: Artifact, blocks: Artifact, models: dict[str,
 
 
 def _test(blocks: Artifact) -> Tensor:
-    return split(blocks, "test").all()
+    return open_split(blocks, "test").all()
 
 
 def _masked(

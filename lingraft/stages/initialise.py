@@ -20,9 +20,9 @@ from lingraft.config.recipe import Recipe
 from lingraft.config.systems import Stage
 from lingraft.config.training import Initialisation
 from lingraft.console import say
-from lingraft.data.bilingual_dictionary import Hashed, read_words
-from lingraft.data.blocks import hashes_of, load_blocks, split
-from lingraft.data.parallel_text import described, held_out, read_pairs
+from lingraft.data.bilingual_dictionary import HashedPairs, read_word_pairs
+from lingraft.data.blocks import input_hashes, load_blocks, open_split
+from lingraft.data.parallel_text import file_names, is_held_out, read_pairs
 from lingraft.data.shards import Blocks
 from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.errors import AlignmentError, ArtifactError, RecipeError, TokenizerError
@@ -185,14 +185,14 @@ def _from_text(
         source_pieces=primary.tokenizer,
         target_pieces=pieces,
         source_vectors=load_vectors(source_vectors, primary.tokenizer),
-        target_vectors=vectors_of(split(data, "train", in_order=True), pieces),
+        target_vectors=vectors_of(open_split(data, "train", sequential=True), pieces),
         seed=recipe.adaptation.seed,
         resource=resource,
         table=table,
-        loss=_loss(primary, split(data, "dev")),
+        loss=_loss(primary, open_split(data, "dev")),
     )
     say(f"alignment of {language!r}: {found.quality.summary}")
-    return found, {"source_vectors": artifact_fingerprint(source_vectors), **hashes_of(data), **translations}
+    return found, {"source_vectors": artifact_fingerprint(source_vectors), **input_hashes(data), **translations}
 
 
 def _loss(primary: Primary, blocks: Blocks) -> Callable[[Initialised], float]:
@@ -217,14 +217,14 @@ def _translations(
     """The best resource that the recipe names for a language, translations learned from it, and its mark."""
     files, language = recipe.alignment, target.language
     if sentences := files.parallel.get(language):
-        pairs = Hashed(read_pairs(sentences))
-        learned_from = (pair for pair in pairs if not held_out(pair))
-        table = parallel_table(learned_from, source, target, described(sentences))
-        return Resource.PARALLEL, table, pairs.mark
+        pairs = HashedPairs(read_pairs(sentences))
+        learned_from = (pair for pair in pairs if not is_held_out(pair))
+        table = parallel_table(learned_from, source, target, file_names(sentences))
+        return Resource.PARALLEL, table, pairs.hashes
     if words := files.dictionary.get(language):
-        pairs = Hashed(read_words(words))
+        pairs = HashedPairs(read_word_pairs(words))
         table = dictionary_table(pairs, source, target, words)
-        return Resource.DICTIONARY, table, pairs.mark
+        return Resource.DICTIONARY, table, pairs.hashes
     return Resource.TEXT, None, {}
 
 

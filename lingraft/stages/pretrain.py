@@ -9,7 +9,7 @@ import torch
 from lingraft.artifacts.artifact import Artifact, Draft, Kind
 from lingraft.config.recipe import Recipe
 from lingraft.config.systems import Stage, Step
-from lingraft.data.blocks import hashes_of, load_blocks, split
+from lingraft.data.blocks import input_hashes, load_blocks, open_split
 from lingraft.data.shards import Blocks
 from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.model.encoder import Encoder
@@ -50,7 +50,7 @@ def pretrain(
     pieces = Tokenizer.load(tokenizer, recipe.source)
     data = load_blocks(blocks, pieces, recipe.encoder.block_tokens)
     settings, step = recipe.pretraining, recipe.steps_over(recipe.adaptation.depth)[Stage.PRETRAIN]
-    train = split(data, "train")
+    train = open_split(data, "train")
     with forked():
         torch.manual_seed(settings.seed)
         encoder = Encoder(recipe.primary_shape, len(pieces))
@@ -62,14 +62,14 @@ def pretrain(
     with keeping(recipe, out, state, settings, made_from) as keeper:
         if made := finished(out, Kind.PRIMARY, keeper, watch):
             return made
-        judge = masked_judge(encoder, encoder, split(data, "dev"), settings)
+        judge = masked_judge(encoder, encoder, open_split(data, "dev"), settings)
         run = pretraining_run(recipe, step, encoder, train, keeper, judge)
         history = run.watched(f"pretrain {recipe.source}", watch)
 
         def fill(draft: Draft) -> None:
             draft.tensors("body", encoder.body_tensors())
             save_vocabulary(draft, encoder.vocabulary, pieces)
-            describe(draft, pieces.language, hashes_of(data), settings, history, run)
+            describe(draft, pieces.language, input_hashes(data), settings, history, run)
             draft.facts["tokenizer_hash"] = pieces.hash
             draft.facts["details"] |= {"shape": encoder.shape.model_dump(mode="json")}
 

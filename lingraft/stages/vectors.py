@@ -13,8 +13,8 @@ from lingraft.artifacts import artifact
 from lingraft.artifacts.artifact import Artifact, Kind
 from lingraft.artifacts.files import require_new
 from lingraft.config.recipe import Recipe
-from lingraft.data.blocks import hashes_of, load_blocks, split
-from lingraft.data.rng import generator_of
+from lingraft.data.blocks import input_hashes, load_blocks, open_split
+from lingraft.data.rng import make_generator
 from lingraft.data.shards import Blocks
 from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.errors import TokenizerError
@@ -48,13 +48,13 @@ def build_vectors(recipe: Recipe, blocks: Path, tokenizer: Path, out: Path) -> A
     started = time.monotonic()
     pieces = Tokenizer.load(tokenizer)
     data = load_blocks(blocks, pieces, recipe.encoder.block_tokens)
-    found = vectors_of(split(data, "train", in_order=True), pieces)
+    found = vectors_of(open_split(data, "train", sequential=True), pieces)
     with artifact.create(out, Kind.VECTORS) as draft:
         draft.tensors(_PART, {"vectors_VW": found.vectors_VW, "counts_V": found.counts_V})
         draft.facts = {
             "language": pieces.language,
             "tokenizer_hash": pieces.hash,
-            "data_hashes": hashes_of(data),
+            "data_hashes": input_hashes(data),
             "record": {"elapsed_s": time.monotonic() - started},
             "details": {"width": WIDTH, "window": WINDOW, "seed": _SEED, "vocabulary": len(pieces)}
             | {"known": int(found.known.sum())},
@@ -86,7 +86,7 @@ def begin_as_static_vectors(vocabulary: Vocabulary, blocks: Blocks, pieces: Toke
     found, width = vectors_of(blocks, pieces), vocabulary.table_VD.shape[1]
     unit_VW = normalised(found.vectors_VW[:, :width], found.known)
     # A factorisation has most of its spread in a few columns; turned at random, all columns have as much.
-    turned_DD, _ = torch.linalg.qr(torch.randn(width, width, generator=generator_of("turn", _SEED)))
+    turned_DD, _ = torch.linalg.qr(torch.randn(width, width, generator=make_generator("turn", _SEED)))
     rows_VD = INITIAL_STD * math.sqrt(width) * unit_VW @ turned_DD[: unit_VW.shape[1]]
     drawn_VD = vocabulary.table_VD[found.known]
     vocabulary.table_VD[found.known] = rows_VD[found.known] + _RANDOM_SHARE * drawn_VD

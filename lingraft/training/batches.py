@@ -12,10 +12,10 @@ import torch
 from torch import Tensor
 
 from lingraft.config.training import blocks_per_process
-from lingraft.data.masking import predicted
-from lingraft.data.rng import generator_of
+from lingraft.data.masking import count_predicted
+from lingraft.data.rng import make_generator
 from lingraft.data.shards import Blocks
-from lingraft.data.shuffling import Order
+from lingraft.data.shuffling import ShuffledIndices
 from lingraft.errors import RecipeError
 from lingraft.tasks.kinds import Prepared
 from lingraft.tasks.lengths import lengths
@@ -49,16 +49,16 @@ def block_stream(
         RecipeError: batch and micro-batch cannot be divided over the processes.
     """
     own = _part_of(batch_blocks, at_once)
-    order, size = Order(len(blocks), seed, blocks.window), at_once or own
+    order, size = ShuffledIndices(len(blocks), seed, blocks.window), at_once or own
 
     def micro_batches(step: int) -> list[tuple[float, Drawn]]:
         first = (step - 1) * batch_blocks
-        total = predicted(mask_rate, blocks.block_tokens, first, batch_blocks) or 1  # blocks may be that short
+        total = count_predicted(mask_rate, blocks.block_tokens, first, batch_blocks) or 1  # blocks may be that short
         starts = range(first + process_group.rank() * own, first + (process_group.rank() + 1) * own, size)
-        blocks.follow(order, starts.stop)
+        blocks.prefetch_from(order, starts.stop)
         return [
             (
-                predicted(mask_rate, blocks.block_tokens, start, size) / total,
+                count_predicted(mask_rate, blocks.block_tokens, start, size) / total,
                 Drawn(blocks.take(order.rows(start, size)), start),
             )
             for start in starts
@@ -107,7 +107,7 @@ def task_stream(
 
 def _rows_of(data: Prepared, batch_examples: int, seed: int, together: int) -> Callable[[int], Tensor]:
     """Row numbers of a step. The rows of so many steps are sorted by length, and their batches shuffled."""
-    count, order = len(data), Order(len(data), seed)
+    count, order = len(data), ShuffledIndices(len(data), seed)
     steps_an_epoch = math.ceil(count / batch_examples)
     lengths_N = lengths(data) if together > 1 else None
 
@@ -118,7 +118,7 @@ def _rows_of(data: Prepared, batch_examples: int, seed: int, together: int) -> C
         if lengths_N is None:
             return drawn
         batches = drawn[lengths_N[drawn].argsort(stable=True)].split(batch_examples)
-        shuffled = torch.randperm(len(batches), generator=generator_of("batches", seed, epoch, first))
+        shuffled = torch.randperm(len(batches), generator=make_generator("batches", seed, epoch, first))
         return batches[int(shuffled[place % together])]
 
     return rows

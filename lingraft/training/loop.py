@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from lingraft.data.rng import seed_of
+from lingraft.data.rng import derive_seed
 from lingraft.errors import TrainingError
 from lingraft.signals import Interruption, StopRequest, stop_signals
 from lingraft.training.checkpoint import Keeper
@@ -116,7 +116,7 @@ def _backward(
         for number, (share, batch) in enumerate(micro_batches):
             if number and process_group.highest(notice.signal_number):  # after every step all have asked anyway
                 return None
-            torch.manual_seed(seed_of("dropout", plan.seed, step, first + number))
+            torch.manual_seed(derive_seed("dropout", plan.seed, step, first + number))
             with _unsynchronised(loss_of, number + 1 < len(micro_batches)):
                 with precise():
                     loss = loss_of(batch)

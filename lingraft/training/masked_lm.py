@@ -7,8 +7,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from lingraft.console import with_progress
-from lingraft.data.masking import NOT_PREDICTED, Maskable, mask
-from lingraft.data.rng import seed_of
+from lingraft.data.masking import NOT_PREDICTED, MaskingVocabulary, mask_tokens
+from lingraft.data.rng import derive_seed
 from lingraft.model.encoder import Encoder
 from lingraft.model.kernels.cross_entropy import summed_cross_entropy
 from lingraft.tasks.item_counts import Tally
@@ -37,7 +37,7 @@ class MaskedLmLoss(nn.Module):
         """
         super().__init__()
         self.encoder, self.depths, self.mask_rate, self.window = encoder, depths, mask_rate, window
-        self.seed, self.pieces = seed_of("masks", seed), _pieces(encoder)
+        self.seed, self.pieces = derive_seed("masks", seed), _pieces(encoder)
 
     def forward(self, drawn: Drawn) -> Tensor:
         """A scalar. Places that a block of mostly special tokens leaves unpredicted count as predicted with no loss.
@@ -45,7 +45,7 @@ class MaskedLmLoss(nn.Module):
         The divisor is then the same for all blocks, however they are divided into batches.
         """
         tokens_BT = drawn.tokens_BT.to(self.encoder.positions_TD.device, non_blocking=True)
-        masked = mask(tokens_BT, self.mask_rate, self.pieces, self.seed, drawn.first)
+        masked = mask_tokens(tokens_BT, self.mask_rate, self.pieces, self.seed, drawn.first)
         hidden = self.encoder.hidden_states(masked.tokens_BT, self.depths, below_heads=True, window=self.window)
         features, vocabulary = self.encoder.features(hidden, masked.positions_M), self.encoder.vocabulary
         losses = [
@@ -90,7 +90,7 @@ def _judged(
     batches = blocks_NT.split(_EVALUATION_BATCH)
     for number, tokens_BT in enumerate(with_progress(batches, "judge masked tokens", "batch", len(batches))):
         first = number * _EVALUATION_BATCH
-        masked = mask(tokens_BT.long().to(device), JUDGED_MASK_RATE, pieces, _JUDGED_SEED, first)
+        masked = mask_tokens(tokens_BT.long().to(device), JUDGED_MASK_RATE, pieces, _JUDGED_SEED, first)
         logits = encoder.masked_logits(masked.tokens_BT, masked.positions_M, depths)
         blocks_M, blocks = masked.positions_M // tokens_BT.shape[1], len(tokens_BT)
         for depth, logits_MV in logits.items():
@@ -101,6 +101,6 @@ def _judged(
     return {depth: Tally.of(torch.cat(parts).cpu().numpy(), out_of_N) for depth, parts in found.items()}
 
 
-def _pieces(encoder: Encoder) -> Maskable:
+def _pieces(encoder: Encoder) -> MaskingVocabulary:
     vocabulary = encoder.vocabulary
-    return Maskable.of(len(vocabulary), vocabulary.special, encoder.positions_TD.device)
+    return MaskingVocabulary.of(len(vocabulary), vocabulary.special, encoder.positions_TD.device)

@@ -18,9 +18,9 @@ from lingraft.artifacts import remote as object_storage
 from lingraft.artifacts.artifact import MANIFEST, Artifact, Kind
 from lingraft.artifacts.remote import RemoteFiles, open_remote, uri_of
 from lingraft.artifacts.token_ids import Ids, map_ids
-from lingraft.data.blocks import load_blocks, split
-from lingraft.data.shard_cache import FileShelf
-from lingraft.data.shuffling import Order
+from lingraft.data.blocks import load_blocks, open_split
+from lingraft.data.shard_cache import ShardCache
+from lingraft.data.shuffling import ShuffledIndices
 from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.errors import ArtifactError, MissingExtraError
 from tests.data.test_shards import T, flip_a_bit, packed
@@ -153,25 +153,25 @@ def test_blocks_of_a_workshop_stream_from_storage_as_they_stand_on_disk(workshop
     )
     assert remote.fingerprint == local.fingerprint
     for name in ("train", "dev", "test"):
-        one, other = split(remote, name), split(local, name)
+        one, other = open_split(remote, name), open_split(local, name)
         assert (len(one), one.window, one.block_tokens) == (len(other), other.window, other.block_tokens)
         assert torch.equal(one.all(), other.all())
     memory.rm("/bucket", recursive=True)
 
 
 def test_only_what_is_needed_is_fetched_and_only_once(web: Web) -> None:
-    blocks = split(open_remote(web.uri, Kind.BLOCKS), "train")
+    blocks = open_split(open_remote(web.uri, Kind.BLOCKS), "train")
     assert web.asked == []
     assert blocks.take(torch.tensor([31, 7, 32])).tolist() == [[31] * T, [7] * T, [32] * T]
-    again = split(open_remote(web.uri, Kind.BLOCKS), "train")
+    again = open_split(open_remote(web.uri, Kind.BLOCKS), "train")
     assert int(again.take(torch.tensor([33]))[0, 0]) == 33
     assert web.asked == ["train-00000.safetensors", "train-00003.safetensors"]
 
 
 def test_the_next_windows_are_fetched_while_nobody_waits(web: Web) -> None:
     found = open_remote(web.uri, Kind.BLOCKS)
-    blocks, order = split(found, "train"), Order(95, seed=1, window=20)
-    blocks.follow(order, 0)
+    blocks, order = open_split(found, "train"), ShuffledIndices(95, seed=1, window=20)
+    blocks.prefetch_from(order, 0)
     soon = {f"train-{row // 10:05d}.safetensors" for row in order.rows(0, 35).tolist()}
     waited_s = 0.0
     while not soon <= set(names(found.folder)) and waited_s < 10:
@@ -186,10 +186,10 @@ def test_the_next_windows_are_fetched_while_nobody_waits(web: Web) -> None:
 
 def test_the_cache_stays_within_its_bounds_and_every_row_is_still_read(web: Web) -> None:
     found = open_remote(web.uri, Kind.BLOCKS)
-    blocks, order = split(found, "train", cache_bytes=4 * SHARD_BYTES), Order(95, seed=1, window=20)
+    blocks, order = open_split(found, "train", cache_bytes=4 * SHARD_BYTES), ShuffledIndices(95, seed=1, window=20)
     most = 0
     for place in range(0, 2 * 95, 5):
-        blocks.follow(order, place)
+        blocks.prefetch_from(order, place)
         rows_B = order.rows(place, 5)
         assert torch.equal(blocks.take(rows_B)[:, 0], rows_B)
         most = max(most, len(names(found.folder)))
@@ -199,45 +199,45 @@ def test_the_cache_stays_within_its_bounds_and_every_row_is_still_read(web: Web)
 
 def test_what_an_earlier_program_left_in_the_cache_counts(web: Web) -> None:
     found = open_remote(web.uri, Kind.BLOCKS)
-    split(found, "train").all()
+    open_split(found, "train").all()
     assert len(names(found.folder)) == 10
-    split(found, "train", cache_bytes=3 * SHARD_BYTES).take(torch.tensor([3]))
+    open_split(found, "train", cache_bytes=3 * SHARD_BYTES).take(torch.tensor([3]))
     flip_a_bit(found.folder / "train-00009.safetensors")
-    assert int(split(found, "train", cache_bytes=3 * SHARD_BYTES).take(torch.tensor([94]))[0, 0]) == 94
+    assert int(open_split(found, "train", cache_bytes=3 * SHARD_BYTES).take(torch.tensor([94]))[0, 0]) == 94
     assert len(names(found.folder)) <= 3
 
 
 def test_a_cache_that_is_too_small_to_shuffle_in_is_refused_with_the_size_it_needs(web: Web) -> None:
     with pytest.raises(ArtifactError, match=r"holds 1 shards of .*shuffling needs 2 at a time. Give it 320 bytes"):
-        split(open_remote(web.uri, Kind.BLOCKS), "train", cache_bytes=2 * SHARD_BYTES - 1)
+        open_split(open_remote(web.uri, Kind.BLOCKS), "train", cache_bytes=2 * SHARD_BYTES - 1)
 
 
 def test_the_caches_size_may_stand_in_the_environment(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
     found = open_remote(web.uri, Kind.BLOCKS)
     monkeypatch.setenv("LINGRAFT_CACHE_BYTES", str(3 * SHARD_BYTES))
-    blocks = split(found, "train")
+    blocks = open_split(found, "train")
     for row in range(0, 95, 10):
         assert int(blocks.take(torch.tensor([row]))[0, 0]) == row
     assert len(names(found.folder)) == 3
     monkeypatch.setenv("LINGRAFT_CACHE_BYTES", str(SHARD_BYTES))
     with pytest.raises(ArtifactError, match=r"a cache of 80 bytes .*320 bytes or more \(LINGRAFT_CACHE_BYTES\)"):
-        split(found, "train")
+        open_split(found, "train")
 
 
 @pytest.mark.parametrize("said", ["", "16 GiB", "-1", "1e9"])
 def test_a_cache_size_that_is_no_number_is_refused(web: Web, monkeypatch: pytest.MonkeyPatch, said: str) -> None:
     monkeypatch.setenv("LINGRAFT_CACHE_BYTES", said)
     with pytest.raises(ArtifactError, match=f"LINGRAFT_CACHE_BYTES must be a whole number of bytes.*'{said}'"):
-        split(open_remote(web.uri, Kind.BLOCKS), "train")
+        open_split(open_remote(web.uri, Kind.BLOCKS), "train")
 
 
 def test_no_room_is_made_by_what_another_process_is_about_to_map(web: Web) -> None:
     found = open_remote(web.uri, Kind.BLOCKS)
-    split(found, "train").all()
+    open_split(found, "train").all()
     kept = found.folder / "train-00004.safetensors"
     with (found.folder / f".{kept.name}.lock").open("w") as stream:
         fcntl.flock(stream, fcntl.LOCK_EX)
-        blocks = split(found, "train", cache_bytes=2 * SHARD_BYTES)
+        blocks = open_split(found, "train", cache_bytes=2 * SHARD_BYTES)
         (found.folder / "train-00000.safetensors").unlink()
         blocks.take(torch.tensor([0]))
         assert names(found.folder) == ["train-00000.safetensors", kept.name]
@@ -247,7 +247,7 @@ def test_a_file_that_goes_between_its_hash_and_its_mapping_is_fetched_again(
     web: Web, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = open_remote(web.uri, Kind.BLOCKS)
-    split(found, "train").take(torch.tensor([42]))
+    open_split(found, "train").take(torch.tensor([42]))
     disappearances = ["once"]
 
     def mapped(path: Path) -> Ids:
@@ -257,11 +257,11 @@ def test_a_file_that_goes_between_its_hash_and_its_mapping_is_fetched_again(
         return map_ids(path)
 
     monkeypatch.setattr(object_storage, "map_ids", mapped)
-    assert int(split(found, "train").take(torch.tensor([42]))[0, 0]) == 42
+    assert int(open_split(found, "train").take(torch.tensor([42]))[0, 0]) == 42
     assert web.asked == ["train-00004.safetensors"] * 2
     disappearances += ["again"] * 99
     with pytest.raises(ArtifactError, match=r"train-00004\.safetensors was removed 3 times before it could be read"):
-        split(found, "train").take(torch.tensor([42]))
+        open_split(found, "train").take(torch.tensor([42]))
 
 
 def test_a_manifest_in_the_cache_is_whole_at_any_time(tmp_path: Path) -> None:
@@ -291,7 +291,7 @@ def test_a_manifest_that_is_no_text_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("fault", ["answer_500", "slow_down", "cut_short", "flip"])
 def test_a_fetch_that_fails_twice_is_tried_again(web: Web, fault: str) -> None:
-    blocks = split(open_remote(web.uri, Kind.BLOCKS), "train")
+    blocks = open_split(open_remote(web.uri, Kind.BLOCKS), "train")
     setattr(web, fault, 2)
     assert int(blocks.take(torch.tensor([42]))[0, 0]) == 42
     assert web.asked == ["train-00004.safetensors"] * 3
@@ -304,7 +304,7 @@ def test_a_fetch_that_fails_every_time_is_an_error_that_names_it(web: Web, fault
     with pytest.raises(
         ArtifactError, match=rf"train-00004\.safetensors could not be fetched in 3 attempts: .*{reason}"
     ):
-        split(found, "train").take(torch.tensor([42]))
+        open_split(found, "train").take(torch.tensor([42]))
     assert names(found.folder) == []
     assert not [path for path in found.folder.iterdir() if path.name.endswith(f"-{os.getpid()}")]
 
@@ -313,18 +313,18 @@ def test_a_server_that_falls_silent_is_an_error_and_no_hang(web: Web) -> None:
     found = open_remote(web.uri, Kind.BLOCKS)
     web.hang.set()
     files = [f"train-{number:05d}.safetensors" for number in range(10)]
-    shelf = FileShelf(RemoteFiles(found, 10, stall_s=0.3), files, 10)
+    shelf = ShardCache(RemoteFiles(found, 10, stall_s=0.3), files, 10)
     with pytest.raises(ArtifactError, match=r"nothing of http.* arrived for 0 s"):
-        shelf.shard(4)
+        shelf.get(4)
     assert not web.gave_up.is_set()  # the error came while the server was still silent
     web.release.set()
 
 
 def test_a_damaged_file_in_the_cache_is_fetched_anew(web: Web) -> None:
     found = open_remote(web.uri, Kind.BLOCKS)
-    split(found, "train").take(torch.tensor([42]))
+    open_split(found, "train").take(torch.tensor([42]))
     flip_a_bit(found.folder / "train-00004.safetensors")
-    assert int(split(found, "train").take(torch.tensor([49]))[0, 0]) == 49
+    assert int(open_split(found, "train").take(torch.tensor([49]))[0, 0]) == 49
     assert web.asked == ["train-00004.safetensors"] * 2
 
 
@@ -336,14 +336,14 @@ def test_blocks_that_were_made_anew_do_not_mix_with_those_fetched_before(tmp_pat
     packed(tmp_path / "stored", 55, 10)
     after = open_remote(uri, Kind.BLOCKS)
     assert before.folder != after.folder
-    assert len(split(after, "train").all()) == 55
+    assert len(open_split(after, "train").all()) == 55
     with pytest.raises(ArtifactError, match=r"train-00005\.safetensors could not be fetched .*SHA-256"):
-        split(before, "train").take(torch.tensor([59]))
+        open_split(before, "train").take(torch.tensor([59]))
 
 
 def fetch_all(uri: str) -> int:
     """How many training blocks come."""
-    return len(split(open_remote(uri, Kind.BLOCKS), "train").all())
+    return len(open_split(open_remote(uri, Kind.BLOCKS), "train").all())
 
 
 def test_processes_share_a_cache_and_fetch_each_shard_once(web: Web, tmp_path: Path) -> None:
@@ -361,7 +361,7 @@ from lingraft.artifacts.artifact import Kind
 from lingraft.data.blocks import split
 from lingraft.artifacts.remote import open_remote
 blocks = split(open_remote(sys.argv[1], Kind.BLOCKS), "train")
-blocks.expect(torch.tensor([0]))
+blocks.prefetch(torch.tensor([0]))
 """
     subprocess.run([sys.executable, "-c", program, web.uri], check=True, timeout=60)
 
@@ -430,16 +430,16 @@ def test_blocks_stream_from_s3_to_who_may_read_them(bucket: str, stored: Path, m
     for path in stored.iterdir():
         client.upload_file(str(path), "corpus", f"blocks/en/{path.name}")
     found = open_remote("s3://corpus/blocks/en", Kind.BLOCKS)
-    blocks, order = split(found, "train", cache_bytes=4 * SHARD_BYTES), Order(95, seed=1, window=20)
+    blocks, order = open_split(found, "train", cache_bytes=4 * SHARD_BYTES), ShuffledIndices(95, seed=1, window=20)
     for place in range(0, 95, 5):
-        blocks.follow(order, place)
+        blocks.prefetch_from(order, place)
         rows_B = order.rows(place, 5)
         assert torch.equal(blocks.take(rows_B)[:, 0], rows_B)
     assert len(names(found.folder)) <= 4
     client.delete_object(Bucket="corpus", Key="blocks/en/train-00000.safetensors")
     (found.folder / "train-00000.safetensors").unlink(missing_ok=True)
     with pytest.raises(ArtifactError, match=r"s3://corpus/blocks/en/train-00000\.safetensors could not be fetched"):
-        split(Artifact(found.folder, found.manifest, True, found.origin), "train").take(torch.tensor([0]))
+        open_split(Artifact(found.folder, found.manifest, True, found.origin), "train").take(torch.tensor([0]))
     s3fs.S3FileSystem.clear_instance_cache()
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "another")
     with pytest.raises(ArtifactError, match=r"could not be fetched in 3 attempts: PermissionError.*your rights"):

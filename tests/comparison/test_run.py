@@ -17,7 +17,7 @@ from lingraft.comparison import jobs
 from lingraft.comparison import runner as comparison
 from lingraft.comparison.evaluate import FinetunedModels, judge_language, judge_source
 from lingraft.comparison.plan import plan_of
-from lingraft.data.blocks import split
+from lingraft.data.blocks import open_split
 from lingraft.errors import RecipeError
 from lingraft.jobs.job import LanguageDirs
 from lingraft.reports.paper.records import PaperRecords
@@ -112,7 +112,7 @@ def test_trivial_baselines_are_those_of_the_judged_examples(compared: Compared) 
     by_task = {task.name: task.baselines for task in compared.records.tasks}
     assert by_task["paws-x"] == {"de": 0.5}
     assert by_task["topic"].keys() == by_task["masked"].keys() == {"de", "tr"}
-    blocks = split(Artifact.load(compared.out / "blocks/de", Kind.BLOCKS), "test").all()
+    blocks = open_split(Artifact.load(compared.out / "blocks/de", Kind.BLOCKS), "test").all()
     ordinary = blocks[blocks >= 5]
     assert by_task["masked"]["de"] == pytest.approx(float(torch.bincount(ordinary).max() / len(ordinary)))
 

@@ -4,18 +4,18 @@ from pathlib import Path
 
 import pytest
 
-from lingraft.data.bilingual_dictionary import read_words, words_or_errors
+from lingraft.data.bilingual_dictionary import read_word_pairs, word_pairs_or_errors
 from lingraft.data.parallel_text import DUPLICATE, EMPTY
 from lingraft.errors import TextError
 from tests import dictionaries
 
 
 def words(file: Path | str) -> list[tuple[str, str]]:
-    return [(pair.source, pair.target) for pair in read_words(str(file))]
+    return [(pair.source, pair.target) for pair in read_word_pairs(str(file))]
 
 
 def errors(file: Path) -> list[str]:
-    return [str(found) for found in words_or_errors(str(file)) if isinstance(found, TextError)]
+    return [str(found) for found in word_pairs_or_errors(str(file)) if isinstance(found, TextError)]
 
 
 @pytest.mark.parametrize("between", [" ", "\t"])
@@ -56,7 +56,7 @@ def test_empty_sides_and_repetitions_are_left_out_and_counted(tmp_path: Path) ->
     lines = [f"sol{number}\tzun{number}\n" for number in range(20)]
     (tmp_path / "words").write_text("".join([*lines, "lun\t\n", *lines[:3]]))
     left_out: Counter[str] = Counter()
-    assert len([*read_words(str(tmp_path / "words"), left_out)]) == 20
+    assert len([*read_word_pairs(str(tmp_path / "words"), left_out)]) == 20
     assert left_out == {EMPTY: 1, DUPLICATE: 3}
     (tmp_path / "words").write_text("sol\tzun\nlun\t\n")
     with pytest.raises(TextError, match=r"1 of 2 pairs \(50%\) have an empty side"):
@@ -77,7 +77,7 @@ ENTRIES = {
 def test_freedict_lists_translations_by_sense_without_what_is_said_about_them(named: str, tmp_path: Path) -> None:
     left_out: Counter[str] = Counter()
     folder = dictionaries.freedict(tmp_path, ENTRIES)
-    found = [(pair.source, pair.target) for pair in read_words(str(folder / named), left_out)]
+    found = [(pair.source, pair.target) for pair in read_word_pairs(str(folder / named), left_out)]
     assert found == [
         *[("Sol", "zun"), ("Sol", "zon"), ("Sol", "big zun")],
         ("lun", "mun"),
@@ -93,7 +93,7 @@ def test_headwords_that_share_an_entry_give_its_pairs_once(tmp_path: Path) -> No
     about, entry = index.read_text().splitlines(keepends=True)
     index.write_text(about + entry + entry.replace("sol", "the sol"))
     assert [
-        (pair.source, pair.target) for pair in words_or_errors(str(tmp_path)) if not isinstance(pair, TextError)
+        (pair.source, pair.target) for pair in word_pairs_or_errors(str(tmp_path)) if not isinstance(pair, TextError)
     ] == [("sol", "zun")]
 
 

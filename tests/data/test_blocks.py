@@ -11,11 +11,11 @@ from lingraft.config.recipe import Recipe
 from lingraft.data import blocks, token_stream
 from lingraft.data.blocks import load_blocks, pack
 from lingraft.data.text import SPLITS, load_split
-from lingraft.data.tokenizer.tokenizer import OWN_IDS, Tokenizer
+from lingraft.data.tokenizer.tokenizer import DEFAULT_SPECIAL_IDS, Tokenizer
 from lingraft.errors import ArtifactError, TextError, TokenizerError
 from tests.workshop import Workshop
 
-BEGIN, END = OWN_IDS.begin, OWN_IDS.end
+BEGIN, END = DEFAULT_SPECIAL_IDS.begin, DEFAULT_SPECIAL_IDS.end
 
 
 def with_length(recipe: Recipe, block_tokens: int) -> Recipe:
@@ -47,7 +47,7 @@ def test_blocks_hold_the_text_of_their_split_and_count_the_rest(workshop: Worksh
                 document.text for document in load_split(Artifact.load(workshop.texts[language], Kind.TEXT), split)
             ]
             stream = [token for ids in pieces.encode_all(texts) for token in [*ids, END]]
-            blocks_NT = blocks.split(found, split).all()
+            blocks_NT = blocks.open_split(found, split).all()
             packed = blocks_NT[:, 1:].flatten().tolist()
             assert packed == stream[: len(packed)]
             assert found.manifest.details["tokens_left_out"][split] == len(stream) - len(packed)
@@ -69,7 +69,7 @@ def test_no_document_stands_in_two_splits(workshop: Workshop) -> None:
 
 def test_blocks_are_small_integers_without_padding(workshop: Workshop) -> None:
     for folder in workshop.blocks.values():
-        tokens_NT = blocks.split(Artifact.load(folder, Kind.BLOCKS), "train").all()
+        tokens_NT = blocks.open_split(Artifact.load(folder, Kind.BLOCKS), "train").all()
         assert tokens_NT.shape[1] == workshop.recipe.encoder.block_tokens
         assert int(tokens_NT.max()) < workshop.recipe.tokenizer.vocabulary
         assert not (tokens_NT[:, 1:] == BEGIN).any()
@@ -124,7 +124,10 @@ def test_blocks_are_the_same_however_large_shards_are(workshop: Workshop, tmp_pa
     small = blocks.build(*source, tmp_path / "small", shard_bytes=1000)
     assert len(small.manifest.files) > 20
     for name in SPLITS:
-        one, other = blocks.split(small, name), blocks.split(Artifact.open(workshop.blocks["de"], Kind.BLOCKS), name)
+        one, other = (
+            blocks.open_split(small, name),
+            blocks.open_split(Artifact.open(workshop.blocks["de"], Kind.BLOCKS), name),
+        )
         assert torch.equal(one.all(), other.all())
 
 

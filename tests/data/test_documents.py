@@ -8,10 +8,10 @@ import pytest
 
 from lingraft.data import documents
 from lingraft.data.documents import (
-    DIVIDED,
+    DIVIDED_DOCUMENTS,
     STRAY_BLANKS,
     Document,
-    content_name,
+    hash_name,
     read_documents,
     read_files,
     text_files,
@@ -75,8 +75,8 @@ def test_a_document_that_is_too_long_is_divided_at_a_line_and_stays_in_one_split
     found = list(read_documents(tmp_path, "de", notes))
     parts = ["Zeile eins.", "Zeile zwei.\nDrei.", "Eine Zeile, die allein zu lang ist."]
     assert [document.text for document in found] == ["Kurz.", *parts, "Ende."]
-    assert {document.name for document in found[1:4]} == {content_name(parts[0])}
-    assert notes[DIVIDED] == 1
+    assert {document.name for document in found[1:4]} == {hash_name(parts[0])}
+    assert notes[DIVIDED_DOCUMENTS] == 1
 
 
 @pytest.mark.parametrize("name", ["de.txt", "de.jsonl", "de/a.txt", "de/sport/a.txt"])
@@ -116,7 +116,7 @@ def test_jsonl_takes_name_and_label_or_names_by_content(tmp_path: Path) -> None:
     _write(tmp_path / "de.jsonl", "\n\n".join(map(json.dumps, rows)) + "\n")
     assert list(read_documents(tmp_path, "de")) == [
         Document("page/1", "Eins", "sport"),
-        Document(content_name("Zwei"), "Zwei", None),
+        Document(hash_name("Zwei"), "Zwei", None),
     ]
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from lingraft.config.tasks import TaskDataset
 from lingraft.config.text import HuggingFace
-from lingraft.data.documents import Document, content_name
+from lingraft.data.documents import Document, hash_name
 from lingraft.data.huggingface import dataset_documents, load_rows
 from lingraft.errors import MissingExtraError, TextError
 
@@ -52,14 +52,14 @@ def test_class_labels_become_their_names_and_minus_one_no_label(tmp_path: Path) 
     assert list(dataset_documents(source, "de")) == [
         Document("p1", "Tor!", "sport"),
         Document("p2", "Regen.", "weather"),
-        Document(content_name(""), "", None),
+        Document(hash_name(""), "", None),
     ]
 
 
 def test_rows_without_label_and_name_columns_are_named_by_content(tmp_path: Path) -> None:
     _save_jsonl(tmp_path / "set")
     found = list(dataset_documents(_source(tmp_path / "set"), "de"))
-    assert found[0] == Document(content_name("Tor!"), "Tor!", None)
+    assert found[0] == Document(hash_name("Tor!"), "Tor!", None)
     assert [document.text for document in found] == ["Tor!", "Regen.", ""]
 
 

@@ -2,20 +2,20 @@ import pytest
 import torch
 from torch import Tensor
 
-from lingraft.data.masking import NOT_PREDICTED, Maskable, Masked, mask, predicted
-from lingraft.data.rng import numbers
-from lingraft.data.tokenizer.pieces import ByRole, SpecialIds
-from lingraft.data.tokenizer.tokenizer import OWN_IDS
+from lingraft.data.masking import NOT_PREDICTED, MaskedBatch, MaskingVocabulary, count_predicted, mask_tokens
+from lingraft.data.rng import counter_random
+from lingraft.data.tokenizer.pieces import SpecialIds, SpecialPieces
+from lingraft.data.tokenizer.tokenizer import DEFAULT_SPECIAL_IDS
 from tests.calls import Calls
 
-VOCABULARY, SPECIALS = 1000, len(OWN_IDS)
-BEGIN, END, MASK = OWN_IDS.begin, OWN_IDS.end, OWN_IDS.mask
+VOCABULARY, SPECIALS = 1000, len(DEFAULT_SPECIAL_IDS)
+BEGIN, END, MASK = DEFAULT_SPECIAL_IDS.begin, DEFAULT_SPECIAL_IDS.end, DEFAULT_SPECIAL_IDS.mask
 CPU = torch.device("cpu")
-PIECES = Maskable.of(VOCABULARY, OWN_IDS, CPU)
+PIECES = MaskingVocabulary.of(VOCABULARY, DEFAULT_SPECIAL_IDS, CPU)
 ELSEWHERE = {
-    "ids of BERT": ByRole(begin=101, pad=0, end=102, unknown=100, mask=103),
-    "three pieces, as where roles share one": ByRole(begin=0, pad=77, end=3, unknown=77, mask=77),
-    "at both ends": ByRole(begin=0, pad=1, end=2, unknown=3, mask=199),
+    "ids of BERT": SpecialPieces(begin=101, pad=0, end=102, unknown=100, mask=103),
+    "three pieces, as where roles share one": SpecialPieces(begin=0, pad=77, end=3, unknown=77, mask=77),
+    "at both ends": SpecialPieces(begin=0, pad=1, end=2, unknown=3, mask=199),
 }
 """Special pieces of tokenizers that are not our own."""
 
@@ -28,8 +28,8 @@ def tokens(blocks: int = 400, length: int = 64) -> Tensor:
     return tokens_BT
 
 
-def masked(tokens_BT: Tensor, rate: float = 0.15, seed: int = 1) -> Masked:
-    return mask(tokens_BT, rate, PIECES, seed)
+def masked(tokens_BT: Tensor, rate: float = 0.15, seed: int = 1) -> MaskedBatch:
+    return mask_tokens(tokens_BT, rate, PIECES, seed)
 
 
 @pytest.mark.parametrize("rate", [0.01, 0.15, 0.3, 0.5])
@@ -74,7 +74,7 @@ def test_every_other_token_is_as_likely_to_be_predicted() -> None:
     tokens_BT = tokens(16, 16)
     counts = torch.zeros(tokens_BT.numel())
     for number in range(2000):
-        counts[mask(tokens_BT, 0.15, PIECES, seed=1, first=16 * number).positions_M] += 1
+        counts[mask_tokens(tokens_BT, 0.15, PIECES, seed=1, first=16 * number).positions_M] += 1
     ordinary = (tokens_BT >= SPECIALS).flatten()
     expected = counts.sum() / ordinary.sum()
     assert counts[~ordinary].sum() == 0
@@ -97,7 +97,7 @@ def test_the_seed_decides_the_mask() -> None:
 
 
 def test_blocks_at_other_places_of_the_stream_are_masked_otherwise() -> None:
-    first, second = (mask(tokens(), 0.15, PIECES, 1, first=place) for place in (0, 400))
+    first, second = (mask_tokens(tokens(), 0.15, PIECES, 1, first=place) for place in (0, 400))
     assert not torch.equal(first.positions_M, second.positions_M)
 
 
@@ -105,10 +105,10 @@ def test_blocks_at_other_places_of_the_stream_are_masked_otherwise() -> None:
 @pytest.mark.parametrize("rate", [0.01, 0.15, 0.5])
 def test_a_blocks_mask_does_not_depend_on_the_batch_it_comes_in(sizes: list[int], rate: float) -> None:
     tokens_BT = tokens(12, 30)
-    whole = mask(tokens_BT, rate, PIECES, 1, first=7)
+    whole = mask_tokens(tokens_BT, rate, PIECES, 1, first=7)
     starts = [sum(sizes[:at]) for at in range(len(sizes))]
     parts = [
-        mask(part_BT, rate, PIECES, 1, first=7 + start)
+        mask_tokens(part_BT, rate, PIECES, 1, first=7 + start)
         for start, part_BT in zip(starts, tokens_BT.split(sizes), strict=True)
     ]
     assert torch.equal(torch.cat([part.tokens_BT for part in parts]), whole.tokens_BT)
@@ -121,20 +121,20 @@ def test_a_blocks_mask_does_not_depend_on_the_batch_it_comes_in(sizes: list[int]
 @pytest.mark.parametrize("first", [0, 7, 10**9])
 def test_each_block_hides_as_many_as_are_due_where_its_lots_are_highest(rate: float, length: int, first: int) -> None:
     tokens_BT = torch.randint(SPECIALS, VOCABULARY, (9, length), generator=torch.Generator().manual_seed(7))
-    lots = [numbers(1, 3 * place, 1, length, CPU)[0] for place in range(first, first + 9)]
-    counts = [predicted(rate, length, place, 1) for place in range(first, first + 9)]
+    lots = [counter_random(1, 3 * place, 1, length, CPU)[0] for place in range(first, first + 9)]
+    counts = [count_predicted(rate, length, place, 1) for place in range(first, first + 9)]
     wanted = [
         row * length + place
         for row, (lots_T, count) in enumerate(zip(lots, counts, strict=True))
         for place in sorted(lots_T.argsort(descending=True)[:count].tolist())
     ]
-    assert mask(tokens_BT, rate, PIECES, 1, first).positions_M.tolist() == wanted
+    assert mask_tokens(tokens_BT, rate, PIECES, 1, first).positions_M.tolist() == wanted
 
 
 def test_masking_neither_takes_numbers_from_the_host_nor_waits_for_the_device_to_count() -> None:
     tokens_BT = tokens()
     with Calls() as calls:
-        mask(tokens_BT, 0.15, PIECES, seed=1)
+        mask_tokens(tokens_BT, 0.15, PIECES, seed=1)
     assert "topk" in calls.names
     assert calls.names.isdisjoint({"lift_fresh", "_to_copy", "copy_", "nonzero", "_local_scalar_dense"})
 
@@ -142,8 +142,8 @@ def test_masking_neither_takes_numbers_from_the_host_nor_waits_for_the_device_to
 @pytest.mark.parametrize(("rate", "length"), [(0.15, 128), (0.15, 30), (0.01, 10), (0.3, 7), (1 / 3, 512)])
 def test_places_predicted_are_the_share_of_all_so_far_to_the_nearest(rate: float, length: int) -> None:
     for blocks in (1, 2, 9, 1000):
-        assert abs(predicted(rate, length, 0, blocks) - rate * length * blocks) <= 0.5
-        assert sum(predicted(rate, length, place, 1) for place in range(5, 5 + blocks)) == predicted(
+        assert abs(count_predicted(rate, length, 0, blocks) - rate * length * blocks) <= 0.5
+        assert sum(count_predicted(rate, length, place, 1) for place in range(5, 5 + blocks)) == count_predicted(
             rate, length, 5, blocks
         )
 
@@ -151,12 +151,12 @@ def test_places_predicted_are_the_share_of_all_so_far_to_the_nearest(rate: float
 @pytest.mark.parametrize("special", ELSEWHERE.values(), ids=ELSEWHERE)
 def test_special_pieces_of_another_tokenizer_are_neither_hidden_nor_drawn(special: SpecialIds) -> None:
     vocabulary = 200
-    pieces = Maskable.of(vocabulary, special, CPU)
+    pieces = MaskingVocabulary.of(vocabulary, special, CPU)
     tokens_BT = torch.randint(vocabulary, (2000, 64), generator=torch.Generator().manual_seed(7))
     for place, index in enumerate(special, start=3):
         tokens_BT[:, place] = index
     ids = torch.tensor(sorted(set(special)))
-    found = mask(tokens_BT, 0.5, pieces, seed=1)
+    found = mask_tokens(tokens_BT, 0.5, pieces, seed=1)
     now_M = found.tokens_BT.flatten()[found.positions_M]
     assert not torch.isin(found.targets_M, ids).any()
     changed = now_M != found.targets_M
@@ -168,7 +168,7 @@ def test_special_pieces_of_another_tokenizer_are_neither_hidden_nor_drawn(specia
 
 def test_what_is_ordinary_at_our_own_special_ids_is_hidden_like_any_other() -> None:
     special = ELSEWHERE["ids of BERT"]
-    tokens_BT = torch.full((20, 50), OWN_IDS.mask)
-    found = mask(tokens_BT, 0.15, Maskable.of(VOCABULARY, special, CPU), seed=1)
-    assert torch.equal(found.targets_M, torch.full((150,), OWN_IDS.mask))
+    tokens_BT = torch.full((20, 50), DEFAULT_SPECIAL_IDS.mask)
+    found = mask_tokens(tokens_BT, 0.15, MaskingVocabulary.of(VOCABULARY, special, CPU), seed=1)
+    assert torch.equal(found.targets_M, torch.full((150,), DEFAULT_SPECIAL_IDS.mask))
     assert int((found.tokens_BT == special.mask).sum()) > 100

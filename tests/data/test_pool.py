@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from lingraft.data import pool
-from lingraft.data.pool import WorkerError, cores, in_order
+from lingraft.data.pool import WorkerError, available_cores, parallel_map
 from lingraft.errors import TextError
 from tests.mapped import ERRORS, die_amid, die_amid_answer, divide, enlarged, refuse, slower_at_first, square
 
@@ -25,16 +25,16 @@ def alive(pid: int) -> bool:
 
 @pytest.mark.parametrize("count", [1, 2, 3])
 def test_results_come_in_the_order_of_the_items(count: int) -> None:
-    assert list(in_order(square, range(50), count)) == [number * number for number in range(50)]
+    assert list(parallel_map(square, range(50), count)) == [number * number for number in range(50)]
 
 
 @pytest.mark.parametrize("items", [[], [7]])
 def test_fewer_than_two_items_need_no_process(items: list[int]) -> None:
-    assert [pid for _, pid in in_order(slower_at_first, items, 2)] == [os.getpid()] * len(items)
+    assert [pid for _, pid in parallel_map(slower_at_first, items, 2)] == [os.getpid()] * len(items)
 
 
 def test_a_slow_first_item_comes_first_though_others_are_done_before() -> None:
-    answers = list(in_order(slower_at_first, range(12), 2))
+    answers = list(parallel_map(slower_at_first, range(12), 2))
     assert [number for number, _ in answers] == list(range(12))
     pids = {pid for _, pid in answers}
     assert len(pids) == 2
@@ -42,7 +42,7 @@ def test_a_slow_first_item_comes_first_though_others_are_done_before() -> None:
 
 
 def test_one_worker_is_the_callers_own_process() -> None:
-    assert {pid for _, pid in in_order(slower_at_first, range(3), 1)} == {os.getpid()}
+    assert {pid for _, pid in parallel_map(slower_at_first, range(3), 1)} == {os.getpid()}
 
 
 def test_items_are_taken_no_further_than_a_few_ahead() -> None:
@@ -53,7 +53,7 @@ def test_items_are_taken_no_further_than_a_few_ahead() -> None:
             taken.append(number)
             yield number
 
-    answers = in_order(square, items(), 2)
+    answers = parallel_map(square, items(), 2)
     for number in range(20):
         assert next(answers) == number * number
         assert len(taken) <= number + 1 + 2 * pool._AHEAD
@@ -62,14 +62,14 @@ def test_items_are_taken_no_further_than_a_few_ahead() -> None:
 
 def test_items_and_answers_larger_than_a_socket_holds_do_not_block_each_other() -> None:
     items = [bytes([number]) * (1 << 21) for number in range(8)]
-    assert list(in_order(bytes, items, 2)) == items
-    assert list(in_order(enlarged, range(8), 2)) == items
+    assert list(parallel_map(bytes, items, 2)) == items
+    assert list(parallel_map(enlarged, range(8), 2)) == items
 
 
 @pytest.mark.parametrize("error", ERRORS)
 @pytest.mark.parametrize("count", [1, 2])
 def test_an_error_of_ours_arrives_as_it_was_raised_after_the_results_before_it(error: str, count: int) -> None:
-    answers = in_order(functools.partial(refuse, error=error), range(10), count)
+    answers = parallel_map(functools.partial(refuse, error=error), range(10), count)
     assert [next(answers) for _ in range(3)] == [0, 1, 2]
     expected = ERRORS[error]()
     with pytest.raises(type(expected)) as caught:
@@ -80,7 +80,7 @@ def test_an_error_of_ours_arrives_as_it_was_raised_after_the_results_before_it(e
 
 def test_a_defect_ends_the_map_and_leaves_its_traceback(capfd: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(WorkerError, match=r"ended with exit code 1 before its work was done.* standard error says why"):
-        list(in_order(divide, range(10), 2))
+        list(parallel_map(divide, range(10), 2))
     assert "ZeroDivisionError" in capfd.readouterr().err
 
 
@@ -90,7 +90,7 @@ def test_what_cannot_be_loaded_in_a_worker_is_an_error(capfd: pytest.CaptureFixt
     sys.modules["nowhere_to_be_found"] = module
     try:
         with pytest.raises(WorkerError, match="exit code 1"):
-            list(in_order(module.function, range(10), 2))
+            list(parallel_map(module.function, range(10), 2))
     finally:
         del sys.modules["nowhere_to_be_found"]
     assert "ModuleNotFoundError" in capfd.readouterr().err
@@ -99,16 +99,16 @@ def test_what_cannot_be_loaded_in_a_worker_is_an_error(capfd: pytest.CaptureFixt
 @pytest.mark.parametrize("count", [2, 3])
 def test_a_worker_that_is_killed_is_an_error_and_no_hang(tmp_path: Path, count: int) -> None:
     with pytest.raises(WorkerError, match=r"worker process \d+ was ended by SIGKILL before its work was done"):
-        list(in_order(functools.partial(die_amid, mark=tmp_path / "killed"), range(100), count))
+        list(parallel_map(functools.partial(die_amid, mark=tmp_path / "killed"), range(100), count))
 
 
 def test_a_worker_that_is_killed_in_the_middle_of_its_answer_is_an_error_and_no_hang() -> None:
     with pytest.raises(WorkerError, match="SIGKILL"):
-        list(in_order(die_amid_answer, range(100), 2))
+        list(parallel_map(die_amid_answer, range(100), 2))
 
 
 def test_workers_end_with_the_iterator() -> None:
-    answers = in_order(slower_at_first, range(1000), 2)
+    answers = parallel_map(slower_at_first, range(1000), 2)
     pids = {pid for _, pid in (next(answers) for _ in range(20))}
     assert len(pids) == 2
     answers.close()
@@ -122,18 +122,18 @@ def test_workers_end_when_the_items_cannot_be_read() -> None:
 
     pids = set()
     with pytest.raises(TextError, match="line 21"):
-        pids.update(pid for _, pid in in_order(slower_at_first, items(), 2))
+        pids.update(pid for _, pid in parallel_map(slower_at_first, items(), 2))
     assert not any(map(alive, pids))
 
 
 _SCRIPT = textwrap.dedent(
     """
     import signal, sys, time
-    from lingraft.data.pool import in_order
+    from lingraft.data.pool import parallel_map
     from tests.mapped import slower_at_first
 
     signal.signal(signal.SIGINT, signal.default_int_handler)  # what a shell runs in the background ignores it
-    for number, pid in in_order(slower_at_first, iter(int, 1), 2):
+    for number, pid in parallel_map(slower_at_first, iter(int, 1), 2):
         print(pid, flush=True)
         time.sleep(0.05)
     """
@@ -172,4 +172,4 @@ def test_a_containers_quota_counts_where_it_is_smaller(
     (tmp_path / "cpu.max").write_text(text)
     monkeypatch.setattr(pool, "_QUOTA", tmp_path / "cpu.max")
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 2, 3})
-    assert cores() == expected
+    assert available_cores() == expected

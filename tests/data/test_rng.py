@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from lingraft.data.rng import BITS, generator_of, numbers, seed_of
+from lingraft.data.rng import RANDOM_BITS, counter_random, derive_seed, make_generator
 
 CPU = torch.device("cpu")
 MASK = (1 << 64) - 1
@@ -17,8 +17,8 @@ def splitmix64(seed: int, index: int) -> int:
 
 @pytest.mark.parametrize("seed", [0, 1, 1234567, (1 << 63) - 1])
 def test_numbers_are_those_of_splitmix64(seed: int) -> None:
-    found = numbers(seed, 0, 40, 5, CPU).flatten().tolist()
-    assert found == [splitmix64(seed, index) >> (64 - BITS) for index in range(200)]
+    found = counter_random(seed, 0, 40, 5, CPU).flatten().tolist()
+    assert found == [splitmix64(seed, index) >> (64 - RANDOM_BITS) for index in range(200)]
 
 
 def test_the_published_sequence_of_seed_1234567() -> None:
@@ -31,43 +31,43 @@ def test_the_published_sequence_of_seed_1234567() -> None:
 
 @pytest.mark.parametrize("sizes", [[1] * 12, [5, 7], [2, 4, 6]])
 def test_a_row_has_the_same_numbers_whichever_rows_come_with_it(sizes: list[int]) -> None:
-    whole = numbers(7, 1000, 12, 9, CPU)
+    whole = counter_random(7, 1000, 12, 9, CPU)
     first, parts = 1000, []
     for size in sizes:
-        parts.append(numbers(7, first, size, 9, CPU))
+        parts.append(counter_random(7, first, size, 9, CPU))
         first += size
     assert torch.equal(torch.cat(parts), whole)
 
 
 def test_rows_far_into_a_stream_are_as_good_as_the_first() -> None:
-    far = numbers(7, 10**15, 3, 4, CPU).flatten().tolist()
-    assert far == [splitmix64(7, 4 * 10**15 + index) >> (64 - BITS) for index in range(12)]
+    far = counter_random(7, 10**15, 3, 4, CPU).flatten().tolist()
+    assert far == [splitmix64(7, 4 * 10**15 + index) >> (64 - RANDOM_BITS) for index in range(12)]
 
 
 def test_numbers_are_uniform_and_no_two_are_alike() -> None:
-    found = numbers(seed_of("test"), 0, 1000, 1000, CPU).flatten()
+    found = counter_random(derive_seed("test"), 0, 1000, 1000, CPU).flatten()
     assert len(found.unique()) == 10**6
-    assert 0 <= int(found.min()) < int(found.max()) < 2**BITS
-    shares = torch.histc(found.double() / 2**BITS, 100, 0, 1) / 10**6
+    assert 0 <= int(found.min()) < int(found.max()) < 2**RANDOM_BITS
+    shares = torch.histc(found.double() / 2**RANDOM_BITS, 100, 0, 1) / 10**6
     assert float((shares - 0.01).abs().max()) < 6 * (0.01 / 10**6) ** 0.5
     neighbours = torch.stack([found[:-1], found[1:]]).double()
     assert abs(float(torch.corrcoef(neighbours)[0, 1])) < 0.005
 
 
 def test_seeds_side_by_side_give_other_numbers() -> None:
-    one, other = (numbers(seed_of("masks", seed), 0, 100, 100, CPU).flatten() for seed in (1, 2))
+    one, other = (counter_random(derive_seed("masks", seed), 0, 100, 100, CPU).flatten() for seed in (1, 2))
     assert not torch.isin(one, other).any()
     assert abs(float(torch.corrcoef(torch.stack([one, other]).double())[0, 1])) < 0.05
 
 
 def test_seeds_follow_from_all_parts_and_fit_in_63_bits() -> None:
-    found = {seed_of(*parts) for parts in [("a",), ("b",), ("a", 1), ("a", 2), ("a1",), (("a", 1),)]}
+    found = {derive_seed(*parts) for parts in [("a",), ("b",), ("a", 1), ("a", 2), ("a1",), (("a", 1),)]}
     assert len(found) == 6
     assert all(0 <= seed < 1 << 63 for seed in found)
-    assert seed_of("masks", 5) == 4578578477286034768, "old checkpoints rely on it"
+    assert derive_seed("masks", 5) == 4578578477286034768, "old checkpoints rely on it"
 
 
 def test_generators_of_one_seed_draw_the_same() -> None:
-    one, same, other = (torch.rand(5, generator=generator_of("order", epoch)) for epoch in (0, 0, 1))
+    one, same, other = (torch.rand(5, generator=make_generator("order", epoch)) for epoch in (0, 0, 1))
     assert torch.equal(one, same)
     assert not torch.equal(one, other)

@@ -7,8 +7,8 @@ import torch
 from lingraft.artifacts import artifact
 from lingraft.artifacts.artifact import Artifact, Kind
 from lingraft.artifacts.token_ids import ids_dtype
-from lingraft.data.blocks import split
-from lingraft.data.shards import Blocks, Ordered, Writer, in_memory
+from lingraft.data.blocks import open_split
+from lingraft.data.shards import Blocks, BlockWriter, RowOrder, blocks_in_memory
 from lingraft.errors import ArtifactError
 from tests.full_disk import full_disk
 
@@ -20,7 +20,7 @@ def packed(folder: Path, count: int, shard_blocks: int, vocabulary: int = 1000) 
     """Blocks of a training split: their first ids are their row numbers, up to the vocabulary."""
     with artifact.create(folder, Kind.BLOCKS) as draft:
         shard_bytes = shard_blocks * T * ids_dtype(vocabulary).itemsize
-        writer = Writer(draft, "train", T, vocabulary, shard_bytes)
+        writer = BlockWriter(draft, "train", T, vocabulary, shard_bytes)
         for rows in np.array_split(np.arange(count), 7):
             writer.add(np.stack([np.minimum(rows, vocabulary - 1)] * T, axis=1).astype(writer.dtype))
         writer.close()
@@ -34,7 +34,7 @@ def flip_a_bit(path: Path) -> None:
     path.write_bytes(content)
 
 
-class InOrder(Ordered):
+class InOrder(RowOrder):
     """Rows as they stand."""
 
     def __init__(self, count: int) -> None:
@@ -50,16 +50,16 @@ class Shelf:
     def __init__(self) -> None:
         self.expected: list[list[int]] = []
 
-    def shard(self, index: int) -> np.ndarray:
+    def get(self, index: int) -> np.ndarray:
         raise AssertionError(f"shard {index} is not to be read")
 
-    def expect(self, indices: object) -> None:
+    def prefetch(self, indices: object) -> None:
         self.expected.append(list(indices))  # type: ignore[call-overload]
 
 
 def test_rows_come_in_the_order_asked_for() -> None:
     blocks_NT = torch.arange(30).view(10, 3)
-    blocks = in_memory(blocks_NT.to(torch.int32))
+    blocks = blocks_in_memory(blocks_NT.to(torch.int32))
     rows_B = torch.tensor([7, 0, 7, 9])
     assert torch.equal(blocks.take(rows_B), blocks_NT[rows_B])
     assert blocks.take(rows_B).dtype == torch.int64
@@ -69,7 +69,7 @@ def test_rows_come_in_the_order_asked_for() -> None:
 
 @pytest.mark.parametrize("row", [-1, 10])
 def test_a_row_that_is_not_there_is_refused(row: int) -> None:
-    blocks = in_memory(torch.zeros(10, 3, dtype=torch.int32))
+    blocks = blocks_in_memory(torch.zeros(10, 3, dtype=torch.int32))
     with pytest.raises(IndexError, match="of 10 blocks"):
         blocks.take(torch.tensor([0, row]))
 
@@ -78,13 +78,13 @@ def test_a_row_that_is_not_there_is_refused(row: int) -> None:
 def test_ids_are_as_small_as_the_vocabulary_allows(tmp_path: Path, vocabulary: int, dtype: torch.dtype) -> None:
     found = packed(tmp_path / "blocks", 70_000, 70_000, vocabulary)
     assert found.tensors("train-00000")["tokens_NT"].dtype == dtype
-    assert int(split(found, "train").take(torch.tensor([69_999]))[0, 0]) == vocabulary - 1
+    assert int(open_split(found, "train").take(torch.tensor([69_999]))[0, 0]) == vocabulary - 1
 
 
 @pytest.mark.parametrize("count", [1, 9, 10, 11, 95])
 def test_rows_are_found_over_all_shards(tmp_path: Path, count: int) -> None:
     found = packed(tmp_path / "blocks", count, 10)
-    blocks = split(found, "train")
+    blocks = open_split(found, "train")
     rows_B = torch.randperm(count, generator=torch.Generator().manual_seed(1))
     assert len(blocks) == count
     assert torch.equal(blocks.take(rows_B), rows_B[:, None].expand(-1, T))
@@ -92,25 +92,25 @@ def test_rows_are_found_over_all_shards(tmp_path: Path, count: int) -> None:
 
 
 def test_a_window_is_a_whole_number_of_shards_and_all_rows_where_these_are_few(tmp_path: Path) -> None:
-    windows = {count: split(packed(tmp_path / str(count), count, 10), "train").window for count in (5, 20, 21)}
+    windows = {count: open_split(packed(tmp_path / str(count), count, 10), "train").window for count in (5, 20, 21)}
     assert windows == {5: None, 20: None, 21: 20}
 
 
 def test_shards_are_mapped_and_not_read(tmp_path: Path) -> None:
-    blocks = split(packed(tmp_path / "blocks", 95, 10), "train")
-    shard_NT = blocks.shelf.shard(3)
+    blocks = open_split(packed(tmp_path / "blocks", 95, 10), "train")
+    shard_NT = blocks.shards.get(3)
     assert not shard_NT.flags.owndata
     assert not shard_NT.flags.writeable
     assert isinstance(shard_NT.base, np.memmap)
 
 
-@pytest.mark.parametrize(("in_order", "mapped"), [(False, 10), (True, 1)])
+@pytest.mark.parametrize(("sequential", "mapped"), [(False, 10), (True, 1)])
 def test_where_blocks_are_read_in_order_one_shard_is_mapped_at_a_time(
-    tmp_path: Path, in_order: bool, mapped: int
+    tmp_path: Path, sequential: bool, mapped: int
 ) -> None:
     """What was read of a mapped file counts as memory of the process for as long as it is mapped."""
     packed(tmp_path / "blocks", 95, 10)
-    blocks = split(Artifact.open(tmp_path / "blocks", Kind.BLOCKS), "train", in_order=in_order)
+    blocks = open_split(Artifact.open(tmp_path / "blocks", Kind.BLOCKS), "train", sequential=sequential)
     assert blocks.all()[:, 0].tolist() == [*range(95)]
     assert Path("/proc/self/maps").read_text().count(str(tmp_path / "blocks")) == mapped
 
@@ -118,7 +118,7 @@ def test_where_blocks_are_read_in_order_one_shard_is_mapped_at_a_time(
 def test_a_flipped_bit_is_found_before_its_shard_is_used_and_hurts_no_other(tmp_path: Path) -> None:
     found = packed(tmp_path / "blocks", 95, 10)
     flip_a_bit(tmp_path / "blocks/train-00003.safetensors")
-    blocks = split(found, "train")
+    blocks = open_split(found, "train")
     assert blocks.take(torch.tensor([29, 40])).tolist() == [[29] * T, [40] * T]
     for _ in range(2):
         with pytest.raises(ArtifactError, match=r"train-00003\.safetensors was truncated or edited"):
@@ -134,7 +134,7 @@ def test_a_truncated_shard_is_found_before_training_begins(tmp_path: Path) -> No
     path = tmp_path / "blocks/train-00009.safetensors"
     path.write_bytes(path.read_bytes()[: 5 * T * 2])
     with pytest.raises(ArtifactError, match=r"train-00009\.safetensors was truncated or edited"):
-        split(found, "train")
+        open_split(found, "train")
 
 
 def test_a_missing_shard_is_named(tmp_path: Path) -> None:
@@ -146,8 +146,8 @@ def test_a_missing_shard_is_named(tmp_path: Path) -> None:
 
 def test_what_is_expected_is_verified_meanwhile(tmp_path: Path) -> None:
     found = packed(tmp_path / "blocks", 95, 10)
-    blocks = split(found, "train")
-    blocks.expect(torch.tensor([35]))
+    blocks = open_split(found, "train")
+    blocks.prefetch(torch.tensor([35]))
     assert blocks.take(torch.tensor([35])).tolist() == [[35] * T]
     flip_a_bit(tmp_path / "blocks/train-00003.safetensors")  # after it was verified and mapped: nobody looks again
     assert int(blocks.take(torch.tensor([34]))[0, 0]) == 34
@@ -157,13 +157,13 @@ def test_an_order_is_followed_two_windows_ahead_and_once_a_shard() -> None:
     shelf = Shelf()
     blocks = Blocks(95, T, 10, 20, shelf)
     for place in (0, 3, 9, 10, 69):
-        blocks.follow(InOrder(95), place)
+        blocks.prefetch_from(InOrder(95), place)
     assert shelf.expected == [[0, 1, 2, 3], [0, 1, 2, 3, 4, 5], [6, 7, 8, 9, 0, 1]]
 
 
 def test_few_shards_are_expected_all_at_once() -> None:
     shelf = Shelf()
-    Blocks(15, T, 10, None, shelf).follow(InOrder(15), 4)
+    Blocks(15, T, 10, None, shelf).prefetch_from(InOrder(15), 4)
     assert shelf.expected == [[0, 1]]
 
 
@@ -179,4 +179,4 @@ def test_blocks_from_before_there_were_shards_are_to_be_made_again(tmp_path: Pat
             draft.tensors(name, {"tokens_NT": torch.zeros(3, T, dtype=torch.int32)})
         draft.facts = {"details": {"block_tokens": T, "vocabulary": 1000}, "library_version": "0.0.9"}
     with pytest.raises(ArtifactError, match=r"made by lingraft 0\.0\.9 and has no shards of its dev split.*Make the"):
-        split(Artifact.open(tmp_path / "old", Kind.BLOCKS), "dev")
+        open_split(Artifact.open(tmp_path / "old", Kind.BLOCKS), "dev")

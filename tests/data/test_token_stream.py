@@ -5,7 +5,7 @@ import pytest
 
 from lingraft.data import token_stream
 from lingraft.data.documents import Document
-from lingraft.data.tokenizer.tokenizer import OWN_IDS, Tokenizer
+from lingraft.data.tokenizer.tokenizer import DEFAULT_SPECIAL_IDS, Tokenizer
 from tests.workshop import Workshop
 
 
@@ -17,7 +17,7 @@ def test_every_document_is_closed_and_in_its_place(workshop: Workshop, monkeypat
     monkeypatch.setattr(token_stream, "_CHUNK_CHARACTERS", 10)
     pieces = Tokenizer.load(workshop.tokenizers["de"])
     texts = ["ein haus", "", "der hund und die katze", "x" * 50] * 5
-    expected = [token for text in texts for token in [*pieces.encode(text), OWN_IDS.end]]
+    expected = [token for text in texts for token in [*pieces.encode(text), DEFAULT_SPECIAL_IDS.end]]
     for workers in (1, 2):
         streams = list(token_stream.token_stream(documents(texts), pieces, np.dtype(np.uint16), workers))
         assert len(streams) > 4

@@ -11,7 +11,7 @@ from lingraft.bundle.format import FEATURES, HIDDEN, OUTPUTS
 from lingraft.config.encoder import Family
 from lingraft.config.gate import PARITY_TOLERANCE
 from lingraft.config.tasks import Task, TaskFile, TaskKindName
-from lingraft.data.tokenizer.tokenizer import OWN_IDS
+from lingraft.data.tokenizer.tokenizer import DEFAULT_SPECIAL_IDS
 from lingraft.export import bundle as export
 from lingraft.export import parity
 from lingraft.model.loading import load_embeddings, load_primary
@@ -58,7 +58,7 @@ def test_each_kind_is_answered_as_pytorch_answers_it(
     found = opened.body.run(*opened.gather([("de", ids) for ids in ROWS], types))
     model.swap_in(load_embeddings(tiny.embeddings["de"]))
     with torch.inference_mode():
-        expected = model.net.eval()(*pad(ROWS, OWN_IDS.pad), pad_types(types))
+        expected = model.net.eval()(*pad(ROWS, DEFAULT_SPECIAL_IDS.pad), pad_types(types))
     assert tuple(found) == OUTPUTS[kind]
     (actual,) = map(torch.from_numpy, found.values())
     for row, ids in enumerate(ROWS if kind in ("questions", "tags") else ()):

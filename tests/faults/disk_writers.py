@@ -84,7 +84,7 @@ def prepare_text(given: Given, out: Path) -> None:
 
 
 def train_tokenizer(given: Given, out: Path) -> None:
-    tokenizer.train(given.shop.recipe, given.shop.texts["de"], out)
+    tokenizer.train_tokenizer(given.shop.recipe, given.shop.texts["de"], out)
 
 
 def build_blocks(given: Given, out: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import sentencepiece
 
-from lingraft.data.tokenizer.sentencepiece_model import with_exact_scores
+from lingraft.data.tokenizer.sentencepiece_model import round_scores
 from lingraft.data.tokenizer.tokenizer import SPECIAL_PIECES, Tokenizer
 
 LETTERS = {
@@ -40,7 +40,7 @@ def lines_of(script: str, count: int, seed: int = 1) -> list[str]:
 
 
 def trained(lines: list[str], folder: Path, vocabulary: int, language: str = "mul") -> Tokenizer:
-    """A tokenizer with the settings of `lingraft.data.tokenizer.tokenizer.train`."""
+    """A tokenizer with the settings of `lingraft.data.tokenizer.tokenizer.train_tokenizer`."""
     model = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter(lines),
@@ -59,5 +59,5 @@ def trained(lines: list[str], folder: Path, vocabulary: int, language: str = "mu
     )
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / "sentencepiece.model"
-    file.write_bytes(with_exact_scores(model.getvalue()))
+    file.write_bytes(round_scores(model.getvalue()))
     return Tokenizer.from_file(file, language)

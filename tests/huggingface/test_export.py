@@ -16,7 +16,7 @@ from torch import Tensor
 from transformers import AutoTokenizer
 
 from lingraft.config.encoder import EncoderShape
-from lingraft.data.tokenizer.tokenizer import OWN_IDS, Tokenizer
+from lingraft.data.tokenizer.tokenizer import DEFAULT_SPECIAL_IDS, Tokenizer
 from lingraft.errors import AlignmentError, ArtifactError, ExportError, MissingExtraError
 from lingraft.huggingface import export as hf_export
 from lingraft.huggingface.export import export_hf
@@ -194,7 +194,7 @@ def test_a_primary_of_our_own_comes_in_again_as_it_went_out(
     import_hf(str(tmp_path / "out"), tmp_path / "again", "en")
     before, after = load_primary(primaries[OWN]), load_primary(tmp_path / "again")
     assert after.tokenizer.encode_all(LINES) == own["en"].encode_all(LINES)
-    assert after.tokenizer.special == OWN_IDS
+    assert after.tokenizer.special == DEFAULT_SPECIAL_IDS
     encoded = encode([(line,) for line in LINES], own["en"], SHAPE)
     ours, again = (our_logits(primary.encoder, encoded, own["en"]) for primary in (before, after))
     torch.testing.assert_close(again, ours, rtol=0, atol=CLOSE)
@@ -222,10 +222,10 @@ def test_odd_settings_of_an_imported_primary_are_exported(
     for name, brought in (("source", None), ("target", embeddings)):
         assert export_hf(primary, tmp_path / name, brought).difference < CLOSE
     config = json.loads((tmp_path / "target" / "config.json").read_text())
-    assert config["pad_token_id"] == OWN_IDS.pad
+    assert config["pad_token_id"] == DEFAULT_SPECIAL_IDS.pad
     assert config["type_vocab_size"] == segments
     block_tokens = load_primary(primary).encoder.shape.block_tokens
-    assert config["max_position_embeddings"] == block_tokens + OWN_IDS.pad + 1
+    assert config["max_position_embeddings"] == block_tokens + DEFAULT_SPECIAL_IDS.pad + 1
 
 
 def test_a_primary_of_our_own_is_an_xlm_roberta_with_one_row_of_types(

@@ -12,8 +12,8 @@ import tokenizers
 
 from lingraft.config.encoder import EncoderShape, Family
 from lingraft.data.tokenizer import sentencepiece_model
-from lingraft.data.tokenizer.sentencepiece_model import SCORE_STEP, with_exact_scores
-from lingraft.data.tokenizer.tokenizer import OWN_IDS, SPECIAL_PIECES, Tokenizer
+from lingraft.data.tokenizer.sentencepiece_model import SCORE_STEP, round_scores
+from lingraft.data.tokenizer.tokenizer import DEFAULT_SPECIAL_IDS, SPECIAL_PIECES, Tokenizer
 from lingraft.errors import MissingExtraError, TokenizerError
 from lingraft.huggingface import charsmap
 from lingraft.huggingface.fast_tokenizer import fast_tokenizer, special_pieces, tokenizer_config
@@ -121,8 +121,8 @@ def test_rounding_changes_scores_alone_and_by_half_a_step_at_most(pieces: Tokeni
     longest = max(before, key=lambda piece: len(piece.text)).text.encode()
     score_at = model.index(b"\x15", model.index(longest) + len(longest)) + 1
     struct.pack_into("<f", model, score_at, -7.123)
-    rounded = with_exact_scores(bytes(model))
-    assert with_exact_scores(rounded) == rounded
+    rounded = round_scores(bytes(model))
+    assert round_scores(rounded) == rounded
     assert len(rounded) == len(model)
     assert [place for place, (old, new) in enumerate(zip(model, rounded, strict=True)) if old != new] == list(
         range(score_at, score_at + 3)
@@ -138,7 +138,7 @@ def test_pieces_of_the_file_are_those_that_sentencepiece_reads(pieces: Tokenizer
     assert [piece.text for piece in found] == pieces.pieces()
     assert [piece.score for piece in found] == [processor.get_score(index) for index in range(len(pieces))]
     assert [index for index, piece in enumerate(found) if piece.kind == sentencepiece_model.UNKNOWN] == [
-        OWN_IDS.unknown
+        DEFAULT_SPECIAL_IDS.unknown
     ]
 
 
@@ -165,16 +165,16 @@ def test_a_mask_is_recognised_and_takes_the_space_before_it_along(
     pieces: Tokenizer, fast: tokenizers.Tokenizer, text: str
 ) -> None:
     found = fast.encode(text, add_special_tokens=False)
-    assert found.ids == [*pieces.encode("a"), OWN_IDS.mask, *pieces.encode("b")]
-    assert OWN_IDS.mask not in pieces.encode(text)
+    assert found.ids == [*pieces.encode("a"), DEFAULT_SPECIAL_IDS.mask, *pieces.encode("b")]
+    assert DEFAULT_SPECIAL_IDS.mask not in pieces.encode(text)
 
 
 def test_special_pieces_that_a_text_spells_out_are_recognised_by_their_own_ids(
     pieces: Tokenizer, fast: tokenizers.Tokenizer
 ) -> None:
     for role, piece in SPECIAL_PIECES._asdict().items():
-        assert getattr(OWN_IDS, role) in fast.encode(f"a {piece} b", add_special_tokens=False).ids
-        assert fast.token_to_id(piece) == getattr(OWN_IDS, role)
+        assert getattr(DEFAULT_SPECIAL_IDS, role) in fast.encode(f"a {piece} b", add_special_tokens=False).ids
+        assert fast.token_to_id(piece) == getattr(DEFAULT_SPECIAL_IDS, role)
     assert fast.get_vocab_size() == len(pieces)
     assert special_pieces(pieces) == SPECIAL_PIECES
 

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from lingraft.cli import app
 from lingraft.config.recipe import Recipe
 from lingraft.data import blocks, text
-from lingraft.data.tokenizer.tokenizer import train
+from lingraft.data.tokenizer.tokenizer import train_tokenizer
 from lingraft.huggingface.importing import import_hf
 from lingraft.model.loading import load_embeddings, load_primary
 from lingraft.stages import build_mini, evaluate, finetune, results
@@ -43,7 +43,7 @@ def lane(
     recipe = Recipe.parse(tiny).with_folder(write(folder / "source", ("en", "de"), count=100))
     for language in recipe.languages:
         text.prepare(recipe, language, folder / f"text-{language}")
-    train(recipe, folder / "text-de", folder / "tokenizer-de")
+    train_tokenizer(recipe, folder / "text-de", folder / "tokenizer-de")
     for language, pieces in (("en", folder / "primary"), ("de", folder / "tokenizer-de")):
         blocks.build(recipe, folder / f"text-{language}", pieces, folder / f"blocks-{language}")
     return Lane(recipe, folder)

@@ -13,7 +13,7 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoTokenizer
 
 from lingraft.artifacts.artifact import Artifact, Cost, Kind
-from lingraft.data.tokenizer.pieces import ByRole
+from lingraft.data.tokenizer.pieces import SpecialPieces
 from lingraft.data.tokenizer.sentencepiece_model import charsmap
 from lingraft.huggingface.hub import INDEX
 from lingraft.huggingface.importing import import_hf
@@ -65,7 +65,7 @@ def test_the_tokenizer_is_kept_with_its_ids(model_type: str, checkpoints: dict[s
     primary, theirs = imported(made, tmp_path / "primary"), AutoTokenizer.from_pretrained(made.folder)
     assert (tmp_path / "primary" / "tokenizer.json").read_bytes() == (made.folder / "tokenizer.json").read_bytes()
     assert primary.tokenizer.encode_all(LINES) == theirs(LINES, add_special_tokens=False)["input_ids"]
-    ids = ByRole(
+    ids = SpecialPieces(
         theirs.cls_token_id, theirs.pad_token_id, theirs.sep_token_id, theirs.unk_token_id, theirs.mask_token_id
     )
     assert primary.tokenizer.special == primary.encoder.vocabulary.special == ids
@@ -179,7 +179,7 @@ def test_a_checkpoint_with_nothing_but_a_sentencepiece_file_comes_in(tmp_path: P
     (made.folder / "tokenizer.json").unlink()
     (made.folder / "tokenizer_config.json").unlink()
     (made.folder / "sentencepiece.bpe.model").write_bytes(model)
-    assert imported(made, tmp_path / "primary").tokenizer.special == ByRole(0, 1, 2, 3, rows - 1)
+    assert imported(made, tmp_path / "primary").tokenizer.special == SpecialPieces(0, 1, 2, 3, rows - 1)
 
 
 @pytest.mark.parametrize("rows", [70_002, pytest.param(250_002, marks=pytest.mark.nightly)])

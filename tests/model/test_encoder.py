@@ -7,11 +7,11 @@ from torch.nn import functional as F
 from transformers import RobertaConfig, RobertaForMaskedLM
 
 from lingraft.config.encoder import EncoderShape
-from lingraft.data.tokenizer.tokenizer import OWN_IDS
+from lingraft.data.tokenizer.tokenizer import DEFAULT_SPECIAL_IDS
 from lingraft.errors import DepthError
 from lingraft.model.encoder import Encoder
 
-VOCABULARY, PAD = 97, OWN_IDS.pad
+VOCABULARY, PAD = 97, DEFAULT_SPECIAL_IDS.pad
 SHAPE = EncoderShape(width=48, layers=4, attention_heads=3, mlm_heads=(2, 4), block_tokens=40, feedforward=80)
 CLOSE = {"rtol": 0.0, "atol": 1e-5}
 

@@ -7,9 +7,9 @@ import torch
 from lingraft.artifacts import artifact
 from lingraft.artifacts.artifact import Artifact, Kind
 from lingraft.config.systems import Stage
-from lingraft.data.shards import in_memory
-from lingraft.data.tokenizer.pieces import ByRole
-from lingraft.data.tokenizer.tokenizer import OWN_IDS, Tokenizer
+from lingraft.data.shards import blocks_in_memory
+from lingraft.data.tokenizer.pieces import SpecialPieces
+from lingraft.data.tokenizer.tokenizer import DEFAULT_SPECIAL_IDS, Tokenizer
 from lingraft.errors import AlignmentError, ArtifactError, RecipeError, TokenizerError
 from lingraft.model.loading import load_embeddings, load_primary
 from lingraft.stages.adapt import adaptation_run, mini_of
@@ -177,7 +177,10 @@ def test_a_task_says_what_it_is(workshop: Workshop) -> None:
 
 
 def test_a_vocabulary_keeps_its_tokenizers_special_ids_in_training_too(workshop: Workshop, tmp_path: Path) -> None:
-    found, theirs = Artifact.load(workshop.primary, Kind.PRIMARY), ByRole(begin=7, pad=5, end=8, unknown=3, mask=6)
+    found, theirs = (
+        Artifact.load(workshop.primary, Kind.PRIMARY),
+        SpecialPieces(begin=7, pad=5, end=8, unknown=3, mask=6),
+    )
     with artifact.create(tmp_path / "primary", Kind.PRIMARY) as draft:
         for part in ("body", "vocabulary"):
             draft.tensors(part, found.tensors(part))
@@ -187,6 +190,8 @@ def test_a_vocabulary_keeps_its_tokenizers_special_ids_in_training_too(workshop:
     assert primary.encoder.vocabulary.special == primary.tokenizer.special == theirs
     step = workshop.recipe.steps_over(1)[Stage.ADAPT]
     mini, rows = mini_of(primary, step, None), initial_rows(workshop.recipe, primary, primary.tokenizer)
-    adaptation_run(workshop.recipe, step, mini, rows, in_memory(workshop.tokens("en")), workshop.recipe.adaptation)
+    adaptation_run(
+        workshop.recipe, step, mini, rows, blocks_in_memory(workshop.tokens("en")), workshop.recipe.adaptation
+    )
     assert mini.vocabulary.special == theirs
-    assert load_primary(workshop.primary).encoder.vocabulary.special == OWN_IDS
+    assert load_primary(workshop.primary).encoder.vocabulary.special == DEFAULT_SPECIAL_IDS

@@ -2,7 +2,7 @@ import torch
 
 from lingraft.artifacts.artifact import Artifact, Kind
 from lingraft.config.training import Initialisation
-from lingraft.data.tokenizer.tokenizer import OWN_IDS, Tokenizer
+from lingraft.data.tokenizer.tokenizer import DEFAULT_SPECIAL_IDS, Tokenizer
 from lingraft.model.encoder import Encoder
 from lingraft.model.initialisation.rows import overlap
 from lingraft.model.loading import load_embeddings, load_primary
@@ -47,8 +47,8 @@ def test_a_recipe_says_where_rows_start_from_and_the_manifest_how_many_were_copi
     random = workshop.recipe.model_copy(update={"adaptation": settings})
     shared = overlap(primary.tokenizer, pieces)
     found = initial_rows(workshop.recipe, primary, pieces)
-    assert found.copied == len(shared) + len(OWN_IDS) > len(OWN_IDS)
-    assert initial_rows(random, primary, pieces).copied == len(OWN_IDS)
+    assert found.copied == len(shared) + len(DEFAULT_SPECIAL_IDS) > len(DEFAULT_SPECIAL_IDS)
+    assert initial_rows(random, primary, pieces).copied == len(DEFAULT_SPECIAL_IDS)
     details = Artifact.load(workshop.embeddings["de"], Kind.EMBEDDINGS).manifest.details
     assert details["overlap"] == found.copied
     assert details["overlap_by_class"] == found.counts()

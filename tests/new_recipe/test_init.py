@@ -12,7 +12,7 @@ from lingraft.cli import main
 from lingraft.config.recipe import Recipe
 from lingraft.config.text import Split, TextSource
 from lingraft.data.text import prepare
-from lingraft.data.tokenizer.tokenizer import train
+from lingraft.data.tokenizer.tokenizer import train_tokenizer
 from lingraft.errors import RecipeError
 from lingraft.new_recipe import NewRecipe
 from lingraft.new_recipe.fitting import ENCODER_PRESETS, TextAmount, fit_sizes
@@ -156,7 +156,7 @@ def test_the_vocabulary_is_one_that_every_text_supports(text: Path, tmp_path: Pa
     recipe = NewRecipe.of(text, machine=SMALL).recipe
     for language in recipe.languages:
         prepared = prepare(recipe, language, tmp_path / "prepared" / language)
-        assert train(recipe, prepared.folder, tmp_path / "pieces" / language).manifest.language == language
+        assert train_tokenizer(recipe, prepared.folder, tmp_path / "pieces" / language).manifest.language == language
 
 
 def test_little_text_gets_short_blocks_and_few_pieces(tmp_path: Path) -> None:

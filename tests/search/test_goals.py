@@ -12,7 +12,7 @@ from lingraft.config.recipe import Recipe
 from lingraft.config.search import Goal, Metric, Range
 from lingraft.config.systems import System
 from lingraft.config.training import Initialisation, MiniBuilding
-from lingraft.data.blocks import split
+from lingraft.data.blocks import open_split
 from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.errors import RecipeError
 from lingraft.model.loading import load_primary
@@ -212,7 +212,7 @@ def test_a_search_by_alignment_ranks_trials_by_it(workshop: Workshop, tmp_path: 
     reference, pieces = Reference.load(judged, primary), Tokenizer.load(workshop.tokenizers["de"])
     assert reference
     text = Artifact.load(workshop.texts["de"], Kind.TEXT)
-    dev = split(Artifact.load(workshop.blocks["de"], Kind.BLOCKS), "dev")
+    dev = open_split(Artifact.load(workshop.blocks["de"], Kind.BLOCKS), "dev")
     probe = probe_of(reference, "dev", primary.tokenizer, pieces, text, dev)
     assert probe
     rows = initial_rows(recipe, primary, pieces)

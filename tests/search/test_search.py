@@ -12,7 +12,7 @@ from lingraft.artifacts.artifact import Artifact, Kind
 from lingraft.config.recipe import Recipe
 from lingraft.config.search import Goal
 from lingraft.config.training import Initialisation
-from lingraft.data.blocks import split
+from lingraft.data.blocks import open_split
 from lingraft.errors import DepthError, RecipeError, TokenizerError, TrackingError
 from lingraft.model.loading import load_embeddings, load_primary
 from lingraft.model.swap import swap
@@ -106,7 +106,7 @@ def test_a_trials_score_is_the_primarys_with_the_rows_that_it_has_learned(worksh
     german = workshop.blocks["de"], workshop.tokenizers["de"]
     same = recipe.model_copy(update={"adaptation": settings})
     made = adapt(same, workshop.primary, *german, 1, tmp_path / "de", unwatched)
-    dev = split(Artifact.load(workshop.blocks["de"], Kind.BLOCKS), "dev")
+    dev = open_split(Artifact.load(workshop.blocks["de"], Kind.BLOCKS), "dev")
     dev_NT = dev.take(torch.arange(min(settings.judged_blocks, len(dev))))
     primary = load_primary(workshop.primary)
     swap(primary.encoder, load_embeddings(tmp_path / "de").vocabulary)

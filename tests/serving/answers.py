@@ -6,7 +6,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from lingraft.data.tokenizer.tokenizer import OWN_IDS
+from lingraft.data.tokenizer.tokenizer import DEFAULT_SPECIAL_IDS
 from lingraft.model.loading import Embeddings, Primary, load_embeddings, load_primary
 from lingraft.serving.bundle import Bundle
 from lingraft.tasks.model import TaskModel, load_task
@@ -32,7 +32,7 @@ def rows_of(tiny: Tiny, language: str, texts: list[str]) -> list[list[int]]:
 @torch.inference_mode()
 def pytorch_logits(tiny: Tiny, language: str, rows: list[list[int]]) -> Tensor:
     """Logits (B, C) of the task with a language's embeddings swapped in."""
-    logits_BC: Tensor = speaking(tiny, tiny.task, language).net(*pad(rows, OWN_IDS.pad))
+    logits_BC: Tensor = speaking(tiny, tiny.task, language).net(*pad(rows, DEFAULT_SPECIAL_IDS.pad))
     return logits_BC
 
 

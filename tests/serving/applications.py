@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 from fastapi import FastAPI
 
-from lingraft.data.language_detection import Detector
+from lingraft.data.language_detection import LanguageDetector
 from lingraft.serving.endpoint import Endpoint
 from lingraft.serving.rest import mount
 from lingraft.serving.served import Served
@@ -20,7 +20,7 @@ Send = Callable[..., httpx.Response]
 
 
 @contextmanager
-def sending(bundles: Sequence[Path], detector: Detector | None = None, **settings: Any) -> Iterator[Send]:
+def sending(bundles: Sequence[Path], detector: LanguageDetector | None = None, **settings: Any) -> Iterator[Send]:
     """Yield what sends a request, by method and path, to an application that serves bundles by some settings."""
     endpoint, app = Endpoint(Served.load(bundles), Settings(**settings), detector), FastAPI()
     mount(app, endpoint, None)

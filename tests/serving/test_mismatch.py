@@ -8,7 +8,7 @@ import httpx
 import numpy as np
 import pytest
 
-from lingraft.data.language_detection import Detector
+from lingraft.data.language_detection import LanguageDetector
 from tests.serving.applications import Send, sending, value
 from tests.serving.asking import body, infer, inputs, outputs_of
 from tests.serving.rpc import asked, stub, values_of
@@ -20,8 +20,8 @@ GERMAN = "Die alte Mühle am Fluss mahlt im Herbst Weizen und im Winter Roggen."
 
 
 @pytest.fixture(scope="module")
-def detector() -> Detector:
-    return Detector.load()
+def detector() -> LanguageDetector:
+    return LanguageDetector.load()
 
 
 def shares(send: Send, texts: Sequence[str], model: str = "topic", **more: Any) -> list[float]:
@@ -50,7 +50,7 @@ def test_all_texts_of_a_pair_a_question_and_a_gap_count(bundles: list[Path]) -> 
         assert outputs_of(send("POST", infer("fill-mask"), json=gap))["unknown_share"] == [0.5]
 
 
-def test_above_the_limit_an_answer_carries_a_warning_and_is_counted(bundle: Path, detector: Detector) -> None:
+def test_above_the_limit_an_answer_carries_a_warning_and_is_counted(bundle: Path, detector: LanguageDetector) -> None:
     counted = 'lingraft_unknown_texts_total{language="de",outcome="warned",task="topic"}'
     with sending([bundle], detector, unknown_limit=0.5) as send:
         before = value(send, counted)
@@ -64,7 +64,7 @@ def test_above_the_limit_an_answer_carries_a_warning_and_is_counted(bundle: Path
         assert "warning" not in send("POST", infer("topic"), json=body(["kilo", "ba 磨"])).json()["parameters"]
 
 
-def test_above_the_limit_a_text_is_refused_where_that_is_set(bundle: Path, detector: Detector) -> None:
+def test_above_the_limit_a_text_is_refused_where_that_is_set(bundle: Path, detector: LanguageDetector) -> None:
     counted = 'lingraft_unknown_texts_total{language="de",outcome="refused",task="topic"}'
     with sending([bundle], detector, refuse_unknown=True) as send:
         before = value(send, counted)
@@ -83,7 +83,7 @@ def test_a_warning_names_a_few_texts_and_counts_the_rest(bundle: Path) -> None:
     assert told.endswith("; 3 more")
 
 
-def test_another_language_is_told_where_it_is_plain(bundle: Path, detector: Detector) -> None:
+def test_another_language_is_told_where_it_is_plain(bundle: Path, detector: LanguageDetector) -> None:
     with sending([bundle], detector) as send:
         asked = body([SPANISH, GERMAN, "kilo", GERMAN, CHINESE], ["de", "de", "de", "auto", "de"])
         found = outputs_of(send("POST", infer("topic"), json=asked | {"parameters": {"truncate": True}}))
@@ -93,12 +93,12 @@ def test_another_language_is_told_where_it_is_plain(bundle: Path, detector: Dete
         assert found["detected_language"] == [""]
 
 
-def test_of_a_language_that_the_detector_does_not_know_there_is_no_other(detector: Detector) -> None:
-    assert detector.other_than("de", SPANISH) == "es"
-    assert detector.other_than("es-MX", SPANISH) == ""
-    assert detector.other_than("tlh", SPANISH) == ""
-    assert detector.other_than("de", "kilo") == detector.other_than("de", "4711-0815", unsure=True) == ""
-    assert detector.other_than("de", "磨坊", unsure=True) == "zh"
+def test_of_a_language_that_the_detector_does_not_know_there_is_no_other(detector: LanguageDetector) -> None:
+    assert detector.detect_other("de", SPANISH) == "es"
+    assert detector.detect_other("es-MX", SPANISH) == ""
+    assert detector.detect_other("tlh", SPANISH) == ""
+    assert detector.detect_other("de", "kilo") == detector.detect_other("de", "4711-0815", unsure=True) == ""
+    assert detector.detect_other("de", "磨坊", unsure=True) == "zh"
 
 
 @pytest.mark.integration

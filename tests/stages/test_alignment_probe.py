@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from lingraft.artifacts.artifact import Artifact, Kind, create
-from lingraft.data.blocks import split
+from lingraft.data.blocks import open_split
 from lingraft.data.parallel_text import Pair
-from lingraft.data.parallel_text import held_out as is_held_out
+from lingraft.data.parallel_text import is_held_out as is_held_out
 from lingraft.data.shards import Blocks
 from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.errors import AlignmentError, ArtifactError
@@ -61,7 +61,7 @@ def text_of(shop: Workshop, language: str) -> Artifact:
 
 
 def held_out(shop: Workshop, language: str) -> Blocks:
-    return split(Artifact.load(shop.blocks[language], Kind.BLOCKS), "test")
+    return open_split(Artifact.load(shop.blocks[language], Kind.BLOCKS), "test")
 
 
 def test_paragraphs_of_parallel_documents_are_paired(

@@ -15,7 +15,7 @@ from lingraft.artifacts.artifact import Artifact, Kind
 from lingraft.cli import app
 from lingraft.config.recipe import Recipe
 from lingraft.config.systems import Stage, System
-from lingraft.data.blocks import split
+from lingraft.data.blocks import open_split
 from lingraft.data.shards import Blocks
 from lingraft.errors import AlignmentError, DepthError, RecipeError
 from lingraft.model.encoder import Encoder, fresh_layers, mini_model
@@ -89,7 +89,7 @@ def adapted(workshop: Workshop, recipe: Recipe, primary: Path, out: Path, **give
 
 
 def blocks_of(workshop: Workshop) -> Blocks:
-    return split(Artifact.load(workshop.blocks["en"], Kind.BLOCKS), "train")
+    return open_split(Artifact.load(workshop.blocks["en"], Kind.BLOCKS), "train")
 
 
 def begun(workshop: Workshop, primary: Path, depth: int = 1) -> tuple[Encoder, Encoder, Any]:

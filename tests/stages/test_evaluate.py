@@ -7,7 +7,7 @@ import torch
 
 from lingraft.artifacts.artifact import MANIFEST, Artifact, Kind
 from lingraft.config.systems import Stage
-from lingraft.data.blocks import split
+from lingraft.data.blocks import open_split
 from lingraft.data.text import load_split
 from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.errors import AlignmentError, ArtifactError, RecipeError, TextError, TokenizerError
@@ -71,7 +71,7 @@ def stranger(workshop: Workshop, tmp_path_factory: pytest.TempPathFactory) -> Pa
 
 
 def held_out(workshop: Workshop, language: str) -> torch.Tensor:
-    return split(Artifact.load(workshop.blocks[language], Kind.BLOCKS), "test").all()
+    return open_split(Artifact.load(workshop.blocks[language], Kind.BLOCKS), "test").all()
 
 
 def test_scores_are_shares(german: LanguageResult, english: SourceResult) -> None:

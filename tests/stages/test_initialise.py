@@ -11,9 +11,9 @@ from lingraft import export
 from lingraft.artifacts.artifact import Artifact, Cost, Kind
 from lingraft.config.recipe import Recipe
 from lingraft.config.training import Initialisation
-from lingraft.data.bilingual_dictionary import translations_mark
-from lingraft.data.blocks import hashes_of, split
-from lingraft.data.parallel_text import Pair, held_out
+from lingraft.data.bilingual_dictionary import translation_hashes
+from lingraft.data.blocks import input_hashes, open_split
+from lingraft.data.parallel_text import Pair, is_held_out
 from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.errors import AlignmentError, ArtifactError, RecipeError, TokenizerError
 from lingraft.model.initialisation import aligned as aligned_rows
@@ -250,7 +250,7 @@ def sentences(file: Path, of_held_out: Callable[[str], str] = str) -> str:
     both = zip(made_up.documents("en", 200), made_up.documents("de", 200), strict=True)
     lines = (pair for pages in both for pair in zip(*(page["text"].splitlines() for page in pages), strict=True))
     pairs = (Pair(source, target, "") for source, target in lines)
-    told = (f"{each.source}\t{of_held_out(each.target) if held_out(each) else each.target}\n" for each in pairs)
+    told = (f"{each.source}\t{of_held_out(each.target) if is_held_out(each) else each.target}\n" for each in pairs)
     file.write_text("".join(told), encoding="utf-8")
     return str(file)
 
@@ -260,7 +260,9 @@ def test_rows_from_text_alone_are_an_artifact_that_names_vectors_and_blocks(
 ) -> None:
     made = from_text(workshop, short, vectors, tmp_path / "de").manifest
     blocks = Artifact.load(workshop.blocks["de"], Kind.BLOCKS)
-    assert made.data_hashes == hashes_of(blocks) | {"source_vectors": Artifact.load(vectors, Kind.VECTORS).fingerprint}
+    assert made.data_hashes == input_hashes(blocks) | {
+        "source_vectors": Artifact.load(vectors, Kind.VECTORS).fingerprint
+    }
     quality = made.details["alignment"]
     assert (made.details["initialisation"], quality["resource"]) == ("aligned", "text alone")
     assert quality["copied_of_shared"] + 5 == made.details["overlap"]
@@ -294,7 +296,7 @@ def test_rows_from_an_alignment_are_compared_with_fitted_ones_by_masked_loss(
 def loss_of(shop: Workshop, embeddings: Path) -> float:
     encoder = load_primary(shop.primary).encoder
     swap(encoder, load_embeddings(embeddings).vocabulary)
-    blocks = split(Artifact.load(shop.blocks["de"], Kind.BLOCKS), "dev")
+    blocks = open_split(Artifact.load(shop.blocks["de"], Kind.BLOCKS), "dev")
     most = min(len(blocks), 8192 // blocks.block_tokens)
     top = encoder.shape.layers
     return mean_loss(encoder, blocks.take(torch.arange(most) * len(blocks) // most), (top,))[top]
@@ -306,8 +308,8 @@ def test_rows_from_parallel_text_are_learned_from_the_same(
     aligned = changed(short, "adaptation", initialisation=Initialisation.ALIGNED)
     aligned = changed(aligned, "alignment", parallel={"de": sentences(tmp_path / "en-de.tsv")})
     made = from_text(workshop, aligned, vectors, tmp_path / "de").manifest
-    assert made.data_hashes.items() >= translations_mark(aligned, "de").items()
-    assert len(translations_mark(aligned, "de")) == 1
+    assert made.data_hashes.items() >= translation_hashes(aligned, "de").items()
+    assert len(translation_hashes(aligned, "de")) == 1
     quality = made.details["alignment"]
     assert quality["resource"] == "parallel text"
     assert quality["translated"] > 50

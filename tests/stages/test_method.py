@@ -19,9 +19,9 @@ from lingraft.artifacts.artifact import Artifact, Kind
 from lingraft.config.recipe import Recipe
 from lingraft.config.systems import System
 from lingraft.data import blocks, text
-from lingraft.data.blocks import split
+from lingraft.data.blocks import open_split
 from lingraft.data.tokenizer import tokenizer
-from lingraft.data.tokenizer.tokenizer import OWN_IDS, Tokenizer
+from lingraft.data.tokenizer.tokenizer import DEFAULT_SPECIAL_IDS, Tokenizer
 from lingraft.stages import build_mini, pretrain
 from lingraft.stages.adapt import adapt
 from lingraft.stages.evaluate import evaluate_language, evaluate_source
@@ -30,7 +30,7 @@ from lingraft.training.schedule import unwatched
 from tests.fixtures import once
 
 LETTERS = string.ascii_lowercase[:24]
-PIECES = len(OWN_IDS) + len(LETTERS) + 1
+PIECES = len(DEFAULT_SPECIAL_IDS) + len(LETTERS) + 1
 """Every letter is a piece, and so is the space that SentencePiece puts before a text."""
 TRAINING = {"batch_blocks": 32, "learning_rate": 5e-3, "warmup_steps": 30}
 RECIPE = {
@@ -112,7 +112,7 @@ class Languages:
         recipe = made.recipe(System.MINIJOINT)  # of which only what is the same of every system counts here
         for language in ("en", "de"):
             text.prepare(recipe, language, made.of("text", language))
-        tokenizer.train(recipe, made.of("text", "en"), made.of("tokenizer", "en"))
+        tokenizer.train_tokenizer(recipe, made.of("text", "en"), made.of("tokenizer", "en"))
         blocks.build(recipe, made.of("text", "en"), made.of("tokenizer", "en"), made.of("blocks", "en"))
         made._relabel()
 
@@ -123,7 +123,7 @@ class Languages:
             for name in tokens.manifest.files:
                 (draft.folder / name).write_bytes((tokens.folder / name).read_bytes())
             draft.facts = {"language": "de", "tokenizer_hash": tokens.manifest.tokenizer_hash}
-        first = len(OWN_IDS)
+        first = len(DEFAULT_SPECIAL_IDS)
         labels = torch.arange(PIECES, dtype=torch.int32)
         labels[first:] = labels[first:][torch.randperm(PIECES - first, generator=torch.Generator().manual_seed(1))]
         source = Artifact.load(self.of("blocks", "en"), Kind.BLOCKS)
@@ -193,8 +193,8 @@ def test_a_relabelled_source_is_learned_over_the_mini_model_almost_as_well_as_ov
 def test_the_relabelling_leaves_no_piece_where_it_was(languages: Languages) -> None:
     """Or a body that was not shared could pass."""
     blocks = (Artifact.load(languages.of("blocks", name), Kind.BLOCKS) for name in ("en", "de"))
-    source_NT, target_NT = (split(found, "test").all() for found in blocks)
+    source_NT, target_NT = (open_split(found, "test").all() for found in blocks)
     same = (source_NT == target_NT).float().mean()
-    special = (source_NT < len(OWN_IDS)).float().mean()
+    special = (source_NT < len(DEFAULT_SPECIAL_IDS)).float().mean()
     assert same - special < 0.1
     assert len(Tokenizer.load(languages.of("tokenizer", "de"))) == PIECES

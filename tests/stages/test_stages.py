@@ -11,7 +11,7 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 from lingraft.artifacts.artifact import Artifact, Kind
 from lingraft.config.recipe import Recipe
 from lingraft.config.systems import Stage
-from lingraft.data.blocks import load_blocks, split
+from lingraft.data.blocks import load_blocks, open_split
 from lingraft.model.encoder import Encoder, Vocabulary
 from lingraft.model.loading import Primary, load_embeddings, load_primary
 from lingraft.stages import finetune, pretrain
@@ -47,7 +47,7 @@ def begun(workshop: Workshop, primary: Primary, depth: int) -> tuple[Encoder, Ru
     step = workshop.recipe.steps_over(depth)[Stage.ADAPT]
     mini = mini_of(primary, step, None)
     rows = initial_rows(workshop.recipe, primary, load_embeddings(workshop.embeddings["de"]).tokenizer)
-    blocks = split(Artifact.load(workshop.blocks["de"], Kind.BLOCKS), "train")
+    blocks = open_split(Artifact.load(workshop.blocks["de"], Kind.BLOCKS), "train")
     return mini, adaptation_run(workshop.recipe, step, mini, rows, blocks, workshop.recipe.adaptation)
 
 
@@ -93,7 +93,7 @@ def test_a_recipe_may_have_positions_begin_as_sinusoids(workshop: Workshop, tmp_
 def test_a_recipe_may_have_embeddings_begin_as_static_vectors(workshop: Workshop, tmp_path: Path) -> None:
     recipe = changed(briefly(workshop.recipe), "pretraining", embeddings="static-vectors", steps=1, learning_rate=1e-12)
     primary = load_primary(pretrained(workshop, recipe, tmp_path / "out").folder)
-    blocks = split(load_blocks(workshop.blocks["en"], primary.tokenizer, recipe.encoder.block_tokens), "train")
+    blocks = open_split(load_blocks(workshop.blocks["en"], primary.tokenizer, recipe.encoder.block_tokens), "train")
     known = vectors_of(blocks, primary.tokenizer).known
     torch.manual_seed(recipe.pretraining.seed)
     drawn = Encoder(recipe.encoder, recipe.tokenizer.vocabulary)
@@ -130,7 +130,7 @@ def test_the_probe_of_precision_auto_changes_nothing_but_the_format(
 def test_the_dev_score_of_pretraining_is_of_the_dev_split(workshop: Workshop, tmp_path: Path) -> None:
     made = pretrained(workshop, briefly(workshop.recipe, judge_every_steps=4), tmp_path / "out")
     encoder, blocks = load_primary(made.folder).encoder, Artifact.load(workshop.blocks["en"], Kind.BLOCKS)
-    dev, test = (masked_lm.accuracy(encoder, split(blocks, name).all(), (3,))[3] for name in ("dev", "test"))
+    dev, test = (masked_lm.accuracy(encoder, open_split(blocks, name).all(), (3,))[3] for name in ("dev", "test"))
     assert made.manifest.record["best_dev_score"] == dev != test
 
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from lingraft.config.encoder import EncoderShape
-from lingraft.data.tokenizer.tokenizer import OWN_IDS
+from lingraft.data.tokenizer.tokenizer import DEFAULT_SPECIAL_IDS
 from lingraft.model.encoder import Encoder
 from lingraft.model.swap import swap, vocabulary_of
 from lingraft.stages.transfer_metrics import OCCURRENCES, context_states, mean_states, retrieve
@@ -64,7 +64,7 @@ def test_padding_and_special_pieces_make_no_difference(encoder: Encoder) -> None
     together = mean_states(encoder, texts, (1, 3))
     for place, ids in enumerate(texts):
         alone = mean_states(encoder, [ids], (1, 3))
-        tokens_BT = torch.tensor([[OWN_IDS.begin, *ids, OWN_IDS.end]])
+        tokens_BT = torch.tensor([[DEFAULT_SPECIAL_IDS.begin, *ids, DEFAULT_SPECIAL_IDS.end]])
         with torch.inference_mode():
             hidden = encoder.hidden_states(tokens_BT, (1, 3))
         for depth in (1, 3):
@@ -81,7 +81,7 @@ def test_what_exceeds_a_block_is_cut_off(encoder: Encoder) -> None:
 
 def test_a_context_does_not_depend_on_the_piece_that_stands_in_it(encoder: Encoder) -> None:
     blocks_NT = torch.full((3, encoder.shape.block_tokens), 9)
-    blocks_NT[:, 0] = OWN_IDS.begin
+    blocks_NT[:, 0] = DEFAULT_SPECIAL_IDS.begin
     blocks_NT[:, 5] = torch.tensor([20, 21, 22])
     found = context_states(encoder, blocks_NT, torch.tensor([20, 21, 22]), (1, 3))
     for depth in (1, 3):
@@ -92,12 +92,12 @@ def test_a_context_does_not_depend_on_the_piece_that_stands_in_it(encoder: Encod
 def test_a_context_is_the_mean_over_a_pieces_first_occurrences(encoder: Encoder) -> None:
     generator = torch.Generator().manual_seed(0)
     blocks_NT = torch.randint(6, 30, (OCCURRENCES + 4, encoder.shape.block_tokens), generator=generator)
-    blocks_NT[:, 0] = OWN_IDS.begin
+    blocks_NT[:, 0] = DEFAULT_SPECIAL_IDS.begin
     blocks_NT[blocks_NT == 20] = 21
     blocks_NT[:, 4] = 20
     found = context_states(encoder, blocks_NT, torch.tensor([20]), (3,))[3][0]
     masked_NT = blocks_NT.clone()
-    masked_NT[:, 4] = OWN_IDS.mask
+    masked_NT[:, 4] = DEFAULT_SPECIAL_IDS.mask
     with torch.inference_mode():
         expected = encoder.hidden_states(masked_NT, (3,))[3][:OCCURRENCES, 4].mean(0)
     torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-4)
@@ -106,7 +106,7 @@ def test_a_context_is_the_mean_over_a_pieces_first_occurrences(encoder: Encoder)
 def test_each_occurrence_is_read_once_where_a_block_has_many(encoder: Encoder) -> None:
     length = encoder.shape.block_tokens
     block_NT = torch.arange(6, 6 + length)[None, :].clone()
-    block_NT[0, 0] = OWN_IDS.begin
+    block_NT[0, 0] = DEFAULT_SPECIAL_IDS.begin
     ids_K = block_NT[0, 1:]
     together = context_states(encoder, block_NT, ids_K, (2,))[2]
     assert together.isfinite().all()

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from lingraft.artifacts.artifact import Artifact, Kind
-from lingraft.data.blocks import hashes_of, split
+from lingraft.data.blocks import input_hashes, open_split
 from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.errors import ArtifactError, TokenizerError
 from lingraft.model.initialisation.static_vectors import WINDOW, static_vectors
@@ -27,13 +27,13 @@ def built(shop: Workshop, out: Path) -> Path:
 def test_the_artifact_has_the_vectors_of_the_training_split(workshop: Workshop, vectors: Path) -> None:
     pieces, blocks = Tokenizer.load(workshop.tokenizers["en"]), Artifact.load(workshop.blocks["en"], Kind.BLOCKS)
     found = load_vectors(vectors, pieces)
-    expected = static_vectors(split(blocks, "train"), len(pieces), pieces.special, WIDTH, seed=1)
+    expected = static_vectors(open_split(blocks, "train"), len(pieces), pieces.special, WIDTH, seed=1)
     assert torch.equal(found.vectors_VW, expected.vectors_VW)
     assert torch.equal(found.counts_V, expected.counts_V)
     assert (found.vectors_VW.dtype, found.counts_V.dtype) == (torch.float32, torch.int64)
     manifest = Artifact.load(vectors, Kind.VECTORS).manifest
     assert (manifest.language, manifest.tokenizer_hash) == ("en", pieces.hash)
-    assert manifest.data_hashes == hashes_of(blocks)
+    assert manifest.data_hashes == input_hashes(blocks)
     assert (manifest.details["width"], manifest.details["window"]) == (WIDTH, WINDOW)
     assert 0 < manifest.details["known"] == int(found.known.sum()) < len(pieces)
 

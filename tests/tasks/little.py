@@ -9,7 +9,7 @@ import sentencepiece
 import torch
 
 from lingraft.config.encoder import EncoderShape, Family
-from lingraft.data.tokenizer.tokenizer import OWN_IDS, SPECIAL_PIECES, Tokenizer
+from lingraft.data.tokenizer.tokenizer import DEFAULT_SPECIAL_IDS, SPECIAL_PIECES, Tokenizer
 from lingraft.model.encoder import Encoder
 from lingraft.tasks.kinds import Prepared
 from lingraft.training.batches import task_stream
@@ -35,7 +35,10 @@ def own_tokenizer(folder: Path) -> Tokenizer:
         minloglevel=2,
         control_symbols=[SPECIAL_PIECES.mask],
         pad_piece=SPECIAL_PIECES.pad,
-        **{f"{short}_id": index for short, index in zip(("bos", "pad", "eos", "unk"), OWN_IDS, strict=False)},
+        **{
+            f"{short}_id": index
+            for short, index in zip(("bos", "pad", "eos", "unk"), DEFAULT_SPECIAL_IDS, strict=False)
+        },
     )
     path = folder / "sentencepiece.model"
     path.write_bytes(model.getvalue())

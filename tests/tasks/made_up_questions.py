@@ -6,7 +6,7 @@ from pathlib import Path
 import sentencepiece
 
 from lingraft.config.encoder import EncoderShape, Family
-from lingraft.data.tokenizer.tokenizer import OWN_IDS, Tokenizer
+from lingraft.data.tokenizer.tokenizer import DEFAULT_SPECIAL_IDS, Tokenizer
 from lingraft.tasks.squad import Answer, Question
 
 SHAPE = EncoderShape(width=32, layers=2, attention_heads=2, mlm_heads=(2,), block_tokens=32)
@@ -33,10 +33,10 @@ def tokenizer(folder: Path) -> Tokenizer:
         hard_vocab_limit=False,
         max_sentencepiece_length=4,
         character_coverage=1.0,
-        bos_id=OWN_IDS.begin,
-        pad_id=OWN_IDS.pad,
-        eos_id=OWN_IDS.end,
-        unk_id=OWN_IDS.unknown,
+        bos_id=DEFAULT_SPECIAL_IDS.begin,
+        pad_id=DEFAULT_SPECIAL_IDS.pad,
+        eos_id=DEFAULT_SPECIAL_IDS.end,
+        unk_id=DEFAULT_SPECIAL_IDS.unknown,
         control_symbols=["<mask>"],
         minloglevel=2,
     )

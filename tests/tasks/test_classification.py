@@ -3,7 +3,7 @@ import torch
 from torch.nn import functional as F
 
 from lingraft.config.encoder import Family
-from lingraft.data.tokenizer.tokenizer import OWN_IDS, Tokenizer
+from lingraft.data.tokenizer.tokenizer import DEFAULT_SPECIAL_IDS, Tokenizer
 from lingraft.errors import TextError
 from lingraft.model.encoder import Encoder
 from lingraft.tasks.classification import Classification, Classified, Classifier, confusion, predicted
@@ -26,10 +26,10 @@ def examples(*labels: str) -> list[Example]:
 def numbered(lengths: list[int], classes: int = 2) -> Classified:
     """Texts of given lengths, with classes in turn; the second token numbers the text."""
     rows = [
-        [OWN_IDS.begin, 5 + number % 100, *[5 + 7 * number % 110] * (length - 3), OWN_IDS.end]
+        [DEFAULT_SPECIAL_IDS.begin, 5 + number % 100, *[5 + 7 * number % 110] * (length - 3), DEFAULT_SPECIAL_IDS.end]
         for number, length in enumerate(lengths)
     ]
-    return Classified(Encoded(rows, None, lengths), torch.arange(len(lengths)) % classes, OWN_IDS.pad)
+    return Classified(Encoded(rows, None, lengths), torch.arange(len(lengths)) % classes, DEFAULT_SPECIAL_IDS.pad)
 
 
 def classifier(family: Family = ROBERTA, classes: int = 3, dropout: float = 0.0) -> Classifier:
@@ -55,7 +55,7 @@ def test_examples_become_rows_and_class_numbers(pieces: Tokenizer) -> None:
     data = PAIRS.prepare(pairs, ["no", "yes"], pieces, shape(block_tokens=16))
     assert (len(data), data.truncated) == (2, 1)
     assert data.labels_N.tolist() == [1, 0]
-    assert [row.count(OWN_IDS.end) for row in data.encoded.rows] == [3, 3]
+    assert [row.count(DEFAULT_SPECIAL_IDS.end) for row in data.encoded.rows] == [3, 3]
     assert len(data.encoded.rows[1]) == 16
 
 
@@ -129,7 +129,7 @@ def test_a_net_that_always_names_one_class_scores_that_classs_share(always: int,
         net.out.weight.zero_()
         net.out.bias[always] = 1.0
     data = numbered([5] * 6)
-    judged = TEXTS.judge(net, Classified(data.encoded, torch.tensor([0, 1, 0, 2, 1, 0]), OWN_IDS.pad), "en")
+    judged = TEXTS.judge(net, Classified(data.encoded, torch.tensor([0, 1, 0, 2, 1, 0]), DEFAULT_SPECIAL_IDS.pad), "en")
     assert (judged.score, judged.baseline) == (pytest.approx(score), pytest.approx(3 / 6))
     named = 6 * score
     assert judged.others == {"macro_F1": pytest.approx(2 * named / (named + 6) / 3)}

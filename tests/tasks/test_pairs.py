@@ -7,7 +7,7 @@ from tokenizers import decoders, models, pre_tokenizers, processors, trainers
 
 from lingraft.config.encoder import Family
 from lingraft.data.tokenizer.pieces import SpecialIds
-from lingraft.data.tokenizer.tokenizer import OWN_IDS, Tokenizer
+from lingraft.data.tokenizer.tokenizer import DEFAULT_SPECIAL_IDS, Tokenizer
 from lingraft.tasks.pairs import encode, pad, pad_types
 from tests.tasks.little import BERT, ROBERTA, lines, own_tokenizer, shape
 
@@ -51,7 +51,7 @@ def test_a_text_stands_between_begin_and_end_and_keeps_its_beginning(pieces: Tok
     assert len(ids) > 6
     for block_tokens in (len(ids) + 2, len(ids) + 1, 8):
         found = encode([(words,)], pieces, shape(block_tokens=block_tokens))
-        assert found.rows == [[OWN_IDS.begin, *ids[: block_tokens - 2], OWN_IDS.end]]
+        assert found.rows == [[DEFAULT_SPECIAL_IDS.begin, *ids[: block_tokens - 2], DEFAULT_SPECIAL_IDS.end]]
         assert found.whole_tokens == [len(ids) + 2]
         assert found.types is None
         assert found.truncated == (block_tokens < len(ids) + 2)
@@ -60,10 +60,10 @@ def test_a_text_stands_between_begin_and_end_and_keeps_its_beginning(pieces: Tok
 @pytest.mark.parametrize("family", [ROBERTA, BERT])
 def test_a_pair_has_as_many_ends_between_its_texts_as_its_family(pieces: Tokenizer, family: Family) -> None:
     first, second = pieces.encode("ba de"), pieces.encode("ki")
-    between = [OWN_IDS.end] * family.separators
+    between = [DEFAULT_SPECIAL_IDS.end] * family.separators
     found = encode([("ba de", "ki"), ("ba de",)], pieces, shape(family))
-    assert found.rows[0] == [OWN_IDS.begin, *first, *between, *second, OWN_IDS.end]
-    assert found.rows[1] == [OWN_IDS.begin, *first, OWN_IDS.end]
+    assert found.rows[0] == [DEFAULT_SPECIAL_IDS.begin, *first, *between, *second, DEFAULT_SPECIAL_IDS.end]
+    assert found.rows[1] == [DEFAULT_SPECIAL_IDS.begin, *first, DEFAULT_SPECIAL_IDS.end]
     assert found.truncated == 0
 
 

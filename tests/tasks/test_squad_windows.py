@@ -4,13 +4,13 @@ import pytest
 import torch
 
 from lingraft.config.encoder import EncoderShape
-from lingraft.data.tokenizer.tokenizer import OWN_IDS, Tokenizer
+from lingraft.data.tokenizer.tokenizer import DEFAULT_SPECIAL_IDS, Tokenizer
 from lingraft.errors import TextError
 from lingraft.tasks.squad import Question
 from lingraft.tasks.squad_windows import Windows, cut, trimmed
 from tests.tasks.made_up_questions import BERT_SHAPE, LINES, SHAPE, ask, tokenizer
 
-BEGIN, PAD, END = OWN_IDS.begin, OWN_IDS.pad, OWN_IDS.end
+BEGIN, PAD, END = DEFAULT_SPECIAL_IDS.begin, DEFAULT_SPECIAL_IDS.pad, DEFAULT_SPECIAL_IDS.end
 LONG = " ".join(LINES[:3])
 
 
@@ -175,4 +175,4 @@ def test_no_questions_are_refused(pieces: Tokenizer) -> None:
 
 
 def test_the_tokenizer_covers_every_script(pieces: Tokenizer) -> None:
-    assert all(OWN_IDS.unknown not in pieces.encode(line) for line in LINES)
+    assert all(DEFAULT_SPECIAL_IDS.unknown not in pieces.encode(line) for line in LINES)

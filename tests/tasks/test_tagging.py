@@ -6,7 +6,7 @@ from tokenizers import Tokenizer as Fast
 from tokenizers import decoders, models, pre_tokenizers, trainers
 
 from lingraft.data.masking import NOT_PREDICTED
-from lingraft.data.tokenizer.tokenizer import OWN_IDS, Tokenizer
+from lingraft.data.tokenizer.tokenizer import DEFAULT_SPECIAL_IDS, Tokenizer
 from lingraft.errors import TextError
 from lingraft.model.encoder import Encoder
 from lingraft.tasks.tagged_sentences import Sentence, read_sentences
@@ -46,7 +46,7 @@ def test_the_first_piece_of_each_word_carries_its_tag(pieces: Tokenizer) -> None
     ids = [pieces.encode(word) for word in words]
     assert max(map(len, ids)) > 1
     data = TASK.prepare([sentence(" ".join(words), "B-PER I-PER O")], LABELS, pieces, shape())
-    assert data.tokens == [[OWN_IDS.begin, *ids[0], *ids[1], *ids[2], OWN_IDS.end]]
+    assert data.tokens == [[DEFAULT_SPECIAL_IDS.begin, *ids[0], *ids[1], *ids[2], DEFAULT_SPECIAL_IDS.end]]
     further = [[NOT_PREDICTED] * (len(some) - 1) for some in ids]
     assert data.labels == [[NOT_PREDICTED, 1, *further[0], 2, *further[1], 3, *further[2], NOT_PREDICTED]]
     assert (len(data), data.truncated) == (1, 0)
@@ -56,7 +56,7 @@ def test_a_word_of_which_the_tokenizer_leaves_nothing_is_an_unknown_piece(pieces
     nothing = "\N{ZERO WIDTH SPACE}"
     assert pieces.encode(nothing) == []
     data = TASK.prepare([sentence(nothing, "O")], LABELS, pieces, shape())
-    assert data.tokens == [[OWN_IDS.begin, OWN_IDS.unknown, OWN_IDS.end]]
+    assert data.tokens == [[DEFAULT_SPECIAL_IDS.begin, DEFAULT_SPECIAL_IDS.unknown, DEFAULT_SPECIAL_IDS.end]]
     assert data.labels == [[NOT_PREDICTED, 3, NOT_PREDICTED]]
 
 

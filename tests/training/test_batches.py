@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from lingraft.config.encoder import EncoderShape
-from lingraft.data.shards import in_memory
+from lingraft.data.shards import blocks_in_memory
 from lingraft.errors import RecipeError
 from lingraft.model.encoder import Encoder
 from lingraft.tasks.tagged_sentences import Sentence
@@ -47,7 +47,7 @@ def taken(micro_batches: Sequence[tuple[float, Any]]) -> Tensor:
 @pytest.mark.parametrize("rate", [0.15, 0.3])
 @pytest.mark.parametrize("at_once", [1, 2, 3, 4, 6, 12])
 def test_micro_batches_hold_the_rows_of_the_whole_batch_in_order(at_once: int, rate: float) -> None:
-    whole, divided = (block_stream(in_memory(BLOCKS), 12, size, rate, seed=5) for size in (None, at_once))
+    whole, divided = (block_stream(blocks_in_memory(BLOCKS), 12, size, rate, seed=5) for size in (None, at_once))
     for step in (1, 2, 5, 1000):
         ((share, drawn),) = whole(step)
         assert (share, drawn.first) == (1.0, 12 * (step - 1))
@@ -58,23 +58,23 @@ def test_micro_batches_hold_the_rows_of_the_whole_batch_in_order(at_once: int, r
 
 
 def test_every_epoch_has_each_block_once_over_the_ends_of_batches() -> None:
-    stream = block_stream(in_memory(BLOCKS), 12, 4, 0.15, seed=5)
+    stream = block_stream(blocks_in_memory(BLOCKS), 12, 4, 0.15, seed=5)
     drawn = torch.cat([taken(stream(step)) for step in range(1, 26)])
     for epoch_NT in drawn.split(50):
         assert torch.equal(epoch_NT.unique(dim=0), BLOCKS.unique(dim=0))
 
 
 def test_a_step_is_known_by_itself() -> None:
-    stream = block_stream(in_memory(BLOCKS), 12, 4, 0.15, seed=5)
+    stream = block_stream(blocks_in_memory(BLOCKS), 12, 4, 0.15, seed=5)
     in_turn = [taken(stream(step)) for step in range(1, 20)]
     for step in (19, 3, 7):
-        fresh = block_stream(in_memory(BLOCKS), 12, 4, 0.15, seed=5)
+        fresh = block_stream(blocks_in_memory(BLOCKS), 12, 4, 0.15, seed=5)
         assert torch.equal(taken(fresh(step)), in_turn[step - 1])
 
 
 def test_a_batch_that_cannot_be_divided_is_refused() -> None:
     with pytest.raises(RecipeError, match="batch_blocks 12 in micro-batches of 5 cannot be divided over 1 processes"):
-        block_stream(in_memory(BLOCKS), 12, 5, 0.15, seed=5)
+        block_stream(blocks_in_memory(BLOCKS), 12, 5, 0.15, seed=5)
 
 
 @pytest.mark.parametrize(("count", "batch"), [(123, 4), (128, 4), (7, 4), (3, 5)])
@@ -137,7 +137,7 @@ def test_accumulated_gradients_are_those_of_the_whole_batch_over_several_heads(a
     loss_of = MaskedLmLoss(encoder, (1, 2, 3), 0.15, seed=3)
     for step in (1, 4, 9):
         whole, divided = (
-            gradients(encoder, loss_of, block_stream(in_memory(BLOCKS), 6, size, 0.15, 1)(step))
+            gradients(encoder, loss_of, block_stream(blocks_in_memory(BLOCKS), 6, size, 0.15, 1)(step))
             for size in (None, at_once)
         )
         require_close(divided, whole)

@@ -5,10 +5,10 @@ import torch
 from torch.nn import functional as F
 
 from lingraft.artifacts.artifact import Artifact, Kind
-from lingraft.data.blocks import split
-from lingraft.data.masking import Maskable, mask
-from lingraft.data.rng import seed_of
-from lingraft.data.tokenizer.tokenizer import OWN_IDS
+from lingraft.data.blocks import open_split
+from lingraft.data.masking import MaskingVocabulary, mask_tokens
+from lingraft.data.rng import derive_seed
+from lingraft.data.tokenizer.tokenizer import DEFAULT_SPECIAL_IDS
 from lingraft.model.encoder import Encoder, Vocabulary
 from lingraft.model.loading import Primary, load_embeddings, load_primary
 from lingraft.model.swap import swap, vocabulary_of
@@ -19,8 +19,8 @@ from lingraft.training.masked_lm import MaskedLmLoss
 from tests.workshop import Workshop
 
 
-def maskable(vocabulary: int) -> Maskable:
-    return Maskable.of(vocabulary, OWN_IDS, torch.device("cpu"))
+def maskable(vocabulary: int) -> MaskingVocabulary:
+    return MaskingVocabulary.of(vocabulary, DEFAULT_SPECIAL_IDS, torch.device("cpu"))
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def test_the_loss_is_the_mean_of_the_heads_cross_entropies(workshop: Workshop, p
         return MaskedLmLoss(encoder, depths, 0.15, seed=5)(Drawn(tokens_BT, 12))
 
     pieces = maskable(len(encoder.vocabulary))
-    masked = mask(tokens_BT, 0.15, pieces, seed_of("masks", 5), first=12)
+    masked = mask_tokens(tokens_BT, 0.15, pieces, derive_seed("masks", 5), first=12)
     logits = encoder.masked_logits(masked.tokens_BT, masked.positions_M, (1, 2, 3))
     each = [F.cross_entropy(logits[depth], masked.targets_M) for depth in (1, 2, 3)]
     assert len({float(one.detach()) for one in each}) == 3
@@ -59,25 +59,25 @@ def test_an_untrained_model_is_as_good_as_guessing(workshop: Workshop) -> None:
 
 
 def test_pretraining_learns(workshop: Workshop, primary: Primary) -> None:
-    blocks_NT = split(Artifact.load(workshop.blocks["en"], Kind.BLOCKS), "test").all()
+    blocks_NT = open_split(Artifact.load(workshop.blocks["en"], Kind.BLOCKS), "test").all()
     chance = 1 / workshop.recipe.tokenizer.vocabulary
     for share in masked_lm.accuracy(primary.encoder, blocks_NT, (1, 2, 3)).values():
         assert share > 6 * chance
 
 
 def test_accuracy_is_the_share_of_masked_tokens_found(workshop: Workshop, primary: Primary) -> None:
-    blocks_NT = split(Artifact.load(workshop.blocks["en"], Kind.BLOCKS), "test").all()
+    blocks_NT = open_split(Artifact.load(workshop.blocks["en"], Kind.BLOCKS), "test").all()
     always = int(blocks_NT[blocks_NT > 4].mode().values)
     with torch.no_grad():
         primary.encoder.vocabulary.bias_V[always] = 1e6
-    masked = mask(blocks_NT[:64].long(), 0.15, maskable(120), masked_lm._JUDGED_SEED)
+    masked = mask_tokens(blocks_NT[:64].long(), 0.15, maskable(120), masked_lm._JUDGED_SEED)
     share = float((masked.targets_M == always).float().mean())
     assert masked_lm.accuracy(primary.encoder, blocks_NT[:64], (3,)) == {3: pytest.approx(share)}
     assert 0 < share < 1
 
 
 def test_masked_tokens_are_judged_without_dropout(workshop: Workshop, primary: Primary) -> None:
-    blocks_NT = split(Artifact.load(workshop.blocks["en"], Kind.BLOCKS), "test").all()
+    blocks_NT = open_split(Artifact.load(workshop.blocks["en"], Kind.BLOCKS), "test").all()
     shape = primary.encoder.shape.model_copy(update={"dropout": 0.5})
     dropping = Encoder(shape, len(primary.tokenizer))
     dropping.load_state_dict(primary.encoder.state_dict())
@@ -86,14 +86,14 @@ def test_masked_tokens_are_judged_without_dropout(workshop: Workshop, primary: P
 
 
 def test_accuracy_is_the_same_each_time_and_for_each_set_of_heads(workshop: Workshop, primary: Primary) -> None:
-    blocks_NT = split(Artifact.load(workshop.blocks["en"], Kind.BLOCKS), "test").all()
+    blocks_NT = open_split(Artifact.load(workshop.blocks["en"], Kind.BLOCKS), "test").all()
     together = masked_lm.accuracy(primary.encoder, blocks_NT, (1, 3))
     assert together == masked_lm.accuracy(primary.encoder, blocks_NT, {3, 1})
     assert together[3] == masked_lm.accuracy(primary.encoder, blocks_NT, (3,))[3]
 
 
 def test_adaptation_learns_what_the_primary_can_use(workshop: Workshop, primary: Primary) -> None:
-    blocks_NT = split(Artifact.load(workshop.blocks["de"], Kind.BLOCKS), "test").all()
+    blocks_NT = open_split(Artifact.load(workshop.blocks["de"], Kind.BLOCKS), "test").all()
     learned = load_embeddings(workshop.embeddings["de"])
     rows = initial_rows(workshop.recipe, primary, learned.tokenizer)
 

@@ -13,7 +13,7 @@ import torch
 
 from lingraft.artifacts.artifact import Artifact, Kind
 from lingraft.config.recipe import Recipe
-from lingraft.data.blocks import split
+from lingraft.data.blocks import open_split
 from lingraft.errors import ArtifactError
 from lingraft.model.loading import load_primary
 from lingraft.signals import Interruption, interruptible
@@ -174,7 +174,7 @@ def test_the_size_of_micro_batches_decides_a_training_only_where_there_is_dropou
 
 def test_a_model_in_training_is_still_in_training_after_a_look(workshop: Workshop) -> None:
     encoder = load_primary(workshop.primary).encoder
-    dev = split(Artifact.load(workshop.blocks["en"], Kind.BLOCKS), "dev")
+    dev = open_split(Artifact.load(workshop.blocks["en"], Kind.BLOCKS), "dev")
     assert masked_judge(encoder, encoder.train(), dev, workshop.recipe.pretraining)() > 0
     assert all(module.training for module in encoder.modules())
 

@@ -138,7 +138,7 @@ def _tokenizers(recipe: Recipe, folder: Path) -> Iterator[tuple[str, Path]]:
         written = "".join(json.dumps(each) + "\n" for each in made)
         write_text(folder / "source" / f"{language}.jsonl", written)
         text.prepare(recipe, language, folder / "text" / language)
-        tokenizer.train(recipe, folder / "text" / language, folder / "tokenizer" / language)
+        tokenizer.train_tokenizer(recipe, folder / "text" / language, folder / "tokenizer" / language)
         yield language, folder / "tokenizer" / language
 
 

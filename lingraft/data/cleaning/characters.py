@@ -4,7 +4,7 @@ import re
 import unicodedata
 
 from lingraft.config.text import UnicodeForm
-from lingraft.data.cleaning.census import INVISIBLE, NORMALISED, WHITE_SPACE, Tally
+from lingraft.data.cleaning.corpus_stats import INVISIBLE, NORMALISED, WHITE_SPACE, CleaningCounts
 
 _JOINERS = "\u200c\u200d"
 _STRAY_JOINER = re.compile(
@@ -15,7 +15,7 @@ _SIGNS = frozenset("\u0600\u0601\u0602\u0603\u0604\u0605\u06dd\u070f\u0890\u0891
 """Signs, such as Arabic's end of verse, that Unicode counts among the format characters."""
 
 
-def tidied(paragraph: str, form: UnicodeForm, characters: Tally) -> str:
+def normalise(paragraph: str, form: UnicodeForm, characters: CleaningCounts) -> str:
     """The paragraph as it is to be read, perhaps empty.
 
     Args:

@@ -8,12 +8,14 @@ from typing import IO
 from numpy import bool_
 from numpy.typing import NDArray
 
-from lingraft.data.cleaning.census import Census
-from lingraft.data.cleaning.duplicates import Duplicates
-from lingraft.data.preprocessing import KEY_BYTES, Prepared
+from lingraft.data.cleaning.corpus_stats import CorpusStats
+from lingraft.data.cleaning.duplicates import DuplicateFinder
+from lingraft.data.preprocessing import KEY_BYTES, PreparedDocument
 
 
-def once(documents: Iterable[Prepared], folder: Path, census: Census) -> Iterator[Prepared | None]:
+def deduplicate(
+    documents: Iterable[PreparedDocument], folder: Path, census: CorpusStats
+) -> Iterator[PreparedDocument | None]:
     """Yield each document without paragraphs that an earlier one, or itself, had before; None where nothing is left.
 
     Args:
@@ -23,7 +25,7 @@ def once(documents: Iterable[Prepared], folder: Path, census: Census) -> Iterato
     """
     keys, waiting = folder / "keys", folder / "documents"
     keys.mkdir()
-    duplicates = Duplicates(keys)
+    duplicates = DuplicateFinder(keys)
     with waiting.open("wb") as stream:
         for document in documents:
             duplicates.add(document.keys)
@@ -32,12 +34,12 @@ def once(documents: Iterable[Prepared], folder: Path, census: Census) -> Iterato
     with waiting.open("rb") as stream:
         while head := stream.readline():
             split, label, characters, paragraphs = json.loads(head)
-            document = Prepared(split, label, characters, stream.readline(), b"")
+            document = PreparedDocument(split, label, characters, stream.readline(), b"")
             repeated = flags.take(paragraphs)
-            yield document.without(repeated, census) if any(repeated) else document
+            yield document.without_duplicates(repeated, census) if any(repeated) else document
 
 
-def _put(document: Prepared, stream: IO[bytes]) -> None:
+def _put(document: PreparedDocument, stream: IO[bytes]) -> None:
     head = document.split, document.label, document.characters, len(document.keys) // KEY_BYTES
     stream.write(json.dumps(head).encode("ascii") + b"\n" + document.line)
 

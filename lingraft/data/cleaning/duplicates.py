@@ -25,7 +25,7 @@ _WINDOW = 1 << 22
 Entries = NDArray[np.void]
 
 
-class Duplicates:
+class DuplicateFinder:
     """Takes the keys of paragraphs in the order of the text, then tells which of them are repetitions."""
 
     def __init__(self, folder: Path) -> None:

@@ -23,7 +23,7 @@ _LONGEST_MEAN_WORD = 16
 """Where words are longer on average, spaces do not part words: Thai, Chinese, or no language."""
 
 
-def fault(paragraph: str, settings: Cleaning) -> str | None:
+def reject_reason(paragraph: str, settings: Cleaning) -> str | None:
     """Why a paragraph is to be dropped; None if it is to be kept."""
     length = len(paragraph)
     if length < settings.min_characters:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from lingraft.data.tokenizer.pieces import SPACE_MARK, Spans, Surface, surface_of_marked
+from lingraft.data.tokenizer.pieces import SPACE_MARK, PieceSpans, Surface, marked_surface
 from lingraft.errors import MissingExtraError, TokenizerError
 
 if TYPE_CHECKING:
@@ -68,11 +68,11 @@ class FastEngine:
         """Ids of many texts, on all cores."""
         return [self._plain(each) for each in self._tokenizer.encode_batch_fast(texts, add_special_tokens=False)]
 
-    def encode_spans(self, text: str) -> Spans:
+    def encode_spans(self, text: str) -> PieceSpans:
         """Ids of a text, and the characters [start, end) of it that each stands for, spaces around them left out."""
         encoding = self._tokenizer.encode(text, add_special_tokens=False)
         spans = [_trimmed(text, start, end) for start, end in encoding.offsets]
-        return Spans(self._plain(encoding), [start for start, _ in spans], [end for _, end in spans])
+        return PieceSpans(self._plain(encoding), [start for start, _ in spans], [end for _, end in spans])
 
     def pieces(self) -> list[str]:
         """Every id's piece as the file has it; "" for an id that it leaves out."""
@@ -176,7 +176,7 @@ def _stands_alone(character: str, tokenizer: "Tokenizer") -> bool:
 
 def _from_marked(piece: str) -> Surface | None:
     """SentencePiece's mark; bytes that stand for characters without a piece are no text by themselves."""
-    return None if _BYTE_PIECE.fullmatch(piece) else surface_of_marked(piece)
+    return None if _BYTE_PIECE.fullmatch(piece) else marked_surface(piece)
 
 
 def _from_bytes(piece: str) -> Surface | None:

@@ -5,7 +5,7 @@ from typing import Generic, NamedTuple, TypeVar
 Each = TypeVar("Each", int, str)
 
 
-class ByRole(NamedTuple, Generic[Each]):
+class SpecialPieces(NamedTuple, Generic[Each]):
     """Something of every special piece, by role: what is matched where two vocabularies meet."""
 
     begin: Each
@@ -15,7 +15,7 @@ class ByRole(NamedTuple, Generic[Each]):
     mask: Each
 
 
-SpecialIds = ByRole[int]
+SpecialIds = SpecialPieces[int]
 
 
 class Surface(NamedTuple):
@@ -31,12 +31,12 @@ SPACE_MARK = "\N{LOWER ONE EIGHTH BLOCK}"
 """SentencePiece's mark of a space, and so of a word's beginning."""
 
 
-def surface_of_marked(piece: str) -> Surface:
+def marked_surface(piece: str) -> Surface:
     """How a piece with SentencePiece's mark reads."""
     return Surface(piece.removeprefix(SPACE_MARK).replace(SPACE_MARK, " "), piece.startswith(SPACE_MARK))
 
 
-class Spans(NamedTuple):
+class PieceSpans(NamedTuple):
     """Pieces of a text with the places they come from, in characters of the text as it was given."""
 
     ids: list[int]

@@ -21,7 +21,7 @@ SAMPLE_CHARACTERS = 1 << 28
 
 
 @dataclass(frozen=True)
-class Survey:
+class CorpusProfile:
     """What there is to choose from."""
 
     lines: int
@@ -32,12 +32,12 @@ class Survey:
     """Of the characters, those that are Han, Kana or Hangul."""
 
     @classmethod
-    def of(cls, text: Artifact) -> "Survey":
+    def of(cls, text: Artifact) -> "CorpusProfile":
         """Read a text's training split once."""
         return cls.of_lines(training_lines(text))
 
     @classmethod
-    def of_lines(cls, found: Iterable[str]) -> "Survey":
+    def of_lines(cls, found: Iterable[str]) -> "CorpusProfile":
         """Count lines that are not blank."""
         lines = characters = large = 0
         for line in found:
@@ -46,7 +46,7 @@ class Survey:
             large += 0 if line.isascii() else sum(map(len, _LARGE_SCRIPTS.findall(line)))
         return cls(lines, characters, large / max(characters, 1))
 
-    def sample_lines(self, wanted: int) -> int:
+    def sample_size(self, wanted: int) -> int:
         """As many lines as are wanted and there, or as have `SAMPLE_CHARACTERS` characters at the text's average."""
         held = self.lines * SAMPLE_CHARACTERS // max(self.characters, 1)
         return min(wanted, self.lines, max(held, 1))
@@ -63,7 +63,7 @@ def training_lines(text: Artifact) -> Iterator[str]:
         yield from (line for line in document.text.splitlines() if line.strip())
 
 
-def spread(lines: Iterable[str], count: int, wanted: int) -> Iterator[str]:
+def sample_lines(lines: Iterable[str], count: int, wanted: int) -> Iterator[str]:
     """Choose lines evenly at random, in their order; all of them where no more are there than wanted.
 
     Each line is as likely as any other, and the choice is the same every time (Knuth's algorithm S: a line is taken

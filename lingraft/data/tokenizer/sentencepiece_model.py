@@ -82,7 +82,7 @@ def require_unigram(model: bytes, name: str) -> None:
         )
 
 
-def with_exact_scores(model: bytes) -> bytes:
+def round_scores(model: bytes) -> bytes:
     """The model with every score rounded to a multiple of SCORE_STEP; all other bytes stay.
 
     Raises:

@@ -16,13 +16,13 @@ from lingraft.artifacts import artifact
 from lingraft.artifacts.artifact import Artifact, Kind, read_manifest
 from lingraft.artifacts.files import sha256_of
 from lingraft.config.recipe import Recipe
-from lingraft.data.tokenizer.pieces import ByRole, Spans, SpecialIds, Surface, surface_of_marked
-from lingraft.data.tokenizer.sampling import Survey, spread, training_lines
-from lingraft.data.tokenizer.sentencepiece_model import with_exact_scores
+from lingraft.data.tokenizer.pieces import PieceSpans, SpecialIds, SpecialPieces, Surface, marked_surface
+from lingraft.data.tokenizer.sampling import CorpusProfile, sample_lines, training_lines
+from lingraft.data.tokenizer.sentencepiece_model import round_scores
 from lingraft.errors import ArtifactError, TokenizerError
 
-OWN_IDS: SpecialIds = ByRole(begin=0, pad=1, end=2, unknown=3, mask=4)
-SPECIAL_PIECES: ByRole[str] = ByRole("<s>", "<pad>", "</s>", "<unk>", "<mask>")
+DEFAULT_SPECIAL_IDS: SpecialIds = SpecialPieces(begin=0, pad=1, end=2, unknown=3, mask=4)
+SPECIAL_PIECES: SpecialPieces[str] = SpecialPieces("<s>", "<pad>", "</s>", "<unk>", "<mask>")
 _MODEL = "sentencepiece.model"
 _FAST_SUFFIX = ".json"
 TOKENIZER_FILES = (_MODEL, f"tokenizer{_FAST_SUFFIX}")
@@ -52,7 +52,7 @@ class Engine(Protocol):
 
     def encode_all(self, texts: list[str]) -> list[list[int]]: ...
 
-    def encode_spans(self, text: str) -> Spans: ...
+    def encode_spans(self, text: str) -> PieceSpans: ...
 
     def pieces(self) -> list[str]: ...
 
@@ -76,9 +76,9 @@ class SentencePieceEngine:
             return [self.encode(text) for text in texts]
         return [list(ids) for ids in self._processor.encode(texts, num_threads=-1)]
 
-    def encode_spans(self, text: str) -> Spans:
+    def encode_spans(self, text: str) -> PieceSpans:
         found = self._processor.encode(text, out_type="offset_mapping")
-        return Spans(found["ids"], [start for start, _ in found["offsets"]], [end for _, end in found["offsets"]])
+        return PieceSpans(found["ids"], [start for start, _ in found["offsets"]], [end for _, end in found["offsets"]])
 
     def pieces(self) -> list[str]:
         return [str(self._processor.id_to_piece(index)) for index in range(len(self))]
@@ -86,9 +86,7 @@ class SentencePieceEngine:
     def surfaces(self) -> list[Surface | None]:
         control = self._processor.is_control, self._processor.is_unknown
         special = [any(is_special(index) for is_special in control) for index in range(len(self))]
-        return [
-            None if hidden else surface_of_marked(piece) for hidden, piece in zip(special, self.pieces(), strict=True)
-        ]
+        return [None if hidden else marked_surface(piece) for hidden, piece in zip(special, self.pieces(), strict=True)]
 
 
 def _engine(model: Path) -> Engine:
@@ -123,10 +121,10 @@ class Tokenizer:
         actual = str(found.manifest.language)
         if language is not None and actual != language:
             raise TokenizerError(f"{folder} is the tokenizer of {actual!r}, not of {language!r}. Train one for it.")
-        return cls.of(found)
+        return cls.from_artifact(found)
 
     @classmethod
-    def of(cls, artifact: Artifact) -> "Tokenizer":
+    def from_artifact(cls, artifact: Artifact) -> "Tokenizer":
         """The tokenizer of an artifact that carries one."""
         manifest = artifact.manifest
         found = [name for name in TOKENIZER_FILES if name in manifest.files]
@@ -136,11 +134,13 @@ class Tokenizer:
                 "the artifact again, or fetch it anew."
             )
         [file] = found
-        special = manifest.detail("special_ids", SpecialIds) if "special_ids" in manifest.details else OWN_IDS
+        special = (
+            manifest.detail("special_ids", SpecialIds) if "special_ids" in manifest.details else DEFAULT_SPECIAL_IDS
+        )
         return cls.from_file(artifact.folder / file, str(manifest.language), special)
 
     @classmethod
-    def from_file(cls, model: Path, language: str, special: SpecialIds = OWN_IDS) -> "Tokenizer":
+    def from_file(cls, model: Path, language: str, special: SpecialIds = DEFAULT_SPECIAL_IDS) -> "Tokenizer":
         """Open a tokenizer's file that stands outside a tokenizer artifact.
 
         Args:
@@ -164,7 +164,7 @@ class Tokenizer:
         """Ids of many texts, on all cores."""
         return self._engine.encode_all(list(texts))
 
-    def encode_spans(self, text: str) -> Spans:
+    def encode_spans(self, text: str) -> PieceSpans:
         """Ids of a text, and the characters of it that each piece stands for."""
         return self._engine.encode_spans(text)
 
@@ -177,7 +177,7 @@ class Tokenizer:
         return self._engine.surfaces()
 
 
-def train(recipe: Recipe, text: Path, out: Path) -> Artifact:
+def train_tokenizer(recipe: Recipe, text: Path, out: Path) -> Artifact:
     """Train a language's tokenizer on a sample of the training split of its text.
 
     The text is read twice, line by line: once to know how much there is and in which script, once to choose from it.
@@ -189,10 +189,12 @@ def train(recipe: Recipe, text: Path, out: Path) -> Artifact:
     """
     source = Artifact.load(text, Kind.TEXT)
     settings = recipe.tokenizer
-    there = Survey.of(source)
+    there = CorpusProfile.of(source)
     coverage = settings.character_coverage or there.character_coverage
-    sampled = there.sample_lines(settings.sample_lines)
-    model = train_model(spread(training_lines(source), there.lines, sampled), settings.vocabulary, coverage)
+    sampled = there.sample_size(settings.sample_lines)
+    model = train_sentencepiece(
+        sample_lines(training_lines(source), there.lines, sampled), settings.vocabulary, coverage
+    )
     with artifact.create(out, Kind.TOKENIZER) as draft:
         (draft.folder / _MODEL).write_bytes(model)
         draft.facts = {
@@ -201,7 +203,7 @@ def train(recipe: Recipe, text: Path, out: Path) -> Artifact:
             "data_hashes": {"text": source.fingerprint},
             "recipe": settings.model_dump(mode="json"),
             "details": {
-                "special_ids": OWN_IDS._asdict(),
+                "special_ids": DEFAULT_SPECIAL_IDS._asdict(),
                 "character_coverage": coverage,
                 "sample": {"lines": sampled, "of_lines": there.lines},
             },
@@ -209,7 +211,7 @@ def train(recipe: Recipe, text: Path, out: Path) -> Artifact:
     return Artifact.load(out, Kind.TOKENIZER)
 
 
-def train_model(lines: Iterable[str], vocabulary: int, character_coverage: float) -> bytes:
+def train_sentencepiece(lines: Iterable[str], vocabulary: int, character_coverage: float) -> bytes:
     """Train a SentencePiece model on lines of text.
 
     Raises:
@@ -224,10 +226,10 @@ def train_model(lines: Iterable[str], vocabulary: int, character_coverage: float
             model_type="unigram",
             vocab_size=vocabulary,
             character_coverage=character_coverage,
-            bos_id=OWN_IDS.begin,
-            pad_id=OWN_IDS.pad,
-            eos_id=OWN_IDS.end,
-            unk_id=OWN_IDS.unknown,
+            bos_id=DEFAULT_SPECIAL_IDS.begin,
+            pad_id=DEFAULT_SPECIAL_IDS.pad,
+            eos_id=DEFAULT_SPECIAL_IDS.end,
+            unk_id=DEFAULT_SPECIAL_IDS.unknown,
             bos_piece=SPECIAL_PIECES.begin,
             pad_piece=SPECIAL_PIECES.pad,
             eos_piece=SPECIAL_PIECES.end,
@@ -239,7 +241,7 @@ def train_model(lines: Iterable[str], vocabulary: int, character_coverage: float
         )
     except RuntimeError as error:
         raise _refusal(vocabulary, str(error)) from error
-    return with_exact_scores(model.getvalue())
+    return round_scores(model.getvalue())
 
 
 def _counted(lines: Iterable[str]) -> Iterator[str]:

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from lingraft.data.rng import generator_of, one_thread
+from lingraft.data.rng import make_generator, single_threaded
 from lingraft.model.initialisation.static_vectors import StaticVectors
 
 AGREEMENT = 0.2
@@ -90,7 +90,7 @@ def align(source: StaticVectors, target: StaticVectors, known: Pairs, seed: int)
     """
     known = known.chosen(source.known[known.source_P] & target.known[known.target_P])
     count = len(known.source_P)
-    with one_thread():
+    with single_threaded():
         spaces = _Spaces(*(normalised(each.vectors_VW, each.known) for each in (source, target)))
         if min(count, int(source.known.sum()), int(target.known.sum())) < _FEWEST:
             return Alignment(*spaces, agreement=0.0, similarity=0.0, chance_similarity=0.0, known_pairs=count)
@@ -98,7 +98,7 @@ def align(source: StaticVectors, target: StaticVectors, known: Pairs, seed: int)
         with ThreadPoolExecutor(2) as threads:
             first_WW, second_WW = threads.map(
                 lambda number, half: _learned(
-                    spaces, frequent, known.chosen(half), generator_of("alignment", seed, number)
+                    spaces, frequent, known.chosen(half), make_generator("alignment", seed, number)
                 ),
                 range(2),
                 _halves(count, seed),
@@ -109,7 +109,7 @@ def align(source: StaticVectors, target: StaticVectors, known: Pairs, seed: int)
         others_C = others_C if len(others_C) >= _JUDGED else frequent.target
         said = [spaces.target[others_C] @ map_WW.T for map_WW in (first_WW, second_WW)]
         mapped = _reweighted(spaces, pairs)
-        random_WW = _orthogonal(torch.empty_like(first_WW).normal_(generator=generator_of("random map", seed)))
+        random_WW = _orthogonal(torch.empty_like(first_WW).normal_(generator=make_generator("random map", seed)))
         chance = _Spaces(spaces.source @ random_WW, spaces.target)
         return Alignment(
             source_VW=mapped.source,
@@ -143,7 +143,7 @@ def most_frequent(vectors: StaticVectors, most: int) -> Tensor:
 
 
 def _halves(count: int, seed: int) -> Sequence[Tensor]:
-    order = torch.randperm(count, generator=generator_of("halves", seed))
+    order = torch.randperm(count, generator=make_generator("halves", seed))
     return order[::2], order[1::2]
 
 

@@ -17,7 +17,7 @@ from typing import NamedTuple, Self
 import torch
 from torch import Tensor
 
-from lingraft.data.rng import one_thread
+from lingraft.data.rng import single_threaded
 from lingraft.data.tokenizer.pieces import Surface
 from lingraft.model.encoder import INITIAL_STD
 from lingraft.model.initialisation.piece_classes import PieceClass, Pieces, class_of, is_letter
@@ -119,7 +119,7 @@ def draw_alike(
         target_pieces: what the rows are for.
         generator: the only source of randomness.
     """
-    with one_thread():
+    with single_threaded():
         profile = RowProfile.of(source_table_VD, source_bias_V, Described.of(source_pieces))
         for part in Described.of(target_pieces).parts():
             expected_NO = profile.expected(part).float()

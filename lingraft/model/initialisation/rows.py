@@ -12,7 +12,7 @@ from torch import Tensor
 
 from lingraft.config.training import Initialisation
 from lingraft.data.tokenizer.pieces import SpecialIds, Surface
-from lingraft.data.tokenizer.tokenizer import OWN_IDS
+from lingraft.data.tokenizer.tokenizer import DEFAULT_SPECIAL_IDS
 from lingraft.errors import RecipeError, TokenizerError
 from lingraft.model.encoder import INITIAL_STD, Vocabulary
 from lingraft.model.initialisation.piece_classes import PieceClass, Pieces, classes_of
@@ -29,7 +29,7 @@ class Initialised:
     """Pieces whose rows are the source's, special pieces included."""
     copied_by_class: dict[PieceClass, int]
     pieces_by_class: dict[PieceClass, int]
-    special: SpecialIds = OWN_IDS
+    special: SpecialIds = DEFAULT_SPECIAL_IDS
     """Ids of the new vocabulary's special pieces."""
 
     def counts(self) -> dict[str, dict[str, int]]:

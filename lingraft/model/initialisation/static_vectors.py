@@ -20,7 +20,7 @@ from torch import Tensor
 
 from lingraft.artifacts.token_ids import Ids
 from lingraft.console import with_progress
-from lingraft.data.rng import generator_of, one_thread
+from lingraft.data.rng import make_generator, single_threaded
 from lingraft.data.shards import Blocks
 from lingraft.data.tokenizer.pieces import SpecialIds
 
@@ -78,7 +78,7 @@ def static_vectors(blocks: Blocks, vocabulary: int, special: SpecialIds, width: 
     counts_V[list(special)] = 0
     information_VV = _information(_among(pairs_VV, counts_V >= MIN_COUNT))
     del pairs_VV  # tens of megabytes
-    with one_thread():
+    with single_threaded():
         return StaticVectors(_factored(_tensor(information_VV), width, seed), torch.from_numpy(counts_V))
 
 
@@ -164,7 +164,7 @@ def _factored(matrix_VV: Tensor, width: int, seed: int) -> Tensor:
     """Left singular vectors times the roots of singular values (Levy et al., section 3.3), by a randomised SVD."""
     size = matrix_VV.shape[0]
     transposed_VV = matrix_VV.to_sparse_csc().t()
-    generator = generator_of("static vectors", seed)
+    generator = make_generator("static vectors", seed)
     start = torch.empty(size, min(width + _OVERSAMPLING, size)).normal_(generator=generator)
     basis_VK = _orthonormal(matrix_VV @ start)
     for _ in range(_POWER_ITERATIONS):

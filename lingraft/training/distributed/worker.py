@@ -15,7 +15,7 @@ from pydantic import TypeAdapter
 from lingraft import errors, ranks
 from lingraft.artifacts.failures import EXPECTED_ERRORS, explain_device_errors, format_error
 from lingraft.console import say
-from lingraft.data.pool import cores
+from lingraft.data.pool import available_cores
 from lingraft.errors import LingraftError
 from lingraft.signals import Interruption
 from lingraft.training.distributed.launch import CALL_FILE, NEWS_FILE
@@ -51,7 +51,7 @@ def main(folder: Path) -> int:
 def _share_threads() -> None:
     """As many CPU threads as there are for each process, unless somebody has decided on them."""
     if "OMP_NUM_THREADS" not in os.environ:
-        torch.set_num_threads(max(1, cores() // int(os.environ["LOCAL_WORLD_SIZE"])))
+        torch.set_num_threads(max(1, available_cores() // int(os.environ["LOCAL_WORLD_SIZE"])))
 
 
 def _tell(folder: Path, news: Mapping[str, Any]) -> None:

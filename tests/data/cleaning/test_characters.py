@@ -2,12 +2,12 @@ import unicodedata
 
 import pytest
 
-from lingraft.data.cleaning.census import INVISIBLE, NORMALISED, WHITE_SPACE, Tally
-from lingraft.data.cleaning.characters import tidied
+from lingraft.data.cleaning.characters import normalise
+from lingraft.data.cleaning.corpus_stats import INVISIBLE, NORMALISED, WHITE_SPACE, CleaningCounts
 
 
 def clean(text: str) -> str:
-    return tidied(text, "NFC", Tally())
+    return normalise(text, "NFC", CleaningCounts())
 
 
 @pytest.mark.parametrize(
@@ -44,22 +44,22 @@ def test_white_space_becomes_single_spaces(space: str) -> None:
 def test_text_is_brought_into_the_form_asked_for_and_no_other() -> None:
     apart = unicodedata.normalize("NFD", "Grüße, Ελλάδα, cà phê")
     assert clean(apart) == unicodedata.normalize("NFC", apart) != apart
-    assert tidied(apart, "none", Tally()) == apart
+    assert normalise(apart, "none", CleaningCounts()) == apart
     assert clean("ﬁne ²") == "ﬁne ²"
 
 
 def test_characters_that_go_are_counted_by_reason() -> None:
-    characters = Tally()
+    characters = CleaningCounts()
     text = "a\u200bb\xa0 c e\u0301"
-    kept = tidied(text, "NFC", characters)
+    kept = normalise(text, "NFC", characters)
     assert kept == "ab c é"
     assert characters.dropped == {INVISIBLE: 1, WHITE_SPACE: 1, NORMALISED: 1}
     assert characters.read + len(kept) == len(text)
 
 
 def test_normalisation_that_adds_characters_is_counted_below_zero() -> None:
-    characters = Tally()
-    assert len(tidied("\u0958", "NFC", characters)) == 2
+    characters = CleaningCounts()
+    assert len(normalise("\u0958", "NFC", characters)) == 2
     assert characters.dropped == {NORMALISED: -1}
 
 

@@ -14,7 +14,7 @@ from lingraft.cli import app
 from lingraft.config.recipe import Recipe
 from lingraft.data import pool, preprocessing
 from lingraft.data.cleaning import duplicates
-from lingraft.data.cleaning.census import table
+from lingraft.data.cleaning.corpus_stats import format_table
 from lingraft.data.pool import WorkerError
 from lingraft.data.text import SPLITS, load_split, prepare, read_split
 from lingraft.errors import RecipeError
@@ -135,7 +135,7 @@ def test_what_is_read_is_kept_or_dropped_for_a_reason(tmp_path: Path, small_port
 def test_the_table_shows_every_reason_with_its_counts(tmp_path: Path) -> None:
     text = prepare(recipe(write(tmp_path / "source", made_up(50)), {}), "de", tmp_path / "text")
     census = text.manifest.details["cleaning"]
-    rows = {line[:24].strip(): line[24:].replace(",", "").split() for line in table(census).splitlines()[1:]}
+    rows = {line[:24].strip(): line[24:].replace(",", "").split() for line in format_table(census).splitlines()[1:]}
     assert [*rows][:: len(rows) - 1] == ["read", "kept"]
     for name in ("read", "kept"):
         assert rows[name][:2] == [str(census["paragraphs"][name]), str(census["characters"][name])]
@@ -164,14 +164,14 @@ def test_nothing_of_the_work_is_left_beside_the_splits(tmp_path: Path, small_por
 def test_a_worker_that_is_killed_leaves_an_error_and_no_artifact(
     tmp_path: Path, small_portions: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    give = pool._Worker.give
+    give = pool._PoolWorker.give
 
-    def give_and_kill(worker: pool._Worker, number: int, item: Any) -> None:
+    def give_and_kill(worker: pool._PoolWorker, number: int, item: Any) -> None:
         give(worker, number, item)
         if number == 5:
             os.kill(worker.process.pid, signal.SIGKILL)
 
-    monkeypatch.setattr(pool._Worker, "give", give_and_kill)
+    monkeypatch.setattr(pool._PoolWorker, "give", give_and_kill)
     source = write(tmp_path / "source", made_up(200))
     with pytest.raises(WorkerError, match="SIGKILL"):
         prepare(recipe(source, {}, threads=2), "de", tmp_path / "made" / "text")
@@ -211,4 +211,4 @@ def test_the_command_prints_what_was_dropped(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["text", "--recipe", str(given), "--language", "de", "--out", str(tmp_path / "out")])
     assert done.exit_code == 0
     census = Artifact.load(tmp_path / "out", Kind.TEXT).manifest.details["cleaning"]
-    assert table(census) in done.output
+    assert format_table(census) in done.output

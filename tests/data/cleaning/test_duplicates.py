@@ -7,12 +7,12 @@ import pytest
 
 from lingraft.config.text import Cleaning
 from lingraft.data.cleaning import duplicates
-from lingraft.data.cleaning.duplicates import Duplicates
+from lingraft.data.cleaning.duplicates import DuplicateFinder
 
 
 def flags_of(keys: list[bytes], folder: Path) -> list[bool]:
     folder.mkdir(parents=True)
-    found = Duplicates(folder)
+    found = DuplicateFinder(folder)
     for start in range(0, len(keys), 7):
         found.add(b"".join(keys[start : start + 7]))
     return [bool(flag) for run in found.flags() for flag in run]
@@ -62,7 +62,7 @@ def test_no_key_gives_no_flag(tmp_path: Path) -> None:
 
 def test_the_disk_that_the_recipe_speaks_of_is_what_keys_take(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(duplicates, "_IN_MEMORY", 1 << 10)
-    found = Duplicates(tmp_path)
+    found = DuplicateFinder(tmp_path)
     found.add(random.Random(0).randbytes(16 << 12))
     stored = sum(path.stat().st_size for path in tmp_path.iterdir())
     assert f"{stored >> 12} bytes a paragraph" in str(Cleaning.model_fields["deduplicate"].description)
@@ -78,7 +78,7 @@ def test_memory_does_not_grow_with_the_number_of_keys(
 
     def peak(name: str, count: int) -> int:
         (tmp_path / name).mkdir()
-        found, draw = Duplicates(tmp_path / name), random.Random(0)
+        found, draw = DuplicateFinder(tmp_path / name), random.Random(0)
         tracemalloc.start()
         for _ in range(count // 64):
             found.add(b"".join(prefix + draw.randbytes(16 - len(prefix)) for _ in range(64)))

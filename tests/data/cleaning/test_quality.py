@@ -4,7 +4,7 @@ import string
 import pytest
 
 from lingraft.config.text import Cleaning
-from lingraft.data.cleaning.quality import DIGITS, REPETITION, SYMBOLS, TOO_LONG, TOO_SHORT, fault
+from lingraft.data.cleaning.quality import DIGITS, REPETITION, SYMBOLS, TOO_LONG, TOO_SHORT, reject_reason
 
 SETTINGS = Cleaning()
 
@@ -23,7 +23,7 @@ SETTINGS = Cleaning()
     ],
 )
 def test_running_text_is_kept_in_every_script(text: str) -> None:
-    assert fault(text, SETTINGS) is None
+    assert reject_reason(text, SETTINGS) is None
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ def test_running_text_is_kept_in_every_script(text: str) -> None:
     ],
 )
 def test_what_is_no_running_text_goes_by_its_reason(text: str, reason: str) -> None:
-    assert fault(text, SETTINGS) == reason
+    assert reject_reason(text, SETTINGS) == reason
 
 
 @pytest.mark.parametrize(
@@ -60,11 +60,11 @@ def test_what_is_no_running_text_goes_by_its_reason(text: str, reason: str) -> N
     ],
 )
 def test_each_limit_is_the_last_value_that_is_kept(changes: dict[str, float], text: str, reason: str | None) -> None:
-    assert fault(text, SETTINGS.model_copy(update=changes)) == reason
+    assert reject_reason(text, SETTINGS.model_copy(update=changes)) == reason
 
 
 def test_random_words_are_no_repetition_however_long_the_text() -> None:
     draw = random.Random(1)
     words = ["".join(draw.choices(string.ascii_lowercase, k=4)) for _ in range(500)]
-    assert fault(" ".join(draw.choices(words, k=5000)), SETTINGS) is None
-    assert fault("".join(draw.choices(words, k=5000)), SETTINGS) is None
+    assert reject_reason(" ".join(draw.choices(words, k=5000)), SETTINGS) is None
+    assert reject_reason("".join(draw.choices(words, k=5000)), SETTINGS) is None

@@ -5,7 +5,7 @@ import pytest
 
 from lingraft.artifacts import artifact
 from lingraft.artifacts.artifact import Artifact, Kind
-from lingraft.data.tokenizer.sampling import Survey, spread, training_lines
+from lingraft.data.tokenizer.sampling import CorpusProfile, sample_lines, training_lines
 
 
 def written(folder: Path, texts: list[str]) -> Artifact:
@@ -24,18 +24,18 @@ def numbered(count: int) -> list[str]:
 
 @pytest.mark.parametrize("wanted", [5, 6, 1000])
 def test_all_lines_are_taken_in_their_order_where_no_more_are_there(wanted: int) -> None:
-    assert list(spread(numbered(5), 5, wanted)) == numbered(5)
+    assert list(sample_lines(numbered(5), 5, wanted)) == numbered(5)
 
 
 @pytest.mark.parametrize("wanted", [1, 17, 999])
 def test_exactly_so_many_lines_are_chosen_the_same_ones_each_time_in_their_order(wanted: int) -> None:
-    chosen = list(spread(numbered(1000), 1000, wanted))
+    chosen = list(sample_lines(numbered(1000), 1000, wanted))
     assert len(set(chosen)) == wanted
-    assert chosen == sorted(chosen, key=int) == list(spread(numbered(1000), 1000, wanted))
+    assert chosen == sorted(chosen, key=int) == list(sample_lines(numbered(1000), 1000, wanted))
 
 
 def test_each_part_of_the_text_gives_its_share() -> None:
-    chosen = [int(line) for line in spread(numbered(100_000), 100_000, 10_000)]
+    chosen = [int(line) for line in sample_lines(numbered(100_000), 100_000, 10_000)]
     for start in range(0, 100_000, 10_000):
         assert sum(start <= number < start + 10_000 for number in chosen) == pytest.approx(1000, abs=150)
 
@@ -43,7 +43,7 @@ def test_each_part_of_the_text_gives_its_share() -> None:
 def test_lines_are_those_of_the_training_split_that_are_not_blank(tmp_path: Path) -> None:
     text = written(tmp_path / "text", ["one\n\n  \ntwo", "three"])
     assert list(training_lines(text)) == ["one", "two", "three"]
-    assert Survey.of(text) == Survey(lines=3, characters=11, large_script_share=0.0)
+    assert CorpusProfile.of(text) == CorpusProfile(lines=3, characters=11, large_script_share=0.0)
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_lines_are_those_of_the_training_split_that_are_not_blank(tmp_path: Path
     ],
 )
 def test_a_sample_has_no_more_lines_than_memory_holds(lines: int, characters: int, wanted: int, sampled: int) -> None:
-    assert Survey(lines, characters, 0.0).sample_lines(wanted) == sampled
+    assert CorpusProfile(lines, characters, 0.0).sample_size(wanted) == sampled
 
 
 @pytest.mark.parametrize(
@@ -75,4 +75,4 @@ def test_a_sample_has_no_more_lines_than_memory_holds(lines: int, characters: in
 def test_coverage_is_lower_where_a_script_has_thousands_of_characters(
     tmp_path: Path, text: str, coverage: float
 ) -> None:
-    assert Survey.of(written(tmp_path / "text", [text])).character_coverage == coverage
+    assert CorpusProfile.of(written(tmp_path / "text", [text])).character_coverage == coverage

@@ -10,8 +10,8 @@ from lingraft.artifacts import artifact
 from lingraft.artifacts.artifact import Kind
 from lingraft.config.recipe import Recipe
 from lingraft.data.tokenizer import tokenizer
-from lingraft.data.tokenizer.pieces import ByRole, Surface
-from lingraft.data.tokenizer.tokenizer import OWN_IDS, SPECIAL_PIECES, Tokenizer
+from lingraft.data.tokenizer.pieces import SpecialPieces, Surface
+from lingraft.data.tokenizer.tokenizer import DEFAULT_SPECIAL_IDS, SPECIAL_PIECES, Tokenizer
 
 LINES = {
     "Latin": "der Hafen war still und die Boote lagen da",
@@ -35,7 +35,7 @@ def pieces(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
         draft.facts = {"language": "mul"}
     recipe = Recipe.load(Path(__file__).parents[2] / "tiny.toml")
     settings = recipe.tokenizer.model_copy(update={"vocabulary": VOCABULARY, "character_coverage": 1.0})
-    tokenizer.train(recipe.model_copy(update={"tokenizer": settings}), folder / "text", folder / "tokenizer")
+    tokenizer.train_tokenizer(recipe.model_copy(update={"tokenizer": settings}), folder / "text", folder / "tokenizer")
     return Tokenizer.load(folder / "tokenizer")
 
 
@@ -49,7 +49,7 @@ def stretches(pieces: Tokenizer, text: str) -> list[tuple[str, str]]:
 def test_spans_are_the_characters_of_their_pieces(pieces: Tokenizer, text: str) -> None:
     found = pieces.encode_spans(text)
     assert found.ids == pieces.encode(text)
-    assert OWN_IDS.unknown not in found.ids
+    assert DEFAULT_SPECIAL_IDS.unknown not in found.ids
     for piece, stretch in stretches(pieces, text):
         assert piece.replace("▁", " ").strip() == stretch.strip().replace("，", ",")
 
@@ -90,8 +90,8 @@ def test_surfaces_tell_a_words_beginning_from_the_rest_of_it(pieces: Tokenizer) 
 
 
 def test_special_pieces_have_no_surface(pieces: Tokenizer) -> None:
-    assert [index for index, surface in enumerate(pieces.surfaces()) if surface is None] == sorted(OWN_IDS)
-    assert tuple(pieces.pieces()[index] for index in OWN_IDS) == SPECIAL_PIECES
+    assert [index for index, surface in enumerate(pieces.surfaces()) if surface is None] == sorted(DEFAULT_SPECIAL_IDS)
+    assert tuple(pieces.pieces()[index] for index in DEFAULT_SPECIAL_IDS) == SPECIAL_PIECES
 
 
 def test_special_ids_are_those_that_the_manifest_names(pieces: Tokenizer, tmp_path: Path) -> None:
@@ -99,5 +99,5 @@ def test_special_ids_are_those_that_the_manifest_names(pieces: Tokenizer, tmp_pa
         shutil.copyfile(pieces.model, draft.folder / pieces.model.name)
         theirs = {"begin": 5, "pad": 9, "end": 6, "unknown": 3, "mask": 77}
         draft.facts = {"language": "mul", "details": {"special_ids": theirs}}
-    assert Tokenizer.load(tmp_path / "imported").special == ByRole(begin=5, pad=9, end=6, unknown=3, mask=77)
-    assert Tokenizer.from_file(pieces.model, "mul").special == OWN_IDS
+    assert Tokenizer.load(tmp_path / "imported").special == SpecialPieces(begin=5, pad=9, end=6, unknown=3, mask=77)
+    assert Tokenizer.from_file(pieces.model, "mul").special == DEFAULT_SPECIAL_IDS

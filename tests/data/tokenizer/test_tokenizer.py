@@ -12,7 +12,7 @@ from lingraft.config.recipe import Recipe
 from lingraft.data.text import load_split
 from lingraft.data.tokenizer import sampling, tokenizer
 from lingraft.data.tokenizer.sentencepiece_model import SCORE_STEP, pieces
-from lingraft.data.tokenizer.tokenizer import OWN_IDS, SPECIAL_PIECES, Tokenizer, TooManyPiecesError
+from lingraft.data.tokenizer.tokenizer import DEFAULT_SPECIAL_IDS, SPECIAL_PIECES, Tokenizer, TooManyPiecesError
 from lingraft.errors import ArtifactError, TokenizerError
 from tests.workshop import Workshop
 
@@ -31,7 +31,7 @@ def wanting(recipe: Recipe, **settings: Any) -> Recipe:
 
 def refusal(recipe: Recipe, text: Path, out: Path) -> str:
     with pytest.raises(TokenizerError) as caught:
-        tokenizer.train(recipe, text, out)
+        tokenizer.train_tokenizer(recipe, text, out)
     assert not out.exists()
     return str(caught.value)
 
@@ -39,7 +39,7 @@ def refusal(recipe: Recipe, text: Path, out: Path) -> str:
 def test_special_tokens_have_the_same_ids_in_every_language(workshop: Workshop) -> None:
     for folder in workshop.tokenizers.values():
         pieces = Tokenizer.load(folder)
-        assert pieces.special == OWN_IDS
+        assert pieces.special == DEFAULT_SPECIAL_IDS
         assert {role: pieces.pieces()[index] for role, index in pieces.special._asdict().items()} == {
             "begin": "<s>",
             "pad": "<pad>",
@@ -71,11 +71,11 @@ def test_text_becomes_pieces_and_pieces_become_the_text(workshop: Workshop) -> N
 def test_no_text_can_write_a_special_token(workshop: Workshop) -> None:
     pieces = Tokenizer.load(workshop.tokenizers["en"])
     for text in SPECIAL_PIECES:
-        assert set(pieces.encode(f"ba {text} de")) & (set(OWN_IDS) - {OWN_IDS.unknown}) == set()
+        assert set(pieces.encode(f"ba {text} de")) & (set(DEFAULT_SPECIAL_IDS) - {DEFAULT_SPECIAL_IDS.unknown}) == set()
 
 
 def test_what_was_never_seen_is_unknown(workshop: Workshop) -> None:
-    assert OWN_IDS.unknown in Tokenizer.load(workshop.tokenizers["en"]).encode("漢")
+    assert DEFAULT_SPECIAL_IDS.unknown in Tokenizer.load(workshop.tokenizers["en"]).encode("漢")
 
 
 def test_a_tokenizer_is_trained_on_training_text_only(workshop: Workshop, tmp_path: Path) -> None:
@@ -85,14 +85,14 @@ def test_a_tokenizer_is_trained_on_training_text_only(workshop: Workshop, tmp_pa
             lines = "\n".join(f"ba de {letter * n}" for n in range(1, 30))
             (draft.folder / f"{split}.jsonl").write_text(json.dumps({"name": split, "text": lines}))
         draft.facts = {"language": "en"}
-    tokenizer.train(wanting(workshop.recipe, vocabulary=20), text, tmp_path / "out")
+    tokenizer.train_tokenizer(wanting(workshop.recipe, vocabulary=20), text, tmp_path / "out")
     alphabet = set("".join(Tokenizer.load(tmp_path / "out").pieces()[len(SPECIAL_PIECES) :]))
     assert "q" in alphabet
     assert alphabet & {"x", "j"} == set()
 
 
 def test_the_same_text_gives_the_same_tokenizer(workshop: Workshop, tmp_path: Path) -> None:
-    again = tokenizer.train(workshop.recipe, workshop.texts["de"], tmp_path / "again")
+    again = tokenizer.train_tokenizer(workshop.recipe, workshop.texts["de"], tmp_path / "again")
     assert again.fingerprint == Artifact.load(workshop.tokenizers["de"], Kind.TOKENIZER).fingerprint
     assert again.manifest.tokenizer_hash == Tokenizer.load(workshop.tokenizers["de"]).hash
 
@@ -103,7 +103,7 @@ def test_too_large_a_vocabulary_is_answered_with_the_largest_possible(workshop: 
     found = re.search(r"supports (\d+) at most\. Lower tokenizer\.vocabulary to that", message)
     assert found
     largest = int(found[1])
-    tokenizer.train(wanting(workshop.recipe, vocabulary=largest), workshop.texts["en"], tmp_path / "out")
+    tokenizer.train_tokenizer(wanting(workshop.recipe, vocabulary=largest), workshop.texts["en"], tmp_path / "out")
     assert len(Tokenizer.load(tmp_path / "out")) == largest
 
 
@@ -111,7 +111,9 @@ def test_too_small_a_vocabulary_is_answered_with_what_the_alphabet_needs(worksho
     message = refusal(wanting(workshop.recipe, vocabulary=6), workshop.texts["en"], tmp_path / "out")
     found = re.search(r"special tokens alone are (\d+)\. Raise tokenizer\.vocabulary", message)
     assert found
-    tokenizer.train(wanting(workshop.recipe, vocabulary=int(found[1])), workshop.texts["en"], tmp_path / "out")
+    tokenizer.train_tokenizer(
+        wanting(workshop.recipe, vocabulary=int(found[1])), workshop.texts["en"], tmp_path / "out"
+    )
     assert len(Tokenizer.load(tmp_path / "out")) == int(found[1])
 
 
@@ -124,28 +126,28 @@ def test_text_without_a_character_is_refused(workshop: Workshop, tmp_path: Path,
 
 def test_lines_count_however_long_they_are(workshop: Workshop, tmp_path: Path) -> None:
     text = write_text(tmp_path / "text", [*["ba de ki lo"] * 500, "qa xo ju " * 1000])
-    tokenizer.train(wanting(workshop.recipe, vocabulary=18), text, tmp_path / "out")
-    assert OWN_IDS.unknown not in Tokenizer.load(tmp_path / "out").encode("qa xo ju")
+    tokenizer.train_tokenizer(wanting(workshop.recipe, vocabulary=18), text, tmp_path / "out")
+    assert DEFAULT_SPECIAL_IDS.unknown not in Tokenizer.load(tmp_path / "out").encode("qa xo ju")
 
 
 def test_a_sample_is_spread_over_the_whole_text_and_recorded(workshop: Workshop, tmp_path: Path) -> None:
     text = write_text(tmp_path / "text", [*["ba de ki lo mu na"] * 4000, *["qa xo ju"] * 4000])
-    made = tokenizer.train(wanting(workshop.recipe, vocabulary=21, sample_lines=100), text, tmp_path / "out")
-    assert OWN_IDS.unknown not in Tokenizer.load(tmp_path / "out").encode("ba qa")
+    made = tokenizer.train_tokenizer(wanting(workshop.recipe, vocabulary=21, sample_lines=100), text, tmp_path / "out")
+    assert DEFAULT_SPECIAL_IDS.unknown not in Tokenizer.load(tmp_path / "out").encode("ba qa")
     assert made.manifest.details["sample"] == {"lines": 100, "of_lines": 8000}
 
 
 def test_a_sample_of_long_lines_has_fewer(workshop: Workshop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sampling, "SAMPLE_CHARACTERS", 17 * 300)
     text = write_text(tmp_path / "text", ["ba de ki lo mu na"] * 4000)
-    made = tokenizer.train(wanting(workshop.recipe, vocabulary=18, sample_lines=1000), text, tmp_path / "out")
+    made = tokenizer.train_tokenizer(wanting(workshop.recipe, vocabulary=18, sample_lines=1000), text, tmp_path / "out")
     assert made.manifest.details["sample"] == {"lines": 300, "of_lines": 4000}
 
 
 def test_lines_that_are_not_in_the_sample_have_no_say(workshop: Workshop, tmp_path: Path) -> None:
     text = write_text(tmp_path / "text", [*["ba de ki lo mu na"] * 2000, "qa xo ju"])
-    tokenizer.train(wanting(workshop.recipe, vocabulary=18, sample_lines=2), text, tmp_path / "out")
-    assert OWN_IDS.unknown in Tokenizer.load(tmp_path / "out").encode("qa")
+    tokenizer.train_tokenizer(wanting(workshop.recipe, vocabulary=18, sample_lines=2), text, tmp_path / "out")
+    assert DEFAULT_SPECIAL_IDS.unknown in Tokenizer.load(tmp_path / "out").encode("qa")
 
 
 _LATIN = ["ba de ki lo mu na"] * 4000 + ["q"]
@@ -167,10 +169,12 @@ def test_coverage_follows_the_script_unless_the_recipe_says(
 ) -> None:
     text = write_text(tmp_path / "text", lines)
     with pytest.raises(TooManyPiecesError) as caught:
-        tokenizer.train(wanting(workshop.recipe, vocabulary=99, character_coverage=coverage), text, tmp_path / "out")
+        tokenizer.train_tokenizer(
+            wanting(workshop.recipe, vocabulary=99, character_coverage=coverage), text, tmp_path / "out"
+        )
     settings = {"vocabulary": caught.value.supported, "character_coverage": coverage}
-    made = tokenizer.train(wanting(workshop.recipe, **settings), text, tmp_path / "out")
-    assert (OWN_IDS.unknown in Tokenizer.load(tmp_path / "out").encode(rare)) == unknown
+    made = tokenizer.train_tokenizer(wanting(workshop.recipe, **settings), text, tmp_path / "out")
+    assert (DEFAULT_SPECIAL_IDS.unknown in Tokenizer.load(tmp_path / "out").encode(rare)) == unknown
     assert made.manifest.details["character_coverage"] == (0.9995 if unknown else 1.0)
 
 

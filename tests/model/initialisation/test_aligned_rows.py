@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from lingraft.config.training import Initialisation
-from lingraft.data.shards import in_memory
+from lingraft.data.shards import blocks_in_memory
 from lingraft.data.tokenizer.pieces import SpecialIds
-from lingraft.data.tokenizer.tokenizer import OWN_IDS
+from lingraft.data.tokenizer.tokenizer import DEFAULT_SPECIAL_IDS
 from lingraft.model.encoder import Vocabulary
 from lingraft.model.initialisation.aligned import Aligned, Resource, aligned
 from lingraft.model.initialisation.piece_classes import PieceClass
@@ -33,7 +33,7 @@ NOTHING = StaticVectors(torch.zeros(SIZE, WIDTH), torch.zeros(SIZE, dtype=torch.
 
 
 def vectors(seed: int, chain: int = 1, ids: Tensor = IDS) -> StaticVectors:
-    return static_vectors(in_memory(ids[text_of(seed, chain, PIECES, 400)]), SIZE, OWN_IDS, WIDTH, 1)
+    return static_vectors(blocks_in_memory(ids[text_of(seed, chain, PIECES, 400)]), SIZE, DEFAULT_SPECIAL_IDS, WIDTH, 1)
 
 
 def languages() -> tuple[Spelt, Spelt]:
@@ -45,7 +45,7 @@ def languages() -> tuple[Spelt, Spelt]:
     for number, other in zip(FRIENDS, reversed(FRIENDS), strict=True):
         there[int(IDS[FIRST + number]) - FIRST] = here[other]
     there[int(IDS[FIRST + MEANING_OF_DIGITS]) - FIRST] = "7"
-    return Spelt(*here), Spelt(*there, special=OWN_IDS)
+    return Spelt(*here), Spelt(*there, special=DEFAULT_SPECIAL_IDS)
 
 
 def _letters(number: int) -> str:
@@ -129,8 +129,8 @@ def test_digits_are_copied_whatever_stands_near_them(source: Vocabulary, found: 
 def test_special_rows_are_copied_by_role(source: Vocabulary, text: tuple[StaticVectors, StaticVectors]) -> None:
     turned = Spelt(*THERE.texts, special=SpecialIds(begin=4, pad=3, end=2, unknown=1, mask=0))
     found = aligned(source, HERE, turned, *text, seed=1)
-    assert torch.equal(found.rows.table_VD[list(turned.special)], source.table_VD[list(OWN_IDS)])
-    assert torch.equal(found.rows.bias_V[list(turned.special)], source.bias_V[list(OWN_IDS)])
+    assert torch.equal(found.rows.table_VD[list(turned.special)], source.table_VD[list(DEFAULT_SPECIAL_IDS)])
+    assert torch.equal(found.rows.bias_V[list(turned.special)], source.bias_V[list(DEFAULT_SPECIAL_IDS)])
     assert found.rows.special == turned.special
 
 
@@ -142,7 +142,7 @@ def test_copied_rows_are_counted(source: Vocabulary, found: Aligned) -> None:
         index = IDS[FIRST + number]
         same_V[index] = torch.equal(found.rows.table_VD[index], source.table_VD[origin])
     assert found.rows.copied == int(same_V.sum()) == sum(found.rows.copied_by_class.values())
-    assert found.rows.copied == found.quality.copied_of_shared + len(OWN_IDS)
+    assert found.rows.copied == found.quality.copied_of_shared + len(DEFAULT_SPECIAL_IDS)
     assert sum(found.rows.pieces_by_class.values()) == SIZE
 
 
@@ -169,7 +169,9 @@ def test_rows_that_add_much_to_the_masked_loss_of_fitted_ones_are_not_taken(
     assert judged.quality.succeeded is kept
     assert judged.quality.added_loss == pytest.approx(added)
     assert (judged.quality.mapped, judged.quality.copied_of_shared) == (
-        (found.quality.mapped, found.quality.copied_of_shared) if kept else (0, expected.copied - len(OWN_IDS))
+        (found.quality.mapped, found.quality.copied_of_shared)
+        if kept
+        else (0, expected.copied - len(DEFAULT_SPECIAL_IDS))
     )
     assert f"masked loss +{added:.2f} beside fitted rows" in judged.quality.summary
     assert judged.quality.summary.startswith("succeeded" if kept else "failed")

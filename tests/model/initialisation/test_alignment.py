@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from lingraft.data.shards import in_memory
-from lingraft.data.tokenizer.tokenizer import OWN_IDS
+from lingraft.data.shards import blocks_in_memory
+from lingraft.data.tokenizer.tokenizer import DEFAULT_SPECIAL_IDS
 from lingraft.model.initialisation import alignment as module
 from lingraft.model.initialisation.alignment import AGREEMENT, Alignment, Pairs, align
 from lingraft.model.initialisation.seed_pairs import starts
@@ -21,7 +21,7 @@ IDS = renamed(PIECES, seed=3)
 
 
 def vectors(seed: int, chain: int = 1, ids: Tensor = IDS) -> StaticVectors:
-    return static_vectors(in_memory(ids[text_of(seed, chain, PIECES, 400)]), SIZE, OWN_IDS, WIDTH, 1)
+    return static_vectors(blocks_in_memory(ids[text_of(seed, chain, PIECES, 400)]), SIZE, DEFAULT_SPECIAL_IDS, WIDTH, 1)
 
 
 SOURCE, TARGET, STRANGER = vectors(1, ids=torch.arange(SIZE)), vectors(2), vectors(3, chain=2)

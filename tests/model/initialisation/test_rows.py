@@ -8,7 +8,7 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers
 
 from lingraft.config.training import Initialisation
 from lingraft.data.tokenizer.pieces import SpecialIds, Surface
-from lingraft.data.tokenizer.tokenizer import OWN_IDS, SPECIAL_PIECES, Tokenizer
+from lingraft.data.tokenizer.tokenizer import DEFAULT_SPECIAL_IDS, SPECIAL_PIECES, Tokenizer
 from lingraft.errors import RecipeError, TokenizerError
 from lingraft.model.encoder import INITIAL_STD, Vocabulary
 from lingraft.model.initialisation.piece_classes import PieceClass, Pieces, classes_of
@@ -27,7 +27,7 @@ class Listed:
     """Pieces given one by one; None at special ids."""
 
     listed: list[Surface | None]
-    special: SpecialIds = field(default=OWN_IDS)
+    special: SpecialIds = field(default=DEFAULT_SPECIAL_IDS)
 
     def __len__(self) -> int:
         return len(self.listed)
@@ -36,7 +36,7 @@ class Listed:
         return self.listed
 
 
-OWN = (None,) * len(OWN_IDS)
+OWN = (None,) * len(DEFAULT_SPECIAL_IDS)
 
 
 def own(*texts: str) -> Listed:
@@ -82,7 +82,7 @@ def test_pieces_are_shared_if_they_read_alike_and_agree_in_beginning_a_word() ->
 @pytest.mark.parametrize("how", FROM_TOKENIZERS)
 def test_special_rows_are_copied_by_role(how: Initialisation) -> None:
     found, source = rows(how), vocabulary(SOURCE)
-    for target, origin in zip(OWN_IDS, ELSEWHERE, strict=True):
+    for target, origin in zip(DEFAULT_SPECIAL_IDS, ELSEWHERE, strict=True):
         assert torch.equal(found.table_VD[target], source.table_VD[origin])
         assert found.bias_V[target] == source.bias_V[origin]
 
@@ -104,7 +104,7 @@ def test_a_special_piece_is_never_matched_by_how_it_reads() -> None:
 @pytest.mark.parametrize("how", [Initialisation.OVERLAP, Initialisation.FITTED])
 def test_rows_of_shared_pieces_are_copied_bit_for_bit_with_their_bias(how: Initialisation) -> None:
     found, source = rows(how), vocabulary(SOURCE)
-    assert found.copied == len(OWN_IDS) + 3
+    assert found.copied == len(DEFAULT_SPECIAL_IDS) + 3
     for mine, theirs in {5: 8, 8: 1, 9: 2}.items():
         assert torch.equal(found.table_VD[mine], source.table_VD[theirs])
         assert found.bias_V[mine] == source.bias_V[theirs]
@@ -122,8 +122,8 @@ def test_all_other_rows_are_drawn_anew_and_none_is_zero() -> None:
 
 def test_at_random_only_special_rows_are_copied() -> None:
     found = rows(Initialisation.RANDOM)
-    assert found.copied == len(OWN_IDS)
-    assert found.table_VD[len(OWN_IDS) :].abs().max() < 1
+    assert found.copied == len(DEFAULT_SPECIAL_IDS)
+    assert found.table_VD[len(DEFAULT_SPECIAL_IDS) :].abs().max() < 1
 
 
 def test_copies_are_counted_by_class_of_piece() -> None:

@@ -8,8 +8,8 @@ import scipy.sparse
 import torch
 from torch import Tensor
 
-from lingraft.data.shards import Blocks, in_memory
-from lingraft.data.tokenizer.tokenizer import OWN_IDS
+from lingraft.data.shards import Blocks, blocks_in_memory
+from lingraft.data.tokenizer.tokenizer import DEFAULT_SPECIAL_IDS
 from lingraft.model.initialisation import static_vectors as module
 from lingraft.model.initialisation.static_vectors import MIN_COUNT, StaticVectors, static_vectors
 from tests.languages_made_up import FIRST, text_of
@@ -24,7 +24,7 @@ def text() -> Tensor:
 
 
 def computed(blocks_NT: Tensor, seed: int = 1, size: int = SIZE, width: int = WIDTH) -> StaticVectors:
-    return static_vectors(in_memory(blocks_NT), size, OWN_IDS, width, seed)
+    return static_vectors(blocks_in_memory(blocks_NT), size, DEFAULT_SPECIAL_IDS, width, seed)
 
 
 def same(first: StaticVectors, second: StaticVectors) -> bool:
@@ -38,7 +38,7 @@ def counted_one_by_one(blocks_NT: Tensor) -> Counter[tuple[int, int]]:
         for place, first in enumerate(row):
             for distance, weight in enumerate((12, 6, 4, 3), start=1):
                 between = row[place : place + distance + 1]
-                if len(between) == distance + 1 and not {*between} & {*OWN_IDS}:
+                if len(between) == distance + 1 and not {*between} & {*DEFAULT_SPECIAL_IDS}:
                     found[min(first, between[-1]), max(first, between[-1])] += weight
     return found
 
@@ -50,18 +50,18 @@ def weights(pairs_VV: scipy.sparse.csr_array) -> dict[tuple[int, int], int]:
 
 def test_pairs_are_those_that_a_plain_count_finds(text_NT: Tensor) -> None:
     blocks_NT = text_NT[:20].clone()
-    blocks_NT[:, 20], blocks_NT[3, 30:33] = OWN_IDS.end, OWN_IDS.unknown
-    assert weights(module._pairs_of(blocks_NT.numpy(), SIZE, OWN_IDS)) == counted_one_by_one(blocks_NT)
+    blocks_NT[:, 20], blocks_NT[3, 30:33] = DEFAULT_SPECIAL_IDS.end, DEFAULT_SPECIAL_IDS.unknown
+    assert weights(module._pairs_of(blocks_NT.numpy(), SIZE, DEFAULT_SPECIAL_IDS)) == counted_one_by_one(blocks_NT)
 
 
 def test_pieces_on_both_sides_of_a_special_one_are_no_neighbours() -> None:
-    row = torch.tensor([[5, 6, OWN_IDS.end, 7, 8]])
-    pairs = module._pairs_of(row.numpy(), SIZE, OWN_IDS)
+    row = torch.tensor([[5, 6, DEFAULT_SPECIAL_IDS.end, 7, 8]])
+    pairs = module._pairs_of(row.numpy(), SIZE, DEFAULT_SPECIAL_IDS)
     assert [*weights(pairs)] == [(5, 6), (7, 8)]
 
 
 def test_blocks_shorter_than_the_window_have_pairs_too() -> None:
-    pairs = module._pairs_of(np.array([[5, 6, 7]]), SIZE, OWN_IDS)
+    pairs = module._pairs_of(np.array([[5, 6, 7]]), SIZE, DEFAULT_SPECIAL_IDS)
     assert weights(pairs) == {(5, 6): 12, (5, 7): 6, (6, 7): 12}
 
 
@@ -78,14 +78,14 @@ def test_vectors_do_not_depend_on_shards(text_NT: Tensor) -> None:
     class Shelf:
         """Shards of 50 blocks."""
 
-        def shard(self, index: int) -> np.ndarray:
+        def get(self, index: int) -> np.ndarray:
             return text_NT[50 * index : 50 * (index + 1)].numpy().astype(np.uint16)
 
-        def expect(self, indices: object) -> None:
+        def prefetch(self, indices: object) -> None:
             """They are there."""
 
     blocks = Blocks(len(text_NT), text_NT.shape[1], 50, None, Shelf())
-    assert same(static_vectors(blocks, SIZE, OWN_IDS, WIDTH, 1), computed(text_NT))
+    assert same(static_vectors(blocks, SIZE, DEFAULT_SPECIAL_IDS, WIDTH, 1), computed(text_NT))
 
 
 def test_vectors_are_the_same_again_and_with_more_threads(text_NT: Tensor) -> None:
@@ -131,7 +131,7 @@ def test_rare_and_special_pieces_have_no_vector(text_NT: Tensor) -> None:
 
 
 def test_where_pairs_are_too_many_the_frequent_ones_are_kept(text_NT: Tensor, monkeypatch: pytest.MonkeyPatch) -> None:
-    all_pairs = module._pairs_of(text_NT.numpy(), SIZE, OWN_IDS)
+    all_pairs = module._pairs_of(text_NT.numpy(), SIZE, DEFAULT_SPECIAL_IDS)
     most = all_pairs.nnz // 3
     monkeypatch.setattr(module, "_MOST_PAIRS", most)
     kept, every = weights(module._bounded(all_pairs)), weights(all_pairs)

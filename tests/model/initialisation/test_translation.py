@@ -9,7 +9,7 @@ import pytest
 
 from lingraft.data.parallel_text import Pair
 from lingraft.data.tokenizer.pieces import SpecialIds
-from lingraft.data.tokenizer.tokenizer import OWN_IDS
+from lingraft.data.tokenizer.tokenizer import DEFAULT_SPECIAL_IDS
 from lingraft.errors import TextError
 from lingraft.model.initialisation import translation
 from lingraft.model.initialisation.translation import THINNED, TOO_LONG, UNKNOWN, dictionary_table, parallel_table
@@ -22,14 +22,16 @@ class Words:
     """A tokenizer of words: those that it does not know are its unknown piece; "a+b" are two pieces."""
 
     known: tuple[str, ...]
-    special: SpecialIds = OWN_IDS
+    special: SpecialIds = DEFAULT_SPECIAL_IDS
 
     def __len__(self) -> int:
-        return len(OWN_IDS) + len(self.known)
+        return len(DEFAULT_SPECIAL_IDS) + len(self.known)
 
     def encode_all(self, texts: list[str]) -> list[list[int]]:
-        ids = {word: index for index, word in enumerate(self.known, start=len(OWN_IDS))}
-        return [[ids.get(word, OWN_IDS.unknown) for word in text.replace("+", " ").split()] for text in texts]
+        ids = {word: index for index, word in enumerate(self.known, start=len(DEFAULT_SPECIAL_IDS))}
+        return [
+            [ids.get(word, DEFAULT_SPECIAL_IDS.unknown) for word in text.replace("+", " ").split()] for text in texts
+        ]
 
     def id_of(self, word: str) -> int:
         return self.encode_all([word])[0][0]
@@ -74,8 +76,8 @@ def test_rows_are_probabilities_and_special_pieces_have_none() -> None:
     assert probabilities_TS.shape == (len(TARGET), len(SOURCE))
     totals_T = probabilities_TS.sum(1)
     assert np.allclose(totals_T[totals_T > 0], 1, atol=1e-5)
-    assert not probabilities_TS[list(OWN_IDS)].any()
-    assert not probabilities_TS[:, list(OWN_IDS)].any()
+    assert not probabilities_TS[list(DEFAULT_SPECIAL_IDS)].any()
+    assert not probabilities_TS[:, list(DEFAULT_SPECIAL_IDS)].any()
     assert table.probabilities_TS.data.min() > 0
 
 

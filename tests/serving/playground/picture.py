@@ -46,7 +46,7 @@ def model(folder: Path) -> Path:
     for language in LANGUAGES:
         prepared = folder / "text" / language
         text.prepare(recipe, language, prepared)
-        tokenizer.train(recipe, prepared, pieces[language])
+        tokenizer.train_tokenizer(recipe, prepared, pieces[language])
         blocks.build(recipe, prepared, pieces[language], packed[language])
     primary, task = folder / "primary", folder / "task"
     pretrain.pretrain(recipe, packed["en"], pieces["en"], primary, unwatched)

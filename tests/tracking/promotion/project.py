@@ -17,7 +17,7 @@ from lingraft.artifacts.names import bundle_name, embeddings_name, primary_name,
 from lingraft.cli import app
 from lingraft.config.gate import Gate
 from lingraft.config.recipe import Recipe
-from lingraft.data.tokenizer.tokenizer import OWN_IDS
+from lingraft.data.tokenizer.tokenizer import DEFAULT_SPECIAL_IDS
 from lingraft.stages import results
 from lingraft.stages.results import MASKED, MASKED_INITIAL, LanguageResult, MaskedScores
 from lingraft.tasks.item_counts import Tally
@@ -37,7 +37,7 @@ def found(share: float) -> Tally:
 
 def speaking(*languages: str) -> dict[str, object]:
     """What a bundle's manifest says of its languages."""
-    tokenizer = {"file": "sentencepiece.model", "special_ids": OWN_IDS._asdict()}
+    tokenizer = {"file": "sentencepiece.model", "special_ids": DEFAULT_SPECIAL_IDS._asdict()}
     return {"languages": [*languages], "tokenizers": dict.fromkeys(languages, tokenizer)}
 
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from lingraft import ranks
-from lingraft.data.shards import in_memory
+from lingraft.data.shards import blocks_in_memory
 from lingraft.errors import RecipeError
 from lingraft.training.batches import block_stream, task_stream
 
@@ -49,7 +49,7 @@ def drawn(monkeypatch: pytest.MonkeyPatch, count: int, at_once: int | None, step
     found: list[list[Any]] = [[] for _ in steps]
     for rank in range(count):
         with process(monkeypatch, rank, count):
-            stream = block_stream(in_memory(blocks_NT), 12, at_once, 0.2, seed=3)
+            stream = block_stream(blocks_in_memory(blocks_NT), 12, at_once, 0.2, seed=3)
             for place, step in enumerate(steps):
                 found[place] += [(share, *drawn) for share, drawn in stream(step)]
     return found
@@ -84,7 +84,7 @@ def test_a_batch_that_cannot_be_divided_is_refused_by_every_process(
             process(monkeypatch, rank, count),
             pytest.raises(RecipeError, match=rf"batch_blocks 12 .* over {count} processes"),
         ):
-            block_stream(in_memory(torch.zeros(BLOCKS, TOKENS, dtype=torch.int64)), 12, at_once, 0.2, seed=3)
+            block_stream(blocks_in_memory(torch.zeros(BLOCKS, TOKENS, dtype=torch.int64)), 12, at_once, 0.2, seed=3)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook, register_op
 
 from lingraft.artifacts.artifact import Artifact, Kind
 from lingraft.config.systems import Stage
-from lingraft.data.blocks import split
+from lingraft.data.blocks import open_split
 from lingraft.model.flops import Work
 from lingraft.model.loading import load_embeddings, load_primary
 from lingraft.model.swap import swap
@@ -162,7 +162,7 @@ def test_the_dev_loss_is_the_primarys_with_the_rows_learned_so_far(
     learned(workshop, recipe, tmp_path / "again", checkpoints=tmp_path / "along")
     primary = load_primary(workshop.primary)
     swap(primary.encoder, load_embeddings(tmp_path / "along" / "step-00000002").vocabulary)
-    dev_NT = split(Artifact.load(workshop.blocks["de"], Kind.BLOCKS), "dev").take(torch.arange(16))
+    dev_NT = open_split(Artifact.load(workshop.blocks["de"], Kind.BLOCKS), "dev").take(torch.arange(16))
     found = masked_lm.mean_loss(primary.encoder, dev_NT, (3,))[3]
     assert [p.dev_loss for p in curve_of(made["dev_loss"]) if p.step == 2] == [pytest.approx(found, rel=1e-6)]
 
@@ -179,7 +179,7 @@ def test_rows_and_moments_are_handed_over_to_the_bit_and_all_else_is_frozen(
     steps = [recipe.steps_over(depth)[Stage.ADAPT] for depth in DEPTHS]
     minis = [mini_of(primary, step, None) for step in steps]
     rows = initial_rows(recipe, primary, load_embeddings(workshop.embeddings["de"]).tokenizer)
-    given = settings.progressive, steps, minis, rows, split(data, "train"), settings
+    given = settings.progressive, steps, minis, rows, open_split(data, "train"), settings
     points = list(progressive_run(recipe, *given, dev_loss=iter([3.0, 3.0, 3.0, 3.0]).__next__).points)
     assert {point.depth for point in points} == {*DEPTHS}
     assert same_tensors(primary.encoder.body_tensors(), before)

@@ -10,7 +10,7 @@ WHITE_SPACE, INVISIBLE, NORMALISED = "white space", "invisible characters", "Uni
 
 
 @dataclass
-class Tally:
+class CleaningCounts:
     """Read is kept and dropped, always."""
 
     read: int = 0
@@ -33,7 +33,7 @@ class Tally:
         self.kept -= count
         self.dropped[reason] += count
 
-    def add(self, other: "Tally") -> None:
+    def add(self, other: "CleaningCounts") -> None:
         """Count another tally's too."""
         self.read += other.read
         self.kept += other.kept
@@ -45,11 +45,11 @@ class Tally:
 
 
 @dataclass
-class Census:
+class CorpusStats:
     """Paragraphs and characters; line ends are not counted."""
 
-    paragraphs: Tally = field(default_factory=Tally)
-    characters: Tally = field(default_factory=Tally)
+    paragraphs: CleaningCounts = field(default_factory=CleaningCounts)
+    characters: CleaningCounts = field(default_factory=CleaningCounts)
 
     def drop(self, reason: str, paragraph: str) -> None:
         """Count a paragraph that goes as it was read."""
@@ -66,7 +66,7 @@ class Census:
         self.paragraphs.take_back(reason, 1)
         self.characters.take_back(reason, len(paragraph))
 
-    def add(self, other: "Census") -> None:
+    def add(self, other: "CorpusStats") -> None:
         """Count another census's too."""
         self.paragraphs.add(other.paragraphs)
         self.characters.add(other.characters)
@@ -76,7 +76,7 @@ class Census:
         return {"paragraphs": self.paragraphs.details(), "characters": self.characters.details()}
 
 
-def table(details: Mapping[str, Any]) -> str:
+def format_table(details: Mapping[str, Any]) -> str:
     """A census's details as a table in plain text: a line a reason, most characters first."""
     paragraphs, characters = details["paragraphs"], details["characters"]
     reasons = sorted(characters["dropped"], key=lambda reason: -characters["dropped"][reason])
