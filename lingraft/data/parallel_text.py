@@ -56,7 +56,9 @@ def read_pairs(files: ParallelText, left_out: Counter[str] | None = None) -> Ite
         TextError: a file cannot be read, holds no pairs or a line without exactly two columns; two files differ in
             their number of lines; or more than a tenth of the pairs have an empty side.
     """
-    return filter_pairs(raise_errors(pairs_or_errors(files)), file_names(files), Counter() if left_out is None else left_out)
+    return filter_pairs(
+        raise_errors(pairs_or_errors(files)), file_names(files), Counter() if left_out is None else left_out
+    )
 
 
 def pairs_or_errors(files: ParallelText) -> Iterator[PairOrError]:

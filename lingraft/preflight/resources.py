@@ -143,7 +143,9 @@ def _language_problems(
         )
 
 
-def _wrong_sides(texts: Sequence[Sequence[str]], names: Sequence[str], detector: LanguageDetector) -> list[_WrongLanguage]:
+def _wrong_sides(
+    texts: Sequence[Sequence[str]], names: Sequence[str], detector: LanguageDetector
+) -> list[_WrongLanguage]:
     found = [
         _other(side, name, parts, detector)
         for side, (name, parts) in enumerate(zip(names, map(_parts, texts), strict=True))
