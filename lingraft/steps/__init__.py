@@ -1,6 +1,6 @@
-"""The stages as pipeline steps: a recipe in JSON, folders, and a tracking run to stand under.
+"""The stages as pipeline steps: functions of a recipe in JSON, folders, and a parent tracking run.
 
-A KFP component is one call of a function here, so that all logic stays where it is tested as plain Python. What a
-function returns are the numbers to show beside the step. What imports PyTorch is imported where it is needed: half of
-the steps move data or ask the registry, and would wait for it in vain.
+A KFP component is one call of a function here, so that all logic is tested as plain Python. A function returns the
+numbers to show beside the step. Modules that import PyTorch are imported inside functions, because half of the steps
+only move data or call the registry.
 """

@@ -1,4 +1,4 @@
-"""Once per language of any kind: the tracking run, text, tokenizer, blocks."""
+"""Steps that run once for each language, source or target: inputs check, tracking run, text, tokenizer, blocks."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,13 +17,13 @@ from lingraft.tracking.promotion.renewal import require_droppable
 def check_inputs(recipe: str, pipeline: str, languages: Sequence[str], drop_languages: Sequence[str] = ()) -> None:
     """Check text, labels, task examples, sizes and outputs before anything is computed.
 
-    Where languages do not wait for each other, one with a problem fails by itself, and the log lists all problems.
+    In pipelines whose languages are independent, a language with a problem fails alone, and the log lists all problems.
 
     Args:
-        recipe: to be run.
-        pipeline: its name.
-        languages: those that it adds. The pipeline `source` checks all of the recipe's, for the others are to follow.
-        drop_languages: those that it is to take out of production.
+        recipe: recipe as JSON.
+        pipeline: name of the pipeline.
+        languages: languages to check; all of the recipe's if empty, as for `source`, which the others follow.
+        drop_languages: languages that the pipeline removes from production.
 
     Raises:
         NotReadyError: the message lists everything that is wrong.
@@ -39,17 +39,17 @@ def check_inputs(recipe: str, pipeline: str, languages: Sequence[str], drop_lang
         else:
             preflight.require_ready(settings, languages=languages or None)
     except preflight.NotReadyError as error:
-        # A local run shows one line of what a step fails by.
+        # A local run shows only one line of a step's error.
         raise preflight.NotReadyError(format_error(error)) from error
 
 
 def open_run(recipe: str, pipeline: str, out: Path) -> None:
-    """Begin the tracking run of a pipeline; the file `out` names it to the other steps."""
+    """Create the tracking run of a pipeline, and write its id to the file `out` for the other steps."""
     write_text(out, tracking.open_run(Recipe.parse(recipe), pipeline))
 
 
 def prepare_text(recipe: str, run: Path, language: str, out: Path) -> None:
-    """Check one language, then read, split and write its text, which is read anew each time: it may have grown."""
+    """Check one language, then read, split and write its text; it is read each time, since it may have grown."""
     settings = Recipe.parse(recipe)
     preflight.require_ready(settings, languages=[language])
     job = jobs.text(settings, language, out)

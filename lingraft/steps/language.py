@@ -1,4 +1,4 @@
-"""Once per language: adaptation, judging, registration; then bundle and report."""
+"""Steps that run once for each language: adaptation, evaluation, registration; then bundle and report."""
 
 import html
 import shutil
@@ -39,16 +39,16 @@ from lingraft.tracking.tags import parity_of
 from lingraft.tracking.versions import champion_of, download
 
 REFUSED = "refused."
-"""Tag of a pipeline's run, with a bundle's name behind it: why its new version is not champion."""
+"""Prefix of tags of a pipeline's run that say why a bundle was not promoted; the bundle's name follows."""
 
 
 def depths_of(recipe: str, language: str, compare: bool, out: Path) -> list[int]:
-    """Depths to adapt a language over: the recipe's, the one a search chose, and for comparison all layers.
+    """Return the depths to adapt a language over: the recipe's, the searched one, and all layers to compare with.
 
-    A progressive adaptation is one of them, that over the recipe's own depth, where it ends.
+    A progressive adaptation is that over the recipe's own depth, where it ends.
 
     Raises:
-        RecipeError: the recipe's progressive adaptation is one that pipelines cannot make.
+        RecipeError: pipelines cannot run the recipe's progressive adaptation.
     """
     settings = Recipe.parse(recipe)
     _require_possible(settings, compare)
@@ -99,7 +99,7 @@ def evaluate_language(
     out: Path,
     initial: Path | None = None,
 ) -> ScoresAndConfusion:
-    """Judge one language."""
+    """Evaluate one language."""
     from lingraft.stages.evaluate import evaluate_language as evaluate
 
     depth = Artifact.load(embeddings, Kind.EMBEDDINGS).manifest.detail("depth", int)
@@ -135,10 +135,10 @@ def register_language(
     chosen: Path,
     results: Path,
 ) -> str | None:
-    """Register the embeddings of the language's own depth, and make them champion if the gate lets them.
+    """Register the embeddings of the language's own depth, and make them champion if they pass the gate.
 
-    The language's own depth is the one a search chose for it, else the recipe's. What is handed on to be served is the
-    champion, whichever that is then; and all evaluations of the language.
+    The language's own depth is the one a search chose for it, else the recipe's. The step writes the champion, old or
+    new, to `chosen` to be served, and all evaluations of the language to `results`.
 
     Returns:
         Why the gate refused; None if it did not.
@@ -169,7 +169,7 @@ def register_language(
 
 
 def _task_parity(recipe: Recipe, tasks: Path, embeddings: Path) -> dict[str, float]:
-    """How far ONNX Runtime and PyTorch are apart in each task, with these embeddings put in."""
+    """Return the parity of ONNX Runtime and PyTorch in each task with these embeddings."""
     from lingraft.export import parity
 
     bodies = {task.name: _best_seed(recipe, tasks, task.name) for task in recipe.tasks}
@@ -181,7 +181,7 @@ def _best_seed(recipe: Recipe, tasks: Path, task: str) -> Path:
 
 
 def _hand_on_champion(stage: tracking.StageRun, name: str, primary: str, chosen: Path, refused: str) -> None:
-    """What is served of a language whose new embeddings were refused: the champion, or nothing if there is none."""
+    """Write the embeddings to serve if the new ones were refused: the champion, or the reason if there is none."""
     champion = champion_of(stage.client, name)
     if champion and champion.tags.get("aligned_with") == primary:
         download(stage.client, champion, Kind.EMBEDDINGS, chosen)
@@ -190,7 +190,7 @@ def _hand_on_champion(stage: tracking.StageRun, name: str, primary: str, chosen:
 
 
 def _progressive_tag(embeddings: Path) -> dict[str, str]:
-    """Depths and updates of a progressive adaptation, as a tag; none of a plain one."""
+    """Return depths and updates of a progressive adaptation as a tag; no tag for a plain one."""
     phases = Artifact.load(embeddings, Kind.EMBEDDINGS).manifest.details.get("phases", ())
     summary = ", ".join(f"{phase['steps']} over {phase['depth']}" for phase in phases)
     return {"progressive": summary} if summary else {}
@@ -222,23 +222,23 @@ def bundle(
     new_primary: bool = False,
     new_labels: bool = False,
 ) -> Scores:
-    """Export a task's champion to ONNX, check parity, register the bundle, and promote it if the gate lets it pass.
+    """Export a task's champion to ONNX, check parity, register the bundle, and promote it if it passes the gate.
 
-    The bundle holds the languages of the one that is champion, and those that this run brings. If it is refused, it
-    stays registered, production stays as it is, and `require_languages` ends the run with the reason. If the run brings
-    none, a bundle is made only to leave out languages that are in production.
+    The bundle holds the languages of the current champion, and those of this run. If the gate refuses it, it stays
+    registered, production stays as it is, and `require_languages` ends the run with the reason. If the run has no
+    language to add, a bundle is made only to remove languages from production.
 
     Args:
-        recipe: as JSON.
-        run: file that names the pipeline's tracking run.
-        task: one of `lingraft.artifacts.names.bundled`; the primary is exported itself where it is that.
-        primary: artifact.
+        recipe: recipe as JSON.
+        run: file with the id of the pipeline's tracking run.
+        task: one of `lingraft.artifacts.names.bundled`: a task, or the primary itself.
+        primary: folder of the primary.
         tasks: folder of finetuned tasks.
-        embeddings: of the run's languages; a folder may say why there are none.
+        embeddings: folders of the run's languages; a folder may hold the reason for a failure instead.
         out: folder of the bundle.
         drop_languages: languages to leave out, even if they are in production.
-        new_primary: allow another primary than that of the champion.
-        new_labels: allow another kind of task or other labels than the champion's.
+        new_primary: whether the primary may differ from the champion's.
+        new_labels: whether kind of task and labels may differ from the champion's.
     """
     from lingraft.export import bundle as export
 
@@ -252,7 +252,7 @@ def bundle(
     allowed = AllowedChanges(drop_languages=tuple(drop_languages), new_primary=new_primary, new_labels=new_labels)
 
     def make(folders: Sequence[Path]) -> Artifact:
-        shutil.rmtree(out, ignore_errors=True)  # of an attempt that another run has overtaken
+        shutil.rmtree(out, ignore_errors=True)  # of an attempt that another run has superseded
         return export(primary, best, folders, out, prompts=_examples(settings, task))
 
     with tracking.stage(run.read_text(), f"bundle-{task}") as stage:
@@ -268,7 +268,7 @@ def bundle(
 
 
 def _serves_any(recipe: Recipe, name: str, languages: Sequence[str]) -> bool:
-    """Whether the champion of a bundle has one of some languages."""
+    """Whether the champion of a bundle has any of the languages."""
     if not languages:
         return False
     with tracking.retrying_client() as client:
@@ -280,7 +280,7 @@ def _parity_scores(made: Artifact) -> Scores:
 
 
 def _examples(recipe: Recipe, name: str) -> dict[str, dict[str, str]]:
-    """A task's examples by language; for a primary, the texts of the first task that has any."""
+    """Return a task's example texts by language; for a primary, the texts of the first task that has any."""
     tasks = [task for task in recipe.tasks if task.examples and name in (task.name, PRIMARY)]
     if not tasks:
         return {}
@@ -293,7 +293,7 @@ def _examples(recipe: Recipe, name: str) -> dict[str, dict[str, str]]:
 def report(
     recipe: str, run: Path, evaluation: Path, results: Sequence[Path], outcomes: Sequence[Path], out: Path
 ) -> str:
-    """Write the report of a source and its languages, with why some failed; returns the page's HTML."""
+    """Write the report of the source and its languages, with the reasons of failures, and return the page's HTML."""
     from lingraft.reports.run.note import REPORT, headline, note, title
     from lingraft.reports.run.page import write
 
@@ -317,7 +317,7 @@ def report(
 
 
 def _verdicts(stage: tracking.StageRun, recipe: Recipe, languages: Sequence[LanguageResult]) -> dict[str, Verdict]:
-    """The gate's verdict on each language, about the depth that was registered."""
+    """Return the gate's verdict on each language's registered depth."""
     from lingraft.tracking.promotion.verdicts import last_verdict
 
     found = {
@@ -334,7 +334,7 @@ def _tracked_runs(stage: tracking.StageRun, parent: str) -> Tracked:
 
 
 def require_languages(run: Path, outcomes: Sequence[Path]) -> None:
-    """End the pipeline's run as what it was, and say what became of each language and of refused bundles.
+    """End the pipeline's tracking run as finished or failed, and log the outcome of each language and bundle.
 
     Raises:
         LanguagesFailedError: languages failed, or a bundle was not promoted; the message says which, and why.
@@ -365,14 +365,14 @@ def _require_possible(recipe: Recipe, compare: bool) -> None:
 
 
 def _chosen_depth(recipe: Recipe, language: str) -> int:
-    """What a search found is about plain adaptation, so a progressive one ends at the recipe's own depth."""
+    """Return the searched depth of a language, else the recipe's; searches do not apply to progressive adaptation."""
     if recipe.adaptation.progressive:
         return recipe.adaptation.depth
     return int(tracking.tags_of(primary_name(recipe)).get(f"depth.{language}", recipe.adaptation.depth))
 
 
 def _search_result(recipe: Recipe) -> SearchResult | None:
-    """The search of the registered primary's depth, if there was one."""
+    """Return the result of the depth search with the registered primary; None if there was none."""
     if recipe.search is None:
         return None
     run = tracking.tags_of(primary_name(recipe)).get(f"search_run.{recipe.search.language}")

@@ -1,4 +1,4 @@
-"""The paper's comparison as pipeline steps; a step that fails leaves a folder that says why, and the run goes on."""
+"""The paper's comparison as pipeline steps; a failed step writes the reason to its folder, and the run goes on."""
 
 import shutil
 from collections.abc import Sequence
@@ -45,7 +45,7 @@ def build_mini(recipe: str, run: Path, arm: str, primary: Path, blocks: Path, ou
 
 @single_job
 def finetune(recipe: str, run: Path, name: str, job: str, primary: Path, text: Path, out: Path) -> Scores:
-    """Finetune a task from a primary with a seed; it goes into `out` under the job's own word."""
+    """Finetune a task from a primary with a seed, into the job's own subfolder of `out`."""
     from lingraft.comparison import jobs
 
     planned = plan_of(Recipe.parse(recipe)).primary(name)
@@ -65,7 +65,7 @@ def judge_source(
     tasks: Path,
     out: Path,
 ) -> Scores:
-    """Gather a primary's finetunings in one folder, `tasks`, and judge them in the source language."""
+    """Gather a primary's finetuned models in one folder, `tasks`, and evaluate them in the source language."""
     from lingraft.comparison import evaluate
 
     gather(finetuned, tasks)
@@ -128,7 +128,7 @@ def judge_language(
     blocks: Path,
     out: Path,
 ) -> Scores:
-    """Judge every checkpoint of a language in one arm; returns the scores at the end."""
+    """Evaluate every checkpoint of a language in one arm, and return the final scores."""
     from lingraft.comparison import evaluate
 
     comparison = plan_of(Recipe.parse(recipe))
@@ -139,14 +139,14 @@ def judge_language(
 
 
 def gather(folders: Sequence[Path], out: Path) -> None:
-    """Everything that several folders hold in one folder; what two of them have is the same in both."""
+    """Merge several folders into one; files that two of them have are the same in both."""
     with atomic_folder(out) as merged:
         for folder in folders:
             shutil.copytree(folder, merged, dirs_exist_ok=True)
 
 
 def report(recipe: str, run: Path, results: Path, out: Path) -> str:
-    """Write the comparison's report from all that was judged; returns its page's HTML."""
+    """Write the comparison's report from all evaluations, and return its page's HTML."""
     from lingraft.comparison.records import judged_under, records_of
     from lingraft.reports.paper import report as paper_report
 
@@ -158,12 +158,12 @@ def report(recipe: str, run: Path, results: Path, out: Path) -> str:
 
 
 def _evaluate(job: Job, run: Path) -> Scores:
-    """Judge under a tracking run of its own; returns the scores that there are."""
+    """Run an evaluation under a tracking run of its own, and return the scores there are."""
     from lingraft.comparison.records import final_scores, load_judged
 
     def tracked() -> None:
         with tracking.stage(run.read_text(), job.name) as stage:
-            made = job.make(job.out, stage.watch)  # never taken from before: what failed in it may go well now
+            made = job.make(job.out, stage.watch)  # never from the cache: parts that failed before may succeed now
             stage.record(made, final_scores(load_judged(made.folder)))
 
     job.attempt(tracked)

@@ -1,4 +1,4 @@
-"""How steps make versions champions: through the same gate and into the same record as everybody else."""
+"""Promotion by steps, through the same gate and record of decisions as promotion by people."""
 
 from lingraft import tracking
 from lingraft.config.gate import Gate
@@ -9,15 +9,15 @@ from lingraft.tracking.promotion.promote import PromotionResult, promote
 
 
 def requester(stage: tracking.StageRun) -> str:
-    """Who asks for a promotion, for the record."""
+    """Return the requester of a promotion, for the record of decisions."""
     return f"pipeline, run {stage.run_id}"
 
 
 def promote_version(stage: tracking.StageRun, name: str, version: str, gate: Gate | None = None) -> PromotionResult:
-    """Ask for a version to become champion.
+    """Promote a version if it passes the gate, and log the result.
 
     Raises:
-        SupersededError: somebody else promoted a version at the same time, and was first.
+        SupersededError: another version was promoted at the same time, and was first.
         GateError: there is no evidence, or no primary to be aligned with.
         TrackingError: the registry refuses, or stays down.
     """
@@ -28,10 +28,10 @@ def promote_version(stage: tracking.StageRun, name: str, version: str, gate: Gat
 
 
 def require_champion(stage: tracking.StageRun, name: str, version: str) -> None:
-    """The same, of a model that a pipeline has just made to fit.
+    """Promote a version that the pipeline has just made for the current primary.
 
     Raises:
-        PromotionError: it is refused all the same.
+        PromotionError: the gate refuses it.
     """
     decided = promote_version(stage, name, version)
     if decided.after != int(version):

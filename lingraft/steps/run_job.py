@@ -1,4 +1,4 @@
-"""How a step does its job: under a tracking run of its own, and only if it has not been done before."""
+"""Run a job as a step: under a tracking run of its own, with its result taken from the cache if it is there."""
 
 from collections.abc import Callable
 from contextvars import ContextVar
@@ -20,24 +20,24 @@ Step = TypeVar("Step", bound=Callable[..., Scores])
 
 
 class _CheckResult(BaseException):
-    """Whether the job has been done before."""
+    """Carries the answer of a check out of a step: whether the job's result exists."""
 
     def __init__(self, is_done: bool) -> None:
         self.is_done = is_done
 
 
 def single_job(step: Step) -> Step:
-    """Mark a step that does one job and nothing before it, of which can be asked whether it has been done."""
+    """Mark a step that runs one job and does nothing before it, so that `is_job_done` can check it."""
     setattr(step, _JOB, True)
     return step
 
 
 def is_job_done(step: Callable[..., object], call: Callable[[], object]) -> bool:
-    """Whether a step's job has been done before; nothing is done.
+    """Return whether the result of a step's job exists, without running the job.
 
     Args:
-        step: the function.
-        do_it: calls it with its arguments.
+        step: function of the step.
+        call: calls the function with its arguments.
     """
     if not hasattr(step, _JOB):
         return False
@@ -48,7 +48,7 @@ def is_job_done(step: Callable[..., object], call: Callable[[], object]) -> bool
         return answer.is_done
     finally:
         _CHECKING.reset(token)
-    return False  # an input has failed, and so has the job
+    return False  # an input failed, so the step ended before its job
 
 
 ScoresOf = Callable[[Artifact], Scores]
@@ -58,16 +58,16 @@ Register = Callable[[Artifact, tracking.StageRun], object]
 def run_job(
     job: Job, run: Path, scores_of: ScoresOf = lambda _: {}, register: Register = lambda _made, _stage: None
 ) -> Scores:
-    """Do a job; returns what it cost, and its scores.
+    """Run a job, or take its result from the cache, and return its cost and scores.
 
     Args:
-        job: to be done.
-        run: file that names the pipeline's tracking run.
-        scores_of: the scores of what was made.
-        register: puts it into the registry, where it goes there by itself.
+        job: job to run.
+        run: file with the id of the pipeline's tracking run.
+        scores_of: returns the scores of the result.
+        register: registers the result, if the step does so.
 
     Raises:
-        LingraftError: it failed.
+        LingraftError: the job failed.
     """
     if _CHECKING.get():
         raise _CheckResult(has_result(job))
@@ -80,10 +80,10 @@ def run_job(
 
 
 def run_or_record_failure(job: Job, run: Path, scores_of: ScoresOf = lambda _: {}) -> Scores:
-    """The same for a job of many that do not wait for each other: if it fails, its folder says why.
+    """Run one of several independent jobs; if it fails, write the reason to its folder instead of raising.
 
     Returns:
-        What it cost, and its scores; nothing if it failed.
+        Its cost and scores; nothing if it failed.
     """
     found: Scores = {}
     job.attempt(lambda: found.update(run_job(job, run, scores_of)))

@@ -1,4 +1,4 @@
-"""Once per language whose depth is not known: workers that try depths at the same time, and what they found."""
+"""Steps of a depth search for a language: workers that try depths at the same time, and the conclusion."""
 
 import os
 from collections.abc import Sequence
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from lingraft.search import Inputs
 
 _DEPTH, _MINI_DEPTH = "depth.", "mini_depth."
-"""Prefixes of the tags of a registered primary that say which depth was best for a language.
+"""Prefixes of a registered primary's tags with the best depth of a language.
 
-The language pipeline takes the first kind. MINIPOST's mini-models are registered one a recipe, so that depths of the
-second kind are for people, and for the next search.
+The language pipeline reads the first. A recipe registers one MINIPOST mini-model, so depths of the second kind are for
+people and for the next search only.
 """
 TRIALS_FILE = "trials.json"
 _SCORES = {"masked": "dev_masked_accuracy", "alignment": "dev_alignment"}
-"""Names of trials' scores in tracking, by the search's metric."""
+"""Names of the trials' scores in tracking, by the search's metric."""
 
 
 def try_depths(
@@ -43,10 +43,10 @@ def try_depths(
     out: Path,
     initial: Path | None = None,
 ) -> Scores:
-    """Take part in a search as one of its workers, until all of its trials have ended.
+    """Take part in a search as one of its workers, until all trials have ended.
 
-    Trials are kept where the environment says, and their checkpoints where results are: a worker that was lost is made
-    up for by another, or by itself when it is started again.
+    The environment names the storage of trials; their checkpoints lie with the results. Another worker, or the same
+    one after a restart, continues the trials of a lost worker.
     """
     from lingraft.search import shared_storage, work
 
@@ -75,20 +75,20 @@ def search_depth(
     out: Path,
     initial: Path | None = None,
 ) -> Scores:
-    """Conclude a search: do what workers have left, choose, and tag the registered primary with what was found.
+    """Conclude a search: run the trials that are left, choose a depth, and tag the registered primary with it.
 
     Args:
-        recipe: with its [search].
-        run: file that names the pipeline's tracking run.
-        primary: whose depths were tried.
-        blocks_folder: of the language.
-        tokenizer_folder: that they were made with.
-        source_blocks: of the source language, for MINIPOST; an empty folder otherwise.
-        source_evaluation: of the primary.
-        text_folder: of the language.
-        worked: what the workers left, which is waited for and not read: the storage has it.
-        out: of the result.
-        initial: embeddings that trials of the recipe's initialisation start from.
+        recipe: recipe as JSON, with its [search].
+        run: file with the id of the pipeline's tracking run.
+        primary: folder of the primary.
+        blocks_folder: blocks of the language.
+        tokenizer_folder: tokenizer of the blocks.
+        source_blocks: blocks of the source language for MINIPOST; an empty folder otherwise.
+        source_evaluation: evaluation of the primary.
+        text_folder: text of the language.
+        worked: outputs of the workers, on which the step waits; it reads the trials from the storage.
+        out: folder of the result.
+        initial: embeddings that the trials start from, by the recipe's initialisation.
     """
     from lingraft.search import search, shared_storage
 
@@ -139,7 +139,7 @@ def _inputs(
 
 
 def _known(settings: Recipe) -> dict[str, int]:
-    """Best depths of languages that were searched before, as the registered primary has them."""
+    """Return the best depths of languages that were searched before, from the registered primary's tags."""
     tags, prefix = tracking.tags_of(primary_name(settings)), _prefix(settings)
     return {name.removeprefix(prefix): int(depth) for name, depth in tags.items() if name.startswith(prefix)}
 

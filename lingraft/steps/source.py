@@ -1,4 +1,4 @@
-"""Once per primary: pretraining, step 1b, finetuning, judging, registration."""
+"""Steps that run once for each primary: pretraining, step 1b, finetuning, evaluation, registration."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -28,11 +28,11 @@ from lingraft.tracking.promotion.promote import languages_to_readapt
 from lingraft.tracking.versions import Version, champion_of, download, versions_of
 
 _VECTORS = "vectors"
-"""What a register step's run keeps the source's static vectors under."""
+"""Name of the source's static vectors among the artifacts of the register step's run."""
 _VECTORS_RUN = "vectors_run"
-"""Tag of a registered primary: the run that keeps them."""
+"""Tag of a registered primary with the id of the run that has its static vectors."""
 _SEED = "seed-"
-"""Of a task's folder and alias, with the number of its seed behind it."""
+"""Prefix of a task's folder and alias; the seed follows."""
 
 
 @single_job
@@ -43,7 +43,7 @@ def pretrain(recipe: str, run: Path, blocks_folder: Path, tokenizer_folder: Path
 
 @single_job
 def build_vectors(recipe: str, run: Path, blocks_folder: Path, tokenizer_folder: Path, out: Path) -> Scores:
-    """Compute static vectors of the source language's pieces, which new languages are aligned with."""
+    """Compute static vectors of the source language's pieces, to align new languages with."""
     language = language_of(blocks_folder, Kind.BLOCKS)
     return run_job(jobs.vectors(Recipe.parse(recipe), language, blocks_folder, tokenizer_folder, out), run)
 
@@ -70,7 +70,7 @@ def finetune(recipe: str, run: Path, job: str, primary: Path, text_folder: Path,
 def evaluate_source(
     recipe: str, run: Path, primary: Path, tasks: Sequence[Path], text_folder: Path, blocks_folder: Path, out: Path
 ) -> ScoresAndConfusion:
-    """Judge the source language."""
+    """Evaluate the source language."""
     from lingraft.stages.evaluate import evaluate_source as evaluate
 
     with tracking.stage(run.read_text(), "evaluate-source") as stage:
@@ -95,9 +95,9 @@ def register_source(
 ) -> None:
     """Register the primary and its finetuned tasks, each seed under its own alias, and make the new ones champions.
 
-    The run keeps the evaluation and, if one folder is given, the source's static vectors; the primary's tags name it.
-    Of a task, the best seed on dev is champion. Languages that were adapted to another primary are named: they are to
-    be adapted again.
+    The run stores the evaluation and, if `vectors` names a folder, the source's static vectors; tags of the primary
+    name the run. The best seed on dev is the champion of a task. A message names the languages that were adapted to
+    another primary, and must be adapted again.
     """
     settings = Recipe.parse(recipe)
     with tracking.stage(run.read_text(), "register-source") as stage:
@@ -132,7 +132,7 @@ def register_source(
 def _describe(
     stage: tracking.StageRun, parent: str, result: SourceResult, champions: Mapping[str, str], stale: Sequence[str]
 ) -> None:
-    """Open the page of the pipeline's run with the primary's scores, and what was registered."""
+    """Describe the pipeline's run by the primary's scores and the registered versions."""
     scores, language = _scores(result), name_and_tag(result.language)
     found = ", ".join(f"{name} {score:.1%}" for name, score in scores.items())
     again = [f"To be adapted again to this primary: {', '.join(map(name_and_tag, stale))}."] if stale else []
@@ -148,7 +148,7 @@ def _describe(
 
 
 def _mini_version(stage: tracking.StageRun, name: str, primary: str) -> dict[str, str]:
-    """The mini-model that was built of a primary in this pipeline; the last one, if there are several."""
+    """Return the version of the mini-model that this pipeline built for a primary; the last one of several."""
     built = [each for each in versions_of(stage.client, name) if each.tags.get("aligned_with") == primary]
     return {name: str(built[-1].number)} if built else {}
 
@@ -156,11 +156,11 @@ def _mini_version(stage: tracking.StageRun, name: str, primary: str) -> dict[str
 def fetch_source(
     recipe: str, run: Path, primary: Path, tasks: Path, evaluation: Path, mini: Path, vectors: Path
 ) -> None:
-    """Bring the registered primary, its tasks (`<task>/seed-<seed>`), evaluation, mini-model and vectors to folders.
+    """Download the registered primary, its tasks (`<task>/seed-<seed>`), evaluation, mini-model and static vectors.
 
-    One alias decides, that of the primary: what else comes belongs to it, wherever other aliases point. So a source
-    that is only half registered, or whose primary was rolled back, is never mixed with another. The folder `mini` stays
-    empty where the recipe's system has no step 1b, and `vectors` where its initialisation needs none.
+    Only the primary's alias decides: all else is chosen to fit that primary, wherever other aliases point. A source
+    that is only half registered, or whose primary was rolled back, is thus never mixed with another. The folder `mini`
+    stays empty if the recipe's system has no step 1b, and `vectors` if its initialisation needs none.
 
     Raises:
         NotRegisteredError: there is no primary, or nothing of a task, the mini-model or vectors that belongs to it.
@@ -204,7 +204,7 @@ def _champion(stage: tracking.StageRun, name: str) -> Version:
 
 
 def _version_of_primary(stage: tracking.StageRun, name: str, primary: str, alias: str, **tags: str) -> Version:
-    """The version of a primary that an alias points at; where that one is of another primary, the last one of this."""
+    """Return the version of a primary that an alias points at, else the last version of that primary."""
     wanted = {"aligned_with": primary, **tags}
     fitting = [each for each in versions_of(stage.client, name) if wanted.items() <= each.tags.items()]
     if not fitting:

@@ -1,4 +1,4 @@
-"""What steps tell beside their artifacts, and where they find one another's folders."""
+"""Inputs and outputs of steps beside artifacts: scores to show, and the folders that steps share."""
 
 import re
 from collections.abc import Sequence
@@ -11,22 +11,22 @@ from lingraft.tasks.class_scores import class_scores
 
 Scores = dict[str, float]
 ScoresAndConfusion = tuple[Scores, list[str], list[list[int]]]
-"""Scores to show; labels and confusion matrix of the first task that has classes, both empty without one."""
+"""Scores to show, then labels and confusion matrix of the first task with classes, both empty without one."""
 
 
 def cost_of(made: Artifact) -> Scores:
-    """What training an artifact took."""
+    """Return the cost of training an artifact as scores."""
     return {key: float(value) for key, value in made.manifest.cost.model_dump().items()}
 
 
 def confusion_of(tasks: Sequence[TaskScores]) -> tuple[list[str], list[list[int]]]:
-    """Labels and confusion matrix of the first task that has classes."""
+    """Return labels and confusion matrix of the first task with classes; both empty without one."""
     with_classes = [(task.labels, task.confusion) for task in tasks if task.confusion]
     return with_classes[0] if with_classes else ([], [])
 
 
 def recalls(tasks: Sequence[TaskScores]) -> Scores:
-    """Recall of every class that has test examples, over all seeds, in a group of metrics for each task."""
+    """Return the recall of every class with test examples, over all seeds, as one group of metrics for each task."""
     return {
         f"recall {task.name}/{name}": score.recall
         for task in tasks
@@ -36,27 +36,27 @@ def recalls(tasks: Sequence[TaskScores]) -> Scores:
 
 
 def _metric_names(labels: Sequence[str]) -> list[str]:
-    """Labels as MLflow takes them in names of metrics; those that would become equal get their number."""
+    """Return labels as MLflow allows them in names of metrics; labels that would become equal get their index."""
     words = [re.sub(r"[^\w.\- ]", "_", label) for label in labels]
     return [word if words.count(word) == 1 else f"{word} {place}" for place, word in enumerate(words)]
 
 
 def dev_score_and_seed(task: Path) -> tuple[float, int]:
-    """Dev score and seed: what the champion has most of, so that it is the same one wherever it is asked for."""
+    """Return dev score and seed of a task; the champion has the highest, so all steps choose the same one."""
     manifest = Artifact.load(task, Kind.TASK).manifest
     return manifest.detail("dev_score", float), manifest.detail("seed", int)
 
 
 def task_folders(recipe: Recipe, tasks: Path) -> list[Path]:
-    """One folder a task and finetuning seed; none without tasks, and then `tasks` need not exist."""
+    """Return a folder for each task and finetuning seed; without tasks none, and `tasks` need not exist."""
     return [tasks / task.name / f"seed-{seed}" for task in recipe.tasks for seed in task.finetuning.seeds]
 
 
 def non_empty(folder: Path) -> Path | None:
-    """A folder that is not empty: KFP has no inputs that may be absent inside a loop."""
+    """Return the folder, or None if it is empty: inside a loop, KFP has no optional inputs."""
     return folder if any(folder.iterdir()) else None
 
 
 def language_of(folder: Path, kind: Kind) -> str:
-    """Language of an artifact of the kind expected."""
+    """Return the language of an artifact of the expected kind."""
     return str(Artifact.load(folder, kind).manifest.language)

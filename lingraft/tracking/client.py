@@ -30,7 +30,7 @@ _TRANSIENT_STATUSES = {HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS,
 _ALREADY_EXISTS = ("RESOURCE_ALREADY_EXISTS", "ALREADY_EXISTS")
 """Error codes of a create request that lost a race: a second attempt finds what the other process created."""
 
-Result = TypeVar("Answer")
+Result = TypeVar("Result")
 
 
 class RetryingClient:

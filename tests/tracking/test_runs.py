@@ -452,9 +452,9 @@ def test_a_tag_is_set_on_the_champion_alone(parent: str, tmp_path: Path) -> None
 @everywhere
 def test_an_absent_model_is_named_with_the_registry_and_the_way_out(store: Path, tmp_path: Path) -> None:
     fetch = partial(tracking.fetch, "absent", Kind.PRIMARY, tmp_path / "out")
-    for client in (fetch, partial(tracking.tags_of, "absent"), partial(tracking.tag, "absent", "key", "value")):
+    for call in (fetch, partial(tracking.tags_of, "absent"), partial(tracking.tag, "absent", "key", "value")):
         with pytest.raises(TrackingError, match=r"has no 'champion' of 'absent'.*Run the pipeline that") as caught:
-            client.call()
+            call()
         assert mlflow.get_tracking_uri() in str(caught.value)
 
 
@@ -481,5 +481,5 @@ def test_a_server_that_is_down_is_named(nobody: str, monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("MLFLOW_TRACKING_URI", nobody)
     for client in (partial(tracking.open_run, RECIPE, "source"), partial(tracking.tags_of, "tiny-primary")):
         with pytest.raises(TrackingError, match="MLFLOW_TRACKING_URI") as caught:
-            client.call()
+            call()
         assert nobody in str(caught.value)

@@ -1,5 +1,5 @@
-"""Steps in places that may vanish: a child process here, a Kubernetes Job or TrainJob on a cluster.
+"""Launching of steps where they may be killed: in a child process here, or in a Kubernetes Job or TrainJob.
 
-Whoever launches outlives what it launched, so that somebody can still say what became of it. It starts again what was
-lost by no fault of its own, and returns everything else as an outcome.
+The launcher outlives the step, so that it can report how the step ended. It restarts a step that was lost through no
+fault of its own, and returns any other end as a result.
 """

@@ -1,4 +1,4 @@
-"""What is launched: a function of `lingraft.steps` with its arguments, in JSON, and what became of it."""
+"""Calls of steps: a function of `lingraft.steps` with its arguments, in JSON, and its result."""
 
 import importlib
 import inspect
@@ -12,38 +12,38 @@ import pydantic
 from lingraft.errors import LingraftError
 
 MODULES = ("data", "language", "paper", "search", "source")
-"""Of `lingraft.steps`; nothing else is ever called by name."""
+"""Modules of `lingraft.steps` whose functions may be called by name."""
 Folders = Mapping[str, str | Sequence[str]]
-"""Files and folders by a step's names for them; a list where it takes several."""
+"""Files and folders by parameter of a step; a list where it takes several."""
 _NO_MEMORY = "out of memory"
 
 
 class LaunchError(LingraftError):
-    """A step that was launched failed, or vanished more often than it may; the message is why."""
+    """A launched step failed, or was lost more often than allowed; the message gives the reason."""
 
 
 class LostError(LaunchError):
-    """A step could not say itself how it ended: it was lost once too often, or by its own fault."""
+    """A step ended without an answer: it was lost too often, or through its own fault."""
 
 
 class UnknownStepError(LingraftError):
-    """There is no such step."""
+    """The step or one of its parameters does not exist."""
 
 
 class Call(pydantic.BaseModel, frozen=True, extra="forbid"):
-    """One step to be done."""
+    """Call of one step."""
 
     step: str
     """Module and function, such as 'language.adapt'."""
     arguments: dict[str, Any]
-    """As JSON holds them: paths are strings."""
+    """Arguments in JSON; paths are strings."""
 
     def run(self) -> Any:
-        """Do it, in this process.
+        """Run the step in this process, and return its result.
 
         Raises:
-            UnknownStepError: there is none of this name.
-            LingraftError: it failed.
+            UnknownStepError: there is no step of this name.
+            LingraftError: the step failed.
         """
         function = self.function
         kinds = typing.get_type_hints(function)
@@ -54,10 +54,10 @@ class Call(pydantic.BaseModel, frozen=True, extra="forbid"):
 
     @property
     def function(self) -> Callable[..., Any]:
-        """What does it.
+        """Function of the step.
 
         Raises:
-            UnknownStepError: there is none of this name, or it takes other arguments.
+            UnknownStepError: there is no step of this name, or it takes other arguments.
         """
         module, _, name = self.step.partition(".")
         if module not in MODULES:
@@ -71,51 +71,51 @@ class Call(pydantic.BaseModel, frozen=True, extra="forbid"):
 
 
 def as_list(folders: str | Sequence[str]) -> list[str]:
-    """One or several, as several."""
+    """Return one or several folders as a list."""
     return [folders] if isinstance(folders, str) else [*folders]
 
 
 def is_done(call: Call) -> bool:
-    """Whether a step has been done before, so that it takes no machine of its own to do it again."""
+    """Return whether the result of a step exists, so that it needs no machine of its own."""
     from lingraft.steps.run_job import is_job_done
 
     return is_job_done(call.function, call.run)
 
 
 class StepAnswer(pydantic.BaseModel, frozen=True, extra="forbid"):
-    """What a step says of itself in the end."""
+    """Answer of a step when it ends: its result, or an error."""
 
     result: Any = None
     error: str | None = None
-    """Why it failed."""
+    """Why the step failed; None if it succeeded."""
     heals: bool = False
-    """Whether it may succeed a while later, with nobody mending anything."""
+    """Whether the error is transient, so that a later attempt may succeed."""
 
 
 @dataclass(frozen=True)
 class AttemptResult:
-    """What became of one attempt, as its launcher sees it."""
+    """Result of one attempt, as its launcher sees it."""
 
     answer: StepAnswer | None = None
-    """Absent where it could not give one any more."""
+    """Answer of the step; None if it ended without one."""
     vanished: str | None = None
-    """How it was lost, if that was no fault of its own."""
+    """How the step was lost, if that was no fault of its own."""
     failed: str | None = None
-    """How it ended, if it was lost by a fault of its own, such as taking too much memory."""
+    """How the step ended, if it was lost through its own fault, such as taking too much memory."""
 
     @property
     def heals(self) -> bool:
-        """Whether it is worth another attempt."""
+        """Whether another attempt may succeed."""
         return self.vanished is not None or bool(self.answer and self.answer.heals)
 
     @property
     def reason(self) -> str | None:
-        """Why there is no result; None if there is one."""
+        """Reason why there is no result; None if there is one."""
         return self.vanished or self.failed or (self.answer.error if self.answer else None)
 
 
 def out_of_memory(what: str, limit: str) -> AttemptResult:
-    """The end of a step that the kernel killed for its memory: more of the same would end the same."""
+    """Return the result of a step that the kernel killed for its memory, for which a retry does not help."""
     return AttemptResult(
         failed=f"{what} was killed {_NO_MEMORY} ({limit}). Give its profile more memory, or take smaller micro-batches."
     )

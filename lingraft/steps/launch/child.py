@@ -1,4 +1,4 @@
-"""A step as a child process, which survives in what it has kept when it is killed."""
+"""Run a step in a child process; if that is killed, its checkpoints remain."""
 
 import atexit
 import contextlib
@@ -28,30 +28,30 @@ class _Process(Protocol):
     """A step's process, as the launcher sees it."""
 
     def send_signal(self, number: int) -> None:
-        """Send a signal, unless the process has ended."""
+        """Send a signal unless the process has ended."""
 
     def wait(self, timeout: float) -> int:
-        """Wait for the end; returns the exit code, negative for a signal.
+        """Wait for the end, and return the exit code, negative for a signal.
 
         Raises:
-            TimeoutExpired: it has not ended after so many seconds.
+            TimeoutExpired: the process runs on after `timeout` seconds.
         """
 
 
 def fork_steps() -> None:
-    """Start the steps of this process as forks of it from now on, with the imports that it has made.
+    """Start steps as forks of this process from now on, so that they share its imports.
 
-    Only a process without threads, which has not used a GPU, may do so.
+    Only a process without threads that has not used a GPU may do so.
     """
     global _start
     _start = _Fork
 
 
 def attempt(call: Call) -> AttemptResult:
-    """Do a step in a process of its own, which writes to our output.
+    """Run a step in a process of its own, which writes to our output.
 
     Raises:
-        Interruption: we were asked to stop, and so was the step.
+        Interruption: this process was asked to stop, and passed that on to the step.
     """
     with tempfile.TemporaryDirectory() as folder:
         call_file, answer_file = Path(folder) / "call.json", Path(folder) / "answer.json"
@@ -71,10 +71,10 @@ def attempt(call: Call) -> AttemptResult:
 
 
 class _Fork:
-    """A step in a fork of this process, in a group of its own."""
+    """A step in a fork of this process, with a process group of its own."""
 
     def __init__(self, arguments: Sequence[str]) -> None:
-        # A signal must find our handlers in this process, and none of them in the other.
+        # Our signal handlers must run in this process only, never in the fork.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, EXIT_CODES)
         try:
             given = arguments, os.getpid(), before
@@ -84,7 +84,7 @@ class _Fork:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
     def send_signal(self, number: int) -> None:
-        """Send a signal, unless the process has ended."""
+        """Send a signal unless the process has ended."""
         if self._process.is_alive() and self._process.pid:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self._process.pid, number)
@@ -98,8 +98,8 @@ class _Fork:
 
 
 def _run_forked(arguments: Sequence[str], launcher: int, mask: set[signal.Signals]) -> None:
-    """Do a step as a new Python would."""
-    os.environ[step.LAUNCHER] = str(launcher)  # not our parent of now: the launcher may be gone already
+    """Run a step in the fork as a new Python would."""
+    os.environ[step.LAUNCHER] = str(launcher)  # not os.getppid(): the launcher may have ended already
     os.setpgid(0, 0)
     for number in signal.valid_signals():
         if callable(signal.getsignal(number)):
@@ -116,7 +116,7 @@ def _run_forked(arguments: Sequence[str], launcher: int, mask: set[signal.Signal
 
 
 def _spawn(arguments: Sequence[str]) -> _Process:
-    """Start a step in a new Python, in a group of its own."""
+    """Start a step in a new Python, with a process group of its own."""
     command = [sys.executable, "-m", step.__name__, *arguments]
     return subprocess.Popen(command, process_group=0, env=os.environ | {step.LAUNCHER: str(os.getpid())})
 
@@ -125,10 +125,10 @@ _start: Callable[[Sequence[str]], _Process] = _spawn
 
 
 def _run(start: Callable[[], _Process]) -> int:
-    """Run to the end; who is asked to stop passes that on, and waits. A group of its own is not asked twice.
+    """Run a step to its end. Signals to stop are passed on, once, since the step has a process group of its own.
 
     Returns:
-        The exit code; of a step that was stopped before it could heed what was passed on, that of one that has.
+        The exit code. A step that a passed-on signal killed counts as one that stopped by itself.
     """
     started: list[_Process] = []
     coming: list[int] = []
@@ -143,7 +143,7 @@ def _run(start: Callable[[], _Process]) -> int:
         coming.append(number)
         pass_on()
 
-    # Handled from before the process is there: what comes while it starts waits until it can be passed on.
+    # Handled before the process exists: a signal that arrives while it starts is passed on afterwards.
     with signal_handler(ask):
         started.append(process := start())
         pass_on()
@@ -152,10 +152,10 @@ def _run(start: Callable[[], _Process]) -> int:
 
 
 def _wait(process: _Process) -> int:
-    """Wait for the end; returns the exit code.
+    """Wait for the end, and return the exit code.
 
-    The kernel gives a signal that comes while this thread blocks it, as it does while it starts a process, to another
-    thread. That does not interrupt a wait of this thread, which alone runs handlers: so it waits for moments only.
+    A signal that this thread blocks, as while it starts a process, goes to another thread. It does not interrupt a wait
+    of this thread, which alone runs handlers. Therefore each wait is short.
     """
     while True:
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -163,7 +163,7 @@ def _wait(process: _Process) -> int:
 
 
 def _killed_for_memory() -> int:
-    """How often the kernel has killed a process of our container for its memory; 0 where it does not count that."""
+    """Return how many processes of our container the kernel has killed for memory; 0 if it does not count them."""
     try:
         events = dict(line.split() for line in _MEMORY_EVENTS.read_text().splitlines())
     except OSError:

@@ -1,4 +1,4 @@
-"""Why a step that ran on Kubernetes ended without an answer: by its own fault, or by that of its node."""
+"""Classify the end of a step on Kubernetes without an answer: through its own fault, or that of its node."""
 
 import datetime
 from collections.abc import Sequence
@@ -10,20 +10,20 @@ from lingraft.steps.launch.workload import DELETED, WorkloadState
 
 _OUT_OF_MEMORY = "OOMKilled"
 _KILLED_EXIT_CODES = {137, 143, *EXIT_CODES.values()}
-"""Exit codes of who was killed or asked to stop, by somebody else than its launcher."""
+"""Exit codes of processes that were killed or asked to stop, by somebody other than the launcher."""
 _LATE = datetime.datetime.max.replace(tzinfo=datetime.UTC)
 _NODE_REASONS = {"NodeLost", "NodeShutdown", "Shutdown", "Terminated", "Preempting", "NodeAffinity"}
-"""What the kubelet says of pods that it ends for its own sake. Eviction for lack of disk is the pod's own fault."""
+"""Reasons of the kubelet for ending pods that did nothing wrong. Eviction for lack of disk is the pod's own fault."""
 
 
 def classify_exit(name: str, state: WorkloadState, pods: Sequence[Any], memory: str) -> AttemptResult:
-    """The end of a workload.
+    """Return the result of an attempt whose workload ended without an answer.
 
     Args:
-        name: of the workload.
-        state: in which it ended.
-        pods: of it, as the Kubernetes client has them; those of a node that is gone may be gone too.
-        memory: that its profile gave it.
+        name: name of the workload.
+        state: final state of the workload.
+        pods: pods of the workload, as the Kubernetes client returns them; those of a lost node may be missing.
+        memory: memory limit of its profile.
     """
     if killed_for_memory(pods):
         return out_of_memory(name, memory)
@@ -40,12 +40,12 @@ def classify_exit(name: str, state: WorkloadState, pods: Sequence[Any], memory: 
 
 
 def killed_for_memory(pods: Sequence[Any]) -> bool:
-    """Whether the kernel has killed one of them for its memory."""
+    """Return whether the kernel has killed a container of the pods for its memory."""
     return any(end.reason == _OUT_OF_MEMORY for pod in pods for end in _ends_of(pod))
 
 
 def _first_exit_code(pods: Sequence[Any]) -> int | None:
-    """Of the pod that failed first: where several train together, the others are killed after it."""
+    """Return the exit code of the pod that failed first: where several train together, the others are killed later."""
     failed = [end for pod in pods for end in _ends_of(pod) if end.exit_code]
     return min(failed, key=lambda end: end.finished_at or _LATE).exit_code if failed else None
 
@@ -56,7 +56,7 @@ def _ends_of(pod: Any) -> list[Any]:
 
 
 def _disruption(pod: Any) -> str:
-    """Why a pod went that had done nothing wrong; empty if it went for another reason."""
+    """Return why a pod was ended through no fault of its own; empty if that was not so."""
     for condition in pod.status.conditions or ():
         if condition.type == "DisruptionTarget" and condition.status == "True":
             return f"{condition.reason}: {condition.message}"

@@ -1,4 +1,4 @@
-"""What a launcher and the step that it launched hand each other: folders on a claim that both have mounted."""
+"""The exchange of files between a launcher and its step: folders on a claim that both have mounted."""
 
 import hashlib
 import json
@@ -14,42 +14,42 @@ from lingraft.errors import ArtifactError
 from lingraft.steps.launch.calls import Call, Folders, StepAnswer, as_list
 
 _IGNORED_INPUTS = {"run"}
-"""Which tracking run tells of a step does not decide what is done: a run that is submitted again has another one."""
+"""Inputs that do not affect a step's result: a pipeline that is submitted again has another tracking run."""
 
 
 @dataclass(frozen=True)
 class CallAttempt:
-    """One try at a call, in a folder of its own: what another try has left, or still writes, is never taken for its."""
+    """One attempt at a call, in a folder of its own, so that outputs of different attempts are never mixed."""
 
     folder: Path
 
     @property
     def name(self) -> str:
-        """By which a launcher that is started again finds it."""
+        """Name of the attempt, by which a restarted launcher finds it."""
         return self.folder.name
 
     @property
     def call_file(self) -> Path:
-        """What is asked."""
+        """File of the call."""
         return self.folder / "call.json"
 
     @property
     def answer(self) -> StepAnswer | None:
-        """What the step said, if it did."""
+        """Answer of the step; None if there is none."""
         file = self._answer_file
         return StepAnswer.model_validate_json(file.read_bytes()) if file.exists() else None
 
     @property
     def rendezvous(self) -> Path:
-        """Where several machines find what to do."""
+        """Folder in which several machines meet for their training."""
         return self.folder / "nodes"
 
     def command(self, module: str) -> list[str]:
-        """What is to be run where the step runs, by the module that does it there."""
+        """Return the Python arguments that run the call, by a module of `lingraft.steps.launch`."""
         return ["-m", f"lingraft.steps.launch.{module}", str(self.call_file), str(self._answer_file)]
 
     def output(self, name: str) -> Path:
-        """One that it fills."""
+        """Return the folder of an output."""
         return self.folder / "out" / name
 
     @property
@@ -58,19 +58,19 @@ class CallAttempt:
 
 
 class Handover:
-    """One call's place: its inputs by their content, and what is tried at it.
+    """Folders of one call: its inputs by their content, and its attempts.
 
-    The same call has the same place, so that a launcher which is started again finds what the one before it launched.
+    The same call has the same folders, so that a restarted launcher finds what the previous one launched.
     """
 
     def __init__(self, root: Path, call: Call, inputs: Folders, outputs: Folders) -> None:
-        """Name it.
+        """Compute the key of the call from its step, its values, and the content of its inputs.
 
         Args:
-            root: of all exchanges.
-            call: with files and folders here.
-            inputs: those that it builds on.
-            outputs: those that it fills.
+            root: folder of all calls on the claim.
+            call: call with the launcher's own files and folders.
+            inputs: files and folders that the step reads.
+            outputs: folders that the step writes.
         """
         self._inputs_root, self._call, self._inputs, self._outputs = root / "inputs", call, inputs, outputs
         decisive = {name: as_list(folders) for name, folders in inputs.items() if name not in _IGNORED_INPUTS}
@@ -81,11 +81,11 @@ class Handover:
         self._folder = root / "calls" / self.key
 
     def attempt(self, name: str | None = None) -> CallAttempt:
-        """One that was begun, by its name; else a new one."""
+        """Return the attempt of this name; a new one if None."""
         return CallAttempt(self._folder / (name or uuid.uuid4().hex))
 
     def send(self, attempt: CallAttempt) -> None:
-        """Bring inputs and the call to where the step finds them.
+        """Copy the inputs and the call to the claim.
 
         Raises:
             ArtifactError: they cannot be written.
@@ -99,17 +99,17 @@ class Handover:
         write_text(attempt.call_file, call.model_dump_json())
 
     def collect(self, attempt: CallAttempt) -> None:
-        """Bring what the step left to where it is wanted.
+        """Copy the outputs of an attempt to the launcher's folders.
 
         Raises:
-            ArtifactError: it cannot be written.
+            ArtifactError: they cannot be written.
         """
         for name, here in self._outputs.items():
             if attempt.output(name).exists():
                 _copy(attempt.output(name), Path(str(here)))
 
     def clear(self) -> None:
-        """Remove the call with its outputs, when they have been brought; inputs stay for other calls."""
+        """Delete the call with its outputs after `collect`; inputs stay for other calls."""
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _send_input(self, name: str) -> str:
@@ -125,7 +125,7 @@ class Handover:
 
 
 def content_hash(path: Path) -> str:
-    """Equal marks, equal content: an artifact's manifest has the hashes of all else."""
+    """Return a hash of the content of a file or folder; of an artifact only its manifest, which has all hashes."""
     digest = hashlib.sha256()
     for name, file in _decisive_files(path):
         digest.update(f"{name} {sha256_of(file)}\n".encode())

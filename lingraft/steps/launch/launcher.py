@@ -1,4 +1,4 @@
-"""Launching a step: attempts, and what may be tried again."""
+"""The launcher: run a step in a child process or on Kubernetes, with retries."""
 
 import itertools
 import os
@@ -18,10 +18,10 @@ from lingraft.steps.launch import child
 from lingraft.steps.launch.calls import AttemptResult, Call, Folders, LaunchError, LostError, as_list, is_done
 
 RETRIES = "LINGRAFT_RETRIES"
-"""Environment variable: attempts after the first, of steps that were lost or met what may heal."""
+"""Environment variable: number of retries of steps that were lost or failed by a transient error."""
 _RETRIES = 3
 PAUSE_S = 10.0
-"""Before the next attempt of a step that failed by what may heal; one that was lost is started at once."""
+"""Seconds before the retry of a transient error; a lost step is restarted at once."""
 
 STAGE = "LINGRAFT_LAUNCH"
 """Environment variable: the stage by whose profile the step is launched on Kubernetes; unset, it is a child process."""
@@ -38,25 +38,25 @@ def run(
     pause_s: float = PAUSE_S,
     **values: Any,
 ) -> Any:
-    """Do a step where it may vanish, and return its result.
+    """Run a step in a process or pod that may be killed, and return its result.
 
     Args:
         step: module and function of `lingraft.steps`.
-        inputs: files and folders that it builds on, by its names for them; a list where it takes several.
-        outputs: folders that it fills, by its names for them.
-        isolated: of one language among several, whose failure is a value: its outputs say why, its siblings go on, and
-            what builds on it is left out and fails alike.
-        otherwise: the result of a step that failed alone.
-        bears_failed_inputs: does what it can without them, and leaves in its outputs itself why it could not; an error
-            of its own is then a mistake, and no failure to go on from.
-        after: files and folders of steps that must not have failed, although nothing of theirs is read.
-        pause_s: seconds before the next attempt where something is to heal.
-        values: the step's other arguments, as JSON holds them.
+        inputs: files and folders that the step reads, by parameter; a list where it takes several.
+        outputs: folders that the step writes, by parameter.
+        isolated: whether the step belongs to one language of several, so that its failure is a value: the reason goes
+            to its outputs, other languages go on, and steps that read these outputs fail for the same reason.
+        otherwise: result of an isolated step that failed.
+        bears_failed_inputs: whether the step handles failed inputs itself, and writes reasons to its outputs itself.
+            An error that it raises is then a mistake, and ends the pipeline.
+        after: outputs of steps that must have succeeded, although this step does not read them.
+        pause_s: seconds before the retry of a transient error.
+        values: other arguments of the step, in JSON.
 
     Raises:
-        LaunchError: it failed, or was lost once too often, and does not stand alone.
-        InputFailedError: what it builds on failed, and it does not stand alone.
-        Interruption: we were asked to stop, and so was the step.
+        LaunchError: the step failed, or was lost too often, and is not isolated.
+        InputFailedError: an input failed, and the step is not isolated.
+        Interruption: this process was asked to stop, and passed that on to the step.
     """
     try:
         if not bears_failed_inputs:
@@ -75,7 +75,7 @@ def run(
 
 
 def _run_on_cluster(call: Call, inputs: Folders, outputs: Folders, stage: str, pause_s: float) -> Any:
-    """Do it on Kubernetes, by the profile that the recipe has for its stage."""
+    """Run the step on Kubernetes, by the recipe's profile for its stage."""
     from lingraft.steps.launch.handover import Handover
     from lingraft.steps.launch.on_cluster import ClusterLauncher
 
@@ -94,7 +94,7 @@ def _all(folders: Folders) -> Iterator[str]:
 
 def _run_as_child(call: Call, outputs: Folders) -> AttemptResult:
     ended = child.attempt(call)
-    if ended.heals:  # what was trained is kept elsewhere; here lies what was lost before it could say so
+    if ended.heals:  # checkpoints lie elsewhere; these are incomplete outputs
         for out in _all(outputs):
             shutil.rmtree(out, ignore_errors=True)
     return ended

@@ -1,4 +1,4 @@
-"""What a person sees of a step that runs elsewhere: its log, and what the cluster warns of."""
+"""The log of a step that runs on the cluster, and the cluster's warnings, printed here."""
 
 import contextlib
 import threading
@@ -21,14 +21,14 @@ class LogStream:
     def __init__(
         self, api: client.ApiClient, namespace: str, kind: WorkloadKind, name: str, every_s: float = 2.0
     ) -> None:
-        """Begin.
+        """Start printing, in two threads.
 
         Args:
-            api: of the cluster.
-            namespace: of the workload.
-            kind: of the workload.
-            name: of the workload.
-            every_s: seconds between two looks for what is new.
+            api: client of the cluster's API.
+            namespace: namespace of the workload.
+            kind: kind of the workload.
+            name: name of the workload.
+            every_s: seconds between two requests.
         """
         self._core, self._namespace, self._kind, self._name = client.CoreV1Api(api), namespace, kind, name
         self._every_s, self._ended, self._printed = every_s, threading.Event(), 0
@@ -38,13 +38,13 @@ class LogStream:
             thread.start()
 
     def close(self) -> None:
-        """Print what is left, and end."""
+        """Print the rest, and stop the threads."""
         self._ended.set()
         for thread in self._threads:
             thread.join(_LAST_WORDS_S)
 
     def pods(self) -> list[Any]:
-        """All pods of the workload."""
+        """Return all pods of the workload."""
         return list(self._core.list_namespaced_pod(self._namespace, label_selector=self._selector).items)
 
     @property
@@ -54,14 +54,14 @@ class LogStream:
     def _log_often(self) -> None:
         while True:
             last = self._ended.is_set()
-            with contextlib.suppress(ApiException, *UNREACHABLE):  # no pod yet, or none any more
+            with contextlib.suppress(ApiException, *UNREACHABLE):  # there is no pod yet, or no longer
                 self._log()
             if last:
                 return
             self._ended.wait(self._every_s)
 
     def _log(self) -> None:
-        """Print from where we are; after a connection was lost, the log is read from its start again."""
+        """Print the new lines; after a lost connection, the log is read from its start again."""
         found = self._core.list_namespaced_pod(self._namespace, label_selector=self._selector + self._kind.main_pod)
         for pod in found.items[:1]:
             log = self._core.read_namespaced_pod_log(

@@ -1,6 +1,6 @@
-"""`python -m lingraft.steps.launch.node CALL ANSWER`: one of several machines that do a step together.
+"""`python -m lingraft.steps.launch.node CALL ANSWER`: one of several machines that run a step together.
 
-The first does the step, and its trainings run on all of them; the others take part in each, and end when it has.
+The first machine runs the step, whose trainings use all machines; the others join each training, and end with the step.
 """
 
 import sys
@@ -12,7 +12,7 @@ from lingraft.training.distributed import launch
 
 
 def main() -> None:
-    """Do the step, or take part in it."""
+    """Run the step on the first machine; join its trainings on the others."""
     if ranks.node_rank() == 0:
         try:
             step.main()

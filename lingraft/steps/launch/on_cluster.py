@@ -1,4 +1,4 @@
-"""A step as a Job or TrainJob: created, or found where a launcher before us has created it; followed, and judged."""
+"""Run a step as a Job or TrainJob: create it, or find the one of an earlier launcher, and follow it to its end."""
 
 import os
 from pathlib import Path
@@ -18,17 +18,17 @@ from lingraft.steps.launch.watch_job import TRANSIENT, UNREACHABLE, is_absent, w
 from lingraft.steps.launch.workload import KINDS, MANIFESTS, WorkloadPhase, Workloads, WorkloadState, state_of
 
 NAMESPACE = "LINGRAFT_NAMESPACE"
-"""Environment variable: the namespace, where it is not the pod's own or the context's."""
+"""Environment variable: the namespace, if it is not that of the pod or of kubectl's context."""
 _KUBECONFIG = "KUBECONFIG"
 _CONFLICT, _FORBIDDEN = 409, 403
 _NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 _TIME_LIMIT = "DeadlineExceeded"
 ATTEMPT = "lingraft.io/attempt"
-"""Annotation: where on the claim the step finds what is asked, and leaves what it made."""
+"""Annotation with the name of the attempt, whose folder on the claim holds call and outputs."""
 
 
 def connect() -> tuple[client.ApiClient, str]:
-    """The cluster's API, and our namespace: as the pod that we are, or as kubectl's configuration says.
+    """Return a client of the cluster's API and our namespace, from the pod or from kubectl's configuration.
 
     Raises:
         LaunchError: there is neither.
@@ -56,10 +56,10 @@ def _namespace_of_context() -> str:
 
 
 class ClusterLauncher:
-    """Attempts at one step."""
+    """Runs attempts at one step on a cluster."""
 
     def __init__(self, cluster: Cluster, profile: Profile, handover: Handover) -> None:
-        """Say what, and where.
+        """Connect to the cluster.
 
         Raises:
             LaunchError: there is no cluster.
@@ -70,11 +70,11 @@ class ClusterLauncher:
         self._workloads = Workloads(self._api, self._kind, self._namespace)
 
     def attempt(self) -> AttemptResult:
-        """Launch the step, or find it, and follow it to its end; what it made is brought to where it is wanted.
+        """Launch the step, or find it running, follow it to its end, and collect its outputs.
 
         Raises:
-            ArtifactError: its inputs cannot be sent, or what it made cannot be brought.
-            Interruption: we were asked to stop, and so was the step.
+            ArtifactError: inputs or outputs cannot be copied.
+            Interruption: this process was asked to stop, and so was the step.
         """
         with interruptible():
             try:
@@ -97,20 +97,20 @@ class ClusterLauncher:
                 self._handover.collect(attempt)
             return ended
         except Interruption:
-            self._delete_running()  # before the log_stream, which waits for the log of a pod that lives
+            self._delete_running()  # before the log stream is closed, which waits while the pod lives
             raise
         finally:
             log_stream.close()
 
     def _find_running(self) -> Manifest | None:
-        """What an earlier launcher has left running, or ended well."""
+        """Return the workload of an earlier launcher if it still runs or has succeeded."""
         known = [each for each in self._of_call() if "deletionTimestamp" not in each["metadata"]]
         phase = state_of(known[-1]).phase if known else WorkloadPhase.FAILED
         if phase is WorkloadPhase.FAILED or (
             phase is WorkloadPhase.SUCCEEDED and not self._attempt_of(known[-1]).answer
         ):
             return None
-        # Not by its own kind: the items of Kubernetes' lists have none.
+        # The kind comes from the profile, because items of Kubernetes' lists have none.
         say(f"{self._profile.launched} {known[-1]['metadata']['name']} is there already, and is followed")
         return known[-1]
 
@@ -139,7 +139,7 @@ class ClusterLauncher:
         return made
 
     def _delete_running(self) -> None:
-        """Have Kubernetes stop the step, which keeps where it is."""
+        """Delete the running workload; the step writes a checkpoint before it ends."""
         try:
             for each in self._of_call():
                 if state_of(each).phase is WorkloadPhase.RUNNING:
@@ -163,13 +163,14 @@ class ClusterLauncher:
                 failed=f"{name} was ended at {limit}. Raise it, and run the same again: what it kept stays."
             )
         pods = log_stream.pods()
-        if answer and not killed_for_memory(pods):  # of the machine that lost another; why, only that one's pod knows
+        # The answer may come from a machine that lost another, whose pod tells why.
+        if answer and not killed_for_memory(pods):
             return AttemptResult(answer)
         return classify_exit(name, state, pods, self._profile.memory)
 
 
 def _refusal(error: ApiException) -> AttemptResult:
-    """What the API server's refusal means: a quota may have room later, a missing right is for people."""
+    """Return the result of a refusal by the API server: a full quota is transient, a missing right is not."""
     said = f"{error.reason}: {error.body or ''}".strip()
     if error.status in {*TRANSIENT, _CONFLICT}:
         return AttemptResult(

@@ -1,4 +1,4 @@
-"""The pods of a step that is launched on Kubernetes, from its profile; as plain as their YAML."""
+"""Pods of launched steps as plain Kubernetes objects, from the step's profile."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -12,28 +12,28 @@ from lingraft.jobs import shared_results
 from lingraft.training import metrics
 
 USER_ID = 10001
-"""The images' user: the namespace's pod security admits no root."""
+"""User id of the images; the namespace's pod security admits no root."""
 TRACKING_KEYS = ("MLFLOW_TRACKING_URI",)
 CREDENTIAL_KEYS = ("MLFLOW_TRACKING_USERNAME", "MLFLOW_TRACKING_PASSWORD", "MLFLOW_TRACKING_TOKEN", SEARCH_STORAGE)
-"""Taken from the same Secret where it has them."""
+"""Keys that the same Secret may have."""
 STORAGE_KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_ENDPOINT_URL", "AWS_REGION")
 CACHES = {"LINGRAFT_CACHE": "lingraft", "HF_HOME": "huggingface"}
-"""Folders on the claim, so that text is brought once and not into a pod that goes."""
+"""Cache folders on the claim by environment variable, so that downloads outlive the pods."""
 CONTAINER = "step"
 LABEL = "lingraft.io/call"
 METRICS_PORT = 9400
 METRICS_LABEL = "lingraft.io/metrics"
-"""Of pods that answer there while they train, so that Prometheus finds them."""
+"""Label of pods that serve metrics at that port while they train, by which Prometheus finds them."""
 STEP = {"app.kubernetes.io/name": "lingraft", "app.kubernetes.io/component": "step", METRICS_LABEL: "true"}
-"""Labels of what is launched, by which network policies know it."""
+"""Labels of launched pods, which network policies select."""
 STOP_S = 60
-"""From SIGTERM to SIGKILL: a checkpoint takes 25 seconds at most."""
+"""Seconds from SIGTERM to SIGKILL; a checkpoint takes 25 at most."""
 
 Manifest = dict[str, Any]
 
 
 def pod(cluster: Cluster, profile: Profile, command: Sequence[str], labels: Mapping[str, str]) -> Manifest:
-    """Template of the one pod of a Job."""
+    """Return the template of a Job's only pod."""
     container = {
         "name": CONTAINER,
         "image": cluster.image,
@@ -47,12 +47,12 @@ def pod(cluster: Cluster, profile: Profile, command: Sequence[str], labels: Mapp
 
 
 def container_security() -> Manifest:
-    """Of every container."""
+    """Return the security context of every container."""
     return {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}, "readOnlyRootFilesystem": True}
 
 
 def pod_spec(cluster: Cluster, profile: Profile, containers: list[Manifest]) -> Manifest:
-    """A pod around containers."""
+    """Return the specification of a pod with these containers."""
     account = {"serviceAccountName": cluster.service_account} if cluster.service_account else {}
     return account | {
         "restartPolicy": "Never",
@@ -72,7 +72,7 @@ def pod_spec(cluster: Cluster, profile: Profile, containers: list[Manifest]) -> 
 
 
 def placement(profile: Profile) -> Manifest:
-    """Where pods may stand, and before whom."""
+    """Return node selector, tolerations and priority class of a profile's pods."""
     placed: Manifest = {}
     if profile.node_selector:
         placed["nodeSelector"] = dict(profile.node_selector)
@@ -84,7 +84,7 @@ def placement(profile: Profile) -> Manifest:
 
 
 def resources(profile: Profile) -> Manifest:
-    """Requests, which are limits at the same time."""
+    """Return the resource requests of a profile, which are its limits too."""
     asked = {"cpu": profile.cpu, "memory": profile.memory}
     if profile.ephemeral_storage:
         asked["ephemeral-storage"] = profile.ephemeral_storage
@@ -94,13 +94,13 @@ def resources(profile: Profile) -> Manifest:
 
 
 def variables(cluster: Cluster) -> dict[str, str]:
-    """What every step reads, one of KFP or one that it launches; the user id has no home of its own in the image."""
+    """Return the environment variables of every step, in KFP or launched; the image's user has no home folder."""
     plain = {"HOME": "/tmp", sync.RESULTS_VARIABLE: cluster.results_place, shared_results.IMAGE_VARIABLE: cluster.image}
     return plain | {name: f"{cluster.storage_path}/{folder}" for name, folder in CACHES.items()}
 
 
 def environment(cluster: Cluster, profile: Profile) -> list[Manifest]:
-    """What a launched step reads."""
+    """Return the environment of a launched step."""
     plain = variables(cluster) | {metrics.PORT: str(METRICS_PORT)}
     if profile.processes > profile.nodes:
         plain[ranks.PROCESSES_VARIABLE] = str(profile.processes // profile.nodes)
@@ -114,13 +114,13 @@ def environment(cluster: Cluster, profile: Profile) -> list[Manifest]:
 
 
 def secrets(cluster: Cluster) -> Sequence[tuple[str, Sequence[str], bool]]:
-    """Secrets that every step reads, their keys, and whether a step can do without."""
+    """Return the Secrets of every step: name, keys, and whether they are optional."""
     tracking = (cluster.tracking_secret, TRACKING_KEYS, False), (cluster.tracking_secret, CREDENTIAL_KEYS, True)
     return (*tracking, (cluster.storage_secret, STORAGE_KEYS, True)) if cluster.storage_secret else tracking
 
 
 def volumes(cluster: Cluster, profile: Profile) -> list[Manifest]:
-    """The claim, a place for temporary files, and shared memory."""
+    """Return the volumes of a pod: the claim, temporary files, and shared memory."""
     found: list[Manifest] = [
         {"name": "data", "persistentVolumeClaim": {"claimName": cluster.storage_claim}},
         {"name": "tmp", "emptyDir": {"sizeLimit": profile.ephemeral_storage} if profile.ephemeral_storage else {}},
@@ -131,7 +131,7 @@ def volumes(cluster: Cluster, profile: Profile) -> list[Manifest]:
 
 
 def mounts(cluster: Cluster, profile: Profile) -> list[Manifest]:
-    """Where they are."""
+    """Return the mounts of these volumes."""
     found = [{"name": "data", "mountPath": cluster.storage_path}, {"name": "tmp", "mountPath": "/tmp"}]
     if profile.shared_memory:
         found.append({"name": "shm", "mountPath": "/dev/shm"})

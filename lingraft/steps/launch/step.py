@@ -1,7 +1,7 @@
-"""`python -m lingraft.steps.launch.step CALL ANSWER`: the step itself, where it may vanish; both are files in JSON.
+"""`python -m lingraft.steps.launch.step CALL ANSWER`: run a step; both arguments are files in JSON.
 
-Ends with 0 and a result, with 1 and the reason in the answer, or with the code of a stop and no answer: whoever
-launched it knows what to do then. An error that is our mistake leaves a traceback, and no answer.
+The exit code is 0 with a result, 1 with the reason in the answer, or that of a signal without an answer, and the
+launcher acts on it. A bug leaves a traceback and no answer.
 """
 
 import ctypes
@@ -17,12 +17,12 @@ from lingraft.signals import Interruption, interruptible
 from lingraft.steps.launch.calls import Call, StepAnswer
 
 LAUNCHER = "LINGRAFT_LAUNCHER"
-"""Environment variable: the process that has started this one as its child."""
+"""Environment variable: id of the launcher's process, of which this one is a child."""
 _PR_SET_PDEATHSIG = 1
 
 
 def main() -> None:
-    """Do the step."""
+    """Run the step, and write its answer."""
     if launcher := os.environ.get(LAUNCHER):
         _end_with(int(launcher))
     call_file, answer_file = map(Path, sys.argv[1:])
@@ -42,9 +42,9 @@ def main() -> None:
 
 
 def _end_with(launcher: int) -> None:
-    """Have Linux kill this process when its launcher is killed, which then cannot do it.
+    """Have Linux kill this process when its launcher is killed.
 
-    To Linux a parent is the thread that forked, so this is for children of threads that wait for them.
+    For Linux, the parent is the thread that forked, so the launcher's thread must wait for its child.
     """
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""Following what was launched on Kubernetes to its end, whatever becomes of the connection meanwhile."""
+"""Watch a workload on Kubernetes to its end, through failures of the connection."""
 
 import time
 from collections.abc import Iterator
@@ -13,17 +13,17 @@ from lingraft.steps.launch.workload import WorkloadPhase, Workloads, WorkloadSta
 _GONE, _NOT_FOUND = 410, 404
 TRANSIENT = {_GONE, 429, 500, 502, 503, 504}
 _WATCH_S = 30
-"""After which a watch is begun again."""
+"""Seconds after which a watch is renewed."""
 _PAUSES_S = (0.5, 1.0, 2.0, 5.0, 10.0)
-"""Between questions to an API server that does not answer; it is asked for as long as the launcher lives."""
+"""Seconds between requests to an API server that does not answer; the last one is repeated without end."""
 UNREACHABLE = (urllib3.exceptions.HTTPError, ConnectionError)
 
 
 def watch_job(workloads: Workloads, workload: Manifest) -> WorkloadState:
-    """Wait until a workload has ended.
+    """Wait until a workload has ended, and return its state.
 
     Raises:
-        ApiException: the API server refuses, as where we may not look.
+        ApiException: the API server refuses, for example for lack of rights.
     """
     for known in _states(workloads, workload):
         state = state_of(known)
@@ -38,7 +38,7 @@ def _states(workloads: Workloads, workload: Manifest) -> Iterator[Manifest]:
         yield workload
         try:
             yield from workloads.changes(workload, _WATCH_S)
-            # What happened between two watches, or before a version that is too old by now, is only seen by reading.
+            # A read catches changes between two watches, and those older than the API server remembers.
             workload = workloads.read(name)
             failures = 0
         except (ApiException, *UNREACHABLE) as error:
@@ -52,7 +52,7 @@ def _states(workloads: Workloads, workload: Manifest) -> Iterator[Manifest]:
 
 
 def _read_again(workloads: Workloads, workload: Manifest) -> Manifest:
-    """What stands there now; what was known, if the server still does not answer."""
+    """Read the workload; return the known one if the server still does not answer."""
     try:
         return workloads.read(workload["metadata"]["name"])
     except (ApiException, *UNREACHABLE) as error:
@@ -67,5 +67,5 @@ def _require_passing(error: Exception, failures: int) -> None:
 
 
 def is_absent(error: Exception) -> bool:
-    """Whether the API server says that there is no such object."""
+    """Return whether the API server says that the object does not exist."""
     return isinstance(error, ApiException) and error.status == _NOT_FOUND

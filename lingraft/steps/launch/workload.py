@@ -1,4 +1,4 @@
-"""What is launched on Kubernetes: a Job, or a TrainJob where several nodes train together."""
+"""Workloads on Kubernetes: a Job, or a TrainJob where several nodes train together."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,19 +14,19 @@ from lingraft.steps.launch.handover import CallAttempt
 from lingraft.steps.launch.pods import CONTAINER, LABEL, Manifest
 
 DELETED = "Deleted"
-"""Our own word, beside those of Kubernetes, for why one failed."""
+"""Our own reason of failure, beside those of Kubernetes."""
 _GONE = "gone"
-"""Marks what was deleted."""
+"""Key that marks a deleted workload."""
 _CONNECT_S = 15
 _KEPT_S = 86_400
-"""For which a finished one stays, to be looked at."""
+"""Seconds for which a finished workload stays, for inspection."""
 _MANAGER = "lingraft.io/launcher"
 _NODE = "node"
-"""Name that the torch runtime gives to its replicated job and to its container."""
+"""Name of the torch runtime's replicated job and of its container."""
 
 
 class WorkloadPhase(StrEnum):
-    """Of a workload."""
+    """Phase of a workload."""
 
     RUNNING = "running"
     SUCCEEDED = "succeeded"
@@ -34,31 +34,31 @@ class WorkloadPhase(StrEnum):
 
 
 class WorkloadState(NamedTuple):
-    """Where one stands."""
+    """State of a workload."""
 
     phase: WorkloadPhase
     reason: str = ""
-    """Why it failed, in one word of Kubernetes."""
+    """Reason of failure, in one word of Kubernetes."""
     message: str = ""
 
 
 @dataclass(frozen=True)
 class WorkloadKind:
-    """How Kubernetes calls a kind of workload, and where its pods are found."""
+    """A kind of workload: its names in Kubernetes, and the selectors of its pods."""
 
     group: str
     version: str
     plural: str
     pods: str
-    """Selector of its pods, by its name."""
+    """Label selector of the pods; `{name}` is the workload's name."""
     main_pod: str
-    """What selects among them the one whose log counts."""
+    """Further selector of the pod whose log is shown."""
     container: str
-    """In which the step runs."""
+    """Name of the container in which the step runs."""
 
     @property
     def api_version(self) -> str:
-        """As manifests have it."""
+        """Value of `apiVersion` in manifests."""
         return f"{self.group}/{self.version}"
 
 
@@ -75,7 +75,7 @@ KINDS = {"Job": JOB, "TrainJob": TRAIN_JOB}
 
 
 def job(metadata: Manifest, cluster: Cluster, profile: Profile, attempt: CallAttempt) -> Manifest:
-    """A Job of one pod, which Kubernetes itself never tries again: its launcher knows better what may heal."""
+    """Return a Job of one pod without retries by Kubernetes: the launcher decides on retries."""
     spec: Manifest = {
         "backoffLimit": 0,
         "ttlSecondsAfterFinished": _KEPT_S,
@@ -87,7 +87,7 @@ def job(metadata: Manifest, cluster: Cluster, profile: Profile, attempt: CallAtt
 
 
 def train_job(metadata: Manifest, cluster: Cluster, profile: Profile, attempt: CallAttempt) -> Manifest:
-    """A TrainJob of several nodes under the torch runtime, which tells each node its place among them."""
+    """Return a TrainJob of several nodes under the torch runtime, which gives each node its rank."""
     container = {
         "name": _NODE,
         "volumeMounts": pods.mounts(cluster, profile),
@@ -126,39 +126,39 @@ MANIFESTS = {"Job": job, "TrainJob": train_job}
 
 
 class Workloads:
-    """Those of one kind in one namespace, by the client's calls for objects of any kind."""
+    """Workloads of one kind in one namespace, by the client's API for custom objects."""
 
     def __init__(self, api: client.ApiClient, kind: WorkloadKind, namespace: str) -> None:
-        """Say where, and which."""
+        """Choose the kind and the namespace."""
         self._objects, self._kind, self._namespace = client.CustomObjectsApi(api), kind, namespace
         self._where = kind.group, kind.version, namespace, kind.plural
 
     def create(self, manifest: Manifest) -> Manifest:
-        """Create one."""
+        """Create a workload, and return it."""
         return dict(self._objects.create_namespaced_custom_object(*self._where, manifest))
 
     def of_call(self, key: str) -> list[Manifest]:
-        """Those that were launched for a call, the newest last."""
+        """Return the workloads that were launched for a call, the newest last."""
         found = self._objects.list_namespaced_custom_object(*self._where, label_selector=f"{LABEL}={key}")
         return sorted(found["items"], key=lambda each: int(each["metadata"]["name"].rpartition("-")[2]))
 
     def read(self, name: str) -> Manifest:
-        """One by its name."""
+        """Return a workload by its name."""
         return dict(self._objects.get_namespaced_custom_object(*self._where, name))
 
     def delete(self, name: str) -> None:
-        """End one, its pods after it."""
+        """Delete a workload; Kubernetes then deletes its pods."""
         self._objects.delete_namespaced_custom_object(*self._where, name, propagation_policy="Background")
 
     def changes(self, workload: Manifest, timeout_s: int) -> Iterator[Manifest]:
-        """One as it changes, for so many seconds at most.
+        """Yield a workload after each change, for `timeout_s` seconds at most.
 
         Raises:
-            ApiException: with status 410, what was known of it is too old to go on from.
+            ApiException: with status 410 if the known version is too old to watch from.
         """
         metadata, listed = workload["metadata"], self._objects.list_namespaced_custom_object
         selected = {"field_selector": f"metadata.name={metadata['name']}", "timeout_seconds": timeout_s}
-        # The server ends the watch by the one; by the other we notice a connection that has died silently.
+        # The server ends the watch after the first timeout; the second detects a dead connection.
         selected["_request_timeout"] = (_CONNECT_S, timeout_s + _CONNECT_S)
         version = metadata["resourceVersion"]
         for event in watch.Watch().stream(listed, *self._where, **selected, resource_version=version):
@@ -166,12 +166,12 @@ class Workloads:
 
 
 def mark_deleted(workload: Manifest) -> Manifest:
-    """What was known of a workload that was deleted."""
+    """Return a workload marked as deleted."""
     return workload | {_GONE: True}
 
 
 def state_of(workload: Manifest) -> WorkloadState:
-    """Where a workload stands, by its conditions, which Job and TrainJob name alike."""
+    """Return the state of a workload by its conditions, which Job and TrainJob name alike."""
     if _GONE in workload:
         return WorkloadState(WorkloadPhase.FAILED, DELETED, "somebody deleted it")
     for condition in workload.get("status", {}).get("conditions", ()):

@@ -35,6 +35,6 @@ def last_verdict(client: RetryingClient, model: str, fingerprint: str) -> Verdic
         model=model,
         version=version.number,
         promoted=promoted,
-        refusal_reason=" ".join(f"{check.says}." for check in decisive) if promoted else refusal_reason(checks),
+        reason=" ".join(f"{check.says}." for check in decisive) if promoted else refusal_reason(checks),
         run=version.run_id,
     )
