@@ -479,7 +479,7 @@ def nobody(monkeypatch: pytest.MonkeyPatch) -> str:
 
 def test_a_server_that_is_down_is_named(nobody: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", nobody)
-    for client in (partial(tracking.open_run, RECIPE, "source"), partial(tracking.tags_of, "tiny-primary")):
+    for call in (partial(tracking.open_run, RECIPE, "source"), partial(tracking.tags_of, "tiny-primary")):
         with pytest.raises(TrackingError, match="MLFLOW_TRACKING_URI") as caught:
             call()
         assert nobody in str(caught.value)
