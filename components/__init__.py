@@ -1,1 +1,1 @@
-"""Thin KFP components: each is imports, paths and one call of `lingraft.steps`."""
+"""Thin KFP components: each consists of imports, paths and one call of `lingraft.steps`."""

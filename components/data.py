@@ -1,4 +1,4 @@
-"""Text to tokenizer to blocks, one language at a time."""
+"""Components from text to tokenizer to blocks, for one language at a time."""
 
 from kfp import dsl
 

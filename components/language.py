@@ -1,4 +1,4 @@
-"""Once per language: adaptation, evaluation, registration; then bundle and report."""
+"""Components that run once for each language: adaptation, evaluation, registration; then bundle and report."""
 
 from typing import List  # noqa: UP035  kfp reads typing.List for lists of artifacts
 

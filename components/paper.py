@@ -1,4 +1,4 @@
-"""The paper's comparison: every step leaves either what it makes, or a folder that says why it failed."""
+"""Components of the paper's comparison: every step writes its output, or the reason why it failed."""
 
 from typing import List  # noqa: UP035  kfp reads typing.List for lists of artifacts
 

@@ -1,4 +1,4 @@
-"""Once per language whose depth is not known: workers that try depths at the same time, then what they found."""
+"""Components of a depth search for a language: workers that try depths in parallel, then the conclusion."""
 
 from typing import List  # noqa: UP035  kfp reads typing.List for lists of artifacts
 

@@ -1,4 +1,4 @@
-"""Once per primary: pretraining, step 1b, finetuning, evaluation, registration."""
+"""Components that run once for each primary: pretraining, step 1b, finetuning, evaluation, registration."""
 
 from typing import List  # noqa: UP035  kfp reads typing.List for lists of artifacts
 

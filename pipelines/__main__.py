@@ -20,7 +20,7 @@ from pipelines.server.commands import RecipeOption
 if TYPE_CHECKING:
     from lingraft.config.recipe import Recipe
 
-# What a command needs is imported by it, so that --help does not wait for KFP.
+# Commands import what they need, so that --help does not wait for KFP.
 
 app = typer.Typer(help=__doc__, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 
@@ -121,7 +121,7 @@ def _recipe(path: Path, text: Path | None) -> "Recipe":
 
 
 def _announced(recipe: "Recipe") -> "Recipe":
-    """A recipe, after saying what it is about: KFP takes seconds to import."""
+    """Return the recipe after printing its name and languages: importing KFP takes seconds."""
     print(f"{recipe.name}: {recipe.source} to {', '.join(recipe.targets)}. Starting...", flush=True)
     return recipe
 

@@ -1,4 +1,4 @@
-"""The pipelines that there are, by name."""
+"""The pipelines by name."""
 
 import importlib
 from collections.abc import Callable, Sequence
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from lingraft.config.recipe import Recipe
 
-# KFP takes a second to import, for which --help and refusals do not wait.
+# Importing KFP takes a second, for which --help and refusals do not wait.
 
 
 def _built(module: str, function: str, recipe: "Recipe") -> "base_component.BaseComponent":
@@ -26,21 +26,21 @@ PIPELINES: "dict[str, Callable[[Recipe], base_component.BaseComponent]]" = {
     "language": partial(_built, "build", "language_pipeline"),
     "paper": partial(_built, "paper", "paper_pipeline"),
 }
-"""The way of one system to an endpoint; and, apart from it, the comparison of systems."""
+"""Builders of the pipelines: three for one system up to its endpoint, and one that compares systems."""
 
 
 def languages_of(name: str, recipe: "Recipe") -> Sequence[str]:
-    """Languages whose text a pipeline needs; for `source` all, since the others are to follow."""
+    """Return the languages whose text a pipeline needs; all for `source`, since the other pipelines follow it."""
     if name == "language":
         return recipe.targets
     return [recipe.require_search().language] if name == "depth-search" else recipe.languages
 
 
 def pipeline_builder(name: str) -> "Callable[[Recipe], base_component.BaseComponent]":
-    """What makes a pipeline of a recipe.
+    """Return the function that builds a pipeline from a recipe.
 
     Raises:
-        LingraftError: there is none of that name; the message lists those there are.
+        LingraftError: there is no pipeline of that name; the message lists all names.
     """
     if name not in PIPELINES:
         raise LingraftError(f"there is no pipeline {name!r}; there are {', '.join(PIPELINES)}.")

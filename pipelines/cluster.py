@@ -1,4 +1,4 @@
-"""What a step asks of Kubernetes, set on KFP tasks from the recipe's profiles. Local runs ignore it."""
+"""Kubernetes settings of KFP tasks, from the recipe's profiles. Local runs ignore them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,40 +16,40 @@ from lingraft.training import metrics
 
 @dataclass(frozen=True)
 class StepSettings:
-    """What steps are set up with."""
+    """Settings of all steps of a pipeline."""
 
     cluster: Cluster
     asks: Mapping[str, Any]
-    """What a run may ask for in place of the recipe: values or pipeline channels, by names such as `mini_memory`."""
+    """Settings of a run that replace the recipe's: values or pipeline channels, by names such as `mini_memory`."""
 
 
 def tolerated(profile: Profile) -> list[dict[str, str]]:
-    """Taints that its nodes may have, as plain data."""
+    """Return the tolerations of a profile as plain data."""
     return [each.model_dump() for each in profile.tolerations]
 
 
-def configure_light(task: dsl.PipelineTask, nodes: StepSettings) -> dsl.PipelineTask:
-    """Set up a step that moves or reads data."""
-    return _place(task, nodes.cluster, nodes.cluster.light, {})
+def configure_light(task: dsl.PipelineTask, step_settings: StepSettings) -> dsl.PipelineTask:
+    """Configure a step that only moves or reads data."""
+    return _place(task, step_settings.cluster, step_settings.cluster.light, {})
 
 
-def configure_training(task: dsl.PipelineTask, nodes: StepSettings, stage: StageName) -> dsl.PipelineTask:
-    """Set up a step that trains, on a process an accelerator where it has any.
+def configure_training(task: dsl.PipelineTask, step_settings: StepSettings, stage: StageName) -> dsl.PipelineTask:
+    """Configure a step that trains, with one process for each accelerator.
 
-    What KFP has no setter for, or could not survive, is launched from a small step: nodes that vanish, several nodes,
+    Profiles that KFP cannot express or survive are launched from a small step: preemptible nodes, several nodes,
     ephemeral storage, priority classes, time limits.
     """
-    cluster, profile = nodes.cluster, nodes.cluster.profile_of(stage)
+    cluster, profile = step_settings.cluster, step_settings.cluster.profile_of(stage)
     if profile.launched:
         task.set_env_variable(launcher.STAGE, stage)
         return _place(task, cluster, cluster.launcher, {})
     if profile.accelerator:
-        task.set_env_variable(ranks.PROCESSES_VARIABLE, ranks.ALL_PROCESSES)  # a run may ask for more of them
+        task.set_env_variable(ranks.PROCESSES_VARIABLE, ranks.ALL_PROCESSES)  # a run may set a larger number
     task.set_env_variable(metrics.PORT, str(METRICS_PORT))
     kubernetes.add_pod_label(task, METRICS_LABEL, "true")
     own = f"{stage}_"
-    asked = {name.removeprefix(own): value for name, value in nodes.asks.items() if name.startswith(own)}
-    # As KFP's setters of resources do not do themselves: a loop around the step would not be handed the parameters.
+    asked = {name.removeprefix(own): value for name, value in step_settings.asks.items() if name.startswith(own)}
+    # KFP's setters of resources do not register channels, and a loop around the step would lack the parameters.
     task.register_pipeline_channels(pipeline_channel.extract_pipeline_channels_from_any([*asked.values()]))
     return _place(task, cluster, profile, asked)
 

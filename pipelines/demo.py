@@ -1,4 +1,4 @@
-"""The main job from text to a served answer, as `make demo` runs it: three pipelines, a report, an endpoint."""
+"""The demo from text to a served answer, as `make demo` runs it: three pipelines, a report, an endpoint."""
 
 import shlex
 import shutil
@@ -28,18 +28,18 @@ from pipelines import build, local
 from pipelines.plan import planned_steps
 
 TIME_FILE = "time.json"
-"""In the folder of results: how long the last whole run took."""
+"""File in the folder of results with the time that the last whole run took."""
 _BF16_GAIN = 2.3
-"""How many times as fast cores with units for bf16, such as AMX, train as the machine's assumed rate."""
+"""Speed of cores with bf16 units, such as AMX, relative to the machine's assumed rate."""
 
 
 def run(recipe: Recipe, out: Path, compare: bool, drop_languages: Sequence[str] = ()) -> None:
-    """Run source, depth search and language pipelines, print the table, and ask the endpoint.
+    """Run source, depth search and language pipelines, print the table, and query the endpoint.
 
     Args:
-        recipe: what to run.
+        recipe: recipe to run.
         out: folder for everything that is made.
-        compare: adapt over all layers as well; a primary that is registered already is used again.
+        compare: whether to adapt over all layers as well; a primary that is registered already is reused.
         drop_languages: languages of an earlier run in `out` that are to leave its bundles.
     """
     started = time.monotonic()
@@ -59,7 +59,7 @@ def run(recipe: Recipe, out: Path, compare: bool, drop_languages: Sequence[str] 
     progress = TotalProgress(plan)
     for pipeline in before:
         local.run(pipeline, out, progress)
-    # A run of the whole job is meant to bring its own primary and tasks.
+    # A whole run makes a new primary and new tasks on purpose.
     allowed = {"new_primary": whole, "new_labels": whole, "drop_languages": [*drop_languages]}
     outputs = local.run(language, out, progress, compare=compare, **allowed)
     records = Records.load(Path(outputs["report"].path))
@@ -81,12 +81,12 @@ def run(recipe: Recipe, out: Path, compare: bool, drop_languages: Sequence[str] 
 def announcement(
     recipe: Recipe, pipelines: Sequence[base_component.BaseComponent], plan: Sequence[PlannedStep], out: Path
 ) -> list[str]:
-    """Lines that say what a run will do, and about how long it takes on this machine.
+    """Return lines about what a run will do, and how long it takes roughly on this machine.
 
     Args:
-        recipe: to be run.
-        pipelines: in their order.
-        plan: their steps.
+        recipe: recipe to run.
+        pipelines: pipelines in order.
+        plan: steps of the pipelines.
         out: folder for everything that is made.
     """
     source, targets = name_and_tag(recipe.source), ", ".join(map(name_and_tag, recipe.targets))
@@ -125,9 +125,9 @@ def _is_registered(recipe: Recipe) -> bool:
 
 
 def _fetch_bundles(recipe: Recipe, out: Path) -> dict[str, Path]:
-    """Registered bundles by name, each in a folder of its own; a lone one in `out` itself.
+    """Download the registered bundles, each to a folder of its own, a lone one to `out`, and return them by name.
 
-    There is none of a task in which no language has passed the gate.
+    A task in which no language has passed the gate has no bundle.
     """
     shutil.rmtree(out, ignore_errors=True)
     names = bundle_kinds(recipe)
@@ -143,7 +143,7 @@ def _fetch_bundles(recipe: Recipe, out: Path) -> dict[str, Path]:
 
 
 def ask_examples(recipe: Recipe, task: Task, bundle: Path) -> list[Answered]:
-    """Serve a task's bundle, ask the recipe's example of every language, and print and return the answers."""
+    """Serve a task's bundle, query it with the recipe's example of every language, and print and return the answers."""
     questions = [Question(language, task.asked(language)) for language in task.examples]
     print(f"{task.name}:")
     if unasked := sorted(set(recipe.languages) - set(task.examples)):
@@ -158,7 +158,7 @@ def ask_examples(recipe: Recipe, task: Task, bundle: Path) -> list[Answered]:
 
 
 def write_report(records: Records, out: Path) -> Path:
-    """Write the report with the endpoint's answers in it, and keep it with the pipeline's run in place of the first."""
+    """Write the report with the endpoint's answers, and store it with the pipeline's run in place of the first one."""
     shutil.rmtree(out, ignore_errors=True)
     made = write(records, out)
     if records.tracked:

@@ -1,7 +1,7 @@
-"""Steps of a local run, each a fork of one process that has made their imports.
+"""Processes of a local run's steps, each a fork of one process that has the imports already.
 
-A step of a small project computes for a second or less; starting Python with KFP, PyTorch and MLflow takes it several,
-and twice, since the launcher starts a process of its own.
+A step of a small project computes for a second or less. Starting Python with KFP, PyTorch and MLflow takes several
+seconds, and twice for each step, since the launcher starts a process of its own.
 """
 
 import atexit
@@ -39,25 +39,25 @@ IMPORTS = (
     "mlflow.store.model_registry.sqlalchemy_store",
     "mlflow.store.tracking.sqlalchemy_store",
 )
-"""Threads of Python and CUDA do not survive a fork, and none of these starts either when it is imported. Threads of
-OpenBLAS and jemalloc do: both libraries start them anew."""
+"""Modules that the forked process imports. Threads of Python and CUDA do not survive a fork, and none of these modules
+starts any on import. OpenBLAS and jemalloc start their threads anew."""
 _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload(list(IMPORTS))
 _POLLING = threading.Lock()
-"""Serialises starts and joins. Both poll exit codes in multiprocessing, each of which can be read only once, and
-whichever thread comes second would report the process as lost."""
+"""Lock around starts and joins. Both poll exit codes in multiprocessing, each of which can be read only once, and the
+second thread would report the process as lost."""
 _READY = b"\n"
 
 
 class StepProcess:
-    """The process of a step; it leads a session of its own, so that it gets Ctrl-C on a terminal from us alone."""
+    """The process of a step, in a session of its own, so that Ctrl-C reaches it only through us."""
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
         """Start a step as `kfp.local` would.
 
         Args:
-            command: a shell's, with the program that it would write to a file, and the executor's arguments.
-            environment: of the step.
+            command: command of a shell, with the program that it would write to a file, and the executor's arguments.
+            environment: environment variables of the step.
 
         Raises:
             LingraftError: the command does more than run the program.
@@ -82,32 +82,32 @@ class StepProcess:
             finally:
                 sys.modules["__main__"] = main
         theirs.close()
-        # Before it leads a group of its own, a signal to that group would reach nobody.
+        # Wait until the step leads its own process group: an earlier signal to that group would be lost.
         os.read(self._output.fileno(), len(_READY))
 
     @property
     def name(self) -> str:
-        """Its component's, as KFP shows it."""
+        """Name of its component, as KFP shows it."""
         return self._function.replace("_", "-")
 
     @property
     def title(self) -> str:
-        """Its name, and what of its inputs tells it from others of that name."""
+        """Name with the inputs that distinguish it from other steps of that name."""
         return title_of(self.name, self._given)
 
     @property
     def pid(self) -> int:
-        """Its process, and the group of its processes."""
+        """Id of its process, and of its process group."""
         assert self._process.pid is not None
         return self._process.pid
 
     def lines(self) -> Iterator[str]:
-        """What it and its processes write, until the last of them has ended."""
+        """Yield the output lines of the step and its child processes, until the last of them has ended."""
         with self._output, open(self._output.fileno(), encoding="utf-8", errors="replace", closefd=False) as stream:
             yield from stream
 
     def wait(self) -> int:
-        """Wait for its end; returns the exit code, negative for a signal."""
+        """Wait for its end, and return the exit code, negative for a signal."""
         connection.wait([self._process.sentinel])
         with _POLLING:
             self._process.join()
@@ -116,15 +116,15 @@ class StepProcess:
 
 
 def _run(program: str, arguments: Sequence[str], environment: Mapping[str, str], output: connection.Connection) -> None:
-    """Do what the shell would, in the new process."""
+    """Run the program in the new process as the shell would."""
     os.setsid()
     for number in EXIT_CODES:
-        # What came so far was sent to the terminal's whole group; the local run hears of it, and passes it on.
+        # Discard signals so far: they went to the terminal's whole group, and the local run passes them on.
         handler = signal.signal(number, signal.SIG_IGN)
         signal.signal(number, handler)
     for stream in (sys.stdout, sys.stderr):
         os.dup2(output.fileno(), stream.fileno())
-    # A signal that comes once this is read may end us in a traceback, which belongs in the output.
+    # After this line a signal may end us in a traceback, which belongs in the output.
     os.write(output.fileno(), _READY)
     output.close()
     signal.pthread_sigmask(signal.SIG_UNBLOCK, EXIT_CODES)
@@ -143,7 +143,7 @@ def _run(program: str, arguments: Sequence[str], environment: Mapping[str, str],
 
 
 def _start_server() -> None:
-    """Start the process that is forked, unless it runs; a stop that its whole group gets is not to end it."""
+    """Start the process to fork from unless it runs, with stop signals blocked, so that they do not end it."""
     resource_tracker.ensure_running()  # or the other would start it, which unblocks signals (CPython 3.11 and 3.12)
     before = signal.pthread_sigmask(signal.SIG_BLOCK, EXIT_CODES)
     try:
@@ -153,11 +153,11 @@ def _start_server() -> None:
 
 
 def title_of(name: str, inputs: Mapping[str, Any]) -> str:
-    """The name of a step with what tells it from others of that name: its language, task, seed or depth.
+    """Return the name of a step with its language, task, seed or depth.
 
     Args:
-        name: of the step's component.
-        inputs: parameters and artifacts, as KFP hands them to its executor.
+        name: name of the step's component.
+        inputs: parameters and artifacts, as KFP passes them to its executor.
     """
     values = inputs.get("parameterValues", {})
     found = [str(values[each]) for each in ("language", "job", "task") if each in values]
@@ -166,7 +166,7 @@ def title_of(name: str, inputs: Mapping[str, Any]) -> str:
 
 
 def _language_of(inputs: Mapping[str, Any]) -> list[str]:
-    """The language of the blocks or text that a step is given; none if it has neither, or they could not be made."""
+    """Return the language of a step's blocks or text; empty if it has neither, or they failed."""
     for each in ("blocks", "text"):
         for artifact in inputs.get("artifacts", {}).get(each, {}).get("artifacts", ()):
             with contextlib.suppress(ArtifactError):

@@ -1,4 +1,4 @@
-"""The same pipelines on this machine: `kfp.local` with one process a step, shown in lines that a person reads."""
+"""Pipelines on this machine: `kfp.local` with one process for each step, and readable output."""
 
 import builtins
 import contextlib
@@ -39,7 +39,7 @@ _REUSED = re.compile(r": made before from the same, taken from ")
 _COLOUR = re.compile(r"\x1b\[\d+m")
 _LOST_TERMINAL = signal.SIGHUP, signal.SIGQUIT
 _PATIENCE_S = 30
-"""For which a step that is asked to stop may write its checkpoint and its last words; then it is killed."""
+"""Seconds that a step has for its checkpoint when it is asked to stop; then it is killed."""
 
 
 class PipelineFailedError(LingraftError):
@@ -47,7 +47,7 @@ class PipelineFailedError(LingraftError):
 
 
 class _Screen(io.TextIOBase):
-    """Everything goes to the log; the screen gets what step runs, its progress, and errors."""
+    """Writes everything to the log, and outcomes of languages to the screen; remembers errors."""
 
     def __init__(self, log: io.TextIOBase, screen: Any) -> None:
         self.log, self.screen = log, screen
@@ -72,12 +72,12 @@ class _Screen(io.TextIOBase):
 
     def show(self, line: str) -> None:
         """Write a line to the screen alone."""
-        self.screen.write(f"{line}\n")  # at once, since steps side by side show theirs from threads
+        self.screen.write(f"{line}\n")  # in one call, since parallel steps write from threads
         self.screen.flush()
 
 
 class _RunningSteps:
-    """The processes of steps, which are asked to stop with us."""
+    """The running processes of steps, to which signals are passed on."""
 
     def __init__(self, screen: _Screen, progress: TotalProgress) -> None:
         self.signal_number = 0
@@ -85,18 +85,18 @@ class _RunningSteps:
         self._running: set[int] = set()
         self._unsignalled: set[int] = set()
         self._number_formats: set[str] = set()
-        """Those that the screen has shown."""
+        """Number formats that the screen has shown."""
 
     def run(self, full_command: Sequence[str], env_vars: object = None) -> int:
-        """Run a step to its end, as `kfp.local` would; none begins any more after we were asked to stop.
+        """Run a step to its end, as `kfp.local` would; after a stop signal no step starts.
 
-        Variables that a step has on the cluster, such as folders on its claim, are not for this machine.
+        Variables that a step has on the cluster, such as folders on its claim, are ignored here.
         """
         if self.signal_number:
             return EXIT_CODES[signal.Signals(self.signal_number)]
         try:
             step = StepProcess(full_command, os.environ)
-        except LingraftError as error:  # within a loop, KFP would keep it to itself
+        except LingraftError as error:  # within a loop, KFP would swallow it
             print(f"{type(error).__module__}.{type(error).__qualname__}: {error}")
             return 1
         self._running.add(step.pid)
@@ -125,13 +125,13 @@ class _RunningSteps:
             left = self._progress.train(counted, left_s, total_s) if total_s else ""
         is_news = False
         if found := _NUMBER_FORMAT.match(line):
-            is_news = found[1] not in self._number_formats  # each step is a process, and says it once
+            is_news = found[1] not in self._number_formats  # each process prints it once
             self._number_formats.add(found[1])
         if is_news or _PROGRESS.match(line):
             self._screen.show(f"          {line}{f'; all steps: {left}' if left else ''}")
 
     def stop(self, signal_number: int, _: FrameType | None) -> None:
-        """Handle a signal: pass it on, and wait for the steps to end, but not for ever."""
+        """Handle a signal: pass it on, and set the alarm that kills steps which do not end."""
         if self.signal_number:
             return
         self.signal_number = signal_number
@@ -140,17 +140,17 @@ class _RunningSteps:
             self._signal_once(group)
 
     def kill(self, *_: object) -> None:
-        """Handle the alarm."""
+        """Handle the alarm: kill all steps."""
         self._send_all(signal.SIGKILL)
 
     def hang_up(self, signal_number: int, _: FrameType | None) -> None:
-        """Handle the loss of the terminal, which ends us and our steps alike."""
+        """Handle the loss of the terminal, which ends this process and its steps."""
         self._send_all(signal_number)
         signal.signal(signal_number, signal.SIG_DFL)
         signal.raise_signal(signal_number)
 
     def _signal_once(self, group: int) -> None:
-        """Pass the signal on, once whoever comes first."""
+        """Pass the signal on to a process group, once."""
         with contextlib.suppress(KeyError, ProcessLookupError):
             self._unsignalled.remove(group)
             os.killpg(group, self.signal_number)
@@ -162,9 +162,9 @@ class _RunningSteps:
 
 
 def set_up(out: Path) -> None:
-    """Keep runs, searches and what steps make under `out`, unless the environment says where.
+    """Put the stores of runs, searches and results under `out`, unless the environment names others.
 
-    A pipeline that is run again goes on where it was, by what `lingraft.jobs.shared_results` finds there.
+    A pipeline that is run again continues with the results that `lingraft.jobs.shared_results` finds there.
 
     Raises:
         ArtifactError: `out` cannot be written.
@@ -179,18 +179,18 @@ def set_up(out: Path) -> None:
 def run(
     pipeline: base_component.BaseComponent, out: Path, progress: TotalProgress | None = None, **arguments: Any
 ) -> dict[str, Any]:
-    """Run a pipeline here, and return its outputs.
+    """Run a pipeline on this machine, and return its outputs.
 
     Args:
         pipeline: from `pipelines.build`, or loaded from compiled YAML.
         out: folder for artifacts, tracking store and log; tracking goes to `MLFLOW_TRACKING_URI` if that is set.
-        progress: counts the steps of several pipelines; those of this one alone if absent.
-        arguments: the pipeline's parameters.
+        progress: progress over the steps of several pipelines; if None, over those of this one.
+        arguments: parameters of the pipeline.
 
     Raises:
-        PipelineFailedError: a step failed; the message says what the step said and where the log is.
+        PipelineFailedError: a step failed; the message has the step's error and the path of the log.
         ArtifactError: `out` cannot be written.
-        Interruption: this process was asked to stop, and so were the steps that ran.
+        Interruption: this process was asked to stop, and so were the running steps.
     """
     set_up(out)
     out = out.resolve()
@@ -216,7 +216,7 @@ def _interruption(steps: _RunningSteps, screen: _Screen) -> Interruption:
 
 @contextlib.contextmanager
 def _stoppable(steps: _RunningSteps) -> Iterator[_RunningSteps]:
-    """Have `kfp.local` start steps that are asked to stop with us; it would leave them running, and wait."""
+    """Have `kfp.local` start steps that stop when we are asked to; it would leave them running, and wait."""
     kfps = subprocess_task_handler.run_local_subprocess
     with (
         signal_handler(steps.hang_up, _LOST_TERMINAL),
@@ -244,10 +244,10 @@ def _screen_and_log(log: Path) -> Iterator[_Screen]:
 
 @contextlib.contextmanager
 def _restored_output() -> Iterator[None]:
-    """Have `print` and the root logger after a run as they were before.
+    """Restore `print` and the root logger after a run.
 
-    `kfp.local` indents the one and has the other write to our screen while a step runs; of steps that run at once, the
-    last may put back another's.
+    While a step runs, `kfp.local` indents `print` and redirects the logger to our screen. Parallel steps may restore
+    each other's versions.
     """
     plain_print, root = builtins.print, logging.getLogger()
     handlers, level = [*root.handlers], root.level

@@ -1,4 +1,4 @@
-"""The paper's comparison as a pipeline: its systems are known when it is compiled, its languages when it is run."""
+"""The paper's comparison as a pipeline: systems are fixed when it is compiled, languages when it is run."""
 
 from typing import Any, NamedTuple
 
@@ -16,13 +16,13 @@ _TEXT_OUTPUTS = ("text", "tokenizer", "blocks")
 
 
 class PaperOutputs(NamedTuple):
-    """What a run of the comparison leaves behind."""
+    """Outputs of the comparison's pipeline."""
 
     report: dsl.Artifact
 
 
 class _PrimaryOutputs(NamedTuple):
-    """What the steps of one primary put out."""
+    """Outputs of the steps of one primary."""
 
     primary: Any
     tasks: Any
@@ -35,36 +35,48 @@ def paper_pipeline(settings: Recipe) -> base_component.BaseComponent:
 
     @dsl.pipeline(name=f"{settings.name}-paper", description=paper_pipeline.__doc__)
     @settable(settings.cluster, *_stages(comparison))
-    def pipeline(nodes: StepSettings, recipe: str = settings.to_json(), languages: list = targets) -> PaperOutputs:
+    def pipeline(
+        step_settings: StepSettings, recipe: str = settings.to_json(), languages: list = targets
+    ) -> PaperOutputs:
         checked = configure_light(
-            data.check_inputs(recipe=recipe, pipeline="paper", languages=languages, drop_languages=[]), nodes
+            data.check_inputs(recipe=recipe, pipeline="paper", languages=languages, drop_languages=[]), step_settings
         )
-        run = configure_light(data.open_run(recipe=recipe, pipeline="paper"), nodes).after(checked).outputs["run"]
+        run = (
+            configure_light(data.open_run(recipe=recipe, pipeline="paper"), step_settings).after(checked).outputs["run"]
+        )
         common = {"recipe": recipe, "run": run}
-        source = _text_steps(common, settings.source, nodes)
-        bodies = {one.name: _primary_steps(one, common, source, nodes) for one in comparison.primaries}
-        vectors = _vectors(settings, common, source, nodes)
+        source = _text_steps(common, settings.source, step_settings)
+        bodies = {
+            planned.name: _primary_steps(planned, common, source, step_settings) for planned in comparison.primaries
+        }
+        vectors = _vectors(settings, common, source, step_settings)
         minis = {
-            arm.name: _mini(arm, common, bodies[arm.primary], source, nodes)
+            arm.name: _mini(arm, common, bodies[arm.primary], source, step_settings)
             for arm in comparison.arms
             if arm.recipe.builds_mini
         }
-        with dsl.ParallelFor(languages, parallelism=nodes.cluster.parallel_languages) as language:
-            target = _text_steps(common, language, nodes)
+        with dsl.ParallelFor(languages, parallelism=step_settings.cluster.parallel_languages) as language:
+            target = _text_steps(common, language, step_settings)
             in_language = common | {"language": language}
-            starts = _initial_embeddings(bodies, in_language, vectors, target, nodes) if vectors else {}
+            starts = _initial_embeddings(bodies, in_language, vectors, target, step_settings) if vectors else {}
             judged = {
                 arm.name: _arm_steps(
-                    arm, in_language, bodies[arm.primary], minis.get(arm.name), starts.get(arm.primary), target, nodes
+                    arm,
+                    in_language,
+                    bodies[arm.primary],
+                    minis.get(arm.name),
+                    starts.get(arm.primary),
+                    target,
+                    step_settings,
                 )
                 for arm in comparison.arms
             }
         results = bodies[comparison.arms[0].primary].evaluation
         for arm in comparison.arms:
             parts = {"source": bodies[arm.primary].evaluation, "judged": dsl.Collected(judged[arm.name])}
-            gathered = configure_light(paper.gather(before=results, **parts), nodes)
+            gathered = configure_light(paper.gather(before=results, **parts), step_settings)
             results = _titled(gathered, f"gather {arm.name}").outputs["results"]
-        reported = configure_light(paper.write_report(**common, results=results), nodes)
+        reported = configure_light(paper.write_report(**common, results=results), step_settings)
         return PaperOutputs(reported.outputs["report"])
 
     return pipeline
@@ -72,52 +84,54 @@ def paper_pipeline(settings: Recipe) -> base_component.BaseComponent:
 
 def _stages(comparison: Comparison) -> tuple[StageName, ...]:
     mini: tuple[StageName, ...] = ("mini",) if any(arm.recipe.builds_mini for arm in comparison.arms) else ()
-    tuned: tuple[StageName, ...] = ("finetuning",) if any(one.finetunings for one in comparison.primaries) else ()
+    tuned: tuple[StageName, ...] = (
+        ("finetuning",) if any(planned.finetunings for planned in comparison.primaries) else ()
+    )
     return "pretraining", *mini, *tuned, "adaptation", "judging"
 
 
-def _text_steps(common: dict[str, Any], language: Any, nodes: StepSettings) -> dict[str, Any]:
-    """Text, tokenizer and blocks of a language."""
-    made = configure_light(paper.prepare_language(**common, language=language), nodes)
+def _text_steps(common: dict[str, Any], language: Any, step_settings: StepSettings) -> dict[str, Any]:
+    """Prepare a language, and return its text, tokenizer and blocks."""
+    made = configure_light(paper.prepare_language(**common, language=language), step_settings)
     return {name: made.outputs[name] for name in _TEXT_OUTPUTS}
 
 
 def _primary_steps(
-    one: PlannedPrimary, common: dict[str, Any], source: dict[str, Any], nodes: StepSettings
+    planned: PlannedPrimary, common: dict[str, Any], source: dict[str, Any], step_settings: StepSettings
 ) -> _PrimaryOutputs:
-    """Pretrain a primary, finetune it side by side on every task with every seed, and judge it."""
-    of = common | {"name": one.name}
+    """Pretrain a primary, finetune it in parallel on every task with every seed, and evaluate it."""
+    of = common | {"name": planned.name}
     pieces = {"blocks": source["blocks"], "tokenizer": source["tokenizer"]}
     pretrained = _titled(
-        configure_training(paper.pretrain(**of, **pieces), nodes, "pretraining"), f"pretrain {one.name}"
+        configure_training(paper.pretrain(**of, **pieces), step_settings, "pretraining"), f"pretrain {planned.name}"
     )
     primary, made = pretrained.outputs["primary"], {}
-    if one.finetunings:
-        words = [wanted.word for wanted in one.finetunings]
-        with dsl.ParallelFor(words, parallelism=nodes.cluster.parallel_languages) as job:
+    if planned.finetunings:
+        words = [wanted.word for wanted in planned.finetunings]
+        with dsl.ParallelFor(words, parallelism=step_settings.cluster.parallel_languages) as job:
             finetuned = configure_training(
-                paper.finetune(**of, job=job, primary=primary, text=source["text"]), nodes, "finetuning"
+                paper.finetune(**of, job=job, primary=primary, text=source["text"]), step_settings, "finetuning"
             )
         made = {"finetuned": dsl.Collected(finetuned.outputs["task"])}
-    judged = configure_training(paper.judge_source(**of, primary=primary, **source, **made), nodes, "judging")
-    _titled(judged, f"judge {one.name}")
+    judged = configure_training(paper.judge_source(**of, primary=primary, **source, **made), step_settings, "judging")
+    _titled(judged, f"judge {planned.name}")
     return _PrimaryOutputs(primary, judged.outputs["tasks"], judged.outputs["evaluation"])
 
 
 def _mini(
-    arm: Arm, common: dict[str, Any], bodies: _PrimaryOutputs, source: dict[str, Any], nodes: StepSettings
+    arm: Arm, common: dict[str, Any], bodies: _PrimaryOutputs, source: dict[str, Any], step_settings: StepSettings
 ) -> Any:
     built = paper.build_mini(**common, arm=arm.name, primary=bodies.primary, blocks=source["blocks"])
-    configure_training(built, nodes, "mini")
+    configure_training(built, step_settings, "mini")
     return _titled(built, f"build mini {arm.name}").outputs["mini"]
 
 
-def _vectors(settings: Recipe, common: dict[str, Any], source: dict[str, Any], nodes: StepSettings) -> Any:
-    """Static vectors of the source, where languages are aligned with them."""
+def _vectors(settings: Recipe, common: dict[str, Any], source: dict[str, Any], step_settings: StepSettings) -> Any:
+    """Compute static vectors of the source if languages are aligned with them; else return None."""
     if not settings.adaptation.initialisation.needs_text:
         return None
     built = configure_light(
-        paper.build_vectors(**common, blocks=source["blocks"], tokenizer=source["tokenizer"]), nodes
+        paper.build_vectors(**common, blocks=source["blocks"], tokenizer=source["tokenizer"]), step_settings
     )
     return built.outputs["vectors"]
 
@@ -127,12 +141,12 @@ def _initial_embeddings(
     common: dict[str, Any],
     vectors: Any,
     target: dict[str, Any],
-    nodes: StepSettings,
+    step_settings: StepSettings,
 ) -> dict[str, Any]:
-    """A language's embeddings at update 0 by primary: all systems that share one start from the same."""
+    """Return a language's embeddings at update 0 by primary: systems with the same primary share them."""
     pieces, starts = {"blocks": target["blocks"], "tokenizer": target["tokenizer"], "vectors": vectors}, {}
     for name, body in bodies.items():
-        made = configure_light(paper.initialise(**common, name=name, primary=body.primary, **pieces), nodes)
+        made = configure_light(paper.initialise(**common, name=name, primary=body.primary, **pieces), step_settings)
         starts[name] = _titled(made, f"initialise {name}").outputs["initial"]
     return starts
 
@@ -144,17 +158,17 @@ def _arm_steps(
     mini: Any,
     start: Any,
     target: dict[str, Any],
-    nodes: StepSettings,
+    step_settings: StepSettings,
 ) -> Any:
-    """Adapt a language in one arm, and judge every checkpoint."""
+    """Adapt a language in one arm, and evaluate every checkpoint."""
     of = common | {"arm": arm.name, "primary": bodies.primary}
     pieces = {"blocks": target["blocks"], "tokenizer": target["tokenizer"]} | ({"initial": start} if start else {})
     adapt = paper.adapt(**of, **pieces) if mini is None else paper.adapt_over_mini(**of, **pieces, mini=mini)
-    adapted = _titled(configure_training(adapt, nodes, "adaptation"), f"adapt {arm.name}")
+    adapted = _titled(configure_training(adapt, step_settings, "adaptation"), f"adapt {arm.name}")
     judged = paper.judge_language(**of, **target, tasks=bodies.tasks, curve=adapted.outputs["curve"])
-    return _titled(configure_training(judged, nodes, "judging"), f"judge {arm.name}").outputs["evaluation"]
+    return _titled(configure_training(judged, step_settings, "judging"), f"judge {arm.name}").outputs["evaluation"]
 
 
 def _titled(task: dsl.PipelineTask, title: str) -> dsl.PipelineTask:
-    """Name a step after what it works on: the same step stands many times in this pipeline."""
+    """Set the display name of a step, since this pipeline has the same step many times."""
     return task.set_display_name(title)

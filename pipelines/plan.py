@@ -1,4 +1,4 @@
-"""What a local run of a pipeline will do: its steps, counted before the first one begins."""
+"""The steps of a local run, counted before the first one starts."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -14,28 +14,28 @@ from lingraft.console import PlannedStep
 from lingraft.reports.cost.bill import bills, searched
 
 _ITERATIONS_AT_ONCE = 2
-"""Of a loop, by kfp.local."""
+"""Iterations of a loop that `kfp.local` runs in parallel."""
 _STAGES = {"pretrain": Stage.PRETRAIN, "build-mini": Stage.BUILD_MINI, "adapt": Stage.ADAPT}
 """Trainings by the names of their steps."""
 _FINETUNE = "finetune"
 _JUDGE_SOURCE, _JUDGE_LANGUAGE = "evaluate-source", "evaluate-language"
 _LANGUAGE_BY_SOURCE = 2.0
-"""A language is judged twice, with its embeddings as initialised and as learned: the demo's took 1.5 to 2.5 times as
-long as the source."""
+"""Time to evaluate a language relative to the source: it is evaluated twice, with initial and with learned embeddings.
+The demo's languages took 1.5 to 2.5 times as long."""
 _OF_SYSTEMS = ("adapt-over-mini", "judge-source", "judge-language")
-"""Trainings and judgements of the pipeline `paper`, by the names of their steps."""
+"""Trainings and evaluations of the pipeline `paper`, by the names of their steps."""
 ONE_TRAINING = {*_STAGES, _FINETUNE, "adapt-over-mini"}
-"""Steps that are one training, and say how long it still takes."""
+"""Steps that consist of one training and print how long it still takes."""
 
 
 def planned_steps(pipeline: base_component.BaseComponent, arguments: Mapping[str, Any]) -> list[PlannedStep]:
-    """Every step of a pipeline, by the name of its component.
+    """Return every step of a pipeline, by the name of its component.
 
-    A loop over what a step will find is one over the depths of a language: the recipe's own, and all layers to compare.
+    A loop over a step's output is one over the depths of a language: the recipe's own, and all layers to compare with.
 
     Args:
-        pipeline: to be run.
-        arguments: its parameters, where they are not their defaults.
+        pipeline: pipeline to run.
+        arguments: parameters that differ from their defaults.
     """
     spec = json_format.MessageToDict(pipeline.pipeline_spec)
     root = spec.get("root", {})
@@ -45,7 +45,7 @@ def planned_steps(pipeline: base_component.BaseComponent, arguments: Mapping[str
     compares = recipe and values.get("compare") and recipe.adaptation.depth != recipe.encoder.layers
     flops = _flops(recipe) if recipe else {}
     steps = [*_steps(spec, root, values, 1, 2 if compares else 1)]
-    # Trainings over several depths, or of several systems, bear one name and take different times.
+    # Trainings over several depths, or of several systems, share a name and take different times.
     if any(name in _OF_SYSTEMS for name, _ in steps):
         flops |= dict.fromkeys((*_STAGES, *_OF_SYSTEMS), None)
     elif compares:
@@ -57,9 +57,9 @@ def planned_steps(pipeline: base_component.BaseComponent, arguments: Mapping[str
 def _steps(
     spec: Mapping[str, Any], component: Mapping[str, Any], values: Mapping[str, Any], at_once: int, unknown: int
 ) -> Iterator[tuple[str, int]]:
-    """Names of a component's steps, in an order in which they may run, and how many of each run at once.
+    """Yield the names of a component's steps, in a possible order, and how many of each run in parallel.
 
-    `unknown` is the number of iterations of a loop over what a step will find.
+    `unknown` is the number of iterations of a loop over a step's output.
     """
     if "executorLabel" in component:
         arguments = spec["deploymentSpec"]["executors"][component["executorLabel"]]["container"]["args"]
@@ -81,22 +81,22 @@ def _steps(
 
 
 def _value(given: Mapping[str, Any], values: Mapping[str, Any]) -> Any:
-    """A task's parameter, if it can be known before the run."""
+    """Return a task's parameter if it is known before the run, else None."""
     if "componentInputParameter" in given:
         return values.get(given["componentInputParameter"])
     return given.get("runtimeValue", {}).get("constant")
 
 
 def _items(items: Mapping[str, Any], values: Mapping[str, Any]) -> list[Any] | None:
-    """What a loop goes over, if it can be known before the run."""
+    """Return the items of a loop if they are known before the run, else None."""
     found = json.loads(items["raw"]) if "raw" in items else values.get(items["inputParameter"])
     return found if isinstance(found, list) else None
 
 
 def _flops(recipe: Recipe) -> dict[str, float | None]:
-    """FLOPs of each training, by the name of its step."""
+    """Return the FLOPs of each training, by the name of its step."""
     [bill], _ = bills(recipe, [recipe.system], [recipe.adaptation.depth])
-    # Their examples are counted when the text is read.
+    # The number of examples is known only when the text is read.
     found: dict[str, float | None] = dict.fromkeys((_FINETUNE, _JUDGE_SOURCE, _JUDGE_LANGUAGE))
     found |= {name: sum(run.flops for run in bill.runs if run.step.stage is stage) for name, stage in _STAGES.items()}
     if search := searched(recipe):

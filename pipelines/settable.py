@@ -1,4 +1,4 @@
-"""Pipeline parameters for what stages ask of a node: they can be set anew for each run, without compiling again."""
+"""Pipeline parameters for the resources of stages, which each run can set without compiling again."""
 
 import functools
 import inspect
@@ -11,16 +11,16 @@ from pipelines.stacks import without_sources
 
 
 def settable(cluster: Cluster, *stages: StageName) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Give a pipeline parameters such as `pretraining_memory`; what is not given is what the recipe says.
+    """Return a decorator that adds parameters such as `pretraining_memory`, with the recipe's values as defaults.
 
-    The function takes what it sets its steps up with as `nodes`. Amounts are strings, since KFP's driver reads no
-    numbers where it sets up pods. A stage that is launched has none: the parameter `recipe` says what it asks for.
+    The decorated function gets its settings of steps as `step_settings`. Amounts are strings, since KFP's driver reads no
+    numbers where it creates pods. Launched stages have no such parameters: their resources are in `recipe`.
     """
     defaults = {name: value for stage in stages for name, value in _asked(cluster, stage).items()}
 
     def decorate(pipeline: Callable[..., Any]) -> Callable[..., Any]:
         own = inspect.signature(pipeline)
-        kept = [each for each in own.parameters.values() if each.name != "nodes"]
+        kept = [each for each in own.parameters.values() if each.name != "step_settings"]
         added = [
             inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=value, annotation=type(value))
             for name, value in defaults.items()
@@ -28,14 +28,14 @@ def settable(cluster: Cluster, *stages: StageName) -> Callable[[Callable[..., An
         signature = own.replace(parameters=[*kept, *added])
 
         @functools.wraps(pipeline)
-        def with_nodes(*values: Any) -> Any:
+        def with_step_settings(*values: Any) -> Any:
             given = signature.bind(*values).arguments
             asks = {name: given.pop(name) for name in defaults}
             with without_sources():
-                return pipeline(**given, nodes=StepSettings(cluster, asks))
+                return pipeline(**given, step_settings=StepSettings(cluster, asks))
 
-        with_nodes.__signature__ = signature  # type: ignore[attr-defined]
-        return with_nodes
+        with_step_settings.__signature__ = signature  # type: ignore[attr-defined]
+        return with_step_settings
 
     return decorate
 

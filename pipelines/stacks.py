@@ -1,4 +1,4 @@
-"""Let KFP have cheap stacks: it asks for one at each setting of a step, only to name the caller in an error."""
+"""Cheap stacks for KFP, which reads one for each setting of a step, only to name the caller in an error."""
 
 import contextlib
 import inspect
@@ -10,20 +10,20 @@ _BEFORE = inspect.stack
 
 @contextlib.contextmanager
 def without_sources() -> Iterator[None]:
-    """Let `inspect.stack` look up no sources meanwhile.
+    """Keep `inspect.stack` from looking up source lines.
 
-    It would look for the source of every frame, and where a frame has none, as two of `python -m` have none, in all
-    modules that have been imported: three quarters of the time of `python -m pipelines compile`.
+    It looks for the source of every frame. If a frame has none, as two of `python -m`, it searches all imported modules:
+    three quarters of the time of `python -m pipelines compile`.
     """
     inspect.stack = _stack
     try:
         yield
     finally:
-        inspect.stack = _BEFORE  # not what was there just before: two threads may overlap
+        inspect.stack = _BEFORE  # always the original: two threads may overlap
 
 
 def _stack(context: int = 1) -> list[inspect.FrameInfo]:
-    """The stack of the caller, innermost frame first, without lines of sources."""
+    """Return the caller's stack, innermost frame first, without source lines."""
     found, frame = [], sys._getframe(1)
     while frame:
         code = frame.f_code

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from lingraft.config.recipe import Recipe
     from pipelines.server.connection import Connection
 
-# What a command needs is imported by it, so that --help does not wait for KFP.
+# Commands import what they need, so that --help does not wait for KFP.
 
 _DIGEST = "@sha256:"
 _TEXT = "String"
@@ -129,7 +129,7 @@ def _with_image(recipe: "Recipe", image: str) -> "Recipe":
 
 
 def _require_pinned(recipe: "Recipe", unpinned: bool) -> None:
-    """A tag may name another image tomorrow, or after a node is replaced in the middle of a run."""
+    """Refuse an image without a digest: its tag may name another image after a node is replaced during a run."""
     if not unpinned and _DIGEST not in recipe.cluster.image:
         raise RecipeError(
             f"cluster.image {recipe.cluster.image!r} has no digest, so nobody can say what will run. Give "
@@ -139,10 +139,10 @@ def _require_pinned(recipe: "Recipe", unpinned: bool) -> None:
 
 
 def _parameters(pipeline: "base_component.BaseComponent", given: Iterable[str]) -> dict[str, Any]:
-    """Parameters of a run, each one that the pipeline has.
+    """Parse the parameters of a run.
 
     Raises:
-        RecipeError: one is not name=value, or unknown.
+        RecipeError: one is not name=value, or the pipeline has no such parameter.
     """
     known = pipeline.component_spec.inputs or {}
     found = {}

@@ -1,4 +1,4 @@
-"""How a Kubeflow Pipelines server is reached, and what its refusals mean."""
+"""The connection to a Kubeflow Pipelines server, and its errors."""
 
 import contextlib
 import json
@@ -18,7 +18,7 @@ _HINTS = {
     404: "Is --host the server's API, and --namespace a profile of it?",
 }
 _MESSAGES = "message", "error_message", "error"
-"""Fields of an error's body: of the API, of its upload, and of servers without either."""
+"""Fields with the message in an error's body: of the API, of its upload, and of other servers."""
 _TRIES, _PAUSE_S, _SHORT_LIVED = 4, 0.5, (429, 500, 502, 503, 504)
 
 
@@ -28,26 +28,26 @@ class ServerError(LingraftError):
 
 @dataclass(frozen=True)
 class Connection:
-    """Where the server is, and who asks."""
+    """Address of the server, and credentials."""
 
     host: str = IN_CLUSTER
     """Address of the API."""
     namespace: str = ""
-    """Profile of a multi-user installation; empty for a single-user one."""
+    """Namespace of the profile in a multi-user installation; empty for a single-user one."""
     token: str = ""
-    """Bearer token, unless a file has it."""
+    """Bearer token; empty if `token_file` has it."""
     token_file: Path | None = None
-    """Read again before every request, since a projected token is renewed."""
+    """File with the bearer token, read before every request, since a projected token is renewed."""
     certificate: Path | None = None
-    """CA that has signed the server's certificate; the system's usual ones if absent."""
+    """CA certificate of the server; the system's certificates if None."""
     page: str = ""
     """Address of the UI; `host` if empty."""
 
     def client(self) -> kfp.ApiClient:
-        """A client of the API; a request that may be repeated is, where the server has failed.
+        """Return a client of the API that retries idempotent requests after errors of the server.
 
         Raises:
-            ServerError: the host is no address, or a file cannot be read.
+            ServerError: the host is not a URL, or a file does not exist.
         """
         if not self.host.startswith(("http://", "https://")):
             raise ServerError(f"--host is {self.host!r}, but must begin with http:// or https://.")
@@ -70,16 +70,16 @@ class Connection:
             settings.api_key["authorization"] = token
 
     def link(self, run_id: str) -> str:
-        """The page of a run in the UI."""
+        """Return the URL of a run's page in the UI."""
         return f"{(self.page or self.host).rstrip('/')}/#/runs/details/{run_id}"
 
 
 @contextlib.contextmanager
 def server_errors(connection: Connection, what: str) -> Iterator[None]:
-    """Turn what the client raises into an error that says what was asked, of whom, and what to do.
+    """Turn exceptions of the client into errors that name the request, the server, and a remedy.
 
     Raises:
-        ServerError: the server refused, failed or was not there.
+        ServerError: the server refused, failed or does not answer.
     """
     try:
         yield
@@ -95,7 +95,7 @@ def server_errors(connection: Connection, what: str) -> Iterator[None]:
 
 
 def _message(error: kfp.ApiException) -> str:
-    """What the server says, without its stack trace; a proxy before it may answer otherwise than in JSON."""
+    """Return the server's message without its stack trace; a proxy may answer in another format than JSON."""
     body = error.body.decode(errors="replace") if isinstance(error.body, bytes) else error.body
     said = str(body or error.reason or "").strip()
     with contextlib.suppress(ValueError):

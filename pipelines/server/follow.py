@@ -1,4 +1,4 @@
-"""A run followed to its end: what its steps do, as they do it, and why it failed if it did."""
+"""Follow a run to its end: print the states of its steps, and why it failed if it did."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -10,16 +10,16 @@ from pipelines.server.connection import Connection, ServerError, server_errors
 
 DONE = "SUCCEEDED"
 _ENDS = {DONE, "FAILED", "CANCELED", "SKIPPED"}
-"""kfp's own way to wait knows nothing of CANCELED, and never ends then."""
+"""Final states of a run. KFP's own function does not know CANCELED, and would wait for ever."""
 _REPORTED = {"RUNNING", *_ENDS}
 _PREPARES = "-driver"
 _SERVERS_OWN = {"root", "executor"}
-"""Nodes of a workflow that stand for all of its steps, and for the container inside of one."""
+"""Nodes of a workflow that stand for all of its steps, and for the container in a step."""
 _LOOK_EVERY_S, _PATIENCE_S = 5.0, 600.0
 
 
 class RunFailedError(LingraftError):
-    """A run on the server ended otherwise than well; the message says which steps, and why."""
+    """A run on the server failed or was cancelled; the message names the failed steps and the reasons."""
 
 
 def follow(
@@ -29,18 +29,18 @@ def follow(
     tell: Callable[[str], None],
     patience_s: float = _PATIENCE_S,
 ) -> None:
-    """Wait until a run has ended well, and tell what its steps do meanwhile.
+    """Wait until a run has succeeded, and report the states of its steps meanwhile.
 
     Args:
-        connection: to the server.
-        client: of its API.
-        run_id: the run.
-        tell: is given each line.
-        patience_s: seconds for which the server may be away; the run goes on without being looked at.
+        connection: connection to the server.
+        client: client of its API.
+        run_id: id of the run.
+        tell: function that gets each line.
+        patience_s: seconds that the server may be down; the run itself goes on.
 
     Raises:
         RunFailedError: the run failed, or was cancelled.
-        ServerError: the server refused, or was away for too long.
+        ServerError: the server refused, or was down for too long.
     """
     started, told = time.monotonic(), dict[str, str]()
     for run in _poll(connection, client, run_id, patience_s):
@@ -54,7 +54,7 @@ def follow(
 
 
 def _poll(connection: Connection, client: kfp.ApiClient, run_id: str, patience_s: float) -> Iterator[kfp.V2beta1Run]:
-    """The run as it is, again and again; a server that is away for a while is looked for again."""
+    """Yield the run again and again; a server that is down for a while is polled on."""
     seen_at = time.monotonic()
     while True:
         try:
@@ -69,13 +69,13 @@ def _poll(connection: Connection, client: kfp.ApiClient, run_id: str, patience_s
 
 
 def _may_heal(error: ServerError) -> bool:
-    """Whether it was the server that failed, not the question."""
+    """Whether the error lies with the server, so that the request may succeed later."""
     cause = error.__cause__
     return not isinstance(cause, kfp.ApiException) or cause.status is None or cause.status >= 500
 
 
 def _tasks(run: kfp.V2beta1Run) -> list[kfp.V2beta1PipelineTaskDetail]:
-    """Steps in the order in which they began, without the other nodes of the workflow that the server lists."""
+    """Return the steps in order of their start, without the workflow's other nodes."""
     details = (run.run_details.task_details or []) if run.run_details else []
     others = {*_SERVERS_OWN, _workflow(details)}
     steps = [task for task in details if task.display_name not in others and not task.display_name.endswith(_PREPARES)]
@@ -83,7 +83,7 @@ def _tasks(run: kfp.V2beta1Run) -> list[kfp.V2beta1PipelineTaskDetail]:
 
 
 def _workflow(details: list[kfp.V2beta1PipelineTaskDetail]) -> str:
-    """Name of the workflow's own node: the longest with which the names of all pods begin; empty if there is none."""
+    """Return the name of the workflow's own node: the longest common prefix of all pods; empty if there is none."""
     pods = [child.pod_name for task in details for child in task.child_tasks or [] if child.pod_name]
     names = [task.display_name for task in details]
     return max(
@@ -102,5 +102,5 @@ def _require_done(connection: Connection, run: kfp.V2beta1Run) -> None:
 
 
 def _why(error: kfp.GoogleRpcStatus | None) -> str:
-    """Servers up to 2.17 never say (kubeflow/pipelines issue 14007)."""
+    """Return the reason of a failure; servers up to 2.17 give none (kubeflow/pipelines issue 14007)."""
     return error.message if error and error.message else "the server gives no reason; its pod's log does."

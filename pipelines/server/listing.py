@@ -1,4 +1,4 @@
-"""What a server has under a name: found by its own filter, so that nothing is paged through."""
+"""Objects of a server by their name, found with the server's own filter instead of paging."""
 
 import json
 from collections.abc import Callable
@@ -7,20 +7,20 @@ from typing import Any
 import kfp_server_api as kfp
 
 TAKEN = 409
-"""Answer to a name that somebody has taken, perhaps a moment ago."""
+"""HTTP status of a create request whose name is taken."""
 
 
 def list_by_name(
     listing: Callable[..., Any], noun: str, name: str, key: str = "display_name", **where: str
 ) -> list[Any]:
-    """What a listing has under a name, oldest first; a server gives at most 20 at once.
+    """Return the objects with a name, oldest first, at most 20.
 
     Args:
-        listing: method of the API that lists.
-        noun: field of its answer.
-        name: the name.
-        key: field that is the name: `name` where others may have the same display name.
-        where: what else the method wants, such as a namespace.
+        listing: method of the API that lists objects.
+        noun: field of its answer with the objects.
+        name: name to search for.
+        key: field that is compared with the name: `name` if display names are not unique.
+        where: other arguments of the method, such as a namespace.
     """
     wanted = kfp.V2beta1Predicate(kfp.V2beta1PredicateOperation.EQUALS, key=key, string_value=name)
     of_name = json.dumps(kfp.ApiClient().sanitize_for_serialization(kfp.V2beta1Filter(predicates=[wanted])))
@@ -29,15 +29,15 @@ def list_by_name(
 
 
 def find_by_name(listing: Callable[..., Any], noun: str, name: str, key: str = "display_name", **where: str) -> Any:
-    """The first that a listing has under a name; None if it has none. For the arguments see `listed`."""
+    """Return the oldest object with a name; None if there is none. The arguments are those of `list_by_name`."""
     return next(iter(list_by_name(listing, noun, name, key, **where)), None)
 
 
 def get_or_create(find: Callable[[], Any], make: Callable[[], Any]) -> Any:
-    """What is there, else what is made; if somebody else makes it meanwhile, theirs.
+    """Return an existing object, else create it; if another client creates it meanwhile, return that one.
 
     Raises:
-        kfp.ApiException: it can be neither found nor made.
+        kfp.ApiException: the object can be neither found nor created.
     """
     try:
         return find() or make()

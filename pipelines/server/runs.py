@@ -1,4 +1,4 @@
-"""Runs on the server, started once, or again and again on a schedule."""
+"""Runs on the server, started once or on a schedule."""
 
 import functools
 from collections.abc import Mapping
@@ -13,24 +13,24 @@ from pipelines.server.listing import find_by_name, get_or_create, list_by_name
 
 @dataclass(frozen=True)
 class RunRequest:
-    """What is to be run."""
+    """Request of a run."""
 
     version: kfp.V2beta1PipelineVersion
     experiment: str
-    """Name of the experiment; made if there is none."""
+    """Name of the experiment, which is created if need be."""
     name: str
-    """Of the run."""
+    """Name of the run."""
     parameters: Mapping[str, Any] = field(default_factory=dict)
-    """Of the pipeline; its defaults hold for the others."""
+    """Parameters of the pipeline that differ from their defaults."""
     service_account: str = ""
-    """Of the steps; the server's own choice if empty."""
+    """Service account of the steps; the server's default if empty."""
 
 
 def start_run(connection: Connection, client: kfp.ApiClient, request: RunRequest) -> str:
-    """Start a run; returns its id.
+    """Start a run, and return its id.
 
     Raises:
-        ServerError: the server refused, failed or was not there.
+        ServerError: the server refused, failed or does not answer.
     """
     experiment_id = _experiment(connection, client, request.experiment)
     with server_errors(connection, f"start {request.name}"):
@@ -40,18 +40,18 @@ def start_run(connection: Connection, client: kfp.ApiClient, request: RunRequest
 
 
 def schedule(connection: Connection, client: kfp.ApiClient, request: RunRequest, cron: str) -> str:
-    """Run on a schedule, one run at a time, none made up for that was missed; returns the recurring run's id.
+    """Create a schedule, with one run at a time and no catch-up of missed ones, and return the recurring run's id.
 
-    Schedules of the same name are taken down when the new one stands.
+    Older schedules of the same name are deleted once the new one exists.
 
     Args:
-        connection: to the server.
-        client: of its API.
-        request: what is to be run.
+        connection: connection to the server.
+        client: client of its API.
+        request: run to repeat.
         cron: six fields, seconds first: "0 0 3 * * *" is every night at three.
 
     Raises:
-        ServerError: the server refused, failed or was not there.
+        ServerError: the server refused, failed or does not answer.
     """
     schedules = kfp.RecurringRunServiceApi(client)
     experiment_id = _experiment(connection, client, request.experiment)
@@ -77,7 +77,7 @@ def schedule(connection: Connection, client: kfp.ApiClient, request: RunRequest,
 
 
 def _common(request: RunRequest, experiment_id: str) -> dict[str, Any]:
-    """What a run and a recurring one have in common."""
+    """Return the fields that a run and a recurring run have in common."""
     version = kfp.V2beta1PipelineVersionReference(
         pipeline_id=request.version.pipeline_id, pipeline_version_id=request.version.pipeline_version_id
     )

@@ -1,4 +1,4 @@
-"""A compiled pipeline as a version of a named pipeline on the server: the same content is the same version."""
+"""Upload a compiled pipeline as a version of a pipeline on the server; the same content is the same version."""
 
 import functools
 import hashlib
@@ -15,19 +15,19 @@ _HASH_CHARACTERS = 12
 
 
 def upload(connection: Connection, client: kfp.ApiClient, package: Path) -> kfp.V2beta1PipelineVersion:
-    """Bring a compiled pipeline to the server; what is there already is not uploaded again.
+    """Upload a compiled pipeline unless the server has this version, and return the version.
 
     Args:
-        connection: to the server.
-        client: of its API.
-        package: the YAML; the pipeline's name stands in it, and the version is named by the hash of what it says.
+        connection: connection to the server.
+        client: client of its API.
+        package: compiled YAML, with the pipeline's name; the hash of its content is the version's name.
 
     Raises:
-        ServerError: the server refused, failed or was not there.
+        ServerError: the server refused, failed or does not answer.
     """
     documents = [*yaml.safe_load_all(package.read_bytes())]
     name = str(documents[0]["pipelineInfo"]["name"])
-    # The order of keys, and with it comments of KFP's compiler, changes from run to run.
+    # The order of keys, and the comments of KFP's compiler, differ from run to run.
     version = hashlib.sha256(json.dumps(documents, sort_keys=True).encode()).hexdigest()[:_HASH_CHARACTERS]
     pipelines, uploads = kfp.PipelineServiceApi(client), kfp.PipelineUploadServiceApi(client)
     wanted = kfp.V2beta1Pipeline(name=name, display_name=name, namespace=connection.namespace or None)
