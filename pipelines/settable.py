@@ -13,8 +13,8 @@ from pipelines.stacks import without_sources
 def settable(cluster: Cluster, *stages: StageName) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Return a decorator that adds parameters such as `pretraining_memory`, with the recipe's values as defaults.
 
-    The decorated function gets its settings of steps as `step_settings`. Amounts are strings, since KFP's driver reads no
-    numbers where it creates pods. Launched stages have no such parameters: their resources are in `recipe`.
+    The decorated function gets its settings of steps as `step_settings`. Amounts are strings, since the driver of KFP
+    reads no numbers where it creates pods. Launched stages have no such parameters: their resources are in `recipe`.
     """
     defaults = {name: value for stage in stages for name, value in _asked(cluster, stage).items()}
 

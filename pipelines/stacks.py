@@ -12,7 +12,7 @@ _BEFORE = inspect.stack
 def without_sources() -> Iterator[None]:
     """Keep `inspect.stack` from looking up source lines.
 
-    It looks for the source of every frame. If a frame has none, as two of `python -m`, it searches all imported modules:
+    It looks for the source of every frame. If a frame has none, as two of `python -m`, it searches all modules:
     three quarters of the time of `python -m pipelines compile`.
     """
     inspect.stack = _stack
