@@ -37,7 +37,8 @@ def source_pipeline(settings: Recipe) -> base_component.BaseComponent:
     ) -> None:
         run = _open(recipe, "source", step_settings, [])
         text_steps = _text_steps(recipe, run, language, step_settings)
-        blocks, text = text_steps.blocks.outputs["blocks"], text_steps.text.outputs["text"]
+        blocks = text_steps.blocks.outputs["blocks"]
+        text = text_steps.text.outputs["text"]
         pretrained = source.pretrain(
             recipe=recipe, run=run, blocks=blocks, tokenizer=text_steps.tokenizer.outputs["tokenizer"]
         )
@@ -92,7 +93,8 @@ def _collected(finetuned: dsl.PipelineTask | None) -> dict[str, Any]:
 
 def depth_search_pipeline(settings: Recipe) -> base_component.BaseComponent:
     """Choose one language's mini-model depth with Optuna, and tag the registered primary with it."""
-    cluster, wanted = settings.cluster, settings.require_search()
+    cluster = settings.cluster
+    wanted = settings.require_search()
     workers = [*range(1, wanted.workers + 1)]
 
     @dsl.pipeline(name=f"{settings.name}-depth-search", description=depth_search_pipeline.__doc__)
@@ -124,7 +126,8 @@ def depth_search_pipeline(settings: Recipe) -> base_component.BaseComponent:
 
 def language_pipeline(settings: Recipe) -> base_component.BaseComponent:
     """Text to registered embeddings, a served bundle and a report, for all languages named; others stay as they are."""
-    cluster, targets = settings.cluster, list(settings.targets)
+    cluster = settings.cluster
+    targets = list(settings.targets)
 
     @dsl.pipeline(name=f"{settings.name}-language", description=language_pipeline.__doc__)
     @settable(cluster, "adaptation", "judging")

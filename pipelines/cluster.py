@@ -39,7 +39,8 @@ def configure_training(task: dsl.PipelineTask, step_settings: StepSettings, stag
     Profiles that KFP cannot express or survive are launched from a small step: preemptible nodes, several nodes,
     ephemeral storage, priority classes, time limits.
     """
-    cluster, profile = step_settings.cluster, step_settings.cluster.profile_of(stage)
+    cluster = step_settings.cluster
+    profile = step_settings.cluster.profile_of(stage)
     if profile.launched:
         task.set_env_variable(launcher.STAGE, stage)
         return _place(task, cluster, cluster.launcher, {})
@@ -57,7 +58,8 @@ def configure_training(task: dsl.PipelineTask, step_settings: StepSettings, stag
 def _place(task: dsl.PipelineTask, cluster: Cluster, profile: Profile, asked: Mapping[str, Any]) -> dsl.PipelineTask:
     task.set_container_image(cluster.image).set_caching_options(False)
     task.set_env_variable(launcher.RETRIES, str(profile.retries))
-    cpu, memory = asked.get("cpu", profile.cpu), asked.get("memory", profile.memory)
+    cpu = asked.get("cpu", profile.cpu)
+    memory = asked.get("memory", profile.memory)
     task.set_cpu_request(cpu).set_cpu_limit(cpu).set_memory_request(memory).set_memory_limit(memory)
     for name, value in variables(cluster).items():
         task.set_env_variable(name, value)

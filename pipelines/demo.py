@@ -89,7 +89,8 @@ def announcement(
         plan: steps of the pipelines.
         out: folder for everything that is made.
     """
-    source, targets = name_and_tag(recipe.source), ", ".join(map(name_and_tag, recipe.targets))
+    source = name_and_tag(recipe.source)
+    targets = ", ".join(map(name_and_tag, recipe.targets))
     settings = recipe.adaptation
     numbers = {each.kind for each in plan}
     lines = [f"{len(pipelines)} pipelines, {len(plan)} steps:"]

@@ -62,7 +62,9 @@ class StepProcess:
         Raises:
             LingraftError: the command does more than run the program.
         """
-        shell, program, arguments = command[:3], command[3], command[4:]
+        shell = command[:3]
+        program = command[3]
+        arguments = command[4:]
         if _EXECUTOR not in shell[2] or "pip install" in shell[2]:
             raise LingraftError(
                 f"cannot run a step that is prepared by {shell[2]!r}: local runs take components without "
@@ -76,7 +78,8 @@ class StepProcess:
         with _POLLING:
             # A step needs nothing of the main module, which multiprocessing would import once more, and so run a
             # script that does not ask for its __name__.
-            main, sys.modules["__main__"] = sys.modules["__main__"], types.ModuleType("__main__")
+            main = sys.modules["__main__"]
+            sys.modules["__main__"] = types.ModuleType("__main__")
             try:
                 self._process.start()
             finally:

@@ -50,7 +50,8 @@ class _Screen(io.TextIOBase):
     """Writes everything to the log, and outcomes of languages to the screen; remembers errors."""
 
     def __init__(self, log: io.TextIOBase, screen: Any) -> None:
-        self.log, self.screen = log, screen
+        self.log = log
+        self.screen = screen
         self.error: str | None = None
         self.stopped: str | None = None
         self.rest = ""
@@ -81,7 +82,8 @@ class _RunningSteps:
 
     def __init__(self, screen: _Screen, progress: TotalProgress) -> None:
         self.signal_number = 0
-        self._screen, self._progress = screen, progress
+        self._screen = screen
+        self._progress = progress
         self._running: set[int] = set()
         self._unsignalled: set[int] = set()
         self._number_formats: set[str] = set()
@@ -103,7 +105,8 @@ class _RunningSteps:
         self._unsignalled.add(step.pid)
         if self.signal_number:  # while it was started
             self._signal_once(step.pid)
-        counted, reused = self._progress.start(step.name, step.title), False
+        counted = self._progress.start(step.name, step.title)
+        reused = False
         self._screen.show(f"[{self._progress.elapsed_s:5.0f} s] {counted.headline}")
         try:
             for line in step.lines():
@@ -249,8 +252,10 @@ def _restored_output() -> Iterator[None]:
     While a step runs, `kfp.local` indents `print` and redirects the logger to our screen. Parallel steps may restore
     each other's versions.
     """
-    plain_print, root = builtins.print, logging.getLogger()
-    handlers, level = [*root.handlers], root.level
+    plain_print = builtins.print
+    root = logging.getLogger()
+    handlers = [*root.handlers]
+    level = root.level
     try:
         yield
     finally:

@@ -31,7 +31,8 @@ class _PrimaryOutputs(NamedTuple):
 
 def paper_pipeline(settings: Recipe) -> base_component.BaseComponent:
     """Every system in every language on every task, with learning curves; what fails is a hole in the tables."""
-    comparison, targets = plan_of(settings), list(settings.targets)
+    comparison = plan_of(settings)
+    targets = list(settings.targets)
 
     @dsl.pipeline(name=f"{settings.name}-paper", description=paper_pipeline.__doc__)
     @settable(settings.cluster, *_stages(comparison))
@@ -105,7 +106,8 @@ def _primary_steps(
     pretrained = _titled(
         configure_training(paper.pretrain(**of, **pieces), step_settings, "pretraining"), f"pretrain {planned.name}"
     )
-    primary, made = pretrained.outputs["primary"], {}
+    primary = pretrained.outputs["primary"]
+    made = {}
     if planned.finetunings:
         words = [wanted.word for wanted in planned.finetunings]
         with dsl.ParallelFor(words, parallelism=step_settings.cluster.parallel_languages) as job:
@@ -144,7 +146,8 @@ def _initial_embeddings(
     step_settings: StepSettings,
 ) -> dict[str, Any]:
     """Return a language's embeddings at update 0 by primary: systems with the same primary share them."""
-    pieces, starts = {"blocks": target["blocks"], "tokenizer": target["tokenizer"], "vectors": vectors}, {}
+    pieces = {"blocks": target["blocks"], "tokenizer": target["tokenizer"], "vectors": vectors}
+    starts = {}
     for name, body in bodies.items():
         made = configure_light(paper.initialise(**common, name=name, primary=body.primary, **pieces), step_settings)
         starts[name] = _titled(made, f"initialise {name}").outputs["initial"]

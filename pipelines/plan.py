@@ -18,7 +18,8 @@ _ITERATIONS_AT_ONCE = 2
 _STAGES = {"pretrain": Stage.PRETRAIN, "build-mini": Stage.BUILD_MINI, "adapt": Stage.ADAPT}
 """Trainings by the names of their steps."""
 _FINETUNE = "finetune"
-_JUDGE_SOURCE, _JUDGE_LANGUAGE = "evaluate-source", "evaluate-language"
+_JUDGE_SOURCE = "evaluate-source"
+_JUDGE_LANGUAGE = "evaluate-language"
 _LANGUAGE_BY_SOURCE = 2.0
 """Time to evaluate a language relative to the source: it is evaluated twice, with initial and with learned embeddings.
 The demo's languages took 1.5 to 2.5 times as long."""
@@ -70,7 +71,9 @@ def _steps(
     for task in (tasks[name] for name in order.static_order()):
         given = task.get("inputs", {}).get("parameters", {})
         inner = {name: value for name, each in given.items() if (value := _value(each, values)) is not None}
-        iterator, count, side_by_side = task.get("parameterIterator"), 1, at_once
+        iterator = task.get("parameterIterator")
+        count = 1
+        side_by_side = at_once
         if iterator:
             items = _items(iterator["items"], inner)
             count = unknown if items is None else len(items)

@@ -24,7 +24,8 @@ def without_sources() -> Iterator[None]:
 
 def _stack(context: int = 1) -> list[inspect.FrameInfo]:
     """Return the caller's stack, innermost frame first, without source lines."""
-    found, frame = [], sys._getframe(1)
+    found = []
+    frame = sys._getframe(1)
     while frame:
         code = frame.f_code
         found.append(inspect.FrameInfo(frame, code.co_filename, frame.f_lineno, code.co_name, None, None))

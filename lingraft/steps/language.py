@@ -64,7 +64,8 @@ def initialise(
     recipe: str, run: Path, primary: Path, tokenizer_folder: Path, blocks_folder: Path, vectors: Path, out: Path
 ) -> Scores:
     """Write one language's embeddings as they are before training; `vectors` is empty where rows need no text."""
-    language, inputs = language_of(tokenizer_folder, Kind.TOKENIZER), (blocks_folder, non_empty(vectors))
+    language = language_of(tokenizer_folder, Kind.TOKENIZER)
+    inputs = (blocks_folder, non_empty(vectors))
     return run_job(job.initialisation(Recipe.parse(recipe), language, primary, tokenizer_folder, out, *inputs), run)
 
 
@@ -242,7 +243,8 @@ def bundle(
     """
     from lingraft.export import bundle as export
 
-    settings, learned = Recipe.parse(recipe), [folder for folder in embeddings if not failure_reason(folder)]
+    settings = Recipe.parse(recipe)
+    learned = [folder for folder in embeddings if not failure_reason(folder)]
     name = bundle_name(settings, task)
     if not learned and not _serves_any(settings, name, drop_languages):
         write_failure(out, "no language of this run has embeddings that may be served, so the bundle stays as it is")
@@ -297,7 +299,8 @@ def report(
     from lingraft.reports.run.note import REPORT, headline, note, title
     from lingraft.reports.run.page import write
 
-    settings, parent = Recipe.parse(recipe), run.read_text()
+    settings = Recipe.parse(recipe)
+    parent = run.read_text()
     with tracking.stage(parent, "report") as stage:
         whole = [group for group in results if not failure_reason(group)]
         languages = [load_language(folder) for group in whole for folder in sorted(group.iterdir())]
@@ -307,7 +310,8 @@ def report(
         if not languages:
             write_failure(out, "no language succeeded, so there is nothing to report beside the source language")
             return f"<p>{html.escape('; '.join(f'{name}: {reason}' for name, reason in failed.items()))}</p>"
-        verdicts, tracked = _verdicts(stage, settings, languages), _tracked_runs(stage, parent)
+        verdicts = _verdicts(stage, settings, languages)
+        tracked = _tracked_runs(stage, parent)
         judged = load_source(evaluation), languages, _search_result(settings)
         records = Records.of(*judged, settings, failed, refused, verdicts, tracked)
         made = write(records, out)
@@ -351,7 +355,8 @@ def require_languages(run: Path, outcomes: Sequence[Path]) -> None:
 
 
 def _require_possible(recipe: Recipe, compare: bool) -> None:
-    progressive, depth = recipe.adaptation.progressive, recipe.adaptation.depth
+    progressive = recipe.adaptation.progressive
+    depth = recipe.adaptation.depth
     if progressive and compare and depth == recipe.encoder.layers:
         raise RecipeError(
             f"a progressive adaptation that ends at depth {depth}, all layers, stands where standard adaptation would "

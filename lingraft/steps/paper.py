@@ -70,7 +70,8 @@ def judge_source(
 
     gather(finetuned, tasks)
     planned = plan_of(Recipe.parse(recipe)).primary(name)
-    bodies, source = evaluate.FinetunedModels(planned, primary, tasks), LanguageDirs(text, tokenizer, blocks)
+    bodies = evaluate.FinetunedModels(planned, primary, tasks)
+    source = LanguageDirs(text, tokenizer, blocks)
     return _evaluate(evaluate.source_judging(bodies, source, out / planned.name), run)
 
 

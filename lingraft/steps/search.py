@@ -52,7 +52,8 @@ def try_depths(
 
     settings = Recipe.parse(recipe)
     with tracking.stage(run.read_text(), f"try-depths-{worker}"):
-        storage, known = shared_storage(os.environ.get(SEARCH_STORAGE)), _known(settings)
+        storage = shared_storage(os.environ.get(SEARCH_STORAGE))
+        known = _known(settings)
         make_folder(out)
         inputs = _inputs(
             primary, blocks_folder, tokenizer_folder, source_blocks, initial, source_evaluation, text_folder
@@ -94,7 +95,8 @@ def search_depth(
 
     settings = Recipe.parse(recipe)
     with tracking.stage(run.read_text(), "search-depth") as stage:
-        storage, known = shared_storage(os.environ.get(SEARCH_STORAGE)), _known(settings)
+        storage = shared_storage(os.environ.get(SEARCH_STORAGE))
+        known = _known(settings)
         inputs = _inputs(
             primary, blocks_folder, tokenizer_folder, source_blocks, initial, source_evaluation, text_folder
         )
@@ -140,7 +142,8 @@ def _inputs(
 
 def _known(settings: Recipe) -> dict[str, int]:
     """Return the best depths of languages that were searched before, from the registered primary's tags."""
-    tags, prefix = tracking.tags_of(primary_name(settings)), _prefix(settings)
+    tags = tracking.tags_of(primary_name(settings))
+    prefix = _prefix(settings)
     return {name.removeprefix(prefix): int(depth) for name, depth in tags.items() if name.startswith(prefix)}
 
 

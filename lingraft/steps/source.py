@@ -112,11 +112,10 @@ def register_source(
             primary_name(settings): tracking.register(primary_name(settings), primary, Kind.PRIMARY, stage, evidence)
         }
         for folder in sorted(tasks, key=dev_score_and_seed):
-            (score, seed), name = (
-                dev_score_and_seed(folder),
-                Artifact.load(folder, Kind.TASK).manifest.detail("task", str),
-            )
-            facts, model = {"seed": seed, "dev_score": score, **common}, task_name(settings, name)
+            (score, seed) = dev_score_and_seed(folder)
+            name = Artifact.load(folder, Kind.TASK).manifest.detail("task", str)
+            facts = {"seed": seed, "dev_score": score, **common}
+            model = task_name(settings, name)
             champions[model] = tracking.register(model, folder, Kind.TASK, stage, facts, (f"{_SEED}{seed}",))
         mark = Artifact.load(primary, Kind.PRIMARY).fingerprint
         if settings.builds_mini:
@@ -133,7 +132,8 @@ def _describe(
     stage: tracking.StageRun, parent: str, result: SourceResult, champions: Mapping[str, str], stale: Sequence[str]
 ) -> None:
     """Describe the pipeline's run by the primary's scores and the registered versions."""
-    scores, language = _scores(result), name_and_tag(result.language)
+    scores = _scores(result)
+    language = name_and_tag(result.language)
     found = ", ".join(f"{name} {score:.1%}" for name, score in scores.items())
     again = [f"To be adapted again to this primary: {', '.join(map(name_and_tag, stale))}."] if stale else []
     models = [f"- `{model}` version {version}" for model, version in champions.items()]
@@ -168,7 +168,8 @@ def fetch_source(
     """
     settings = Recipe.parse(recipe)
     with tracking.stage(run.read_text(), "fetch-source") as stage:
-        champion, client = _champion(stage, primary_name(settings)), stage.client
+        champion = _champion(stage, primary_name(settings))
+        client = stage.client
         if EVALUATION_RUN not in champion.tags:
             raise NotRegisteredError(
                 f"{champion.title} was registered without its evaluation. Run the source pipeline, which judges it, or "
@@ -179,7 +180,8 @@ def fetch_source(
         for folder in (tasks, mini, vectors):
             folder.mkdir(parents=True, exist_ok=True)
         for folder in task_folders(settings, tasks):
-            name, seed = task_name(settings, folder.parent.name), folder.name.removeprefix(_SEED)
+            name = task_name(settings, folder.parent.name)
+            seed = folder.name.removeprefix(_SEED)
             download(client, _version_of_primary(stage, name, mark, folder.name, seed=seed), Kind.TASK, folder)
         if settings.builds_mini:
             download(client, _version_of_primary(stage, mini_name(settings), mark, tracking.CHAMPION), Kind.MINI, mini)

@@ -22,7 +22,8 @@ WAIT_S = 120.0
 FINAL_WAIT_S = 5.0
 """Seconds to wait when a stage fails: whoever stops it may not wait long, and a rerun logs its metrics again."""
 
-_RETRIES, _TIMEOUT = str(MLFLOW_HTTP_REQUEST_MAX_RETRIES.name), str(MLFLOW_HTTP_REQUEST_TIMEOUT.name)
+_RETRIES = str(MLFLOW_HTTP_REQUEST_MAX_RETRIES.name)
+_TIMEOUT = str(MLFLOW_HTTP_REQUEST_TIMEOUT.name)
 _REQUEST_TIMEOUT_S = "30"
 """Timeout of one request, unless the environment sets it; transfers of files have MLflow's own two minutes."""
 _TRANSIENT_STATUSES = {HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS, 499}
@@ -54,7 +55,8 @@ class RetryingClient:
             UnreachableError: the server stayed down until the time was over.
             TrackingError: the server refuses.
         """
-        began, budget_s = time.monotonic(), self.wait_left_s
+        began = time.monotonic()
+        budget_s = self.wait_left_s
         for pause_s in backoff():
             try:
                 with mlflow_errors():
@@ -92,7 +94,8 @@ def retrying_client(creates: bool = False) -> Iterator[RetryingClient]:
     """
     if not creates:
         require_store()
-    given, wait_left_s = os.environ.get(_TIMEOUT), _wait_from_environment()
+    given = os.environ.get(_TIMEOUT)
+    wait_left_s = _wait_from_environment()
     with environment({_RETRIES: "0", _TIMEOUT: given or _REQUEST_TIMEOUT_S}):
         yield RetryingClient(wait_left_s, given)
 

@@ -38,7 +38,8 @@ def _datasets(manifest: Manifest) -> Iterator[Dataset]:
     for what, fingerprint in _direct_inputs(manifest).items():
         name = f"{what}-{manifest.language}" if what in _PER_LANGUAGE and manifest.language else what
         source: dict[str, Any] = {"fingerprint": fingerprint}
-        kind, profile = "lingraft", None
+        kind = "lingraft"
+        profile = None
         if what == _DOCUMENTS:
             kind, origin = _origin(manifest)
             source |= origin

@@ -99,7 +99,8 @@ def _why_unreachable(address: str) -> str | None:
 
 
 def _require_existing(variable: str, address: str) -> None:
-    scheme, problem = _scheme_of(address), None
+    scheme = _scheme_of(address)
+    problem = None
     if address in {"databricks", "databricks-uc", "uc"}:
         return
     if scheme == "sqlite":

@@ -26,7 +26,8 @@ _READY: Final = "READY"
 
 def upload(name: str, made: Artifact, run: StageRun) -> str:
     """Upload an artifact as a logged model unless an earlier attempt has, and return the model's id."""
-    mlflow_client, client = MlflowClient(), run.client
+    mlflow_client = MlflowClient()
+    client = run.client
     experiment = client.call(lambda: mlflow_client.get_run(run.run_id).info.experiment_id)
     model = client.call(partial(_get_or_create_model, experiment, name, made, run.run_id))
     if model.status != _READY:
@@ -58,7 +59,8 @@ def discard(model_id: str) -> None:
 
 def _get_or_create_model(experiment: str, name: str, made: Artifact, run_id: str) -> "LoggedModel":
     """Return the logged model with this fingerprint, a complete one first; create it if there is none."""
-    mlflow_client, tags = MlflowClient(), {"fingerprint": made.fingerprint}
+    mlflow_client = MlflowClient()
+    tags = {"fingerprint": made.fingerprint}
     wanted = f"name = '{name}' AND tags.fingerprint = '{made.fingerprint}'"
     found = mlflow_client.search_logged_models([experiment], wanted)
     if not found:
@@ -78,7 +80,8 @@ def _upload_signature(model_id: str, made: Artifact) -> None:
 
 def _link_run(run_id: str, name: str, model_id: str, made: Artifact) -> None:
     """Link the run that registers an artifact to the logged model, its input datasets, and its recipe."""
-    mlflow_client, manifest = MlflowClient(), made.manifest
+    mlflow_client = MlflowClient()
+    manifest = made.manifest
     if inputs := inputs_of(manifest):
         mlflow_client.log_inputs(run_id, inputs)
     outputs = mlflow_client.get_run(run_id).outputs

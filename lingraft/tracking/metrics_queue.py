@@ -12,7 +12,8 @@ from lingraft.errors import TrackingError
 LIMIT = 1 << 17
 """Largest number of points in the queue; they take about 40 MB."""
 
-_FIRST_PAUSE_S, _LAST_PAUSE_S = 0.5, 15.0
+_FIRST_PAUSE_S = 0.5
+_LAST_PAUSE_S = 15.0
 
 Point = TypeVar("Point")
 
@@ -60,9 +61,12 @@ class MetricsQueue(Generic[Point]):
             batch_points: largest number of points in a batch.
             limit: largest number of points in the queue; later ones are counted and dropped.
         """
-        self._send, self._batch_points, self._limit = send, batch_points, limit
+        self._send = send
+        self._batch_points = batch_points
+        self._limit = limit
         self._waiting: deque[Point] = deque()
-        self._dropped, self._error = 0, None
+        self._dropped = 0
+        self._error = None
         self._closing = self._was_cut_short = self._is_closed = False
         self._changed = threading.Condition()
         self._thread = threading.Thread(target=self._send_batches, name="lingraft-tracking", daemon=True)
@@ -132,7 +136,8 @@ class MetricsQueue(Generic[Point]):
         """Wait before the next attempt; return whether `close` cut the wait short, which happens once."""
         with self._changed:
             self._changed.wait_for(lambda: self._is_closed or (self._closing and not self._was_cut_short), pause_s)
-            cut, self._was_cut_short = self._closing and not self._was_cut_short, self._closing
+            cut = self._closing and not self._was_cut_short
+            self._was_cut_short = self._closing
             return cut
 
 

@@ -52,7 +52,8 @@ def register(
         ArtifactError: the artifact is damaged or of another kind.
         TrackingError: the registry refuses, or stays down. A second run completes the registration.
     """
-    made, client = Artifact.load(folder, kind), run.client
+    made = Artifact.load(folder, kind)
+    client = run.client
     own_tags = {key: str(value) for key, value in tags.items() if value is not None}
     facts = mlflow_tags(made) | {"project": run.project} | own_tags
     mlflow_client = mlflow.MlflowClient()
@@ -250,7 +251,8 @@ def _upload_version(name: str, made: Artifact, run: StageRun, facts: Mapping[str
 
 
 def _create_version(name: str, fingerprint: str, model_id: str, facts: Mapping[str, str], card: str) -> str:
-    mlflow_client, found = mlflow.MlflowClient(), _find_version(name, fingerprint)
+    mlflow_client = mlflow.MlflowClient()
+    found = _find_version(name, fingerprint)
     if found is None:
         mlflow_client.create_model_version(
             name, f"{MODELS}{model_id}", tags=dict(facts), model_id=model_id, description=card
@@ -272,7 +274,8 @@ def _link(model_id: str, name: str, version: str) -> None:
 
     The logged model of a deleted duplicate gets no link.
     """
-    mlflow_client, ours = mlflow.MlflowClient(), {"name": name, "version": version}
+    mlflow_client = mlflow.MlflowClient()
+    ours = {"name": name, "version": version}
     if mlflow_client.get_model_version(name, version).source != f"{MODELS}{model_id}":
         return
     links: list[Any] = json.loads(mlflow_client.get_logged_model(model_id).tags.get(MLFLOW_MODEL_VERSIONS, "[]"))

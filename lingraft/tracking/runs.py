@@ -59,7 +59,8 @@ class StageRun:
         self.project = project
         """Name of the recipe that the pipeline runs."""
         self.client = client
-        self._name, self._parent = name, parent
+        self._name = name
+        self._parent = parent
         self._made: Path | None = None
         self._queue = MetricsQueue(partial(_log_points, run_id), MAX_METRICS_PER_BATCH // _METRICS_PER_POINT)
 
@@ -102,7 +103,8 @@ class StageRun:
         log_artifact(self.client, self.run_id, made, name)
 
     def _record(self, made: Artifact, scores: Mapping[str, float]) -> None:
-        manifest, now_ms = made.manifest, _now_ms()
+        manifest = made.manifest
+        now_ms = _now_ms()
         metrics = [Metric(key, value, now_ms, 0) for key, value in scores.items()]
         shown = {key: f"{value:.4g}" for key, value in scores.items()}
         tags = {"kind": manifest.kind, "language": manifest.language, **cost_tags(manifest)}
@@ -178,7 +180,9 @@ def open_run(recipe: Recipe, pipeline: str) -> str:
     Raises:
         TrackingError: the tracking server refuses, or stays down.
     """
-    settings, parameters, more = recipe.model_dump(mode="json"), recipe.model_dump(), {"recipe": recipe.digest()}
+    settings = recipe.model_dump(mode="json")
+    parameters = recipe.model_dump()
+    more = {"recipe": recipe.digest()}
     return open_project_run(recipe.name, pipeline, settings, parameters, _pipeline_note(recipe, pipeline), more)
 
 
@@ -292,7 +296,8 @@ def run_location(client: RetryingClient, run_id: str) -> RunLocation:
     """
     mlflow_client = mlflow.MlflowClient()
     experiment = str(client.call(partial(mlflow_client.get_run, run_id)).info.experiment_id)
-    wanted, order = f"tags.`{MLFLOW_PARENT_RUN_ID}` = '{run_id}'", ["attributes.start_time ASC"]
+    wanted = f"tags.`{MLFLOW_PARENT_RUN_ID}` = '{run_id}'"
+    order = ["attributes.start_time ASC"]
     found = client.call(
         partial(mlflow_client.search_runs, [experiment], wanted, max_results=SEARCH_MAX_RESULTS_DEFAULT, order_by=order)
     )
@@ -344,7 +349,8 @@ def stage(parent_run: str, name: str) -> Iterator[StageRun]:
     """
     with interruptible(), retrying_client() as client:
         parent = client.call(lambda: mlflow.MlflowClient().get_run(parent_run))
-        experiment, project = parent.info.experiment_id, parent.data.tags["project"]
+        experiment = parent.info.experiment_id
+        project = parent.data.tags["project"]
         client.call(partial(_kill_abandoned, experiment, parent_run, name))
         tags = {MLFLOW_RUN_NAME: name, MLFLOW_PARENT_RUN_ID: parent_run, "stage": name}
         run = StageRun(

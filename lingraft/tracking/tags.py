@@ -183,7 +183,8 @@ def _scores_section(made: Artifact, scores: dict[str, str]) -> list[str]:
 
 
 def _origin_sections(made: Artifact) -> list[str]:
-    manifest, parts = made.manifest, []
+    manifest = made.manifest
+    parts = []
     if manifest.data_hashes:
         hashes = [(name, f"`{mark}`") for name, mark in manifest.data_hashes.items()]
         parts += ["## Made from", table(("input", "fingerprint"), hashes)]

@@ -19,7 +19,9 @@ _HINTS = {
 }
 _MESSAGES = "message", "error_message", "error"
 """Fields with the message in an error's body: of the API, of its upload, and of other servers."""
-_TRIES, _PAUSE_S, _SHORT_LIVED = 4, 0.5, (429, 500, 502, 503, 504)
+_TRIES = 4
+_PAUSE_S = 0.5
+_SHORT_LIVED = (429, 500, 502, 503, 504)
 
 
 class ServerError(LingraftError):

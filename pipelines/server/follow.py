@@ -15,7 +15,8 @@ _REPORTED = {"RUNNING", *_ENDS}
 _PREPARES = "-driver"
 _SERVERS_OWN = {"root", "executor"}
 """Nodes of a workflow that stand for all of its steps, and for the container in a step."""
-_LOOK_EVERY_S, _PATIENCE_S = 5.0, 600.0
+_LOOK_EVERY_S = 5.0
+_PATIENCE_S = 600.0
 
 
 class RunFailedError(LingraftError):
@@ -42,7 +43,8 @@ def follow(
         RunFailedError: the run failed, or was cancelled.
         ServerError: the server refused, or was down for too long.
     """
-    started, told = time.monotonic(), dict[str, str]()
+    started = time.monotonic()
+    told = dict[str, str]()
     for run in _poll(connection, client, run_id, patience_s):
         for task in _tasks(run):
             if task.state in _REPORTED and told.get(task.task_id) != task.state:

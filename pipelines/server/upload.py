@@ -29,7 +29,8 @@ def upload(connection: Connection, client: kfp.ApiClient, package: Path) -> kfp.
     name = str(documents[0]["pipelineInfo"]["name"])
     # The order of keys, and the comments of KFP's compiler, differ from run to run.
     version = hashlib.sha256(json.dumps(documents, sort_keys=True).encode()).hexdigest()[:_HASH_CHARACTERS]
-    pipelines, uploads = kfp.PipelineServiceApi(client), kfp.PipelineUploadServiceApi(client)
+    pipelines = kfp.PipelineServiceApi(client)
+    uploads = kfp.PipelineUploadServiceApi(client)
     wanted = kfp.V2beta1Pipeline(name=name, display_name=name, namespace=connection.namespace or None)
     with server_errors(connection, f"upload pipeline {name}"):
         of_name = functools.partial(

@@ -54,7 +54,8 @@ def attempt(call: Call) -> AttemptResult:
         Interruption: this process was asked to stop, and passed that on to the step.
     """
     with tempfile.TemporaryDirectory() as folder:
-        call_file, answer_file = Path(folder) / "call.json", Path(folder) / "answer.json"
+        call_file = Path(folder) / "call.json"
+        answer_file = Path(folder) / "answer.json"
         write_text(call_file, call.model_dump_json())
         killed_before = _killed_for_memory()
         code = _run(lambda: _start([str(call_file), str(answer_file)]))

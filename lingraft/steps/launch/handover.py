@@ -72,7 +72,10 @@ class Handover:
             inputs: files and folders that the step reads.
             outputs: folders that the step writes.
         """
-        self._inputs_root, self._call, self._inputs, self._outputs = root / "inputs", call, inputs, outputs
+        self._inputs_root = root / "inputs"
+        self._call = call
+        self._inputs = inputs
+        self._outputs = outputs
         decisive = {name: as_list(folders) for name, folders in inputs.items() if name not in _IGNORED_INPUTS}
         marks = {name: [content_hash(Path(each)) for each in folders] for name, folders in decisive.items()}
         self._values = {name: call.arguments[name] for name in call.arguments if name not in {*inputs, *outputs}}

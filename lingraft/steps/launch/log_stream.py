@@ -30,8 +30,13 @@ class LogStream:
             name: name of the workload.
             every_s: seconds between two requests.
         """
-        self._core, self._namespace, self._kind, self._name = client.CoreV1Api(api), namespace, kind, name
-        self._every_s, self._ended, self._printed = every_s, threading.Event(), 0
+        self._core = client.CoreV1Api(api)
+        self._namespace = namespace
+        self._kind = kind
+        self._name = name
+        self._every_s = every_s
+        self._ended = threading.Event()
+        self._printed = 0
         self._warned: set[str] = set()
         self._threads = [threading.Thread(target=each, daemon=True) for each in (self._log_often, self._warn_often)]
         for thread in self._threads:

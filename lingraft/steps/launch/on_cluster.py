@@ -20,7 +20,8 @@ from lingraft.steps.launch.workload import KINDS, MANIFESTS, WorkloadPhase, Work
 NAMESPACE = "LINGRAFT_NAMESPACE"
 """Environment variable: the namespace, if it is not that of the pod or of kubectl's context."""
 _KUBECONFIG = "KUBECONFIG"
-_CONFLICT, _FORBIDDEN = 409, 403
+_CONFLICT = 409
+_FORBIDDEN = 403
 _NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 _TIME_LIMIT = "DeadlineExceeded"
 ATTEMPT = "lingraft.io/attempt"
@@ -64,8 +65,11 @@ class ClusterLauncher:
         Raises:
             LaunchError: there is no cluster.
         """
-        self._manifest, self._kind = MANIFESTS[str(profile.launched)], KINDS[str(profile.launched)]
-        self._cluster, self._profile, self._handover = cluster, profile, handover
+        self._manifest = MANIFESTS[str(profile.launched)]
+        self._kind = KINDS[str(profile.launched)]
+        self._cluster = cluster
+        self._profile = profile
+        self._handover = handover
         self._api, self._namespace = connect()
         self._workloads = Workloads(self._api, self._kind, self._namespace)
 
@@ -88,7 +92,8 @@ class ClusterLauncher:
                 raise
 
     def _follow(self, workload: Manifest) -> AttemptResult:
-        name, attempt = workload["metadata"]["name"], self._attempt_of(workload)
+        name = workload["metadata"]["name"]
+        attempt = self._attempt_of(workload)
         log_stream = LogStream(self._api, self._namespace, self._kind, name)
         try:
             state = watch_job(self._workloads, workload)
@@ -122,7 +127,8 @@ class ClusterLauncher:
 
     def _create(self) -> Manifest:
         number = 1 + max((int(each["metadata"]["name"].rpartition("-")[2]) for each in self._of_call()), default=0)
-        name, attempt = f"lingraft-{self._handover.key}-{number}", self._handover.attempt()
+        name = f"lingraft-{self._handover.key}-{number}"
+        attempt = self._handover.attempt()
         self._handover.send(attempt)
         metadata = {
             "name": name,

@@ -10,7 +10,8 @@ from lingraft.console import say
 from lingraft.steps.launch.pods import Manifest
 from lingraft.steps.launch.workload import WorkloadPhase, Workloads, WorkloadState, mark_deleted, state_of
 
-_GONE, _NOT_FOUND = 410, 404
+_GONE = 410
+_NOT_FOUND = 404
 TRANSIENT = {_GONE, 429, 500, 502, 503, 504}
 _WATCH_S = 30
 """Seconds after which a watch is renewed."""
@@ -33,7 +34,8 @@ def watch_job(workloads: Workloads, workload: Manifest) -> WorkloadState:
 
 
 def _states(workloads: Workloads, workload: Manifest) -> Iterator[Manifest]:
-    name, failures = workload["metadata"]["name"], 0
+    name = workload["metadata"]["name"]
+    failures = 0
     while True:
         yield workload
         try:

@@ -130,7 +130,9 @@ class Workloads:
 
     def __init__(self, api: client.ApiClient, kind: WorkloadKind, namespace: str) -> None:
         """Choose the kind and the namespace."""
-        self._objects, self._kind, self._namespace = client.CustomObjectsApi(api), kind, namespace
+        self._objects = client.CustomObjectsApi(api)
+        self._kind = kind
+        self._namespace = namespace
         self._where = kind.group, kind.version, namespace, kind.plural
 
     def create(self, manifest: Manifest) -> Manifest:
@@ -156,7 +158,8 @@ class Workloads:
         Raises:
             ApiException: with status 410 if the known version is too old to watch from.
         """
-        metadata, listed = workload["metadata"], self._objects.list_namespaced_custom_object
+        metadata = workload["metadata"]
+        listed = self._objects.list_namespaced_custom_object
         selected = {"field_selector": f"metadata.name={metadata['name']}", "timeout_seconds": timeout_s}
         # The server ends the watch after the first timeout; the second detects a dead connection.
         selected["_request_timeout"] = (_CONNECT_S, timeout_s + _CONNECT_S)

@@ -47,8 +47,12 @@ class ChampionFollower:
         Raises:
             ArtifactError: `started` is not a bundle.
         """
-        self._client, self._model, self._keep = client, model, keep
-        self._publications, self._tag, self._by = Publications(folder), f"{ENDPOINT}{endpoint}", f"champion of {model}"
+        self._client = client
+        self._model = model
+        self._keep = keep
+        self._publications = Publications(folder)
+        self._tag = f"{ENDPOINT}{endpoint}"
+        self._by = f"champion of {model}"
         manifest = Artifact.open(started, Kind.BUNDLE).manifest if started else None
         self._started_with = _language_versions(manifest) if manifest else {}
         self._task = manifest.detail("task", str) if manifest else None
@@ -77,7 +81,8 @@ class ChampionFollower:
             self._publish(champion)
             if self._served and self._served.number != champion.number:
                 delete_tag(self._client, self._served, self._tag)
-            self._served, self._reported_status = champion, None
+            self._served = champion
+            self._reported_status = None
         status = self._status()
         if status != self._reported_status:
             set_tags(self._client, champion, {self._tag: status})
@@ -130,7 +135,8 @@ class ChampionFollower:
         self._append(language, "serve", champion, version)
 
     def _append(self, language: str, action: Action, champion: Version, version: str | None = None) -> None:
-        task, origin = str(self._task), champion.title
+        task = str(self._task)
+        origin = champion.title
         say(self._publications.append(task, language, action, self._by, version, origin=origin).says)
 
     def _files_to_download(self, manifest: Manifest) -> Iterable[str]:
@@ -158,7 +164,8 @@ class ChampionFollower:
 
     def _status(self) -> str:
         """Return the servers' reports about the current publications, in a line."""
-        replicas, languages = self._publications.living(), self._current_languages()
+        replicas = self._publications.living()
+        languages = self._current_languages()
         refused: dict[str, str] = {}
         served = set(languages)
         for language in languages:

@@ -24,7 +24,10 @@ from lingraft.tracking.promotion.gate import Check
 from lingraft.tracking.registry import require_model
 from lingraft.tracking.versions import Version, search_versions
 
-_BODY, _OUTCOME, _REQUEST, _ABOUT = "decision", "outcome", "lingraft.request", "about"
+_BODY = "decision"
+_OUTCOME = "outcome"
+_REQUEST = "lingraft.request"
+_ABOUT = "about"
 Action = Literal["promote", "rollback"]
 
 
@@ -118,7 +121,8 @@ def append(
     Raises:
         TrackingError: the registry refuses, or stays down.
     """
-    name, request = record_name(project), uuid.uuid4().hex
+    name = record_name(project)
+    request = uuid.uuid4().hex
     client.call(partial(require_model, name))
     number = client.call(partial(_write, name, request, decision, about, outcome))
     return Record(number=number, outcome=outcome, request=request, decision=decision)

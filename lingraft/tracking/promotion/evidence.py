@@ -86,7 +86,8 @@ def load_evidence(client: RetryingClient, version: Version) -> Evidence:
                 "after the version was judged. Restore what the run kept, or judge the version again (`lingraft "
                 "registry pull`, `lingraft evaluate`, `lingraft registry judge`)."
             )
-        result, items = load_language(kept), load_items(kept)
+        result = load_language(kept)
+        items = load_items(kept)
     if result.embeddings != version.fingerprint:
         raise GateError(
             f"run {run} keeps the evaluation of embeddings {result.embeddings[:12]}, but {version.title} is "
@@ -111,8 +112,10 @@ def replace_evidence(stage: StageRun, version: Version, evaluation: Path) -> Non
         ArtifactError: it is damaged, or not an evaluation.
         TrackingError: the registry refuses, or stays down.
     """
-    made, result = Artifact.load(evaluation, Kind.EVALUATION), load_language(evaluation)
-    judged, needed = (result.embeddings, result.primary), (version.fingerprint, version.tags.get("aligned_with"))
+    made = Artifact.load(evaluation, Kind.EVALUATION)
+    result = load_language(evaluation)
+    judged = (result.embeddings, result.primary)
+    needed = (version.fingerprint, version.tags.get("aligned_with"))
     if judged != needed:
         raise GateError(
             f"{evaluation} judges embeddings {judged[0][:12]} on primary {judged[1][:12]}, but {version.title} is "

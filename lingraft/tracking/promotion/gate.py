@@ -110,7 +110,8 @@ def _parity(challenger: Evidence, tasks: Collection[str]) -> Check:
 
 def _why_not_comparable(challenger: Evidence, champion: Evidence, gate: Gate) -> str | None:
     """Return why two evaluations cannot be paired, because their items differ; None if they can."""
-    ours, theirs = challenger.evaluated_on, champion.evaluated_on
+    ours = challenger.evaluated_on
+    theirs = champion.evaluated_on
     names = {*ours, *theirs} - (set() if gate.metric == ALIGNMENT_METRIC else {ALIGNMENT})
     unlike = sorted(name for name in names if ours.get(name) != theirs.get(name))
     if not unlike:
@@ -151,9 +152,11 @@ class _Metric:
         """
         names: tuple[str, ...]
         if gate.metric == MASKED_METRIC:
-            title, names = "masked accuracy on the primary", (MASKED,)
+            title = "masked accuracy on the primary"
+            names = (MASKED,)
         elif gate.metric == ALIGNMENT_METRIC:
-            title, names = "retrieval of counterparts in the source language", (ALIGNMENT,)
+            title = "retrieval of counterparts in the source language"
+            names = (ALIGNMENT,)
         else:
             task = _task(challenger, gate)
             title = f"zero-shot {task.metric} on {task.name}"
@@ -176,7 +179,8 @@ class _Metric:
     def above(self, reference: _Reference) -> Check:
         """Check that the challenger's score beats another by the gate's margin."""
         gate = self.gate
-        found, score = difference(self.ours, reference.tallies, gate), mean(tally.score for tally in self.ours)
+        found = difference(self.ours, reference.tallies, gate)
+        score = mean(tally.score for tally in self.ours)
         beats = found.lower > gate.margin
         says = (
             f"{self.title} is {score:.2%}, {_in_points(found.estimate)} points beside {reference.name} "

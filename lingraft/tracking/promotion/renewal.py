@@ -69,7 +69,8 @@ def renew(
     """
     while True:
         records = reconciled_history(stage.client, stage.project, name)
-        knew, before = last_number(records), _in_production(stage.client, name, records)
+        knew = last_number(records)
+        before = _in_production(stage.client, name, records)
         with tempfile.TemporaryDirectory() as folder:
             made = make(_select_embeddings(stage, before, primary, brought, allowed.drop_languages, Path(folder)))
         version = register(name, made.folder, Kind.BUNDLE, stage, tags)
@@ -131,7 +132,8 @@ def _in_production(client: RetryingClient, name: str, records: Sequence[Record])
 
 def _applicable_changes(allowed: AllowedChanges, before: Sequence[BundleContent], made: Artifact) -> AllowedChanges:
     """Leave out dropped languages that this bundle keeps or never had, since one run renews several bundles."""
-    served, kept = languages_in(before), languages_of(made.manifest)
+    served = languages_in(before)
+    kept = languages_of(made.manifest)
     dropped = tuple(name for name in allowed.drop_languages if name in served and name not in kept)
     return allowed.model_copy(update={"drop_languages": dropped})
 

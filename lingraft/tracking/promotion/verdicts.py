@@ -29,7 +29,8 @@ def last_verdict(client: RetryingClient, model: str, fingerprint: str) -> Verdic
     made = [each for each in records if each.decision.action == "promote" and each.decision.after == version.number]
     if not made:
         return None
-    checks, promoted = made[-1].decision.checks, made[-1].moves
+    checks = made[-1].decision.checks
+    promoted = made[-1].moves
     decisive = [check for check in checks if check.name not in _PRECONDITIONS] or checks
     return Verdict(
         model=model,
