@@ -231,8 +231,8 @@ MUTATIONS = (
     ),
     Mutation(
         "golden answers are not compared when a bundle is opened",
-        "lingraft/serving/served.py",
-        "            bundle.require_golden()\n",
+        "lingraft/serving/served_bundles.py",
+        "            bundle.run_self_test()\n",
         "            bundle.languages.values()\n",
         ("serving/test_served.py", "export/test_bundling.py"),
     ),

@@ -22,7 +22,7 @@ from lingraft.new_recipe.machine import Machine
 from lingraft.reports.run.note import REPORT
 from lingraft.reports.run.page import PAGE_FILE, Records, brief, write
 from lingraft.reports.run.records import Answered
-from lingraft.serving.client import Question, ask
+from lingraft.serving.client import Query, serve_and_query
 from lingraft.tracking.promotion.renewal import require_droppable
 from pipelines import build, local
 from pipelines.plan import planned_steps
@@ -145,12 +145,12 @@ def _fetch_bundles(recipe: Recipe, out: Path) -> dict[str, Path]:
 
 def ask_examples(recipe: Recipe, task: Task, bundle: Path) -> list[Answered]:
     """Serve a task's bundle, query it with the recipe's example of every language, and print and return the answers."""
-    questions = [Question(language, task.asked(language)) for language in task.examples]
+    questions = [Query(language, task.asked(language)) for language in task.examples]
     print(f"{task.name}:")
     if unasked := sorted(set(recipe.languages) - set(task.examples)):
         print(f"Not asked, for want of a text in [tasks.examples]: {', '.join(unasked)}")
     answers = []
-    for (language, texts), found in ask(bundle, questions):
+    for (language, texts), found in serve_and_query(bundle, questions):
         said = ", ".join(f"{task.named(what)} ({probability:.0%})" for what, probability in found) or "nothing"
         print(f"{name_and_tag(language)}: {' | '.join(texts.values())}\n    -> {said}")
         answers.append(Answered(task=task.name, language=language, texts=dict(texts), found=found))

@@ -8,7 +8,7 @@ from lingraft.config.systems import System
 from lingraft.reports.paper.cells import Row, Table, average
 from lingraft.reports.paper.costs import share, times
 from lingraft.reports.paper.efficiency import Ratios
-from lingraft.reports.paper.grid import COMPUTE, MEASURED, TargetRule, ResultsTable, MissingValue, CostMeasure, Variant
+from lingraft.reports.paper.grid import COMPUTE, MEASURED, CostMeasure, MissingValue, ResultsTable, TargetRule, Variant
 from lingraft.reports.paper.published import RETAINED_PERCENT, SPEED_UPS
 from lingraft.reports.paper.records import PaperRecords, TaskFacts
 from lingraft.reports.paper.tables import final_spread_table, final_table

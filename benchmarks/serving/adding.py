@@ -20,10 +20,10 @@ from benchmarks.serving.made import ADDED, TOPIC, Models
 from benchmarks.serving.memory import run_side
 from lingraft.bundle.format import TABLE_FORMATS, TableFormat
 from lingraft.serving.bundle import Bundle
-from lingraft.serving.client import running
+from lingraft.serving.client import run_server
 from lingraft.serving.publishing.publish import publish, withdraw
-from lingraft.serving.tasks.kind import Asked, run
-from lingraft.serving.tasks.labels import Labels
+from lingraft.serving.tasks.classification import ClassificationHandler
+from lingraft.serving.tasks.handler import TaskInput, run_batch
 
 _LANGUAGES = 6
 """Added one after the other, where memory is measured."""
@@ -59,7 +59,7 @@ def _seconds(models: Models, rounds: int) -> dict[str, list[float]]:
     with tempfile.TemporaryDirectory() as folder:
         follow = ["--no-detect", f"--follow={folder}"]
         with (
-            running(models.bundles("float32"), ready_s=_LONGEST_S, settings=follow) as server,
+            run_server(models.bundles("float32"), ready_s=_LONGEST_S, settings=follow) as server,
             closing(Rest(server)) as rest,
         ):
             for _ in range(rounds):
@@ -81,8 +81,10 @@ def _seconds(models: Models, rounds: int) -> dict[str, list[float]]:
 def _expected(models: Models, text: str) -> list[float]:
     """Probabilities that the added language's first right answer has."""
     bundle = Bundle.load(models.addition("float32", TOPIC))
-    job = Labels(pairs=False).job(bundle, Asked({"text": [text]}, [ADDED], {"truncate": False}))
-    found: list[float] = job.answers(run(bundle, job.rows))["probabilities"][0].tolist()
+    encoded = ClassificationHandler(pairs=False).encode(
+        bundle, TaskInput({"text": [text]}, [ADDED], {"truncate": False})
+    )
+    found: list[float] = encoded.decode(run_batch(bundle, encoded.rows))["probabilities"][0].tolist()
     return found
 
 

@@ -30,7 +30,7 @@ from lingraft.artifacts.files import write_json
 from lingraft.bundle.format import Precision, body_file
 from lingraft.bundle.runtime import Body, usable_cpus
 from lingraft.config.encoder import EncoderShape
-from lingraft.export.exported import Exported, write_bodies
+from lingraft.export.exported_model import ExportedModel, write_bodies
 from lingraft.model.encoder import Encoder
 from lingraft.tasks.classification import Classifier
 
@@ -88,7 +88,7 @@ def sides(shape: EncoderShape, vocabulary: int, folder: Path) -> Iterator[tuple[
             return net(tokens_BT, torch.ones_like(tokens_BT, dtype=torch.bool))
 
     yield "pytorch", eager
-    write_bodies(Draft(folder, Kind.BUNDLE), Exported("body", "texts", net, [], None), OURS)
+    write_bodies(Draft(folder, Kind.BUNDLE), ExportedModel("body", "texts", net, [], None), OURS)
     for precision in OURS:
         yield f"ours {precision}", _ours(Body.open(folder / body_file(precision)), table_VD)
     yield "exporter", _exporter(Body.open(exported_by_torch(net, folder)), table_VD)

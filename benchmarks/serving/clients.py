@@ -10,7 +10,7 @@ import grpc
 from kserve.protocol.grpc import grpc_predict_v2_pb2 as pb
 from kserve.protocol.grpc.grpc_predict_v2_pb2_grpc import GRPCInferenceServiceStub
 
-from lingraft.serving.client import Running
+from lingraft.serving.client import RunningServer
 
 Inputs = Mapping[str, str]
 """One value by the name of the input."""
@@ -20,7 +20,7 @@ _TIMEOUT_S = 120
 class Rest:
     """REST on one connection."""
 
-    def __init__(self, server: Running) -> None:
+    def __init__(self, server: RunningServer) -> None:
         address = server.url.removeprefix("http://")
         self._connection = http.client.HTTPConnection(address, timeout=_TIMEOUT_S)
 
@@ -66,7 +66,7 @@ class Rpc:
 
 
 @contextlib.contextmanager
-def rpc(server: Running) -> Iterator[Rpc]:
+def rpc(server: RunningServer) -> Iterator[Rpc]:
     """A channel to a server, without a proxy that the environment may name."""
     with grpc.insecure_channel(server.grpc, options=[("grpc.enable_http_proxy", 0)]) as channel:
         yield Rpc(channel)

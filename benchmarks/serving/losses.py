@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from lingraft.bundle.format import PRECISIONS, TABLE_FORMATS
-from lingraft.export import bundle, examples_of
+from lingraft.export import evaluation_examples, export_bundle
 
 
 class Trained(NamedTuple):
@@ -24,13 +24,13 @@ class Trained(NamedTuple):
 
 def measured(trained: Trained) -> dict[str, Any]:
     """Score in float32 and loss, by tables' format, body's precision and language."""
-    examples = examples_of(None, trained.embeddings, [], trained.blocks)
+    examples = evaluation_examples(None, trained.embeddings, [], trained.blocks)
     judged = {language: blocks_NT[: trained.most_blocks] for language, blocks_NT in examples.items()}
     parity = {}
     for tables in TABLE_FORMATS:
         with tempfile.TemporaryDirectory() as folder:
             out = Path(folder) / "bundle"
-            found = bundle(trained.primary, None, trained.embeddings, out, PRECISIONS, tables, judged)
+            found = export_bundle(trained.primary, None, trained.embeddings, out, PRECISIONS, tables, judged)
         parity[tables] = found.manifest.record["parity"]
     return {
         "shape": found.manifest.details["shape"],

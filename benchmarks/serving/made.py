@@ -18,10 +18,10 @@ from lingraft.bundle.format import TABLE_FORMATS, Precision, TableFormat
 from lingraft.config.encoder import EncoderShape
 from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.export.bundling import body_facts, language_facts
-from lingraft.export.exported import Exported, write_bodies
-from lingraft.export.language import Brought, tokenizer_facts, write_language
-from lingraft.export.parity import judged
-from lingraft.export.standalone import write_model
+from lingraft.export.exported_model import ExportedModel, write_bodies
+from lingraft.export.language import ExportedLanguage, tokenizer_facts, write_language
+from lingraft.export.parity import compare_languages
+from lingraft.export.standalone import write_standalone_model
 from lingraft.model.encoder import Encoder
 from lingraft.model.swap import vocabulary_of
 from lingraft.tasks.classification import Classifier
@@ -103,14 +103,14 @@ def make(plan: Plan, folder: Path) -> Models:
     return models
 
 
-def _exported(shape: EncoderShape, task: str) -> Exported:
+def _exported(shape: EncoderShape, task: str) -> ExportedModel:
     torch.manual_seed(len(task))
     if task == TOPIC:
-        return Exported(TOPIC, "texts", Classifier(Encoder(shape, 0), len(LABELS)).eval(), LABELS, None)
-    return Exported(NAMES, "tags", Tagger(Encoder(shape, 0), len(TAGS)).eval(), TAGS, None)
+        return ExportedModel(TOPIC, "texts", Classifier(Encoder(shape, 0), len(LABELS)).eval(), LABELS, None)
+    return ExportedModel(NAMES, "tags", Tagger(Encoder(shape, 0), len(TAGS)).eval(), TAGS, None)
 
 
-def _bundles(models: Models, exported: Exported, tables: TableFormat) -> None:
+def _bundles(models: Models, exported: ExportedModel, tables: TableFormat) -> None:
     """A task's bundle with all languages in one number format, and the one with the language that is added."""
     task, plan = exported.name, models.plan
     first = models.bundle(TABLE_FORMATS[0], task)
@@ -125,7 +125,7 @@ def _bundles(models: Models, exported: Exported, tables: TableFormat) -> None:
 
 def _bundle(
     models: Models,
-    exported: Exported,
+    exported: ExportedModel,
     tables: TableFormat,
     tags: list[str],
     out: Path,
@@ -153,10 +153,12 @@ def _bundle(
         }
 
 
-def _parity(draft: Draft, exported: Exported, models: Models, tables: TableFormat) -> dict[Precision, Any]:
+def _parity(draft: Draft, exported: ExportedModel, models: Models, tables: TableFormat) -> dict[Precision, Any]:
     """How near a body comes to PyTorch: in one language, since the body is the same for all."""
     first = [*_languages(models, models.plan.tags[:1])]
-    return {precision: judged(draft.folder, exported, first, precision, tables, {}) for precision in PRECISIONS}
+    return {
+        precision: compare_languages(draft.folder, exported, first, precision, tables, {}) for precision in PRECISIONS
+    }
 
 
 def _share_table(draft: Draft, known: Artifact, language: str) -> None:
@@ -165,13 +167,13 @@ def _share_table(draft: Draft, known: Artifact, language: str) -> None:
     draft.share(known, [name])
 
 
-def _languages(models: Models, tags: list[str]) -> Iterator[Brought]:
+def _languages(models: Models, tags: list[str]) -> Iterator[ExportedLanguage]:
     """Languages with tables of their own, made one after the other."""
     for tag in tags:
         generator = torch.Generator().manual_seed(int.from_bytes(tag.encode()) % 2**32)
         table_VD = torch.empty(models.plan.vocabulary, models.plan.shape.width).normal_(std=_STD, generator=generator)
         pieces = _own_pieces(models, tag)
-        yield Brought(vocabulary_of(table_VD, torch.zeros(len(table_VD)), pieces.special), pieces)
+        yield ExportedLanguage(vocabulary_of(table_VD, torch.zeros(len(table_VD)), pieces.special), pieces)
 
 
 def _own_pieces(models: Models, tag: str) -> Tokenizer:
@@ -189,13 +191,13 @@ def _field(value: bytes) -> bytes:
     return b"\xe2\x12" + bytes([len(value)]) + value
 
 
-def _separate(models: Models, exported: Exported) -> None:
+def _separate(models: Models, exported: ExportedModel) -> None:
     """The model that an exporter writes: one file a language and task, with all weights in it."""
     out = models.separate(exported.name)
     beside = out.with_suffix("")
     beside.mkdir(parents=True)
     (brought,) = _languages(models, models.plan.tags[:1])
-    written = write_model(beside, exported, brought)
+    written = write_standalone_model(beside, exported, brought)
     onnx_ir.save(onnx_ir.external_data.load_to_model(onnx_ir.load(written)), out)
     for file in beside.iterdir():
         file.unlink()

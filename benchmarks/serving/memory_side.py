@@ -21,7 +21,7 @@ import numpy as np
 
 from benchmarks.process_tree import held
 from lingraft.bundle.runtime import Body
-from lingraft.bundle.tables import Table
+from lingraft.bundle.tables import EmbeddingTable
 
 _CHUNK_ROWS = 4096
 _ROW = 16
@@ -31,10 +31,10 @@ _ROW = 16
 def bundles(folders: Sequence[Path]) -> Iterator[dict[str, Any]]:
     """All that the server loads, its golden answers given and every row of every table read."""
     import lingraft.serving.server  # noqa: F401  the whole server counts
-    from lingraft.serving.served import Served
+    from lingraft.serving.served_bundles import ServedBundles
 
     yield {"bytes": own_bytes()}
-    served = Served.load(folders)
+    served = ServedBundles.load(folders)
     tables = {id(each.table): each.table for one in served.bundles.values() for each in one.languages.values()}
     for table in tables.values():
         read_all(table)
@@ -51,10 +51,10 @@ def added(languages: Sequence[str], folders: Sequence[Path]) -> Iterator[dict[st
     import lingraft.serving.server  # noqa: F401
     from lingraft.artifacts.artifact import Artifact, Kind
     from lingraft.serving.bundle import open_language
-    from lingraft.serving.served import Served
+    from lingraft.serving.served_bundles import ServedBundles
 
     half = len(folders) // 2
-    served = Served.load(folders[:half])
+    served = ServedBundles.load(folders[:half])
     for one in served.bundles.values():
         for each in one.languages.values():
             read_all(each.table)
@@ -63,13 +63,13 @@ def added(languages: Sequence[str], folders: Sequence[Path]) -> Iterator[dict[st
         for folder in folders[half:]:
             found = Artifact.open(folder, Kind.BUNDLE)
             name = found.manifest.details["task"]
-            served.put(name, language, open_language(found, language, served.shared))
+            served.put(name, language, open_language(found, language, served.opened_files))
         table = served[name].languages[language].table
         read_all(table)
         yield {"bytes": own_bytes(), "tables": table.nbytes}
 
 
-def read_all(table: Table) -> None:
+def read_all(table: EmbeddingTable) -> None:
     """Read every row once."""
     for start in range(0, len(table), _CHUNK_ROWS):
         table.rows(np.arange(start, min(start + _CHUNK_ROWS, len(table))))

@@ -17,7 +17,7 @@ from benchmarks.serving.made import TOPIC, Models, Plan, make
 from benchmarks.serving.turns import in_turns, medians
 from lingraft.bundle.runtime import Body
 from lingraft.config.encoder import EncoderShape
-from lingraft.serving.client import running
+from lingraft.serving.client import run_server
 
 REST, GRPC, BARE = "rest", "grpc", "bare"
 SMALL = EncoderShape(width=64, layers=2, attention_heads=2, mlm_heads=(2,), block_tokens=128)
@@ -41,7 +41,7 @@ def _measured(models: Models, rounds: int, lengths: Sequence[int]) -> dict[str, 
     session = Body.open(models.separate(TOPIC)).session
     found = {}
     with (
-        running([models.bundle("float32", TOPIC)], ready_s=600) as server,
+        run_server([models.bundle("float32", TOPIC)], ready_s=600) as server,
         rpc(server) as by_rpc,
         contextlib.closing(Rest(server)) as by_rest,
     ):

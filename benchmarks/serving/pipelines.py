@@ -20,8 +20,8 @@ from lingraft.bundle.runtime import usable_cpus
 from lingraft.huggingface.fast_tokenizer import fast_tokenizer, tokenizer_config
 from lingraft.serving.endpoint import Endpoint
 from lingraft.serving.requests import InferRequest, InputTensor
-from lingraft.serving.served import Served
-from lingraft.serving.settings import Settings
+from lingraft.serving.served_bundles import ServedBundles
+from lingraft.serving.settings import ServingSettings
 
 BATCHES = (1, 2, 4, 8, 16, 32)
 PIPELINE = "pipeline"
@@ -38,7 +38,7 @@ def measured(models: Models, texts: int, rounds: int, batches: Sequence[int] = B
     pipe = pipeline(models)
     tuned = {size: _tuned(pipe, asked[:TUNED_ON], size) for size in batches}
     size = max(tuned, key=tuned.__getitem__)
-    served = {precision: Served.load([models.bundle("float32", TOPIC)], precision) for precision in PRECISIONS}
+    served = {precision: ServedBundles.load([models.bundle("float32", TOPIC)], precision) for precision in PRECISIONS}
     sides: dict[str, Side] = {PIPELINE: lambda: pipe(asked, batch_size=size)}
     for precision, one in served.items():
         sides[precision] = _ours(one, asked)
@@ -87,9 +87,9 @@ def _tuned(pipe: Any, asked: Sequence[str], size: int) -> float:
     return len(asked) / _seconds(lambda: pipe(asked, batch_size=size))
 
 
-def _ours(served: Served, asked: Sequence[str]) -> Side:
+def _ours(served: ServedBundles, asked: Sequence[str]) -> Side:
     """Texts of all languages in turns, as many requests at once as the server takes."""
-    settings = Settings(detect=False)
+    settings = ServingSettings(detect=False)
     languages = list(served[TOPIC].languages)
     requests = [_request(text, languages[place % len(languages)]) for place, text in enumerate(asked)]
 

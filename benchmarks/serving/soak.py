@@ -32,7 +32,7 @@ from benchmarks.serving.soaking.watch import Clock, Sample, Watch, clock, sample
 from benchmarks.speed.machine import commit, described
 from lingraft.console import say
 from lingraft.errors import ServingError
-from lingraft.serving.client import Running, running
+from lingraft.serving.client import RunningServer, run_server
 from lingraft.tracking.client import environment
 
 _TELL_EVERY_S = 10.0
@@ -110,20 +110,20 @@ def soaked(settings: Settings, folder: Path) -> Course:
     return course
 
 
-def _sockets(server: Running) -> int:
+def _sockets(server: RunningServer) -> int:
     """That the server has when idle connections have had the time to be closed."""
     time.sleep(_IDLE_S)
     return sample(server.process.pid).sockets
 
 
 @contextlib.contextmanager
-def _server(made: Made, published: Path) -> Iterator[Running]:
+def _server(made: Made, published: Path) -> Iterator[RunningServer]:
     flags = ("--no-detect", f"--follow={published}", f"--follow-s={_FOLLOW_S}")
-    with running([made.bundles["started"]], _SERVER_READY_S, flags) as server:
+    with run_server([made.bundles["started"]], _SERVER_READY_S, flags) as server:
         yield server
 
 
-def _plan(made: Made, server: Running, folder: Path, settings: Settings) -> dict[str, Any]:
+def _plan(made: Made, server: RunningServer, folder: Path, settings: Settings) -> dict[str, Any]:
     said = {
         language: {version: values_NC.tolist() for version, values_NC in of_version.items()}
         for language, of_version in made.expected.items()
@@ -150,7 +150,7 @@ def _measure_capacity(course: Course, load: Load, settings: Settings) -> None:
     say(f"capacity {course.capacity_per_s:.1f} requests/s; soaking at {course.rate_per_s:.1f}/s")
 
 
-def _soak(course: Course, load: Load, server: Running, changes: list[Change], settings: Settings) -> None:
+def _soak(course: Course, load: Load, server: RunningServer, changes: list[Change], settings: Settings) -> None:
     pid = server.process.pid
 
     def tell() -> None:
@@ -169,7 +169,7 @@ def _soak(course: Course, load: Load, server: Running, changes: list[Change], se
     course.ended_s = time.monotonic()
 
 
-def _change(course: Course, server: Running, changes: list[Change], settings: Settings) -> None:
+def _change(course: Course, server: RunningServer, changes: list[Change], settings: Settings) -> None:
     """Change after change, until the time is over."""
     until_s = course.began_s + 60 * settings.minutes
     for number in range(math.ceil(60 * settings.minutes / settings.change_every_s)):

@@ -22,10 +22,10 @@ from benchmarks.serving.made import TOPIC, Models
 from benchmarks.serving.memory import separate_that_fit
 from lingraft.bundle.runtime import Body
 from lingraft.serving.bundle import Bundle
-from lingraft.serving.endpoint import bounds_of
-from lingraft.serving.queue import Queue
-from lingraft.serving.settings import Settings
-from lingraft.serving.tasks.kind import Row, run
+from lingraft.serving.endpoint import queue_limits
+from lingraft.serving.queue import BatchQueue
+from lingraft.serving.settings import ServingSettings
+from lingraft.serving.tasks.handler import TokenRow, run_batch
 
 MIXED, SINGLE, SEPARATE = "mixed", "single", "separate"
 CLIENTS = (1, 4, 16, 32)
@@ -42,7 +42,7 @@ class Separate(NamedTuple):
 
 class _Asked(NamedTuple):
     snapshot: Any
-    row: Row
+    row: TokenRow
 
 
 def measured(models: Models, texts: int, rounds: int, clients: Sequence[int] = CLIENTS) -> dict[str, Any]:
@@ -57,10 +57,10 @@ async def _measured(models: Models, texts: int, rounds: int, clients: Sequence[i
     first = models.plan.tags[0]
     asked = {
         MIXED: [_Asked(bundle, row) for row in rows],
-        SINGLE: [_Asked(bundle, Row(first, row.ids, None, row.text)) for row in rows],
+        SINGLE: [_Asked(bundle, TokenRow(first, row.ids, None, row.text)) for row in rows],
         SEPARATE: [_Asked(separate[row.language], row) for row in rows],
     }
-    runs = {MIXED: run, SINGLE: run, SEPARATE: run_separate}
+    runs = {MIXED: run_batch, SINGLE: run_batch, SEPARATE: run_separate}
     found: dict[str, dict[str, list[Load]]] = {str(count): {side: [] for side in asked} for count in clients}
     for side, run_side in runs.items():
         await _through(run_side, asked[side][: 2 * max(clients)], max(clients))
@@ -85,11 +85,11 @@ def _separate(models: Models) -> tuple[dict[str, Separate], int]:
     return {tag: Separate(tag, sessions[place % count]) for place, tag in enumerate(tags)}, count
 
 
-def _rows(models: Models, count: int) -> list[Row]:
+def _rows(models: Models, count: int) -> list[TokenRow]:
     draw = random.Random(1)
     lengths = [draw.randint(min(SHORTEST, models.plan.shape.block_tokens), longest(models)) for _ in range(count)]
     return [
-        Row(draw.choice(models.plan.tags), drawn(models.plan.vocabulary, length, seed).tolist(), None, 0)
+        TokenRow(draw.choice(models.plan.tags), drawn(models.plan.vocabulary, length, seed).tolist(), None, 0)
         for seed, length in enumerate(lengths)
     ]
 
@@ -99,16 +99,18 @@ def longest(models: Models) -> int:
     return min(LONGEST, models.plan.shape.block_tokens)
 
 
-async def _through(run_side: Callable[[Any, Sequence[Row]], Any], asked: Sequence[_Asked], clients: int) -> Load:
+async def _through(run_side: Callable[[Any, Sequence[TokenRow]], Any], asked: Sequence[_Asked], clients: int) -> Load:
     async with _queue(run_side) as queue:
         return await load(lambda one: queue.outputs(one.snapshot, [one.row]), asked, clients)
 
 
 @contextlib.asynccontextmanager
-async def _queue(run_side: Callable[[Any, Sequence[Row]], Any]) -> AsyncIterator[Queue[Row, Any, Any]]:
+async def _queue(run_side: Callable[[Any, Sequence[TokenRow]], Any]) -> AsyncIterator[BatchQueue[TokenRow, Any, Any]]:
     """The server's queue with the settings that it has by default."""
     with ThreadPoolExecutor(1) as body:
-        queue: Queue[Row, Any, Any] = Queue(run_side, bounds_of(Settings()), body, lambda _: None)
+        queue: BatchQueue[TokenRow, Any, Any] = BatchQueue(
+            run_side, queue_limits(ServingSettings()), body, lambda _: None
+        )
         work = asyncio.create_task(queue.work())
         try:
             yield queue
@@ -116,7 +118,7 @@ async def _queue(run_side: Callable[[Any, Sequence[Row]], Any]) -> AsyncIterator
             work.cancel()
 
 
-def run_separate(model: Separate, rows: Sequence[Row]) -> list[Any]:
+def run_separate(model: Separate, rows: Sequence[TokenRow]) -> list[Any]:
     """Texts of one language through the model that knows it, padded to the longest."""
     longest_T = max(map(len, rows))
     ids_BT = np.ones((len(rows), longest_T), np.int64)

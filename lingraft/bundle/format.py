@@ -59,7 +59,7 @@ def body_fingerprint(manifest: Manifest, precision: Precision) -> str:
     return hashlib.sha256("".join(marks).encode()).hexdigest()
 
 
-def examples_of(manifest: Manifest) -> Examples:
+def bundle_examples(manifest: Manifest) -> Examples:
     """Examples of a bundle for people who try the endpoint; empty if it has none.
 
     Raises:
@@ -79,7 +79,7 @@ def bias_part(language: str) -> str:
     return f"{language}/bias"
 
 
-def golden_part(language: str) -> str:
+def self_test_part(language: str) -> str:
     """Name of the part that holds a language's golden answers."""
     return f"{language}/golden"
 
@@ -91,7 +91,7 @@ class TokenizerFile(pydantic.BaseModel, frozen=True, extra="forbid"):
     special_ids: SpecialIds
 
 
-def tokenizers_of(manifest: Manifest) -> dict[str, TokenizerFile]:
+def bundle_tokenizers(manifest: Manifest) -> dict[str, TokenizerFile]:
     """Tokenizers of a bundle, or of a part of one, by language.
 
     Raises:
@@ -101,14 +101,14 @@ def tokenizers_of(manifest: Manifest) -> dict[str, TokenizerFile]:
     return found
 
 
-def languages_of(manifest: Manifest) -> list[str]:
+def bundle_languages(manifest: Manifest) -> list[str]:
     """Languages of a bundle, the source language first.
 
     Raises:
         ArtifactError: there is none, or they are not those of the tokenizers.
     """
     languages: list[str] = manifest.detail("languages", list[str])
-    tokenizers = tokenizers_of(manifest)
+    tokenizers = bundle_tokenizers(manifest)
     if not languages or sorted(languages) != sorted(tokenizers):
         raise ArtifactError(
             f"the bundle's languages are {languages}, and its tokenizers are of {sorted(tokenizers)}: its manifest is "

@@ -76,7 +76,7 @@ class Body:
         return dict(zip(names, self.session.run(names, given), strict=True))
 
 
-def served_provider() -> str:
+def default_provider() -> str:
     """Execution provider that the installed ONNX Runtime is there for.
 
     Raises:

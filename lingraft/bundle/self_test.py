@@ -1,4 +1,4 @@
-"""Golden answers: what PyTorch said to a few drawn rows when a bundle was written, for a server to try itself on.
+"""Golden expected: what PyTorch said to a few drawn rows when a bundle was written, for a server to try itself on.
 
 Legend: B rows, T tokens.
 """
@@ -18,21 +18,21 @@ _INPUTS = {TOKENS, VISIBLE, TYPES}
 
 
 @dataclass(frozen=True)
-class Golden:
-    """Rows of token ids and their answers."""
+class SelfTest:
+    """Rows of token ids and their expected."""
 
     tokens_BT: NDArray[np.int64]
     visible_BT: NDArray[np.bool_]
     types_BT: NDArray[np.int64] | None
-    answers: dict[str, NDArray[np.float32]]
+    expected: dict[str, NDArray[np.float32]]
     """Outputs by name."""
 
     @classmethod
     def open(cls, file: Path) -> Self:
-        """Read a language's golden answers."""
+        """Read a language's expected outputs."""
         held = load_file(file)
-        answers = {name: value for name, value in held.items() if name not in _INPUTS}
-        return cls(held[TOKENS], held[VISIBLE], held.get(TYPES), answers)
+        expected = {name: value for name, value in held.items() if name not in _INPUTS}
+        return cls(held[TOKENS], held[VISIBLE], held.get(TYPES), expected)
 
     @property
     def rows(self) -> list[list[int]]:
@@ -46,12 +46,12 @@ class Golden:
             return None
         return [ids_T[visible_T].tolist() for ids_T, visible_T in zip(self.types_BT, self.visible_BT, strict=True)]
 
-    def difference(self, actual: Mapping[str, NDArray[np.float32]]) -> float:
+    def max_difference(self, actual: Mapping[str, NDArray[np.float32]]) -> float:
         """Largest absolute difference of an output from its golden answer; not a number where one of them is none."""
-        return difference(self.answers, actual, self.visible_BT)
+        return max_abs_difference(self.expected, actual, self.visible_BT)
 
 
-def difference(
+def max_abs_difference(
     expected: Mapping[str, NDArray[Any]], actual: Mapping[str, NDArray[Any]], visible_BT: NDArray[np.bool_]
 ) -> float:
     """Largest absolute difference of an output; what stands at padding means nothing, and does not count."""

@@ -20,7 +20,7 @@ _CHUNK_ROWS = 4096
 
 
 @dataclass(frozen=True)
-class Table:
+class EmbeddingTable:
     """Rows of float32, float16, or int8 with a scale for each row; memory-mapped, so that processes share them."""
 
     table_VD: NDArray[Any]
@@ -74,7 +74,7 @@ class Table:
         rows_ND: NDArray[np.float32] = self.table_VD[ids_N].astype(np.float32, copy=False)
         return rows_ND if self.scale_V is None else rows_ND * self.scale_V[ids_N, None]
 
-    def times(self, features_ND: NDArray[np.float32]) -> NDArray[np.float32]:
+    def dot(self, features_ND: NDArray[np.float32]) -> NDArray[np.float32]:
         """Products (N, V) of features with every row: fill-mask's logits, without the output bias."""
         return np.concatenate([features_ND @ rows_XD.T for rows_XD in self._chunks()], axis=1)
 

@@ -46,17 +46,17 @@ def export_onnx(
     ] = False,
 ) -> None:
     """Export one task body with the tables of many languages to ONNX, and check parity with PyTorch."""
-    from lingraft.export import bundle, examples_of, in_order, standalone
+    from lingraft.export import evaluation_examples, export_bundle, export_standalone, sort_precisions
 
-    chosen = in_order(precision or ())
+    chosen = sort_precisions(precision or ())
     if alone:
         if len(precision or ()) > 1:
             raise ExportError(f"a standalone model has one precision, not {chosen}. Write each into its own folder.")
-        for language, difference in standalone(primary, task, embeddings, out, chosen[-1], tables).items():
+        for language, difference in export_standalone(primary, task, embeddings, out, chosen[-1], tables).items():
             print(f"{out / language}.onnx: outputs equal PyTorch's within {difference:.1e}")
         return
-    examples = examples_of(task, embeddings, text or (), blocks or ()) if judge else {}
-    print_artifact(bundle(primary, task, embeddings, out, chosen, tables, examples))
+    examples = evaluation_examples(task, embeddings, text or (), blocks or ()) if judge else {}
+    print_artifact(export_bundle(primary, task, embeddings, out, chosen, tables, examples))
 
 
 def export_add(
@@ -65,9 +65,9 @@ def export_add(
     out: OutOption,
 ) -> None:
     """Write a bundle anew with one language more, or with another version of one; both share the body's file."""
-    from lingraft.export import add
+    from lingraft.export import add_to_bundle
 
-    print_artifact(add(bundle, embeddings, out))
+    print_artifact(add_to_bundle(bundle, embeddings, out))
 
 
 def export_hf(

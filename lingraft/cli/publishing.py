@@ -13,7 +13,7 @@ from lingraft.cli.registry import ByOption, current_user
 from lingraft.errors import PublicationError
 
 if TYPE_CHECKING:
-    from lingraft.serving.publishing.folder import Publication
+    from lingraft.serving.publishing.publications import Publication
 
 # What a command needs is imported by it, so that --help does not wait for torch.
 
@@ -54,7 +54,7 @@ def bundle(
         print("nothing has changed")
     _conclude(to, made, wait)
     for model, number in registered:
-        _tag(model, number, f"endpoint.{endpoint}", "; ".join(each.says for each in made) or "nothing has changed")
+        _tag(model, number, f"endpoint.{endpoint}", "; ".join(each.summary for each in made) or "nothing has changed")
 
 
 def rollback(
@@ -77,7 +77,7 @@ def withdraw(
 
 def ls(to: FolderOption) -> None:
     """List all publications, and what each server serves."""
-    from lingraft.serving.publishing.folder import Publications
+    from lingraft.serving.publishing.publications import Publications
 
     if not to.is_dir():
         raise PublicationError(f"there is no folder {to.absolute()}. Give the one that endpoints follow with --to.")
@@ -89,7 +89,7 @@ def ls(to: FolderOption) -> None:
         print(f"nothing has been published in {to}{servers}")
     for task, language in published:
         for each in publications.history(task, language):
-            print(each.says)
+            print(each.summary)
     for replica, _ in replicas:
         for task, replies in replica.replies.items():
             for language, reply in replies.items():
@@ -133,15 +133,15 @@ def champion(
 
 
 def _conclude(folder: Path, made: "Sequence[Publication]", wait_s: float) -> None:
-    from lingraft.serving.publishing.publish import require_served, silent, verdicts
+    from lingraft.serving.publishing.publish import require_served, silent_replicas, wait_for_results
 
     for each in made:
-        print(each.says)
+        print(each.summary)
     if wait_s and made:
-        found = verdicts(folder, made, wait_s)
+        found = wait_for_results(folder, made, wait_s)
         for verdict in found:
-            print(verdict.says)
-        for name in silent(folder, made, found):
+            print(verdict.summary)
+        for name in silent_replicas(folder, made, found):
             print(f"{name} has not answered within {wait_s:g} s: it may be gone, or slow")
         require_served(made, found)
 

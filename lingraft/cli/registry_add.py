@@ -32,7 +32,7 @@ def add(
 
     if (folder / MANIFEST).is_file():
         return _add_artifact(folder, by or current_user(), project)
-    from lingraft.bundle.format import languages_of
+    from lingraft.bundle.format import bundle_languages
     from lingraft.config.gate import Gate
     from lingraft.config.recipe import Recipe
     from lingraft.tracking.promotion.add_language import add_language
@@ -50,7 +50,7 @@ def add(
         if renewal.refused:
             refused.append(f"version {renewal.version} of {name!r}: {renewal.refused}")
         else:
-            languages = ", ".join(languages_of(renewal.made.manifest))
+            languages = ", ".join(bundle_languages(renewal.made.manifest))
             print(f"version {renewal.version} of {name!r} is champion: {languages}")
     if refused:
         raise PromotionError(f"registered, and not promoted: {' '.join(refused)}")

@@ -76,12 +76,12 @@ def sign(
 def _by_language(found: "Artifact") -> dict[str, str]:
     """Fingerprints of a bundle's languages, as endpoints name them."""
     from lingraft.artifacts.artifact import Kind
-    from lingraft.bundle.format import tokenizers_of
-    from lingraft.bundle.parts import fingerprint_of
+    from lingraft.bundle.format import bundle_tokenizers
+    from lingraft.bundle.language_part import language_fingerprint
 
     if found.manifest.kind not in (Kind.BUNDLE, Kind.LANGUAGE):
         return {}
-    return {language: fingerprint_of(found.manifest, language) for language in tokenizers_of(found.manifest)}
+    return {language: language_fingerprint(found.manifest, language) for language in bundle_tokenizers(found.manifest)}
 
 
 def _summary(found: "Artifact") -> Iterator[tuple[str, str]]:

@@ -12,10 +12,17 @@ try:
 except ImportError as error:
     raise MissingExtraError("onnx-ir", "export") from error
 
-from lingraft.export.adding import add
-from lingraft.export.bundling import bundle, in_order
-from lingraft.export.examples import examples_of
-from lingraft.export.parity import parity
-from lingraft.export.standalone import standalone
+from lingraft.export.adding import add_to_bundle
+from lingraft.export.bundling import export_bundle, sort_precisions
+from lingraft.export.examples import evaluation_examples
+from lingraft.export.parity import measure_parity
+from lingraft.export.standalone import export_standalone
 
-__all__ = ["add", "bundle", "examples_of", "in_order", "parity", "standalone"]
+__all__ = [
+    "add_to_bundle",
+    "evaluation_examples",
+    "export_bundle",
+    "export_standalone",
+    "measure_parity",
+    "sort_precisions",
+]

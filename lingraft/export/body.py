@@ -12,11 +12,11 @@ from torch import nn
 from lingraft.bundle.format import Precision
 from lingraft.config.encoder import Activation
 from lingraft.export.graph import Graph
-from lingraft.export.matrix_products import COMPUTED, product
+from lingraft.export.matrix_products import COMPUTE_DTYPES, add_matmul
 from lingraft.model.encoder import Encoder, Layer
 
 
-class Given(NamedTuple):
+class BodyInputs(NamedTuple):
     """What goes into a body."""
 
     embedded_BTD: onnx_ir.Value
@@ -24,7 +24,9 @@ class Given(NamedTuple):
     types_BT: onnx_ir.Value | None
 
 
-def body(graph: Graph, encoder: Encoder, given: Given, precision: Precision, first_only: bool) -> onnx_ir.Value:
+def add_body(
+    graph: Graph, encoder: Encoder, given: BodyInputs, precision: Precision, first_only: bool
+) -> onnx_ir.Value:
     """States (B, T, D) of the last layer.
 
     Args:
@@ -35,9 +37,9 @@ def body(graph: Graph, encoder: Encoder, given: Given, precision: Precision, fir
         first_only: whether only the first token's state (B, 1, D) is asked for: the last layer then computes no other.
     """
     kept_BT = graph.op("Cast", given.visible_BT, to=onnx_ir.DataType.INT32)
-    hidden_BTD = _embedding(graph, encoder, given)
-    if COMPUTED[precision] != torch.float32:
-        hidden_BTD = graph.cast(hidden_BTD, COMPUTED[precision])
+    hidden_BTD = _add_embedding(graph, encoder, given)
+    if COMPUTE_DTYPES[precision] != torch.float32:
+        hidden_BTD = graph.cast(hidden_BTD, COMPUTE_DTYPES[precision])
     for number, layer in enumerate(encoder.layers):
         assert isinstance(layer, Layer)
         last = number == len(encoder.layers) - 1
@@ -46,7 +48,7 @@ def body(graph: Graph, encoder: Encoder, given: Given, precision: Precision, fir
     return hidden_BTD
 
 
-def _embedding(graph: Graph, encoder: Encoder, given: Given) -> onnx_ir.Value:
+def _add_embedding(graph: Graph, encoder: Encoder, given: BodyInputs) -> onnx_ir.Value:
     """Rows with positions and segments added, normalised; float32 always."""
     family, tokens = encoder.shape.family, graph.op("Shape", given.embedded_BTD, start=1, end=2)
     offset, first = graph.constant([family.position_offset]), graph.constant([0])
@@ -56,10 +58,10 @@ def _embedding(graph: Graph, encoder: Encoder, given: Given) -> onnx_ir.Value:
     if given.types_BT is not None:
         types = graph.op("Gather", graph.weight("types_SD", encoder.types_SD), given.types_BT)
         added = graph.op("Add", added, types)
-    return _normalised(graph, given.embedded_BTD, added, encoder.input_norm, "input_norm", torch.float32)
+    return _add_layer_norm(graph, given.embedded_BTD, added, encoder.input_norm, "input_norm", torch.float32)
 
 
-def _normalised(
+def _add_layer_norm(
     graph: Graph,
     value: onnx_ir.Value,
     added: onnx_ir.Value,
@@ -76,7 +78,7 @@ def _normalised(
     return graph.fused("SkipLayerNormalization", value, added, scale, shift, bias, epsilon=norm.eps)
 
 
-def activated(graph: Graph, value: onnx_ir.Value, bias: onnx_ir.Value, activation: Activation) -> onnx_ir.Value:
+def add_activation(graph: Graph, value: onnx_ir.Value, bias: onnx_ir.Value, activation: Activation) -> onnx_ir.Value:
     """A product with its bias, through an activation."""
     if activation == "relu":
         return graph.op("Relu", graph.op("Add", value, bias))
@@ -88,7 +90,7 @@ class _LayerWriter:
 
     def __init__(self, graph: Graph, layer: Layer, activation: Activation, name: str, precision: Precision) -> None:
         self._graph, self._layer, self._activation, self._name = graph, layer, activation, name
-        self._precision, self._dtype = precision, COMPUTED[precision]
+        self._precision, self._dtype = precision, COMPUTE_DTYPES[precision]
 
     def write(self, hidden_BTD: onnx_ir.Value, kept_BT: onnx_ir.Value, first_only: bool) -> onnx_ir.Value:
         mixed, entering = self._attention(hidden_BTD, kept_BT, first_only)
@@ -122,14 +124,14 @@ class _LayerWriter:
         """A product, its bias and the states before it, normalised."""
         bias, module = self._bias(linear), getattr(self._layer, norm)
         found = self._product(value, linear)
-        return _normalised(self._graph, found, added, module, f"{self._name}.{norm}", self._dtype, bias)
+        return _add_layer_norm(self._graph, found, added, module, f"{self._name}.{norm}", self._dtype, bias)
 
     def _activated(self, value_BTF: onnx_ir.Value) -> onnx_ir.Value:
-        return activated(self._graph, value_BTF, self._bias("up"), self._activation)
+        return add_activation(self._graph, value_BTF, self._bias("up"), self._activation)
 
     def _product(self, value: onnx_ir.Value, linear: str) -> onnx_ir.Value:
         weight_OI = getattr(self._layer, linear).weight
-        return product(self._graph, value, f"{self._name}.{linear}.weight", weight_OI, self._precision)
+        return add_matmul(self._graph, value, f"{self._name}.{linear}.weight", weight_OI, self._precision)
 
     def _bias(self, linear: str) -> onnx_ir.Value:
         bias_O = getattr(self._layer, linear).bias

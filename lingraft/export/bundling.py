@@ -10,19 +10,19 @@ from lingraft.bundle.format import PRECISIONS, Precision, TableFormat
 from lingraft.bundle.runtime import installed_runtime
 from lingraft.config.gate import PARITY_TOLERANCE
 from lingraft.errors import ExportError
-from lingraft.export.exported import Exported, write_bodies
-from lingraft.export.language import Brought, tokenizer_facts, write_language
-from lingraft.export.parity import Parity, judged
+from lingraft.export.exported_model import ExportedModel, write_bodies
+from lingraft.export.language import ExportedLanguage, tokenizer_facts, write_language
+from lingraft.export.parity import Parity, compare_languages
 from lingraft.model.loading import Embeddings, Primary, load_embeddings, load_primary
 from lingraft.tasks.model import load_task
 
-_GOLDEN_SLACK: dict[Precision, float] = {"fp32": 2.0, "fp16": 4.0, "int8": 2.0}
+_SELF_TEST_SLACK: dict[Precision, float] = {"fp32": 2.0, "fp16": 4.0, "int8": 2.0}
 """A server's processor rounds elsewhere than the exporter's. Most of all in fp16: a CPU computes every operator in
 float32 and rounds only what comes out."""
 Languages = dict[str, Primary | Embeddings]
 
 
-def bundle(
+def export_bundle(
     primary: Path,
     task: Path | None,
     embeddings: Sequence[Path],
@@ -55,15 +55,15 @@ def bundle(
         ArtifactError: an input is not what it should be, or `out` cannot be written.
     """
     installed_runtime()
-    exported, languages, marks = sources(primary, task, embeddings)
+    exported, languages, marks = load_sources(primary, task, embeddings)
     require_examples(examples or {}, languages)
-    brought, chosen = [*map(Brought.of, languages.values())], in_order(precisions)
+    brought, chosen = [*map(ExportedLanguage.from_artifact, languages.values())], sort_precisions(precisions)
     with artifact.create(out, Kind.BUNDLE) as draft:
         write_bodies(draft, exported, chosen)
         for one in brought:
             write_language(draft, one, exported, tables)
         found = {
-            precision: judged(draft.folder, exported, brought, precision, tables, examples or {})
+            precision: compare_languages(draft.folder, exported, brought, precision, tables, examples or {})
             for precision in chosen
         }
         tokenizers = {one.tokenizer.language: tokenizer_facts(one) for one in brought}
@@ -73,13 +73,15 @@ def bundle(
             "data_hashes": marks,
             "details": body_facts(exported)
             | language_facts(tokenizers, found)
-            | {"tables": tables, "examples": _prompts(exported) if prompts is None else prompts},
+            | {"tables": tables, "examples": _recipe_examples(exported) if prompts is None else prompts},
             "record": {"parity": found},
         }
     return Artifact.load(out, Kind.BUNDLE)
 
 
-def sources(primary: Path, task: Path | None, embeddings: Sequence[Path]) -> tuple[Exported, Languages, dict[str, str]]:
+def load_sources(
+    primary: Path, task: Path | None, embeddings: Sequence[Path]
+) -> tuple[ExportedModel, Languages, dict[str, str]]:
     """What is exported, its languages (the source's first), and the fingerprints of all inputs.
 
     Raises:
@@ -95,10 +97,10 @@ def sources(primary: Path, task: Path | None, embeddings: Sequence[Path]) -> tup
             require_aligned(f"embeddings of {one.language!r}", one.aligned_with, source.fingerprint)
             marks[f"embeddings-{language}"] = one.fingerprint
     if task is None:
-        return Exported.of_primary(source), languages, marks
+        return ExportedModel.of_primary(source), languages, marks
     model = load_task(task)
     model.swap_in(source)
-    return Exported.of_task(model), languages, marks | {"task": model.fingerprint}
+    return ExportedModel.of_task(model), languages, marks | {"task": model.fingerprint}
 
 
 def _by_language(brought: Sequence[Primary | Embeddings]) -> Languages:
@@ -118,7 +120,7 @@ def require_examples(examples: Mapping[str, Any], languages: Languages) -> None:
         raise ExportError(f"there are rows of {strange} to judge, but the languages are {list(languages)}.")
 
 
-def in_order(precisions: Sequence[str]) -> list[Precision]:
+def sort_precisions(precisions: Sequence[str]) -> list[Precision]:
     """Each one once, fp32 first.
 
     Raises:
@@ -129,12 +131,12 @@ def in_order(precisions: Sequence[str]) -> list[Precision]:
     return [precision for precision in PRECISIONS if precision in {"fp32", *precisions}]
 
 
-def _prompts(exported: Exported) -> dict[str, dict[str, str]]:
+def _recipe_examples(exported: ExportedModel) -> dict[str, dict[str, str]]:
     settings = exported.settings
     return {language: settings.asked(language) for language in settings.examples} if settings else {}
 
 
-def body_facts(exported: Exported) -> dict[str, Any]:
+def body_facts(exported: ExportedModel) -> dict[str, Any]:
     """What a manifest says of the body."""
     return {
         "task": exported.name,
@@ -158,4 +160,4 @@ def language_facts(tokenizers: Mapping[str, Any], found: Mapping[Precision, Pari
 
 def _tolerance(precision: Precision, parity: Parity) -> float:
     """How far a server may miss golden answers: what float32 may, and more where the precision itself misses more."""
-    return _GOLDEN_SLACK[precision] * max(PARITY_TOLERANCE, *(each["difference"] for each in parity.values()))
+    return _SELF_TEST_SLACK[precision] * max(PARITY_TOLERANCE, *(each["difference"] for each in parity.values()))

@@ -13,7 +13,7 @@ from lingraft.tasks.loading import load_examples
 from lingraft.tasks.model import load_task
 
 
-def examples_of(
+def evaluation_examples(
     task: Path | None, embeddings: Sequence[Path], texts: Sequence[Path], blocks: Sequence[Path] = ()
 ) -> dict[str, Any]:
     """Test examples by language: the source's and each target's that the task covers; blocks (N, T) of a primary.
@@ -38,11 +38,11 @@ def examples_of(
     if cut or (by_language and model.settings.kind != "documents"):
         raise ExportError(f"task {model.name!r} is judged on its own examples. Leave --blocks and --text out.")
     targets = (load_embeddings(folder).language for folder in embeddings)
-    wanted = _judged(model.settings, [str(model.manifest.language), *targets], by_language)
+    wanted = _evaluated_languages(model.settings, [str(model.manifest.language), *targets], by_language)
     return {each: load_examples(model.settings, "test", each, by_language.get(each)) for each in wanted}
 
 
-def _judged(task: Task, languages: Sequence[str], texts: dict[str, Artifact]) -> Iterable[str]:
+def _evaluated_languages(task: Task, languages: Sequence[str], texts: dict[str, Artifact]) -> Iterable[str]:
     """Those the task covers; of documents those that there is text of."""
     if task.kind == "documents":
         if not texts:

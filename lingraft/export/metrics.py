@@ -11,14 +11,14 @@ from torch import Tensor, nn
 
 from lingraft.bundle.format import FEATURES, OUTPUTS, TableFormat
 from lingraft.bundle.runtime import Body
-from lingraft.export.exported import Exported
-from lingraft.export.language import Brought, Drawn
+from lingraft.export.exported_model import ExportedModel
+from lingraft.export.language import ExportedLanguage, TokenBatch
 from lingraft.model.encoder import Encoder
 from lingraft.training import masked_lm
 
 
-def scores(
-    opened: Body, exported: Exported, brought: Brought, table_format: TableFormat, rows: Any
+def score_language(
+    opened: Body, exported: ExportedModel, brought: ExportedLanguage, table_format: TableFormat, rows: Any
 ) -> dict[str, float]:
     """The metric under ONNX Runtime as `score`, and by how much PyTorch with the table as learned is above it, `loss`.
 
@@ -29,15 +29,15 @@ def scores(
         table_format: of the table that ONNX Runtime's rows come from.
         rows: examples of the task; of a primary, blocks (N, T) of token ids.
     """
-    exported.speak(brought.vocabulary)
-    whole = _judged(exported, exported.net, brought, rows)
-    exported.speak(brought.stored(table_format))
+    exported.set_vocabulary(brought.vocabulary)
+    whole = _score(exported, exported.net, brought, rows)
+    exported.set_vocabulary(brought.as_stored(table_format))
     net = OnnxNet(opened, exported) if exported.task else OnnxEncoder(opened, exported)
-    score = _judged(exported, net, brought, rows)
+    score = _score(exported, net, brought, rows)
     return {"score": score, "loss": whole - score}
 
 
-def _judged(exported: Exported, net: Any, brought: Brought, rows: Any) -> float:
+def _score(exported: ExportedModel, net: Any, brought: ExportedLanguage, rows: Any) -> float:
     if exported.task is None:
         top = exported.shape.layers
         return masked_lm.accuracy(net, rows, (top,))[top]
@@ -45,7 +45,7 @@ def _judged(exported: Exported, net: Any, brought: Brought, rows: Any) -> float:
     return exported.task.judge(net, data, brought.tokenizer.language).score
 
 
-def answers(opened: Body, exported: Exported, drawn: Drawn) -> dict[str, Any]:
+def onnx_outputs(opened: Body, exported: ExportedModel, drawn: TokenBatch) -> dict[str, Any]:
     """ONNX Runtime's outputs, with the vocabulary that the exported body has."""
     embedded_BTD = nn.functional.embedding(drawn.tokens_BT, exported.encoder.vocabulary.table_VD.detach())
     types_BT = torch.zeros_like(drawn.tokens_BT) if drawn.types_BT is None else drawn.types_BT
@@ -56,7 +56,7 @@ def answers(opened: Body, exported: Exported, drawn: Drawn) -> dict[str, Any]:
 class OnnxNet(nn.Module):
     """A body under ONNX Runtime in place of a `TaskNet`: a kind of task judges it as it judges PyTorch's."""
 
-    def __init__(self, opened: Body, exported: Exported) -> None:
+    def __init__(self, opened: Body, exported: ExportedModel) -> None:
         super().__init__()
         self.out = exported.net.out
         self._opened, self._exported = opened, exported
@@ -64,13 +64,15 @@ class OnnxNet(nn.Module):
     def forward(self, tokens_BT: Tensor, visible_BT: Tensor, types_BT: Tensor | None = None) -> Tensor:
         """Logits."""
         (name,) = OUTPUTS[self._exported.kind]
-        return torch.from_numpy(answers(self._opened, self._exported, Drawn(tokens_BT, visible_BT, types_BT))[name])
+        return torch.from_numpy(
+            onnx_outputs(self._opened, self._exported, TokenBatch(tokens_BT, visible_BT, types_BT))[name]
+        )
 
 
 class OnnxEncoder(Encoder):
     """A primary under ONNX Runtime in place of an encoder, to be judged on masked tokens."""
 
-    def __init__(self, opened: Body, exported: Exported) -> None:
+    def __init__(self, opened: Body, exported: ExportedModel) -> None:
         with torch.device("meta"):
             super().__init__(exported.shape, 0)
         self.vocabulary, self.positions_TD = exported.encoder.vocabulary, exported.encoder.positions_TD
@@ -81,5 +83,5 @@ class OnnxEncoder(Encoder):
     ) -> dict[int, Tensor]:
         """What the table makes logits of, (M, D), at the deepest head."""
         visible_BT = torch.ones_like(tokens_BT, dtype=torch.bool) if visible_BT is None else visible_BT
-        found = answers(self._opened, self._exported, Drawn(tokens_BT, visible_BT, None))[FEATURES]
+        found = onnx_outputs(self._opened, self._exported, TokenBatch(tokens_BT, visible_BT, None))[FEATURES]
         return {self.shape.layers: torch.from_numpy(found).flatten(0, 1)[positions_M]}

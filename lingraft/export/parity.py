@@ -11,17 +11,17 @@ from typing import Any
 from lingraft.artifacts.artifact import Draft, Kind
 from lingraft.bundle.format import Precision, TableFormat, body_file
 from lingraft.bundle.runtime import Body, installed_runtime
-from lingraft.bundle.self_test import difference
+from lingraft.bundle.self_test import max_abs_difference
 from lingraft.config.gate import PARITY_TOLERANCE
 from lingraft.errors import ExportError
-from lingraft.export.exported import Exported, write_bodies
-from lingraft.export.language import Brought, Drawn, draw
-from lingraft.export.metrics import answers, scores
+from lingraft.export.exported_model import ExportedModel, write_bodies
+from lingraft.export.language import ExportedLanguage, TokenBatch, random_batch
+from lingraft.export.metrics import onnx_outputs, score_language
 from lingraft.model.loading import load_embeddings
 from lingraft.tasks.model import load_task
 
 
-def parity(task: Path, embeddings: Path) -> float:
+def measure_parity(task: Path, embeddings: Path) -> float:
     """Largest absolute difference of a logit between ONNX Runtime and PyTorch, with one language put into a task.
 
     Raises:
@@ -33,21 +33,23 @@ def parity(task: Path, embeddings: Path) -> float:
     installed_runtime()
     model, brought = load_task(task), load_embeddings(embeddings)
     model.swap_in(brought)
-    exported = Exported.of_task(model)
+    exported = ExportedModel.of_task(model)
     with tempfile.TemporaryDirectory() as folder:
         draft = Draft(Path(folder), Kind.BUNDLE)
         write_bodies(draft, exported, ["fp32"])
-        return _difference(Body.open(draft.folder / body_file("fp32")), exported, Brought.of(brought), "float32")
+        return _difference(
+            Body.open(draft.folder / body_file("fp32")), exported, ExportedLanguage.from_artifact(brought), "float32"
+        )
 
 
 Parity = dict[str, dict[str, float]]
 """By language: `difference`, and where rows were given `score` and `loss`."""
 
 
-def judged(
+def compare_languages(
     folder: Path,
-    exported: Exported,
-    languages: Sequence[Brought],
+    exported: ExportedModel,
+    languages: Sequence[ExportedLanguage],
     precision: Precision,
     table_format: TableFormat,
     examples: Mapping[str, Any],
@@ -75,12 +77,12 @@ def judged(
         language = brought.tokenizer.language
         found[language] = {"difference": _difference(opened, exported, brought, table_format)}
         if language in examples:
-            found[language] |= scores(opened, exported, brought, table_format, examples[language])
-    require_near(precision, {language: each["difference"] for language, each in found.items()})
+            found[language] |= score_language(opened, exported, brought, table_format, examples[language])
+    require_parity(precision, {language: each["difference"] for language, each in found.items()})
     return found
 
 
-def require_near(precision: Precision, found: Mapping[str, float]) -> None:
+def require_parity(precision: Precision, found: Mapping[str, float]) -> None:
     """Refuse differences, by language, that are above the tolerance (in fp32), or not a number.
 
     Raises:
@@ -96,15 +98,15 @@ def require_near(precision: Precision, found: Mapping[str, float]) -> None:
         )
 
 
-def _difference(opened: Body, exported: Exported, brought: Brought, table_format: TableFormat) -> float:
-    exported.speak(brought.stored(table_format))
-    drawn = probe(brought, exported)
-    expected = {name: answer.numpy() for name, answer in exported.answers(*drawn).items()}
-    return difference(expected, answers(opened, exported, drawn), drawn.visible_BT.numpy())
+def _difference(opened: Body, exported: ExportedModel, brought: ExportedLanguage, table_format: TableFormat) -> float:
+    exported.set_vocabulary(brought.as_stored(table_format))
+    drawn = parity_batch(brought, exported)
+    expected = {name: answer.numpy() for name, answer in exported.torch_outputs(*drawn).items()}
+    return max_abs_difference(expected, onnx_outputs(opened, exported, drawn), drawn.visible_BT.numpy())
 
 
-def probe(brought: Brought, exported: Exported) -> Drawn:
+def parity_batch(brought: ExportedLanguage, exported: ExportedModel) -> TokenBatch:
     """Rows from a whole block down to one piece, so that all rows but one are padded."""
     block = exported.shape.block_tokens
     lengths = [max(1, (block - 2) // share) for share in (1, 2, 4, block)]
-    return draw(len(brought.vocabulary), lengths, brought.tokenizer.special, exported.shape)
+    return random_batch(len(brought.vocabulary), lengths, brought.tokenizer.special, exported.shape)

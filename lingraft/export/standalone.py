@@ -14,23 +14,23 @@ from safetensors.torch import save_file
 from lingraft.artifacts.files import atomic_folder
 from lingraft.bundle.format import BIAS, FEATURES, SCALE, TABLE, Precision, TableFormat, body_part
 from lingraft.bundle.runtime import Body, installed_runtime
-from lingraft.bundle.self_test import difference
+from lingraft.bundle.self_test import max_abs_difference
 from lingraft.config.tasks import PRIMARY
 from lingraft.errors import ExportError
-from lingraft.export.body import Given
-from lingraft.export.bundling import sources
-from lingraft.export.exported import Exported, facts_of
+from lingraft.export.body import BodyInputs
+from lingraft.export.bundling import load_sources
+from lingraft.export.exported_model import ExportedModel, graph_metadata
 from lingraft.export.graph import Graph
 from lingraft.export.heads import Outputs
-from lingraft.export.language import Brought, Drawn, stored_rows
-from lingraft.export.parity import probe, require_near
+from lingraft.export.language import ExportedLanguage, TokenBatch, table_tensors
+from lingraft.export.parity import parity_batch, require_parity
 
 IDS, MASK, TYPE_IDS = "input_ids", "attention_mask", "token_type_ids"
 """As transformers names them."""
 LOGITS = "logits_BTV"
 
 
-def standalone(
+def export_standalone(
     primary: Path,
     task: Path | None,
     embeddings: Sequence[Path],
@@ -64,54 +64,58 @@ def standalone(
         ArtifactError: an input is not what it should be, or `out` cannot be written.
     """
     installed_runtime()
-    exported, languages, _ = sources(primary, task, embeddings)
+    exported, languages, _ = load_sources(primary, task, embeddings)
     if exported.kind == PRIMARY and tables != "float32":
         raise ExportError(f"a primary's standalone models have float32 tables, not {tables}. Leave the format out.")
     with atomic_folder(out) as folder:
         found = {
-            language: _model(folder, exported, Brought.of(one), precision, tables)
+            language: _export_language(folder, exported, ExportedLanguage.from_artifact(one), precision, tables)
             for language, one in languages.items()
         }
-        require_near(precision, found)
+        require_parity(precision, found)
     return found
 
 
-def _model(folder: Path, exported: Exported, brought: Brought, precision: Precision, tables: TableFormat) -> float:
+def _export_language(
+    folder: Path, exported: ExportedModel, brought: ExportedLanguage, precision: Precision, tables: TableFormat
+) -> float:
     tokenizer = brought.tokenizer
     shutil.copyfile(tokenizer.model, folder / f"{tokenizer.language}.{tokenizer.model.name}")
-    model = write_model(folder, exported, brought, precision, tables)
-    exported.speak(brought.stored(tables))
-    return _difference(model, exported, probe(brought, exported))
+    model = write_standalone_model(folder, exported, brought, precision, tables)
+    exported.set_vocabulary(brought.as_stored(tables))
+    return _difference(model, exported, parity_batch(brought, exported))
 
 
-def write_model(
+def write_standalone_model(
     folder: Path,
-    exported: Exported,
-    brought: Brought,
+    exported: ExportedModel,
+    brought: ExportedLanguage,
     precision: Precision = "fp32",
     tables: TableFormat = "float32",
 ) -> Path:
     """Write one language's model and its weights, those of the body unless the folder has them; returns its file."""
     language, graph = brought.tokenizer.language, Graph(body_part(precision))
-    outputs = _nodes(graph, exported, brought, precision, tables)
+    outputs = _add_nodes(graph, exported, brought, precision, tables)
     for part, tensors in graph.parts.items():
         if not (file := folder / f"{part}.safetensors").exists():
             save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, file)
     file = folder / f"{language}.onnx"
-    graph.save(file, outputs, {**facts_of(exported), "language": language})
+    graph.save(file, outputs, {**graph_metadata(exported), "language": language})
     return file
 
 
-def _nodes(graph: Graph, exported: Exported, brought: Brought, precision: Precision, tables: TableFormat) -> Outputs:
+def _add_nodes(
+    graph: Graph, exported: ExportedModel, brought: ExportedLanguage, precision: Precision, tables: TableFormat
+) -> Outputs:
     language, size = brought.tokenizer.language, ["batch", "tokens"]
     ids, mask = (graph.input(name, torch.int64, size) for name in (IDS, MASK))
     types = graph.input(TYPE_IDS, torch.int64, size) if exported.shape.family.segments else None
     rows = {
         name: graph.weight(name, tensor, language)
-        for name, tensor in stored_rows(brought.vocabulary.table_VD, tables).items()
+        for name, tensor in table_tensors(brought.vocabulary.table_VD, tables).items()
     }
-    given = Given(_embedded(graph, rows, ids, tables), graph.cast(mask, torch.bool), types)
-    outputs = exported.nodes(graph, given, precision)
+    given = BodyInputs(_add_embedding_lookup(graph, rows, ids, tables), graph.cast(mask, torch.bool), types)
+    outputs = exported.add_nodes(graph, given, precision)
     if exported.kind != PRIMARY:
         return outputs
     bias = graph.weight(BIAS, brought.vocabulary.bias_V, language)
@@ -119,7 +123,9 @@ def _nodes(graph: Graph, exported: Exported, brought: Brought, precision: Precis
     return {**outputs, LOGITS: (graph.op("Add", products, bias), [*size, len(brought.vocabulary)])}
 
 
-def _embedded(graph: Graph, rows: dict[str, onnx_ir.Value], ids: onnx_ir.Value, tables: TableFormat) -> onnx_ir.Value:
+def _add_embedding_lookup(
+    graph: Graph, rows: dict[str, onnx_ir.Value], ids: onnx_ir.Value, tables: TableFormat
+) -> onnx_ir.Value:
     embedded = graph.op("Gather", rows[TABLE], ids)
     if tables == "float32":
         return embedded
@@ -130,17 +136,17 @@ def _embedded(graph: Graph, rows: dict[str, onnx_ir.Value], ids: onnx_ir.Value, 
     return graph.op("Mul", embedded, scales)
 
 
-def _difference(model: Path, exported: Exported, drawn: Drawn) -> float:
+def _difference(model: Path, exported: ExportedModel, drawn: TokenBatch) -> float:
     session = Body.open(model).session
     given = {IDS: drawn.tokens_BT.numpy(), MASK: drawn.visible_BT.long().numpy()}
     if exported.shape.family.segments:
         types_BT = torch.zeros_like(drawn.tokens_BT) if drawn.types_BT is None else drawn.types_BT
         given[TYPE_IDS] = types_BT.numpy()
-    expected = exported.answers(*drawn)
+    expected = exported.torch_outputs(*drawn)
     if exported.kind == PRIMARY:
         vocabulary = exported.encoder.vocabulary
         with torch.inference_mode():
             logits_BTV = torch.nn.functional.linear(expected[FEATURES], vocabulary.table_VD, vocabulary.bias_V)
         expected |= {LOGITS: logits_BTV}
     actual = dict(zip(expected, session.run([*expected], given), strict=True))
-    return difference({name: each.numpy() for name, each in expected.items()}, actual, drawn.visible_BT.numpy())
+    return max_abs_difference({name: each.numpy() for name, each in expected.items()}, actual, drawn.visible_BT.numpy())

@@ -13,9 +13,16 @@ from typing import Any
 
 from lingraft.artifacts.artifact import Artifact, Kind, Manifest, require_aligned
 from lingraft.errors import AlignmentError
-from lingraft.huggingface.card_data import NOT_STATED, Sources, Text, cost_table, sources_of, table
+from lingraft.huggingface.card_data import (
+    NOT_STATED,
+    TrainingData,
+    TrainingText,
+    cost_table,
+    markdown_table,
+    trace_training_data,
+)
 from lingraft.huggingface.fast_tokenizer import special_pieces
-from lingraft.huggingface.model import Form
+from lingraft.huggingface.model import HfClass
 from lingraft.model.loading import Embeddings, Primary
 from lingraft.stages import results
 from lingraft.stages.results import LanguageResult, SourceResult, TaskScores
@@ -46,20 +53,20 @@ print(context[places[start][0] : places[end][1]])"""
 
 
 @dataclass(frozen=True)
-class Model:
+class CardSubject:
     """What is exported."""
 
     source: Primary
-    brought: Primary | Embeddings
+    vocabulary_source: Primary | Embeddings
     """Whose vocabulary it has."""
     task: TaskModel | None
-    form: Form
+    form: HfClass
     model_type: str
 
     @property
     def language(self) -> str:
         """Language that it reads."""
-        return self.brought.tokenizer.language
+        return self.vocabulary_source.tokenizer.language
 
     @property
     def origin(self) -> dict[str, str | None] | None:
@@ -68,15 +75,15 @@ class Model:
         return found
 
     @property
-    def trained(self) -> dict[str, Manifest]:
+    def manifests(self) -> dict[str, Manifest]:
         """Manifests of what was trained, by what it is."""
         found = {"primary": self.source.manifest}
-        if isinstance(self.brought, Embeddings):
-            found["embeddings"] = self.brought.manifest
+        if isinstance(self.vocabulary_source, Embeddings):
+            found["embeddings"] = self.vocabulary_source.manifest
         return found | ({f"task {self.task.name}": self.task.manifest} if self.task else {})
 
 
-def card(model: Model, evaluation: Path | None = None, data: Sequence[Path] = ()) -> str:
+def model_card(model: CardSubject, evaluation: Path | None = None, data: Sequence[Path] = ()) -> str:
     """The card's text.
 
     Args:
@@ -88,17 +95,17 @@ def card(model: Model, evaluation: Path | None = None, data: Sequence[Path] = ()
         AlignmentError: the evaluation is of another primary or of other embeddings.
         ArtifactError: an input is not what it should be, or nothing was trained on it.
     """
-    sources = sources_of(model.trained.values(), data)
+    sources = trace_training_data(model.manifests.values(), data)
     judged = _evaluation(model, evaluation) if evaluation else None
     page = Template(resources.files("lingraft").joinpath("templates", _FILE).read_text(encoding="utf-8"))
     return page.substitute(
-        front="\n".join(_front(model, sources)),
-        title=f"{_subject(model)} in {model.language}",
+        front="\n".join(_front_matter(model, sources)),
+        title=f"{_title(model)} in {model.language}",
         summary=_summary(model),
         system=_system(model),
         usage="\n".join(_usage(model)),
         longest=model.source.encoder.shape.block_tokens,
-        end_piece=special_pieces(model.brought.tokenizer).end,
+        end_piece=special_pieces(model.vocabulary_source.tokenizer).end,
         data=_data(model, sources.texts),
         cost=_cost(model, judged),
         scores=_scores(model, judged),
@@ -108,20 +115,20 @@ def card(model: Model, evaluation: Path | None = None, data: Sequence[Path] = ()
     )
 
 
-def _evaluation(model: Model, folder: Path) -> SourceResult | LanguageResult:
+def _evaluation(model: CardSubject, folder: Path) -> SourceResult | LanguageResult:
     of = Artifact.load(folder, Kind.EVALUATION).manifest.detail("of", str)
     judged = results.load_language(folder) if of == "language" else results.load_source(folder)
     require_aligned("the evaluation", judged.primary, model.source.fingerprint, "Evaluate again")
     vocabulary = judged.embeddings if isinstance(judged, LanguageResult) else judged.primary
-    if vocabulary != model.brought.fingerprint:
+    if vocabulary != model.vocabulary_source.fingerprint:
         raise AlignmentError(
             f"{folder} judges the embeddings {vocabulary} in {judged.language!r}; what is exported has the embeddings "
-            f"{model.brought.fingerprint} in {model.language!r}. Give their evaluation."
+            f"{model.vocabulary_source.fingerprint} in {model.language!r}. Give their evaluation."
         )
     return judged
 
 
-def _front(model: Model, sources: Sources) -> Iterator[str]:
+def _front_matter(model: CardSubject, sources: TrainingData) -> Iterator[str]:
     yield f"language: {json.dumps(model.language)}"
     yield f"license: {_licence(model, sources)}"
     yield "library_name: transformers"
@@ -133,27 +140,27 @@ def _front(model: Model, sources: Sources) -> Iterator[str]:
     yield "- mini-model-adaptation"
 
 
-def _licence(model: Model, sources: Sources) -> str:
+def _licence(model: CardSubject, sources: TrainingData) -> str:
     """The inputs' licence, where all state one and the same; 'unknown' and 'other' are the hub's own words."""
     stated = {text.licence for text in sources.texts}
     stated |= {model.origin["licence"] or NOT_STATED} if model.origin else set()
-    if NOT_STATED in stated or not all(map(sources.cover, _trainings(model).values())):
+    if NOT_STATED in stated or not all(map(sources.covers, _trained_here(model).values())):
         return "unknown"
     return json.dumps(stated.pop()) if len(stated) == 1 else "other"
 
 
-def _trainings(model: Model) -> dict[str, Manifest]:
+def _trained_here(model: CardSubject) -> dict[str, Manifest]:
     """What was trained here: an imported primary was not."""
-    return {name: manifest for name, manifest in model.trained.items() if name != "primary" or not model.origin}
+    return {name: manifest for name, manifest in model.manifests.items() if name != "primary" or not model.origin}
 
 
-def _subject(model: Model) -> str:
+def _title(model: CardSubject) -> str:
     words = _TASK_WORDS[model.form.pipeline]
     return f"{model.task.name}: {words}" if model.task else words.capitalize()
 
 
-def _summary(model: Model) -> str:
-    shape, vocabulary = model.source.encoder.shape, len(model.brought.tokenizer)
+def _summary(model: CardSubject) -> str:
+    shape, vocabulary = model.source.encoder.shape, len(model.vocabulary_source.tokenizer)
     parts = [
         f"An encoder of {shape.layers} layers, width {shape.width} (`{model.model_type}`), with a vocabulary of "
         f"{vocabulary} pieces for the language `{model.language}`."
@@ -165,10 +172,10 @@ def _summary(model: Model) -> str:
     return " ".join(parts)
 
 
-def _system(model: Model) -> str:
-    if not isinstance(model.brought, Embeddings):
+def _system(model: CardSubject) -> str:
+    if not isinstance(model.vocabulary_source, Embeddings):
         return f"The vocabulary is that of the primary itself, whose source language is `{model.language}`."
-    details, layers = model.brought.manifest.details, model.source.encoder.shape.layers
+    details, layers = model.vocabulary_source.manifest.details, model.source.encoder.shape.layers
     return (
         f"The token embeddings were learned by {_adaptation(details, layers)}, system "
         f"{details.get('system', NOT_STATED)}, with the body frozen. The primary's source language is "
@@ -186,7 +193,7 @@ def _adaptation(details: Mapping[str, Any], layers: int) -> str:
     return f"mini-model adaptation (arXiv 2212.10503) over {over}{added}, then put into the whole model"
 
 
-def _usage(model: Model) -> Iterator[str]:
+def _usage(model: CardSubject) -> Iterator[str]:
     if model.form.pipeline == "question-answering":  # transformers has no pipeline for it any more
         yield _ANSWERING
         return
@@ -194,47 +201,47 @@ def _usage(model: Model) -> Iterator[str]:
     yield ""
     yield f'model = pipeline("{model.form.pipeline}", model="path/to/this/folder")'
     if model.form.pipeline == "fill-mask":
-        yield f'print(model("{special_pieces(model.brought.tokenizer).mask}"))'
+        yield f'print(model("{special_pieces(model.vocabulary_source.tokenizer).mask}"))'
     elif model.task and model.task.settings.kind == "pairs":
         yield 'print(model({"text": "...", "text_pair": "..."}))'
     else:
         yield 'print(model("..."))'
 
 
-def _data(model: Model, texts: Sequence[Text]) -> str:
+def _data(model: CardSubject, texts: Sequence[TrainingText]) -> str:
     trained = [
         (name, manifest.language, manifest.details.get("examples", ""), what, f"`{mark}`")
-        for name, manifest in _trainings(model).items()
+        for name, manifest in _trained_here(model).items()
         for what, mark in manifest.data_hashes.items()
     ]
-    parts = [table(("trained", "language", "examples", "on", "SHA-256"), trained)] if trained else []
+    parts = [markdown_table(("trained", "language", "examples", "on", "SHA-256"), trained)] if trained else []
     if texts:
         rows = [(t.language, t.origin, t.documents, t.characters, f"`{t.fingerprint}`") for t in texts]
-        parts.append(table(("text", "source", "training documents", "characters", "SHA-256"), rows))
+        parts.append(markdown_table(("text", "source", "training documents", "characters", "SHA-256"), rows))
     else:
         parts.append(f"Documents of the text: {NOT_STATED}.")
     return "\n\n".join(parts)
 
 
-def _cost(model: Model, judged: SourceResult | LanguageResult | None) -> str:
-    costs = {name: manifest.cost for name, manifest in _trainings(model).items()}
+def _cost(model: CardSubject, judged: SourceResult | LanguageResult | None) -> str:
+    costs = {name: manifest.cost for name, manifest in _trained_here(model).items()}
     building = judged.building if isinstance(judged, LanguageResult) else None
     costs |= {"fresh layers (step 1b, once for all languages)": building} if building else {}
     parts = [cost_table(costs)] if costs else []
     if model.origin:
         parts.append(f"The primary was imported; what its training cost is {NOT_STATED}.")
-    if model.brought.manifest.details.get("fresh_layers") and building is None:
+    if model.vocabulary_source.manifest.details.get("fresh_layers") and building is None:
         parts.append(f"What building the mini-model's fresh layers (step 1b) cost is {NOT_STATED}.")
     return "\n\n".join([*parts, "FLOPs are by the paper's equations A1, A3 and A4."])
 
 
-def _scores(model: Model, judged: SourceResult | LanguageResult | None) -> str:
+def _scores(model: CardSubject, judged: SourceResult | LanguageResult | None) -> str:
     if judged is None:
         return "No evaluation was given with this export."
     if model.task is None:
         depths = {"all layers": judged.masked.primary} if isinstance(judged, LanguageResult) else judged.masked_by_depth
         rows = [(f"masked tokens found, {where}", f"{score:.1%}") for where, score in depths.items()]
-        return table(("measured on test text", "accuracy"), rows)
+        return markdown_table(("measured on test text", "accuracy"), rows)
     if model.task.name not in judged.task_scores:
         return f"The evaluation has no scores of `{model.task.name}` in `{model.language}`."
     return _task_scores(judged.task_scores[model.task.name], model.task.seed, model.language)
@@ -250,20 +257,20 @@ def _task_scores(scores: TaskScores, seed: int, language: str) -> str:
             (f"{scores.metric}, mean of {len(every.by_seed)} seeds", f"{every.mean:.1%} ± {every.deviation:.1%}")
         )
     rows += [(f"{name.replace('_', ' ')}, mean of seeds", f"{found.mean:.1%}") for name, found in scores.others.items()]
-    return table((f"{scores.examples:,} test examples in `{language}`", "score"), rows)
+    return markdown_table((f"{scores.examples:,} test examples in `{language}`", "score"), rows)
 
 
-def _licences(model: Model, sources: Sources) -> Iterator[str]:
+def _licences(model: CardSubject, sources: TrainingData) -> Iterator[str]:
     if model.origin:
         yield f"- weights and tokenizer of `{model.origin['name']}`: {model.origin['licence'] or NOT_STATED}"
     for text in sources.texts:
         yield f"- text in `{text.language}` ({text.origin}): {text.licence}"
-    for name, manifest in _trainings(model).items():
-        if not sources.cover(manifest):
+    for name, manifest in _trained_here(model).items():
+        if not sources.covers(manifest):
             yield f"- training text of the {name}: {NOT_STATED}"
 
 
-def _limits(model: Model, judged: SourceResult | LanguageResult | None) -> Iterator[str]:
+def _limits(model: CardSubject, judged: SourceResult | LanguageResult | None) -> Iterator[str]:
     longest = model.source.encoder.shape.block_tokens
     yield f"Text in other languages than `{model.language}`: its vocabulary is of this language alone."
     yield f"More than {longest} tokens at once: it has no positions beyond."
@@ -283,13 +290,15 @@ def _limits(model: Model, judged: SourceResult | LanguageResult | None) -> Itera
         yield "Decisions that rest on its quality: no score of it is stated above."
 
 
-def _provenance(model: Model) -> str:
+def _provenance(model: CardSubject) -> str:
     rows = [("primary", model.source.manifest.library_version, f"`{model.source.fingerprint}`")]
-    if isinstance(model.brought, Embeddings):
-        rows.append(("embeddings", model.brought.manifest.library_version, f"`{model.brought.fingerprint}`"))
+    if isinstance(model.vocabulary_source, Embeddings):
+        rows.append(
+            ("embeddings", model.vocabulary_source.manifest.library_version, f"`{model.vocabulary_source.fingerprint}`")
+        )
     if model.task:
         rows.append((f"task {model.task.name}", model.task.manifest.library_version, f"`{model.task.fingerprint}`"))
-    parts = [table(("artifact", "made by lingraft", "fingerprint"), rows)]
+    parts = [markdown_table(("artifact", "made by lingraft", "fingerprint"), rows)]
     if model.origin:
         commit = model.origin["sha"]
         revision = model.origin["revision"]

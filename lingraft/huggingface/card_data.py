@@ -11,7 +11,7 @@ from lingraft.errors import ArtifactError
 NOT_STATED = "not stated"
 
 
-class Text(NamedTuple):
+class TrainingText(NamedTuple):
     """A text artifact that a model was trained on."""
 
     language: str
@@ -24,19 +24,19 @@ class Text(NamedTuple):
     licence: str
 
 
-class Sources(NamedTuple):
+class TrainingData(NamedTuple):
     """What is known about the data of some trainings."""
 
-    texts: list[Text]
-    marks: frozenset[str]
+    texts: list[TrainingText]
+    fingerprints: frozenset[str]
     """Fingerprints of the texts, and of blocks that were packed from them."""
 
-    def cover(self, training: Manifest) -> bool:
+    def covers(self, training: Manifest) -> bool:
         """Whether the text of a training is among them."""
-        return not self.marks.isdisjoint(training.data_hashes.values())
+        return not self.fingerprints.isdisjoint(training.data_hashes.values())
 
 
-def sources_of(manifests: Iterable[Manifest], folders: Sequence[Path]) -> Sources:
+def trace_training_data(manifests: Iterable[Manifest], folders: Sequence[Path]) -> TrainingData:
     """The texts among `folders`, each led back to what was trained on it; blocks lead from a training to its text.
 
     Args:
@@ -47,7 +47,7 @@ def sources_of(manifests: Iterable[Manifest], folders: Sequence[Path]) -> Source
         ArtifactError: one is neither text nor blocks, is damaged, or nothing here was trained on it.
     """
     known = {mark for manifest in manifests for mark in manifest.data_hashes.values()}
-    opened = [_opened(folder) for folder in folders]
+    opened = [_load_text_or_blocks(folder) for folder in folders]
     for found in opened:
         if found.manifest.kind is Kind.BLOCKS and found.fingerprint in known:
             known |= set(found.manifest.data_hashes.values())
@@ -59,19 +59,19 @@ def sources_of(manifests: Iterable[Manifest], folders: Sequence[Path]) -> Source
             )
     texts = {found.fingerprint: _text(found) for found in opened if found.manifest.kind is Kind.TEXT}
     marks = {found.fingerprint for found in opened if not texts.keys().isdisjoint(found.manifest.data_hashes.values())}
-    return Sources(list(texts.values()), frozenset(marks | texts.keys()))
+    return TrainingData(list(texts.values()), frozenset(marks | texts.keys()))
 
 
-def _opened(folder: Path) -> Artifact:
+def _load_text_or_blocks(folder: Path) -> Artifact:
     kind = read_manifest(folder).kind
     return Artifact.load(folder, kind if kind is Kind.BLOCKS else Kind.TEXT)
 
 
-def _text(found: Artifact) -> Text:
+def _text(found: Artifact) -> TrainingText:
     manifest = found.manifest
     source = manifest.recipe.get("text", {})
     named = [str(source[key]) for key in ("kind", "dataset", "configuration") if source.get(key)]
-    return Text(
+    return TrainingText(
         language=str(manifest.language),
         origin=" ".join(named) or NOT_STATED,
         documents=manifest.detail("documents", dict[SplitName, int]).get("train", 0),
@@ -83,7 +83,7 @@ def _text(found: Artifact) -> Text:
 
 def cost_table(costs: Mapping[str, Cost]) -> str:
     """What trainings cost, by what was trained."""
-    return table(
+    return markdown_table(
         ("trained", "updates", "tokens", "FLOPs", "seconds"), [(name, *_cells(c)) for name, c in costs.items()]
     )
 
@@ -94,7 +94,7 @@ def _cells(cost: Cost) -> tuple[str, ...]:
     return f"{cost.steps:,}", f"{cost.tokens:,}", f"{cost.flops:.3g}", f"{cost.elapsed_s:,.0f}"
 
 
-def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+def markdown_table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     """A table in Markdown."""
     return "\n".join(_lines(header, rows))
 

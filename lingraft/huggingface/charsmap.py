@@ -22,7 +22,7 @@ _NOT_A_LABEL = 1 << 31
 _VALUE = _NOT_A_LABEL - 1
 
 
-class Parts(NamedTuple):
+class TwoStepRules(NamedTuple):
     """Rules as two steps."""
 
     single: dict[str, str]
@@ -33,13 +33,13 @@ class Parts(NamedTuple):
 
 
 @cache
-def parts_of(charsmap: bytes) -> Parts:
+def two_step_rules(charsmap: bytes) -> TwoStepRules:
     """The rules of a `precompiled_charsmap` as two steps that together do the same.
 
     Raises:
         TokenizerError: it is damaged, or cannot be divided like that.
     """
-    rules = rules_of(charsmap)
+    rules = read_rules(charsmap)
     single = {key: value for key, value in rules.items() if len(key) == 1}
     joined = {key: value for key, value in rules.items() if len(key) > 1 and single.keys().isdisjoint(key)}
     settled = all(single.keys().isdisjoint(value) for value in rules.values())
@@ -49,7 +49,7 @@ def parts_of(charsmap: bytes) -> Parts:
             "the normalisation rules of this SentencePiece model are not those of nmt_nfkc or alike: they cannot be "
             "written as a fast tokenizer. Train a tokenizer with `lingraft tokenize`."
         )
-    return Parts(single, joined)
+    return TwoStepRules(single, joined)
 
 
 def _variants(joined: dict[str, str], single: dict[str, str]) -> dict[str, str]:
@@ -61,7 +61,7 @@ def _variants(joined: dict[str, str], single: dict[str, str]) -> dict[str, str]:
     return {"".join(choice): value for value, chosen in choices for choice in chosen}
 
 
-def rules_of(charsmap: bytes) -> dict[str, str]:
+def read_rules(charsmap: bytes) -> dict[str, str]:
     """All rules of a `precompiled_charsmap`, by what they rewrite; none where it is empty.
 
     Raises:
@@ -73,12 +73,12 @@ def rules_of(charsmap: bytes) -> dict[str, str]:
         (trie_bytes,) = struct.unpack_from("<I", charsmap)
         units = np.frombuffer(charsmap, "<u4", trie_bytes // 4, offset=4).astype(np.int64)
         texts = charsmap[4 + trie_bytes :]
-        return {key.decode(): _text(texts, value) for key, value in _walk(units)}
+        return {key.decode(): _text(texts, value) for key, value in _trie_items(units)}
     except (struct.error, ValueError, IndexError) as error:
         raise TokenizerError(f"damaged normalisation rules: {error}. Train the tokenizer anew.") from error
 
 
-def _walk(units: "np.ndarray[tuple[int], np.dtype[np.int64]]") -> list[tuple[bytes, int]]:
+def _trie_items(units: "np.ndarray[tuple[int], np.dtype[np.int64]]") -> list[tuple[bytes, int]]:
     """Keys and values of a Darts-clone double array.
 
     A child of a node stands at the node's base XOR the child's label, which its own lowest byte repeats; the value

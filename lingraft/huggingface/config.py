@@ -7,7 +7,7 @@ import pydantic
 
 from lingraft.config.encoder import EncoderShape
 from lingraft.config.section import explain_problem
-from lingraft.huggingface.weights import DIALECTS, CheckpointError
+from lingraft.huggingface.weights import TENSOR_NAMINGS, CheckpointError
 
 DEFAULTS: dict[str, Any] = {
     "vocab_size": 30522,
@@ -25,8 +25,8 @@ DEFAULTS: dict[str, Any] = {
     "tie_word_embeddings": True,
 }
 """What transformers takes where a config.json leaves a key out; old ones do."""
-_OTHERS: dict[str, dict[str, Any]] = {"roberta": {"vocab_size": 50265}, "bert": {"pad_token_id": 0}}
-_ONLY = {
+_DEFAULTS_BY_TYPE: dict[str, dict[str, Any]] = {"roberta": {"vocab_size": 50265}, "bert": {"pad_token_id": 0}}
+_SUPPORTED_VALUES = {
     "is_decoder": False,
     "add_cross_attention": False,
     "position_embedding_type": "absolute",
@@ -59,7 +59,7 @@ _KEYS = {
 """Our settings and the keys of theirs that they come from."""
 
 
-class Settings(NamedTuple):
+class HfConfig(NamedTuple):
     """What a configuration says, beside the weights."""
 
     model_type: str
@@ -71,32 +71,32 @@ class Settings(NamedTuple):
     """Choices to be shown."""
 
 
-def settings_of(config: Mapping[str, Any]) -> Settings:
+def parse_config(config: Mapping[str, Any]) -> HfConfig:
     """Read a config.json of transformers.
 
     Raises:
         CheckpointError: another architecture than those of `DIALECTS`, or a variant or value that we do not compute.
     """
     model_type = config.get("model_type")
-    if model_type not in DIALECTS:
+    if model_type not in TENSOR_NAMINGS:
         raise CheckpointError(
-            f"the checkpoint's model_type is {model_type!r}; a primary can be made from {', '.join(DIALECTS)}. "
+            f"the checkpoint's model_type is {model_type!r}; a primary can be made from {', '.join(TENSOR_NAMINGS)}. "
             "Take a masked language model of one of these."
         )
-    for key, only in _ONLY.items():
+    for key, only in _SUPPORTED_VALUES.items():
         if config.get(key, only) != only:
             raise CheckpointError(
                 f"config.json has {key} = {config[key]!r}; only {only!r} computes what our encoder computes. "
                 "Take a plain masked language model, without it."
             )
-    read = {**defaults_of(model_type), **config}
+    read = {**config_defaults(model_type), **config}
     _require_numbers(read)
-    return Settings(model_type, _shape(model_type, read), read["vocab_size"], read["tie_word_embeddings"], _notes(read))
+    return HfConfig(model_type, _shape(model_type, read), read["vocab_size"], read["tie_word_embeddings"], _notes(read))
 
 
-def defaults_of(model_type: str) -> dict[str, Any]:
+def config_defaults(model_type: str) -> dict[str, Any]:
     """What transformers takes for the keys of `DEFAULTS` where a config.json of this type leaves them out."""
-    return {**DEFAULTS, **_OTHERS.get(model_type, {})}
+    return {**DEFAULTS, **_DEFAULTS_BY_TYPE.get(model_type, {})}
 
 
 def _require_numbers(read: Mapping[str, Any]) -> None:

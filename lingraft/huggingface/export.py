@@ -15,9 +15,9 @@ from torch import Tensor, nn
 from lingraft.artifacts.artifact import require_aligned
 from lingraft.artifacts.files import atomic_folder, require_new, write_json, write_text
 from lingraft.errors import ExportError, MissingExtraError
-from lingraft.huggingface.card import Model, card
+from lingraft.huggingface.card import CardSubject, model_card
 from lingraft.huggingface.fast_tokenizer import fast_tokenizer, tokenizer_config
-from lingraft.huggingface.model import OWN_MODEL_TYPE, config_of, encoder_of, form_of, tensors_of
+from lingraft.huggingface.model import OWN_MODEL_TYPE, encoder_of, hf_class_of, hf_config, hf_tensors
 from lingraft.model.encoder import Encoder
 from lingraft.model.loading import Embeddings, Primary, load_embeddings, load_primary
 from lingraft.tasks.model import TaskModel, load_task
@@ -27,7 +27,7 @@ TOLERANCE = 1e-5
 """Largest absolute difference of a logit between transformers on the written folder and ours, both in float64."""
 
 
-class Exported(NamedTuple):
+class HfExport(NamedTuple):
     """What was written."""
 
     folder: Path
@@ -44,7 +44,7 @@ def export_hf(
     task: Path | None = None,
     evaluation: Path | None = None,
     data: Sequence[Path] = (),
-) -> Exported:
+) -> HfExport:
     """Write a folder for transformers' AutoModel classes and AutoTokenizer, with a model card.
 
     Args:
@@ -71,15 +71,15 @@ def export_hf(
     origin = source.manifest.record.get("origin")
     model_type = origin["model_type"] if origin else OWN_MODEL_TYPE
     shape, labels = encoder_of(net).shape, finetuned.labels if finetuned else []
-    page = card(Model(source, brought, finetuned, form_of(net), model_type), evaluation, data)
+    page = model_card(CardSubject(source, brought, finetuned, hf_class_of(net), model_type), evaluation, data)
     with atomic_folder(out) as folder:
-        write_json(folder / "config.json", config_of(net, model_type, labels))
-        save_file(tensors_of(net, model_type), folder / "model.safetensors", metadata={"format": "pt"})
+        write_json(folder / "config.json", hf_config(net, model_type, labels))
+        save_file(hf_tensors(net, model_type), folder / "model.safetensors", metadata={"format": "pt"})
         write_text(folder / "tokenizer.json", fast_tokenizer(brought.tokenizer, shape).to_str(pretty=True))
         write_json(folder / "tokenizer_config.json", tokenizer_config(brought.tokenizer, shape))
         write_text(folder / "README.md", page)
         difference = _difference(folder, net)
-    return Exported(out, form_of(net).auto_class, difference)
+    return HfExport(out, hf_class_of(net).auto_class, difference)
 
 
 def _require_transformers() -> None:
@@ -111,11 +111,11 @@ def _difference(folder: Path, net: nn.Module) -> float:
         ExportError: it is above the tolerance, or tensors are missing or surplus.
     """
     net.double().eval()
-    theirs = _loaded(folder, form_of(net).auto_class)
-    tokens_BT, visible_BT, types_BT = _probe(encoder_of(net))
+    theirs = _load_transformers(folder, hf_class_of(net).auto_class)
+    tokens_BT, visible_BT, types_BT = _parity_batch(encoder_of(net))
     given = {} if types_BT is None else {"token_type_ids": types_BT}
     found = theirs(input_ids=tokens_BT, attention_mask=visible_BT.long(), **given)
-    ours, theirs_logits = _logits(net, tokens_BT, visible_BT, types_BT), _logits_of(found)
+    ours, theirs_logits = _lingraft_logits(net, tokens_BT, visible_BT, types_BT), _transformers_logits(found)
     if ours.dim() > 2:
         ours, theirs_logits = ours[visible_BT], theirs_logits[visible_BT]
     difference = float((ours - theirs_logits).abs().max())
@@ -127,10 +127,10 @@ def _difference(folder: Path, net: nn.Module) -> float:
     return difference
 
 
-def _loaded(folder: Path, auto_class: str) -> Any:
+def _load_transformers(folder: Path, auto_class: str) -> Any:
     import transformers
 
-    with _quietly():
+    with _progress_bar_off():
         model, report = getattr(transformers, auto_class).from_pretrained(
             folder, dtype=torch.float64, local_files_only=True, output_loading_info=True
         )
@@ -143,7 +143,7 @@ def _loaded(folder: Path, auto_class: str) -> Any:
 
 
 @contextlib.contextmanager
-def _quietly() -> Iterator[None]:
+def _progress_bar_off() -> Iterator[None]:
     """Without transformers' own progress bar, which would come between ours."""
     from transformers.utils import logging
 
@@ -156,7 +156,7 @@ def _quietly() -> Iterator[None]:
             logging.enable_progress_bar()
 
 
-def _logits(net: nn.Module, tokens_BT: Tensor, visible_BT: Tensor, types_BT: Tensor | None) -> Tensor:
+def _lingraft_logits(net: nn.Module, tokens_BT: Tensor, visible_BT: Tensor, types_BT: Tensor | None) -> Tensor:
     """Logits of ours; (B, T, V) of masked tokens for a bare encoder."""
     if not isinstance(net, Encoder):
         logits: Tensor = net(tokens_BT, visible_BT, types_BT)
@@ -167,7 +167,7 @@ def _logits(net: nn.Module, tokens_BT: Tensor, visible_BT: Tensor, types_BT: Ten
     return logits_BTV
 
 
-def _logits_of(found: Any) -> Tensor:
+def _transformers_logits(found: Any) -> Tensor:
     """Logits of theirs; those of an answer's start and end side by side, as ours."""
     if "start_logits" in found:
         return torch.stack([found.start_logits, found.end_logits], -1)
@@ -175,7 +175,7 @@ def _logits_of(found: Any) -> Tensor:
     return logits
 
 
-def _probe(encoder: Encoder) -> tuple[Tensor, Tensor, Tensor | None]:
+def _parity_batch(encoder: Encoder) -> tuple[Tensor, Tensor, Tensor | None]:
     """Rows of random pieces, from the longest input down to one piece, all but one padded; pairs if there are segments.
 
     Padding stands at the end only: transformers' RoBERTa counts positions by what is no padding.

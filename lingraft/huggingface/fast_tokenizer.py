@@ -11,7 +11,7 @@ from lingraft.config.encoder import EncoderShape
 from lingraft.data.tokenizer.pieces import SpecialPieces
 from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.errors import MissingExtraError
-from lingraft.huggingface.unigram import unigram
+from lingraft.huggingface.unigram import unigram_tokenizer
 from lingraft.tasks.pairs import encode
 
 if TYPE_CHECKING:
@@ -45,10 +45,10 @@ def fast_tokenizer(tokenizer: Tokenizer, shape: EncoderShape) -> "Fast":
         made.no_truncation()
         made.no_padding()
     else:
-        made = unigram(tokenizer.model.read_bytes(), str(tokenizer.model))
+        made = unigram_tokenizer(tokenizer.model.read_bytes(), str(tokenizer.model))
         made.add_special_tokens([AddedToken(name, normalized=False, lstrip=name == names.mask) for name in names])
-    if not _reads_alike(made, tokenizer, shape):
-        made.post_processor = _template(tokenizer, shape)
+    if not _encodes_alike(made, tokenizer, shape):
+        made.post_processor = _post_processor(tokenizer, shape)
     return made
 
 
@@ -81,7 +81,7 @@ def special_pieces(tokenizer: Tokenizer) -> SpecialPieces[str]:
     return SpecialPieces(*(pieces[index] for index in tokenizer.special))
 
 
-def _reads_alike(made: "Fast", tokenizer: Tokenizer, shape: EncoderShape) -> bool:
+def _encodes_alike(made: "Fast", tokenizer: Tokenizer, shape: EncoderShape) -> bool:
     """Whether single texts and pairs come with the special tokens and segments that ours come with."""
     for texts in (_PROBE[:1], _PROBE):
         expected, found = encode([texts], tokenizer, shape), made.encode(*texts)
@@ -90,7 +90,7 @@ def _reads_alike(made: "Fast", tokenizer: Tokenizer, shape: EncoderShape) -> boo
     return True
 
 
-def _template(tokenizer: Tokenizer, shape: EncoderShape) -> "processors.TemplateProcessing":
+def _post_processor(tokenizer: Tokenizer, shape: EncoderShape) -> "processors.TemplateProcessing":
     from tokenizers.processors import TemplateProcessing
 
     names, second = special_pieces(tokenizer), int(shape.family.marks_second_text)

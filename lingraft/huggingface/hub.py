@@ -33,13 +33,13 @@ TOKENIZER_FILES = (
     SENTENCEPIECE,
 )
 CARD = "README.md"
-_WANTED = [CONFIG, WEIGHTS, INDEX, "model-*.safetensors", CARD, *TOKENIZER_FILES]
+_DOWNLOADED = [CONFIG, WEIGHTS, INDEX, "model-*.safetensors", CARD, *TOKENIZER_FILES]
 _PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt")
 _OTHER_WEIGHTS = ("*.h5", "*.msgpack", "*.onnx", "*.bin.index.json")
 _LICENCE = re.compile(r"\A---\n(?:.*\n)*?license:[ \t]*(\S+)[ \t]*\n(?:.*\n)*?---\n")
 
 
-class Checkpoint(NamedTuple):
+class HfCheckpoint(NamedTuple):
     """A checkpoint on disk, and where it is from."""
 
     folder: Path
@@ -51,7 +51,7 @@ class Checkpoint(NamedTuple):
     """Commit on the hub; None for a folder."""
 
 
-def locate(source: str, revision: str | None = None) -> Checkpoint:
+def locate_checkpoint(source: str, revision: str | None = None) -> HfCheckpoint:
     """Find a checkpoint, and fetch it if it is on the hub.
 
     The environment decides about the hub as its own library has it: HF_ENDPOINT, HF_HOME, HF_TOKEN, HF_HUB_OFFLINE.
@@ -70,12 +70,12 @@ def locate(source: str, revision: str | None = None) -> Checkpoint:
             raise CheckpointError(
                 f"{source} is a folder, which has no revision {revision!r}. Leave --revision out, or give a hub id."
             )
-        return Checkpoint(folder, folder.resolve().name, None, None)
+        return HfCheckpoint(folder, folder.resolve().name, None, None)
     if folder.is_absolute() or source.startswith((".", "~")) or source.count("/") > 1:
         raise CheckpointError(f"there is no folder {source}. Give the folder of a checkpoint, or a hub id.")
     revision = revision or "main"
     fetched = _fetch(source, revision)
-    return Checkpoint(fetched, source, revision, fetched.name)
+    return HfCheckpoint(fetched, source, revision, fetched.name)
 
 
 def _fetch(name: str, revision: str) -> Path:
@@ -87,7 +87,7 @@ def _fetch(name: str, revision: str) -> Path:
         raise MissingExtraError("huggingface_hub", "huggingface") from error
     try:
         # A token is the environment's, never an argument: it would end up in a shell's history.
-        return Path(huggingface_hub.snapshot_download(name, revision=revision, allow_patterns=_WANTED))
+        return Path(huggingface_hub.snapshot_download(name, revision=revision, allow_patterns=_DOWNLOADED))
     except errors.GatedRepoError as error:
         advice = "Accept its terms on its page, and set HF_TOKEN to a token that may read it."
         raise _unreachable(name, revision, "it is gated", advice) from error
@@ -125,7 +125,7 @@ def read_config(folder: Path) -> dict[str, Any]:
     path = folder / CONFIG
     if not path.is_file():
         raise CheckpointError(f"{folder} has no {CONFIG}: it is no checkpoint of transformers. Give one that is.")
-    return _object(path)
+    return _read_json_object(path)
 
 
 def read_weights(folder: Path) -> dict[str, "Tensor"]:
@@ -135,9 +135,9 @@ def read_weights(folder: Path) -> dict[str, "Tensor"]:
         CheckpointError: there are only pickles, or a file or tensor is missing or damaged.
     """
     if (folder / WEIGHTS).is_file():
-        return _tensors(folder / WEIGHTS)
+        return _read_safetensors(folder / WEIGHTS)
     if (folder / INDEX).is_file():
-        return _shards(folder)
+        return _read_shards(folder)
     found = sorted({path.name for pattern in (*_PICKLES, *_OTHER_WEIGHTS) for path in folder.glob(pattern)})
     held = f"only {', '.join(found)}" if found else "no weights that were read"
     raise CheckpointError(
@@ -163,18 +163,18 @@ def content_hash(folder: Path) -> str:
     return hashlib.sha256("".join(sha256_of(folder / name) for name in names).encode()).hexdigest()
 
 
-def _shards(folder: Path) -> dict[str, "Tensor"]:
+def _read_shards(folder: Path) -> dict[str, "Tensor"]:
     places = _weight_map(folder)
     found: dict[str, Tensor] = {}
     for name in sorted(set(places.values())):
-        found |= _tensors(folder / name)
+        found |= _read_safetensors(folder / name)
     if missing := sorted(places.keys() - found.keys()):
         raise CheckpointError(f"{folder / INDEX} speaks of {missing}, which its files do not hold. Fetch it anew.")
     return found
 
 
 def _weight_map(folder: Path) -> Mapping[str, str]:
-    places = _object(folder / INDEX).get("weight_map")
+    places = _read_json_object(folder / INDEX).get("weight_map")
     if not isinstance(places, dict) or not all(isinstance(name, str) for name in places.values()):
         raise CheckpointError(f"{folder / INDEX} has no weight_map of tensor names to files. Fetch it anew.")
     wrong = sorted({name for name in places.values() if Path(name).name != name or not name.endswith(".safetensors")})
@@ -187,7 +187,7 @@ def _weight_map(folder: Path) -> Mapping[str, str]:
     return places
 
 
-def _tensors(path: Path) -> dict[str, "Tensor"]:
+def _read_safetensors(path: Path) -> dict[str, "Tensor"]:
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 
@@ -197,7 +197,7 @@ def _tensors(path: Path) -> dict[str, "Tensor"]:
         raise CheckpointError(f"{path} is not readable: {error}. Fetch it anew.") from error
 
 
-def _object(path: Path) -> dict[str, Any]:
+def _read_json_object(path: Path) -> dict[str, Any]:
     try:
         value = json.loads(path.read_bytes())
     except ValueError as error:

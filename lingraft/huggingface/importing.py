@@ -14,11 +14,11 @@ from lingraft.config.section import Language
 from lingraft.console import say
 from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.errors import TokenizerError
-from lingraft.huggingface import hub as hf_source
-from lingraft.huggingface.config import Settings, settings_of
-from lingraft.huggingface.hub import Checkpoint
-from lingraft.huggingface.tokenizer import keep_tokenizer
-from lingraft.huggingface.weights import CheckpointError, Converted, from_checkpoint
+from lingraft.huggingface import hub
+from lingraft.huggingface.config import HfConfig, parse_config
+from lingraft.huggingface.hub import HfCheckpoint
+from lingraft.huggingface.tokenizer import import_tokenizer
+from lingraft.huggingface.weights import CheckpointError, ConvertedWeights, from_checkpoint
 from lingraft.model.loading import save_vocabulary
 from lingraft.model.swap import vocabulary_of
 from lingraft.training.learning_curve import write_curve
@@ -44,15 +44,15 @@ def import_hf(source: str, out: Path, language: str, revision: str | None = None
     """
     require_new(out)
     _require_language(language)
-    found = hf_source.locate(source, revision)
-    settings = settings_of(hf_source.read_config(found.folder))
-    weights = hf_source.read_weights(found.folder)
+    found = hub.locate_checkpoint(source, revision)
+    settings = parse_config(hub.read_config(found.folder))
+    weights = hub.read_weights(found.folder)
     with tempfile.TemporaryDirectory() as folder:
-        kept = keep_tokenizer(found.folder, settings.model_type, language, Path(folder))
+        kept = import_tokenizer(found.folder, settings.model_type, language, Path(folder))
         _require_rows(kept.tokenizer, settings.vocabulary, source)
         _require_pad(kept.tokenizer, settings, source)
         model = settings.shape, settings.model_type, settings.vocabulary, settings.tied
-        converted = _trimmed(from_checkpoint(weights, *model), len(kept.tokenizer))
+        converted = _trim_vocabulary(from_checkpoint(weights, *model), len(kept.tokenizer))
         made = _save(out, settings, converted, kept.tokenizer, found)
     for note in (*settings.notes, *converted.notes, *kept.notes):
         say(f"{source}: {note}")
@@ -92,7 +92,7 @@ def _require_rows(tokenizer: Tokenizer, rows: int, source: str) -> None:
     )
 
 
-def _trimmed(converted: Converted, pieces: int) -> Converted:
+def _trim_vocabulary(converted: ConvertedWeights, pieces: int) -> ConvertedWeights:
     """The vocabulary without rows behind the last piece, which pad a table to a multiple that GPUs like."""
     tensors, names = converted.tensors, ("vocabulary.table_VD", "vocabulary.bias_V")
     surplus = len(tensors[names[0]]) - pieces
@@ -100,10 +100,10 @@ def _trimmed(converted: Converted, pieces: int) -> Converted:
         return converted
     note = f"{surplus} rows of the token table behind the tokenizer's {pieces} pieces are left out, as padding"
     trimmed = {name: tensors[name][:pieces].clone() for name in names}
-    return Converted(tensors | trimmed, [*converted.notes, note])
+    return ConvertedWeights(tensors | trimmed, [*converted.notes, note])
 
 
-def _require_pad(tokenizer: Tokenizer, settings: Settings, source: str) -> None:
+def _require_pad(tokenizer: Tokenizer, settings: HfConfig, source: str) -> None:
     """RoBERTa's family skips what config.json takes for padding as it counts positions; BERT counts from the first."""
     named, found = settings.shape.family.position_offset - 1, tokenizer.special.pad
     if settings.model_type == "bert" or named == found:
@@ -115,7 +115,9 @@ def _require_pad(tokenizer: Tokenizer, settings: Settings, source: str) -> None:
     )
 
 
-def _save(out: Path, settings: Settings, converted: Converted, tokenizer: Tokenizer, found: Checkpoint) -> Artifact:
+def _save(
+    out: Path, settings: HfConfig, converted: ConvertedWeights, tokenizer: Tokenizer, found: HfCheckpoint
+) -> Artifact:
     tensors = converted.tensors
     vocabulary = vocabulary_of(tensors["vocabulary.table_VD"], tensors["vocabulary.bias_V"], tokenizer.special)
     with artifact.create(out, Kind.PRIMARY) as draft:
@@ -134,11 +136,11 @@ def _save(out: Path, settings: Settings, converted: Converted, tokenizer: Tokeni
     return Artifact.load(out, Kind.PRIMARY)
 
 
-def _origin(settings: Settings, found: Checkpoint) -> dict[str, str | None]:
+def _origin(settings: HfConfig, found: HfCheckpoint) -> dict[str, str | None]:
     return {
         "model_type": settings.model_type,
         "name": found.name,
         "revision": found.revision,
-        "sha": found.sha or hf_source.content_hash(found.folder),
-        "licence": hf_source.licence(found.folder),
+        "sha": found.sha or hub.content_hash(found.folder),
+        "licence": hub.licence(found.folder),
     }

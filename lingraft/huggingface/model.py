@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from lingraft.huggingface.weights import DIALECTS, to_checkpoint
+from lingraft.huggingface.weights import TENSOR_NAMINGS, to_checkpoint
 from lingraft.model.encoder import INITIAL_STD, Encoder
 from lingraft.tasks.classification import Classifier
 from lingraft.tasks.question_answering import SpanExtractor
@@ -24,7 +24,7 @@ _ACTIVATIONS = {"gelu": "gelu", "gelu_tanh": "gelu_pytorch_tanh", "relu": "relu"
 
 
 @dataclass(frozen=True)
-class Form:
+class HfClass:
     """How transformers has a net of ours."""
 
     suffix: str
@@ -42,20 +42,20 @@ class Form:
         return f"AutoModel{self.suffix}"
 
 
-_FORMS: dict[type[nn.Module], Form] = {
-    Encoder: Form("ForMaskedLM", "fill-mask"),
-    Classifier: Form(
+_FORMS: dict[type[nn.Module], HfClass] = {
+    Encoder: HfClass("ForMaskedLM", "fill-mask"),
+    Classifier: HfClass(
         "ForSequenceClassification",
         "text-classification",
         {"dense": "classifier.dense", "out": "classifier.out_proj"},
         {"dense": "bert.pooler.dense", "out": "classifier"},
     ),
-    SpanExtractor: Form("ForQuestionAnswering", "question-answering", {"out": "qa_outputs"}),
-    Tagger: Form("ForTokenClassification", "token-classification", {"out": "classifier"}),
+    SpanExtractor: HfClass("ForQuestionAnswering", "question-answering", {"out": "qa_outputs"}),
+    Tagger: HfClass("ForTokenClassification", "token-classification", {"out": "classifier"}),
 }
 
 
-def form_of(net: nn.Module) -> Form:
+def hf_class_of(net: nn.Module) -> HfClass:
     """How transformers has an encoder with its MLM heads, or a task's net."""
     return _FORMS[type(net)]
 
@@ -67,7 +67,7 @@ def encoder_of(net: nn.Module) -> Encoder:
     return found
 
 
-def config_of(net: nn.Module, model_type: str, labels: Sequence[str] = ()) -> dict[str, Any]:
+def hf_config(net: nn.Module, model_type: str, labels: Sequence[str] = ()) -> dict[str, Any]:
     """What stands in `config.json`.
 
     Args:
@@ -78,7 +78,7 @@ def config_of(net: nn.Module, model_type: str, labels: Sequence[str] = ()) -> di
     encoder = encoder_of(net)
     shape, special = encoder.shape, encoder.vocabulary.special
     config = {
-        "architectures": [_CLASSES[model_type] + form_of(net).suffix],
+        "architectures": [_CLASSES[model_type] + hf_class_of(net).suffix],
         "model_type": model_type,
         "vocab_size": len(encoder.vocabulary),
         "hidden_size": shape.width,
@@ -103,15 +103,15 @@ def config_of(net: nn.Module, model_type: str, labels: Sequence[str] = ()) -> di
     return config
 
 
-def tensors_of(net: nn.Module, model_type: str) -> dict[str, Tensor]:
+def hf_tensors(net: nn.Module, model_type: str) -> dict[str, Tensor]:
     """What stands in `model.safetensors`; tied tensors stand there once.
 
     Args:
         net: encoder or task's net, with the vocabulary that it is exported with.
         model_type: one of `lingraft.huggingface.weights.DIALECTS`.
     """
-    encoder, form = encoder_of(net), form_of(net)
-    shape, body = encoder.shape, DIALECTS[model_type].body
+    encoder, form = encoder_of(net), hf_class_of(net)
+    shape, body = encoder.shape, TENSOR_NAMINGS[model_type].body
     head = shape.layers if encoder is net else None
     ours = encoder.state_dict() | {"positions_TD": _positions(encoder, model_type)}
     theirs = to_checkpoint(ours, shape, model_type, head)

@@ -16,7 +16,7 @@ from lingraft.huggingface.hub import SENTENCEPIECE, TOKENIZER_FILES
 if TYPE_CHECKING:
     import tokenizers
 
-FAST = "tokenizer.json"
+TOKENIZER_JSON = "tokenizer.json"
 _ROLES = {
     "begin": ("cls_token", "bos_token"),
     "pad": ("pad_token",),
@@ -25,25 +25,25 @@ _ROLES = {
     "mask": ("mask_token",),
 }
 """What transformers calls our roles: the first that a tokenizer has."""
-_FIRST = {
+_FAIRSEQ_PIECES = {
     "xlm-roberta": ["<s>", "<pad>", "</s>", "<unk>"],
     "camembert": ["<s>NOTUSED", "<pad>", "</s>NOTUSED", "<unk>", "<unk>NOTUSED"],
 }
 """Pieces before those of the SentencePiece model: fairseq's dictionary, by which these two count."""
-_DROPPED = {"xlm-roberta": 3, "camembert": 1}
+_REPLACED_PIECES = {"xlm-roberta": 3, "camembert": 1}
 """Pieces at the beginning of the SentencePiece model that fairseq's replace."""
-_NEVER = -100.0
+_UNUSED_SCORE = -100.0
 """Score of a piece that no text should get."""
 
 
-class Kept(NamedTuple):
+class ImportedTokenizer(NamedTuple):
     """A checkpoint's tokenizer in a file of its own."""
 
     tokenizer: Tokenizer
     notes: list[str]
 
 
-def keep_tokenizer(checkpoint: Path, model_type: str, language: str, into: Path) -> Kept:
+def import_tokenizer(checkpoint: Path, model_type: str, language: str, into: Path) -> ImportedTokenizer:
     """Copy a checkpoint's `tokenizer.json` into a folder, or make one from the files of its slow tokenizer.
 
     Args:
@@ -57,26 +57,28 @@ def keep_tokenizer(checkpoint: Path, model_type: str, language: str, into: Path)
         ArtifactError: `into` cannot be written.
         MissingExtraError: `tokenizers` or `transformers` is not installed.
     """
-    kept, made = into / FAST, [f"{FAST} was made from the checkpoint's slow tokenizer"]
+    kept, made = into / TOKENIZER_JSON, [f"{TOKENIZER_JSON} was made from the checkpoint's slow tokenizer"]
     if not any((checkpoint / name).is_file() for name in TOKENIZER_FILES):
         raise TokenizerError(f"{checkpoint} has no tokenizer. Put its files there: {', '.join(TOKENIZER_FILES)}.")
-    if (checkpoint / FAST).is_file():
-        FastEngine.load(checkpoint / FAST)  # transformers would not say which of the files is damaged
+    if (checkpoint / TOKENIZER_JSON).is_file():
+        FastEngine.load(checkpoint / TOKENIZER_JSON)  # transformers would not say which of the files is damaged
         with explain_write_errors(kept):
-            shutil.copyfile(checkpoint / FAST, kept)
-        return Kept(_with_roles(kept, language, _roles_of(_loaded(checkpoint)), checkpoint), [])
-    if (checkpoint / SENTENCEPIECE).is_file() and model_type in _FIRST:
+            shutil.copyfile(checkpoint / TOKENIZER_JSON, kept)
+        return ImportedTokenizer(
+            _load_with_special_ids(kept, language, _special_pieces(_load_transformers(checkpoint)), checkpoint), []
+        )
+    if (checkpoint / SENTENCEPIECE).is_file() and model_type in _FAIRSEQ_PIECES:
         write_text(kept, from_fairseq(checkpoint / SENTENCEPIECE, model_type).to_str(pretty=True))
-        return Kept(_with_roles(kept, language, SPECIAL_PIECES, checkpoint), made)
-    loaded = _loaded(checkpoint)
+        return ImportedTokenizer(_load_with_special_ids(kept, language, SPECIAL_PIECES, checkpoint), made)
+    loaded = _load_transformers(checkpoint)
     fast = getattr(loaded, "backend_tokenizer", None)
     if fast is None:
         raise TokenizerError(
             f"{checkpoint} has a {type(loaded).__name__}, which has no fast form. Take a checkpoint that comes with a "
-            f"{FAST}, or make one for it."
+            f"{TOKENIZER_JSON}, or make one for it."
         )
     write_text(kept, fast.to_str(pretty=True))
-    return Kept(_with_roles(kept, language, _roles_of(loaded), checkpoint), made)
+    return ImportedTokenizer(_load_with_special_ids(kept, language, _special_pieces(loaded), checkpoint), made)
 
 
 def from_fairseq(model: Path, model_type: str) -> "tokenizers.Tokenizer":
@@ -92,9 +94,9 @@ def from_fairseq(model: Path, model_type: str) -> "tokenizers.Tokenizer":
         from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers
     except ModuleNotFoundError as error:
         raise MissingExtraError("tokenizers", "huggingface") from error
-    raw, first = model.read_bytes(), _FIRST[model_type]
-    own = [(piece.text, piece.score) for piece in sentencepiece_model.pieces(raw)[_DROPPED[model_type] :]]
-    before = [(piece, _NEVER if piece == "<unk>NOTUSED" else 0.0) for piece in first]
+    raw, first = model.read_bytes(), _FAIRSEQ_PIECES[model_type]
+    own = [(piece.text, piece.score) for piece in sentencepiece_model.pieces(raw)[_REPLACED_PIECES[model_type] :]]
+    before = [(piece, _UNUSED_SCORE if piece == "<unk>NOTUSED" else 0.0) for piece in first]
     pieces = [*before, *own, (SPECIAL_PIECES.mask, 0.0)]
     made = Tokenizer(models.Unigram(pieces, unk_id=first.index(SPECIAL_PIECES.unknown), byte_fallback=False))
     if rules := sentencepiece_model.charsmap(raw):
@@ -106,7 +108,7 @@ def from_fairseq(model: Path, model_type: str) -> "tokenizers.Tokenizer":
     return made
 
 
-def _loaded(checkpoint: Path) -> Any:
+def _load_transformers(checkpoint: Path) -> Any:
     """What transformers makes of the files; no code that comes with a checkpoint is run."""
     try:
         from transformers import AutoTokenizer
@@ -115,13 +117,13 @@ def _loaded(checkpoint: Path) -> Any:
     try:
         return AutoTokenizer.from_pretrained(checkpoint, local_files_only=True, trust_remote_code=False)
     except (OSError, ValueError, ImportError, KeyError, TypeError, AttributeError) as error:
-        advice = f"Take a checkpoint that comes with a {FAST}."
-        if (checkpoint / FAST).is_file():
-            advice = f"Its {FAST} is whole: correct the other files of the tokenizer, or fetch them anew."
+        advice = f"Take a checkpoint that comes with a {TOKENIZER_JSON}."
+        if (checkpoint / TOKENIZER_JSON).is_file():
+            advice = f"Its {TOKENIZER_JSON} is whole: correct the other files of the tokenizer, or fetch them anew."
         raise TokenizerError(f"the tokenizer in {checkpoint} cannot be loaded: {error}. {advice}") from error
 
 
-def _roles_of(loaded: Any) -> SpecialPieces[str]:
+def _special_pieces(loaded: Any) -> SpecialPieces[str]:
     """A tokenizer's special pieces; "" for those that it lacks."""
     return SpecialPieces(
         **{
@@ -131,7 +133,7 @@ def _roles_of(loaded: Any) -> SpecialPieces[str]:
     )
 
 
-def _with_roles(file: Path, language: str, special: SpecialPieces[str], checkpoint: Path) -> Tokenizer:
+def _load_with_special_ids(file: Path, language: str, special: SpecialPieces[str], checkpoint: Path) -> Tokenizer:
     tokenizer = Tokenizer.from_file(file, language)
     ids = {piece: index for index, piece in enumerate(tokenizer.pieces()) if piece}
     if lacking := [role for role, piece in special._asdict().items() if piece not in ids]:

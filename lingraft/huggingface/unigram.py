@@ -23,7 +23,7 @@ from lingraft.data.tokenizer import sentencepiece_model
 from lingraft.data.tokenizer.pieces import SPACE_MARK
 from lingraft.data.tokenizer.sentencepiece_model import UNKNOWN, Piece
 from lingraft.errors import MissingExtraError, TokenizerError
-from lingraft.huggingface.charsmap import Parts, parts_of
+from lingraft.huggingface.charsmap import TwoStepRules, two_step_rules
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer, normalizers
@@ -32,7 +32,7 @@ _SEPARATOR, _STAND_IN = "\ufffe", "\uffff"
 """Code points that are no characters, now or ever; text that has the first all the same is given the second."""
 
 
-def unigram(model: bytes, name: str) -> "Tokenizer":
+def unigram_tokenizer(model: bytes, name: str) -> "Tokenizer":
     """A fast tokenizer without special tokens of its own, which gives text the ids that SentencePiece gives it.
 
     Args:
@@ -62,7 +62,7 @@ def _normalizer(charsmap: bytes, pieces: list[Piece], name: str) -> "normalizers
 
     if any(mark in piece.text for piece in pieces for mark in (_SEPARATOR, _STAND_IN)):
         raise TokenizerError(f"{name} has pieces with U+FFFE or U+FFFF, which are no characters. Clean the text.")
-    parts = parts_of(charsmap)
+    parts = two_step_rules(charsmap)
     nfc = normalizers.NFC()
     unjoined = {key: value for key, value in parts.joined.items() if nfc.normalize_str(key) != value}
     return normalizers.Sequence(
@@ -88,7 +88,7 @@ def _normalizer(charsmap: bytes, pieces: list[Piece], name: str) -> "normalizers
     )
 
 
-def _where_to_separate(parts: Parts) -> str:
+def _where_to_separate(parts: TwoStepRules) -> str:
     """Before each mark, and behind each character with a rule: its grapheme would be replaced as a whole."""
     marks = {mark for key in parts.joined for mark in key[1:]}
     marks |= {key for key, value in parts.single.items() if value[:1] in marks}

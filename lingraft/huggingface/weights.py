@@ -19,7 +19,7 @@ class CheckpointError(LingraftError):
     """A Hugging Face checkpoint is missing, damaged, of another architecture, or not what its configuration says."""
 
 
-class Dialect(NamedTuple):
+class TensorNaming(NamedTuple):
     """How a family of model types names its tensors."""
 
     body: str
@@ -29,9 +29,11 @@ class Dialect(NamedTuple):
     """Module that holds `bias` and `decoder`, the output projection."""
 
 
-_ROBERTA = Dialect("roberta", "lm_head.dense", "lm_head.layer_norm", "lm_head")
-_BERT = Dialect("bert", "cls.predictions.transform.dense", "cls.predictions.transform.LayerNorm", "cls.predictions")
-DIALECTS = {"roberta": _ROBERTA, "xlm-roberta": _ROBERTA, "camembert": _ROBERTA, "bert": _BERT}
+_ROBERTA = TensorNaming("roberta", "lm_head.dense", "lm_head.layer_norm", "lm_head")
+_BERT = TensorNaming(
+    "bert", "cls.predictions.transform.dense", "cls.predictions.transform.LayerNorm", "cls.predictions"
+)
+TENSOR_NAMINGS = {"roberta": _ROBERTA, "xlm-roberta": _ROBERTA, "camembert": _ROBERTA, "bert": _BERT}
 """By Hugging Face's model type."""
 
 _LAYER = {
@@ -42,7 +44,7 @@ _LAYER = {
     "output_norm": "output.LayerNorm",
 }
 _FUSED = ("attention.self.query", "attention.self.key", "attention.self.value")
-_LEFT_OUT = {
+_UNUSED_TENSORS = {
     "{body}.embeddings.position_ids": "a constant",
     "{body}.embeddings.token_type_ids": "a constant",
     "{body}.pooler.dense.weight": "the pooler, which a masked language model does not use",
@@ -55,7 +57,7 @@ _OLD_ENDINGS = {"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerN
 _FLOATS = {torch.float32, torch.float16, torch.bfloat16}
 
 
-class Converted(NamedTuple):
+class ConvertedWeights(NamedTuple):
     """A checkpoint as our encoder has it."""
 
     tensors: dict[str, Tensor]
@@ -64,7 +66,7 @@ class Converted(NamedTuple):
     """What was left out, chosen or changed on the way: to be shown."""
 
 
-def names_of(shape: EncoderShape, model_type: str, head: int | None = None) -> dict[str, tuple[str, ...]]:
+def tensor_names(shape: EncoderShape, model_type: str, head: int | None = None) -> dict[str, tuple[str, ...]]:
     """Our tensors' names, and theirs for each: three, one below the other, where ours is fused.
 
     Args:
@@ -72,7 +74,7 @@ def names_of(shape: EncoderShape, model_type: str, head: int | None = None) -> d
         model_type: one of `DIALECTS`.
         head: depth of the MLM head that becomes theirs; None leaves heads and output bias out, as for a task.
     """
-    dialect = DIALECTS[model_type]
+    dialect = TENSOR_NAMINGS[model_type]
     embeddings = f"{dialect.body}.embeddings"
     names: dict[str, tuple[str, ...]] = {
         "vocabulary.table_VD": (f"{embeddings}.word_embeddings.weight",),
@@ -87,7 +89,7 @@ def names_of(shape: EncoderShape, model_type: str, head: int | None = None) -> d
     return names
 
 
-def _modules(shape: EncoderShape, dialect: Dialect, head: int | None) -> Iterator[tuple[str, tuple[str, ...]]]:
+def _modules(shape: EncoderShape, dialect: TensorNaming, head: int | None) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Modules that have a weight and a bias."""
     yield "input_norm", (f"{dialect.body}.embeddings.LayerNorm",)
     for number in range(shape.layers):
@@ -108,7 +110,7 @@ def to_checkpoint(
     Their output projection is tied to the token table and their second name of the output bias to the first, so that
     neither is written twice.
     """
-    names = names_of(shape, model_type, head)
+    names = tensor_names(shape, model_type, head)
     return {
         name: part.contiguous()
         for ours, theirs in names.items()
@@ -118,7 +120,7 @@ def to_checkpoint(
 
 def from_checkpoint(
     tensors: Mapping[str, Tensor], shape: EncoderShape, model_type: str, vocabulary: int, tied: bool = True
-) -> Converted:
+) -> ConvertedWeights:
     """Their tensors under our names, with one MLM head at the last layer.
 
     Args:
@@ -132,14 +134,14 @@ def from_checkpoint(
         CheckpointError: a tensor is missing, surplus, of another shape, not of floating point, or not finite; or the
             output projection differs from the token table, which the method ties (section 2).
     """
-    dialect, notes = DIALECTS[model_type], list[str]()
-    found = _without_known(_renamed(tensors), dialect, notes)
-    found = _with_one_output(found, dialect, tied, notes)
-    names = names_of(shape, model_type, shape.layers)
-    _require_same(found, _shapes(shape, vocabulary, names))
+    dialect, notes = TENSOR_NAMINGS[model_type], list[str]()
+    found = _without_unused(_renamed(tensors), dialect, notes)
+    found = _with_tied_output(found, dialect, tied, notes)
+    names = tensor_names(shape, model_type, shape.layers)
+    _require_tensors(found, _shapes(shape, vocabulary, names))
     if halves := sorted({str(tensor.dtype) for tensor in found.values()} - {"torch.float32"}):
         notes.append(f"weights of {', '.join(halves)} became float32, which training needs; none changed its value")
-    return Converted(
+    return ConvertedWeights(
         {ours: torch.cat([found[name].float() for name in theirs]) for ours, theirs in names.items()}, notes
     )
 
@@ -153,14 +155,14 @@ def _renamed(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return renamed
 
 
-def _without_known(tensors: Mapping[str, Tensor], dialect: Dialect, notes: list[str]) -> dict[str, Tensor]:
-    known = {name.format(body=dialect.body): what for name, what in _LEFT_OUT.items()}
+def _without_unused(tensors: Mapping[str, Tensor], dialect: TensorNaming, notes: list[str]) -> dict[str, Tensor]:
+    known = {name.format(body=dialect.body): what for name, what in _UNUSED_TENSORS.items()}
     notes += [f"{name} is left out: {known[name]}" for name in sorted(tensors.keys() & known.keys())]
     return {name: tensor for name, tensor in tensors.items() if name not in known}
 
 
-def _with_one_output(
-    tensors: Mapping[str, Tensor], dialect: Dialect, tied: bool, notes: list[str]
+def _with_tied_output(
+    tensors: Mapping[str, Tensor], dialect: TensorNaming, tied: bool, notes: list[str]
 ) -> dict[str, Tensor]:
     """The checkpoint with one table and one output bias: those that transformers computes with."""
     found = dict(tensors)
@@ -197,7 +199,7 @@ def _shapes(shape: EncoderShape, vocabulary: int, names: Mapping[str, tuple[str,
     }
 
 
-def _require_same(tensors: Mapping[str, Tensor], expected: Mapping[str, tuple[int, ...]]) -> None:
+def _require_tensors(tensors: Mapping[str, Tensor], expected: Mapping[str, tuple[int, ...]]) -> None:
     if missing := sorted(expected.keys() - tensors.keys()):
         raise CheckpointError(
             f"the checkpoint lacks {_listed(missing)}. It must be that of a masked language model with its head "

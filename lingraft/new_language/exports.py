@@ -71,9 +71,9 @@ class Exports:
 
     def _bundle(self, name: str, task: LaneTask) -> Path:
         def make(out: Path) -> None:
-            from lingraft.export import bundle
+            from lingraft.export import export_bundle
 
-            bundle(self.primary, task.folders[task.best], [self.learned.folder], out)
+            export_bundle(self.primary, task.folders[task.best], [self.learned.folder], out)
 
         return once(self.out / "bundle" / name, Kind.BUNDLE, self._marks(task), make).folder
 

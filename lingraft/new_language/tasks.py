@@ -10,7 +10,7 @@ from lingraft.config.encoder import EncoderShape
 from lingraft.config.tasks import Task
 from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.errors import ArtifactError, MissingExtraError, TextError
-from lingraft.huggingface.model import form_of
+from lingraft.huggingface.model import hf_class_of
 from lingraft.stages.task_scores import load_tasks
 from lingraft.tasks.loading import kind_of, load_examples
 from lingraft.tasks.model import TaskModel
@@ -94,5 +94,5 @@ def _light(name: str, models: Sequence[TaskModel], primary: str) -> LaneTask:
         folders={seed: model.folder for seed, model in by_seed.items()},
         marks={seed: model.fingerprint for seed, model in by_seed.items()},
         best=max(by_seed, key=lambda seed: (by_seed[seed].manifest.detail("dev_score", float), seed)),
-        auto_class=form_of(first.net).auto_class,
+        auto_class=hf_class_of(first.net).auto_class,
     )

@@ -11,7 +11,7 @@ _STYLE = (
 )
 
 
-def page(description: Mapping[str, Any]) -> str:
+def render_page(description: Mapping[str, Any]) -> str:
     """HTML of an OpenAPI description."""
     title = escape(description["info"]["title"])
     entries = "".join(

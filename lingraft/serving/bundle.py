@@ -22,16 +22,16 @@ from lingraft.bundle.format import (
     bias_part,
     body_file,
     body_fingerprint,
-    examples_of,
-    golden_part,
-    languages_of,
+    bundle_examples,
+    bundle_languages,
+    bundle_tokenizers,
+    self_test_part,
     table_part,
-    tokenizers_of,
 )
-from lingraft.bundle.parts import fingerprint_of
-from lingraft.bundle.runtime import CUDA, Body, served_provider
-from lingraft.bundle.self_test import Golden
-from lingraft.bundle.tables import Table
+from lingraft.bundle.language_part import language_fingerprint
+from lingraft.bundle.runtime import CUDA, Body, default_provider
+from lingraft.bundle.self_test import SelfTest
+from lingraft.bundle.tables import EmbeddingTable
 from lingraft.config.encoder import EncoderShape
 from lingraft.config.tasks import PRIMARY, Task
 from lingraft.data.tokenizer.pieces import SpecialIds
@@ -40,35 +40,35 @@ from lingraft.errors import ArtifactError, ServingError, TokenizerError
 
 
 @dataclass(frozen=True)
-class Language:
+class ServedLanguage:
     """What makes the body understand one language."""
 
     tokenizer: Tokenizer
-    table: Table
+    table: EmbeddingTable
     bias_V: NDArray[np.float32] | None
     """Output bias, in the bundle of a primary."""
-    golden: Golden
+    self_test: SelfTest
+    table_hash: str
+    """SHA-256 of the table's verified file; languages of different tasks that have equal tables have equal hashes."""
     fingerprint: str
-    """Of the table's file, as it was verified: equal tables, whatever the task, have equal ones."""
-    part: str
     """Fingerprint of the language's part of the bundle, which covers all that decides an answer in this language."""
 
 
-class Shared(NamedTuple):
+class OpenedFiles(NamedTuple):
     """What is open in this process: bundles take it instead of opening the same again, and add what is new."""
 
-    tables: dict[str, Table]
+    tables: dict[str, EmbeddingTable]
     """By fingerprint."""
     tokenizers: dict[tuple[str, str, SpecialIds], Tokenizer]
     """By language, hash of the file, and special ids."""
 
     @classmethod
-    def of(cls, languages: Iterable[Language] = ()) -> Self:
+    def from_languages(cls, languages: Iterable[ServedLanguage] = ()) -> Self:
         """What languages have opened."""
         known = list(languages)
         tokenizers = [each.tokenizer for each in known]
         return cls(
-            {each.fingerprint: each.table for each in known},
+            {each.table_hash: each.table for each in known},
             {(each.language, each.hash, each.special): each for each in tokenizers},
         )
 
@@ -96,7 +96,7 @@ class Bundle:
     """Language that the body was trained in."""
     examples: Examples
     """By language, texts to try the endpoint with, by the names of a task's inputs."""
-    languages: dict[str, Language]
+    languages: dict[str, ServedLanguage]
     body: Body
 
     @classmethod
@@ -105,7 +105,7 @@ class Bundle:
         folder: Path,
         precision: Precision | None = None,
         provider: str | None = None,
-        shared: Shared | None = None,
+        shared: OpenedFiles | None = None,
     ) -> Self:
         """Open a bundle, with every file's hash checked.
 
@@ -122,11 +122,11 @@ class Bundle:
             ServingError: ONNX Runtime is not usable as installed, or the bundle has no body of this precision.
         """
         found = Artifact.load(folder, Kind.BUNDLE)
-        manifest, provider = found.manifest, provider or served_provider()
+        manifest, provider = found.manifest, provider or default_provider()
         has_half = "fp16" in manifest.detail("precisions", list[str])
         precision = precision or ("fp16" if provider == CUDA and has_half else "fp32")
         _require_precision(found, precision)
-        shared = shared or Shared.of()
+        shared = shared or OpenedFiles.from_languages()
         settings: Task | None = manifest.detail("settings", Task | None)
         opened = cls(
             name=manifest.detail("task", str),
@@ -140,9 +140,9 @@ class Bundle:
             precision=precision,
             tolerance=manifest.detail("golden", dict[str, PositiveFloat]).get(precision, 0.0),
             source_language=str(manifest.language),
-            examples=examples_of(manifest),
-            languages={name: open_language(found, name, shared) for name in languages_of(manifest)},
-            body=Body.open(_named(found, body_file(precision)), provider),
+            examples=bundle_examples(manifest),
+            languages={name: open_language(found, name, shared) for name in bundle_languages(manifest)},
+            body=Body.open(_verified_file(found, body_file(precision)), provider),
         )
         opened._require_consistent(folder)
         return opened
@@ -176,13 +176,15 @@ class Bundle:
             types_BT[row, : len(given)] = given
         return embedded_BTD, visible_BT, types_BT
 
-    def require_golden(self, languages: Iterable[str] | None = None) -> None:
+    def run_self_test(self, languages: Iterable[str] | None = None) -> None:
         """Answer the golden rows of languages, of all of them if absent, one batch a language.
 
         Raises:
             ServingError: an answer is not the one in the bundle; the message says by how much, in every language.
         """
-        found = {name: self._golden_difference(name) for name in (self.languages if languages is None else languages)}
+        found = {
+            name: self._self_test_difference(name) for name in (self.languages if languages is None else languages)
+        }
         if wrong := {name: each for name, each in found.items() if not each <= self.tolerance}:
             shown = ", ".join(f"{name} {each:.2g}" for name, each in wrong.items())
             raise ServingError(
@@ -198,7 +200,7 @@ class Bundle:
             ArtifactError: it says what differs.
         """
         for tag, language in self.languages.items():
-            classes = {answer.shape[-1] for answer in language.golden.answers.values()}
+            classes = {answer.shape[-1] for answer in language.self_test.expected.values()}
             if language.table.width != self.shape.width or (self.labels and classes != {len(self.labels)}):
                 raise ArtifactError(
                     f"the manifest of {folder} speaks of width {self.shape.width} and {len(self.labels)} labels, but "
@@ -206,10 +208,10 @@ class Bundle:
                     f"{sorted(classes)} classes. Export the bundle again, or fetch it anew."
                 )
 
-    def _golden_difference(self, language: str) -> float:
-        golden = self.languages[language].golden
-        given = self.gather([(language, ids) for ids in golden.rows], golden.types)
-        return golden.difference(self.body.run(*given))
+    def _self_test_difference(self, language: str) -> float:
+        test = self.languages[language].self_test
+        inputs = self.gather([(language, ids) for ids in test.rows], test.types)
+        return test.max_difference(self.body.run(*inputs))
 
 
 def _require_precision(bundle: Artifact, precision: Precision) -> None:
@@ -221,7 +223,7 @@ def _require_precision(bundle: Artifact, precision: Precision) -> None:
         )
 
 
-def open_language(bundle: Artifact, name: str, shared: Shared) -> Language:
+def open_language(bundle: Artifact, name: str, shared: OpenedFiles) -> ServedLanguage:
     """Open a language of a bundle, or of a part of one, whose files were verified.
 
     Args:
@@ -234,24 +236,30 @@ def open_language(bundle: Artifact, name: str, shared: Shared) -> Language:
         TokenizerError: the tokenizer is not the one that the table belongs to.
     """
     # The file's hash is what was verified; a manifest might claim the tensors' fingerprint of a table that is open.
-    mark = bundle.manifest.hash_of(f"{table_part(name)}.safetensors")
+    table_hash = bundle.manifest.hash_of(f"{table_part(name)}.safetensors")
     tokenizer = _open_tokenizer(bundle, name, shared)
-    if mark not in shared.tables:
-        shared.tables[mark] = Table.open(_file(bundle, table_part(name)))
-    table = shared.tables[mark]
+    if table_hash not in shared.tables:
+        shared.tables[table_hash] = EmbeddingTable.open(_tensor_file(bundle, table_part(name)))
+    table = shared.tables[table_hash]
     if len(tokenizer) != len(table):
         raise TokenizerError(
             f"{bundle.folder / name} has {len(table)} rows, but its tokenizer has {len(tokenizer)} pieces. "
             "Export the bundle again."
         )
     primary = bundle.manifest.detail("kind", BundleKind) == PRIMARY
-    bias_V = load_file(_file(bundle, bias_part(name)))[BIAS] if primary else None
-    golden, part = Golden.open(_file(bundle, golden_part(name))), fingerprint_of(bundle.manifest, name)
-    return Language(tokenizer, table, bias_V, golden, mark, part)
+    bias_V = load_file(_tensor_file(bundle, bias_part(name)))[BIAS] if primary else None
+    return ServedLanguage(
+        tokenizer=tokenizer,
+        table=table,
+        bias_V=bias_V,
+        self_test=SelfTest.open(_tensor_file(bundle, self_test_part(name))),
+        table_hash=table_hash,
+        fingerprint=language_fingerprint(bundle.manifest, name),
+    )
 
 
-def _open_tokenizer(bundle: Artifact, name: str, shared: Shared) -> Tokenizer:
-    described = tokenizers_of(bundle.manifest)[name]
+def _open_tokenizer(bundle: Artifact, name: str, shared: OpenedFiles) -> Tokenizer:
+    described = bundle_tokenizers(bundle.manifest)[name]
     file, special = f"{name}/{described.file}", described.special_ids
     key = name, bundle.manifest.hash_of(file), special
     if key not in shared.tokenizers:
@@ -259,11 +267,11 @@ def _open_tokenizer(bundle: Artifact, name: str, shared: Shared) -> Tokenizer:
     return shared.tokenizers[key]
 
 
-def _file(bundle: Artifact, part: str) -> Path:
-    return _named(bundle, f"{part}.safetensors")
+def _tensor_file(bundle: Artifact, part: str) -> Path:
+    return _verified_file(bundle, f"{part}.safetensors")
 
 
-def _named(bundle: Artifact, name: str) -> Path:
+def _verified_file(bundle: Artifact, name: str) -> Path:
     """A file that the manifest names, and whose hash was therefore checked."""
     bundle.manifest.hash_of(name)
     return bundle.folder / name

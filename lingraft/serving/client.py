@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from lingraft.errors import MissingExtraError, RequestError, ServingError
-from lingraft.serving.questions import Answer, Found, Question
+from lingraft.serving.queries import Prediction, Query, QueryResult
+from lingraft.serving.tasks.classification import LABEL, PROBABILITY
 from lingraft.serving.tasks.entities import ENTITY, KIND, SCORE
-from lingraft.serving.tasks.kind import LANGUAGE
-from lingraft.serving.tasks.labels import LABEL, PROBABILITY
-from lingraft.serving.tasks.passages import ANSWER
+from lingraft.serving.tasks.handler import LANGUAGE
+from lingraft.serving.tasks.question_answering import ANSWER
 
 try:
     import httpx
@@ -25,11 +25,11 @@ except ImportError as error:
 _HOST = "127.0.0.1"
 _POLL_S, _STOP_S, _ANSWER_S = 0.05, 30.0, 30.0
 _LOG_TAIL_CHARACTERS = 2000
-_NAMED = ("--no-detect",)
+_NO_DETECTION = ("--no-detect",)
 """Without what takes seconds to load, where every question names its language."""
 
 
-class Running(NamedTuple):
+class RunningServer(NamedTuple):
     """A server that answers."""
 
     process: subprocess.Popen[bytes]
@@ -40,7 +40,7 @@ class Running(NamedTuple):
     """File of all that it says."""
 
 
-def ask(bundle: Path, questions: Sequence[Question], ready_s: float = 120.0) -> list[Answer]:
+def serve_and_query(bundle: Path, questions: Sequence[Query], ready_s: float = 120.0) -> list[QueryResult]:
     """Serve a task's bundle on a free port, ask each question in a request of its own, and stop the server.
 
     Args:
@@ -52,11 +52,11 @@ def ask(bundle: Path, questions: Sequence[Question], ready_s: float = 120.0) -> 
         ServingError: the server did not come up; the message has the end of its log.
         RequestError: it refused a question; the message is its own.
     """
-    with running([bundle], ready_s) as server:
-        return answers_of(server.url, questions)
+    with run_server([bundle], ready_s) as server:
+        return query_server(server.url, questions)
 
 
-def answers_of(url: str, questions: Sequence[Question], model: str | None = None) -> list[Answer]:
+def query_server(url: str, questions: Sequence[Query], model: str | None = None) -> list[QueryResult]:
     """Ask a server that is running each question in a request of its own.
 
     Args:
@@ -69,10 +69,10 @@ def answers_of(url: str, questions: Sequence[Question], model: str | None = None
     """
     with httpx.Client(base_url=url, timeout=_ANSWER_S, trust_env=False) as client:
         name = model or client.get("/v2/models").json()["models"][0]
-        return [_answer(client, name, question) for question in questions]
+        return [_post_query(client, name, question) for question in questions]
 
 
-def _answer(client: httpx.Client, name: str, question: Question) -> Answer:
+def _post_query(client: httpx.Client, name: str, question: Query) -> QueryResult:
     given = {**question.texts, LANGUAGE: question.language}
     inputs = [{"name": key, "datatype": "BYTES", "shape": [1], "data": [value]} for key, value in given.items()]
     response = client.post(f"/v2/models/{name}/infer", json={"inputs": inputs})
@@ -80,19 +80,21 @@ def _answer(client: httpx.Client, name: str, question: Question) -> Answer:
     if response.is_error:
         raise RequestError(f"the endpoint refused a question in {question.language!r}: {body['error']}")
     outputs = {output["name"]: output["data"] for output in body["outputs"]}
-    return Answer(question, tuple(_found(outputs)))
+    return QueryResult(question, tuple(_predictions(outputs)))
 
 
-def _found(outputs: dict[str, list[Any]]) -> Iterator[Found]:
+def _predictions(outputs: dict[str, list[Any]]) -> Iterator[Prediction]:
     if ENTITY in outputs:
         entities = zip(outputs[ENTITY], outputs[KIND], outputs[SCORE], strict=True)
-        return (Found(f"{entity!r} {kind}", score) for entity, kind, score in entities)
+        return (Prediction(f"{entity!r} {kind}", score) for entity, kind, score in entities)
     whats = outputs[LABEL] if LABEL in outputs else [repr(passage) for passage in outputs[ANSWER]]
-    return map(Found, whats, outputs[PROBABILITY])
+    return map(Prediction, whats, outputs[PROBABILITY])
 
 
 @contextlib.contextmanager
-def running(bundles: Sequence[Path], ready_s: float = 120.0, settings: Sequence[str] = _NAMED) -> Iterator[Running]:
+def run_server(
+    bundles: Sequence[Path], ready_s: float = 120.0, settings: Sequence[str] = _NO_DETECTION
+) -> Iterator[RunningServer]:
     """A server in a process of its own: yielded once it is ready, stopped at the end.
 
     Args:
@@ -104,21 +106,21 @@ def running(bundles: Sequence[Path], ready_s: float = 120.0, settings: Sequence[
         ServingError: it ended early, or was not ready in time; the message has the end of its log.
     """
     with tempfile.TemporaryFile() as log:
-        server = launched(bundles, log, settings)
+        server = launch_server(bundles, log, settings)
         try:
-            wait_for(server, ready_s)
+            wait_until_ready(server, ready_s)
             yield server
         finally:
             stop(server.process)
 
 
-def launched(
+def launch_server(
     bundles: Sequence[Path],
     log: IO[bytes],
-    settings: Sequence[str] = _NAMED,
+    settings: Sequence[str] = _NO_DETECTION,
     process_group: int | None = None,
     program: Sequence[str] = ("-m", "lingraft.serving"),
-) -> Running:
+) -> RunningServer:
     """Start a server on free ports, in a process that whoever calls this stops; `wait_for` tells when it answers.
 
     Args:
@@ -134,7 +136,7 @@ def launched(
     process = subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, process_group=process_group
     )
-    return Running(process, f"http://{_HOST}:{port}", f"{_HOST}:{grpc_port}", log)
+    return RunningServer(process, f"http://{_HOST}:{port}", f"{_HOST}:{grpc_port}", log)
 
 
 def free_ports(count: int) -> list[int]:
@@ -146,7 +148,7 @@ def free_ports(count: int) -> list[int]:
         return [int(probe.getsockname()[1]) for probe in probes]
 
 
-def wait_for(server: Running, ready_s: float) -> None:
+def wait_until_ready(server: RunningServer, ready_s: float) -> None:
     """Return once a server answers.
 
     Raises:

@@ -12,8 +12,8 @@ from lingraft.config.section import explain_problem
 from lingraft.errors import MissingExtraError, ServingError
 from lingraft.serving import logs
 from lingraft.serving.ports import require_port
-from lingraft.serving.served import Served
-from lingraft.serving.settings import Settings, token
+from lingraft.serving.served_bundles import ServedBundles
+from lingraft.serving.settings import ServingSettings, read_token
 from lingraft.signals import Interruption, interruptible
 
 
@@ -35,7 +35,7 @@ def run(arguments: Sequence[str], program: str) -> None:
         with interruptible():
             _run(arguments, program)
     except Interruption:
-        logs.tell("ended")
+        logs.log_event("ended")
 
 
 def _run(arguments: Sequence[str], program: str) -> None:
@@ -46,9 +46,9 @@ def _run(arguments: Sequence[str], program: str) -> None:
         require_port(settings.host, port)
     if not importlib.util.find_spec("kserve"):
         raise MissingExtraError("kserve", "serving")
-    allowed = token()
+    allowed = read_token()
     logs.configure()
-    served = Served.load(bundles, settings.precision)
+    served = ServedBundles.load(bundles, settings.precision)
     # kserve takes seconds to import, and reads the process's own command line then; ours says nothing to it.
     sys.argv[1:] = []
     from lingraft.serving.server import serve
@@ -65,7 +65,7 @@ def _parser(program: str) -> argparse.ArgumentParser:
     )
     parser.add_argument("bundles", type=Path, nargs="*", metavar="BUNDLE", help="folder of a bundle")
     parser.add_argument("--bundle", type=Path, action="append", metavar="DIR", help="the same; may be repeated")
-    for name, field in Settings.model_fields.items():
+    for name, field in ServingSettings.model_fields.items():
         flag, help_text = f"--{name.replace('_', '-')}", f"{field.description} (default: {field.default})"
         if field.annotation is bool:
             parser.add_argument(flag, default=field.default, action=argparse.BooleanOptionalAction, help=help_text)
@@ -74,9 +74,9 @@ def _parser(program: str) -> argparse.ArgumentParser:
     return parser
 
 
-def _settings(given: dict[str, object]) -> Settings:
+def _settings(given: dict[str, object]) -> ServingSettings:
     try:
-        return Settings.model_validate(given)
+        return ServingSettings.model_validate(given)
     except pydantic.ValidationError as error:
-        problem = explain_problem(Settings, error.errors()[0])
+        problem = explain_problem(ServingSettings, error.errors()[0])
         raise ServingError(f"--{problem.replace('_', '-', 1) if '_' in problem.split(':')[0] else problem}") from error

@@ -8,7 +8,7 @@ from lingraft.errors import RequestError
 AUTO = "auto"
 
 
-def resolve(
+def resolve_languages(
     languages: Sequence[str], texts: Sequence[str], served: Collection[str], detector: LanguageDetector | None
 ) -> list[DetectedLanguage]:
     """The language of each text: named, or found out.
@@ -22,10 +22,13 @@ def resolve(
     Raises:
         RequestError: a language is not served, by its name or as it was found out.
     """
-    return [_one(place, *pair, served, detector) for place, pair in enumerate(zip(languages, texts, strict=True))]
+    return [
+        _resolve_language(place, *pair, served, detector)
+        for place, pair in enumerate(zip(languages, texts, strict=True))
+    ]
 
 
-def _one(
+def _resolve_language(
     place: int, language: str, text: str, served: Collection[str], detector: LanguageDetector | None
 ) -> DetectedLanguage:
     if language in served:
@@ -41,10 +44,10 @@ def _one(
             f"Name one of {sorted(served)}."
         )
     found = detector.detect(text)
-    return DetectedLanguage(_served_form(place, found, served), found.confidence)
+    return DetectedLanguage(_matching_language(place, found, served), found.confidence)
 
 
-def _served_form(place: int, found: DetectedLanguage, served: Collection[str]) -> str:
+def _matching_language(place: int, found: DetectedLanguage, served: Collection[str]) -> str:
     """A served language of the code that was found: 'pt-BR' where 'pt' was, if there is no other."""
     fitting = [name for name in served if name == found.language] or [
         name for name in served if name.partition("-")[0] == found.language

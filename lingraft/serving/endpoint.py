@@ -11,27 +11,37 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from lingraft.bundle.runtime import CUDA, served_provider, usable_cpus
+from lingraft.bundle.runtime import CUDA, default_provider, usable_cpus
 from lingraft.data.language_detection import DetectedLanguage, LanguageDetector
 from lingraft.errors import OverloadedError, RequestError, StoppingError
 from lingraft.serving import metrics
 from lingraft.serving.bundle import Bundle
-from lingraft.serving.detection import resolve
+from lingraft.serving.detection import resolve_languages
 from lingraft.serving.mismatch import (
     DETECTED_LANGUAGE,
     UNKNOWN_SHARE,
     WARNING,
-    other_languages,
+    detect_other_languages,
+    mismatch_warning,
     require_known,
     unknown_shares,
-    warning,
 )
-from lingraft.serving.models import LANGUAGE_CONFIDENCE, metadata, models_of
-from lingraft.serving.queue import LEAST_FULL, Bounds, Queue
-from lingraft.serving.requests import InferRequest, Read, read
-from lingraft.serving.served import Served
-from lingraft.serving.settings import Settings
-from lingraft.serving.tasks.kind import LANGUAGE, Answers, Asked, Job, Outputs, Row, Tensor, run, texts_of
+from lingraft.serving.models import LANGUAGE_CONFIDENCE, metadata, served_models
+from lingraft.serving.queue import MIN_FILL, BatchQueue, QueueLimits
+from lingraft.serving.requests import InferRequest, ParsedRequest, validate_request
+from lingraft.serving.served_bundles import ServedBundles
+from lingraft.serving.settings import ServingSettings
+from lingraft.serving.tasks.handler import (
+    LANGUAGE,
+    EncodedRequest,
+    ResponseTensors,
+    RowOutputs,
+    TaskInput,
+    TensorSpec,
+    TokenRow,
+    run_batch,
+    text_tensor,
+)
 
 _RETRY_S = 1
 _POLL_S = 0.02
@@ -40,12 +50,12 @@ _TOKENS_A_CORE, _GPU_TOKENS = 512, 16_384
 _CPU_LEAST_FULL = 0.9
 
 
-class Answered(NamedTuple):
+class InferResponse(NamedTuple):
     """A response."""
 
     id: str
     model: str
-    outputs: list[tuple[Tensor, NDArray[Any]]]
+    outputs: list[tuple[TensorSpec, NDArray[Any]]]
     languages: list[str]
     """Of its texts, for the log."""
     warning: str
@@ -60,10 +70,10 @@ class Answered(NamedTuple):
         return fingerprints | ({WARNING: self.warning} if self.warning else {})
 
 
-class _Cut(NamedTuple):
+class _PreparedRequest(NamedTuple):
     """A request that is ready for the body."""
 
-    job: Job
+    encoded: EncodedRequest
     spoken: list[DetectedLanguage]
     unknown: list[float]
     """Share of each text's characters that its tokenizer does not know."""
@@ -78,29 +88,31 @@ class _Cut(NamedTuple):
 class Endpoint:
     """All models; made and used in one event loop."""
 
-    def __init__(self, served: Served, settings: Settings, detector: LanguageDetector | None = None) -> None:
+    def __init__(
+        self, served: ServedBundles, settings: ServingSettings, detector: LanguageDetector | None = None
+    ) -> None:
         """Make queues; nothing is answered before `start`.
 
         Raises:
             ServingError: two models have one name.
         """
         self.served, self.settings = served, settings
-        self.models = models_of(served.bundles)
+        self.models = served_models(served.bundles)
         self._detector = detector
         # One thread: a body takes all cores, so that two at once would only take them from each other.
         self._body_thread = ThreadPoolExecutor(1, "body")
         self._reading = ThreadPoolExecutor(_READING_THREADS, "reading")
-        self._queues: dict[str, Queue[Row, Bundle, Outputs]] = {}
+        self._queues: dict[str, BatchQueue[TokenRow, Bundle, RowOutputs]] = {}
         self._work: list[asyncio.Task[None]] = []
         self._requests = 0
         self._stopping = False
 
     def start(self) -> None:
         """Begin to answer, in the running event loop."""
-        bounds = bounds_of(self.settings)
+        bounds = queue_limits(self.settings)
         for name in self.served.bundles:
-            queue = Queue(run, bounds, self._body_thread, metrics.watch_batches(name))
-            metrics.watch_queue(name, queue.__len__)
+            queue = BatchQueue(run_batch, bounds, self._body_thread, metrics.batch_observer(name))
+            metrics.track_queue_length(name, queue.__len__)
             self._queues[name] = queue
             self._work.append(asyncio.create_task(queue.work()))
 
@@ -109,7 +121,7 @@ class Endpoint:
         """Whether requests are taken on."""
         return bool(self._work) and not self._stopping
 
-    async def worked(self) -> None:
+    async def wait_for_queues(self) -> None:
         """Wait until the queues' work has ended in good order.
 
         Raises:
@@ -129,7 +141,7 @@ class Endpoint:
             task.cancel()
 
     @contextlib.contextmanager
-    def admitted(self) -> Iterator[None]:
+    def admit(self) -> Iterator[None]:
         """Count a request from before it is read until it is answered.
 
         Raises:
@@ -157,7 +169,7 @@ class Endpoint:
         model = self.models[name]
         return metadata(name, model, self.served[model.bundle], self.settings)
 
-    async def answer(self, name: str, request: InferRequest) -> Answered:
+    async def answer(self, name: str, request: InferRequest) -> InferResponse:
         """Answer a request.
 
         Raises:
@@ -168,64 +180,66 @@ class Endpoint:
         model = self.models[name]
         bundle = self.served[model.bundle]
         tensors = model.outputs(bundle)
-        asked = read(request, model.kind.inputs, model.kind.parameters, [each.name for each in tensors], self.settings)
+        asked = validate_request(
+            request, model.handler.inputs, model.handler.parameters, [each.name for each in tensors], self.settings
+        )
         wanted = set(asked.outputs) or {each.name for each in tensors}
-        cut = await self._beside(self._cut, name, bundle, asked, DETECTED_LANGUAGE in wanted)
-        outputs = await self._queues[model.bundle].outputs(bundle, cut.job.rows)
-        answers = await self._beside(cut.job.answers, outputs) | _languages(cut)
+        cut = await self._in_thread(self._prepare, name, bundle, asked, DETECTED_LANGUAGE in wanted)
+        outputs = await self._queues[model.bundle].outputs(bundle, cut.encoded.rows)
+        answers = await self._in_thread(cut.encoded.decode, outputs) | _language_tensors(cut)
         found = [(each, answers[each.name]) for each in tensors if each.name in wanted]
-        metrics.answered(name, cut.languages, time.monotonic() - began_s)
+        metrics.count_answered(name, cut.languages, time.monotonic() - began_s)
         self._count_unknown(name, cut, refused=False)
-        told = warning(cut.unknown, cut.languages, cut.others, self.settings.unknown_limit)
-        fingerprints = {tag: bundle.languages[tag].part for tag in sorted({*cut.languages})}
-        return Answered(request.id or str(uuid.uuid4()), name, found, cut.languages, told, fingerprints)
+        told = mismatch_warning(cut.unknown, cut.languages, cut.others, self.settings.unknown_limit)
+        fingerprints = {tag: bundle.languages[tag].fingerprint for tag in sorted({*cut.languages})}
+        return InferResponse(request.id or str(uuid.uuid4()), name, found, cut.languages, told, fingerprints)
 
-    async def _beside(self, work: Any, *given: Any) -> Any:
+    async def _in_thread(self, work: Any, *given: Any) -> Any:
         """Do something that takes longer beside the event loop, so that health checks are answered meanwhile."""
         return await asyncio.get_running_loop().run_in_executor(self._reading, work, *given)
 
-    def _cut(self, name: str, bundle: Bundle, asked: Read, detects: bool) -> _Cut:
+    def _prepare(self, name: str, bundle: Bundle, asked: ParsedRequest, detects: bool) -> _PreparedRequest:
         model, limit = self.models[name], self.settings.unknown_limit
-        texts = asked.texts[model.kind.detected]
-        spoken = resolve(asked.languages, texts, bundle.languages, self._detector)
-        named = Asked(asked.texts, [each.language for each in spoken], asked.parameters)
-        job = model.kind.job(bundle, named)
-        if len(job.rows) > self.settings.waiting_texts:
+        texts = asked.texts[model.handler.detection_input]
+        spoken = resolve_languages(asked.languages, texts, bundle.languages, self._detector)
+        named = TaskInput(asked.texts, [each.language for each in spoken], asked.parameters)
+        encoded = model.handler.encode(bundle, named)
+        if len(encoded.rows) > self.settings.waiting_texts:
             raise RequestError(
-                f"the request makes {len(job.rows)} texts for the model, and at most {self.settings.waiting_texts} may "
-                "wait at all. Send less at once."
+                f"the request makes {len(encoded.rows)} texts for the model, and at most "
+                f"{self.settings.waiting_texts} may wait at all. Send less at once."
             )
-        unknown = unknown_shares(named, job.rows, bundle)
+        unknown = unknown_shares(named, encoded.rows, bundle)
         unsure = [share > limit for share in unknown]
-        others = other_languages(texts, asked.languages, unsure, self._detector, every=detects)
-        cut = _Cut(job, spoken, unknown, others)
+        others = detect_other_languages(texts, asked.languages, unsure, self._detector, every=detects)
+        cut = _PreparedRequest(encoded, spoken, unknown, others)
         if self.settings.refuse_unknown:
             self._count_unknown(name, cut, refused=True)
             require_known(unknown, cut.languages, others, limit)
         return cut
 
-    def _count_unknown(self, name: str, cut: _Cut, *, refused: bool) -> None:
+    def _count_unknown(self, name: str, cut: _PreparedRequest, *, refused: bool) -> None:
         for language, share in zip(cut.languages, cut.unknown, strict=True):
             if share > self.settings.unknown_limit:
-                metrics.unknown(name, language, refused=refused)
+                metrics.count_unknown(name, language, refused=refused)
 
 
-def bounds_of(given: Settings) -> Bounds:
+def queue_limits(given: ServingSettings) -> QueueLimits:
     """Bounds of a queue before the ONNX Runtime that is installed.
 
     A CPU has its full speed with a few hundred tokens a core (`benchmarks.serving`): more of them only bring padding
     and wait longer. A GPU has it with many thousands, which is worth more padding.
     """
-    on_gpu = served_provider() == CUDA
+    on_gpu = default_provider() == CUDA
     tokens = _GPU_TOKENS if on_gpu else _TOKENS_A_CORE * usable_cpus()
-    full = LEAST_FULL if on_gpu else _CPU_LEAST_FULL
-    return Bounds(given.batch_texts, given.batch_tokens or tokens, given.wait_ms / 1000, given.waiting_texts, full)
+    full = MIN_FILL if on_gpu else _CPU_LEAST_FULL
+    return QueueLimits(given.batch_texts, given.batch_tokens or tokens, given.wait_ms / 1000, given.waiting_texts, full)
 
 
-def _languages(cut: _Cut) -> Answers:
+def _language_tensors(cut: _PreparedRequest) -> ResponseTensors:
     return {
-        LANGUAGE: texts_of([each.language for each in cut.spoken]),
+        LANGUAGE: text_tensor([each.language for each in cut.spoken]),
         LANGUAGE_CONFIDENCE: np.array([each.confidence for each in cut.spoken], np.float32),
         UNKNOWN_SHARE: np.array(cut.unknown, np.float32),
-        DETECTED_LANGUAGE: texts_of(cut.others),
+        DETECTED_LANGUAGE: text_tensor(cut.others),
     }

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 LOGGER = logging.getLogger("lingraft.serving")
-_TOLD = "told"
+_FIELDS = "told"
 
 
 class JsonLines(logging.Formatter):
@@ -28,7 +28,7 @@ class JsonLines(logging.Formatter):
             "logger": record.name,
             "event": record.getMessage(),
         }
-        line |= getattr(record, _TOLD, {})
+        line |= getattr(record, _FIELDS, {})
         if record.exc_info and record.exc_info[1]:
             line |= _where(record.exc_info[1])
         return json.dumps(line)
@@ -42,17 +42,17 @@ def _where(error: BaseException) -> dict[str, Any]:
     }
 
 
-def tell(event: str, level: int = logging.INFO, error: BaseException | None = None, **told: object) -> None:
+def log_event(event: str, level: int = logging.INFO, error: BaseException | None = None, **told: object) -> None:
     """Log an event with what is known of it."""
-    LOGGER.log(level, event, exc_info=error, extra={_TOLD: told})
+    LOGGER.log(level, event, exc_info=error, extra={_FIELDS: told})
 
 
-def tell_request(path: str, status: int | str, began_s: float, told: Mapping[str, Any]) -> None:
+def log_request(path: str, status: int | str, began_s: float, told: Mapping[str, Any]) -> None:
     """Log a request over any transport, which began at a reading of the monotonic clock."""
-    tell("request", path=path, status=status, elapsed_ms=round(1000 * (time.monotonic() - began_s), 3), **told)
+    log_event("request", path=path, status=status, elapsed_ms=round(1000 * (time.monotonic() - began_s), 3), **told)
 
 
-def answered(task: str, languages: Sequence[str]) -> dict[str, object]:
+def answer_fields(task: str, languages: Sequence[str]) -> dict[str, object]:
     """What the log says of an answer, whose texts are in these languages."""
     return {"task": task, "texts": len(languages), "languages": sorted(set(languages))}
 
@@ -78,6 +78,6 @@ def configure() -> None:
     logging.captureWarnings(True)
 
 
-def loop_failed(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+def log_loop_error(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
     """What asyncio tells of a task that nobody waited for; its own words quote the exception."""
-    tell("event loop", logging.ERROR, context.get("exception"))
+    log_event("event loop", logging.ERROR, context.get("exception"))

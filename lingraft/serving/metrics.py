@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 
 from lingraft.errors import MissingExtraError
-from lingraft.serving.queue import Batch
+from lingraft.serving.queue import BatchStats
 
 try:
     from prometheus_client import Counter, Gauge, Histogram
@@ -31,17 +31,17 @@ _UNKNOWN = Counter(
 REQUESTS = Gauge("lingraft_requests", "Requests that are being answered")
 
 
-def watch_queue(task: str, length: Callable[[], int]) -> None:
+def track_queue_length(task: str, length: Callable[[], int]) -> None:
     """Have a queue's length asked for whenever metrics are."""
     _QUEUE.labels(task).set_function(length)
 
 
-def watch_batches(task: str) -> Callable[[Batch], None]:
+def batch_observer(task: str) -> Callable[[BatchStats], None]:
     """What a queue tells its batches to."""
     texts, seconds = _BATCH_TEXTS.labels(task), _BODY.labels(task)
     tokens, padding = _TOKENS.labels(task), _PADDING.labels(task)
 
-    def told(batch: Batch) -> None:
+    def told(batch: BatchStats) -> None:
         texts.observe(batch.texts)
         seconds.observe(batch.elapsed_s)
         tokens.inc(batch.tokens)
@@ -50,12 +50,12 @@ def watch_batches(task: str) -> Callable[[Batch], None]:
     return told
 
 
-def unknown(task: str, language: str, *, refused: bool) -> None:
+def count_unknown(task: str, language: str, *, refused: bool) -> None:
     """Count a text of which the tokenizer knows too little."""
     _UNKNOWN.labels(task, language, "refused" if refused else "warned").inc()
 
 
-def answered(task: str, languages: Iterable[str], elapsed_s: float) -> None:
+def count_answered(task: str, languages: Iterable[str], elapsed_s: float) -> None:
     """Count a request that was answered: its latency once for each of its languages."""
     spoken = list(languages)
     for language in dict.fromkeys(spoken):

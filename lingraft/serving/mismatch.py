@@ -10,8 +10,8 @@ from lingraft.data.language_detection import LanguageDetector
 from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.errors import RequestError
 from lingraft.serving.bundle import Bundle
-from lingraft.serving.tasks.kind import Asked, Row
-from lingraft.serving.tasks.masked import MASK
+from lingraft.serving.tasks.fill_mask import MASK
+from lingraft.serving.tasks.handler import TaskInput, TokenRow
 
 UNKNOWN_SHARE, DETECTED_LANGUAGE = "unknown_share", "detected_language"
 WARNING = "warning"
@@ -19,7 +19,7 @@ WARNING = "warning"
 _SHOWN = 5
 
 
-def unknown_shares(asked: Asked, rows: Sequence[Row], bundle: Bundle) -> list[float]:
+def unknown_shares(asked: TaskInput, rows: Sequence[TokenRow], bundle: Bundle) -> list[float]:
     """Share of each text's characters, blanks aside, that its tokenizer has no piece for.
 
     Characters are counted and not pieces: however many unknown ones stand side by side, they are one piece.
@@ -50,7 +50,7 @@ def _visible(text: str) -> int:
     return sum(map(len, text.split()))
 
 
-def other_languages(
+def detect_other_languages(
     texts: Sequence[str],
     named: Sequence[str],
     unsure: Sequence[bool],
@@ -81,11 +81,11 @@ def require_known(shares: Sequence[float], spoken: Sequence[str], others: Sequen
     Raises:
         RequestError: the message says which texts, how much of them, and what language they seem to be in.
     """
-    if told := warning(shares, spoken, others, limit):
+    if told := mismatch_warning(shares, spoken, others, limit):
         raise RequestError(f"{told}. Send each text with its own language.")
 
 
-def warning(shares: Sequence[float], spoken: Sequence[str], others: Sequence[str], limit: float) -> str:
+def mismatch_warning(shares: Sequence[float], spoken: Sequence[str], others: Sequence[str], limit: float) -> str:
     """Which texts have more unknown characters than `limit`; an empty string if none has."""
     told = [
         f"text {place} does not look like {language!r}: its tokenizer does not know {share:.0%} of the characters"

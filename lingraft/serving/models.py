@@ -12,57 +12,59 @@ from lingraft.errors import ServingError
 from lingraft.serving.bundle import Bundle
 from lingraft.serving.detection import AUTO
 from lingraft.serving.mismatch import DETECTED_LANGUAGE, UNKNOWN_SHARE
-from lingraft.serving.settings import Settings
-from lingraft.serving.tasks.entities import Entities
-from lingraft.serving.tasks.kind import LANGUAGE, TEXT, AnswerKind, Tensor
-from lingraft.serving.tasks.labels import Labels
-from lingraft.serving.tasks.masked import Masked, with_mask
-from lingraft.serving.tasks.passages import Passages
-from lingraft.serving.tasks.vectors import Vectors
+from lingraft.serving.settings import ServingSettings
+from lingraft.serving.tasks.classification import ClassificationHandler
+from lingraft.serving.tasks.embeddings import EmbeddingHandler
+from lingraft.serving.tasks.entities import EntityHandler
+from lingraft.serving.tasks.fill_mask import FillMaskHandler, with_mask
+from lingraft.serving.tasks.handler import LANGUAGE, TEXT, TaskHandler, TensorSpec
+from lingraft.serving.tasks.question_answering import QuestionAnsweringHandler
 
 FILL_MASK, EMBEDDINGS = "fill-mask", "embeddings"
 LANGUAGE_CONFIDENCE = "language_confidence"
-_TASKS: dict[BundleKind, AnswerKind] = {
-    "documents": Labels(pairs=False),
-    "texts": Labels(pairs=False),
-    "pairs": Labels(pairs=True),
-    "questions": Passages(),
-    "tags": Entities(),
+_TASK_HANDLERS: dict[BundleKind, TaskHandler] = {
+    "documents": ClassificationHandler(pairs=False),
+    "texts": ClassificationHandler(pairs=False),
+    "pairs": ClassificationHandler(pairs=True),
+    "questions": QuestionAnsweringHandler(),
+    "tags": EntityHandler(),
 }
-_LANGUAGES = [
-    Tensor(LANGUAGE, "BYTES", [-1], "language of each text"),
-    Tensor(LANGUAGE_CONFIDENCE, "FP32", [-1], "how sure that is; 1 where the request named it"),
-    Tensor(UNKNOWN_SHARE, "FP32", [-1], "share of each text's characters that its language's tokenizer does not know"),
-    Tensor(DETECTED_LANGUAGE, "BYTES", [-1], "language that each text seems to be in, where not the one named"),
+_LANGUAGE_TENSORS = [
+    TensorSpec(LANGUAGE, "BYTES", [-1], "language of each text"),
+    TensorSpec(LANGUAGE_CONFIDENCE, "FP32", [-1], "how sure that is; 1 where the request named it"),
+    TensorSpec(
+        UNKNOWN_SHARE, "FP32", [-1], "share of each text's characters that its language's tokenizer does not know"
+    ),
+    TensorSpec(DETECTED_LANGUAGE, "BYTES", [-1], "language that each text seems to be in, where not the one named"),
 ]
 
 
-class Model(NamedTuple):
+class ServedModel(NamedTuple):
     """What answers to a name."""
 
     bundle: str
-    kind: AnswerKind
+    handler: TaskHandler
 
-    def outputs(self, bundle: Bundle) -> list[Tensor]:
+    def outputs(self, bundle: Bundle) -> list[TensorSpec]:
         """All tensors of a response."""
-        return [*self.kind.outputs(len(bundle.labels), bundle.shape.width), *_LANGUAGES]
+        return [*self.kind.outputs(len(bundle.labels), bundle.shape.width), *_LANGUAGE_TENSORS]
 
 
-def _examples(model: Model, bundle: Bundle) -> dict[str, dict[str, str]]:
+def _examples(model: ServedModel, bundle: Bundle) -> dict[str, dict[str, str]]:
     """Texts to try a model with, by language; those of a primary's bundle have no mask in them."""
     served = {language: texts for language, texts in bundle.examples.items() if language in bundle.languages}
-    if not isinstance(model.kind, Masked):
+    if not isinstance(model.handler, FillMaskHandler):
         return served
     return {language: texts | {TEXT: with_mask(texts[TEXT])} for language, texts in served.items()}
 
 
-def models_of(bundles: Mapping[str, Bundle]) -> dict[str, Model]:
+def served_models(bundles: Mapping[str, Bundle]) -> dict[str, ServedModel]:
     """Models by the name that a client calls them by.
 
     Raises:
         ServingError: two have one name.
     """
-    named = [pair for bundle in bundles.values() for pair in _of(bundle)]
+    named = [pair for bundle in bundles.values() for pair in _models_of_bundle(bundle)]
     found = dict(named)
     if len(found) < len(named):
         raise ServingError(
@@ -72,15 +74,19 @@ def models_of(bundles: Mapping[str, Bundle]) -> dict[str, Model]:
     return found
 
 
-def _of(bundle: Bundle) -> list[tuple[str, Model]]:
-    return [(name, Model(bundle.name, kind)) for name, kind in _answering(bundle.name, bundle.kind).items()]
+def _models_of_bundle(bundle: Bundle) -> list[tuple[str, ServedModel]]:
+    return [(name, ServedModel(bundle.name, kind)) for name, kind in _handlers(bundle.name, bundle.kind).items()]
 
 
-def _answering(name: str, kind: BundleKind) -> dict[str, AnswerKind]:
-    return {FILL_MASK: Masked(), EMBEDDINGS: Vectors()} if kind == PRIMARY else {name: _TASKS[kind]}
+def _handlers(name: str, kind: BundleKind) -> dict[str, TaskHandler]:
+    return (
+        {FILL_MASK: FillMaskHandler(), EMBEDDINGS: EmbeddingHandler()}
+        if kind == PRIMARY
+        else {name: _TASK_HANDLERS[kind]}
+    )
 
 
-def interface(kind: BundleKind, labels: int, width: int) -> tuple[list[str], list[Tensor]]:
+def interface(kind: BundleKind, labels: int, width: int) -> tuple[list[str], list[TensorSpec]]:
     """Names of the texts that bundles of a kind are given, and tensors that they answer with.
 
     Args:
@@ -88,15 +94,15 @@ def interface(kind: BundleKind, labels: int, width: int) -> tuple[list[str], lis
         labels: how many the task has.
         width: of the body.
     """
-    kinds = _answering("", kind).values()
+    kinds = _handlers("", kind).values()
     inputs = dict.fromkeys([*(name for each in kinds for name in each.inputs), LANGUAGE])
-    outputs = {tensor.name: tensor for each in kinds for tensor in (*each.outputs(labels, width), *_LANGUAGES)}
+    outputs = {tensor.name: tensor for each in kinds for tensor in (*each.outputs(labels, width), *_LANGUAGE_TENSORS)}
     return [*inputs], [*outputs.values()]
 
 
-def metadata(name: str, model: Model, bundle: Bundle, settings: Settings) -> dict[str, Any]:
+def metadata(name: str, model: ServedModel, bundle: Bundle, settings: ServingSettings) -> dict[str, Any]:
     """The protocol's metadata of a model; `parameters` says which languages, labels and limits there are."""
-    inputs = (*model.kind.inputs, LANGUAGE)
+    inputs = (*model.handler.inputs, LANGUAGE)
     return {
         "name": name,
         "versions": [],
@@ -113,7 +119,7 @@ def metadata(name: str, model: Model, bundle: Bundle, settings: Settings) -> dic
             "labels": bundle.labels,
             "label_names": bundle.label_names,
             "fingerprint": bundle.fingerprint,
-            "fingerprints": {tag: language.part for tag, language in sorted(bundle.languages.items())},
+            "fingerprints": {tag: language.fingerprint for tag, language in sorted(bundle.languages.items())},
             "precision": bundle.precision,
             "unknown_limit": settings.unknown_limit,
             "refuse_unknown": settings.refuse_unknown,
@@ -123,7 +129,7 @@ def metadata(name: str, model: Model, bundle: Bundle, settings: Settings) -> dic
             "max_body_bytes": settings.body_bytes,
             "request_parameters": {
                 key: f"{type(each.default).__name__}, {each.default} if absent: {each.meaning}"
-                for key, each in model.kind.parameters.items()
+                for key, each in model.handler.parameters.items()
             },
         },
     }

@@ -6,10 +6,10 @@ from lingraft._version import __version__
 from lingraft.serving.detection import AUTO
 from lingraft.serving.endpoint import Endpoint
 from lingraft.serving.mismatch import WARNING
-from lingraft.serving.models import Model
+from lingraft.serving.models import ServedModel
 from lingraft.serving.request_guard import OPEN_PATHS
-from lingraft.serving.requests import MOST_PARTS
-from lingraft.serving.tasks.kind import LANGUAGE, Parameter
+from lingraft.serving.requests import MAX_PARTS
+from lingraft.serving.tasks.handler import LANGUAGE, RequestParameter
 
 _SECURITY: list[dict[str, list[str]]] = [{"bearer": []}]
 UNAUTHORIZED = "401"
@@ -26,7 +26,7 @@ _REFUSED_INPUT = sorted(_REFUSALS.keys() - {UNAUTHORIZED})
 _JSON_TYPES = {"BYTES": "string", "FP32": "number", "INT32": "integer", "BOOL": "boolean"}
 
 
-def describe(endpoint: Endpoint, locked: bool) -> dict[str, Any]:
+def openapi_description(endpoint: Endpoint, locked: bool) -> dict[str, Any]:
     """OpenAPI 3.1.
 
     Args:
@@ -65,13 +65,13 @@ def describe(endpoint: Endpoint, locked: bool) -> dict[str, Any]:
     }
 
 
-def _infer(endpoint: Endpoint, name: str, model: Model) -> dict[str, Any]:
+def _infer(endpoint: Endpoint, name: str, model: ServedModel) -> dict[str, Any]:
     settings, outputs = endpoint.settings, model.outputs(endpoint.served[model.bundle])
     text = {"type": "string", "minLength": 1, "maxLength": settings.characters}
-    texts = [_input(each, settings.texts, text) for each in model.kind.inputs]
+    texts = [_input(each, settings.texts, text) for each in model.handler.inputs]
     spoken = [*sorted(endpoint.served[model.bundle].languages), *([AUTO] if settings.detect else [])]
     languages = _input(LANGUAGE, settings.texts, {"enum": spoken})
-    names = [*model.kind.inputs, LANGUAGE]
+    names = [*model.handler.inputs, LANGUAGE]
     wanted = {"name": {"enum": [each.name for each in outputs]}, "parameters": {"type": ["object", "null"]}}
     asked = _record(
         {
@@ -85,13 +85,13 @@ def _infer(endpoint: Endpoint, name: str, model: Model) -> dict[str, Any]:
         id={"type": ["string", "null"], "maxLength": 256},
         parameters={
             "type": ["object", "null"],
-            "properties": {key: _parameter(each) for key, each in model.kind.parameters.items()},
+            "properties": {key: _parameter(each) for key, each in model.handler.parameters.items()},
             "additionalProperties": False,
         },
         outputs={
             "type": ["array", "null"],
             "items": {"type": "object", "properties": wanted, "required": ["name"]},
-            "maxItems": MOST_PARTS,
+            "maxItems": MAX_PARTS,
         },
     )
     answers = [
@@ -130,8 +130,8 @@ def _infer(endpoint: Endpoint, name: str, model: Model) -> dict[str, Any]:
     }
 
 
-def _example(model: Model) -> dict[str, Any]:
-    given = dict.fromkeys(model.kind.inputs, "...") | {LANGUAGE: "auto"}
+def _example(model: ServedModel) -> dict[str, Any]:
+    given = dict.fromkeys(model.handler.inputs, "...") | {LANGUAGE: "auto"}
     return {
         "inputs": [{"name": key, "datatype": "BYTES", "shape": [1], "data": [value]} for key, value in given.items()]
     }
@@ -149,11 +149,11 @@ def _input(name: str, texts: int, item: dict[str, Any]) -> dict[str, Any]:
     )
 
 
-def _parameter(known: Parameter) -> dict[str, Any]:
+def _parameter(known: RequestParameter) -> dict[str, Any]:
     told = {"default": known.default, "description": known.meaning}
     if isinstance(known.default, bool):
         return told | {"type": "boolean"}
-    return told | {"type": "integer", "minimum": known.least, "maximum": known.most}
+    return told | {"type": "integer", "minimum": known.minimum, "maximum": known.maximum}
 
 
 def _get(summary: str, answered: dict[str, Any]) -> dict[str, Any]:

@@ -20,38 +20,38 @@ from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from lingraft.errors import OverloadedError
 
-LEAST_FULL = 0.75
+MIN_FILL = 0.75
 """Share of a batch's places that hold tokens, if nothing else is said; a row that would bring it below waits for
 another batch."""
 _SHORT_TOKENS = 16
 """Below, a row costs what one of this length does, so that padding between short rows is not minded."""
 _LONGEST_RETRY_S = 60
-_NEWEST = 0.2
+_LAST_BATCH_WEIGHT = 0.2
 """Weight of the last batch in the moving average of the body's speed."""
 
 
-class Sized(Protocol):
+class HasLength(Protocol):
     """A row: something with a number of tokens."""
 
     def __len__(self) -> int: ...
 
 
-Row = TypeVar("Row", bound=Sized)
+Row = TypeVar("Row", bound=HasLength)
 Snapshot = TypeVar("Snapshot")
 Output = TypeVar("Output")
 
 
-class Bounds(NamedTuple):
+class QueueLimits(NamedTuple):
     """How large a batch and the queue may be."""
 
     batch_texts: int
     batch_tokens: int
     wait_s: float
     waiting_texts: int
-    least_full: float = LEAST_FULL
+    min_fill: float = MIN_FILL
 
 
-class Batch(NamedTuple):
+class BatchStats(NamedTuple):
     """What a queue tells of a batch that went through the body."""
 
     texts: int
@@ -62,7 +62,7 @@ class Batch(NamedTuple):
 
 
 @dataclass(eq=False)
-class _Waiting(Generic[Row, Snapshot, Output]):
+class _QueuedRow(Generic[Row, Snapshot, Output]):
     row: Row
     snapshot: Snapshot
     due: float
@@ -79,15 +79,15 @@ class _Waiting(Generic[Row, Snapshot, Output]):
         return max(len(self.row), _SHORT_TOKENS)
 
 
-class Queue(Generic[Row, Snapshot, Output]):
+class BatchQueue(Generic[Row, Snapshot, Output]):
     """One task's rows; belongs to the event loop in which `work` runs."""
 
     def __init__(
         self,
         run: Callable[[Snapshot, Sequence[Row]], Sequence[Output]],
-        bounds: Bounds,
+        bounds: QueueLimits,
         executor: Executor,
-        watch: Callable[[Batch], None],
+        watch: Callable[[BatchStats], None],
     ) -> None:
         """Make an empty queue.
 
@@ -98,7 +98,7 @@ class Queue(Generic[Row, Snapshot, Output]):
             watch: is told of every batch, in the event loop.
         """
         self._run, self._bounds, self._executor, self._watch = run, bounds, executor, watch
-        self._waiting: list[_Waiting[Row, Snapshot, Output]] = []
+        self._waiting: list[_QueuedRow[Row, Snapshot, Output]] = []
         self._changed = asyncio.Event()
         self._round, self._arrived = 0.0, 0
         self._texts_per_s = 0.0
@@ -120,7 +120,7 @@ class Queue(Generic[Row, Snapshot, Output]):
         self._require_room(len(rows))
         loop, now_s = asyncio.get_running_loop(), time.monotonic()
         mine = [
-            _Waiting(
+            _QueuedRow(
                 row, snapshot, self._round + place, self._arrived + place, self._arrived, now_s, loop.create_future()
             )
             for place, row in enumerate(rows)
@@ -131,14 +131,14 @@ class Queue(Generic[Row, Snapshot, Output]):
         try:
             return await asyncio.gather(*(each.future for each in mine))
         finally:
-            self._leave(mine)
+            self._remove(mine)
 
     async def work(self) -> None:
         """Put batches through the body until cancelled."""
         while True:
-            await self._gathered()
-            if batch := self._take():
-                await self._answer(batch)
+            await self._wait_for_batch()
+            if batch := self._next_batch():
+                await self._run_batch(batch)
 
     def _require_room(self, rows: int) -> None:
         if len(self._waiting) + rows <= self._bounds.waiting_texts:
@@ -149,7 +149,7 @@ class Queue(Generic[Row, Snapshot, Output]):
             min(_LONGEST_RETRY_S, max(1, math.ceil(needed_s))),
         )
 
-    def _leave(self, mine: Sequence[_Waiting[Row, Snapshot, Output]]) -> None:
+    def _remove(self, mine: Sequence[_QueuedRow[Row, Snapshot, Output]]) -> None:
         """Of a request that was cancelled, or of which a row failed, nothing else is to be computed."""
         if all(each.future.done() and not each.future.cancelled() for each in mine):
             return
@@ -158,7 +158,7 @@ class Queue(Generic[Row, Snapshot, Output]):
             each.future.cancel()
         self._waiting = [each for each in self._waiting if id(each) not in gone]
 
-    async def _gathered(self) -> None:
+    async def _wait_for_batch(self) -> None:
         """Wait until there is a batch: a full one, or one whose oldest row has waited long enough."""
         while True:
             self._changed.clear()
@@ -172,7 +172,7 @@ class Queue(Generic[Row, Snapshot, Output]):
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._changed.wait(), left_s)
 
-    def _take(self) -> list[_Waiting[Row, Snapshot, Output]]:
+    def _next_batch(self) -> list[_QueuedRow[Row, Snapshot, Output]]:
         """The row that is due first, and those that fit to it best."""
         first = min(self._waiting, key=lambda each: (each.due, each.number))
         others = [each for each in self._waiting if each.snapshot is first.snapshot and each is not first]
@@ -180,7 +180,7 @@ class Queue(Generic[Row, Snapshot, Output]):
         batch, longest, tokens = [first], first.cost, first.cost
         for each in others[: self._bounds.batch_texts - 1]:
             places = (len(batch) + 1) * max(longest, each.cost)
-            if places > self._bounds.batch_tokens or tokens + each.cost < self._bounds.least_full * places:
+            if places > self._bounds.batch_tokens or tokens + each.cost < self._bounds.min_fill * places:
                 continue
             batch.append(each)
             longest, tokens = max(longest, each.cost), tokens + each.cost
@@ -190,7 +190,7 @@ class Queue(Generic[Row, Snapshot, Output]):
         self._waiting = [each for each in self._waiting if id(each) not in taken]
         return batch
 
-    async def _answer(self, batch: list[_Waiting[Row, Snapshot, Output]]) -> None:
+    async def _run_batch(self, batch: list[_QueuedRow[Row, Snapshot, Output]]) -> None:
         rows, began_s = [each.row for each in batch], time.monotonic()
         loop = asyncio.get_running_loop()
         try:
@@ -203,12 +203,12 @@ class Queue(Generic[Row, Snapshot, Output]):
         for each, output in zip(batch, found, strict=True):
             if not each.future.done():
                 each.future.set_result(output)
-        self._told(rows, time.monotonic() - began_s)
+        self._record_batch(rows, time.monotonic() - began_s)
 
-    def _told(self, rows: Sequence[Row], elapsed_s: float) -> None:
+    def _record_batch(self, rows: Sequence[Row], elapsed_s: float) -> None:
         speed = len(rows) / max(elapsed_s, 1e-6)
         self._texts_per_s = (
-            speed if not self._texts_per_s else self._texts_per_s + _NEWEST * (speed - self._texts_per_s)
+            speed if not self._texts_per_s else self._texts_per_s + _LAST_BATCH_WEIGHT * (speed - self._texts_per_s)
         )
         lengths = [len(row) for row in rows]
-        self._watch(Batch(len(rows), sum(lengths), len(rows) * max(lengths), elapsed_s))
+        self._watch(BatchStats(len(rows), sum(lengths), len(rows) * max(lengths), elapsed_s))

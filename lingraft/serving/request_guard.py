@@ -25,19 +25,19 @@ except ImportError as error:
 
 OPEN_PATHS = frozenset({"/", "/metrics", "/v2/health/live", "/v2/health/ready"}) | playground.PATHS
 """What probes, Prometheus and browsers ask for, who carry no token; the playground's script carries the person's."""
-TOLD = "lingraft"
+LOG_FIELDS = "lingraft"
 """Key of a request's scope, for what the log is to say of it."""
 IDENTITY = "identity"
 CODINGS = frozenset({IDENTITY, "gzip", "x-gzip"})
 """How the body of a request may be encoded; x-gzip is an old name of gzip."""
 _GZIP = 16 + zlib.MAX_WBITS
 """zlib's code for data with a gzip header."""
-_BINARY = "inference-header-content-length"
-_ELSEWHERE = "elsewhere"
+_BINARY_HEADER = "inference-header-content-length"
+_UNKNOWN_PATH = "elsewhere"
 """Counts as one: paths that are not ours would be a metric each."""
 
 
-class Gate:
+class RequestGuard:
     """Lets only those requests through whose path, token and headers are ones we answer."""
 
     def __init__(self, app: ASGIApp, endpoint: Endpoint, paths: frozenset[str], token: str | None) -> None:
@@ -47,8 +47,8 @@ class Gate:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        path, began_s = scope["path"] if scope["path"] in self._paths else _ELSEWHERE, time.monotonic()
-        scope[TOLD] = {}
+        path, began_s = scope["path"] if scope["path"] in self._paths else _UNKNOWN_PATH, time.monotonic()
+        scope[LOG_FIELDS] = {}
         status = HTTPStatus.INTERNAL_SERVER_ERROR.value
 
         async def answer(message: Message) -> None:
@@ -62,7 +62,7 @@ class Gate:
         finally:
             metrics.ANSWERS.labels(path, status).inc()
             if path not in OPEN_PATHS:
-                logs.tell_request(path, status, began_s, scope[TOLD])
+                logs.log_request(path, status, began_s, scope[LOG_FIELDS])
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         if refused := self._refusal(scope):
@@ -72,31 +72,33 @@ class Gate:
             await self._app(scope, receive, send)
             return
         try:
-            with self._endpoint.admitted():
+            with self._endpoint.admit():
                 body = self._limited(receive)
                 inflated = _coding(Headers(scope=scope)) != IDENTITY
                 await self._app(scope, self._inflated(body) if inflated else body, send)
         except RequestError as error:
-            await refusal(error)(scope, receive, send)
+            await error_response(error)(scope, receive, send)
 
     def _refusal(self, scope: Scope) -> JSONResponse | None:
         headers = Headers(scope=scope)
         if scope["path"] not in self._paths:
-            return refused(HTTPStatus.NOT_FOUND, f"there is no such path; there are {sorted(self._paths)}.")
+            return json_error(HTTPStatus.NOT_FOUND, f"there is no such path; there are {sorted(self._paths)}.")
         given = headers.get("authorization", "")
-        if scope["path"] not in OPEN_PATHS and not permitted(given, self._token):
-            return refused(HTTPStatus.UNAUTHORIZED, unpermitted(given), {"www-authenticate": "Bearer"})
-        if _BINARY in headers:
-            return refused(HTTPStatus.BAD_REQUEST, f"send plain JSON, without binary tensors and the header {_BINARY}.")
+        if scope["path"] not in OPEN_PATHS and not is_authorized(given, self._token):
+            return json_error(HTTPStatus.UNAUTHORIZED, authorization_error(given), {"www-authenticate": "Bearer"})
+        if _BINARY_HEADER in headers:
+            return json_error(
+                HTTPStatus.BAD_REQUEST, f"send plain JSON, without binary tensors and the header {_BINARY_HEADER}."
+            )
         if scope["method"] != "POST":
             return None
         if headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
-            return refused(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "send JSON, with Content-Type: application/json.")
+            return json_error(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "send JSON, with Content-Type: application/json.")
         if (coding := _coding(headers)) not in CODINGS:
             reason = f"the body is encoded by {ascii(coding)[:40]}; send it as it is, or with Content-Encoding: gzip."
-            return refused(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, reason, {"accept-encoding": "gzip"})
+            return json_error(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, reason, {"accept-encoding": "gzip"})
         if int(headers.get("content-length", 0)) > self._endpoint.settings.body_bytes:
-            return refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, self._too_large)
+            return json_error(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, self._too_large)
         return None
 
     @property
@@ -113,7 +115,7 @@ class Gate:
             nonlocal read_bytes, whole
             if whole:
                 return await receive()
-            with _in_time(settings.body_s):
+            with _time_limit(settings.body_s):
                 async with asyncio.timeout_at(until_s):
                     message = await receive()
             read_bytes += len(message.get("body", b""))
@@ -151,7 +153,7 @@ def _coding(headers: Headers) -> str:
     return ", ".join(headers.getlist("content-encoding")).strip().lower() or IDENTITY
 
 
-def permitted(authorization: str, token: str | None) -> bool:
+def is_authorized(authorization: str, token: str | None) -> bool:
     """Whether a request's header carries the token, compared in a time that does not tell how much of it is right."""
     if token is None:
         return True
@@ -159,7 +161,7 @@ def permitted(authorization: str, token: str | None) -> bool:
     return scheme.lower() == "bearer" and hmac.compare_digest(given.strip().encode(), token.encode())
 
 
-def unpermitted(authorization: str) -> str:
+def authorization_error(authorization: str) -> str:
     """What to tell those whose header does not carry the token."""
     if not authorization:
         return "send the endpoint's token: Authorization: Bearer TOKEN."
@@ -167,7 +169,7 @@ def unpermitted(authorization: str) -> str:
 
 
 @contextlib.contextmanager
-def _in_time(limit_s: float) -> Iterator[None]:
+def _time_limit(limit_s: float) -> Iterator[None]:
     try:
         yield
     except TimeoutError as error:
@@ -176,17 +178,17 @@ def _in_time(limit_s: float) -> Iterator[None]:
         ) from error
 
 
-def refusal(error: RequestError) -> JSONResponse:
+def error_response(error: RequestError) -> JSONResponse:
     """A request that is not answered, with the status that its reason has."""
     if isinstance(error, OverloadedError):
         headers = {"retry-after": str(error.retry_after_s)}
-        return refused(HTTPStatus.TOO_MANY_REQUESTS, str(error), headers)
+        return json_error(HTTPStatus.TOO_MANY_REQUESTS, str(error), headers)
     if isinstance(error, StoppingError):
-        return refused(HTTPStatus.SERVICE_UNAVAILABLE, str(error), {"connection": "close"})
-    return refused(HTTPStatus.BAD_REQUEST, str(error))
+        return json_error(HTTPStatus.SERVICE_UNAVAILABLE, str(error), {"connection": "close"})
+    return json_error(HTTPStatus.BAD_REQUEST, str(error))
 
 
-def refused(status: int, reason: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
+def json_error(status: int, reason: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
     """The protocol's error; what JSON cannot carry, such as half a surrogate pair, is written as an escape."""
     safe = reason.encode("utf-8", "backslashreplace").decode("utf-8")
     return JSONResponse({"error": safe}, status, headers)

@@ -7,14 +7,14 @@ from typing import Annotated, Any, NamedTuple
 import pydantic
 
 from lingraft.errors import RequestError
-from lingraft.serving.settings import Settings
-from lingraft.serving.tasks.kind import LANGUAGE, Parameter
+from lingraft.serving.settings import ServingSettings
+from lingraft.serving.tasks.handler import LANGUAGE, RequestParameter
 from lingraft.tasks.squad_windows import is_blank
 
 _SHOWN_PROBLEMS = 5
 _LONGEST_ID = 256
 _SHAPES = {LANGUAGE: "[N], or [1] for all texts"}
-MOST_PARTS = 16
+MAX_PARTS = 16
 """Inputs, outputs and dimensions that a request may name, more than any model has. Without it one of some megabytes
 could name a million wrong ones, and telling what is wrong with each would take more memory than there is."""
 
@@ -30,7 +30,7 @@ class InputTensor(_Part):
     """Texts, or their languages."""
 
     datatype: str
-    shape: Annotated[list[int], pydantic.Field(max_length=MOST_PARTS)]
+    shape: Annotated[list[int], pydantic.Field(max_length=MAX_PARTS)]
     data: list[Any]
 
 
@@ -45,11 +45,11 @@ class InferRequest(pydantic.BaseModel):
 
     id: str | None = None
     parameters: dict[str, Any] | None = None
-    inputs: Annotated[list[InputTensor], pydantic.Field(max_length=MOST_PARTS)]
-    outputs: Annotated[list[OutputTensor], pydantic.Field(max_length=MOST_PARTS)] | None = None
+    inputs: Annotated[list[InputTensor], pydantic.Field(max_length=MAX_PARTS)]
+    outputs: Annotated[list[OutputTensor], pydantic.Field(max_length=MAX_PARTS)] | None = None
 
 
-class Read(NamedTuple):
+class ParsedRequest(NamedTuple):
     """A request that is well formed; whether its languages are served, and its texts fit, shows later."""
 
     texts: dict[str, list[str]]
@@ -60,18 +60,18 @@ class Read(NamedTuple):
     """Names of those asked for; all of them if empty."""
 
 
-def parse(body: bytes) -> InferRequest:
+def parse_json(body: bytes) -> InferRequest:
     """Read JSON; nothing in it may be nested deeper than 200 levels.
 
     Raises:
         RequestError: not JSON, not UTF-8, or not of the protocol's form.
     """
-    with of_the_protocol():
+    with refuse_invalid():
         return InferRequest.model_validate_json(body)
 
 
 @contextlib.contextmanager
-def of_the_protocol() -> Iterator[None]:
+def refuse_invalid() -> Iterator[None]:
     """Tell a client what is wrong with the parts of its request.
 
     Raises:
@@ -88,13 +88,13 @@ def of_the_protocol() -> Iterator[None]:
         raise RequestError("the request is not as it should be. " + "; ".join(problems[:_SHOWN_PROBLEMS])) from error
 
 
-def read(
+def validate_request(
     request: InferRequest,
     inputs: Sequence[str],
-    parameters: Mapping[str, Parameter],
+    parameters: Mapping[str, RequestParameter],
     outputs: Sequence[str],
-    settings: Settings,
-) -> Read:
+    settings: ServingSettings,
+) -> ParsedRequest:
     """Hold a request to what a model takes.
 
     Args:
@@ -119,7 +119,7 @@ def read(
     if len(request.id or "") > _LONGEST_ID:
         raise RequestError(f"id has {len(request.id or '')} characters; send at most {_LONGEST_ID}.")
     count = len(texts[inputs[0]])
-    return Read(
+    return ParsedRequest(
         texts,
         _languages(given[LANGUAGE], count),
         _parameters(request.parameters or {}, parameters),
@@ -143,7 +143,7 @@ def _strings(given: InputTensor) -> list[str]:
     return given.data
 
 
-def _require_texts(texts: Mapping[str, Sequence[str]], settings: Settings) -> None:
+def _require_texts(texts: Mapping[str, Sequence[str]], settings: ServingSettings) -> None:
     counts = {name: len(values) for name, values in texts.items()}
     if len(set(counts.values())) > 1:
         raise RequestError(f"inputs have {counts} texts; send as many of each.")
@@ -178,7 +178,7 @@ def _languages(given: list[str], texts: int) -> list[str]:
     return given * texts if len(given) == 1 else given
 
 
-def _parameters(given: Mapping[str, Any], known: Mapping[str, Parameter]) -> dict[str, Any]:
+def _parameters(given: Mapping[str, Any], known: Mapping[str, RequestParameter]) -> dict[str, Any]:
     if unknown := sorted(set(given) - set(known)):
         raise RequestError(f"parameters {_shown(unknown)} are unknown; there are {sorted(known)}.")
     for name, value in given.items():
@@ -186,13 +186,13 @@ def _parameters(given: Mapping[str, Any], known: Mapping[str, Parameter]) -> dic
     return {name: given.get(name, each.default) for name, each in known.items()}
 
 
-def _require_parameter(name: str, value: object, known: Parameter) -> None:
+def _require_parameter(name: str, value: object, known: RequestParameter) -> None:
     if isinstance(known.default, bool):
         if not isinstance(value, bool):
             raise RequestError(f"parameter {name!r} is {_shown(value)}; it must be true or false.")
-    elif isinstance(value, bool) or not isinstance(value, int) or not known.least <= value <= known.most:
+    elif isinstance(value, bool) or not isinstance(value, int) or not known.minimum <= value <= known.maximum:
         raise RequestError(
-            f"parameter {name!r} is {_shown(value)}; it must be a whole number from {known.least} to {known.most}."
+            f"parameter {name!r} is {_shown(value)}; it must be a whole number from {known.minimum} to {known.maximum}."
         )
 
 

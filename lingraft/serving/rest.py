@@ -10,11 +10,11 @@ from typing import Any
 from lingraft._version import __version__
 from lingraft.errors import MissingExtraError, RequestError
 from lingraft.serving import logs, playground
-from lingraft.serving.api_page import page
-from lingraft.serving.endpoint import Answered, Endpoint
-from lingraft.serving.openapi import describe
-from lingraft.serving.request_guard import TOLD, Gate, refusal, refused
-from lingraft.serving.requests import parse
+from lingraft.serving.api_page import render_page
+from lingraft.serving.endpoint import Endpoint, InferResponse
+from lingraft.serving.openapi import openapi_description
+from lingraft.serving.request_guard import LOG_FIELDS, RequestGuard, error_response, json_error
+from lingraft.serving.requests import parse_json
 
 try:
     import orjson
@@ -43,19 +43,19 @@ def mount(app: FastAPI, endpoint: Endpoint, token: str | None) -> None:
         token: what requests must carry; None where they need none.
     """
     gets: dict[str, Handler] = {
-        "/": _told(lambda: {"status": "alive"}),
+        "/": _json_handler(lambda: {"status": "alive"}),
         "/metrics": metrics_handler,
-        "/v2": _told(lambda: {"name": NAME, "version": __version__, "extensions": []}),
-        "/v2/health/live": _told(lambda: {"live": True}),
+        "/v2": _json_handler(lambda: {"name": NAME, "version": __version__, "extensions": []}),
+        "/v2/health/live": _json_handler(lambda: {"live": True}),
         "/v2/health/ready": _ready(endpoint),
-        "/v2/models": _told(lambda: {"models": list(endpoint.models)}),
-        "/openapi.json": _told(lambda: describe(endpoint, token is not None)),
+        "/v2/models": _json_handler(lambda: {"models": list(endpoint.models)}),
+        "/openapi.json": _json_handler(lambda: openapi_description(endpoint, token is not None)),
         "/docs": _page(endpoint, token is not None),
         **playground.handlers(),
     }
     posts: dict[str, Handler] = {}
     for name in endpoint.models:
-        gets[f"/v2/models/{name}"] = _told(partial(endpoint.metadata, name))
+        gets[f"/v2/models/{name}"] = _json_handler(partial(endpoint.metadata, name))
         gets[f"/v2/models/{name}/ready"] = _ready(endpoint, name)
         posts[f"/v2/models/{name}/infer"] = _infer(endpoint, name)
     # FastAPI has routes of these paths already.
@@ -63,11 +63,11 @@ def mount(app: FastAPI, endpoint: Endpoint, token: str | None) -> None:
     for method, handlers in (("GET", gets), ("POST", posts)):
         for path, handler in handlers.items():
             app.add_route(path, handler, methods=[method])
-    app.add_middleware(Gate, endpoint=endpoint, paths=frozenset(gets | posts), token=token)
-    app.add_exception_handler(HTTPException, _refuse)
+    app.add_middleware(RequestGuard, endpoint=endpoint, paths=frozenset(gets | posts), token=token)
+    app.add_exception_handler(HTTPException, _http_error)
 
 
-def _told(content: Callable[[], Any]) -> Handler:
+def _json_handler(content: Callable[[], Any]) -> Handler:
     async def handler(_: Request) -> Response:
         return JSONResponse(content())
 
@@ -84,7 +84,7 @@ def _ready(endpoint: Endpoint, name: str | None = None) -> Handler:
 
 def _page(endpoint: Endpoint, locked: bool) -> Handler:
     async def handler(_: Request) -> Response:
-        return HTMLResponse(page(describe(endpoint, locked)))
+        return HTMLResponse(render_page(openapi_description(endpoint, locked)))
 
     return handler
 
@@ -92,14 +92,14 @@ def _page(endpoint: Endpoint, locked: bool) -> Handler:
 def _infer(endpoint: Endpoint, name: str) -> Handler:
     async def handler(request: Request) -> Response:
         try:
-            asked = parse(await request.body())
-            answered = await _while_there(request, endpoint.answer(name, asked))
+            asked = parse_json(await request.body())
+            answered = await _cancel_on_disconnect(request, endpoint.answer(name, asked))
         except RequestError as error:
-            return refusal(error)
+            return error_response(error)
         except ClientDisconnect:
             return Response(status_code=CLIENT_GONE)
-        request.scope[TOLD] |= logs.answered(name, answered.languages)
-        return Response(_json(answered), media_type="application/json")
+        request.scope[LOG_FIELDS] |= logs.answer_fields(name, answered.languages)
+        return Response(_response_json(answered), media_type="application/json")
 
     return _guarded(handler)
 
@@ -113,13 +113,13 @@ def _guarded(handler: Handler) -> Handler:
         except HTTPException:
             raise
         except Exception as error:  # noqa: BLE001  the last resort: logged, and answered as what it is
-            logs.tell("failed", logging.ERROR, error)
-            return refused(HTTPStatus.INTERNAL_SERVER_ERROR, "the server failed; its log says where.")
+            logs.log_event("failed", logging.ERROR, error)
+            return json_error(HTTPStatus.INTERNAL_SERVER_ERROR, "the server failed; its log says where.")
 
     return guarded
 
 
-async def _while_there(request: Request, work: Coroutine[Any, Any, Answered]) -> Answered:
+async def _cancel_on_disconnect(request: Request, work: Coroutine[Any, Any, InferResponse]) -> InferResponse:
     """Work as long as the client waits for it.
 
     Raises:
@@ -138,7 +138,7 @@ async def _while_there(request: Request, work: Coroutine[Any, Any, Answered]) ->
         gone.cancel()
 
 
-def _json(answered: Answered) -> bytes:
+def _response_json(answered: InferResponse) -> bytes:
     outputs = [
         {
             "name": tensor.name,
@@ -157,6 +157,6 @@ def _json(answered: Answered) -> bytes:
     return orjson.dumps(body, option=orjson.OPT_SERIALIZE_NUMPY)
 
 
-async def _refuse(_: Request, error: Exception) -> JSONResponse:
+async def _http_error(_: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
-    return refused(error.status_code, error.detail, error.headers)
+    return json_error(error.status_code, error.detail, error.headers)

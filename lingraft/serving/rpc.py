@@ -14,9 +14,9 @@ from typing import Any
 from lingraft._version import __version__
 from lingraft.errors import MissingExtraError, OverloadedError, RequestError, StoppingError
 from lingraft.serving import logs, metrics
-from lingraft.serving.endpoint import Answered, Endpoint
-from lingraft.serving.request_guard import permitted, unpermitted
-from lingraft.serving.requests import MOST_PARTS, InferRequest, InputTensor, OutputTensor, of_the_protocol
+from lingraft.serving.endpoint import Endpoint, InferResponse
+from lingraft.serving.request_guard import authorization_error, is_authorized
+from lingraft.serving.requests import MAX_PARTS, InferRequest, InputTensor, OutputTensor, refuse_invalid
 
 try:
     import grpc
@@ -35,7 +35,7 @@ _OPEN_METHODS = ("ServerLive", "ServerReady")
 _LAST_S = 1
 """For what is left after the endpoint has drained."""
 _LARGEST_ANSWER_BYTES = 64 * 2**20
-_TOLD: ContextVar[dict[str, Any]] = ContextVar("told")
+_LOG_FIELDS: ContextVar[dict[str, Any]] = ContextVar("told")
 """What the log is to say of a call that is being answered."""
 
 
@@ -75,14 +75,14 @@ class _Interceptor(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # grpc ha
             return handler
         name = details.method.rpartition("/")[2]
         authorization = str(dict(details.invocation_metadata).get("authorization", ""))
-        allowed = name in _OPEN_METHODS or permitted(authorization, self._token)
-        reason = "" if allowed else unpermitted(authorization)
+        allowed = name in _OPEN_METHODS or is_authorized(authorization, self._token)
+        reason = "" if allowed else authorization_error(authorization)
 
         async def answer(request: Any, context: Any) -> Any:
             status, began_s, told = grpc.StatusCode.OK, time.monotonic(), dict[str, Any]()
-            _TOLD.set(told)
+            _LOG_FIELDS.set(told)
             try:
-                _require(reason, request)
+                _require_valid_call(reason, request)
                 return await handler.unary_unary(request, context)
             except _RefusedError as error:
                 status = error.status
@@ -94,15 +94,15 @@ class _Interceptor(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # grpc ha
                 if isinstance(error, grpc.aio.AbortError):
                     raise
                 status = grpc.StatusCode.INTERNAL
-                logs.tell("failed", logging.ERROR, error, method=name)
+                logs.log_event("failed", logging.ERROR, error, method=name)
                 await context.abort(status, "the server failed; its log says where.")
             finally:
                 metrics.ANSWERS.labels(f"grpc:{name}", status.name).inc()
                 if name not in _OPEN_METHODS:
-                    logs.tell_request(f"grpc:{name}", status.name, began_s, told)
+                    logs.log_request(f"grpc:{name}", status.name, began_s, told)
 
         return grpc.unary_unary_rpc_method_handler(
-            answer, _reader(handler.request_deserializer), handler.response_serializer
+            answer, _lenient_deserializer(handler.request_deserializer), handler.response_serializer
         )
 
 
@@ -115,14 +115,14 @@ class _RefusedError(Exception):
         self.trailing = () if retry_after_s is None else (("retry-after", str(retry_after_s)),)
 
 
-def _require(unpermitted_because: str, request: object) -> None:
+def _require_valid_call(unpermitted_because: str, request: object) -> None:
     if unpermitted_because:
         raise _RefusedError(grpc.StatusCode.UNAUTHENTICATED, unpermitted_because)
     if request is None:
         raise _RefusedError(grpc.StatusCode.INVALID_ARGUMENT, "the bytes of the request are no message of its type.")
 
 
-def _reader(deserialize: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
+def _lenient_deserializer(deserialize: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
     def read(message: bytes) -> Any:
         try:
             return deserialize(message)
@@ -159,12 +159,12 @@ class _Service(GRPCInferenceServiceServicer):  # type: ignore[misc]  # kserve ha
     async def ModelInfer(self, request: Any, context: Any) -> Any:  # noqa: N802
         self._require_model(request.model_name, request.model_version)
         try:
-            with self._endpoint.admitted():
-                with of_the_protocol():
-                    asked = _read(request)
+            with self._endpoint.admit():
+                with refuse_invalid():
+                    asked = _parse_message(request)
                 answered = await self._endpoint.answer(request.model_name, asked)
-                _TOLD.get().update(logs.answered(answered.model, answered.languages))
-                return _message(answered)
+                _LOG_FIELDS.get().update(logs.answer_fields(answered.model, answered.languages))
+                return _response_message(answered)
         except OverloadedError as error:
             raise _RefusedError(grpc.StatusCode.RESOURCE_EXHAUSTED, str(error), error.retry_after_s) from error
         except StoppingError as error:
@@ -181,11 +181,11 @@ class _Service(GRPCInferenceServiceServicer):  # type: ignore[misc]  # kserve ha
             )
 
 
-def _read(request: Any) -> InferRequest:
+def _parse_message(request: Any) -> InferRequest:
     """A message as a request."""
     for what, parts in (("inputs", request.inputs), ("outputs", request.outputs)):
-        if len(parts) > MOST_PARTS:
-            raise RequestError(f"the request names {len(parts)} {what}; send at most {MOST_PARTS}.")
+        if len(parts) > MAX_PARTS:
+            raise RequestError(f"the request names {len(parts)} {what}; send at most {MAX_PARTS}.")
     raw = list(request.raw_input_contents)
     if raw and len(raw) != len(request.inputs):
         raise RequestError(f"{len(request.inputs)} inputs, but {len(raw)} raw contents: send one for each, or none.")
@@ -227,7 +227,7 @@ def _texts(name: str, items: list[bytes]) -> list[str]:
         raise RequestError(f"input {name!r} is not UTF-8 at byte {error.start} of a text. Send UTF-8.") from error
 
 
-def _message(answered: Answered) -> Any:
+def _response_message(answered: InferResponse) -> Any:
     outputs = []
     for tensor, values in answered.outputs:
         flat = values.ravel().tolist()

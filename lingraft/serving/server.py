@@ -13,11 +13,11 @@ from lingraft.data.language_detection import LanguageDetector
 from lingraft.errors import MissingExtraError
 from lingraft.serving import logs
 from lingraft.serving.endpoint import Endpoint
-from lingraft.serving.publishing.follower import following
+from lingraft.serving.publishing.follower import follow_publications
 from lingraft.serving.rest import mount
 from lingraft.serving.rpc import RpcServer
-from lingraft.serving.served import Served
-from lingraft.serving.settings import Settings
+from lingraft.serving.served_bundles import ServedBundles
+from lingraft.serving.settings import ServingSettings
 from lingraft.signals import not_ignored
 
 try:
@@ -32,7 +32,7 @@ _LAST_S = 1
 """For what is left after draining, which is nothing unless a request took longer than it may."""
 
 
-def serve(served: Served, bundles: Sequence[Path], settings: Settings, token: str | None) -> None:
+def serve(served: ServedBundles, bundles: Sequence[Path], settings: ServingSettings, token: str | None) -> None:
     """Serve until SIGTERM or SIGINT.
 
     Args:
@@ -49,11 +49,11 @@ def serve(served: Served, bundles: Sequence[Path], settings: Settings, token: st
     """
     endpoint = Endpoint(served, settings, LanguageDetector.load() if settings.detect else None)
     mount(app, endpoint, token)
-    with following(served, bundles, settings.follow, settings.follow_s):
-        _Server(endpoint, token).start([_Registered(name) for name in endpoint.models])
+    with follow_publications(served, bundles, settings.follow, settings.follow_s):
+        _KserveServer(endpoint, token).start([_KserveModel(name) for name in endpoint.models])
 
 
-class _Registered(BaseKServeModel):  # type: ignore[misc]  # kserve has no types
+class _KserveModel(BaseKServeModel):  # type: ignore[misc]  # kserve has no types
     """A model's name in kserve's repository; the endpoint answers."""
 
     def __init__(self, name: str) -> None:
@@ -61,7 +61,7 @@ class _Registered(BaseKServeModel):  # type: ignore[misc]  # kserve has no types
         self.ready = True
 
 
-class _Server(ModelServer):  # type: ignore[misc]  # kserve has no types
+class _KserveServer(ModelServer):  # type: ignore[misc]  # kserve has no types
     """ModelServer on an address of choice, which finishes what it has taken on before it ends."""
 
     def __init__(self, endpoint: Endpoint, token: str | None) -> None:
@@ -83,7 +83,7 @@ class _Server(ModelServer):  # type: ignore[misc]  # kserve has no types
 
     async def _serve(self) -> None:
         loop = asyncio.get_running_loop()
-        loop.set_exception_handler(logs.loop_failed)
+        loop.set_exception_handler(logs.log_loop_error)
         for number in not_ignored():
             loop.add_signal_handler(number, self._stop, number.name)
         rest = self._rest_server
@@ -96,7 +96,7 @@ class _Server(ModelServer):  # type: ignore[misc]  # kserve has no types
         rest._server.startup = partial(self._listen, rest._server.startup)
         self._endpoint.start()
         worked, _ = await asyncio.gather(self._work(), super()._serve())
-        logs.tell("ended")
+        logs.log_event("ended")
         if not worked:
             sys.exit(1)
 
@@ -107,14 +107,14 @@ class _Server(ModelServer):  # type: ignore[misc]  # kserve has no types
         await listen(sockets=sockets)
         self._listening.set()
         if self._endpoint.ready:
-            logs.tell("ready", models=list(self._endpoint.models), port=self._endpoint.settings.port)
+            logs.log_event("ready", models=list(self._endpoint.models), port=self._endpoint.settings.port)
 
     async def _work(self) -> bool:
         """Whether no queue has failed; where one does, the others' requests are finished, and the server ends."""
         try:
-            await self._endpoint.worked()
+            await self._endpoint.wait_for_queues()
         except Exception as error:  # noqa: BLE001  whatever it is, its own words may quote a text
-            logs.tell("queue failed", logging.CRITICAL, error)
+            logs.log_event("queue failed", logging.CRITICAL, error)
             await self._drain("none")
             return False
         return True
@@ -127,7 +127,7 @@ class _Server(ModelServer):  # type: ignore[misc]  # kserve has no types
             self._draining = asyncio.create_task(self._drain(why))
 
     async def _drain(self, why: str) -> None:
-        logs.tell("draining", signal=why)
+        logs.log_event("draining", signal=why)
         await self._endpoint.drain()
         await self._listening.wait()
         if self._rpc:

@@ -13,7 +13,7 @@ TOKEN_VARIABLE = "LINGRAFT_TOKEN"
 _SHORTEST_TOKEN = 16
 
 
-class Settings(Section):
+class ServingSettings(Section):
     """Immutable; limits hold for REST and gRPC together."""
 
     host: str = Field("0.0.0.0", description="Address to listen on; all of them by default.")
@@ -53,7 +53,7 @@ class Settings(Section):
     detect: bool = Field(True, description="Whether the language 'auto' may be asked for; takes 95 MB of memory.")
 
 
-def token() -> str | None:
+def read_token() -> str | None:
     """The bearer token that requests must carry; None where the environment has none.
 
     Raises:

@@ -171,10 +171,10 @@ def register_language(
 
 def _task_parity(recipe: Recipe, tasks: Path, embeddings: Path) -> dict[str, float]:
     """Return the parity of ONNX Runtime and PyTorch in each task with these embeddings."""
-    from lingraft.export import parity
+    from lingraft.export import measure_parity
 
     bodies = {task.name: _best_seed(recipe, tasks, task.name) for task in recipe.tasks}
-    return {name: parity(folder, embeddings) for name, folder in bodies.items()}
+    return {name: measure_parity(folder, embeddings) for name, folder in bodies.items()}
 
 
 def _best_seed(recipe: Recipe, tasks: Path, task: str) -> Path:
@@ -241,7 +241,7 @@ def bundle(
         new_primary: whether the primary may differ from the champion's.
         new_labels: whether kind of task and labels may differ from the champion's.
     """
-    from lingraft.export import bundle as export
+    from lingraft.export import export_bundle as export
 
     settings = Recipe.parse(recipe)
     learned = [folder for folder in embeddings if not failure_reason(folder)]

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 import pydantic
 
 from lingraft.artifacts.artifact import Artifact, Kind, Manifest
-from lingraft.bundle.format import languages_of
-from lingraft.bundle.parts import fingerprint_of
-from lingraft.huggingface.card_data import cost_table, table
+from lingraft.bundle.format import bundle_languages
+from lingraft.bundle.language_part import language_fingerprint
+from lingraft.huggingface.card_data import cost_table, markdown_table
 from lingraft.model.flops import V100_FLOPS_PER_S
 
 PARITY = "parity."
@@ -110,7 +110,9 @@ def _task_kind(manifest: Manifest) -> str | None:
 
 def _language_tags(manifest: Manifest) -> dict[str, str]:
     """Return the tags with each language's fingerprint, which an endpoint's answers name too."""
-    return {f"fingerprint.{language}": fingerprint_of(manifest, language) for language in languages_of(manifest)}
+    return {
+        f"fingerprint.{language}": language_fingerprint(manifest, language) for language in bundle_languages(manifest)
+    }
 
 
 def cost_tags(manifest: Manifest) -> dict[str, object]:
@@ -172,13 +174,13 @@ def run_description(made: Artifact, scores: dict[str, str]) -> str:
 
 def _facts_section(made: Artifact) -> list[str]:
     shown = {name: value for name, value in mlflow_tags(made).items() if not name.startswith(_NOT_ON_CARD)}
-    return [table(("what", "is"), [(name, f"`{value}`") for name, value in shown.items()])]
+    return [markdown_table(("what", "is"), [(name, f"`{value}`") for name, value in shown.items()])]
 
 
 def _scores_section(made: Artifact, scores: dict[str, str]) -> list[str]:
     if not scores:
         return []
-    parts = ["## Scores", table(("score", "value"), [*scores.items()])]
+    parts = ["## Scores", markdown_table(("score", "value"), [*scores.items()])]
     return parts + ([_EMBEDDINGS_SCORES] if made.manifest.kind is Kind.EMBEDDINGS else [])
 
 
@@ -187,7 +189,7 @@ def _origin_sections(made: Artifact) -> list[str]:
     parts = []
     if manifest.data_hashes:
         hashes = [(name, f"`{mark}`") for name, mark in manifest.data_hashes.items()]
-        parts += ["## Made from", table(("input", "fingerprint"), hashes)]
+        parts += ["## Made from", markdown_table(("input", "fingerprint"), hashes)]
     if manifest.cost.steps:
         parts += ["## Cost", cost_table({manifest.kind: manifest.cost})]
     return parts

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lingraft.bundle.runtime import CUDA, Body, installed_runtime, served_provider, usable_cpus
+from lingraft.bundle.runtime import CUDA, Body, default_provider, installed_runtime, usable_cpus
 from lingraft.errors import MissingExtraError, ServingError
 
 
@@ -35,7 +35,7 @@ def test_no_runtime_names_the_extra_that_brings_one(tmp_path: Path, monkeypatch:
 def test_the_gpu_runtime_alone_means_cuda(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     install(tmp_path, "onnxruntime-gpu")
     monkeypatch.setattr(sys, "path", [str(tmp_path)])
-    assert served_provider() == CUDA
+    assert default_provider() == CUDA
 
 
 def test_a_provider_that_cannot_be_used_is_not_replaced_by_another(bundle: Path) -> None:

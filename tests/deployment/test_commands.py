@@ -11,7 +11,7 @@ from lingraft.artifacts.artifact import Artifact, Kind
 from lingraft.artifacts.names import bundle_name
 from lingraft.deployment.deployment import validate_deployment
 from lingraft.deployment.manifest import inference_service
-from lingraft.serving.client import running
+from lingraft.serving.client import run_server
 from tests.fixtures.forked import start_lingraft
 from tests.serving.asking import infer, inputs
 from tests.serving.publishing import conftest as bundles
@@ -61,7 +61,7 @@ def test_a_pod_brings_the_champion_serves_it_and_takes_up_the_next(
     command, bundle, *flags = arguments_of(pod["containers"][0], tmp_path)
     settings = [flag for flag in flags if not flag.startswith(("--port", "--grpc-port"))]
     assert command == "serve"
-    with running([Path(bundle)], settings=("--no-detect", *settings)) as server:
+    with run_server([Path(bundle)], settings=("--no-detect", *settings)) as server:
         assert ask(server.url, "tr") == 400
         with start_lingraft([*follow, "--every=0.5"], log=tmp_path / "follow.log") as following:
             promoted(project, turkish)

@@ -10,8 +10,8 @@ from lingraft.artifacts.artifact import Artifact, Kind
 from lingraft.cli import app
 from lingraft.config.gate import PARITY_TOLERANCE
 from lingraft.errors import AlignmentError
-from lingraft.export import add
-from lingraft.export import bundle as export
+from lingraft.export import add_to_bundle
+from lingraft.export import export_bundle as export
 from lingraft.serving.bundle import Bundle
 from tests.export.test_kinds import KINDS, task_of
 from tests.serving.answers import onnx_logits, pytorch_logits, rows_of, sentences
@@ -32,7 +32,7 @@ def test_a_language_is_added_as_if_it_had_been_there_from_the_beginning(tiny: Ti
 
 def test_both_bundles_share_the_files_of_the_body(tiny: Tiny, tmp_path: Path) -> None:
     export(tiny.primary, tiny.task, [tiny.embeddings["de"]], tmp_path / "first")
-    add(tmp_path / "first", tiny.embeddings["tr"], tmp_path / "second")
+    add_to_bundle(tmp_path / "first", tiny.embeddings["tr"], tmp_path / "second")
     for name in ("body.onnx", "body.safetensors", "en/table.safetensors", "de/table.safetensors"):
         assert (tmp_path / "first" / name).samefile(tmp_path / "second" / name)
     opened = [Bundle.load(tmp_path / name) for name in ("first", "second")]
@@ -47,9 +47,9 @@ def test_where_there_are_no_links_files_are_copied(tiny: Tiny, tmp_path: Path, m
         raise OSError(18, "Invalid cross-device link")
 
     monkeypatch.setattr(Path, "hardlink_to", refuse)
-    add(tmp_path / "first", tiny.embeddings["tr"], tmp_path / "second")
+    add_to_bundle(tmp_path / "first", tiny.embeddings["tr"], tmp_path / "second")
     assert not (tmp_path / "first" / "body.onnx").samefile(tmp_path / "second" / "body.onnx")
-    Bundle.load(tmp_path / "second").require_golden()
+    Bundle.load(tmp_path / "second").run_self_test()
 
 
 def test_new_embeddings_of_a_language_take_the_place_of_the_old_ones(
@@ -57,7 +57,7 @@ def test_new_embeddings_of_a_language_take_the_place_of_the_old_ones(
 ) -> None:
     newer = write_embeddings(pieces.tokenizers["de"], tiny.primary, tmp_path / "newer", seed=77)
     export(tiny.primary, tiny.task, [tiny.embeddings["de"]], tmp_path / "first")
-    add(tmp_path / "first", newer, tmp_path / "second")
+    add_to_bundle(tmp_path / "first", newer, tmp_path / "second")
     first, second = (Bundle.load(tmp_path / name) for name in ("first", "second"))
     assert [*second.languages] == ["en", "de"]
     assert first.languages["de"].fingerprint != second.languages["de"].fingerprint
@@ -72,10 +72,10 @@ def test_new_embeddings_of_a_language_take_the_place_of_the_old_ones(
 def test_a_bundle_of_each_kind_takes_a_language(pieces: Pieces, tiny: Tiny, tmp_path: Path, kind: str) -> None:
     task = None if kind == "primary" else task_of(kind, pieces, tiny, tmp_path)  # type: ignore[arg-type]
     export(tiny.primary, task, [], tmp_path / "first")
-    added = add(tmp_path / "first", tiny.embeddings["de"], tmp_path / "second")
+    added = add_to_bundle(tmp_path / "first", tiny.embeddings["de"], tmp_path / "second")
     assert set(added.manifest.record["parity"]["fp32"]) == {"en", "de"}
     opened = Bundle.load(tmp_path / "second")
-    opened.require_golden()
+    opened.run_self_test()
     assert (opened.languages["de"].bias_V is not None) == (kind == "primary")
 
 
@@ -84,5 +84,5 @@ def test_embeddings_of_another_primary_are_refused(pieces: Pieces, tiny: Tiny, t
     strange = write_embeddings(pieces.tokenizers["de"], other, tmp_path / "de", seed=3)
     export(tiny.primary, tiny.task, [], tmp_path / "first")
     with pytest.raises(AlignmentError, match=Artifact.load(other, Kind.PRIMARY).fingerprint):
-        add(tmp_path / "first", strange, tmp_path / "second")
+        add_to_bundle(tmp_path / "first", strange, tmp_path / "second")
     assert not (tmp_path / "second").exists()

@@ -11,7 +11,7 @@ from lingraft.config.encoder import Family
 from lingraft.config.gate import PARITY_TOLERANCE
 from lingraft.data.tokenizer.tokenizer import DEFAULT_SPECIAL_IDS
 from lingraft.errors import AlignmentError, ArtifactError, ExportError
-from lingraft.export import bundle as export
+from lingraft.export import export_bundle as export
 from lingraft.serving.bundle import Bundle
 from lingraft.tasks.model import load_task
 from tests.serving.answers import LANGUAGES, onnx_logits, pytorch_logits, rows_of, sentences

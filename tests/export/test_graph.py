@@ -10,7 +10,7 @@ import pytest
 
 from lingraft.bundle.format import PRECISIONS, Precision, body_file
 from lingraft.config.encoder import Family
-from lingraft.export import bundle as export
+from lingraft.export import export_bundle as export
 from tests.export.test_kinds import in_family
 from tests.tiny import Pieces, Tiny
 

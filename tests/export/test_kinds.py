@@ -12,10 +12,10 @@ from lingraft.config.encoder import Family
 from lingraft.config.gate import PARITY_TOLERANCE
 from lingraft.config.tasks import Task, TaskFile, TaskKindName
 from lingraft.data.tokenizer.tokenizer import DEFAULT_SPECIAL_IDS
-from lingraft.export import bundle as export
-from lingraft.export import parity
+from lingraft.export import export_bundle as export
+from lingraft.export import measure_parity
 from lingraft.model.loading import load_embeddings, load_primary
-from lingraft.serving.bundle import Bundle, Shared
+from lingraft.serving.bundle import Bundle, OpenedFiles
 from lingraft.tasks.model import load_task
 from lingraft.tasks.pairs import pad, pad_types
 from tests.tiny import Pieces, Tiny, write_task
@@ -66,8 +66,8 @@ def test_each_kind_is_answered_as_pytorch_answers_it(
     if kind in ("texts", "pairs"):
         torch.testing.assert_close(actual, expected, rtol=0, atol=PARITY_TOLERANCE)
     assert (opened.kind, opened.name, opened.metric) == (kind, f"a-{kind}", model.kind.metric)
-    assert 0 <= parity(task, tiny.embeddings["de"]) <= PARITY_TOLERANCE
-    opened.require_golden()
+    assert 0 <= measure_parity(task, tiny.embeddings["de"]) <= PARITY_TOLERANCE
+    opened.run_self_test()
 
 
 @pytest.mark.parametrize("family", FAMILIES.values(), ids=FAMILIES)
@@ -78,13 +78,13 @@ def test_a_primary_gives_states_and_what_its_tables_make_logits_of(
     made = export(tiny.primary, None, [tiny.embeddings["tr"]], tmp_path / "bundle")
     opened, source = Bundle.load(tmp_path / "bundle"), load_primary(tiny.primary)
     source.swap_in(load_embeddings(tiny.embeddings["tr"]))
-    opened.require_golden()
+    opened.run_self_test()
     found = opened.body.run(*opened.gather([("tr", ROWS[0])]))
     assert (set(found), opened.kind) == ({HIDDEN, FEATURES}, "primary")
     assert found[HIDDEN].shape == found[FEATURES].shape == (1, len(ROWS[0]), source.encoder.shape.width)
     tr = opened.languages["tr"]
     assert tr.bias_V is not None
-    logits_TV = tr.table.times(found[FEATURES][0]) + tr.bias_V
+    logits_TV = tr.table.dot(found[FEATURES][0]) + tr.bias_V
     top, places = source.encoder.shape.layers, torch.arange(len(ROWS[0]))
     with torch.inference_mode():
         expected_TV = source.encoder.masked_logits(torch.tensor(ROWS[:1]), places, (top,))[top]
@@ -101,7 +101,7 @@ def test_tasks_and_the_primary_have_one_fingerprint_for_a_language_s_table(
     marks = [Artifact.load(folder, Kind.BUNDLE).manifest.fingerprints for folder in (bundle, tmp_path / "bundle")]
     assert marks[0]["de/table"] == marks[1]["de/table"]
     assert marks[0]["body"] != marks[1]["body"]
-    shared = Shared.of()
+    shared = OpenedFiles.from_languages()
     opened = [Bundle.load(folder, shared=shared) for folder in (bundle, tmp_path / "bundle")]
     assert opened[0].languages["de"].table is opened[1].languages["de"].table
     assert len(shared.tables) == 3

@@ -9,13 +9,13 @@ import torch
 
 from lingraft.artifacts.artifact import Artifact, Kind
 from lingraft.bundle.format import PRECISIONS, TABLE_FORMATS, Precision, TableFormat
-from lingraft.bundle.tables import Table
+from lingraft.bundle.tables import EmbeddingTable
 from lingraft.errors import ArtifactError, ExportError, ServingError
-from lingraft.export import bundle as export
-from lingraft.export import examples_of
-from lingraft.export.language import stored_rows
-from lingraft.export.matrix_products import quantised
-from lingraft.export.parity import require_near
+from lingraft.export import evaluation_examples
+from lingraft.export import export_bundle as export
+from lingraft.export.language import table_tensors
+from lingraft.export.matrix_products import quantise
+from lingraft.export.parity import require_parity
 from lingraft.model.loading import load_embeddings, load_primary
 from lingraft.serving.bundle import Bundle
 from lingraft.tasks.labelled_texts import Example
@@ -60,7 +60,7 @@ def test_each_precision_is_near_pytorch_and_the_manifest_says_how_near(precise: 
 @pytest.mark.parametrize("precision", PRECISIONS)
 def test_a_precision_gives_its_golden_answers(precise: Path, precision: Precision) -> None:
     opened = Bundle.load(precise, precision)
-    opened.require_golden()
+    opened.run_self_test()
     assert opened.precision == precision
 
 
@@ -69,8 +69,8 @@ def test_golden_answers_of_another_table_are_not_given(precise: Path) -> None:
     de, tr = opened.languages["de"], opened.languages["tr"]
     opened.languages["de"] = replace(de, table=tr.table)
     with pytest.raises(ServingError, match=r"'topic' in fp16 does not give its golden answers.* and is de \d"):
-        opened.require_golden()
-    opened.require_golden(["en", "tr"])
+        opened.run_self_test()
+    opened.run_self_test(["en", "tr"])
 
 
 def test_an_int8_row_does_not_depend_on_what_shares_its_batch(precise: Path, tiny: Tiny) -> None:
@@ -88,17 +88,17 @@ def test_an_int8_body_is_a_quarter_of_one_in_fp32(precise: Path) -> None:
 
 def test_quantised_weights_are_7_bits_a_channel_and_near_what_they_were() -> None:
     weight_IO = torch.randn(64, 8, generator=torch.Generator().manual_seed(1)) * torch.logspace(-3, 2, 8)
-    stored_IO, scale_O = quantised(weight_IO)
+    stored_IO, scale_O = quantise(weight_IO)
     assert stored_IO.abs().amax(0).tolist() == [63] * 8
     assert ((stored_IO * scale_O - weight_IO).abs() <= scale_O / 2 * 1.001).all()
-    assert quantised(torch.zeros(4, 2))[0].count_nonzero() == 0
+    assert quantise(torch.zeros(4, 2))[0].count_nonzero() == 0
 
 
 @pytest.mark.parametrize("table_format", TABLE_FORMATS)
 def test_tables_of_each_format_are_read_in_place(tiny: Tiny, tmp_path: Path, table_format: TableFormat) -> None:
     made = export(tiny.primary, tiny.task, [tiny.embeddings["de"]], tmp_path / "bundle", tables=table_format)
     opened = Bundle.load(tmp_path / "bundle")
-    opened.require_golden()
+    opened.run_self_test()
     table = opened.languages["de"].table
     assert isinstance(table.table_VD, np.memmap)
     assert table.dtype.name == table_format
@@ -109,19 +109,19 @@ def test_tables_of_each_format_are_read_in_place(tiny: Tiny, tmp_path: Path, tab
     step = {"float32": 0.0, "float16": 2e-3, "int8": np.abs(whole_VD[ids_N]).max() / 250}[table_format]
     np.testing.assert_allclose(table.rows(ids_N), whole_VD[ids_N], rtol=0, atol=step)
     features_ND = np.ones((2, table.width), np.float32)
-    np.testing.assert_allclose(table.times(features_ND)[1], table.rows(np.arange(len(table))).sum(1), atol=1e-4)
+    np.testing.assert_allclose(table.dot(features_ND)[1], table.rows(np.arange(len(table))).sum(1), atol=1e-4)
 
 
 @pytest.mark.parametrize("ids", [[-1], [120], [0, 10**6]])
 def test_ids_outside_a_table_are_refused(bundle: Path, ids: list[int]) -> None:
-    table = Table.open(bundle / "de" / "table.safetensors")
+    table = EmbeddingTable.open(bundle / "de" / "table.safetensors")
     with pytest.raises(IndexError, match="table of 120 rows"):
         table.rows(np.array(ids))
 
 
 def test_a_file_that_is_no_table_is_refused(bundle: Path) -> None:
     with pytest.raises(ArtifactError, match="is no table"):
-        Table.open(bundle / "de" / "golden.safetensors")
+        EmbeddingTable.open(bundle / "de" / "golden.safetensors")
 
 
 def test_languages_mix_in_a_batch(bundle: Path, tiny: Tiny) -> None:
@@ -139,9 +139,9 @@ def test_a_precision_that_a_bundle_lacks_is_named(bundle: Path) -> None:
 
 
 def test_a_body_beyond_what_fp16_holds_is_refused() -> None:
-    require_near("fp16", {"de": 0.1})
+    require_parity("fp16", {"de": 0.1})
     with pytest.raises(ExportError, match=r"fp16 body \(largest difference: en nan, de 0.1\).*below 65504"):
-        require_near("fp16", {"en": float("nan"), "de": 0.1})
+        require_parity("fp16", {"en": float("nan"), "de": 0.1})
 
 
 def test_rows_of_a_language_that_is_not_exported_are_refused(tiny: Tiny, tmp_path: Path) -> None:
@@ -151,19 +151,19 @@ def test_rows_of_a_language_that_is_not_exported_are_refused(tiny: Tiny, tmp_pat
 
 def test_examples_of_documents_are_those_of_the_texts_given(pieces: Pieces, tiny: Tiny) -> None:
     texts = [pieces.tokenizers["de"].parents[1] / "text" / "de"]
-    found = examples_of(tiny.task, [tiny.embeddings["de"]], texts)
+    found = evaluation_examples(tiny.task, [tiny.embeddings["de"]], texts)
     assert [*found] == ["de"]
     assert {example.label for example in found["de"]} <= {"garden", "harbour", "kitchen"}
     with pytest.raises(ExportError, match="Give --text once a language"):
-        examples_of(tiny.task, [tiny.embeddings["de"]], [])
+        evaluation_examples(tiny.task, [tiny.embeddings["de"]], [])
     with pytest.raises(ExportError, match=r"\['de', 'de'\]"):
-        examples_of(tiny.task, [tiny.embeddings["de"]], texts * 2)
+        evaluation_examples(tiny.task, [tiny.embeddings["de"]], texts * 2)
     with pytest.raises(ExportError, match="judged on blocks"):
-        examples_of(None, [], texts)
+        evaluation_examples(None, [], texts)
 
 
 def test_stored_rows_of_zeros_stay_zeros() -> None:
-    stored = stored_rows(torch.zeros(2, 3), "int8")
+    stored = table_tensors(torch.zeros(2, 3), "int8")
     assert stored["table_VD"].count_nonzero() == 0
     assert stored["scale_V"].isfinite().all()
 

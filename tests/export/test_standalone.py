@@ -15,7 +15,7 @@ from lingraft.cli import app
 from lingraft.config.encoder import Family
 from lingraft.config.gate import PARITY_TOLERANCE
 from lingraft.errors import ArtifactError, ExportError
-from lingraft.export import standalone
+from lingraft.export import export_standalone
 from tests.export.test_kinds import in_family
 from tests.serving.answers import LANGUAGES, pytorch_logits, rows_of, sentences
 from tests.tiny import Pieces, Tiny
@@ -58,7 +58,7 @@ def padded(rows: list[list[int]]) -> dict[str, np.ndarray]:
 def test_each_language_is_opened_with_nothing_of_ours_and_answers_like_pytorch(
     tiny: Tiny, tmp_path: Path, tables: TableFormat
 ) -> None:
-    found = standalone(tiny.primary, tiny.task, [*tiny.embeddings.values()], tmp_path / "out", tables=tables)
+    found = export_standalone(tiny.primary, tiny.task, [*tiny.embeddings.values()], tmp_path / "out", tables=tables)
     assert set(found) == set(LANGUAGES)
     assert all(0 <= each <= PARITY_TOLERANCE for each in found.values())
     rows = rows_of(tiny, "de", sentences("de"))
@@ -69,7 +69,7 @@ def test_each_language_is_opened_with_nothing_of_ours_and_answers_like_pytorch(
 
 
 def test_all_languages_point_into_one_file_of_the_body(tiny: Tiny, tmp_path: Path) -> None:
-    standalone(tiny.primary, tiny.task, [*tiny.embeddings.values()], tmp_path / "out")
+    export_standalone(tiny.primary, tiny.task, [*tiny.embeddings.values()], tmp_path / "out")
     held = sorted(path.name for path in (tmp_path / "out").iterdir())
     per_language = ("onnx", "safetensors", "sentencepiece.model")
     assert held == sorted(["body.safetensors", *(f"{each}.{end}" for each in LANGUAGES for end in per_language)])
@@ -88,12 +88,12 @@ def test_all_languages_point_into_one_file_of_the_body(tiny: Tiny, tmp_path: Pat
 
 def test_a_primary_of_two_segments_fills_masks(pieces: Pieces, tmp_path: Path) -> None:
     _, tiny = in_family(pieces, Family(position_offset=0, segments=2, separators=1))
-    standalone(tiny.primary, None, [tiny.embeddings["de"]], tmp_path / "out", "int8")
+    export_standalone(tiny.primary, None, [tiny.embeddings["de"]], tmp_path / "out", "int8")
     given = padded([[0, 7, 4, 9, 2], [0, 4, 2]])
     outputs = plainly(tmp_path / "out" / "de.onnx", given | {"token_type_ids": np.zeros((2, 5), np.int64)}, tmp_path)
     assert [each.shape for each in outputs] == [(2, 5, 32), (2, 5, 32), (2, 5, 120)]
     with pytest.raises(ExportError, match="float32 tables, not int8"):
-        standalone(tiny.primary, None, [], tmp_path / "other", tables="int8")
+        export_standalone(tiny.primary, None, [], tmp_path / "other", tables="int8")
 
 
 def test_the_command_says_how_near_each_language_is(tiny: Tiny, tmp_path: Path) -> None:

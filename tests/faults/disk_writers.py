@@ -118,7 +118,7 @@ def evaluate_language(given: Given, out: Path) -> None:
 
 
 def export_bundle(given: Given, out: Path) -> None:
-    export.bundle(given.tiny.primary, given.tiny.task, list(given.tiny.embeddings.values()), out)
+    export.export_bundle(given.tiny.primary, given.tiny.task, list(given.tiny.embeddings.values()), out)
 
 
 def export_for_transformers(given: Given, out: Path) -> None:

@@ -17,7 +17,7 @@ from lingraft.data.tokenizer.tokenizer import DEFAULT_SPECIAL_IDS, SPECIAL_PIECE
 from lingraft.errors import MissingExtraError, TokenizerError
 from lingraft.huggingface import charsmap
 from lingraft.huggingface.fast_tokenizer import fast_tokenizer, special_pieces, tokenizer_config
-from lingraft.huggingface.unigram import unigram
+from lingraft.huggingface.unigram import unigram_tokenizer
 from lingraft.tasks.pairs import encode
 from tests.huggingface.scripts import LETTERS, lines_of, trained
 
@@ -100,7 +100,7 @@ def test_ids_are_sentencepiece_s_on_odd_text(pieces: Tokenizer, fast: tokenizers
 def test_ids_are_sentencepiece_s_on_any_mixture_of_rules_and_marks(
     pieces: Tokenizer, fast: tokenizers.Tokenizer
 ) -> None:
-    rules = charsmap.rules_of(sentencepiece_model.charsmap(pieces.model.read_bytes()))
+    rules = charsmap.read_rules(sentencepiece_model.charsmap(pieces.model.read_bytes()))
     keys, marks = list(rules), sorted({mark for key in rules for mark in key[1:]})
     draw = random.Random(1)
     choices = (keys, [key for key in keys if len(key) == 1], marks, "".join(LETTERS.values()), list(ODD.values()))
@@ -202,7 +202,7 @@ def test_a_model_that_is_not_unigram_is_refused(tmp_path: Path) -> None:
         minloglevel=2,
     )
     with pytest.raises(TokenizerError, match=r"bpe\.model is not a unigram model"):
-        unigram(prefix.with_suffix(".model").read_bytes(), "bpe.model")
+        unigram_tokenizer(prefix.with_suffix(".model").read_bytes(), "bpe.model")
 
 
 def test_a_model_with_pieces_of_other_kinds_is_refused(tmp_path: Path) -> None:
@@ -215,7 +215,7 @@ def test_a_model_with_pieces_of_other_kinds_is_refused(tmp_path: Path) -> None:
         minloglevel=2,
     )
     with pytest.raises(TokenizerError, match=r"pieces that a tokenizer of ours has not .*'<tag>'"):
-        unigram(prefix.with_suffix(".model").read_bytes(), "user.model")
+        unigram_tokenizer(prefix.with_suffix(".model").read_bytes(), "user.model")
 
 
 def test_other_normalisation_rules_are_refused(tmp_path: Path) -> None:
@@ -228,16 +228,16 @@ def test_other_normalisation_rules_are_refused(tmp_path: Path) -> None:
         minloglevel=2,
     )
     with pytest.raises(TokenizerError, match="not those of nmt_nfkc"):
-        unigram(prefix.with_suffix(".model").read_bytes(), "identity.model")
+        unigram_tokenizer(prefix.with_suffix(".model").read_bytes(), "identity.model")
 
 
 def test_a_damaged_model_is_refused(pieces: Tokenizer) -> None:
     model = pieces.model.read_bytes()
     for damaged in (model[: len(model) // 2], b"\xff" * 30, b"\x0f"):
         with pytest.raises(TokenizerError, match="not a SentencePiece model"):
-            unigram(damaged, "damaged.model")
+            unigram_tokenizer(damaged, "damaged.model")
     with pytest.raises(TokenizerError, match="damaged normalisation rules"):
-        charsmap.rules_of(sentencepiece_model.charsmap(model)[:1000])
+        charsmap.read_rules(sentencepiece_model.charsmap(model)[:1000])
 
 
 def test_without_the_library_the_extra_that_brings_it_is_named(
@@ -247,4 +247,4 @@ def test_without_the_library_the_extra_that_brings_it_is_named(
     with pytest.raises(MissingExtraError, match=r"lingraft\[huggingface\]"):
         fast_tokenizer(pieces, SHAPE)
     with pytest.raises(MissingExtraError, match=r"lingraft\[huggingface\]"):
-        unigram(pieces.model.read_bytes(), "own")
+        unigram_tokenizer(pieces.model.read_bytes(), "own")

@@ -8,7 +8,7 @@ import pytest
 
 from lingraft.config.tasks import Task, TaskDataset
 from lingraft.errors import LingraftError, TextError
-from lingraft.huggingface.hub import locate
+from lingraft.huggingface.hub import locate_checkpoint
 from lingraft.tasks.fingerprints import marks_of
 from tests.fixtures import forked
 from tests.huggingface.hub import COMMIT, GATED, LIMITED, XET, serving
@@ -21,7 +21,7 @@ def told() -> dict[str, str]:
     answers = {}
     for source in ("makers/no-such-model", GATED, LIMITED, XET):
         try:
-            answers[source] = str(locate(source))
+            answers[source] = str(locate_checkpoint(source))
         except LingraftError as error:
             answers[source] = str(error)
     return answers | {dataset: mark(dataset) for dataset in (REVIEWS, ABSENT)}

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 from transformers import BertConfig, CamembertConfig, RobertaConfig, XLMRobertaConfig
 
-from lingraft.huggingface.config import DEFAULTS, defaults_of, settings_of
-from lingraft.huggingface.weights import CheckpointError, Converted, from_checkpoint, names_of, to_checkpoint
+from lingraft.huggingface.config import DEFAULTS, config_defaults, parse_config
+from lingraft.huggingface.weights import CheckpointError, ConvertedWeights, from_checkpoint, tensor_names, to_checkpoint
 from lingraft.model.encoder import Encoder
 from tests.huggingface.checkpoints import MODEL_TYPES, logits_of, make_model
 
@@ -38,13 +38,13 @@ def made(model_type: str, **settings: Any) -> tuple[Any, dict[str, Tensor], dict
     return model, dict(model.state_dict()), model.config.to_dict()
 
 
-def converted(tensors: dict[str, Tensor], config: dict[str, Any]) -> Converted:
-    read = settings_of(config)
+def converted(tensors: dict[str, Tensor], config: dict[str, Any]) -> ConvertedWeights:
+    read = parse_config(config)
     return from_checkpoint(tensors, read.shape, read.model_type, read.vocabulary, read.tied)
 
 
 def encoder_of(tensors: dict[str, Tensor], config: dict[str, Any]) -> Encoder:
-    encoder = Encoder(settings_of(config).shape, config["vocab_size"])
+    encoder = Encoder(parse_config(config).shape, config["vocab_size"])
     encoder.load_state_dict(converted(tensors, config).tensors)
     return encoder.eval()
 
@@ -119,7 +119,7 @@ def test_the_longest_text_of_transformers_is_ours() -> None:
     for model_type in MODEL_TYPES:
         model, tensors, config = made(model_type)
         length = 40 if model_type == "bert" else 38
-        assert settings_of(config).shape.block_tokens == length
+        assert parse_config(config).shape.block_tokens == length
         ids = tokens(model, rows=1, length=length)
         assert (logits_of(model, ids) - our_logits(encoder_of(tensors, config), ids)).abs().max() < CLOSE
 
@@ -139,7 +139,7 @@ def test_segments_of_a_pair_are_those_of_transformers() -> None:
 @pytest.mark.parametrize("model_type", MODEL_TYPES)
 def test_names_map_back_bit_for_bit(model_type: str) -> None:
     _, tensors, config = made(model_type)
-    shape = settings_of(config).shape
+    shape = parse_config(config).shape
     back = to_checkpoint(converted(tensors, config).tensors, shape, model_type, head=3)
     assert {name for name in tensors if ".decoder." not in name} == back.keys()
     assert all(torch.equal(tensors[name], tensor) for name, tensor in back.items())
@@ -147,14 +147,14 @@ def test_names_map_back_bit_for_bit(model_type: str) -> None:
 
 def test_a_body_maps_without_heads_and_output_bias() -> None:
     _, tensors, config = made("roberta")
-    shape = settings_of(config).shape
+    shape = parse_config(config).shape
     back = to_checkpoint(converted(tensors, config).tensors, shape, "roberta")
     assert back.keys() == {name for name in tensors if name.startswith("roberta.")}
-    assert "heads.3.dense.weight" not in names_of(shape, "roberta")
+    assert "heads.3.dense.weight" not in tensor_names(shape, "roberta")
 
 
 def test_mapping_back_takes_the_head_that_is_asked_for() -> None:
-    shape = settings_of(made("roberta")[2]).shape.model_copy(update={"mlm_heads": (2, 3)})
+    shape = parse_config(made("roberta")[2]).shape.model_copy(update={"mlm_heads": (2, 3)})
     encoder = Encoder(shape, 60)
     back = to_checkpoint(encoder.state_dict(), shape, "roberta", head=2)
     assert torch.equal(back["lm_head.dense.weight"], encoder.heads["2"].dense.weight)
@@ -285,29 +285,29 @@ def test_an_untied_checkpoint_without_its_projection_is_refused() -> None:
 )
 def test_configurations_that_compute_something_else_are_refused(change: dict[str, Any], message: str) -> None:
     config = made("roberta")[2]
-    settings_of(config)
+    parse_config(config)
     with pytest.raises(CheckpointError, match=message):
-        settings_of(config | change)
+        parse_config(config | change)
 
 
 def test_unequal_dropouts_are_said_and_the_hidden_one_is_kept() -> None:
     config = made("bert")[2]
-    read = settings_of(config | {"hidden_dropout_prob": 0.2, "attention_probs_dropout_prob": 0.1})
+    read = parse_config(config | {"hidden_dropout_prob": 0.2, "attention_probs_dropout_prob": 0.1})
     assert read.shape.dropout == 0.2
     assert read.notes == ["dropout 0.2 is kept for all of the encoder; attention_probs_dropout_prob 0.1 is not"]
-    assert settings_of(config).notes == []
+    assert parse_config(config).notes == []
 
 
 @pytest.mark.parametrize("theirs", [RobertaConfig, XLMRobertaConfig, CamembertConfig, BertConfig])
 def test_what_a_configuration_leaves_out_is_what_transformers_takes(theirs: Any) -> None:
     whole = theirs().to_dict()
-    assert {key: whole[key] for key in DEFAULTS} == defaults_of(theirs.model_type)
-    assert settings_of({"model_type": theirs.model_type}) == settings_of(whole)
+    assert {key: whole[key] for key in DEFAULTS} == config_defaults(theirs.model_type)
+    assert parse_config({"model_type": theirs.model_type}) == parse_config(whole)
 
 
 def test_families_differ_in_offset_separators_and_head_activation() -> None:
-    bert = settings_of(made("bert", hidden_act="relu")[2]).shape.family
-    roberta = settings_of(made("roberta", hidden_act="relu", pad_token_id=4)[2]).shape.family
+    bert = parse_config(made("bert", hidden_act="relu")[2]).shape.family
+    roberta = parse_config(made("roberta", hidden_act="relu", pad_token_id=4)[2]).shape.family
     assert (bert.position_offset, bert.separators, bert.segments) == (0, 1, 2)
     assert (roberta.position_offset, roberta.separators, roberta.segments) == (5, 2, 2)
     assert (bert.activation, bert.head_activation) == ("relu", "relu")

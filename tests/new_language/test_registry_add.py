@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from lingraft import tracking
 from lingraft.artifacts.artifact import Artifact, Kind
-from lingraft.bundle.format import examples_of
+from lingraft.bundle.format import bundle_examples
 from lingraft.cli import app
 from lingraft.errors import ArtifactError, NotRegisteredError, PromotionError
 from lingraft.new_language.summary import AddedLanguage
@@ -49,7 +49,7 @@ def test_an_added_language_becomes_champion_and_part_of_the_bundle(
     again = add(out_of(added), "--recipe", RECIPE)
     assert "version 1 of 'tiny-bundle-topic' is champion" in again
     assert "version 1 of 'tiny-bundle-primary' is champion" in again  # as it was, with the recipe's examples
-    assert examples_of(tracking.fetch("tiny-bundle-primary", Kind.BUNDLE, tmp_path / "served").manifest)
+    assert bundle_examples(tracking.fetch("tiny-bundle-primary", Kind.BUNDLE, tmp_path / "served").manifest)
     verified = CliRunner().invoke(app, ["registry", "verify", "--project", "tiny"], catch_exceptions=False).stdout
     assert "ok       version 1 of 'tiny-bundle-topic'" in verified
 

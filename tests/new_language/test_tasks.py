@@ -69,7 +69,7 @@ def test_test_examples_in_the_language_are_judged_whatever_the_text_is(
     assert added.left_out == {}
     bundled = Bundle.load(added.bundles["same-topic"])
     assert (bundled.kind, bundled.labels, [*bundled.languages]) == ("pairs", ["false", "true"], ["en", "de"])
-    bundled.require_golden()
+    bundled.run_self_test()
     file = tmp_path / "pairs-de.jsonl"
     file.write_text("".join(file.read_text().splitlines(keepends=True)[1:]))
     with pytest.raises(ProvenanceMismatchError, match=r"evaluation was made from something else: examples\.same-topic"):

@@ -20,7 +20,7 @@ from lingraft.data.languages import name_and_tag
 from lingraft.reports.run.page import PAGE_FILE, Records
 from lingraft.reports.run.records import Answered
 from lingraft.serving.bundle import Bundle
-from lingraft.serving.models import models_of
+from lingraft.serving.models import served_models
 from lingraft.stages import results
 from lingraft.steps import data, source
 from lingraft.training.learning_curve import HISTORY_FILE
@@ -199,9 +199,9 @@ def test_the_registered_bundle_serves_all_languages_with_the_champion_task(
 def test_the_primary_is_bundled_for_fill_mask_and_embeddings(finished: Finished, tmp_path: Path) -> None:
     tracking.fetch(bundle_name(finished.recipe, "primary"), Kind.BUNDLE, tmp_path / "bundle")
     opened = Bundle.load(tmp_path / "bundle")
-    assert set(models_of({opened.name: opened})) == {"fill-mask", "embeddings"}
+    assert set(served_models({opened.name: opened})) == {"fill-mask", "embeddings"}
     assert set(opened.languages) == {"en", *LANGUAGES}
-    opened.require_golden()
+    opened.run_self_test()
 
 
 @pytest.mark.usefixtures("store")

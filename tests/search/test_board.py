@@ -15,7 +15,7 @@ from optuna.trial import TrialState
 
 from lingraft.config.search import Goal
 from lingraft.search.heartbeat import Watched, is_gone, own_mark
-from lingraft.search.shared_study import SharedStudy, LeaseLost
+from lingraft.search.shared_study import LeaseLost, SharedStudy
 from lingraft.search.storage import WAIT_VARIABLE, StorageError
 from lingraft.stages.results import Trial
 from tests.fixtures.forked import at_once, moments, start

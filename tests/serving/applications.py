@@ -13,8 +13,8 @@ from fastapi import FastAPI
 from lingraft.data.language_detection import LanguageDetector
 from lingraft.serving.endpoint import Endpoint
 from lingraft.serving.rest import mount
-from lingraft.serving.served import Served
-from lingraft.serving.settings import Settings
+from lingraft.serving.served_bundles import ServedBundles
+from lingraft.serving.settings import ServingSettings
 
 Send = Callable[..., httpx.Response]
 
@@ -22,7 +22,7 @@ Send = Callable[..., httpx.Response]
 @contextmanager
 def sending(bundles: Sequence[Path], detector: LanguageDetector | None = None, **settings: Any) -> Iterator[Send]:
     """Yield what sends a request, by method and path, to an application that serves bundles by some settings."""
-    endpoint, app = Endpoint(Served.load(bundles), Settings(**settings), detector), FastAPI()
+    endpoint, app = Endpoint(ServedBundles.load(bundles), ServingSettings(**settings), detector), FastAPI()
     mount(app, endpoint, None)
     client = httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://here")
 

@@ -5,10 +5,10 @@ from typing import Any
 
 import httpx
 
-from lingraft.serving.settings import Settings
+from lingraft.serving.settings import ServingSettings
 from tests.serving.shared import SharedServer
 
-LIMITS = Settings()
+LIMITS = ServingSettings()
 JSON = {"content-type": "application/json"}
 RLM, ZWSP, ZWJ = "\u200f", "\u200b", "\u200d"
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from lingraft.config.recipe import Recipe
 from lingraft.config.tasks import Task, TaskFile, TaskKindName
-from lingraft.export import bundle as export
+from lingraft.export import export_bundle as export
 from tests.tiny import Tiny, write_task
 
 NAMES: dict[TaskKindName, str] = {"pairs": "inference", "questions": "reading", "tags": "names"}

@@ -8,13 +8,13 @@ import grpc
 from kserve.protocol.grpc import grpc_predict_v2_pb2 as pb
 from kserve.protocol.grpc.grpc_predict_v2_pb2_grpc import GRPCInferenceServiceStub
 
-from lingraft.serving.client import Running
+from lingraft.serving.client import RunningServer
 from tests.serving.asking import VALID
 from tests.serving.shared import SharedServer
 
 
 @contextmanager
-def stub(server: Running | SharedServer) -> Iterator[Any]:
+def stub(server: RunningServer | SharedServer) -> Iterator[Any]:
     """The protocol's methods."""
     with grpc.insecure_channel(server.grpc, options=[("grpc.enable_http_proxy", 0)]) as channel:
         yield GRPCInferenceServiceStub(channel)

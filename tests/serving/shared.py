@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import NamedTuple
 from unittest import mock
 
-from lingraft.export import bundle as export
-from lingraft.serving.client import launched, stop, wait_for
+from lingraft.export import export_bundle as export
+from lingraft.serving.client import launch_server, stop, wait_until_ready
 from lingraft.serving.settings import TOKEN_VARIABLE
 from tests.fixtures import once
 from tests.serving.kinds import export_all
@@ -63,9 +63,9 @@ def locked_server() -> SharedServer:
 def _server(name: str, served: Sequence[Path], settings: Sequence[str], variables: Mapping[str, str]) -> SharedServer:
     def start(folder: Path) -> tuple[subprocess.Popen[bytes], str]:
         with (folder / "log").open("w+b") as log, mock.patch.dict(os.environ, variables):
-            server = launched(served, log, settings, process_group=0)
+            server = launch_server(served, log, settings, process_group=0)
             try:
-                wait_for(server, _READY_S)
+                wait_until_ready(server, _READY_S)
             except BaseException:
                 stop(server.process)
                 raise

@@ -14,8 +14,8 @@ from lingraft.errors import RequestError
 from lingraft.model.loading import Primary, load_primary
 from lingraft.serving.endpoint import Endpoint
 from lingraft.serving.requests import InferRequest
-from lingraft.serving.served import Served
-from lingraft.serving.settings import Settings
+from lingraft.serving.served_bundles import ServedBundles
+from lingraft.serving.settings import ServingSettings
 from lingraft.tasks.pairs import encode, pad
 from lingraft.tasks.squad import Answer, Question
 from lingraft.tasks.squad_answers import best_answers
@@ -53,7 +53,7 @@ class Asking:
 @pytest.fixture(scope="module")
 def ask(bundles: list[Path]) -> Iterator[Asking]:
     with asyncio.Runner() as runner:
-        endpoint = Endpoint(Served.load(bundles), Settings())
+        endpoint = Endpoint(ServedBundles.load(bundles), ServingSettings())
 
         async def start() -> None:
             endpoint.start()

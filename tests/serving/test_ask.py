@@ -4,30 +4,32 @@ from pathlib import Path
 import pytest
 
 from lingraft.errors import RequestError, ServingError
-from lingraft.serving.client import answers_of, ask, running
-from lingraft.serving.questions import Question
+from lingraft.serving.client import query_server, run_server, serve_and_query
+from lingraft.serving.queries import Query
 from tests.serving.answers import LANGUAGES, pytorch_logits, rows_of, sentences
 from tests.serving.shared import SharedServer
 from tests.tiny import Tiny
 
 
 def test_each_language_is_answered_by_the_real_server(open_server: SharedServer, tiny: Tiny) -> None:
-    questions = [Question(language, {"text": sentences(language)[2]}) for language in LANGUAGES]
-    answers = answers_of(open_server.url, questions, "topic")
-    assert [answer.question for answer in answers] == questions
+    questions = [Query(language, {"text": sentences(language)[2]}) for language in LANGUAGES]
+    answers = query_server(open_server.url, questions, "topic")
+    assert [answer.query for answer in answers] == questions
     for (language, texts), [found] in answers:
         probabilities_C = pytorch_logits(tiny, language, rows_of(tiny, language, [texts["text"]])).softmax(1)
         assert found.probability == pytest.approx(float(probabilities_C.max()), abs=1e-5)
-        assert found.what == ["garden", "harbour", "kitchen"][int(probabilities_C.argmax())]
+        assert found.value == ["garden", "harbour", "kitchen"][int(probabilities_C.argmax())]
 
 
 @pytest.mark.integration
 def test_a_server_is_started_for_questions_and_stopped(bundle: Path, open_server: SharedServer) -> None:
-    questions, before = [Question(language, {"text": "kilo"}) for language in LANGUAGES], children()
-    for own, shared in zip(ask(bundle, questions), answers_of(open_server.url, questions, "topic"), strict=True):
-        assert own.question == shared.question
-        [one], [other] = own.found, shared.found
-        assert (one.what, one.probability) == (other.what, pytest.approx(other.probability, abs=1e-5))
+    questions, before = [Query(language, {"text": "kilo"}) for language in LANGUAGES], children()
+    for own, shared in zip(
+        serve_and_query(bundle, questions), query_server(open_server.url, questions, "topic"), strict=True
+    ):
+        assert own.query == shared.query
+        [one], [other] = own.predictions, shared.predictions
+        assert (one.value, one.probability) == (other.value, pytest.approx(other.probability, abs=1e-5))
     assert children() == before
 
 
@@ -39,7 +41,7 @@ def children() -> set[str]:
 
 def test_what_is_found_in_a_text_is_told_with_how_sure_that_is(open_server: SharedServer) -> None:
     text = " ".join(sentences("de"))
-    [(_, found)] = answers_of(open_server.url, [Question("de", {"text": text})], "names")
+    [(_, found)] = query_server(open_server.url, [Query("de", {"text": text})], "names")
     assert found
     for entity, score in found:
         passage, kind = entity.rsplit(" ", 1)
@@ -49,16 +51,16 @@ def test_what_is_found_in_a_text_is_told_with_how_sure_that_is(open_server: Shar
 
 def test_a_refusal_comes_back_in_the_server_s_words(open_server: SharedServer) -> None:
     with pytest.raises(RequestError, match=r"question in 'fr': text 0 .* speaks \['de', 'en', 'tr'\]"):
-        answers_of(open_server.url, [Question("fr", {"text": "kilo"})])
+        query_server(open_server.url, [Query("fr", {"text": "kilo"})])
 
 
 def test_a_server_that_cannot_start_is_reported_with_its_log(bundle: Path, tmp_path: Path) -> None:
     shutil.copytree(bundle, tmp_path / "bundle")
     (tmp_path / "bundle" / "body.onnx").unlink()
     with pytest.raises(ServingError, match=r"status 1.*\n.*ArtifactError: .* lacks \['body.onnx'\]"):
-        ask(tmp_path / "bundle", [])
+        serve_and_query(tmp_path / "bundle", [])
 
 
 def test_a_server_that_is_not_ready_in_time_is_reported_and_stopped(bundle: Path) -> None:
-    with pytest.raises(ServingError, match="not ready after 0 s"), running([bundle], ready_s=0):
+    with pytest.raises(ServingError, match="not ready after 0 s"), run_server([bundle], ready_s=0):
         pass

@@ -4,7 +4,7 @@ import pytest
 
 from lingraft.bundle.runtime import CPU, CUDA, usable_cpus
 from lingraft.serving import endpoint
-from lingraft.serving.settings import Settings
+from lingraft.serving.settings import ServingSettings
 
 
 @pytest.mark.parametrize(("provider", "tokens", "full"), [(CPU, 512 * usable_cpus(), 0.9), (CUDA, 16_384, 0.75)])
@@ -12,6 +12,6 @@ def test_a_gpu_has_larger_and_emptier_batches(
     provider: str, tokens: int, full: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(endpoint, "served_provider", lambda: provider)
-    found = endpoint.bounds_of(Settings())
-    assert (found.batch_tokens, found.least_full) == (tokens, full)
-    assert endpoint.bounds_of(Settings(batch_tokens=7)).batch_tokens == 7
+    found = endpoint.queue_limits(ServingSettings())
+    assert (found.batch_tokens, found.min_fill) == (tokens, full)
+    assert endpoint.queue_limits(ServingSettings(batch_tokens=7)).batch_tokens == 7

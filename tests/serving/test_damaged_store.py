@@ -12,7 +12,7 @@ from lingraft.artifacts.artifact import Kind
 from lingraft.cli import app
 from lingraft.config.recipe import Recipe
 from lingraft.errors import ArtifactError
-from lingraft.serving.served import Served
+from lingraft.serving.served_bundles import ServedBundles
 from tests.tiny import Tiny
 from tests.tracking_stores import quiet, sqlite_store
 
@@ -44,11 +44,11 @@ def test_a_bundle_is_neither_brought_nor_served_while_it_is_damaged_in_the_store
         # Whoever goes past `pull` and copies the store's files is refused by what the server opens them with.
         shutil.copytree(stored, tmp_path / name, ignore=shutil.ignore_patterns("MLmodel"))
         with pytest.raises(ArtifactError, match=rf"{name} was truncated or edited"):
-            Served.load([tmp_path / name])
+            ServedBundles.load([tmp_path / name])
         (stored / name).unlink()
         with pytest.raises(ArtifactError, match=rf"lacks \['{name}'\]"):
             pull(tmp_path / "bundle")
         assert not (tmp_path / "bundle").exists()
         (stored / name).write_bytes(whole)
     pull(tmp_path / "bundle")
-    assert Served.load([tmp_path / "bundle"])["topic"].languages.keys() == {"en", "de", "tr"}
+    assert ServedBundles.load([tmp_path / "bundle"])["topic"].languages.keys() == {"en", "de", "tr"}

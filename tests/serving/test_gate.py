@@ -2,14 +2,14 @@
 
 import pytest
 
-from lingraft.serving.request_guard import permitted
+from lingraft.serving.request_guard import is_authorized
 
 TOKEN = "a token of sixteen characters or more"
 
 
 @pytest.mark.parametrize("header", [f"Bearer {TOKEN}", f"bearer {TOKEN}", f"Bearer  {TOKEN} "])
 def test_the_token_opens(header: str) -> None:
-    assert permitted(header, TOKEN)
+    assert is_authorized(header, TOKEN)
 
 
 @pytest.mark.parametrize(
@@ -17,8 +17,8 @@ def test_the_token_opens(header: str) -> None:
     ["", "Bearer", "Bearer ", TOKEN, f"Basic {TOKEN}", f"Bearer {TOKEN[:-1]}", f"Bearer {TOKEN}x", "Bearer \xff"],
 )
 def test_anything_else_does_not(header: str) -> None:
-    assert not permitted(header, TOKEN)
+    assert not is_authorized(header, TOKEN)
 
 
 def test_without_a_token_everybody_may_ask() -> None:
-    assert permitted("", None)
+    assert is_authorized("", None)

@@ -17,8 +17,8 @@ import pytest
 from kserve.protocol.grpc import grpc_predict_v2_pb2 as pb
 
 from lingraft.errors import ServingError
-from lingraft.serving.client import Running, running
-from lingraft.serving.settings import TOKEN_VARIABLE, token
+from lingraft.serving.client import RunningServer, run_server
+from lingraft.serving.settings import TOKEN_VARIABLE, read_token
 from tests.serving.asking import JSON, body, infer, outputs_of
 from tests.serving.rpc import asked, stub
 from tests.serving.shared import TOKEN, SharedServer
@@ -29,14 +29,14 @@ HELD = ("--no-detect", "--wait-ms=3000", "--requests=4", "--waiting-texts=8", "-
 
 
 @contextmanager
-def client_of(server: Running | SharedServer, **headers: str) -> Iterator[httpx.Client]:
+def client_of(server: RunningServer | SharedServer, **headers: str) -> Iterator[httpx.Client]:
     with httpx.Client(base_url=server.url, timeout=60, trust_env=False, headers=headers) as client:
         yield client
 
 
 @contextmanager
-def held(bundle: Path) -> Iterator[tuple[Running, httpx.Client]]:
-    with running([bundle], settings=HELD) as server, client_of(server) as client:
+def held(bundle: Path) -> Iterator[tuple[RunningServer, httpx.Client]]:
+    with run_server([bundle], settings=HELD) as server, client_of(server) as client:
         yield server, client
 
 
@@ -98,7 +98,7 @@ def test_limits_hold_clients_may_leave_and_what_was_accepted_is_finished(bundle:
 
 def test_requests_of_many_clients_and_languages_share_batches(bundle: Path) -> None:
     settings = ("--no-detect", "--wait-ms=2000", "--batch-texts=12")
-    with running([bundle], settings=settings) as server, client_of(server) as client:
+    with run_server([bundle], settings=settings) as server, client_of(server) as client:
         start = threading.Barrier(12)
 
         def one(place: int) -> int:
@@ -138,9 +138,9 @@ def test_a_token_that_keeps_nobody_out_is_refused(monkeypatch: pytest.MonkeyPatc
     for given in ("", "short", "x" * 15, "ü" * 20, "a" * 20 + "\n"):
         monkeypatch.setenv(TOKEN_VARIABLE, given)
         with pytest.raises(ServingError, match="must have 16 or more"):
-            token()
+            read_token()
     monkeypatch.delenv(TOKEN_VARIABLE)
-    assert token() is None
+    assert read_token() is None
 
 
 def test_a_language_is_found_out_on_request(locked_server: SharedServer) -> None:
@@ -180,7 +180,7 @@ def test_a_queue_that_fails_ends_the_server_so_that_another_one_is_started(
     program.write_text(FAILING)
     program.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(program))
-    with running([bundle]) as server, client_of(server) as client:
+    with run_server([bundle]) as server, client_of(server) as client:
         assert outputs_of(client.post(infer("topic"), json=body(["kilo"])))  # what went through the body is answered
         assert server.process.wait(60) == 1
         server.log.seek(0)

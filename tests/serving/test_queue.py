@@ -9,9 +9,9 @@ from threading import Event
 import pytest
 
 from lingraft.errors import OverloadedError
-from lingraft.serving.queue import LEAST_FULL, Batch, Bounds, Queue
+from lingraft.serving.queue import MIN_FILL, BatchQueue, BatchStats, QueueLimits
 
-BOUNDS = Bounds(batch_texts=4, batch_tokens=1000, wait_s=0.0, waiting_texts=100)
+BOUNDS = QueueLimits(batch_texts=4, batch_tokens=1000, wait_s=0.0, waiting_texts=100)
 
 
 class Row(str):
@@ -25,7 +25,7 @@ class Body:
     """Answers a row with its own letters in capitals, once the test lets it go on; keeps what it was given."""
 
     batches: list[tuple[str, list[str]]] = field(default_factory=list)
-    told: list[Batch] = field(default_factory=list)
+    told: list[BatchStats] = field(default_factory=list)
     free: Event = field(default_factory=Event)
 
     def run(self, snapshot: str, rows: Sequence[Row]) -> list[str]:
@@ -36,7 +36,7 @@ class Body:
         return [f"{snapshot}:{row.upper()}" for row in rows]
 
 
-RunQueue = Callable[[Body, Bounds, Callable[[Queue[Row, str, str]], Awaitable[None]]], None]
+RunQueue = Callable[[Body, QueueLimits, Callable[[BatchQueue[Row, str, str]], Awaitable[None]]], None]
 
 
 @pytest.fixture
@@ -44,9 +44,9 @@ def with_queue() -> Iterator[RunQueue]:
     """Run a test's coroutine beside a working queue."""
     with ThreadPoolExecutor(1) as executor:
 
-        def run(body: Body, bounds: Bounds, test: Callable[[Queue[Row, str, str]], Awaitable[None]]) -> None:
+        def run(body: Body, bounds: QueueLimits, test: Callable[[BatchQueue[Row, str, str]], Awaitable[None]]) -> None:
             async def both() -> None:
-                queue = Queue(body.run, bounds, executor, body.told.append)
+                queue = BatchQueue(body.run, bounds, executor, body.told.append)
                 work = asyncio.create_task(queue.work())
                 try:
                     await asyncio.wait_for(test(queue), 30)
@@ -69,7 +69,7 @@ def rows(*texts: str) -> list[Row]:
 
 
 def test_each_row_gets_its_own_output_in_the_order_asked(with_queue: RunQueue) -> None:
-    async def test(queue: Queue[Row, str, str]) -> None:
+    async def test(queue: BatchQueue[Row, str, str]) -> None:
         given = rows("a" * 90, "b", "c" * 40, "d" * 90, "e", "f" * 41)
         assert await queue.outputs("v1", given) == [f"v1:{row.upper()}" for row in given]
 
@@ -82,7 +82,7 @@ def test_each_row_gets_its_own_output_in_the_order_asked(with_queue: RunQueue) -
 
 
 def test_requests_that_wait_together_share_a_batch_with_those_of_their_length(with_queue: RunQueue) -> None:
-    async def test(queue: Queue[Row, str, str]) -> None:
+    async def test(queue: BatchQueue[Row, str, str]) -> None:
         first = asyncio.create_task(queue.outputs("v1", rows("x")))
         await until(lambda: len(body.batches) == 1)
         others = [
@@ -100,7 +100,7 @@ def test_requests_that_wait_together_share_a_batch_with_those_of_their_length(wi
 
 @pytest.mark.parametrize("lengths", [[10, 20, 300, 310, 40, 500, 499, 90] * 5, list(range(1, 200, 7))])
 def test_no_batch_is_larger_or_emptier_than_allowed(with_queue: RunQueue, lengths: list[int]) -> None:
-    async def test(queue: Queue[Row, str, str]) -> None:
+    async def test(queue: BatchQueue[Row, str, str]) -> None:
         await queue.outputs("v1", [Row("a" * length) for length in lengths])
 
     body = Body()
@@ -111,11 +111,11 @@ def test_no_batch_is_larger_or_emptier_than_allowed(with_queue: RunQueue, length
         sizes = [max(16, len(row)) for row in batch]
         assert len(batch) <= 8
         assert len(batch) == 1 or len(batch) * max(sizes) <= 700
-        assert sum(sizes) >= LEAST_FULL * len(batch) * max(sizes)
+        assert sum(sizes) >= MIN_FILL * len(batch) * max(sizes)
 
 
 def test_a_short_request_does_not_wait_for_all_of_a_long_one(with_queue: RunQueue) -> None:
-    async def test(queue: Queue[Row, str, str]) -> None:
+    async def test(queue: BatchQueue[Row, str, str]) -> None:
         long = asyncio.create_task(queue.outputs("v1", [Row("a" * 50)] * 12))
         await until(lambda: len(body.batches) == 1)
         # Of another length, so that it could not join the long request's batches.
@@ -130,7 +130,7 @@ def test_a_short_request_does_not_wait_for_all_of_a_long_one(with_queue: RunQueu
 
 
 def test_a_long_request_is_answered_though_short_ones_go_on_coming(with_queue: RunQueue) -> None:
-    async def test(queue: Queue[Row, str, str]) -> None:
+    async def test(queue: BatchQueue[Row, str, str]) -> None:
         coming = [asyncio.create_task(queue.outputs("v1", rows("x"))) for _ in range(3)]
         long = asyncio.create_task(queue.outputs("v1", rows("aa", "bb", "cc", "dd")))
         body.free.set()
@@ -146,7 +146,7 @@ def test_a_long_request_is_answered_though_short_ones_go_on_coming(with_queue: R
 
 
 def test_snapshots_of_a_bundle_are_not_mixed_in_a_batch(with_queue: RunQueue) -> None:
-    async def test(queue: Queue[Row, str, str]) -> None:
+    async def test(queue: BatchQueue[Row, str, str]) -> None:
         first = asyncio.create_task(queue.outputs("old", rows("x")))
         await until(lambda: len(body.batches) == 1)
         pairs = [("old", "a"), ("new", "b"), ("old", "c"), ("new", "d")]
@@ -161,7 +161,7 @@ def test_snapshots_of_a_bundle_are_not_mixed_in_a_batch(with_queue: RunQueue) ->
 
 
 def test_a_batch_is_held_open_until_it_is_full_or_its_oldest_row_has_waited(with_queue: RunQueue) -> None:
-    async def test(queue: Queue[Row, str, str]) -> None:
+    async def test(queue: BatchQueue[Row, str, str]) -> None:
         asked = [asyncio.create_task(queue.outputs("v1", rows(text))) for text in "abc"]
         await asyncio.sleep(0.05)
         assert not body.batches
@@ -173,14 +173,14 @@ def test_a_batch_is_held_open_until_it_is_full_or_its_oldest_row_has_waited(with
     body.free.set()
     with_queue(body, BOUNDS._replace(wait_s=20.0), test)
 
-    async def lonely(queue: Queue[Row, str, str]) -> None:
+    async def lonely(queue: BatchQueue[Row, str, str]) -> None:
         assert await queue.outputs("v1", rows("a")) == ["v1:A"]
 
     with_queue(body, BOUNDS._replace(wait_s=0.05), lonely)
 
 
 def test_what_does_not_fit_is_refused_with_a_time_and_what_waits_is_answered(with_queue: RunQueue) -> None:
-    async def test(queue: Queue[Row, str, str]) -> None:
+    async def test(queue: BatchQueue[Row, str, str]) -> None:
         first = asyncio.create_task(queue.outputs("v1", rows("x")))
         await until(lambda: len(body.batches) == 1)
         waiting = asyncio.create_task(queue.outputs("v1", rows("a", "b", "c")))
@@ -197,7 +197,7 @@ def test_what_does_not_fit_is_refused_with_a_time_and_what_waits_is_answered(wit
 
 
 def test_a_cancelled_request_leaves_the_queue(with_queue: RunQueue) -> None:
-    async def test(queue: Queue[Row, str, str]) -> None:
+    async def test(queue: BatchQueue[Row, str, str]) -> None:
         first = asyncio.create_task(queue.outputs("v1", rows("x")))
         await until(lambda: len(body.batches) == 1)
         gone, stays = (asyncio.create_task(queue.outputs("v1", rows(text, text))) for text in "ab")
@@ -214,7 +214,7 @@ def test_a_cancelled_request_leaves_the_queue(with_queue: RunQueue) -> None:
 
 
 def test_a_body_s_failure_is_told_to_its_batch_alone(with_queue: RunQueue) -> None:
-    async def test(queue: Queue[Row, str, str]) -> None:
+    async def test(queue: BatchQueue[Row, str, str]) -> None:
         with pytest.raises(ArithmeticError, match="overflow"):
             await queue.outputs("v1", rows("bad", "b"))
         assert await queue.outputs("v1", rows("good")) == ["v1:GOOD"]

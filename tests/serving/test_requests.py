@@ -5,7 +5,7 @@ import tracemalloc
 import pytest
 
 from lingraft.errors import RequestError
-from lingraft.serving.requests import parse
+from lingraft.serving.requests import parse_json
 
 MANY = 100_000
 
@@ -23,7 +23,7 @@ def test_a_request_of_many_wrong_parts_is_refused_before_each_is_told_of(body: b
     tracemalloc.start()
     try:
         with pytest.raises(RequestError, match="at most 16"):
-            parse(body)
+            parse_json(body)
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

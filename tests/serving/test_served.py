@@ -9,38 +9,38 @@ import numpy as np
 import pytest
 
 from lingraft.artifacts.artifact import MANIFEST, Artifact, Kind
-from lingraft.bundle.format import golden_part
+from lingraft.bundle.format import self_test_part
 from lingraft.errors import ServingError
 from lingraft.serving.bundle import Bundle, open_language
-from lingraft.serving.served import Served
+from lingraft.serving.served_bundles import ServedBundles
 from tests.workshop import copied
 
 
 def test_tables_and_tokenizers_of_the_same_embeddings_are_opened_once(bundles: list[Path]) -> None:
-    found = Served.load(bundles).bundles.values()
+    found = ServedBundles.load(bundles).bundles.values()
     for language in ("en", "de", "tr"):
         assert len({id(bundle.languages[language].table) for bundle in found}) == 1
         assert len({id(bundle.languages[language].tokenizer) for bundle in found}) == 1
 
 
 def test_a_language_that_comes_shares_what_another_task_has_open(bundles: list[Path]) -> None:
-    served = Served.load(bundles[:1])
+    served = ServedBundles.load(bundles[:1])
     open_already = served["topic"].languages["de"]
-    brought = open_language(Artifact.load(bundles[1], Kind.BUNDLE), "de", served.shared)
+    brought = open_language(Artifact.load(bundles[1], Kind.BUNDLE), "de", served.opened_files)
     assert brought.table is open_already.table
     assert brought.tokenizer is open_already.tokenizer
-    assert brought.golden is not open_already.golden
+    assert brought.self_test is not open_already.self_test
 
 
 def test_a_language_is_added_replaced_and_taken_away_without_a_trace_in_what_was_taken_before(bundle: Path) -> None:
     whole = Bundle.load(bundle)
     german = whole.languages["de"]
-    served = Served([replace(whole, languages={"en": whole.languages["en"]})])
+    served = ServedBundles([replace(whole, languages={"en": whole.languages["en"]})])
     before = served["topic"]
     served.put("topic", "de", german)
     assert (sorted(before.languages), sorted(served["topic"].languages)) == (["en"], ["de", "en"])
     served.put("topic", "de", whole.languages["tr"])
-    assert served["topic"].languages["de"].fingerprint == whole.languages["tr"].fingerprint
+    assert served["topic"].languages["de"].table_hash == whole.languages["tr"].table_hash
     served.remove("topic", "de")
     assert sorted(served["topic"].languages) == ["en"]
     with pytest.raises(ServingError, match="cannot be taken away"):
@@ -49,8 +49,8 @@ def test_a_language_is_added_replaced_and_taken_away_without_a_trace_in_what_was
 
 def test_a_language_that_misses_its_golden_answers_is_refused_and_the_old_one_stays(bundle: Path) -> None:
     whole = Bundle.load(bundle)
-    served = Served([whole])
-    wrong = replace(whole.languages["de"], golden=whole.languages["tr"].golden)
+    served = ServedBundles([whole])
+    wrong = replace(whole.languages["de"], golden=whole.languages["tr"].self_test)
     with pytest.raises(ServingError, match="golden"):
         served.put("topic", "de", wrong)
     narrow = whole.languages["de"].table
@@ -63,20 +63,20 @@ def test_a_language_that_misses_its_golden_answers_is_refused_and_the_old_one_st
 def test_a_bundle_that_misses_its_golden_answers_is_not_served(bundle: Path, tmp_path: Path) -> None:
     """Its hashes hold: what computes otherwise on this machine is found by nothing else."""
     wrong = copied(bundle, tmp_path / "bundle")
-    german, turkish = (f"{golden_part(language)}.safetensors" for language in ("de", "tr"))
+    german, turkish = (f"{self_test_part(language)}.safetensors" for language in ("de", "tr"))
     shutil.copyfile(wrong / turkish, wrong / german)
     manifest = json.loads((wrong / MANIFEST).read_bytes())
     manifest["files"][german] = manifest["files"][turkish]
     (wrong / MANIFEST).write_text(json.dumps(manifest))
     with pytest.raises(ServingError, match=r"'topic' in fp32 does not give its golden answers.* and is de \d"):
-        Served.load([wrong])
+        ServedBundles.load([wrong])
 
 
 def test_what_cannot_be_told_apart_is_refused(bundle: Path) -> None:
     whole = Bundle.load(bundle)
     with pytest.raises(ServingError, match="two bundles are named 'topic'"):
-        Served([whole, whole])
+        ServedBundles([whole, whole])
     with pytest.raises(ServingError, match="no bundle to serve"):
-        Served([])
+        ServedBundles([])
     with pytest.raises(ServingError, match="no bundle 'weather' is served"):
-        Served([whole]).put("weather", "de", whole.languages["de"])
+        ServedBundles([whole]).put("weather", "de", whole.languages["de"])

@@ -14,10 +14,10 @@ import pytest
 import torch
 
 from lingraft.artifacts.artifact import Artifact, Kind
-from lingraft.bundle.parts import fingerprint_of
+from lingraft.bundle.language_part import language_fingerprint
 from lingraft.errors import ServingError
 from lingraft.serving.__main__ import main
-from lingraft.serving.client import running
+from lingraft.serving.client import run_server
 from lingraft.serving.ports import require_port
 from tests.serving.answers import LANGUAGES, pytorch_logits, rows_of, sentences
 from tests.serving.asking import JSON, LIMITS, MALFORMED, REFUSED, VALID, body, outputs_of, still_answers
@@ -57,7 +57,7 @@ def test_metadata_tells_inputs_outputs_languages_labels_and_limits(client: httpx
     assert told["parameters"]["labels"] == ["garden", "harbour", "kitchen"]
     manifest = Artifact.load(bundle, Kind.BUNDLE).manifest
     assert told["parameters"]["fingerprint"] == manifest.fingerprint
-    assert told["parameters"]["fingerprints"] == {tag: fingerprint_of(manifest, tag) for tag in LANGUAGES}
+    assert told["parameters"]["fingerprints"] == {tag: language_fingerprint(manifest, tag) for tag in LANGUAGES}
     assert told["parameters"]["max_tokens"] == 32
     assert told["parameters"]["source_language"] == "en"
     assert told["parameters"]["examples"] == {"en": {"text": "ba de"}, "de": {"text": "ki lo"}}
@@ -210,7 +210,7 @@ def test_a_termination_signal_ends_the_server_in_good_order_and_its_log_has_no_w
     bundle: Path,
 ) -> None:
     secret = "pelonaze\u202e\n"
-    with running([bundle]) as server, httpx.Client(base_url=server.url, trust_env=False) as client:
+    with run_server([bundle]) as server, httpx.Client(base_url=server.url, trust_env=False) as client:
         assert client.get("/v2/models").json() == {"models": ["topic"]}
         assert outputs_of(client.post(INFER, json=body([secret])))
         client.post(INFER, json=body([secret], [secret], id=secret))

@@ -7,8 +7,8 @@ from mlflow.models import ModelSignature
 
 from lingraft.artifacts.artifact import Artifact, Kind
 from lingraft.serving.bundle import Bundle
-from lingraft.serving.models import metadata, models_of
-from lingraft.serving.settings import Settings
+from lingraft.serving.models import metadata, served_models
+from lingraft.serving.settings import ServingSettings
 from lingraft.tracking.signature import mlmodel_of
 
 DATATYPES = {"str": "BYTES", "float32": "FP32", "int32": "INT32", "bool": "BOOL"}
@@ -19,7 +19,10 @@ def test_a_bundle_of_every_kind_is_described_as_it_answers(bundles: list[Path]) 
     for folder in bundles:
         said = yaml.safe_load(mlmodel_of(Artifact.load(folder, Kind.BUNDLE).manifest, "m-1"))["signature"]
         signature, opened = ModelSignature.from_dict(said), Bundle.load(folder)
-        told = [metadata(name, model, opened, Settings()) for name, model in models_of({opened.name: opened}).items()]
+        told = [
+            metadata(name, model, opened, ServingSettings())
+            for name, model in served_models({opened.name: opened}).items()
+        ]
         assert set(signature.inputs.input_names()) == {each["name"] for one in told for each in one["inputs"]}
         assert {(each.name, DATATYPES[each.type.name], each.shape) for each in signature.outputs} == {
             (each["name"], each["datatype"], tuple(each["shape"])) for one in told for each in one["outputs"]

@@ -17,7 +17,7 @@ import grpc
 import pytest
 from kserve.protocol.grpc import grpc_predict_v2_pb2 as pb
 
-from lingraft.serving.client import Running, launched, stop
+from lingraft.serving.client import RunningServer, launch_server, stop
 from tests.serving.rpc import stub
 
 LIMIT_S = 120
@@ -35,11 +35,11 @@ def said(log: IO[bytes]) -> str:
     return os.pread(log.fileno(), 2**24, 0).decode()
 
 
-def writes(pattern: str) -> Callable[[Running], object]:
+def writes(pattern: str) -> Callable[[RunningServer], object]:
     return lambda server: re.search(pattern, said(server.log))
 
 
-def ready_over_rest(server: Running) -> bool:
+def ready_over_rest(server: RunningServer) -> bool:
     connection = HTTPConnection(server.url.removeprefix("http://"), timeout=LIMIT_S)
     try:
         connection.request("GET", "/v2/health/ready")
@@ -50,7 +50,7 @@ def ready_over_rest(server: Running) -> bool:
         connection.close()
 
 
-def ready_over_rpc(server: Running) -> bool:
+def ready_over_rpc(server: RunningServer) -> bool:
     with stub(server) as service:
         try:
             return bool(service.ServerReady(pb.ServerReadyRequest()).ready)
@@ -58,18 +58,18 @@ def ready_over_rpc(server: Running) -> bool:
             return False
 
 
-def events(server: Running) -> list[str]:
+def events(server: RunningServer) -> list[str]:
     """Of the log; anything else that was written, such as a traceback, is one, too."""
     lines = [line for line in said(server.log).splitlines() if not line.startswith("import time:")]
     return [json.loads(line)["event"] if line.startswith("{") else line for line in lines]
 
 
 def signalled(
-    bundle: Path, program: Sequence[str], number: signal.Signals, time_has_come: Callable[[Running], object]
+    bundle: Path, program: Sequence[str], number: signal.Signals, time_has_come: Callable[[RunningServer], object]
 ) -> list[str]:
     """Start a server and send it a signal as soon as something is so; the events of its log, once it has ended well."""
     with TemporaryFile() as log:
-        server = launched([bundle], log, program=program)
+        server = launch_server([bundle], log, program=program)
         try:
             until_s = time.monotonic() + LIMIT_S
             while not time_has_come(server):
@@ -95,7 +95,7 @@ def test_a_signal_in_the_moment_of_readiness_ends_the_server_in_good_order(
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda number: number.name)
 @pytest.mark.parametrize("ready", [ready_over_rest, ready_over_rpc], ids=lambda ready: ready.__name__)
 def test_no_signal_is_lost_once_a_client_has_seen_readiness(
-    bundle: Path, program: Sequence[str], number: signal.Signals, ready: Callable[[Running], bool]
+    bundle: Path, program: Sequence[str], number: signal.Signals, ready: Callable[[RunningServer], bool]
 ) -> None:
     # Between REST's first answer and the log, the server may be told to end before it has told that it was ready.
     assert signalled(bundle, program, number, ready) in (["ready", *STOPPED], [*STOPPED])
@@ -124,7 +124,7 @@ def test_a_signal_while_the_command_starts_a_server_ends_it_in_good_order(
 SWALLOWING = f"""#!{sys.executable}
 import os, signal, sys
 from lingraft.serving.__main__ import main
-from lingraft.serving.served import Served
+from lingraft.serving.served_bundles import Served
 
 class Dropped:
     def __del__(self):
@@ -151,7 +151,7 @@ def test_a_signal_that_the_start_swallows_ends_the_server_before_it_is_ready(
     program.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(program))
     with TemporaryFile() as log:
-        server = launched([bundle], log)
+        server = launch_server([bundle], log)
         try:
             assert server.process.wait(LIMIT_S) == 0, said(log)
         finally:

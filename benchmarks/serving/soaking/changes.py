@@ -17,11 +17,11 @@ from benchmarks.serving.soaking.made import TASK, Made, versions
 from lingraft import tracking
 from lingraft.artifacts.artifact import Artifact, Cost, Kind
 from lingraft.artifacts.names import bundle_name, embeddings_name, primary_name
-from lingraft.bundle.parts import version_of
+from lingraft.bundle.language_part import language_version
 from lingraft.config.gate import Gate
 from lingraft.config.systems import System
 from lingraft.errors import ServingError
-from lingraft.serving.publishing.folder import Publications, Reply
+from lingraft.serving.publishing.publications import LanguageStatus, Publications
 from lingraft.serving.publishing.publish import publish, rollback, withdraw
 from lingraft.stages import results
 from lingraft.stages.results import MASKED, MASKED_INITIAL, LanguageResult, MaskedScores
@@ -174,7 +174,7 @@ class Driver:
         self.served: dict[str, str] = versions("started")
         self._publications, self._client = Publications(published), client
         self._marks = {
-            (language, version): version_of(Artifact.open(made.bundles[name], Kind.BUNDLE).manifest, language)
+            (language, version): language_version(Artifact.open(made.bundles[name], Kind.BUNDLE).manifest, language)
             for name in made.bundles
             if name not in _UNREGISTERED
             for language, version in versions(name).items()
@@ -186,7 +186,7 @@ class Driver:
         Raises:
             ServingError: it has not within two minutes, or has made something else of it.
         """
-        before = {language: self._publications.latest(TASK, language) for language in change.languages}
+        before = {language: self._publications.latest_number(TASK, language) for language in change.languages}
         after = {language: version for language, version in {**self.served, **change.served}.items() if version}
         self._client.call([language for language in self.served if language in after])
         began_s = time.monotonic()
@@ -208,19 +208,19 @@ class Driver:
         for language in change.served:
             self.timeline.settle(language, time.monotonic())
 
-    def _taken_up(self, change: Change, language: str, before: int) -> Reply:
+    def _taken_up(self, change: Change, language: str, before: int) -> LanguageStatus:
         """What the server says of a language as soon as it has looked at something newer."""
         deadline_s = time.monotonic() + _TAKEN_UP_S
         while time.monotonic() < deadline_s:
-            latest = self._publications.latest(TASK, language)
+            latest = self._publications.latest_number(TASK, language)
             for replica, _ in self._publications.replicas():
-                reply = replica.reply(TASK, language)
+                reply = replica.status(TASK, language)
                 if before < latest == reply.seen:
                     return reply
             time.sleep(_POLL_S)
         raise ServingError(f"{change.name!r} was not taken up within {_TAKEN_UP_S:g} s in {language!r}.")
 
-    def _require(self, change: Change, language: str, reply: Reply) -> None:
+    def _require(self, change: Change, language: str, reply: LanguageStatus) -> None:
         version = change.served.get(language) if language != change.refused else self.served[language]
         mark = None if version is None else self._marks[language, version]
         was_refused = reply.seen in reply.refused

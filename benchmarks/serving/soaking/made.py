@@ -28,11 +28,11 @@ from lingraft.data import text
 from lingraft.data.tokenizer import tokenizer
 from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.errors import ServingError
-from lingraft.export import bundle as export
+from lingraft.export import export_bundle as export
 from lingraft.model.encoder import Encoder, Vocabulary
 from lingraft.model.loading import save_vocabulary
-from lingraft.serving.served import Served
-from lingraft.serving.tasks.kind import softmax
+from lingraft.serving.served_bundles import ServedBundles
+from lingraft.serving.tasks.handler import softmax
 from lingraft.tasks.classification import Classifier
 from lingraft.tasks.model import save_task
 from lingraft.tasks.pairs import encode
@@ -235,7 +235,7 @@ def _expected(bundles: Mapping[str, Path], texts: Mapping[str, Sequence[str]]) -
 
 def _said(bundle: Path, language: str, texts: Sequence[str]) -> NDArray[np.float32]:
     """Probabilities (N, C) of a version, computed in this process, each text alone."""
-    opened = Served.load([bundle])[TASK]
+    opened = ServedBundles.load([bundle])[TASK]
     rows = encode([(one,) for one in texts], opened.languages[language].tokenizer, opened.shape).rows
     logits_NC = [opened.body.run(*opened.gather([(language, row)]))["logits_BC"][0] for row in rows]
     return softmax(np.stack(logits_NC))

@@ -7,7 +7,7 @@ from statistics import mean
 from typing import Literal, Self
 
 from lingraft.reports.paper.efficiency import Reached
-from lingraft.reports.paper.grid import ResultsTable, MissingValue, ReasonNumbers
+from lingraft.reports.paper.grid import MissingValue, ReasonNumbers, ResultsTable
 from lingraft.reports.paper.records import TaskFacts
 from lingraft.stages.results import SeedScores
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from lingraft.config.systems import System
 from lingraft.reports.paper.cells import MEAN, Notes, Row, Show, Table, TimeUnit, average, near
 from lingraft.reports.paper.efficiency import Ratios, Reached, over_tasks, retained, speed_up
-from lingraft.reports.paper.grid import COMPUTE, MEASURED, TargetRule, ResultsTable, MissingValue, CostMeasure, Variant
+from lingraft.reports.paper.grid import COMPUTE, MEASURED, CostMeasure, MissingValue, ResultsTable, TargetRule, Variant
 from lingraft.reports.paper.published import DAYS, SCORES, Printed
 from lingraft.reports.paper.records import TaskFacts
 

@@ -11,7 +11,7 @@ from lingraft.config.systems import System
 from lingraft.model.flops import V100_FLOPS_PER_S
 from lingraft.reports.paper.canvas import LOOKS, Drawing, Look, graded_looks, legend_above, panels, say
 from lingraft.reports.paper.cells import TimeUnit
-from lingraft.reports.paper.grid import ResultsTable, MissingValue, Variant
+from lingraft.reports.paper.grid import MissingValue, ResultsTable, Variant
 from lingraft.reports.paper.records import CurvePoint, TaskFacts
 from lingraft.reports.paper.words import counted
 from lingraft.reports.plotting import COLOURS

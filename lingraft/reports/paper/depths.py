@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from lingraft.config.systems import System
 from lingraft.reports.paper.cells import Notes, Row, Table, TimeUnit, average, near, points, score
-from lingraft.reports.paper.grid import ResultsTable, MissingValue, Variant
+from lingraft.reports.paper.grid import MissingValue, ResultsTable, Variant
 from lingraft.reports.paper.records import TaskFacts
 from lingraft.stages.results import SeedScores
 

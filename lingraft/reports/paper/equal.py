@@ -1,7 +1,7 @@
 """Scores of all systems when each has spent the same: as much as the one that spends least in all."""
 
 from lingraft.reports.paper.cells import MEAN, Notes, Row, Table, TimeUnit, average, points
-from lingraft.reports.paper.grid import COMPUTE, ResultsTable, MissingValue, CostMeasure, Variant
+from lingraft.reports.paper.grid import COMPUTE, CostMeasure, MissingValue, ResultsTable, Variant
 from lingraft.reports.paper.records import Cell, TaskFacts
 
 

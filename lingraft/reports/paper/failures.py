@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from lingraft.config.systems import System
 from lingraft.reports.paper.cells import Row, Table, hole_mark
-from lingraft.reports.paper.grid import ORDER, ResultsTable, MissingValue
+from lingraft.reports.paper.grid import ORDER, MissingValue, ResultsTable
 
 
 class _Failure(NamedTuple):

@@ -10,7 +10,7 @@ from lingraft.reports.paper.canvas import LOOKS, Drawing, Look, legend_above, pa
 from lingraft.reports.paper.cells import TimeUnit
 from lingraft.reports.paper.costs import papers, times
 from lingraft.reports.paper.efficiency import Ratios, Reached, over_tasks, speed_up
-from lingraft.reports.paper.grid import ResultsTable, MissingValue, Variant
+from lingraft.reports.paper.grid import MissingValue, ResultsTable, Variant
 from lingraft.reports.paper.published import DAYS
 from lingraft.reports.paper.records import TaskFacts
 from lingraft.reports.plotting import COLOURS, line_styles

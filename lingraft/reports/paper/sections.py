@@ -13,7 +13,7 @@ from lingraft.reports.paper.depths import final_by_depth, near_by_depth
 from lingraft.reports.paper.equal import equal_table
 from lingraft.reports.paper.failures import failures_table
 from lingraft.reports.paper.figures import depth_drawings, near_drawing, speed_up_drawing
-from lingraft.reports.paper.grid import COMPUTE, MEASURED, TargetRule, ResultsTable, Variant
+from lingraft.reports.paper.grid import COMPUTE, MEASURED, ResultsTable, TargetRule, Variant
 from lingraft.reports.paper.tables import (
     final_spread_table,
     final_table,

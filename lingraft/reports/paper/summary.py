@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from lingraft.reports.paper.costs import share, times
 from lingraft.reports.paper.efficiency import Ratios, over_tasks
-from lingraft.reports.paper.grid import ResultsTable, MissingValue, Variant
+from lingraft.reports.paper.grid import MissingValue, ResultsTable, Variant
 from lingraft.reports.paper.records import TaskFacts
 from lingraft.reports.paper.words import counted
 

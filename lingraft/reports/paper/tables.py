@@ -6,7 +6,7 @@ from statistics import mean
 
 from lingraft.model.flops import V100_FLOPS_PER_S
 from lingraft.reports.paper.cells import MEAN, Notes, Row, Table, TimeUnit, average, operations, points, score, spread
-from lingraft.reports.paper.grid import ORDER, ResultsTable, MissingValue, Variant
+from lingraft.reports.paper.grid import ORDER, MissingValue, ResultsTable, Variant
 from lingraft.reports.paper.records import CurvePoint, TaskFacts
 from lingraft.reports.paper.words import counted, megabytes
 from lingraft.stages.results import SeedScores

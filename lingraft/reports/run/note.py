@@ -1,7 +1,7 @@
 """The report in a few lines of Markdown: the description of a pipeline's run on MLflow's pages."""
 
 from lingraft.data.languages import language_name, name_and_tag
-from lingraft.huggingface.card_data import table
+from lingraft.huggingface.card_data import markdown_table
 from lingraft.reports.run.classes import class_tables
 from lingraft.reports.run.columns import percent
 from lingraft.reports.run.page import PAGE_FILE
@@ -65,7 +65,7 @@ def _scores(records: Records) -> str:
     aligned = ("alignment, before", "after") if _aligned(records) else ()
     tasks = (f"{task}: {plain(metric)}" for task, metric in metrics)
     header = ("language", "layers", "masked accuracy, before", "after", *aligned, *tasks)
-    return table(header, [_line(row, metrics, _aligned(records)) for row in records.rows])
+    return markdown_table(header, [_line(row, metrics, _aligned(records)) for row in records.rows])
 
 
 def _aligned(records: Records) -> bool:
@@ -98,4 +98,4 @@ def _verdicts(records: Records) -> list[str]:
         )
         for language, verdict in records.verdicts.items()
     ]
-    return [table(("language", "registered as", "gate", "because"), rows)]
+    return [markdown_table(("language", "registered as", "gate", "because"), rows)]

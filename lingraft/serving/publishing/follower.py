@@ -13,14 +13,14 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from lingraft.artifacts.artifact import Artifact, Kind
-from lingraft.bundle.format import languages_of
-from lingraft.bundle.parts import BODIES, version_of
+from lingraft.bundle.format import bundle_languages
+from lingraft.bundle.language_part import BODY_FINGERPRINTS, language_version
 from lingraft.config.encoder import EncoderShape
 from lingraft.errors import ArtifactError, LingraftError, MissingExtraError, PublicationError, ServingError
-from lingraft.serving.bundle import Bundle, Language, open_language
-from lingraft.serving.logs import tell
-from lingraft.serving.publishing.folder import Publication, Publications, Replica, Reply
-from lingraft.serving.served import Served
+from lingraft.serving.bundle import Bundle, ServedLanguage, open_language
+from lingraft.serving.logs import log_event
+from lingraft.serving.publishing.publications import LanguageStatus, Publication, Publications, ReplicaStatus
+from lingraft.serving.served_bundles import ServedBundles
 
 try:
     from prometheus_client import Counter, Gauge
@@ -28,30 +28,32 @@ except ImportError as error:
     raise MissingExtraError("prometheus-client", "serving") from error
 
 _LABELS = ("task", "language")
-_TAKEN_UP = Counter("lingraft_publications", "Publications that were looked at", [*_LABELS, "outcome"])
+_OUTCOMES = Counter("lingraft_publications", "Publications that were looked at", [*_LABELS, "outcome"])
 _NUMBER = Gauge("lingraft_publication", "Number of the publication that is served; 0: as started", _LABELS)
 _REFUSED = Gauge("lingraft_publication_refused", "Whether the last publication was refused", _LABELS)
-_REFUSALS_KEPT = 16
+_MAX_REFUSALS = 16
 """Reasons that an answer has room for, the last ones: a publisher that offers what does not fit goes on for months."""
 _Key = tuple[str, str]
 
 
 @contextlib.contextmanager
-def following(served: Served, bundles: Iterable[Path], folder: Path | None, every_s: float) -> Iterator[None]:
+def follow_publications(
+    served: ServedBundles, bundles: Iterable[Path], folder: Path | None, every_s: float
+) -> Iterator[None]:
     """Follow a folder while the body runs, if there is one; what is published by now is taken up first.
 
     Raises:
         PublicationError: the folder is not there, and cannot be made.
         ArtifactError: a bundle is damaged.
     """
-    with Follower(served, bundles, folder, every_s).at_work() if folder else contextlib.nullcontext():
+    with Follower(served, bundles, folder, every_s).running() if folder else contextlib.nullcontext():
         yield
 
 
 class Follower:
     """One server's eye on a folder."""
 
-    def __init__(self, served: Served, bundles: Iterable[Path], folder: Path, every_s: float) -> None:
+    def __init__(self, served: ServedBundles, bundles: Iterable[Path], folder: Path, every_s: float) -> None:
         """Remember what the server was started with.
 
         Args:
@@ -67,7 +69,7 @@ class Follower:
         _make_folder(folder)
         self._served, self._publications, self._every_s = served, Publications(folder), every_s
         self._name = f"{socket.gethostname()}-{os.getpid()}"
-        self._originals: dict[_Key, Language] = {
+        self._originals: dict[_Key, ServedLanguage] = {
             (name, tag): language
             for name, bundle in served.bundles.items()
             for tag, language in bundle.languages.items()
@@ -75,47 +77,47 @@ class Follower:
         self._versions: dict[_Key, str] = {}
         for bundle in bundles:
             manifest = Artifact.open(bundle, Kind.BUNDLE).manifest
-            for tag in languages_of(manifest):
-                self._versions[manifest.detail("task", str), tag] = version_of(manifest, tag)
-        self._replies = {key: Reply(version=version) for key, version in self._versions.items()}
-        self._told: Replica | None = None
-        self._complained: set[str] = set()
+            for tag in bundle_languages(manifest):
+                self._versions[manifest.detail("task", str), tag] = language_version(manifest, tag)
+        self._replies = {key: LanguageStatus(version=version) for key, version in self._versions.items()}
+        self._written_status: ReplicaStatus | None = None
+        self._warned: set[str] = set()
         self._ended = threading.Event()
 
     @contextlib.contextmanager
-    def at_work(self) -> Iterator[None]:
+    def running(self) -> Iterator[None]:
         """Look once, then again and again in a thread of its own until the body ends."""
-        self.look()
-        thread = threading.Thread(target=self._go_on, name="publications", daemon=True)
+        self.poll()
+        thread = threading.Thread(target=self._poll_until_stopped, name="publications", daemon=True)
         thread.start()
         try:
             yield
         finally:
             self._ended.set()
             thread.join()
-            if self._told:
-                self._publications.leave(self._name)
+            if self._written_status:
+                self._publications.remove_status(self._name)
 
-    def look(self) -> None:
+    def poll(self) -> None:
         """Take up what was published since the last time, and answer."""
         served = self._served.bundles
         for key in self._publications.languages():
             if key[0] in served:
-                self._look_at(*key)
-        self._answer()
+                self._poll_language(*key)
+        self._write_status()
 
-    def _go_on(self) -> None:
+    def _poll_until_stopped(self) -> None:
         while not self._ended.wait(self._every_s):
             try:
-                self.look()
+                self.poll()
             except (OSError, LingraftError) as error:  # a volume that is away for a moment; what is served stays
-                self._complain("publications-unreadable", error)
+                self._warn_once("publications-unreadable", error)
             else:
-                self._complained.discard("publications-unreadable")
+                self._warned.discard("publications-unreadable")
 
-    def _look_at(self, task: str, tag: str) -> None:
+    def _poll_language(self, task: str, tag: str) -> None:
         """The newest publication that can be served is; a newer one that cannot has a reason from now on."""
-        reply, latest = self._replies.get((task, tag), Reply()), self._publications.latest(task, tag)
+        reply, latest = self._replies.get((task, tag), LanguageStatus()), self._publications.latest_number(task, tag)
         if latest == reply.seen:
             return
         refused = dict(reply.refused)
@@ -124,28 +126,28 @@ class Follower:
                 publication = self._publications.read(task, tag, number)
                 if publication.action == "withdraw" and number < latest:
                     break  # a later publication brought the language back, though not for this server's body
-                version = self._carry_out(publication)
+                version = self._apply(publication)
             except OSError:  # a volume that is away for a moment; the next look reads it again
                 raise
             except Exception as error:  # noqa: BLE001  files as the manifest has them may still be no tensors
                 refused[number] = reason = _reason(error)
-                _TAKEN_UP.labels(task, tag, "refused").inc()
-                tell("refused", logging.ERROR, task=task, language=tag, publication=number, reason=reason)
+                _OUTCOMES.labels(task, tag, "refused").inc()
+                log_event("refused", logging.ERROR, task=task, language=tag, publication=number, reason=reason)
                 continue
-            reply = Reply(number=number, version=version)
-            _TAKEN_UP.labels(task, tag, "served").inc()
-            tell("published", task=task, language=tag, publication=number, version=version)
+            reply = LanguageStatus(number=number, version=version)
+            _OUTCOMES.labels(task, tag, "served").inc()
+            log_event("published", task=task, language=tag, publication=number, version=version)
             break
-        kept = {number: refused[number] for number in sorted(refused)[-_REFUSALS_KEPT:]}
-        self._replies[task, tag] = Reply(seen=latest, number=reply.number, version=reply.version, refused=kept)
+        kept = {number: refused[number] for number in sorted(refused)[-_MAX_REFUSALS:]}
+        self._replies[task, tag] = LanguageStatus(seen=latest, number=reply.number, version=reply.version, refused=kept)
         _NUMBER.labels(task, tag).set(reply.number)
         _REFUSED.labels(task, tag).set(latest in refused)
 
-    def _carry_out(self, publication: Publication) -> str | None:
+    def _apply(self, publication: Publication) -> str | None:
         """Serve what a publication says; returns the version."""
         task, tag, key = publication.task, publication.language, (publication.task, publication.language)
         if publication.action == "serve":
-            self._served.put(task, tag, self._opened(publication))
+            self._served.put(task, tag, self._open_version(publication))
             return publication.version
         if publication.action == "restore" and key in self._originals:
             self._served.put(task, tag, self._originals[key])
@@ -154,7 +156,7 @@ class Follower:
             self._served.remove(task, tag)
         return None
 
-    def _opened(self, publication: Publication) -> Language:
+    def _open_version(self, publication: Publication) -> ServedLanguage:
         """A published language, verified and known to fit.
 
         Raises:
@@ -163,37 +165,37 @@ class Follower:
             TokenizerError: its tokenizer is not the one that its table belongs to.
         """
         task, tag = publication.task, publication.language
-        part = Artifact.load(self._publications.part(task, tag, str(publication.version)), Kind.LANGUAGE)
-        actual = version_of(part.manifest, tag)
+        part = Artifact.load(self._publications.version_path(task, tag, str(publication.version)), Kind.LANGUAGE)
+        actual = language_version(part.manifest, tag)
         if actual != publication.version:
             raise ArtifactError(f"{part.folder} holds version {actual}. Publish the language again.")
         _require_body(part, self._served[task])
-        return open_language(part, tag, self._served.shared)
+        return open_language(part, tag, self._served.opened_files)
 
-    def _answer(self) -> None:
+    def _write_status(self) -> None:
         """Answer where publishers look; a folder that may only be read is followed without."""
-        said = Replica(name=self._name, replies=self._by_task())
+        said = ReplicaStatus(name=self._name, replies=self._by_task())
         try:
-            if said == self._told:
+            if said == self._written_status:
                 self._publications.touch(self._name)
             else:
-                self._publications.answer(said)
-                self._told = said
+                self._publications.write_status(said)
+                self._written_status = said
         except FileNotFoundError:  # somebody has cleared the answers away
-            self._told = None
+            self._written_status = None
         except ArtifactError as error:
-            self._complain("publishers-unanswered", error)
+            self._warn_once("publishers-unanswered", error)
         else:
-            self._complained.discard("publishers-unanswered")
+            self._warned.discard("publishers-unanswered")
 
-    def _complain(self, event: str, error: Exception) -> None:
+    def _warn_once(self, event: str, error: Exception) -> None:
         """Log once what goes on until it is mended."""
-        if event not in self._complained:
-            self._complained.add(event)
-            tell(event, logging.WARNING, reason=str(error))
+        if event not in self._warned:
+            self._warned.add(event)
+            log_event(event, logging.WARNING, reason=str(error))
 
-    def _by_task(self) -> dict[str, dict[str, Reply]]:
-        found: dict[str, dict[str, Reply]] = {}
+    def _by_task(self) -> dict[str, dict[str, LanguageStatus]]:
+        found: dict[str, dict[str, LanguageStatus]] = {}
         for (task, tag), reply in sorted(self._replies.items()):
             found.setdefault(task, {})[tag] = reply
         return found
@@ -218,7 +220,7 @@ def _reason(error: Exception) -> str:
 
 
 def _require_body(part: Artifact, bundle: Bundle) -> None:
-    made_for = part.manifest.detail(BODIES, dict[str, str]).get(bundle.precision)
+    made_for = part.manifest.detail(BODY_FINGERPRINTS, dict[str, str]).get(bundle.precision)
     if made_for != bundle.body_fingerprint:
         raise ServingError(
             f"{part.manifest.language!r} was made for body {str(made_for)[:12]} of {bundle.name!r} in "

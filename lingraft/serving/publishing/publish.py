@@ -8,16 +8,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lingraft.artifacts.artifact import Artifact, Kind, Manifest
-from lingraft.bundle.format import languages_of
-from lingraft.bundle.parts import files_of, version_of
+from lingraft.bundle.format import bundle_languages
+from lingraft.bundle.language_part import language_files, language_version
 from lingraft.errors import PublicationError
-from lingraft.serving.publishing.folder import Publication, Publications, Replica
+from lingraft.serving.publishing.publications import Publication, Publications, ReplicaStatus
 
 _POLL_S = 0.1
 
 
 @dataclass(frozen=True)
-class Verdict:
+class PublicationResult:
     """What one server has made of a publication."""
 
     publication: Publication
@@ -26,7 +26,7 @@ class Verdict:
     """Why it was refused; it is served if absent."""
 
     @property
-    def says(self) -> str:
+    def summary(self) -> str:
         """In a line."""
         made = f"refused: {self.reason}" if self.reason else "served" if self.publication.version else "done"
         return (
@@ -53,46 +53,48 @@ def publish(
     """
     found, publications = Artifact.open(bundle, Kind.BUNDLE), Publications(folder)
     task: str = found.manifest.detail("task", str)
-    wanted = _changed(found.manifest, publications) if languages is None else languages
-    for name in itertools.chain.from_iterable(files_of(found.manifest, language) for language in wanted):
+    wanted = _changed_languages(found.manifest, publications) if languages is None else languages
+    for name in itertools.chain.from_iterable(language_files(found.manifest, language) for language in wanted):
         found.verify(name)
-    versions = {language: publications.keep(found, language) for language in wanted}
+    versions = {language: publications.store_version(found, language) for language in wanted}
     return [
         publications.append(task, language, "serve", by, version, origin=origin or found.fingerprint[:12])
         for language, version in versions.items()
-        if version != published(publications, task, language)
+        if version != published_version(publications, task, language)
     ]
 
 
-def standing(publications: Publications, task: str, language: str) -> str | None:
+def current_version(publications: Publications, task: str, language: str) -> str | None:
     """The version of a language that is to be served: the published one, else that which all servers were started with.
 
     Raises:
         ArtifactError: a publication or an answer is damaged.
     """
-    last = publications.last(task, language)
+    last = publications.latest_publication(task, language)
     if last and last.action != "restore":
         return last.version
-    served = {replica.reply(task, language).version for replica in publications.living() if task in replica.replies}
+    served = {
+        replica.status(task, language).version for replica in publications.live_replicas() if task in replica.replies
+    }
     return served.pop() if len(served) == 1 else None
 
 
-def _changed(manifest: Manifest, publications: Publications) -> list[str]:
+def _changed_languages(manifest: Manifest, publications: Publications) -> list[str]:
     task: str = manifest.detail("task", str)
     return [
         language
-        for language in languages_of(manifest)
-        if version_of(manifest, language) != standing(publications, task, language)
+        for language in bundle_languages(manifest)
+        if language_version(manifest, language) != current_version(publications, task, language)
     ]
 
 
-def published(publications: Publications, task: str, language: str) -> str | None:
+def published_version(publications: Publications, task: str, language: str) -> str | None:
     """The version that a language's last publication says; None where it says none.
 
     Raises:
         ArtifactError: it is damaged.
     """
-    last = publications.last(task, language)
+    last = publications.latest_publication(task, language)
     return last.version if last else None
 
 
@@ -108,7 +110,11 @@ def withdraw(folder: Path, task: str, language: str, by: str) -> Publication:
     there = served_languages(publications)
     if language not in there.get(task, ()):
         listed = "; ".join(f"{name}: {', '.join(sorted(known))}" for name, known in sorted(there.items()))
-        heard = "" if publications.living() else " No server has answered there; what it was started with is not known."
+        heard = (
+            ""
+            if publications.live_replicas()
+            else " No server has answered there; what it was started with is not known."
+        )
         raise PublicationError(
             f"{language!r} of {task!r} is not served, so it cannot be withdrawn. {folder} has {listed or 'nothing'}."
             f"{heard}"
@@ -119,11 +125,11 @@ def withdraw(folder: Path, task: str, language: str, by: str) -> Publication:
 def served_languages(publications: Publications) -> dict[str, set[str]]:
     """Languages by task that are published, or that a server was started with; without those that were withdrawn."""
     found: dict[str, set[str]] = defaultdict(set)
-    for replica in publications.living():
+    for replica in publications.live_replicas():
         for task in replica.replies:
             found[task] |= replica.serves(task)
     for task, language in publications.languages():
-        last = publications.last(task, language)
+        last = publications.latest_publication(task, language)
         if last and last.action == "serve":
             found[task].add(language)
         elif last and last.action == "withdraw":
@@ -142,7 +148,7 @@ def rollback(folder: Path, task: str, language: str, by: str) -> Publication:
         ArtifactError: the folder cannot be written.
     """
     publications = Publications(folder)
-    left = _not_taken_back(publications.history(task, language))
+    left = _not_undone(publications.history(task, language))
     if not left:
         raise PublicationError(
             f"no publication of {language!r} of {task!r} is left to take back. `lingraft publish ls` lists them."
@@ -152,7 +158,7 @@ def rollback(folder: Path, task: str, language: str, by: str) -> Publication:
     return publications.append(task, language, action, by, version, undoes=undone.number)
 
 
-def verdicts(folder: Path, made: Sequence[Publication], wait_s: float) -> list[Verdict]:
+def wait_for_results(folder: Path, made: Sequence[Publication], wait_s: float) -> list[PublicationResult]:
     """What servers have made of publications, as soon as all that are alive have said so of all.
 
     A server is alive if it was heard of after the last publication, by the file system's own clock. One that answers
@@ -162,11 +168,11 @@ def verdicts(folder: Path, made: Sequence[Publication], wait_s: float) -> list[V
         ArtifactError: an answer is damaged.
     """
     publications, deadline_s = Publications(folder), time.monotonic() + wait_s
-    since_s = max((publications.written_s(each) for each in made), default=0.0)
+    since_s = max((publications.written_at_s(each) for each in made), default=0.0)
     while True:
         known = [*publications.replicas()]
         alive = [replica for replica, heard_s in known if heard_s >= since_s]
-        found = [verdict for replica in alive for each in made if (verdict := _verdict(each, replica))]
+        found = [verdict for replica in alive for each in made if (verdict := _result(each, replica))]
         if alive and len(alive) == len(known) and len(found) == len(alive) * len(made):
             return found
         if time.monotonic() >= deadline_s:
@@ -174,7 +180,7 @@ def verdicts(folder: Path, made: Sequence[Publication], wait_s: float) -> list[V
         time.sleep(_POLL_S)
 
 
-def silent(folder: Path, made: Sequence[Publication], found: Sequence[Verdict]) -> list[str]:
+def silent_replicas(folder: Path, made: Sequence[Publication], found: Sequence[PublicationResult]) -> list[str]:
     """Servers of the folder that have not answered to all publications.
 
     Raises:
@@ -184,14 +190,14 @@ def silent(folder: Path, made: Sequence[Publication], found: Sequence[Verdict]) 
     return [each.name for each, _ in Publications(folder).replicas() if answers.count(each.name) < len(made)]
 
 
-def require_served(made: Sequence[Publication], found: Sequence[Verdict]) -> None:
+def require_served(made: Sequence[Publication], found: Sequence[PublicationResult]) -> None:
     """Fail unless every publication is served wherever a server has answered, and one has.
 
     Raises:
         PublicationError: a server has refused one, or none has answered.
     """
     if refused := [each for each in found if each.reason]:
-        listed = "\n  ".join(each.says for each in refused)
+        listed = "\n  ".join(each.summary for each in refused)
         raise PublicationError(
             f"{len(refused)} of {len(found)} answers are refusals, and what was served before is served on:\n  {listed}"
             "\nPublish another version, or take this one back with `lingraft publish rollback`."
@@ -203,14 +209,14 @@ def require_served(made: Sequence[Publication], found: Sequence[Verdict]) -> Non
         )
 
 
-def _not_taken_back(history: Sequence[Publication]) -> list[Publication]:
+def _not_undone(history: Sequence[Publication]) -> list[Publication]:
     """Publications that nobody has taken back, the last one at the end."""
     undone = {each.undoes for each in history}
     return [each for each in history if each.undoes is None and each.number not in undone]
 
 
-def _verdict(publication: Publication, replica: Replica) -> Verdict | None:
-    reply = replica.reply(publication.task, publication.language)
+def _result(publication: Publication, replica: ReplicaStatus) -> PublicationResult | None:
+    reply = replica.status(publication.task, publication.language)
     if reply.seen < publication.number:
         return None
-    return Verdict(publication, replica.name, reply.refused.get(publication.number))
+    return PublicationResult(publication, replica.name, reply.refused.get(publication.number))

@@ -14,26 +14,26 @@ import numpy as np
 
 from lingraft.config.tasks import INPUTS
 from lingraft.serving.bundle import Bundle
-from lingraft.serving.tasks.kind import (
+from lingraft.serving.tasks.handler import (
     TEXT,
     TRUNCATE,
-    TRUNCATING,
-    Answers,
-    Asked,
-    Outputs,
-    Parameter,
-    Row,
-    Tensor,
-    empty,
-    require_room,
+    TRUNCATE_PARAMETER,
+    RequestParameter,
+    ResponseTensors,
+    RowOutputs,
+    TaskInput,
+    TensorSpec,
+    TokenRow,
+    empty_text_error,
+    require_length,
     softmax,
-    texts_of,
+    text_tensor,
 )
 from lingraft.serving.tasks.words import Word, words
 from lingraft.tasks.spans import spans
 from lingraft.tasks.word_pieces import word_pieces
 
-_PARAMETERS: Mapping[str, Parameter] = {TRUNCATE: TRUNCATING}
+_PARAMETERS: Mapping[str, RequestParameter] = {TRUNCATE: TRUNCATE_PARAMETER}
 TEXT_INDEX, ENTITY, KIND, START, END, SCORE = "text_index", "entity", "kind", "start", "end", "score"
 
 
@@ -56,12 +56,12 @@ class _Tagged(NamedTuple):
 
 
 @dataclass(frozen=True)
-class _Job:
-    rows: Sequence[Row]
+class _EncodedTagging:
+    rows: Sequence[TokenRow]
     texts: list[_Tagged]
     tags: list[str]
 
-    def answers(self, outputs: Sequence[Outputs]) -> Answers:
+    def decode(self, outputs: Sequence[RowOutputs]) -> ResponseTensors:
         found = [
             entity
             for place, output in enumerate(outputs)
@@ -69,15 +69,15 @@ class _Job:
         ]
         return {
             TEXT_INDEX: np.array([each.text for each in found], np.int32),
-            ENTITY: texts_of([each.entity for each in found]),
-            KIND: texts_of([each.kind for each in found]),
+            ENTITY: text_tensor([each.entity for each in found]),
+            KIND: text_tensor([each.kind for each in found]),
             START: np.array([each.start for each in found], np.int32),
             END: np.array([each.end for each in found], np.int32),
             SCORE: np.array([each.score for each in found], np.float32),
         }
 
 
-def _entities(place: int, tagged: _Tagged, output: Outputs, tags: Sequence[str]) -> list[_Entity]:
+def _entities(place: int, tagged: _Tagged, output: RowOutputs, tags: Sequence[str]) -> list[_Entity]:
     probabilities_WC = softmax(output["logits_BTC"][tagged.first_tokens])
     best_W = probabilities_WC.argmax(1)
     found = []
@@ -88,37 +88,37 @@ def _entities(place: int, tagged: _Tagged, output: Outputs, tags: Sequence[str])
     return found
 
 
-class Entities:
+class EntityHandler:
     """Tagging; implements `AnswerKind`."""
 
     inputs = INPUTS["tags"]
-    detected = TEXT
+    detection_input = TEXT
     parameters = _PARAMETERS
 
-    def outputs(self, labels: int, width: int) -> list[Tensor]:
+    def outputs(self, labels: int, width: int) -> list[TensorSpec]:
         return [
-            Tensor(TEXT_INDEX, "INT32", [-1], "text of each entity, from 0"),
-            Tensor(ENTITY, "BYTES", [-1], "the entity as it stands in the text"),
-            Tensor(KIND, "BYTES", [-1], "its kind, such as PER"),
-            Tensor(START, "INT32", [-1], "its first character, counted in Unicode code points"),
-            Tensor(END, "INT32", [-1], "one behind its last"),
-            Tensor(SCORE, "FP32", [-1], "mean probability of its words' tags"),
+            TensorSpec(TEXT_INDEX, "INT32", [-1], "text of each entity, from 0"),
+            TensorSpec(ENTITY, "BYTES", [-1], "the entity as it stands in the text"),
+            TensorSpec(KIND, "BYTES", [-1], "its kind, such as PER"),
+            TensorSpec(START, "INT32", [-1], "its first character, counted in Unicode code points"),
+            TensorSpec(END, "INT32", [-1], "one behind its last"),
+            TensorSpec(SCORE, "FP32", [-1], "mean probability of its words' tags"),
         ]
 
-    def job(self, bundle: Bundle, asked: Asked) -> _Job:
+    def encode(self, bundle: Bundle, asked: TaskInput) -> _EncodedTagging:
         pairs = zip(asked.texts[TEXT], asked.languages, strict=True)
-        cut = [_cut(place, *pair, bundle, asked.parameters[TRUNCATE]) for place, pair in enumerate(pairs)]
-        return _Job([row for row, _ in cut], [tagged for _, tagged in cut], bundle.labels)
+        cut = [_encode_text(place, *pair, bundle, asked.parameters[TRUNCATE]) for place, pair in enumerate(pairs)]
+        return _EncodedTagging([row for row, _ in cut], [tagged for _, tagged in cut], bundle.labels)
 
 
-def _cut(place: int, text: str, language: str, bundle: Bundle, truncate: bool) -> tuple[Row, _Tagged]:
+def _encode_text(place: int, text: str, language: str, bundle: Bundle, truncate: bool) -> tuple[TokenRow, _Tagged]:
     tokenizer = bundle.languages[language].tokenizer
     found = words(text)
     pieces = word_pieces([text[word.start : word.end] for word in found], tokenizer)
     ids, room = list(chain.from_iterable(pieces)), bundle.block_tokens - 2
     if not ids:
-        raise empty(place)
-    require_room(bundle, place, len(ids) + 2, truncate)
+        raise empty_text_error(place)
+    require_length(bundle, place, len(ids) + 2, truncate)
     begins = 1 + np.cumsum([0, *map(len, pieces)])[:-1]
-    row = Row(language, [tokenizer.special.begin, *ids[:room], tokenizer.special.end], None, place)
+    row = TokenRow(language, [tokenizer.special.begin, *ids[:room], tokenizer.special.end], None, place)
     return row, _Tagged(text, found, [int(begin) for begin in begins if begin <= room])

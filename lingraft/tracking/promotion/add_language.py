@@ -117,10 +117,11 @@ def _register_and_promote(
     asked_by: str,
     models: _RegisteredModels,
 ) -> tuple[int, PromotionResult]:
-    from lingraft.export import parity
+    from lingraft.export import measure_parity
 
     parity_by_task = {
-        task: parity(models.folder(step.client, version), embeddings.folder) for task, version in models.tasks.items()
+        task: measure_parity(models.folder(step.client, version), embeddings.folder)
+        for task, version in models.tasks.items()
     }
     name = embeddings_of(step.project, result.language)
     version = int(register_judged(step, name, embeddings.folder, evaluation, gate, parity_by_task, {}))
@@ -130,7 +131,7 @@ def _register_and_promote(
 def _renew_bundles(
     run: str, embeddings: Artifact, asked_by: str, models: _RegisteredModels
 ) -> Iterator[tuple[str, Renewal]]:
-    from lingraft.export import bundle
+    from lingraft.export import export_bundle
 
     tasks: dict[str, Version | None] = {**models.tasks, **({PRIMARY: None} if models.serves_primary else {})}
     for task, version in tasks.items():
@@ -144,7 +145,7 @@ def _renew_bundles(
                 nonlocal attempts
                 attempts += 1
                 examples = served_examples(step.client, name)  # noqa: B023  called in this turn, like the next line
-                return bundle(primary, body, folders, Path(work) / str(attempts), prompts=examples)  # noqa: B023
+                return export_bundle(primary, body, folders, Path(work) / str(attempts), prompts=examples)  # noqa: B023
 
             brought = {str(embeddings.manifest.language): embeddings.folder}
             mark = models.primary.fingerprint

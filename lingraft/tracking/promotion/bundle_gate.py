@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import pydantic
 
 from lingraft.artifacts.artifact import Manifest
-from lingraft.bundle.format import examples_of, languages_of
+from lingraft.bundle.format import bundle_examples, bundle_languages
 from lingraft.config.gate import PARITY_TOLERANCE
 from lingraft.errors import PromotionError
 from lingraft.tracking.promotion.gate import Check
@@ -63,7 +63,7 @@ class BundleContent:
         return cls(
             title=title,
             source=str(manifest.language),
-            languages=tuple(languages_of(manifest)),
+            languages=tuple(bundle_languages(manifest)),
             primary=str(manifest.aligned_with),
             answers=(manifest.detail("kind", str), tuple(manifest.detail("labels", list[str]))),
             embeddings={
@@ -72,7 +72,7 @@ class BundleContent:
                 if name.startswith(_EMBEDDINGS)
             },
             parity=parity,
-            examples=examples_of(manifest),
+            examples=bundle_examples(manifest),
         )
 
     @classmethod

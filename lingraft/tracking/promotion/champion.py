@@ -10,12 +10,12 @@ from pathlib import Path
 
 from lingraft.artifacts.addresses import without_password
 from lingraft.artifacts.artifact import Artifact, Kind, Manifest
-from lingraft.bundle.format import languages_of
-from lingraft.bundle.parts import files_of, version_of
+from lingraft.bundle.format import bundle_languages
+from lingraft.bundle.language_part import language_files, language_version
 from lingraft.console import say
 from lingraft.errors import LingraftError, NotRegisteredError
-from lingraft.serving.publishing.folder import Action, Publications
-from lingraft.serving.publishing.publish import served_languages, standing
+from lingraft.serving.publishing.publications import Action, Publications
+from lingraft.serving.publishing.publish import current_version, served_languages
 from lingraft.tracking.client import RetryingClient
 from lingraft.tracking.environment import registry_address
 from lingraft.tracking.promotion import decisions
@@ -123,7 +123,7 @@ class ChampionFollower:
 
     def _precedes(self, language: str, decision: Decision) -> bool:
         """Whether the current publication is older than a decision, or comes from this model."""
-        last = self._publications.last(str(self._task), language)
+        last = self._publications.latest_publication(str(self._task), language)
         return last is None or last.by == self._by or last.at <= decision.asked_at
 
     def _publish_language(self, found: Artifact, language: str, version: str, champion: Version) -> None:
@@ -131,13 +131,13 @@ class ChampionFollower:
             self._append(language, "restore", champion)
             return
         if not self._part(language, version).is_dir():
-            self._publications.keep(found, language)
+            self._publications.store_version(found, language)
         self._append(language, "serve", champion, version)
 
     def _append(self, language: str, action: Action, champion: Version, version: str | None = None) -> None:
         task = str(self._task)
         origin = champion.title
-        say(self._publications.append(task, language, action, self._by, version, origin=origin).says)
+        say(self._publications.append(task, language, action, self._by, version, origin=origin).summary)
 
     def _files_to_download(self, manifest: Manifest) -> Iterable[str]:
         """Yield the files of languages that have changed and whose new version is not in the folder yet."""
@@ -145,17 +145,17 @@ class ChampionFollower:
         for language, version in _language_versions(manifest).items():
             is_here = self._started_with.get(language) == version or self._part(language, version).is_dir()
             if version != self._current_version(language) and not is_here:
-                yield from files_of(manifest, language)
+                yield from language_files(manifest, language)
 
     def _part(self, language: str, version: str) -> Path:
-        return self._publications.part(str(self._task), language, version)
+        return self._publications.version_path(str(self._task), language, version)
 
     def _current_version(self, language: str) -> str | None:
         """Return the version of a language that the servers should serve now."""
-        last = self._publications.last(str(self._task), language)
+        last = self._publications.latest_publication(str(self._task), language)
         if language in self._started_with and (last is None or last.action == "restore"):
             return self._started_with[language]
-        return standing(self._publications, str(self._task), language)
+        return current_version(self._publications, str(self._task), language)
 
     def _current_languages(self) -> set[str]:
         """Return the languages that the servers should serve now."""
@@ -164,13 +164,13 @@ class ChampionFollower:
 
     def _status(self) -> str:
         """Return the servers' reports about the current publications, in a line."""
-        replicas = self._publications.living()
+        replicas = self._publications.live_replicas()
         languages = self._current_languages()
         refused: dict[str, str] = {}
         served = set(languages)
         for language in languages:
             for replica in replicas:
-                reply = replica.reply(str(self._task), language)
+                reply = replica.status(str(self._task), language)
                 if reply.version != self._current_version(language):
                     served.discard(language)
                     refused |= {language: reply.refused[reply.seen]} if reply.seen in reply.refused else {}
@@ -207,4 +207,4 @@ def poll_once(champion: ChampionFollower) -> None:
 
 
 def _language_versions(manifest: Manifest) -> dict[str, str]:
-    return {language: version_of(manifest, language) for language in languages_of(manifest)}
+    return {language: language_version(manifest, language) for language in bundle_languages(manifest)}

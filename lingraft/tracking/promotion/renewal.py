@@ -7,7 +7,7 @@ from pathlib import Path
 
 from lingraft.artifacts.artifact import Artifact, Kind
 from lingraft.artifacts.names import bundle_kinds, bundle_name
-from lingraft.bundle.format import languages_of
+from lingraft.bundle.format import bundle_languages
 from lingraft.config.recipe import Recipe
 from lingraft.console import say
 from lingraft.errors import PromotionError, SupersededError
@@ -133,7 +133,7 @@ def _in_production(client: RetryingClient, name: str, records: Sequence[Record])
 def _applicable_changes(allowed: AllowedChanges, before: Sequence[BundleContent], made: Artifact) -> AllowedChanges:
     """Leave out dropped languages that this bundle keeps or never had, since one run renews several bundles."""
     served = languages_in(before)
-    kept = languages_of(made.manifest)
+    kept = bundle_languages(made.manifest)
     dropped = tuple(name for name in allowed.drop_languages if name in served and name not in kept)
     return allowed.model_copy(update={"drop_languages": dropped})
 

@@ -7,7 +7,7 @@ from lingraft.reports.paper.cells import Table
 from lingraft.reports.paper.costs import near_table, retained_table, speed_up_table
 from lingraft.reports.paper.depths import final_by_depth, near_by_depth
 from lingraft.reports.paper.failures import failures_table
-from lingraft.reports.paper.grid import MEASURED, TargetRule, ResultsTable
+from lingraft.reports.paper.grid import MEASURED, ResultsTable, TargetRule
 from lingraft.reports.paper.published import DAYS, SCORES
 from lingraft.reports.paper.records import LanguageFacts
 from lingraft.reports.paper.tables import (

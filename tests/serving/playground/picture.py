@@ -10,8 +10,8 @@ import matplotlib.image
 from lingraft.config.recipe import Recipe
 from lingraft.data import blocks, text
 from lingraft.data.tokenizer import tokenizer
-from lingraft.export import bundle as export
-from lingraft.serving.client import running
+from lingraft.export import export_bundle as export
+from lingraft.serving.client import run_server
 from lingraft.stages import finetune, pretrain
 from lingraft.stages.adapt import adapt
 from lingraft.training.schedule import unwatched
@@ -62,7 +62,7 @@ def take(path: Path) -> None:
     """Write the picture."""
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         place = Path(folder)
-        with running([model(place)], READY_S) as server, running_chromium(place) as port, new_page(port) as page:
+        with run_server([model(place)], READY_S) as server, running_chromium(place) as port, new_page(port) as page:
             page.view(WIDTH, HEIGHT, phone=False, scheme="light")
             page.visit(f"{server.url}/ui")
             page.wait("question.checkVisibility()")

@@ -5,7 +5,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from lingraft.serving.client import running
+from lingraft.serving.client import run_server
 from tests.reports.run.browser import Page, new_page
 from tests.serving.playground.browsing import (
     FOCUSED,
@@ -100,7 +100,7 @@ def test_the_page_opens_with_the_recipe_s_examples_in_the_source_language_first(
 
 
 def test_where_no_token_is_asked_for_the_page_answers_at_once_until_the_server_is_gone(bundle: Path, port: int) -> None:
-    with running([bundle]) as free, new_page(port) as page:
+    with run_server([bundle]) as free, new_page(port) as page:
         page.visit(f"{free.url}/ui")
         page.wait("question.checkVisibility()")
         assert not page.evaluate("access.checkVisibility()")

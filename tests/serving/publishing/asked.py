@@ -10,7 +10,7 @@ from pathlib import Path
 import httpx
 import numpy as np
 
-from lingraft.serving.served import Served
+from lingraft.serving.served_bundles import ServedBundles
 from lingraft.tasks.pairs import encode
 from tests.serving.answers import sentences
 from tests.serving.asking import infer, inputs
@@ -27,7 +27,7 @@ def texts(language: str) -> list[str]:
 
 def said(bundle: Path, language: str) -> Answers:
     """What a version says to the texts, computed in this process."""
-    opened = Served.load([bundle])[TASK]
+    opened = ServedBundles.load([bundle])[TASK]
     rows = encode([(text,) for text in texts(language)], opened.languages[language].tokenizer, opened.shape).rows
     (logits_NC,) = opened.body.run(*opened.gather([(language, row) for row in rows])).values()
     powers_NC = np.exp(logits_NC - logits_NC.max(1, keepdims=True))

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from lingraft.export import add
-from lingraft.export import bundle as export
+from lingraft.export import add_to_bundle
+from lingraft.export import export_bundle as export
 from tests.fixtures import once
 from tests.tiny import TINY, Pieces, Tiny, write_embeddings, write_task
 
@@ -38,7 +38,9 @@ def german(started: Path, tiny: Tiny, pieces: Pieces) -> Path:
     """The same with other embeddings of German."""
 
     def make(place: Path) -> None:
-        add(started, write_embeddings(pieces.tokenizers["de"], tiny.primary, place / "de", seed=11), place / "bundle")
+        add_to_bundle(
+            started, write_embeddings(pieces.tokenizers["de"], tiny.primary, place / "de", seed=11), place / "bundle"
+        )
 
     return once.folder("german", make, TINY.read_bytes()) / "bundle"
 
@@ -48,7 +50,7 @@ def turkish(started: Path, tiny: Tiny) -> Path:
     """With Turkish beside the two."""
 
     def make(place: Path) -> None:
-        add(started, tiny.embeddings["tr"], place / "bundle")
+        add_to_bundle(started, tiny.embeddings["tr"], place / "bundle")
 
     return once.folder("turkish", make, TINY.read_bytes()) / "bundle"
 

@@ -11,9 +11,9 @@ from lingraft import tracking
 from lingraft.artifacts.artifact import Artifact, Kind
 from lingraft.artifacts.names import bundle_name, primary_name
 from lingraft.cli import app
-from lingraft.serving.publishing.folder import Publications
 from lingraft.serving.publishing.follower import Follower
-from lingraft.serving.served import Served
+from lingraft.serving.publishing.publications import Publications
+from lingraft.serving.served_bundles import ServedBundles
 from lingraft.tracking.promotion.champion import ChampionFollower, poll_once
 from lingraft.tracking.versions import champion_of, download_files, version_of
 from tests.tiny import Tiny
@@ -60,9 +60,9 @@ def test_an_endpoint_follows_the_champion_and_the_registry_says_so(
     folder: Path,
 ) -> None:
     model, publications = bundle_name(remote.recipe, TASK), Publications(folder)
-    served = Served.load([started])
+    served = ServedBundles.load([started])
     endpoint = Follower(served, [started], folder, every_s=60)
-    endpoint.look()
+    endpoint.poll()
     first = make_champion(started)
     with tracking.retrying_client() as client:
         champion = ChampionFollower(client, model, folder, "prod", started, keep=3)
@@ -72,7 +72,7 @@ def test_an_endpoint_follows_the_champion_and_the_registry_says_so(
 
         def look() -> None:
             champion.poll()
-            endpoint.look()
+            endpoint.poll()
             champion.poll()
 
         look()
@@ -82,24 +82,24 @@ def test_an_endpoint_follows_the_champion_and_the_registry_says_so(
         second = make_champion(german)
         look()
         assert [*publications.languages()] == [(TASK, "de")]
-        assert served[TASK].languages["de"].fingerprint == fingerprint(german, "de")
+        assert served[TASK].languages["de"].table_hash == fingerprint(german, "de")
         assert (told(first), told(second)) == (None, "de, en served")
 
         make_champion(turkish)  # German as in the beginning, and Turkish
         look()
         assert publications.read(TASK, "de", 2).action == "restore"
-        assert served[TASK].languages["de"].fingerprint == fingerprint(started, "de")
+        assert served[TASK].languages["de"].table_hash == fingerprint(started, "de")
         assert set(served[TASK].languages) == {"en", "de", "tr"}
 
         back = ["registry", "rollback", model, "--drop-language", "tr"]
         CliRunner().invoke(app, back, catch_exceptions=False)
         look()
-        assert served[TASK].languages["de"].fingerprint == fingerprint(german, "de")
+        assert served[TASK].languages["de"].table_hash == fingerprint(german, "de")
         assert set(served[TASK].languages) == {"en", "de"}
 
         fourth = make_champion(foreign)
         look()
-        assert served[TASK].languages["de"].fingerprint == fingerprint(german, "de")
+        assert served[TASK].languages["de"].table_hash == fingerprint(german, "de")
         assert "made for body" in str(told(fourth))
         lineage = CliRunner().invoke(app, ["registry", "lineage", "--project", remote.recipe.name]).stdout
         assert "endpoint prod: " in lineage or "made for body" in str(champion_of(client, model))

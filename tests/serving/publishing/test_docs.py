@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from lingraft.cli import app
 from lingraft.deployment import rollout
 from lingraft.errors import NotRegisteredError
-from lingraft.serving.client import running
+from lingraft.serving.client import run_server
 from tests.deployment.cluster import Cluster
 from tests.tiny import Pieces, Tiny, write_embeddings
 from tests.tracking_stores import quiet, sqlite_store
@@ -41,7 +41,7 @@ def test_a_version_is_published_listed_rolled_back_and_withdrawn(
     add, serve = PREPARED
     lingraft(add)
     bundle, *settings = shlex.split(serve.removeprefix("lingraft serve "))
-    with running([Path(bundle)], settings=("--no-detect", *settings)):
+    with run_server([Path(bundle)], settings=("--no-detect", *settings)):
         publish, ls, rollback, withdraw = PUBLISHED
         assert re.search(r"topic de 1 on \S+: served", lingraft(publish, "--wait=120"))
         assert "topic de serves" in lingraft(ls)

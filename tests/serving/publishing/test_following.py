@@ -11,51 +11,51 @@ from prometheus_client import REGISTRY
 from safetensors.numpy import save as safetensors
 
 from lingraft.errors import PublicationError
-from lingraft.serving.publishing.folder import Publications
 from lingraft.serving.publishing.follower import Follower
-from lingraft.serving.publishing.publish import publish, require_served, rollback, verdicts, withdraw
-from lingraft.serving.served import Served
+from lingraft.serving.publishing.publications import Publications
+from lingraft.serving.publishing.publish import publish, require_served, rollback, wait_for_results, withdraw
+from lingraft.serving.served_bundles import ServedBundles
 
 TASK = "topic"
 
 
-def follow(served: Served, started: Path, folder: Path) -> Follower:
+def follow(served: ServedBundles, started: Path, folder: Path) -> Follower:
     return Follower(served, [started], folder, every_s=60)
 
 
-def answer(served: Served, language: str) -> bytes:
+def answer(served: ServedBundles, language: str) -> bytes:
     """Logits of a language's golden rows, bit for bit."""
     bundle = served[TASK]
-    golden = bundle.languages[language].golden
+    golden = bundle.languages[language].self_test
     (logits_BC,) = bundle.body.run(*bundle.gather([(language, ids) for ids in golden.rows])).values()
     return np.asarray(logits_BC).tobytes()
 
 
 @pytest.fixture
-def served(started: Path) -> Served:
-    return Served.load([started])
+def served(started: Path) -> ServedBundles:
+    return ServedBundles.load([started])
 
 
 def test_a_language_appears_changes_and_is_rolled_back(
-    served: Served, started: Path, german: Path, turkish: Path, folder: Path
+    served: ServedBundles, started: Path, german: Path, turkish: Path, folder: Path
 ) -> None:
     follower, before = follow(served, started, folder), answer(served, "de")
     publish(turkish, folder, "a test", ["tr"])
-    follower.look()
+    follower.poll()
     assert set(served[TASK].languages) == {"en", "de", "tr"}
-    assert answer(served, "tr") == answer(Served.load([turkish]), "tr")
+    assert answer(served, "tr") == answer(ServedBundles.load([turkish]), "tr")
     publish(german, folder, "a test", ["de"])
-    follower.look()
-    assert answer(served, "de") == answer(Served.load([german]), "de") != before
+    follower.poll()
+    assert answer(served, "de") == answer(ServedBundles.load([german]), "de") != before
     rollback(folder, TASK, "de", "a test")
     rollback(folder, TASK, "tr", "a test")
-    follower.look()
+    follower.poll()
     assert answer(served, "de") == before
     assert set(served[TASK].languages) == {"en", "de"}
 
 
 def test_what_is_rolled_back_twice_is_what_stood_two_publications_before(
-    served: Served, started: Path, german: Path, turkish: Path, folder: Path
+    served: ServedBundles, started: Path, german: Path, turkish: Path, folder: Path
 ) -> None:
     follower = follow(served, started, folder)
     for bundle in (turkish, german):
@@ -66,8 +66,8 @@ def test_what_is_rolled_back_twice_is_what_stood_two_publications_before(
     assert (back[1].action, back[1].undoes) == ("restore", 1)
     with pytest.raises(PublicationError, match=r"no publication of 'de' .* is left to take back"):
         rollback(folder, TASK, "de", "a test")
-    follower.look()
-    assert answer(served, "de") == answer(Served.load([started]), "de")
+    follower.poll()
+    assert answer(served, "de") == answer(ServedBundles.load([started]), "de")
 
 
 def test_the_same_version_is_not_published_twice(german: Path, folder: Path) -> None:
@@ -75,36 +75,38 @@ def test_the_same_version_is_not_published_twice(german: Path, folder: Path) -> 
     assert publish(german, folder, "a test") == []
 
 
-def test_a_withdrawn_language_is_gone_and_the_last_one_stays(served: Served, started: Path, folder: Path) -> None:
+def test_a_withdrawn_language_is_gone_and_the_last_one_stays(
+    served: ServedBundles, started: Path, folder: Path
+) -> None:
     follower = follow(served, started, folder)
-    follower.look()
+    follower.poll()
     withdraw(folder, TASK, "de", "a test")
-    follower.look()
+    follower.poll()
     assert set(served[TASK].languages) == {"en"}
     made = withdraw(folder, TASK, "en", "a test")
-    follower.look()
+    follower.poll()
     assert set(served[TASK].languages) == {"en"}
     with pytest.raises(PublicationError, match=r"'en' cannot be taken away"):
-        require_served([made], verdicts(folder, [made], 0))
+        require_served([made], wait_for_results(folder, [made], 0))
 
 
 def test_another_body_is_refused_by_both_fingerprints_and_the_old_one_stays(
-    served: Served, started: Path, foreign: Path, folder: Path, capfd: pytest.CaptureFixture[str]
+    served: ServedBundles, started: Path, foreign: Path, folder: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     follower, before = follow(served, started, folder), answer(served, "de")
     made = publish(foreign, folder, "a test", ["de"])
-    follower.look()
+    follower.poll()
     assert answer(served, "de") == before
-    ours, theirs = served[TASK].body_fingerprint, Served.load([foreign])[TASK].body_fingerprint
+    ours, theirs = served[TASK].body_fingerprint, ServedBundles.load([foreign])[TASK].body_fingerprint
     with pytest.raises(PublicationError, match=rf"made for body {theirs[:12]} .* has {ours[:12]}"):
-        require_served(made, verdicts(folder, made, 0))
+        require_served(made, wait_for_results(folder, made, 0))
     labels = {"task": TASK, "language": "de"}
     assert REGISTRY.get_sample_value("lingraft_publication_refused", labels) == 1
     assert REGISTRY.get_sample_value("lingraft_publications_total", labels | {"outcome": "refused"})
 
 
 def test_a_language_of_other_labels_is_another_version_and_refused(
-    served: Served, started: Path, german: Path, folder: Path, tmp_path: Path
+    served: ServedBundles, started: Path, german: Path, folder: Path, tmp_path: Path
 ) -> None:
     follower, before = follow(served, started, folder), answer(served, "de")
     shutil.copytree(german, tmp_path / "rotated")
@@ -113,37 +115,37 @@ def test_a_language_of_other_labels_is_another_version_and_refused(
     (tmp_path / "rotated" / "manifest.json").write_text(json.dumps(manifest))
     [right], [wrong] = (publish(bundle, folder, "a test", ["de"]) for bundle in (german, tmp_path / "rotated"))
     assert right.version != wrong.version
-    follower.look()
+    follower.poll()
     assert answer(served, "de") != before
     with pytest.raises(PublicationError, match=r"'de' was made for labels \[.* is served with \["):
-        require_served([wrong], verdicts(folder, [wrong], 0))
-    assert answer(served, "de") == answer(Served.load([german]), "de")
+        require_served([wrong], wait_for_results(folder, [wrong], 0))
+    assert answer(served, "de") == answer(ServedBundles.load([german]), "de")
 
 
 def test_a_server_tells_the_last_refusals_and_does_not_gather_them_for_ever(
-    served: Served, started: Path, foreign: Path, folder: Path
+    served: ServedBundles, started: Path, foreign: Path, folder: Path
 ) -> None:
     follower, publications = follow(served, started, folder), Publications(folder)
     [first] = publish(foreign, folder, "a test", ["de"])
     for _ in range(20):
         publications.append(TASK, "de", "serve", "a test", first.version)
-    follower.look()
+    follower.poll()
     [(replica, _)] = publications.replicas()
-    assert sorted(replica.reply(TASK, "de").refused) == [*range(6, 22)]
-    assert all("made for body" in reason for reason in replica.reply(TASK, "de").refused.values())
+    assert sorted(replica.status(TASK, "de").refused) == [*range(6, 22)]
+    assert all("made for body" in reason for reason in replica.status(TASK, "de").refused.values())
 
 
 def test_golden_answers_that_do_not_hold_are_a_refusal(
-    served: Served, started: Path, german: Path, folder: Path, tmp_path: Path
+    served: ServedBundles, started: Path, german: Path, folder: Path, tmp_path: Path
 ) -> None:
     follower, before = follow(served, started, folder), answer(served, "de")
     shutil.copytree(german, tmp_path / "wrong")
     swap_golden(tmp_path / "wrong", started)
     made = publish(tmp_path / "wrong", folder, "a test", ["de"])
-    follower.look()
+    follower.poll()
     assert answer(served, "de") == before
     with pytest.raises(PublicationError, match=r"does not give its golden answers"):
-        require_served(made, verdicts(folder, made, 0))
+        require_served(made, wait_for_results(folder, made, 0))
 
 
 def swap_golden(bundle: Path, other: Path) -> None:
@@ -171,7 +173,7 @@ ABSENT = safetensors({"tokens_BT": np.full((1, 4), 10**6), "visible_BT": np.ones
     ids=["table", "golden", "golden without answers", "golden of absent pieces", "tokenizer"],
 )
 def test_a_version_that_was_written_wrongly_is_a_refusal_and_the_next_one_is_taken_up(
-    served: Served, started: Path, german: Path, folder: Path, tmp_path: Path, name: str, content: bytes
+    served: ServedBundles, started: Path, german: Path, folder: Path, tmp_path: Path, name: str, content: bytes
 ) -> None:
     shutil.copytree(started, tmp_path / "wrong")
     manifest = json.loads((started / "manifest.json").read_bytes())
@@ -180,54 +182,54 @@ def test_a_version_that_was_written_wrongly_is_a_refusal_and_the_next_one_is_tak
     (tmp_path / "wrong" / "manifest.json").write_text(json.dumps(manifest))
     follower, before = follow(served, started, folder), answer(served, "de")
     made = publish(tmp_path / "wrong", folder, "a test", ["de"])
-    follower.look()
+    follower.poll()
     assert answer(served, "de") == before
     with pytest.raises(PublicationError, match="1 of 1 answers are refusals"):
-        require_served(made, verdicts(folder, made, 0))
+        require_served(made, wait_for_results(folder, made, 0))
     publish(german, folder, "a test", ["de"])
-    follower.look()
-    assert answer(served, "de") == answer(Served.load([german]), "de")
+    follower.poll()
+    assert answer(served, "de") == answer(ServedBundles.load([german]), "de")
 
 
 @pytest.mark.parametrize("name", ["table.safetensors", "golden.safetensors", "sentencepiece.model"])
 def test_a_damaged_version_is_a_refusal(
-    served: Served, started: Path, german: Path, folder: Path, tmp_path: Path, name: str
+    served: ServedBundles, started: Path, german: Path, folder: Path, tmp_path: Path, name: str
 ) -> None:
     shutil.copytree(german, tmp_path / "copy")  # or its hard links would damage the fixture's own files
     follower, before = follow(served, started, folder), answer(served, "de")
     [made] = publish(tmp_path / "copy", folder, "a test", ["de"])
-    path = Publications(folder).part(TASK, "de", str(made.version)) / "de" / name
+    path = Publications(folder).version_path(TASK, "de", str(made.version)) / "de" / name
     content = bytearray(path.read_bytes())
     content[-1] ^= 1
     path.write_bytes(content)
-    follower.look()
+    follower.poll()
     assert answer(served, "de") == before
     with pytest.raises(PublicationError, match=rf"{name} was truncated or edited"):
-        require_served([made], verdicts(folder, [made], 0))
+        require_served([made], wait_for_results(folder, [made], 0))
 
 
 def test_a_server_that_is_started_anew_comes_to_what_the_old_one_served(
-    served: Served, started: Path, german: Path, turkish: Path, foreign: Path, folder: Path
+    served: ServedBundles, started: Path, german: Path, turkish: Path, foreign: Path, folder: Path
 ) -> None:
     follower = follow(served, started, folder)
     for bundle, language in ((turkish, "tr"), (german, "de"), (foreign, "de")):
         publish(bundle, folder, "a test", [language])
-        follower.look()
-    anew = Served.load([started])
-    follow(anew, started, folder).look()
+        follower.poll()
+    anew = ServedBundles.load([started])
+    follow(anew, started, folder).poll()
     assert {tag: answer(anew, tag) for tag in anew[TASK].languages} == {
         tag: answer(served, tag) for tag in served[TASK].languages
     }
-    assert answer(anew, "de") == answer(Served.load([german]), "de")
+    assert answer(anew, "de") == answer(ServedBundles.load([german]), "de")
 
 
 def test_a_folder_that_is_not_there_is_made_but_no_volume_is_made_up(
-    served: Served, started: Path, german: Path, tmp_path: Path
+    served: ServedBundles, started: Path, german: Path, tmp_path: Path
 ) -> None:
     follower = follow(served, started, tmp_path / "new")
     publish(german, tmp_path / "new", "a test", ["de"])
-    follower.look()
-    assert answer(served, "de") == answer(Served.load([german]), "de")
+    follower.poll()
+    assert answer(served, "de") == answer(ServedBundles.load([german]), "de")
     with pytest.raises(PublicationError, match=r"published is no folder, .* cannot be made: No such file"):
         follow(served, started, tmp_path / "absent" / "published")
     (tmp_path / "file").write_text("")
@@ -236,28 +238,28 @@ def test_a_folder_that_is_not_there_is_made_but_no_volume_is_made_up(
 
 
 def test_publications_of_tasks_that_are_not_served_here_are_others(
-    served: Served, started: Path, german: Path, folder: Path
+    served: ServedBundles, started: Path, german: Path, folder: Path
 ) -> None:
     Publications(folder).append("other", "de", "withdraw", "a test")
-    follow(served, started, folder).look()
+    follow(served, started, folder).poll()
     assert [replica.replies.keys() for replica, _ in Publications(folder).replicas()] == [{TASK}]
 
 
 def test_folders_that_storage_makes_for_itself_are_no_publications(
-    served: Served, started: Path, german: Path, folder: Path
+    served: ServedBundles, started: Path, german: Path, folder: Path
 ) -> None:
     publish(german, folder, "a test", ["de"])
     for place in ("@eaDir/de", f"{TASK}/lost+found", f"{TASK}/de/@eaDir"):
         (folder / "tasks" / place).mkdir(parents=True)
-    follow(served, started, folder).look()
-    assert answer(served, "de") == answer(Served.load([german]), "de")
+    follow(served, started, folder).poll()
+    assert answer(served, "de") == answer(ServedBundles.load([german]), "de")
     assert [*Publications(folder).languages()] == [(TASK, "de")]
 
 
 def test_a_table_that_is_served_already_is_mapped_once(
-    served: Served, started: Path, turkish: Path, folder: Path
+    served: ServedBundles, started: Path, turkish: Path, folder: Path
 ) -> None:
     before = served[TASK].languages["de"].table
     publish(turkish, folder, "a test", ["de"])
-    follow(served, started, folder).look()
+    follow(served, started, folder).poll()
     assert served[TASK].languages["de"].table is before

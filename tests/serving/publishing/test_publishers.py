@@ -13,11 +13,18 @@ from typer.testing import CliRunner
 
 from lingraft.artifacts.artifact import Artifact, Kind
 from lingraft.bundle.format import body_fingerprint
-from lingraft.bundle.parts import version_of
+from lingraft.bundle.language_part import language_version
 from lingraft.cli import app
 from lingraft.errors import ArtifactError, PublicationError, SupersededError
-from lingraft.serving.publishing.folder import Publications, Replica, Reply
-from lingraft.serving.publishing.publish import publish, require_served, rollback, silent, verdicts, withdraw
+from lingraft.serving.publishing.publications import LanguageStatus, Publications, ReplicaStatus
+from lingraft.serving.publishing.publish import (
+    publish,
+    require_served,
+    rollback,
+    silent_replicas,
+    wait_for_results,
+    withdraw,
+)
 from tests.full_disk import full_disk
 
 TASK = "topic"
@@ -43,18 +50,18 @@ def killed(module: str, bundle: Path, folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "module", ["artifacts.artifact", "serving.publishing.folder"], ids=["while copying", "while deciding"]
+    "module", ["artifacts.artifact", "serving.publishing.publications"], ids=["while copying", "while deciding"]
 )
 def test_a_publisher_that_is_killed_leaves_nothing_to_be_served(german: Path, folder: Path, module: str) -> None:
     killed(module, german, folder)
     publications = Publications(folder)
-    assert publications.latest(TASK, "de") == 0
+    assert publications.latest_number(TASK, "de") == 0
     assert any(path.name.startswith(".") for path in folder.rglob("*"))
-    version = version_of(Artifact.open(german, Kind.BUNDLE).manifest, "de")
-    assert publications.part(TASK, "de", version).exists() == (module == "serving.publishing.folder")
+    version = language_version(Artifact.open(german, Kind.BUNDLE).manifest, "de")
+    assert publications.version_path(TASK, "de", version).exists() == (module == "serving.publishing.publications")
     [made] = publish(german, folder, "a test", ["de"])
     assert (made.number, made.version) == (1, version)
-    Artifact.load(publications.part(TASK, "de", version), Kind.LANGUAGE)
+    Artifact.load(publications.version_path(TASK, "de", version), Kind.LANGUAGE)
 
 
 def test_of_publishers_at_once_each_number_is_one_s(folder: Path) -> None:
@@ -82,7 +89,7 @@ def test_of_publishers_at_once_each_number_is_one_s(folder: Path) -> None:
 
 def test_a_part_is_what_its_bundle_says_and_needs_no_second_copy(german: Path, folder: Path) -> None:
     [made] = publish(german, folder, "a test", ["de"])
-    part = Artifact.load(Publications(folder).part(TASK, "de", str(made.version)), Kind.LANGUAGE)
+    part = Artifact.load(Publications(folder).version_path(TASK, "de", str(made.version)), Kind.LANGUAGE)
     whole = Artifact.load(german, Kind.BUNDLE)
     assert {name: whole.manifest.files[name] for name in part.manifest.files} == part.manifest.files
     assert part.manifest.details["bodies"] == {"fp32": body_fingerprint(whole.manifest, "fp32")}
@@ -120,7 +127,7 @@ def test_only_files_of_what_is_published_are_read(german: Path, folder: Path, tm
 def test_nobody_who_answers_is_said(german: Path, folder: Path) -> None:
     made = publish(german, folder, "a test", ["de"])
     with pytest.raises(PublicationError, match="no server has answered"):
-        require_served(made, verdicts(folder, made, 0.2))
+        require_served(made, wait_for_results(folder, made, 0.2))
     ended = CliRunner().invoke(app, ["publish", "withdraw", TASK, "de", f"--to={folder}", "--wait=0"])
     assert (ended.exit_code, f"{TASK} de 2: withdraw" in ended.stdout) == (0, True)
 
@@ -130,7 +137,7 @@ def test_a_folder_in_which_nothing_was_published_is_said_to_be_empty(folder: Pat
         return CliRunner().invoke(app, ["publish", "ls", f"--to={folder}"], catch_exceptions=False).stdout
 
     assert listed() == f"nothing has been published in {folder}, and no server has followed it\n"
-    Publications(folder).answer(Replica(name="one"))
+    Publications(folder).write_status(ReplicaStatus(name="one"))
     assert listed() == f"nothing has been published in {folder}; servers that follow it: one\n"
 
 
@@ -139,14 +146,16 @@ def test_what_is_not_there_cannot_be_withdrawn_and_what_is_there_is_said(german:
     with pytest.raises(PublicationError, match=r"'tr' of 'topic' is not served.* has nothing. No server has answered"):
         withdraw(folder, TASK, "tr", "a test")
     publish(german, folder, "a test", ["de"])
-    publications.answer(Replica(name="a", replies={TASK: {"en": Reply(version="0" * 16), "tr": Reply()}}))
+    publications.write_status(
+        ReplicaStatus(name="a", replies={TASK: {"en": LanguageStatus(version="0" * 16), "tr": LanguageStatus()}})
+    )
     for language in ("tr", "xx"):
         with pytest.raises(PublicationError, match=rf"'{language}' of 'topic' is not served.* has topic: de, en\."):
             withdraw(folder, TASK, language, "a test")
     withdraw(folder, TASK, "en", "a test")  # which servers were started with
     with pytest.raises(PublicationError, match=r"'en' of 'topic' is not served.* has topic: de\."):
         withdraw(folder, TASK, "en", "a test")
-    assert publications.latest(TASK, "en") == 1
+    assert publications.latest_number(TASK, "en") == 1
 
 
 def test_the_first_publication_of_a_new_language_is_of_that_language_alone(
@@ -154,25 +163,27 @@ def test_the_first_publication_of_a_new_language_is_of_that_language_alone(
 ) -> None:
     """Of what servers were started with nothing is published again, unless it is asked for by name."""
     manifest = Artifact.open(started, Kind.BUNDLE).manifest
-    known = {language: Reply(version=version_of(manifest, language)) for language in ("en", "de")}
+    known = {language: LanguageStatus(version=language_version(manifest, language)) for language in ("en", "de")}
     for name in ("a", "b"):
-        Publications(folder).answer(Replica(name=name, replies={TASK: known}))
+        Publications(folder).write_status(ReplicaStatus(name=name, replies={TASK: known}))
     assert [each.language for each in publish(turkish, folder, "a test")] == ["tr"]
-    Publications(folder).answer(Replica(name="b", replies={TASK: known | {"de": Reply(version="0" * 16)}}))
+    Publications(folder).write_status(
+        ReplicaStatus(name="b", replies={TASK: known | {"de": LanguageStatus(version="0" * 16)}})
+    )
     assert [each.language for each in publish(turkish, folder, "a test")] == ["de"]
     assert [each.language for each in publish(turkish, folder, "a test", ["en"])] == ["en"]
 
 
 def test_a_server_that_died_is_waited_for_and_named_but_does_not_decide(folder: Path) -> None:
     publications = Publications(folder)
-    publications.answer(Replica(name="dead"))
+    publications.write_status(ReplicaStatus(name="dead"))
     os.utime(folder / "answers/dead.json", (1, 1))
     made = [publications.append(TASK, "de", "withdraw", "a test")]
-    alive = Replica(name="alive", replies={TASK: {"de": Reply(seen=1, number=1)}})
-    publications.answer(alive)
-    found = verdicts(folder, made, 0.2)
+    alive = ReplicaStatus(name="alive", replies={TASK: {"de": LanguageStatus(seen=1, number=1)}})
+    publications.write_status(alive)
+    found = wait_for_results(folder, made, 0.2)
     require_served(made, found)
-    assert ([each.replica for each in found], silent(folder, made, found)) == (["alive"], ["dead"])
+    assert ([each.replica for each in found], silent_replicas(folder, made, found)) == (["alive"], ["dead"])
 
 
 def test_old_versions_go_but_not_what_a_rollback_or_a_server_needs(started: Path, german: Path, folder: Path) -> None:
@@ -182,8 +193,8 @@ def test_old_versions_go_but_not_what_a_rollback_or_a_server_needs(started: Path
     assert publications.prune(TASK, "de", keep=2) == []
     assert publications.prune(TASK, "de", keep=1) == [publications.read(TASK, "de", 2).version]
     publish(german, folder, "a test", ["de"])
-    serving = Reply(version=publications.read(TASK, "de", 3).version)
-    publications.answer(Replica(name="a", replies={TASK: {"de": serving}}))
+    serving = LanguageStatus(version=publications.read(TASK, "de", 3).version)
+    publications.write_status(ReplicaStatus(name="a", replies={TASK: {"de": serving}}))
     assert publications.prune(TASK, "de", keep=1) == []
     rollback(folder, TASK, "de", "a test")
 
@@ -191,12 +202,12 @@ def test_old_versions_go_but_not_what_a_rollback_or_a_server_needs(started: Path
 def test_a_full_disk_is_said_and_nothing_is_published(german: Path, folder: Path) -> None:
     with full_disk(100), pytest.raises(ArtifactError, match="cannot write"):
         publish(german, folder, "a test", ["de"])
-    assert Publications(folder).latest(TASK, "de") == 0
+    assert Publications(folder).latest_number(TASK, "de") == 0
 
 
 def test_a_version_covers_all_that_decides_an_answer_in_its_language_and_nothing_of_others(german: Path) -> None:
     manifest = Artifact.open(german, Kind.BUNDLE).manifest
-    details, before = manifest.details, version_of(manifest, "de")
+    details, before = manifest.details, language_version(manifest, "de")
     shape = details["shape"] | {"block_tokens": details["shape"]["block_tokens"] + 1}
     changed = [
         {"details": details | {"labels": details["labels"][::-1]}},
@@ -205,7 +216,7 @@ def test_a_version_covers_all_that_decides_an_answer_in_its_language_and_nothing
         {"files": manifest.files | {"body.onnx": "0" * 64}},
         {"files": manifest.files | {"de/table.safetensors": "0" * 64}},
     ]
-    versions = {version_of(manifest.model_copy(update=each), "de") for each in changed}
+    versions = {language_version(manifest.model_copy(update=each), "de") for each in changed}
     assert len(versions - {before}) == len(changed)
     other = {"files": manifest.files | {"en/table.safetensors": "0" * 64}}
-    assert version_of(manifest.model_copy(update=other), "de") == before
+    assert language_version(manifest.model_copy(update=other), "de") == before

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from lingraft.cli import app
 from lingraft.errors import PublicationError
-from lingraft.serving.client import running
+from lingraft.serving.client import run_server
 from tests.serving.asking import infer, inputs
 from tests.serving.publishing.asked import TASK, Crowd, said, texts
 
@@ -27,7 +27,7 @@ def test_no_answer_fails_or_is_mixed_while_versions_change(
     started: Path, german: Path, turkish: Path, foreign: Path, folder: Path
 ) -> None:
     to = f"--to={folder}"
-    with running([started], settings=("--no-detect", f"--follow={folder}", "--follow-s=0.05")) as server:
+    with run_server([started], settings=("--no-detect", f"--follow={folder}", "--follow-s=0.05")) as server:
         crowd = Crowd(server.url, ("en", "de"))
         with crowd.asking(CLIENTS):
             assert ": served" in lingraft("bundle", turkish, to, "--language=tr")
@@ -73,7 +73,7 @@ def test_a_server_that_is_killed_is_followed_by_one_that_answers_with_what_was_p
     started: Path, german: Path, folder: Path
 ) -> None:
     settings = ("--no-detect", f"--follow={folder}")
-    with running([started], settings=settings) as server:
+    with run_server([started], settings=settings) as server:
         crowd = Crowd(server.url, ("en", "de"))
         with crowd.asking(CLIENTS):
             while len(crowd.answers) < CLIENTS:
@@ -81,7 +81,7 @@ def test_a_server_that_is_killed_is_followed_by_one_that_answers_with_what_was_p
             server.process.kill()
             assert server.process.wait() == -signal.SIGKILL
     lingraft("bundle", german, f"--to={folder}", "--wait=0")
-    with running([started], settings=settings) as server:
+    with run_server([started], settings=settings) as server:
         with httpx.Client(base_url=server.url, timeout=60, trust_env=False) as client:
             found = client.post(infer(TASK), json=inputs(["de"], text=texts("de"))).json()
         shown = lingraft("ls", f"--to={folder}")

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from lingraft import tracking
 from lingraft.artifacts.artifact import MANIFEST, Artifact, Kind, read_manifest
-from lingraft.bundle.parts import fingerprint_of
+from lingraft.bundle.language_part import language_fingerprint
 from lingraft.cli import app
 from lingraft.errors import ArtifactError, LingraftError, PromotionError
 from lingraft.tracking.promotion.champion import ChampionFollower
@@ -136,7 +136,7 @@ def test_what_mlflow_downloads_is_verified(filled: Project, tmp_path: Path) -> N
 def test_tags_of_a_bundle_hold_a_fingerprint_for_each_language(filled: Project) -> None:
     model = f"{filled.recipe.name}-bundle-topic"
     tags, manifest = MlflowClient().get_model_version(model, "1").tags, read_manifest(store_of(filled, model, "1"))
-    marks = {tag: fingerprint_of(manifest, tag) for tag in ("en", "de")}
+    marks = {tag: language_fingerprint(manifest, tag) for tag in ("en", "de")}
     assert {tag: tags[f"fingerprint.{tag}"] for tag in marks} == marks
     [found] = MlflowClient().search_model_versions(f"tags.`fingerprint.de` = '{marks['de']}'")
     assert (found.name, found.version) == (model, 1)

@@ -17,7 +17,7 @@ from lingraft import tracking
 from lingraft.artifacts.artifact import Artifact, Kind
 from lingraft.artifacts.names import embeddings_name
 from lingraft.errors import ArtifactError, NotRegisteredError, PromotionError, PublicationError
-from lingraft.serving.publishing.folder import Publications
+from lingraft.serving.publishing.publications import Publications
 from lingraft.serving.publishing.publish import publish, rollback, served_languages, withdraw
 from lingraft.tracking.promotion import decisions
 from lingraft.tracking.promotion.bundle_gate import AllowedChanges

@@ -27,9 +27,9 @@ from lingraft.bundle.format import (
 from lingraft.config.encoder import EncoderShape
 from lingraft.config.tasks import PRIMARY, Task
 from lingraft.export import heads
-from lingraft.export.body import Given, body
+from lingraft.export.body import BodyInputs, add_body
 from lingraft.export.graph import Graph
-from lingraft.export.matrix_products import COMPUTED
+from lingraft.export.matrix_products import COMPUTE_DTYPES
 from lingraft.model.encoder import Encoder, MlmHead, Vocabulary
 from lingraft.model.loading import Primary
 from lingraft.tasks.kinds import TaskKind
@@ -38,7 +38,7 @@ from lingraft.tasks.model import TaskModel
 
 
 @dataclass(frozen=True)
-class Exported:
+class ExportedModel:
     """A body with a head."""
 
     name: str
@@ -50,12 +50,12 @@ class Exported:
     """The task's; None of a primary."""
 
     @classmethod
-    def of_task(cls, model: TaskModel) -> "Exported":
+    def of_task(cls, model: TaskModel) -> "ExportedModel":
         """A finetuned task."""
         return cls(model.name, model.settings.kind, model.net.eval(), model.labels, model.settings)
 
     @classmethod
-    def of_primary(cls, primary: Primary) -> "Exported":
+    def of_primary(cls, primary: Primary) -> "ExportedModel":
         """A primary, with its deepest MLM head."""
         return cls(PRIMARY, PRIMARY, primary.encoder.eval(), [], None)
 
@@ -79,12 +79,12 @@ class Exported:
         """Name of the metric that is official for the kind."""
         return self.task.metric if self.task else "masked accuracy"
 
-    def speak(self, vocabulary: Vocabulary) -> None:
+    def set_vocabulary(self, vocabulary: Vocabulary) -> None:
         """Take a language's vocabulary, in place."""
         self.encoder.vocabulary = vocabulary
 
     @torch.inference_mode()
-    def answers(self, tokens_BT: Tensor, visible_BT: Tensor, types_BT: Tensor | None) -> dict[str, Tensor]:
+    def torch_outputs(self, tokens_BT: Tensor, visible_BT: Tensor, types_BT: Tensor | None) -> dict[str, Tensor]:
         """PyTorch's outputs by name."""
         if self.kind != PRIMARY:
             (name,) = OUTPUTS[self.kind]
@@ -93,39 +93,41 @@ class Exported:
         hidden_BTD = self.encoder.hidden_states(tokens_BT, (top,), visible_BT, types_BT)[top]
         return {HIDDEN: hidden_BTD, FEATURES: self._head.features(hidden_BTD)}
 
-    def inputs(self, graph: Graph) -> Given:
+    def add_inputs(self, graph: Graph) -> BodyInputs:
         """Inputs of the body's graph."""
         size = ["batch", "tokens"]
         embedded = graph.input(EMBEDDED, torch.float32, [*size, self.shape.width])
         visible = graph.input(VISIBLE, torch.bool, size)
-        return Given(embedded, visible, graph.input(TYPES, torch.int64, size) if self.shape.family.segments else None)
+        return BodyInputs(
+            embedded, visible, graph.input(TYPES, torch.int64, size) if self.shape.family.segments else None
+        )
 
-    def nodes(self, graph: Graph, given: Given, precision: Precision) -> heads.Outputs:
+    def add_nodes(self, graph: Graph, given: BodyInputs, precision: Precision) -> heads.Outputs:
         """Write body and head, from inputs or whatever stands for them to outputs."""
         first_only = OUTPUTS[self.kind][0] in ROW_OUTPUTS
-        hidden_BTD = body(graph, self.encoder, given, precision, first_only)
-        hidden_BTD = heads.exact(graph, hidden_BTD, COMPUTED[precision])
+        hidden_BTD = add_body(graph, self.encoder, given, precision, first_only)
+        hidden_BTD = heads.to_float32(graph, hidden_BTD, COMPUTE_DTYPES[precision])
         if first_only:
-            return heads.classification(graph, self.net, hidden_BTD)
+            return heads.add_classifier(graph, self.net, hidden_BTD)
         if self.kind == PRIMARY:
             name = f"heads.{self.shape.layers}"
-            return heads.masked_lm(graph, self._head, name, self.shape.family.head_activation, hidden_BTD)
-        return heads.per_token(graph, self.net.out, hidden_BTD, OUTPUTS[self.kind][0])
+            return heads.add_mlm_head(graph, self._head, name, self.shape.family.head_activation, hidden_BTD)
+        return heads.add_token_head(graph, self.net.out, hidden_BTD, OUTPUTS[self.kind][0])
 
     @property
     def _head(self) -> MlmHead:
         return cast(MlmHead, self.encoder.heads[str(self.shape.layers)])
 
 
-def write_bodies(draft: Draft, exported: Exported, precisions: Sequence[Precision]) -> None:
+def write_bodies(draft: Draft, exported: ExportedModel, precisions: Sequence[Precision]) -> None:
     """Write a graph and its weights for each precision."""
     for precision in precisions:
         graph = Graph(body_part(precision))
-        outputs = exported.nodes(graph, exported.inputs(graph), precision)
+        outputs = exported.add_nodes(graph, exported.add_inputs(graph), precision)
         draft.tensors(body_part(precision), graph.parts[body_part(precision)])
-        graph.save(draft.folder / body_file(precision), outputs, facts_of(exported))
+        graph.save(draft.folder / body_file(precision), outputs, graph_metadata(exported))
 
 
-def facts_of(exported: Exported) -> Mapping[str, str]:
+def graph_metadata(exported: ExportedModel) -> Mapping[str, str]:
     """What a graph says about itself."""
     return {"task": exported.name, "kind": exported.kind, "labels": ", ".join(exported.labels)}

@@ -4,22 +4,22 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 
-class Question(NamedTuple):
+class Query(NamedTuple):
     """Texts by the names of the endpoint's inputs, and the language that they are in."""
 
     language: str
     texts: Mapping[str, str]
 
 
-class Found(NamedTuple):
+class Prediction(NamedTuple):
     """A label, a passage of the context, or an entity with its kind."""
 
-    what: str
+    value: str
     probability: float
 
 
-class Answer(NamedTuple):
+class QueryResult(NamedTuple):
     """What was found: one label or passage; entities, as many as there are."""
 
-    question: Question
-    found: tuple[Found, ...]
+    query: Query
+    predictions: tuple[Prediction, ...]

@@ -21,7 +21,7 @@ import pydantic
 
 from lingraft.artifacts.artifact import Artifact, Kind
 from lingraft.artifacts.files import atomic_folder, write_json
-from lingraft.bundle.parts import cut, version_of
+from lingraft.bundle.language_part import language_version, write_language_part
 from lingraft.config.section import Language, Name
 from lingraft.errors import ArtifactError, PublicationError, SupersededError
 
@@ -49,14 +49,14 @@ class Publication(pydantic.BaseModel, frozen=True, extra="forbid"):
     origin: str = pydantic.Field("", description="Where the version came from.")
 
     @property
-    def says(self) -> str:
+    def summary(self) -> str:
         """In a line."""
         undone = f" (takes {self.undoes} back)" if self.undoes else ""
         version = f" {self.version}" if self.version else ""
         return f"{self.task} {self.language} {self.number}: {self.action}{version}{undone}, {self.at}, by {self.by}"
 
 
-class Reply(pydantic.BaseModel, frozen=True, extra="forbid"):
+class LanguageStatus(pydantic.BaseModel, frozen=True, extra="forbid"):
     """What a server has made of a language's publications."""
 
     seen: int = pydantic.Field(0, description="Number of the last one that it has looked at.")
@@ -65,19 +65,19 @@ class Reply(pydantic.BaseModel, frozen=True, extra="forbid"):
     refused: dict[int, str] = pydantic.Field({}, description="Reasons by number, of the last ones.")
 
 
-class Replica(pydantic.BaseModel, frozen=True, extra="forbid"):
+class ReplicaStatus(pydantic.BaseModel, frozen=True, extra="forbid"):
     """All that a server says."""
 
     name: str
-    replies: dict[str, dict[str, Reply]] = pydantic.Field({}, description="By task and language.")
+    replies: dict[str, dict[str, LanguageStatus]] = pydantic.Field({}, description="By task and language.")
 
     def serves(self, task: str) -> set[str]:
         """Languages of a task that are served here."""
         return {language for language, reply in self.replies.get(task, {}).items() if reply.version}
 
-    def reply(self, task: str, language: str) -> Reply:
+    def status(self, task: str, language: str) -> LanguageStatus:
         """About one language."""
-        return self.replies.get(task, {}).get(language, Reply())
+        return self.replies.get(task, {}).get(language, LanguageStatus())
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ class Publications:
                 if _is_place(task, language):
                     yield task, language
 
-    def latest(self, task: str, language: str) -> int:
+    def latest_number(self, task: str, language: str) -> int:
         """Number of a language's last publication; 0 if there is none. Reads no file.
 
         Raises:
@@ -107,7 +107,7 @@ class Publications:
         Raises:
             ArtifactError: one is damaged.
         """
-        return [self.read(task, language, number) for number in range(1, self.latest(task, language) + 1)]
+        return [self.read(task, language, number) for number in range(1, self.latest_number(task, language) + 1)]
 
     def read(self, task: str, language: str, number: int) -> Publication:
         """One of them.
@@ -121,36 +121,36 @@ class Publications:
         except (pydantic.ValidationError, FileNotFoundError) as error:
             raise ArtifactError(f"{path} is damaged: {error}. Publish the language again.") from error
 
-    def last(self, task: str, language: str) -> Publication | None:
+    def latest_publication(self, task: str, language: str) -> Publication | None:
         """A language's last publication; None if there is none.
 
         Raises:
             ArtifactError: it is damaged.
         """
-        number = self.latest(task, language)
+        number = self.latest_number(task, language)
         return self.read(task, language, number) if number else None
 
-    def keep(self, bundle: Artifact, language: str) -> str:
+    def store_version(self, bundle: Artifact, language: str) -> str:
         """Copy a language's part of a bundle here, unless it is here; returns its version. Nobody serves it yet.
 
         Raises:
             ArtifactError: the folder cannot be written, or what is here already is damaged.
             PublicationError: the bundle does not have the language.
         """
-        version = version_of(bundle.manifest, language)
-        out = self.part(bundle.manifest.detail("task", str), language, version)
+        version = language_version(bundle.manifest, language)
+        out = self.version_path(bundle.manifest.detail("task", str), language, version)
         if out.is_dir():
             Artifact.load(out, Kind.LANGUAGE)
             return version
         try:
-            cut(bundle, language, out)
+            write_language_part(bundle, language, out)
         except ArtifactError:
             if not out.is_dir():
                 raise
             Artifact.load(out, Kind.LANGUAGE)  # somebody else has brought the same meanwhile
         return version
 
-    def part(self, task: str, language: str, version: str) -> Path:
+    def version_path(self, task: str, language: str, version: str) -> Path:
         """Where a version lies."""
         return self._place(task, language) / "versions" / version
 
@@ -172,7 +172,7 @@ class Publications:
             ArtifactError: the folder cannot be written.
         """
         made = Publication(
-            number=self.latest(task, language) + 1,
+            number=self.latest_number(task, language) + 1,
             task=task,
             language=language,
             action=action,
@@ -195,37 +195,37 @@ class Publications:
             ) from error
         return made
 
-    def written_s(self, publication: Publication) -> float:
+    def written_at_s(self, publication: Publication) -> float:
         """When the file system says that a publication was written, in seconds since 1970 of its own clock."""
         place = self._place(publication.task, publication.language)
         return (place / _numbered(publication.number) / _RECORD).stat().st_mtime
 
-    def answer(self, replica: Replica) -> None:
+    def write_status(self, replica: ReplicaStatus) -> None:
         """Tell publishers what a server has made of what they published.
 
         Raises:
             ArtifactError: the folder cannot be written.
         """
-        write_json(self._answers(replica.name), replica.model_dump(mode="json"))
+        write_json(self._status_file(replica.name), replica.model_dump(mode="json"))
 
     def touch(self, name: str) -> None:
         """Show that a server is alive and has nothing new to say."""
-        os.utime(self._answers(name))
+        os.utime(self._status_file(name))
 
-    def leave(self, name: str) -> None:
+    def remove_status(self, name: str) -> None:
         """Say nothing any more, as a server that stops."""
-        self._answers(name).unlink(missing_ok=True)
+        self._status_file(name).unlink(missing_ok=True)
 
-    def replicas(self) -> Iterator[tuple[Replica, float]]:
+    def replicas(self) -> Iterator[tuple[ReplicaStatus, float]]:
         """Servers, and when each was last heard of, in seconds since 1970 of the file system's clock."""
         for path in sorted((self.folder / "answers").glob("[!.]*.json")):
             try:
                 heard_s, said = path.stat().st_mtime, json.loads(path.read_bytes())
-                yield Replica.model_validate(said), heard_s
+                yield ReplicaStatus.model_validate(said), heard_s
             except FileNotFoundError:  # it has just stopped
                 continue
 
-    def living(self) -> list[Replica]:
+    def live_replicas(self) -> list[ReplicaStatus]:
         """Servers but for those that have gone without a word: not heard of for much longer than the last one."""
         heard = [*self.replicas()]
         newest_s = max((heard_s for _, heard_s in heard), default=0.0)
@@ -241,7 +241,7 @@ class Publications:
         """
         history = self.history(task, language)
         needed = {each.version for each in history[-keep:]}
-        needed |= {replica.reply(task, language).version for replica, _ in self.replicas()}
+        needed |= {replica.status(task, language).version for replica, _ in self.replicas()}
         place = self._place(task, language) / "versions"
         unneeded = [version for version in _names(place) if version not in needed]
         for version in unneeded:
@@ -262,7 +262,7 @@ class Publications:
             )
         return self.folder / "tasks" / task / language
 
-    def _answers(self, name: str) -> Path:
+    def _status_file(self, name: str) -> Path:
         return self.folder / "answers" / f"{name}.json"
 
 

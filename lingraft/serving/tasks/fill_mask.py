@@ -15,26 +15,26 @@ from numpy.typing import NDArray
 from lingraft.bundle.format import FEATURES
 from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.errors import RequestError
-from lingraft.serving.bundle import Bundle, Language
-from lingraft.serving.tasks.kind import (
+from lingraft.serving.bundle import Bundle, ServedLanguage
+from lingraft.serving.tasks.handler import (
     TEXT,
     TOP_K,
     TRUNCATE,
-    TRUNCATING,
-    Answers,
-    Asked,
-    Outputs,
-    Parameter,
-    Row,
-    Tensor,
+    TRUNCATE_PARAMETER,
+    RequestParameter,
+    ResponseTensors,
+    RowOutputs,
+    TaskInput,
+    TensorSpec,
+    TokenRow,
     softmax,
-    texts_of,
+    text_tensor,
 )
 from lingraft.serving.tasks.words import words
 
-_PARAMETERS: Mapping[str, Parameter] = {
-    TRUNCATE: TRUNCATING,
-    TOP_K: Parameter(5, "pieces told for each mask", least=1, most=100),
+_PARAMETERS: Mapping[str, RequestParameter] = {
+    TRUNCATE: TRUNCATE_PARAMETER,
+    TOP_K: RequestParameter(5, "pieces told for each mask", minimum=1, maximum=100),
 }
 MASK = "<mask>"
 """How a mask is written in a text, whatever the tokenizer's own piece is."""
@@ -44,7 +44,7 @@ _MOST_MASKS = 32
 
 
 @dataclass(frozen=True)
-class _Place:
+class _MaskPosition:
     """Where a mask stands."""
 
     text: int
@@ -55,13 +55,13 @@ class _Place:
 
 
 @dataclass(frozen=True)
-class _Job:
+class _EncodedFillMask:
     bundle: Bundle
-    rows: Sequence[Row]
-    places: list[_Place]
+    rows: Sequence[TokenRow]
+    places: list[_MaskPosition]
     top_k: int
 
-    def answers(self, outputs: Sequence[Outputs]) -> Answers:
+    def decode(self, outputs: Sequence[RowOutputs]) -> ResponseTensors:
         found = [self._best(place, outputs[place.text][FEATURES][place.token]) for place in self.places]
         ids_MK = np.stack([ids_K for ids_K, _ in found])
         surfaces = [
@@ -72,59 +72,63 @@ class _Job:
         return {
             TEXT_INDEX: np.array([place.text for place in self.places], np.int32),
             START: np.array([place.start for place in self.places], np.int32),
-            PIECE: texts_of([text for text, _ in flat]).reshape(ids_MK.shape),
+            PIECE: text_tensor([text for text, _ in flat]).reshape(ids_MK.shape),
             BEGINS_WORD: np.array([begins for _, begins in flat]).reshape(ids_MK.shape),
             PROBABILITY: np.stack([probability_K for _, probability_K in found]),
         }
 
-    def _language(self, place: _Place) -> Language:
+    def _language(self, place: _MaskPosition) -> ServedLanguage:
         return self.bundle.languages[self.rows[place.text].language]
 
-    def _best(self, place: _Place, features_D: NDArray[np.float32]) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    def _best(
+        self, place: _MaskPosition, features_D: NDArray[np.float32]
+    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         language = self._language(place)
         assert language.bias_V is not None  # a primary's bundle has them
-        probabilities_V = softmax(language.table.times(features_D[None])[0] + language.bias_V)
+        probabilities_V = softmax(language.table.dot(features_D[None])[0] + language.bias_V)
         special = list(language.tokenizer.special)
         ranked_V = probabilities_V.copy()
         ranked_V[special] = -1.0
         best_K = np.argsort(-ranked_V, kind="stable")[: self.top_k]
         return best_K, probabilities_V[best_K]
 
-    def _surface(self, place: _Place, index: int) -> tuple[str, bool]:
+    def _surface(self, place: _MaskPosition, index: int) -> tuple[str, bool]:
         """How a piece reads, and whether it begins a word."""
         return _surfaces(self._language(place).tokenizer)[index]
 
 
-class Masked:
+class FillMaskHandler:
     """Fill-mask; implements `AnswerKind`."""
 
     inputs = (TEXT,)
-    detected = TEXT
+    detection_input = TEXT
     parameters = _PARAMETERS
 
-    def outputs(self, labels: int, width: int) -> list[Tensor]:
+    def outputs(self, labels: int, width: int) -> list[TensorSpec]:
         return [
-            Tensor(TEXT_INDEX, "INT32", [-1], "text of each mask, from 0"),
-            Tensor(START, "INT32", [-1], "character of that text at which the mask begins"),
-            Tensor(PIECE, "BYTES", [-1, -1], "most probable pieces of each mask, best first"),
-            Tensor(BEGINS_WORD, "BOOL", [-1, -1], "whether such a piece begins a word"),
-            Tensor(PROBABILITY, "FP32", [-1, -1], "probabilities of these pieces"),
+            TensorSpec(TEXT_INDEX, "INT32", [-1], "text of each mask, from 0"),
+            TensorSpec(START, "INT32", [-1], "character of that text at which the mask begins"),
+            TensorSpec(PIECE, "BYTES", [-1, -1], "most probable pieces of each mask, best first"),
+            TensorSpec(BEGINS_WORD, "BOOL", [-1, -1], "whether such a piece begins a word"),
+            TensorSpec(PROBABILITY, "FP32", [-1, -1], "probabilities of these pieces"),
         ]
 
-    def job(self, bundle: Bundle, asked: Asked) -> _Job:
+    def encode(self, bundle: Bundle, asked: TaskInput) -> _EncodedFillMask:
         rows, places = [], []
         for number, (text, language) in enumerate(zip(asked.texts[TEXT], asked.languages, strict=True)):
-            ids, found = _cut(number, text, bundle, bundle.languages[language].tokenizer, asked.parameters[TRUNCATE])
-            rows.append(Row(language, ids, None, number))
+            ids, found = _encode_text(
+                number, text, bundle, bundle.languages[language].tokenizer, asked.parameters[TRUNCATE]
+            )
+            rows.append(TokenRow(language, ids, None, number))
             places += found
         # A vocabulary may be smaller than the number of pieces asked for; all masks tell as many.
         fewest = min(len(bundle.languages[language].tokenizer) for language in asked.languages) - 5
-        return _Job(bundle, rows, places, min(asked.parameters[TOP_K], max(1, fewest)))
+        return _EncodedFillMask(bundle, rows, places, min(asked.parameters[TOP_K], max(1, fewest)))
 
 
-def _cut(
+def _encode_text(
     number: int, text: str, bundle: Bundle, tokenizer: Tokenizer, truncate: bool
-) -> tuple[list[int], list[_Place]]:
+) -> tuple[list[int], list[_MaskPosition]]:
     """A text's ids, and its masks; the texts between masks are cut into pieces one by one."""
     starts = [match.start() for match in re.finditer(re.escape(MASK), text)]
     if not 0 < len(starts) <= _MOST_MASKS:
@@ -142,7 +146,7 @@ def _cut(
             f"text {number} has {len(ids) + 1} tokens, and the model reads at most {bundle.block_tokens}. Send a "
             f"shorter text, or one with its masks at the beginning, and the parameter {TRUNCATE!r} set to true."
         )
-    places = [_Place(number, *place) for place in zip(starts, tokens, strict=True)]
+    places = [_MaskPosition(number, *place) for place in zip(starts, tokens, strict=True)]
     return [*ids[:room], tokenizer.special.end], places
 
 
@@ -156,10 +160,10 @@ def with_mask(text: str) -> str:
 
 
 def _surfaces(tokenizer: Tokenizer) -> list[tuple[str, bool]]:
-    return _surfaces_by_hash(_Hashed(tokenizer))
+    return _surfaces_by_hash(_ByHash(tokenizer))
 
 
-class _Hashed:
+class _ByHash:
     """A tokenizer as a key: equal ones have equal files."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
@@ -169,11 +173,11 @@ class _Hashed:
         return hash(self.tokenizer.hash)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Hashed) and other.tokenizer.hash == self.tokenizer.hash
+        return isinstance(other, _ByHash) and other.tokenizer.hash == self.tokenizer.hash
 
 
 @lru_cache(maxsize=64)
-def _surfaces_by_hash(key: _Hashed) -> list[tuple[str, bool]]:
+def _surfaces_by_hash(key: _ByHash) -> list[tuple[str, bool]]:
     """How each piece reads; one that is no text by itself, such as a byte, as its tokenizer writes it."""
     pairs = zip(key.tokenizer.surfaces(), key.tokenizer.pieces(), strict=True)
     return [(piece, False) if surface is None else (surface.text, bool(surface.initial)) for surface, piece in pairs]

@@ -11,10 +11,10 @@ from pathlib import Path
 
 from lingraft.bundle.format import Precision
 from lingraft.errors import ServingError
-from lingraft.serving.bundle import Bundle, Language, Shared
+from lingraft.serving.bundle import Bundle, OpenedFiles, ServedLanguage
 
 
-class Served:
+class ServedBundles:
     """Bundles by name; threads may share it."""
 
     def __init__(self, bundles: Iterable[Bundle]) -> None:
@@ -33,7 +33,7 @@ class Served:
             raise ServingError("there is no bundle to serve. Give one: --bundle DIR.")
 
     @classmethod
-    def load(cls, folders: Iterable[Path], precision: Precision | None = None) -> "Served":
+    def load(cls, folders: Iterable[Path], precision: Precision | None = None) -> "ServedBundles":
         """Open bundles, and ask every language for its golden answers; equal tables and tokenizers are opened once.
 
         Raises:
@@ -42,10 +42,10 @@ class Served:
             ServingError: a golden answer is missed, or ONNX Runtime is not usable as installed.
             MissingExtraError: ONNX Runtime is not installed.
         """
-        shared = Shared.of()
+        shared = OpenedFiles.from_languages()
         bundles = [Bundle.load(folder, precision, shared=shared) for folder in folders]
         for bundle in bundles:
-            bundle.require_golden()
+            bundle.run_self_test()
         return cls(bundles)
 
     @property
@@ -54,15 +54,17 @@ class Served:
         return dict(self._bundles)
 
     @property
-    def shared(self) -> Shared:
+    def opened_files(self) -> OpenedFiles:
         """What is open now, for a language that comes to share."""
-        return Shared.of(each for bundle in self.bundles.values() for each in bundle.languages.values())
+        return OpenedFiles.from_languages(
+            each for bundle in self.bundles.values() for each in bundle.languages.values()
+        )
 
     def __getitem__(self, name: str) -> Bundle:
         """The bundle as it is now; a request takes it once, and keeps to it."""
         return self._bundles[name]
 
-    def put(self, name: str, tag: str, language: Language) -> None:
+    def put(self, name: str, tag: str, language: ServedLanguage) -> None:
         """Add a language to a bundle, or replace it, once it has given its golden answers.
 
         Raises:
@@ -75,8 +77,8 @@ class Served:
                 f"a table of width {language.table.width} does not fit {name!r}, which has {bundle.shape.width}. "
                 "Export the language for this body."
             )
-        replace(bundle, languages={tag: language}).require_golden()
-        self._change(name, lambda languages: {**languages, tag: language})
+        replace(bundle, languages={tag: language}).run_self_test()
+        self._update(name, lambda languages: {**languages, tag: language})
 
     def remove(self, name: str, tag: str) -> None:
         """Take a language away.
@@ -87,14 +89,14 @@ class Served:
         languages = self._require(name).languages
         if tag not in languages or len(languages) == 1:
             raise ServingError(f"{name!r} speaks {sorted(languages)}; {tag!r} cannot be taken away from that.")
-        self._change(name, lambda before: {each: before[each] for each in before if each != tag})
+        self._update(name, lambda before: {each: before[each] for each in before if each != tag})
 
     def _require(self, name: str) -> Bundle:
         if name not in self._bundles:
             raise ServingError(f"no bundle {name!r} is served; there are {sorted(self._bundles)}.")
         return self._bundles[name]
 
-    def _change(self, name: str, changed: Callable[[dict[str, Language]], dict[str, Language]]) -> None:
+    def _update(self, name: str, changed: Callable[[dict[str, ServedLanguage]], dict[str, ServedLanguage]]) -> None:
         with self._lock:
             bundle = self._bundles[name]
             self._bundles[name] = replace(bundle, languages=changed(bundle.languages))

@@ -8,17 +8,17 @@ from typing import Any
 
 from lingraft.artifacts import artifact
 from lingraft.artifacts.artifact import PART_FIELDS, Artifact, Kind, Manifest
-from lingraft.bundle.format import Precision, body_fingerprint, tokenizers_of
+from lingraft.bundle.format import Precision, body_fingerprint, bundle_tokenizers
 from lingraft.errors import PublicationError
 
-BODIES = "bodies"
+BODY_FINGERPRINTS = "bodies"
 """Of the manifest's details: fingerprint of the body by precision."""
 _VERSION_DIGITS = 16
-OF_TASK = ("task", "kind", "labels", "shape", "tables")
+TASK_DETAILS = ("task", "kind", "labels", "shape", "tables")
 """Of the manifest's details: what the bundle says of its task."""
 
 
-def cut(bundle: Artifact, language: str, out: Path) -> Artifact:
+def write_language_part(bundle: Artifact, language: str, out: Path) -> Artifact:
     """Write a language's part of a bundle; its files are hard links where the file system has them.
 
     Args:
@@ -30,19 +30,19 @@ def cut(bundle: Artifact, language: str, out: Path) -> Artifact:
         ArtifactError: `out` cannot be written, or the bundle's manifest is damaged.
         PublicationError: the bundle does not have the language.
     """
-    fingerprint_of(bundle.manifest, language)
+    language_fingerprint(bundle.manifest, language)
     with artifact.create(out, Kind.LANGUAGE) as draft:
-        draft.share(bundle, files_of(bundle.manifest, language))
+        draft.share(bundle, language_files(bundle.manifest, language))
         draft.facts = _facts(bundle.manifest, language)
     return Artifact.load(out, Kind.LANGUAGE)
 
 
-def files_of(manifest: Manifest, language: str) -> dict[str, str]:
+def language_files(manifest: Manifest, language: str) -> dict[str, str]:
     """A language's files in a bundle or in a part, with their hashes."""
     return {name: mark for name, mark in manifest.files.items() if name.startswith(f"{language}/")}
 
 
-def fingerprint_of(manifest: Manifest, language: str) -> str:
+def language_fingerprint(manifest: Manifest, language: str) -> str:
     """Fingerprint of a language's part, which covers all that decides an answer in it; equal in bundle and part.
 
     Args:
@@ -53,20 +53,20 @@ def fingerprint_of(manifest: Manifest, language: str) -> str:
         PublicationError: there is no such language.
         ArtifactError: the manifest is damaged.
     """
-    known = tokenizers_of(manifest)
+    known = bundle_tokenizers(manifest)
     if language not in known:
         raise PublicationError(f"the bundle has no language {language!r}, only {sorted(known)}. Name one of these.")
     return (manifest if manifest.kind is Kind.LANGUAGE else _part_of(manifest, language)).fingerprint
 
 
-def version_of(manifest: Manifest, language: str) -> str:
+def language_version(manifest: Manifest, language: str) -> str:
     """Beginning of a part's fingerprint: the name of a published version.
 
     Raises:
         PublicationError: there is no such language.
         ArtifactError: the manifest is damaged.
     """
-    return fingerprint_of(manifest, language)[:_VERSION_DIGITS]
+    return language_fingerprint(manifest, language)[:_VERSION_DIGITS]
 
 
 def _part_of(manifest: Manifest, language: str) -> Manifest:
@@ -75,7 +75,9 @@ def _part_of(manifest: Manifest, language: str) -> Manifest:
         name: {part: known for part, known in getattr(manifest, name).items() if part.startswith(f"{language}/")}
         for name in PART_FIELDS
     }
-    return Manifest(kind=Kind.LANGUAGE, files=files_of(manifest, language), **of_parts, **_facts(manifest, language))
+    return Manifest(
+        kind=Kind.LANGUAGE, files=language_files(manifest, language), **of_parts, **_facts(manifest, language)
+    )
 
 
 def _facts(manifest: Manifest, language: str) -> dict[str, Any]:
@@ -86,9 +88,9 @@ def _facts(manifest: Manifest, language: str) -> dict[str, Any]:
         "language": language,
         "aligned_with": manifest.aligned_with,
         "data_hashes": {name: mark for name, mark in manifest.data_hashes.items() if name in ("task", embeddings)},
-        "details": {name: details.get(name) for name in OF_TASK}
+        "details": {name: details.get(name) for name in TASK_DETAILS}
         | {
             "tokenizers": {language: details["tokenizers"][language]},
-            BODIES: {precision: body_fingerprint(manifest, precision) for precision in precisions},
+            BODY_FINGERPRINTS: {precision: body_fingerprint(manifest, precision) for precision in precisions},
         },
     }

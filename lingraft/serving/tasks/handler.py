@@ -15,15 +15,15 @@ from lingraft.errors import RequestError
 from lingraft.serving.bundle import Bundle
 from lingraft.tasks.pairs import encode
 
-Outputs = Mapping[str, NDArray[np.float32]]
+RowOutputs = Mapping[str, NDArray[np.float32]]
 """What the body says of one row, by name; without padding."""
-Answers = dict[str, NDArray[Any]]
+ResponseTensors = dict[str, NDArray[Any]]
 """Tensors of a response by name; those of text have the dtype object."""
 TEXT, TEXT_PAIR, QUESTION, CONTEXT, LANGUAGE = "text", "text_pair", "question", "context", "language"
 TRUNCATE, TOP_K, NORMALIZE = "truncate", "top_k", "normalize"
 
 
-class Row(NamedTuple):
+class TokenRow(NamedTuple):
     """Token ids of one input of the body."""
 
     language: str
@@ -37,7 +37,7 @@ class Row(NamedTuple):
         return len(self.ids)
 
 
-class Tensor(NamedTuple):
+class TensorSpec(NamedTuple):
     """A tensor of a response, as metadata describes it."""
 
     name: str
@@ -48,20 +48,20 @@ class Tensor(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Parameter:
+class RequestParameter:
     """What a request may ask for beside its texts; a bool, or an int of a range."""
 
     default: bool | int
     meaning: str
-    least: int = 0
-    most: int = 0
+    minimum: int = 0
+    maximum: int = 0
 
 
-TRUNCATING = Parameter(False, "read only the beginning of a text that is longer than the model reads")
+TRUNCATE_PARAMETER = RequestParameter(False, "read only the beginning of a text that is longer than the model reads")
 
 
 @dataclass(frozen=True)
-class Asked:
+class TaskInput:
     """Texts of a request, whose languages are served, and its parameters, defaults included."""
 
     texts: dict[str, list[str]]
@@ -73,14 +73,14 @@ class Asked:
         return len(self.languages)
 
 
-class Job(Protocol):
+class EncodedRequest(Protocol):
     """A request in pieces."""
 
     @property
-    def rows(self) -> Sequence[Row]:
+    def rows(self) -> Sequence[TokenRow]:
         """What is to go through the body."""
 
-    def answers(self, outputs: Sequence[Outputs]) -> Answers:
+    def decode(self, outputs: Sequence[RowOutputs]) -> ResponseTensors:
         """Answers from what the body said of each row.
 
         Raises:
@@ -88,7 +88,7 @@ class Job(Protocol):
         """
 
 
-class AnswerKind(Protocol):
+class TaskHandler(Protocol):
     """A kind of answer; has no state."""
 
     @property
@@ -96,14 +96,14 @@ class AnswerKind(Protocol):
         """Texts that a request has, beside their languages."""
 
     @property
-    def detected(self) -> str:
+    def detection_input(self) -> str:
         """The input whose language is found out where a request says 'auto'."""
 
     @property
-    def parameters(self) -> Mapping[str, Parameter]:
+    def parameters(self) -> Mapping[str, RequestParameter]:
         """What a request may set."""
 
-    def outputs(self, labels: int, width: int) -> list[Tensor]:
+    def outputs(self, labels: int, width: int) -> list[TensorSpec]:
         """Tensors of a response, beside the languages.
 
         Args:
@@ -111,7 +111,7 @@ class AnswerKind(Protocol):
             width: of the body.
         """
 
-    def job(self, bundle: Bundle, asked: Asked) -> Job:
+    def encode(self, bundle: Bundle, asked: TaskInput) -> EncodedRequest:
         """Cut a request into rows.
 
         Raises:
@@ -119,7 +119,7 @@ class AnswerKind(Protocol):
         """
 
 
-def run(bundle: Bundle, rows: Sequence[Row]) -> list[Outputs]:
+def run_batch(bundle: Bundle, rows: Sequence[TokenRow]) -> list[RowOutputs]:
     """Put rows of any of a bundle's languages through its body as one batch."""
     types = [row.types or [0] * len(row) for row in rows] if any(row.types for row in rows) else None
     found = bundle.body.run(*bundle.gather([(row.language, row.ids) for row in rows], types))
@@ -129,31 +129,31 @@ def run(bundle: Bundle, rows: Sequence[Row]) -> list[Outputs]:
     ]
 
 
-def encoded(bundle: Bundle, asked: Asked, truncate: bool) -> list[Row]:
+def encode_rows(bundle: Bundle, asked: TaskInput, truncate: bool) -> list[TokenRow]:
     """Texts, or pairs of texts, as rows, in the order of the request.
 
     Raises:
         RequestError: nothing is left of a text, or it is longer than a block and `truncate` is False.
     """
     texts = list(zip(*asked.texts.values(), strict=True))
-    rows: dict[int, Row] = {}
+    rows: dict[int, TokenRow] = {}
     for language in dict.fromkeys(asked.languages):
         places = [place for place, spoken in enumerate(asked.languages) if spoken == language]
         found = encode([texts[place] for place in places], bundle.languages[language].tokenizer, bundle.shape)
         for number, place in enumerate(places):
             _require_length(bundle, place, len(texts[place]), found.whole_tokens[number], truncate)
             types = None if found.types is None else found.types[number]
-            rows[place] = Row(language, found.rows[number], types, place)
+            rows[place] = TokenRow(language, found.rows[number], types, place)
     return [rows[place] for place in range(len(texts))]
 
 
 def _require_length(bundle: Bundle, place: int, parts: int, tokens: int, truncate: bool) -> None:
     if tokens == 2 + bundle.shape.family.separators * (parts - 1):
-        raise empty(place)
-    require_room(bundle, place, tokens, truncate)
+        raise empty_text_error(place)
+    require_length(bundle, place, tokens, truncate)
 
 
-def require_room(bundle: Bundle, place: int, tokens: int, truncate: bool) -> None:
+def require_length(bundle: Bundle, place: int, tokens: int, truncate: bool) -> None:
     """Refuse a text of more tokens than the model reads, unless the request wants only its beginning read.
 
     Raises:
@@ -166,12 +166,12 @@ def require_room(bundle: Bundle, place: int, tokens: int, truncate: bool) -> Non
         )
 
 
-def empty(place: int) -> RequestError:
+def empty_text_error(place: int) -> RequestError:
     """What to say of a text in which there is nothing to read."""
     return RequestError(f"text {place} is empty: nothing is left of it but blanks. Send text.")
 
 
-def texts_of(values: Sequence[str]) -> NDArray[np.object_]:
+def text_tensor(values: Sequence[str]) -> NDArray[np.object_]:
     """A tensor of texts."""
     found = np.empty(len(values), np.object_)
     found[:] = values

@@ -11,26 +11,26 @@ import numpy as np
 from lingraft.config.tasks import INPUTS
 from lingraft.errors import RequestError
 from lingraft.serving.bundle import Bundle
-from lingraft.serving.tasks.kind import (
+from lingraft.serving.tasks.handler import (
     CONTEXT,
     QUESTION,
     TRUNCATE,
-    Answers,
-    Asked,
-    Outputs,
-    Parameter,
-    Row,
-    Tensor,
-    empty,
+    RequestParameter,
+    ResponseTensors,
+    RowOutputs,
+    TaskInput,
+    TensorSpec,
+    TokenRow,
+    empty_text_error,
     softmax,
-    texts_of,
+    text_tensor,
 )
 from lingraft.tasks import squad
 from lingraft.tasks.squad_answers import Found, answers_in
 from lingraft.tasks.squad_windows import Windows, cut
 
-_PARAMETERS: Mapping[str, Parameter] = {
-    TRUNCATE: Parameter(False, "read only the beginning of a question that takes more than half of a window")
+_PARAMETERS: Mapping[str, RequestParameter] = {
+    TRUNCATE: RequestParameter(False, "read only the beginning of a question that takes more than half of a window")
 }
 ANSWER, START, END, SCORE, PROBABILITY = "answer", "start", "end", "score", "probability"
 _MOST_WINDOWS = 256
@@ -38,22 +38,22 @@ _MOST_WINDOWS = 256
 
 
 @dataclass(frozen=True)
-class _Job:
-    rows: Sequence[Row]
+class _EncodedQuestions:
+    rows: Sequence[TokenRow]
     windows: list[Windows]
     """One question each."""
 
-    def answers(self, outputs: Sequence[Outputs]) -> Answers:
+    def decode(self, outputs: Sequence[RowOutputs]) -> ResponseTensors:
         left = iter(outputs)
         best: list[tuple[Found, float]] = []
         for place, windows in enumerate(self.windows):
             found = answers_in(windows, [next(left)["logits_BT2"] for _ in range(len(windows))])[0]
             if not found:
-                raise empty(place)
+                raise empty_text_error(place)
             scores = softmax(np.array([each.score for each in found], np.float32))
             best.append((found[0], float(scores[0])))
         return {
-            ANSWER: texts_of([found.text for found, _ in best]),
+            ANSWER: text_tensor([found.text for found, _ in best]),
             START: np.array([found.start for found, _ in best], np.int32),
             END: np.array([found.end for found, _ in best], np.int32),
             SCORE: np.array([found.score for found, _ in best], np.float32),
@@ -61,43 +61,45 @@ class _Job:
         }
 
 
-class Passages:
+class QuestionAnsweringHandler:
     """Extractive question answering; implements `AnswerKind`."""
 
     inputs = INPUTS["questions"]
-    detected = CONTEXT
+    detection_input = CONTEXT
     parameters = _PARAMETERS
 
-    def outputs(self, labels: int, width: int) -> list[Tensor]:
+    def outputs(self, labels: int, width: int) -> list[TensorSpec]:
         return [
-            Tensor(ANSWER, "BYTES", [-1], "best passage of each context, as it stands there"),
-            Tensor(START, "INT32", [-1], "its first character, counted in Unicode code points"),
-            Tensor(END, "INT32", [-1], "one behind its last"),
-            Tensor(SCORE, "FP32", [-1], "its start logit plus end logit"),
-            Tensor(PROBABILITY, "FP32", [-1], "softmax of its score over the best 20 passages"),
+            TensorSpec(ANSWER, "BYTES", [-1], "best passage of each context, as it stands there"),
+            TensorSpec(START, "INT32", [-1], "its first character, counted in Unicode code points"),
+            TensorSpec(END, "INT32", [-1], "one behind its last"),
+            TensorSpec(SCORE, "FP32", [-1], "its start logit plus end logit"),
+            TensorSpec(PROBABILITY, "FP32", [-1], "softmax of its score over the best 20 passages"),
         ]
 
-    def job(self, bundle: Bundle, asked: Asked) -> _Job:
+    def encode(self, bundle: Bundle, asked: TaskInput) -> _EncodedQuestions:
         pairs = zip(asked.texts[QUESTION], asked.texts[CONTEXT], asked.languages, strict=True)
-        windows = [self._cut(bundle, place, *pair, asked) for place, pair in enumerate(pairs)]
+        windows = [self._encode_question(bundle, place, *pair, asked) for place, pair in enumerate(pairs)]
         if (count := sum(map(len, windows))) > _MOST_WINDOWS:
             raise RequestError(
                 f"the contexts take {count} windows of {bundle.block_tokens} tokens; at most {_MOST_WINDOWS} are read "
                 "for one request. Send fewer or shorter ones."
             )
         rows = [
-            Row(language, *each.row(index), place)
+            TokenRow(language, *each.row(index), place)
             for place, (each, language) in enumerate(zip(windows, asked.languages, strict=True))
             for index in range(len(each))
         ]
-        return _Job(rows, windows)
+        return _EncodedQuestions(rows, windows)
 
-    def _cut(self, bundle: Bundle, place: int, question: str, context: str, language: str, asked: Asked) -> Windows:
+    def _encode_question(
+        self, bundle: Bundle, place: int, question: str, context: str, language: str, asked: TaskInput
+    ) -> Windows:
         # Its answer is not known, and `cut` looks for none in the first blank.
         unanswered = squad.Question(str(place), context, question, (squad.Answer("", 0),))
         windows = cut([unanswered], bundle.languages[language].tokenizer, bundle.shape)
         if not windows.asked[0] or not len(windows.passages[0]):
-            raise empty(place)
+            raise empty_text_error(place)
         if windows.truncated and not asked.parameters[TRUNCATE]:
             raise RequestError(
                 f"question {place} takes more than half of the {bundle.block_tokens} tokens that the model reads at "
