@@ -11,7 +11,7 @@ from lingraft.serving.settings import ServingSettings
 def test_a_gpu_has_larger_and_emptier_batches(
     provider: str, tokens: int, full: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(endpoint, "served_provider", lambda: provider)
+    monkeypatch.setattr(endpoint, "default_provider", lambda: provider)
     found = endpoint.queue_limits(ServingSettings())
     assert (found.batch_tokens, found.min_fill) == (tokens, full)
     assert endpoint.queue_limits(ServingSettings(batch_tokens=7)).batch_tokens == 7
