@@ -47,7 +47,7 @@ class ServedModel(NamedTuple):
 
     def outputs(self, bundle: Bundle) -> list[TensorSpec]:
         """All tensors of a response."""
-        return [*self.kind.outputs(len(bundle.labels), bundle.shape.width), *_LANGUAGE_TENSORS]
+        return [*self.handler.outputs(len(bundle.labels), bundle.shape.width), *_LANGUAGE_TENSORS]
 
 
 def _examples(model: ServedModel, bundle: Bundle) -> dict[str, dict[str, str]]:
