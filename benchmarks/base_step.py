@@ -24,7 +24,7 @@ from lingraft.config.systems import Stage, System
 from lingraft.data.shards import blocks_in_memory
 from lingraft.data.tokenizer.tokenizer import DEFAULT_SPECIAL_IDS
 from lingraft.model.encoder import Encoder, fresh_layers, mini_model
-from lingraft.model.initialisation.rows import Initialised
+from lingraft.model.initialisation.rows import InitialRows
 from lingraft.stages.adapt import adaptation_run
 from lingraft.tasks.classification import Classification
 from lingraft.training.run import Run, masked_lm_run, task_run
@@ -67,7 +67,7 @@ def stages(recipe: Recipe) -> Iterator[tuple[str, Callable[[], Run]]]:
 
     def adaptation() -> Run:
         mini = mini_model(Encoder(recipe.primary_shape, vocabulary), depth)
-        rows = Initialised(mini.vocabulary.table_VD.detach().clone(), torch.zeros(vocabulary), 0, {}, {})
+        rows = InitialRows(mini.vocabulary.table_VD.detach().clone(), torch.zeros(vocabulary), 0, {}, {})
         return adaptation_run(recipe, recipe.steps_over(depth)[Stage.ADAPT], mini, rows, blocks, recipe.adaptation)
 
     def finetuning() -> Run:

@@ -29,7 +29,7 @@ from lingraft.artifacts.names import primary_name, task_name
 from lingraft.artifacts.token_ids import ids_dtype
 from lingraft.config.recipe import Recipe
 from lingraft.config.training import Initialisation
-from lingraft.data.blocks import load_blocks, open_split, pack
+from lingraft.data.blocks import load_blocks, open_split, pack_blocks
 from lingraft.data.documents import Document
 from lingraft.data.shards import blocks_in_memory
 from lingraft.data.text import load_split, load_text
@@ -38,10 +38,10 @@ from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.errors import LingraftError
 from lingraft.jobs import job as jobs
 from lingraft.jobs import shared_results
-from lingraft.model.initialisation.aligned import aligned
+from lingraft.model.initialisation.aligned import align_rows
 from lingraft.model.initialisation.static_vectors import StaticVectors
 from lingraft.model.loading import load_primary
-from lingraft.model.swap import swap, vocabulary_of
+from lingraft.model.swap import make_vocabulary, swap
 from lingraft.reports.run.page import Records
 from lingraft.stages.evaluate import evaluate_language
 from lingraft.stages.results import load_language
@@ -78,7 +78,7 @@ def half_vectors(text: Artifact, pieces: Tokenizer, block_tokens: int, half: int
     """
     documents: list[Document] = [each for each in load_split(text, "train") if half_of(each.name) == half]
     stream = np.concatenate([*token_stream(documents, pieces, ids_dtype(len(pieces)), workers=1)])
-    blocks_NT, _ = pack(stream, block_tokens, pieces.special.begin)
+    blocks_NT, _ = pack_blocks(stream, block_tokens, pieces.special.begin)
     blocks = blocks_in_memory(torch.from_numpy(blocks_NT.astype(np.int64)))
     return vectors_of(blocks, pieces)
 
@@ -132,7 +132,7 @@ class Demo:
         recipe, block_tokens = self.recipe, self.recipe.encoder.block_tokens
         source, lane = load_primary(self.primary, recipe.primary_shape), self.lane(language)
         pieces, text = Tokenizer.load(lane.tokenizer), load_text(lane.text, language)
-        found = aligned(
+        found = align_rows(
             source=source.encoder.vocabulary,
             source_pieces=source.tokenizer,
             target_pieces=pieces,
@@ -140,7 +140,7 @@ class Demo:
             target_vectors=half_vectors(text, pieces, block_tokens, TARGET_HALF),
             seed=recipe.adaptation.seed,
         )
-        rows = vocabulary_of(found.rows.table_VD, found.rows.bias_V, found.rows.special)
+        rows = make_vocabulary(found.rows.table_VD, found.rows.bias_V, found.rows.special)
         judged = judge_all(recipe, load_tasks(self.tasks), text, pieces, lambda model: swap(model.net.encoder, rows))
         swap(source.encoder, rows)
         top = source.encoder.shape.layers

@@ -372,8 +372,8 @@ MUTATIONS = (
     Mutation(
         "known pairs are not kept while an alignment is learned",
         "lingraft/model/initialisation/alignment.py",
-        "map_WW = _fitted(spaces, known, _both_ways(frequent, forward_C, backward_C))",
-        "map_WW = _fitted(spaces, _both_ways(frequent, forward_C, backward_C))",
+        "map_WW = _fit_map(spaces, known, _both_ways(frequent, forward_C, backward_C))",
+        "map_WW = _fit_map(spaces, _both_ways(frequent, forward_C, backward_C))",
         ("model/initialisation/test_alignment.py",),
     ),
     Mutation(
@@ -400,14 +400,14 @@ MUTATIONS = (
     Mutation(
         "special pieces are left out of what aligned rows count as copied",
         "lingraft/model/initialisation/aligned.py",
-        "return _mixed(fitted, source, weights_TS, copied | special, classes), len(copied)",
-        "return _mixed(fitted, source, weights_TS, copied, classes), len(copied)",
+        "return _mix_rows(fitted, source, weights_TS, copied | special, classes), len(copied)",
+        "return _mix_rows(fitted, source, weights_TS, copied, classes), len(copied)",
         ("model/initialisation/test_aligned_rows.py",),
     ),
     Mutation(
         "rows are learned from pairs that alignment is measured on",
         "lingraft/stages/initialise.py",
-        "(pair for pair in pairs if not held_out(pair))",
+        "(pair for pair in pairs if not is_held_out(pair))",
         "(pair for pair in pairs)",
         ("stages/test_initialise.py",),
     ),

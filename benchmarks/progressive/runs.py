@@ -20,7 +20,7 @@ from lingraft.data.shards import Blocks
 from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.jobs import job as jobs
 from lingraft.jobs.job import Job, LanguageDirs, language_jobs
-from lingraft.model.flops import Work
+from lingraft.model.flops import UpdateShape
 from lingraft.model.loading import Primary, load_embeddings, load_primary
 from lingraft.model.swap import swap
 from lingraft.stages.adapt import adapt
@@ -114,7 +114,7 @@ def _spent(arm: Arm, made: Artifact) -> dict[str, Any]:
     plain = [{"depth": arm.depth, "steps": cost.steps, "flops": cost.flops}]
     looks = sum(point.dev_loss is not None for point in curve_of(made.folder))
     vocabulary = made.manifest.details["vocabulary"]
-    work = Work(
+    work = UpdateShape(
         shape.layers, shape.width, vocabulary, shape.block_tokens, settings.judged_blocks, masked_lm.JUDGED_MASK_RATE
     )
     return {

@@ -23,7 +23,7 @@ from lingraft.export.language import ExportedLanguage, tokenizer_facts, write_la
 from lingraft.export.parity import compare_languages
 from lingraft.export.standalone import write_standalone_model
 from lingraft.model.encoder import Encoder
-from lingraft.model.swap import vocabulary_of
+from lingraft.model.swap import make_vocabulary
 from lingraft.tasks.classification import Classifier
 from lingraft.tasks.tagging import Tagger
 
@@ -173,7 +173,7 @@ def _languages(models: Models, tags: list[str]) -> Iterator[ExportedLanguage]:
         generator = torch.Generator().manual_seed(int.from_bytes(tag.encode()) % 2**32)
         table_VD = torch.empty(models.plan.vocabulary, models.plan.shape.width).normal_(std=_STD, generator=generator)
         pieces = _own_pieces(models, tag)
-        yield ExportedLanguage(vocabulary_of(table_VD, torch.zeros(len(table_VD)), pieces.special), pieces)
+        yield ExportedLanguage(make_vocabulary(table_VD, torch.zeros(len(table_VD)), pieces.special), pieces)
 
 
 def _own_pieces(models: Models, tag: str) -> Tokenizer:

@@ -6,7 +6,7 @@ from itertools import product
 from typing import Any, Literal, NamedTuple
 
 from lingraft.config.systems import Stage, Step, TrainedPart
-from lingraft.model.flops import Work, flops_per_update
+from lingraft.model.flops import UpdateShape, flops_per_update
 
 Format = Literal["fp32", "bf16"]
 FORMATS: tuple[Format, ...] = ("fp32", "bf16")
@@ -112,7 +112,7 @@ class Cell:
         """Of an update, by the paper's formulas."""
         shape, step, heads = self.shape, self.training.step, len(self.training.step.heads)
         work = step.layers, shape.width, shape.vocabulary, shape.tokens, shape.blocks, MASK_RATE if heads else 0.0
-        return flops_per_update(step, Work(*work, heads))
+        return flops_per_update(step, UpdateShape(*work, heads))
 
     @property
     def flop_ratio(self) -> float:

@@ -79,7 +79,7 @@ def open_remote(uri: str, kind: Kind, cache: Path | None = None) -> Artifact:
     return Artifact(folder, manifest, deferred=True, origin=uri)
 
 
-class RemoteFiles:
+class RemoteShards:
     """Files of an artifact in object storage, each compared with its hash when it has been fetched.
 
     Several processes may use one cache: whoever needs a file first fetches it.

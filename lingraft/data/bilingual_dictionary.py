@@ -100,16 +100,16 @@ def word_pairs_or_errors(file: str) -> Iterator[PairOrError]:
     try:
         place = parse_path(file)
         if file.endswith(_SQLITE):
-            yield from _of_wikdict(place)
+            yield from _read_wikdict(place)
         elif file.endswith((_INDEX, *_ENTRIES)) or place.is_dir():
-            yield from _of_freedict(*_freedict_files(place))
+            yield from _read_freedict(*_find_freedict_files(place))
         else:
-            yield from _of_lines(place)
+            yield from _read_text(place)
     except LingraftError as error:
         yield error
 
 
-def _of_lines(place: TextPath) -> Iterator[PairOrError]:
+def _read_text(place: TextPath) -> Iterator[PairOrError]:
     for number, line in enumerate(read_lines(place), start=1):
         at = f"{place}, line {number}"
         if not line.strip():
@@ -124,7 +124,7 @@ def _of_lines(place: TextPath) -> Iterator[PairOrError]:
                 "neither has one. Correct the line, or remove it."
             )
             continue
-        yield from _translations(word, others[0], at)
+        yield from _split_translations(word, others[0], at)
 
 
 def _is_number(text: str) -> bool:
@@ -135,11 +135,11 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def _translations(word: str, listed: str, at: str) -> Iterator[Pair]:
+def _split_translations(word: str, listed: str, at: str) -> Iterator[Pair]:
     return (Pair(word.strip(), each.strip(), at) for each in listed.split(_BETWEEN_TRANSLATIONS))
 
 
-def _of_wikdict(place: TextPath) -> Iterator[PairOrError]:
+def _read_wikdict(place: TextPath) -> Iterator[PairOrError]:
     if isinstance(place, RemotePath):
         raise TextError(f"{place}: an SQLite file is read from a disk only. Download it first, and name it here.")
     with explain_read_errors(place), place.open("rb"):
@@ -148,7 +148,7 @@ def _of_wikdict(place: TextPath) -> Iterator[PairOrError]:
         with contextlib.closing(sqlite3.connect(f"{place.absolute().as_uri()}?mode=ro", uri=True)) as database:
             rows = database.execute(f"SELECT {', '.join(_WIKDICT_COLUMNS)} FROM simple_translation")
             for word, listed in rows:
-                yield from _translations(word or "", listed or "", f"{place}, {word!r}")
+                yield from _split_translations(word or "", listed or "", f"{place}, {word!r}")
     except sqlite3.Error as error:
         raise TextError(
             f"{place} is not one of WikDict's files for two languages: {error}. Expected a table simple_translation "
@@ -156,7 +156,7 @@ def _of_wikdict(place: TextPath) -> Iterator[PairOrError]:
         ) from error
 
 
-def _freedict_files(place: TextPath) -> tuple[TextPath, TextPath]:
+def _find_freedict_files(place: TextPath) -> tuple[TextPath, TextPath]:
     """The index and the entries of a dictionary, of which one is given, or their folder."""
     path = PurePosixPath(str(place))
     if not place.is_dir():
@@ -184,7 +184,7 @@ def _stem(name: str) -> str:
     return name
 
 
-def _of_freedict(index: TextPath, entries: TextPath) -> Iterator[PairOrError]:
+def _read_freedict(index: TextPath, entries: TextPath) -> Iterator[PairOrError]:
     with explain_read_errors(entries), entries.open("rb") as stream:
         try:
             raw = GzipFile(fileobj=stream).read() if entries.suffix == ".dz" else stream.read()
@@ -196,7 +196,7 @@ def _of_freedict(index: TextPath, entries: TextPath) -> Iterator[PairOrError]:
         if _ABOUT_THE_DATABASE.match(columns[0]):
             continue
         try:
-            _, start, length = columns[0], *map(_number, columns[1:3])
+            _, start, length = columns[0], *map(_decode_number, columns[1:3])
             text = raw[start : start + length].decode("utf-8")
             if not length or start + length > len(raw):
                 raise ValueError("the entry lies behind the end")
@@ -206,10 +206,10 @@ def _of_freedict(index: TextPath, entries: TextPath) -> Iterator[PairOrError]:
         # Several headwords may share an entry.
         if start not in done:
             done.add(start)
-            yield from _of_entry(text, at)
+            yield from _parse_entry(text, at)
 
 
-def _number(text: str) -> int:
+def _decode_number(text: str) -> int:
     value = 0
     for character in text:
         if character not in _DIGITS:
@@ -218,26 +218,26 @@ def _number(text: str) -> int:
     return value
 
 
-def _of_entry(text: str, at: str) -> Iterator[Pair]:
+def _parse_entry(text: str, at: str) -> Iterator[Pair]:
     """Pairs of an entry: a headword with its pronunciation, and lines of translations, numbered by sense or not."""
     head, *lines = text.strip().splitlines() or [""]
     senses = (_SENSE.sub("", f"{line} ").lstrip(" .") for line in lines if not _NO_TRANSLATION.match(line))
-    translations = [word for sense in senses for word in _words(sense)]
-    for word in _words(_PRONUNCIATION.sub("", head)) or [""]:
+    translations = [word for sense in senses for word in _split_words(sense)]
+    for word in _split_words(_PRONUNCIATION.sub("", head)) or [""]:
         for translation in translations or [""]:
             yield Pair(word, translation, at)
 
 
-def _words(listed: str) -> list[str]:
+def _split_words(listed: str) -> list[str]:
     """The words or phrases of a list with commas; of alternatives within one, such as "a/b c", the first, "a c"."""
-    plain = _without_asides(listed).translate(_HYPHENS)
+    plain = _strip_asides(listed).translate(_HYPHENS)
     first = _PLACEHOLDER.sub("", _ALTERNATIVE.sub("", plain))
     # What follows a full stop is an idiom or a derived word with its translation.
     words = (" ".join(each.split()).strip(_AROUND) for each in _BETWEEN.split(first.split(". ")[0]))
     return [word for word in words if word]
 
 
-def _without_asides(text: str) -> str:
+def _strip_asides(text: str) -> str:
     before = ""
     while before != text:
         before, text = text, _ASIDE.sub(" ", text)

@@ -13,12 +13,12 @@ from pydantic import PositiveInt
 
 from lingraft.artifacts import artifact
 from lingraft.artifacts.artifact import Artifact, Kind
-from lingraft.artifacts.remote import RemoteFiles, open_remote, uri_of
+from lingraft.artifacts.remote import RemoteShards, open_remote, uri_of
 from lingraft.artifacts.token_ids import TENSOR, Ids, ids_dtype
 from lingraft.config.recipe import Recipe
 from lingraft.console import with_progress
 from lingraft.data.documents import Document
-from lingraft.data.shard_cache import LocalFiles, ShardCache
+from lingraft.data.shard_cache import LocalShards, ShardCache
 from lingraft.data.shards import SHARD_BYTES, WINDOW_SHARDS, Blocks, BlockWriter
 from lingraft.data.text import SPLITS, SplitName, read_split
 from lingraft.data.token_stream import token_stream
@@ -84,7 +84,7 @@ def _write(documents: Iterator[Document], pieces: Tokenizer, writer: BlockWriter
     """Write a split, and return how many of its tokens fill no block."""
     rest = np.empty(0, writer.dtype)
     for stream in token_stream(documents, pieces, writer.dtype, workers):
-        blocks_NT, rest = pack(np.concatenate([rest, stream]), writer.block_tokens, pieces.special.begin)
+        blocks_NT, rest = pack_blocks(np.concatenate([rest, stream]), writer.block_tokens, pieces.special.begin)
         writer.add(blocks_NT)
     writer.close()
     return len(rest)
@@ -93,7 +93,7 @@ def _write(documents: Iterator[Document], pieces: Tokenizer, writer: BlockWriter
 def load_blocks(folder: Path | str, tokenizer: Tokenizer, block_tokens: int) -> Artifact:
     """Open blocks of the length given that were made with the tokenizer given.
 
-    Their bytes are not read yet: `split` gives blocks whose shards are hashed before they are first used.
+    Their bytes are not read yet: `open_split` gives blocks whose shards are hashed before they are first used.
 
     Args:
         folder: here, or in object storage as a URI that fsspec understands, such as s3://bucket/blocks.
@@ -171,7 +171,7 @@ def _local(blocks: Artifact, files: list[str], capacity: int | None) -> ShardCac
         [shape] = blocks.manifest.shapes[path.stem].values()
         if path.stat().st_size <= math.prod(shape) * ids_dtype(blocks.manifest.detail("vocabulary", int)).itemsize:
             blocks.verify(name)  # a cut file is found now, not after days of training
-    return ShardCache(LocalFiles(blocks), files, capacity)
+    return ShardCache(LocalShards(blocks), files, capacity)
 
 
 def _remote(
@@ -184,7 +184,7 @@ def _remote(
             f"a cache of {cache_bytes:,} bytes holds {capacity} shards of {blocks.origin}, and shuffling needs "
             f"{window_shards} at a time. Give it {2 * window_shards * shard_bytes:,} bytes or more ({CACHE_VARIABLE})."
         )
-    return ShardCache(RemoteFiles(blocks, capacity), files, capacity)
+    return ShardCache(RemoteShards(blocks, capacity), files, capacity)
 
 
 def _cache_bytes() -> int:
@@ -196,7 +196,7 @@ def _cache_bytes() -> int:
     return int(said)
 
 
-def pack(stream: Ids, block_tokens: int, begin: int) -> tuple[Ids, Ids]:
+def pack_blocks(stream: Ids, block_tokens: int, begin: int) -> tuple[Ids, Ids]:
     """Cut a stream of ids into blocks (N, T), each after a <s>; the rest, which fills no block, comes back too."""
     body = block_tokens - 1
     count = len(stream) // body

@@ -111,7 +111,7 @@ def documents_or_errors(
         notes: counts what was decided on the way; `SAMPLED` if not everything was read.
         characters: how many to read, or a little more, spread over the files; everything if None.
     """
-    yield from _caught(_read_language(source, language, notes, characters))
+    yield from _yield_error_last(_read_language(source, language, notes, characters))
 
 
 def files_or_errors(
@@ -125,7 +125,7 @@ def files_or_errors(
         characters: how many to read of each path, or a little more, spread over its files; everything if None.
     """
     for path in paths:
-        yield from _caught(_read(path, notes, characters))
+        yield from _yield_error_last(_read(path, notes, characters))
 
 
 def sample_documents(
@@ -161,7 +161,7 @@ def text_files(path: Path) -> list[Path]:
     Raises:
         TextError: there is nothing, or a folder without files.
     """
-    return [path / inner for inner in _inside(path)] if require_exists(path).is_dir() else [path]
+    return [path / inner for inner in _paths_inside(path)] if require_exists(path).is_dir() else [path]
 
 
 def require_exists(path: TextPath) -> TextPath:
@@ -175,7 +175,7 @@ def require_exists(path: TextPath) -> TextPath:
     return path
 
 
-def _caught(documents: Iterator[DocumentOrError]) -> Iterator[DocumentOrError]:
+def _yield_error_last(documents: Iterator[DocumentOrError]) -> Iterator[DocumentOrError]:
     """Documents, and as the last of them the error that ended them, if one did."""
     try:
         yield from documents
@@ -191,9 +191,9 @@ def _read_language(
 
 def _read(place: TextPath, notes: Counter[str], characters: int | None) -> Iterator[DocumentOrError]:
     if not require_exists(place).is_dir():
-        yield from sample_documents(_caught(_read_file(place, None, notes)), notes, characters)
+        yield from sample_documents(_yield_error_last(_read_file(place, None, notes)), notes, characters)
         return
-    inside = _inside(place)
+    inside = _paths_inside(place)
     labelled = any(len(path.parts) > 1 for path in inside)
     if characters is not None and len(inside) > _FILES_OF_SAMPLE:
         inside = inside[:: -(-len(inside) // _FILES_OF_SAMPLE)]
@@ -201,7 +201,7 @@ def _read(place: TextPath, notes: Counter[str], characters: int | None) -> Itera
     share = characters and -(-characters // len(inside))
     for inner in inside:
         label = inner.parts[0] if len(inner.parts) > 1 else None
-        yield from sample_documents(_caught(_read_inner(place, inner, label, labelled, notes)), notes, share)
+        yield from sample_documents(_yield_error_last(_read_inner(place, inner, label, labelled, notes)), notes, share)
 
 
 def _read_inner(
@@ -259,7 +259,7 @@ def _read_whole(path: TextPath, inner: PurePosixPath, label: str | None) -> Docu
     return Document(plain.with_suffix("").as_posix(), "\n".join(lines).strip(), label, str(path))
 
 
-def _inside(folder: TextPath) -> list[PurePosixPath]:
+def _paths_inside(folder: TextPath) -> list[PurePosixPath]:
     """Paths of a folder's files, relative to it, without hidden ones."""
     paths = list_files(folder)
     if not paths:
@@ -270,18 +270,18 @@ def _inside(folder: TextPath) -> list[PurePosixPath]:
 def _read_plain(path: TextPath, notes: Counter[str]) -> Iterator[Document]:
     lines, place = read_lines(path, _LINE_BYTES), str(path)
     head, paragraphs = _look_ahead(lines, notes)
-    for filled, group in groupby(chain(_drained(head), lines), key=_is_filled):
+    for filled, group in groupby(chain(_drain(head), lines), key=_is_filled):
         if filled and paragraphs:
-            yield from _divided(group, notes, place)
+            yield from _divide(group, notes, place)
         elif filled:
-            yield from (_unnamed(line, place) for line in group)
+            yield from (_make_document(line, place) for line in group)
 
 
-def _divided(lines: Iterable[str], notes: Counter[str], place: str) -> Iterator[Document]:
+def _divide(lines: Iterable[str], notes: Counter[str], place: str) -> Iterator[Document]:
     """The document that lines make; several if they are too many."""
     name = ""
     for number, part in enumerate(_parts(lines)):
-        document = _unnamed(part, place)
+        document = _make_document(part, place)
         name = name or document.name
         notes[DIVIDED_DOCUMENTS] += number == 1
         yield Document(name, document.text, place=place)
@@ -299,7 +299,7 @@ def _parts(lines: Iterable[str]) -> Iterator[str]:
     yield "\n".join(held)
 
 
-def _unnamed(text: str, place: str) -> Document:
+def _make_document(text: str, place: str) -> Document:
     text = text.strip()
     return Document(hash_name(text), text, place=place)
 
@@ -323,7 +323,7 @@ def _look_ahead(lines: Iterator[str], notes: Counter[str]) -> tuple[deque[str], 
     return head, separated
 
 
-def _drained(lines: deque[str]) -> Iterator[str]:
+def _drain(lines: deque[str]) -> Iterator[str]:
     while lines:
         yield lines.popleft()
 

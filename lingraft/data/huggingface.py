@@ -23,7 +23,7 @@ def dataset_documents(source: HuggingFace, language: str) -> Iterator[Document]:
     """
     dataset = load_rows(source, language, "[text] section")
     columns = [source.text_column, source.label_column, source.name_column]
-    for number, row in enumerate(_arriving(dataset, source)):
+    for number, row in enumerate(_iterate_rows(dataset, source)):
         # A stream of JSON lines knows its columns by its rows alone.
         if missing := [column for column in columns if column is not None and column not in row]:
             raise TextError(
@@ -42,7 +42,7 @@ def dataset_documents(source: HuggingFace, language: str) -> Iterator[Document]:
         yield Document(hash_name(text) if name is None else str(name), text, _label(dataset, source, row), place)
 
 
-def _arriving(dataset: Any, source: HuggingFace) -> Iterator[dict[str, Any]]:
+def _iterate_rows(dataset: Any, source: HuggingFace) -> Iterator[dict[str, Any]]:
     """Rows of a dataset; those of a stream are read, and may be found damaged or out of reach, only now."""
     if not source.streaming:
         yield from dataset

@@ -152,18 +152,18 @@ def help_folder(language: str) -> Path:
         cache.mkdir(parents=True, exist_ok=True)
         with (cache / ".lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            return _cached(cache, package) or _bring(cache, package)
+            return _find_cached(cache, package) or _download(cache, package)
     except (OSError, RuntimeError) as error:
         raise TextError(
             f"the cache for {package} cannot be used: {error}. Set LINGRAFT_CACHE to a folder that you may write to."
         ) from error
 
 
-def _cached(cache: Path, package: str) -> Path | None:
+def _find_cached(cache: Path, package: str) -> Path | None:
     return next(iter(sorted(cache.glob(f"{package}_*"), reverse=True)), None)
 
 
-def _bring(cache: Path, package: str) -> Path:
+def _download(cache: Path, package: str) -> Path:
     with tempfile.TemporaryDirectory(dir=cache, prefix=".") as temporary:
         work = Path(temporary)
         _run(["apt-get", "download", package], work, package)

@@ -64,7 +64,7 @@ def read_pairs(files: ParallelText, left_out: Counter[str] | None = None) -> Ite
 def pairs_or_errors(files: ParallelText) -> Iterator[PairOrError]:
     """Yield all pairs, those with an empty side included, and errors in the places of those that cannot be read."""
     try:
-        yield from _of_columns(files) if isinstance(files, str) else _of_two(*files)
+        yield from _read_columns(files) if isinstance(files, str) else _read_two_files(*files)
     except LingraftError as error:
         yield error
 
@@ -130,7 +130,7 @@ def empty_pairs_error(origin: str, count: int, empty: int) -> str:
     return ""
 
 
-def _of_columns(file: str) -> Iterator[PairOrError]:
+def _read_columns(file: str) -> Iterator[PairOrError]:
     for number, line in enumerate(read_lines(parse_path(file), _LINE_BYTES), start=1):
         columns = line.split("\t") if line.strip() else ["", ""]
         place = f"{file}, line {number}"
@@ -145,7 +145,7 @@ def _of_columns(file: str) -> Iterator[PairOrError]:
         yield TextError(f"{error}. Correct the line, or remove it.")
 
 
-def _of_two(source: str, target: str) -> Iterator[PairOrError]:
+def _read_two_files(source: str, target: str) -> Iterator[PairOrError]:
     lines = (read_lines(parse_path(file), _LINE_BYTES) for file in (source, target))
     counts = [0, 0]
     for sides in zip_longest(*lines):

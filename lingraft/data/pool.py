@@ -199,30 +199,30 @@ def serve(descriptor: str) -> None:
     connection = Connection(int(descriptor))
     messages: queue.SimpleQueue[Any] = queue.SimpleQueue()
     # Taken in beside the work, or parent and worker could each wait for the other to read.
-    threading.excepthook = _end
-    threading.Thread(target=_take_in, args=(connection, messages), daemon=True).start()
+    threading.excepthook = _exit_process
+    threading.Thread(target=_receive, args=(connection, messages), daemon=True).start()
     function = messages.get()
     while True:
-        answer = _worked(function, messages.get())
+        answer = _apply(function, messages.get())
         # Where nobody reads any more, the other thread ends this process.
         with contextlib.suppress(ConnectionError):
             connection.send(answer)
 
 
-def _take_in(connection: Connection, messages: "queue.SimpleQueue[Any]") -> None:
+def _receive(connection: Connection, messages: "queue.SimpleQueue[Any]") -> None:
     with contextlib.suppress(EOFError, ConnectionError):
         while True:
             messages.put(connection.recv())
     os._exit(0)
 
 
-def _end(defect: threading.ExceptHookArgs) -> None:
+def _exit_process(defect: threading.ExceptHookArgs) -> None:
     """End the process with the thread that failed: what it should have brought would be waited for for ever."""
     threading.__excepthook__(defect)
     os._exit(1)
 
 
-def _worked(function: Callable[[Any], Any], item: Any) -> Any:
+def _apply(function: Callable[[Any], Any], item: Any) -> Any:
     try:
         return function(item)
     except LingraftError as error:

@@ -46,7 +46,7 @@ class PreparedDocument(NamedTuple):
                 census.take_back(DUPLICATE, paragraph)
             else:
                 kept.append(paragraph)
-        return _prepared(Document(document.name, "\n".join(kept), document.label), self.split) if kept else None
+        return _encode_document(Document(document.name, "\n".join(kept), document.label), self.split) if kept else None
 
 
 @dataclass(frozen=True)
@@ -75,13 +75,15 @@ class Preprocessor:
                 batch.dropped[NOTHING_LEFT if document.text else EMPTY] += 1
                 continue
             split = split_of(document.name, self.split)
-            batch.documents.append(_prepared(Document(document.name, text, document.label), split, self._keys(text)))
+            batch.documents.append(
+                _encode_document(Document(document.name, text, document.label), split, self._keys(text))
+            )
         return batch
 
     def _cleaned(self, text: str, census: CorpusStats) -> str:
         if self.cleaning is None:
             return text
-        return "\n".join(filter(None, (_kept(line, self.cleaning, census) for line in text.split("\n"))))
+        return "\n".join(filter(None, (_clean_line(line, self.cleaning, census) for line in text.split("\n"))))
 
     def _keys(self, text: str) -> bytes:
         if self.cleaning is None or not self.cleaning.deduplicate:
@@ -99,7 +101,7 @@ def document_batches(documents: Iterable[Document]) -> Iterator[list[Document]]:
     return batch_documents(documents, _BATCH_CHARACTERS)
 
 
-def _kept(line: str, cleaning: Cleaning, census: CorpusStats) -> str | None:
+def _clean_line(line: str, cleaning: Cleaning, census: CorpusStats) -> str | None:
     """A line as it is to be kept; None if it is not."""
     paragraph = normalise(line, cleaning.unicode, census.characters)
     if not paragraph:
@@ -112,6 +114,6 @@ def _kept(line: str, cleaning: Cleaning, census: CorpusStats) -> str | None:
     return paragraph
 
 
-def _prepared(document: Document, split: SplitName, keys: bytes = b"") -> PreparedDocument:
+def _encode_document(document: Document, split: SplitName, keys: bytes = b"") -> PreparedDocument:
     record = {"name": document.name, "text": document.text, "label": document.label}
     return PreparedDocument(split, document.label, len(document.text), _encoded(record).encode("utf-8") + b"\n", keys)

@@ -97,7 +97,7 @@ class ShardCache:
         return len(self._ready) < self._capacity
 
 
-class LocalFiles:
+class LocalShards:
     """Files of an artifact on this machine, each compared with its hash before it is used."""
 
     def __init__(self, artifact: Artifact) -> None:

@@ -83,10 +83,10 @@ def prepare(recipe: Recipe, language: str, out: Path) -> Artifact:
     found = raise_errors(read_source(recipe.text, language, census.notes, census.dropped))
     read = with_progress(found, f"text {language}", "document")
     with artifact.create(out, Kind.TEXT) as draft:
-        prepared = _prepared(_labelled(read, recipe), recipe, census)
+        prepared = _preprocess(_require_labels(read, recipe), recipe, census)
         with tempfile.TemporaryDirectory(dir=draft.folder) as work:
             if cleaning and cleaning.deduplicate:
-                prepared = _once(prepared, Path(work), census)
+                prepared = _deduplicate(prepared, Path(work), census)
             digest = _write(prepared, draft.folder, census)
         _require_every_split(census, language, recipe)
         for note, count in census.notes.items():
@@ -173,15 +173,15 @@ def _paths(source: Files, language: str) -> list[TextPath]:
     return found
 
 
-def _labelled(documents: Iterator[Document], recipe: Recipe) -> Iterator[Document]:
+def _require_labels(documents: Iterator[Document], recipe: Recipe) -> Iterator[Document]:
     labelling = [task.name for task in recipe.tasks if task.kind == "documents"]
     for document in documents:
         if labelling and document.text and document.label is None:
-            raise _unlabelled(document, labelling[0])
+            raise _missing_label_error(document, labelling[0])
         yield document
 
 
-def _prepared(documents: Iterator[Document], recipe: Recipe, census: _TextStats) -> Iterator[PreparedDocument]:
+def _preprocess(documents: Iterator[Document], recipe: Recipe, census: _TextStats) -> Iterator[PreparedDocument]:
     """Documents cleaned and encoded, by all cores, in their order."""
     preparation = Preprocessor(recipe.split, recipe.text.cleaning)
     for batch in parallel_map(preparation, document_batches(documents), recipe.threads or None):
@@ -190,7 +190,7 @@ def _prepared(documents: Iterator[Document], recipe: Recipe, census: _TextStats)
         yield from batch.documents
 
 
-def _once(prepared: Iterator[PreparedDocument], work: Path, census: _TextStats) -> Iterator[PreparedDocument]:
+def _deduplicate(prepared: Iterator[PreparedDocument], work: Path, census: _TextStats) -> Iterator[PreparedDocument]:
     for document in deduplicate(prepared, work, census.cleaning):
         if document is None:
             census.dropped[NOTHING_LEFT] += 1
@@ -210,7 +210,7 @@ def _write(documents: Iterator[PreparedDocument], folder: Path, census: _TextSta
     return digest.hexdigest()
 
 
-def _unlabelled(document: Document, task: str) -> TextError:
+def _missing_label_error(document: Document, task: str) -> TextError:
     return TextError(
         f"{document.place} has no label, and the recipe's task {task!r} needs one for each document. {LABELLING}"
     )

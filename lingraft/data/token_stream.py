@@ -34,13 +34,13 @@ def token_stream(
     Raises:
         WorkerError: a worker process died.
     """
-    work = functools.partial(_encoded, pieces.model.resolve(), pieces.language, pieces.special, dtype)
+    work = functools.partial(_encode, pieces.model.resolve(), pieces.language, pieces.special, dtype)
     chunks = ([document.text for document in portion] for portion in batch_documents(documents, _CHUNK_CHARACTERS))
     return parallel_map(work, chunks, workers)
 
 
-def _encoded(model: Path, language: str, special: SpecialIds, dtype: "np.dtype[Any]", texts: list[str]) -> NDArray[Any]:
-    pieces = _opened(model, language, special)
+def _encode(model: Path, language: str, special: SpecialIds, dtype: "np.dtype[Any]", texts: list[str]) -> NDArray[Any]:
+    pieces = _load_tokenizer(model, language, special)
     ids: list[int] = []
     for text in texts:
         ids += pieces.encode(text)
@@ -49,5 +49,5 @@ def _encoded(model: Path, language: str, special: SpecialIds, dtype: "np.dtype[A
 
 
 @functools.lru_cache(maxsize=1)
-def _opened(model: Path, language: str, special: SpecialIds) -> Tokenizer:
+def _load_tokenizer(model: Path, language: str, special: SpecialIds) -> Tokenizer:
     return Tokenizer.from_file(model, language, special)

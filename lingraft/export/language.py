@@ -30,7 +30,7 @@ from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.export.exported_model import ExportedModel
 from lingraft.model.encoder import Vocabulary
 from lingraft.model.loading import Embeddings, Primary
-from lingraft.model.swap import vocabulary_of
+from lingraft.model.swap import make_vocabulary
 from lingraft.tasks.pairs import pad, pad_types
 
 _INT8_MAX = 127
@@ -55,7 +55,7 @@ class ExportedLanguage(NamedTuple):
         """The vocabulary as a table in this format gives it back, in float32."""
         held = table_tensors(self.vocabulary.table_VD, table_format)
         table_VD = held[TABLE].float() * held[SCALE][:, None] if SCALE in held else held[TABLE].float()
-        return vocabulary_of(table_VD, self.vocabulary.bias_V.detach(), self.vocabulary.special)
+        return make_vocabulary(table_VD, self.vocabulary.bias_V.detach(), self.vocabulary.special)
 
 
 class TokenBatch(NamedTuple):

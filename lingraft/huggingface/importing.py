@@ -20,7 +20,7 @@ from lingraft.huggingface.hub import HfCheckpoint
 from lingraft.huggingface.tokenizer import import_tokenizer
 from lingraft.huggingface.weights import CheckpointError, ConvertedWeights, from_checkpoint
 from lingraft.model.loading import save_vocabulary
-from lingraft.model.swap import vocabulary_of
+from lingraft.model.swap import make_vocabulary
 from lingraft.training.learning_curve import write_curve
 
 
@@ -119,7 +119,7 @@ def _save(
     out: Path, settings: HfConfig, converted: ConvertedWeights, tokenizer: Tokenizer, found: HfCheckpoint
 ) -> Artifact:
     tensors = converted.tensors
-    vocabulary = vocabulary_of(tensors["vocabulary.table_VD"], tensors["vocabulary.bias_V"], tokenizer.special)
+    vocabulary = make_vocabulary(tensors["vocabulary.table_VD"], tensors["vocabulary.bias_V"], tokenizer.special)
     with artifact.create(out, Kind.PRIMARY) as draft:
         draft.tensors("body", {name: t for name, t in tensors.items() if not name.startswith("vocabulary.")})
         save_vocabulary(draft, vocabulary, tokenizer)

@@ -19,7 +19,7 @@ from lingraft.config.encoder import EncoderShape
 from lingraft.data.tokenizer.pieces import SpecialIds
 from lingraft.data.tokenizer.tokenizer import DEFAULT_SPECIAL_IDS
 from lingraft.errors import DepthError
-from lingraft.model.kernels.layer import ACTIVATIONS, Kind, Weights, trained_layer
+from lingraft.model.kernels.layer import ACTIVATIONS, LayerSettings, LayerWeights, training_layer
 
 INITIAL_STD = 0.02
 
@@ -55,26 +55,26 @@ class Layer(nn.Module):
     def forward(self, hidden_BTD: Tensor, visible_B11T: Tensor | None) -> Tensor:
         # What is exported is to be made of plain operations, of any batch.
         if hidden_BTD.device.type == "cpu" and torch.is_grad_enabled() and not torch.compiler.is_exporting():
-            return self._trained(hidden_BTD, visible_B11T)
+            return self._forward_training(hidden_BTD, visible_B11T)
         batch, tokens, width = hidden_BTD.shape
         qkv = self.qkv(hidden_BTD).view(batch, tokens, 3, self.attention_heads, -1)
         query_BHTK, key_BHTK, value_BHTK = qkv.permute(2, 0, 3, 1, 4).unbind(0)
         mixed_BHTK = F.scaled_dot_product_attention(
-            query_BHTK, key_BHTK, value_BHTK, visible_B11T, dropout_p=self._share_dropped
+            query_BHTK, key_BHTK, value_BHTK, visible_B11T, dropout_p=self._dropout_rate
         )
         mixed_BTD = self.attention_out(mixed_BHTK.transpose(1, 2).reshape(batch, tokens, width))
         hidden_BTD = self.attention_norm(hidden_BTD + self._drop(mixed_BTD))
         return self.output_norm(hidden_BTD + self._drop(self.down(self.activation.forward(self.up(hidden_BTD)))))
 
-    def _trained(self, hidden_BTD: Tensor, visible_B11T: Tensor | None) -> Tensor:
+    def _forward_training(self, hidden_BTD: Tensor, visible_B11T: Tensor | None) -> Tensor:
         """The same by the forward and backward pass for training on a CPU."""
-        kind = Kind(self.attention_heads, self.activation, self.output_norm.eps, self._share_dropped)
+        settings = LayerSettings(self.attention_heads, self.activation, self.output_norm.eps, self._dropout_rate)
         modules = self.qkv, self.attention_out, self.attention_norm, self.up, self.down, self.output_norm
-        weights = Weights(*(tensor for module in modules for tensor in (module.weight, module.bias)))
-        return trained_layer(kind, visible_B11T, hidden_BTD, weights)
+        weights = LayerWeights(*(tensor for module in modules for tensor in (module.weight, module.bias)))
+        return training_layer(settings, visible_B11T, hidden_BTD, weights)
 
     @property
-    def _share_dropped(self) -> float:
+    def _dropout_rate(self) -> float:
         return self.dropout if self.training else 0.0
 
     def _drop(self, hidden_BTD: Tensor) -> Tensor:
@@ -110,16 +110,16 @@ class Encoder(nn.Module):
         """Whether training keeps only what passes between layers, and computes the rest again in the backward pass."""
         self.vocabulary = Vocabulary(vocabulary_size, shape.width)
         family = shape.family
-        self.positions_TD = _rows(shape.block_tokens + family.position_offset, shape.width)
+        self.positions_TD = _embedding_table(shape.block_tokens + family.position_offset, shape.width)
         if family.segments:
-            self.types_SD = _rows(family.segments, shape.width)
+            self.types_SD = _embedding_table(family.segments, shape.width)
         self.input_norm = nn.LayerNorm(shape.width, family.layer_norm_eps)
         self.layers = nn.ModuleList(Layer(shape) for _ in range(shape.layers))
         self.heads = nn.ModuleDict({str(depth): MlmHead(shape) for depth in shape.mlm_heads})
-        self.apply(draw_weights)
+        self.apply(init_weights)
 
     @torch.no_grad()
-    def draw_sinusoids(self) -> None:
+    def init_sinusoidal_positions(self) -> None:
         """Have position embeddings (T, D) begin as sinusoids, of the spread that random ones have.
 
         A shift by some places is then a rotation, the same everywhere, which attention need not find for each place.
@@ -176,24 +176,24 @@ class Encoder(nn.Module):
             self.require_depth(depth)
         drop = self.shape.dropout
         hidden_BTD = F.embedding(tokens_BT, self.vocabulary.table_VD, sparse=below_heads)
-        hidden_BTD = self.input_norm(hidden_BTD + self._places(tokens_BT.shape[1], types_BT))
+        hidden_BTD = self.input_norm(hidden_BTD + self._position_embeddings(tokens_BT.shape[1], types_BT))
         hidden_BTD = F.dropout(hidden_BTD, drop, self.training) if drop else hidden_BTD
         visible_B11T = None if visible_BT is None else visible_BT[:, None, None, :]
         if window:  # layers see each as a block of its own
             hidden_BTD = hidden_BTD.reshape(-1, window, self.shape.width)
         found = {}
         for depth, layer in enumerate(self.layers[: max(wanted)], start=1):
-            hidden_BTD = self._through(layer, hidden_BTD, visible_B11T)
+            hidden_BTD = self._run_layer(layer, hidden_BTD, visible_B11T)
             if depth in wanted:
                 found[depth] = hidden_BTD.view(*tokens_BT.shape, -1) if window else hidden_BTD
         return found
 
-    def _through(self, layer: nn.Module, hidden_BTD: Tensor, visible_B11T: Tensor | None) -> Tensor:
+    def _run_layer(self, layer: nn.Module, hidden_BTD: Tensor, visible_B11T: Tensor | None) -> Tensor:
         if self.recompute and torch.is_grad_enabled():
             return checkpoint(layer, hidden_BTD, visible_B11T, use_reentrant=False)
         return layer(hidden_BTD, visible_B11T)
 
-    def _places(self, tokens: int, types_BT: Tensor | None) -> Tensor:
+    def _position_embeddings(self, tokens: int, types_BT: Tensor | None) -> Tensor:
         """Position embeddings (T, D), with those of segments (B, T, D) added where the family has them."""
         offset = self.shape.family.position_offset
         positions_TD = self.positions_TD[offset : offset + tokens]
@@ -236,7 +236,7 @@ class Encoder(nn.Module):
 
 def fresh_layers(shape: EncoderShape, count: int) -> nn.ModuleList:
     """Layers of random weights, as pretraining begins with, drawn from torch's global generator."""
-    return nn.ModuleList(Layer(shape) for _ in range(count)).apply(draw_weights)
+    return nn.ModuleList(Layer(shape) for _ in range(count)).apply(init_weights)
 
 
 def mini_model(primary: Encoder, depth: int, fresh: Sequence[nn.Module] | nn.ModuleList = ()) -> Encoder:
@@ -266,11 +266,11 @@ def mini_model(primary: Encoder, depth: int, fresh: Sequence[nn.Module] | nn.Mod
     return mini
 
 
-def _rows(count: int, width: int) -> nn.Parameter:
+def _embedding_table(count: int, width: int) -> nn.Parameter:
     return nn.Parameter(torch.empty(count, width).normal_(std=INITIAL_STD))
 
 
-def draw_weights(module: nn.Module) -> None:
+def init_weights(module: nn.Module) -> None:
     """BERT's initialisation: normal weights of standard deviation 0.02, zero biases."""
     if isinstance(module, nn.Linear):
         nn.init.normal_(module.weight, std=INITIAL_STD)

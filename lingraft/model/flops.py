@@ -24,7 +24,7 @@ class CostError(LingraftError):
 
 
 @dataclass(frozen=True)
-class Work:
+class UpdateShape:
     """Shape of one update: what the formulas need."""
 
     layers: int
@@ -36,7 +36,7 @@ class Work:
     heads: int = 1
     """MLM heads whose losses are averaged; the paper's MINIJOINT has two, and finetuning has none."""
 
-    def within(self, window: int) -> "Work":
+    def within(self, window: int) -> "UpdateShape":
         """The same with attention within windows of so many tokens, which cost what blocks as long would."""
         windows = self.batch_blocks * self.block_tokens // window
         return replace(self, block_tokens=window, batch_blocks=windows)
@@ -83,7 +83,7 @@ class Formula(NamedTuple):
     """FLOPs of one update, for one choice of what is trained."""
 
     name: str
-    flops: Callable[[Work, Step], float]
+    flops: Callable[[UpdateShape, Step], float]
 
 
 FORMULAS = {
@@ -95,7 +95,7 @@ FORMULAS = {
 """The paper has no formula for finetuning; without MLM heads, A1 is three passes through the layers."""
 
 
-def flops_per_update(step: Step, work: Work) -> float:
+def flops_per_update(step: Step, work: UpdateShape) -> float:
     """One update of a step, by the equation that what it trains asks for.
 
     Args:
@@ -105,7 +105,7 @@ def flops_per_update(step: Step, work: Work) -> float:
     return FORMULAS[step.trained].flops(work, step)
 
 
-def work_of(recipe: "Recipe", step: Step, settings: "Training", vocabulary: int) -> Work:
+def mlm_update_shape(recipe: "Recipe", step: Step, settings: "Training", vocabulary: int) -> UpdateShape:
     """Shape of an update of masked language modelling, over whole blocks.
 
     Args:
@@ -116,16 +116,16 @@ def work_of(recipe: "Recipe", step: Step, settings: "Training", vocabulary: int)
     """
     shape, heads = recipe.encoder, len(step.heads)
     blocks = shape.block_tokens, settings.batch_blocks
-    return Work(step.layers, shape.width, vocabulary, *blocks, settings.mask_rate, heads)
+    return UpdateShape(step.layers, shape.width, vocabulary, *blocks, settings.mask_rate, heads)
 
 
-def finetuning_work(recipe: "Recipe", step: Step, settings: "Finetuning") -> Work:
+def finetuning_update_shape(recipe: "Recipe", step: Step, settings: "Finetuning") -> UpdateShape:
     """Shape of an update of a task's finetuning, every example as long as a block; no MLM head is passed."""
     shape = recipe.encoder
-    return Work(step.layers, shape.width, 0, shape.block_tokens, settings.batch_examples, mask_rate=0.0, heads=0)
+    return UpdateShape(step.layers, shape.width, 0, shape.block_tokens, settings.batch_examples, mask_rate=0.0, heads=0)
 
 
 def step_flops(recipe: "Recipe", step: Step, settings: "Training", vocabulary: int, window: int | None = None) -> float:
     """FLOPs of such an update, by the paper's formulas; attention stays within windows of so many tokens, if given."""
-    work = work_of(recipe, step, settings, vocabulary)
+    work = mlm_update_shape(recipe, step, settings, vocabulary)
     return flops_per_update(step, work.within(window) if window else work)

@@ -13,7 +13,7 @@ from lingraft.config.encoder import EncoderShape
 from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.errors import ArtifactError, RecipeError, TokenizerError
 from lingraft.model.encoder import Encoder, Layer, Vocabulary, mini_model
-from lingraft.model.swap import swap, vocabulary_of
+from lingraft.model.swap import make_vocabulary, swap
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ def load_primary(folder: Path, expected: EncoderShape | None = None) -> Primary:
     vocabulary, tokenizer = _load_vocabulary(artifact)
     encoder = Encoder(shape, 0)
     encoder.vocabulary = vocabulary
-    fill(encoder, artifact, "body", elsewhere=("vocabulary.",))
+    load_tensors(encoder, artifact, "body", elsewhere=("vocabulary.",))
     return Primary(encoder, tokenizer, artifact.fingerprint, artifact.manifest)
 
 
@@ -98,7 +98,7 @@ def load_embeddings(folder: Path) -> Embeddings:
 
 
 @dataclass(frozen=True)
-class Mini:
+class FreshLayers:
     """MINIPOST's fresh layers, which make a mini-model of the bottom of the primary that they were trained in."""
 
     layers: Sequence[Layer]
@@ -108,7 +108,7 @@ class Mini:
     fingerprint: str
     manifest: Manifest
 
-    def of(self, primary: Primary) -> Encoder:
+    def build_model(self, primary: Primary) -> Encoder:
         """The mini-model: an encoder that shares all but the fresh layers with the primary.
 
         Raises:
@@ -119,7 +119,7 @@ class Mini:
         return mini_model(primary.encoder, self.depth, self.layers)
 
 
-def load_mini(folder: Path) -> Mini:
+def load_mini(folder: Path) -> FreshLayers:
     """Open a MINIPOST mini-model.
 
     Raises:
@@ -129,12 +129,12 @@ def load_mini(folder: Path) -> Mini:
     manifest = artifact.manifest
     shape: EncoderShape = manifest.detail("shape", EncoderShape)
     layers = nn.ModuleList(Layer(shape) for _ in range(manifest.detail("fresh_layers", PositiveInt)))
-    fill(layers, artifact, "layers", elsewhere=())
+    load_tensors(layers, artifact, "layers", elsewhere=())
     depth = manifest.detail("depth", PositiveInt)
-    return Mini([*layers], depth, str(manifest.aligned_with), artifact.fingerprint, manifest)
+    return FreshLayers([*layers], depth, str(manifest.aligned_with), artifact.fingerprint, manifest)
 
 
-def fill(module: nn.Module, artifact: Artifact, part: str, elsewhere: tuple[str, ...]) -> None:
+def load_tensors(module: nn.Module, artifact: Artifact, part: str, elsewhere: tuple[str, ...]) -> None:
     """Load one part; whatever does not come from elsewhere must be in it, or random weights would stay unnoticed."""
     tensors = artifact.tensors(part)
     found = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
@@ -157,4 +157,4 @@ def _load_vocabulary(artifact: Artifact) -> tuple[Vocabulary, Tokenizer]:
             f"{artifact.folder} has {len(tensors['table_VD'])} rows, but its tokenizer has {len(tokenizer)} pieces. "
             "Make the artifact again, or fetch it anew."
         )
-    return vocabulary_of(tensors["table_VD"], tensors["bias_V"], tokenizer.special), tokenizer
+    return make_vocabulary(tensors["table_VD"], tensors["bias_V"], tokenizer.special), tokenizer

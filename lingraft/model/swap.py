@@ -18,7 +18,7 @@ def swap(encoder: Encoder, vocabulary: Vocabulary) -> Vocabulary:
     return previous
 
 
-def vocabulary_of(table_VD: Tensor, bias_V: Tensor, special: SpecialIds = DEFAULT_SPECIAL_IDS) -> Vocabulary:
+def make_vocabulary(table_VD: Tensor, bias_V: Tensor, special: SpecialIds = DEFAULT_SPECIAL_IDS) -> Vocabulary:
     """A vocabulary that holds the tensors given, with its special pieces at the ids given."""
     vocabulary = Vocabulary(0, table_VD.shape[1], special)
     vocabulary.table_VD = torch.nn.Parameter(table_VD)

@@ -15,7 +15,7 @@ from lingraft.config.encoder import EncoderShape
 from lingraft.config.recipe import Precision, Recipe
 from lingraft.config.systems import Stage, System
 from lingraft.errors import DepthError, RecipeError
-from lingraft.model.loading import Mini, Primary
+from lingraft.model.loading import FreshLayers, Primary
 
 _LARGEST_VOCABULARY = 50_000
 """The paper's, for each language (section 3); an imported primary of many languages has more rows."""
@@ -62,7 +62,7 @@ class Basis:
     fresh_layers: int
 
     @classmethod
-    def of(cls, primary: Primary, mini: Mini | None) -> "Basis":
+    def of(cls, primary: Primary, mini: FreshLayers | None) -> "Basis":
         """What a primary and perhaps a mini-model of it offer."""
         depth, fresh = (mini.depth, len(mini.layers)) if mini else (None, 0)
         language = str(primary.manifest.language)

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from lingraft.model.flops import Work
+from lingraft.model.flops import UpdateShape
 from lingraft.new_recipe.machine import Machine
 from lingraft.preflight.sizes import supported_vocabulary
 
@@ -172,13 +172,13 @@ def _batch(shape: EncoderPreset, machine: Machine) -> tuple[int, int | None]:
     return batch, None if at_once == batch else at_once
 
 
-def _work(shape: EncoderPreset, vocabulary: int, batch: int) -> Work:
+def _work(shape: EncoderPreset, vocabulary: int, batch: int) -> UpdateShape:
     heads = len(shape.mlm_heads)
-    return Work(shape.layers, shape.width, vocabulary, shape.block_tokens, batch, shape.mask_rate, heads)
+    return UpdateShape(shape.layers, shape.width, vocabulary, shape.block_tokens, batch, shape.mask_rate, heads)
 
 
-def _mini_work(shape: EncoderPreset, vocabulary: int, batch: int) -> Work:
-    return Work(shape.mlm_heads[0], shape.width, vocabulary, shape.block_tokens, batch, shape.mask_rate)
+def _mini_work(shape: EncoderPreset, vocabulary: int, batch: int) -> UpdateShape:
+    return UpdateShape(shape.mlm_heads[0], shape.width, vocabulary, shape.block_tokens, batch, shape.mask_rate)
 
 
 def _steps(affordable: float, characters: float, tokens: int) -> int:

@@ -21,9 +21,9 @@ from lingraft.data.text import load_text
 from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.errors import RecipeError, TextError
 from lingraft.model.encoder import Encoder
-from lingraft.model.initialisation.rows import Initialised
+from lingraft.model.initialisation.rows import InitialRows
 from lingraft.model.loading import load_primary
-from lingraft.model.swap import swap, vocabulary_of
+from lingraft.model.swap import make_vocabulary, swap
 from lingraft.search.budget import Budget, Length
 from lingraft.search.mini_models import Minis
 from lingraft.search.space import Params, in_words, key_of, settings_of
@@ -205,11 +205,11 @@ class Trainer:
 
         return swapped
 
-    def _initial_score(self, settings: Adaptation, rows: Initialised) -> float:
+    def _initial_score(self, settings: Adaptation, rows: InitialRows) -> float:
         """The dev score before any update, which is the same for all trials that begin alike."""
         kind, primary = settings.initialisation, self.source.encoder
         if kind not in self._initial:
-            swap(primary, vocabulary_of(rows.table_VD.clone(), rows.bias_V.clone(), rows.special))
+            swap(primary, make_vocabulary(rows.table_VD.clone(), rows.bias_V.clone(), rows.special))
             primary.to(precision.device())
             self._initial[kind] = self._measure(settings)()
         return self._initial[kind]

@@ -22,9 +22,9 @@ from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.errors import DepthError, RecipeError
 from lingraft.model.encoder import Encoder, mini_model
 from lingraft.model.flops import step_flops
-from lingraft.model.initialisation.rows import Initialised
+from lingraft.model.initialisation.rows import InitialRows
 from lingraft.model.loading import Primary, load_mini, load_primary, save_vocabulary
-from lingraft.model.swap import swap, vocabulary_of
+from lingraft.model.swap import make_vocabulary, swap
 from lingraft.stages.initialise import initial_rows, mark_of
 from lingraft.training import masked_lm, precision
 from lingraft.training.checkpoint import Keeper
@@ -175,7 +175,7 @@ class _Course:
         return steps_until(settings.steps, 0, first / last)
 
     def run(
-        self, recipe: Recipe, primary: Primary, rows: Initialised, data: Artifact, stops: Sequence[int], keeper: Keeper
+        self, recipe: Recipe, primary: Primary, rows: InitialRows, data: Artifact, stops: Sequence[int], keeper: Keeper
     ) -> Run:
         """The training, not yet begun; dev score and loss are the primary's, which is what embeddings are for."""
         settings, train = recipe.adaptation, open_split(data, "train")
@@ -249,14 +249,14 @@ def mini_of(primary: Primary, step: Step, mini: Path | None) -> Encoder:
             f"{mini} is a mini-model of {built.depth} + {len(built.layers)} layers, but {step.layers} of which "
             f"{step.fresh_layers} are fresh are wanted. Build it anew, or ask for its depth."
         )
-    return built.of(primary)
+    return built.build_model(primary)
 
 
 def adaptation_run(
     recipe: Recipe,
     step: Step,
     mini: Encoder,
-    rows: Initialised,
+    rows: InitialRows,
     blocks: Blocks,
     settings: Training,
     stops: Sequence[int] = (),
@@ -264,5 +264,5 @@ def adaptation_run(
     judge: Callable[[], float] | None = None,
 ) -> Run:
     """Put `rows` into a mini-model and return the run that trains them and nothing else, not yet begun."""
-    swap(mini, vocabulary_of(rows.table_VD.clone(), rows.bias_V.clone(), rows.special))
+    swap(mini, make_vocabulary(rows.table_VD.clone(), rows.bias_V.clone(), rows.special))
     return masked_lm_run(recipe, step, mini, blocks, settings, stops, keeper, judge)

@@ -29,7 +29,7 @@ from lingraft.data.text import read_split
 from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.model.encoder import Encoder
 from lingraft.model.initialisation.piece_classes import PieceClass, classes_of
-from lingraft.model.initialisation.rows import overlap
+from lingraft.model.initialisation.rows import shared_pieces
 from lingraft.model.loading import Primary
 from lingraft.stages.results import AlignmentBasis, require_source
 from lingraft.stages.transfer_metrics import Retrieved, context_states, mean_states, retrieve
@@ -339,7 +339,7 @@ def _of_pieces(
     row_of = {index: row for row, index in enumerate(reference.tensors[f"{split}/pieces/ids"].tolist())}
     shared = {  # of several that read alike, one
         row_of[ours]: index
-        for index, ours in overlap(source, pieces).items()
+        for index, ours in shared_pieces(source, pieces).items()
         if ours in row_of and counts_V[index] >= _FEWEST_OCCURRENCES
     }
     pairs = sorted(shared.items(), key=lambda pair: (-int(counts_V[pair[1]]), pair))[:MOST_PAIRS]

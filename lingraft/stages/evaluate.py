@@ -13,7 +13,7 @@ from lingraft.data.text import load_text
 from lingraft.model.encoder import Encoder, Vocabulary
 from lingraft.model.flops import step_flops
 from lingraft.model.loading import Embeddings, Primary, load_embeddings, load_mini, load_primary
-from lingraft.model.swap import swap, vocabulary_of
+from lingraft.model.swap import make_vocabulary, swap
 from lingraft.stages import results
 from lingraft.stages.adapt import mini_of
 from lingraft.stages.alignment_probe import PART, AlignmentProbe, language_probe, reference_tensors
@@ -126,7 +126,7 @@ def evaluate_language(
     probe = language_probe(recipe, source, pieces, "test", documents, open_split(data, "test"), source_evaluation)
     require_start(learned, initial)
     rows = initial_rows(recipe, source, pieces, initial)
-    untrained = vocabulary_of(rows.table_VD, rows.bias_V, rows.special)
+    untrained = make_vocabulary(rows.table_VD, rows.bias_V, rows.special)
     test_NT = _test(data)
     words = nearest_words(
         source=source.encoder.vocabulary,

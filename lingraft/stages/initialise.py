@@ -27,13 +27,13 @@ from lingraft.data.shards import Blocks
 from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.errors import AlignmentError, ArtifactError, RecipeError, TokenizerError
 from lingraft.model.initialisation import rows as drawing
-from lingraft.model.initialisation.aligned import Aligned, aligned
+from lingraft.model.initialisation.aligned import AlignedRows, align_rows
+from lingraft.model.initialisation.alignment_quality import AlignmentQuality, AlignmentResource
 from lingraft.model.initialisation.piece_classes import PieceClass
-from lingraft.model.initialisation.quality import Quality, Resource
-from lingraft.model.initialisation.rows import Initialised
+from lingraft.model.initialisation.rows import InitialRows
 from lingraft.model.initialisation.translation import TranslationTable, dictionary_table, parallel_table
 from lingraft.model.loading import Embeddings, Primary, load_embeddings, load_primary, save_vocabulary
-from lingraft.model.swap import swap, vocabulary_of
+from lingraft.model.swap import make_vocabulary, swap
 from lingraft.stages.vectors import load_vectors, vectors_of
 from lingraft.training.learning_curve import write_curve
 from lingraft.training.masked_lm import mean_loss
@@ -87,7 +87,7 @@ def initialise(
     details |= facts | {"depth": settings.depth, "fresh_layers": step.fresh_layers, "system": recipe.system}
     details |= {"overlap": rows.copied, "overlap_by_class": rows.counts(), "vocabulary": len(pieces)}
     with artifact.create(out, Kind.EMBEDDINGS) as draft:
-        save_vocabulary(draft, vocabulary_of(rows.table_VD, rows.bias_V, rows.special), pieces)
+        save_vocabulary(draft, make_vocabulary(rows.table_VD, rows.bias_V, rows.special), pieces)
         write_curve(draft, ())
         draft.facts = {
             "language": pieces.language,
@@ -101,7 +101,7 @@ def initialise(
     return Artifact.load(out, Kind.EMBEDDINGS)
 
 
-def initial_rows(recipe: Recipe, primary: Primary, pieces: Tokenizer, initial: Path | None = None) -> Initialised:
+def initial_rows(recipe: Recipe, primary: Primary, pieces: Tokenizer, initial: Path | None = None) -> InitialRows:
     """Return the rows that a language's embeddings start from: those of an artifact, else drawn by the recipe's seed.
 
     Drawn or read from what `initialise` wrote for the same recipe, they are the same bit for bit.
@@ -127,10 +127,10 @@ def initial_rows(recipe: Recipe, primary: Primary, pieces: Tokenizer, initial: P
             f"`lingraft initialise` for {pieces.language!r} first, and give the folder that it wrote (--initial)."
         )
     generator = torch.Generator().manual_seed(recipe.adaptation.seed)
-    return drawing.initialise(primary.encoder.vocabulary, primary.tokenizer, pieces, how, generator)
+    return drawing.initialise_rows(primary.encoder.vocabulary, primary.tokenizer, pieces, how, generator)
 
 
-def quality_of(initial: Path | None) -> Quality | None:
+def quality_of(initial: Path | None) -> AlignmentQuality | None:
     """Return the quality of the alignment that initial embeddings come from; None where rows were not aligned.
 
     Raises:
@@ -139,7 +139,7 @@ def quality_of(initial: Path | None) -> Quality | None:
     manifest = Artifact.load(initial, Kind.EMBEDDINGS).manifest if initial else None
     if manifest is None or _ALIGNMENT not in manifest.details:
         return None
-    quality: Quality = manifest.detail(_ALIGNMENT, Quality)
+    quality: AlignmentQuality = manifest.detail(_ALIGNMENT, AlignmentQuality)
     return quality
 
 
@@ -169,7 +169,7 @@ def require_start(learned: Embeddings, initial: Path | None) -> None:
 
 def _from_text(
     recipe: Recipe, primary: Primary, pieces: Tokenizer, blocks: Path | None, source_vectors: Path | None
-) -> tuple[Aligned, dict[str, str]]:
+) -> tuple[AlignedRows, dict[str, str]]:
     """Rows that are computed from text, and fingerprints of what they were computed from."""
     how, given = recipe.adaptation.initialisation, {"--blocks": blocks, "--vectors": source_vectors}
     if blocks is None or source_vectors is None:
@@ -180,7 +180,7 @@ def _from_text(
         )
     data, language = load_blocks(blocks, pieces, recipe.encoder.block_tokens), pieces.language
     resource, table, translations = _translations(recipe, primary.tokenizer, pieces)
-    found = aligned(
+    found = align_rows(
         source=primary.encoder.vocabulary,
         source_pieces=primary.tokenizer,
         target_pieces=pieces,
@@ -195,14 +195,14 @@ def _from_text(
     return found, {"source_vectors": artifact_fingerprint(source_vectors), **input_hashes(data), **translations}
 
 
-def _loss(primary: Primary, blocks: Blocks) -> Callable[[Initialised], float]:
+def _loss(primary: Primary, blocks: Blocks) -> Callable[[InitialRows], float]:
     """A measure of a language's rows: the masked loss of the primary with them, on some of the language's blocks."""
     encoder = primary.encoder
     most, top = min(len(blocks), max(1, _JUDGED_TOKENS // blocks.block_tokens)), encoder.shape.layers
     blocks_NT = blocks.take(torch.arange(most) * len(blocks) // most)
 
-    def loss(rows: Initialised) -> float:
-        own = swap(encoder, vocabulary_of(rows.table_VD, rows.bias_V, rows.special))
+    def loss(rows: InitialRows) -> float:
+        own = swap(encoder, make_vocabulary(rows.table_VD, rows.bias_V, rows.special))
         try:
             return mean_loss(encoder, blocks_NT, (top,))[top]
         finally:
@@ -213,22 +213,22 @@ def _loss(primary: Primary, blocks: Blocks) -> Callable[[Initialised], float]:
 
 def _translations(
     recipe: Recipe, source: Tokenizer, target: Tokenizer
-) -> tuple[Resource, TranslationTable | None, dict[str, str]]:
+) -> tuple[AlignmentResource, TranslationTable | None, dict[str, str]]:
     """The best resource that the recipe names for a language, translations learned from it, and its mark."""
     files, language = recipe.alignment, target.language
     if sentences := files.parallel.get(language):
         pairs = HashedPairs(read_pairs(sentences))
         learned_from = (pair for pair in pairs if not is_held_out(pair))
         table = parallel_table(learned_from, source, target, file_names(sentences))
-        return Resource.PARALLEL, table, pairs.hashes
+        return AlignmentResource.PARALLEL, table, pairs.hashes
     if words := files.dictionary.get(language):
         pairs = HashedPairs(read_word_pairs(words))
         table = dictionary_table(pairs, source, target, words)
-        return Resource.DICTIONARY, table, pairs.hashes
-    return Resource.TEXT, None, {}
+        return AlignmentResource.DICTIONARY, table, pairs.hashes
+    return AlignmentResource.TEXT, None, {}
 
 
-def _loaded(initial: Path, how: Initialisation, primary: Primary, pieces: Tokenizer) -> Initialised:
+def _loaded(initial: Path, how: Initialisation, primary: Primary, pieces: Tokenizer) -> InitialRows:
     found = load_embeddings(initial)
     manifest, again = found.manifest, "Run `lingraft initialise` again"
     if _INITIALISATION not in manifest.details:
@@ -249,7 +249,7 @@ def _loaded(initial: Path, how: Initialisation, primary: Primary, pieces: Tokeni
             "with this recipe, or correct the recipe."
         )
     counts: dict[PieceClass, dict[str, int]] = manifest.detail("overlap_by_class", dict[PieceClass, dict[str, int]])
-    return Initialised(
+    return InitialRows(
         table_VD=found.vocabulary.table_VD.detach(),
         bias_V=found.vocabulary.bias_V.detach(),
         copied=manifest.detail("overlap", int),

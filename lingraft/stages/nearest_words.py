@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 from lingraft.model.encoder import Vocabulary
 from lingraft.model.initialisation.piece_classes import PieceClass, Pieces, classes_of, is_letter
-from lingraft.model.initialisation.rows import overlap
+from lingraft.model.initialisation.rows import shared_pieces
 from lingraft.stages.results import NearestWords, Neighbour
 
 _WORDS, _NAMES, _NUMBERS = 12, 2, 2
@@ -64,7 +64,7 @@ def nearest_words(
 
 def _chosen(source_pieces: Pieces, target_pieces: Pieces, blocks_NT: Tensor) -> tuple[list[int], list[int]]:
     """Ids of words, and of names and numbers."""
-    classes, shared = classes_of(target_pieces), overlap(source_pieces, target_pieces)
+    classes, shared = classes_of(target_pieces), shared_pieces(source_pieces, target_pieces)
     spaced = _spaced(classes)
     counts_V, whole_V = _counts(blocks_NT.long(), classes, spaced)
     fewest, word_classes = (_FEWEST_LETTERS if spaced else _FEWEST_CHARACTERS), _word_classes(spaced)

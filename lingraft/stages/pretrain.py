@@ -55,7 +55,7 @@ def pretrain(
         torch.manual_seed(settings.seed)
         encoder = Encoder(recipe.primary_shape, len(pieces))
         if settings.positions == "sinusoidal":
-            encoder.draw_sinusoids()
+            encoder.init_sinusoidal_positions()
         if settings.embeddings == "static-vectors":
             begin_as_static_vectors(encoder.vocabulary, train, pieces)
     made_from = {"stage": "pretrain", "blocks": data.fingerprint, "shape": encoder.shape.model_dump(mode="json")}

@@ -11,7 +11,7 @@ import pydantic
 from lingraft.artifacts import artifact
 from lingraft.artifacts.artifact import Artifact, Cost, Kind
 from lingraft.errors import ArtifactError
-from lingraft.model.initialisation.quality import Quality
+from lingraft.model.initialisation.alignment_quality import AlignmentQuality
 from lingraft.tasks import item_counts
 from lingraft.tasks.item_counts import Tally
 
@@ -188,7 +188,7 @@ class LanguageResult(Result):
     alignment: AlignmentScores | None = pydantic.Field(
         None, description="Absent where the source's side was not given, or there is too little to pair."
     )
-    initial_alignment: Quality | None = pydantic.Field(
+    initial_alignment: AlignmentQuality | None = pydantic.Field(
         None, description="Of the alignment that the initial rows come from; absent for other initialisations."
     )
     nearest_words: tuple[NearestWords, ...] = pydantic.Field(

@@ -19,7 +19,7 @@ from lingraft.data.shards import Blocks
 from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.errors import TokenizerError
 from lingraft.model.encoder import INITIAL_STD, Vocabulary
-from lingraft.model.initialisation.alignment import normalised
+from lingraft.model.initialisation.alignment import normalise_vectors
 from lingraft.model.initialisation.static_vectors import WINDOW, StaticVectors, static_vectors
 
 WIDTH = 96
@@ -84,7 +84,7 @@ def begin_as_static_vectors(vocabulary: Vocabulary, blocks: Blocks, pieces: Toke
         pieces: tokenizer that they were made with.
     """
     found, width = vectors_of(blocks, pieces), vocabulary.table_VD.shape[1]
-    unit_VW = normalised(found.vectors_VW[:, :width], found.known)
+    unit_VW = normalise_vectors(found.vectors_VW[:, :width], found.known)
     # A factorisation has most of its spread in a few columns; turned at random, all columns have as much.
     turned_DD, _ = torch.linalg.qr(torch.randn(width, width, generator=make_generator("turn", _SEED)))
     rows_VD = INITIAL_STD * math.sqrt(width) * unit_VW @ turned_DD[: unit_VW.shape[1]]

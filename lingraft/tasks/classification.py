@@ -14,7 +14,7 @@ from torch.nn import functional as F
 
 from lingraft.config.encoder import EncoderShape
 from lingraft.data.tokenizer.tokenizer import Tokenizer
-from lingraft.model.encoder import Encoder, draw_weights
+from lingraft.model.encoder import Encoder, init_weights
 from lingraft.tasks.class_scores import MACRO_F1, macro_f1
 from lingraft.tasks.item_counts import Tally
 from lingraft.tasks.kinds import Judged
@@ -34,7 +34,7 @@ class Classifier(nn.Module):
         self.dense = nn.Linear(width, width)
         self.out = nn.Linear(width, classes)
         for linear in (self.dense, self.out):
-            draw_weights(linear)
+            init_weights(linear)
 
     def forward(self, tokens_BT: Tensor, visible_BT: Tensor, types_BT: Tensor | None = None) -> Tensor:
         """Logits (B, C)."""

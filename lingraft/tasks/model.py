@@ -11,7 +11,7 @@ from lingraft.config.encoder import EncoderShape
 from lingraft.config.tasks import Task
 from lingraft.errors import ArtifactError
 from lingraft.model.encoder import Encoder
-from lingraft.model.loading import Embeddings, Primary, fill
+from lingraft.model.loading import Embeddings, Primary, load_tensors
 from lingraft.model.swap import swap
 from lingraft.tasks.kinds import TaskKind
 from lingraft.tasks.loading import kind_of
@@ -85,7 +85,7 @@ def load_task(folder: Path) -> TaskModel:
         )
     kind, encoder = kind_of(settings), Encoder(manifest.detail("shape", EncoderShape), 0)
     net = kind.net(encoder, labels)
-    fill(net, artifact, "head", elsewhere=("encoder.",))
-    fill(encoder, artifact, "body", elsewhere=("vocabulary.", "heads."))
+    load_tensors(net, artifact, "head", elsewhere=("encoder.",))
+    load_tensors(encoder, artifact, "body", elsewhere=("vocabulary.", "heads."))
     marks = artifact.fingerprint, manifest, folder
     return TaskModel(net, settings, kind, labels, str(manifest.aligned_with), *marks)

@@ -14,7 +14,7 @@ from torch.nn import functional as F
 
 from lingraft.config.encoder import EncoderShape
 from lingraft.data.tokenizer.tokenizer import Tokenizer
-from lingraft.model.encoder import Encoder, draw_weights
+from lingraft.model.encoder import Encoder, init_weights
 from lingraft.tasks import squad, squad_metric
 from lingraft.tasks.item_counts import Tally
 from lingraft.tasks.kinds import Judged
@@ -33,7 +33,7 @@ class SpanExtractor(nn.Module):
         super().__init__()
         self.encoder = encoder
         self.out = nn.Linear(encoder.shape.width, 2)
-        draw_weights(self.out)
+        init_weights(self.out)
 
     def forward(self, tokens_BT: Tensor, visible_BT: Tensor, types_BT: Tensor | None = None) -> Tensor:
         """Logits (B, T, 2) of start and end."""

@@ -18,7 +18,7 @@ from torch.nn import functional as F
 from lingraft.config.encoder import EncoderShape
 from lingraft.data.masking import NOT_PREDICTED
 from lingraft.data.tokenizer.tokenizer import Tokenizer
-from lingraft.model.encoder import Encoder, draw_weights
+from lingraft.model.encoder import Encoder, init_weights
 from lingraft.tasks.kinds import Judged
 from lingraft.tasks.labels import labels_of, numbered
 from lingraft.tasks.lengths import by_length
@@ -35,7 +35,7 @@ class Tagger(nn.Module):
         super().__init__()
         self.encoder = encoder
         self.out = nn.Linear(encoder.shape.width, tags)
-        draw_weights(self.out)
+        init_weights(self.out)
 
     def forward(self, tokens_BT: Tensor, visible_BT: Tensor, types_BT: Tensor | None = None) -> Tensor:
         """Logits (B, T, C)."""

@@ -15,8 +15,8 @@ from lingraft.config.training import Training
 from lingraft.data.shards import Blocks
 from lingraft.model.encoder import Encoder
 from lingraft.model.flops import step_flops
-from lingraft.model.initialisation.rows import Initialised
-from lingraft.model.swap import swap, vocabulary_of
+from lingraft.model.initialisation.rows import InitialRows
+from lingraft.model.swap import make_vocabulary, swap
 from lingraft.training.checkpoint import Keeper
 from lingraft.training.freezing import trained_by
 from lingraft.training.phases import Phase
@@ -30,7 +30,7 @@ def progressive_run(
     switch: Progressive,
     steps: Sequence[Step],
     minis: Sequence[Encoder],
-    rows: Initialised,
+    rows: InitialRows,
     blocks: Blocks,
     settings: Training,
     stops: Sequence[int] = (),
@@ -56,7 +56,7 @@ def progressive_run(
     Raises:
         RecipeError: a depth's share is less than one update.
     """
-    vocabulary = vocabulary_of(rows.table_VD.clone(), rows.bias_V.clone(), rows.special)
+    vocabulary = make_vocabulary(rows.table_VD.clone(), rows.bias_V.clone(), rows.special)
     for mini in minis:
         swap(mini, vocabulary)
     phases = [*_phases(recipe, switch, steps, minis, settings, stops)]

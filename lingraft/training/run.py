@@ -20,8 +20,8 @@ from lingraft.config.training import OptimizerSettings, Training
 from lingraft.console import say
 from lingraft.data.shards import Blocks
 from lingraft.model.encoder import Encoder
-from lingraft.model.flops import finetuning_work, flops_per_update, step_flops
-from lingraft.model.kernels.heap import reuse_freed_memory
+from lingraft.model.flops import finetuning_update_shape, flops_per_update, step_flops
+from lingraft.model.kernels.memory import reuse_freed_memory
 from lingraft.tasks.kinds import Prepared, TaskKind
 from lingraft.training import masked_lm, precision
 from lingraft.training.batches import block_stream, steps_of, task_stream
@@ -216,7 +216,7 @@ def task_run(
         **_pace(settings),
         seed=seed,
         tokens_per_step=settings.batch_examples * shape.block_tokens,
-        flops_per_step=flops_per_update(step, finetuning_work(recipe, step, settings)),
+        flops_per_step=flops_per_update(step, finetuning_update_shape(recipe, step, settings)),
     )
     at_once = settings.micro_batch_examples
     stream = task_stream(data, settings.batch_examples, at_once, seed, settings.group_by_length)

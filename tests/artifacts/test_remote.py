@@ -16,7 +16,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 
 from lingraft.artifacts import remote as object_storage
 from lingraft.artifacts.artifact import MANIFEST, Artifact, Kind
-from lingraft.artifacts.remote import RemoteFiles, open_remote, uri_of
+from lingraft.artifacts.remote import RemoteShards, open_remote, uri_of
 from lingraft.artifacts.token_ids import Ids, map_ids
 from lingraft.data.blocks import load_blocks, open_split
 from lingraft.data.shard_cache import ShardCache
@@ -313,7 +313,7 @@ def test_a_server_that_falls_silent_is_an_error_and_no_hang(web: Web) -> None:
     found = open_remote(web.uri, Kind.BLOCKS)
     web.hang.set()
     files = [f"train-{number:05d}.safetensors" for number in range(10)]
-    shelf = ShardCache(RemoteFiles(found, 10, stall_s=0.3), files, 10)
+    shelf = ShardCache(RemoteShards(found, 10, stall_s=0.3), files, 10)
     with pytest.raises(ArtifactError, match=r"nothing of http.* arrived for 0 s"):
         shelf.get(4)
     assert not web.gave_up.is_set()  # the error came while the server was still silent

@@ -9,7 +9,7 @@ from lingraft import console
 from lingraft.artifacts.artifact import Artifact, Kind
 from lingraft.config.recipe import Recipe
 from lingraft.data import blocks, token_stream
-from lingraft.data.blocks import load_blocks, pack
+from lingraft.data.blocks import load_blocks, pack_blocks
 from lingraft.data.text import SPLITS, load_split
 from lingraft.data.tokenizer.tokenizer import DEFAULT_SPECIAL_IDS, Tokenizer
 from lingraft.errors import ArtifactError, TextError, TokenizerError
@@ -24,7 +24,7 @@ def with_length(recipe: Recipe, block_tokens: int) -> Recipe:
 
 def test_packing_loses_and_adds_nothing() -> None:
     stream = np.arange(10, 40, dtype=np.uint16)
-    blocks_NT, rest = pack(stream, 8, BEGIN)
+    blocks_NT, rest = pack_blocks(stream, 8, BEGIN)
     assert blocks_NT.shape == (4, 8)
     assert blocks_NT.dtype == rest.dtype == np.uint16
     assert blocks_NT[:, 0].tolist() == [BEGIN] * 4
@@ -33,7 +33,7 @@ def test_packing_loses_and_adds_nothing() -> None:
 
 @pytest.mark.parametrize("length", [0, 6])
 def test_what_fills_no_block_is_the_rest(length: int) -> None:
-    blocks_NT, rest = pack(np.arange(length), 8, BEGIN)
+    blocks_NT, rest = pack_blocks(np.arange(length), 8, BEGIN)
     assert blocks_NT.shape == (0, 8)
     assert rest.tolist() == list(range(length))
 

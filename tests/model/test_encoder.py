@@ -257,7 +257,7 @@ def test_weights_begin_as_berts_do() -> None:
 def test_positions_may_begin_as_sinusoids_of_the_same_spread() -> None:
     fresh = Encoder(SHAPE.model_copy(update={"width": 192, "feedforward": None}), 500)
     before = fresh.state_dict()["positions_TD"].clone()
-    fresh.draw_sinusoids()
+    fresh.init_sinusoidal_positions()
     waves_TD = fresh.positions_TD.detach()
     assert fresh.positions_TD.requires_grad
     assert not torch.equal(waves_TD, before)

@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 
 from lingraft.config.systems import Stage, Step, TrainedPart
-from lingraft.model.flops import EXA, V100_DAY_FLOPS, CostError, Work, flops_per_update
+from lingraft.model.flops import EXA, V100_DAY_FLOPS, CostError, UpdateShape, flops_per_update
 
 UPDATES = 125_000
-PAPER = Work(layers=12, width=768, vocabulary=50_000, block_tokens=512, batch_blocks=2048, mask_rate=0.15)
+PAPER = UpdateShape(layers=12, width=768, vocabulary=50_000, block_tokens=512, batch_blocks=2048, mask_rate=0.15)
 
 
-def paper(**changes: Any) -> Work:
+def paper(**changes: Any) -> UpdateShape:
     return dataclasses.replace(PAPER, **changes)
 
 
@@ -52,7 +52,7 @@ def test_pretraining_takes_the_papers_v100_days(heads: int, expected: float) -> 
 
 def test_a_tiny_update_costs_what_a_hand_computes() -> None:
     """With s = 2, h = 3, V = 5, B = 7, p = 1/2: a layer is 432 + 48 = 480, a projection 60, and a head 18 + 30 = 48."""
-    tiny = Work(layers=4, width=3, vocabulary=5, block_tokens=2, batch_blocks=7, mask_rate=0.5)
+    tiny = UpdateShape(layers=4, width=3, vocabulary=5, block_tokens=2, batch_blocks=7, mask_rate=0.5)
     assert tiny.pretraining_flops() == 3 * 7 * (4 * 480 + 48)
     assert dataclasses.replace(tiny, heads=2).pretraining_flops() == 3 * 7 * (4 * 480 + 96)
     assert tiny.adaptation_flops() == 7 * (2 * 4 * 480 + 2 * 48 + 30)
@@ -80,7 +80,7 @@ def test_what_a_step_trains_decides_the_equation(trained: TrainedPart, expected:
 
 
 def test_finetuning_is_three_passes_through_the_layers() -> None:
-    tiny = Work(layers=4, width=3, vocabulary=0, block_tokens=2, batch_blocks=7, mask_rate=0.0, heads=0)
+    tiny = UpdateShape(layers=4, width=3, vocabulary=0, block_tokens=2, batch_blocks=7, mask_rate=0.0, heads=0)
     assert flops_per_update(Step(Stage.FINETUNE, TrainedPart.BODY, layers=4), tiny) == 3 * 7 * 4 * 480
 
 
@@ -100,5 +100,5 @@ def test_standard_adaptation_costs_more_than_twice_the_mini_models() -> None:
 
 
 def test_cost_is_proportional_to_the_batch() -> None:
-    for formula in (Work.pretraining_flops, Work.adaptation_flops, lambda work: work.graft_flops(2)):
+    for formula in (UpdateShape.pretraining_flops, UpdateShape.adaptation_flops, lambda work: work.graft_flops(2)):
         assert formula(paper(batch_blocks=4096)) == 2 * formula(PAPER)

@@ -4,9 +4,9 @@ from lingraft.artifacts.artifact import Artifact, Kind
 from lingraft.config.training import Initialisation
 from lingraft.data.tokenizer.tokenizer import DEFAULT_SPECIAL_IDS, Tokenizer
 from lingraft.model.encoder import Encoder
-from lingraft.model.initialisation.rows import overlap
+from lingraft.model.initialisation.rows import shared_pieces
 from lingraft.model.loading import load_embeddings, load_primary
-from lingraft.model.swap import swap, vocabulary_of
+from lingraft.model.swap import make_vocabulary, swap
 from lingraft.stages.initialise import initial_rows
 from tests.workshop import Workshop
 
@@ -35,7 +35,7 @@ def test_a_swap_changes_the_vocabulary_and_leaves_the_body(workshop: Workshop) -
 
 def test_a_vocabulary_may_have_another_size(workshop: Workshop) -> None:
     encoder = load_primary(workshop.primary).encoder
-    swap(encoder, vocabulary_of(torch.zeros(7, encoder.shape.width), torch.arange(7.0)))
+    swap(encoder, make_vocabulary(torch.zeros(7, encoder.shape.width), torch.arange(7.0)))
     found = encoder.masked_logits(torch.tensor([[0, 6, 2]]), torch.tensor([1]), (1,))[1]
     assert found.tolist() == [list(range(7))]
     assert len(encoder.vocabulary) == 7
@@ -45,7 +45,7 @@ def test_a_recipe_says_where_rows_start_from_and_the_manifest_how_many_were_copi
     primary, pieces = load_primary(workshop.primary), Tokenizer.load(workshop.tokenizers["de"])
     settings = workshop.recipe.adaptation.model_copy(update={"initialisation": Initialisation.RANDOM})
     random = workshop.recipe.model_copy(update={"adaptation": settings})
-    shared = overlap(primary.tokenizer, pieces)
+    shared = shared_pieces(primary.tokenizer, pieces)
     found = initial_rows(workshop.recipe, primary, pieces)
     assert found.copied == len(shared) + len(DEFAULT_SPECIAL_IDS) > len(DEFAULT_SPECIAL_IDS)
     assert initial_rows(random, primary, pieces).copied == len(DEFAULT_SPECIAL_IDS)

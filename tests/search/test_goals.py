@@ -16,7 +16,7 @@ from lingraft.data.blocks import open_split
 from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.errors import RecipeError
 from lingraft.model.loading import load_primary
-from lingraft.model.swap import swap, vocabulary_of
+from lingraft.model.swap import make_vocabulary, swap
 from lingraft.search import Inputs, search
 from lingraft.search.page import PAGE_FILE
 from lingraft.stages import pretrain
@@ -216,7 +216,7 @@ def test_a_search_by_alignment_ranks_trials_by_it(workshop: Workshop, tmp_path: 
     probe = probe_of(reference, "dev", primary.tokenizer, pieces, text, dev)
     assert probe
     rows = initial_rows(recipe, primary, pieces)
-    swap(primary.encoder, vocabulary_of(rows.table_VD, rows.bias_V, rows.special))
+    swap(primary.encoder, make_vocabulary(rows.table_VD, rows.bias_V, rows.special))
     before = probe.measure(primary.encoder)[3].scores.accuracy
     assert {trial.scores_by_flops[0] for trial in found.trials} == {(0.0, before)}
     assert "counterparts in the source language found" in (tmp_path / "search" / "search.html").read_text()

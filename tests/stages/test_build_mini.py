@@ -117,7 +117,7 @@ def test_step_1b_leaves_the_primary_bit_for_bit(workshop: Workshop, primary: Pat
 
 def test_the_mini_model_shares_layers_embeddings_and_head_with_the_primary(primary: Path, mini: Path) -> None:
     source = load_primary(primary)
-    small = load_mini(mini).of(source)
+    small = load_mini(mini).build_model(source)
     whole = source.encoder
     assert small.layers[0] is whole.layers[0]
     assert small.vocabulary is whole.vocabulary
@@ -269,7 +269,7 @@ def test_a_mini_model_of_another_depth_is_refused(
 def test_a_mini_model_of_another_primary_is_refused_with_both_fingerprints(workshop: Workshop, mini: Path) -> None:
     other = load_primary(workshop.primary)
     with pytest.raises(AlignmentError, match=rf"{other.fingerprint}\. Build the mini-model again .* on this primary"):
-        load_mini(mini).of(other)
+        load_mini(mini).build_model(other)
 
 
 def test_standard_adaptation_over_fewer_layers_is_refused(workshop: Workshop, primary: Path, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.errors import AlignmentError, ArtifactError, RecipeError, TextError, TokenizerError
 from lingraft.model.flops import step_flops
 from lingraft.model.loading import load_embeddings, load_primary
-from lingraft.model.swap import swap, vocabulary_of
+from lingraft.model.swap import make_vocabulary, swap
 from lingraft.stages.evaluate import evaluate_language, evaluate_source
 from lingraft.stages.initialise import initial_rows
 from lingraft.stages.results import (
@@ -103,7 +103,7 @@ def test_a_confusion_counts_every_test_document_once_a_seed(
 def test_as_initialised_means_a_freshly_initialised_table(workshop: Workshop, german: LanguageResult) -> None:
     primary, pieces = load_primary(workshop.primary), Tokenizer.load(workshop.tokenizers["de"])
     rows = initial_rows(workshop.recipe, primary, pieces)
-    fresh = vocabulary_of(rows.table_VD, rows.bias_V)
+    fresh = make_vocabulary(rows.table_VD, rows.bias_V)
     swap(primary.encoder, fresh)
     blocks_NT = held_out(workshop, "de")
     masked = masked_lm.accuracy(primary.encoder, blocks_NT, (german.depth, german.layers))

@@ -8,7 +8,7 @@ from lingraft.artifacts.artifact import Artifact
 from lingraft.config.recipe import Recipe
 from lingraft.config.systems import System
 from lingraft.config.training import Windows
-from lingraft.model.flops import Work
+from lingraft.model.flops import UpdateShape
 from lingraft.reports.cost.bill import bills
 from lingraft.signals import Interruption
 from lingraft.stages.pretrain import pretrain
@@ -52,8 +52,10 @@ def test_an_update_within_windows_costs_what_short_blocks_would(
 ) -> None:
     shape, settings = recipe.encoder, recipe.pretraining
     sizes = shape.layers, shape.width, recipe.tokenizer.vocabulary
-    short = Work(*sizes, 8, 4 * settings.batch_blocks, settings.mask_rate, len(shape.mlm_heads)).pretraining_flops()
-    whole = Work(*sizes, 32, settings.batch_blocks, settings.mask_rate, len(shape.mlm_heads)).pretraining_flops()
+    short = UpdateShape(
+        *sizes, 8, 4 * settings.batch_blocks, settings.mask_rate, len(shape.mlm_heads)
+    ).pretraining_flops()
+    whole = UpdateShape(*sizes, 32, settings.batch_blocks, settings.mask_rate, len(shape.mlm_heads)).pretraining_flops()
     assert short < whole
     spent = [point.flops for point in curve_of(pretrained(workshop, recipe, tmp_path / "out").folder)]
     assert spent == pytest.approx([min(step, WITHIN) * short + max(0, step - WITHIN) * whole for step in range(1, 8)])

@@ -83,7 +83,7 @@ def test_a_recipe_may_have_positions_begin_as_sinusoids(workshop: Workshop, tmp_
     recipe = changed(briefly(workshop.recipe), "pretraining", positions="sinusoidal", steps=1, learning_rate=1e-12)
     found = load_primary(pretrained(workshop, recipe, tmp_path / "out").folder).encoder
     expected = Encoder(recipe.encoder, recipe.tokenizer.vocabulary)
-    expected.draw_sinusoids()
+    expected.init_sinusoidal_positions()
     torch.testing.assert_close(found.positions_TD, expected.positions_TD, rtol=0, atol=1e-9)
     assert recipe.digest() != changed(recipe, "pretraining", positions="random").digest()
     named = changed(workshop.recipe, "pretraining", positions="random")

@@ -6,7 +6,7 @@ import torch
 from lingraft.config.encoder import EncoderShape
 from lingraft.data.tokenizer.tokenizer import DEFAULT_SPECIAL_IDS
 from lingraft.model.encoder import Encoder
-from lingraft.model.swap import swap, vocabulary_of
+from lingraft.model.swap import make_vocabulary, swap
 from lingraft.stages.transfer_metrics import OCCURRENCES, context_states, mean_states, retrieve
 
 SHAPE = EncoderShape(width=32, layers=3, attention_heads=4, mlm_heads=(1, 3), block_tokens=32)
@@ -119,7 +119,7 @@ def test_embeddings_of_other_pieces_find_fewer_counterparts(encoder: Encoder) ->
     source = mean_states(encoder, texts, (1, 3))
     same = mean_states(encoder, texts, (1, 3))
     wrong = encoder.vocabulary.table_VD.detach()[torch.randperm(PIECES, generator=generator)]
-    own = swap(encoder, vocabulary_of(wrong, encoder.vocabulary.bias_V.detach()))
+    own = swap(encoder, make_vocabulary(wrong, encoder.vocabulary.bias_V.detach()))
     other = mean_states(encoder, texts, (1, 3))
     swap(encoder, own)
     for depth in (1, 3):

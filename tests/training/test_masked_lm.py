@@ -11,7 +11,7 @@ from lingraft.data.rng import derive_seed
 from lingraft.data.tokenizer.tokenizer import DEFAULT_SPECIAL_IDS
 from lingraft.model.encoder import Encoder, Vocabulary
 from lingraft.model.loading import Primary, load_embeddings, load_primary
-from lingraft.model.swap import swap, vocabulary_of
+from lingraft.model.swap import make_vocabulary, swap
 from lingraft.stages.initialise import initial_rows
 from lingraft.training import masked_lm
 from lingraft.training.batches import Drawn
@@ -105,7 +105,7 @@ def test_adaptation_learns_what_the_primary_can_use(workshop: Workshop, primary:
             for depth in (workshop.recipe.adaptation.depth, primary.encoder.shape.layers)
         ]
 
-    mini_before, primary_before = losses(vocabulary_of(rows.table_VD, rows.bias_V))
+    mini_before, primary_before = losses(make_vocabulary(rows.table_VD, rows.bias_V))
     mini_after, primary_after = losses(learned.vocabulary)
     assert mini_after < mini_before - 0.05
     assert primary_after < primary_before - 0.05

@@ -30,7 +30,7 @@ def deduplicate(
         for document in documents:
             duplicates.add(document.keys)
             _put(document, stream)
-    flags = _Flags(duplicates.flags())
+    flags = _Flags(duplicates.repeated_flags())
     with waiting.open("rb") as stream:
         while head := stream.readline():
             split, label, characters, paragraphs = json.loads(head)

@@ -41,7 +41,7 @@ class DuplicateFinder:
         if len(self._pending) >= _IN_MEMORY * _KEY.itemsize:
             self._spill()
 
-    def flags(self) -> Iterator[NDArray[np.bool_]]:
+    def repeated_flags(self) -> Iterator[NDArray[np.bool_]]:
         """Whether each paragraph is a repetition of an earlier one: runs of flags, in the order of the text."""
         if self._spilt:
             self._spill()
@@ -49,7 +49,7 @@ class DuplicateFinder:
                 for places in _repetitions(bucket, 1):
                     self._note(places)
         else:
-            self._note(_settled(self._entries())[1])
+            self._note(_first_and_repeated(self._entries())[1])
         for start in range(0, self._taken, _WINDOW):
             yield self._window(start)
 
@@ -90,7 +90,7 @@ def _repetitions(bucket: Path, depth: int) -> Iterator[NDArray[np.uint64]]:
     """Places of the repetitions in a file of entries whose keys have `depth` bytes in common; the file goes."""
     different = np.empty(0, _ENTRY)
     for entries in _read(bucket):
-        different, places = _settled(np.concatenate([different, entries]))
+        different, places = _first_and_repeated(np.concatenate([different, entries]))
         if len(different) > _DIFFERENT:
             break
         yield places
@@ -104,7 +104,7 @@ def _repetitions(bucket: Path, depth: int) -> Iterator[NDArray[np.uint64]]:
         yield from _repetitions(part, depth + 1)
 
 
-def _settled(entries: Entries) -> tuple[Entries, NDArray[np.uint64]]:
+def _first_and_repeated(entries: Entries) -> tuple[Entries, NDArray[np.uint64]]:
     """The first entry of each key, and the places of all others."""
     # This sort is stable, and equal keys stand in the order of the text.
     entries = entries[np.lexsort((entries["low"], entries["high"]))]

@@ -221,7 +221,7 @@ def train_sentencepiece(lines: Iterable[str], vocabulary: int, character_coverag
     model = io.BytesIO()
     try:
         sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=_counted(lines),
+            sentence_iterator=_require_lines(lines),
             model_writer=model,
             model_type="unigram",
             vocab_size=vocabulary,
@@ -240,11 +240,11 @@ def train_sentencepiece(lines: Iterable[str], vocabulary: int, character_coverag
             minloglevel=2,
         )
     except RuntimeError as error:
-        raise _refusal(vocabulary, str(error)) from error
+        raise _training_error(vocabulary, str(error)) from error
     return round_scores(model.getvalue())
 
 
-def _counted(lines: Iterable[str]) -> Iterator[str]:
+def _require_lines(lines: Iterable[str]) -> Iterator[str]:
     empty = True
     for line in lines:
         empty = False
@@ -253,7 +253,7 @@ def _counted(lines: Iterable[str]) -> Iterator[str]:
         raise TokenizerError("the training split has no lines of text to train a tokenizer on. Bring more text.")
 
 
-def _refusal(vocabulary: int, message: str) -> TokenizerError:
+def _training_error(vocabulary: int, message: str) -> TokenizerError:
     """What SentencePiece's message means for the recipe."""
     start = f"a vocabulary of {vocabulary} pieces cannot be trained on this text: "
     if too_high := re.search(r"too high.* a value <= (\d+)", message):

@@ -19,11 +19,11 @@ from numpy.typing import NDArray
 from lingraft.config.training import Initialisation
 from lingraft.console import say
 from lingraft.model.encoder import Vocabulary
-from lingraft.model.initialisation.alignment import Alignment, Pairs, align
+from lingraft.model.initialisation.alignment import AlignedVectors, PiecePairs, align
+from lingraft.model.initialisation.alignment_quality import AlignmentQuality, AlignmentResource
 from lingraft.model.initialisation.piece_classes import PieceClass, Pieces, classes_of
-from lingraft.model.initialisation.quality import Quality, Resource
-from lingraft.model.initialisation.rows import Initialised, initialise, overlap
-from lingraft.model.initialisation.seed_pairs import starts
+from lingraft.model.initialisation.rows import InitialRows, initialise_rows, shared_pieces
+from lingraft.model.initialisation.seed_pairs import seed_pairs
 from lingraft.model.initialisation.static_vectors import StaticVectors
 from lingraft.model.initialisation.translation import TranslationTable
 
@@ -36,24 +36,24 @@ _WORDS = {PieceClass.INITIAL, PieceClass.CONTINUATION}
 
 
 @dataclass(frozen=True)
-class Aligned:
+class AlignedRows:
     """Rows, and the quality of the alignment that they come from."""
 
-    rows: Initialised
-    quality: Quality
+    rows: InitialRows
+    quality: AlignmentQuality
 
 
-def aligned(
+def align_rows(
     source: Vocabulary,
     source_pieces: Pieces,
     target_pieces: Pieces,
     source_vectors: StaticVectors,
     target_vectors: StaticVectors,
     seed: int,
-    resource: Resource = Resource.TEXT,
+    resource: AlignmentResource = AlignmentResource.TEXT,
     table: TranslationTable | None = None,
-    loss: Callable[[Initialised], float] | None = None,
-) -> Aligned:
+    loss: Callable[[InitialRows], float] | None = None,
+) -> AlignedRows:
     """Compute a language's rows from static vectors of both languages, and from translations where there are any.
 
     The same inputs and seed give the same rows. Where the alignment fails, rows are those of
@@ -74,19 +74,19 @@ def aligned(
     Raises:
         TokenizerError: the source has not one row a piece, or no piece but special ones.
     """
-    fitted = initialise(
+    fitted = initialise_rows(
         source, source_pieces, target_pieces, Initialisation.FITTED, torch.Generator().manual_seed(seed)
     )
-    start, alignment = _best(source_pieces, target_pieces, source_vectors, target_vectors, seed, table)
+    start, alignment = _best_alignment(source_pieces, target_pieces, source_vectors, target_vectors, seed, table)
     nothing_TS = scipy.sparse.csr_array((len(target_pieces), len(source_pieces)), dtype=np.float32)
-    translations_TS = table.probabilities_TS if table and resource is Resource.PARALLEL else nothing_TS
-    shared, classes = overlap(source_pieces, target_pieces), classes_of(target_pieces)
+    translations_TS = table.probabilities_TS if table and resource is AlignmentResource.PARALLEL else nothing_TS
+    shared, classes = shared_pieces(source_pieces, target_pieces), classes_of(target_pieces)
     special = dict(zip(target_pieces.special, source_pieces.special, strict=True))
 
-    def rows_of(weights_TS: scipy.sparse.csr_array) -> tuple[Initialised, int]:
+    def rows_of(weights_TS: scipy.sparse.csr_array) -> tuple[InitialRows, int]:
         """Rows, and how many of them are copies of shared pieces."""
-        copied = _agreeing(shared, weights_TS, classes)
-        return _mixed(fitted, source, weights_TS, copied | special, classes), len(copied)
+        copied = _agreeing_pieces(shared, weights_TS, classes)
+        return _mix_rows(fitted, source, weights_TS, copied | special, classes), len(copied)
 
     (rows, copied), mapped, added_loss = rows_of(translations_TS), 0, None
     succeeded = alignment.succeeded
@@ -98,7 +98,7 @@ def aligned(
         succeeded = added_loss is None or added_loss <= MOST_ADDED_LOSS
         if succeeded:
             rows, copied, mapped = near, near_copied, int((_filled(neighbours_TS) & elsewhere_T).sum())
-    quality = Quality(
+    quality = AlignmentQuality(
         resource=resource,
         start=start,
         known_pairs=alignment.known_pairs,
@@ -112,23 +112,23 @@ def aligned(
         shared=len(shared),
         added_loss=added_loss,
     )
-    return Aligned(rows, quality)
+    return AlignedRows(rows, quality)
 
 
-def _best(
+def _best_alignment(
     source_pieces: Pieces,
     target_pieces: Pieces,
     source: StaticVectors,
     target: StaticVectors,
     seed: int,
     table: TranslationTable | None,
-) -> tuple[str, Alignment]:
+) -> tuple[str, AlignedVectors]:
     """The alignment from translations, or from the first start that succeeds, or from the best that failed."""
     if table:
-        known = overlap(source_pieces, target_pieces) | _likeliest(table)
-        return "translations and shared pieces", align(source, target, Pairs.of(known), seed)
-    tried: list[tuple[str, Alignment]] = []
-    for name, known_pairs in starts(source_pieces, target_pieces, source, target):
+        known = shared_pieces(source_pieces, target_pieces) | _likeliest(table)
+        return "translations and shared pieces", align(source, target, PiecePairs.from_ids(known), seed)
+    tried: list[tuple[str, AlignedVectors]] = []
+    for name, known_pairs in seed_pairs(source_pieces, target_pieces, source, target):
         tried.append((name, align(source, target, known_pairs, seed)))
         if tried[-1][1].succeeded:
             return tried[-1]
@@ -144,7 +144,7 @@ def _likeliest(table: TranslationTable) -> dict[int, int]:
     return dict(zip(filled_T.tolist(), np.asarray(best_T).ravel()[filled_T].tolist(), strict=True))
 
 
-def _neighbours(alignment: Alignment) -> scipy.sparse.csr_array:
+def _neighbours(alignment: AlignedVectors) -> scipy.sparse.csr_array:
     """Weights (T, S) of the nearest source pieces of every target piece that has a vector."""
     targets, sources = (each.any(1).nonzero()[:, 0] for each in (alignment.target_VW, alignment.source_VW))
     near_SW = alignment.source_VW[sources]
@@ -164,7 +164,9 @@ def _filled(weights_TS: scipy.sparse.csr_array) -> NDArray[np.bool_]:
     return np.diff(weights_TS.indptr) > 0
 
 
-def _agreeing(shared: dict[int, int], weights_TS: scipy.sparse.csr_array, classes: list[PieceClass]) -> dict[int, int]:
+def _agreeing_pieces(
+    shared: dict[int, int], weights_TS: scipy.sparse.csr_array, classes: list[PieceClass]
+) -> dict[int, int]:
     """Shared pieces that mean the same in both languages, as far as is known.
 
     Words may be false friends, such as German "die": a row is copied where its piece is among the neighbours, or
@@ -178,13 +180,13 @@ def _agreeing(shared: dict[int, int], weights_TS: scipy.sparse.csr_array, classe
     return {target: source for target, source in shared.items() if agrees(target, source)}
 
 
-def _mixed(
-    fitted: Initialised,
+def _mix_rows(
+    fitted: InitialRows,
     source: Vocabulary,
     weights_TS: scipy.sparse.csr_array,
     exact: dict[int, int],
     classes: list[PieceClass],
-) -> Initialised:
+) -> InitialRows:
     """Fitted rows, with means in their place where there are weights, and copies where they are exact."""
     source_SD, source_S = (tensor.detach().cpu().float() for tensor in (source.table_VD, source.bias_V))
     table_TD, bias_T = fitted.table_VD.clone(), fitted.bias_V.clone()

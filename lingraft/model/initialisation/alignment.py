@@ -39,24 +39,24 @@ _JUDGED = 100
 """Frequent target pieces without a known pair over which agreement is measured; over all, where there are fewer."""
 
 
-class Pairs(NamedTuple):
+class PiecePairs(NamedTuple):
     """Pieces of two vocabularies that correspond."""
 
     source_P: Tensor
     target_P: Tensor
 
     @classmethod
-    def of(cls, by_target: dict[int, int]) -> Self:
+    def from_ids(cls, by_target: dict[int, int]) -> Self:
         """Pairs of a source id by target id."""
         return cls(torch.tensor([*by_target.values()], dtype=torch.long), torch.tensor([*by_target], dtype=torch.long))
 
-    def chosen(self, which: Tensor) -> Self:
+    def select(self, which: Tensor) -> Self:
         """Some of the pairs, by index or mask."""
         return type(self)(self.source_P[which], self.target_P[which])
 
 
 @dataclass(frozen=True)
-class Alignment:
+class AlignedVectors:
     """Static vectors of two languages in one space, and how far they can be trusted."""
 
     source_VW: Tensor
@@ -77,7 +77,7 @@ class Alignment:
         return self.agreement >= AGREEMENT
 
 
-def align(source: StaticVectors, target: StaticVectors, known: Pairs, seed: int) -> Alignment:
+def align(source: StaticVectors, target: StaticVectors, known: PiecePairs, seed: int) -> AlignedVectors:
     """Map both languages' vectors into one space; the same bits for any number of threads.
 
     Args:
@@ -88,30 +88,30 @@ def align(source: StaticVectors, target: StaticVectors, known: Pairs, seed: int)
 
     Fewer than two known pairs, or two pieces with a vector, give an alignment that has failed.
     """
-    known = known.chosen(source.known[known.source_P] & target.known[known.target_P])
+    known = known.select(source.known[known.source_P] & target.known[known.target_P])
     count = len(known.source_P)
     with single_threaded():
-        spaces = _Spaces(*(normalised(each.vectors_VW, each.known) for each in (source, target)))
+        spaces = _Spaces(*(normalise_vectors(each.vectors_VW, each.known) for each in (source, target)))
         if min(count, int(source.known.sum()), int(target.known.sum())) < _FEWEST:
-            return Alignment(*spaces, agreement=0.0, similarity=0.0, chance_similarity=0.0, known_pairs=count)
-        frequent = _Spaces(most_frequent(source, _FREQUENT), most_frequent(target, _FREQUENT))
+            return AlignedVectors(*spaces, agreement=0.0, similarity=0.0, chance_similarity=0.0, known_pairs=count)
+        frequent = _Spaces(most_frequent_ids(source, _FREQUENT), most_frequent_ids(target, _FREQUENT))
         with ThreadPoolExecutor(2) as threads:
             first_WW, second_WW = threads.map(
-                lambda number, half: _learned(
-                    spaces, frequent, known.chosen(half), make_generator("alignment", seed, number)
+                lambda number, half: _self_learn(
+                    spaces, frequent, known.select(half), make_generator("alignment", seed, number)
                 ),
                 range(2),
                 _halves(count, seed),
             )
-        refined = _Spaces(most_frequent(source, _REFINED), most_frequent(target, _REFINED))
-        pairs = _refined(spaces, refined, known, _orthogonal(first_WW + second_WW))
+        refined = _Spaces(most_frequent_ids(source, _REFINED), most_frequent_ids(target, _REFINED))
+        pairs = _refine(spaces, refined, known, _orthogonal(first_WW + second_WW))
         others_C = frequent.target[~torch.isin(frequent.target, known.target_P)]
         others_C = others_C if len(others_C) >= _JUDGED else frequent.target
         said = [spaces.target[others_C] @ map_WW.T for map_WW in (first_WW, second_WW)]
-        mapped = _reweighted(spaces, pairs)
+        mapped = _reweight(spaces, pairs)
         random_WW = _orthogonal(torch.empty_like(first_WW).normal_(generator=make_generator("random map", seed)))
         chance = _Spaces(spaces.source @ random_WW, spaces.target)
-        return Alignment(
+        return AlignedVectors(
             source_VW=mapped.source,
             target_VW=mapped.target,
             agreement=F.cosine_similarity(said[0], said[1]).mean().item(),
@@ -128,7 +128,7 @@ class _Spaces(NamedTuple):
     target: Tensor
 
 
-def normalised(vectors_VW: Tensor, known: Tensor) -> Tensor:
+def normalise_vectors(vectors_VW: Tensor, known: Tensor) -> Tensor:
     """Scale known vectors to unit length, centre them, and scale them again (Artetxe et al. 2018, section 3.1)."""
     normalised_VW = torch.zeros_like(vectors_VW)
     unit = F.normalize(vectors_VW[known])
@@ -136,7 +136,7 @@ def normalised(vectors_VW: Tensor, known: Tensor) -> Tensor:
     return normalised_VW
 
 
-def most_frequent(vectors: StaticVectors, most: int) -> Tensor:
+def most_frequent_ids(vectors: StaticVectors, most: int) -> Tensor:
     """Return the ids (C) of the most frequent pieces that have a vector."""
     order = torch.argsort(vectors.counts_V, descending=True, stable=True)
     return order[vectors.known[order]][:most]
@@ -147,21 +147,21 @@ def _halves(count: int, seed: int) -> Sequence[Tensor]:
     return order[::2], order[1::2]
 
 
-def _learned(spaces: _Spaces, frequent: _Spaces, known: Pairs, generator: torch.Generator) -> Tensor:
+def _self_learn(spaces: _Spaces, frequent: _Spaces, known: PiecePairs, generator: torch.Generator) -> Tensor:
     """Map (W, W) by self-learning, with ever more of the possible pairs visible."""
-    map_WW = _fitted(spaces, known)
+    map_WW = _fit_map(spaces, known)
     visible, best, since = _FIRST_SHARE, -1.0, 0
     while True:
         forward_C, backward_C, similarity = _nearest(spaces, frequent, map_WW, visible, generator)
         best, since = (similarity, 0) if similarity > best + _PROGRESS else (best, since + 1)
-        map_WW = _fitted(spaces, known, _both_ways(frequent, forward_C, backward_C))
+        map_WW = _fit_map(spaces, known, _both_ways(frequent, forward_C, backward_C))
         if since > _PATIENCE:
             if visible >= 1:
                 return map_WW
             visible, best, since = min(1.0, _GROWTH * visible), -1.0, 0
 
 
-def _refined(spaces: _Spaces, frequent: _Spaces, known: Pairs, map_WW: Tensor) -> Pairs:
+def _refine(spaces: _Spaces, frequent: _Spaces, known: PiecePairs, map_WW: Tensor) -> PiecePairs:
     """Known pairs, and those of pieces that are each other's nearest when the map improves no more."""
     best, found = -1.0, known
     for _ in range(_MOST_REFINEMENTS):
@@ -169,12 +169,12 @@ def _refined(spaces: _Spaces, frequent: _Spaces, known: Pairs, map_WW: Tensor) -
         mutual_C = backward_C[forward_C] == torch.arange(len(forward_C))
         if similarity <= best + _PROGRESS or not mutual_C.any():
             break
-        best, found = similarity, Pairs(frequent.source[mutual_C], frequent.target[forward_C[mutual_C]])
-        map_WW = _fitted(spaces, known, found)
-    return Pairs(torch.cat([known.source_P, found.source_P]), torch.cat([known.target_P, found.target_P]))
+        best, found = similarity, PiecePairs(frequent.source[mutual_C], frequent.target[forward_C[mutual_C]])
+        map_WW = _fit_map(spaces, known, found)
+    return PiecePairs(torch.cat([known.source_P, found.source_P]), torch.cat([known.target_P, found.target_P]))
 
 
-def _fitted(spaces: _Spaces, *groups: Pairs) -> Tensor:
+def _fit_map(spaces: _Spaces, *groups: PiecePairs) -> Tensor:
     """Orthogonal map (W, W) of source vectors nearest to their pairs' (Schönemann 1966); groups weigh the same."""
     products = (spaces.source[each.source_P].T @ spaces.target[each.target_P] / len(each.source_P) for each in groups)
     return _orthogonal(torch.stack([*products]).sum(0))
@@ -210,12 +210,12 @@ def _csls(similarity_CC: Tensor) -> Tensor:
     return (2 * similarity_CC).sub_(around_source_C1).sub_(around_target_1C)
 
 
-def _both_ways(frequent: _Spaces, forward_C: Tensor, backward_C: Tensor) -> Pairs:
+def _both_ways(frequent: _Spaces, forward_C: Tensor, backward_C: Tensor) -> PiecePairs:
     sources = torch.cat([frequent.source, frequent.source[backward_C]])
-    return Pairs(sources, torch.cat([frequent.target[forward_C], frequent.target]))
+    return PiecePairs(sources, torch.cat([frequent.target[forward_C], frequent.target]))
 
 
-def _reweighted(spaces: _Spaces, pairs: Pairs) -> _Spaces:
+def _reweight(spaces: _Spaces, pairs: PiecePairs) -> _Spaces:
     """Whitened, mapped, re-weighted and de-whitened (Artetxe et al. 2018, section 3.4), of unit length."""
     sources_PW, targets_PW = spaces.source[pairs.source_P], spaces.target[pairs.target_P]
     from_source_WW, from_target_WW = _whitening(sources_PW), _whitening(targets_PW)

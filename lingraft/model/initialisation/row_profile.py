@@ -31,7 +31,7 @@ _NEGLIGIBLE = 1e-10
 _ROWS_TO_TRUST_A_SCRIPT = 16
 
 
-class Described(NamedTuple):
+class PieceFeatures(NamedTuple):
     """The pieces of a vocabulary, special ones left out."""
 
     ids_N: Tensor
@@ -48,11 +48,11 @@ class Described(NamedTuple):
         ids_N, features_NF = torch.tensor([index for index, _ in kept]), torch.tensor(rows, dtype=torch.float64)
         return cls(ids_N, features_NF, [_script(surface) for _, surface in kept])
 
-    def parts(self) -> Iterator["Described"]:
+    def parts(self) -> Iterator["PieceFeatures"]:
         """A few thousand pieces at a time."""
         for start in range(0, len(self.ids_N), _ROWS_AT_ONCE):
             part = slice(start, start + _ROWS_AT_ONCE)
-            yield Described(self.ids_N[part], self.features_NF[part], self.scripts[part])
+            yield PieceFeatures(self.ids_N[part], self.features_NF[part], self.scripts[part])
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class RowProfile:
     """At least the standard deviation that rows are drawn with elsewhere, or pieces of one kind might all be alike."""
 
     @classmethod
-    def of(cls, table_VD: Tensor, bias_V: Tensor, pieces: Described) -> Self:
+    def of(cls, table_VD: Tensor, bias_V: Tensor, pieces: PieceFeatures) -> Self:
         """Fit by least squares."""
         weights_FO = _least_squares(table_VD, bias_V, pieces)
         names = {name: index for index, name in enumerate(sorted(set(pieces.scripts)))}
@@ -89,7 +89,7 @@ class RowProfile:
         std_O = (left_O.clamp(min=0) / counts_S1.sum()).sqrt().clamp(min=INITIAL_STD)
         return cls(weights_FO, torch.stack(pieces.features_NF.aminmax(dim=0)), names, means_SO, std_O)
 
-    def expected(self, pieces: Described) -> Tensor:
+    def expected(self, pieces: PieceFeatures) -> Tensor:
         """Rows with output bias (N, O); a script that the fit has not seen makes no difference."""
         unseen = len(self.scripts)
         scripts_N = torch.tensor([self.scripts.get(name, unseen) for name in pieces.scripts])
@@ -97,7 +97,7 @@ class RowProfile:
         return pieces.features_NF.clamp(*self.range_2F) @ self.weights_FO + means_SO[scripts_N]
 
 
-def draw_alike(
+def draw_fitted_rows(
     table_VD: Tensor,
     bias_V: Tensor,
     source_table_VD: Tensor,
@@ -120,8 +120,8 @@ def draw_alike(
         generator: the only source of randomness.
     """
     with single_threaded():
-        profile = RowProfile.of(source_table_VD, source_bias_V, Described.of(source_pieces))
-        for part in Described.of(target_pieces).parts():
+        profile = RowProfile.of(source_table_VD, source_bias_V, PieceFeatures.of(source_pieces))
+        for part in PieceFeatures.of(target_pieces).parts():
             expected_NO = profile.expected(part).float()
             noise_ND = torch.empty(len(part.ids_N), table_VD.shape[1]).normal_(generator=generator)
             table_VD[part.ids_N] = expected_NO[:, :-1] + profile.std_O[:-1].float() * noise_ND
@@ -141,7 +141,7 @@ def _script(surface: Surface | None) -> str:
     return unicodedata.name(letter, "").partition(" ")[0] if letter else ""
 
 
-def _least_squares(table_VD: Tensor, bias_V: Tensor, pieces: Described) -> Tensor:
+def _least_squares(table_VD: Tensor, bias_V: Tensor, pieces: PieceFeatures) -> Tensor:
     """Weights (F, O) by the normal equations, on features of equal scale; of equally good ones the smallest."""
     scale_F = pieces.features_NF.square().mean(0).sqrt().clamp(min=_NEGLIGIBLE)
     width = table_VD.shape[1]
@@ -155,5 +155,5 @@ def _least_squares(table_VD: Tensor, bias_V: Tensor, pieces: Described) -> Tenso
     return inverse_FF @ moments_FO / scale_F[:, None]
 
 
-def _outputs(table_VD: Tensor, bias_V: Tensor, pieces: Described) -> Tensor:
+def _outputs(table_VD: Tensor, bias_V: Tensor, pieces: PieceFeatures) -> Tensor:
     return torch.cat([table_VD[pieces.ids_N], bias_V[pieces.ids_N, None]], 1).double()

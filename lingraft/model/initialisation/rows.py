@@ -16,11 +16,11 @@ from lingraft.data.tokenizer.tokenizer import DEFAULT_SPECIAL_IDS
 from lingraft.errors import RecipeError, TokenizerError
 from lingraft.model.encoder import INITIAL_STD, Vocabulary
 from lingraft.model.initialisation.piece_classes import PieceClass, Pieces, classes_of
-from lingraft.model.initialisation.row_profile import draw_alike
+from lingraft.model.initialisation.row_profile import draw_fitted_rows
 
 
 @dataclass(frozen=True)
-class Initialised:
+class InitialRows:
     """Rows for a new vocabulary, before any training."""
 
     table_VD: Tensor
@@ -40,9 +40,9 @@ class Initialised:
         }
 
 
-def initialise(
+def initialise_rows(
     source: Vocabulary, source_pieces: Pieces, target_pieces: Pieces, how: Initialisation, generator: torch.Generator
-) -> Initialised:
+) -> InitialRows:
     """Copy rows of shared pieces from the source with their output bias, and draw the rest (paper, footnote 1).
 
     The same generator gives the same rows. The source may have another size and other special ids.
@@ -68,17 +68,17 @@ def initialise(
     size, width = len(target_pieces), source_VD.shape[1]
     table_VD, bias_V = torch.empty(size, width).normal_(std=INITIAL_STD, generator=generator), torch.zeros(size)
     if how is Initialisation.FITTED:
-        draw_alike(table_VD, bias_V, source_VD, source_V, source_pieces, target_pieces, generator)
-    shared = {} if how is Initialisation.RANDOM else overlap(source_pieces, target_pieces)
+        draw_fitted_rows(table_VD, bias_V, source_VD, source_V, source_pieces, target_pieces, generator)
+    shared = {} if how is Initialisation.RANDOM else shared_pieces(source_pieces, target_pieces)
     shared |= dict(zip(target_pieces.special, source_pieces.special, strict=True))
     targets, sources = torch.tensor([*shared]), torch.tensor([*shared.values()])
     table_VD[targets], bias_V[targets] = source_VD[sources], source_V[sources]
     classes = classes_of(target_pieces)
     copied = Counter(classes[index] for index in shared)
-    return Initialised(table_VD, bias_V, len(shared), copied, Counter(classes), target_pieces.special)
+    return InitialRows(table_VD, bias_V, len(shared), copied, Counter(classes), target_pieces.special)
 
 
-def overlap(source_pieces: Pieces, target_pieces: Pieces) -> dict[int, int]:
+def shared_pieces(source_pieces: Pieces, target_pieces: Pieces) -> dict[int, int]:
     """Source id by target id, of pieces that are not special, decode to the same text and agree in beginning a word.
 
     A piece that does not tell whether it begins a word agrees with any, but comes behind one that tells the same. Of

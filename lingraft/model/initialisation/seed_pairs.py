@@ -12,9 +12,9 @@ from anyascii import anyascii
 from torch import Tensor
 from torch.nn import functional as F
 
-from lingraft.model.initialisation.alignment import Pairs, most_frequent, normalised
+from lingraft.model.initialisation.alignment import PiecePairs, most_frequent_ids, normalise_vectors
 from lingraft.model.initialisation.piece_classes import Pieces
-from lingraft.model.initialisation.rows import overlap
+from lingraft.model.initialisation.rows import shared_pieces
 from lingraft.model.initialisation.static_vectors import StaticVectors
 
 _COMPARED = 5_000
@@ -25,22 +25,22 @@ _SAME_BEGINNING = 2
 _PROFILED = 2_000
 
 
-def starts(
+def seed_pairs(
     source_pieces: Pieces, target_pieces: Pieces, source: StaticVectors, target: StaticVectors
-) -> Iterator[tuple[str, Pairs]]:
+) -> Iterator[tuple[str, PiecePairs]]:
     """Pairs to start from, with a name for them, the most reliable first; each is made when it is asked for.
 
     Shared pieces are identical strings: names, numbers, punctuation, loan words. Cognates are words of similar spelling
     once both are in Latin letters. Profiles compare how a piece's similarities to all others of its language are
     distributed, which needs no common writing at all (Artetxe, Labaka and Agirre 2018, section 3.2).
     """
-    shared = overlap(source_pieces, target_pieces)
-    yield "shared pieces", Pairs.of(shared)
+    shared = shared_pieces(source_pieces, target_pieces)
+    yield "shared pieces", PiecePairs.from_ids(shared)
     cognates = _cognates(
-        source_pieces, target_pieces, most_frequent(source, _COMPARED), most_frequent(target, _COMPARED)
+        source_pieces, target_pieces, most_frequent_ids(source, _COMPARED), most_frequent_ids(target, _COMPARED)
     )
-    yield "shared pieces and cognates", Pairs.of(cognates | shared)
-    yield "similarity profiles", _of_profiles(source, target)
+    yield "shared pieces and cognates", PiecePairs.from_ids(cognates | shared)
+    yield "similarity profiles", _profile_pairs(source, target)
 
 
 def _cognates(source_pieces: Pieces, target_pieces: Pieces, sources_C: Tensor, targets_C: Tensor) -> dict[int, int]:
@@ -72,17 +72,17 @@ def _spellings(pieces: Pieces, ids_C: Tensor) -> Iterator[tuple[int, str]]:
                 yield index, spelling
 
 
-def _of_profiles(source: StaticVectors, target: StaticVectors) -> Pairs:
+def _profile_pairs(source: StaticVectors, target: StaticVectors) -> PiecePairs:
     count = min(_PROFILED, int(source.known.sum()), int(target.known.sum()))
     if not count:
-        return Pairs.of({})
-    sources_C, targets_C = most_frequent(source, count), most_frequent(target, count)
+        return PiecePairs.from_ids({})
+    sources_C, targets_C = most_frequent_ids(source, count), most_frequent_ids(target, count)
     profiles = [
-        _profiles(normalised(each.vectors_VW, each.known)[ids_C])
+        _profiles(normalise_vectors(each.vectors_VW, each.known)[ids_C])
         for each, ids_C in ((source, sources_C), (target, targets_C))
     ]
     nearest_C = (profiles[1] @ profiles[0].T).argmax(1)
-    return Pairs(sources_C[nearest_C], targets_C)
+    return PiecePairs(sources_C[nearest_C], targets_C)
 
 
 def _profiles(vectors_CW: Tensor) -> Tensor:

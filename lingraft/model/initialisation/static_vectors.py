@@ -74,15 +74,15 @@ def static_vectors(blocks: Blocks, vocabulary: int, special: SpecialIds, width: 
     for start in with_progress(range(0, len(blocks), step), "count pairs of pieces", "part", -(-len(blocks) // step)):
         ids_NT = blocks.take(torch.arange(start, min(start + step, len(blocks)))).numpy()
         counts_V += np.bincount(ids_NT.ravel(), minlength=vocabulary)
-        pairs_VV = _bounded(pairs_VV + _pairs_of(ids_NT, vocabulary, special))
+        pairs_VV = _prune_rare(pairs_VV + _count_pairs(ids_NT, vocabulary, special))
     counts_V[list(special)] = 0
-    information_VV = _information(_among(pairs_VV, counts_V >= MIN_COUNT))
+    information_VV = _positive_pmi(_restrict(pairs_VV, counts_V >= MIN_COUNT))
     del pairs_VV  # tens of megabytes
     with single_threaded():
-        return StaticVectors(_factored(_tensor(information_VV), width, seed), torch.from_numpy(counts_V))
+        return StaticVectors(_randomised_svd(_tensor(information_VV), width, seed), torch.from_numpy(counts_V))
 
 
-def _pairs_of(ids_NT: Ids, vocabulary: int, special: SpecialIds) -> scipy.sparse.csr_array:
+def _count_pairs(ids_NT: Ids, vocabulary: int, special: SpecialIds) -> scipy.sparse.csr_array:
     """Weights (V, V) within the window; it does not reach across special pieces, which stand between documents."""
     text_NT = ~np.isin(ids_NT, special)
     unbroken_NT = text_NT
@@ -92,11 +92,11 @@ def _pairs_of(ids_NT: Ids, vocabulary: int, special: SpecialIds) -> scipy.sparse
         first_P, second_P = ids_NT[:, :-distance][unbroken_NT], ids_NT[:, distance:][unbroken_NT]
         keys_P = np.minimum(first_P, second_P) * vocabulary + np.maximum(first_P, second_P)
         keys_P.sort()
-        pairs_VV += weight * _counted(keys_P, vocabulary)
+        pairs_VV += weight * _count_keys(keys_P, vocabulary)
     return pairs_VV
 
 
-def _counted(keys_P: Longs, vocabulary: int) -> scipy.sparse.csr_array:
+def _count_keys(keys_P: Longs, vocabulary: int) -> scipy.sparse.csr_array:
     """How often each pair (V, V) occurs among sorted keys, smaller id * V + larger id."""
     starts = np.flatnonzero(np.diff(keys_P, prepend=-1))
     counts_P, keys_P = np.diff(starts, append=len(keys_P)), keys_P[starts]
@@ -104,7 +104,7 @@ def _counted(keys_P: Longs, vocabulary: int) -> scipy.sparse.csr_array:
     return scipy.sparse.csr_array((counts_P, keys_P % vocabulary, ends_V), shape=(vocabulary, vocabulary))
 
 
-def _bounded(pairs_VV: scipy.sparse.csr_array) -> scipy.sparse.csr_array:
+def _prune_rare(pairs_VV: scipy.sparse.csr_array) -> scipy.sparse.csr_array:
     """The most frequent pairs, if there are too many (lossy counting, Manku and Motwani 2002).
 
     Of pairs that tie at the limit, those that there is room for are spread evenly over the vocabulary.
@@ -116,12 +116,12 @@ def _bounded(pairs_VV: scipy.sparse.csr_array) -> scipy.sparse.csr_array:
     chosen_P = weights_P > limit
     tied, room = np.flatnonzero(weights_P == limit), most - np.count_nonzero(chosen_P)
     chosen_P[tied[np.arange(room) * len(tied) // room]] = True
-    return _where(pairs_VV, _rows(pairs_VV), chosen_P)
+    return _select(pairs_VV, _rows(pairs_VV), chosen_P)
 
 
-def _among(pairs_VV: scipy.sparse.csr_array, allowed_V: NDArray[np.bool_]) -> scipy.sparse.csr_array:
+def _restrict(pairs_VV: scipy.sparse.csr_array, allowed_V: NDArray[np.bool_]) -> scipy.sparse.csr_array:
     rows_P = _rows(pairs_VV)
-    return _where(pairs_VV, rows_P, allowed_V[rows_P] & allowed_V[pairs_VV.indices])
+    return _select(pairs_VV, rows_P, allowed_V[rows_P] & allowed_V[pairs_VV.indices])
 
 
 def _rows(matrix_VV: scipy.sparse.csr_array) -> NDArray[np.int32]:
@@ -129,7 +129,7 @@ def _rows(matrix_VV: scipy.sparse.csr_array) -> NDArray[np.int32]:
     return np.repeat(np.arange(matrix_VV.shape[0], dtype=np.int32), np.diff(matrix_VV.indptr))
 
 
-def _where(
+def _select(
     matrix_VV: scipy.sparse.csr_array, rows_P: NDArray[np.int32], chosen_P: NDArray[np.bool_]
 ) -> scipy.sparse.csr_array:
     ends_V = np.concatenate([[0], np.cumsum(np.bincount(rows_P[chosen_P], minlength=matrix_VV.shape[0]))])
@@ -137,7 +137,7 @@ def _where(
     return scipy.sparse.csr_array(parts, shape=matrix_VV.shape)
 
 
-def _information(pairs_VV: scipy.sparse.csr_array) -> scipy.sparse.csr_array:
+def _positive_pmi(pairs_VV: scipy.sparse.csr_array) -> scipy.sparse.csr_array:
     """Positive pointwise mutual information (V, V) of a piece (row) and its context (column)."""
     diagonal_VV = scipy.sparse.diags_array(pairs_VV.diagonal(), format="csr", dtype=np.int64)
     weights_VV = pairs_VV + (pairs_VV - diagonal_VV).T.tocsr()
@@ -150,7 +150,7 @@ def _information(pairs_VV: scipy.sparse.csr_array) -> scipy.sparse.csr_array:
         expected_P = totals_V[rows_P[part]] * contexts_V[weights_VV.indices[part]]
         values_P[part] = np.log(weights_VV.data[part] / expected_P)
     weights_VV.data = values_P
-    return _where(weights_VV, rows_P, values_P > 0)
+    return _select(weights_VV, rows_P, values_P > 0)
 
 
 def _tensor(matrix_VV: scipy.sparse.csr_array) -> Tensor:
@@ -160,7 +160,7 @@ def _tensor(matrix_VV: scipy.sparse.csr_array) -> Tensor:
         return torch.sparse_csr_tensor(starts, columns, values, matrix_VV.shape, check_invariants=False)
 
 
-def _factored(matrix_VV: Tensor, width: int, seed: int) -> Tensor:
+def _randomised_svd(matrix_VV: Tensor, width: int, seed: int) -> Tensor:
     """Left singular vectors times the roots of singular values (Levy et al., section 3.3), by a randomised SVD."""
     size = matrix_VV.shape[0]
     transposed_VV = matrix_VV.to_sparse_csc().t()

@@ -47,7 +47,7 @@ _CLEARLY = 0.9
 Array = NDArray[Any]
 
 
-class Cutter(Protocol):
+class BatchTokenizer(Protocol):
     """A tokenizer that cuts many texts at once."""
 
     @property
@@ -81,7 +81,9 @@ class TranslationTable:
         return int(np.count_nonzero(np.diff(self.probabilities_TS.indptr)))
 
 
-def parallel_table(pairs: Iterable[Pair], source: Cutter, target: Cutter, origin: str) -> TranslationTable:
+def parallel_table(
+    pairs: Iterable[Pair], source: BatchTokenizer, target: BatchTokenizer, origin: str
+) -> TranslationTable:
     """Learn translations of pieces from sentence pairs.
 
     The same pairs give the same table. One core learns from 20,000 pairs of 30 pieces in some seconds.
@@ -95,19 +97,21 @@ def parallel_table(pairs: Iterable[Pair], source: Cutter, target: Cutter, origin
     Raises:
         TextError: there is no pair of which both tokenizers know pieces, or the languages are swapped.
     """
-    head, rest = _begun(pairs)
-    given, turned = _cost(head, source, target), _cost(_turned(head), source, target)
+    head, rest = _peek(pairs)
+    given, turned = _cost(head, source, target), _cost(_swap_sides(head), source, target)
     if turned < _CLEARLY * given:
         raise TextError(
             f"{origin}: the languages are swapped. The source's tokenizer cuts the first {len(head):,} pairs into "
             f"{given:,} pieces as they are, and into {turned:,} the other way round. Give the source language first."
         )
-    encoded = _Encoded.of(chain(head, rest), source, target, as_given)
+    encoded = _EncodedPairs.of(chain(head, rest), source, target, encode_as_given)
     encoded.require_any(origin)
-    return _table(encoded, _agreed(encoded.source_NS, encoded.target_NT))
+    return _make_table(encoded, _symmetrise(encoded.source_NS, encoded.target_NT))
 
 
-def dictionary_table(pairs: Iterable[Pair], source: Cutter, target: Cutter, origin: str) -> TranslationTable:
+def dictionary_table(
+    pairs: Iterable[Pair], source: BatchTokenizer, target: BatchTokenizer, origin: str
+) -> TranslationTable:
     """Learn translations of pieces from a dictionary's words, which may stand in either order.
 
     Words are taken in the spelling, as given, in lower case or capitalised, that its tokenizer cuts into fewest pieces.
@@ -121,20 +125,20 @@ def dictionary_table(pairs: Iterable[Pair], source: Cutter, target: Cutter, orig
     Raises:
         TextError: there is no pair of which both tokenizers know pieces.
     """
-    head, rest = _begun(pairs)
-    swapped = _cost(_turned(head), source, target) < _cost(head, source, target)
-    ordered = _turned(chain(head, rest)) if swapped else chain(head, rest)
-    encoded = _Encoded.of(ordered, source, target, best_spelt)
+    head, rest = _peek(pairs)
+    swapped = _cost(_swap_sides(head), source, target) < _cost(head, source, target)
+    ordered = _swap_sides(chain(head, rest)) if swapped else chain(head, rest)
+    encoded = _EncodedPairs.of(ordered, source, target, encode_best_spelling)
     encoded.require_any(origin)
-    return replace(_table(encoded, _shared(encoded.source_NS, encoded.target_NT)), swapped=swapped)
+    return replace(_make_table(encoded, _cooccurrence(encoded.source_NS, encoded.target_NT)), swapped=swapped)
 
 
-def as_given(texts: list[str], cutter: Cutter) -> list[list[int]]:
+def encode_as_given(texts: list[str], cutter: BatchTokenizer) -> list[list[int]]:
     """Ids of texts."""
     return cutter.encode_all(texts)
 
 
-def best_spelt(words: list[str], cutter: Cutter) -> list[list[int]]:
+def encode_best_spelling(words: list[str], cutter: BatchTokenizer) -> list[list[int]]:
     """Ids of words in the spelling of each that is cut into the fewest known pieces."""
     spellings = (words, [word.lower() for word in words], [word[:1].upper() + word[1:] for word in words])
     encoded = [cutter.encode_all(spelling) for spelling in spellings]
@@ -142,34 +146,34 @@ def best_spelt(words: list[str], cutter: Cutter) -> list[list[int]]:
     return [min(ids, key=lambda each: (unknown in each, len(each))) for ids in zip(*encoded, strict=True)]
 
 
-def _begun(pairs: Iterable[Pair]) -> tuple[list[Pair], Iterator[Pair]]:
+def _peek(pairs: Iterable[Pair]) -> tuple[list[Pair], Iterator[Pair]]:
     rest = iter(pairs)
     return list(islice(rest, _JUDGED)), rest
 
 
-def _turned(pairs: Iterable[Pair]) -> Iterator[Pair]:
+def _swap_sides(pairs: Iterable[Pair]) -> Iterator[Pair]:
     return (Pair(pair.target, pair.source, pair.place) for pair in pairs)
 
 
-def _cost(pairs: Iterable[Pair], source: Cutter, target: Cutter) -> int:
+def _cost(pairs: Iterable[Pair], source: BatchTokenizer, target: BatchTokenizer) -> int:
     """Pieces that both tokenizers cut pairs into; where one meets what it does not know, a character is a piece."""
     given = list(pairs)
     sides = (([pair.source for pair in given], source), ([pair.target for pair in given], target))
     return sum(
         len(text) if cutter.special.unknown in ids else len(ids)
         for texts, cutter in sides
-        for text, ids in zip(texts, as_given(texts, cutter), strict=True)
+        for text, ids in zip(texts, encode_as_given(texts, cutter), strict=True)
     )
 
 
-class Cut(Protocol):
+class Encode(Protocol):
     """A way to cut texts into ids."""
 
-    def __call__(self, texts: list[str], cutter: Cutter, /) -> list[list[int]]: ...
+    def __call__(self, texts: list[str], cutter: BatchTokenizer, /) -> list[list[int]]: ...
 
 
 @dataclass(frozen=True)
-class _Encoded:
+class _EncodedPairs:
     """Pairs as sparse matrices of 0 and 1: whether a pair has a piece."""
 
     source_NS: scipy.sparse.csr_array
@@ -177,7 +181,7 @@ class _Encoded:
     left_out: Counter[str]
 
     @classmethod
-    def of(cls, pairs: Iterable[Pair], source: Cutter, target: Cutter, cut: Cut) -> Self:
+    def of(cls, pairs: Iterable[Pair], source: BatchTokenizer, target: BatchTokenizer, cut: Encode) -> Self:
         batches: list[tuple[scipy.sparse.csr_array, scipy.sparse.csr_array]] = []
         left_out: Counter[str] = Counter()
         stride = 1
@@ -211,7 +215,7 @@ def _batches(pairs: Iterable[Pair]) -> Iterator[list[Pair]]:
 
 
 def _encode(
-    pairs: list[Pair], source: Cutter, target: Cutter, cut: Cut, left_out: Counter[str]
+    pairs: list[Pair], source: BatchTokenizer, target: BatchTokenizer, cut: Encode, left_out: Counter[str]
 ) -> tuple[scipy.sparse.csr_array, scipy.sparse.csr_array]:
     source_NS = _presence(cut([pair.source for pair in pairs], source), source)
     target_NT = _presence(cut([pair.target for pair in pairs], target), target)
@@ -224,7 +228,7 @@ def _encode(
     return source_NS[kept], target_NT[kept]
 
 
-def _presence(encoded: list[list[int]], cutter: Cutter) -> scipy.sparse.csr_array:
+def _presence(encoded: list[list[int]], cutter: BatchTokenizer) -> scipy.sparse.csr_array:
     lengths = np.fromiter(map(len, encoded), np.int64, len(encoded))
     ids = np.fromiter(chain.from_iterable(encoded), np.int64, int(lengths.sum()))
     rows, size = np.repeat(np.arange(len(encoded)), lengths), len(cutter)
@@ -235,7 +239,7 @@ def _presence(encoded: list[list[int]], cutter: Cutter) -> scipy.sparse.csr_arra
     return scipy.sparse.csr_array((ones, ids.astype(np.int32), ends.astype(np.int32)), shape=(len(encoded), size))
 
 
-def _table(encoded: _Encoded, counts_TS: scipy.sparse.csr_array) -> TranslationTable:
+def _make_table(encoded: _EncodedPairs, counts_TS: scipy.sparse.csr_array) -> TranslationTable:
     target_NT = encoded.target_NT
     return TranslationTable(
         probabilities_TS=_by_row(counts_TS),
@@ -245,10 +249,10 @@ def _table(encoded: _Encoded, counts_TS: scipy.sparse.csr_array) -> TranslationT
     )
 
 
-def _agreed(source_NS: scipy.sparse.csr_array, target_NT: scipy.sparse.csr_array) -> scipy.sparse.csr_array:
+def _symmetrise(source_NS: scipy.sparse.csr_array, target_NT: scipy.sparse.csr_array) -> scipy.sparse.csr_array:
     """The geometric mean of both directions' probabilities (T, S): 0 where one of them never aligns two pieces."""
-    forward_TS = _aligned(source_NS, target_NT)
-    backward_ST = _aligned(target_NT, source_NS)
+    forward_TS = _ibm_model_1(source_NS, target_NT)
+    backward_ST = _ibm_model_1(target_NT, source_NS)
     return _columns_of_1(forward_TS).multiply(_columns_of_1(backward_ST).T).sqrt().tocsr()
 
 
@@ -257,7 +261,7 @@ def _columns_of_1(counts: scipy.sparse.csr_array) -> scipy.sparse.csr_array:
     return scipy.sparse.csr_array((counts.data / totals[counts.indices], counts.indices, counts.indptr), counts.shape)
 
 
-def _shared(source_NS: scipy.sparse.csr_array, target_NT: scipy.sparse.csr_array) -> scipy.sparse.csr_array:
+def _cooccurrence(source_NS: scipy.sparse.csr_array, target_NT: scipy.sparse.csr_array) -> scipy.sparse.csr_array:
     """How often two pieces (T, S) are in words of a pair; words of m and n pieces count for (m n)^-3 each."""
     weighted = [
         scipy.sparse.diags_array(np.diff(side.indptr).astype(np.float64) ** -_WORD_POWER) @ side
@@ -278,7 +282,7 @@ def _by_row(counts_TS: scipy.sparse.csr_array) -> scipy.sparse.csr_array:
     return counts_TS.astype(np.float32)
 
 
-def _aligned(source_NS: scipy.sparse.csr_array, target_NT: scipy.sparse.csr_array) -> scipy.sparse.csr_array:
+def _ibm_model_1(source_NS: scipy.sparse.csr_array, target_NT: scipy.sparse.csr_array) -> scipy.sparse.csr_array:
     """How often a target piece is expected to come from each source piece (T, S), by model 1 in one direction."""
     candidates_TK = _candidates(source_NS, target_NT)
     # Behind the last source piece stands one that no pair has, where a piece has fewer candidates.

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from lingraft.model.kernels.dropout import kept, scale
+from lingraft.model.kernels.dropout import keep_mask, keep_scale
 
 SHORT_TOKENS = 256
 _SCORES_AT_ONCE = 2**21
@@ -19,7 +19,7 @@ _TORCHS = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
 _TORCHS_BACKWARD = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
 
 
-class Attention(NamedTuple):
+class AttentionSettings(NamedTuple):
     """What an attention drops and hides."""
 
     drop: float
@@ -28,9 +28,9 @@ class Attention(NamedTuple):
     visible_B11T: Tensor | None
 
 
-def attend(packed_3BHTK: Tensor, attention: Attention) -> tuple[Tensor, Tensor | None]:
+def attend(packed_3BHTK: Tensor, attention: AttentionSettings) -> tuple[Tensor, Tensor | None]:
     """Mixed values (B, T, H, K), and what the backward pass gets with them: probabilities (B, H, T, T), if anything."""
-    if by_torch(packed_3BHTK, attention):
+    if uses_torch_kernel(packed_3BHTK, attention):
         mixed_BHTK, normaliser_BHT = _TORCHS(*packed_3BHTK, scale=1.0)
         return mixed_BHTK.transpose(1, 2).contiguous(), normaliser_BHT
     _, batch, heads, tokens, width = packed_3BHTK.shape
@@ -38,42 +38,46 @@ def attend(packed_3BHTK: Tensor, attention: Attention) -> tuple[Tensor, Tensor |
     short = tokens <= SHORT_TOKENS
     kept_BHTT = packed_3BHTK.new_empty(batch, heads, tokens, tokens) if short else None
     generator = torch.Generator().manual_seed(attention.seed)
-    for blocks in _portions(packed_3BHTK):
+    for blocks in _batch_slices(packed_3BHTK):
         out_bHTT = None if kept_BHTT is None else kept_BHTT[blocks]
         share_bHTT = _probabilities(packed_3BHTK, blocks, attention.visible_B11T, out_bHTT)
         if attention.drop:
-            share_bHTT = share_bHTT * kept(share_bHTT, attention.drop, generator)
-        mixed_bHTK = torch.bmm(_each_head(share_bHTT), _each_head(packed_3BHTK[2, blocks]))
+            share_bHTT = share_bHTT * keep_mask(share_bHTT, attention.drop, generator)
+        mixed_bHTK = torch.bmm(_merge_heads(share_bHTT), _merge_heads(packed_3BHTK[2, blocks]))
         mixed_BTHK[blocks] = mixed_bHTK.view(-1, heads, tokens, width).transpose(1, 2)
-    return mixed_BTHK.mul_(scale(attention.drop)) if attention.drop else mixed_BTHK, kept_BHTT
+    return mixed_BTHK.mul_(keep_scale(attention.drop)) if attention.drop else mixed_BTHK, kept_BHTT
 
 
 def attend_backward(
-    gradient_BTHK: Tensor, packed_3BHTK: Tensor, mixed_BTHK: Tensor | None, saved: Tensor | None, attention: Attention
+    gradient_BTHK: Tensor,
+    packed_3BHTK: Tensor,
+    mixed_BTHK: Tensor | None,
+    saved: Tensor | None,
+    attention: AttentionSettings,
 ) -> Tensor:
     """Gradient (3, B, H, T, K) of queries (as they came, scaled), keys and values.
 
     Args:
         gradient_BTHK: of the mixed values.
         packed_3BHTK: as in `attend`.
-        mixed_BTHK: what `attend` gave; read only where `by_torch`.
+        mixed_BTHK: what `attend` gave; read only where `uses_torch_kernel`.
         saved: what `attend` gave with it.
         attention: as in `attend`.
     """
-    if by_torch(packed_3BHTK, attention):
+    if uses_torch_kernel(packed_3BHTK, attention):
         return _torchs_backward(gradient_BTHK, packed_3BHTK, mixed_BTHK, saved)
     found_3BHTK = torch.empty_like(packed_3BHTK)
     generator = torch.Generator().manual_seed(attention.seed)
-    for blocks in _portions(packed_3BHTK):
-        query, key, value = (_each_head(packed_3BHTK[part, blocks]) for part in range(3))
-        to_query, to_key, to_value = (_each_head(found_3BHTK[part, blocks]) for part in range(3))
-        above = _each_head((gradient_BTHK[blocks] * scale(attention.drop)).transpose(1, 2).contiguous())
+    for blocks in _batch_slices(packed_3BHTK):
+        query, key, value = (_merge_heads(packed_3BHTK[part, blocks]) for part in range(3))
+        to_query, to_key, to_value = (_merge_heads(found_3BHTK[part, blocks]) for part in range(3))
+        above = _merge_heads((gradient_BTHK[blocks] * keep_scale(attention.drop)).transpose(1, 2).contiguous())
         if saved is None:
-            share = _each_head(_probabilities(packed_3BHTK, blocks, attention.visible_B11T))
+            share = _merge_heads(_probabilities(packed_3BHTK, blocks, attention.visible_B11T))
         else:
-            share = _each_head(saved[blocks])
+            share = _merge_heads(saved[blocks])
         to_share = torch.bmm(above, value.transpose(1, 2))
-        keep = kept(share, attention.drop, generator) if attention.drop else None
+        keep = keep_mask(share, attention.drop, generator) if attention.drop else None
         torch.bmm((share if keep is None else share * keep).transpose(1, 2), above, out=to_value)
         if keep is not None:
             to_share.mul_(keep)
@@ -83,7 +87,7 @@ def attend_backward(
     return found_3BHTK
 
 
-def by_torch(packed_3BHTK: Tensor, attention: Attention) -> bool:
+def uses_torch_kernel(packed_3BHTK: Tensor, attention: AttentionSettings) -> bool:
     """Whether torch's own fused attention is the faster one: for long blocks in float32, nothing dropped or hidden."""
     plain = not attention.drop and attention.visible_B11T is None
     return plain and packed_3BHTK.dtype != torch.bfloat16 and packed_3BHTK.shape[3] > SHORT_TOKENS
@@ -98,7 +102,7 @@ def _torchs_backward(
     return torch.stack(found)
 
 
-def _portions(packed_3BHTK: Tensor) -> Iterator[slice]:
+def _batch_slices(packed_3BHTK: Tensor) -> Iterator[slice]:
     """The batch, so many blocks at a time that their scores fit the cache."""
     _, batch, heads, tokens, _ = packed_3BHTK.shape
     size = max(1, _SCORES_AT_ONCE // (heads * tokens * tokens))
@@ -110,12 +114,12 @@ def _probabilities(
 ) -> Tensor:
     """Of each key for each query, (b, H, T, T)."""
     query_bHTK, key_bHTK = packed_3BHTK[0, blocks], packed_3BHTK[1, blocks]
-    scores = torch.bmm(_each_head(query_bHTK), _each_head(key_bHTK).transpose(1, 2))
+    scores = torch.bmm(_merge_heads(query_bHTK), _merge_heads(key_bHTK).transpose(1, 2))
     scores_bHTT = scores.view(*query_bHTK.shape[:3], -1)
     if visible_B11T is not None:
         scores_bHTT.masked_fill_(~visible_B11T[blocks], -torch.inf)
     return torch.softmax(scores_bHTT, -1, out=out_bHTT)
 
 
-def _each_head(blocks_bH__: Tensor) -> Tensor:
+def _merge_heads(blocks_bH__: Tensor) -> Tensor:
     return blocks_bH__.flatten(0, 1)

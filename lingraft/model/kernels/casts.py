@@ -8,13 +8,13 @@ _FROZEN = WeakIdKeyDictionary()
 """Of each frozen weight: its version and the copy made of it. Gone when the weight is."""
 
 
-def compute_format(tensor: Tensor) -> torch.dtype:
+def compute_dtype(tensor: Tensor) -> torch.dtype:
     """The number format in which matrix products run: autocast's, else the tensor's own."""
     kind = tensor.device.type
     return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else tensor.dtype
 
 
-def cast(weight: Tensor, number_format: torch.dtype) -> Tensor:
+def cast_weight(weight: Tensor, number_format: torch.dtype) -> Tensor:
     """A weight in another format; the copy of a frozen one is made once, and again only if the weight changes."""
     if weight.dtype == number_format:
         return weight.detach()

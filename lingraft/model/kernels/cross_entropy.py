@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from lingraft.model.kernels.casts import cast, compute_format
+from lingraft.model.kernels.casts import cast_weight, compute_dtype
 
 _WIDE_BYTES = {"cpu": 2**22, "cuda": 2**29}
 """Of logits in float32 at a time: on a CPU what stays in its cache."""
@@ -38,11 +38,11 @@ class _SummedCrossEntropy(torch.autograd.Function):
     def forward(
         ctx: Any, features_MD: Tensor, table_VD: Tensor, bias_V: Tensor, targets_M: Tensor, ignored: int
     ) -> Tensor:
-        number_format = compute_format(features_MD)
+        number_format = compute_dtype(features_MD)
         narrow_MD = features_MD.to(number_format)
-        narrow_VD = cast(table_VD, number_format)
+        narrow_VD = cast_weight(table_VD, number_format)
         with torch.autocast(features_MD.device.type, enabled=False):
-            logits_MV = torch.addmm(cast(bias_V, number_format), narrow_MD, narrow_VD.t())
+            logits_MV = torch.addmm(cast_weight(bias_V, number_format), narrow_MD, narrow_VD.t())
             counted_M = targets_M != ignored
             total = _into_gradient_(logits_MV, targets_M.where(counted_M, 0), counted_M)
         ctx.save_for_backward(logits_MV, narrow_MD, narrow_VD)

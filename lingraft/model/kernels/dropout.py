@@ -8,7 +8,7 @@ _A_WORD = 4
 """Draws of 16 bits in a random number of 64."""
 
 
-def kept(hidden: Tensor, share: float, generator: torch.Generator | None = None) -> Tensor:
+def keep_mask(hidden: Tensor, share: float, generator: torch.Generator | None = None) -> Tensor:
     """1 where an element stays, else 0, in the shape and format of `hidden`.
 
     Args:
@@ -22,11 +22,11 @@ def kept(hidden: Tensor, share: float, generator: torch.Generator | None = None)
     return torch.ge(draws, round(share * _LEVELS) - _LEVELS // 2, out=torch.empty_like(draws, dtype=hidden.dtype))
 
 
-def scale(share: float) -> float:
+def keep_scale(share: float) -> float:
     """What kept elements are multiplied by, so that the mean stays."""
     return _LEVELS / (_LEVELS - round(share * _LEVELS))
 
 
-def drop_(hidden: Tensor, keep: Tensor, share: float) -> Tensor:
+def apply_dropout_(hidden: Tensor, keep: Tensor, share: float) -> Tensor:
     """Drop elements in place, and scale the others; the same to values and to gradients."""
-    return hidden.mul_(keep).mul_(scale(share))
+    return hidden.mul_(keep).mul_(keep_scale(share))

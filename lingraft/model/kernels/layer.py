@@ -14,9 +14,9 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
-from lingraft.model.kernels.attention import Attention, attend, attend_backward, by_torch
-from lingraft.model.kernels.casts import cast, compute_format
-from lingraft.model.kernels.dropout import drop_, kept
+from lingraft.model.kernels.attention import AttentionSettings, attend, attend_backward, uses_torch_kernel
+from lingraft.model.kernels.casts import cast_weight, compute_dtype
+from lingraft.model.kernels.dropout import apply_dropout_, keep_mask
 
 
 class Activation(NamedTuple):
@@ -37,7 +37,7 @@ ACTIVATIONS = {
 }
 
 
-class Kind(NamedTuple):
+class LayerSettings(NamedTuple):
     """What of a layer is no weight."""
 
     heads: int
@@ -47,7 +47,7 @@ class Kind(NamedTuple):
     drop: float
 
 
-class Weights(NamedTuple):
+class LayerWeights(NamedTuple):
     """Of a layer, in the order in which the data meets them."""
 
     qkv_OI: Tensor
@@ -64,7 +64,7 @@ class Weights(NamedTuple):
     output_norm_shift_D: Tensor
 
 
-class Saved(NamedTuple):
+class SavedActivations(NamedTuple):
     """What the backward pass reads; what only gradients of weights need is absent where the layer is frozen."""
 
     visible_B11T: Tensor | None
@@ -86,30 +86,34 @@ class Saved(NamedTuple):
     second_rstd_N1: Tensor
 
 
-def trained_layer(kind: Kind, visible_B11T: Tensor | None, hidden_BTD: Tensor, weights: Weights) -> Tensor:
+def training_layer(
+    settings: LayerSettings, visible_B11T: Tensor | None, hidden_BTD: Tensor, weights: LayerWeights
+) -> Tensor:
     """Hidden states (B, T, D) after a layer.
 
     Args:
-        kind: of layer.
+        settings: what the layer is beside its weights.
         visible_B11T: True at the keys that may be attended to; all may if absent.
         hidden_BTD: before the layer.
         weights: those that need gradients get them.
     """
-    found_BTD: Tensor = _TrainedLayer.apply(kind, visible_B11T, hidden_BTD, *weights)  # type: ignore[no-untyped-call]
+    found_BTD: Tensor = _TrainingLayer.apply(settings, visible_B11T, hidden_BTD, *weights)  # type: ignore[no-untyped-call]
     return found_BTD
 
 
-class _TrainedLayer(torch.autograd.Function):
+class _TrainingLayer(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, kind: Kind, visible_B11T: Tensor | None, hidden_BTD: Tensor, *parameters: Tensor) -> Tensor:
-        number_format = compute_format(hidden_BTD)
-        weights = _cast(Weights(*parameters), number_format)
-        seed = int(torch.randint(2**62, ())) if kind.drop else 0
-        ctx.kind, ctx.attention = kind, Attention(kind.drop, seed, visible_B11T)
+    def forward(
+        ctx: Any, settings: LayerSettings, visible_B11T: Tensor | None, hidden_BTD: Tensor, *parameters: Tensor
+    ) -> Tensor:
+        number_format = compute_dtype(hidden_BTD)
+        weights = _cast(LayerWeights(*parameters), number_format)
+        seed = int(torch.randint(2**62, ())) if settings.drop else 0
+        ctx.settings, ctx.attention = settings, AttentionSettings(settings.drop, seed, visible_B11T)
         with torch.autocast(hidden_BTD.device.type, enabled=False):
-            out_ND, saved = _forward(kind, ctx.attention, hidden_BTD, weights, number_format)
+            out_ND, saved = _forward(settings, ctx.attention, hidden_BTD, weights, number_format)
         if not any(ctx.needs_input_grad[3:]):
-            mixed_ND = saved.mixed_ND if by_torch(saved.packed_3BHTK, ctx.attention) else None
+            mixed_ND = saved.mixed_ND if uses_torch_kernel(saved.packed_3BHTK, ctx.attention) else None
             saved = saved._replace(entering_ND=None, mixed_ND=mixed_ND, between_ND=None, activated_NF=None)
         ctx.attention = ctx.attention._replace(visible_B11T=None)
         ctx.save_for_backward(*saved, *weights)
@@ -119,47 +123,57 @@ class _TrainedLayer(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, above_BTD: Tensor) -> tuple[Tensor | None, ...]:
         tensors = ctx.saved_tensors  # once only: checkpointing computes them at the first look
-        saved, weights = Saved(*tensors[: len(Saved._fields)]), Weights(*tensors[len(Saved._fields) :])
+        saved, weights = (
+            SavedActivations(*tensors[: len(SavedActivations._fields)]),
+            LayerWeights(*tensors[len(SavedActivations._fields) :]),
+        )
         attention = ctx.attention._replace(visible_B11T=saved.visible_B11T)
         wanted = ctx.needs_input_grad[2:]
-        found = _backward(ctx.kind, attention, above_BTD, saved, weights, wanted)
+        found = _backward(ctx.settings, attention, above_BTD, saved, weights, wanted)
         return None, None, *found
 
 
-def _cast(weights: Weights, number_format: torch.dtype) -> Weights:
+def _cast(weights: LayerWeights, number_format: torch.dtype) -> LayerWeights:
     """LayerNorms stay as they are."""
     named = weights._asdict()
-    return Weights(
-        **{name: tensor.detach() if "norm" in name else cast(tensor, number_format) for name, tensor in named.items()}
+    return LayerWeights(
+        **{
+            name: tensor.detach() if "norm" in name else cast_weight(tensor, number_format)
+            for name, tensor in named.items()
+        }
     )
 
 
 def _forward(
-    kind: Kind, attention: Attention, hidden_BTD: Tensor, weights: Weights, number_format: torch.dtype
-) -> tuple[Tensor, Saved]:
+    settings: LayerSettings,
+    attention: AttentionSettings,
+    hidden_BTD: Tensor,
+    weights: LayerWeights,
+    number_format: torch.dtype,
+) -> tuple[Tensor, SavedActivations]:
     hidden_ND = hidden_BTD.flatten(0, 1)
     entering_ND = hidden_ND.to(number_format)
     qkv_NO = torch.addmm(weights.qkv_O, entering_ND, weights.qkv_OI.t())
-    packed_3BHTK = _packed(qkv_NO, hidden_BTD.shape, kind.heads)
+    packed_3BHTK = _split_heads(qkv_NO, hidden_BTD.shape, settings.heads)
     packed_3BHTK[0].mul_(packed_3BHTK.shape[-1] ** -0.5)
     mixed_BTHK, attended = attend(packed_3BHTK, attention)
     mixed_ND = mixed_BTHK.view_as(hidden_ND)
-    added_ND, keep_mixed_ND = _dropped(
-        torch.addmm(weights.attention_out_O, mixed_ND, weights.attention_out_OI.t()), kind.drop
+    added_ND, keep_mixed_ND = _dropout(
+        torch.addmm(weights.attention_out_O, mixed_ND, weights.attention_out_OI.t()), settings.drop
     )
     first_ND = hidden_ND + added_ND
     between_ND, first_mean_N1, first_rstd_N1 = _norm(
-        first_ND, weights.attention_norm_scale_D, weights.attention_norm_shift_D, kind.eps
+        first_ND, weights.attention_norm_scale_D, weights.attention_norm_shift_D, settings.eps
     )
     narrow_ND = between_ND.to(number_format)
     up_NF = torch.addmm(weights.up_O, narrow_ND, weights.up_OI.t())
-    activated_NF = kind.activation.forward(up_NF)
-    down_ND, keep_down_ND = _dropped(torch.addmm(weights.down_O, activated_NF, weights.down_OI.t()), kind.drop)
+    activated_NF = settings.activation.forward(up_NF)
+    down_ND, keep_down_ND = _dropout(torch.addmm(weights.down_O, activated_NF, weights.down_OI.t()), settings.drop)
     second_ND = between_ND + down_ND
     out_ND, second_mean_N1, second_rstd_N1 = _norm(
-        second_ND, weights.output_norm_scale_D, weights.output_norm_shift_D, kind.eps
+        second_ND, weights.output_norm_scale_D, weights.output_norm_shift_D, settings.eps
     )
-    return out_ND, Saved(
+    return out_ND, SavedActivations(
         attention.visible_B11T,
         entering_ND,
         packed_3BHTK,
@@ -180,7 +194,12 @@ def _forward(
 
 
 def _backward(
-    kind: Kind, attention: Attention, above_BTD: Tensor, saved: Saved, weights: Weights, wanted: tuple[bool, ...]
+    settings: LayerSettings,
+    attention: AttentionSettings,
+    above_BTD: Tensor,
+    saved: SavedActivations,
+    weights: LayerWeights,
+    wanted: tuple[bool, ...],
 ) -> tuple[Tensor | None, ...]:
     """Gradients of the hidden states that entered and of the weights, in the order of `wanted`."""
     trained, number_format = wanted[1:], weights.qkv_OI.dtype
@@ -189,19 +208,19 @@ def _backward(
     to_second_ND, *to_output_norm = _norm_backward(
         above_BTD.flatten(0, 1), saved.second_ND, saved.second_mean_N1, saved.second_rstd_N1, norm, trained[10:]
     )
-    to_down_ND = _dropped_backward(to_second_ND, saved.keep_down_ND, kind.drop, number_format)
+    to_down_ND = _dropout_backward(to_second_ND, saved.keep_down_ND, settings.drop, number_format)
     to_down = _matrix_backward(to_down_ND, saved.activated_NF, trained[8:10])
-    to_up_NF = kind.activation.backward(to_down_ND @ weights.down_OI, saved.up_NF)
+    to_up_NF = settings.activation.backward(to_down_ND @ weights.down_OI, saved.up_NF)
     to_up = _matrix_backward(to_up_NF, saved.between_ND, trained[6:8])
     to_between_ND = to_second_ND.add_(to_up_NF @ weights.up_OI)
     norm = weights.attention_norm_scale_D, weights.attention_norm_shift_D
     to_first_ND, *to_attention_norm = _norm_backward(
         to_between_ND, saved.first_ND, saved.first_mean_N1, saved.first_rstd_N1, norm, trained[4:6]
     )
-    to_added_ND = _dropped_backward(to_first_ND, saved.keep_mixed_ND, kind.drop, number_format)
+    to_added_ND = _dropout_backward(to_first_ND, saved.keep_mixed_ND, settings.drop, number_format)
     to_attention_out = _matrix_backward(to_added_ND, saved.mixed_ND, trained[2:4])
     to_mixed_ND = to_added_ND @ weights.attention_out_OI
-    apart = batch, tokens, kind.heads, -1
+    apart = batch, tokens, settings.heads, -1
     mixed_BTHK = None if saved.mixed_ND is None else saved.mixed_ND.view(apart)
     to_packed_3BHTK = attend_backward(
         to_mixed_ND.view(apart), saved.packed_3BHTK, mixed_BTHK, saved.attended, attention
@@ -213,7 +232,7 @@ def _backward(
     return to_hidden_BTD, *to_qkv, *to_attention_out, *to_attention_norm, *to_up, *to_down, *to_output_norm
 
 
-def _packed(qkv_NO: Tensor, shape: torch.Size, heads: int) -> Tensor:
+def _split_heads(qkv_NO: Tensor, shape: torch.Size, heads: int) -> Tensor:
     """Queries, keys and values (3, B, H, T, K), each head's together, of hidden states of the shape given."""
     batch, tokens, _ = shape
     return qkv_NO.view(batch, tokens, 3, heads, -1).permute(2, 0, 3, 1, 4).contiguous()
@@ -238,18 +257,18 @@ def _norm_backward(
     return found
 
 
-def _dropped(hidden_ND: Tensor, share: float) -> tuple[Tensor, Tensor | None]:
+def _dropout(hidden_ND: Tensor, share: float) -> tuple[Tensor, Tensor | None]:
     if not share:
         return hidden_ND, None
-    keep_ND = kept(hidden_ND, share)
-    return drop_(hidden_ND, keep_ND, share), keep_ND
+    keep_ND = keep_mask(hidden_ND, share)
+    return apply_dropout_(hidden_ND, keep_ND, share), keep_ND
 
 
-def _dropped_backward(above_ND: Tensor, keep_ND: Tensor | None, share: float, number_format: torch.dtype) -> Tensor:
+def _dropout_backward(above_ND: Tensor, keep_ND: Tensor | None, share: float, number_format: torch.dtype) -> Tensor:
     """The gradient below a dropout, in the format of matrix products; the one above it stays as it is."""
     if keep_ND is None:
         return above_ND.to(number_format)
-    return drop_(above_ND.to(number_format, copy=True), keep_ND, share)
+    return apply_dropout_(above_ND.to(number_format, copy=True), keep_ND, share)
 
 
 def _matrix_backward(

@@ -11,7 +11,15 @@ from lingraft.config.systems import Stage, Step, Steps, System, TrainedPart
 from lingraft.config.tasks import Task
 from lingraft.config.training import Training
 from lingraft.errors import DepthError
-from lingraft.model.flops import FORMULAS, V100_DAY_FLOPS, CostError, Work, finetuning_work, flops_per_update, work_of
+from lingraft.model.flops import (
+    FORMULAS,
+    V100_DAY_FLOPS,
+    CostError,
+    UpdateShape,
+    finetuning_update_shape,
+    flops_per_update,
+    mlm_update_shape,
+)
 
 _FIRST = (TrainedPart.EVERYTHING, TrainedPart.FRESH_LAYERS)
 
@@ -23,7 +31,7 @@ class Run:
     name: str
     step: Step
     updates: int
-    work: Work
+    work: UpdateShape
     seeds: int = 1
     """Runs that differ in nothing but their seed."""
 
@@ -132,7 +140,7 @@ def searched(recipe: Recipe) -> Run | None:
     step = recipe.steps_over(recipe.adaptation.depth)[Stage.ADAPT]
     trials = len(recipe.searched_depths) * max(1, len(recipe.search.initialisations))
     trials *= max(1, len(recipe.search.budget_shares))
-    work = work_of(recipe, step, recipe.adaptation, recipe.tokenizer.vocabulary)
+    work = mlm_update_shape(recipe, step, recipe.adaptation, recipe.tokenizer.vocabulary)
     updates = recipe.search.steps_at_depth or round((recipe.search.flop_budget or 0) / flops_per_update(step, work))
     return Run("search", step, updates, work, recipe.search.trials or trials)
 
@@ -176,13 +184,13 @@ def _pretraining(recipe: Recipe, step: Step) -> Iterator[Run]:
 
 
 def _run(recipe: Recipe, name: str, training: Training, step: Step) -> Run:
-    return Run(name, step, training.steps, work_of(recipe, step, training, recipe.tokenizer.vocabulary))
+    return Run(name, step, training.steps, mlm_update_shape(recipe, step, training, recipe.tokenizer.vocabulary))
 
 
 def _phases(recipe: Recipe, progressive: FixedSwitch) -> Iterator[Run]:
     settings = recipe.adaptation
     steps = [recipe.steps_over(depth)[Stage.ADAPT] for depth in progressive.depths]
-    works = [work_of(recipe, step, settings, recipe.tokenizer.vocabulary) for step in steps]
+    works = [mlm_update_shape(recipe, step, settings, recipe.tokenizer.vocabulary) for step in steps]
     flops = [flops_per_update(step, work) for step, work in zip(steps, works, strict=True)]
     counts = progressive.updates(settings.steps, flops)
     for depth, step, count, work in zip(progressive.depths, steps, counts, works, strict=True):
@@ -196,5 +204,9 @@ def _finetuning(recipe: Recipe, step: Step, task: Task, examples: int) -> Run:
     settings = task.finetuning
     updates = max(1, round(settings.epochs * examples / settings.batch_examples))
     return Run(
-        f"{step.stage} on {task.name}", step, updates, finetuning_work(recipe, step, settings), len(settings.seeds)
+        f"{step.stage} on {task.name}",
+        step,
+        updates,
+        finetuning_update_shape(recipe, step, settings),
+        len(settings.seeds),
     )

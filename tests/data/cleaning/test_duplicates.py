@@ -15,7 +15,7 @@ def flags_of(keys: list[bytes], folder: Path) -> list[bool]:
     found = DuplicateFinder(folder)
     for start in range(0, len(keys), 7):
         found.add(b"".join(keys[start : start + 7]))
-    return [bool(flag) for run in found.flags() for flag in run]
+    return [bool(flag) for run in found.repeated_flags() for flag in run]
 
 
 def expected(keys: list[bytes]) -> list[bool]:
@@ -82,7 +82,7 @@ def test_memory_does_not_grow_with_the_number_of_keys(
         tracemalloc.start()
         for _ in range(count // 64):
             found.add(b"".join(prefix + draw.randbytes(16 - len(prefix)) for _ in range(64)))
-        assert sum(len(run) for run in found.flags()) == count
+        assert sum(len(run) for run in found.repeated_flags()) == count
         _, most = tracemalloc.get_traced_memory()
         tracemalloc.stop()
         return most

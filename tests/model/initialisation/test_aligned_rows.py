@@ -13,9 +13,9 @@ from lingraft.data.shards import blocks_in_memory
 from lingraft.data.tokenizer.pieces import SpecialIds
 from lingraft.data.tokenizer.tokenizer import DEFAULT_SPECIAL_IDS
 from lingraft.model.encoder import Vocabulary
-from lingraft.model.initialisation.aligned import Aligned, Resource, aligned
+from lingraft.model.initialisation.aligned import AlignedRows, AlignmentResource, align_rows
 from lingraft.model.initialisation.piece_classes import PieceClass
-from lingraft.model.initialisation.rows import Initialised, initialise
+from lingraft.model.initialisation.rows import InitialRows, initialise_rows
 from lingraft.model.initialisation.static_vectors import StaticVectors, static_vectors
 from lingraft.model.initialisation.translation import TranslationTable
 from tests.languages_made_up import FIRST, Spelt, renamed, text_of
@@ -70,12 +70,12 @@ def text() -> tuple[StaticVectors, StaticVectors]:
 
 
 @pytest.fixture(scope="module")
-def found(source: Vocabulary, text: tuple[StaticVectors, StaticVectors]) -> Aligned:
-    return aligned(source, HERE, THERE, *text, seed=1)
+def found(source: Vocabulary, text: tuple[StaticVectors, StaticVectors]) -> AlignedRows:
+    return align_rows(source, HERE, THERE, *text, seed=1)
 
 
-def fitted(source: Vocabulary, target: Spelt = THERE) -> Initialised:
-    return initialise(source, HERE, target, Initialisation.FITTED, torch.Generator().manual_seed(1))
+def fitted(source: Vocabulary, target: Spelt = THERE) -> InitialRows:
+    return initialise_rows(source, HERE, target, Initialisation.FITTED, torch.Generator().manual_seed(1))
 
 
 def table(translations: dict[int, dict[int, float]]) -> TranslationTable:
@@ -88,7 +88,7 @@ def table(translations: dict[int, dict[int, float]]) -> TranslationTable:
     return TranslationTable(matrix, np.full(SIZE, 9), pairs=100, left_out={})
 
 
-def test_rows_start_near_those_that_mean_the_same(source: Vocabulary, found: Aligned) -> None:
+def test_rows_start_near_those_that_mean_the_same(source: Vocabulary, found: AlignedRows) -> None:
     words = torch.tensor([number for number in range(PIECES) if number not in SHARED and number != MEANING_OF_DIGITS])
     rows_NV = found.rows.table_VD[IDS[FIRST + words]] @ torch.nn.functional.normalize(source.table_VD.detach()).T
     assert (rows_NV.argmax(1) == FIRST + words).float().mean() > 0.8
@@ -97,18 +97,18 @@ def test_rows_start_near_those_that_mean_the_same(source: Vocabulary, found: Ali
     assert (found.quality.mapped, found.quality.translated) == (PIECES, 0)
 
 
-def test_a_row_and_its_bias_are_one_mean(source: Vocabulary, found: Aligned) -> None:
+def test_a_row_and_its_bias_are_one_mean(source: Vocabulary, found: AlignedRows) -> None:
     """Shown by a table whose rows have their bias as a column."""
     with_bias = Vocabulary(SIZE, ROW)
     rows_VD = source.table_VD.detach().clone()
     rows_VD[:, 0] = source.bias_V.detach()
     with_bias.table_VD, with_bias.bias_V = torch.nn.Parameter(rows_VD), source.bias_V
-    again = aligned(with_bias, HERE, THERE, vectors(1, ids=torch.arange(SIZE)), vectors(2), seed=1)
+    again = align_rows(with_bias, HERE, THERE, vectors(1, ids=torch.arange(SIZE)), vectors(2), seed=1)
     assert torch.allclose(again.rows.table_VD[:, 0], again.rows.bias_V, atol=1e-5)
     assert torch.equal(again.rows.bias_V, found.rows.bias_V)
 
 
-def test_shared_words_are_copied_but_not_false_friends(source: Vocabulary, found: Aligned) -> None:
+def test_shared_words_are_copied_but_not_false_friends(source: Vocabulary, found: AlignedRows) -> None:
     copied = torch.tensor([FIRST + number for number in SHARED])
     same_N = (found.rows.table_VD[IDS[copied]] == source.table_VD[copied]).all(1)
     assert same_N.float().mean() > 0.9
@@ -121,20 +121,20 @@ def test_shared_words_are_copied_but_not_false_friends(source: Vocabulary, found
     assert found.quality.copied_of_shared == int(same_N.sum()) + 1
 
 
-def test_digits_are_copied_whatever_stands_near_them(source: Vocabulary, found: Aligned) -> None:
+def test_digits_are_copied_whatever_stands_near_them(source: Vocabulary, found: AlignedRows) -> None:
     assert torch.equal(found.rows.table_VD[IDS[FIRST + MEANING_OF_DIGITS]], source.table_VD[FIRST + DIGITS])
     assert found.rows.copied_by_class[PieceClass.DIGITS] == 1
 
 
 def test_special_rows_are_copied_by_role(source: Vocabulary, text: tuple[StaticVectors, StaticVectors]) -> None:
     turned = Spelt(*THERE.texts, special=SpecialIds(begin=4, pad=3, end=2, unknown=1, mask=0))
-    found = aligned(source, HERE, turned, *text, seed=1)
+    found = align_rows(source, HERE, turned, *text, seed=1)
     assert torch.equal(found.rows.table_VD[list(turned.special)], source.table_VD[list(DEFAULT_SPECIAL_IDS)])
     assert torch.equal(found.rows.bias_V[list(turned.special)], source.bias_V[list(DEFAULT_SPECIAL_IDS)])
     assert found.rows.special == turned.special
 
 
-def test_copied_rows_are_counted(source: Vocabulary, found: Aligned) -> None:
+def test_copied_rows_are_counted(source: Vocabulary, found: AlignedRows) -> None:
     same_V = torch.zeros(SIZE, dtype=torch.bool)
     same_V[:FIRST] = True
     for number in (*SHARED, MEANING_OF_DIGITS):
@@ -147,23 +147,23 @@ def test_copied_rows_are_counted(source: Vocabulary, found: Aligned) -> None:
 
 
 def test_the_same_seed_gives_the_same_rows(
-    source: Vocabulary, text: tuple[StaticVectors, StaticVectors], found: Aligned
+    source: Vocabulary, text: tuple[StaticVectors, StaticVectors], found: AlignedRows
 ) -> None:
-    again = aligned(source, HERE, THERE, *text, seed=1)
+    again = align_rows(source, HERE, THERE, *text, seed=1)
     assert torch.equal(again.rows.table_VD, found.rows.table_VD)
     assert again.quality == found.quality
 
 
 @pytest.mark.parametrize(("added", "kept"), [(0.3, True), (0.5, False)])
 def test_rows_that_add_much_to_the_masked_loss_of_fitted_ones_are_not_taken(
-    source: Vocabulary, text: tuple[StaticVectors, StaticVectors], found: Aligned, added: float, kept: bool
+    source: Vocabulary, text: tuple[StaticVectors, StaticVectors], found: AlignedRows, added: float, kept: bool
 ) -> None:
     expected = fitted(source)
 
-    def loss(rows: Initialised) -> float:
+    def loss(rows: InitialRows) -> float:
         return 7.0 if torch.equal(rows.table_VD, expected.table_VD) else 7.0 + added
 
-    judged = aligned(source, HERE, THERE, *text, seed=1, loss=loss)
+    judged = align_rows(source, HERE, THERE, *text, seed=1, loss=loss)
     assert torch.equal(judged.rows.table_VD, found.rows.table_VD if kept else expected.table_VD)
     assert judged.rows.copied == (found.rows.copied if kept else expected.copied)
     assert judged.quality.succeeded is kept
@@ -180,7 +180,7 @@ def test_rows_that_add_much_to_the_masked_loss_of_fitted_ones_are_not_taken(
 def test_unrelated_text_gives_fitted_rows(
     source: Vocabulary, text: tuple[StaticVectors, StaticVectors], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    failed, expected = aligned(source, HERE, THERE, text[0], vectors(3, chain=2), seed=1), fitted(source)
+    failed, expected = align_rows(source, HERE, THERE, text[0], vectors(3, chain=2), seed=1), fitted(source)
     assert torch.equal(failed.rows.table_VD, expected.table_VD)
     assert torch.equal(failed.rows.bias_V, expected.bias_V)
     assert failed.rows == replace(expected, table_VD=failed.rows.table_VD, bias_V=failed.rows.bias_V)
@@ -198,7 +198,7 @@ def test_a_language_without_vectors_gets_fitted_rows(
 ) -> None:
     here = text[0] if which == "target" else NOTHING
     there = text[1] if which == "source" else NOTHING
-    found = aligned(source, HERE, THERE, here, there, seed=1)
+    found = align_rows(source, HERE, THERE, here, there, seed=1)
     assert torch.equal(found.rows.table_VD, fitted(source).table_VD)
     assert (found.quality.agreement, found.quality.mapped) == (0.0, 0)
 
@@ -207,7 +207,7 @@ def test_pieces_too_rare_for_a_vector_are_fitted(source: Vocabulary, text: tuple
     rare = IDS[FIRST + 100 : FIRST + 110]
     known_V1 = torch.ones(SIZE, 1)
     known_V1[rare] = 0
-    found = aligned(source, HERE, THERE, text[0], replace(text[1], vectors_VW=text[1].vectors_VW * known_V1), seed=1)
+    found = align_rows(source, HERE, THERE, text[0], replace(text[1], vectors_VW=text[1].vectors_VW * known_V1), seed=1)
     assert found.quality.succeeded
     assert torch.equal(found.rows.table_VD[rare], fitted(source).table_VD[rare])
     assert found.quality.mapped == PIECES - len(rare)
@@ -219,7 +219,7 @@ def test_rows_from_parallel_text_are_means_of_translations(
     first, second = IDS[FIRST + 100 : FIRST + 102].tolist()
     translated = table({first: {7: 0.25, 8: 0.75}, second: {11: 1.0}})
     for there in (text[1], NOTHING):
-        found = aligned(source, HERE, THERE, text[0], there, 1, Resource.PARALLEL, translated)
+        found = align_rows(source, HERE, THERE, text[0], there, 1, AlignmentResource.PARALLEL, translated)
         expected_ND = torch.stack([source.table_VD[7] / 4 + source.table_VD[8] * 3 / 4, source.table_VD[11]])
         assert torch.allclose(found.rows.table_VD[[first, second]], expected_ND, atol=1e-6)
         assert torch.allclose(found.rows.bias_V[first], source.bias_V[7] / 4 + source.bias_V[8] * 3 / 4, atol=1e-6)
@@ -234,10 +234,10 @@ def test_a_dictionary_starts_the_map_and_rows_are_its_neighbours(
 ) -> None:
     nothing_shared = Spelt(*(f"{each}x" for each in THERE.texts))
     words = table({int(IDS[FIRST + number]): {FIRST + number: 1.0} for number in SHARED})
-    found = aligned(source, HERE, nothing_shared, *text, 1, Resource.DICTIONARY, words)
+    found = align_rows(source, HERE, nothing_shared, *text, 1, AlignmentResource.DICTIONARY, words)
     assert found.quality.succeeded
     assert (found.quality.known_pairs, found.quality.start) == (len(SHARED), "translations and shared pieces")
     assert (found.quality.mapped, found.quality.translated, found.quality.shared) == (PIECES, 0, 0)
     wrong = table({int(IDS[FIRST + number]): {FIRST + (7 * number) % PIECES: 1.0} for number in SHARED})
-    misled = aligned(source, HERE, nothing_shared, *text, 1, Resource.DICTIONARY, wrong)
+    misled = align_rows(source, HERE, nothing_shared, *text, 1, AlignmentResource.DICTIONARY, wrong)
     assert misled.quality.agreement != found.quality.agreement

@@ -9,8 +9,8 @@ from torch import Tensor
 from lingraft.data.shards import blocks_in_memory
 from lingraft.data.tokenizer.tokenizer import DEFAULT_SPECIAL_IDS
 from lingraft.model.initialisation import alignment as module
-from lingraft.model.initialisation.alignment import AGREEMENT, Alignment, Pairs, align
-from lingraft.model.initialisation.seed_pairs import starts
+from lingraft.model.initialisation.alignment import AGREEMENT, AlignedVectors, PiecePairs, align
+from lingraft.model.initialisation.seed_pairs import seed_pairs
 from lingraft.model.initialisation.static_vectors import StaticVectors, static_vectors
 from tests.languages_made_up import FIRST, Spelt, renamed, text_of
 
@@ -28,30 +28,30 @@ SOURCE, TARGET, STRANGER = vectors(1, ids=torch.arange(SIZE)), vectors(2), vecto
 NOTHING = StaticVectors(torch.zeros(SIZE, WIDTH), torch.zeros(SIZE, dtype=torch.long))
 
 
-def pairs(count: int, first: int = 20) -> Pairs:
-    return Pairs(torch.arange(FIRST + first, FIRST + first + count), IDS[FIRST + first : FIRST + first + count])
+def pairs(count: int, first: int = 20) -> PiecePairs:
+    return PiecePairs(torch.arange(FIRST + first, FIRST + first + count), IDS[FIRST + first : FIRST + first + count])
 
 
-def aligned(target: StaticVectors = TARGET, known: Pairs | None = None, seed: int = 1) -> Alignment:
+def aligned(target: StaticVectors = TARGET, known: PiecePairs | None = None, seed: int = 1) -> AlignedVectors:
     return align(SOURCE, target, pairs(16) if known is None else known, seed)
 
 
 @pytest.fixture(scope="module")
-def found() -> Alignment:
+def found() -> AlignedVectors:
     return aligned()
 
 
-def accuracy(alignment: Alignment) -> float:
+def accuracy(alignment: AlignedVectors) -> float:
     nearest_V = (alignment.source_VW @ alignment.target_VW.T).argmax(1)
     return (nearest_V == IDS)[FIRST:].float().mean().item()
 
 
-def same(first: Alignment, second: Alignment) -> bool:
+def same(first: AlignedVectors, second: AlignedVectors) -> bool:
     pairs_of_values = zip(astuple(first), astuple(second), strict=True)
     return all(torch.equal(a, b) if isinstance(a, Tensor) else a == b for a, b in pairs_of_values)
 
 
-def test_a_language_that_is_another_renamed_is_found_from_few_pairs(found: Alignment) -> None:
+def test_a_language_that_is_another_renamed_is_found_from_few_pairs(found: AlignedVectors) -> None:
     assert accuracy(found) > 0.9
     assert found.succeeded
     assert found.agreement > 2 * AGREEMENT
@@ -61,7 +61,7 @@ def test_a_language_that_is_another_renamed_is_found_from_few_pairs(found: Align
     assert not found.target_VW[:FIRST].any()
 
 
-def test_unrelated_text_is_known_to_have_failed(found: Alignment) -> None:
+def test_unrelated_text_is_known_to_have_failed(found: AlignedVectors) -> None:
     failed = aligned(STRANGER)
     assert not failed.succeeded
     assert abs(failed.agreement) < AGREEMENT / 2
@@ -72,7 +72,7 @@ def test_wrong_pairs_between_unrelated_texts_do_not_agree_although_each_map_fits
     assert not aligned(STRANGER, pairs(PIECES, first=0)).succeeded
 
 
-def test_an_alignment_is_the_same_again_and_with_more_threads(found: Alignment) -> None:
+def test_an_alignment_is_the_same_again_and_with_more_threads(found: AlignedVectors) -> None:
     threads = torch.get_num_threads()
     try:
         torch.set_num_threads(threads % 2 + 1)
@@ -82,7 +82,7 @@ def test_an_alignment_is_the_same_again_and_with_more_threads(found: Alignment) 
     assert same(again, found)
 
 
-def test_another_seed_takes_other_halves(found: Alignment) -> None:
+def test_another_seed_takes_other_halves(found: AlignedVectors) -> None:
     other = aligned(seed=2)
     assert other.agreement != found.agreement
     assert other.succeeded
@@ -103,8 +103,8 @@ def test_known_pairs_hold_the_map_where_text_says_otherwise() -> None:
     assert cosines_P.mean() > others_P.mean() + 0.2
 
 
-def test_pairs_of_pieces_without_a_vector_are_left_out(found: Alignment) -> None:
-    more = Pairs(torch.cat([torch.tensor([0, 1]), pairs(16).source_P]), torch.cat([IDS[:2], pairs(16).target_P]))
+def test_pairs_of_pieces_without_a_vector_are_left_out(found: AlignedVectors) -> None:
+    more = PiecePairs(torch.cat([torch.tensor([0, 1]), pairs(16).source_P]), torch.cat([IDS[:2], pairs(16).target_P]))
     assert same(aligned(known=more), found)
 
 
@@ -117,7 +117,7 @@ def test_a_piece_that_is_near_to_everybody_is_not_everybodys_nearest() -> None:
 
 
 @pytest.mark.parametrize("known", [pairs(0), pairs(1)], ids=["none", "one"])
-def test_without_pairs_for_two_halves_it_has_failed(known: Pairs) -> None:
+def test_without_pairs_for_two_halves_it_has_failed(known: PiecePairs) -> None:
     assert_failed(aligned(known=known))
 
 
@@ -126,12 +126,12 @@ def test_without_vectors_it_has_failed() -> None:
     assert_failed(align(NOTHING, TARGET, pairs(16), 1))
 
 
-def assert_failed(alignment: Alignment) -> None:
+def assert_failed(alignment: AlignedVectors) -> None:
     assert not alignment.succeeded
     assert_finite(alignment)
 
 
-def assert_finite(alignment: Alignment) -> None:
+def assert_finite(alignment: AlignedVectors) -> None:
     assert all(
         torch.isfinite(torch.as_tensor(value)).all() for value in astuple(alignment) if not isinstance(value, str)
     )
@@ -166,7 +166,7 @@ def test_starts_are_shared_pieces_then_cognates_then_profiles() -> None:
     texts = [*there]
     texts[place[0]], texts[place[1]] = "nacionale", "muzykant"
     target = Spelt(*texts)
-    found = dict(starts(source, target, SOURCE, TARGET))
+    found = dict(seed_pairs(source, target, SOURCE, TARGET))
     assert [*found] == ["shared pieces", "shared pieces and cognates", "similarity profiles"]
     ten = {(FIRST + number, int(IDS[FIRST + number])) for number in range(10)}
     assert chosen(found["shared pieces"]) == ten
@@ -178,7 +178,7 @@ def test_starts_are_shared_pieces_then_cognates_then_profiles() -> None:
 
 def test_starts_of_a_language_without_vectors_are_empty_but_for_shared_pieces() -> None:
     pieces = Spelt(*(f"word{number}" for number in range(PIECES)))
-    found = dict(starts(pieces, pieces, SOURCE, NOTHING))
+    found = dict(seed_pairs(pieces, pieces, SOURCE, NOTHING))
     assert {name: len(each.source_P) for name, each in found.items()} == {
         "shared pieces": PIECES,
         "shared pieces and cognates": PIECES,
@@ -186,5 +186,5 @@ def test_starts_of_a_language_without_vectors_are_empty_but_for_shared_pieces() 
     }
 
 
-def chosen(pairs: Pairs) -> set[tuple[int, int]]:
+def chosen(pairs: PiecePairs) -> set[tuple[int, int]]:
     return {*zip(pairs.source_P.tolist(), pairs.target_P.tolist(), strict=True)}

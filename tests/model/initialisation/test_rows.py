@@ -12,7 +12,7 @@ from lingraft.data.tokenizer.tokenizer import DEFAULT_SPECIAL_IDS, SPECIAL_PIECE
 from lingraft.errors import RecipeError, TokenizerError
 from lingraft.model.encoder import INITIAL_STD, Vocabulary
 from lingraft.model.initialisation.piece_classes import PieceClass, Pieces, classes_of
-from lingraft.model.initialisation.rows import Initialised, initialise, overlap
+from lingraft.model.initialisation.rows import InitialRows, initialise_rows, shared_pieces
 from tests.huggingface.scripts import trained
 from tests.workshop import Workshop
 
@@ -69,14 +69,14 @@ def vocabulary(pieces: Pieces, table_VD: torch.Tensor | None = None, bias_V: tor
     return found
 
 
-def rows(how: Initialisation = Initialisation.OVERLAP, seed: int = 1) -> Initialised:
-    return initialise(vocabulary(SOURCE), SOURCE, TARGET, how, torch.Generator().manual_seed(seed))
+def rows(how: Initialisation = Initialisation.OVERLAP, seed: int = 1) -> InitialRows:
+    return initialise_rows(vocabulary(SOURCE), SOURCE, TARGET, how, torch.Generator().manual_seed(seed))
 
 
 def test_pieces_are_shared_if_they_read_alike_and_agree_in_beginning_a_word() -> None:
-    assert overlap(SOURCE, TARGET) == {5: 8, 8: 1, 9: 2}
-    assert overlap(TARGET, own(" la")) == {}
-    assert overlap(own(" a", " a"), own("b", " a")) == {6: 5}
+    assert shared_pieces(SOURCE, TARGET) == {5: 8, 8: 1, 9: 2}
+    assert shared_pieces(TARGET, own(" la")) == {}
+    assert shared_pieces(own(" a", " a"), own("b", " a")) == {6: 5}
 
 
 @pytest.mark.parametrize("how", FROM_TOKENIZERS)
@@ -89,16 +89,16 @@ def test_special_rows_are_copied_by_role(how: Initialisation) -> None:
 
 def test_a_piece_that_does_not_tell_agrees_with_any_but_comes_behind_one_that_does() -> None:
     untold = Listed([*OWN, Surface(",", None), Surface("a", False)])
-    assert overlap(untold, own(" ,", ",", " a", "a")) == {5: 5, 6: 5, 8: 6}
-    assert overlap(own(" ,", ","), untold) == {5: 6}
-    assert overlap(own(" ,"), untold) == {5: 5}
+    assert shared_pieces(untold, own(" ,", ",", " a", "a")) == {5: 5, 6: 5, 8: 6}
+    assert shared_pieces(own(" ,", ","), untold) == {5: 6}
+    assert shared_pieces(own(" ,"), untold) == {5: 5}
     both = Listed([*OWN, Surface(",", None), Surface(",", True), Surface(",", False)])
-    assert overlap(both, both) == {5: 5, 6: 6, 7: 7}
+    assert shared_pieces(both, both) == {5: 5, 6: 6, 7: 7}
 
 
 def test_a_special_piece_is_never_matched_by_how_it_reads() -> None:
     spelled = Listed([*own(" a").listed[:4], Surface("a", True), Surface("a", True)])
-    assert overlap(spelled, spelled) == {5: 5}
+    assert shared_pieces(spelled, spelled) == {5: 5}
 
 
 @pytest.mark.parametrize("how", [Initialisation.OVERLAP, Initialisation.FITTED])
@@ -130,7 +130,7 @@ def test_copies_are_counted_by_class_of_piece() -> None:
     source = own(" Haus", "heit", "7", ",", "\u0e34")
     target = own(" Haus", " Hund", "heit", "7", "8", "9", ",", "-", "", "\u0e34")
     target.listed.append(None)
-    found = initialise(vocabulary(source), source, target, Initialisation.OVERLAP, torch.Generator())
+    found = initialise_rows(vocabulary(source), source, target, Initialisation.OVERLAP, torch.Generator())
     assert found.copied == 10
     assert found.counts() == {
         PieceClass.SPECIAL: {"pieces": 5, "copied": 5},
@@ -161,16 +161,16 @@ def test_aligned_rows_are_refused_without_anything_to_align_by() -> None:
 
 def test_the_source_stays_as_it_is() -> None:
     source = vocabulary(SOURCE)
-    found = initialise(source, SOURCE, TARGET, Initialisation.FITTED, torch.Generator())
+    found = initialise_rows(source, SOURCE, TARGET, Initialisation.FITTED, torch.Generator())
     found.table_VD.zero_()
     assert torch.equal(source.table_VD, vocabulary(SOURCE).table_VD)
 
 
 def test_a_tokenizer_of_another_size_is_refused() -> None:
     with pytest.raises(TokenizerError, match="10 rows, but its tokenizer 511 pieces"):
-        initialise(vocabulary(SOURCE), TARGET, TARGET, Initialisation.OVERLAP, torch.Generator())
+        initialise_rows(vocabulary(SOURCE), TARGET, TARGET, Initialisation.OVERLAP, torch.Generator())
     with pytest.raises(TokenizerError, match="all 5 pieces of the source are special"):
-        initialise(vocabulary(own()), own(), TARGET, Initialisation.FITTED, torch.Generator())
+        initialise_rows(vocabulary(own()), own(), TARGET, Initialisation.FITTED, torch.Generator())
 
 
 def fast(model: models.Model, around: str, path: Path) -> Tokenizer:
@@ -197,7 +197,7 @@ def test_pieces_of_different_kinds_of_tokenizers_meet(tmp_path: Path, workshop: 
     in_words = special | {begins: 5, f"##{goes_on}": 6}
     expected = {read[Surface(begins, True)]: 5, read[Surface(goes_on, False)]: 6}
     for name, model in (("bytes", models.BPE(in_bytes, [])), ("words", models.WordPiece(in_words, unk_token="<unk>"))):
-        assert overlap(fast(model, name, tmp_path / f"{name}.json"), ours) == expected
+        assert shared_pieces(fast(model, name, tmp_path / f"{name}.json"), ours) == expected
 
 
 ALONE = [",", ".", "港"]
@@ -226,7 +226,7 @@ def test_punctuation_and_chinese_characters_of_bert_meet_those_of_other_tokenize
     elsewhere = {surface: index for index, surface in enumerate(theirs.surfaces())}
     same = {in_bert[piece]: elsewhere[Surface(piece, False)] for piece in ALONE}
     untrained = {in_bert[f"##{piece}"] for piece in ALONE}
-    to_theirs, to_bert = overlap(bert, theirs), overlap(theirs, bert)
+    to_theirs, to_bert = shared_pieces(bert, theirs), shared_pieces(theirs, bert)
     assert same.items() <= to_bert.items()
     assert {other: own for own, other in same.items()}.items() <= to_theirs.items()
     assert untrained.isdisjoint(to_theirs.values())
@@ -245,9 +245,9 @@ def initial(pieces: Pieces) -> torch.Tensor:
     return torch.tensor([float(surface is not None and surface.initial) for surface in pieces.surfaces()])
 
 
-def fitted(source: Pieces, target: Pieces, table_VD: torch.Tensor, bias_V: torch.Tensor) -> Initialised:
+def fitted(source: Pieces, target: Pieces, table_VD: torch.Tensor, bias_V: torch.Tensor) -> InitialRows:
     own_rows = vocabulary(source, table_VD, bias_V)
-    return initialise(own_rows, source, target, Initialisation.FITTED, torch.Generator().manual_seed(1))
+    return initialise_rows(own_rows, source, target, Initialisation.FITTED, torch.Generator().manual_seed(1))
 
 
 def test_fitted_rows_follow_the_source_by_class_and_frequency() -> None:

@@ -51,17 +51,17 @@ def weights(pairs_VV: scipy.sparse.csr_array) -> dict[tuple[int, int], int]:
 def test_pairs_are_those_that_a_plain_count_finds(text_NT: Tensor) -> None:
     blocks_NT = text_NT[:20].clone()
     blocks_NT[:, 20], blocks_NT[3, 30:33] = DEFAULT_SPECIAL_IDS.end, DEFAULT_SPECIAL_IDS.unknown
-    assert weights(module._pairs_of(blocks_NT.numpy(), SIZE, DEFAULT_SPECIAL_IDS)) == counted_one_by_one(blocks_NT)
+    assert weights(module._count_pairs(blocks_NT.numpy(), SIZE, DEFAULT_SPECIAL_IDS)) == counted_one_by_one(blocks_NT)
 
 
 def test_pieces_on_both_sides_of_a_special_one_are_no_neighbours() -> None:
     row = torch.tensor([[5, 6, DEFAULT_SPECIAL_IDS.end, 7, 8]])
-    pairs = module._pairs_of(row.numpy(), SIZE, DEFAULT_SPECIAL_IDS)
+    pairs = module._count_pairs(row.numpy(), SIZE, DEFAULT_SPECIAL_IDS)
     assert [*weights(pairs)] == [(5, 6), (7, 8)]
 
 
 def test_blocks_shorter_than_the_window_have_pairs_too() -> None:
-    pairs = module._pairs_of(np.array([[5, 6, 7]]), SIZE, DEFAULT_SPECIAL_IDS)
+    pairs = module._count_pairs(np.array([[5, 6, 7]]), SIZE, DEFAULT_SPECIAL_IDS)
     assert weights(pairs) == {(5, 6): 12, (5, 7): 6, (6, 7): 12}
 
 
@@ -131,10 +131,10 @@ def test_rare_and_special_pieces_have_no_vector(text_NT: Tensor) -> None:
 
 
 def test_where_pairs_are_too_many_the_frequent_ones_are_kept(text_NT: Tensor, monkeypatch: pytest.MonkeyPatch) -> None:
-    all_pairs = module._pairs_of(text_NT.numpy(), SIZE, DEFAULT_SPECIAL_IDS)
+    all_pairs = module._count_pairs(text_NT.numpy(), SIZE, DEFAULT_SPECIAL_IDS)
     most = all_pairs.nnz // 3
     monkeypatch.setattr(module, "_MOST_PAIRS", most)
-    kept, every = weights(module._bounded(all_pairs)), weights(all_pairs)
+    kept, every = weights(module._prune_rare(all_pairs)), weights(all_pairs)
     assert most // 2 < len(kept) <= most
     assert min(kept.values()) >= max(every[pair] for pair in every.keys() - kept.keys())
     found = computed(text_NT)
@@ -146,11 +146,11 @@ def test_of_equally_frequent_pairs_as_many_are_kept_as_there_is_room_for(monkeyp
     """And from all of the vocabulary: the first in order would be those of a few pieces only."""
     monkeypatch.setattr(module, "_MOST_PAIRS", 100)
     tied_VV = scipy.sparse.csr_array(np.full((30, 30), 3))
-    kept_VV = module._bounded(tied_VV)
+    kept_VV = module._prune_rare(tied_VV)
     assert kept_VV.nnz == 80
     assert np.diff(kept_VV.indptr).min() >= 2
     frequent_VV = scipy.sparse.eye_array(30, format="csr", dtype=np.int64)
-    kept_VV = module._bounded(tied_VV + 9 * frequent_VV)
+    kept_VV = module._prune_rare(tied_VV + 9 * frequent_VV)
     assert kept_VV.nnz == 80
     assert kept_VV.diagonal().tolist() == [12] * 30
 

@@ -8,7 +8,7 @@ import pytest
 
 from lingraft.artifacts.artifact import Artifact, Cost, Kind
 from lingraft.config.recipe import Recipe
-from lingraft.model.initialisation.quality import Quality, Resource
+from lingraft.model.initialisation.alignment_quality import AlignmentQuality, AlignmentResource
 from lingraft.reports.run.page import Records, write
 from lingraft.reports.run.records import Answered, Tracked, Verdict
 from lingraft.stages.results import (
@@ -183,10 +183,10 @@ def _verdict(language: str, run: str, promoted: bool = True) -> Verdict:
     return Verdict(model=f"made-up-embeddings-{language}", version=3, promoted=promoted, reason=says, run=run)
 
 
-def _quality(**changes: Any) -> Quality:
-    fields = {"resource": Resource.TEXT, "start": "shared pieces", "known_pairs": 923, "agreement": 0.72}
+def _quality(**changes: Any) -> AlignmentQuality:
+    fields = {"resource": AlignmentResource.TEXT, "start": "shared pieces", "known_pairs": 923, "agreement": 0.72}
     fields |= {"similarity": 0.7, "chance_similarity": 0.37, "succeeded": True, "translated": 0, "mapped": 5891}
-    return Quality(**fields | {"copied_of_shared": 730, "shared": 966} | changes)
+    return AlignmentQuality(**fields | {"copied_of_shared": 730, "shared": 966} | changes)
 
 
 def _nearest(word: str, before: str, after: str, shared: bool = False) -> NearestWords:

@@ -13,7 +13,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook, register_op
 from lingraft.artifacts.artifact import Artifact, Kind
 from lingraft.config.systems import Stage
 from lingraft.data.blocks import open_split
-from lingraft.model.flops import Work
+from lingraft.model.flops import UpdateShape
 from lingraft.model.loading import load_embeddings, load_primary
 from lingraft.model.swap import swap
 from lingraft.stages.adapt import adapt, mini_of
@@ -113,7 +113,7 @@ def test_shares_are_of_flops(workshop: Workshop, made: dict[str, Path]) -> None:
 @pytest.mark.parametrize("name", SWITCHES)
 def test_the_cost_is_equation_a3_of_each_depth_summed(workshop: Workshop, made: dict[str, Path], name: str) -> None:
     shape, found = workshop.recipe.encoder, phases(made[name])
-    each = [Work(phase["depth"], shape.width, 120, shape.block_tokens, 4, 0.15) for phase in found]
+    each = [UpdateShape(phase["depth"], shape.width, 120, shape.block_tokens, 4, 0.15) for phase in found]
     expected = [phase["steps"] * work.adaptation_flops() for phase, work in zip(found, each, strict=True)]
     assert [phase["flops"] for phase in found] == pytest.approx(expected)
     cost = Artifact.load(made[name], Kind.EMBEDDINGS).manifest.cost

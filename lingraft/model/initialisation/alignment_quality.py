@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 
-class Resource(StrEnum):
+class AlignmentResource(StrEnum):
     """What shows which pieces correspond, the best first."""
 
     PARALLEL = "parallel text"
@@ -13,10 +13,10 @@ class Resource(StrEnum):
 
 
 @dataclass(frozen=True)
-class Quality:
+class AlignmentQuality:
     """What an alignment was learned from and how far it can be trusted; it stands in the manifest."""
 
-    resource: Resource
+    resource: AlignmentResource
     start: str
     """Which pairs of pieces it started from."""
     known_pairs: int
