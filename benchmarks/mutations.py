@@ -78,8 +78,8 @@ MUTATIONS = (
     Mutation(
         "adaptation trains the layers beside the embeddings",
         "lingraft/training/freezing.py",
-        "Trained.EMBEDDINGS: encoder.vocabulary.parameters,",
-        "Trained.EMBEDDINGS: encoder.parameters,",
+        "TrainedPart.EMBEDDINGS: encoder.vocabulary.parameters,",
+        "TrainedPart.EMBEDDINGS: encoder.parameters,",
         ("stages/test_stages.py", "stages/test_method.py"),
     ),
     Mutation(

@@ -86,7 +86,7 @@ def add_language(
     paths = [Path(path) for path in ([text] if isinstance(text, Path | str) else text)]
     source, fresh = load_primary(Path(primary)), load_mini(Path(mini)) if mini else None
     if fresh:
-        fresh.of(source)
+        fresh.build_model(source)
     evaluation = Path(source_evaluation) if source_evaluation else None
     reference = Reference.load(evaluation, source) if evaluation else None
     base = Recipe.load(Path(recipe)) if recipe else None

@@ -60,7 +60,7 @@ class SharedStudy:
     _watched: Watched = field(default_factory=Watched)
 
     @classmethod
-    def open(cls, study: str, address: str | None, goal: Goal, choices: Choices, lost_after_s: float) -> "Board":
+    def open(cls, study: str, address: str | None, goal: Goal, choices: Choices, lost_after_s: float) -> "SharedStudy":
         """A study, new or begun.
 
         Raises:
@@ -217,9 +217,7 @@ class SharedStudy:
             with explained(self.address):
                 yield
         except UpdateFinishedTrialError as error:
-            raise LeaseLost(
-                f"trial {number} was ended by another worker, which took this one for lost."
-            ) from error
+            raise LeaseLost(f"trial {number} was ended by another worker, which took this one for lost.") from error
 
     def _end(
         self, number: int, state: TrialState, facts: Mapping[str, Any], values: Sequence[float] | None = None
