@@ -50,7 +50,7 @@ def test_a_language_is_added_replaced_and_taken_away_without_a_trace_in_what_was
 def test_a_language_that_misses_its_golden_answers_is_refused_and_the_old_one_stays(bundle: Path) -> None:
     whole = Bundle.load(bundle)
     served = ServedBundles([whole])
-    wrong = replace(whole.languages["de"], golden=whole.languages["tr"].self_test)
+    wrong = replace(whole.languages["de"], self_test=whole.languages["tr"].self_test)
     with pytest.raises(ServingError, match="golden"):
         served.put("topic", "de", wrong)
     narrow = whole.languages["de"].table

@@ -124,18 +124,18 @@ def test_a_signal_while_the_command_starts_a_server_ends_it_in_good_order(
 SWALLOWING = f"""#!{sys.executable}
 import os, signal, sys
 from lingraft.serving.__main__ import main
-from lingraft.serving.served_bundles import Served
+from lingraft.serving.served_bundles import ServedBundles
 
 class Dropped:
     def __del__(self):
         os.kill(os.getpid(), signal.SIGTERM)
 
-load = Served.load
+load = ServedBundles.load
 def loaded(*given):
     Dropped()
     return load(*given)
 
-Served.load = loaded
+ServedBundles.load = loaded
 sys.argv = sys.argv[2:]
 main()
 """
