@@ -1,1 +1,1 @@
-"""From raw text to blocks of token ids."""
+"""Reading, cleaning, tokenizing and packing of text, from raw files to blocks of token ids."""

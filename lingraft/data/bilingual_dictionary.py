@@ -30,15 +30,15 @@ _INDEX, _ENTRIES, _SQLITE = ".index", (".dict.dz", ".dict"), (".sqlite3", ".sqli
 _BETWEEN_TRANSLATIONS = " | "
 _WIKDICT_COLUMNS = ("written_rep", "trans_list")
 _DIGITS = {digit: value for value, digit in enumerate(string.ascii_uppercase + string.ascii_lowercase + "0123456789+/")}
-"""Of the numbers in dictd's index, the most significant first."""
+"""Values of the digits of numbers in dictd's index, which begin with the most significant digit."""
 _ABOUT_THE_DATABASE = re.compile(r"00-?database")
 _PRONUNCIATION = re.compile(r"\s/\S.*")
-"""Between slashes; an abbreviation with its own pronunciation may follow."""
+"""Pronunciation between slashes, and an abbreviation with its own pronunciation behind it."""
 _ASIDE = re.compile(r"<[^<>]*>|\[[^\[\]]*\]|\([^()]*\)|\{[^{}]*\}")
 _PLACEHOLDER = re.compile(r"(?<!\w)(sb|sth|jd[mns]?|etw)\.('s)?")
-"""For someone or something, in FreeDict's German dictionaries."""
+"""Placeholders for someone or something in FreeDict's German dictionaries."""
 _NO_TRANSLATION = re.compile(r'\s*(["“„«]|[A-Za-z]+:)')
-"""Begins a line such as "Synonyms: ...", "see: ..." or a quoted example."""
+"""Beginning of a line without a translation, such as "Synonyms: ...", "see: ..." or a quoted example."""
 _SENSE = re.compile(r"\s*\d+\.\s")
 _BETWEEN = re.compile("[,;،؛、，；]")
 _ALTERNATIVE = re.compile(r"\s*/\s*\S+")
@@ -52,20 +52,20 @@ def read_word_pairs(file: str, left_out: Counter[str] | None = None) -> Iterator
     Args:
         file: path or URI of a text file, plain, .gz, .xz or .zst; of WikDict's SQLite file; or of FreeDict's folder,
             .index, .dict or .dict.dz.
-        left_out: counts pairs that are left out, by `parallel_text.EMPTY` and `parallel_text.DUPLICATE`.
+        left_out: counts the pairs that are left out, by `parallel_text.EMPTY` and `parallel_text.DUPLICATE`.
 
     Raises:
-        TextError: a file cannot be read, is of none of these layouts, holds no words or a line that is no pair, or more
-            than a tenth of the pairs have an empty side.
+        TextError: a file cannot be read, has none of these layouts, no words, or a line that is no pair; or more than
+            a tenth of the pairs have an empty side.
     """
     return filter_pairs(raise_errors(word_pairs_or_errors(file)), file, Counter() if left_out is None else left_out)
 
 
 def translation_hashes(recipe: Recipe, language: str) -> dict[str, str]:
-    """Hash the sentences or words of [alignment] that a language is aligned by, wherever they are read from.
+    """Hash the sentences or words of [alignment] that a language is aligned by.
 
     Returns:
-        The SHA-256 under "translations"; nothing where the initialisation needs no text, or has text alone.
+        The SHA-256 under "translations"; an empty dict if the initialisation uses neither sentences nor words.
 
     Raises:
         TextError: a file is missing or damaged.
@@ -79,7 +79,7 @@ def translation_hashes(recipe: Recipe, language: str) -> dict[str, str]:
 
 
 class HashedPairs:
-    """Pairs passed on, and the hash of those that were, so that what is learned from and its mark take one reading."""
+    """Iterator over pairs that hashes them as they pass, so that learning and hashing read the file once."""
 
     def __init__(self, pairs: Iterator[Pair]) -> None:
         self._pairs, self._digest = pairs, hashlib.sha256()
@@ -91,12 +91,12 @@ class HashedPairs:
 
     @property
     def hashes(self) -> dict[str, str]:
-        """SHA-256 of the pairs so far, under "translations"."""
+        """SHA-256 of the pairs that have passed so far, under the key "translations"."""
         return {"translations": self._digest.hexdigest()}
 
 
 def word_pairs_or_errors(file: str) -> Iterator[PairOrError]:
-    """Yield all word pairs, those with an empty side included, and errors in the places of those that are none."""
+    """Yield all word pairs, including those with an empty side, and an error for each line that is no pair."""
     try:
         place = parse_path(file)
         if file.endswith(_SQLITE):
@@ -157,7 +157,7 @@ def _read_wikdict(place: TextPath) -> Iterator[PairOrError]:
 
 
 def _find_freedict_files(place: TextPath) -> tuple[TextPath, TextPath]:
-    """The index and the entries of a dictionary, of which one is given, or their folder."""
+    """Return the index file and the entries file of a dictionary, given either of them or their folder."""
     path = PurePosixPath(str(place))
     if not place.is_dir():
         folder, names = parse_path(str(place).removesuffix(path.name).rstrip("/") or "."), [path.name]
@@ -219,7 +219,7 @@ def _decode_number(text: str) -> int:
 
 
 def _parse_entry(text: str, at: str) -> Iterator[Pair]:
-    """Pairs of an entry: a headword with its pronunciation, and lines of translations, numbered by sense or not."""
+    """Yield the pairs of an entry: a headword with its pronunciation, then lines of translations, perhaps numbered."""
     head, *lines = text.strip().splitlines() or [""]
     senses = (_SENSE.sub("", f"{line} ").lstrip(" .") for line in lines if not _NO_TRANSLATION.match(line))
     translations = [word for sense in senses for word in _split_words(sense)]
@@ -229,7 +229,7 @@ def _parse_entry(text: str, at: str) -> Iterator[Pair]:
 
 
 def _split_words(listed: str) -> list[str]:
-    """The words or phrases of a list with commas; of alternatives within one, such as "a/b c", the first, "a c"."""
+    """Return the words or phrases of a comma-separated list; of alternatives such as "a/b c", the first: "a c"."""
     plain = _strip_asides(listed).translate(_HYPHENS)
     first = _PLACEHOLDER.sub("", _ALTERNATIVE.sub("", plain))
     # What follows a full stop is an idiom or a derived word with its translation.

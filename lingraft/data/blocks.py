@@ -1,4 +1,4 @@
-"""Text to packed, fixed-length blocks of token ids: full length everywhere, so that no attention mask is needed.
+"""Packing of text into blocks of token ids, all of full length, so that they need no attention mask.
 
 Each block begins with <s>; documents stand one after the other, each closed by </s> (RoBERTa's FULL-SENTENCES).
 """
@@ -26,25 +26,25 @@ from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.errors import ArtifactError, TextError, TokenizerError
 
 CACHE_BYTES = 16 << 30
-"""What shards from object storage may take on this machine, unless `CACHE_VARIABLE` or a caller says otherwise."""
+"""Default size of the local cache for shards from object storage; `CACHE_VARIABLE` overrides it."""
 CACHE_VARIABLE = "LINGRAFT_CACHE_BYTES"
 
 
 def build(recipe: Recipe, text: Path, tokenizer: Path, out: Path, shard_bytes: int = SHARD_BYTES) -> Artifact:
-    """Tokenize and pack all splits of one language as a stream, on all cores: never a split in memory.
+    """Tokenize and pack all splits of one language as a stream, on all cores, never holding a split in memory.
 
     Args:
-        recipe: says how long blocks are, and on how many cores they are made; their bytes do not depend on that.
+        recipe: sets the length of blocks and the number of worker processes, which does not change their bytes.
         text: text artifact of the language.
         tokenizer: artifact with its tokenizer.
         out: folder of the blocks.
-        shard_bytes: of token ids in a full shard.
+        shard_bytes: bytes of token ids in a full shard.
 
     Raises:
         TokenizerError: the tokenizer belongs to another language.
         TextError: a split is shorter than one block.
         WorkerError: a worker process died.
-        ArtifactError: an input is not what it should be, or `out` cannot be written.
+        ArtifactError: an input is of another kind or damaged, or `out` cannot be written.
     """
     source = Artifact.load(text, Kind.TEXT)
     pieces = Tokenizer.load(tokenizer, source.manifest.language)
@@ -91,14 +91,14 @@ def _write(documents: Iterator[Document], pieces: Tokenizer, writer: BlockWriter
 
 
 def load_blocks(folder: Path | str, tokenizer: Tokenizer, block_tokens: int) -> Artifact:
-    """Open blocks of the length given that were made with the tokenizer given.
+    """Open blocks, and check that they have the given length and were made with the given tokenizer.
 
-    Their bytes are not read yet: `open_split` gives blocks whose shards are hashed before they are first used.
+    Shards are not read yet: each is verified against its hash before its first use.
 
     Args:
-        folder: here, or in object storage as a URI that fsspec understands, such as s3://bucket/blocks.
-        tokenizer: that they must have been made with.
-        block_tokens: that each must have.
+        folder: local folder, or a URI that fsspec understands, such as s3://bucket/blocks.
+        tokenizer: tokenizer that the blocks must have been made with.
+        block_tokens: tokens that each block must have.
 
     Raises:
         ArtifactError: not blocks, damaged, of another length, or out of reach.
@@ -122,19 +122,19 @@ def load_blocks(folder: Path | str, tokenizer: Tokenizer, block_tokens: int) -> 
 
 
 def input_hashes(blocks: Artifact) -> dict[str, str]:
-    """What a model that was trained on blocks is made from, down to the hash of the text's documents."""
+    """Return the hashes of the blocks and of everything they were made from, down to the text's documents."""
     return {"blocks": blocks.fingerprint} | blocks.manifest.data_hashes
 
 
 def open_split(blocks: Artifact, name: SplitName, cache_bytes: int | None = None, sequential: bool = False) -> Blocks:
-    """The blocks of one split, by row number; each shard is compared with its hash before its first use.
+    """Open the blocks of one split, by row number; each shard is verified against its hash before its first use.
 
     Args:
-        blocks: the artifact, here or in object storage.
-        name: of the split.
-        cache_bytes: what shards from object storage may take here at a time; if absent, $LINGRAFT_CACHE_BYTES, or
+        blocks: the artifact, local or in object storage.
+        name: name of the split.
+        cache_bytes: size of the local cache for shards from object storage; by default $LINGRAFT_CACHE_BYTES, or
             16 GiB.
-        sequential: Whether blocks are read once, from the first to the last. Then one local shard is mapped at a time.
+        sequential: whether blocks are read once, from the first to the last. Then one local shard is mapped at a time.
 
     Raises:
         ArtifactError: it was made before blocks were sharded, a shard is truncated, or the cache is too small or
@@ -197,7 +197,7 @@ def _cache_bytes() -> int:
 
 
 def pack_blocks(stream: Ids, block_tokens: int, begin: int) -> tuple[Ids, Ids]:
-    """Cut a stream of ids into blocks (N, T), each after a <s>; the rest, which fills no block, comes back too."""
+    """Cut a stream of ids into blocks (N, T) that begin with <s>; return them, and the rest that fills no block."""
     body = block_tokens - 1
     count = len(stream) // body
     blocks_NT = np.full((count, block_tokens), begin, stream.dtype)

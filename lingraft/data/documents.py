@@ -1,4 +1,4 @@
-"""Documents of one language from files of one's own: plain text, JSONL or Parquet, one file or folder a language."""
+"""Reading of documents from the user's files: plain text, JSONL or Parquet, one file or folder a language."""
 
 import hashlib
 import json
@@ -21,27 +21,27 @@ LAYOUT = (
     "or a folder <language>/ with such files. Or take the language out of the recipe's targets; "
     "`lingraft init` writes a recipe for a folder of text."
 )
-"""What messages say where text is missing."""
+"""Expected layout of text, which messages about missing text explain."""
 _LOOK_AHEAD = 1 << 20
-"""Characters of a plain text file that decide whether blank lines separate its documents."""
+"""Characters at the start of a plain text file that decide whether blank lines separate its documents."""
 _DOCUMENT_LINES = 100
-"""On average, at most, where blank lines separate documents; where they would make longer ones, they are strays."""
+"""Most lines of a document, on average, for blank lines to count as separators of documents."""
 _DOCUMENT_CHARACTERS = 1 << 20
-"""Of a document in plain text, unless a single line has more."""
+"""Most characters of a plain-text document, unless a single line has more."""
 _LINE_BYTES = 1 << 24
 STRAY_BLANKS = "plain text files with too few blank lines to separate documents: each line is one"
 DIVIDED_DOCUMENTS = f"plain text documents of more than {_DOCUMENT_CHARACTERS:,} characters: divided at line ends"
 SAMPLED = "files of which not everything was read"
-"""What a reader notes, and counts."""
+"""Keys of the notes that readers count."""
 _FILES_OF_SAMPLE = 2000
-"""Files that a sample opens, at most."""
+"""Most files that a sample opens."""
 _ERROR_CHARACTERS = 1000
-"""What an error counts for in a sample, so that a file of nothing but errors ends too."""
+"""Characters that an error counts for in a sample, so that a file of nothing but errors ends too."""
 
 
 @dataclass(frozen=True)
 class Document:
-    """One text. `name` is equal across languages for parallel texts; it decides the split."""
+    """A text; `name` decides the split, and is equal across languages for parallel texts."""
 
     name: str
     text: str
@@ -51,11 +51,11 @@ class Document:
 
 
 DocumentOrError = Document | LingraftError
-"""A document, or why there is none in its place."""
+"""A document, or the error in its place."""
 
 
 def batch_documents(documents: Iterable[Document], characters: int) -> Iterator[list[Document]]:
-    """Documents in portions of so many characters or little more: as many as a process is given at once."""
+    """Yield batches of documents that have `characters` characters or little more, for a worker process each."""
     portion: list[Document] = []
     held = 0
     for document in documents:
@@ -69,7 +69,7 @@ def batch_documents(documents: Iterable[Document], characters: int) -> Iterator[
 
 
 def hash_name(text: str) -> str:
-    """Name of a document that has none: equal texts get equal names, hence the same split."""
+    """Return a name for a document without one, from its text: equal texts get equal names and the same split."""
     return hashlib.sha256(text.encode("utf-8")).hexdigest()[:32]
 
 
@@ -89,8 +89,8 @@ def read_documents(source: TextPath, language: str, notes: Counter[str] | None =
 
     Args:
         source: folder with the text.
-        language: its name there.
-        notes: counts what was decided on the way, `STRAY_BLANKS` and `DIVIDED_DOCUMENTS`.
+        language: name of the file or folder of the language, without suffixes.
+        notes: counts `STRAY_BLANKS` and `DIVIDED_DOCUMENTS`.
 
     Raises:
         TextError: nothing or more than one thing is there for the language, a file of another format,
@@ -107,9 +107,9 @@ def documents_or_errors(
 
     Args:
         source: folder with the text.
-        language: its name there.
-        notes: counts what was decided on the way; `SAMPLED` if not everything was read.
-        characters: how many to read, or a little more, spread over the files; everything if None.
+        language: name of the file or folder of the language, without suffixes.
+        notes: as in `read_documents`; `SAMPLED` too if not everything was read.
+        characters: number to read, or a little more, spread over the files; everything if None.
     """
     yield from _yield_error_last(_read_language(source, language, notes, characters))
 
@@ -121,8 +121,8 @@ def files_or_errors(
 
     Args:
         paths: files, and folders of files.
-        notes: counts what was decided on the way; `SAMPLED` if not everything was read.
-        characters: how many to read of each path, or a little more, spread over its files; everything if None.
+        notes: as in `read_documents`; `SAMPLED` too if not everything was read.
+        characters: number to read of each path, or a little more, spread over its files; everything if None.
     """
     for path in paths:
         yield from _yield_error_last(_read(path, notes, characters))
@@ -131,7 +131,7 @@ def files_or_errors(
 def sample_documents(
     documents: Iterable[DocumentOrError], notes: Counter[str], characters: int | None
 ) -> Iterator[DocumentOrError]:
-    """Yield documents until they have so many characters; if there are more, count that as `SAMPLED`."""
+    """Yield documents until they have `characters` characters, and note `SAMPLED` if there are more."""
     return iter(documents) if characters is None else _sampled(documents, notes, characters)
 
 
@@ -156,7 +156,7 @@ def read_files(paths: Iterable[TextPath], notes: Counter[str] | None = None) -> 
 
 
 def text_files(path: Path) -> list[Path]:
-    """The files that a file, or a folder of files, is read from, in that order.
+    """Return the files that a path is read from, in order: itself, or all files of a folder.
 
     Raises:
         TextError: there is nothing, or a folder without files.
@@ -165,7 +165,7 @@ def text_files(path: Path) -> list[Path]:
 
 
 def require_exists(path: TextPath) -> TextPath:
-    """Refuse a path that leads to nothing.
+    """Return a path that exists.
 
     Raises:
         TextError: there is no such file or folder.
@@ -176,7 +176,7 @@ def require_exists(path: TextPath) -> TextPath:
 
 
 def _yield_error_last(documents: Iterator[DocumentOrError]) -> Iterator[DocumentOrError]:
-    """Documents, and as the last of them the error that ended them, if one did."""
+    """Yield documents, and last the error that ended them, if one did."""
     try:
         yield from documents
     except LingraftError as error:
@@ -260,7 +260,7 @@ def _read_whole(path: TextPath, inner: PurePosixPath, label: str | None) -> Docu
 
 
 def _paths_inside(folder: TextPath) -> list[PurePosixPath]:
-    """Paths of a folder's files, relative to it, without hidden ones."""
+    """Return the paths of a folder's files, relative to it, without hidden ones."""
     paths = list_files(folder)
     if not paths:
         raise TextError(f"{folder} holds no files. {LAYOUT}")
@@ -278,7 +278,7 @@ def _read_plain(path: TextPath, notes: Counter[str]) -> Iterator[Document]:
 
 
 def _divide(lines: Iterable[str], notes: Counter[str], place: str) -> Iterator[Document]:
-    """The document that lines make; several if they are too many."""
+    """Yield the document that lines make, or several parts of one name if it is too long."""
     name = ""
     for number, part in enumerate(_parts(lines)):
         document = _make_document(part, place)
@@ -305,7 +305,7 @@ def _make_document(text: str, place: str) -> Document:
 
 
 def _look_ahead(lines: Iterator[str], notes: Counter[str]) -> tuple[deque[str], bool]:
-    """Lines taken from the iterator, and whether blank ones separate documents."""
+    """Return lines taken from the iterator, and whether blank lines separate documents."""
     head: deque[str] = deque()
     characters = filled = gaps = 0
     blank = False

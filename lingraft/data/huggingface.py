@@ -1,4 +1,4 @@
-"""Documents of one language from a Hugging Face dataset, by id or from a local dataset folder."""
+"""Reading of one language's documents from a Hugging Face dataset, by id or from a local dataset folder."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -9,13 +9,13 @@ from lingraft.data.documents import Document, hash_name
 from lingraft.errors import MissingExtraError, TextError
 
 _PARQUET = "refs/convert/parquet"
-"""The hub's own conversion of a dataset: a folder a configuration, and no card that would name them."""
+"""Revision with the hub's Parquet conversion: a folder for each configuration, without a card that names them."""
 
 
 def dataset_documents(source: HuggingFace, language: str) -> Iterator[Document]:
-    """Yield a dataset's rows; class labels become their names, missing ones None, and a missing text "".
+    """Yield a dataset's rows as documents; class labels become their names, missing ones None, a missing text "".
 
-    Where the source streams, rows come as they arrive, and nothing is kept on disk.
+    A streaming source yields rows as they arrive and keeps nothing on disk.
 
     Raises:
         MissingExtraError: the package `datasets` is not installed.
@@ -43,7 +43,7 @@ def dataset_documents(source: HuggingFace, language: str) -> Iterator[Document]:
 
 
 def _iterate_rows(dataset: Any, source: HuggingFace) -> Iterator[dict[str, Any]]:
-    """Rows of a dataset; those of a stream are read, and may be found damaged or out of reach, only now."""
+    """Yield rows of a dataset; a stream is read only now, and may turn out damaged or unreachable."""
     if not source.streaming:
         yield from dataset
         return
@@ -72,7 +72,7 @@ def load_rows(source: HuggingFace | TaskDataset, language: str, place: str) -> A
 
     Args:
         source: dataset, configuration, split and revision; '{language}' in the first two is replaced.
-        language: what by.
+        language: language that replaces it, or its name in `source.names`.
         place: where the recipe names the dataset, for errors.
 
     Raises:

@@ -1,7 +1,7 @@
-"""Which language a text is in: py3langid, offline, among all languages it knows.
+"""Detection of a text's language, offline, with py3langid.
 
-Among all, not among those served alone: a text in another language is to be refused, not answered by a table that does
-not fit it. docs/serving.md has how often it is right.
+All languages that py3langid knows are candidates, not only those served: a text in another language is to be refused,
+not answered with embeddings of the wrong language. docs/serving.md reports the accuracy.
 """
 
 from typing import Any, NamedTuple, Self
@@ -9,21 +9,21 @@ from typing import Any, NamedTuple, Self
 from lingraft.errors import MissingExtraError
 
 _NONE = "zxx"
-"""ISO 639's code for what is no language, such as numbers."""
+"""ISO 639 code for text without a language, such as numbers."""
 _SURE = 0.7
 _LOOKED_AT = 500
-"""Characters: more of them hardly change what is found, and cost time."""
+"""Characters of a text that are examined; more hardly change the result, and cost time."""
 
 
 class DetectedLanguage(NamedTuple):
-    """A language, and how sure that is, 0 to 1; 1 where the request named it."""
+    """A language and its confidence, from 0 to 1; 1 if the request named the language."""
 
     language: str
     confidence: float
 
 
 class LanguageDetector:
-    """py3langid's model of 139 languages; threads may share it."""
+    """Detector of 139 languages by py3langid's model; threads may share it."""
 
     def __init__(self, identifier: Any) -> None:
         self._identifier = identifier
@@ -43,12 +43,12 @@ class LanguageDetector:
         return cls(LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True))
 
     def detect_other(self, language: str, text: str, *, unsure: bool = False) -> str:
-        """Another language that a text seems to be in; an empty string if it may well be in the one named.
+        """Return another language that a text seems to be in; an empty string if it may well be in the named one.
 
         Args:
-            language: named one. Of a language that is not among the 139, nothing can be said.
-            text: its beginning is looked at.
-            unsure: whether a language of any confidence will do.
+            language: named language. If it is not among the 139, the result is always empty.
+            text: text, of which the beginning is examined.
+            unsure: whether to return a language of any confidence.
         """
         named = language.partition("-")[0]
         if named not in self._known:
@@ -58,6 +58,6 @@ class LanguageDetector:
         return found.language if plain and found.language not in (named, _NONE) else ""
 
     def detect(self, text: str) -> DetectedLanguage:
-        """The most probable language, as an ISO 639 code."""
+        """Return the most probable language, as an ISO 639 code."""
         language, confidence = self._identifier.classify(text)
         return DetectedLanguage(str(language), float(confidence))

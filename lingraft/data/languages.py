@@ -1,4 +1,4 @@
-"""Languages in the Unicode CLDR: their English names, for pages and tables that people read, and their codes."""
+"""English names and canonical codes of languages, from the Unicode CLDR."""
 
 from functools import cache
 from typing import TYPE_CHECKING
@@ -9,11 +9,11 @@ if TYPE_CHECKING:
     from babel import Locale
 
 _NO_LANGUAGES = {"mis", "mul", "und", "zxx"}
-"""Codes for text of several languages, of none, or of one that is not known."""
+"""Codes for text in several languages, in none, or in an unknown one."""
 
 
 def language_name(tag: str) -> str:
-    """The English name of a language, such as "German" for "de" and "Portuguese (Brazil)" for "pt-BR".
+    """Return the English name of a language, such as "German" for "de" and "Portuguese (Brazil)" for "pt-BR".
 
     Args:
         tag: BCP 47 tag. A language that the Unicode CLDR does not know keeps its tag as its name.
@@ -31,10 +31,10 @@ def language_name(tag: str) -> str:
 
 
 def canonical_code(code: str) -> str | None:
-    """The code of a language in the Unicode CLDR, such as "de" for "deu"; None for a code that the CLDR does not know.
+    """Return the code of a language in the Unicode CLDR, such as "de" for "deu"; None for an unknown code.
 
     Args:
-        code: two or three letters, of ISO 639.
+        code: ISO 639 code of two or three letters.
 
     Raises:
         MissingExtraError: Babel is not installed.
@@ -47,7 +47,7 @@ def canonical_code(code: str) -> str | None:
 
 
 def name_and_tag(tag: str) -> str:
-    """The name of a language with its tag, such as "German (de)"; a tag without a name alone."""
+    """Return a language's name with its tag, such as "German (de)"; only the tag of a language without a name."""
     name = language_name(tag)
     return tag if name == tag else f"{name} ({tag})"
 

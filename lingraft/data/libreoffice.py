@@ -1,4 +1,4 @@
-"""LibreOffice's help pages from Debian's packages: parallel texts, labelled by the part of the product."""
+"""Parallel texts from LibreOffice's help pages in Debian's packages, labelled by the part of the product."""
 
 import contextlib
 import fcntl
@@ -23,7 +23,7 @@ _SUFFIXES = {"en": "en-us", "zh": "zh-cn", "zh-hans": "zh-cn", "zh-hant": "zh-tw
 # Tags inside a paragraph; any other tag starts a new one.
 _INLINE = {"a", "b", "code", "em", "i", "img", "span", "strong", "sub", "sup", "u", "br"}
 _PARSER = 1
-"""Counts changes of what `PageText` finds, which make what is kept of pages out of date."""
+"""Version of what `PageText` extracts; a change makes cached paragraphs out of date."""
 _UNSEEN = {"script", "style", "pre", "noscript", "nav"}
 _OTHER_WAYS = (
     "Two other ways to bring text: --text DIR, a folder with one file or folder per language "
@@ -39,7 +39,7 @@ _ADVICE = {
 
 
 class PageText(HTMLParser):
-    """Collects the paragraphs that a help page shows in its <div id="DisplayArea">, whitespace normalised."""
+    """Parser of the paragraphs that a help page shows in its <div id="DisplayArea">, with white space normalised."""
 
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)
@@ -65,7 +65,7 @@ class PageText(HTMLParser):
             self._unseen -= 1
 
     def handle_data(self, data: str) -> None:
-        """Take text that is shown."""
+        """Collect text that the page shows."""
         if self._depth and not self._unseen:
             self._pieces.append(data)
 
@@ -100,7 +100,7 @@ def folder_paragraphs(folder: Path) -> Mapping[str, list[str]]:
 
 
 def page_paragraphs(page: Path) -> list[str]:
-    """Visible paragraphs of a help page, in order, repetitions included.
+    """Return the visible paragraphs of a help page, in order, including repetitions.
 
     Program listings are left out: they are the same in every language.
 
@@ -116,11 +116,11 @@ def page_paragraphs(page: Path) -> list[str]:
 def help_documents(language: str, dropped: Counter[str]) -> Iterator[Document]:
     """Yield every help page in a language, blank ones too; `dropped` counts paragraphs left out, by reason.
 
-    A paragraph that the same page has already is left out, as is one that stands in the English page word for
-    word (not translated yet); the latter not for varieties of English.
+    A paragraph that occurred on the page before is left out. So is one that is equal to a paragraph of the English
+    page, as it is not translated yet, except for varieties of English.
 
     Raises:
-        TextError: the pages can be neither found in the cache nor brought with apt.
+        TextError: the pages are not in the cache, and apt cannot download them.
     """
     pages = help_folder(language)
     original = {} if language.split("-")[0] == "en" else folder_paragraphs(help_folder("en"))
@@ -138,7 +138,7 @@ def help_documents(language: str, dropped: Counter[str]) -> Iterator[Document]:
 
 
 def help_folder(language: str) -> Path:
-    """Folder of a language's pages in the cache, brought with apt-get if they are not there yet.
+    """Return the folder of a language's pages in the cache; apt-get downloads them if they are not there yet.
 
     The cache is $LINGRAFT_CACHE, or lingraft/ in the user's cache folder ($XDG_CACHE_HOME or ~/.cache).
 

@@ -1,4 +1,4 @@
-"""Lines of a UTF-8 text file, plain or compressed, with damage reported by file and line."""
+"""Reading of lines from a UTF-8 text file, plain or compressed; errors name file and line."""
 
 import gzip
 import lzma
@@ -13,7 +13,7 @@ from lingraft.errors import TextError
 
 COMPRESSIONS = (".gz", ".xz", ".zst")
 LONGEST_LINE_BYTES = 1 << 28
-"""Unless a caller says less; a whole JSON file, such as SQuAD's, is one line."""
+"""Default limit of a line; a whole JSON file, such as SQuAD's, is one line."""
 _CHUNK_BYTES = 1 << 20
 _BYTE_ORDER_MARK = "\ufeff"
 
@@ -23,7 +23,7 @@ def read_lines(path: TextPath, longest_bytes: int = LONGEST_LINE_BYTES) -> Itera
 
     Args:
         path: the file.
-        longest_bytes: that a line may have.
+        longest_bytes: most bytes that a line may have.
 
     Raises:
         TextError: the file cannot be read, its compression is damaged or truncated, or a line is too long or not UTF-8.
@@ -46,7 +46,7 @@ def read_lines(path: TextPath, longest_bytes: int = LONGEST_LINE_BYTES) -> Itera
 
 
 def _split(chunks: Iterator[bytes], longest_bytes: int) -> Iterator[bytes]:
-    """Lines; one that is too long comes as far as it was read, and is the last."""
+    """Yield lines; one that is too long is the last, as far as it was read."""
     pending: list[bytes] = []
     held = 0
     for chunk in chunks:

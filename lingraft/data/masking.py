@@ -1,4 +1,4 @@
-"""Masked language modelling targets: a fixed share of tokens, of these 80% masked, 10% replaced, 10% kept."""
+"""Masking for masked language modelling: of a fixed share of tokens, 80% are masked, 10% replaced, 10% kept."""
 
 import math
 from typing import NamedTuple, Self
@@ -10,37 +10,37 @@ from lingraft.data.rng import RANDOM_BITS, counter_random
 from lingraft.data.tokenizer.pieces import SpecialIds
 
 NOT_PREDICTED = -100
-"""Target of a place that does not count: what cross_entropy ignores."""
+"""Target that the loss ignores (`ignore_index` of cross_entropy)."""
 _REPLACED_BY_MASK, _REPLACED_AT_RANDOM = 0.8, 0.1
 
 
 class MaskedBatch(NamedTuple):
-    """A masked batch: M tokens of B x T are to be predicted."""
+    """A masked batch of B x T tokens, of which M are to be predicted."""
 
     tokens_BT: Tensor
     positions_M: Tensor
-    """Places in the flattened batch, rising."""
+    """Indices into the flattened batch, ascending."""
     targets_M: Tensor
-    """Token ids; NOT_PREDICTED where a batch of mostly special tokens left no others to choose."""
+    """Token ids; NOT_PREDICTED where a batch has too few tokens that are not special."""
 
 
 class MaskingVocabulary(NamedTuple):
-    """Which pieces of a vocabulary may be hidden, and what hides them."""
+    """The part of a vocabulary that masking needs: its mask token, and which pieces may be masked."""
 
     mask_id: int
     special_V: Tensor
-    """True at special pieces, which are neither hidden nor drawn."""
+    """True at special pieces, which are neither masked nor drawn as replacements."""
     ordinary_N: Tensor
     """Ids of all other pieces."""
 
     @classmethod
     def of(cls, vocabulary: int, special: SpecialIds, device: torch.device) -> Self:
-        """The pieces of a vocabulary of the size given.
+        """Describe a vocabulary of V pieces.
 
         Args:
-            vocabulary: V.
+            vocabulary: number of pieces, V.
             special: ids of its special pieces.
-            device: where batches will be.
+            device: device of the batches.
         """
         special_V = torch.zeros(vocabulary, dtype=torch.bool)
         special_V[list(special)] = True
@@ -50,17 +50,17 @@ class MaskingVocabulary(NamedTuple):
 def mask_tokens(
     tokens_BT: Tensor, mask_rate: float, pieces: MaskingVocabulary, seed: int, first: int = 0
 ) -> MaskedBatch:
-    """Choose tokens, none of them special, and hide them: 80% masked, 10% random, 10% kept.
+    """Choose tokens that are not special, and mask 80% of them, replace 10% at random, and keep 10%.
 
-    How many, and which, depends on a block's place in the stream alone: not on the blocks that share its batch, and
-    nothing waits for the device to count.
+    The choice depends on a block's position in the stream alone, not on the other blocks of its batch. It does not
+    synchronise the host with the device.
 
     Args:
         tokens_BT: token ids, int64.
         mask_rate: share of all tokens that are predicted, see `count_predicted`.
-        pieces: the vocabulary's, on the tokens' device.
-        seed: decides all masks of a stream, 63 bits.
-        first: place in the stream of the batch's first block.
+        pieces: the vocabulary, on the tokens' device.
+        seed: seed of all masks of a stream, 63 bits.
+        first: position in the stream of the batch's first block.
     """
     device, (blocks, tokens) = tokens_BT.device, tokens_BT.shape
     lots_BT, fates_BT, draws_BT = (
@@ -84,13 +84,13 @@ def mask_tokens(
 
 
 def count_predicted(mask_rate: float, tokens: int, first: int, blocks: int) -> int:
-    """How many tokens are predicted in some blocks of a stream: the share of all, to the nearest token.
+    """Return how many tokens are predicted in some blocks of a stream: their share, to the nearest token.
 
     Args:
         mask_rate: share of all tokens.
-        tokens: of a block.
-        first: place in the stream of the first of the blocks.
-        blocks: how many, one behind the other.
+        tokens: tokens of a block.
+        first: position in the stream of the first of the blocks.
+        blocks: number of consecutive blocks.
     """
     before, after = (math.floor(mask_rate * tokens * place + 0.5) for place in (first, first + blocks))
     return after - before

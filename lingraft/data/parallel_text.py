@@ -1,7 +1,7 @@
-"""Sentences with their translations: one file of source<TAB>target, or two files line by line (Moses, OPUS).
+"""Reading of sentences with their translations: one file of source<TAB>target, or two aligned files (Moses, OPUS).
 
-Pairs are streamed, so that a corpus of any size takes little memory. Files are plain, .gz, .xz or .zst, here or in a
-store that fsspec reaches.
+Pairs are streamed, so that a corpus of any size takes little memory. Files are plain, .gz, .xz or .zst, local or in a
+storage that fsspec supports.
 """
 
 import hashlib
@@ -17,14 +17,14 @@ from lingraft.errors import LingraftError, TextError, raise_errors
 
 EMPTY = "pairs with an empty side"
 DUPLICATE = "pairs that were there before"
-"""Reasons why a pair is left out."""
+"""Reasons for leaving out a pair."""
 MOST_EMPTY = 0.1
-"""Share of pairs that may have an empty side; where more have, lines are probably not each other's translations."""
+"""Largest share of pairs with an empty side; above it, lines are probably not each other's translations."""
 HELD_OUT_EVERY = 20
-"""One pair in so many is not learned from, but kept to measure alignment on."""
+"""Number of pairs of which one is held out to measure alignment on."""
 _LINE_BYTES = 1 << 20
 _REMEMBERED = 1_000_000
-"""Different pairs among which duplicates are looked for: some 100 MB of hashes."""
+"""Most distinct pairs that are remembered to find duplicates: some 100 MB of hashes."""
 
 
 class Pair(NamedTuple):
@@ -37,12 +37,12 @@ class Pair(NamedTuple):
 
     @property
     def empty(self) -> bool:
-        """Whether one of its sides is."""
+        """Whether one of its sides is empty."""
         return not self.source or not self.target
 
 
 PairOrError = Pair | LingraftError
-"""A pair, or why there is none in its place."""
+"""A pair, or the error in its place."""
 
 
 def read_pairs(files: ParallelText, left_out: Counter[str] | None = None) -> Iterator[Pair]:
@@ -50,7 +50,7 @@ def read_pairs(files: ParallelText, left_out: Counter[str] | None = None) -> Ite
 
     Args:
         files: one file of source<TAB>target a line, or a file in the source language and one in the target language.
-        left_out: counts pairs that are left out, by `EMPTY` and `DUPLICATE`.
+        left_out: counts the pairs that are left out, by `EMPTY` and `DUPLICATE`.
 
     Raises:
         TextError: a file cannot be read, holds no pairs or a line without exactly two columns; two files differ in
@@ -62,7 +62,7 @@ def read_pairs(files: ParallelText, left_out: Counter[str] | None = None) -> Ite
 
 
 def pairs_or_errors(files: ParallelText) -> Iterator[PairOrError]:
-    """Yield all pairs, those with an empty side included, and errors in the places of those that cannot be read."""
+    """Yield all pairs, including those with an empty side, and an error for each that cannot be read."""
     try:
         yield from _read_columns(files) if isinstance(files, str) else _read_two_files(*files)
     except LingraftError as error:
@@ -70,25 +70,25 @@ def pairs_or_errors(files: ParallelText) -> Iterator[PairOrError]:
 
 
 def is_held_out(pair: Pair) -> bool:
-    """Whether a pair is kept to measure on; decided by its source side alone, so that repetitions stay together."""
+    """Return whether a pair is held out; its source side decides, so that repetitions stay together."""
     digest = hashlib.blake2b(pair.source.encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big") % HELD_OUT_EVERY == 0
 
 
 def file_names(files: ParallelText) -> str:
-    """The names of a parallel text's files, for messages."""
+    """Return the names of a parallel text's files, for messages."""
     return files if isinstance(files, str) else " and ".join(files)
 
 
 def filter_pairs(pairs: Iterable[Pair], origin: str, left_out: Counter[str]) -> Iterator[Pair]:
-    """Leave out pairs that are empty on a side, and those that were there before.
+    """Leave out pairs with an empty side, and repeated pairs.
 
     Of more than a million different pairs, duplicates of the first million are found.
 
     Args:
         pairs: sentences or words.
-        origin: where they are from, for messages.
-        left_out: counts what is left out, by `EMPTY` and `DUPLICATE`.
+        origin: names of their files, for messages.
+        left_out: counts the pairs that are left out, by `EMPTY` and `DUPLICATE`.
 
     Raises:
         TextError: there are no pairs, or more than `MOST_EMPTY` of them have an empty side.
@@ -113,12 +113,12 @@ def filter_pairs(pairs: Iterable[Pair], origin: str, left_out: Counter[str]) -> 
 
 
 def empty_pairs_error(origin: str, count: int, empty: int) -> str:
-    """What is wrong with the number of pairs and of those with an empty side; an empty string if nothing is.
+    """Return an error message if there are no pairs or too many with an empty side; else an empty string.
 
     Args:
-        origin: where they are from.
-        count: pairs, empty ones included.
-        empty: those with an empty side.
+        origin: names of their files.
+        count: number of pairs, including those with an empty side.
+        empty: number of pairs with an empty side.
     """
     if count == 0:
         return f"{origin}: there are no pairs. Give a file with one pair a line, or remove it from [alignment]."

@@ -1,4 +1,4 @@
-"""Rows of a Parquet file as a stream, one row group at a time."""
+"""Streaming of a Parquet file's rows, one row group at a time."""
 
 from collections.abc import Iterator, Sequence
 from itertools import count
@@ -11,11 +11,11 @@ _ROWS_AT_ONCE = 1024
 
 
 def read_rows(path: TextPath, columns: Sequence[str]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield where each row stands, for errors, and its values; of a column that is null in it, there is none.
+    """Yield the place of each row, for messages, and its values by column, without those that are null.
 
     Args:
         path: the file.
-        columns: those to read. The first must be there, and is "" where it is null.
+        columns: columns to read. The first is required, and is "" where it is null.
 
     Raises:
         MissingExtraError: the package `pyarrow` is not installed.

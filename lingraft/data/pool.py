@@ -1,8 +1,8 @@
-"""Work for all cores: an ordered, bounded map over processes, in which a worker that dies is an error and no hang.
+"""An ordered, bounded map over processes, in which the death of a worker is an error and no hang.
 
-Each worker is a fresh interpreter with a socket of its own. Nothing is forked, so that the parent's threads do no harm;
-nothing is shared, so that a worker that is killed in the middle of an answer leaves no lock behind; and the caller's
-`__main__` is not run again, as `multiprocessing` would do.
+Each worker is a fresh interpreter with its own socket. Nothing is forked, so the parent's threads do no harm. Nothing
+is shared, so a worker that is killed in the middle of an answer leaves no lock behind. Unlike in `multiprocessing`,
+the caller's `__main__` does not run again.
 """
 
 import contextlib
@@ -27,9 +27,9 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 _QUEUED = 2
-"""Items that a worker holds: the one it works on, and the next, so that it need not wait for the parent."""
+"""Most items that a worker holds: the current one, and the next, so that it need not wait for the parent."""
 _AHEAD = 4
-"""Items for each worker that are on their way, answers that wait for their turn included."""
+"""Most items in flight for each worker, including results that wait for their turn."""
 _QUOTA = Path("/sys/fs/cgroup/cpu.max")
 _START = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[2]); from lingraft.data.pool import serve; serve(sys.argv[1])"
@@ -41,7 +41,7 @@ class WorkerError(LingraftError):
 
 
 def available_cores() -> int:
-    """Cores that this process may use: those it is bound to, or fewer where the container's quota is smaller."""
+    """Return the number of cores that this process may use, by its CPU affinity and the container's quota."""
     bound = len(os.sched_getaffinity(0))
     if not _QUOTA.is_file():
         return bound
@@ -52,21 +52,21 @@ def available_cores() -> int:
 def parallel_map(
     function: Callable[[Item], Result], items: Iterable[Item], workers: int | None = None
 ) -> Iterator[Result]:
-    """Yield `function(item)` for each item, in the order of the items, worked out by processes.
+    """Yield `function(item)` for each item, in the order of the items, computed by worker processes.
 
-    Items are taken as they are needed: a few for each worker are on their way, however slowly answers are taken.
+    Items are taken as they are needed: a few for each worker are in flight, however slowly results are consumed.
     Processes start when there is a second item, and end with the iterator. With one worker, the caller's process
     does everything.
 
     Args:
         function: a function at a module's top level, a `functools.partial` of one, or a callable object; it is
             pickled once for each worker, and may keep what it has loaded.
-        items: anything that can be pickled, best some 0.1 to 10 MB each.
-        workers: processes; as many as `available_cores()` if None.
+        items: picklable objects, best some 0.1 to 10 MB each.
+        workers: number of processes; `available_cores()` if None.
 
     Raises:
-        WorkerError: a worker ended before its work was done: killed, out of memory, or by a defect, whose traceback
-            stands on standard error.
+        WorkerError: a worker ended before its work was done: killed, out of memory, or by a bug, whose traceback is
+            on standard error.
         LingraftError: raised by `function`, as it raised it.
     """
     count = available_cores() if workers is None else workers
@@ -80,7 +80,7 @@ def parallel_map(
 
 
 class _RaisedError(NamedTuple):
-    """An error as it travels: some of ours take other arguments than their message."""
+    """A picklable copy of an error, as some LingraftErrors take other arguments than their message."""
 
     kind: type[LingraftError]
     arguments: tuple[Any, ...]
@@ -100,7 +100,7 @@ class _PoolWorker:
     def __init__(self, function: Callable[[Any], Any]) -> None:
         self.connection, theirs = Pipe()
         self.numbers: deque[int] = deque()
-        """Of the items that it holds, in the order in which it will answer."""
+        """Numbers of the items that it holds, in the order of its results."""
         with theirs:
             command = [sys.executable, "-c", _START, str(theirs.fileno()), json.dumps(sys.path)]
             self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()])
@@ -158,7 +158,7 @@ class _Pool:
                 taken += 1
 
     def _room(self, on_their_way: int) -> int:
-        """Items that may be handed out now."""
+        """Return the number of items that may be handed out now."""
         free = self._size * _QUEUED - sum(len(worker.numbers) for worker in self.members)
         return min(free, self._size * _AHEAD - on_their_way)
 
@@ -189,16 +189,16 @@ def _result(answer: Any) -> Any:
 
 
 def serve(descriptor: str) -> None:
-    """Work until the parent hangs up: what a worker's interpreter runs.
+    """Run a worker: apply the function to items until the parent closes the connection.
 
     Args:
-        descriptor: number of the socket to the parent.
+        descriptor: file descriptor of the socket to the parent.
     """
     # Ctrl-C reaches the whole group; the parent decides, and its end is the end of the connection.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     connection = Connection(int(descriptor))
     messages: queue.SimpleQueue[Any] = queue.SimpleQueue()
-    # Taken in beside the work, or parent and worker could each wait for the other to read.
+    # A thread receives beside the work, or parent and worker could each wait for the other to read.
     threading.excepthook = _exit_process
     threading.Thread(target=_receive, args=(connection, messages), daemon=True).start()
     function = messages.get()
@@ -217,7 +217,7 @@ def _receive(connection: Connection, messages: "queue.SimpleQueue[Any]") -> None
 
 
 def _exit_process(defect: threading.ExceptHookArgs) -> None:
-    """End the process with the thread that failed: what it should have brought would be waited for for ever."""
+    """End the process with the thread that failed, as the main thread would wait for its messages for ever."""
     threading.__excepthook__(defect)
     os._exit(1)
 

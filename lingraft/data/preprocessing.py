@@ -1,4 +1,4 @@
-"""Documents as they are written to their splits: cleaned, encoded, and with what is needed to find duplicates."""
+"""Preprocessing of documents: cleaning, choice of split, encoding as JSON, and keys for finding duplicates."""
 
 import hashlib
 import json
@@ -14,7 +14,7 @@ from lingraft.data.documents import Document, batch_documents
 from lingraft.data.splits import SplitName, split_of
 
 KEY_BYTES = 16
-"""Of a paragraph: 128 bits of BLAKE2b. Two different ones of 10^12 share a key with a probability of 10^-15."""
+"""Bytes of a paragraph's BLAKE2b key. Any two of 10^12 different paragraphs share one with probability 10^-15."""
 EMPTY, NOTHING_LEFT = "empty document", "nothing left of document"
 DUPLICATE = "duplicate"
 _BATCH_CHARACTERS = 1 << 19
@@ -30,14 +30,14 @@ class PreparedDocument(NamedTuple):
     line: bytes
     """JSON with the keys name, text and label."""
     keys: bytes
-    """`KEY_BYTES` for each paragraph, in order; none where duplicates are not looked for."""
+    """`KEY_BYTES` for each paragraph, in order; empty if duplicates are kept."""
 
     def without_duplicates(self, duplicates: bytes, census: CorpusStats) -> "PreparedDocument | None":
-        """The document without some of its paragraphs; None if nothing is left of it.
+        """Return the document without its repeated paragraphs; None if nothing is left of it.
 
         Args:
-            duplicates: for each paragraph a byte that is not 0 if it goes.
-            census: counts those that go.
+            duplicates: a byte for each paragraph, not 0 if it is to be removed.
+            census: counts the paragraphs removed.
         """
         document = Document(**json.loads(self.line))
         kept = []
@@ -51,17 +51,17 @@ class PreparedDocument(NamedTuple):
 
 @dataclass(frozen=True)
 class PreparedBatch:
-    """What came of some documents."""
+    """Preprocessed documents of a batch, and counts of what was dropped."""
 
     documents: list[PreparedDocument]
     dropped: dict[str, int]
-    """Documents that went, by reason."""
+    """Number of documents dropped, by reason."""
     census: CorpusStats
 
 
 @dataclass(frozen=True)
 class Preprocessor:
-    """What is done to each document; picklable, so that processes share the work."""
+    """Function that preprocesses documents; picklable, for worker processes."""
 
     split: Split
     cleaning: Cleaning | None
@@ -92,17 +92,17 @@ class Preprocessor:
 
 
 def paragraph_key(paragraph: str) -> bytes:
-    """What tells a paragraph from all others."""
+    """Return a hash of `KEY_BYTES` that identifies a paragraph."""
     return hashlib.blake2b(paragraph.encode("utf-8"), digest_size=KEY_BYTES).digest()
 
 
 def document_batches(documents: Iterable[Document]) -> Iterator[list[Document]]:
-    """Documents in portions of half a million characters or little more."""
+    """Yield batches of documents of half a million characters or little more."""
     return batch_documents(documents, _BATCH_CHARACTERS)
 
 
 def _clean_line(line: str, cleaning: Cleaning, census: CorpusStats) -> str | None:
-    """A line as it is to be kept; None if it is not."""
+    """Return a line as it is to be kept; None if it is to be dropped."""
     paragraph = normalise(line, cleaning.unicode, census.characters)
     if not paragraph:
         census.paragraphs.drop(INVISIBLE, 1 if line.strip() else 0)

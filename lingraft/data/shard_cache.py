@@ -1,4 +1,4 @@
-"""Shards that are files: made ready by a thread in the background, mapped, and given up when there is no more room."""
+"""A cache of shard files: fetched by a background thread, memory-mapped, and evicted when the cache is full."""
 
 import threading
 from collections import OrderedDict
@@ -16,50 +16,50 @@ _LOOK_EVERY_S = 1.0
 
 
 class ShardFiles(Protocol):
-    """Where the files come from."""
+    """Files that shards are fetched from."""
 
     async def fetch(self, name: str) -> Ids:
-        """Map a file, once it is on this machine and verified.
+        """Fetch and verify a file, and map it.
 
         Raises:
-            ArtifactError: it was truncated or edited, or cannot be brought.
+            ArtifactError: it was truncated or edited, or cannot be fetched.
         """
         ...
 
     def evict(self, name: str) -> None:
-        """Make room."""
+        """Remove a file from the cache."""
         ...
 
     def require_progress(self) -> None:
-        """Called from another thread while it waits for `fetch`.
+        """Check that a pending `fetch` makes progress; called from another thread.
 
         Raises:
-            ArtifactError: nothing has arrived for long.
+            ArtifactError: nothing has arrived for too long.
         """
         ...
 
 
 class ShardCache:
-    """The shards of a split."""
+    """Cache of the shards of a split; the least recently used are evicted."""
 
     def __init__(self, source: ShardFiles, names: Sequence[str], capacity: int | None = None) -> None:
-        """Say where shards come from.
+        """Create an empty cache.
 
         Args:
-            source: of the files.
-            names: of the files, by shard.
-            capacity: shards that may be on disk and mapped at a time; any number if absent.
+            source: files that shards are fetched from.
+            names: file name of each shard.
+            capacity: most shards on disk and mapped at a time; unlimited if None.
         """
         self._source, self._names, self._capacity = source, names, capacity
         self._ready: OrderedDict[int, Future[Ids]] = OrderedDict()
-        """Shards that are there or on their way, the one not used for longest first."""
+        """Shards that are ready or being fetched, the least recently used first."""
         self._lock = threading.Lock()
 
     def get(self, index: int) -> Ids:
-        """Blocks (n, T) of one shard, once it is there.
+        """Return the blocks (n, T) of one shard, waiting until it is fetched.
 
         Raises:
-            ArtifactError: it was truncated or edited, or cannot be brought.
+            ArtifactError: it was truncated or edited, or cannot be fetched.
         """
         with self._lock:
             if index not in self._ready:
@@ -74,7 +74,7 @@ class ShardCache:
         return coming.result()
 
     def prefetch(self, indices: Sequence[int]) -> None:
-        """Begin to make shards ready, in this order; those that there is room for."""
+        """Start to fetch shards in this order, as many as fit into the cache."""
         with self._lock:
             wanted = set(indices[: self._capacity])
             for index in indices[: self._capacity]:
@@ -87,7 +87,7 @@ class ShardCache:
         self._ready[index] = run_in_background(self._source.fetch(self._names[index]))
 
     def _make_room(self, wanted: set[int]) -> bool:
-        """Give shards up that are not wanted, the one not used for longest first; whether there is room for one."""
+        """Evict unwanted shards, the least recently used first; return whether there is room for one more."""
         if self._capacity is None:
             return True
         idle = [index for index, coming in self._ready.items() if index not in wanted and coming.done()]
@@ -98,7 +98,7 @@ class ShardCache:
 
 
 class LocalShards:
-    """Files of an artifact on this machine, each compared with its hash before it is used."""
+    """Local files of an artifact, each verified against its hash before its first use."""
 
     def __init__(self, artifact: Artifact) -> None:
         self._artifact = artifact
@@ -113,7 +113,7 @@ class LocalShards:
         return map_ids(self._artifact.folder / name)
 
     def evict(self, name: str) -> None:
-        """It stays."""
+        """Keep the file, as it belongs to the artifact."""
 
     def require_progress(self) -> None:
-        """A disk answers."""
+        """Do nothing, as reads from a disk do not stall."""

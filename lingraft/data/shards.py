@@ -1,4 +1,4 @@
-"""The store of one split's blocks: shards of token ids, memory-mapped, read by row number.
+"""Blocks of one split, stored in memory-mapped shards of token ids and read by row number.
 
 Legend: N blocks, B rows asked for, T tokens of a block. Ids are stored as uint16, or uint32 where the vocabulary
 exceeds 65,536, and come out as int64.
@@ -17,28 +17,28 @@ from lingraft.artifacts.artifact import Draft
 from lingraft.artifacts.token_ids import TENSOR, Ids, ids_dtype
 
 SHARD_BYTES = 64 << 20
-"""Of token ids in a full shard."""
+"""Bytes of token ids in a full shard."""
 WINDOW_SHARDS = 4
-"""Shards that are shuffled among themselves. It stands in every artifact too, as data order depends on it."""
+"""Shards that are shuffled together; recorded in every artifact, as the data order depends on it."""
 
 
 class ShardStore(Protocol):
-    """Where the shards of a split stand."""
+    """Storage of the shards of a split."""
 
     def get(self, index: int) -> Ids:
-        """Blocks (n, T) of one shard."""
+        """Return the blocks (n, T) of one shard."""
         ...
 
     def prefetch(self, indices: Sequence[int]) -> None:
-        """Make shards that are needed soon ready in the background, in this order, as far as there is room."""
+        """Fetch shards in the background, in this order, as far as there is room."""
         ...
 
 
 class RowOrder(Protocol):
-    """An endless sequence of row numbers, as `lingraft.data.shuffling.ShuffledIndices` is one."""
+    """Endless sequence of row numbers, such as `lingraft.data.shuffling.ShuffledIndices`."""
 
     def rows(self, first: int, count: int) -> Tensor:
-        """Row numbers (count) at the places from `first` on."""
+        """Return the row numbers (count) at the positions from `first` on."""
         ...
 
 
@@ -49,9 +49,9 @@ class Blocks:
     count: int
     block_tokens: int
     shard_blocks: int
-    """Blocks of every shard but the last, which may have fewer."""
+    """Number of blocks of every shard but the last, which may have fewer."""
     window: int | None
-    """Blocks that are shuffled among themselves, a whole number of shards; None: all of them."""
+    """Number of blocks that are shuffled together, a whole number of shards; None for all."""
     shards: ShardStore
     _followed: int | None = field(default=None, init=False)
 
@@ -59,7 +59,7 @@ class Blocks:
         return self.count
 
     def take(self, rows_B: Tensor) -> Tensor:
-        """Blocks (B, T), int64, on the CPU, of the rows asked for, in that order.
+        """Return the blocks (B, T) of the given rows, in that order, int64 on the CPU.
 
         Raises:
             ArtifactError: a shard was truncated or edited, or cannot be fetched.
@@ -74,18 +74,18 @@ class Blocks:
         return torch.from_numpy(taken_BT)
 
     def all(self) -> Tensor:
-        """All blocks (N, T), int64; for splits that are small."""
+        """Return all blocks (N, T), int64; for small splits."""
         return self.take(torch.arange(self.count))
 
     def prefetch(self, rows_B: Tensor) -> None:
-        """Make the shards of rows that will be taken soon ready in the background."""
+        """Fetch the shards of rows in the background."""
         shards = self._rows(rows_B) // self.shard_blocks
         self.shards.prefetch(list(dict.fromkeys(shards.tolist())))
 
     def prefetch_from(self, order: RowOrder, place: int) -> None:
-        """Make ready in the background what an order asks for from a place on: that window of it and the next.
+        """Fetch in the background the shards of the window at a position of an order, and of the next window.
 
-        Made for every step: it does something once a shard's worth of blocks only.
+        It is called in every step, and acts once for as many blocks as a shard has.
         """
         stretch = place // self.shard_blocks
         if stretch != self._followed:
@@ -104,14 +104,14 @@ class Blocks:
 
 
 def blocks_in_memory(blocks_NT: Tensor) -> Blocks:
-    """Blocks that are no artifact, for small text."""
+    """Return blocks that are held in memory, for small text."""
     count, block_tokens = blocks_NT.shape
     return Blocks(count, block_tokens, max(count, 1), None, _InMemoryShard(blocks_NT.cpu().numpy()))
 
 
 @dataclass(frozen=True)
 class _InMemoryShard:
-    """One shard that is there."""
+    """Single shard in memory."""
 
     blocks_NT: Ids
 
@@ -119,11 +119,11 @@ class _InMemoryShard:
         return self.blocks_NT
 
     def prefetch(self, indices: Sequence[int]) -> None:
-        """It is there already."""
+        """Do nothing, as the shard is in memory."""
 
 
 class BlockWriter:
-    """Writes one split of an artifact, a shard whenever one is full; close it to write the rest."""
+    """Writer of one split of an artifact, shard by shard; `close` writes the rest."""
 
     def __init__(
         self, draft: Draft, split: str, block_tokens: int, vocabulary: int, shard_bytes: int = SHARD_BYTES
@@ -134,7 +134,7 @@ class BlockWriter:
         self._shard_NT = np.empty((shard_blocks, block_tokens), self.dtype)
         self._filled = 0
         self.count = 0
-        """Blocks so far."""
+        """Number of blocks added so far."""
 
     def add(self, blocks_NT: Ids) -> None:
         """Append blocks (N, T).
@@ -151,7 +151,7 @@ class BlockWriter:
                 self.close()
 
     def close(self) -> None:
-        """Write the blocks that fill no shard.
+        """Write the remaining blocks, which fill no shard.
 
         Raises:
             ArtifactError: they cannot be written.

@@ -1,4 +1,4 @@
-"""In which order training sees its rows: shuffled anew every epoch, and known at any place by itself."""
+"""Order of training rows: shuffled anew every epoch, and computable at any position."""
 
 import functools
 
@@ -9,26 +9,26 @@ from lingraft.data.rng import make_generator
 
 
 class ShuffledIndices:
-    """An endless sequence of row numbers; every epoch has each row once, in an order of its own.
+    """Endless sequence of row numbers; every epoch has each row once, in its own order.
 
-    A place in it is one number, however the rows are divided over processes, so training may go on from anywhere.
+    A position is one number, however the rows are divided over processes, so training may resume anywhere.
     """
 
     def __init__(self, count: int, seed: int, window: int | None = None) -> None:
-        """Say what is shuffled.
+        """Describe what is shuffled.
 
         Args:
-            count: rows, numbered from 0.
-            seed: decides all epochs.
+            count: number of rows, numbered from 0.
+            seed: seed of all epochs.
             window: neighbouring rows that stay together: an epoch is a shuffled sequence of windows, each shuffled
-                within. What is streamed then needs few shards at a time. All rows are one window if absent.
+                within, so that streaming needs few shards at a time. If None, all rows are one window.
         """
         self.count, self.seed = count, seed
         self.window = min(window or count, count)
         self._shuffled = functools.lru_cache(maxsize=4)(self._shuffle)
 
     def rows(self, first: int, count: int) -> Tensor:
-        """Row numbers (count) at the places `first`, `first` + 1, ... of the sequence, int64."""
+        """Return the row numbers (count) at the positions `first`, `first` + 1, ... of the sequence, int64."""
         found = []
         while count:
             epoch, place = divmod(first, self.count)
@@ -39,7 +39,7 @@ class ShuffledIndices:
         return torch.cat(found) if found else torch.empty(0, dtype=torch.int64)
 
     def _window_at(self, epoch: int, place: int) -> tuple[int, int]:
-        """Which window a place of an epoch lies in, and how far behind its beginning."""
+        """Return the window of a position in an epoch, and the position's offset in the window."""
         windows = -(-self.count // self.window)
         order = self._shuffled(epoch, None) if windows > 1 else torch.zeros(1, dtype=torch.int64)
         short = self.count - (windows - 1) * self.window  # rows of the last window, wherever it comes
@@ -50,7 +50,7 @@ class ShuffledIndices:
         return int(order[shifted // self.window]), shifted % self.window
 
     def _shuffle(self, epoch: int, window: int | None) -> Tensor:
-        """The order of an epoch's windows, or of the rows of one window."""
+        """Return the order of an epoch's windows, or of the rows of one window."""
         generator = make_generator("order", self.seed, epoch, window)
         if window is None:
             return torch.randperm(-(-self.count // self.window), generator=generator)

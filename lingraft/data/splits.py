@@ -1,4 +1,4 @@
-"""Which split a document belongs to."""
+"""Assignment of documents to splits."""
 
 import hashlib
 from typing import Literal
@@ -10,9 +10,9 @@ SPLITS: tuple[SplitName, ...] = ("train", "dev", "test")
 
 
 def split_of(name: str, split: Split) -> SplitName:
-    """Split that a document belongs to: its name's SHA-256 as a point in [0, 1); test lies lowest, then dev.
+    """Return the split of a document: its name's SHA-256 is a point in [0, 1), where test lies lowest, then dev.
 
-    The same in every language and on every machine, whatever else is in the corpus.
+    The result is the same in every language and on every machine, whatever else is in the corpus.
     """
     point = int.from_bytes(hashlib.sha256(name.encode("utf-8")).digest()[:8], "big") / 2**64
     if point < split.test_share:

@@ -1,4 +1,4 @@
-"""Text of one language, read from where the recipe says and split by a hash of each document's name."""
+"""Text artifacts: one language's documents, cleaned, and split by a hash of each document's name."""
 
 import contextlib
 import hashlib
@@ -37,19 +37,19 @@ LABELLING = (
 
 
 _HELP_SAMPLE = 1 << 16
-"""Characters of a sample of LibreOffice's help, whose pages take seconds to parse and are known to be in order."""
+"""Most characters of a sample of LibreOffice's help, whose pages take seconds to parse and are known to be sound."""
 
 
 @dataclass
 class _TextStats:
-    """What was written, and what was dropped and why."""
+    """Counts of documents written and dropped, for the manifest."""
 
     documents: Counter[str] = field(default_factory=Counter)
     characters: Counter[str] = field(default_factory=Counter)
     labels: dict[str, Counter[str]] = field(default_factory=lambda: {split: Counter() for split in SPLITS})
     dropped: Counter[str] = field(default_factory=Counter)
     notes: Counter[str] = field(default_factory=Counter)
-    """How files were read where they could have been read otherwise."""
+    """Counts of choices made while reading files, such as `STRAY_BLANKS`."""
     cleaning: CorpusStats = field(default_factory=CorpusStats)
 
     def add(self, document: PreparedDocument) -> None:
@@ -103,7 +103,7 @@ def prepare(recipe: Recipe, language: str, out: Path) -> Artifact:
 
 
 def load_text(folder: Path, language: str) -> Artifact:
-    """Open the text of the language given.
+    """Open a text artifact of the given language.
 
     Raises:
         ArtifactError: not a text, or damaged.
@@ -119,14 +119,14 @@ def load_text(folder: Path, language: str) -> Artifact:
 
 
 def read_split(text: Artifact, split: SplitName) -> Iterator[Document]:
-    """Documents of one split of a text artifact, in the order in which they were read, as a stream."""
+    """Yield the documents of one split of a text artifact, in the order of the source."""
     with (text.folder / f"{split}.jsonl").open(encoding="utf-8") as stream:
         for line in stream:
             yield Document(**json.loads(line))
 
 
 def load_split(text: Artifact, split: SplitName) -> list[Document]:
-    """All documents of a split that memory holds with ease, such as a task's examples; see `read_split`."""
+    """Return all documents of a small split, such as a task's examples; see `read_split`."""
     return list(read_split(text, split))
 
 
@@ -137,14 +137,14 @@ def read_source(
     dropped: Counter[str],
     characters: int | None = None,
 ) -> Iterator[DocumentOrError]:
-    """Yield a language's documents from where a recipe says, and an error in place of what cannot be read.
+    """Yield a language's documents from a recipe's source, and an error in place of each that cannot be read.
 
     Args:
         source: the recipe's [text].
-        language: which of its languages.
-        notes: counts how files were read where they could have been read otherwise, and `SAMPLED`.
+        language: one of its languages.
+        notes: counts choices made while reading files, and `SAMPLED`.
         dropped: counts what was left out, by reason.
-        characters: how many to read, or a little more; everything if None.
+        characters: number to read, or a little more; everything if None.
     """
     try:
         if isinstance(source, Folder):
@@ -182,7 +182,7 @@ def _require_labels(documents: Iterator[Document], recipe: Recipe) -> Iterator[D
 
 
 def _preprocess(documents: Iterator[Document], recipe: Recipe, census: _TextStats) -> Iterator[PreparedDocument]:
-    """Documents cleaned and encoded, by all cores, in their order."""
+    """Yield documents cleaned and encoded, on all cores, in their order."""
     preparation = Preprocessor(recipe.split, recipe.text.cleaning)
     for batch in parallel_map(preparation, document_batches(documents), recipe.threads or None):
         census.dropped.update(batch.dropped)
@@ -199,7 +199,7 @@ def _deduplicate(prepared: Iterator[PreparedDocument], work: Path, census: _Text
 
 
 def _write(documents: Iterator[PreparedDocument], folder: Path, census: _TextStats) -> str:
-    """Write each document to its split; returns SHA-256 of all of them."""
+    """Write each document to its split; return the SHA-256 of all of them."""
     digest = hashlib.sha256()
     with contextlib.ExitStack() as stack:
         streams = {split: stack.enter_context((folder / f"{split}.jsonl").open("wb")) for split in SPLITS}
@@ -225,12 +225,12 @@ def _require_every_split(census: _TextStats, language: str, recipe: Recipe) -> N
 
 
 def empty_splits_error(documents: Mapping[SplitName, int] | Counter[str], language: str, recipe: Recipe) -> str | None:
-    """What to say of a text that leaves a split empty; None if none is.
+    """Return an error message if a split is left empty; else None.
 
     Args:
-        documents: how many each split has.
-        language: of the text.
-        recipe: says how documents are divided.
+        documents: number of documents of each split.
+        language: language of the text.
+        recipe: sets the shares of the splits.
     """
     missing = [split for split in SPLITS if not documents[split]]
     if not missing:

@@ -1,6 +1,6 @@
-"""Documents to one stream of token ids, cut on all cores; memory and bytes do not depend on how many there are.
+"""Tokenization of documents on all cores into one stream of token ids.
 
-This module is what worker processes import, so it does without PyTorch.
+The stream does not depend on the number of cores. Worker processes import this module, so it does without PyTorch.
 """
 
 import functools
@@ -17,19 +17,19 @@ from lingraft.data.tokenizer.pieces import SpecialIds
 from lingraft.data.tokenizer.tokenizer import Tokenizer
 
 _CHUNK_CHARACTERS = 1 << 18
-"""Of the documents that a worker is given at once: some milliseconds of work per kilobyte sent back and forth."""
+"""Characters of the documents that a worker gets at once."""
 
 
 def token_stream(
     documents: Iterable[Document], pieces: Tokenizer, dtype: "np.dtype[Any]", workers: int | None = None
 ) -> Iterator[NDArray[Any]]:
-    """Yield the ids of document after document, each closed by </s>, in pieces (n) of some size.
+    """Yield the ids of document after document, each closed by </s>, in chunks (n) of varying length.
 
     Args:
-        documents: taken as they are needed.
+        documents: documents, taken as they are needed.
         pieces: the tokenizer.
-        dtype: of the ids.
-        workers: processes; as many as there are cores if None.
+        dtype: type of the ids.
+        workers: number of processes; as many as there are cores if None.
 
     Raises:
         WorkerError: a worker process died.

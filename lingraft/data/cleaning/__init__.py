@@ -1,4 +1,4 @@
-"""Cleaning text as CC-100 was (Wenzek et al. 2020, CCNet): characters, paragraphs of low quality, and duplicates.
+"""Cleaning of text as in CC-100 (Wenzek et al. 2020, CCNet): characters, paragraphs of low quality, duplicates.
 
-A paragraph is a line of a document that is not blank. Nothing here knows a language: the same rules hold in all.
+A paragraph is a line of a document that is not blank. The rules are the same in all languages.
 """

@@ -1,4 +1,4 @@
-"""A paragraph's characters: none that nobody can see, single spaces, one Unicode form."""
+"""Normalisation of a paragraph's characters: no invisible ones, single spaces, one Unicode form."""
 
 import re
 import unicodedata
@@ -16,13 +16,13 @@ _SIGNS = frozenset("\u0600\u0601\u0602\u0603\u0604\u0605\u06dd\u070f\u0890\u0891
 
 
 def normalise(paragraph: str, form: UnicodeForm, characters: CleaningCounts) -> str:
-    """The paragraph as it is to be read, perhaps empty.
+    """Return the paragraph without invisible characters, with single spaces, in one Unicode form; perhaps empty.
 
     Args:
         paragraph: a line.
         form: Unicode's normal form, or "none".
-        characters: counts those that go, by reason, and not those that are left; normalisation's count is below 0
-            where it adds some.
+        characters: counts the characters removed, by reason, but not those kept; the count of normalisation is
+            negative where it adds characters.
     """
     seen = paragraph if paragraph.isprintable() else _without_invisible(paragraph)
     spaced = " ".join(seen.split())
@@ -35,7 +35,7 @@ def normalise(paragraph: str, form: UnicodeForm, characters: CleaningCounts) -> 
 
 
 def _without_invisible(paragraph: str) -> str:
-    """Control, format, private, unassigned and half characters are removed; white space is not."""
+    """Remove control, format, private-use, unassigned and surrogate characters, but no white space."""
     for character in set(paragraph) - _SIGNS - set(_JOINERS):
         if not character.isprintable() and not character.isspace():
             paragraph = paragraph.replace(character, "")

@@ -1,4 +1,4 @@
-"""Every paragraph once: documents wait on disk until all have been read, then pass without their repetitions."""
+"""Removal of repeated paragraphs: documents are kept on disk until all are read, then yielded without repetitions."""
 
 import json
 from collections.abc import Iterable, Iterator
@@ -16,12 +16,15 @@ from lingraft.data.preprocessing import KEY_BYTES, PreparedDocument
 def deduplicate(
     documents: Iterable[PreparedDocument], folder: Path, census: CorpusStats
 ) -> Iterator[PreparedDocument | None]:
-    """Yield each document without paragraphs that an earlier one, or itself, had before; None where nothing is left.
+    """Yield each document without the paragraphs that occurred before, in it or in an earlier one.
 
     Args:
-        documents: in the order of the text.
-        folder: empty, with room for all of them and 24 bytes a paragraph.
-        census: counts the paragraphs that go.
+        documents: documents in the order of the text.
+        folder: empty folder with room for all documents and 24 bytes a paragraph.
+        census: counts the paragraphs that are dropped.
+
+    Yields:
+        Each document, or None in place of one of which nothing is left.
     """
     keys, waiting = folder / "keys", folder / "documents"
     keys.mkdir()
@@ -45,7 +48,7 @@ def _put(document: PreparedDocument, stream: IO[bytes]) -> None:
 
 
 class _Flags:
-    """Cuts runs of flags anew, into those of each document."""
+    """Reader of runs of flags that returns as many as each document has paragraphs."""
 
     def __init__(self, runs: Iterator[NDArray[bool_]]) -> None:
         self._runs = runs
@@ -53,7 +56,7 @@ class _Flags:
         self._start = 0
 
     def take(self, count: int) -> bytes:
-        """The next flags, a byte each."""
+        """Return the next flags, a byte each."""
         while len(self._run) < self._start + count:
             self._run = self._run[self._start :] + next(self._runs).tobytes()
             self._start = 0

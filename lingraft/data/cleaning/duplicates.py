@@ -1,9 +1,9 @@
-"""Exact duplicates among any number of paragraphs in bounded memory: keys are sorted into files, settled one by one.
+"""Search for exact duplicates among any number of paragraphs in bounded memory, by sorting their keys into files.
 
 Two paragraphs are duplicates if their 128-bit keys are equal. In memory are a million keys at a time; above that they
 lie on disk, 24 bytes a paragraph, in 256 files by their first byte. Each file is then sorted by itself, and one with
-more than four million different keys is divided again by the next byte. What is found is noted on disk too, by the
-place of the paragraph, and read in the order of the text. So the first of several stays, however the work was divided.
+more than four million different keys is divided again by the next byte. Places of repetitions are written to disk too
+and read in the order of the text. So the first of several equal paragraphs stays, however the work was divided.
 """
 
 from collections.abc import Iterator
@@ -26,23 +26,23 @@ Entries = NDArray[np.void]
 
 
 class DuplicateFinder:
-    """Takes the keys of paragraphs in the order of the text, then tells which of them are repetitions."""
+    """Finder of repeated keys: `add` takes keys in the order of the text, `repeated_flags` marks the repetitions."""
 
     def __init__(self, folder: Path) -> None:
-        """Start with an empty folder, for this alone, on a disk with room for 24 bytes a paragraph."""
+        """Take an empty folder for exclusive use, on a disk with room for 24 bytes a paragraph."""
         self._folder = folder
         self._pending = bytearray()
         self._spilt = 0
-        """Keys that are on disk."""
+        """Number of keys on disk."""
 
     def add(self, keys: bytes) -> None:
-        """Take the keys of the next paragraphs, 16 bytes each."""
+        """Add the keys of the next paragraphs, 16 bytes each."""
         self._pending += keys
         if len(self._pending) >= _IN_MEMORY * _KEY.itemsize:
             self._spill()
 
     def repeated_flags(self) -> Iterator[NDArray[np.bool_]]:
-        """Whether each paragraph is a repetition of an earlier one: runs of flags, in the order of the text."""
+        """Yield runs of flags, in the order of the text: whether each paragraph repeats an earlier one."""
         if self._spilt:
             self._spill()
             for bucket in sorted(self._folder.iterdir()):
@@ -58,7 +58,7 @@ class DuplicateFinder:
         return self._spilt + len(self._pending) // _KEY.itemsize
 
     def _entries(self) -> Entries:
-        """Those of the keys that are in memory."""
+        """Return the keys in memory, with their places."""
         keys = np.frombuffer(bytes(self._pending), _KEY)
         entries = np.empty(len(keys), _ENTRY)
         entries["low"], entries["high"] = keys["low"], keys["high"]
@@ -87,7 +87,7 @@ class DuplicateFinder:
 
 
 def _repetitions(bucket: Path, depth: int) -> Iterator[NDArray[np.uint64]]:
-    """Places of the repetitions in a file of entries whose keys have `depth` bytes in common; the file goes."""
+    """Yield places of repetitions in a file of entries whose keys share `depth` bytes, and delete the file."""
     different = np.empty(0, _ENTRY)
     for entries in _read(bucket):
         different, places = _first_and_repeated(np.concatenate([different, entries]))
@@ -105,7 +105,7 @@ def _repetitions(bucket: Path, depth: int) -> Iterator[NDArray[np.uint64]]:
 
 
 def _first_and_repeated(entries: Entries) -> tuple[Entries, NDArray[np.uint64]]:
-    """The first entry of each key, and the places of all others."""
+    """Return the first entry of each key, and the places of all others."""
     # This sort is stable, and equal keys stand in the order of the text.
     entries = entries[np.lexsort((entries["low"], entries["high"]))]
     first = np.ones(len(entries), np.bool_)

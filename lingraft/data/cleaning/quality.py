@@ -1,4 +1,4 @@
-"""Which paragraphs are no running text: by length, by signs in place of letters, by repetition."""
+"""Tests of whether a paragraph is running text: its length, shares of digits and symbols, and repetition."""
 
 import functools
 import re
@@ -16,15 +16,15 @@ TOO_SHORT, TOO_LONG, DIGITS, SYMBOLS, REPETITION = (
     "repetition",
 )
 _WORDS, _CHARACTERS = 3, 8
-"""Lengths of the n-grams whose repetition counts."""
+"""Lengths of the n-grams that are searched for repetition, in words and in characters."""
 _FEWEST = 3
-"""Occurrences that make a repetition; people say things twice."""
+"""Fewest occurrences that count as repetition; people say things twice."""
 _LONGEST_MEAN_WORD = 16
-"""Where words are longer on average, spaces do not part words: Thai, Chinese, or no language."""
+"""Longest mean length of words; above it, spaces do not separate words, as in Thai, Chinese or no language."""
 
 
 def reject_reason(paragraph: str, settings: Cleaning) -> str | None:
-    """Why a paragraph is to be dropped; None if it is to be kept."""
+    """Return why a paragraph is to be dropped, or None if it is to be kept."""
     length = len(paragraph)
     if length < settings.min_characters:
         return TOO_SHORT
@@ -47,9 +47,9 @@ def _signs() -> dict[str, re.Pattern[str]]:
 
 
 def _class_of(categories: Container[str]) -> str:
-    r"""Characters of Unicode's categories, as within a regular expression's [...].
+    r"""Return the characters of Unicode categories, escaped for a regular expression's [...].
 
-    Of the basic plane only: a class that reaches beyond it in many places is searched twenty times slower.
+    Only the basic plane is covered: a class that reaches beyond it in many places is searched twenty times slower.
     """
     members = [chr(point) for point in range(0x10000) if unicodedata.category(chr(point)) in categories]
     return re.escape("".join(members))

@@ -1,1 +1,1 @@
-"""Tokenizers: SentencePiece models of our own, and those that imported primaries bring."""
+"""Tokenizers: SentencePiece models that Lingraft trains, and those of imported primaries."""

@@ -1,7 +1,7 @@
-"""The engine behind a tokenizer that came with an imported primary: a Hugging Face `tokenizer.json`.
+"""Engine for the tokenizer of an imported primary: a Hugging Face `tokenizer.json`.
 
-Special pieces are for whoever builds sequences to put in, by role: text that spells one out, such as `</s>`, is cut
-like any other text, as SentencePiece does with our own models.
+Special pieces are inserted by role where sequences are built. Text that spells one out, such as `</s>`, is tokenized
+like any other text, as SentencePiece does with the models that Lingraft trains.
 """
 
 import json
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from tokenizers import Encoding, Tokenizer
 
 Reading = Callable[[str], Surface | None]
-"""How a piece reads as text."""
+"""Function from a piece to its surface; None if it is no text by itself."""
 _BYTE_PIECE = re.compile(r"<0x[0-9A-F]{2}>")
 
 
 class FastEngine:
-    """The `tokenizers` library on one `tokenizer.json`: byte-level BPE, WordPiece, or pieces with SentencePiece's mark.
+    """Engine by the `tokenizers` library: byte-level BPE, WordPiece, or pieces with SentencePiece's mark.
 
     Its length is one more than the highest id, because every id needs a row of the token table.
     """
@@ -34,11 +34,11 @@ class FastEngine:
 
     @classmethod
     def load(cls, path: Path) -> Self:
-        """Open a `tokenizer.json`; truncation and padding that it may ask for are switched off.
+        """Open a `tokenizer.json`, without its truncation and padding.
 
         Raises:
             MissingExtraError: the package `tokenizers` is not installed.
-            TokenizerError: it cannot be read, or its pieces are of a kind whose text we cannot tell.
+            TokenizerError: it cannot be read, or its model is of a kind whose pieces cannot be turned into text.
         """
         try:
             from tokenizers import Tokenizer
@@ -61,32 +61,32 @@ class FastEngine:
         return len(self._pieces)
 
     def encode(self, text: str) -> list[int]:
-        """Ids of a text, without special tokens."""
+        """Return the ids of a text, without special tokens."""
         return self._plain(self._tokenizer.encode(text, add_special_tokens=False))
 
     def encode_all(self, texts: list[str]) -> list[list[int]]:
-        """Ids of many texts, on all cores."""
+        """Return the ids of many texts, computed on all cores."""
         return [self._plain(each) for each in self._tokenizer.encode_batch_fast(texts, add_special_tokens=False)]
 
     def encode_spans(self, text: str) -> PieceSpans:
-        """Ids of a text, and the characters [start, end) of it that each stands for, spaces around them left out."""
+        """Return the ids of a text with the characters [start, end) of each, without spaces around them."""
         encoding = self._tokenizer.encode(text, add_special_tokens=False)
         spans = [_trimmed(text, start, end) for start, end in encoding.offsets]
         return PieceSpans(self._plain(encoding), [start for start, _ in spans], [end for _, end in spans])
 
     def pieces(self) -> list[str]:
-        """Every id's piece as the file has it; "" for an id that it leaves out."""
+        """Return the piece of every id as the file has it; "" for an id that it leaves out."""
         return list(self._pieces)
 
     def surfaces(self) -> list[Surface | None]:
-        """How every id reads; None for special pieces and for those that are no text by themselves."""
+        """Return the surface of every id; None for special pieces and for those that are no text by themselves."""
         return [
             self._reading(piece) if piece and index not in self._special else None
             for index, piece in enumerate(self._pieces)
         ]
 
     def _plain(self, encoding: "Encoding") -> list[int]:
-        """A unigram model still finds special pieces among its own; to it, they are unknown text."""
+        """Return the ids, with special pieces that a unigram model found in the text replaced by the unknown piece."""
         ids: list[int] = encoding.ids
         if self._unknown is None or self._special.isdisjoint(ids):
             return ids
@@ -94,7 +94,7 @@ class FastEngine:
 
 
 def _pieces(settings: dict[str, Any]) -> list[str]:
-    """Pieces by id: a unigram model lists them with scores, the others map them to ids."""
+    """Return the pieces by id; a unigram model lists them with scores, the others map them to ids."""
     vocabulary = settings["model"]["vocab"]
     if isinstance(vocabulary, dict):
         by_id = {index: piece for piece, index in vocabulary.items()}
@@ -105,7 +105,7 @@ def _pieces(settings: dict[str, Any]) -> list[str]:
 
 
 def _unknown(model: dict[str, Any], tokenizer: "Tokenizer") -> int | None:
-    """Id of the unknown piece, which models have by id (unigram) or by piece (the others)."""
+    """Return the id of the unknown piece, which models store as an id (unigram) or as a piece (the others)."""
     piece = model.get("unk_token")
     found: int | None = model.get("unk_id") if piece is None else tokenizer.token_to_id(piece)
     return found
@@ -120,7 +120,7 @@ def _trimmed(text: str, start: int, end: int) -> tuple[int, int]:
 
 
 def _reading(tokenizer: "Tokenizer", settings: dict[str, Any], path: Path) -> Reading:
-    """How pieces of this file read, told from its model and from what stands around the model."""
+    """Return how pieces of this file read, by its model, normalizer, pre-tokenizer and decoder."""
     kind = type(tokenizer.model).__name__
     around = [settings.get(part) for part in ("normalizer", "pre_tokenizer", "decoder")]
     steps, marked = set(_types(around)), SPACE_MARK in json.dumps(around, ensure_ascii=False)
@@ -137,7 +137,7 @@ def _reading(tokenizer: "Tokenizer", settings: dict[str, Any], path: Path) -> Re
 
 
 def _types(node: Any) -> Iterator[str]:
-    """Types of all steps in a part of the file, nested sequences included."""
+    """Yield the types of all steps in a part of the file, including nested sequences."""
     if isinstance(node, dict):
         if isinstance(kind := node.get("type"), str):
             yield kind
@@ -148,10 +148,10 @@ def _types(node: Any) -> Iterator[str]:
 
 
 def _continued(tokenizer: "Tokenizer") -> Reading:
-    """WordPiece: a prefix marks what goes on with a word.
+    """Return how pieces of WordPiece read, in which a prefix marks the continuation of a word.
 
-    Characters that are words of their own, as punctuation and Chinese are to BERT, have no prefix wherever they stand,
-    so that its lack says nothing; with one, no text ever comes to them, and their rows are as they were drawn.
+    Characters that are always words of their own, as punctuation and Chinese are in BERT, never have the prefix, so its
+    lack does not mark a word's beginning. Their pieces with the prefix never occur, and have untrained rows.
     """
     model: Any = tokenizer.model
     prefix = model.continuing_subword_prefix
@@ -166,7 +166,7 @@ def _continued(tokenizer: "Tokenizer") -> Reading:
 
 
 def _stands_alone(character: str, tokenizer: "Tokenizer") -> bool:
-    """Whether a character is a word of its own even inside a word and beside itself."""
+    """Return whether a character is a word of its own even inside a word and beside itself."""
     if tokenizer.pre_tokenizer is None:
         return False
     text = f"a{character}{character}a"
@@ -175,12 +175,12 @@ def _stands_alone(character: str, tokenizer: "Tokenizer") -> bool:
 
 
 def _from_marked(piece: str) -> Surface | None:
-    """SentencePiece's mark; bytes that stand for characters without a piece are no text by themselves."""
+    """Read a piece with SentencePiece's mark; byte pieces are no text by themselves."""
     return None if _BYTE_PIECE.fullmatch(piece) else marked_surface(piece)
 
 
 def _from_bytes(piece: str) -> Surface | None:
-    """GPT-2's byte-level BPE: a character stands for a byte, and the space before a word belongs to its first piece."""
+    """Read a piece of byte-level BPE, where a character stands for a byte and a leading space begins a word."""
     try:
         text = bytes(_BYTE_OF[character] for character in piece).decode()
     except (KeyError, UnicodeDecodeError):  # a piece added later, or a part of a character
@@ -189,7 +189,7 @@ def _from_bytes(piece: str) -> Surface | None:
 
 
 def _byte_characters() -> dict[str, int]:
-    """GPT-2's alphabet: printable bytes stand for themselves, the others for the characters from 256 on, in order."""
+    """Return the bytes of GPT-2's alphabet: printable ones are themselves, the others characters from 256 on."""
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = [byte for byte in range(256) if byte not in set(printable)]
     return {chr(byte): byte for byte in printable} | {chr(256 + place): byte for place, byte in enumerate(others)}

@@ -1,4 +1,4 @@
-"""What a tokenizer's pieces are, whichever library cuts the text."""
+"""Types for a tokenizer's pieces, whichever library tokenizes the text."""
 
 from typing import Generic, NamedTuple, TypeVar
 
@@ -6,7 +6,7 @@ Each = TypeVar("Each", int, str)
 
 
 class SpecialPieces(NamedTuple, Generic[Each]):
-    """Something of every special piece, by role: what is matched where two vocabularies meet."""
+    """A value for each special piece, by its role, which is what two vocabularies have in common."""
 
     begin: Each
     pad: Each
@@ -19,27 +19,27 @@ SpecialIds = SpecialPieces[int]
 
 
 class Surface(NamedTuple):
-    """How a piece reads, so that pieces of different kinds of tokenizers compare."""
+    """Text of a piece, comparable across kinds of tokenizers."""
 
     text: str
-    """Decoded text, without any mark of the word's beginning or continuation."""
+    """Decoded text, without marks of a word's beginning or continuation."""
     initial: bool | None
-    """Whether the piece begins a word; None where its tokenizer has no other form of it, and so does not tell."""
+    """Whether the piece begins a word; None if its tokenizer does not distinguish that."""
 
 
 SPACE_MARK = "\N{LOWER ONE EIGHTH BLOCK}"
-"""SentencePiece's mark of a space, and so of a word's beginning."""
+"""Mark of a space in SentencePiece, and so of a word's beginning."""
 
 
 def marked_surface(piece: str) -> Surface:
-    """How a piece with SentencePiece's mark reads."""
+    """Return the surface of a piece with SentencePiece's mark."""
     return Surface(piece.removeprefix(SPACE_MARK).replace(SPACE_MARK, " "), piece.startswith(SPACE_MARK))
 
 
 class PieceSpans(NamedTuple):
-    """Pieces of a text with the places they come from, in characters of the text as it was given."""
+    """Ids of a text's pieces, with their offsets in characters of the original text."""
 
     ids: list[int]
     starts: list[int]
     ends: list[int]
-    """One behind the last character."""
+    """Offsets behind the last character of each piece."""

@@ -1,4 +1,4 @@
-"""The lines that a tokenizer is trained on: as many as asked for and memory holds, spread over the whole text."""
+"""Sampling of the lines that a tokenizer is trained on, evenly over the whole text."""
 
 import random
 import re
@@ -10,26 +10,26 @@ from lingraft.data.text import read_split
 
 _SEED = 20_221_210
 _LARGE_SCRIPTS = re.compile("[\u1100-\u11ff\u3041-\u30ff\u3130-\u318f\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff]+")
-"""Hangul, Kana and Han: thousands of characters."""
+"""Characters of Hangul, Kana and Han, scripts with thousands of characters."""
 _LARGE_SHARE = 0.25
 _COVERAGE_OF_LARGE, _COVERAGE_OF_SMALL = 0.9995, 1.0
-"""What SentencePiece's documentation advises for scripts with thousands of characters, and for the others."""
+"""Character coverage that SentencePiece recommends for scripts with thousands of characters, and for others."""
 
 
 SAMPLE_CHARACTERS = 1 << 28
-"""Of a sample, at most. SentencePiece's training takes some 21 bytes of memory for each: 5.6 GB."""
+"""Most characters of a sample. SentencePiece's training takes some 21 bytes of memory for each: 5.6 GB."""
 
 
 @dataclass(frozen=True)
 class CorpusProfile:
-    """What there is to choose from."""
+    """Size and script of a text's training split."""
 
     lines: int
-    """In the training split, blank ones left out."""
+    """Number of lines that are not blank."""
     characters: int
-    """Of these lines."""
+    """Number of characters of these lines."""
     large_script_share: float
-    """Of the characters, those that are Han, Kana or Hangul."""
+    """Share of the characters that are Han, Kana or Hangul."""
 
     @classmethod
     def of(cls, text: Artifact) -> "CorpusProfile":
@@ -47,32 +47,32 @@ class CorpusProfile:
         return cls(lines, characters, large / max(characters, 1))
 
     def sample_size(self, wanted: int) -> int:
-        """As many lines as are wanted and there, or as have `SAMPLE_CHARACTERS` characters at the text's average."""
+        """Return the number of lines to sample: those wanted, at most `SAMPLE_CHARACTERS` at their average length."""
         held = self.lines * SAMPLE_CHARACTERS // max(self.characters, 1)
         return min(wanted, self.lines, max(held, 1))
 
     @property
     def character_coverage(self) -> float:
-        """Share of the text's characters that are to get a piece, by the script that it is written in."""
+        """Share of the text's characters that are to get a piece, by its script."""
         return _COVERAGE_OF_LARGE if self.large_script_share >= _LARGE_SHARE else _COVERAGE_OF_SMALL
 
 
 def training_lines(text: Artifact) -> Iterator[str]:
-    """Lines of a text's training split that are not blank, in the order of the text."""
+    """Yield the lines of a text's training split that are not blank, in the order of the text."""
     for document in read_split(text, "train"):
         yield from (line for line in document.text.splitlines() if line.strip())
 
 
 def sample_lines(lines: Iterable[str], count: int, wanted: int) -> Iterator[str]:
-    """Choose lines evenly at random, in their order; all of them where no more are there than wanted.
+    """Sample lines uniformly at random, in their order; all of them if there are no more than wanted.
 
     Each line is as likely as any other, and the choice is the same every time (Knuth's algorithm S: a line is taken
     with the probability that the rest must still yield).
 
     Args:
-        lines: to choose from.
-        count: how many they are.
-        wanted: how many to choose.
+        lines: lines to choose from.
+        count: number of these lines.
+        wanted: number of lines to choose.
     """
     draw, missing = random.Random(_SEED).random, min(wanted, count)
     for left, line in zip(range(count, 0, -1), lines, strict=True):

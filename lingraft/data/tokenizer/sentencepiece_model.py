@@ -1,4 +1,4 @@
-"""What a SentencePiece model file holds, read and changed without protobuf.
+"""Reading and changing of SentencePiece model files without protobuf.
 
 The file is a ModelProto in protobuf's wire format (sentencepiece_model.proto of SentencePiece 0.2): a sequence of
 fields, each a key (field number and wire type), then a number, 4 or 8 bytes, or a length and as many bytes.
@@ -11,7 +11,7 @@ from typing import NamedTuple
 from lingraft.errors import TokenizerError
 
 SCORE_STEP = 2.0**-7
-"""Scores of a tokenizer of ours are multiples of this.
+"""Step of the scores of tokenizers that Lingraft trains.
 
 SentencePiece adds scores in 32 bits, so that segmentations with equal sums tie or not by how the sums before them were
 rounded, and no other program agrees with it there. Multiples of 2^-7 add up exactly to 2^17, which is a text of some
@@ -23,7 +23,7 @@ _MODEL_TYPE, _UNIGRAM = 3, 1
 _CHARSMAP = 2
 _NUMBER, _EIGHT_BYTES, _BYTES, _FOUR_BYTES = 0, 1, 2, 5
 NORMAL, UNKNOWN, CONTROL = 1, 2, 3
-"""Kinds of pieces that a tokenizer of ours has."""
+"""Kinds of pieces in tokenizers that Lingraft trains."""
 
 
 class Piece(NamedTuple):
@@ -40,11 +40,11 @@ class _Field(NamedTuple):
     start: int
     stop: int
     value: int
-    """Of a field that is a number; 0 for the others."""
+    """Value of a number field; 0 for other fields."""
 
 
 def pieces(model: bytes) -> list[Piece]:
-    """All pieces, by id.
+    """Return all pieces, by id.
 
     Raises:
         TokenizerError: the bytes are no SentencePiece model.
@@ -53,7 +53,7 @@ def pieces(model: bytes) -> list[Piece]:
 
 
 def charsmap(model: bytes) -> bytes:
-    """The compiled normalisation rules (see `lingraft.huggingface.charsmap`); empty where text is left as it is.
+    """Return the compiled normalisation rules (see `lingraft.huggingface.charsmap`); empty if there are none.
 
     Raises:
         TokenizerError: the bytes are no SentencePiece model.
@@ -63,14 +63,14 @@ def charsmap(model: bytes) -> bytes:
 
 
 def require_unigram(model: bytes, name: str) -> None:
-    """Refuse models of other kinds than a tokenizer of ours is.
+    """Check that a model is of the kind that Lingraft trains.
 
     Args:
         model: the file's bytes.
-        name: what to call it.
+        name: name of the model, for messages.
 
     Raises:
-        TokenizerError: it is no unigram model, or has pieces that ours do not have.
+        TokenizerError: it is no unigram model, or has pieces of other kinds.
     """
     kind = _inside(model, _TRAINER, _MODEL_TYPE)
     if kind is not None and kind.value != _UNIGRAM:
@@ -83,7 +83,7 @@ def require_unigram(model: bytes, name: str) -> None:
 
 
 def round_scores(model: bytes) -> bytes:
-    """The model with every score rounded to a multiple of SCORE_STEP; all other bytes stay.
+    """Return the model with every score rounded to a multiple of SCORE_STEP, and all other bytes as they are.
 
     Raises:
         TokenizerError: the bytes are no SentencePiece model.
@@ -117,7 +117,7 @@ def _piece(model: bytes, piece: _Field) -> Piece:
 
 
 def _inside(model: bytes, outer: int, inner: int) -> _Field | None:
-    """The last field of a number within the last message of a number: in protobuf, the last one counts."""
+    """Return field `inner` of message `outer`; of repeated ones the last, which counts in protobuf."""
     found = None
     for message in _fields(model, 0, len(model)):
         if message.number == outer:
@@ -127,7 +127,7 @@ def _inside(model: bytes, outer: int, inner: int) -> _Field | None:
 
 
 def _fields(data: bytes, start: int, stop: int) -> Iterator[_Field]:
-    """Fields of the message in data[start:stop]."""
+    """Yield the fields of the message in data[start:stop]."""
     place = start
     while place < stop:
         key, place = _varint(data, place, stop)
@@ -150,7 +150,7 @@ def _fields(data: bytes, start: int, stop: int) -> Iterator[_Field]:
 
 
 def _varint(data: bytes, place: int, stop: int) -> tuple[int, int]:
-    """A number in groups of 7 bits, the lowest first, and the place behind it."""
+    """Return a varint, and the place behind it."""
     value = shift = 0
     while place < stop:
         byte = data[place]

@@ -1,6 +1,6 @@
-"""A language's tokenizer: a SentencePiece unigram model of our own, or the one that an imported primary came with.
+"""A language's tokenizer: a SentencePiece unigram model that Lingraft trains, or that of an imported primary.
 
-Our own have their special tokens at the same ids everywhere; an imported one keeps its ids, and is met by role.
+Trained ones have their special tokens at `DEFAULT_SPECIAL_IDS`; an imported one keeps its ids, found by role.
 """
 
 import io
@@ -26,17 +26,17 @@ SPECIAL_PIECES: SpecialPieces[str] = SpecialPieces("<s>", "<pad>", "</s>", "<unk
 _MODEL = "sentencepiece.model"
 _FAST_SUFFIX = ".json"
 TOKENIZER_FILES = (_MODEL, f"tokenizer{_FAST_SUFFIX}")
-"""Of our own tokenizers, and of an imported primary's."""
+"""File names of a trained tokenizer, and of an imported primary's."""
 _CARRIERS = (Kind.PRIMARY, Kind.EMBEDDINGS)
-"""Kinds of artifacts that hold a tokenizer beside what they are."""
+"""Kinds of artifacts that contain a tokenizer, beside tokenizers themselves."""
 _FEW_TEXTS = 8
-"""Fewer are cut sooner than SentencePiece starts its threads, which it does at each call."""
+"""Number of texts below which SentencePiece takes longer to start its threads than to encode them."""
 _LONGEST_LINE_BYTES = 1 << 30
-"""SentencePiece's limit. Its default of 4,192 leaves longer lines out without a word."""
+"""Longest line in training; SentencePiece's default of 4,192 bytes silently leaves longer lines out."""
 
 
 class TooManyPiecesError(TokenizerError):
-    """More pieces were asked for than the text supports."""
+    """The vocabulary has more pieces than the text supports."""
 
     def __init__(self, message: str, supported: int) -> None:
         super().__init__(message)
@@ -44,23 +44,33 @@ class TooManyPiecesError(TokenizerError):
 
 
 class Engine(Protocol):
-    """A library that cuts text into pieces, on one model file."""
+    """Interface to a library that tokenizes text with one model file; see `Tokenizer` for its methods."""
 
     def __len__(self) -> int: ...
 
-    def encode(self, text: str) -> list[int]: ...
+    def encode(self, text: str) -> list[int]:
+        """Return the ids of a text, without special tokens."""
+        ...
 
-    def encode_all(self, texts: list[str]) -> list[list[int]]: ...
+    def encode_all(self, texts: list[str]) -> list[list[int]]:
+        """Return the ids of many texts, computed on all cores."""
+        ...
 
-    def encode_spans(self, text: str) -> PieceSpans: ...
+    def encode_spans(self, text: str) -> PieceSpans:
+        """Return the ids of a text, with the characters that each piece stands for."""
+        ...
 
-    def pieces(self) -> list[str]: ...
+    def pieces(self) -> list[str]:
+        """Return the piece of every id, as the library writes it."""
+        ...
 
-    def surfaces(self) -> list[Surface | None]: ...
+    def surfaces(self) -> list[Surface | None]:
+        """Return the surface of every id; None for special pieces and for those that are no text by themselves."""
+        ...
 
 
 class SentencePieceEngine:
-    """SentencePiece on a model of our own."""
+    """Engine by SentencePiece, for tokenizers that Lingraft trains."""
 
     def __init__(self, model: Path) -> None:
         self._processor = sentencepiece.SentencePieceProcessor(model_file=str(model))
@@ -69,21 +79,26 @@ class SentencePieceEngine:
         return int(self._processor.get_piece_size())
 
     def encode(self, text: str) -> list[int]:
+        """Return the ids of a text, without special tokens."""
         return list(self._processor.encode(text))
 
     def encode_all(self, texts: list[str]) -> list[list[int]]:
+        """Return the ids of many texts, computed on all cores."""
         if len(texts) < _FEW_TEXTS:
             return [self.encode(text) for text in texts]
         return [list(ids) for ids in self._processor.encode(texts, num_threads=-1)]
 
     def encode_spans(self, text: str) -> PieceSpans:
+        """Return the ids of a text, with the characters that each piece stands for."""
         found = self._processor.encode(text, out_type="offset_mapping")
         return PieceSpans(found["ids"], [start for start, _ in found["offsets"]], [end for _, end in found["offsets"]])
 
     def pieces(self) -> list[str]:
+        """Return the piece of every id, as the library writes it."""
         return [str(self._processor.id_to_piece(index)) for index in range(len(self))]
 
     def surfaces(self) -> list[Surface | None]:
+        """Return the surface of every id; None for special pieces and for those that are no text by themselves."""
         control = self._processor.is_control, self._processor.is_unknown
         special = [any(is_special(index) for is_special in control) for index in range(len(self))]
         return [None if hidden else marked_surface(piece) for hidden, piece in zip(special, self.pieces(), strict=True)]
@@ -99,7 +114,7 @@ def _engine(model: Path) -> Engine:
 
 @dataclass(frozen=True)
 class Tokenizer:
-    """A language's pieces and how to cut text into them."""
+    """Tokenizer of a language."""
 
     language: str
     model: Path
@@ -125,7 +140,11 @@ class Tokenizer:
 
     @classmethod
     def from_artifact(cls, artifact: Artifact) -> "Tokenizer":
-        """The tokenizer of an artifact that carries one."""
+        """Open the tokenizer of an artifact that contains one.
+
+        Raises:
+            ArtifactError: it has no tokenizer file, or more than one.
+        """
         manifest = artifact.manifest
         found = [name for name in TOKENIZER_FILES if name in manifest.files]
         if len(found) != 1:
@@ -141,11 +160,11 @@ class Tokenizer:
 
     @classmethod
     def from_file(cls, model: Path, language: str, special: SpecialIds = DEFAULT_SPECIAL_IDS) -> "Tokenizer":
-        """Open a tokenizer's file that stands outside a tokenizer artifact.
+        """Open a tokenizer's file outside an artifact.
 
         Args:
             model: a SentencePiece model, or a Hugging Face `tokenizer.json`.
-            language: what it is for.
+            language: language of the tokenizer.
             special: ids of its special pieces.
 
         Raises:
@@ -157,30 +176,30 @@ class Tokenizer:
         return len(self._engine)
 
     def encode(self, text: str) -> list[int]:
-        """Ids of a text, without special tokens."""
+        """Return the ids of a text, without special tokens."""
         return self._engine.encode(text)
 
     def encode_all(self, texts: Sequence[str]) -> list[list[int]]:
-        """Ids of many texts, on all cores."""
+        """Return the ids of many texts, computed on all cores."""
         return self._engine.encode_all(list(texts))
 
     def encode_spans(self, text: str) -> PieceSpans:
-        """Ids of a text, and the characters of it that each piece stands for."""
+        """Return the ids of a text, with the characters that each piece stands for."""
         return self._engine.encode_spans(text)
 
     def pieces(self) -> list[str]:
-        """Every id's piece, as the tokenizer's own library writes it."""
+        """Return the piece of every id, as the tokenizer's own library writes it."""
         return self._engine.pieces()
 
     def surfaces(self) -> list[Surface | None]:
-        """How every id reads; None for special pieces and for those that are no text by themselves."""
+        """Return the surface of every id; None for special pieces and for those that are no text by themselves."""
         return self._engine.surfaces()
 
 
 def train_tokenizer(recipe: Recipe, text: Path, out: Path) -> Artifact:
     """Train a language's tokenizer on a sample of the training split of its text.
 
-    The text is read twice, line by line: once to know how much there is and in which script, once to choose from it.
+    The text is read twice, line by line: to find its size and script, and to sample from it.
 
     Raises:
         TooManyPiecesError: the vocabulary is larger than the text supports.
@@ -189,11 +208,11 @@ def train_tokenizer(recipe: Recipe, text: Path, out: Path) -> Artifact:
     """
     source = Artifact.load(text, Kind.TEXT)
     settings = recipe.tokenizer
-    there = CorpusProfile.of(source)
-    coverage = settings.character_coverage or there.character_coverage
-    sampled = there.sample_size(settings.sample_lines)
+    profile = CorpusProfile.of(source)
+    coverage = settings.character_coverage or profile.character_coverage
+    sampled = profile.sample_size(settings.sample_lines)
     model = train_sentencepiece(
-        sample_lines(training_lines(source), there.lines, sampled), settings.vocabulary, coverage
+        sample_lines(training_lines(source), profile.lines, sampled), settings.vocabulary, coverage
     )
     with artifact.create(out, Kind.TOKENIZER) as draft:
         (draft.folder / _MODEL).write_bytes(model)
@@ -205,7 +224,7 @@ def train_tokenizer(recipe: Recipe, text: Path, out: Path) -> Artifact:
             "details": {
                 "special_ids": DEFAULT_SPECIAL_IDS._asdict(),
                 "character_coverage": coverage,
-                "sample": {"lines": sampled, "of_lines": there.lines},
+                "sample": {"lines": sampled, "of_lines": profile.lines},
             },
         }
     return Artifact.load(out, Kind.TOKENIZER)
@@ -254,7 +273,7 @@ def _require_lines(lines: Iterable[str]) -> Iterator[str]:
 
 
 def _training_error(vocabulary: int, message: str) -> TokenizerError:
-    """What SentencePiece's message means for the recipe."""
+    """Return an error that explains SentencePiece's message in terms of the recipe."""
     start = f"a vocabulary of {vocabulary} pieces cannot be trained on this text: "
     if too_high := re.search(r"too high.* a value <= (\d+)", message):
         way_out = "Lower tokenizer.vocabulary to that, or bring more text."
