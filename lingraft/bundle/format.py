@@ -1,4 +1,7 @@
-"""What export and serving agree on: number formats, and the names of inputs, outputs, files and parts of a bundle."""
+"""The format of a bundle: number formats, and the names of inputs, outputs, files and parts.
+
+Export writes bundles in this format, and serving reads them.
+"""
 
 import hashlib
 from typing import Literal, get_args
@@ -11,18 +14,21 @@ from lingraft.data.tokenizer.pieces import SpecialIds
 from lingraft.errors import ArtifactError
 
 Precision = Literal["fp32", "fp16", "int8"]
-"""Of a body. fp32 is in every bundle; fp16 is for GPUs, int8 for CPUs."""
+"""Precision of a body. Every bundle has fp32; fp16 is for GPUs, int8 for CPUs."""
 TableFormat = Literal["float32", "float16", "int8"]
-"""Of a language's rows; int8 has a scale for each row."""
+"""Number format of a language's token table; int8 has a scale for each row."""
 PRECISIONS: tuple[Precision, ...] = get_args(Precision)
 TABLE_FORMATS: tuple[TableFormat, ...] = get_args(TableFormat)
 
 BundleKind = Literal[TaskKindName, "primary"]
 Examples = dict[str, dict[str, str]]
-"""By language, texts to try the endpoint with, by the names of a task's inputs."""
+"""Texts to try the endpoint with: language to name of the task's input to text."""
 
-EMBEDDED, VISIBLE, TYPES = "embedded_BTD", "visible_BT", "types_BT"
-HIDDEN, FEATURES = "hidden_BTD", "features_BTD"
+EMBEDDED = "embedded_BTD"
+VISIBLE = "visible_BT"
+TYPES = "types_BT"
+HIDDEN = "hidden_BTD"
+FEATURES = "features_BTD"
 _CLASSES: tuple[str, ...] = ("logits_BC",)
 OUTPUTS: dict[BundleKind, tuple[str, ...]] = {
     "documents": _CLASSES,
@@ -32,55 +38,59 @@ OUTPUTS: dict[BundleKind, tuple[str, ...]] = {
     "tags": ("logits_BTC",),
     PRIMARY: (HIDDEN, FEATURES),
 }
-"""Outputs of a body, in order."""
+"""Names of a body's outputs, in order, by kind of bundle."""
 ROW_OUTPUTS = frozenset(_CLASSES)
-"""Outputs with one answer a row; all others have one a token."""
+"""Outputs with one value for each text; all others have one for each token."""
 
-TOKENS, TABLE, SCALE, BIAS = "tokens_BT", "table_VD", "scale_V", "bias_V"
+TOKENS = "tokens_BT"
+TABLE = "table_VD"
+SCALE = "scale_V"
+BIAS = "bias_V"
 
 
 def body_part(precision: Precision) -> str:
-    """Name of the artifact's part that holds a body's weights; its graph lies beside it."""
+    """Return the name of the artifact's part that holds a body's weights; the graph is a file beside it."""
     return "body" if precision == "fp32" else f"body-{precision}"
 
 
 def body_file(precision: Precision) -> str:
-    """Name of a body's graph."""
+    """Return the name of the file that holds a body's graph."""
     return f"{body_part(precision)}.onnx"
 
 
 def body_fingerprint(manifest: Manifest, precision: Precision) -> str:
-    """Fingerprint of a bundle's body: of its weights and its graph.
+    """Return the fingerprint of a bundle's body, which covers its weights and its graph.
 
     Raises:
-        ArtifactError: the manifest names no such body.
+        ArtifactError: the manifest has no body of this precision.
     """
-    marks = manifest.fingerprint_of(body_part(precision)), manifest.hash_of(body_file(precision))
-    return hashlib.sha256("".join(marks).encode()).hexdigest()
+    weights = manifest.fingerprint_of(body_part(precision))
+    graph = manifest.hash_of(body_file(precision))
+    return hashlib.sha256(f"{weights}{graph}".encode()).hexdigest()
 
 
 def bundle_examples(manifest: Manifest) -> Examples:
-    """Examples of a bundle for people who try the endpoint; empty if it has none.
+    """Return a bundle's examples for people who try the endpoint; empty if it has none.
 
     Raises:
-        ArtifactError: they are not what they should be.
+        ArtifactError: the manifest's examples are malformed.
     """
-    found: Examples = manifest.detail("examples", Examples) if "examples" in manifest.details else {}
-    return found
+    examples: Examples = manifest.detail("examples", Examples) if "examples" in manifest.details else {}
+    return examples
 
 
 def table_part(language: str) -> str:
-    """Name of the artifact's part that holds a language's table."""
+    """Return the name of the artifact's part that holds a language's token table."""
     return f"{language}/table"
 
 
 def bias_part(language: str) -> str:
-    """Name of the part that holds a language's output bias, in the bundle of a primary."""
+    """Return the name of the part that holds a language's output bias; only bundles of a primary have it."""
     return f"{language}/bias"
 
 
 def self_test_part(language: str) -> str:
-    """Name of the part that holds a language's golden answers."""
+    """Return the name of the part that holds a language's self-test: inputs and expected outputs."""
     return f"{language}/golden"
 
 
@@ -92,20 +102,20 @@ class TokenizerFile(pydantic.BaseModel, frozen=True, extra="forbid"):
 
 
 def bundle_tokenizers(manifest: Manifest) -> dict[str, TokenizerFile]:
-    """Tokenizers of a bundle, or of a part of one, by language.
+    """Return the tokenizers of a bundle, or of a language's part of one, by language.
 
     Raises:
-        ArtifactError: one is missing, or not what it must be.
+        ArtifactError: the manifest describes none, or one is malformed.
     """
-    found: dict[str, TokenizerFile] = manifest.detail("tokenizers", dict[str, TokenizerFile])
-    return found
+    tokenizers: dict[str, TokenizerFile] = manifest.detail("tokenizers", dict[str, TokenizerFile])
+    return tokenizers
 
 
 def bundle_languages(manifest: Manifest) -> list[str]:
-    """Languages of a bundle, the source language first.
+    """Return the languages of a bundle, the source language first.
 
     Raises:
-        ArtifactError: there is none, or they are not those of the tokenizers.
+        ArtifactError: there is no language, or the languages differ from those of the tokenizers.
     """
     languages: list[str] = manifest.detail("languages", list[str])
     tokenizers = bundle_tokenizers(manifest)

@@ -1,6 +1,6 @@
-"""A language's part of a bundle as an artifact of its own: table, tokenizer and golden answers, without a body.
+"""A language's part of a bundle as an artifact of its own: table, tokenizer and self-test, without a body.
 
-It says by fingerprints which bodies it was made for; a server that has another one refuses it.
+Its manifest holds the fingerprints of the bodies that it was exported with; a server with another body refuses it.
 """
 
 from pathlib import Path
@@ -12,19 +12,19 @@ from lingraft.bundle.format import Precision, body_fingerprint, bundle_tokenizer
 from lingraft.errors import PublicationError
 
 BODY_FINGERPRINTS = "bodies"
-"""Of the manifest's details: fingerprint of the body by precision."""
+"""Key of the manifest's details: fingerprints of the bodies, by precision."""
 _VERSION_DIGITS = 16
 TASK_DETAILS = ("task", "kind", "labels", "shape", "tables")
-"""Of the manifest's details: what the bundle says of its task."""
+"""Keys of the manifest's details that describe the task."""
 
 
 def write_language_part(bundle: Artifact, language: str, out: Path) -> Artifact:
-    """Write a language's part of a bundle; its files are hard links where the file system has them.
+    """Write a language's part of a bundle as an artifact; files are hard links where the file system supports them.
 
     Args:
-        bundle: its files of this language have been verified.
-        language: one of the bundle's.
-        out: folder of the part.
+        bundle: bundle whose files of this language have been verified.
+        language: a language of the bundle.
+        out: folder of the new artifact.
 
     Raises:
         ArtifactError: `out` cannot be written, or the bundle's manifest is damaged.
@@ -38,29 +38,31 @@ def write_language_part(bundle: Artifact, language: str, out: Path) -> Artifact:
 
 
 def language_files(manifest: Manifest, language: str) -> dict[str, str]:
-    """A language's files in a bundle or in a part, with their hashes."""
-    return {name: mark for name, mark in manifest.files.items() if name.startswith(f"{language}/")}
+    """Return the hashes of a language's files, by name, in a bundle or in a part."""
+    return {name: file_hash for name, file_hash in manifest.files.items() if name.startswith(f"{language}/")}
 
 
 def language_fingerprint(manifest: Manifest, language: str) -> str:
-    """Fingerprint of a language's part, which covers all that decides an answer in it; equal in bundle and part.
+    """Return the fingerprint of a language's part, which covers everything that an answer in it depends on.
+
+    The bundle's manifest and the part's give the same fingerprint.
 
     Args:
-        manifest: of a bundle, or of a part.
-        language: one of the bundle's, or the part's.
+        manifest: manifest of a bundle or of a part.
+        language: a language of it.
 
     Raises:
         PublicationError: there is no such language.
         ArtifactError: the manifest is damaged.
     """
-    known = bundle_tokenizers(manifest)
-    if language not in known:
-        raise PublicationError(f"the bundle has no language {language!r}, only {sorted(known)}. Name one of these.")
+    languages = bundle_tokenizers(manifest)
+    if language not in languages:
+        raise PublicationError(f"the bundle has no language {language!r}, only {sorted(languages)}. Name one of these.")
     return (manifest if manifest.kind is Kind.LANGUAGE else _part_of(manifest, language)).fingerprint
 
 
 def language_version(manifest: Manifest, language: str) -> str:
-    """Beginning of a part's fingerprint: the name of a published version.
+    """Return the beginning of a part's fingerprint, which names a published version.
 
     Raises:
         PublicationError: there is no such language.
@@ -70,7 +72,7 @@ def language_version(manifest: Manifest, language: str) -> str:
 
 
 def _part_of(manifest: Manifest, language: str) -> Manifest:
-    """The manifest that `cut` writes."""
+    """Return the manifest that `write_language_part` writes."""
     of_parts = {
         name: {part: known for part, known in getattr(manifest, name).items() if part.startswith(f"{language}/")}
         for name in PART_FIELDS
@@ -81,13 +83,16 @@ def _part_of(manifest: Manifest, language: str) -> Manifest:
 
 
 def _facts(manifest: Manifest, language: str) -> dict[str, Any]:
-    """Facts of a language's part; the caller has checked that the manifest describes the tokenizers."""
-    details, embeddings = manifest.details, f"embeddings-{language}"
+    """Return the facts of a part's manifest; the caller has checked that the bundle's describes the tokenizers."""
+    details = manifest.details
+    embeddings = f"embeddings-{language}"
     precisions: list[Precision] = manifest.detail("precisions", list[Precision])
     return {
         "language": language,
         "aligned_with": manifest.aligned_with,
-        "data_hashes": {name: mark for name, mark in manifest.data_hashes.items() if name in ("task", embeddings)},
+        "data_hashes": {
+            name: data_hash for name, data_hash in manifest.data_hashes.items() if name in ("task", embeddings)
+        },
         "details": {name: details.get(name) for name in TASK_DETAILS}
         | {
             "tokenizers": {language: details["tokenizers"][language]},

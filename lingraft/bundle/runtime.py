@@ -1,4 +1,4 @@
-"""ONNX Runtime: one body, which rows of any language's table are given to.
+"""A body in ONNX Runtime; its input is rows of any language's token table.
 
 Legend: B batch, T tokens, D width.
 """
@@ -16,10 +16,11 @@ from numpy.typing import NDArray
 from lingraft.bundle.format import EMBEDDED, TYPES, VISIBLE
 from lingraft.errors import MissingExtraError, ServingError
 
-CPU, CUDA = "CPUExecutionProvider", "CUDAExecutionProvider"
+CPU = "CPUExecutionProvider"
+CUDA = "CUDAExecutionProvider"
 _EXTRAS = {"onnxruntime": "cpu", "onnxruntime-gpu": "gpu"}
 _SETTINGS = {CUDA: {"use_tf32": "0"}}
-"""float32 is float32: TF32, CUDA's default, has 10 bits, and golden answers would not fit."""
+"""Session settings by provider. TF32, CUDA's default for float32, has 10 mantissa bits: self-tests would fail."""
 _QUOTA_FILE = Path("/sys/fs/cgroup/cpu.max")
 
 
@@ -56,7 +57,7 @@ class Body:
     @property
     def has_segments(self) -> bool:
         """Whether `run` needs segments."""
-        return TYPES in {given.name for given in self.session.get_inputs()}
+        return TYPES in {value.name for value in self.session.get_inputs()}
 
     def run(
         self,
@@ -64,34 +65,34 @@ class Body:
         visible_BT: NDArray[np.bool_],
         types_BT: NDArray[np.int64] | None = None,
     ) -> dict[str, NDArray[np.float32]]:
-        """Outputs by name; `formats.OUTPUTS` says which a kind of bundle has.
+        """Return the outputs by name; `format.OUTPUTS` lists those of each kind of bundle.
 
         Args:
             embedded_BTD: rows of token tables.
-            visible_BT: True where a token stands, False at padding; one a row at least.
-            types_BT: segments, where the family has them.
+            visible_BT: True at tokens, False at padding; every row has a token.
+            types_BT: segment ids, if the family has segments.
         """
-        given = {EMBEDDED: embedded_BTD, VISIBLE: visible_BT} | ({} if types_BT is None else {TYPES: types_BT})
+        inputs = {EMBEDDED: embedded_BTD, VISIBLE: visible_BT} | ({} if types_BT is None else {TYPES: types_BT})
         names = [output.name for output in self.session.get_outputs()]
-        return dict(zip(names, self.session.run(names, given), strict=True))
+        return dict(zip(names, self.session.run(names, inputs), strict=True))
 
 
 def default_provider() -> str:
-    """Execution provider that the installed ONNX Runtime is there for.
+    """Return the execution provider of the installed ONNX Runtime: CUDA for onnxruntime-gpu, else the CPU.
 
     Raises:
-        MissingExtraError: none is installed.
-        ServingError: both are.
+        MissingExtraError: ONNX Runtime is not installed.
+        ServingError: both of its distributions are installed.
     """
     return CUDA if installed_runtime() == "onnxruntime-gpu" else CPU
 
 
 def installed_runtime() -> str:
-    """The one distribution of ONNX Runtime that is installed.
+    """Return the name of the installed distribution of ONNX Runtime.
 
     Raises:
-        MissingExtraError: none is.
-        ServingError: both are; they overwrite each other's files, so that neither can be trusted.
+        MissingExtraError: ONNX Runtime is not installed.
+        ServingError: both distributions are installed; they overwrite each other's files, so neither can be trusted.
     """
     found = [name for name in _EXTRAS if any(True for _ in metadata.distributions(name=name))]
     if not found:
@@ -105,7 +106,7 @@ def installed_runtime() -> str:
 
 
 def usable_cpus(quota_file: Path = _QUOTA_FILE) -> int:
-    """CPUs that this process may use: by its affinity, and by its container's quota (cgroup v2)."""
+    """Return the number of CPUs that this process may use, by its affinity and its container's quota (cgroup v2)."""
     cpus = len(os.sched_getaffinity(0))
     quota_us, _, period_us = quota_file.read_text().partition(" ") if quota_file.is_file() else ("max", "", "")
     return cpus if quota_us == "max" else max(1, min(cpus, int(quota_us) // int(period_us)))

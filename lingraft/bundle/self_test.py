@@ -1,4 +1,4 @@
-"""Golden expected: what PyTorch said to a few drawn rows when a bundle was written, for a server to try itself on.
+"""Self-test of a language in a bundle: random inputs and PyTorch's outputs, which a server must reproduce.
 
 Legend: B rows, T tokens.
 """
@@ -19,46 +19,46 @@ _INPUTS = {TOKENS, VISIBLE, TYPES}
 
 @dataclass(frozen=True)
 class SelfTest:
-    """Rows of token ids and their expected."""
+    """Rows of token ids with the outputs that PyTorch computed for them at export."""
 
     tokens_BT: NDArray[np.int64]
     visible_BT: NDArray[np.bool_]
     types_BT: NDArray[np.int64] | None
     expected: dict[str, NDArray[np.float32]]
-    """Outputs by name."""
+    """PyTorch's outputs by name."""
 
     @classmethod
     def open(cls, file: Path) -> Self:
-        """Read a language's expected outputs."""
-        held = load_file(file)
-        expected = {name: value for name, value in held.items() if name not in _INPUTS}
-        return cls(held[TOKENS], held[VISIBLE], held.get(TYPES), expected)
+        """Read a language's self-test."""
+        tensors = load_file(file)
+        expected = {name: value for name, value in tensors.items() if name not in _INPUTS}
+        return cls(tensors[TOKENS], tensors[VISIBLE], tensors.get(TYPES), expected)
 
     @property
     def rows(self) -> list[list[int]]:
-        """Token ids without padding."""
+        """Token ids of each row, without padding."""
         return [ids_T[visible_T].tolist() for ids_T, visible_T in zip(self.tokens_BT, self.visible_BT, strict=True)]
 
     @property
     def types(self) -> list[list[int]] | None:
-        """Segments without padding."""
+        """Segment ids of each row, without padding; None if the family has no segments."""
         if self.types_BT is None:
             return None
         return [ids_T[visible_T].tolist() for ids_T, visible_T in zip(self.types_BT, self.visible_BT, strict=True)]
 
     def max_difference(self, actual: Mapping[str, NDArray[np.float32]]) -> float:
-        """Largest absolute difference of an output from its golden answer; not a number where one of them is none."""
+        """Return the largest absolute difference of an output from the expected one; NaN if either has a NaN."""
         return max_abs_difference(self.expected, actual, self.visible_BT)
 
 
 def max_abs_difference(
     expected: Mapping[str, NDArray[Any]], actual: Mapping[str, NDArray[Any]], visible_BT: NDArray[np.bool_]
 ) -> float:
-    """Largest absolute difference of an output; what stands at padding means nothing, and does not count."""
-    each = [
+    """Return the largest absolute difference of an output; values at padding are undefined, and are ignored."""
+    differences = [
         np.abs(expected[name] - actual[name])
         if name in ROW_OUTPUTS
         else np.abs(expected[name] - actual[name])[visible_BT]
         for name in expected
     ]
-    return float(np.max([one.max() for one in each]))
+    return float(np.max([difference.max() for difference in differences]))

@@ -16,23 +16,23 @@ from lingraft.bundle.format import SCALE, TABLE, TABLE_FORMATS
 from lingraft.errors import ArtifactError
 
 _CHUNK_ROWS = 4096
-"""Rows that `times` makes float32 at once."""
+"""Number of rows that `dot` converts to float32 at once."""
 
 
 @dataclass(frozen=True)
 class EmbeddingTable:
-    """Rows of float32, float16, or int8 with a scale for each row; memory-mapped, so that processes share them."""
+    """Token table in float32, float16, or int8 with a scale for each row; memory-mapped, so that processes share it."""
 
     table_VD: NDArray[Any]
     scale_V: NDArray[np.float32] | None
-    """Of int8 rows."""
+    """Scales of int8 rows; None for float formats."""
 
     @classmethod
     def open(cls, file: Path) -> Self:
-        """Map a table's safetensors file; nothing of it is read yet.
+        """Map a table's safetensors file into memory, without reading its rows.
 
         Raises:
-            ArtifactError: the file is not a table.
+            ArtifactError: the file does not hold a token table.
         """
         found = {name: map_tensor(file, span) for name, span in tensor_spans(file).items()}
         names = {TABLE, SCALE} if TABLE in found and found[TABLE].dtype == np.int8 else {TABLE}
@@ -55,16 +55,16 @@ class EmbeddingTable:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """In which rows are stored."""
+        """Number format in which rows are stored."""
         return self.table_VD.dtype
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all rows with their scales."""
+        """Size of all rows and scales in bytes."""
         return self.table_VD.nbytes + (0 if self.scale_V is None else self.scale_V.nbytes)
 
     def rows(self, ids_N: NDArray[np.integer[Any]]) -> NDArray[np.float32]:
-        """Rows (N, D) of token ids.
+        """Return the rows (N, D) of token ids, in float32.
 
         Raises:
             IndexError: an id is not in the vocabulary.
@@ -75,7 +75,7 @@ class EmbeddingTable:
         return rows_ND if self.scale_V is None else rows_ND * self.scale_V[ids_N, None]
 
     def dot(self, features_ND: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Products (N, V) of features with every row: fill-mask's logits, without the output bias."""
+        """Return the products (N, V) of features with every row: fill-mask's logits, without the output bias."""
         return np.concatenate([features_ND @ rows_XD.T for rows_XD in self._chunks()], axis=1)
 
     def _chunks(self) -> Iterator[NDArray[np.float32]]:

@@ -1,8 +1,8 @@
-"""A task and its languages as one ONNX bundle, held to what PyTorch computes.
+"""Export of a task and its languages as one ONNX bundle, checked against PyTorch.
 
-The body is written once and takes rows of a token table, so that every language is a table beside it. Graphs are
-written node by node, of ONNX Runtime's fused operators; weights stand in safetensors files that graphs point into: one
-copy, one fingerprint, and no limit of 2 GB.
+The body is written once and takes rows of a token table as input, so that a language is a table beside it. Graphs are
+built node by node from ONNX Runtime's fused operators. Weights are stored once, in safetensors files that the graphs
+refer to: they have one fingerprint, and protobuf's limit of 2 GB does not apply.
 """
 
 from lingraft.errors import MissingExtraError

@@ -1,4 +1,4 @@
-"""Another language for a bundle that is there."""
+"""Adding a language to an existing bundle."""
 
 from pathlib import Path
 from typing import Any
@@ -22,56 +22,67 @@ from lingraft.model.loading import load_embeddings
 from lingraft.tasks.loading import kind_of
 
 _NOT_IN_BODY = ("vocabulary.", "heads.")
-"""Of an encoder, what a task's body does not hold; of a primary's heads it holds the deepest."""
+"""Prefixes of an encoder's parameters that a body does not hold; a primary's body holds only the deepest head."""
 
 
 def add_to_bundle(bundle: Path, embeddings: Path, out: Path) -> Artifact:
-    """Write a bundle with one language more, or with other embeddings of one that it has.
+    """Write a new bundle with one more language, or with other embeddings of a language that the bundle has.
 
-    It is whole, and shares the files of the bodies and of the other languages with the first one by hard links; equal
-    fingerprints of the body tell a server that it need not open the body again.
+    The new bundle is complete. Its bodies and other languages are hard links to the files of the first one. Since the
+    bodies' fingerprints are equal, a server need not open them again.
 
     Args:
-        bundle: stays as it is.
-        embeddings: of the language.
+        bundle: folder of the existing bundle, which is not changed.
+        embeddings: embeddings artifact of the language.
         out: folder of the new bundle.
 
     Raises:
         AlignmentError: the embeddings belong to another primary.
-        ExportError: ONNX Runtime computes something else than PyTorch.
+        ExportError: the outputs of ONNX Runtime and PyTorch differ.
         MissingExtraError: ONNX Runtime is not installed.
         ServingError: two ONNX Runtimes are installed.
         ArtifactError: an input is not what it should be, or `out` cannot be written.
     """
     installed_runtime()
-    found, learned = Artifact.load(bundle, Kind.BUNDLE), load_embeddings(embeddings)
-    manifest, language = found.manifest, learned.language
+    source = Artifact.load(bundle, Kind.BUNDLE)
+    learned = load_embeddings(embeddings)
+    manifest = source.manifest
+    language = learned.language
     require_aligned(f"embeddings of {language!r}", learned.aligned_with, str(manifest.aligned_with))
-    exported, brought, details = _load_exported(found), ExportedLanguage.from_artifact(learned), manifest.details
-    tables, before = manifest.detail("tables", TableFormat), manifest.recorded("parity", dict[Precision, Parity])
+    exported = _load_exported(source)
+    added = ExportedLanguage.from_artifact(learned)
+    tables = manifest.detail("tables", TableFormat)
+    recorded = manifest.recorded("parity", dict[Precision, Parity])
     with artifact.create(out, Kind.BUNDLE) as draft:
-        draft.share(found, [name for name in manifest.files if not name.startswith(f"{language}/")])
-        write_language(draft, brought, exported, tables)
+        draft.share(source, [name for name in manifest.files if not name.startswith(f"{language}/")])
+        write_language(draft, added, exported, tables)
         parity = {
-            precision: before.get(precision, {})
-            | compare_languages(draft.folder, exported, [brought], precision, tables, {})
+            precision: recorded.get(precision, {})
+            | compare_languages(
+                folder=draft.folder,
+                exported=exported,
+                languages=[added],
+                precision=precision,
+                table_format=tables,
+                examples={},
+            )
             for precision in manifest.detail("precisions", list[Precision])
         }
-        # In the order in which languages came; a manifest sorts the names of a mapping.
-        facts = manifest.detail("tokenizers", dict[str, Any]) | {language: tokenizer_facts(brought)}
+        # Languages stay in the order in which they were added; a manifest sorts the keys of a mapping.
+        facts = manifest.detail("tokenizers", dict[str, Any]) | {language: tokenizer_facts(added)}
         tokenizers = {name: facts[name] for name in dict.fromkeys([*bundle_languages(manifest), language])}
         draft.facts = {
             "language": manifest.language,
             "aligned_with": manifest.aligned_with,
             "data_hashes": manifest.data_hashes | {f"embeddings-{language}": learned.fingerprint},
-            "details": details | language_facts(tokenizers, parity),
+            "details": manifest.details | language_facts(tokenizers, parity),
             "record": manifest.record | {"parity": parity},
         }
     return Artifact.load(out, Kind.BUNDLE)
 
 
 def _load_exported(bundle: Artifact) -> ExportedModel:
-    """The PyTorch model whose weights a bundle holds."""
+    """Rebuild the PyTorch model from the fp32 body of a bundle."""
     manifest = bundle.manifest
     encoder = Encoder(manifest.detail("shape", EncoderShape), 0)
     if manifest.detail("kind", BundleKind) == PRIMARY:
@@ -86,16 +97,16 @@ def _load_exported(bundle: Artifact) -> ExportedModel:
 
 @torch.no_grad()
 def _load_weights(net: nn.Module, weights: dict[str, Any], folder: Path) -> None:
-    left = set(weights)
+    unplaced = set(weights)
     for path, module in net.named_modules():
         for name, parameter in module.named_parameters(recurse=False):
             key = f"{path}.{name}".removeprefix("encoder.").removeprefix(".")
             if key in weights:
-                # ONNX has the inputs of a matrix before its outputs.
+                # ONNX stores a matrix as (inputs, outputs).
                 transposed = isinstance(module, nn.Linear) and name == "weight"
                 parameter.copy_(weights[key].T if transposed else weights[key])
-                left.discard(key)
+                unplaced.discard(key)
             elif not key.startswith(_NOT_IN_BODY):
-                left.add(key)
-    if left:
-        raise ExportError(f"the body of {folder} does not fit its shape: {sorted(left)}. Export the bundle again.")
+                unplaced.add(key)
+    if unplaced:
+        raise ExportError(f"the body of {folder} does not fit its shape: {sorted(unplaced)}. Export the bundle again.")

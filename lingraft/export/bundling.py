@@ -1,4 +1,4 @@
-"""Bundles: bodies of one task or of a primary, with the tables of many languages."""
+"""Export of a bundle: the bodies of one task or of a primary, with the tables of many languages."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,8 +17,8 @@ from lingraft.model.loading import Embeddings, Primary, load_embeddings, load_pr
 from lingraft.tasks.model import load_task
 
 _SELF_TEST_SLACK: dict[Precision, float] = {"fp32": 2.0, "fp16": 4.0, "int8": 2.0}
-"""A server's processor rounds elsewhere than the exporter's. Most of all in fp16: a CPU computes every operator in
-float32 and rounds only what comes out."""
+"""Factors on the tolerance of self-tests, since a server's processor rounds differently from the exporter's.
+fp16 differs most: a CPU computes every operator in float32 and rounds only its output."""
 Languages = dict[str, Primary | Embeddings]
 
 
@@ -32,30 +32,30 @@ def export_bundle(
     examples: Mapping[str, Any] | None = None,
     prompts: Mapping[str, Mapping[str, str]] | None = None,
 ) -> Artifact:
-    """Export a task, or a primary itself, with the source language and all languages given.
+    """Export a task, or a primary itself, with its source language and all languages of `embeddings`.
 
     Args:
-        primary: brings the source language's table.
-        task: the finetuned body; the primary's own body and deepest MLM head if None.
-        embeddings: one artifact a language.
+        primary: primary artifact, which holds the source language's table.
+        task: finetuned task; None exports the primary's own body and deepest MLM head.
+        embeddings: embeddings artifacts, one for each target language.
         out: folder of the bundle.
-        precisions: of the body; fp32 is written in any case.
+        precisions: precisions of the body; fp32 is always written.
         tables: number format of the tables.
-        examples: by language, what each precision is judged on by the metric: rows of the task; of a primary, blocks
-            (N, T) of token ids.
-        prompts: by language, texts by the names of the endpoint's inputs, for people who try the endpoint; if absent,
-            the examples of the recipe that the task was finetuned by.
+        examples: rows of the task, or blocks (N, T) of token ids for a primary, by language; the metric of each
+            precision is measured on them.
+        prompts: texts for people who try the endpoint, by language and name of the input; if None, the examples of the
+            recipe that the task was finetuned by.
 
     Raises:
         AlignmentError: the task or embeddings belong to another primary.
-        ExportError: two of the inputs are of one language, ONNX Runtime computes something else than PyTorch, or
-            examples are of a language that is not exported.
+        ExportError: two inputs have the same language, the outputs of ONNX Runtime and PyTorch differ, or examples are
+            of a language that is not exported.
         MissingExtraError: ONNX Runtime is not installed.
         ServingError: two ONNX Runtimes are installed.
         ArtifactError: an input is not what it should be, or `out` cannot be written.
     """
     installed_runtime()
-    exported, languages, marks = load_sources(primary, task, embeddings)
+    exported, languages, fingerprints = load_sources(primary, task, embeddings)
     require_examples(examples or {}, languages)
     brought, chosen = [*map(ExportedLanguage.from_artifact, languages.values())], sort_precisions(precisions)
     with artifact.create(out, Kind.BUNDLE) as draft:
@@ -69,8 +69,8 @@ def export_bundle(
         tokenizers = {one.tokenizer.language: tokenizer_facts(one) for one in brought}
         draft.facts = {
             "language": brought[0].tokenizer.language,
-            "aligned_with": marks["primary"],
-            "data_hashes": marks,
+            "aligned_with": fingerprints["primary"],
+            "data_hashes": fingerprints,
             "details": body_facts(exported)
             | language_facts(tokenizers, found)
             | {"tables": tables, "examples": _recipe_examples(exported) if prompts is None else prompts},
@@ -82,25 +82,25 @@ def export_bundle(
 def load_sources(
     primary: Path, task: Path | None, embeddings: Sequence[Path]
 ) -> tuple[ExportedModel, Languages, dict[str, str]]:
-    """What is exported, its languages (the source's first), and the fingerprints of all inputs.
+    """Load the model to export, its languages (the source language first), and the fingerprints of all inputs.
 
     Raises:
         AlignmentError: the task or embeddings belong to another primary.
-        ExportError: two of the inputs are of one language.
+        ExportError: two inputs have the same language.
         ArtifactError: an input is not what it should be.
     """
     source = load_primary(primary)
     languages = _by_language([source, *(load_embeddings(folder) for folder in embeddings)])
-    marks = {"primary": source.fingerprint}
-    for language, one in languages.items():
-        if isinstance(one, Embeddings):
-            require_aligned(f"embeddings of {one.language!r}", one.aligned_with, source.fingerprint)
-            marks[f"embeddings-{language}"] = one.fingerprint
+    fingerprints = {"primary": source.fingerprint}
+    for language, vocabulary_source in languages.items():
+        if isinstance(vocabulary_source, Embeddings):
+            require_aligned(f"embeddings of {language!r}", vocabulary_source.aligned_with, source.fingerprint)
+            fingerprints[f"embeddings-{language}"] = vocabulary_source.fingerprint
     if task is None:
-        return ExportedModel.of_primary(source), languages, marks
+        return ExportedModel.of_primary(source), languages, fingerprints
     model = load_task(task)
     model.swap_in(source)
-    return ExportedModel.of_task(model), languages, marks | {"task": model.fingerprint}
+    return ExportedModel.of_task(model), languages, fingerprints | {"task": model.fingerprint}
 
 
 def _by_language(brought: Sequence[Primary | Embeddings]) -> Languages:
@@ -111,20 +111,20 @@ def _by_language(brought: Sequence[Primary | Embeddings]) -> Languages:
 
 
 def require_examples(examples: Mapping[str, Any], languages: Languages) -> None:
-    """Refuse rows of a language that is not exported.
+    """Refuse examples of a language that is not exported.
 
     Raises:
-        ExportError: the message lists the languages that are.
+        ExportError: a language is not exported; the message lists those that are.
     """
-    if strange := sorted(set(examples) - set(languages)):
-        raise ExportError(f"there are rows of {strange} to judge, but the languages are {list(languages)}.")
+    if unknown := sorted(set(examples) - set(languages)):
+        raise ExportError(f"there are rows of {unknown} to judge, but the languages are {list(languages)}.")
 
 
 def sort_precisions(precisions: Sequence[str]) -> list[Precision]:
-    """Each one once, fp32 first.
+    """Return the precisions in canonical order, fp32 first and always included, without duplicates.
 
     Raises:
-        ExportError: one is unknown.
+        ExportError: a precision is unknown.
     """
     if unknown := sorted(set(precisions) - set(PRECISIONS)):
         raise ExportError(f"precisions {unknown} are unknown. Choose of {list(PRECISIONS)}.")
@@ -137,7 +137,7 @@ def _recipe_examples(exported: ExportedModel) -> dict[str, dict[str, str]]:
 
 
 def body_facts(exported: ExportedModel) -> dict[str, Any]:
-    """What a manifest says of the body."""
+    """Return the details of the body for a bundle's manifest."""
     return {
         "task": exported.name,
         "kind": exported.kind,
@@ -149,7 +149,7 @@ def body_facts(exported: ExportedModel) -> dict[str, Any]:
 
 
 def language_facts(tokenizers: Mapping[str, Any], found: Mapping[Precision, Parity]) -> dict[str, Any]:
-    """Details of a bundle's languages, and how far golden answers may be missed in each precision."""
+    """Return the details of the languages for a bundle's manifest, with the tolerance of self-tests by precision."""
     return {
         "languages": list(tokenizers),
         "tokenizers": dict(tokenizers),
@@ -159,5 +159,5 @@ def language_facts(tokenizers: Mapping[str, Any], found: Mapping[Precision, Pari
 
 
 def _tolerance(precision: Precision, parity: Parity) -> float:
-    """How far a server may miss golden answers: what float32 may, and more where the precision itself misses more."""
+    """Return the tolerance of self-tests: that of float32, or the precision's own difference if that is larger."""
     return _SELF_TEST_SLACK[precision] * max(PARITY_TOLERANCE, *(each["difference"] for each in parity.values()))

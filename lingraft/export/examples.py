@@ -1,4 +1,4 @@
-"""What is judged in the languages that are exported: test examples of a task, or test blocks of a primary."""
+"""Test examples of a task, or test blocks of a primary, on which an export's metric is measured."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -16,26 +16,30 @@ from lingraft.tasks.model import load_task
 def evaluation_examples(
     task: Path | None, embeddings: Sequence[Path], texts: Sequence[Path], blocks: Sequence[Path] = ()
 ) -> dict[str, Any]:
-    """Test examples by language: the source's and each target's that the task covers; blocks (N, T) of a primary.
+    """Load test examples by language: of the source and all target languages that the task covers.
 
     Args:
-        task: says where its examples come from; None: the primary itself is judged, on masked tokens.
-        embeddings: of the target languages.
-        texts: of the languages, for a task of kind 'documents', whose examples they are.
-        blocks: of the languages, for a primary.
+        task: finetuned task, whose recipe names its examples; None evaluates the primary itself on masked tokens.
+        embeddings: embeddings artifacts of the target languages.
+        texts: text artifacts by which a task of kind 'documents' is evaluated.
+        blocks: blocks artifacts by which a primary is evaluated.
+
+    Returns:
+        Rows of the task, or blocks (N, T) of token ids for a primary, by language.
 
     Raises:
-        ExportError: a text or blocks are given that what is judged has no use for, two of one language, or none.
+        ExportError: texts or blocks do not fit the task, are missing, or two have the same language.
         TextError: examples cannot be read.
         ArtifactError: an input is not what it should be.
     """
-    cut = _by_language(blocks, Kind.BLOCKS)
+    blocks_by_language = _by_language(blocks, Kind.BLOCKS)
     if task is None:
-        if texts or not cut:
+        if texts or not blocks_by_language:
             raise ExportError("a primary is judged on blocks. Give --blocks once a language, and no --text.")
-        return {language: open_split(one, "test").all() for language, one in cut.items()}
-    model, by_language = load_task(task), _by_language(texts, Kind.TEXT)
-    if cut or (by_language and model.settings.kind != "documents"):
+        return {language: open_split(one, "test").all() for language, one in blocks_by_language.items()}
+    model = load_task(task)
+    by_language = _by_language(texts, Kind.TEXT)
+    if blocks_by_language or (by_language and model.settings.kind != "documents"):
         raise ExportError(f"task {model.name!r} is judged on its own examples. Leave --blocks and --text out.")
     targets = (load_embeddings(folder).language for folder in embeddings)
     wanted = _evaluated_languages(model.settings, [str(model.manifest.language), *targets], by_language)
@@ -43,7 +47,7 @@ def evaluation_examples(
 
 
 def _evaluated_languages(task: Task, languages: Sequence[str], texts: dict[str, Artifact]) -> Iterable[str]:
-    """Those the task covers; of documents those that there is text of."""
+    """Return the languages that the task covers; for a task of documents, those with a text."""
     if task.kind == "documents":
         if not texts:
             raise ExportError(f"task {task.name!r} takes its examples from text. Give --text once a language.")

@@ -1,4 +1,4 @@
-"""What is exported, a finetuned task or a primary itself: what it computes in PyTorch, and the same as a graph.
+"""The model to export, a finetuned task or a primary itself: its outputs in PyTorch, and its graph.
 
 Legend: B batch, T tokens, D width.
 """
@@ -39,34 +39,34 @@ from lingraft.tasks.model import TaskModel
 
 @dataclass(frozen=True)
 class ExportedModel:
-    """A body with a head."""
+    """A body with a head, in PyTorch."""
 
     name: str
     kind: BundleKind
     net: Any
-    """A `lingraft.tasks.kinds.TaskNet`, or the primary's `Encoder`."""
+    """Net of the task (`lingraft.tasks.kinds.TaskNet`), or the primary's `Encoder`."""
     labels: list[str]
     settings: Task | None
-    """The task's; None of a primary."""
+    """Settings of the task; None for a primary."""
 
     @classmethod
     def of_task(cls, model: TaskModel) -> "ExportedModel":
-        """A finetuned task."""
+        """Wrap a finetuned task."""
         return cls(model.name, model.settings.kind, model.net.eval(), model.labels, model.settings)
 
     @classmethod
     def of_primary(cls, primary: Primary) -> "ExportedModel":
-        """A primary, with its deepest MLM head."""
+        """Wrap a primary with its deepest MLM head."""
         return cls(PRIMARY, PRIMARY, primary.encoder.eval(), [], None)
 
     @property
     def task(self) -> TaskKind | None:
-        """How a task is judged; None of a primary."""
+        """Evaluation of the task's kind; None for a primary."""
         return kind_of(self.settings) if self.settings else None
 
     @property
     def encoder(self) -> Encoder:
-        """The body."""
+        """Encoder without the task's head."""
         return cast(Encoder, self.net if self.kind == PRIMARY else self.net.encoder)
 
     @property
@@ -76,16 +76,16 @@ class ExportedModel:
 
     @property
     def metric(self) -> str:
-        """Name of the metric that is official for the kind."""
+        """Name of the official metric of the task's kind."""
         return self.task.metric if self.task else "masked accuracy"
 
     def set_vocabulary(self, vocabulary: Vocabulary) -> None:
-        """Take a language's vocabulary, in place."""
+        """Put a language's vocabulary into the encoder, in place."""
         self.encoder.vocabulary = vocabulary
 
     @torch.inference_mode()
     def torch_outputs(self, tokens_BT: Tensor, visible_BT: Tensor, types_BT: Tensor | None) -> dict[str, Tensor]:
-        """PyTorch's outputs by name."""
+        """Compute the outputs with PyTorch, by name."""
         if self.kind != PRIMARY:
             (name,) = OUTPUTS[self.kind]
             return {name: self.net(tokens_BT, visible_BT, types_BT)}
@@ -94,7 +94,7 @@ class ExportedModel:
         return {HIDDEN: hidden_BTD, FEATURES: self._head.features(hidden_BTD)}
 
     def add_inputs(self, graph: Graph) -> BodyInputs:
-        """Inputs of the body's graph."""
+        """Add the inputs of the body's graph."""
         size = ["batch", "tokens"]
         embedded = graph.input(EMBEDDED, torch.float32, [*size, self.shape.width])
         visible = graph.input(VISIBLE, torch.bool, size)
@@ -102,10 +102,10 @@ class ExportedModel:
             embedded, visible, graph.input(TYPES, torch.int64, size) if self.shape.family.segments else None
         )
 
-    def add_nodes(self, graph: Graph, given: BodyInputs, precision: Precision) -> heads.Outputs:
-        """Write body and head, from inputs or whatever stands for them to outputs."""
+    def add_nodes(self, graph: Graph, inputs: BodyInputs, precision: Precision) -> heads.Outputs:
+        """Add body and head to a graph, and return its outputs."""
         first_only = OUTPUTS[self.kind][0] in ROW_OUTPUTS
-        hidden_BTD = add_body(graph, self.encoder, given, precision, first_only)
+        hidden_BTD = add_body(graph, self.encoder, inputs, precision, first_only)
         hidden_BTD = heads.to_float32(graph, hidden_BTD, COMPUTE_DTYPES[precision])
         if first_only:
             return heads.add_classifier(graph, self.net, hidden_BTD)
@@ -120,7 +120,7 @@ class ExportedModel:
 
 
 def write_bodies(draft: Draft, exported: ExportedModel, precisions: Sequence[Precision]) -> None:
-    """Write a graph and its weights for each precision."""
+    """Write the body's graph and weights in each precision."""
     for precision in precisions:
         graph = Graph(body_part(precision))
         outputs = exported.add_nodes(graph, exported.add_inputs(graph), precision)
@@ -129,5 +129,5 @@ def write_bodies(draft: Draft, exported: ExportedModel, precisions: Sequence[Pre
 
 
 def graph_metadata(exported: ExportedModel) -> Mapping[str, str]:
-    """What a graph says about itself."""
+    """Return the metadata that runtimes show of a graph."""
     return {"task": exported.name, "kind": exported.kind, "labels": ", ".join(exported.labels)}

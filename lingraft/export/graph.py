@@ -1,4 +1,4 @@
-"""Writing an ONNX graph node by node; weights go into files beside it.
+"""ONNX graphs that are built node by node; their weights are stored in files beside them.
 
 Legend: I inputs and O outputs of a matrix.
 """
@@ -17,7 +17,7 @@ from lingraft.artifacts.tensor_file import tensor_spans
 
 OPSET, IR_VERSION = 20, 10
 FUSED = "com.microsoft"
-"""Domain of the operators that every build of ONNX Runtime has beside the standard's."""
+"""Domain of ONNX Runtime's own operators, which all of its builds have."""
 _TYPES = {
     torch.float32: onnx_ir.DataType.FLOAT,
     torch.float16: onnx_ir.DataType.FLOAT16,
@@ -28,26 +28,26 @@ _TYPES = {
 
 
 class Graph:
-    """A graph in the making."""
+    """Builder of an ONNX graph."""
 
     def __init__(self, part: str) -> None:
-        """Begin one whose weights go into a part, where nothing else is said."""
+        """Begin a graph whose weights go into a part of the artifact, unless `weight` names another."""
         self._part = part
         self.parts: dict[str, dict[str, Tensor]] = {}
-        """Weights by name, by the part of the artifact that they go into."""
+        """Weights by part of the artifact and name."""
         self._tape = Tape()
         self._inputs: list[onnx_ir.Value] = []
         self._weights: dict[tuple[str, str], onnx_ir.Value] = {}
         self._constants: list[onnx_ir.Value] = []
 
     def input(self, name: str, dtype: torch.dtype, shape: Sequence[str | int]) -> onnx_ir.Value:
-        """An input; words in its shape are sizes that may change from call to call."""
+        """Add an input; strings in its shape are sizes that may differ between calls."""
         value = onnx_ir.Value(name=name, type=onnx_ir.TensorType(_TYPES[dtype]), shape=onnx_ir.Shape(shape))
         self._inputs.append(value)
         return value
 
     def weight(self, name: str, tensor: Tensor, part: str | None = None) -> onnx_ir.Value:
-        """A tensor that goes into a file; names differ within a graph."""
+        """Add a tensor that is stored in a file; names are unique within a graph."""
         part = part or self._part
         self.parts.setdefault(part, {})[name] = tensor.detach()
         value = onnx_ir.Value(
@@ -57,26 +57,26 @@ class Graph:
         return value
 
     def constant(self, values: Any, dtype: type[np.generic] = np.int64) -> onnx_ir.Value:
-        """A small tensor that stays in the graph."""
+        """Add a small tensor that is stored in the graph itself."""
         tensor = onnx_ir.tensor(np.array(values, dtype), name=f"constant_{len(self._constants)}")
         self._constants.append(onnx_ir.Value(name=tensor.name, const_value=tensor))
         return self._constants[-1]
 
     def op(self, kind: str, *inputs: onnx_ir.Value | None, domain: str = "", **attributes: Any) -> onnx_ir.Value:
-        """The only output of a node."""
+        """Add a node with one output, and return the output."""
         return self._tape.op(kind, inputs, attributes, domain=domain)
 
     def fused(self, kind: str, *inputs: onnx_ir.Value | None, **attributes: Any) -> onnx_ir.Value:
-        """The output of one of ONNX Runtime's own operators."""
+        """Add a node of one of ONNX Runtime's own operators, and return its output."""
         return self.op(kind, *inputs, domain=FUSED, **attributes)
 
     def split(self, value: onnx_ir.Value, count: int) -> Sequence[onnx_ir.Value]:
-        """A tensor cut along its last axis into equal parts."""
+        """Split a tensor into equal parts along its last axis."""
         attributes = {"axis": -1, "num_outputs": count}
         return self._tape.op_multi_out("Split", [value], attributes, num_outputs=count)
 
     def cast(self, value: onnx_ir.Value, dtype: torch.dtype) -> onnx_ir.Value:
-        """Values in another number format."""
+        """Convert a tensor to another number format."""
         return self.op("Cast", value, to=_TYPES[dtype])
 
     def save(
@@ -85,11 +85,11 @@ class Graph:
         outputs: Mapping[str, tuple[onnx_ir.Value, Sequence[str | int]]],
         facts: Mapping[str, str],
     ) -> None:
-        """Write the graph, once its parts lie as `<part>.safetensors` in the folder that the graph goes into.
+        """Write the graph; its parts must have been written as `<part>.safetensors` into the same folder.
 
         Args:
-            file: of the graph.
-            outputs: by name, with their shapes; float32.
+            file: file of the graph.
+            outputs: float32 values by name, with their shapes.
             facts: metadata that runtimes show.
         """
         for part in self.parts:
@@ -110,11 +110,11 @@ class Graph:
         )
 
     def _point_into(self, folder: Path, part: str) -> None:
-        held = f"{part}.safetensors"
-        for name, span in tensor_spans(folder / held).items():
+        weights_file = f"{part}.safetensors"
+        for name, span in tensor_spans(folder / weights_file).items():
             value = self._weights[part, name]
             assert value.shape is not None
             assert value.dtype is not None
             value.const_value = onnx_ir.ExternalTensor(
-                held, span.offset, span.nbytes, value.dtype, shape=value.shape, name=name, base_dir=folder
+                weights_file, span.offset, span.nbytes, value.dtype, shape=value.shape, name=name, base_dir=folder
             )

@@ -1,4 +1,4 @@
-"""A language's part of a bundle: its table in a number format, its tokenizer, and its golden answers.
+"""A language's part of a bundle: its table in a number format, its tokenizer, and its self-test.
 
 Legend: B rows, T tokens, V vocabulary, D width.
 """
@@ -36,39 +36,39 @@ from lingraft.tasks.pairs import pad, pad_types
 _INT8_MAX = 127
 _SMALLEST_MAXIMUM = 1e-12
 _SELF_TEST_TOKENS = (24, 9, 1)
-"""Lengths of golden rows, without their special tokens: so that all but one are padded."""
+"""Lengths of the self-test's rows without special tokens; they differ, so that all rows but one are padded."""
 
 
 class ExportedLanguage(NamedTuple):
-    """What a language brings."""
+    """Vocabulary and tokenizer of a language to export."""
 
     vocabulary: Vocabulary
     tokenizer: Tokenizer
 
     @classmethod
     def from_artifact(cls, artifact: Primary | Embeddings) -> "ExportedLanguage":
-        """From an artifact."""
+        """Take the vocabulary and tokenizer of a primary or of embeddings."""
         held = artifact.encoder.vocabulary if isinstance(artifact, Primary) else artifact.vocabulary
         return cls(held, artifact.tokenizer)
 
     def as_stored(self, table_format: TableFormat) -> Vocabulary:
-        """The vocabulary as a table in this format gives it back, in float32."""
+        """Return the vocabulary with its table rounded to a number format, in float32."""
         held = table_tensors(self.vocabulary.table_VD, table_format)
         table_VD = held[TABLE].float() * held[SCALE][:, None] if SCALE in held else held[TABLE].float()
         return make_vocabulary(table_VD, self.vocabulary.bias_V.detach(), self.vocabulary.special)
 
 
 class TokenBatch(NamedTuple):
-    """Rows of random ordinary pieces between their special tokens, padded."""
+    """Padded rows of token ids."""
 
     tokens_BT: Tensor
     visible_BT: Tensor
     types_BT: Tensor | None
-    """The second half of each row in the second segment, where the family tells texts apart."""
+    """Segment ids; None if the family has no segments."""
 
 
 def table_tensors(table_VD: Tensor, table_format: TableFormat) -> dict[str, Tensor]:
-    """A table as it is stored; int8 rows each with the scale that gives them back."""
+    """Return the tensors that store a table in a number format; int8 has a scale for each row besides."""
     table_VD = table_VD.detach()
     if table_format == "int8":
         scale_V = table_VD.abs().amax(1).clamp(min=_SMALLEST_MAXIMUM) / _INT8_MAX
@@ -76,35 +76,53 @@ def table_tensors(table_VD: Tensor, table_format: TableFormat) -> dict[str, Tens
     return {TABLE: table_VD.to(torch.float16 if table_format == "float16" else torch.float32)}
 
 
-def write_language(draft: Draft, brought: ExportedLanguage, exported: ExportedModel, table_format: TableFormat) -> None:
-    """Write a language's folder."""
-    language, special = brought.tokenizer.language, brought.tokenizer.special
+def write_language(
+    draft: Draft, exported_language: ExportedLanguage, exported: ExportedModel, table_format: TableFormat
+) -> None:
+    """Write a language's folder into a bundle: table, tokenizer, self-test, and output bias for a primary."""
+    language = exported_language.tokenizer.language
+    special = exported_language.tokenizer.special
     (draft.folder / language).mkdir()
-    draft.tensors(table_part(language), table_tensors(brought.vocabulary.table_VD, table_format))
+    draft.tensors(table_part(language), table_tensors(exported_language.vocabulary.table_VD, table_format))
     if exported.kind == PRIMARY:
-        draft.tensors(bias_part(language), {BIAS: brought.vocabulary.bias_V})
-    shutil.copyfile(brought.tokenizer.model, draft.folder / language / brought.tokenizer.model.name)
+        draft.tensors(bias_part(language), {BIAS: exported_language.vocabulary.bias_V})
+    shutil.copyfile(exported_language.tokenizer.model, draft.folder / language / exported_language.tokenizer.model.name)
     longest = exported.shape.block_tokens - 2
     drawn = random_batch(
-        len(brought.vocabulary), [min(tokens, longest) for tokens in _SELF_TEST_TOKENS], special, exported.shape
+        len(exported_language.vocabulary),
+        [min(tokens, longest) for tokens in _SELF_TEST_TOKENS],
+        special,
+        exported.shape,
     )
-    exported.set_vocabulary(brought.as_stored(table_format))
+    exported.set_vocabulary(exported_language.as_stored(table_format))
     draft.tensors(self_test_part(language), self_test_tensors(drawn, exported.torch_outputs(*drawn)))
 
 
-def tokenizer_facts(brought: ExportedLanguage) -> dict[str, Any]:
-    """What a manifest says of a tokenizer."""
-    return {"file": brought.tokenizer.model.name, "special_ids": brought.tokenizer.special._asdict()}
+def tokenizer_facts(exported_language: ExportedLanguage) -> dict[str, Any]:
+    """Return the details of a tokenizer for a bundle's manifest."""
+    return {
+        "file": exported_language.tokenizer.model.name,
+        "special_ids": exported_language.tokenizer.special._asdict(),
+    }
 
 
 def self_test_tensors(drawn: TokenBatch, answers: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Rows and their answers, as they are stored."""
+    """Return the tensors that store a self-test: inputs and expected outputs."""
     types = {} if drawn.types_BT is None else {TYPES: drawn.types_BT}
     return {TOKENS: drawn.tokens_BT, VISIBLE: drawn.visible_BT, **types, **answers}
 
 
 def random_batch(vocabulary: int, lengths: list[int], special: SpecialIds, shape: EncoderShape) -> TokenBatch:
-    """Rows of so many random pieces each; the same whenever it is called."""
+    """Return rows of random ordinary pieces between special tokens, the same in every call.
+
+    The second half of each row is in the second segment if the family has segments.
+
+    Args:
+        vocabulary: number of pieces.
+        lengths: number of pieces in each row, without special tokens.
+        special: ids of special pieces, which are not drawn.
+        shape: shape of the encoder.
+    """
     generator = torch.Generator().manual_seed(1)
     ordinary = torch.tensor(sorted(set(range(vocabulary)) - set(special)))
     draws = [ordinary[torch.randint(len(ordinary), (length,), generator=generator)] for length in lengths]

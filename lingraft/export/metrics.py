@@ -1,4 +1,4 @@
-"""The official metric of what is exported, by PyTorch and by ONNX Runtime, on the same rows.
+"""The official metric of an exported model under PyTorch and under ONNX Runtime, on the same rows.
 
 Legend: B batch, T tokens, M masked tokens, D width, N blocks.
 """
@@ -20,14 +20,17 @@ from lingraft.training import masked_lm
 def score_language(
     opened: Body, exported: ExportedModel, brought: ExportedLanguage, table_format: TableFormat, rows: Any
 ) -> dict[str, float]:
-    """The metric under ONNX Runtime as `score`, and by how much PyTorch with the table as learned is above it, `loss`.
+    """Measure the metric of one language under ONNX Runtime and under PyTorch.
 
     Args:
-        opened: the body under ONNX Runtime.
-        exported: the same in PyTorch.
-        brought: the language.
-        table_format: of the table that ONNX Runtime's rows come from.
-        rows: examples of the task; of a primary, blocks (N, T) of token ids.
+        opened: body in ONNX Runtime.
+        exported: model in PyTorch.
+        brought: language to evaluate.
+        table_format: number format of the table that ONNX Runtime's rows come from.
+        rows: examples of the task, or blocks (N, T) of token ids for a primary.
+
+    Returns:
+        `score`, the metric under ONNX Runtime, and `loss`, by how much PyTorch with the float32 table is above it.
     """
     exported.set_vocabulary(brought.vocabulary)
     whole = _score(exported, exported.net, brought, rows)
@@ -46,7 +49,7 @@ def _score(exported: ExportedModel, net: Any, brought: ExportedLanguage, rows: A
 
 
 def onnx_outputs(opened: Body, exported: ExportedModel, drawn: TokenBatch) -> dict[str, Any]:
-    """ONNX Runtime's outputs, with the vocabulary that the exported body has."""
+    """Compute the outputs with ONNX Runtime, from the vocabulary that the PyTorch model has at the moment."""
     embedded_BTD = nn.functional.embedding(drawn.tokens_BT, exported.encoder.vocabulary.table_VD.detach())
     types_BT = torch.zeros_like(drawn.tokens_BT) if drawn.types_BT is None else drawn.types_BT
     types = types_BT.numpy() if opened.has_segments else None
@@ -54,15 +57,16 @@ def onnx_outputs(opened: Body, exported: ExportedModel, drawn: TokenBatch) -> di
 
 
 class OnnxNet(nn.Module):
-    """A body under ONNX Runtime in place of a `TaskNet`: a kind of task judges it as it judges PyTorch's."""
+    """A body in ONNX Runtime with the interface of a `TaskNet`, so that a task's kind evaluates it like PyTorch's."""
 
     def __init__(self, opened: Body, exported: ExportedModel) -> None:
         super().__init__()
         self.out = exported.net.out
-        self._opened, self._exported = opened, exported
+        self._opened = opened
+        self._exported = exported
 
     def forward(self, tokens_BT: Tensor, visible_BT: Tensor, types_BT: Tensor | None = None) -> Tensor:
-        """Logits."""
+        """Compute the logits of a batch."""
         (name,) = OUTPUTS[self._exported.kind]
         return torch.from_numpy(
             onnx_outputs(self._opened, self._exported, TokenBatch(tokens_BT, visible_BT, types_BT))[name]
@@ -70,18 +74,20 @@ class OnnxNet(nn.Module):
 
 
 class OnnxEncoder(Encoder):
-    """A primary under ONNX Runtime in place of an encoder, to be judged on masked tokens."""
+    """A primary in ONNX Runtime with the interface of an `Encoder`, so that it is evaluated on masked tokens."""
 
     def __init__(self, opened: Body, exported: ExportedModel) -> None:
         with torch.device("meta"):
             super().__init__(exported.shape, 0)
-        self.vocabulary, self.positions_TD = exported.encoder.vocabulary, exported.encoder.positions_TD
-        self._opened, self._exported = opened, exported
+        self.vocabulary = exported.encoder.vocabulary
+        self.positions_TD = exported.encoder.positions_TD
+        self._opened = opened
+        self._exported = exported
 
     def masked_features(
         self, tokens_BT: Tensor, positions_M: Tensor, depths: Iterable[int], visible_BT: Tensor | None = None
     ) -> dict[int, Tensor]:
-        """What the table makes logits of, (M, D), at the deepest head."""
+        """Compute the features (M, D) of masked tokens at the deepest head, whose products with a table are logits."""
         visible_BT = torch.ones_like(tokens_BT, dtype=torch.bool) if visible_BT is None else visible_BT
-        found = onnx_outputs(self._opened, self._exported, TokenBatch(tokens_BT, visible_BT, None))[FEATURES]
-        return {self.shape.layers: torch.from_numpy(found).flatten(0, 1)[positions_M]}
+        features_BTD = onnx_outputs(self._opened, self._exported, TokenBatch(tokens_BT, visible_BT, None))[FEATURES]
+        return {self.shape.layers: torch.from_numpy(features_BTD).flatten(0, 1)[positions_M]}

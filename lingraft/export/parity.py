@@ -1,4 +1,4 @@
-"""How near ONNX Runtime comes to PyTorch, in logits and in a task's metric.
+"""Differences between ONNX Runtime and PyTorch, in logits and in a task's metric.
 
 Legend: B batch, T tokens.
 """
@@ -22,7 +22,7 @@ from lingraft.tasks.model import load_task
 
 
 def measure_parity(task: Path, embeddings: Path) -> float:
-    """Largest absolute difference of a logit between ONNX Runtime and PyTorch, with one language put into a task.
+    """Return the largest absolute difference of a logit between ONNX Runtime and PyTorch, for a task in one language.
 
     Raises:
         AlignmentError: the embeddings belong to another primary than the task.
@@ -31,7 +31,8 @@ def measure_parity(task: Path, embeddings: Path) -> float:
         ArtifactError: an input is not what it should be.
     """
     installed_runtime()
-    model, brought = load_task(task), load_embeddings(embeddings)
+    model = load_task(task)
+    brought = load_embeddings(embeddings)
     model.swap_in(brought)
     exported = ExportedModel.of_task(model)
     with tempfile.TemporaryDirectory() as folder:
@@ -43,7 +44,7 @@ def measure_parity(task: Path, embeddings: Path) -> float:
 
 
 Parity = dict[str, dict[str, float]]
-"""By language: `difference`, and where rows were given `score` and `loss`."""
+"""Measurements by language: `difference`, and `score` and `loss` if examples were given."""
 
 
 def compare_languages(
@@ -54,43 +55,44 @@ def compare_languages(
     table_format: TableFormat,
     examples: Mapping[str, Any],
 ) -> Parity:
-    """Compare a body that was written with PyTorch, in each language.
+    """Compare an exported body with PyTorch in each language.
 
     Args:
-        folder: of the draft.
-        exported: what PyTorch computes.
-        languages: with their tables.
-        precision: of the body.
-        table_format: of the tables. The difference is that from PyTorch with the table as stored.
-        examples: by language, what is judged by the metric: rows of the task, or blocks of a primary. The loss is that
-            from PyTorch with the table as it was learned, so that it holds what the table's format costs, too.
+        folder: folder of the draft, which holds the body.
+        exported: model in PyTorch.
+        languages: languages to compare.
+        precision: precision of the body.
+        table_format: number format of the tables.
+        examples: rows of the task, or blocks (N, T) for a primary, by language; the metric is measured on them.
 
     Returns:
-        By language: `difference`, the largest of an output; and, where rows were given, the `score` and the `loss`.
+        By language: `difference`, the largest absolute difference of an output from PyTorch with the stored table; and,
+        if there are examples, `score` and its `loss` against PyTorch with the float32 table, so that the loss
+        includes the cost of the table's format.
 
     Raises:
-        ExportError: a difference is above the tolerance (in fp32), or not a number.
+        ExportError: a difference is above the tolerance in fp32, or not finite.
     """
     opened = Body.open(folder / body_file(precision))
-    found: Parity = {}
+    parity: Parity = {}
     for brought in languages:
         language = brought.tokenizer.language
-        found[language] = {"difference": _difference(opened, exported, brought, table_format)}
+        parity[language] = {"difference": _difference(opened, exported, brought, table_format)}
         if language in examples:
-            found[language] |= score_language(opened, exported, brought, table_format, examples[language])
-    require_parity(precision, {language: each["difference"] for language, each in found.items()})
-    return found
+            parity[language] |= score_language(opened, exported, brought, table_format, examples[language])
+    require_parity(precision, {language: each["difference"] for language, each in parity.items()})
+    return parity
 
 
-def require_parity(precision: Precision, found: Mapping[str, float]) -> None:
-    """Refuse differences, by language, that are above the tolerance (in fp32), or not a number.
+def require_parity(precision: Precision, differences: Mapping[str, float]) -> None:
+    """Refuse differences (by language) that are above the tolerance in fp32, or not finite.
 
     Raises:
-        ExportError: the message has all of them.
+        ExportError: a difference is too large; the message lists all of them.
     """
     limit = PARITY_TOLERANCE if precision == "fp32" else float("inf")
-    if not all(difference <= limit and difference < float("inf") for difference in found.values()):
-        shown = ", ".join(f"{language} {difference:.2g}" for language, difference in found.items())
+    if not all(difference <= limit and difference < float("inf") for difference in differences.values()):
+        shown = ", ".join(f"{language} {difference:.2g}" for language, difference in differences.items())
         raise ExportError(
             f"ONNX Runtime and PyTorch differ by more than {limit:g} in a logit of the {precision} body (largest "
             f"difference: {shown}). Nothing was written. Check that the weights are finite and, for fp16, below 65504; "
@@ -106,7 +108,7 @@ def _difference(opened: Body, exported: ExportedModel, brought: ExportedLanguage
 
 
 def parity_batch(brought: ExportedLanguage, exported: ExportedModel) -> TokenBatch:
-    """Rows from a whole block down to one piece, so that all rows but one are padded."""
+    """Return random rows from a whole block down to one piece, so that all rows but one are padded."""
     block = exported.shape.block_tokens
     lengths = [max(1, (block - 2) // share) for share in (1, 2, 4, block)]
     return random_batch(len(brought.vocabulary), lengths, brought.tokenizer.special, exported.shape)

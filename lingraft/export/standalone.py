@@ -1,4 +1,4 @@
-"""Models for servers that know nothing of bundles: one ONNX file a language, all on one file of the body's weights.
+"""Models for servers without support for bundles: one ONNX file for each language; all share one file of body weights.
 
 Legend: B batch, T tokens, V vocabulary, D width.
 """
@@ -25,8 +25,9 @@ from lingraft.export.heads import Outputs
 from lingraft.export.language import ExportedLanguage, TokenBatch, table_tensors
 from lingraft.export.parity import parity_batch, require_parity
 
-IDS, MASK, TYPE_IDS = "input_ids", "attention_mask", "token_type_ids"
-"""As transformers names them."""
+IDS = "input_ids"
+MASK = "attention_mask"
+TYPE_IDS = "token_type_ids"
 LOGITS = "logits_BTV"
 
 
@@ -38,27 +39,27 @@ def export_standalone(
     precision: Precision = "fp32",
     tables: TableFormat = "float32",
 ) -> dict[str, float]:
-    """Write `<language>.onnx` for the source language and all languages given; plain ONNX Runtime opens each.
+    """Write `<language>.onnx`, which plain ONNX Runtime can open, for the source and all target languages.
 
-    A model takes token ids and the mask of what is no padding (and segments, where the family has them), all int64, and
-    gives the outputs of a bundle of its kind; of a primary, also the logits (B, T, V) of every token. Beside it lie
-    `<language>.safetensors`, its table, the tokenizer's file, and the body's weights, which all models point into.
+    A model's inputs are token ids, the attention mask and, if the family has them, segment ids, all int64. Its outputs
+    are those of a bundle of its kind; a primary also has the logits (B, T, V) of every token. The folder holds each
+    language's table (`<language>.safetensors`) and tokenizer besides, and the body's weights, which all models share.
 
     Args:
-        primary: brings the source language's table.
-        task: the finetuned body; the primary's own if None.
-        embeddings: one artifact a language.
+        primary: primary artifact, which holds the source language's table.
+        task: finetuned task; None exports the primary's own body.
+        embeddings: embeddings artifacts, one for each target language.
         out: folder of the models.
-        precision: of the body.
-        tables: number format of the tables; of a primary float32, since logits are products with the whole table.
+        precision: precision of the body.
+        tables: number format of the tables; a primary has float32, since logits are products with the whole table.
 
     Returns:
-        Largest absolute difference of an output from PyTorch's, by language.
+        Largest absolute difference of an output from PyTorch, by language.
 
     Raises:
         AlignmentError: the task or embeddings belong to another primary.
-        ExportError: two of the inputs are of one language, ONNX Runtime computes something else than PyTorch, or a
-            primary's tables are not to be float32.
+        ExportError: two inputs have the same language, the outputs of ONNX Runtime and PyTorch differ, or a primary's
+            tables are not float32.
         MissingExtraError: ONNX Runtime is not installed.
         ServingError: two ONNX Runtimes are installed.
         ArtifactError: an input is not what it should be, or `out` cannot be written.
@@ -93,8 +94,9 @@ def write_standalone_model(
     precision: Precision = "fp32",
     tables: TableFormat = "float32",
 ) -> Path:
-    """Write one language's model and its weights, those of the body unless the folder has them; returns its file."""
-    language, graph = brought.tokenizer.language, Graph(body_part(precision))
+    """Write one language's model with its weights, and return its file; body weights that exist are kept."""
+    language = brought.tokenizer.language
+    graph = Graph(body_part(precision))
     outputs = _add_nodes(graph, exported, brought, precision, tables)
     for part, tensors in graph.parts.items():
         if not (file := folder / f"{part}.safetensors").exists():
@@ -114,8 +116,8 @@ def _add_nodes(
         name: graph.weight(name, tensor, language)
         for name, tensor in table_tensors(brought.vocabulary.table_VD, tables).items()
     }
-    given = BodyInputs(_add_embedding_lookup(graph, rows, ids, tables), graph.cast(mask, torch.bool), types)
-    outputs = exported.add_nodes(graph, given, precision)
+    inputs = BodyInputs(_add_embedding_lookup(graph, rows, ids, tables), graph.cast(mask, torch.bool), types)
+    outputs = exported.add_nodes(graph, inputs, precision)
     if exported.kind != PRIMARY:
         return outputs
     bias = graph.weight(BIAS, brought.vocabulary.bias_V, language)
@@ -138,15 +140,15 @@ def _add_embedding_lookup(
 
 def _difference(model: Path, exported: ExportedModel, drawn: TokenBatch) -> float:
     session = Body.open(model).session
-    given = {IDS: drawn.tokens_BT.numpy(), MASK: drawn.visible_BT.long().numpy()}
+    inputs = {IDS: drawn.tokens_BT.numpy(), MASK: drawn.visible_BT.long().numpy()}
     if exported.shape.family.segments:
         types_BT = torch.zeros_like(drawn.tokens_BT) if drawn.types_BT is None else drawn.types_BT
-        given[TYPE_IDS] = types_BT.numpy()
+        inputs[TYPE_IDS] = types_BT.numpy()
     expected = exported.torch_outputs(*drawn)
     if exported.kind == PRIMARY:
         vocabulary = exported.encoder.vocabulary
         with torch.inference_mode():
             logits_BTV = torch.nn.functional.linear(expected[FEATURES], vocabulary.table_VD, vocabulary.bias_V)
         expected |= {LOGITS: logits_BTV}
-    actual = dict(zip(expected, session.run([*expected], given), strict=True))
+    actual = dict(zip(expected, session.run([*expected], inputs), strict=True))
     return max_abs_difference({name: each.numpy() for name, each in expected.items()}, actual, drawn.visible_BT.numpy())
