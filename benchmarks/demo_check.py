@@ -17,8 +17,8 @@ from typing import NamedTuple
 from benchmarks import demo_record
 from lingraft.config.recipe import Recipe
 from lingraft.errors import LingraftError
-from lingraft.reports.run.page import Records
-from lingraft.reports.run.records import Answered
+from lingraft.reports.run.page import RunRecords
+from lingraft.reports.run.records import SampleAnswer
 from lingraft.stages.results import LanguageResult, TaskScores
 from pipelines.demo import TIME_FILE
 
@@ -114,7 +114,7 @@ def _beside_standard(mini: list[LanguageResult], standard: list[LanguageResult],
     print(f"seconds of training, as a share of standard (not a check): {seconds / reference:.3f}")
 
 
-def answer_checks(answers: Sequence[Answered], languages: Sequence[str], task: str) -> Iterator[Check]:
+def answer_checks(answers: Sequence[SampleAnswer], languages: Sequence[str], task: str) -> Iterator[Check]:
     """Check that the endpoint's first answer in each language is right; an answer that is missing is wrong."""
     found = {each.language: each.found[0] for each in answers if each.task == task and each.found}
     for language in languages:
@@ -163,7 +163,7 @@ def main() -> None:
     arguments = parser.parse_args()
     try:
         recipe = Recipe.load(arguments.recipe)
-        records, task = Records.load(arguments.out / "report"), only_task(recipe)
+        records, task = RunRecords.load(arguments.out / "report"), only_task(recipe)
         rows = records.languages
         compared = arguments.record or any(row.depth == row.layers for row in rows)
         found = list(checks(rows, recipe.targets, recipe.adaptation.depth, task, compared))

@@ -42,7 +42,7 @@ from lingraft.model.initialisation.aligned import align_rows
 from lingraft.model.initialisation.static_vectors import StaticVectors
 from lingraft.model.loading import load_primary
 from lingraft.model.swap import make_vocabulary, swap
-from lingraft.reports.run.page import Records
+from lingraft.reports.run.page import RunRecords
 from lingraft.stages.evaluate import evaluate_language
 from lingraft.stages.results import load_language
 from lingraft.stages.task_scores import judge_all, load_tasks
@@ -161,7 +161,7 @@ class Demo:
         return folder
 
 
-def of_records(records: Records, language: str, depth: int, task: str) -> Scores:
+def of_records(records: RunRecords, language: str, depth: int, task: str) -> Scores:
     """Scores of a language that the demo's report has.
 
     Raises:
@@ -191,7 +191,7 @@ def main() -> None:
     try:
         recipe = Recipe.load(arguments.recipe)
         local.set_up(arguments.out)
-        records, task, depth = Records.load(arguments.out / "report"), only_task(recipe), recipe.adaptation.depth
+        records, task, depth = RunRecords.load(arguments.out / "report"), only_task(recipe), recipe.adaptation.depth
         work = arguments.out / "compare"
         shutil.rmtree(work, ignore_errors=True)
         demo = Demo(recipe, work)

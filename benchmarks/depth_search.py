@@ -25,7 +25,7 @@ from lingraft.console import say
 from lingraft.jobs import job as jobs
 from lingraft.jobs.job import Job, LanguageDirs
 from lingraft.search import Inputs, search
-from lingraft.search.trial import Attempt, Trainer
+from lingraft.search.trial import ClaimedTrial, Trainer
 from lingraft.stages.results import Trial, load_search
 from lingraft.training.schedule import unwatched
 
@@ -106,11 +106,11 @@ class Bench:
                 yield Case(language=language, seed=seed, grid=grid, found=found, standard=standard)
 
 
-def _to_its_end(depth: int, place: Path) -> Attempt:
+def _to_its_end(depth: int, place: Path) -> ClaimedTrial:
     def finish(trial: Trial) -> None:
         write_text(place, trial.model_dump_json(indent=1) + "\n")
 
-    return Attempt(depth, {"depth": depth}, {}, lambda _look, _score: None, lambda _scores, _last: False, finish)
+    return ClaimedTrial(depth, {"depth": depth}, {}, lambda _look, _score: None, lambda _scores, _last: False, finish)
 
 
 def _make(job: Job) -> Artifact:

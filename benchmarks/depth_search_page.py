@@ -11,7 +11,7 @@ import pydantic
 from benchmarks.speed.machine import cores
 from lingraft.artifacts.files import write_text
 from lingraft.config.recipe import Recipe
-from lingraft.reports.paper.canvas import Drawing, graded_looks, panels
+from lingraft.reports.paper.canvas import Drawing, graded_styles, panels
 from lingraft.reports.plotting import COLOURS, percent_ticks, si_ticks
 from lingraft.stages.results import SearchResult, Trial
 
@@ -175,7 +175,7 @@ def _counted(number: int, thing: str) -> str:
 
 def _plot(by_language: dict[str, list[Case]]) -> Drawing:
     depths = sorted({trial.depth for cases in by_language.values() for case in cases for trial in case.grid})
-    looks = dict(zip(depths, graded_looks(len(depths)), strict=True))
+    looks = dict(zip(depths, graded_styles(len(depths)), strict=True))
 
     def paint(figure: "Figure") -> None:
         for axes, (language, cases) in zip(panels(figure, len(by_language), 3), by_language.items(), strict=True):

@@ -20,8 +20,8 @@ from lingraft.data.languages import name_and_tag
 from lingraft.errors import NotRegisteredError
 from lingraft.new_recipe.machine import Machine
 from lingraft.reports.run.note import REPORT
-from lingraft.reports.run.page import PAGE_FILE, Records, brief, write
-from lingraft.reports.run.records import Answered
+from lingraft.reports.run.page import PAGE_FILE, RunRecords, brief_table, write
+from lingraft.reports.run.records import SampleAnswer
 from lingraft.serving.client import Query, serve_and_query
 from lingraft.tracking.promotion.renewal import require_droppable
 from pipelines import build, local
@@ -62,8 +62,8 @@ def run(recipe: Recipe, out: Path, compare: bool, drop_languages: Sequence[str] 
     # A whole run makes a new primary and new tasks on purpose.
     allowed = {"new_primary": whole, "new_labels": whole, "drop_languages": [*drop_languages]}
     outputs = local.run(language, out, progress, compare=compare, **allowed)
-    records = Records.load(Path(outputs["report"].path))
-    print(f"\n{brief(records)}\n")
+    records = RunRecords.load(Path(outputs["report"].path))
+    print(f"\n{brief_table(records)}\n")
     bundles = _fetch_bundles(recipe, out / "bundle")
     tasks = [task for task in recipe.tasks if task.name in bundles]
     answers = [answered for task in tasks for answered in ask_examples(recipe, task, bundles[task.name])]
@@ -143,7 +143,7 @@ def _fetch_bundles(recipe: Recipe, out: Path) -> dict[str, Path]:
     return fetched
 
 
-def ask_examples(recipe: Recipe, task: Task, bundle: Path) -> list[Answered]:
+def ask_examples(recipe: Recipe, task: Task, bundle: Path) -> list[SampleAnswer]:
     """Serve a task's bundle, query it with the recipe's example of every language, and print and return the answers."""
     questions = [Query(language, task.asked(language)) for language in task.examples]
     print(f"{task.name}:")
@@ -153,12 +153,12 @@ def ask_examples(recipe: Recipe, task: Task, bundle: Path) -> list[Answered]:
     for (language, texts), found in serve_and_query(bundle, questions):
         said = ", ".join(f"{task.named(what)} ({probability:.0%})" for what, probability in found) or "nothing"
         print(f"{name_and_tag(language)}: {' | '.join(texts.values())}\n    -> {said}")
-        answers.append(Answered(task=task.name, language=language, texts=dict(texts), found=found))
+        answers.append(SampleAnswer(task=task.name, language=language, texts=dict(texts), found=found))
     print()
     return answers
 
 
-def write_report(records: Records, out: Path) -> Path:
+def write_report(records: RunRecords, out: Path) -> Path:
     """Write the report with the endpoint's answers, and store it with the pipeline's run in place of the first one."""
     shutil.rmtree(out, ignore_errors=True)
     made = write(records, out)

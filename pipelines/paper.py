@@ -6,7 +6,7 @@ from kfp import dsl
 from kfp.dsl import base_component
 
 from components import data, paper
-from lingraft.comparison.plan import Arm, Comparison, PlannedPrimary, plan_of
+from lingraft.comparison.plan import Arm, Comparison, PlannedPrimary, plan_comparison
 from lingraft.config.cluster import StageName
 from lingraft.config.recipe import Recipe
 from pipelines.cluster import StepSettings, configure_light, configure_training
@@ -31,7 +31,7 @@ class _PrimaryOutputs(NamedTuple):
 
 def paper_pipeline(settings: Recipe) -> base_component.BaseComponent:
     """Every system in every language on every task, with learning curves; what fails is a hole in the tables."""
-    comparison = plan_of(settings)
+    comparison = plan_comparison(settings)
     targets = list(settings.targets)
 
     @dsl.pipeline(name=f"{settings.name}-paper", description=paper_pipeline.__doc__)
@@ -109,7 +109,7 @@ def _primary_steps(
     primary = pretrained.outputs["primary"]
     made = {}
     if planned.finetunings:
-        words = [wanted.word for wanted in planned.finetunings]
+        words = [wanted.key for wanted in planned.finetunings]
         with dsl.ParallelFor(words, parallelism=step_settings.cluster.parallel_languages) as job:
             finetuned = configure_training(
                 paper.finetune(**of, job=job, primary=primary, text=source["text"]), step_settings, "finetuning"

@@ -27,7 +27,7 @@ from lingraft.artifacts import sync
 from lingraft.artifacts.artifact import Kind
 from lingraft.artifacts.files import write_text
 from lingraft.comparison.plan import Comparison
-from lingraft.comparison.runner import attempted, jobs_of
+from lingraft.comparison.runner import comparison_jobs, run_jobs
 from lingraft.config.recipe import Recipe
 from lingraft.config.text import Folder
 from lingraft.console import say
@@ -62,7 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     }
     json, markdown = given.json or out / "initialisation.json", given.page or out / "initialisation.md"
     _write(found, comparison, out, json, markdown)
-    for job in attempted([*jobs_of(comparison, out)], out):
+    for job in run_jobs([*comparison_jobs(comparison, out)], out):
         if job.kind is Kind.EVALUATION:
             _write(found, comparison, out, json, markdown)
     print(markdown)
@@ -135,7 +135,7 @@ def _resources(recipe: Recipe, given: argparse.Namespace, out: Path) -> Resource
         words = {language: dictionary(source, language, folder) for language in recipe.targets}
         resources[Start.DICTIONARY] = {language: path for language, path in words.items() if path}
     if Start.PAIRS in given.starts:
-        for _ in attempted(
+        for _ in run_jobs(
             [job for one in recipe.languages for job in language_jobs(recipe, one, LanguageDirs.under(out, one))], out
         ):
             pass

@@ -6,7 +6,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from lingraft.comparison.plan import Arm, Comparison, comparison_of
+from lingraft.comparison.plan import Arm, Comparison, comparison_of_arms
 from lingraft.config.alignment import Alignment
 from lingraft.config.progressive import FixedSwitch
 from lingraft.config.recipe import Recipe
@@ -69,8 +69,8 @@ def compared(
         if (found := _starting(sized, start, resources)) is not None
         for name in systems
     ]
-    made = comparison_of(sized, arms)
-    primaries = tuple(replace(one, judged_layers=(one.layers,)) for one in made.primaries)
+    made = comparison_of_arms(sized, arms)
+    primaries = tuple(replace(one, task_layers=(one.layers,)) for one in made.primaries)
     return replace(made, primaries=primaries, measures_alignment=True)
 
 

@@ -9,8 +9,8 @@ from benchmarks.initialisation.arms import PROGRESSIVE
 from lingraft.artifacts.artifact import read_manifest
 from lingraft.artifacts.files import write_text
 from lingraft.comparison.plan import ALIGNMENT, MASKED, Arm, Comparison
-from lingraft.comparison.records import load_judged
-from lingraft.comparison.runner import initial_at, judged_at, vectors_at
+from lingraft.comparison.records import load_eval_result
+from lingraft.comparison.runner import evaluation_dir, initial_dir, vectors_dir
 from lingraft.errors import ArtifactError
 from lingraft.reports.paper.records import Cell
 
@@ -29,7 +29,7 @@ def records(comparison: Comparison, out: Path) -> Iterator[dict[str, Any]]:
 
 def _cell(arm: Arm, language: str, task: str, out: Path) -> Cell | None:
     try:
-        judged = load_judged(judged_at(arm, language, task, out))
+        judged = load_eval_result(evaluation_dir(arm, language, task, out))
     except ArtifactError:
         return None
     return next((cell for cell in judged.cells if cell.task == task and cell.failed is None), None)
@@ -52,7 +52,7 @@ def _alignment(arm: Arm, language: str, out: Path) -> dict[str, Any]:
     """What the initial embeddings took, the source's static vectors included, and how well their alignment went."""
     if not arm.recipe.adaptation.initialisation.needs_text:
         return {"alignment_s": 0.0}
-    initial, vectors = read_manifest(initial_at(arm, language, out)), read_manifest(vectors_at(out))
+    initial, vectors = read_manifest(initial_dir(arm, language, out)), read_manifest(vectors_dir(out))
     elapsed_s = sum(manifest.recorded("elapsed_s", float) for manifest in (initial, vectors))
     quality = initial.details["alignment"]
     kept = {name: quality[name] for name in ("resource", "start", "agreement", "succeeded", "mapped", "translated")}

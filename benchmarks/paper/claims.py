@@ -5,10 +5,18 @@ from collections.abc import Callable, Mapping
 
 from lingraft.comparison.plan import MASKED
 from lingraft.config.systems import System
-from lingraft.reports.paper.cells import Row, Table, average
-from lingraft.reports.paper.costs import share, times
+from lingraft.reports.paper.cells import ReportTable, TableRow, format_mean
+from lingraft.reports.paper.costs import format_ratio, format_share
 from lingraft.reports.paper.efficiency import Ratios
-from lingraft.reports.paper.grid import COMPUTE, MEASURED, CostMeasure, MissingValue, ResultsTable, TargetRule, Variant
+from lingraft.reports.paper.grid import (
+    COMPUTE,
+    MEASURED_SECONDS,
+    CostMeasure,
+    MissingValue,
+    ResultsTable,
+    TargetRule,
+    Variant,
+)
 from lingraft.reports.paper.published import RETAINED_PERCENT, SPEED_UPS
 from lingraft.reports.paper.records import PaperRecords, TaskFacts
 from lingraft.reports.paper.tables import final_spread_table, final_table
@@ -25,18 +33,18 @@ _PRINTED_IN_SOURCE = 86.2 - 86.4
 Say = Callable[[TaskFacts], str]
 
 
-def final_scores_table(grid: ResultsTable, task: TaskFacts) -> Table:
+def final_scores_table(grid: ResultsTable, task: TaskFacts) -> ReportTable:
     """Scores at the end of training; finetuning seeds, and so their spread, are tasks' alone."""
     return final_table(grid, task) if task.name == MASKED else final_spread_table(grid, task)
 
 
-def headlines(grid: ResultsTable) -> list[Table]:
+def headlines(grid: ResultsTable) -> list[ReportTable]:
     """The comparison in a row a system, and then again by every further pretraining seed."""
     again = pretrained_again(grid).items()
     return [headline(grid), *(headline(other, f"The same, pretrained with seed {seed}") for seed, other in again)]
 
 
-def headline(grid: ResultsTable, title: str = "Zero-shot scores, and what a language costs") -> Table:
+def headline(grid: ResultsTable, title: str = "Zero-shot scores, and what a language costs") -> ReportTable:
     """The comparison in a row a system: means over the languages that count of what was run, and what came cheaper."""
     scores = [final_scores_table(grid, task) for task in grid.records.tasks if task.baselines]
     labels = ["best trivial answer", "embeddings as initialised", *(variant.system for variant in grid.variants)]
@@ -44,9 +52,9 @@ def headline(grid: ResultsTable, title: str = "Zero-shot scores, and what a lang
     cheaper = [_NOTHING, _NOTHING, *(_cheaper(grid, variant) for variant in grid.variants)]
     means = (tuple(table.rows[line].cells[-1] for table in scores) for line in range(len(labels)))
     lines = zip(labels, layers, means, cheaper, strict=True)
-    rows = (Row(label, (over, *by_task, less)) for label, over, by_task, less in lines)
+    rows = (TableRow(label, (over, *by_task, less)) for label, over, by_task, less in lines)
     head = ("", "layers learned over", *(table.title for table in scores), "less compute than BL_BASE, masked tokens")
-    return Table("", title, head, (*rows,), (_COUNTED, _LESS))
+    return ReportTable("", title, head, (*rows,), (_COUNTED, _LESS))
 
 
 def pretrained_again(grid: ResultsTable) -> dict[int, ResultsTable]:
@@ -78,14 +86,14 @@ def _layers(grid: ResultsTable, variant: Variant) -> str:
 def _cheaper(grid: ResultsTable, variant: Variant) -> str:
     """How many times less compute it takes to 95% of BL_BASE's masked tokens over the trivial answer."""
     if variant == grid.reference:
-        return times(1.0)
+        return format_ratio(1.0)
     [task] = (task for task in grid.records.tasks if task.name == MASKED)
-    return _ratio(grid.speed_up(variant, task, COMPUTE, TargetRule.OVER_BASELINE), times)
+    return _ratio(grid.speed_up(variant, task, COMPUTE, TargetRule.OVER_BASELINE), format_ratio)
 
 
-def claims(grid: ResultsTable, title: str = "The paper's claims, and what came out here") -> Table:
+def claims(grid: ResultsTable, title: str = "The paper's claims, and what came out here") -> ReportTable:
     """A row a claim: what the paper has, then what we have by task."""
-    rows = [row for variant in grid.minis for row in _speed_ups(grid, variant)]
+    rows = [row for variant in grid.mini_variants for row in _speed_ups(grid, variant)]
     rows += [_kept(grid, variant) for variant in grid.variants if variant != grid.reference]
     rows += [_in_source(grid), *_depths(grid)]
     head = ("claim", "the paper", *(task.title for task in grid.records.tasks))
@@ -94,38 +102,38 @@ def claims(grid: ResultsTable, title: str = "The paper's claims, and what came o
         "b is the best trivial answer, and b + 95% is b with 95% of what BL_BASE has over it. Languages in which "
         "BL_BASE is less than 5 points above b do not count.",
     )
-    return Table("", title, head, tuple(rows), notes)
+    return ReportTable("", title, head, tuple(rows), notes)
 
 
-def _speed_ups(grid: ResultsTable, variant: Variant) -> list[Row]:
+def _speed_ups(grid: ResultsTable, variant: Variant) -> list[TableRow]:
     asked: list[tuple[str, CostMeasure, TargetRule]] = [
         ("times less compute to 95% of BL_BASE", COMPUTE, TargetRule.PAPER),
-        ("times fewer seconds to 95% of BL_BASE", MEASURED, TargetRule.PAPER),
+        ("times fewer seconds to 95% of BL_BASE", MEASURED_SECONDS, TargetRule.PAPER),
         ("times less compute to b + 95%", COMPUTE, TargetRule.OVER_BASELINE),
-        ("times fewer seconds to b + 95%", MEASURED, TargetRule.OVER_BASELINE),
+        ("times fewer seconds to b + 95%", MEASURED_SECONDS, TargetRule.OVER_BASELINE),
     ]
     rows = []
     for what, measure, goal in asked:
         printed = f"{SPEED_UPS[variant.system]}×" if (measure, goal) == (COMPUTE, TargetRule.PAPER) else _NOTHING
 
         def say(task: TaskFacts, measure: CostMeasure = measure, goal: TargetRule = goal) -> str:
-            return _ratio(grid.speed_up(variant, task, measure, goal), times)
+            return _ratio(grid.speed_up(variant, task, measure, goal), format_ratio)
 
         rows.append(_row(grid, f"{variant.system}: {what}", printed, say))
     return rows
 
 
-def _kept(grid: ResultsTable, variant: Variant) -> Row:
+def _kept(grid: ResultsTable, variant: Variant) -> TableRow:
     printed = f"{RETAINED_PERCENT[variant.system]}%" if variant.system in RETAINED_PERCENT else "clearly below"
     what = f"{variant.system}: share of BL_BASE's final score"
-    return _row(grid, what, printed, lambda task: _ratio(grid.retained(variant, task), share))
+    return _row(grid, what, printed, lambda task: _ratio(grid.retained(variant, task), format_share))
 
 
 def _ratio(ratios: Ratios, show: Callable[[float], str]) -> str:
-    return average(ratios.by_language, len(ratios.by_language) + len(ratios.left_out), show)
+    return format_mean(ratios.by_language, len(ratios.by_language) + len(ratios.left_out), show)
 
 
-def _in_source(grid: ResultsTable) -> Row:
+def _in_source(grid: ResultsTable) -> TableRow:
     """How much higher MINIJOINT's primary scores than BL_BASE's in the source language, in points."""
     found = {
         (cell.system, cell.task): cell.scores
@@ -141,7 +149,7 @@ def _in_source(grid: ResultsTable) -> Row:
     return _row(grid, what, f"{_PRINTED_IN_SOURCE:+.1f} (XNLI)", say)
 
 
-def _depths(grid: ResultsTable) -> list[Row]:
+def _depths(grid: ResultsTable) -> list[TableRow]:
     """The depth that is cheapest to the target, and the one that ends highest, by language."""
     if not grid.depths(System.MINIJOINT):
         return []
@@ -167,7 +175,7 @@ def _cheapest(grid: ResultsTable, task: TaskFacts, language: str) -> int | None:
     }
     costs = {depth: each.estimate for depth, each in found.items() if not isinstance(each, MissingValue)}
     costs = {depth: cost for depth, cost in costs.items() if math.isfinite(cost)}
-    return min(costs, key=lambda depth: costs[depth]) if costs and grid.counts(task, language) else None
+    return min(costs, key=lambda depth: costs[depth]) if costs and grid.is_informative(task, language) else None
 
 
 def _highest(grid: ResultsTable, task: TaskFacts, language: str) -> int | None:
@@ -175,8 +183,8 @@ def _highest(grid: ResultsTable, task: TaskFacts, language: str) -> int | None:
         depth: grid.final(Variant(System.MINIJOINT, depth), task, language) for depth in grid.depths(System.MINIJOINT)
     }
     ends = {depth: scores.mean for depth, scores in found.items() if isinstance(scores, SeedScores)}
-    return max(ends, key=lambda depth: ends[depth]) if ends and grid.counts(task, language) else None
+    return max(ends, key=lambda depth: ends[depth]) if ends and grid.is_informative(task, language) else None
 
 
-def _row(grid: ResultsTable, claim: str, printed: str, say: Say) -> Row:
-    return Row(claim, (printed, *(say(task) for task in grid.records.tasks)))
+def _row(grid: ResultsTable, claim: str, printed: str, say: Say) -> TableRow:
+    return TableRow(claim, (printed, *(say(task) for task in grid.records.tasks)))

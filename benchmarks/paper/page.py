@@ -15,15 +15,15 @@ from benchmarks.paper.spent import pretraining_table as losses_table
 from benchmarks.paper.spent import spent, stages_table, truncations
 from benchmarks.speed.machine import commit, cores
 from lingraft.artifacts.files import write_json, write_text
-from lingraft.comparison.plan import plan_of
-from lingraft.comparison.records import holes_of
+from lingraft.comparison.plan import plan_comparison
+from lingraft.comparison.records import count_missing
 from lingraft.config.recipe import Recipe
 from lingraft.reports.paper import report
-from lingraft.reports.paper.cells import Table
+from lingraft.reports.paper.cells import ReportTable
 from lingraft.reports.paper.costs import retained_table, speed_up_table
-from lingraft.reports.paper.depths import final_by_depth, near_by_depth
+from lingraft.reports.paper.depths import final_by_depth, target_time_by_depth
 from lingraft.reports.paper.equal import equal_table
-from lingraft.reports.paper.grid import COMPUTE, MEASURED, ResultsTable
+from lingraft.reports.paper.grid import COMPUTE, MEASURED_SECONDS, ResultsTable
 from lingraft.reports.paper.records import RECORDS_FILE, PaperRecords
 from lingraft.reports.paper.summary import summary
 from lingraft.reports.paper.tables import pretraining_table, source_table
@@ -58,7 +58,7 @@ class Page:
             self.draw(records)
         records = self._without_paths(records)
         self.folder.mkdir(parents=True, exist_ok=True)
-        trained = spent(plan_of(self.recipe), self.out)
+        trained = spent(plan_comparison(self.recipe), self.out)
         write_text(self.folder / RECORDS_FILE, records.model_dump_json(indent=1) + "\n")
         write_text(self.folder / report.MARKDOWN_FILE, report.markdown(records))
         write_json(self.folder / RUN_FILE, self._run(trained))
@@ -94,8 +94,8 @@ class Page:
         }
 
     def _lines(self, grid: ResultsTable, trained: Sequence[dict[str, Any]]) -> Iterator[str]:
-        comparison, records = plan_of(self.recipe), grid.records
-        holes = holes_of(comparison, records)
+        comparison, records = plan_comparison(self.recipe), grid.records
+        holes = count_missing(comparison, records)
         yield from ("# The paper's comparison, on real text", "")
         if holes.missing or holes.short:
             failed = sum(cell.failed is not None for cell in (*records.cells, *records.source_cells))
@@ -146,17 +146,17 @@ class Page:
         yield from (f"- {line}" for line in [*told, *truncations(trained), *grid.records.notes[1:]])
         yield f"- Data, domains, licences, and what differs from the paper: {_link(DATA_FILE)}."
 
-    def _tables(self, grid: ResultsTable, trained: Sequence[dict[str, Any]]) -> Iterator[Table]:
+    def _tables(self, grid: ResultsTable, trained: Sequence[dict[str, Any]]) -> Iterator[ReportTable]:
         for seed, again in pretrained_again(grid).items():
             yield claims(again, f"Claims, pretraining seed {seed}")
         for task in grid.records.tasks:
-            yield from (equal_table(grid, task, measure) for measure in (COMPUTE, MEASURED))
+            yield from (equal_table(grid, task, measure) for measure in (COMPUTE, MEASURED_SECONDS))
         yield from (*speed_up_table(grid), *retained_table(grid), *source_table(grid))
         for system in grid.records.systems:
             if grid.depths(system):
-                yield from (*near_by_depth(grid, system), *final_by_depth(grid, system))
+                yield from (*target_time_by_depth(grid, system), *final_by_depth(grid, system))
         yield from (*pretraining_table(grid), losses_table(trained))
-        yield stages_table(plan_of(self.recipe), self.out, trained)
+        yield stages_table(plan_comparison(self.recipe), self.out, trained)
 
     def _by_hand(self, file: str, otherwise: str) -> str:
         place = self.folder / file

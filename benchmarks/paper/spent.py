@@ -8,7 +8,7 @@ from lingraft.artifacts.artifact import MANIFEST, Kind, Manifest, read_manifest
 from lingraft.comparison import runner
 from lingraft.comparison.plan import Comparison
 from lingraft.jobs.job import Job
-from lingraft.reports.paper.cells import Row, Table, operations
+from lingraft.reports.paper.cells import ReportTable, TableRow, format_flops
 from lingraft.training.learning_curve import curve_of
 
 _STAGES = {
@@ -22,7 +22,7 @@ _HOUR_S = 3600
 
 def spent(comparison: Comparison, out: Path) -> list[dict[str, Any]]:
     """A record of every training that has come to its end."""
-    return [_record(job) for job in runner.jobs_of(comparison, out) if job.kind in _STAGES and _is_made(job)]
+    return [_record(job) for job in runner.comparison_jobs(comparison, out) if job.kind in _STAGES and _is_made(job)]
 
 
 def _is_made(job: Job) -> bool:
@@ -45,26 +45,30 @@ def _examples(found: Manifest) -> dict[str, Any]:
     )
 
 
-def stages_table(comparison: Comparison, out: Path, records: Sequence[dict[str, Any]]) -> Table:
+def stages_table(comparison: Comparison, out: Path, records: Sequence[dict[str, Any]]) -> ReportTable:
     """Trainings by stage: how many of those planned are done, and what they took."""
-    planned = [_STAGES[job.kind] for job in runner.jobs_of(comparison, out) if job.kind in _STAGES]
+    planned = [_STAGES[job.kind] for job in runner.comparison_jobs(comparison, out) if job.kind in _STAGES]
     rows = []
     for stage in _STAGES.values():
         its = [record for record in records if record["stage"] == stage]
         hours = sum(record["elapsed_s"] for record in its) / _HOUR_S
-        cells = (f"{len(its)} of {planned.count(stage)}", operations(sum(one["flops"] for one in its)), f"{hours:.2f}")
-        rows.append(Row(stage, cells))
+        cells = (
+            f"{len(its)} of {planned.count(stage)}",
+            format_flops(sum(one["flops"] for one in its)),
+            f"{hours:.2f}",
+        )
+        rows.append(TableRow(stage, cells))
     whole = sum(record["flops"] for record in records), sum(record["elapsed_s"] for record in records) / _HOUR_S
-    rows.append(Row("all", (f"{len(records)} of {len(planned)}", operations(whole[0]), f"{whole[1]:.2f}")))
+    rows.append(TableRow("all", (f"{len(records)} of {len(planned)}", format_flops(whole[0]), f"{whole[1]:.2f}")))
     note = "FLOPs are by equations A1, A3 and A4; hours are those of training alone, without judging."
-    return Table("", "What was trained", ("stage", "runs", "FLOPs", "hours"), tuple(rows), (note,))
+    return ReportTable("", "What was trained", ("stage", "runs", "FLOPs", "hours"), tuple(rows), (note,))
 
 
-def pretraining_table(records: Sequence[dict[str, Any]]) -> Table:
+def pretraining_table(records: Sequence[dict[str, Any]]) -> ReportTable:
     """How far each pretraining came: a model that knows only how frequent words are has stayed on the first plateau."""
-    rows = [Row(record["title"], (*_losses(record["losses"]),)) for record in records if "losses" in record]
+    rows = [TableRow(record["title"], (*_losses(record["losses"]),)) for record in records if "losses" in record]
     notes = ("Mean over heads of the cross-entropy of masked tokens in nats, on training text.",)
-    return Table("", "Loss along pretraining", ("pretraining", "a quarter", "half", "end"), tuple(rows), notes)
+    return ReportTable("", "Loss along pretraining", ("pretraining", "a quarter", "half", "end"), tuple(rows), notes)
 
 
 def _losses(curve: Sequence[tuple[int, float]]) -> Iterator[str]:

@@ -11,7 +11,7 @@ from benchmarks.serving.sections import GIB, SECTIONS, Told, load
 from benchmarks.speed.table import markdown
 from lingraft.artifacts.files import write_json, write_text
 from lingraft.bundle.format import TABLE_FORMATS
-from lingraft.reports.paper.canvas import Drawing, say
+from lingraft.reports.paper.canvas import Drawing, write_message
 from lingraft.reports.plotting import COLOURS
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def plot(told: Told) -> Drawing:
 
     def paint(figure: "Figure") -> None:
         if not there:
-            say(figure.subplots(), _NOT_RUN)
+            write_message(figure.subplots(), _NOT_RUN)
             return
         for axes, (name, draw) in zip(figure.subplots(1, len(there), squeeze=False)[0], there.items(), strict=True):
             draw(axes, told.found[name])

@@ -59,7 +59,7 @@ def cost(
     from lingraft.config.recipe import Recipe
     from lingraft.reports.cost.accelerators import Accelerator
     from lingraft.reports.cost.bill import bills, searched
-    from lingraft.reports.cost.table import Costs, as_json, as_text, languages_of
+    from lingraft.reports.cost.table import CostReport, as_json, as_text, languages_of
 
     settings = Recipe.load(recipe)
     count = len(settings.targets) if languages is None else languages
@@ -69,7 +69,7 @@ def cost(
     kinds = [Accelerator.parse(text, utilisation, price) for text in accelerator or ["V100"]]
     if measured is not None:
         kinds = [_measured(kinds, measured, utilisation)]
-    costs = Costs(settings, found, left_out, searched(settings), languages_of(settings, count), kinds, gpus)
+    costs = CostReport(settings, found, left_out, searched(settings), languages_of(settings, count), kinds, gpus)
     print(json.dumps(as_json(costs), indent=2) if as_machine else as_text(costs))
 
 
@@ -93,4 +93,4 @@ def _measured(kinds: "list[Accelerator]", trained: Path, utilisation: float | No
         raise CostError(
             f"--measured {trained} gives the utilisation of one --accelerator. Give one only, and no --utilisation."
         )
-    return kinds[0].measured(trained)
+    return kinds[0].with_measured_utilisation(trained)

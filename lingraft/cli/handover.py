@@ -113,11 +113,11 @@ def report(
 ) -> None:
     """Write the report as one HTML page, and print its table."""
     from lingraft.config.recipe import Recipe
-    from lingraft.reports.run.page import Records, table, write
+    from lingraft.reports.run.page import RunRecords, table, write
     from lingraft.stages.results import load_language, load_search, load_source
 
     languages = [load_language(folder) for folder in evaluation]
     found, settings = load_search(search) if search else None, Recipe.load(recipe) if recipe else None
-    records = Records.of(load_source(source), languages, found, settings)
+    records = RunRecords.of(load_source(source), languages, found, settings)
     print_artifact(write(records, out))
     print(table(records))

@@ -24,9 +24,15 @@ from lingraft.artifacts.failures import (
     require_inputs_made,
 )
 from lingraft.comparison.jobs import CHECKPOINTS, EMBEDDINGS
-from lingraft.comparison.measures import Measure, MeasureAny, alignment, masked_tokens, task_examples
-from lingraft.comparison.plan import ALIGNMENT, MASKED, Arm, Finetuning, PlannedPrimary
-from lingraft.comparison.records import EvalResult, save_judged
+from lingraft.comparison.measures import (
+    EmbeddingsScorer,
+    TaskScorer,
+    alignment_scorer,
+    masked_token_scorer,
+    task_scorer,
+)
+from lingraft.comparison.plan import ALIGNMENT, MASKED, Arm, FinetuningRun, PlannedPrimary
+from lingraft.comparison.records import EvalResult, save_eval_result
 from lingraft.config.recipe import Recipe
 from lingraft.config.tasks import Task
 from lingraft.data.blocks import load_blocks, open_split
@@ -44,7 +50,7 @@ from lingraft.training import masked_lm, precision
 Found = TypeVar("Found")
 
 
-class Curve(NamedTuple):
+class ScoredCurve(NamedTuple):
     """An adaptation's checkpoints as one measure sees them."""
 
     points: tuple[CurvePoint, ...] = ()
@@ -63,24 +69,24 @@ class FinetunedModels:
     only: str | None = None
     """The one task that they are judged on; absent: on all of them, and on masked tokens."""
 
-    def on(self, task: str) -> Self:
+    def restricted_to(self, task: str) -> Self:
         """The same, to be judged on one task, or on masked tokens."""
         return replace(self, only=task)
 
-    def judged_on(self, task: str) -> bool:
+    def includes(self, task: str) -> bool:
         """Whether a task is asked for."""
         return self.only in (None, task)
 
     @property
-    def finetunings(self) -> list[Finetuning]:
+    def finetunings(self) -> list[FinetuningRun]:
         """Of the tasks that are asked for."""
-        return [one for one in self.planned.finetunings if self.judged_on(one.task)]
+        return [one for one in self.planned.finetunings if self.includes(one.task)]
 
-    def covering(self, language: str) -> list[Task]:
+    def tasks_in(self, language: str) -> list[Task]:
         """Those of these tasks that have examples in a language."""
-        return [task for task in self.planned.recipe.tasks if self.judged_on(task.name) and task.covers(language)]
+        return [task for task in self.planned.recipe.tasks if self.includes(task.name) and task.covers(language)]
 
-    def place(self, folder: Path) -> Path:
+    def output_dir(self, folder: Path) -> Path:
         """Where what is judged on one task lies in a folder."""
         return folder / self.only if self.only else folder
 
@@ -93,33 +99,33 @@ class FinetunedModels:
         """
         return load_primary(self.primary, self.planned.recipe.primary_shape)
 
-    def finetuned(self, task: str, layers: int) -> list[Path]:
+    def available_folders(self, task: str, layers: int) -> list[Path]:
         """Those seeds of a task that were finetuned.
 
         Raises:
             InputFailedError: none was.
         """
         wanted = [one for one in self.finetunings if (one.task, one.layers) == (task, layers)]
-        reasons = [self._why_not(one) for one in wanted]
+        reasons = [self._missing_reason(one) for one in wanted]
         if all(reasons):
             raise InputFailedError(str(reasons[0]))
-        return [one.within(self.tasks) for one, reason in zip(wanted, reasons, strict=True) if reason is None]
+        return [one.path_in(self.tasks) for one, reason in zip(wanted, reasons, strict=True) if reason is None]
 
     def lost(self) -> tuple[str, ...]:
         """Why finetunings are missing."""
-        return tuple(reason for one in self.finetunings if (reason := self._why_not(one)))
+        return tuple(reason for one in self.finetunings if (reason := self._missing_reason(one)))
 
     def inputs(self) -> dict[str, Path]:
         """All folders, by what they are."""
-        finetuned = {f"finetuning {one.word}": one.within(self.tasks) for one in self.finetunings}
+        finetuned = {f"finetuning {one.key}": one.path_in(self.tasks) for one in self.finetunings}
         return {"primary": self.primary, **finetuned}
 
-    def _why_not(self, wanted: Finetuning) -> str | None:
-        folder = wanted.within(self.tasks)
-        return failure_reason(folder) or (None if folder.is_dir() else f"the finetuning {wanted.word} is not there")
+    def _missing_reason(self, wanted: FinetuningRun) -> str | None:
+        folder = wanted.path_in(self.tasks)
+        return failure_reason(folder) or (None if folder.is_dir() else f"the finetuning {wanted.key} is not there")
 
 
-def judge_language(
+def evaluate_language(
     arm: Arm,
     bodies: FinetunedModels,
     target: LanguageDirs,
@@ -140,20 +146,20 @@ def judge_language(
         source: text lane of the source language, which alignment is measured with.
     """
     inputs, layers = (*target, *(source or ()), bodies.primary, curve / EMBEDDINGS), bodies.planned.layers
-    measures: dict[str, Callable[[], Measure]] = {}
-    if bodies.judged_on(MASKED):
-        measures[MASKED] = partial(_masked_measure, arm, bodies, target, language)
+    measures: dict[str, Callable[[], EmbeddingsScorer]] = {}
+    if bodies.includes(MASKED):
+        measures[MASKED] = partial(_masked_scorer, arm, bodies, target, language)
     if source and bodies.only == ALIGNMENT:
-        measures[ALIGNMENT] = partial(_alignment_measure, arm, bodies, source, target, language)
-    for covered in bodies.covering(language):
-        measures[covered.name] = partial(_task_measure, covered, bodies, layers, target, language)
+        measures[ALIGNMENT] = partial(_language_alignment_scorer, arm, bodies, source, target, language)
+    for covered in bodies.tasks_in(language):
+        measures[covered.name] = partial(_language_task_scorer, covered, bodies, layers, target, language)
     cells = []
     baselines: dict[str, float] = {}
     for task, begin in measures.items():
         title = f"judging of {task!r} in {language!r}: {arm.title}"
-        with _precise(arm.recipe):
-            found, failed = _tried(title, inputs, partial(_curve, begin, curve / CHECKPOINTS))
-        seen = found or Curve()
+        with _evaluation_precision(arm.recipe):
+            found, failed = _result_or_reason(title, inputs, partial(_score_checkpoints, begin, curve / CHECKPOINTS))
+        seen = found or ScoredCurve()
         facts = {"system": arm.system, "depth": arm.depth, "language": language, "pretraining_seed": arm.seed}
         cells.append(Cell(**facts, task=task, points=seen.points, failed=failed))
         baselines |= {} if seen.baseline is None else {task: seen.baseline}
@@ -162,33 +168,33 @@ def judge_language(
         cells=tuple(cells),
         baselines=baselines,
         lost=bodies.lost(),
-        text_bytes=_bytes_if_read(target.text, language) if bodies.judged_on(MASKED) else None,
-        machine=machine(),
+        text_bytes=_text_bytes_or_none(target.text, language) if bodies.includes(MASKED) else None,
+        machine=device_name(),
     )
 
 
-def judge_source(bodies: FinetunedModels, source: LanguageDirs) -> EvalResult:
+def evaluate_source(bodies: FinetunedModels, source: LanguageDirs) -> EvalResult:
     """Scores in the source language of a primary, and of the mini-model that was finetuned beside it (table 5)."""
     planned, recipe = bodies.planned, bodies.planned.recipe
     language, seed = recipe.source, recipe.pretraining.seed
     cells = []
-    for layers in planned.judged_layers:
+    for layers in planned.task_layers:
         scores: dict[str, Callable[[], SeedScores]] = {}
-        if bodies.judged_on(MASKED):
+        if bodies.includes(MASKED):
             scores[MASKED] = partial(_masked_in_source, bodies, source, layers)
-        for covered in bodies.covering(language):
+        for covered in bodies.tasks_in(language):
             scores[covered.name] = partial(_task_in_source, covered, bodies, layers, source)
         for task, score in scores.items():
             title = f"judging of {task!r} in {language!r}: {planned.title}, {layers} layers"
-            with _precise(recipe):
-                found, failed = _tried(title, (*source, bodies.primary), score)
+            with _evaluation_precision(recipe):
+                found, failed = _result_or_reason(title, (*source, bodies.primary), score)
             facts = {"depth": layers, "task": task, "pretraining_seed": seed, "scores": found, "failed": failed}
-            cells += [SourceCell(system=system, **facts) for system in planned.systems_of(layers)]
-    text_bytes = _bytes_if_read(source.text, language) if bodies.judged_on(MASKED) else None
+            cells += [SourceCell(system=system, **facts) for system in planned.systems_over(layers)]
+    text_bytes = _text_bytes_or_none(source.text, language) if bodies.includes(MASKED) else None
     return EvalResult(language=language, source_cells=tuple(cells), lost=bodies.lost(), text_bytes=text_bytes)
 
 
-def language_judging(
+def language_evaluation(
     arm: Arm,
     bodies: FinetunedModels,
     target: LanguageDirs,
@@ -198,60 +204,62 @@ def language_judging(
     source: LanguageDirs | None = None,
 ) -> Job:
     """`judge_language` as a job: it has an outcome even where everything that it builds on failed."""
-    covering = bodies.covering(language)
+    covering = bodies.tasks_in(language)
     return Job(
         f"judge-{language}-{arm.name}",
-        f"judging of {language!r}{_on(bodies)}: {arm.title}",
+        f"judging of {language!r}{_task_suffix(bodies)}: {arm.title}",
         Kind.EVALUATION,
-        bodies.place(out),
-        target._asdict() | bodies.inputs() | {"embeddings": curve / EMBEDDINGS} | _named_source(source),
-        _judged_on(arm.recipe, covering),
-        lambda folder, _: save_judged(judge_language(arm, bodies, target, curve, language, source), folder),
-        work=bodies.planned.layers * len(arm.recipe.adaptation.checkpoint_steps) * _size(bodies, covering),
+        bodies.output_dir(out),
+        target._asdict() | bodies.inputs() | {"embeddings": curve / EMBEDDINGS} | _source_inputs(source),
+        _evaluation_settings(arm.recipe, covering),
+        lambda folder, _: save_eval_result(evaluate_language(arm, bodies, target, curve, language, source), folder),
+        work=bodies.planned.layers * len(arm.recipe.adaptation.checkpoint_steps) * _relative_work(bodies, covering),
         bears_failed_inputs=True,
     )
 
 
-def source_judging(bodies: FinetunedModels, source: LanguageDirs, out: Path) -> Job:
+def source_evaluation(bodies: FinetunedModels, source: LanguageDirs, out: Path) -> Job:
     """`judge_source` as a job."""
-    planned, tasks = bodies.planned, bodies.covering(bodies.planned.recipe.source)
+    planned, tasks = bodies.planned, bodies.tasks_in(bodies.planned.recipe.source)
     return Job(
         f"judge-source-{planned.name}",
-        f"judging of the source language{_on(bodies)}: {planned.title}",
+        f"judging of the source language{_task_suffix(bodies)}: {planned.title}",
         Kind.EVALUATION,
-        bodies.place(out),
+        bodies.output_dir(out),
         source._asdict() | bodies.inputs(),
-        _judged_on(planned.recipe, tasks) | {"systems": planned.systems_of(planned.layers)},
-        lambda folder, _: save_judged(judge_source(bodies, source), folder),
-        work=planned.layers * _size(bodies, tasks),
+        _evaluation_settings(planned.recipe, tasks) | {"systems": planned.systems_over(planned.layers)},
+        lambda folder, _: save_eval_result(evaluate_source(bodies, source), folder),
+        work=planned.layers * _relative_work(bodies, tasks),
         bears_failed_inputs=True,
     )
 
 
-def _named_source(source: LanguageDirs | None) -> dict[str, Path]:
+def _source_inputs(source: LanguageDirs | None) -> dict[str, Path]:
     return {f"source {name}": at for name, at in source._asdict().items()} if source else {}
 
 
-def _on(bodies: FinetunedModels) -> str:
+def _task_suffix(bodies: FinetunedModels) -> str:
     return f" on {bodies.only!r}" if bodies.only else ""
 
 
-def _size(bodies: FinetunedModels, tasks: Sequence[Task]) -> int:
+def _relative_work(bodies: FinetunedModels, tasks: Sequence[Task]) -> int:
     """About how often a model reads a language's examples; masked tokens need no finetuning, hence one seed."""
-    return bodies.judged_on(MASKED) + sum(len(task.finetuning.seeds) for task in tasks)
+    return bodies.includes(MASKED) + sum(len(task.finetuning.seeds) for task in tasks)
 
 
-def _judged_on(recipe: Recipe, tasks: Sequence[Task]) -> dict[str, Any]:
+def _evaluation_settings(recipe: Recipe, tasks: Sequence[Task]) -> dict[str, Any]:
     asked = {task.name: task.model_dump(mode="json", include={"kind", "labels", "test"}) for task in tasks}
     return {"precision": recipe.precision, "tasks": asked}
 
 
-def _precise(recipe: Recipe) -> AbstractContextManager[object]:
+def _evaluation_precision(recipe: Recipe) -> AbstractContextManager[object]:
     """Judging is in bf16 where a recipe asks for it; what `auto` finds faster may differ between its trainings."""
     return precision.precise("bf16" if recipe.precision == "bf16" else "fp32")()
 
 
-def _tried(title: str, inputs: Sequence[Path], work: Callable[[], Found]) -> tuple[Found, None] | tuple[None, str]:
+def _result_or_reason(
+    title: str, inputs: Sequence[Path], work: Callable[[], Found]
+) -> tuple[Found, None] | tuple[None, str]:
     """What some work found, or why it found nothing."""
     try:
         require_inputs_made(inputs)
@@ -263,7 +271,7 @@ def _tried(title: str, inputs: Sequence[Path], work: Callable[[], Found]) -> tup
         return None, f"{title}: {format_error(error)}"
 
 
-def _curve(begin: Callable[[], Measure], checkpoints: Path) -> Curve:
+def _score_checkpoints(begin: Callable[[], EmbeddingsScorer], checkpoints: Path) -> ScoredCurve:
     folders = sorted(checkpoints.glob("step-*"))
     if not folders:
         raise ArtifactError(f"{checkpoints} holds no checkpoints. Remove the adaptation beside it, and run it again.")
@@ -274,18 +282,18 @@ def _curve(begin: Callable[[], Measure], checkpoints: Path) -> Curve:
         spent = {"step": cost.steps, "flops": cost.flops, "elapsed_s": cost.elapsed_s}
         points.append(CurvePoint(**spent, scores=SeedScores(by_seed=score.by_seed)))
         baseline = score.baseline
-    return Curve(tuple(points), baseline)
+    return ScoredCurve(tuple(points), baseline)
 
 
-def _masked_measure(arm: Arm, bodies: FinetunedModels, target: LanguageDirs, language: str) -> Measure:
+def _masked_scorer(arm: Arm, bodies: FinetunedModels, target: LanguageDirs, language: str) -> EmbeddingsScorer:
     tokenizer = Tokenizer.load(target.tokenizer, language)
     blocks = load_blocks(target.blocks, tokenizer, arm.recipe.encoder.block_tokens)
-    return masked_tokens(bodies.load(), blocks, arm.seed)
+    return masked_token_scorer(bodies.load(), blocks, arm.seed)
 
 
-def _alignment_measure(
+def _language_alignment_scorer(
     arm: Arm, bodies: FinetunedModels, source: LanguageDirs, target: LanguageDirs, language: str
-) -> Measure:
+) -> EmbeddingsScorer:
     primary, tokenizer = bodies.load(), Tokenizer.load(target.tokenizer, language)
     source_blocks = load_blocks(source.blocks, primary.tokenizer, arm.recipe.encoder.block_tokens)
     text = load_text(source.text, arm.recipe.source)
@@ -298,13 +306,15 @@ def _alignment_measure(
             f"alignment of {language!r} cannot be measured: its text and the source's have fewer than {FEWEST_PAIRS} "
             "parallel paragraphs or shared pieces in the test split. Give more text."
         )
-    return alignment(primary, probe, arm.seed)
+    return alignment_scorer(primary, probe, arm.seed)
 
 
-def _task_measure(task: Task, bodies: FinetunedModels, layers: int, lane: LanguageDirs, language: str) -> MeasureAny:
+def _language_task_scorer(
+    task: Task, bodies: FinetunedModels, layers: int, lane: LanguageDirs, language: str
+) -> TaskScorer:
     text = load_text(lane.text, language) if task.kind == "documents" else None
     tokenizer = Tokenizer.load(lane.tokenizer, language)
-    return task_examples(task, bodies.finetuned(task.name, layers), text, tokenizer)
+    return task_scorer(task, bodies.available_folders(task.name, layers), text, tokenizer)
 
 
 def _masked_in_source(bodies: FinetunedModels, source: LanguageDirs, layers: int) -> SeedScores:
@@ -315,12 +325,12 @@ def _masked_in_source(bodies: FinetunedModels, source: LanguageDirs, layers: int
 
 
 def _task_in_source(task: Task, bodies: FinetunedModels, layers: int, source: LanguageDirs) -> SeedScores:
-    measure = _task_measure(task, bodies, layers, source, bodies.planned.recipe.source)
+    measure = _language_task_scorer(task, bodies, layers, source, bodies.planned.recipe.source)
     return SeedScores(by_seed=measure(bodies.load()).by_seed)
 
 
-def _bytes_if_read(text: Path, language: str) -> int | None:
-    return _tried(f"counting of text of {language!r}", (text,), partial(_text_bytes, text, language))[0]
+def _text_bytes_or_none(text: Path, language: str) -> int | None:
+    return _result_or_reason(f"counting of text of {language!r}", (text,), partial(_text_bytes, text, language))[0]
 
 
 def _text_bytes(text: Path, language: str) -> int:
@@ -329,7 +339,7 @@ def _text_bytes(text: Path, language: str) -> int:
         return sum(len(json.loads(line)["text"].encode()) for line in lines)
 
 
-def machine() -> str:
+def device_name() -> str:
     """What trains and judges here, for people."""
     if precision.device().type == "cuda":
         return torch.cuda.get_device_name()

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lingraft.artifacts.artifact import Artifact
-from lingraft.comparison.plan import Arm, Finetuning, PlannedPrimary
+from lingraft.comparison.plan import Arm, FinetuningRun, PlannedPrimary
 from lingraft.jobs import job as jobs
 from lingraft.jobs.job import Job
 from lingraft.stages.adapt import adapt
@@ -29,13 +29,13 @@ def mini_building(arm: Arm, primary: Path, blocks: Path, out: Path) -> Job:
     return replace(job, name=f"build-mini-{arm.name}", title=f"mini-model of {arm.title}")
 
 
-def finetuning(planned: PlannedPrimary, wanted: Finetuning, primary: Path, text: Path, out: Path) -> Job:
+def finetuning(planned: PlannedPrimary, wanted: FinetuningRun, primary: Path, text: Path, out: Path) -> Job:
     """Learning a task in the source language, by a whole primary or by its mini-model."""
     layers = None if wanted.layers == planned.layers else wanted.layers
     job = jobs.finetuning(planned.recipe, wanted.task, wanted.seed, primary, text, out, layers)
     return replace(
         job,
-        name=f"finetune-{planned.name}-{wanted.word.replace('/', '-')}",
+        name=f"finetune-{planned.name}-{wanted.key.replace('/', '-')}",
         title=f"finetuning of {planned.title}, {wanted.layers} layers, on {wanted.task!r} with seed {wanted.seed}",
     )
 
@@ -51,7 +51,7 @@ def initialisation(
     start: str = "",
 ) -> Job:
     """Writing a language's embeddings at update 0, from which every arm of a primary with the same start begins."""
-    job = jobs.initialisation(planned.first(start).recipe, language, primary, tokenizer, out, blocks, vectors)
+    job = jobs.initialisation(planned.arm_with_start(start).recipe, language, primary, tokenizer, out, blocks, vectors)
     by = f" from {start}" if start else ""
     title = f"initial embeddings of {language!r}{by} for {planned.title}"
     name = f"initialise-{language}-{planned.name}" + (f"-{start}" if start else "")

@@ -22,7 +22,7 @@ from lingraft.tasks.loading import load_examples
 from lingraft.training import masked_lm, precision
 
 
-class Score(NamedTuple):
+class ScoreWithBaseline(NamedTuple):
     """What one language's embeddings score."""
 
     by_seed: dict[int, float]
@@ -31,13 +31,13 @@ class Score(NamedTuple):
     """Of the best trivial answer to the same examples."""
 
 
-Measure = Callable[[Embeddings], Score]
+EmbeddingsScorer = Callable[[Embeddings], ScoreWithBaseline]
 """Swaps a language's embeddings in, and scores them."""
-MeasureAny = Callable[[Embeddings | Primary], Score]
+TaskScorer = Callable[[Embeddings | Primary], ScoreWithBaseline]
 """The same, and for the primary's own embeddings too."""
 
 
-def masked_tokens(primary: Primary, blocks: Artifact, seed: int) -> Measure:
+def masked_token_scorer(primary: Primary, blocks: Artifact, seed: int) -> EmbeddingsScorer:
     """Share of masked tokens of the test split that a primary finds with a language's embeddings, always at 15%.
 
     The trivial answer is the piece that is most frequent there.
@@ -49,15 +49,15 @@ def masked_tokens(primary: Primary, blocks: Artifact, seed: int) -> Measure:
     """
     blocks_NT, top = open_split(blocks, "test").all(), primary.encoder.shape.layers
 
-    def score(learned: Embeddings) -> Score:
+    def score(learned: Embeddings) -> ScoreWithBaseline:
         primary.swap_in(learned)
         found = masked_lm.accuracy(primary.encoder.to(precision.device()), blocks_NT, (top,))[top]
-        return Score({seed: found}, _most_frequent(blocks_NT, learned.tokenizer.special))
+        return ScoreWithBaseline({seed: found}, _most_frequent_share(blocks_NT, learned.tokenizer.special))
 
     return score
 
 
-def alignment(primary: Primary, probe: AlignmentProbe, seed: int) -> Measure:
+def alignment_scorer(primary: Primary, probe: AlignmentProbe, seed: int) -> EmbeddingsScorer:
     """Share of counterparts found in the other language, both directions, by hidden states after the top layer.
 
     The trivial answer is a guess.
@@ -69,21 +69,21 @@ def alignment(primary: Primary, probe: AlignmentProbe, seed: int) -> Measure:
     """
     top = primary.encoder.shape.layers
 
-    def score(learned: Embeddings) -> Score:
+    def score(learned: Embeddings) -> ScoreWithBaseline:
         primary.swap_in(learned)
-        return Score({seed: probe.measure(primary.encoder, (top,))[top].scores.accuracy}, 1 / probe.pairs)
+        return ScoreWithBaseline({seed: probe.measure(primary.encoder, (top,))[top].scores.accuracy}, 1 / probe.pairs)
 
     return score
 
 
-def _most_frequent(blocks_NT: Tensor, special: SpecialIds) -> float:
+def _most_frequent_share(blocks_NT: Tensor, special: SpecialIds) -> float:
     """Share of the most frequent piece among those that may be masked."""
     counts_V = torch.bincount(blocks_NT.flatten().long(), minlength=max(special) + 1)
     counts_V[list(special)] = 0
     return float(counts_V.max() / counts_V.sum())
 
 
-def task_examples(task: Task, finetuned: Sequence[Path], text: Artifact | None, tokenizer: Tokenizer) -> MeasureAny:
+def task_scorer(task: Task, finetuned: Sequence[Path], text: Artifact | None, tokenizer: Tokenizer) -> TaskScorer:
     """Score of a finetuned task on its test examples in a language, with each seed, by its official metric.
 
     Args:
@@ -100,11 +100,11 @@ def task_examples(task: Task, finetuned: Sequence[Path], text: Artifact | None, 
     first, language = models[0], tokenizer.language
     data = first.kind.prepare(load_examples(task, "test", language, text), first.labels, tokenizer, first.shape)
 
-    def score(embeddings: Embeddings | Primary) -> Score:
+    def score(embeddings: Embeddings | Primary) -> ScoreWithBaseline:
         judged = {}
         for model in models:
             model.swap_in(embeddings)
             judged[model.seed] = model.kind.judge(model.net.to(precision.device()), data, language)
-        return Score({seed: one.score for seed, one in judged.items()}, judged[first.seed].baseline)
+        return ScoreWithBaseline({seed: one.score for seed, one in judged.items()}, judged[first.seed].baseline)
 
     return score

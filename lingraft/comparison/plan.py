@@ -24,7 +24,7 @@ ALIGNMENT = "alignment"
 
 
 @dataclass(frozen=True)
-class Finetuning:
+class FinetuningRun:
     """A task learned by a primary, or by its mini-model, with one seed."""
 
     task: str
@@ -33,13 +33,13 @@ class Finetuning:
     seed: int
 
     @property
-    def word(self) -> str:
+    def key(self) -> str:
         """One word for it; also its place in a folder of a primary's finetunings."""
         return f"{self.task}/{self.layers}-layers/seed-{self.seed}"
 
-    def within(self, folder: Path) -> Path:
+    def path_in(self, folder: Path) -> Path:
         """Where it lies among a primary's finetunings."""
-        return folder / self.word
+        return folder / self.key
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ class PlannedPrimary:
     name: str
     arms: tuple[Arm, ...]
     """Those that adapt languages to it."""
-    judged_layers: tuple[int, ...]
+    task_layers: tuple[int, ...]
     """Depths of its models that learn tasks: its own, and that of MINIJOINT's mini-model (table 5)."""
 
     @property
@@ -104,7 +104,7 @@ class PlannedPrimary:
         """Under one of its systems; they agree in all that pretraining and finetuning read."""
         return self.arms[0].recipe
 
-    def first(self, start: str) -> Arm:
+    def arm_with_start(self, start: str) -> Arm:
         """Return the arm under whose recipe initial embeddings of a start are written, for all arms with that start."""
         return next(arm for arm in self.arms if arm.start == start)
 
@@ -121,28 +121,28 @@ class PlannedPrimary:
     @property
     def title(self) -> str:
         """For people."""
-        systems = " and ".join(self.systems_of(self.layers))
+        systems = " and ".join(self.systems_over(self.layers))
         return f"the primary of {systems}, pretraining seed {self.seed}"
 
     @property
-    def finetunings(self) -> tuple[Finetuning, ...]:
+    def finetunings(self) -> tuple[FinetuningRun, ...]:
         """Every task with every seed, by each model that learns tasks."""
         return tuple(
-            Finetuning(task.name, layers, seed)
-            for layers in self.judged_layers
+            FinetuningRun(task.name, layers, seed)
+            for layers in self.task_layers
             for task in self.recipe.tasks
             for seed in task.finetuning.seeds
         )
 
-    def finetuning(self, word: str) -> Finetuning:
+    def finetuning(self, word: str) -> FinetuningRun:
         """One of the finetunings, by its word.
 
         Raises:
             RecipeError: the recipe's comparison has no such finetuning.
         """
-        return _named(word, {one.word: one for one in self.finetunings}, "finetuning")
+        return _lookup(word, {one.key: one for one in self.finetunings}, "finetuning")
 
-    def systems_of(self, layers: int) -> tuple[System, ...]:
+    def systems_over(self, layers: int) -> tuple[System, ...]:
         """Systems whose model of so many layers learns tasks; a mini-model that does is MINIJOINT's."""
         systems = dict.fromkeys(arm.system for arm in self.arms)
         return tuple(system for system in systems if layers == self.layers or system is System.MINIJOINT)
@@ -180,7 +180,7 @@ class Comparison:
         Raises:
             RecipeError: the recipe's comparison has no such arm.
         """
-        return _named(name, {arm.name: arm for arm in self.arms}, "arm")
+        return _lookup(name, {arm.name: arm for arm in self.arms}, "arm")
 
     def primary(self, name: str) -> PlannedPrimary:
         """A primary by its name.
@@ -188,10 +188,10 @@ class Comparison:
         Raises:
             RecipeError: the recipe's comparison has no such primary.
         """
-        return _named(name, {primary.name: primary for primary in self.primaries}, "primary")
+        return _lookup(name, {primary.name: primary for primary in self.primaries}, "primary")
 
 
-def plan_of(recipe: Recipe) -> Comparison:
+def plan_comparison(recipe: Recipe) -> Comparison:
     """Everything that a recipe's comparison runs.
 
     Where [adaptation] names no checkpoints, the first and the last update are judged.
@@ -205,27 +205,27 @@ def plan_of(recipe: Recipe) -> Comparison:
     if MASKED in {task.name for task in recipe.tasks}:
         raise RecipeError(f"no task can be called {MASKED!r}: the comparison has that one itself. Choose another name.")
     arms = [
-        Arm(_of(recipe, system, depth, seed))
+        Arm(_recipe_for(recipe, system, depth, seed))
         for seed in recipe.paper.pretraining_seeds
         for system in recipe.paper.systems
         for depth in _depths(recipe, system)
     ]
-    further = _of_further_seeds(recipe, recipe.paper)
+    further = _further_recipe(recipe, recipe.paper)
     for system, seeds in recipe.paper.further_seeds.items():
-        arms += [Arm(_of(further, system, recipe.adaptation.depth, seed)) for seed in seeds]
-    return comparison_of(recipe, arms)
+        arms += [Arm(_recipe_for(further, system, recipe.adaptation.depth, seed)) for seed in seeds]
+    return comparison_of_arms(recipe, arms)
 
 
-def comparison_of(recipe: Recipe, arms: Sequence[Arm]) -> Comparison:
+def comparison_of_arms(recipe: Recipe, arms: Sequence[Arm]) -> Comparison:
     """Return the comparison of some arms, with each primary that they need once."""
     by_primary: dict[str, list[Arm]] = {}
     for arm in arms:
         by_primary.setdefault(arm.primary, []).append(arm)
-    primaries = (PlannedPrimary(name, (*its,), _judged_layers(recipe, its)) for name, its in by_primary.items())
+    primaries = (PlannedPrimary(name, (*its,), _task_layers(recipe, its)) for name, its in by_primary.items())
     return Comparison(recipe, (*arms,), (*primaries,))
 
 
-def _of_further_seeds(recipe: Recipe, paper: Paper) -> Recipe:
+def _further_recipe(recipe: Recipe, paper: Paper) -> Recipe:
     """The recipe with the tasks that further pretrainings are judged on."""
     if paper.further_tasks is None:
         return recipe
@@ -235,7 +235,7 @@ def _of_further_seeds(recipe: Recipe, paper: Paper) -> Recipe:
     return recipe.model_copy(update={"tasks": tuple(one for one in recipe.tasks if one.name in paper.further_tasks)})
 
 
-def _of(recipe: Recipe, system: System, depth: int, seed: int) -> Recipe:
+def _recipe_for(recipe: Recipe, system: System, depth: int, seed: int) -> Recipe:
     pretraining = recipe.pretraining.model_copy(update={"seed": seed})
     every = recipe.adaptation.checkpoint_every_steps
     if not recipe.adaptation.checkpoint_steps:
@@ -251,14 +251,14 @@ def _depths(recipe: Recipe, system: System) -> list[int]:
     return sorted({recipe.adaptation.depth, *further})
 
 
-def _judged_layers(recipe: Recipe, arms: list[Arm]) -> tuple[int, ...]:
+def _task_layers(recipe: Recipe, arms: list[Arm]) -> tuple[int, ...]:
     layers = {arms[0].recipe.primary_shape.layers}
     if any(arm.system is System.MINIJOINT for arm in arms):
         layers.add(recipe.adaptation.depth)
     return tuple(sorted(layers, reverse=True))
 
 
-def _named(name: str, found: dict[str, Planned], what: str) -> Planned:
+def _lookup(name: str, found: dict[str, Planned], what: str) -> Planned:
     if name not in found:
         raise RecipeError(f"the recipe's comparison has no {what} {name!r}; it has {sorted(found)}. Compile it again.")
     return found[name]

@@ -43,14 +43,14 @@ class EvalResult(Result):
     machine: str = Field("", description="Where it was judged, and trained.")
 
     @property
-    def whole(self) -> bool:
+    def is_complete(self) -> bool:
         """Whether nothing failed."""
         return not self.lost and not any(
             [cell.failed for cell in self.cells] + [one.failed for one in self.source_cells]
         )
 
 
-def save_judged(judged: EvalResult, out: Path) -> Artifact:
+def save_eval_result(judged: EvalResult, out: Path) -> Artifact:
     """Write what was judged as an artifact.
 
     Raises:
@@ -62,7 +62,7 @@ def save_judged(judged: EvalResult, out: Path) -> Artifact:
     return Artifact.load(out, Kind.EVALUATION)
 
 
-def load_judged(folder: Path) -> EvalResult:
+def load_eval_result(folder: Path) -> EvalResult:
     """Open what `save_judged` wrote, or why there is nothing.
 
     Raises:
@@ -79,14 +79,14 @@ def load_judged(folder: Path) -> EvalResult:
         raise ArtifactError(f"{folder / RESULT_FILE} is damaged: {error}. Judge again.") from error
 
 
-def judged_under(folder: Path) -> list[EvalResult]:
+def load_eval_results(folder: Path) -> list[EvalResult]:
     """Everything judged, or failed, that lies anywhere in a folder.
 
     Raises:
         ArtifactError: something else lies there too, or something is damaged.
     """
     found = {path.parent for name in (MANIFEST, FAILED_FILE) for path in folder.rglob(name)}
-    return [load_judged(each) for each in sorted(found)]
+    return [load_eval_result(each) for each in sorted(found)]
 
 
 def final_scores(judged: EvalResult) -> dict[str, float]:
@@ -96,7 +96,7 @@ def final_scores(judged: EvalResult) -> dict[str, float]:
     return {name: scores.mean for name, scores in {**cells, **source}.items()}
 
 
-def records_of(comparison: Comparison, judged: Iterable[EvalResult]) -> PaperRecords:
+def merge_records(comparison: Comparison, judged: Iterable[EvalResult]) -> PaperRecords:
     """All that was judged so far as one record; what is planned and missing is a hole there.
 
     Raises:
@@ -131,13 +131,13 @@ class MissingCells(NamedTuple):
     """Those whose score lacks some finetuning seed."""
 
 
-def holes_of(comparison: Comparison, records: PaperRecords) -> MissingCells:
+def count_missing(comparison: Comparison, records: PaperRecords) -> MissingCells:
     """How much of what is planned the records lack."""
-    planned = sum(_scores(arm.recipe, language) for arm in comparison.arms for language in arm.recipe.targets)
+    planned = sum(_score_count(arm.recipe, language) for arm in comparison.arms for language in arm.recipe.targets)
     planned += sum(
-        len(one.systems_of(layers)) * _scores(one.recipe, one.recipe.source)
+        len(one.systems_over(layers)) * _score_count(one.recipe, one.recipe.source)
         for one in comparison.primaries
-        for layers in one.judged_layers
+        for layers in one.task_layers
     )
     seeds = {task.name: len(task.finetuning.seeds) for task in comparison.recipe.tasks} | {MASKED: 1}
     found = [(cell.task, cell.points[-1].scores) for cell in records.cells if cell.failed is None]
@@ -146,7 +146,7 @@ def holes_of(comparison: Comparison, records: PaperRecords) -> MissingCells:
     return MissingCells(planned, planned - len(found), short)
 
 
-def _scores(recipe: Recipe, language: str) -> int:
+def _score_count(recipe: Recipe, language: str) -> int:
     """What one model is judged on in a language."""
     return 1 + sum(task.covers(language) for task in recipe.tasks)
 

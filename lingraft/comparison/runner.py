@@ -19,9 +19,9 @@ from lingraft.artifacts.failures import clear_failure, failure_reason
 from lingraft.artifacts.files import explain_write_errors, write_text
 from lingraft.comparison import evaluate, jobs
 from lingraft.comparison.evaluate import FinetunedModels
-from lingraft.comparison.plan import ALIGNMENT, MASKED, Arm, Comparison, PlannedPrimary, plan_of
-from lingraft.comparison.records import EvalResult, holes_of, load_judged, records_of
-from lingraft.comparison.shared_jobs import held, in_turn
+from lingraft.comparison.plan import ALIGNMENT, MASKED, Arm, Comparison, PlannedPrimary, plan_comparison
+from lingraft.comparison.records import EvalResult, count_missing, load_eval_result, merge_records
+from lingraft.comparison.shared_jobs import claim_in_turn, exclusive
 from lingraft.config.recipe import Recipe
 from lingraft.config.tasks import Task
 from lingraft.console import say
@@ -37,11 +37,11 @@ REPORT = "report"
 """Folder of the finished report among the results."""
 
 
-def _unheard(records: PaperRecords) -> None:
+def _ignore_records(records: PaperRecords) -> None:
     """They are in the folder of results anyway."""
 
 
-def run(recipe: Recipe, out: Path, hear: Callable[[PaperRecords], None] = _unheard) -> Artifact:
+def run(recipe: Recipe, out: Path, on_records: Callable[[PaperRecords], None] = _ignore_records) -> Artifact:
     """Pretrain, finetune, adapt and judge all that the recipe's [paper] asks for, and write its report.
 
     Records and tables so far are written after every judgement that was not there (`records.json`, `paper.md`), the
@@ -58,24 +58,24 @@ def run(recipe: Recipe, out: Path, hear: Callable[[PaperRecords], None] = _unhea
         ArtifactError: `out` cannot be written.
         MissingExtraError: matplotlib or jinja2 is not installed.
     """
-    comparison = plan_of(recipe)
-    planned = [*jobs_of(comparison, out)]
-    standing = judged_so_far(planned)
-    hear(records_of(comparison, [*standing.values()]))
-    known = {made for made, judged in standing.items() if judged.whole}
-    for job in attempted(planned, out):
+    comparison = plan_comparison(recipe)
+    planned = [*comparison_jobs(comparison, out)]
+    standing = existing_results(planned)
+    on_records(merge_records(comparison, [*standing.values()]))
+    known = {made for made, judged in standing.items() if judged.is_complete}
+    for job in run_jobs(planned, out):
         if job.kind is Kind.EVALUATION and job.made not in known:
-            hear(_write_so_far(comparison, planned, out))
+            on_records(_write_progress(comparison, planned, out))
     if known:  # some may have been judged again, since what they judge was made again
-        hear(_write_so_far(comparison, planned, out))
-    judged = [load_judged(job.made) for job in planned if job.kind is Kind.EVALUATION]
-    with held(out / REPORT, out):
-        made = _report(comparison, judged, out / REPORT)
-    _say_holes(comparison, judged, out / MARKDOWN_FILE)
+        on_records(_write_progress(comparison, planned, out))
+    judged = [load_eval_result(job.made) for job in planned if job.kind is Kind.EVALUATION]
+    with exclusive(out / REPORT, out):
+        made = _write_report(comparison, judged, out / REPORT)
+    _say_missing(comparison, judged, out / MARKDOWN_FILE)
     return made
 
 
-def attempted(planned: Sequence[Job], out: Path) -> Iterator[Job]:
+def run_jobs(planned: Sequence[Job], out: Path) -> Iterator[Job]:
     """Do jobs that are not done, say how many are left and how long they take, and yield each afterwards.
 
     Args:
@@ -86,15 +86,15 @@ def attempted(planned: Sequence[Job], out: Path) -> Iterator[Job]:
         ProvenanceMismatchError: `out` has results that were trained from other settings.
         ArtifactError: `out` cannot be written.
     """
-    clock = _Clock(planned)
-    for number, job in enumerate(in_turn(planned, out), start=1):
+    clock = _TimeEstimate(planned)
+    for number, job in enumerate(claim_in_turn(planned, out), start=1):
         say(f"[{number}/{len(planned)}{clock.left}] {job.title}")
         with clock.measuring(job):
-            _attempt(job)
+            _run_job(job)
         yield job
 
 
-def jobs_of(comparison: Comparison, out: Path) -> Iterator[Job]:
+def comparison_jobs(comparison: Comparison, out: Path) -> Iterator[Job]:
     """All jobs, each after those that it builds on.
 
     Text comes first, where most can be missing; then, by pretraining seed, all embeddings and how they find masked
@@ -104,71 +104,77 @@ def jobs_of(comparison: Comparison, out: Path) -> Iterator[Job]:
         yield from language_jobs(comparison.recipe, language, LanguageDirs.under(out, language))
     if any(_starts_from_text(arm) for arm in comparison.arms):
         source, its = comparison.recipe.source, LanguageDirs.under(out, comparison.recipe.source)
-        yield source_vectors(comparison.recipe, source, its.blocks, its.tokenizer, vectors_at(out))
+        yield source_vectors(comparison.recipe, source, its.blocks, its.tokenizer, vectors_dir(out))
     for part in comparison.by_seed().values():
         for primary in part.primaries:
-            yield from _pretrained(primary, out)
+            yield from _pretraining_jobs(primary, out)
         for language in part.recipe.targets:
             for primary in part.primaries:
-                yield from _initialised(primary, language, out)
-            for arm in _learning(part, language):
-                bodies = _bodies(part.primary(arm.primary), out)
-                yield from _adapted(arm, bodies.on(MASKED), language, out)
+                yield from _initialisation_jobs(primary, language, out)
+            for arm in _arms_adapting(part, language):
+                bodies = _finetuned_models(part.primary(arm.primary), out)
+                yield from _adaptation_jobs(arm, bodies.restricted_to(MASKED), language, out)
                 if part.measures_alignment:
-                    yield _aligned(arm, bodies.on(ALIGNMENT), language, out)
+                    yield _alignment_job(arm, bodies.restricted_to(ALIGNMENT), language, out)
         for task in part.tasks:
-            yield from _of_task(part, task, out)
+            yield from _task_jobs(part, task, out)
 
 
-def _pretrained(primary: PlannedPrimary, out: Path) -> Iterator[Job]:
-    bodies, source = _bodies(primary, out).on(MASKED), LanguageDirs.under(out, primary.recipe.source)
+def _pretraining_jobs(primary: PlannedPrimary, out: Path) -> Iterator[Job]:
+    bodies, source = (
+        _finetuned_models(primary, out).restricted_to(MASKED),
+        LanguageDirs.under(out, primary.recipe.source),
+    )
     yield jobs.pretraining(primary, source.blocks, source.tokenizer, bodies.primary)
-    yield evaluate.source_judging(bodies, source, _judged(primary.name, out))
+    yield evaluate.source_evaluation(bodies, source, _evaluations_dir(primary.name, out))
     for arm in primary.arms:
         if arm.recipe.builds_mini:
-            yield jobs.mini_building(arm, bodies.primary, source.blocks, _mini(arm, out))
+            yield jobs.mini_building(arm, bodies.primary, source.blocks, _mini_dir(arm, out))
 
 
-def _initialised(planned: PlannedPrimary, language: str, out: Path) -> Iterator[Job]:
+def _initialisation_jobs(planned: PlannedPrimary, language: str, out: Path) -> Iterator[Job]:
     """Initial embeddings from each start, where adaptation cannot draw them itself."""
-    target, primary = LanguageDirs.under(out, language), _bodies(planned, out).primary
+    target, primary = LanguageDirs.under(out, language), _finetuned_models(planned, out).primary
     for start in dict.fromkeys(arm.start for arm in planned.arms):
-        if _starts_from_text(arm := planned.first(start)) and language in arm.recipe.targets:
-            pieces = target.blocks, target.tokenizer, vectors_at(out)
-            yield jobs.initialisation(planned, language, primary, *pieces, initial_at(arm, language, out), start)
+        if _starts_from_text(arm := planned.arm_with_start(start)) and language in arm.recipe.targets:
+            pieces = target.blocks, target.tokenizer, vectors_dir(out)
+            yield jobs.initialisation(planned, language, primary, *pieces, initial_dir(arm, language, out), start)
 
 
-def _adapted(arm: Arm, bodies: FinetunedModels, language: str, out: Path) -> Iterator[Job]:
-    mini, target = _mini(arm, out) if arm.recipe.builds_mini else None, LanguageDirs.under(out, language)
-    curve = _curve(arm, language, out)
-    start = initial_at(arm, language, out) if _starts_from_text(arm) else None
+def _adaptation_jobs(arm: Arm, bodies: FinetunedModels, language: str, out: Path) -> Iterator[Job]:
+    mini, target = _mini_dir(arm, out) if arm.recipe.builds_mini else None, LanguageDirs.under(out, language)
+    curve = _adaptation_dir(arm, language, out)
+    start = initial_dir(arm, language, out) if _starts_from_text(arm) else None
     yield jobs.adaptation(arm, language, bodies.primary, mini, target.blocks, target.tokenizer, curve, start)
-    yield evaluate.language_judging(arm, bodies, target, curve, language, _judged(arm.name, out) / language)
+    yield evaluate.language_evaluation(arm, bodies, target, curve, language, _evaluations_dir(arm.name, out) / language)
 
 
-def _aligned(arm: Arm, bodies: FinetunedModels, language: str, out: Path) -> Job:
+def _alignment_job(arm: Arm, bodies: FinetunedModels, language: str, out: Path) -> Job:
     """Judge how near a language's hidden states come to the source's."""
     source, target = LanguageDirs.under(out, arm.recipe.source), LanguageDirs.under(out, language)
-    curve, place = _curve(arm, language, out), _judged(arm.name, out) / language
-    return evaluate.language_judging(arm, bodies, target, curve, language, place, source)
+    curve, place = _adaptation_dir(arm, language, out), _evaluations_dir(arm.name, out) / language
+    return evaluate.language_evaluation(arm, bodies, target, curve, language, place, source)
 
 
-def _of_task(part: Comparison, task: Task, out: Path) -> Iterator[Job]:
+def _task_jobs(part: Comparison, task: Task, out: Path) -> Iterator[Job]:
     """Learn one task from every primary, and judge all models and languages on it."""
     source = LanguageDirs.under(out, part.recipe.source)
     for primary in part.primaries:
-        bodies = _bodies(primary, out).on(task.name)
+        bodies = _finetuned_models(primary, out).restricted_to(task.name)
         for wanted in bodies.finetunings:
-            yield jobs.finetuning(primary, wanted, bodies.primary, source.text, wanted.within(bodies.tasks))
-        yield evaluate.source_judging(bodies, source, _judged(primary.name, out))
+            yield jobs.finetuning(primary, wanted, bodies.primary, source.text, wanted.path_in(bodies.tasks))
+        yield evaluate.source_evaluation(bodies, source, _evaluations_dir(primary.name, out))
     for language in filter(task.covers, part.recipe.targets):
-        for arm in _learning(part, language):
-            bodies, curve = _bodies(part.primary(arm.primary), out).on(task.name), _curve(arm, language, out)
+        for arm in _arms_adapting(part, language):
+            bodies, curve = (
+                _finetuned_models(part.primary(arm.primary), out).restricted_to(task.name),
+                _adaptation_dir(arm, language, out),
+            )
             given = arm, bodies, LanguageDirs.under(out, language), curve, language
-            yield evaluate.language_judging(*given, _judged(arm.name, out) / language)
+            yield evaluate.language_evaluation(*given, _evaluations_dir(arm.name, out) / language)
 
 
-def _learning(part: Comparison, language: str) -> list[Arm]:
+def _arms_adapting(part: Comparison, language: str) -> list[Arm]:
     """Arms that adapt a language: one start may have resources for some of the languages only."""
     return [arm for arm in part.arms if language in arm.recipe.targets]
 
@@ -177,45 +183,45 @@ def _starts_from_text(arm: Arm) -> bool:
     return arm.recipe.adaptation.initialisation.needs_text
 
 
-def vectors_at(out: Path) -> Path:
+def vectors_dir(out: Path) -> Path:
     """Where the source's static vectors are among the results."""
     return out / "vectors"
 
 
-def initial_at(arm: Arm, language: str, out: Path) -> Path:
+def initial_dir(arm: Arm, language: str, out: Path) -> Path:
     """Where the embeddings are that an arm starts from, if its initialisation needs text."""
     return out / "initial" / (f"{arm.primary}-{arm.start}" if arm.start else arm.primary) / language
 
 
-def judged_at(arm: Arm, language: str, task: str, out: Path) -> Path:
+def evaluation_dir(arm: Arm, language: str, task: str, out: Path) -> Path:
     """Where it is kept how well an arm does a task in a language."""
-    return _judged(arm.name, out) / language / task
+    return _evaluations_dir(arm.name, out) / language / task
 
 
-def _curve(arm: Arm, language: str, out: Path) -> Path:
+def _adaptation_dir(arm: Arm, language: str, out: Path) -> Path:
     return out / "adaptation" / arm.name / language
 
 
-def _judged(name: str, out: Path) -> Path:
+def _evaluations_dir(name: str, out: Path) -> Path:
     return out / "judged" / name
 
 
-def _bodies(primary: PlannedPrimary, out: Path) -> FinetunedModels:
+def _finetuned_models(primary: PlannedPrimary, out: Path) -> FinetunedModels:
     return FinetunedModels(primary, out / "primary" / primary.name, out / "task" / primary.name)
 
 
-def _mini(arm: Arm, out: Path) -> Path:
+def _mini_dir(arm: Arm, out: Path) -> Path:
     return out / "mini" / arm.name
 
 
-def _attempt(job: Job) -> None:
+def _run_job(job: Job) -> None:
     """Do a job, unless it is done; one that failed is tried again.
 
     Judging loses nothing but time, so that it is done again wherever anything has changed or had failed.
     """
 
     def once() -> None:
-        if job.kind is Kind.EVALUATION and job.made.is_dir() and _outdated(job):
+        if job.kind is Kind.EVALUATION and job.made.is_dir() and _is_outdated(job):
             shutil.rmtree(job.made)
         get_or_make(job.made, job.kind, job.made_from, lambda: job.make(job.out, unwatched))
 
@@ -223,49 +229,49 @@ def _attempt(job: Job) -> None:
     job.attempt(once)
 
 
-def _outdated(job: Job) -> bool:
+def _is_outdated(job: Job) -> bool:
     try:
         require_same_provenance(job.made, job.made_from)
-        return not load_judged(job.made).whole
+        return not load_eval_result(job.made).is_complete
     except ArtifactError:
         return True
 
 
-def judged_so_far(planned: Iterable[Job]) -> dict[Path, EvalResult]:
+def existing_results(planned: Iterable[Job]) -> dict[Path, EvalResult]:
     """What stands of the comparison that is planned, whichever process judged it, and when; by where it is."""
-    return {job.made: found for job in planned if job.kind is Kind.EVALUATION and (found := _standing(job))}
+    return {job.made: found for job in planned if job.kind is Kind.EVALUATION and (found := _existing_result(job))}
 
 
-def _standing(job: Job) -> EvalResult | None:
+def _existing_result(job: Job) -> EvalResult | None:
     as_of_now = replace(job)  # a job keeps what it is made from once it was asked, and an input may yet be made
     try:
         if not failure_reason(job.made):
             require_same_provenance(job.made, as_of_now.made_from)
-        return load_judged(job.made)
+        return load_eval_result(job.made)
     except ArtifactError:
         return None
 
 
-def _write_so_far(comparison: Comparison, planned: Iterable[Job], out: Path) -> PaperRecords:
-    records = records_of(comparison, [*judged_so_far(planned).values()])
+def _write_progress(comparison: Comparison, planned: Iterable[Job], out: Path) -> PaperRecords:
+    records = merge_records(comparison, [*existing_results(planned).values()])
     write_text(out / RECORDS_FILE, records.model_dump_json(indent=2) + "\n")
     write_text(out / MARKDOWN_FILE, paper_report.markdown(records))
     return records
 
 
-def _report(comparison: Comparison, judged: Sequence[EvalResult], out: Path) -> Artifact:
+def _write_report(comparison: Comparison, judged: Sequence[EvalResult], out: Path) -> Artifact:
     """Write the report beside the one of an earlier run, and put it in its place."""
     new = out.with_name(f".{out.name}-new")
     with explain_write_errors(out):
         shutil.rmtree(new, ignore_errors=True)
-        paper_report.write(records_of(comparison, judged), new)
+        paper_report.write(merge_records(comparison, judged), new)
         shutil.rmtree(out, ignore_errors=True)
         new.rename(out)
     return Artifact.load(out, Kind.REPORT)
 
 
-def _say_holes(comparison: Comparison, judged: Sequence[EvalResult], tables: Path) -> None:
-    holes = holes_of(comparison, records_of(comparison, judged))
+def _say_missing(comparison: Comparison, judged: Sequence[EvalResult], tables: Path) -> None:
+    holes = count_missing(comparison, merge_records(comparison, judged))
     if holes.missing or holes.short:
         short = f", and {holes.short} lack finetuning seeds" if holes.short else ""
         say(
@@ -274,7 +280,7 @@ def _say_holes(comparison: Comparison, judged: Sequence[EvalResult], tables: Pat
         )
 
 
-class _Clock:
+class _TimeEstimate:
     """How long the jobs that are left will take, if they go on like those of their kind."""
 
     def __init__(self, planned: Sequence[Job]) -> None:

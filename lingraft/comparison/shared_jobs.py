@@ -10,12 +10,12 @@ from lingraft.console import say
 from lingraft.errors import InUseError
 from lingraft.jobs.job import Job
 
-_HELD = ".held"
+_LOCKS = ".held"
 """Has a folder for each job that some process is at."""
-_PAUSE_S = 1.0
+_POLL_S = 1.0
 
 
-def in_turn(planned: Iterable[Job], out: Path) -> Iterator[Job]:
+def claim_in_turn(planned: Iterable[Job], out: Path) -> Iterator[Job]:
     """Every job, held by this process until the next is asked for.
 
     The next is the first that no other process is at and that builds on nothing still to come. What another process
@@ -29,7 +29,7 @@ def in_turn(planned: Iterable[Job], out: Path) -> Iterator[Job]:
     told = None
     while waiting:
         with ExitStack() as hold:
-            job = next((one for one in _ready(waiting) if _held(one.made, out, hold)), None)
+            job = next((one for one in _ready(waiting) if _try_lock(one.made, out, hold)), None)
             if job:
                 yield job
                 waiting.remove(job)
@@ -37,15 +37,15 @@ def in_turn(planned: Iterable[Job], out: Path) -> Iterator[Job]:
         if told != waiting[0]:
             told = waiting[0]
             say(f"waiting for another process: {told.title}")
-        time.sleep(_PAUSE_S)
+        time.sleep(_POLL_S)
 
 
 @contextmanager
-def held(made: Path, out: Path) -> Iterator[None]:
+def exclusive(made: Path, out: Path) -> Iterator[None]:
     """Have what lies at `made` to oneself, as soon as no other process has."""
     with ExitStack() as hold:
-        while not _held(made, out, hold):
-            time.sleep(_PAUSE_S)
+        while not _try_lock(made, out, hold):
+            time.sleep(_POLL_S)
         yield
 
 
@@ -54,9 +54,9 @@ def _ready(waiting: Sequence[Job]) -> Iterator[Job]:
     return (job for job in waiting if to_come.isdisjoint(job.inputs.values()))
 
 
-def _held(made: Path, out: Path, hold: ExitStack) -> bool:
+def _try_lock(made: Path, out: Path, hold: ExitStack) -> bool:
     """Whether a job is this process's from now on, until `hold` ends."""
     with suppress(InUseError):
-        hold.enter_context(folder_lock(out / _HELD / ".".join(made.relative_to(out).parts)))
+        hold.enter_context(folder_lock(out / _LOCKS / ".".join(made.relative_to(out).parts)))
         return True
     return False

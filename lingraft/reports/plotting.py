@@ -41,7 +41,7 @@ _STYLE = {
 }
 
 
-def style(ink: str) -> dict[str, Any]:
+def base_style(ink: str) -> dict[str, Any]:
     """Matplotlib's settings that all our figures share: few lines, grey axes, words in one colour.
 
     Args:
@@ -75,7 +75,7 @@ class Plot:
     svg: str
 
 
-def draw(title: str, caption: str, alt: str, paint: "Callable[[Axes], None]", height_in: float = 3.0) -> Plot:
+def draw_plot(title: str, caption: str, alt: str, paint: "Callable[[Axes], None]", height_in: float = 3.0) -> Plot:
     """Paint a figure without a display or global state.
 
     Raises:
@@ -87,7 +87,7 @@ def draw(title: str, caption: str, alt: str, paint: "Callable[[Axes], None]", he
     except ModuleNotFoundError as error:
         raise MissingExtraError("matplotlib", "report") from error
     with (
-        matplotlib.rc_context(style(_INK) | _STYLE),  # type: ignore[arg-type]  # the stubs want every key as a literal
+        matplotlib.rc_context(base_style(_INK) | _STYLE),  # type: ignore[arg-type]  # the stubs want every key as a literal
         warnings.catch_warnings(),
     ):
         # Text is drawn by the browser, which has fonts for scripts that Matplotlib's own lacks.
@@ -98,10 +98,10 @@ def draw(title: str, caption: str, alt: str, paint: "Callable[[Axes], None]", he
         stream = io.StringIO()
         nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
         figure.savefig(stream, format="svg", transparent=True, metadata=nothing)
-    return Plot(title, caption, _embedded(stream.getvalue(), title, alt))
+    return Plot(title, caption, _inline_svg(stream.getvalue(), title, alt))
 
 
-def _embedded(svg: str, title: str, alt: str) -> str:
+def _inline_svg(svg: str, title: str, alt: str) -> str:
     """SVG for the middle of a page: ids of its own, the page's colours, a text for those who cannot see it."""
     prefix = re.sub(r"\W", "-", title.lower())
     svg = svg[svg.index("<svg") :]

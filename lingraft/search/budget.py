@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from lingraft.config.recipe import Recipe
 from lingraft.config.systems import Stage, Step, System
 from lingraft.model.flops import step_flops
-from lingraft.search.space import Params, settings_of
+from lingraft.search.space import Params, trial_settings
 
 
 @dataclass(frozen=True)
-class Length:
+class TrialLength:
     """How long one trial trains, and when it is looked at."""
 
     steps: int
@@ -22,7 +22,7 @@ class Length:
     """Number of a look by the update after which it is, in order; the last is after the last update."""
 
     @property
-    def last(self) -> int:
+    def last_look(self) -> int:
         """Number of the last look."""
         return max(self.looks.values())
 
@@ -53,12 +53,12 @@ class Budget:
             return search.flop_budget
         return (search.steps_at_depth or 0) * self._step_flops({"depth": adaptation.depth})
 
-    def length(self, params: Params) -> Length:
+    def trial_length(self, params: Params) -> TrialLength:
         """How long a trial is."""
         looks, share = self.recipe.require_search().looks, float(params.get("budget_share", 1.0))
         last, each = round(share * looks), self._step_flops(params)
         after = {max(1, round(self.flops * look / looks / each)): look for look in range(1, last + 1)}
-        return Length(max(after), each, after)
+        return TrialLength(max(after), each, after)
 
     @property
     def standard_flops(self) -> float:
@@ -72,4 +72,4 @@ class Budget:
         return self.recipe.steps_over(params["depth"])[Stage.ADAPT]
 
     def _step_flops(self, params: Params) -> float:
-        return step_flops(self.recipe, self.step(params), settings_of(self.recipe, params, steps=1), self.vocabulary)
+        return step_flops(self.recipe, self.step(params), trial_settings(self.recipe, params, steps=1), self.vocabulary)

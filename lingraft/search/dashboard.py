@@ -6,7 +6,7 @@ from types import FrameType
 
 from lingraft.console import say
 from lingraft.errors import MissingExtraError, TrackingError
-from lingraft.search.storage import explained, opened, require_there
+from lingraft.search.storage import explain_errors, open_storage, require_exists
 from lingraft.signals import EXIT_CODES, signal_handler
 
 
@@ -29,10 +29,10 @@ def serve(address: str | None, host: str, port: int) -> None:
         raise MissingExtraError("optuna-dashboard", "search-dashboard") from error
     if address is None:
         raise TrackingError("there is no storage to look into. Give --storage, or set LINGRAFT_SEARCH_STORAGE.")
-    with explained(address):
-        require_there(address)
-    storage, _ = opened(address)
-    with explained(address):
+    with explain_errors(address):
+        require_exists(address)
+    storage, _ = open_storage(address)
+    with explain_errors(address):
         names = [study.study_name for study in storage.get_all_studies()]
     say(f"{len(names)} searches on http://{host}:{port}/: {', '.join(names) or 'none yet'}. Ctrl-C ends it.")
     try:

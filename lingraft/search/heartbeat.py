@@ -16,26 +16,26 @@ _STARTED = 19
 """Place of a process' start in /proc/PID/stat, counted from behind its name."""
 
 
-def own_mark() -> list[str]:
+def process_identity() -> list[str]:
     """This process among those of all machines: host, space of process numbers, number, and start."""
-    return [*_here(), str(os.getpid()), _started(os.getpid()) or ""]
+    return [*_host_and_namespace(), str(os.getpid()), _start_time(os.getpid()) or ""]
 
 
-def is_gone(mark: object) -> bool:
+def has_exited(mark: object) -> bool:
     """Whether the process of a mark was one of this machine, and has ended."""
-    if not isinstance(mark, list) or tuple(mark[:2]) != _here():
+    if not isinstance(mark, list) or tuple(mark[:2]) != _host_and_namespace():
         return False
-    return _started(int(mark[2])) != mark[3]
+    return _start_time(int(mark[2])) != mark[3]
 
 
-def _here() -> tuple[str, str]:
+def _host_and_namespace() -> tuple[str, str]:
     try:
         return socket.gethostname(), str(Path("/proc/self/ns/pid").readlink())
     except OSError:
         return socket.gethostname(), f"unknown to {os.getpid()}"
 
 
-def _started(process: int) -> str | None:
+def _start_time(process: int) -> str | None:
     """When a process began, in the kernel's ticks; None if there is none, or none that can be seen."""
     try:
         stat = Path(f"/proc/{process}/stat").read_text()
@@ -65,7 +65,7 @@ def heartbeat(beat: Callable[[int], None], every_s: float) -> Iterator[None]:
         thread.join()
 
 
-class Watched:
+class LivenessMonitor:
     """For how long each of many signs has not changed, as far as it was looked at."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:

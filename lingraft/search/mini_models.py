@@ -13,11 +13,11 @@ from lingraft.jobs import job as jobs
 from lingraft.jobs import shared_results
 from lingraft.training.schedule import Progress
 
-_AGAIN_S = 2.0
+_RETRY_S = 2.0
 
 
 @dataclass(frozen=True)
-class Minis:
+class MiniModels:
     """The mini-models of a recipe whose system builds them; none are needed where a primary has heads."""
 
     recipe: Recipe
@@ -31,19 +31,19 @@ class Minis:
         """Whether the recipe's system has a step 1b."""
         return self.recipe.builds_mini
 
-    def folder(self, depth: int) -> Path | None:
+    def get_or_build(self, depth: int) -> Path | None:
         """The mini-model of a depth, built now unless it is there; None where none is needed.
 
         Raises:
             RecipeError: there is no text of the source language to build it from.
         """
-        return self._made(depth).folder if self.needed else None
+        return self._get_or_build(depth).folder if self.needed else None
 
     def costs(self, depths: list[int]) -> dict[int, Cost]:
         """What step 1b took at each depth."""
-        return {depth: self._made(depth).manifest.cost for depth in depths} if self.needed else {}
+        return {depth: self._get_or_build(depth).manifest.cost for depth in depths} if self.needed else {}
 
-    def _made(self, depth: int) -> Artifact:
+    def _get_or_build(self, depth: int) -> Artifact:
         if self.source_blocks is None:
             raise RecipeError(
                 f"a search over {self.recipe.system}'s depths builds a mini-model of each, in the source language, but "
@@ -58,7 +58,7 @@ class Minis:
                 )
             except InUseError as error:
                 say(f"another worker builds the mini-model over {depth} layers; it is waited for: {error}")
-                time.sleep(_AGAIN_S)
+                time.sleep(_RETRY_S)
 
 
 def _unwatched(point: Progress) -> None:

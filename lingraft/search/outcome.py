@@ -12,9 +12,9 @@ from lingraft.config.search import Goal
 from lingraft.errors import MissingExtraError, TrainingError
 from lingraft.search import page
 from lingraft.search.shared_study import SharedStudy
-from lingraft.search.space import choices_of
+from lingraft.search.space import search_space
 from lingraft.search.trial import Trainer
-from lingraft.search.trial_order import Order
+from lingraft.search.trial_order import TrialOrder
 from lingraft.stages import results
 from lingraft.stages.results import FrontPoint, SearchResult, Trial
 
@@ -22,7 +22,7 @@ _FEWEST_FOR_IMPORTANCE = 4
 """Whole trials; of fewer, no parameter's share means anything."""
 
 
-def require_drawing() -> None:
+def require_plotting() -> None:
     """Refuse a search before long work if its plots could not be drawn.
 
     Raises:
@@ -32,21 +32,21 @@ def require_drawing() -> None:
         raise MissingExtraError("matplotlib", "search")
 
 
-def write(board: SharedStudy, trainer: Trainer, order: Order, target: float | None, out: Path) -> Artifact:
+def write_result(board: SharedStudy, trainer: Trainer, order: TrialOrder, target: float | None, out: Path) -> Artifact:
     """Conclude a search whose trials have all ended.
 
     Raises:
         TrainingError: no trial could be trained.
         ArtifactError: `out` cannot be written.
     """
-    found = result_of(board, trainer, order, target)
+    found = build_result(board, trainer, order, target)
     settings, search = trainer.search.model_dump(mode="json"), trainer.search
     facts = {"language": search.language, "aligned_with": found.primary, "data_hashes": trainer.data_hashes}
     cost = _cost(trainer, found)
-    return results.save_search(found, out, page.files(found), **facts, recipe=settings, cost=cost)
+    return results.save_search(found, out, page.render_files(found), **facts, recipe=settings, cost=cost)
 
 
-def result_of(board: SharedStudy, trainer: Trainer, order: Order, target: float | None) -> SearchResult:
+def build_result(board: SharedStudy, trainer: Trainer, order: TrialOrder, target: float | None) -> SearchResult:
     """The record of a search.
 
     Raises:
@@ -57,8 +57,8 @@ def result_of(board: SharedStudy, trainer: Trainer, order: Order, target: float 
     if not trials:
         reasons = "; ".join(f"{key}: {reason}" for key, reason in failures.items())
         raise TrainingError(f"no trial of the search could be trained: {reasons}")
-    search, front = trainer.search, front_of(trials)
-    best, reason = _chosen(search.goal, trials, front, search.target_share, target)
+    search, front = trainer.search, pareto_front(trials)
+    best, reason = _choose(search.goal, trials, front, search.target_share, target)
     return SearchResult(
         language=search.language,
         primary=trainer.source.fingerprint,
@@ -70,8 +70,8 @@ def result_of(board: SharedStudy, trainer: Trainer, order: Order, target: float 
         reason=reason,
         target=target,
         front=front,
-        importance=_importance(board, len(choices_of(trainer.recipe))),
-        building=trainer.minis.costs(sorted({trial.depth for trial in trials})),
+        importance=_importance(board, len(search_space(trainer.recipe))),
+        building=trainer.mini_models.costs(sorted({trial.depth for trial in trials})),
         budget_flops=trainer.budget.flops,
         standard_flops=trainer.budget.standard_flops,
         order=order.reason,
@@ -79,7 +79,7 @@ def result_of(board: SharedStudy, trainer: Trainer, order: Order, target: float 
     )
 
 
-def front_of(trials: Sequence[Trial]) -> list[FrontPoint]:
+def pareto_front(trials: Sequence[Trial]) -> list[FrontPoint]:
     """Points at which no other trial had spent as little for as good a score, from cheap to dear.
 
     What was measured on the way counts: whoever stops there has spent no more. Points before any update do not.
@@ -97,7 +97,7 @@ def front_of(trials: Sequence[Trial]) -> list[FrontPoint]:
     return front
 
 
-def _chosen(
+def _choose(
     goal: Goal, trials: Sequence[Trial], front: Sequence[FrontPoint], share: float, target: float | None
 ) -> tuple[Trial, str]:
     """The best trial for a goal, and why it is."""
@@ -121,14 +121,14 @@ def _importance(board: SharedStudy, parameters: int) -> dict[str, float]:
     if parameters < 2 or len(whole) < _FEWEST_FOR_IMPORTANCE:
         return {}
     study = optuna.create_study(direction="maximize")
-    study.add_trials([_scored(trial) for trial in whole])
+    study.add_trials([_with_last_score(trial) for trial in whole])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
         evaluator = optuna.importance.PedAnovaImportanceEvaluator()
     return dict(optuna.importance.get_param_importances(study, evaluator=evaluator))
 
 
-def _scored(trial: optuna.trial.FrozenTrial) -> optuna.trial.FrozenTrial:
+def _with_last_score(trial: optuna.trial.FrozenTrial) -> optuna.trial.FrozenTrial:
     score = trial.intermediate_values[max(trial.intermediate_values)]
     return optuna.trial.create_trial(params=trial.params, distributions=trial.distributions, value=score)
 

@@ -5,32 +5,32 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from lingraft._version import __version__
-from lingraft.reports.run.page import environment
-from lingraft.search.plots import cost_rows, drawings_of
+from lingraft.reports.run.page import template_environment
+from lingraft.search.plots import cost_rows, search_drawings
 from lingraft.stages.results import SearchResult, Trial
 
 PAGE_FILE = "search.html"
 _SEARCHED = ("learning_rate", "mask_rate", "initialisation", "budget_share")
 
 
-class Row(NamedTuple):
+class TrialRow(NamedTuple):
     """Of the table of trials."""
 
     cells: list[str]
     chosen: bool
 
 
-def files(found: SearchResult) -> dict[str, bytes]:
+def render_files(found: SearchResult) -> dict[str, bytes]:
     """The page and its plots, by their names.
 
     Raises:
         MissingExtraError: matplotlib or jinja2 is not installed.
     """
-    drawings = drawings_of(found)
+    drawings = search_drawings(found)
     pictures = {drawing.file: drawing.png() for drawing in drawings}
     searched = [name for name in _SEARCHED if any(getattr(trial, name) is not None for trial in found.trials)]
     page = (
-        environment()
+        template_environment()
         .get_template(PAGE_FILE)
         .render(
             found=found,
@@ -38,9 +38,11 @@ def files(found: SearchResult) -> dict[str, bytes]:
             head=[
                 "layers",
                 *(name.replace("_", " ") for name in searched),
-                *_head(found),
+                *_column_titles(found),
             ],
-            rows=[Row([*_cells(trial, searched, found.target)], trial.number == found.best) for trial in found.trials],
+            rows=[
+                TrialRow([*_cells(trial, searched, found.target)], trial.number == found.best) for trial in found.trials
+            ],
             drawings=drawings,
             pictures={file: base64.b64encode(png).decode() for file, png in pictures.items()},
             version=__version__,
@@ -59,7 +61,7 @@ def summary(found: SearchResult) -> str:
     return f"It took {spent:.3g} FLOPs{once}, which is {beside}, and {seconds:.0f} s of training."
 
 
-def _head(found: SearchResult) -> list[str]:
+def _column_titles(found: SearchResult) -> list[str]:
     return ["updates", "FLOPs", "seconds", "score", "ended", *(["FLOPs to the target"] if found.target else [])]
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from lingraft.reports.paper.canvas import Drawing, Look, graded_looks
+from lingraft.reports.paper.canvas import Drawing, MarkStyle, graded_styles
 from lingraft.reports.plotting import COLOURS, percent_ticks, si_ticks
 from lingraft.stages.results import SearchResult, Trial
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 _HEIGHT_IN = 3.9
 
 
-def drawings_of(found: SearchResult) -> list[Drawing]:
+def search_drawings(found: SearchResult) -> list[Drawing]:
     """Those that the search has something to show in."""
     drawn = [_curves(found), _costs(found)]
     if len(found.front) > 1:
@@ -22,29 +22,29 @@ def drawings_of(found: SearchResult) -> list[Drawing]:
     return [*drawn, _importance(found)] if found.importance else drawn
 
 
-def _looks(found: SearchResult) -> Mapping[int, Look]:
+def _depth_styles(found: SearchResult) -> Mapping[int, MarkStyle]:
     depths = sorted({trial.depth for trial in found.trials})
-    return dict(zip(depths, graded_looks(len(depths)), strict=True))
+    return dict(zip(depths, graded_styles(len(depths)), strict=True))
 
 
-def _labelled(axes: "Axes", found: SearchResult) -> None:
+def _label_axes(axes: "Axes", found: SearchResult) -> None:
     axes.set(xlabel="compute of one trial", ylabel=f"{found.metric_title}, dev")
     si_ticks(axes.xaxis, "FLOP")
     percent_ticks(axes.yaxis)
 
 
 def _curves(found: SearchResult) -> Drawing:
-    looks = _looks(found)
+    looks = _depth_styles(found)
 
     def paint(figure: "Figure") -> None:
         axes = figure.subplots()
         named: set[int] = set()
         for trial in found.trials:
-            _line(axes, trial, looks[trial.depth], trial.number == found.best, trial.depth not in named)
+            _plot_trial(axes, trial, looks[trial.depth], trial.number == found.best, trial.depth not in named)
             named.add(trial.depth)
         if found.target is not None:
             axes.axhline(found.target, color=COLOURS["red"], linestyle=":", label=f"target {found.target:.1%}")
-        _labelled(axes, found)
+        _label_axes(axes, found)
         figure.legend(loc="outside right center")
 
     ends = ", ".join(f"{trial.depth} layers {trial.score:.1%}" for trial in found.trials)
@@ -60,7 +60,7 @@ def _curves(found: SearchResult) -> Drawing:
     )
 
 
-def _line(axes: "Axes", trial: Trial, look: Look, chosen: bool, first: bool) -> None:
+def _plot_trial(axes: "Axes", trial: Trial, look: MarkStyle, chosen: bool, first: bool) -> None:
     flops, scores = zip(*trial.scores_by_flops, strict=True)
     name = f"{trial.depth} layer{'' if trial.depth == 1 else 's'}" if first else None
     width = 3.2 if chosen else 1.4
@@ -70,7 +70,7 @@ def _line(axes: "Axes", trial: Trial, look: Look, chosen: bool, first: bool) -> 
 
 
 def _front(found: SearchResult) -> Drawing:
-    looks = _looks(found)
+    looks = _depth_styles(found)
 
     def paint(figure: "Figure") -> None:
         axes = figure.subplots()
@@ -84,7 +84,7 @@ def _front(found: SearchResult) -> Drawing:
             if own:
                 label = f"{depth} layer{'' if depth == 1 else 's'}"
                 axes.plot(*zip(*own, strict=True), look.marker, color=look.colour, markersize=7, label=label, zorder=3)
-        _labelled(axes, found)
+        _label_axes(axes, found)
         figure.legend(loc="outside right center")
 
     return Drawing(

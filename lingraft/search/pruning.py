@@ -35,7 +35,7 @@ def should_prune(goal: Goal, own: Scores, looks: range, others: Iterable[Scores]
     if len(seen) < 2 or seen[-1] not in looks[:-1]:
         return False
     last = looks[-1]
-    promise = extrapolate(own, seen, last)
+    promise = _extrapolate(own, seen, last)
     beaten = {look: any(_best_until(look, rival) > score for rival in rivals) for look, score in promise.items()}
     if goal is Goal.PARETO:
         return all(beaten.values())
@@ -46,7 +46,7 @@ def should_prune(goal: Goal, own: Scores, looks: range, others: Iterable[Scores]
     return late or (beaten[last] and promise[last] < target)
 
 
-def extrapolate(own: Scores, seen: list[int], last: int) -> dict[int, float]:
+def _extrapolate(own: Scores, seen: list[int], last: int) -> dict[int, float]:
     """Scores of the looks that are left, by the line through the last two; one that fell is not taken to go on so."""
     before, now = seen[-2:]
     slope = max(0.0, (own[now] - own[before]) / (now - before))

@@ -5,7 +5,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from lingraft.config.search import Goal
 from lingraft.search.shared_study import RECORD, SharedStudy, distributions_of
-from lingraft.search.space import Params, key_of
+from lingraft.search.space import Params, params_key
 from lingraft.stages.results import Trial
 
 _DRAWS = 20
@@ -13,7 +13,7 @@ _DRAWS = 20
 _RANDOM_FIRST = 5
 
 
-def sampled(board: SharedStudy, seed: int) -> Params | None:
+def sample_untried(board: SharedStudy, seed: int) -> Params | None:
     """Parameters that have not been tried; the same for the same trials so far. None if there seem to be no more.
 
     Args:
@@ -22,22 +22,22 @@ def sampled(board: SharedStudy, seed: int) -> Params | None:
     """
     tried = board.tried()
     for draw in range(_DRAWS):
-        study = _shadow(board, seed + len(tried) + 1000 * draw)
+        study = _study_copy(board, seed + len(tried) + 1000 * draw)
         params: Params = study.ask(distributions_of(board.choices)).params
-        if key_of(params) not in tried:
+        if params_key(params) not in tried:
             return params
     return None
 
 
-def _shadow(board: SharedStudy, seed: int) -> optuna.Study:
+def _study_copy(board: SharedStudy, seed: int) -> optuna.Study:
     """A copy of the study in memory, as a sampler can read it: with values of stopped trials."""
     sampler = optuna.samplers.TPESampler(n_startup_trials=_RANDOM_FIRST, constant_liar=True, seed=seed)
     study = optuna.create_study(directions=board.directions, sampler=sampler)
-    study.add_trials([_readable(trial, board.goal) for trial in board.trials()])
+    study.add_trials([_with_values(trial, board.goal) for trial in board.trials()])
     return study
 
 
-def _readable(trial: FrozenTrial, goal: Goal) -> FrozenTrial:
+def _with_values(trial: FrozenTrial, goal: Goal) -> FrozenTrial:
     """A trial that was stopped has not reached its target, or what it got for what it had spent."""
     if trial.state is not TrialState.PRUNED or goal is Goal.SCORE:
         return trial

@@ -17,7 +17,7 @@ Choices = Mapping[str, Sequence[Any] | Range]
 _TRAINED = ("learning_rate", "mask_rate", "initialisation")
 
 
-def choices_of(recipe: Recipe) -> Choices:
+def search_space(recipe: Recipe) -> Choices:
     """What the recipe searches; a parameter that is not searched is not there."""
     search = recipe.require_search()
     every = {
@@ -30,28 +30,28 @@ def choices_of(recipe: Recipe) -> Choices:
     return {name: found for name, found in every.items() if found}
 
 
-def key_of(params: Params) -> str:
+def params_key(params: Params) -> str:
     """Equal for equal parameters."""
     return json.dumps(dict(params), sort_keys=True)
 
 
-def listed(recipe: Recipe, depths: Iterable[int]) -> list[Params]:
+def planned_trials(recipe: Recipe, depths: Iterable[int]) -> list[Params]:
     """What is tried in any case, in this order: all combinations, or one a depth where a number of trials is given.
 
     Args:
         recipe: with its [search].
         depths: in the order in which they are to be tried.
     """
-    choices = choices_of(recipe)
+    choices = search_space(recipe)
     rest = {name: found for name, found in choices.items() if name != "depth"}
     if recipe.require_search().trials is not None:
-        own = {name: _own(recipe, name, found) for name, found in rest.items()}
+        own = {name: _default_value(recipe, name, found) for name, found in rest.items()}
         return [{"depth": depth, **own} for depth in depths]
     combined = [dict(zip(rest, values, strict=True)) for values in itertools.product(*rest.values())]
     return [{"depth": depth, **others} for depth in depths for others in combined]
 
 
-def _own(recipe: Recipe, name: str, found: Sequence[Any] | Range) -> Any:
+def _default_value(recipe: Recipe, name: str, found: Sequence[Any] | Range) -> Any:
     """The recipe's own value of what is searched, or the one nearest to it."""
     if name == "budget_share":
         return max(found)
@@ -61,7 +61,7 @@ def _own(recipe: Recipe, name: str, found: Sequence[Any] | Range) -> Any:
     return str(value) if str(value) in found else found[0]
 
 
-def settings_of(recipe: Recipe, params: Params, steps: int) -> Adaptation:
+def trial_settings(recipe: Recipe, params: Params, steps: int) -> Adaptation:
     """How a trial trains: the recipe's adaptation with its parameters, over so many updates, a tenth of them warm-up.
 
     Nothing ends it but its budget and the search's own rule.
@@ -74,11 +74,11 @@ def settings_of(recipe: Recipe, params: Params, steps: int) -> Adaptation:
     return recipe.adaptation.model_copy(update=own | length | ends)
 
 
-def in_words(params: Params) -> str:
+def describe(params: Params) -> str:
     """For people."""
-    depth, *rest = (f"{name.replace('_', ' ')} {_number(value)}" for name, value in params.items())
+    depth, *rest = (f"{name.replace('_', ' ')} {_format_value(value)}" for name, value in params.items())
     return ", ".join([depth, *rest])
 
 
-def _number(value: Any) -> str:
+def _format_value(value: Any) -> str:
     return f"{value:.3g}" if isinstance(value, float) else str(value)

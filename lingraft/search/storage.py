@@ -23,12 +23,12 @@ except ImportError as error:
 WAIT_VARIABLE = "LINGRAFT_STORAGE_WAIT_S"
 """Environment variable: seconds for which a locked SQLite file, or a database server that went away, is waited for."""
 _WAIT_S = 60.0
-_AGAIN_S = 0.5
+_RETRY_S = 0.5
 _JOURNAL, _SQLITE = "journal:///", "sqlite"
 _TRIES = 3
-_RACED = "already exists", "UNIQUE constraint failed", "duplicate key"
+_RACE_ERRORS = "already exists", "UNIQUE constraint failed", "duplicate key"
 """What databases say to the second of two that make tables, and fill in their version, at the same time."""
-REFUSALS = (SQLAlchemyError, optuna.exceptions.StorageInternalError)
+STORAGE_ERRORS = (SQLAlchemyError, optuna.exceptions.StorageInternalError)
 """What a storage that cannot be used raises."""
 
 
@@ -38,7 +38,7 @@ class StorageError(TrackingError):
     heals = True
 
 
-class _Lock(JournalFileSymlinkLock):
+class _RepairingLock(JournalFileSymlinkLock):
     """Of a journal, of which whoever gets it first cuts off an entry that its writer left torn.
 
     A full disk or a loss of power does that. Nobody has read such an entry; the next one would go to the end of the
@@ -54,14 +54,14 @@ class _Lock(JournalFileSymlinkLock):
         acquired = super().acquire()
         try:
             with self._journal.open("rb+") as entries:
-                _cut_torn(entries)
+                _truncate_torn_entry(entries)
         except BaseException:
             self.release()
             raise
         return acquired
 
 
-def _cut_torn(entries: BinaryIO) -> None:
+def _truncate_torn_entry(entries: BinaryIO) -> None:
     end = entries.seek(0, os.SEEK_END)
     whole = end
     while whole and entries.seek(whole - 1) >= 0 and entries.read(1) != b"\n":
@@ -71,14 +71,14 @@ def _cut_torn(entries: BinaryIO) -> None:
         entries.truncate(whole)
 
 
-class Opened(NamedTuple):
+class OpenStorage(NamedTuple):
     """A storage, and how to end its connections."""
 
     storage: BaseStorage
     close: Callable[[], None]
 
 
-def opened(address: str | None) -> Opened:
+def open_storage(address: str | None) -> OpenStorage:
     """The storage at an address; in memory without one.
 
     Raises:
@@ -86,19 +86,19 @@ def opened(address: str | None) -> Opened:
         TrackingError: `LINGRAFT_STORAGE_WAIT_S` is no number of seconds.
     """
     if address is None:
-        return Opened(optuna.storages.InMemoryStorage(), _nothing)
-    with explained(address):
+        return OpenStorage(optuna.storages.InMemoryStorage(), _no_close)
+    with explain_errors(address):
         if address.startswith(_JOURNAL):
             # Absolute: its lock is a link to it, and who looks for the age of a link that leads nowhere spins for ever.
             journal = Path(address.removeprefix(_JOURNAL)).absolute()
-            return Opened(JournalStorage(JournalFileBackend(str(journal), _Lock(journal))), _nothing)
+            return OpenStorage(JournalStorage(JournalFileBackend(str(journal), _RepairingLock(journal))), _no_close)
         database = _database(address)
         if not address.startswith(_SQLITE):
-            event.listen(database.engine, "do_connect", _connected_again)
-        return Opened(optuna.storages.get_storage(database), database.engine.dispose)
+            event.listen(database.engine, "do_connect", _reconnect)
+        return OpenStorage(optuna.storages.get_storage(database), database.engine.dispose)
 
 
-def require_there(address: str) -> None:
+def require_exists(address: str) -> None:
     """Refuse the address of a file that is not there, which opening the storage would create.
 
     Raises:
@@ -113,12 +113,12 @@ def require_there(address: str) -> None:
         )
 
 
-def _nothing() -> None:
+def _no_close() -> None:
     """There are no connections."""
 
 
 @contextlib.contextmanager
-def explained(address: str | None) -> Iterator[None]:
+def explain_errors(address: str | None) -> Iterator[None]:
     """Say of a storage that refuses which one it is, why, and what to do.
 
     Raises:
@@ -135,7 +135,7 @@ def explained(address: str | None) -> Iterator[None]:
             "copy of the file in its place. A new file begins the search anew, but for checkpoints of trials that had "
             "not ended."
         ) from error
-    except (*REFUSALS, OSError) as error:
+    except (*STORAGE_ERRORS, OSError) as error:
         if isinstance(error, OSError) and not is_journal:
             raise
         reason = str(error.__cause__ or error).splitlines()[0]
@@ -157,15 +157,15 @@ def _database(address: str) -> RDBStorage:
     for left in reversed(range(_TRIES)):
         try:
             return RDBStorage(address, engine_kwargs=waits)
-        except REFUSALS as error:
-            if not left or not any(words in f"{error} {error.__cause__}" for words in _RACED):
+        except STORAGE_ERRORS as error:
+            if not left or not any(words in f"{error} {error.__cause__}" for words in _RACE_ERRORS):
                 raise
             say("another process makes the tables of the Optuna storage; it is tried again")
             time.sleep(1.0)
     raise AssertionError("the last try returns or raises")
 
 
-def _connected_again(dialect: Any, _record: object, arguments: list[Any], named: dict[str, Any]) -> Any:
+def _reconnect(dialect: Any, _record: object, arguments: list[Any], named: dict[str, Any]) -> Any:
     """Connect to a server that has been there before: while it is started anew, trials wait for it."""
     end, told = time.monotonic() + _wait_s(), False
     while True:
@@ -177,7 +177,7 @@ def _connected_again(dialect: Any, _record: object, arguments: list[Any], named:
             if not told:
                 say(f"the server of the Optuna storage went away; it is waited for, {_wait_s():g} s at most")
             told = True
-            time.sleep(_AGAIN_S)
+            time.sleep(_RETRY_S)
 
 
 def _wait_s() -> float:

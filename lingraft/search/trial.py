@@ -24,9 +24,9 @@ from lingraft.model.encoder import Encoder
 from lingraft.model.initialisation.rows import InitialRows
 from lingraft.model.loading import load_primary
 from lingraft.model.swap import make_vocabulary, swap
-from lingraft.search.budget import Budget, Length
-from lingraft.search.mini_models import Minis
-from lingraft.search.space import Params, in_words, key_of, settings_of
+from lingraft.search.budget import Budget, TrialLength
+from lingraft.search.mini_models import MiniModels
+from lingraft.search.space import Params, describe, params_key, trial_settings
 from lingraft.stages.adapt import adaptation_run, mini_of
 from lingraft.stages.alignment_probe import FEWEST_PAIRS, AlignmentProbe, Reference, language_probe
 from lingraft.stages.initialise import initial_rows, mark_of
@@ -57,29 +57,29 @@ class Inputs:
 
 
 @dataclass(frozen=True)
-class Attempt:
+class ClaimedTrial:
     """A trial in the hands of a worker."""
 
     number: int
     params: Params
     scores: dict[int, float]
     """By look; of the worker before, where one was lost. It grows."""
-    tell: Callable[[int, float], None]
+    report: Callable[[int, float], None]
     """Keeps a score. Training goes on after that, so that no checkpoint knows of a look that the storage does not."""
-    ends: Callable[[dict[int, float], int], bool]
+    should_stop: Callable[[dict[int, float], int], bool]
     """Whether to stop with these scores, before the last look, whose number is given."""
     finish: Callable[[Trial], None]
     """Keeps what was found; checkpoints go after that."""
 
-    def look(self, number: int, judge: Callable[[], float]) -> None:
+    def evaluate_once(self, number: int, judge: Callable[[], float]) -> None:
         """Judge, unless that has been done."""
         if number not in self.scores:
             self.scores[number] = judge()
-            self.tell(number, self.scores[number])
+            self.report(number, self.scores[number])
 
-    def ends_at(self, look: int, last: int) -> bool:
+    def should_stop_at(self, look: int, last: int) -> bool:
         """Whether to stop at a look, by what was known at it."""
-        return self.ends({at: score for at, score in self.scores.items() if at <= look}, last)
+        return self.should_stop({at: score for at, score in self.scores.items() if at <= look}, last)
 
 
 class Trainer:
@@ -107,14 +107,16 @@ class Trainer:
         self.data = load_blocks(inputs.blocks, pieces, recipe.encoder.block_tokens)
         self.train, self.dev = open_split(self.data, "train"), open_split(self.data, "dev")
         self.budget = Budget(recipe, len(pieces))
-        self.minis = Minis(recipe, inputs.primary, inputs.source_blocks, state)
-        if not self.minis.needed:
+        self.mini_models = MiniModels(recipe, inputs.primary, inputs.source_blocks, state)
+        if not self.mini_models.needed:
             for depth in recipe.searched_depths:
                 self.source.encoder.require_depth(depth)
         kinds = {recipe.adaptation.initialisation, *self.search.initialisations}
         own, self._start = recipe.adaptation.initialisation, mark_of(inputs.initial)
         self._rows = {
-            kind: initial_rows(_beginning(recipe, kind), self.source, pieces, inputs.initial if kind is own else None)
+            kind: initial_rows(
+                _with_initialisation(recipe, kind), self.source, pieces, inputs.initial if kind is own else None
+            )
             for kind in kinds
         }
         self._initial: dict[Initialisation, float] = {}
@@ -143,59 +145,59 @@ class Trainer:
         """What the search is made from."""
         return {"primary": self.source.fingerprint, "blocks": self.data.fingerprint, **self._start}
 
-    def digest(self) -> str:
+    def fingerprint(self) -> str:
         """Of all that trials' scores hang on: a search with other settings or data goes on from no earlier trial."""
-        mini = self.recipe.mini.model_dump_json() if self.minis.needed and self.recipe.mini else ""
+        mini = self.recipe.mini.model_dump_json() if self.mini_models.needed and self.recipe.mini else ""
         settings = self.recipe.adaptation.model_dump_json(), self.search.decisive, mini, str(self.recipe.system)
         probed = (self._probe.basis, self._probe.mark) if self._probe else ()
         facts = (*self.data_hashes.values(), *settings, self.recipe.precision, *probed)
         return hashlib.sha256("\n".join(facts).encode()).hexdigest()
 
-    def train_trial(self, attempt: Attempt) -> None:
+    def train_trial(self, attempt: ClaimedTrial) -> None:
         """Train one trial, from its last checkpoint if there is one, until its budget or `attempt.ends` ends it.
 
         Raises:
             TrainingError: it cannot be trained.
             Interruption: the process was asked to stop, and a checkpoint was written.
         """
-        params, length = attempt.params, self.budget.length(attempt.params)
-        step, settings = self.budget.step(params), settings_of(self.recipe, params, length.steps)
-        mini = mini_of(self.source, step, self.minis.folder(params["depth"]))
+        params, length = attempt.params, self.budget.trial_length(attempt.params)
+        step, settings = self.budget.step(params), trial_settings(self.recipe, params, length.steps)
+        mini = mini_of(self.source, step, self.mini_models.get_or_build(params["depth"]))
         rows = self._rows[settings.initialisation]
-        attempt.look(0, lambda: self._initial_score(settings, rows))
-        made_from = {"stage": "search", "search": self.digest(), "params": key_of(params)}
+        attempt.evaluate_once(0, lambda: self._initial_score(settings, rows))
+        made_from = {"stage": "search", "search": self.fingerprint(), "params": params_key(params)}
         with (
             self._checkpoints(params) as folder,
             keeping(self.recipe, folder / "trial", folder, settings, made_from) as keeper,
         ):
             run = adaptation_run(self.recipe, step, mini, rows, self.train, settings, tuple(length.looks), keeper)
             with closing(run.points):
-                point = self._trained(run, keeper, length, self._judge(mini, settings), attempt)
-            attempt.finish(_found(attempt, length, point))
+                point = self._train(run, keeper, length, self._scorer(mini, settings), attempt)
+            attempt.finish(_trial_result(attempt, length, point))
             keeper.remove()
 
-    def _trained(
-        self, run: Run, keeper: Keeper, length: Length, judge: Callable[[], float], attempt: Attempt
+    def _train(
+        self, run: Run, keeper: Keeper, length: TrialLength, judge: Callable[[], float], attempt: ClaimedTrial
     ) -> Progress:
         """Train, and look on the way; the last point of the learning curve."""
         before = max((length.looks.get(point.step, 0) for point in run.earlier), default=0)
-        if before and attempt.ends_at(before, length.last):
+        if before and attempt.should_stop_at(before, length.last_look):
             return run.earlier[-1]
-        for point in shown(run.points, length.steps, f"search {self.search.language}: {in_words(attempt.params)}"):
+        for point in shown(run.points, length.steps, f"search {self.search.language}: {describe(attempt.params)}"):
             self.watch(point)
             if look := length.looks.get(point.step):
-                attempt.look(look, judge)
+                attempt.evaluate_once(look, judge)
                 keeper.keep_soon()
-                if attempt.ends_at(look, length.last):
+                if attempt.should_stop_at(look, length.last_look):
                     break
         if run.state.step == length.steps:  # one that was stopped behind its last step has not been looked at there
-            attempt.look(length.last, judge)
+            attempt.evaluate_once(length.last_look, judge)
         return run.state.points[-1]
 
-    def _judge(self, mini: Encoder, settings: Adaptation) -> Callable[[], float]:
+    def _scorer(self, mini: Encoder, settings: Adaptation) -> Callable[[], float]:
         """The dev score of what a mini-model has learned so far, in the primary, which is what it is for."""
         primary = self.source.encoder
-        score = self._measure(settings)
+        score = self._metric(settings)
 
         def swapped() -> float:
             swap(primary.to(precision.device()), mini.vocabulary)
@@ -211,10 +213,10 @@ class Trainer:
         if kind not in self._initial:
             swap(primary, make_vocabulary(rows.table_VD.clone(), rows.bias_V.clone(), rows.special))
             primary.to(precision.device())
-            self._initial[kind] = self._measure(settings)()
+            self._initial[kind] = self._metric(settings)()
         return self._initial[kind]
 
-    def _measure(self, settings: Adaptation) -> Callable[[], float]:
+    def _metric(self, settings: Adaptation) -> Callable[[], float]:
         """The search's metric on the dev split, of the primary with the vocabulary that it then has."""
         probe, primary = self._probe, self.source.encoder
         if probe is None:
@@ -225,7 +227,7 @@ class Trainer:
     @contextlib.contextmanager
     def _checkpoints(self, params: Params) -> Iterator[Path]:
         """Where a trial's checkpoints stand, for whichever worker trains it."""
-        name = hashlib.sha256(f"{self.digest()} {key_of(params)}".encode()).hexdigest()[:32]
+        name = hashlib.sha256(f"{self.fingerprint()} {params_key(params)}".encode()).hexdigest()[:32]
         if where := os.environ.get(sync.RESULTS_VARIABLE):
             with sync.shared_cache_dir(where, f"trial-{name}") as folder:
                 yield folder
@@ -233,11 +235,11 @@ class Trainer:
             yield self.state / f"trial-{name}"
 
 
-def _beginning(recipe: Recipe, kind: Initialisation) -> Recipe:
+def _with_initialisation(recipe: Recipe, kind: Initialisation) -> Recipe:
     return recipe.model_copy(update={"adaptation": recipe.adaptation.model_copy(update={"initialisation": kind})})
 
 
-def _found(attempt: Attempt, length: Length, point: Progress) -> Trial:
+def _trial_result(attempt: ClaimedTrial, length: TrialLength, point: Progress) -> Trial:
     own = {name: value for name, value in attempt.params.items() if name != "depth"}
     curve = length.curve({at: score for at, score in attempt.scores.items() if at <= length.looks[point.step]})
     return Trial(

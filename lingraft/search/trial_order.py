@@ -14,7 +14,7 @@ _UNKNOWN = float("inf")
 
 
 @dataclass(frozen=True)
-class Order:
+class TrialOrder:
     """Depths in the order in which they are tried."""
 
     depths: tuple[int, ...]
@@ -22,7 +22,7 @@ class Order:
     """In words."""
 
 
-def order_of(recipe: Recipe, known: Mapping[str, int]) -> Order:
+def order_depths(recipe: Recipe, known: Mapping[str, int]) -> TrialOrder:
     """The order of a recipe's depths.
 
     Args:
@@ -39,10 +39,12 @@ def order_of(recipe: Recipe, known: Mapping[str, int]) -> Order:
     own = [recipe.adaptation.depth] if recipe.adaptation.depth in depths else []
     first = dict.fromkeys([*(known[language] for language in near), *own, *depths])
     if not near:
-        return Order(tuple(first), "the recipe's own depth first, then from shallow to deep")
-    told = ", ".join(f"{known[language]} of {language} ({_in_words(far[language])})" for language in near)
-    return Order(tuple(first), f"first the best depths of other languages, the nearest first: {told}; then the rest")
+        return TrialOrder(tuple(first), "the recipe's own depth first, then from shallow to deep")
+    told = ", ".join(f"{known[language]} of {language} ({_describe_distance(far[language])})" for language in near)
+    return TrialOrder(
+        tuple(first), f"first the best depths of other languages, the nearest first: {told}; then the rest"
+    )
 
 
-def _in_words(far: float | None) -> str:
+def _describe_distance(far: float | None) -> str:
     return "distance not known" if far is None else f"distance {far:.2f}"

@@ -22,11 +22,11 @@ from lingraft.errors import TrackingError, TrainingError
 from lingraft.reports.paper.efficiency import LearningCurve
 from lingraft.search import outcome
 from lingraft.search.pruning import should_prune
-from lingraft.search.sampling import sampled
-from lingraft.search.shared_study import LeaseLost, SharedStudy
-from lingraft.search.space import Params, choices_of, in_words, key_of, listed
-from lingraft.search.trial import Attempt, Inputs, Trainer
-from lingraft.search.trial_order import order_of
+from lingraft.search.sampling import sample_untried
+from lingraft.search.shared_study import LeaseLostError, SharedStudy
+from lingraft.search.space import Params, describe, params_key, planned_trials, search_space
+from lingraft.search.trial import ClaimedTrial, Inputs, Trainer
+from lingraft.search.trial_order import order_depths
 from lingraft.stages.results import Trial
 from lingraft.training.schedule import Watch, unwatched
 
@@ -69,12 +69,12 @@ def search(
         ArtifactError: an input is not what it should be, or `out` cannot be written.
     """
     require_new(out)
-    outcome.require_drawing()
-    with _state(state, out) as place:
-        worker = _Worker(recipe, inputs, storage, known or {}, place, watch)
-        with closing(worker.board):
+    outcome.require_plotting()
+    with _state_dir(state, out) as place:
+        worker = _SearchWorker(recipe, inputs, storage, known or {}, place, watch)
+        with closing(worker.study):
             worker.work()
-            return outcome.write(worker.board, worker.trainer, worker.order, worker.target, out)
+            return outcome.write_result(worker.study, worker.trainer, worker.order, worker.target, out)
 
 
 def work(
@@ -104,11 +104,11 @@ def work(
             "workers of a search share its trials in a storage, but none is given. Set LINGRAFT_SEARCH_STORAGE to a "
             "PostgreSQL URL, or LINGRAFT_RESULTS to a folder of all workers."
         )
-    with _state(state, None) as place:
-        worker = _Worker(recipe, inputs, storage, known, place, watch)
-        with closing(worker.board):
+    with _state_dir(state, None) as place:
+        worker = _SearchWorker(recipe, inputs, storage, known, place, watch)
+        with closing(worker.study):
             worker.work()
-        return worker.found
+        return worker.finished
 
 
 def shared_storage(given: str | None) -> str | None:
@@ -121,7 +121,7 @@ def shared_storage(given: str | None) -> str | None:
 
 
 @contextlib.contextmanager
-def _state(given: Path | None, out: Path | None) -> Iterator[Path]:
+def _state_dir(given: Path | None, out: Path | None) -> Iterator[Path]:
     """Where checkpoints and mini-models stand; a folder of our own goes when the search has ended."""
     if given or out:
         place = given or out.with_name(f"{out.name}.training")  # type: ignore[union-attr]  # one of the two is there
@@ -133,7 +133,7 @@ def _state(given: Path | None, out: Path | None) -> Iterator[Path]:
         yield Path(temporary)
 
 
-class _Worker:
+class _SearchWorker:
     def __init__(
         self,
         recipe: Recipe,
@@ -145,41 +145,41 @@ class _Worker:
     ) -> None:
         self.recipe, self.search = recipe, recipe.require_search()
         self.trainer = Trainer(recipe, inputs, state, watch)
-        name = f"{recipe.name}-{self.search.language}-{self.trainer.digest()[:12]}"
-        choices, goal = choices_of(recipe), self.search.goal
-        self.board = SharedStudy.open(name, storage, goal, choices, self.search.lost_after_s)
-        self.order = order_of(recipe, known)
-        self.found: list[Trial] = []
+        name = f"{recipe.name}-{self.search.language}-{self.trainer.fingerprint()[:12]}"
+        choices, goal = search_space(recipe), self.search.goal
+        self.study = SharedStudy.open(name, storage, goal, choices, self.search.lost_after_s)
+        self.order = order_depths(recipe, known)
+        self.finished: list[Trial] = []
 
     def work(self) -> None:
         """Do trials, and wait for those of others, until all have ended."""
         while True:
-            self._take_back()
-            params = self._next()
+            self._release_lost()
+            params = self._next_params()
             if params is not None:
-                if trial := self.board.claim(params):
-                    self._do(trial)
-            elif self.board.running():
-                self.board.wait()
+                if trial := self.study.claim(params):
+                    self._run_trial(trial)
+            elif self.study.running():
+                self.study.wait()
             else:
                 return
 
-    def _take_back(self) -> None:
-        for trial in self.board.release_lost():
-            say(f"the worker of trial {trial.number}, {in_words(trial.params)}, was lost; it goes on elsewhere")
+    def _release_lost(self) -> None:
+        for trial in self.study.release_lost():
+            say(f"the worker of trial {trial.number}, {describe(trial.params)}, was lost; it goes on elsewhere")
 
-    def _next(self) -> Params | None:
+    def _next_params(self) -> Params | None:
         """What to try; None if there is nothing, or not before others have ended."""
-        tried = self.board.tried()
+        tried = self.study.tried()
         if self._reference:
-            if (key := key_of(self._reference)) not in tried:
+            if (key := params_key(self._reference)) not in tried:
                 return self._reference
             if not tried[key].state.is_finished():
                 return None
-        left = [*self.board.broken_off(), *listed(self.recipe, self.order.depths)]
-        untried = next((params for params in left if key_of(params) not in tried), None)
+        left = [*self.study.abandoned(), *planned_trials(self.recipe, self.order.depths)]
+        untried = next((params for params in left if params_key(params) not in tried), None)
         if untried is None and len(tried) < (self.search.trials or 0):
-            return sampled(self.board, self.recipe.adaptation.seed)
+            return sample_untried(self.study, self.recipe.adaptation.seed)
         return untried
 
     @cached_property
@@ -188,23 +188,23 @@ class _Worker:
         if self.search.goal is not Goal.COMPUTE or self.search.target_score:
             return None
         depth = self.search.reference_depth or max(self.recipe.searched_depths)
-        return max(listed(self.recipe, [depth]), key=lambda params: params.get("budget_share", 1.0))
+        return max(planned_trials(self.recipe, [depth]), key=lambda params: params.get("budget_share", 1.0))
 
     @property
     def target(self) -> float | None:
         """Goal compute: the score to reach, once it is known."""
         if self._reference is None:
             return self.search.target_score
-        key = key_of(self._reference)
-        found = {number: trial.score for number, trial in self.board.records()}
-        ended = self.board.tried().get(key)
+        key = params_key(self._reference)
+        found = {number: trial.score for number, trial in self.study.records()}
+        ended = self.study.tried().get(key)
         if ended is None or ended.number not in found:
             return None
         return self.search.target_share * found[ended.number]
 
-    def _do(self, trial: FrozenTrial) -> None:
+    def _run_trial(self, trial: FrozenTrial) -> None:
         number, target = trial.number, self.target
-        is_reference = self._reference is not None and key_of(trial.params) == key_of(self._reference)
+        is_reference = self._reference is not None and params_key(trial.params) == params_key(self._reference)
 
         def ends(scores: dict[int, float], last: int) -> bool:
             if is_reference:
@@ -212,37 +212,37 @@ class _Worker:
             if target is not None and max(scores.values()) >= target:
                 return True
             looks = range(math.ceil(self.search.grace_share * self.search.looks), last + 1)
-            return should_prune(self.search.goal, scores, looks, self.board.others(trial.params), target)
+            return should_prune(self.search.goal, scores, looks, self.study.other_scores(trial.params), target)
 
-        attempt = Attempt(
+        attempt = ClaimedTrial(
             number=number,
             params=trial.params,
             scores=dict(trial.intermediate_values),
-            tell=lambda look, score: self.board.report(number, look, score),
-            ends=ends,
+            report=lambda look, score: self.study.report(number, look, score),
+            should_stop=ends,
             finish=lambda found: self._finish(found, target),
         )
-        say(f"trial {number}: {in_words(trial.params)}")
+        say(f"trial {number}: {describe(trial.params)}")
         try:
-            with self.board.tended(number):
+            with self.study.heartbeat(number):
                 self.trainer.train_trial(attempt)
-        except LeaseLost as error:
+        except LeaseLostError as error:
             say(f"{error} It is left to it.")
         except TrainingError as error:
             say(f"trial {number} cannot be trained: {error}")
-            self.board.fail(number, str(error))
+            self.study.fail(number, str(error))
         except BaseException as error:
             with contextlib.suppress(TrackingError):
-                self.board.release(number, str(error) or type(error).__name__)
+                self.study.release(number, str(error) or type(error).__name__)
             raise
 
     def _finish(self, found: Trial, target: float | None) -> None:
         """Tell Optuna; who has reached the target was not stopped early, but is done."""
-        reached = _reached(found, target if target is not None else self._target_of(found))
+        reached = _flops_to_target(found, target if target is not None else self._target_of(found))
         if reached is not None:
             found = found.model_copy(update={"pruned": False, "reached_flops": reached})
-        self.board.finish(found.number, found, self._values(found))
-        self.found.append(found)
+        self.study.finish(found.number, found, self._values(found))
+        self.finished.append(found)
         end = "stopped" if found.pruned else "ended"
         say(f"trial {found.number} {end} after {found.flops:.3g} FLOPs, {self.search.metric} {found.score:.2%}")
 
@@ -260,7 +260,7 @@ class _Worker:
         return values[self.search.goal]
 
 
-def _reached(found: Trial, target: float | None) -> float | None:
+def _flops_to_target(found: Trial, target: float | None) -> float | None:
     """FLOPs until a score, interpolated as in A.4; None if it was not reached."""
     if target is None:
         return None

@@ -17,7 +17,7 @@ from lingraft.config.tasks import PRIMARY
 from lingraft.console import say
 from lingraft.errors import DepthError, RecipeError
 from lingraft.jobs import job
-from lingraft.reports.run.records import Records, Tracked, Verdict
+from lingraft.reports.run.records import GateVerdict, RunRecords, TrackedRuns
 from lingraft.stages.results import LanguageResult, SearchResult, load_language, load_search, load_source, zero_shot
 from lingraft.steps.promote import promote_version, requester
 from lingraft.steps.run_job import run_job, single_job
@@ -296,7 +296,7 @@ def report(
     recipe: str, run: Path, evaluation: Path, results: Sequence[Path], outcomes: Sequence[Path], out: Path
 ) -> str:
     """Write the report of the source and its languages, with the reasons of failures, and return the page's HTML."""
-    from lingraft.reports.run.note import REPORT, headline, note, title
+    from lingraft.reports.run.note import REPORT, headline_metrics, run_description, run_title
     from lingraft.reports.run.page import write
 
     settings = Recipe.parse(recipe)
@@ -313,14 +313,14 @@ def report(
         verdicts = _verdicts(stage, settings, languages)
         tracked = _tracked_runs(stage, parent)
         judged = load_source(evaluation), languages, _search_result(settings)
-        records = Records.of(*judged, settings, failed, refused, verdicts, tracked)
+        records = RunRecords.of(*judged, settings, failed, refused, verdicts, tracked)
         made = write(records, out)
         tracking.log_artifact(stage.client, parent, made, REPORT)
-        tracking.describe(stage.client, parent, title(records), note(records), headline(records))
+        tracking.describe(stage.client, parent, run_title(records), run_description(records), headline_metrics(records))
     return (out / "report.html").read_text(encoding="utf-8")
 
 
-def _verdicts(stage: tracking.StageRun, recipe: Recipe, languages: Sequence[LanguageResult]) -> dict[str, Verdict]:
+def _verdicts(stage: tracking.StageRun, recipe: Recipe, languages: Sequence[LanguageResult]) -> dict[str, GateVerdict]:
     """Return the gate's verdict on each language's registered depth."""
     from lingraft.tracking.promotion.verdicts import last_verdict
 
@@ -332,9 +332,9 @@ def _verdicts(stage: tracking.StageRun, recipe: Recipe, languages: Sequence[Lang
     return {language: verdict for language, verdict in found.items() if verdict}
 
 
-def _tracked_runs(stage: tracking.StageRun, parent: str) -> Tracked:
+def _tracked_runs(stage: tracking.StageRun, parent: str) -> TrackedRuns:
     place = tracking.run_location(stage.client, parent)
-    return Tracked(uri=place.uri, experiment=place.experiment, runs={"whole pipeline": parent, **place.stages})
+    return TrackedRuns(uri=place.uri, experiment=place.experiment, runs={"whole pipeline": parent, **place.stages})
 
 
 def require_languages(run: Path, outcomes: Sequence[Path]) -> None:

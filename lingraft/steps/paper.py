@@ -6,7 +6,7 @@ from pathlib import Path
 
 from lingraft import tracking
 from lingraft.artifacts.files import atomic_folder
-from lingraft.comparison.plan import plan_of
+from lingraft.comparison.plan import plan_comparison
 from lingraft.config.recipe import Recipe
 from lingraft.jobs.job import Job, LanguageDirs, language_jobs, vectors
 from lingraft.steps.run_job import run_or_record_failure, single_job
@@ -24,7 +24,7 @@ def pretrain(recipe: str, run: Path, name: str, blocks: Path, tokenizer: Path, o
     """Train one of the comparison's primaries, by its name."""
     from lingraft.comparison import jobs
 
-    planned = plan_of(Recipe.parse(recipe)).primary(name)
+    planned = plan_comparison(Recipe.parse(recipe)).primary(name)
     return run_or_record_failure(jobs.pretraining(planned, blocks, tokenizer, out), run)
 
 
@@ -40,7 +40,9 @@ def build_mini(recipe: str, run: Path, arm: str, primary: Path, blocks: Path, ou
     """Build the mini-model of an arm that has a step 1b."""
     from lingraft.comparison import jobs
 
-    return run_or_record_failure(jobs.mini_building(plan_of(Recipe.parse(recipe)).arm(arm), primary, blocks, out), run)
+    return run_or_record_failure(
+        jobs.mini_building(plan_comparison(Recipe.parse(recipe)).arm(arm), primary, blocks, out), run
+    )
 
 
 @single_job
@@ -48,9 +50,9 @@ def finetune(recipe: str, run: Path, name: str, job: str, primary: Path, text: P
     """Finetune a task from a primary with a seed, into the job's own subfolder of `out`."""
     from lingraft.comparison import jobs
 
-    planned = plan_of(Recipe.parse(recipe)).primary(name)
+    planned = plan_comparison(Recipe.parse(recipe)).primary(name)
     wanted = planned.finetuning(job)
-    return run_or_record_failure(jobs.finetuning(planned, wanted, primary, text, wanted.within(out)), run)
+    return run_or_record_failure(jobs.finetuning(planned, wanted, primary, text, wanted.path_in(out)), run)
 
 
 def judge_source(
@@ -69,10 +71,10 @@ def judge_source(
     from lingraft.comparison import evaluate
 
     gather(finetuned, tasks)
-    planned = plan_of(Recipe.parse(recipe)).primary(name)
+    planned = plan_comparison(Recipe.parse(recipe)).primary(name)
     bodies = evaluate.FinetunedModels(planned, primary, tasks)
     source = LanguageDirs(text, tokenizer, blocks)
-    return _evaluate(evaluate.source_judging(bodies, source, out / planned.name), run)
+    return _evaluate(evaluate.source_evaluation(bodies, source, out / planned.name), run)
 
 
 @single_job
@@ -90,7 +92,7 @@ def initialise(
     """Write a language's embeddings at update 0 for one of the comparison's primaries."""
     from lingraft.comparison import jobs
 
-    planned = plan_of(Recipe.parse(recipe)).primary(name)
+    planned = plan_comparison(Recipe.parse(recipe)).primary(name)
     return run_or_record_failure(jobs.initialisation(planned, language, primary, blocks, tokenizer, vectors, out), run)
 
 
@@ -110,7 +112,7 @@ def adapt(
     """Learn a language's embeddings in one arm, with checkpoints; `initial` has at most one folder."""
     from lingraft.comparison import jobs
 
-    planned = plan_of(Recipe.parse(recipe)).arm(arm)
+    planned = plan_comparison(Recipe.parse(recipe)).arm(arm)
     return run_or_record_failure(
         jobs.adaptation(planned, language, primary, mini, blocks, tokenizer, out, *initial), run
     )
@@ -132,11 +134,11 @@ def judge_language(
     """Evaluate every checkpoint of a language in one arm, and return the final scores."""
     from lingraft.comparison import evaluate
 
-    comparison = plan_of(Recipe.parse(recipe))
+    comparison = plan_comparison(Recipe.parse(recipe))
     planned = comparison.arm(arm)
     bodies = evaluate.FinetunedModels(comparison.primary(planned.primary), primary, tasks)
     target = LanguageDirs(text, tokenizer, blocks)
-    return _evaluate(evaluate.language_judging(planned, bodies, target, curve, language, out / arm / language), run)
+    return _evaluate(evaluate.language_evaluation(planned, bodies, target, curve, language, out / arm / language), run)
 
 
 def gather(folders: Sequence[Path], out: Path) -> None:
@@ -148,11 +150,11 @@ def gather(folders: Sequence[Path], out: Path) -> None:
 
 def report(recipe: str, run: Path, results: Path, out: Path) -> str:
     """Write the comparison's report from all evaluations, and return its page's HTML."""
-    from lingraft.comparison.records import judged_under, records_of
+    from lingraft.comparison.records import load_eval_results, merge_records
     from lingraft.reports.paper import report as paper_report
 
     with tracking.stage(run.read_text(), "report") as stage:
-        records = records_of(plan_of(Recipe.parse(recipe)), judged_under(results))
+        records = merge_records(plan_comparison(Recipe.parse(recipe)), load_eval_results(results))
         stage.log_artifact(paper_report.write(records, out), "report")
     tracking.close_run(run.read_text())
     return (out / paper_report.PAGE_FILE).read_text(encoding="utf-8")
@@ -160,12 +162,12 @@ def report(recipe: str, run: Path, results: Path, out: Path) -> str:
 
 def _evaluate(job: Job, run: Path) -> Scores:
     """Run an evaluation under a tracking run of its own, and return the scores there are."""
-    from lingraft.comparison.records import final_scores, load_judged
+    from lingraft.comparison.records import final_scores, load_eval_result
 
     def tracked() -> None:
         with tracking.stage(run.read_text(), job.name) as stage:
             made = job.make(job.out, stage.watch)  # never from the cache: parts that failed before may succeed now
-            stage.record(made, final_scores(load_judged(made.folder)))
+            stage.record(made, final_scores(load_eval_result(made.folder)))
 
     job.attempt(tracked)
-    return final_scores(load_judged(job.made))
+    return final_scores(load_eval_result(job.made))

@@ -11,8 +11,8 @@ from lingraft.artifacts import artifact
 from lingraft.artifacts.artifact import Cost, Kind
 from lingraft.config.recipe import Recipe
 from lingraft.errors import LingraftError
-from lingraft.reports.run.page import Records
-from lingraft.reports.run.records import RECORDS_FILE, Answered
+from lingraft.reports.run.page import RunRecords
+from lingraft.reports.run.records import RECORDS_FILE, SampleAnswer
 from lingraft.stages.results import LanguageResult, MaskedScores, SeedScores, SourceResult, TaskScores
 
 
@@ -117,8 +117,8 @@ def test_the_task_is_that_of_the_recipe() -> None:
         only_task(recipe.model_copy(update={"tasks": ()}))
 
 
-def _answer(language: str, label: str) -> Answered:
-    return Answered(task="topic", language=language, texts={"text": "?"}, found=((label, 0.6),))
+def _answer(language: str, label: str) -> SampleAnswer:
+    return SampleAnswer(task="topic", language=language, texts={"text": "?"}, found=((label, 0.6),))
 
 
 def test_a_wrong_answer_and_a_missing_one_fail() -> None:
@@ -173,7 +173,7 @@ def made_up_report(tmp_path: Path) -> Path:
         for each in ("de", "tr", "el")
     ]
     answers = [_answer(each, "scalc").model_copy(update={"task": "help-topic"}) for each in ("en", "de", "tr", "el")]
-    records = Records.of(source, rows).model_copy(update={"answers": tuple(answers)})
+    records = RunRecords.of(source, rows).model_copy(update={"answers": tuple(answers)})
     with artifact.create(tmp_path / "report", Kind.REPORT) as draft:
         (draft.folder / RECORDS_FILE).write_text(records.model_dump_json(), encoding="utf-8")
         draft.facts = {"language": "en", "aligned_with": "p"}

@@ -14,7 +14,7 @@ from benchmarks.samples import sample
 from lingraft.artifacts.artifact import Kind
 from lingraft.artifacts.files import write_text
 from lingraft.comparison import runner
-from lingraft.comparison.plan import plan_of
+from lingraft.comparison.plan import plan_comparison
 from lingraft.config.recipe import Recipe
 from lingraft.config.systems import System
 from lingraft.errors import RecipeError
@@ -78,7 +78,9 @@ def test_two_of_them_share_the_work_and_end_with_the_same_page(tmp_path: Path) -
     assert [one.ends() for one in running] == [0, 0], [one.said for one in running]
     said = [one.said for one in running]
     recipe = on_data(Recipe.load(tmp_path / "recipe.toml"), tmp_path / "data", tmp_path / "out")
-    trainings = [job for job in runner.jobs_of(plan_of(recipe), tmp_path / "out") if job.kind in TRAINED]
+    trainings = [
+        job for job in runner.comparison_jobs(plan_comparison(recipe), tmp_path / "out") if job.kind in TRAINED
+    ]
     ends = re.findall(r"step (\d+)/\1,", "".join(said))
     assert len(ends) == len(trainings)  # each was trained once
     assert "Not finished" not in page.read_text(encoding="utf-8")
@@ -113,7 +115,7 @@ def test_the_command_killed_and_run_again_ends_with_every_cell_on_its_page(
 
     records = PaperRecords.model_validate_json((tmp_path / "page" / "records.json").read_bytes())
     found = {(cell.system, cell.depth, cell.pretraining_seed, cell.task) for cell in records.cells if not cell.failed}
-    arms = {(arm.system, arm.depth, arm.seed) for arm in plan_of(Recipe.load(tmp_path / "recipe.toml")).arms}
+    arms = {(arm.system, arm.depth, arm.seed) for arm in plan_comparison(Recipe.load(tmp_path / "recipe.toml")).arms}
     assert found == {(*arm, task) for arm in arms for task in ("masked", "names")}
     run = json.loads((tmp_path / "page" / "run.json").read_bytes())
     stages = [one["stage"] for one in run["trained"]]
@@ -167,7 +169,7 @@ def test_the_recipe_that_is_shipped_covers_every_target_and_has_a_second_pretrai
     recipe = Recipe.load(RECIPE)
     assert recipe.targets[:4] == ("de", "tr", "ar", "ru")
     assert all(len(task.finetuning.seeds) >= 3 and task.covers("ru") for task in recipe.tasks)
-    assert len(plan_of(recipe).by_seed()) == 2
+    assert len(plan_comparison(recipe).by_seed()) == 2
 
 
 def test_text_from_elsewhere_is_refused(tmp_path: Path) -> None:

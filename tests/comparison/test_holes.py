@@ -9,8 +9,8 @@ import torch
 
 from lingraft.artifacts.artifact import Artifact
 from lingraft.artifacts.failures import FAILED_FILE
-from lingraft.comparison.plan import plan_of
-from lingraft.comparison.records import MissingCells, holes_of
+from lingraft.comparison.plan import plan_comparison
+from lingraft.comparison.records import MissingCells, count_missing
 from lingraft.stages import finetune
 from tests.comparison.compared import SMALL, Compared, closing_line
 from tests.comparison.project import recipe
@@ -64,7 +64,9 @@ def test_a_further_seed_that_is_judged_on_masked_tokens_alone_leaves_no_hole(tmp
     records = Compared.run(settings, tmp_path / "out").records
     assert {cell.task for cell in records.cells if cell.pretraining_seed == 7} == {"masked"}
     assert {cell.task for cell in records.cells if cell.pretraining_seed == 1} == {"masked", "topic"}
-    assert holes_of(plan_of(settings), records) == MissingCells(len(records.cells) + len(records.source_cells), 0, 0)
+    assert count_missing(plan_comparison(settings), records) == MissingCells(
+        len(records.cells) + len(records.source_cells), 0, 0
+    )
 
 
 def test_a_task_without_examples_in_a_language_is_a_hole_in_that_task_only(tmp_path: Path) -> None:

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from lingraft.artifacts.artifact import Kind
-from lingraft.comparison.plan import Arm, Comparison, comparison_of, plan_of
-from lingraft.comparison.runner import jobs_of
+from lingraft.comparison.plan import Arm, Comparison, comparison_of_arms, plan_comparison
+from lingraft.comparison.runner import comparison_jobs
 from lingraft.config.systems import Stage, System
 from lingraft.config.training import Initialisation
 from lingraft.errors import RecipeError
@@ -17,7 +17,7 @@ from tests.workshop import changed
 
 
 def plan(folder: Path, **changes: Any) -> Comparison:
-    return plan_of(recipe(folder, **changes))
+    return plan_comparison(recipe(folder, **changes))
 
 
 def test_every_system_is_an_arm_and_minijoint_one_at_every_depth(tmp_path: Path) -> None:
@@ -56,7 +56,7 @@ def test_a_system_with_a_further_seed_is_run_again_at_its_usual_depth_and_after_
     assert [one.seed for one in again.primaries] == [7]
     assert [*found.by_seed()] == [1, 7]
     assert {(str(arm.system), arm.depth) for arm in found.by_seed()[1].arms} == ARMS
-    planned = [*jobs_of(found, tmp_path / "out")]
+    planned = [*comparison_jobs(found, tmp_path / "out")]
     assert len({job.made for job in planned}) == len(planned)
     seeds = ["seed-7" in str(job.made) for job in planned]
     assert seeds == sorted(seeds)
@@ -67,7 +67,7 @@ def test_a_further_seed_may_be_judged_on_fewer_tasks_but_always_on_masked_tokens
     tmp_path: Path, tasks: list[str]
 ) -> None:
     found = plan(tmp_path, paper={"further_seeds": {"MINIJOINT": [7]}, "further_tasks": tasks})
-    jobs = [job for job in jobs_of(found, tmp_path / "out") if "seed-7" in str(job.made)]
+    jobs = [job for job in comparison_jobs(found, tmp_path / "out") if "seed-7" in str(job.made)]
     judged = {job.made.name for job in jobs if job.kind is Kind.EVALUATION}
     assert judged == {"masked", *tasks}
     [again] = found.by_seed()[7].primaries
@@ -89,14 +89,14 @@ def test_further_seeds_that_are_none_are_refused(tmp_path: Path, further: dict[s
 
 
 def test_a_task_at_a_time_is_judged_after_all_masked_tokens(tmp_path: Path) -> None:
-    judged = [job.made.name for job in jobs_of(plan(tmp_path), tmp_path / "out") if job.kind is Kind.EVALUATION]
+    judged = [job.made.name for job in comparison_jobs(plan(tmp_path), tmp_path / "out") if job.kind is Kind.EVALUATION]
     tasks = list(dict.fromkeys(judged))
     assert tasks == ["masked", "topic", "paws-x"]
     assert judged == sorted(judged, key=tasks.index)
 
 
 def test_tasks_are_finetuned_once_a_primary_and_seed_and_by_minijoints_mini_model_too(tmp_path: Path) -> None:
-    found = {one.name: [wanted.word for wanted in one.finetunings] for one in plan(tmp_path).primaries}
+    found = {one.name: [wanted.key for wanted in one.finetunings] for one in plan(tmp_path).primaries}
     of_one = ["topic/{}-layers/seed-1", "topic/{}-layers/seed-2", "paws-x/{}-layers/seed-3"]
     assert found == {
         "2-layers-heads-2-seed-1": [word.format(2) for word in of_one],
@@ -124,8 +124,8 @@ def test_only_minipost_builds_a_mini_model(tmp_path: Path) -> None:
 
 def test_systems_that_share_a_primary_start_from_the_same_embeddings_where_rows_need_text(tmp_path: Path) -> None:
     drawn = recipe(tmp_path)
-    comparison = plan_of(changed(drawn, "adaptation", initialisation=Initialisation.ALIGNED))
-    planned = [*jobs_of(comparison, tmp_path)]
+    comparison = plan_comparison(changed(drawn, "adaptation", initialisation=Initialisation.ALIGNED))
+    planned = [*comparison_jobs(comparison, tmp_path)]
     made = {job.made: job for job in planned}
     assert [job.name for job in planned].count("vectors-en") == 1
     starts: dict[tuple[str, str], set[Path]] = {}
@@ -139,7 +139,11 @@ def test_systems_that_share_a_primary_start_from_the_same_embeddings_where_rows_
             starts.setdefault((arm.primary, language), set()).add(start.made)
     assert {len(folders) for folders in starts.values()} == {1}
     assert len(starts) == len(comparison.primaries) * len(comparison.recipe.targets)
-    assert not [job for job in jobs_of(plan_of(drawn), tmp_path) if "initial" in job.inputs or job.kind is Kind.VECTORS]
+    assert not [
+        job
+        for job in comparison_jobs(plan_comparison(drawn), tmp_path)
+        if "initial" in job.inputs or job.kind is Kind.VECTORS
+    ]
 
 
 def test_arms_that_differ_in_their_start_share_a_primary_and_nothing_that_follows_from_the_start(
@@ -149,10 +153,10 @@ def test_arms_that_differ_in_their_start_share_a_primary_and_nothing_that_follow
     aligned = changed(drawn, "adaptation", initialisation=Initialisation.ALIGNED)
     german = aligned.model_copy(update={"targets": ("de",)})
     comparison = replace(
-        comparison_of(drawn, [Arm(drawn, "overlap"), Arm(aligned, "text"), Arm(german, "pairs")]),
+        comparison_of_arms(drawn, [Arm(drawn, "overlap"), Arm(aligned, "text"), Arm(german, "pairs")]),
         measures_alignment=True,
     )
-    planned = [*jobs_of(comparison, tmp_path)]
+    planned = [*comparison_jobs(comparison, tmp_path)]
     made = {job.made: job for job in planned}
     assert len(made) == len(planned)
     assert len(comparison.primaries) == 1
@@ -170,7 +174,7 @@ def test_things_are_found_by_name_and_others_refused(tmp_path: Path) -> None:
         assert found.arm(arm.name) == arm
     for one in found.primaries:
         assert found.primary(one.name) == one
-        assert [one.finetuning(wanted.word) for wanted in one.finetunings] == list(one.finetunings)
+        assert [one.finetuning(wanted.key) for wanted in one.finetunings] == list(one.finetunings)
     with pytest.raises(RecipeError, match=r"no arm 'bl-base-3-seed-1'; it has \['bl-base-2-seed-1', "):
         found.arm("bl-base-3-seed-1")
 

@@ -15,8 +15,8 @@ from lingraft.artifacts.artifact import Artifact, Kind
 from lingraft.artifacts.cache import ProvenanceMismatchError
 from lingraft.comparison import jobs
 from lingraft.comparison import runner as comparison
-from lingraft.comparison.evaluate import FinetunedModels, judge_language, judge_source
-from lingraft.comparison.plan import plan_of
+from lingraft.comparison.evaluate import FinetunedModels, evaluate_language, evaluate_source
+from lingraft.comparison.plan import plan_comparison
 from lingraft.data.blocks import open_split
 from lingraft.errors import RecipeError
 from lingraft.jobs.job import LanguageDirs
@@ -167,13 +167,13 @@ def test_judging_is_in_bf16_only_where_the_recipe_asks_for_it(
         return accuracy(*arguments)
 
     monkeypatch.setattr(masked_lm, "accuracy", watched)
-    planned = plan_of(compared.recipe.model_copy(update={"precision": precision}))
+    planned = plan_comparison(compared.recipe.model_copy(update={"precision": precision}))
     arm, out = planned.arms[0], compared.out
     bodies = FinetunedModels(
         planned.primary(arm.primary), out / "primary" / arm.primary, out / "task" / arm.primary
-    ).on("masked")
-    judge_source(bodies, LanguageDirs.under(out, "en"))
-    judge_language(arm, bodies, LanguageDirs.under(out, "de"), out / "adaptation" / arm.name / "de", "de")
+    ).restricted_to("masked")
+    evaluate_source(bodies, LanguageDirs.under(out, "en"))
+    evaluate_language(arm, bodies, LanguageDirs.under(out, "de"), out / "adaptation" / arm.name / "de", "de")
     assert seen == [reduced] * (1 + len(CHECKPOINTS))
 
 

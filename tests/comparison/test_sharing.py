@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from lingraft.artifacts.artifact import Kind
-from lingraft.comparison.shared_jobs import held, in_turn
+from lingraft.comparison.shared_jobs import claim_in_turn, exclusive
 from lingraft.jobs.job import Job
 
 
@@ -18,11 +18,11 @@ def planned(out: Path) -> list[Job]:
 
 
 def test_one_process_does_all_as_planned(tmp_path: Path) -> None:
-    assert [job.name for job in in_turn(planned(tmp_path), tmp_path)] == [*"abcde"]
+    assert [job.name for job in claim_in_turn(planned(tmp_path), tmp_path)] == [*"abcde"]
 
 
 def test_what_another_is_at_is_left_to_it_and_what_builds_on_it_waits(tmp_path: Path) -> None:
-    one, other = (in_turn(planned(tmp_path), tmp_path) for _ in range(2))
+    one, other = (claim_in_turn(planned(tmp_path), tmp_path) for _ in range(2))
     assert (next(one).name, next(other).name) == ("a", "e")
     assert (next(one).name, next(other).name) == ("b", "a")  # done by the one, seen by the other
     assert next(other).name == "c"
@@ -31,7 +31,7 @@ def test_what_another_is_at_is_left_to_it_and_what_builds_on_it_waits(tmp_path: 
 
 
 def test_nothing_is_left_behind(tmp_path: Path) -> None:
-    [*in_turn(planned(tmp_path), tmp_path)]
-    with held(tmp_path / "report", tmp_path):
+    [*claim_in_turn(planned(tmp_path), tmp_path)]
+    with exclusive(tmp_path / "report", tmp_path):
         pass
     assert [*(tmp_path / ".held").iterdir()] == []

@@ -15,7 +15,7 @@ from mlflow.entities import Run
 from components import data, paper
 from lingraft.artifacts.artifact import Artifact, Kind
 from lingraft.artifacts.failures import FAILED_FILE, failure_reason
-from lingraft.comparison.plan import plan_of
+from lingraft.comparison.plan import plan_comparison
 from lingraft.config.recipe import Recipe
 from lingraft.reports.paper.records import PaperRecords
 from lingraft.steps.launch.calls import LaunchError
@@ -84,7 +84,7 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
 @pytest.fixture(scope="module")
 def finished(bench: Bench) -> Finished:
     """One primary for two systems, one of which builds a mini-model; German is learned, Swahili has no text."""
-    comparison = plan_of(bench.recipe)
+    comparison = plan_comparison(bench.recipe)
     [planned] = comparison.primaries
     lanes = {
         language: bench.do(f"lane-{language}", paper.prepare_language, language=language)
@@ -149,7 +149,7 @@ def test_scores_and_costs_are_shown_beside_the_steps(finished: Finished) -> None
 
 def test_finetunings_are_gathered_for_all_languages(finished: Finished) -> None:
     tasks = finished.bench.folder / "source" / "tasks"
-    for one in plan_of(finished.bench.recipe).primaries[0].finetunings:
+    for one in plan_comparison(finished.bench.recipe).primaries[0].finetunings:
         assert Artifact.load(one.within(tasks), Kind.TASK).manifest.details["seed"] == one.seed
 
 

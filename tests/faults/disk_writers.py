@@ -19,7 +19,7 @@ from lingraft.data.tokenizer import tokenizer
 from lingraft.huggingface.export import export_hf
 from lingraft.huggingface.importing import import_hf
 from lingraft.reports.paper import report as paper_report
-from lingraft.reports.run.page import Records
+from lingraft.reports.run.page import RunRecords
 from lingraft.reports.run.page import write as write_report
 from lingraft.stages import evaluate
 from lingraft.stages.finetune import finetune as finetune_stage
@@ -131,7 +131,7 @@ def import_from_transformers(given: Given, out: Path) -> None:
 
 def report(given: Given, out: Path) -> None:
     judged = load_source(given.source), [load_language(given.language)]
-    write_report(Records.of(*judged, recipe=given.shop.recipe), out)
+    write_report(RunRecords.of(*judged, recipe=given.shop.recipe), out)
 
 
 def report_of_the_paper(given: Given, out: Path) -> None:

@@ -17,8 +17,8 @@ from lingraft import tracking
 from lingraft.artifacts.artifact import Artifact, Kind
 from lingraft.artifacts.names import bundle_name, primary_name
 from lingraft.data.languages import name_and_tag
-from lingraft.reports.run.page import PAGE_FILE, Records
-from lingraft.reports.run.records import Answered
+from lingraft.reports.run.page import PAGE_FILE, RunRecords
+from lingraft.reports.run.records import SampleAnswer
 from lingraft.serving.bundle import Bundle
 from lingraft.serving.models import served_models
 from lingraft.stages import results
@@ -224,13 +224,13 @@ def test_the_demo_asks_the_registered_bundle_in_every_language_that_has_an_examp
 def test_the_demos_report_has_the_answers_also_where_mlflow_keeps_it(
     finished: Finished, seen: Seen, tmp_path: Path
 ) -> None:
-    answer = Answered(task="topic", language="de", texts={"text": "kilo de ba"}, found=(("x", 0.75),))
-    records = Records.load(Path(seen.report))
+    answer = SampleAnswer(task="topic", language="de", texts={"text": "kilo de ba"}, found=(("x", 0.75),))
+    records = RunRecords.load(Path(seen.report))
     run, _ = finished.runs()["language"]
     report = write_report(records.model_copy(update={"answers": (answer,)}), tmp_path / "report")
     kept = Path(finished.client.download_artifacts(run.info.run_id, "report", str(tmp_path)))
     write_report(records, tmp_path / "as before")  # for other tests
-    assert Records.load(kept).answers == Records.load(report).answers == (answer,)
+    assert RunRecords.load(kept).answers == RunRecords.load(report).answers == (answer,)
     assert "kilo de ba" in (kept / PAGE_FILE).read_text(encoding="utf-8")
 
 
@@ -287,7 +287,7 @@ def test_the_made_up_topics_are_learned(finished: Finished) -> None:
 
 def test_the_report_covers_source_languages_and_search(finished: Finished, seen: Seen) -> None:
     report = Artifact.load(Path(seen.report), Kind.REPORT)
-    records = Records.load(report.folder)
+    records = RunRecords.load(report.folder)
     chosen = _chosen(finished)
     assert {(row.language, row.depth) for row in records.languages} == {
         ("de", chosen),

@@ -13,7 +13,7 @@ import yaml
 from kfp import components
 from mlflow import MlflowClient
 
-from lingraft.comparison.plan import plan_of
+from lingraft.comparison.plan import plan_comparison
 from lingraft.config.recipe import Recipe
 from lingraft.errors import RecipeError
 from lingraft.reports.paper.records import PaperRecords
@@ -58,7 +58,7 @@ def constants(task: dict[str, Any], name: str) -> str:
 
 def test_every_arm_is_adapted_and_judged_once_a_language(documents: list[dict[str, Any]], settings: Recipe) -> None:
     tasks = dags(documents[0])
-    arms = sorted(arm.name for arm in plan_of(settings).arms)
+    arms = sorted(arm.name for arm in plan_comparison(settings).arms)
     adapted = [constants(task, "arm") for task in tasks if component_of(task) in {"adapt", "adapt-over-mini"}]
     judged = [constants(task, "arm") for task in tasks if component_of(task) == "judge-language"]
     assert sorted(adapted) == sorted(judged) == arms
@@ -69,11 +69,11 @@ def test_every_arm_is_adapted_and_judged_once_a_language(documents: list[dict[st
 
 def test_every_primary_is_pretrained_and_finetuned_once(documents: list[dict[str, Any]], settings: Recipe) -> None:
     tasks = dags(documents[0])
-    names = sorted(one.name for one in plan_of(settings).primaries)
+    names = sorted(one.name for one in plan_comparison(settings).primaries)
     for step in ("pretrain", "judge-source"):
         assert sorted(constants(task, "name") for task in tasks if component_of(task) == step) == names
     loops = [task["parameterIterator"]["items"] for task in tasks if "parameterIterator" in task]
-    words = [[one.word for one in primary.finetunings] for primary in plan_of(settings).primaries]
+    words = [[one.key for one in primary.finetunings] for primary in plan_comparison(settings).primaries]
     assert sorted(yaml.safe_load(items["raw"]) for items in loops if "raw" in items) == sorted(words)
 
 

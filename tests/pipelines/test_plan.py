@@ -6,7 +6,7 @@ import pytest
 from kfp import dsl
 
 from components.step import step
-from lingraft.comparison.plan import plan_of
+from lingraft.comparison.plan import plan_comparison
 from lingraft.config.recipe import Recipe
 from lingraft.config.training import Initialisation
 from pipelines import build
@@ -44,7 +44,7 @@ def test_each_primary_of_a_comparison_has_one_start_a_language_where_rows_need_t
     aligned = changed(base, "adaptation", initialisation=Initialisation.ALIGNED)
     counts = Counter(each.kind for each in planned_steps(paper_pipeline(aligned), {"languages": ["de", "tr"]}))
     assert counts["build-vectors"] == 1
-    assert counts["initialise"] == 2 * len(plan_of(aligned).primaries)
+    assert counts["initialise"] == 2 * len(plan_comparison(aligned).primaries)
     assert not {"build-vectors", "initialise"} & {each.kind for each in planned_steps(paper_pipeline(base), {})}
 
 

@@ -10,8 +10,8 @@ from lingraft.cli import run_app
 from lingraft.config.recipe import Recipe
 from lingraft.search import Inputs, search
 from lingraft.search.shared_study import SharedStudy
-from lingraft.search.space import choices_of
-from lingraft.search.storage import opened
+from lingraft.search.space import search_space
+from lingraft.search.storage import open_storage
 from lingraft.stages.results import SearchResult, load_search
 from tests.fixtures import once
 from tests.fixtures.forked import Child, at_once, moments, start
@@ -67,7 +67,7 @@ class Workers:
         """A look at the trials."""
         settings = self.recipe.require_search()
         (name,) = _studies(self.storage)
-        opened = SharedStudy.open(name, self.storage, settings.goal, choices_of(self.recipe), settings.lost_after_s)
+        opened = SharedStudy.open(name, self.storage, settings.goal, search_space(self.recipe), settings.lost_after_s)
         with contextlib.closing(opened) as board:
             yield board
 
@@ -110,7 +110,7 @@ class Workers:
 
 
 def _studies(address: str) -> list[str]:
-    storage, close = opened(address)
+    storage, close = open_storage(address)
     try:
         return [study.study_name for study in storage.get_all_studies()]
     finally:

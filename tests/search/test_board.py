@@ -14,8 +14,8 @@ from optuna.storages.journal import JournalFileSymlinkLock
 from optuna.trial import TrialState
 
 from lingraft.config.search import Goal
-from lingraft.search.heartbeat import Watched, is_gone, own_mark
-from lingraft.search.shared_study import LeaseLost, SharedStudy
+from lingraft.search.heartbeat import LivenessMonitor, has_exited, process_identity
+from lingraft.search.shared_study import LeaseLostError, SharedStudy
 from lingraft.search.storage import WAIT_VARIABLE, StorageError
 from lingraft.stages.results import Trial
 from tests.fixtures.forked import at_once, moments, start
@@ -97,7 +97,7 @@ def test_a_worker_that_was_killed_is_seen_at_once_and_its_scores_are_handed_on(a
         assert board.claim({"depth": 3}) is None
         worker.kill()
     (lost,) = board.release_lost()
-    assert board.broken_off() == [{"depth": 3}]
+    assert board.abandoned() == [{"depth": 3}]
     again = board.claim({"depth": 3})
     assert again
     assert again.number > lost.number
@@ -106,7 +106,7 @@ def test_a_worker_that_was_killed_is_seen_at_once_and_its_scores_are_handed_on(a
 
 def test_a_worker_elsewhere_is_lost_when_it_gives_no_sign_for_a_while() -> None:
     clock = Clock()
-    board = replace(_board(None, lost_after_s=30), _watched=Watched(clock))
+    board = replace(_board(None, lost_after_s=30), _watched=LivenessMonitor(clock))
     trial = board.claim({"depth": 1})
     assert trial
     elsewhere = ["another machine", "pid:[1]", "1", "1"]
@@ -125,7 +125,7 @@ def test_a_trial_gives_signs_of_life() -> None:
     board = _board(None, lost_after_s=0.2)
     trial = board.claim({"depth": 1})
     assert trial
-    with board.tended(trial.number):
+    with board.heartbeat(trial.number):
         for _ in moments(0.01, lambda: "no second sign of life"):
             if board.running()[0].user_attrs.get("beat", 0) >= 2:
                 break
@@ -136,9 +136,9 @@ def test_a_worker_that_was_taken_for_lost_learns_so(address: str) -> None:
     trial = board.claim({"depth": 1})
     assert trial
     board.release(trial.number, "taken for lost")
-    with pytest.raises(LeaseLost, match=f"trial {trial.number}"):
+    with pytest.raises(LeaseLostError, match=f"trial {trial.number}"):
         board.report(trial.number, 1, 0.5)
-    with pytest.raises(LeaseLost):
+    with pytest.raises(LeaseLostError):
         board.finish(trial.number, _found(trial.number, 1), [0.5])
 
 
@@ -148,7 +148,7 @@ def test_a_trial_that_cannot_be_trained_is_not_tried_again(address: str) -> None
     assert trial
     board.fail(trial.number, "no finite loss")
     assert board.claim({"depth": 1}) is None
-    assert board.broken_off() == []
+    assert board.abandoned() == []
     assert board.failures() == {'{"depth": 1}': "no finite loss"}
 
 
@@ -236,16 +236,16 @@ def test_a_journal_that_is_damaged_is_said_to_be(tmp_path: Path) -> None:
 
 
 def test_this_process_lives_and_one_of_its_number_that_began_before_does_not() -> None:
-    host, space, number, started = own_mark()
-    assert not is_gone([host, space, number, started])
-    assert is_gone([host, space, number, "0"])
-    assert not is_gone(["elsewhere", space, number, "0"])
-    assert not is_gone(None)
+    host, space, number, started = process_identity()
+    assert not has_exited([host, space, number, started])
+    assert has_exited([host, space, number, "0"])
+    assert not has_exited(["elsewhere", space, number, "0"])
+    assert not has_exited(None)
 
 
 def test_a_sign_that_changes_counts_anew() -> None:
     clock = Clock()
-    watched = Watched(clock)
+    watched = LivenessMonitor(clock)
     assert watched.unchanged_s(1, "a") == 0
     clock.now_s += 3
     assert watched.unchanged_s(1, "a") == 3

@@ -18,7 +18,7 @@ from lingraft.model.loading import load_embeddings, load_primary
 from lingraft.model.swap import swap
 from lingraft.search import Inputs, search
 from lingraft.search.shared_study import SharedStudy
-from lingraft.search.space import settings_of
+from lingraft.search.space import trial_settings
 from lingraft.stages.adapt import adapt
 from lingraft.stages.results import SearchResult, load_search
 from lingraft.training import masked_lm
@@ -102,7 +102,7 @@ def test_a_trials_score_is_the_primarys_with_the_rows_that_it_has_learned(worksh
     steep: dict[str, Any] = {"initialisation": Initialisation.RANDOM, "learning_rate": 0.03}
     recipe = _with_search(changed(workshop.recipe, "adaptation", **steep), depths=(1,))
     (trial,) = _search(workshop, tmp_path / "search", recipe).trials
-    settings = settings_of(recipe, {"depth": 1}, trial.steps)
+    settings = trial_settings(recipe, {"depth": 1}, trial.steps)
     german = workshop.blocks["de"], workshop.tokenizers["de"]
     same = recipe.model_copy(update={"adaptation": settings})
     made = adapt(same, workshop.primary, *german, 1, tmp_path / "de", unwatched)

@@ -15,7 +15,7 @@ from lingraft.artifacts.outcomes import LanguagesFailedError, write_outcome
 from lingraft.config.gate import PARITY_TOLERANCE
 from lingraft.config.tasks import Finetuning, Task, TaskFile, TaskKindName
 from lingraft.errors import DepthError, PromotionError, TrackingError
-from lingraft.reports.run.page import Records
+from lingraft.reports.run.page import RunRecords
 from lingraft.serving.bundle import Bundle
 from lingraft.stages import results
 from lingraft.steps import data, language, source
@@ -143,7 +143,7 @@ def test_the_report_has_the_gate_s_verdict_and_the_pipelines_run_opens_with_it(
 
     language.report(registered.recipe, run, registered.evaluation, [handed], [outcome], tmp_path / "report")
 
-    records = Records.load(tmp_path / "report")
+    records = RunRecords.load(tmp_path / "report")
     [(tag, verdict)] = records.verdicts.items()
     version = MlflowClient().get_model_version_by_alias(verdict.model, tracking.CHAMPION)
     assert (tag, verdict.model) == ("de", embeddings_name(registered.shop.recipe, "de"))

@@ -92,7 +92,7 @@ class Accelerator:
             price_per_hour=price_per_hour if price is None else price,
         )
 
-    def measured(self, trained: Path) -> Self:
+    def with_measured_utilisation(self, trained: Path) -> Self:
         """The same accelerator at the rate at which an artifact was trained on it.
 
         Args:

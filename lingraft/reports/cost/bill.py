@@ -25,7 +25,7 @@ _FIRST = (TrainedPart.EVERYTHING, TrainedPart.FRESH_LAYERS)
 
 
 @dataclass(frozen=True)
-class Run:
+class BilledRun:
     """A training run of one step."""
 
     name: str
@@ -51,18 +51,18 @@ class Run:
         return self.flops / V100_DAY_FLOPS
 
     @property
-    def each_language(self) -> bool:
+    def is_per_language(self) -> bool:
         """Whether every target language needs a run of its own."""
         return self.step.trained is TrainedPart.EMBEDDINGS
 
     @property
-    def comes_first(self) -> bool:
+    def runs_first(self) -> bool:
         """Whether all other runs wait for this one."""
         return self.step.trained in _FIRST
 
-    def times(self, languages: int) -> int:
+    def count_for(self, languages: int) -> int:
         """Runs in all."""
-        return languages if self.each_language else self.seeds
+        return languages if self.is_per_language else self.seeds
 
 
 @dataclass(frozen=True)
@@ -72,24 +72,24 @@ class Bill:
     system: System
     depth: int
     """Bottom layers that the mini-model shares with the primary, as asked for."""
-    runs: tuple[Run, ...]
+    runs: tuple[BilledRun, ...]
 
     @property
     def adapted_layers(self) -> int:
         """Layers that a language's embeddings are learned over."""
-        return max(run.step.layers for run in self.runs if run.each_language)
+        return max(run.step.layers for run in self.runs if run.is_per_language)
 
     @property
-    def each_language_flops(self) -> float:
+    def language_flops(self) -> float:
         """FLOPs that one more language needs."""
-        return sum(run.flops for run in self.runs if run.each_language)
+        return sum(run.flops for run in self.runs if run.is_per_language)
 
     def flops(self, languages: int) -> float:
         """FLOPs of everything that so many languages need."""
-        return sum(run.flops * run.times(languages) for run in self.runs)
+        return sum(run.flops * run.count_for(languages) for run in self.runs)
 
 
-class LeftOut(NamedTuple):
+class OmittedSystem(NamedTuple):
     """A system that the recipe has no settings for."""
 
     system: System
@@ -102,7 +102,7 @@ def bills(
     systems: Sequence[System] = (),
     depths: Sequence[int] = (),
     examples: Mapping[str, int] | None = None,
-) -> tuple[list[Bill], list[LeftOut]]:
+) -> tuple[list[Bill], list[OmittedSystem]]:
     """What each system costs, and the systems that the recipe has no settings for.
 
     Args:
@@ -118,7 +118,7 @@ def bills(
         RecipeError: the recipe has no such task.
     """
     tasks = [(recipe.task(name), count) for name, count in (examples or {}).items()]
-    found: dict[tuple[System, tuple[Run, ...]], Bill] = {}
+    found: dict[tuple[System, tuple[BilledRun, ...]], Bill] = {}
     left_out = []
     for system, depth in itertools.product(systems or System, depths or (recipe.adaptation.depth,)):
         try:
@@ -126,14 +126,14 @@ def bills(
         except DepthError as error:
             if systems or not 1 <= depth <= recipe.encoder.layers:
                 raise
-            left_out.append(LeftOut(system, depth, str(error)))
+            left_out.append(OmittedSystem(system, depth, str(error)))
         else:
             runs = tuple(_runs(recipe, system, depth, steps, tasks))
             found.setdefault((system, runs), Bill(system, depth, runs))
     return list(found.values()), left_out
 
 
-def searched(recipe: Recipe) -> Run | None:
+def searched(recipe: Recipe) -> BilledRun | None:
     """A trial of the recipe's depth search, `seeds` of which it makes at most; all cost the same. None without one."""
     if recipe.search is None:
         return None
@@ -142,7 +142,7 @@ def searched(recipe: Recipe) -> Run | None:
     trials *= max(1, len(recipe.search.budget_shares))
     work = mlm_update_shape(recipe, step, recipe.adaptation, recipe.tokenizer.vocabulary)
     updates = recipe.search.steps_at_depth or round((recipe.search.flop_budget or 0) / flops_per_update(step, work))
-    return Run("search", step, updates, work, recipe.search.trials or trials)
+    return BilledRun("search", step, updates, work, recipe.search.trials or trials)
 
 
 def _steps(recipe: Recipe, system: System, depth: int) -> Steps:
@@ -156,7 +156,9 @@ def _steps(recipe: Recipe, system: System, depth: int) -> Steps:
     return steps
 
 
-def _runs(recipe: Recipe, system: System, depth: int, steps: Steps, tasks: Iterable[tuple[Task, int]]) -> Iterator[Run]:
+def _runs(
+    recipe: Recipe, system: System, depth: int, steps: Steps, tasks: Iterable[tuple[Task, int]]
+) -> Iterator[BilledRun]:
     yield from _pretraining(recipe, steps[Stage.PRETRAIN])
     progressive = recipe.adaptation.progressive if (system, depth) == (recipe.system, recipe.adaptation.depth) else None
     if recipe.mini and Stage.BUILD_MINI in steps:
@@ -173,7 +175,7 @@ def _runs(recipe: Recipe, system: System, depth: int, steps: Steps, tasks: Itera
         yield _finetuning(recipe, steps[Stage.FINETUNE], task, examples)
 
 
-def _pretraining(recipe: Recipe, step: Step) -> Iterator[Run]:
+def _pretraining(recipe: Recipe, step: Step) -> Iterator[BilledRun]:
     whole, windows = _run(recipe, Stage.PRETRAIN, recipe.pretraining, step), recipe.pretraining.windows
     if windows is None:
         yield whole
@@ -183,27 +185,27 @@ def _pretraining(recipe: Recipe, step: Step) -> Iterator[Run]:
     yield replace(whole, updates=whole.updates - windows.steps)
 
 
-def _run(recipe: Recipe, name: str, training: Training, step: Step) -> Run:
-    return Run(name, step, training.steps, mlm_update_shape(recipe, step, training, recipe.tokenizer.vocabulary))
+def _run(recipe: Recipe, name: str, training: Training, step: Step) -> BilledRun:
+    return BilledRun(name, step, training.steps, mlm_update_shape(recipe, step, training, recipe.tokenizer.vocabulary))
 
 
-def _phases(recipe: Recipe, progressive: FixedSwitch) -> Iterator[Run]:
+def _phases(recipe: Recipe, progressive: FixedSwitch) -> Iterator[BilledRun]:
     settings = recipe.adaptation
     steps = [recipe.steps_over(depth)[Stage.ADAPT] for depth in progressive.depths]
     works = [mlm_update_shape(recipe, step, settings, recipe.tokenizer.vocabulary) for step in steps]
     flops = [flops_per_update(step, work) for step, work in zip(steps, works, strict=True)]
     counts = progressive.updates(settings.steps, flops)
     for depth, step, count, work in zip(progressive.depths, steps, counts, works, strict=True):
-        yield Run(f"{Stage.ADAPT} at depth {depth}", step, count, work)
+        yield BilledRun(f"{Stage.ADAPT} at depth {depth}", step, count, work)
 
 
-def _finetuning(recipe: Recipe, step: Step, task: Task, examples: int) -> Run:
+def _finetuning(recipe: Recipe, step: Step, task: Task, examples: int) -> BilledRun:
     """As many updates as `stages.finetune` makes, every example as long as a block: an upper bound."""
     if examples < 1:
         raise CostError(f"task {task.name!r} cannot be finetuned on {examples} examples. Give 1 or more.")
     settings = task.finetuning
     updates = max(1, round(settings.epochs * examples / settings.batch_examples))
-    return Run(
+    return BilledRun(
         f"{step.stage} on {task.name}",
         step,
         updates,

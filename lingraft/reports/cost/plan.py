@@ -10,7 +10,7 @@ from lingraft.model.flops import CostError
 _ROUNDING = 1e-9
 
 
-class Job(NamedTuple):
+class PlannedJob(NamedTuple):
     """A training run that takes one accelerator for so long."""
 
     name: str
@@ -21,8 +21,8 @@ class Job(NamedTuple):
 class Plan:
     """Jobs that come first, one after the other on one accelerator, and then a lane of jobs for each that gets one."""
 
-    first: tuple[Job, ...]
-    lanes: tuple[tuple[Job, ...], ...]
+    first: tuple[PlannedJob, ...]
+    lanes: tuple[tuple[PlannedJob, ...], ...]
     """One for each accelerator that gets a job, the one that ran `first` in front, though it may have no other."""
 
     @property
@@ -52,7 +52,7 @@ class Plan:
         return share if share > _ROUNDING else 0.0
 
 
-def plan(first: Sequence[Job], jobs: Sequence[Job], accelerators: int) -> Plan:
+def plan_jobs(first: Sequence[PlannedJob], jobs: Sequence[PlannedJob], accelerators: int) -> Plan:
     """Give each job, the longest first, to the accelerator that is free soonest (Graham 1969).
 
     Jobs of equal length end as early as they can; others at most 4/3 - 1/(3 m) times as late as they could on m
@@ -68,7 +68,7 @@ def plan(first: Sequence[Job], jobs: Sequence[Job], accelerators: int) -> Plan:
     """
     if accelerators < 1:
         raise CostError(f"a plan needs 1 or more accelerators, not {accelerators}. Give --gpus 1 or more.")
-    lanes: list[list[Job]] = [[] for _ in range(max(1, min(accelerators, len(jobs))))]
+    lanes: list[list[PlannedJob]] = [[] for _ in range(max(1, min(accelerators, len(jobs))))]
     free = [(0.0, lane) for lane in range(len(lanes))]
     for job in sorted(jobs, key=lambda job: -job.hours):
         busy_hours, lane = heapq.heappop(free)
@@ -77,5 +77,5 @@ def plan(first: Sequence[Job], jobs: Sequence[Job], accelerators: int) -> Plan:
     return Plan(tuple(first), tuple(tuple(lane) for lane in lanes))
 
 
-def _length(jobs: Sequence[Job]) -> float:
+def _length(jobs: Sequence[PlannedJob]) -> float:
     return sum(job.hours for job in jobs)

@@ -7,8 +7,8 @@ from typing import Any
 from lingraft.config.recipe import Recipe
 from lingraft.model.flops import EXA, V100_DAY_FLOPS, V100_FLOPS_PER_S
 from lingraft.reports.cost.accelerators import Accelerator
-from lingraft.reports.cost.bill import Bill, LeftOut, Run
-from lingraft.reports.cost.plan import Job, Plan, plan
+from lingraft.reports.cost.bill import Bill, BilledRun, OmittedSystem
+from lingraft.reports.cost.plan import Plan, PlannedJob, plan_jobs
 
 _GAP = "  "
 _SMALL = 0.1
@@ -16,13 +16,13 @@ _SMALL = 0.1
 
 
 @dataclass(frozen=True)
-class Costs:
+class CostReport:
     """What a table shows."""
 
     recipe: Recipe
     bills: Sequence[Bill]
-    left_out: Sequence[LeftOut]
-    search: Run | None
+    omitted: Sequence[OmittedSystem]
+    search: BilledRun | None
     languages: tuple[str, ...]
     """Names of the target languages that are counted."""
     accelerators: Sequence[Accelerator]
@@ -31,14 +31,14 @@ class Costs:
 
     def plan(self, bill: Bill, accelerator: Accelerator) -> Plan:
         """A system's runs for all languages on `gpus` accelerators of one kind."""
-        first = [Job(run.name, accelerator.hours(run.flops)) for run in bill.runs if run.comes_first]
-        once_each = [run for run in bill.runs if not (run.comes_first or run.each_language)]
-        rest = [Job(name, accelerator.hours(bill.each_language_flops)) for name in self.languages]
-        rest += [Job(name, accelerator.hours(run.flops)) for run in once_each for name in _seeds(run)]
-        return plan(first, rest, self.gpus)
+        first = [PlannedJob(run.name, accelerator.hours(run.flops)) for run in bill.runs if run.runs_first]
+        once_each = [run for run in bill.runs if not (run.runs_first or run.is_per_language)]
+        rest = [PlannedJob(name, accelerator.hours(bill.language_flops)) for name in self.languages]
+        rest += [PlannedJob(name, accelerator.hours(run.flops)) for run in once_each for name in _seeds(run)]
+        return plan_jobs(first, rest, self.gpus)
 
 
-def _seeds(run: Run) -> list[str]:
+def _seeds(run: BilledRun) -> list[str]:
     return [f"{run.name} ({number} of {run.seeds})" for number in range(1, run.seeds + 1)]
 
 
@@ -48,7 +48,7 @@ def languages_of(recipe: Recipe, count: int) -> tuple[str, ...]:
     return (*recipe.targets[:count], *unnamed)
 
 
-def as_text(costs: Costs) -> str:
+def as_text(costs: CostReport) -> str:
     """Tables of plain text: FLOPs by system and step, and for each accelerator hours, money and a plan."""
     blocks = [_heading(costs), _steps_table(costs), _notes(costs)]
     for accelerator in costs.accelerators:
@@ -56,19 +56,19 @@ def as_text(costs: Costs) -> str:
     return "\n\n".join("\n".join(lines) for lines in blocks if lines)
 
 
-def as_json(costs: Costs) -> dict[str, Any]:
+def as_json(costs: CostReport) -> dict[str, Any]:
     """The same and more, unrounded; FLOPs, hours, and money in the currency of the prices given."""
     return {
         "recipe": costs.recipe.name,
         "languages": list(costs.languages),
         "systems": [_system_json(bill, len(costs.languages)) for bill in costs.bills],
-        "left_out": [absent._asdict() for absent in costs.left_out],
+        "left_out": [absent._asdict() for absent in costs.omitted],
         "search": _run_json(costs.search, len(costs.languages)) if costs.search else None,
         "accelerators": [_accelerator_json(costs, accelerator) for accelerator in costs.accelerators],
     }
 
 
-def amount(number: float) -> str:
+def format_amount(number: float) -> str:
     """Two decimals, or three figures of what is too small for that."""
     return f"{number:.3g}" if 0 < number < _SMALL else f"{number:,.2f}"
 
@@ -77,7 +77,7 @@ def _counted(languages: int) -> str:
     return f"{languages} language{'' if languages == 1 else 's'}"
 
 
-def _heading(costs: Costs) -> list[str]:
+def _heading(costs: CostReport) -> list[str]:
     shape = costs.recipe.encoder
     return [
         f"{costs.recipe.name}: width {shape.width}, {shape.layers} layers, {costs.recipe.tokenizer.vocabulary:,} "
@@ -85,24 +85,32 @@ def _heading(costs: Costs) -> list[str]:
     ]
 
 
-def _steps_table(costs: Costs) -> list[str]:
+def _steps_table(costs: CostReport) -> list[str]:
     rows = [["system", "step", "layers", "heads", "equation", "updates", "EFLOPs", "V100-days"]]
     for bill in costs.bills:
         rows += [[bill.system if run is bill.runs[0] else "", *_step_cells(run)] for run in bill.runs]
         for languages in sorted({1, len(costs.languages)}):
             flops = bill.flops(languages)
             total = f"total, {_counted(languages)}"
-            rows.append(["", total, "", "", "", "", amount(flops / EXA), amount(flops / V100_DAY_FLOPS)])
+            rows.append(["", total, "", "", "", "", format_amount(flops / EXA), format_amount(flops / V100_DAY_FLOPS)])
     return _aligned(rows, texts=2)
 
 
-def _step_cells(run: Run) -> list[str]:
-    name = run.name + (", each language" if run.each_language else f", each of {run.seeds} seeds" * (run.seeds > 1))
+def _step_cells(run: BilledRun) -> list[str]:
+    name = run.name + (", each language" if run.is_per_language else f", each of {run.seeds} seeds" * (run.seeds > 1))
     layers, heads = str(run.step.layers), str(len(run.step.heads))
-    return [name, layers, heads, run.formula, f"{run.updates:,}", amount(run.flops / EXA), amount(run.v100_days)]
+    return [
+        name,
+        layers,
+        heads,
+        run.formula,
+        f"{run.updates:,}",
+        format_amount(run.flops / EXA),
+        format_amount(run.v100_days),
+    ]
 
 
-def _notes(costs: Costs) -> list[str]:
+def _notes(costs: CostReport) -> list[str]:
     shape = costs.recipe.encoder
     notes = [
         "Equations of the paper's appendix A.1; a V100-day is 24 hours at the paper's effective "
@@ -113,12 +121,12 @@ def _notes(costs: Costs) -> list[str]:
     if any(accelerator.price_per_hour is not None for accelerator in costs.accelerators):
         notes.append("Money until done is for all accelerators that get a job: one at first, then each to the end.")
     if costs.search:
-        most = amount(costs.search.seeds * costs.search.flops / EXA)
+        most = format_amount(costs.search.seeds * costs.search.flops / EXA)
         notes.append(f"Not counted: the depth search, {costs.search.seeds} trials, at most {most} EFLOPs together.")
-    return notes + [f"Left out: {absent.system} at depth {absent.depth}: {absent.reason}" for absent in costs.left_out]
+    return notes + [f"Left out: {absent.system} at depth {absent.depth}: {absent.reason}" for absent in costs.omitted]
 
 
-def _accelerator_table(costs: Costs, accelerator: Accelerator) -> list[str]:
+def _accelerator_table(costs: CostReport, accelerator: Accelerator) -> list[str]:
     priced = accelerator.price_per_hour is not None
     price = f"; {accelerator.price_per_hour:,.2f} an hour" if priced else ""
     title = (
@@ -132,22 +140,22 @@ def _accelerator_table(costs: Costs, accelerator: Accelerator) -> list[str]:
     return [title, *_aligned(rows, texts=1)]
 
 
-def _accelerator_cells(costs: Costs, bill: Bill, accelerator: Accelerator, counts: Sequence[int]) -> list[str]:
+def _accelerator_cells(costs: CostReport, bill: Bill, accelerator: Accelerator, counts: Sequence[int]) -> list[str]:
     planned = costs.plan(bill, accelerator)
     worked = [accelerator.hours(bill.flops(languages)) for languages in counts]
     spans = [(hours, hours) for hours in worked] + [(planned.makespan_hours, planned.rented_hours)]
     cells = [bill.system, str(bill.adapted_layers)]
     for hours, paid_hours in spans:
         money = accelerator.money(paid_hours)
-        cells += [amount(hours), *([amount(money)] if money is not None else [])]
+        cells += [format_amount(hours), *([format_amount(money)] if money is not None else [])]
     return cells
 
 
-def _gpus(costs: Costs) -> str:
+def _gpus(costs: CostReport) -> str:
     return f"{costs.gpus} GPU{'' if costs.gpus == 1 else 's'}"
 
 
-def _plans(costs: Costs, accelerator: Accelerator) -> Iterator[list[str]]:
+def _plans(costs: CostReport, accelerator: Accelerator) -> Iterator[list[str]]:
     if costs.gpus == 1:
         return
     for bill in costs.bills:
@@ -160,11 +168,11 @@ def _plans(costs: Costs, accelerator: Accelerator) -> Iterator[list[str]]:
             if lane
         ]
         idle = [f"{_GAP}{costs.gpus - len(lanes)} without a job"] if len(lanes) < costs.gpus else []
-        yield [f"{title}: {amount(made.makespan_hours)} hours; {quality}", *lanes, *idle]
+        yield [f"{title}: {format_amount(made.makespan_hours)} hours; {quality}", *lanes, *idle]
 
 
-def _job(job: Job) -> str:
-    return f"{job.name} {amount(job.hours)} h"
+def _job(job: PlannedJob) -> str:
+    return f"{job.name} {format_amount(job.hours)} h"
 
 
 def _aligned(rows: Sequence[Sequence[str]], texts: int) -> list[str]:
@@ -180,7 +188,7 @@ def _aligned(rows: Sequence[Sequence[str]], texts: int) -> list[str]:
     return [lines[0], "-" * len(lines[0]), *lines[1:]]
 
 
-def _run_json(run: Run, languages: int) -> dict[str, Any]:
+def _run_json(run: BilledRun, languages: int) -> dict[str, Any]:
     return {
         "name": run.name,
         "trained": run.step.trained,
@@ -189,7 +197,7 @@ def _run_json(run: Run, languages: int) -> dict[str, Any]:
         "heads": list(run.step.heads),
         "equation": run.formula,
         "updates": run.updates,
-        "runs": run.times(languages),
+        "runs": run.count_for(languages),
         "flops_per_run": run.flops,
         "v100_days_per_run": run.v100_days,
     }
@@ -207,7 +215,7 @@ def _system_json(bill: Bill, languages: int) -> dict[str, Any]:
     }
 
 
-def _accelerator_json(costs: Costs, accelerator: Accelerator) -> dict[str, Any]:
+def _accelerator_json(costs: CostReport, accelerator: Accelerator) -> dict[str, Any]:
     return {
         **asdict(accelerator),
         "effective_tflops": accelerator.effective_tflops,
@@ -215,7 +223,7 @@ def _accelerator_json(costs: Costs, accelerator: Accelerator) -> dict[str, Any]:
     }
 
 
-def _plan_json(costs: Costs, bill: Bill, accelerator: Accelerator) -> dict[str, Any]:
+def _plan_json(costs: CostReport, bill: Bill, accelerator: Accelerator) -> dict[str, Any]:
     made = costs.plan(bill, accelerator)
     hours = accelerator.hours(bill.flops(len(costs.languages)))
     return {

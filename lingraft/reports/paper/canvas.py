@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from lingraft.config.systems import System
 from lingraft.errors import MissingExtraError
-from lingraft.reports.plotting import COLOURS, style
+from lingraft.reports.plotting import COLOURS, base_style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -21,7 +21,7 @@ _STYLE = {"font.size": 9, "axes.titlesize": 9.5, "lines.linewidth": 1.6, "lines.
 
 
 @dataclass(frozen=True)
-class Look:
+class MarkStyle:
     """How a line or a dot is drawn; no two of a figure share their marker."""
 
     colour: str
@@ -29,22 +29,22 @@ class Look:
     marker: str
 
 
-LOOKS = {
-    System.BL_BASE: Look(COLOURS["grey"], "--", "o"),
-    System.BL_SMALL: Look(COLOURS["orange"], ":", "^"),
-    System.MINIPOST: Look(COLOURS["green"], "-", "s"),
-    System.MINIJOINT: Look(COLOURS["blue"], "-", "D"),
+SYSTEM_STYLES = {
+    System.BL_BASE: MarkStyle(COLOURS["grey"], "--", "o"),
+    System.BL_SMALL: MarkStyle(COLOURS["orange"], ":", "^"),
+    System.MINIPOST: MarkStyle(COLOURS["green"], "-", "s"),
+    System.MINIJOINT: MarkStyle(COLOURS["blue"], "-", "D"),
 }
 _MARKERS = "os^Dv<>Pp*hX"
 _VIRIDIS = ("#440154", "#46327e", "#365c8d", "#277f8e", "#1fa187", "#4ac16d", "#a0da39")
 """Matplotlib's colour map of that name without its yellow, which white swallows."""
 
 
-def graded_looks(count: int) -> list[Look]:
+def graded_styles(count: int) -> list[MarkStyle]:
     """Looks for things that have an order, such as depths: from dark to light."""
     last = max(count - 1, 1)
     return [
-        Look(_VIRIDIS[round(place * (len(_VIRIDIS) - 1) / last)], "-", _MARKERS[place % len(_MARKERS)])
+        MarkStyle(_VIRIDIS[round(place * (len(_VIRIDIS) - 1) / last)], "-", _MARKERS[place % len(_MARKERS)])
         for place in range(count)
     ]
 
@@ -80,7 +80,7 @@ class Drawing:
             from matplotlib.layout_engine import ConstrainedLayoutEngine
         except ModuleNotFoundError as error:
             raise MissingExtraError("matplotlib", "report") from error
-        with matplotlib.rc_context(style(_INK) | _STYLE):  # type: ignore[arg-type]  # the stubs want every key as a literal
+        with matplotlib.rc_context(base_style(_INK) | _STYLE):  # type: ignore[arg-type]  # the stubs want every key as a literal
             layout = ConstrainedLayoutEngine(w_pad=0.08, h_pad=0.06)
             figure = Figure(figsize=(WIDTH_IN, self.height_in), layout=layout, dpi=_DOTS_PER_INCH)
             self.paint(figure)
@@ -107,7 +107,7 @@ def legend_above(figure: "Figure", axes: "Sequence[Axes]") -> None:
         figure.legend(handles.values(), handles.keys(), loc="outside upper center", ncols=columns)
 
 
-def say(axes: "Axes", sentence: str) -> None:
+def write_message(axes: "Axes", sentence: str) -> None:
     """Words in place of a plot."""
     axes.text(0.5, 0.5, sentence, transform=axes.transAxes, ha="center", va="center", wrap=True)
     axes.set_xticks([])

@@ -22,7 +22,7 @@ _PREFIXES = ("", "k", "M", "G", "T", "P", "E", "Z")
 
 
 @dataclass(frozen=True)
-class Row:
+class TableRow:
     """A line of a table; one that is only there to compare with is quiet."""
 
     label: str
@@ -31,14 +31,14 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Table:
+class ReportTable:
     """A table as text, the same for Markdown and HTML."""
 
     number: str
     title: str
     head: tuple[str, ...]
     """Column titles, the first above the rows' labels."""
-    rows: tuple[Row, ...]
+    rows: tuple[TableRow, ...]
     notes: tuple[str, ...] = ()
 
     @property
@@ -47,7 +47,7 @@ class Table:
         return f"{self.number}: {self.title}" if self.number else self.title
 
 
-class Notes:
+class Footnotes:
     """Footnotes of one table: what its marks mean, each reason once, and in short.
 
     Args:
@@ -61,44 +61,44 @@ class Notes:
         self._remarks: dict[str, None] = {}
         self._seeds_differ = False
 
-    def hole(self, hole: MissingValue) -> str:
+    def missing(self, hole: MissingValue) -> str:
         """A dash with the number of its reason."""
-        mark = hole_mark(self._reasons.number(hole))
+        mark = missing_mark(self._reasons.number(hole))
         self._holes[mark] = hole.short
         return mark
 
-    def never(self) -> str:
+    def never_mark(self) -> str:
         """The mark of what was never reached."""
         self._marks[_NEVER] = "never reached; left out of means"
         return _NEVER
 
-    def language(self, grid: ResultsTable, task: TaskFacts, language: str) -> str:
+    def language_label(self, grid: ResultsTable, task: TaskFacts, language: str) -> str:
         """A language's name, marked if its cells do not count."""
-        if grid.counts(task, language):
+        if grid.is_informative(task, language):
             return language
         self._marks[_NOT_INFORMATIVE] = (
             "not informative, since BL_BASE is less than 5 points above the trivial baseline; left out of means"
         )
         return f"{language} {_NOT_INFORMATIVE}"
 
-    def seeds(self, found: Iterable[SeedScores | MissingValue]) -> None:
+    def describe_seeds(self, found: Iterable[SeedScores | MissingValue]) -> None:
         """Say how many finetuning seeds a table's scores are means over; where that differs, mark single ones."""
         counts = {len(scores.by_seed) for scores in found if not isinstance(scores, MissingValue)}
         self._seeds_differ = len(counts) > 1
         if counts == {1}:
-            self.say("Every score is of one seed, so that nothing is known of its spread.")
+            self.add("Every score is of one seed, so that nothing is known of its spread.")
         elif counts:
             over = " to ".join(str(count) for count in sorted({min(counts), max(counts)}))
-            self.say(f"Scores are means over {over} finetuning seeds.")
+            self.add(f"Scores are means over {over} finetuning seeds.")
 
-    def single(self, scores: SeedScores) -> str:
+    def single_seed_mark(self, scores: SeedScores) -> str:
         """The mark of one seed among several."""
         if not (self._seeds_differ and len(scores.by_seed) == 1):
             return ""
         self._marks[_ONE_SEED] = "one seed"
         return _ONE_SEED
 
-    def say(self, remark: str) -> None:
+    def add(self, remark: str) -> None:
         """Add a sentence."""
         self._remarks[remark] = None
 
@@ -110,7 +110,7 @@ class Notes:
         return (*self._remarks, *marks, *holes)
 
 
-def hole_mark(number: int) -> str:
+def missing_mark(number: int) -> str:
     """A dash with the number of its reason."""
     return _HOLE + str(number).translate(_RAISED)
 
@@ -139,32 +139,36 @@ class TimeUnit:
         return f"{self.show(reached.estimate)} ({self.show(reached.lower)}–{self.show(reached.upper)})"
 
 
-def operations(flops: float) -> str:
+def format_flops(flops: float) -> str:
     """FLOPs with a prefix, such as 54.1 EFLOP."""
     power = max(sum(flops >= 1000**n for n in range(1, len(_PREFIXES))), 0)
     return f"{flops / 1000**power:.1f} {_PREFIXES[power]}FLOP"
 
 
-def points(share: float) -> str:
+def format_points(share: float) -> str:
     """A score in percent, with one decimal and no sign."""
     return f"{100 * share:.1f}"
 
 
-def score(scores: SeedScores | MissingValue, notes: Notes) -> str:
+def format_score(scores: SeedScores | MissingValue, notes: Footnotes) -> str:
     """Mean over finetuning seeds."""
-    return notes.hole(scores) if isinstance(scores, MissingValue) else points(scores.mean) + notes.single(scores)
+    return (
+        notes.missing(scores)
+        if isinstance(scores, MissingValue)
+        else format_points(scores.mean) + notes.single_seed_mark(scores)
+    )
 
 
-def spread(scores: SeedScores | MissingValue, notes: Notes) -> str:
+def format_spread(scores: SeedScores | MissingValue, notes: Footnotes) -> str:
     """Mean and standard deviation over finetuning seeds; of a single seed nothing is known of its spread."""
     if isinstance(scores, MissingValue):
-        return notes.hole(scores)
+        return notes.missing(scores)
     if len(scores.by_seed) == 1:
-        return f"{points(scores.mean)} (one seed)"
-    return f"{points(scores.mean)} ± {points(scores.deviation)}"
+        return f"{format_points(scores.mean)} (one seed)"
+    return f"{format_points(scores.mean)} ± {format_points(scores.deviation)}"
 
 
-def average(values: Mapping[str, float], of: int, show: Show) -> str:
+def format_mean(values: Mapping[str, float], of: int, show: Show) -> str:
     """Mean over languages, with how many they are if not all of them."""
     if not values:
         return _HOLE
@@ -172,8 +176,8 @@ def average(values: Mapping[str, float], of: int, show: Show) -> str:
     return show(mean(values.values())) + count
 
 
-def near(reached: Reached | MissingValue, write: Callable[[Reached], str], notes: Notes) -> str:
+def format_reached(reached: Reached | MissingValue, write: Callable[[Reached], str], notes: Footnotes) -> str:
     """What it took to reach a target, or that it was never reached, or why nobody knows."""
     if isinstance(reached, MissingValue):
-        return notes.hole(reached)
-    return write(reached) if math.isfinite(reached.estimate) else notes.never()
+        return notes.missing(reached)
+    return write(reached) if math.isfinite(reached.estimate) else notes.never_mark()

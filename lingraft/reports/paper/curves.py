@@ -9,7 +9,15 @@ import numpy as np
 
 from lingraft.config.systems import System
 from lingraft.model.flops import V100_FLOPS_PER_S
-from lingraft.reports.paper.canvas import LOOKS, Drawing, Look, graded_looks, legend_above, panels, say
+from lingraft.reports.paper.canvas import (
+    SYSTEM_STYLES,
+    Drawing,
+    MarkStyle,
+    graded_styles,
+    legend_above,
+    panels,
+    write_message,
+)
 from lingraft.reports.paper.cells import TimeUnit
 from lingraft.reports.paper.grid import MissingValue, ResultsTable, Variant
 from lingraft.reports.paper.records import CurvePoint, TaskFacts
@@ -21,7 +29,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from numpy.typing import NDArray
 
-Looks = Mapping[Variant, tuple[str, Look]]
+CurveStyles = Mapping[Variant, tuple[str, MarkStyle]]
 """Label and look of each line."""
 _PANEL_IN, _HEAD_IN = 2.3, 0.6
 _TARGET = "95% of BL_BASE"
@@ -34,7 +42,7 @@ class _Line:
     """A mean learning curve: seconds of a V100, and percent."""
 
     label: str
-    look: Look
+    look: MarkStyle
     seconds: tuple[float, ...]
     scores: tuple[float, ...]
 
@@ -88,14 +96,16 @@ def depth_curves(grid: ResultsTable, system: System) -> list[Drawing]:
     variants = [Variant(system, depth) for depth in grid.depths(system)]
     looks = {
         variant: (counted(variant.depth, "layer"), look)
-        for variant, look in zip(variants, graded_looks(len(variants)), strict=True)
+        for variant, look in zip(variants, graded_styles(len(variants)), strict=True)
     }
-    looks[grid.reference] = (str(System.BL_BASE), LOOKS[System.BL_BASE])
+    looks[grid.reference] = (str(System.BL_BASE), SYSTEM_STYLES[System.BL_BASE])
     tasks = [task for task in grid.records.tasks if grid.depth_languages(system, task)]
     return [drawing for place, task in enumerate(tasks) for drawing in _depth_drawing(grid, system, task, looks, place)]
 
 
-def _depth_drawing(grid: ResultsTable, system: System, task: TaskFacts, looks: Looks, place: int) -> list[Drawing]:
+def _depth_drawing(
+    grid: ResultsTable, system: System, task: TaskFacts, looks: CurveStyles, place: int
+) -> list[Drawing]:
     languages = grid.depth_languages(system, task)
     number = f"A{place}" if place else "4"
     title = f"learning curves of {system} by depth, {task.title}"
@@ -108,15 +118,17 @@ def _depth_drawing(grid: ResultsTable, system: System, task: TaskFacts, looks: L
     return _drawing(f"figure-{number}-{system}".lower(), f"Figure {number}", title, caption, shown)
 
 
-def _of_systems(grid: ResultsTable) -> Looks:
-    return {variant: (str(variant.system), LOOKS[variant.system]) for variant in grid.variants}
+def _of_systems(grid: ResultsTable) -> CurveStyles:
+    return {variant: (str(variant.system), SYSTEM_STYLES[variant.system]) for variant in grid.variants}
 
 
 def _counting(grid: ResultsTable, task: TaskFacts, languages: Sequence[str]) -> list[str]:
-    return [language for language in languages if grid.counts(task, language)]
+    return [language for language in languages if grid.is_informative(task, language)]
 
 
-def _panel(grid: ResultsTable, task: TaskFacts, looks: Looks, languages: Sequence[str], title: str = "") -> _Panel:
+def _panel(
+    grid: ResultsTable, task: TaskFacts, looks: CurveStyles, languages: Sequence[str], title: str = ""
+) -> _Panel:
     """Mean curves over those of the languages in which every variant with a curve has one."""
     curves = {variant: _curves(grid, variant, task, languages) for variant in looks}
     curves = {variant: by_language for variant, by_language in curves.items() if by_language}
@@ -149,7 +161,7 @@ def _curves(
     return {language: cell.points for language, cell in found.items() if not isinstance(cell, MissingValue)}
 
 
-def _line(label: str, look: Look, curves: Sequence[Sequence[CurvePoint]]) -> _Line:
+def _line(label: str, look: MarkStyle, curves: Sequence[Sequence[CurvePoint]]) -> _Line:
     """The mean of curves, interpolated where one has a checkpoint that another lacks, as far as all of them go."""
     first, last = max(curve[0].step for curve in curves), min(curve[-1].step for curve in curves)
     steps = sorted({point.step for curve in curves for point in curve if first <= point.step <= last})
@@ -192,7 +204,7 @@ def _drawing(
 def _paint(axes: "Axes", panel: _Panel, unit: TimeUnit) -> None:
     axes.set_title(panel.title, loc="left")
     if not panel.lines:
-        say(axes, "no curve")
+        write_message(axes, "no curve")
         return
     for line in panel.lines:
         look, times = line.look, [seconds / unit.seconds for seconds in line.seconds]

@@ -3,17 +3,26 @@
 from collections.abc import Mapping, Sequence
 
 from lingraft.config.systems import System
-from lingraft.reports.paper.cells import Notes, Row, Table, TimeUnit, average, near, points, score
+from lingraft.reports.paper.cells import (
+    Footnotes,
+    ReportTable,
+    TableRow,
+    TimeUnit,
+    format_mean,
+    format_points,
+    format_reached,
+    format_score,
+)
 from lingraft.reports.paper.grid import MissingValue, ResultsTable, Variant
 from lingraft.reports.paper.records import TaskFacts
 from lingraft.stages.results import SeedScores
 
 
-def near_by_depth(grid: ResultsTable, system: System, intervals: bool = False) -> list[Table]:
+def target_time_by_depth(grid: ResultsTable, system: System, intervals: bool = False) -> list[ReportTable]:
     """Table 4, or with intervals A4: a row per language and task, a column per depth; none without several depths."""
-    notes, depths = Notes(grid.reasons), grid.depths(system)
+    notes, depths = Footnotes(grid.reasons), grid.depths(system)
     found = {
-        (task.title, notes.language(grid, task, language)): [
+        (task.title, notes.language_label(grid, task, language)): [
             grid.reached(Variant(system, depth), task, language) for depth in depths
         ]
         for task in grid.records.tasks
@@ -23,18 +32,20 @@ def near_by_depth(grid: ResultsTable, system: System, intervals: bool = False) -
     unit = TimeUnit.fitting(each.estimate for each in reached)
     write = unit.interval if intervals else lambda each: unit.show(each.estimate)
     if intervals:
-        notes.say("In brackets, the checkpoints before and after.")
+        notes.add("In brackets, the checkpoints before and after.")
     rows = [
-        Row(f"{language} {title}", tuple(near(each, write, notes) for each in row))
+        TableRow(f"{language} {title}", tuple(format_reached(each, write, notes) for each in row))
         for (title, language), row in found.items()
     ]
     title = f"V100-{unit.name} to near-maximal performance, {system} by depth"
-    return [Table("Table A4" if intervals else "Table 4", title, _head(depths), tuple(rows), notes.lines)] * bool(rows)
+    return [ReportTable("Table A4" if intervals else "Table 4", title, _head(depths), tuple(rows), notes.lines)] * bool(
+        rows
+    )
 
 
-def final_by_depth(grid: ResultsTable, system: System) -> list[Table]:
+def final_by_depth(grid: ResultsTable, system: System) -> list[ReportTable]:
     """Table A3: final scores by depth, mean over the languages that were run at several; BL_BASE last."""
-    notes, depths = Notes(grid.reasons), grid.depths(system)
+    notes, depths = Footnotes(grid.reasons), grid.depths(system)
     variants = [*(Variant(system, depth) for depth in depths), grid.reference]
     found = {
         task.name: {
@@ -43,37 +54,39 @@ def final_by_depth(grid: ResultsTable, system: System) -> list[Table]:
         }
         for task in grid.records.tasks
     }
-    notes.seeds(scores for by_language in found.values() for row in by_language.values() for scores in row)
+    notes.describe_seeds(scores for by_language in found.values() for row in by_language.values() for scores in row)
     rows = []
     for task in grid.records.tasks:
         by_language = found[task.name]
-        named = {language: notes.language(grid, task, language) for language in by_language}
+        named = {language: notes.language_label(grid, task, language) for language in by_language}
         if len(named) > 1:
-            rows.append(Row(f"{task.title} ({', '.join(named.values())})", _means(grid, task, by_language)))
+            rows.append(TableRow(f"{task.title} ({', '.join(named.values())})", _means(grid, task, by_language)))
         rows += [
-            Row(f"{task.title} ({named[language]})", tuple(score(scores, notes) for scores in row), "quiet")
+            TableRow(f"{task.title} ({named[language]})", tuple(format_score(scores, notes) for scores in row), "quiet")
             for language, row in by_language.items()
         ]
     title = f"scores at the end of training, {system} by depth, in percent"
     head = (*_head(depths), str(System.BL_BASE))
-    return [Table("Table A3", title, head, tuple(rows), notes.lines)] * bool(rows)
+    return [ReportTable("Table A3", title, head, tuple(rows), notes.lines)] * bool(rows)
 
 
 def _head(depths: Sequence[int]) -> tuple[str, ...]:
     return ("depth", *map(str, depths))
 
 
-def _means(grid: ResultsTable, task: TaskFacts, rows: Mapping[str, Sequence[SeedScores | MissingValue]]) -> tuple[str, ...]:
+def _means(
+    grid: ResultsTable, task: TaskFacts, rows: Mapping[str, Sequence[SeedScores | MissingValue]]
+) -> tuple[str, ...]:
     """The mean of each column over the languages that count."""
     return tuple(
-        average(
+        format_mean(
             {
                 language: scores.mean
                 for language, scores in zip(rows, column, strict=True)
-                if not isinstance(scores, MissingValue) and grid.counts(task, language)
+                if not isinstance(scores, MissingValue) and grid.is_informative(task, language)
             },
             len(column),
-            points,
+            format_points,
         )
         for column in zip(*rows.values(), strict=True)
     )

@@ -27,7 +27,7 @@ class CurveError(LingraftError):
     """A learning curve cannot be read: it is empty, not sorted, or holds what is no number."""
 
 
-class Checkpoint(NamedTuple):
+class ScoredCheckpoint(NamedTuple):
     """One evaluation on the way."""
 
     cost: float
@@ -61,12 +61,12 @@ class LearningCurve:
     """
 
     name: str
-    checkpoints: tuple[Checkpoint, ...]
+    checkpoints: tuple[ScoredCheckpoint, ...]
 
     @classmethod
     def of(cls, name: str, points: Iterable[tuple[float, float]]) -> Self:
         """A curve from pairs of cost and score."""
-        return cls(name, tuple(Checkpoint(*point) for point in points))
+        return cls(name, tuple(ScoredCheckpoint(*point) for point in points))
 
     def __post_init__(self) -> None:
         if not self.checkpoints:

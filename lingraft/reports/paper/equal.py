@@ -1,11 +1,11 @@
 """Scores of all systems when each has spent the same: as much as the one that spends least in all."""
 
-from lingraft.reports.paper.cells import MEAN, Notes, Row, Table, TimeUnit, average, points
+from lingraft.reports.paper.cells import MEAN, Footnotes, ReportTable, TableRow, TimeUnit, format_mean, format_points
 from lingraft.reports.paper.grid import COMPUTE, CostMeasure, MissingValue, ResultsTable, Variant
 from lingraft.reports.paper.records import Cell, TaskFacts
 
 
-def equal_table(grid: ResultsTable, task: TaskFacts, measure: CostMeasure = COMPUTE) -> Table:
+def equal_table(grid: ResultsTable, task: TaskFacts, measure: CostMeasure = COMPUTE) -> ReportTable:
     """One task's scores at equal compute, or at equal seconds; interpolated between checkpoints.
 
     Args:
@@ -13,24 +13,27 @@ def equal_table(grid: ResultsTable, task: TaskFacts, measure: CostMeasure = COMP
         task: one of its tasks.
         measure: what is equal.
     """
-    notes = Notes(grid.reasons)
+    notes = Footnotes(grid.reasons)
     budgets = {language: _budget(grid, task, language, measure) for language in task.languages}
     unit = TimeUnit.fitting(budgets.values())
-    spent = [unit.show(budget) if budget else notes.hole(MissingValue("not run")) for budget in budgets.values()]
-    rows = [Row(f"{measure.prefix}{unit.name} spent", (*spent, "–"), "quiet")]
+    spent = [unit.show(budget) if budget else notes.missing(MissingValue("not run")) for budget in budgets.values()]
+    rows = [TableRow(f"{measure.prefix}{unit.name} spent", (*spent, "–"), "quiet")]
     for variant in grid.variants:
         found = {name: _score(grid, variant, task, name, measure, budget) for name, budget in budgets.items()}
-        cells = [notes.hole(score) if isinstance(score, MissingValue) else points(score) for score in found.values()]
+        cells = [
+            notes.missing(score) if isinstance(score, MissingValue) else format_points(score)
+            for score in found.values()
+        ]
         counted = {
             language: score
             for language, score in found.items()
-            if not isinstance(score, MissingValue) and grid.counts(task, language)
+            if not isinstance(score, MissingValue) and grid.is_informative(task, language)
         }
-        rows.append(Row(variant.system, (*cells, average(counted, len(task.languages), points))))
-    notes.say("In each language, every system has spent what the one that spends least spends in all.")
-    head = ("system", *(notes.language(grid, task, language) for language in task.languages), MEAN)
+        rows.append(TableRow(variant.system, (*cells, format_mean(counted, len(task.languages), format_points))))
+    notes.add("In each language, every system has spent what the one that spends least spends in all.")
+    head = ("system", *(notes.language_label(grid, task, language) for language in task.languages), MEAN)
     what = "compute" if measure is COMPUTE else "seconds"
-    return Table("", f"{task.title}, {task.metric} in percent at equal {what}", head, tuple(rows), notes.lines)
+    return ReportTable("", f"{task.title}, {task.metric} in percent at equal {what}", head, tuple(rows), notes.lines)
 
 
 def _budget(grid: ResultsTable, task: TaskFacts, language: str, measure: CostMeasure) -> float:

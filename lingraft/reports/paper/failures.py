@@ -4,48 +4,48 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from lingraft.config.systems import System
-from lingraft.reports.paper.cells import Row, Table, hole_mark
-from lingraft.reports.paper.grid import ORDER, MissingValue, ResultsTable
+from lingraft.reports.paper.cells import ReportTable, TableRow, missing_mark
+from lingraft.reports.paper.grid import SYSTEM_ORDER, MissingValue, ResultsTable
 
 
-class _Failure(NamedTuple):
+class _FailedCell(NamedTuple):
     """A cell that failed, of a language or of the source."""
 
-    hole: MissingValue
+    value: MissingValue
     system: System
     language: str
 
 
-def failures_table(grid: ResultsTable) -> list[Table]:
+def failures_table(grid: ResultsTable) -> list[ReportTable]:
     """A row per reason, and under the table the reasons in full; nothing where nothing failed."""
-    by_number: dict[int, list[_Failure]] = {}
+    by_number: dict[int, list[_FailedCell]] = {}
     for failure in _failures(grid):
-        by_number.setdefault(grid.reasons.number(failure.hole), []).append(failure)
+        by_number.setdefault(grid.reasons.number(failure.value), []).append(failure)
     rows = [
-        Row(hole_mark(number), (str(len(failures)), _systems(failures), _languages(failures)))
+        TableRow(missing_mark(number), (str(len(failures)), _systems(failures), _languages(failures)))
         for number, failures in sorted(by_number.items())
     ]
-    notes = [f"{hole_mark(number)}: {_full(failures[0].hole)}" for number, failures in sorted(by_number.items())]
+    notes = [f"{missing_mark(number)}: {_full(failures[0].value)}" for number, failures in sorted(by_number.items())]
     head = ("hole", "cells", "systems", "languages")
-    return [Table("", "Cells that failed, by reason", head, tuple(rows), tuple(notes))] if rows else []
+    return [ReportTable("", "Cells that failed, by reason", head, tuple(rows), tuple(notes))] if rows else []
 
 
-def _failures(grid: ResultsTable) -> Iterable[_Failure]:
+def _failures(grid: ResultsTable) -> Iterable[_FailedCell]:
     records = grid.records
     for cell in records.cells:
         if cell.failed is not None:
-            yield _Failure(MissingValue.failed(cell.failed), cell.system, cell.language)
+            yield _FailedCell(MissingValue.failed(cell.failed), cell.system, cell.language)
     for of_source in records.source_cells:
         if of_source.failed is not None:
-            yield _Failure(MissingValue.failed(of_source.failed), of_source.system, records.source)
+            yield _FailedCell(MissingValue.failed(of_source.failed), of_source.system, records.source)
 
 
-def _systems(failures: Iterable[_Failure]) -> str:
+def _systems(failures: Iterable[_FailedCell]) -> str:
     found = {failure.system for failure in failures}
-    return ", ".join(system for system in ORDER if system in found)
+    return ", ".join(system for system in SYSTEM_ORDER if system in found)
 
 
-def _languages(failures: Iterable[_Failure]) -> str:
+def _languages(failures: Iterable[_FailedCell]) -> str:
     return ", ".join(dict.fromkeys(failure.language for failure in failures))
 
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeGuard
 
 from lingraft.config.systems import System
-from lingraft.reports.paper.canvas import LOOKS, Drawing, Look, legend_above, panels
+from lingraft.reports.paper.canvas import SYSTEM_STYLES, Drawing, MarkStyle, legend_above, panels
 from lingraft.reports.paper.cells import TimeUnit
-from lingraft.reports.paper.costs import papers, times
+from lingraft.reports.paper.costs import format_ratio, published_ratios
 from lingraft.reports.paper.efficiency import Ratios, Reached, over_tasks, speed_up
 from lingraft.reports.paper.grid import MissingValue, ResultsTable, Variant
 from lingraft.reports.paper.published import DAYS
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _BAR = 0.36
-_PAPER = {"facecolor": "#ffffff", "edgecolor": "none", "pad": 1.5}
+_TEXT_BACKGROUND = {"facecolor": "#ffffff", "edgecolor": "none", "pad": 1.5}
 """Behind text that stands on a bar or a line."""
 _MARKERS = "osDv^P*X"
 _PANEL_IN, _HEAD_IN, _LINE_IN = 2.4, 0.6, 0.28
@@ -37,14 +37,16 @@ class _Bars:
     paper: list[float | None]
 
     def paint(self, axes: "Axes") -> None:
-        look = LOOKS[self.system]
+        look = SYSTEM_STYLES[self.system]
         places = [place for place, height in enumerate(self.heights) if height is not None]
         heights = [height for height in self.heights if height is not None]
         shifted = [place + self.offset for place in places]
         axes.bar(shifted, heights, 0.92 * _BAR, color=look.colour, label=str(self.system))
         for place, x, height in zip(places, shifted, heights, strict=True):
-            text = times(height) + (f"\n{self.counts[place]}" if self.counts[place] else "")
-            axes.annotate(text, (x, 0), (0, 5), textcoords="offset points", ha="center", fontsize=8, bbox=_PAPER)
+            text = format_ratio(height) + (f"\n{self.counts[place]}" if self.counts[place] else "")
+            axes.annotate(
+                text, (x, 0), (0, 5), textcoords="offset points", ha="center", fontsize=8, bbox=_TEXT_BACKGROUND
+            )
         for place, said in enumerate(self.paper):
             if said is not None:
                 x = place + self.offset
@@ -54,7 +56,8 @@ class _Bars:
 def speed_up_drawing(grid: ResultsTable) -> list[Drawing]:
     """Figure 1: mean speed-ups over BL_BASE per task, and the paper's where it has the task; none without any."""
     bars = [
-        _bars(grid, variant, (order - (len(grid.minis) - 1) / 2) * _BAR) for order, variant in enumerate(grid.minis)
+        _bars(grid, variant, (order - (len(grid.mini_variants) - 1) / 2) * _BAR)
+        for order, variant in enumerate(grid.mini_variants)
     ]
     if not any(height is not None for each in bars for height in each.heights):
         return []
@@ -79,7 +82,7 @@ def speed_up_drawing(grid: ResultsTable) -> list[Drawing]:
         "the paper's rounded days."
     )
     said = "; ".join(
-        f"{each.system} on {group} {'none' if height is None else times(height)}"
+        f"{each.system} on {group} {'none' if height is None else format_ratio(height)}"
         for each in bars
         for group, height in zip(groups, each.heights, strict=True)
     )
@@ -89,7 +92,7 @@ def speed_up_drawing(grid: ResultsTable) -> list[Drawing]:
 def _bars(grid: ResultsTable, variant: Variant, offset: float) -> _Bars:
     tasks = grid.records.tasks
     ours = {task.name: grid.speed_up(variant, task) for task in tasks}
-    paper = papers(DAYS, variant.system, speed_up)
+    paper = published_ratios(DAYS, variant.system, speed_up)
     counts = [f"{len(each.by_language)}/{len(each.by_language) + len(each.left_out)}" for each in ours.values()]
     return _Bars(variant.system, offset, _heights(grid, ours), [*counts, ""], _heights(grid, paper))
 
@@ -101,7 +104,7 @@ def _heights(grid: ResultsTable, by_task: Mapping[str, Ratios]) -> list[float | 
     return [*means, over_tasks(main) if len(main) == len(grid.main_tasks) else None]
 
 
-def near_drawing(grid: ResultsTable, task: TaskFacts) -> list[Drawing]:
+def target_time_drawing(grid: ResultsTable, task: TaskFacts) -> list[Drawing]:
     """What table 3 or A1 holds of a task, with the checkpoints before and after; none if nothing took any compute."""
     found = {
         variant: [grid.reached(variant, task, language) for language in task.languages] for variant in grid.variants
@@ -123,10 +126,12 @@ def near_drawing(grid: ResultsTable, task: TaskFacts) -> list[Drawing]:
             _paint_reached(axes, variant.system, row, offset, unit, beyond)
         for place, language in enumerate(task.languages):
             if language in empty:
-                axes.text(0.01 * beyond / unit.seconds, place, "no number", va="center", fontsize=8, bbox=_PAPER)
+                axes.text(
+                    0.01 * beyond / unit.seconds, place, "no number", va="center", fontsize=8, bbox=_TEXT_BACKGROUND
+                )
         axes.axvline(beyond / unit.seconds, color=COLOURS["grid"], linewidth=8, zorder=0)
         axes.text(beyond / unit.seconds, 1.01, "never", transform=axes.get_xaxis_transform(), ha="center")
-        labels = [language + ("" if grid.counts(task, language) else " †") for language in task.languages]
+        labels = [language + ("" if grid.is_informative(task, language) else " †") for language in task.languages]
         axes.set_yticks(range(len(labels)), labels)
         axes.set_ylim(len(labels) - 0.4, -0.6)
         axes.set_xlim(0, 1.04 * beyond / unit.seconds)
@@ -134,7 +139,9 @@ def near_drawing(grid: ResultsTable, task: TaskFacts) -> list[Drawing]:
         axes.set_xlabel(f"compute, V100-{unit.name}")
         legend_above(figure, [axes])
 
-    dagger = " †: not informative." if not all(grid.counts(task, language) for language in task.languages) else ""
+    dagger = (
+        " †: not informative." if not all(grid.is_informative(task, language) for language in task.languages) else ""
+    )
     nothing = f" No system has a number in {', '.join(empty)}." if empty else ""
     caption = (
         "Compute until 95% of BL_BASE's final score; whiskers reach from the checkpoint before to the one after. "
@@ -153,7 +160,7 @@ def _finite(reached: Reached | MissingValue | None) -> TypeGuard[Reached]:
 def _paint_reached(
     axes: "Axes", system: System, row: Sequence[Reached | MissingValue], offset: float, unit: TimeUnit, beyond: float
 ) -> None:
-    look = LOOKS[system]
+    look = SYSTEM_STYLES[system]
     for place, reached in enumerate(row):
         if isinstance(reached, MissingValue):
             continue
@@ -211,13 +218,13 @@ def depth_drawings(grid: ResultsTable, system: System) -> list[Drawing]:
     ]
 
 
-def _language_looks(grid: ResultsTable, system: System) -> dict[str, Look]:
+def _language_styles(grid: ResultsTable, system: System) -> dict[str, MarkStyle]:
     """One look per language, the same in all panels."""
     languages = dict.fromkeys(
         language for task in grid.records.tasks for language in grid.depth_languages(system, task)
     )
     return {
-        language: Look(colour, line, _MARKERS[place % len(_MARKERS)])
+        language: MarkStyle(colour, line, _MARKERS[place % len(_MARKERS)])
         for place, (language, (line, colour)) in enumerate(zip(languages, line_styles(), strict=False))
     }
 
@@ -229,7 +236,7 @@ def _ends(grid: ResultsTable, system: System, task: TaskFacts, language: str) ->
 
 
 def _paint_finals(axes: "Axes", grid: ResultsTable, system: System, task: TaskFacts) -> None:
-    looks, depths = _language_looks(grid, system), grid.depths(system)
+    looks, depths = _language_styles(grid, system), grid.depths(system)
     for language in grid.depth_languages(system, task):
         look, ends = looks[language], _ends(grid, system, task, language)
         if not ends:  # without a line, neither a name in the legend nor something to compare with
@@ -254,7 +261,7 @@ def _paint_times(axes: "Axes", grid: ResultsTable, system: System, task: TaskFac
     }
     longest = max((each.estimate for row in found.values() for each in row.values() if _finite(each)), default=0.0)
     unit, top = TimeUnit.fitting([longest]), 1.15 * longest if longest else 1.0
-    looks, apart = _language_looks(grid, system), 0.03 * (depths[-1] - depths[0])
+    looks, apart = _language_styles(grid, system), 0.03 * (depths[-1] - depths[0])
     for place, (language, row) in enumerate(found.items()):
         look, shift = looks[language], apart * (place - (len(found) - 1) / 2)
         # What is not a number leaves a gap, so that no line goes past a depth that never got there.

@@ -15,7 +15,7 @@ from lingraft.reports.paper.efficiency import Ratios, Reached, informative, near
 from lingraft.reports.paper.records import Cell, PaperRecords, Spent, TaskFacts
 from lingraft.stages.results import SeedScores
 
-ORDER = (System.BL_BASE, System.BL_SMALL, System.MINIPOST, System.MINIJOINT)
+SYSTEM_ORDER = (System.BL_BASE, System.BL_SMALL, System.MINIPOST, System.MINIJOINT)
 """As the paper's tables have them."""
 
 
@@ -66,7 +66,7 @@ class CostMeasure:
 
 COMPUTE = CostMeasure("V100-", lambda point: point.flops / V100_FLOPS_PER_S)
 """FLOPs as time on a V100, by the paper's 30 TFLOP/s (appendix A.1)."""
-MEASURED = CostMeasure("measured ", lambda point: point.elapsed_s)
+MEASURED_SECONDS = CostMeasure("measured ", lambda point: point.elapsed_s)
 """What training took where it ran."""
 
 
@@ -100,7 +100,7 @@ class ResultsTable:
     @cached_property
     def variants(self) -> list[Variant]:
         """The systems planned, each at the depth of tables that are not by depth."""
-        return [self.variant(system) for system in ORDER if system in self.records.systems]
+        return [self.variant(system) for system in SYSTEM_ORDER if system in self.records.systems]
 
     def variant(self, system: System) -> Variant:
         """A system at the depth of tables that are not by depth."""
@@ -112,7 +112,7 @@ class ResultsTable:
         return self.variant(System.BL_BASE)
 
     @property
-    def minis(self) -> list[Variant]:
+    def mini_variants(self) -> list[Variant]:
         """The systems whose speed-up over BL_BASE is asked for."""
         return [variant for variant in self.variants if variant.system in {System.MINIPOST, System.MINIJOINT}]
 
@@ -151,7 +151,9 @@ class ResultsTable:
             return MissingValue("not run")
         return found if found.failed is None else MissingValue.failed(found.failed)
 
-    def final(self, variant: Variant, task: TaskFacts, language: str, seed: int | None = None) -> SeedScores | MissingValue:
+    def final(
+        self, variant: Variant, task: TaskFacts, language: str, seed: int | None = None
+    ) -> SeedScores | MissingValue:
         """Scores at the end of training."""
         cell = self.cell(variant, task, language, seed)
         return cell if isinstance(cell, MissingValue) else cell.points[-1].scores
@@ -168,7 +170,7 @@ class ResultsTable:
         found = task.baselines.get(language)
         return MissingValue("no trivial baseline is recorded") if found is None else found
 
-    def counts(self, task: TaskFacts, language: str) -> bool:
+    def is_informative(self, task: TaskFacts, language: str) -> bool:
         """Whether means count the language: not if BL_BASE is known to be too near the trivial baseline."""
         reference, baseline = self.final(self.reference, task, language), self.baseline(task, language)
         if isinstance(reference, MissingValue) or isinstance(baseline, MissingValue):
@@ -233,7 +235,7 @@ class ResultsTable:
         return {
             language: number
             for language, number in found.items()
-            if not isinstance(number, MissingValue) and self.counts(task, language)
+            if not isinstance(number, MissingValue) and self.is_informative(task, language)
         }
 
     def _with_reasons(
@@ -243,7 +245,7 @@ class ResultsTable:
         left_out = {}
         for language in task.languages:
             own, base = found[language], reference[language]
-            if not self.counts(task, language):
+            if not self.is_informative(task, language):
                 left_out[language] = "not informative"
             elif isinstance(own, MissingValue):
                 left_out[language] = own.short

@@ -14,7 +14,7 @@ _BASE, _SMALL, _JOINT, _POST = System.BL_BASE, System.BL_SMALL, System.MINIJOINT
 
 
 @dataclass(frozen=True)
-class Printed:
+class PublishedTable:
     """One task's part of a table."""
 
     title: str
@@ -36,7 +36,7 @@ _PAWS_X = ("de", "fr", "es", "zh")
 _XQUAD = ("ar", "de", "el", "es", "hi", "ru", "th", "tr", "vi", "zh")
 
 SCORES = {
-    "xnli": Printed(
+    "xnli": PublishedTable(
         "XNLI",
         _XNLI,
         {
@@ -47,7 +47,7 @@ SCORES = {
         },
         {_BASE: 72.0, _SMALL: 66.3, _POST: 71.2, _JOINT: 70.3},
     ),
-    "mlqa": Printed(
+    "mlqa": PublishedTable(
         "MLQA",
         _MLQA,
         {
@@ -58,7 +58,7 @@ SCORES = {
         },
         {_BASE: 56.9, _SMALL: 51.2, _POST: 56.7, _JOINT: 56.0},
     ),
-    "paws-x": Printed(
+    "paws-x": PublishedTable(
         "PAWS-X",
         _PAWS_X,
         {
@@ -69,7 +69,7 @@ SCORES = {
         },
         {_BASE: 83.4, _SMALL: 74.5, _POST: 83.1, _JOINT: 83.5},
     ),
-    "xquad": Printed(
+    "xquad": PublishedTable(
         "XQuAD",
         _XQUAD,
         {
@@ -85,7 +85,7 @@ SCORES = {
 """Final scores in percent (tables 2 and A2)."""
 
 DAYS = {
-    "xnli": Printed(
+    "xnli": PublishedTable(
         "XNLI",
         _XNLI,
         {
@@ -95,7 +95,7 @@ DAYS = {
         },
         {_BASE: 2.1, _POST: 1.6, _JOINT: 1.6},
     ),
-    "mlqa": Printed(
+    "mlqa": PublishedTable(
         "MLQA",
         _MLQA,
         {
@@ -105,13 +105,13 @@ DAYS = {
         },
         {_BASE: 1.8, _POST: 1.1, _JOINT: 1.5},
     ),
-    "paws-x": Printed(
+    "paws-x": PublishedTable(
         "PAWS-X",
         _PAWS_X,
         {_BASE: (0.7, 0.6, 0.6, 0.7), _POST: (0.3, 0.3, 0.3, 0.4), _JOINT: (0.2, 0.2, 0.2, 0.2)},
         {_BASE: 0.6, _POST: 0.3, _JOINT: 0.2},
     ),
-    "xquad": Printed(
+    "xquad": PublishedTable(
         "XQuAD",
         _XQUAD,
         {
@@ -131,7 +131,7 @@ RETAINED_PERCENT = {_JOINT: 98.7, _POST: 99.3}
 """Share of BL_BASE's final score that is kept on average, over table 2."""
 
 
-class Distances(NamedTuple):
+class LanguageDistances(NamedTuple):
     """Word order, and distances from English by lang2vec (table 1)."""
 
     word_order: str
@@ -140,21 +140,21 @@ class Distances(NamedTuple):
 
 
 DISTANCES = {
-    "ar": Distances("SVO/VSO", 0.57, 1.00),
-    "bg": Distances("SVO", 0.48, 0.86),
-    "de": Distances("SVO/SOV", 0.42, 0.43),
-    "el": Distances("SVO/VSO", 0.52, 0.83),
-    "en": Distances("SVO", 0.00, 0.00),
-    "es": Distances("SVO", 0.40, 0.90),
-    "fr": Distances("SVO", 0.46, 0.90),
-    "hi": Distances("SOV", 0.59, 0.90),
-    "ru": Distances("SVO", 0.49, 0.90),
-    "sw": Distances("SVO", 0.57, 1.00),
-    "th": Distances("SVO", 0.56, 1.00),
-    "tr": Distances("SOV", 0.70, 1.00),
-    "ur": Distances("SOV", 0.67, 0.90),
-    "vi": Distances("SVO", 0.57, 1.00),
-    "zh": Distances("SVO", 0.57, 1.00),
+    "ar": LanguageDistances("SVO/VSO", 0.57, 1.00),
+    "bg": LanguageDistances("SVO", 0.48, 0.86),
+    "de": LanguageDistances("SVO/SOV", 0.42, 0.43),
+    "el": LanguageDistances("SVO/VSO", 0.52, 0.83),
+    "en": LanguageDistances("SVO", 0.00, 0.00),
+    "es": LanguageDistances("SVO", 0.40, 0.90),
+    "fr": LanguageDistances("SVO", 0.46, 0.90),
+    "hi": LanguageDistances("SOV", 0.59, 0.90),
+    "ru": LanguageDistances("SVO", 0.49, 0.90),
+    "sw": LanguageDistances("SVO", 0.57, 1.00),
+    "th": LanguageDistances("SVO", 0.56, 1.00),
+    "tr": LanguageDistances("SOV", 0.70, 1.00),
+    "ur": LanguageDistances("SOV", 0.67, 0.90),
+    "vi": LanguageDistances("SVO", 0.57, 1.00),
+    "zh": LanguageDistances("SVO", 0.57, 1.00),
 }
 """Facts of table 1 that do not depend on the text; they are distances from English, so for another source they do not
 hold."""

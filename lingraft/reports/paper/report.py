@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 from lingraft._version import __version__
 from lingraft.artifacts import artifact
 from lingraft.artifacts.artifact import Artifact, Kind
-from lingraft.reports.paper.cells import Table
+from lingraft.reports.paper.cells import ReportTable
 from lingraft.reports.paper.grid import ResultsTable
 from lingraft.reports.paper.records import RECORDS_FILE, PaperRecords
-from lingraft.reports.paper.sections import Section, sections_of
+from lingraft.reports.paper.sections import ReportSection, sections_of
 from lingraft.reports.paper.summary import basis, summary
-from lingraft.reports.run.page import environment
+from lingraft.reports.run.page import template_environment
 
 if TYPE_CHECKING:
     import jinja2
@@ -36,7 +36,7 @@ def write(records: PaperRecords, out: Path) -> Artifact:
         CurveError: a curve that is empty or not sorted.
         MissingExtraError: matplotlib or jinja2 is not installed.
     """
-    template = environment().get_template(PAGE_FILE)  # where it cannot be had, nothing is drawn in vain
+    template = template_environment().get_template(PAGE_FILE)  # where it cannot be had, nothing is drawn in vain
     grid = ResultsTable(records)
     sections = sections_of(grid)
     drawn = _pictures(sections)
@@ -62,7 +62,7 @@ def pictures(records: PaperRecords) -> dict[str, bytes]:
     return _pictures(sections_of(ResultsTable(records)))
 
 
-def _pictures(sections: Sequence[Section]) -> dict[str, bytes]:
+def _pictures(sections: Sequence[ReportSection]) -> dict[str, bytes]:
     return {drawing.file: drawing.png() for section in sections for drawing in section.drawings}
 
 
@@ -77,7 +77,7 @@ def markdown(records: PaperRecords) -> str:
     return _markdown(grid, sections_of(grid))
 
 
-def _markdown(grid: ResultsTable, sections: Sequence[Section]) -> str:
+def _markdown(grid: ResultsTable, sections: Sequence[ReportSection]) -> str:
     lines = [f"# {grid.records.title}", "", *(f"- {line}" for line in summary(grid)), ""]
     lines += [paragraph for line in basis(grid) for paragraph in (line, "")]
     for section in sections:
@@ -89,7 +89,7 @@ def _markdown(grid: ResultsTable, sections: Sequence[Section]) -> str:
     return "\n".join([*lines, f"Made by lingraft {__version__} from {RECORDS_FILE}."]) + "\n"
 
 
-def table_lines(table: Table) -> list[str]:
+def table_lines(table: ReportTable) -> list[str]:
     """A table in Markdown, with its caption and notes."""
     rule = ["---", *["---:"] * (len(table.head) - 1)]
     rows = [table.head, rule, *((f"*{row.label}*" if row.tone else row.label, *row.cells) for row in table.rows)]
@@ -98,7 +98,9 @@ def table_lines(table: Table) -> list[str]:
     return [f"**{table.caption}**", "", *body, "", *notes]
 
 
-def _page(template: "jinja2.Template", grid: ResultsTable, sections: Sequence[Section], drawn: dict[str, bytes]) -> str:
+def _page(
+    template: "jinja2.Template", grid: ResultsTable, sections: Sequence[ReportSection], drawn: dict[str, bytes]
+) -> str:
     return template.render(
         records=grid.records,
         summary=summary(grid),

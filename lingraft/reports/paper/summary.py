@@ -4,7 +4,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable
 
-from lingraft.reports.paper.costs import share, times
+from lingraft.reports.paper.costs import format_ratio, format_share
 from lingraft.reports.paper.efficiency import Ratios, over_tasks
 from lingraft.reports.paper.grid import MissingValue, ResultsTable, Variant
 from lingraft.reports.paper.records import TaskFacts
@@ -15,28 +15,28 @@ _NO_TASK = "all tasks are the appendix's"
 
 def summary(grid: ResultsTable) -> list[str]:
     """A sentence per mini-model system, and one for what is missing."""
-    return [*(_system(grid, variant) for variant in grid.minis), *_missing(grid), *_not_informative(grid)]
+    return [*(_system(grid, variant) for variant in grid.mini_variants), *_missing(grid), *_not_informative(grid)]
 
 
 def _system(grid: ResultsTable, variant: Variant) -> str:
-    return f"{variant.system}: {_sped(grid, variant)}; {_kept(grid, variant)}."
+    return f"{variant.system}: {_speed_up_clause(grid, variant)}; {_retained_clause(grid, variant)}."
 
 
-def _sped(grid: ResultsTable, variant: Variant) -> str:
+def _speed_up_clause(grid: ResultsTable, variant: Variant) -> str:
     sped = {task.title: grid.speed_up(variant, task) for task in grid.main_tasks}
     speed = over_tasks(sped.values())
     what = "over BL_BASE in compute to near-maximal performance"
     if speed is not None:
-        return f"a speed-up of {times(speed)} {what} ({_counts(sped)})"
+        return f"a speed-up of {format_ratio(speed)} {what} ({_counts(sped)})"
     reasons = (f"{task.title}: {_why_no_speed_up(grid, variant, task, sped[task.title])}" for task in grid.main_tasks)
     return f"no speed-up {what} ({'; '.join(reasons) or _NO_TASK})"
 
 
-def _kept(grid: ResultsTable, variant: Variant) -> str:
+def _retained_clause(grid: ResultsTable, variant: Variant) -> str:
     kept = {task.title: grid.retained(variant, task) for task in grid.main_tasks}
     retained = over_tasks(kept.values())
     if retained is not None:
-        return f"{share(retained)} of BL_BASE's score at the end ({_counts(kept)})"
+        return f"{format_share(retained)} of BL_BASE's score at the end ({_counts(kept)})"
     reasons = (
         f"{title}: {', '.join(_per_reason(ratios.left_out.values(), len(ratios.left_out)))}"
         for title, ratios in kept.items()
@@ -53,7 +53,7 @@ def _why_no_speed_up(grid: ResultsTable, variant: Variant, task: TaskFacts, rati
             reasons.append(reached.short)
         elif math.isinf(reached.estimate):
             reasons.append("never reached 95% of BL_BASE")
-        elif grid.counts(task, language):
+        elif grid.is_informative(task, language):
             reasons.append(ratios.left_out[language])
         else:
             only.append(language)
@@ -104,7 +104,7 @@ def _not_informative(grid: ResultsTable) -> list[str]:
         f"{task.title} {language}"
         for task in grid.records.tasks
         for language in task.languages
-        if not grid.counts(task, language)
+        if not grid.is_informative(task, language)
     ]
     if not named:
         return []

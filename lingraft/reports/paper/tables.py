@@ -5,21 +5,32 @@ from itertools import product
 from statistics import mean
 
 from lingraft.model.flops import V100_FLOPS_PER_S
-from lingraft.reports.paper.cells import MEAN, Notes, Row, Table, TimeUnit, average, operations, points, score, spread
-from lingraft.reports.paper.grid import ORDER, MissingValue, ResultsTable, Variant
+from lingraft.reports.paper.cells import (
+    MEAN,
+    Footnotes,
+    ReportTable,
+    TableRow,
+    TimeUnit,
+    format_flops,
+    format_mean,
+    format_points,
+    format_score,
+    format_spread,
+)
+from lingraft.reports.paper.grid import SYSTEM_ORDER, MissingValue, ResultsTable, Variant
 from lingraft.reports.paper.records import CurvePoint, TaskFacts
 from lingraft.reports.paper.words import counted, megabytes
 from lingraft.stages.results import SeedScores
 
-Write = Callable[[SeedScores | MissingValue, Notes], str]
+Write = Callable[[SeedScores | MissingValue, Footnotes], str]
 _UNKNOWN = "?"
 _DEVIATION = "± is the standard deviation over finetuning seeds."
 
 
-def languages_table(grid: ResultsTable) -> list[Table]:
+def languages_table(grid: ResultsTable) -> list[ReportTable]:
     """Table 1: what is known of the languages; nothing where the records say nothing."""
     rows = [
-        Row(
+        TableRow(
             facts.language + (" (source)" if facts.language == grid.records.source else ""),
             (
                 _UNKNOWN if facts.text_bytes is None else megabytes(facts.text_bytes),
@@ -32,24 +43,24 @@ def languages_table(grid: ResultsTable) -> list[Table]:
     head = ("language", "text, MB", "word order", "syntactic distance", "phylogenetic distance")
     notes = [f"{_UNKNOWN}: not recorded."] if any(_UNKNOWN in row.cells for row in rows) else []
     notes = ["Text is what the language's embeddings were trained on. Distances are from the source language.", *notes]
-    return [Table("Table 1", "languages", head, tuple(rows), tuple(notes))] if rows else []
+    return [ReportTable("Table 1", "languages", head, tuple(rows), tuple(notes))] if rows else []
 
 
-def spent_table(grid: ResultsTable) -> Table:
+def spent_table(grid: ResultsTable) -> ReportTable:
     """What a whole adaptation took, mean over a system's runs: the costs beside table 2."""
-    notes = Notes(grid.reasons)
-    notes.say("Means over the runs that came to their end. FLOPs are by equation A3; a V100 does 30 TFLOP/s.")
+    notes = Footnotes(grid.reasons)
+    notes.add("Means over the runs that came to their end. FLOPs are by equation A3; a V100 does 30 TFLOP/s.")
     ends = {variant: _ends(grid, variant) for variant in grid.variants}
     unit = TimeUnit.fitting(point.flops / V100_FLOPS_PER_S for points in ends.values() for point in points)
     measured = TimeUnit.fitting(point.elapsed_s for points in ends.values() for point in points)
     rows = [
-        Row(variant.system, (str(variant.depth), *_spent(points, unit, measured, notes)))
+        TableRow(variant.system, (str(variant.depth), *_spent(points, unit, measured, notes)))
         for variant, points in ends.items()
     ]
     if grid.records.machine:
-        notes.say(f"Measured on {grid.records.machine}, by the clock of training alone.")
+        notes.add(f"Measured on {grid.records.machine}, by the clock of training alone.")
     head = ("system", "shared layers", "updates", "FLOPs", f"V100-{unit.name}", f"measured, {measured.name}")
-    return Table("Table 2", "the cost of adapting one language", head, tuple(rows), notes.lines)
+    return ReportTable("Table 2", "the cost of adapting one language", head, tuple(rows), notes.lines)
 
 
 def _ends(grid: ResultsTable, variant: Variant) -> list[CurvePoint]:
@@ -63,72 +74,77 @@ def _ends(grid: ResultsTable, variant: Variant) -> list[CurvePoint]:
     return list(found.values())
 
 
-def _spent(ends: Sequence[CurvePoint], unit: TimeUnit, measured: TimeUnit, notes: Notes) -> list[str]:
+def _spent(ends: Sequence[CurvePoint], unit: TimeUnit, measured: TimeUnit, notes: Footnotes) -> list[str]:
     if not ends:
-        return [notes.hole(MissingValue("no run came to its end"))] * 4
+        return [notes.missing(MissingValue("no run came to its end"))] * 4
     flops = mean(end.flops for end in ends)
     return [
         f"{mean(end.step for end in ends):,.0f}",
-        operations(flops),
+        format_flops(flops),
         unit.show(flops / V100_FLOPS_PER_S),
         measured.show(mean(end.elapsed_s for end in ends)),
     ]
 
 
-def final_table(grid: ResultsTable, task: TaskFacts) -> Table:
+def final_table(grid: ResultsTable, task: TaskFacts) -> ReportTable:
     """One task's part of table 2: scores at the end of training."""
-    return _scores(grid, task, "Table 2", score)
+    return _scores(grid, task, "Table 2", format_score)
 
 
-def final_spread_table(grid: ResultsTable, task: TaskFacts) -> Table:
+def final_spread_table(grid: ResultsTable, task: TaskFacts) -> ReportTable:
     """One task's part of table A2: the same with the standard deviation over finetuning seeds."""
-    return _scores(grid, task, "Table A2", spread, _DEVIATION)
+    return _scores(grid, task, "Table A2", format_spread, _DEVIATION)
 
 
-def _scores(grid: ResultsTable, task: TaskFacts, number: str, write: Write, *remarks: str) -> Table:
-    notes = Notes(grid.reasons)
+def _scores(grid: ResultsTable, task: TaskFacts, number: str, write: Write, *remarks: str) -> ReportTable:
+    notes = Footnotes(grid.reasons)
     found = {variant: [grid.final(variant, task, language) for language in task.languages] for variant in grid.variants}
-    notes.seeds(scores for row in found.values() for scores in row)
+    notes.describe_seeds(scores for row in found.values() for scores in row)
     for remark in remarks:
-        notes.say(remark)
+        notes.add(remark)
     rows = [
         _baseline_row(grid, task, notes),
         _initial_row(grid, task, write, notes),
-        *(Row(variant.system, _line(grid, task, row, write, notes)) for variant, row in found.items()),
+        *(TableRow(variant.system, _line(grid, task, row, write, notes)) for variant, row in found.items()),
     ]
-    head = ("system", *(notes.language(grid, task, language) for language in task.languages), MEAN)
-    return Table(number, f"{task.title}, {task.metric} in percent", head, tuple(rows), notes.lines)
+    head = ("system", *(notes.language_label(grid, task, language) for language in task.languages), MEAN)
+    return ReportTable(number, f"{task.title}, {task.metric} in percent", head, tuple(rows), notes.lines)
 
 
 def _line(
-    grid: ResultsTable, task: TaskFacts, found: Sequence[SeedScores | MissingValue], write: Write, notes: Notes
+    grid: ResultsTable, task: TaskFacts, found: Sequence[SeedScores | MissingValue], write: Write, notes: Footnotes
 ) -> tuple[str, ...]:
     """Cells of one row, and their mean over the languages that count."""
     counted = {
         language: scores.mean
         for language, scores in zip(task.languages, found, strict=True)
-        if not isinstance(scores, MissingValue) and grid.counts(task, language)
+        if not isinstance(scores, MissingValue) and grid.is_informative(task, language)
     }
-    return (*(write(scores, notes) for scores in found), average(counted, len(task.languages), points))
+    return (*(write(scores, notes) for scores in found), format_mean(counted, len(task.languages), format_points))
 
 
-def _baseline_row(grid: ResultsTable, task: TaskFacts, notes: Notes) -> Row:
+def _baseline_row(grid: ResultsTable, task: TaskFacts, notes: Footnotes) -> TableRow:
     baselines = {language: grid.baseline(task, language) for language in task.languages}
-    cells = [notes.hole(found) if isinstance(found, MissingValue) else points(found) for found in baselines.values()]
+    cells = [
+        notes.missing(found) if isinstance(found, MissingValue) else format_points(found)
+        for found in baselines.values()
+    ]
     counted = {
         language: found
         for language, found in baselines.items()
-        if not isinstance(found, MissingValue) and grid.counts(task, language)
+        if not isinstance(found, MissingValue) and grid.is_informative(task, language)
     }
-    return Row(task.trivial or "trivial baseline", (*cells, average(counted, len(task.languages), points)), "quiet")
+    return TableRow(
+        task.trivial or "trivial baseline", (*cells, format_mean(counted, len(task.languages), format_points)), "quiet"
+    )
 
 
-def _initial_row(grid: ResultsTable, task: TaskFacts, write: Write, notes: Notes) -> Row:
+def _initial_row(grid: ResultsTable, task: TaskFacts, write: Write, notes: Footnotes) -> TableRow:
     found = [grid.initial(grid.reference, task, language) for language in task.languages]
-    return Row(f"{grid.reference.system}, as initialised", _line(grid, task, found, write, notes), "quiet")
+    return TableRow(f"{grid.reference.system}, as initialised", _line(grid, task, found, write, notes), "quiet")
 
 
-def source_table(grid: ResultsTable) -> list[Table]:
+def source_table(grid: ResultsTable) -> list[ReportTable]:
     """Table 5: scores in the source language, of whole models and of mini-models; nothing if none was recorded."""
     seed = grid.records.pretraining_seed
     cells = {
@@ -137,34 +153,35 @@ def source_table(grid: ResultsTable) -> list[Table]:
         if cell.pretraining_seed == seed
     }
     found = {
-        key: cell.scores if cell.scores is not None else MissingValue.failed(cell.failed or "") for key, cell in cells.items()
+        key: cell.scores if cell.scores is not None else MissingValue.failed(cell.failed or "")
+        for key, cell in cells.items()
     }
-    notes, tasks = Notes(grid.reasons), grid.records.tasks
-    notes.seeds(found.values())
-    notes.say(_DEVIATION)
+    notes, tasks = Footnotes(grid.reasons), grid.records.tasks
+    notes.describe_seeds(found.values())
+    notes.add(_DEVIATION)
     rows = [
-        Row(
+        TableRow(
             f"{variant.system}, {counted(variant.depth, 'layer')}",
-            tuple(spread(found.get((variant, task.name), MissingValue("not run")), notes) for task in tasks),
+            tuple(format_spread(found.get((variant, task.name), MissingValue("not run")), notes) for task in tasks),
         )
         for variant in sorted({variant for variant, _ in found}, key=_paper_order)
     ]
     head = ("system", *(f"{task.title}, {task.metric}" for task in tasks))
     title = f"scores in the source language, {grid.records.source}, in percent"
-    return [Table("Table 5", title, head, tuple(rows), notes.lines)] if rows else []
+    return [ReportTable("Table 5", title, head, tuple(rows), notes.lines)] if rows else []
 
 
 def _paper_order(variant: Variant) -> tuple[int, int]:
-    return ORDER.index(variant.system), -variant.depth
+    return SYSTEM_ORDER.index(variant.system), -variant.depth
 
 
-def pretraining_table(grid: ResultsTable) -> list[Table]:
+def pretraining_table(grid: ResultsTable) -> list[ReportTable]:
     """Table A5: the same system pretrained with several seeds; nothing if none was."""
     return [_pretrainings(grid, variant, seeds) for variant, seeds in grid.pretraining_seeds()]
 
 
-def _pretrainings(grid: ResultsTable, variant: Variant, seeds: Sequence[int]) -> Table:
-    notes, main = Notes(grid.reasons), grid.records.pretraining_seed
+def _pretrainings(grid: ResultsTable, variant: Variant, seeds: Sequence[int]) -> ReportTable:
+    notes, main = Footnotes(grid.reasons), grid.records.pretraining_seed
     columns = [
         (task, language)
         for task in grid.records.tasks
@@ -175,15 +192,15 @@ def _pretrainings(grid: ResultsTable, variant: Variant, seeds: Sequence[int]) ->
         (seed, task.name, language): grid.final(variant, task, language, seed)
         for seed, (task, language) in product(seeds, columns)
     }
-    notes.seeds(found.values())
-    notes.say(f"Each row is a pretraining of its own. {_DEVIATION}")
+    notes.describe_seeds(found.values())
+    notes.add(f"Each row is a pretraining of its own. {_DEVIATION}")
     rows = [
-        Row(
+        TableRow(
             f"seed {seed}" + (" (all other tables)" if seed == main else ""),
-            tuple(spread(found[seed, task.name, language], notes) for task, language in columns),
+            tuple(format_spread(found[seed, task.name, language], notes) for task, language in columns),
         )
         for seed in seeds
     ]
     head = ("pretraining", *(f"{task.title} {language}" for task, language in columns))
     title = f"{variant.system} over {counted(variant.depth, 'layer')}, pretrained {len(seeds)} times; scores in percent"
-    return Table("Table A5", title, head, tuple(rows), notes.lines)
+    return ReportTable("Table A5", title, head, tuple(rows), notes.lines)

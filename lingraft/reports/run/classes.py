@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from lingraft.data.languages import language_name
 from lingraft.reports.run.columns import UNKNOWN, percent
-from lingraft.reports.run.records import Layers, Records
+from lingraft.reports.run.records import AdaptedLayers, RunRecords
 from lingraft.stages.results import TaskScores
 from lingraft.tasks.class_scores import ClassScore, class_scores
 
@@ -62,7 +62,7 @@ class ClassTable:
                 yield f"{label} is never found in {where}: none of its {number} {examples} is recognised."
 
 
-def class_table(records: Records, task: str) -> ClassTable | None:
+def class_table(records: RunRecords, task: str) -> ClassTable | None:
     """The recall of a task's classes; None for a task that has none."""
     columns = [(title, scores) for title, scores in _evaluations(records, task) if scores.confusion]
     if not columns:
@@ -73,7 +73,7 @@ def class_table(records: Records, task: str) -> ClassTable | None:
     return ClassTable(task, [title for title, _ in columns], rows)
 
 
-def class_tables(records: Records) -> list[ClassTable]:
+def class_tables(records: RunRecords) -> list[ClassTable]:
     """The tables of all tasks that have classes."""
     return [table for task in records.tasks if (table := class_table(records, task))]
 
@@ -83,11 +83,14 @@ def _recalls(scores: TaskScores) -> Sequence[Recall]:
     return [Recall(score, seeds) for score in class_scores(scores.confusion)]
 
 
-def _evaluations(records: Records, task: str) -> Iterator[tuple[str, TaskScores]]:
+def _evaluations(records: RunRecords, task: str) -> Iterator[tuple[str, TaskScores]]:
     """Scores by what was evaluated; layers are named where a language was adapted over several."""
     if task in records.source.task_scores:
         yield language_name(records.source.language), records.source.task_scores[task]
-    for result in records.tested(task):
+    for result in records.tested_on(task):
         name = language_name(result.language)
         several = len(records.of_language(result.language)) > 1
-        yield f"{name} ({Layers.under(result).of(result.layers)} layers)" if several else name, result.task_scores[task]
+        yield (
+            f"{name} ({AdaptedLayers.of_result(result).of(result.layers)} layers)" if several else name,
+            result.task_scores[task],
+        )

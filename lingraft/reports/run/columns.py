@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from statistics import mean
 
 from lingraft.data.languages import language_name
-from lingraft.reports.run.records import Records, Row
+from lingraft.reports.run.records import ResultRow, RunRecords
 from lingraft.stages.results import AlignmentBasis, LanguageResult, SeedScores
 
 UNKNOWN = "–"
@@ -47,7 +47,7 @@ class FlopsUnit:
     scale: float
 
     @classmethod
-    def fitting(cls, records: Records) -> "FlopsUnit":
+    def fitting(cls, records: RunRecords) -> "FlopsUnit":
         """The largest unit in which the cheapest training still takes 1 or more."""
         costs = [row.cost.flops for row in records.languages] + [records.source.pretraining.flops]
         smallest = min((cost for cost in costs if cost > 0), default=1.0)
@@ -72,7 +72,7 @@ class Column:
     scores: Callable[[LanguageResult], SeedScores | None] | None = None
     """Where the number is a mean over seeds: all of them, to show how far they spread."""
 
-    def cell(self, row: Row) -> str:
+    def cell(self, row: ResultRow) -> str:
         """The number as text."""
         values = [self.value(result) for result in row.results]
         known = [value for value in values if value is not None]
@@ -91,7 +91,7 @@ class Group:
     columns: tuple[Column, ...]
 
 
-def overlap_group(records: Records) -> Group:
+def overlap_group(records: RunRecords) -> Group:
     """Pieces shared with the source's vocabulary."""
     source = language_name(records.source.language)
     of = f"also in the vocabulary of {source}"
@@ -156,7 +156,7 @@ def masked_groups() -> list[Group]:
     return [Group("masked: mini-model", "mini-model", mini), Group("masked: primary", "primary", primary)]
 
 
-def alignment_groups(records: Records) -> list[Group]:
+def alignment_groups(records: RunRecords) -> list[Group]:
     """Retrieval of counterparts in the source language, before and after; none where no language has been measured."""
     if not (what := alignment_note(records)):
         return []
@@ -179,7 +179,7 @@ def alignment_groups(records: Records) -> list[Group]:
     return [Group(f"alignment with {language_name(records.source.language)}", "alignment", columns)]
 
 
-def alignment_note(records: Records) -> str:
+def alignment_note(records: RunRecords) -> str:
     """What alignment was measured over; empty where no language has been measured."""
     measured = [result.alignment for result in records.languages if result.alignment]
     if not measured:

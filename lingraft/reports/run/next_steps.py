@@ -10,7 +10,7 @@ from lingraft.artifacts.names import bundle_kinds, bundle_name, embeddings_name
 from lingraft.config.recipe import Recipe
 from lingraft.config.tasks import Task
 from lingraft.data.languages import language_name
-from lingraft.reports.run.records import Records, Tracked
+from lingraft.reports.run.records import RunRecords, TrackedRuns
 
 _ENDPOINT = "http://localhost:8080"
 
@@ -25,7 +25,7 @@ class NextStep(NamedTuple):
     """Address of a page to do it on."""
 
 
-def next_steps(records: Records) -> list[NextStep]:
+def next_steps(records: RunRecords) -> list[NextStep]:
     """What to do with what was made: look at it, serve it, ask it, publish it, take it back, go on."""
     recipe, tracked = records.recipe, records.tracked
     if recipe is None or tracked is None:
@@ -45,14 +45,14 @@ def _without_registry() -> Iterator[NextStep]:
     )
 
 
-def pages_command(tracked: Tracked) -> str:
+def mlflow_ui_command(tracked: TrackedRuns) -> str:
     """The command that opens MLflow's pages on a store that is no server."""
     return f"mlflow ui --backend-store-uri {shlex.quote(tracked.uri)} --workers 1"
 
 
-def _tracked(recipe: Recipe, tracked: Tracked) -> Iterator[NextStep]:
+def _tracked(recipe: Recipe, tracked: TrackedRuns) -> Iterator[NextStep]:
     store = shlex.quote(tracked.uri)
-    pages = () if tracked.is_server else (pages_command(tracked),)
+    pages = () if tracked.is_server else (mlflow_ui_command(tracked),)
     yield NextStep("Open MLflow's pages on the runs and models.", pages, tracked.link())
     yield NextStep(
         "Tell lingraft which registry to use, and list every version, with the champions marked.",
@@ -60,14 +60,14 @@ def _tracked(recipe: Recipe, tracked: Tracked) -> Iterator[NextStep]:
     )
 
 
-def _registered(records: Records, recipe: Recipe) -> Iterator[NextStep]:
+def _registered(records: RunRecords, recipe: Recipe) -> Iterator[NextStep]:
     for name in bundle_kinds(recipe)[:1]:
         model = bundle_name(recipe, name)
         yield NextStep(
             f"Serve the registered bundle. {_ENDPOINT}/ui is a page to try it on.",
             (f"lingraft registry pull {model} --out bundle", "lingraft serve bundle"),
         )
-        yield from (_asked(task) for task in recipe.tasks if task.name == name and task.examples)
+        yield from (_ask_endpoint(task) for task in recipe.tasks if task.name == name and task.examples)
         yield NextStep(
             "Publish the champion's languages to endpoints that run already and follow the folder PUBLISHED.",
             (f"lingraft publish champion {model} --to PUBLISHED --once",),
@@ -86,7 +86,7 @@ def _registered(records: Records, recipe: Recipe) -> Iterator[NextStep]:
         )
 
 
-def _asked(task: Task) -> NextStep:
+def _ask_endpoint(task: Task) -> NextStep:
     language = [*task.examples][-1]
     inputs = [
         {"name": name, "shape": [1], "datatype": "BYTES", "data": [text]}
@@ -97,7 +97,7 @@ def _asked(task: Task) -> NextStep:
     return NextStep(f"Ask the endpoint a question in {language_name(language)}.", (curl,))
 
 
-def _further(records: Records, recipe: Recipe, tracked: Tracked) -> Iterator[NextStep]:
+def _further(records: RunRecords, recipe: Recipe, tracked: TrackedRuns) -> Iterator[NextStep]:
     run = "python -m pipelines run language --recipe RECIPE"
     if not tracked.is_server:  # a local run keeps what it has made beside its store
         run += f" --out {shlex.quote(str(Path(tracked.uri.removeprefix('sqlite:///')).parent))}"

@@ -5,20 +5,20 @@ from lingraft.huggingface.card_data import markdown_table
 from lingraft.reports.run.classes import class_tables
 from lingraft.reports.run.columns import percent
 from lingraft.reports.run.page import PAGE_FILE
-from lingraft.reports.run.records import Records, Row
+from lingraft.reports.run.records import ResultRow, RunRecords
 from lingraft.reports.run.summary import summary
-from lingraft.reports.run.tasks import plain
+from lingraft.reports.run.tasks import metric_label
 
 REPORT = "report"
 """Folder of the report among the run's artifacts."""
 
 
-def title(records: Records) -> str:
+def run_title(records: RunRecords) -> str:
     """A short name for the run, such as "language: German, Turkish"."""
     return f"language: {', '.join(map(language_name, records.names))}"
 
 
-def note(records: Records) -> str:
+def run_description(records: RunRecords) -> str:
     """What was gained, the gate's verdicts, what to beware of, and where the whole report is."""
     targets = ", ".join(map(name_and_tag, records.names))
     parts = [
@@ -34,7 +34,7 @@ def note(records: Records) -> str:
     return "\n\n".join(parts)
 
 
-def headline(records: Records) -> dict[str, float]:
+def headline_metrics(records: RunRecords) -> dict[str, float]:
     """The scores of every evaluation, by names that MLflow groups by language and layers."""
     found: dict[str, float] = {}
     for result in records.languages:
@@ -48,7 +48,7 @@ def headline(records: Records) -> dict[str, float]:
     return found
 
 
-def _counted(records: Records) -> str:
+def _counted(records: RunRecords) -> str:
     """How many languages the gate promoted."""
     if not records.verdicts:
         return ""
@@ -56,23 +56,23 @@ def _counted(records: Records) -> str:
     return f"The gate promoted {promoted} of {len(records.verdicts)} languages. "
 
 
-def _scores(records: Records) -> str:
+def _scores(records: RunRecords) -> str:
     metrics = [
         (task, metric)
         for task in records.tasks
         for metric in (records.scores(task).metric, *records.scores(task).others)
     ]
     aligned = ("alignment, before", "after") if _aligned(records) else ()
-    tasks = (f"{task}: {plain(metric)}" for task, metric in metrics)
+    tasks = (f"{task}: {metric_label(metric)}" for task, metric in metrics)
     header = ("language", "layers", "masked accuracy, before", "after", *aligned, *tasks)
     return markdown_table(header, [_line(row, metrics, _aligned(records)) for row in records.rows])
 
 
-def _aligned(records: Records) -> bool:
+def _aligned(records: RunRecords) -> bool:
     return any(result.alignment for result in records.languages)
 
 
-def _line(row: Row, metrics: list[tuple[str, str]], aligned: bool) -> list[str]:
+def _line(row: ResultRow, metrics: list[tuple[str, str]], aligned: bool) -> list[str]:
     (result,) = row.results
     cells = [row.language, row.layers, percent(result.masked.primary_initial), percent(result.masked.primary)]
     if aligned:
@@ -86,7 +86,7 @@ def _line(row: Row, metrics: list[tuple[str, str]], aligned: bool) -> list[str]:
     return cells
 
 
-def _verdicts(records: Records) -> list[str]:
+def _verdicts(records: RunRecords) -> list[str]:
     if not records.verdicts:
         return []
     rows = [

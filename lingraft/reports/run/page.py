@@ -24,7 +24,7 @@ from lingraft.reports.run.columns import (
     seconds,
     spread,
 )
-from lingraft.reports.run.next_steps import next_steps, pages_command
+from lingraft.reports.run.next_steps import mlflow_ui_command, next_steps
 from lingraft.reports.run.plots import (
     adaptation_plots,
     cost_plot,
@@ -36,21 +36,21 @@ from lingraft.reports.run.plots import (
     task_plot,
     words_plot,
 )
-from lingraft.reports.run.records import RECORDS_FILE, Answered, Layers, Records, Row
+from lingraft.reports.run.records import RECORDS_FILE, AdaptedLayers, ResultRow, RunRecords, SampleAnswer
 from lingraft.reports.run.summary import summary
-from lingraft.reports.run.table import brief, notes, table
-from lingraft.reports.run.tasks import basis, plain, task_group
+from lingraft.reports.run.table import brief_table, notes, table
+from lingraft.reports.run.tasks import baseline_summary, metric_label, task_group
 from lingraft.stages.results import LanguageResult, TaskScores
 
 if TYPE_CHECKING:
     import jinja2
 
-__all__ = ["PAGE_FILE", "Records", "brief", "environment", "table", "write"]
+__all__ = ["PAGE_FILE", "RunRecords", "brief_table", "table", "template_environment", "write"]
 
 PAGE_FILE = "report.html"
 
 
-def write(records: Records, out: Path) -> Artifact:
+def write(records: RunRecords, out: Path) -> Artifact:
     """Write report.html, one self-contained page, and report.json, the records it was made from.
 
     Args:
@@ -74,7 +74,7 @@ def write(records: Records, out: Path) -> Artifact:
     return Artifact.load(out, Kind.REPORT)
 
 
-def environment() -> "jinja2.Environment":
+def template_environment() -> "jinja2.Environment":
     """What the pages' templates are read with: all that is filled in is text, and a name that is not there an error.
 
     Raises:
@@ -93,15 +93,15 @@ def environment() -> "jinja2.Environment":
     )
 
 
-def _page(records: Records) -> str:
-    templates = environment()
+def _page(records: RunRecords) -> str:
+    templates = template_environment()
     templates.filters |= {
         "percent": percent,
         "count": count,
         "seconds": seconds,
         "spread": spread,
-        "basis": basis,
-        "plain": plain,
+        "basis": baseline_summary,
+        "plain": metric_label,
         "language": language_name,
         "tagged": name_and_tag,
     }
@@ -117,7 +117,7 @@ class _TaskSection:
     name: str
     scores: TaskScores
     groups: list[Group]
-    rows: list[Row]
+    rows: list[ResultRow]
     plots: list[Plot]
     classes: ClassTable | None
     """Recall per class, where there are classes."""
@@ -125,24 +125,24 @@ class _TaskSection:
     """A title and scores for every confusion matrix, the source's first."""
 
 
-def _task_section(records: Records, task: str) -> _TaskSection:
+def _task_section(records: RunRecords, task: str) -> _TaskSection:
     return _TaskSection(
         place=records.tasks.index(task) + 1,
         name=task,
         scores=records.scores(task),
         groups=[task_group(records, task)],
         rows=[*records.rows, *records.means_on(task)],
-        plots=[task_plot(records, task)] if records.tested(task) else [],
+        plots=[task_plot(records, task)] if records.tested_on(task) else [],
         classes=class_table(records, task),
         confusions=_confusions(records, task),
     )
 
 
-def _confusions(records: Records, task: str) -> list[tuple[str, TaskScores]]:
+def _confusions(records: RunRecords, task: str) -> list[tuple[str, TaskScores]]:
     source = [(f"{language_name(records.source.language)} (source)", records.source.task_scores.get(task))]
     rows = [
         (
-            f"{language_name(result.language)}, {Layers.under(result).of(result.layers)} layers",
+            f"{language_name(result.language)}, {AdaptedLayers.of_result(result).of(result.layers)} layers",
             result.task_scores.get(task),
         )
         for result in records.languages
@@ -161,14 +161,14 @@ class _WordsSection:
     plots: list[Plot]
 
 
-def _words_sections(records: Records) -> list[_WordsSection]:
+def _words_sections(records: RunRecords) -> list[_WordsSection]:
     """One for each language whose words were evaluated or whose rows were aligned."""
     shown = [records.of_language(language)[0] for language in records.names]
     source = records.source.language
     return [
         _WordsSection(
             result,
-            Layers.under(result).of(result.layers),
+            AdaptedLayers.of_result(result).of(result.layers),
             initial_rows_note(result, source),
             [words_plot(result, source)] if result.nearest_words else [],
         )
@@ -177,7 +177,7 @@ def _words_sections(records: Records) -> list[_WordsSection]:
     ]
 
 
-def _number_formats(records: Records) -> str:
+def _number_formats(records: RunRecords) -> str:
     """In which number format the source and the languages were trained; those of one format together."""
     source, adapted = records.source.precision, {row.results[0].precision for row in records.rows}
     if adapted == {source}:
@@ -191,7 +191,7 @@ def _number_formats(records: Records) -> str:
     return "; ".join(f"{number_format} for {', '.join(names)}" for number_format, names in trained.items())
 
 
-def _context(records: Records) -> dict[str, Any]:
+def _context(records: RunRecords) -> dict[str, Any]:
     unit = FlopsUnit.fitting(records)
     return {
         "records": records,
@@ -200,10 +200,10 @@ def _context(records: Records) -> dict[str, Any]:
         "rows": [*records.rows, *records.means],
         "summary": summary(records),
         "never_found": [said for found in class_tables(records) for said in found.never_found],
-        "asked": _asked(records),
+        "asked": _answers_by_task(records),
         "next_steps": next_steps(records),
         "contents": _contents(records),
-        "pages_command": pages_command,
+        "mlflow_ui_command": mlflow_ui_command,
         "notes": notes(records),
         "number_formats": _number_formats(records),
         "masked_groups": [overlap_group(records), *masked_groups(), *alignment_groups(records)],
@@ -216,15 +216,15 @@ def _context(records: Records) -> dict[str, Any]:
     }
 
 
-def _asked(records: Records) -> list[tuple[str, list[Answered]]]:
+def _answers_by_task(records: RunRecords) -> list[tuple[str, list[SampleAnswer]]]:
     """Questions with their answers, by task."""
-    by_task: dict[str, list[Answered]] = {}
+    by_task: dict[str, list[SampleAnswer]] = {}
     for answer in records.answers:
         by_task.setdefault(answer.task, []).append(answer)
     return [*by_task.items()]
 
 
-def _contents(records: Records) -> list[tuple[str, str]]:
+def _contents(records: RunRecords) -> list[tuple[str, str]]:
     """Ids and titles of the page's sections."""
     tasks = [(f"task-{place}", f"Zero-shot use: {task}") for place, task in enumerate(records.tasks, start=1)]
     sections: list[tuple[object, str, str]] = [
@@ -248,7 +248,7 @@ def _contents(records: Records) -> list[tuple[str, str]]:
     return [(place, title) for there, place, title in sections if there]
 
 
-def _plots(records: Records) -> dict[str, list[Plot]]:
+def _plots(records: RunRecords) -> dict[str, list[Plot]]:
     """The page's figures, by section; those of tasks are in sections of their own."""
     source, search, styles = records.source, records.search, layer_styles(records)
     return {

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lingraft.data.languages import language_name
-from lingraft.reports.plotting import COLOURS, Plot, draw, line_styles, percent_ticks, si_ticks
+from lingraft.reports.plotting import COLOURS, Plot, draw_plot, line_styles, percent_ticks, si_ticks
 from lingraft.reports.run.columns import percent
-from lingraft.reports.run.records import Layers, Records
-from lingraft.reports.run.tasks import rival
+from lingraft.reports.run.records import AdaptedLayers, RunRecords
+from lingraft.reports.run.tasks import baseline_label
 from lingraft.stages.results import LanguageResult, NearestWords, Neighbour, Point, SourceResult, Trial
 
 if TYPE_CHECKING:
@@ -21,11 +21,11 @@ _LOWEST_COSINE = 0.6
 """From where on a plot of words shows cosines at least."""
 _LABEL_SHARE = 0.65
 """Room for a word at each side of a plot of words, beside what the dots span."""
-Styles = Mapping[Layers, tuple[str, str]]
+Styles = Mapping[AdaptedLayers, tuple[str, str]]
 """Dash pattern and colour of a line, by what embeddings were learned over."""
 
 
-def _fall(points: Sequence[Point]) -> str:
+def _loss_range(points: Sequence[Point]) -> str:
     return f"from {points[0].loss:.2f} to {points[-1].loss:.2f}"
 
 
@@ -53,10 +53,10 @@ def pretraining_plot(source: SourceResult) -> Plot:
         si_ticks(axes.xaxis)
         _compute_above(axes, points)
 
-    return draw(
+    return draw_plot(
         f"Pretraining in {language_name(source.language)}",
         "How well the primary guesses hidden tokens while it learns (the mean loss of its heads; lower is better).",
-        f"Line plot: the pretraining loss goes {_fall(points)}.",
+        f"Line plot: the pretraining loss goes {_loss_range(points)}.",
         paint,
     )
 
@@ -73,8 +73,8 @@ def finetuning_plot(source: SourceResult, task: str) -> Plot:
         axes.set(xlabel="updates", ylabel="loss (cross-entropy, nats)")
         axes.legend()
 
-    falls = "; ".join(f"seed {seed} {_fall(points)}" for seed, points in runs.items())
-    return draw(
+    falls = "; ".join(f"seed {seed} {_loss_range(points)}" for seed, points in runs.items())
+    return draw_plot(
         f"Finetuning on {task} in {language_name(source.language)}",
         "How well the body, with frozen embeddings, learns the task; one line per seed.",
         f"Line plot of the finetuning loss: {falls}.",
@@ -82,11 +82,11 @@ def finetuning_plot(source: SourceResult, task: str) -> Plot:
     )
 
 
-def layer_styles(records: Records) -> Styles:
+def layer_styles(records: RunRecords) -> Styles:
     """One look per mini-model, the same in all plots; all layers are grey and dashed."""
-    whole = Layers(records.source.layers)
-    trials = [Layers(trial.depth) for trial in records.search.trials] if records.search else []
-    fewer = sorted({*records.overs, *trials} - {whole})
+    whole = AdaptedLayers(records.source.layers)
+    trials = [AdaptedLayers(trial.depth) for trial in records.search.trials] if records.search else []
+    fewer = sorted({*records.layer_choices, *trials} - {whole})
     return {**dict(zip(fewer, line_styles(), strict=False)), whole: ("--", COLOURS["grey"])}
 
 
@@ -96,12 +96,12 @@ def adaptation_plots(language: str, results: Sequence[LanguageResult], styles: S
     One mini-model of one depth has one curve, which is the same over both: it is drawn once, with both scales.
     """
     name, several = language_name(language), len(results) > 1 or bool(results[0].shallower)
-    falls = "; ".join(f"over {Layers.under(r)} layers {_fall(r.history)}" for r in results)
+    falls = "; ".join(f"over {AdaptedLayers.of_result(r)} layers {_loss_range(r.history)}" for r in results)
 
     def over(quantity: Callable[[Point], float], label: str, unit: str) -> "Callable[[Axes], None]":
         def paint(axes: "Axes") -> None:
             for result in results:
-                layers = Layers.under(result)
+                layers = AdaptedLayers.of_result(result)
                 style, colour = styles[layers]
                 label_of = f"{layers.of(result.layers)} layers"
                 losses = [point.loss for point in result.history]
@@ -115,7 +115,7 @@ def adaptation_plots(language: str, results: Sequence[LanguageResult], styles: S
 
         return paint
 
-    by_text = draw(
+    by_text = draw_plot(
         f"Adaptation to {name}, by text read" if several else f"Adaptation to {name}",
         "Loss while the embeddings are learned over a frozen body"
         + (", against the text read; lower is better." if several else "; lower is better."),
@@ -124,7 +124,7 @@ def adaptation_plots(language: str, results: Sequence[LanguageResult], styles: S
     )
     if not several:
         return [by_text]
-    by_compute = draw(
+    by_compute = draw_plot(
         f"Adaptation to {name}, by compute",
         "The same losses by operations spent: fewer layers finish earlier.",
         f"Line plot of the adaptation loss over FLOPs: {falls}.",
@@ -162,7 +162,9 @@ class _Dots:
 
 
 def _row_labels(results: Sequence[LanguageResult]) -> list[str]:
-    return [f"{language_name(result.language)}  {Layers.under(result).of(result.layers)}" for result in results]
+    return [
+        f"{language_name(result.language)}  {AdaptedLayers.of_result(result).of(result.layers)}" for result in results
+    ]
 
 
 def _paint_rows(axes: "Axes", labels: list[str]) -> None:
@@ -174,7 +176,7 @@ def _paint_rows(axes: "Axes", labels: list[str]) -> None:
 
 
 def _dot_plot(
-    records: Records,
+    records: RunRecords,
     dots: list[_Dots],
     results: Sequence[LanguageResult],
     reference: float | None,
@@ -202,14 +204,14 @@ def _dot_plot(
         + ", ".join(f"{kind.label} {percent(value)}" for kind in dots if (value := kind.values[place]) is not None)
         for place, name in enumerate(_row_labels(results))
     ]
-    return draw(title, caption, f"Dot plot. {'; '.join(said)}.", paint, _height(results))
+    return draw_plot(title, caption, f"Dot plot. {'; '.join(said)}.", paint, _height(results))
 
 
 def _height(results: Sequence[LanguageResult]) -> float:
     return 1.4 + 0.3 * len(results)
 
 
-def masked_plot(records: Records) -> Plot:
+def masked_plot(records: RunRecords) -> Plot:
     """Masked accuracy: as initialised, by the mini-model, by the primary."""
     results = records.languages
     dots = [
@@ -225,14 +227,14 @@ def masked_plot(records: Records) -> Plot:
     return _dot_plot(records, dots, results, records.source.masked_by_depth[records.source.layers], titles)
 
 
-def task_plot(records: Records, task: str) -> Plot:
+def task_plot(records: RunRecords, task: str) -> Plot:
     """Zero-shot scores against initialisation and a trivial answer, with deviations over seeds."""
-    facts, results, source = records.scores(task), records.tested(task), records.source.task_scores.get(task)
+    facts, results, source = records.scores(task), records.tested_on(task), records.source.task_scores.get(task)
     scores = [result.task_scores[task] for result in results]
     several = all(len(found.score.by_seed) > 1 for found in scores)
     deviations = [found.score.deviation for found in scores] if several else None
     dots = [
-        _Dots(rival(facts), "|", "red", [found.baseline for found in scores], size=13),
+        _Dots(baseline_label(facts), "|", "red", [found.baseline for found in scores], size=13),
         _Dots("before", "o", "grey", [found.initial.mean if found.initial else None for found in scores], hollow=True),
         _Dots("after", "o", "blue", [found.score.mean for found in scores], deviations),
     ]
@@ -245,7 +247,7 @@ def task_plot(records: Records, task: str) -> Plot:
     return _dot_plot(records, dots, results, source.score.mean if source else None, titles)
 
 
-def cost_plot(records: Records) -> Plot:
+def cost_plot(records: RunRecords) -> Plot:
     """FLOPs spent, before those of all layers."""
     results = records.languages
     places = range(len(results))
@@ -266,7 +268,7 @@ def cost_plot(records: Records) -> Plot:
         si_ticks(axes.xaxis, "FLOP")
         _paint_rows(axes, _row_labels(results))
 
-    return draw(
+    return draw_plot(
         "Compute of adaptation",
         "Operations spent on a language's embeddings, and what as many updates over all layers take.",
         "Bar chart; the table gives the same numbers.",
@@ -301,7 +303,7 @@ def words_plot(result: LanguageResult, source: str) -> Plot:
 
     name, source_name = language_name(result.language), language_name(source)
     said = [f"{row.word}: {row.before[0].piece} before, {row.after[0].piece} after" for row in result.nearest_words]
-    return draw(
+    return draw_plot(
         f"Words of {name} beside {source_name}",
         f"The nearest {source_name} word of frequent {name} words; one word where it is the same before and after.",
         f"Dot plot. {'; '.join(said)}.",
@@ -331,7 +333,7 @@ def search_plot(trials: Sequence[Trial], chosen: int, styles: Styles) -> Plot:
 
     def paint(axes: "Axes") -> None:
         for trial in trials:
-            style, colour = styles[Layers(trial.depth)]
+            style, colour = styles[AdaptedLayers(trial.depth)]
             points = trial.scores_by_flops or [(trial.flops, trial.score)]
             remark = " (chosen)" if trial.depth == chosen else " (stopped early)" if trial.pruned else ""
             axes.plot(
@@ -347,7 +349,7 @@ def search_plot(trials: Sequence[Trial], chosen: int, styles: Styles) -> Plot:
         percent_ticks(axes.yaxis)
         axes.legend()
 
-    return draw(
+    return draw_plot(
         "Depth search",
         "Each line is a short adaptation over one depth, all with the same budget of operations; "
         "the thick one is the depth chosen. Scores are of dev documents, not of test documents.",

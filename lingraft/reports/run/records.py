@@ -20,7 +20,7 @@ _TRAINING_PAGES = "?workflowType=machine_learning"
 _LOCAL_PAGES = "http://127.0.0.1:5000"
 
 
-class Layers(NamedTuple):
+class AdaptedLayers(NamedTuple):
     """What embeddings were learned over: the primary's bottom layers, and any fresh ones on top of them (step 1b)."""
 
     depth: int
@@ -29,7 +29,7 @@ class Layers(NamedTuple):
     """Depths before, of a progressive adaptation."""
 
     @classmethod
-    def under(cls, result: LanguageResult) -> Self:
+    def of_result(cls, result: LanguageResult) -> Self:
         """Those under a language's embeddings."""
         return cls(result.depth, result.fresh_layers, result.shallower)
 
@@ -47,12 +47,12 @@ class Layers(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Row:
+class ResultRow:
     """A line of a table: one adapted language, or a mean over several with equal layers."""
 
     language: str
     """Its name and tag, or what the mean is over."""
-    over: Layers
+    over: AdaptedLayers
     mark: str
     """"standard" for adaptation over all layers, "searched" for the depth that the search chose."""
     results: tuple[LanguageResult, ...]
@@ -63,7 +63,7 @@ class Row:
         return f"{self.over} {self.mark}".strip()
 
 
-class Verdict(Result):
+class GateVerdict(Result):
     """What the gate decided about the embeddings of a language, by the registry's record of decisions."""
 
     model: str = pydantic.Field(description="Name of the registered model.")
@@ -73,7 +73,7 @@ class Verdict(Result):
     run: str | None = pydantic.Field(None, description="Id of the tracking run that registered the version.")
 
 
-class Answered(Result):
+class SampleAnswer(Result):
     """One question to the served task, and what was answered."""
 
     task: str
@@ -82,7 +82,7 @@ class Answered(Result):
     found: tuple[tuple[str, float], ...] = pydantic.Field(description="Labels, passages or entities, with probability.")
 
 
-class Tracked(Result):
+class TrackedRuns(Result):
     """Where MLflow keeps the runs that a report is about."""
 
     uri: str = pydantic.Field(description="Of the tracking store, without credentials.")
@@ -105,7 +105,7 @@ class Tracked(Result):
         return f"{self.pages}/#/experiments/{self.experiment}/{path}{_TRAINING_PAGES}"
 
 
-class Records(Result):
+class RunRecords(Result):
     """Everything that the report shows; what report.json holds."""
 
     source: SourceResult
@@ -114,9 +114,9 @@ class Records(Result):
     recipe: Recipe | None = None
     failed: dict[str, str] = pydantic.Field({}, description="Why languages have no evaluation, by language.")
     refused: dict[str, str] = pydantic.Field({}, description="Why the gate did not promote languages that have one.")
-    verdicts: dict[str, Verdict] = pydantic.Field({}, description="The gate's, by language, where it was asked.")
-    tracked: Tracked | None = pydantic.Field(None, description="Runs, where they were tracked.")
-    answers: tuple[Answered, ...] = pydantic.Field((), description="What the served tasks were asked.")
+    verdicts: dict[str, GateVerdict] = pydantic.Field({}, description="The gate's, by language, where it was asked.")
+    tracked: TrackedRuns | None = pydantic.Field(None, description="Runs, where they were tracked.")
+    answers: tuple[SampleAnswer, ...] = pydantic.Field((), description="What the served tasks were asked.")
 
     @classmethod
     def of(
@@ -127,8 +127,8 @@ class Records(Result):
         recipe: Recipe | None = None,
         failed: Mapping[str, str] = MappingProxyType({}),
         refused: Mapping[str, str] = MappingProxyType({}),
-        verdicts: Mapping[str, Verdict] = MappingProxyType({}),
-        tracked: Tracked | None = None,
+        verdicts: Mapping[str, GateVerdict] = MappingProxyType({}),
+        tracked: TrackedRuns | None = None,
     ) -> Self:
         """Check that the records belong together; order them by language as given, then by layers.
 
@@ -152,12 +152,14 @@ class Records(Result):
         if not languages:
             raise ArtifactError("a report needs the evaluation of at least one language; none was given.")
         for row in languages:
-            what = f"the evaluation of {row.language!r} over {Layers.under(row)} layers"
+            what = f"the evaluation of {row.language!r} over {AdaptedLayers.of_result(row)} layers"
             require_aligned(what, row.primary, source.primary)
         if search:
             require_aligned(f"the depth search for {search.language!r}", search.primary, source.primary)
         order = list(dict.fromkeys(row.language for row in languages))
-        ordered = sorted(_distinct(languages), key=lambda row: (order.index(row.language), Layers.under(row)))
+        ordered = sorted(
+            _distinct(languages), key=lambda row: (order.index(row.language), AdaptedLayers.of_result(row))
+        )
         return cls(
             source=source,
             languages=tuple(ordered),
@@ -199,42 +201,42 @@ class Records(Result):
         return tasks[task].named(label) if task in tasks else label
 
     @property
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[ResultRow]:
         """One row per language and mini-model."""
         return [
-            Row(name_and_tag(result.language), Layers.under(result), self._mark(result), (result,))
+            ResultRow(name_and_tag(result.language), AdaptedLayers.of_result(result), self._mark(result), (result,))
             for result in self.languages
         ]
 
     @property
-    def means(self) -> list[Row]:
+    def means(self) -> list[ResultRow]:
         """One row per mini-model that several languages share."""
         return _means(self.languages)
 
-    def means_on(self, task: str) -> list[Row]:
+    def means_on(self, task: str) -> list[ResultRow]:
         """The same, over the languages that were tested on a task."""
-        return _means(self.tested(task))
+        return _means(self.tested_on(task))
 
     @property
-    def overs(self) -> list[Layers]:
+    def layer_choices(self) -> list[AdaptedLayers]:
         """Layers that embeddings were learned over, in rising order."""
-        return sorted({Layers.under(row) for row in self.languages})
+        return sorted({AdaptedLayers.of_result(row) for row in self.languages})
 
-    def over(self, layers: Layers) -> tuple[LanguageResult, ...]:
+    def results_over(self, layers: AdaptedLayers) -> tuple[LanguageResult, ...]:
         """All languages whose embeddings were learned over these layers."""
-        return tuple(row for row in self.languages if Layers.under(row) == layers)
+        return tuple(row for row in self.languages if AdaptedLayers.of_result(row) == layers)
 
-    def tested(self, task: str) -> tuple[LanguageResult, ...]:
+    def tested_on(self, task: str) -> tuple[LanguageResult, ...]:
         """All languages that were tested on a task."""
         return tuple(row for row in self.languages if task in row.task_scores)
 
     @property
-    def built(self) -> dict[Layers, Cost]:
+    def building_costs(self) -> dict[AdaptedLayers, Cost]:
         """What step 1b took, by the layers of the mini-model that it built."""
-        return {Layers.under(row): row.building for row in self.languages if row.building}
+        return {AdaptedLayers.of_result(row): row.building for row in self.languages if row.building}
 
     @property
-    def fresh(self) -> bool:
+    def has_fresh_layers(self) -> bool:
         """Whether any mini-model has layers that the primary does not have."""
         return any(row.fresh_layers for row in self.languages)
 
@@ -251,21 +253,21 @@ class Records(Result):
         return ", ".join(["standard"] * result.standard + ["searched"] * bool(searched))
 
 
-def _means(results: Sequence[LanguageResult]) -> list[Row]:
-    by_layers: dict[Layers, list[LanguageResult]] = {}
-    for result in sorted(results, key=Layers.under):
-        by_layers.setdefault(Layers.under(result), []).append(result)
+def _means(results: Sequence[LanguageResult]) -> list[ResultRow]:
+    by_layers: dict[AdaptedLayers, list[LanguageResult]] = {}
+    for result in sorted(results, key=AdaptedLayers.of_result):
+        by_layers.setdefault(AdaptedLayers.of_result(result), []).append(result)
     return [
-        Row(f"mean of {len(shared)}", layers, "standard" if shared[0].standard else "", tuple(shared))
+        ResultRow(f"mean of {len(shared)}", layers, "standard" if shared[0].standard else "", tuple(shared))
         for layers, shared in by_layers.items()
         if len(shared) > 1
     ]
 
 
 def _distinct(languages: Sequence[LanguageResult]) -> list[LanguageResult]:
-    found: dict[tuple[str, Layers], LanguageResult] = {}
+    found: dict[tuple[str, AdaptedLayers], LanguageResult] = {}
     for row in languages:
-        layers = Layers.under(row)
+        layers = AdaptedLayers.of_result(row)
         first = found.setdefault((row.language, layers), row)
         if first.embeddings != row.embeddings:
             raise ArtifactError(

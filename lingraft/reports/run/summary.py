@@ -5,32 +5,35 @@ from statistics import mean
 
 from lingraft.data.languages import language_name
 from lingraft.reports.run.columns import percent
-from lingraft.reports.run.records import Layers, Records
-from lingraft.reports.run.tasks import plain, rival
+from lingraft.reports.run.records import AdaptedLayers, RunRecords
+from lingraft.reports.run.tasks import baseline_label, metric_label
 from lingraft.stages.results import LanguageResult, TaskScores
 from lingraft.tasks.class_scores import MACRO_F1
 
 Results = Sequence[LanguageResult]
 
 
-def summary(records: Records) -> list[tuple[str, str]]:
+def summary(records: RunRecords) -> list[tuple[str, str]]:
     """For every mini-model, what is spoken of and a few sentences; numbers are means over the languages named."""
-    whole = Layers(records.source.layers)
+    whole = AdaptedLayers(records.source.layers)
     return [
-        (_subject(records.over(layers)), " ".join([*_gained(records, layers), *_compared(records, layers, whole)]))
-        for layers in records.overs
-        if layers != whole or len(records.overs) == 1
+        (
+            _subject(records.results_over(layers)),
+            " ".join([*_gained(records, layers), *_compared(records, layers, whole)]),
+        )
+        for layers in records.layer_choices
+        if layers != whole or len(records.layer_choices) == 1
     ]
 
 
 def _subject(results: Results) -> str:
     first = results[0]
     fresh = f" and {first.fresh_layers} fresh ones" if first.fresh_layers else ""
-    return f"Over {Layers.under(first).depths} of {first.layers} layers{fresh} ({_names(results)}):"
+    return f"Over {AdaptedLayers.of_result(first).depths} of {first.layers} layers{fresh} ({_names(results)}):"
 
 
-def _gained(records: Records, layers: Layers) -> list[str]:
-    results = records.over(layers)
+def _gained(records: RunRecords, layers: AdaptedLayers) -> list[str]:
+    results = records.results_over(layers)
     before, after = _mean(results, lambda r: r.masked.primary_initial), _mean(results, lambda r: r.masked.primary)
     spent = _mean(results, lambda r: r.cost.flops / r.whole_flops)
     return [
@@ -49,19 +52,19 @@ def _gained_on(task: str, results: Results) -> str:
     return (
         f"Zero-shot {found[0].metric} on {task}{_where(tested, results)} is "
         f"{percent(mean(scores.score.mean for scores in found))}{_macro(found)}, against "
-        f"{percent(mean(scores.baseline for scores in found))} for the {rival(found[0])}{than_initial}."
+        f"{percent(mean(scores.baseline for scores in found))} for the {baseline_label(found[0])}{than_initial}."
     )
 
 
 def _macro(found: Sequence[TaskScores]) -> str:
     """Macro-F1 in brackets, where every language has it."""
     scores = [each.others[MACRO_F1].mean for each in found if MACRO_F1 in each.others]
-    return f" ({plain(MACRO_F1)} {percent(mean(scores))})" if len(scores) == len(found) else ""
+    return f" ({metric_label(MACRO_F1)} {percent(mean(scores))})" if len(scores) == len(found) else ""
 
 
-def _compared(records: Records, layers: Layers, whole: Layers) -> list[str]:
+def _compared(records: RunRecords, layers: AdaptedLayers, whole: AdaptedLayers) -> list[str]:
     """Against standard adaptation, over the languages that have both."""
-    ours, theirs = _paired(records.over(layers), records.over(whole))
+    ours, theirs = _paired(records.results_over(layers), records.results_over(whole))
     if not ours or layers == whole:
         return []
     kept = _mean(ours, lambda r: r.masked.primary) / _mean(theirs, lambda r: r.masked.primary)

@@ -21,8 +21,8 @@ from lingraft.reports.run.columns import (
     seconds,
     spread,
 )
-from lingraft.reports.run.records import Records, Row
-from lingraft.reports.run.tasks import basis, plain, task_group
+from lingraft.reports.run.records import ResultRow, RunRecords
+from lingraft.reports.run.tasks import baseline_summary, metric_label, task_group
 from lingraft.stages.results import SourceResult, TaskScores
 
 _WIDTH = 130
@@ -31,7 +31,7 @@ _GAP = "  "
 """Between groups of columns; columns of a group are one space apart."""
 
 
-def table(records: Records) -> str:
+def table(records: RunRecords) -> str:
     """The source in a few lines, a row per language and mini-model, means over languages, and what the columns mean.
 
     Below: a table for each task, recall per class, and what the gate decided.
@@ -43,7 +43,7 @@ def table(records: Records) -> str:
     return "\n".join([*parts, *_class_lines(records), *_verdict_lines(records)])
 
 
-def brief(records: Records) -> str:
+def brief_table(records: RunRecords) -> str:
     """The results alone, about 100 columns wide: what a run ends with on a terminal.
 
     Recall per class, costs and the gate's reasons are in the report.
@@ -51,7 +51,7 @@ def brief(records: Records) -> str:
     source, groups = records.source, [replace(masked_groups()[1], short="masked tokens"), *alignment_groups(records)]
     rows, means = records.rows, records.means
     # Several tasks have a table each: they do not fit beside each other.
-    [first, *others] = [[_brief_group(records, task)] for task in records.tasks if records.tested(task)] or [[]]
+    [first, *others] = [[_brief_group(records, task)] for task in records.tasks if records.tested_on(task)] or [[]]
     top = percent(source.masked_by_depth[max(source.masked_by_depth)])
     scores = [f"; {task.name}: {task.metric} {spread(task.score)}" for task in source.tasks]
     lines = [
@@ -69,18 +69,18 @@ def brief(records: Records) -> str:
     return "\n".join([*lines, *_brief_verdicts(records)])
 
 
-def _brief_group(records: Records, task: str) -> Group:
+def _brief_group(records: RunRecords, task: str) -> Group:
     group = task_group(records, task)
     shown = tuple(column for column in group.columns if column.short in {"before", "after", "majority", "trivial"})
     return replace(group, short=f"{task}, zero-shot", columns=shown)
 
 
-def _brief_cost(records: Records) -> Group:
+def _brief_cost(records: RunRecords) -> Group:
     *_, ratio = cost_group(FlopsUnit.fitting(records)).columns
     return Group("compute", "compute", (replace(ratio, short="of standard"),))
 
 
-def _brief_verdicts(records: Records) -> list[str]:
+def _brief_verdicts(records: RunRecords) -> list[str]:
     """One line for the languages that are served, and one for each that is not."""
     served = [language for language, verdict in records.verdicts.items() if verdict.promoted]
     stopped = [f"{name_and_tag(each)} is NOT promoted; the report says why." for each in records.refused]
@@ -88,19 +88,19 @@ def _brief_verdicts(records: Records) -> list[str]:
     return [*([f"Promoted by the gate: {', '.join(map(name_and_tag, served))}."] if served else []), *stopped]
 
 
-def notes(records: Records) -> list[str]:
+def notes(records: RunRecords) -> list[str]:
     """What the words and marks in the tables mean, and why columns are missing."""
     return [
         "before: embeddings as initialised, untrained; after: as learned. Scores are of test data only.",
         f"layers: those that the embeddings were learned over, of {records.source.layers}; "
         "standard: all of them, the usual way" + ("; searched: chosen by the depth search." if records.search else "."),
         *([f"alignment: {told[0].lower()}{told[1:]}"] if (told := alignment_note(records)) else []),
-        *(["fresh: layers built on top of these, for the mini-model alone."] if records.fresh else []),
+        *(["fresh: layers built on top of these, for the mini-model alone."] if records.has_fresh_layers else []),
         *_task_notes(records),
     ]
 
 
-def _task_notes(records: Records) -> list[str]:
+def _task_notes(records: RunRecords) -> list[str]:
     if not records.tasks:
         return ["No zero-shot scores: the recipe names no task, so none was finetuned and tested."]
     found = [result.task_scores.get(task) for task in records.tasks for result in records.languages]
@@ -108,7 +108,7 @@ def _task_notes(records: Records) -> list[str]:
     return [_seeds_note(records), *([f"{UNKNOWN}: not measured."] if missing else [])]
 
 
-def _seeds_note(records: Records) -> str:
+def _seeds_note(records: RunRecords) -> str:
     seeds = {task: len(records.scores(task).score.by_seed) for task in records.tasks}
     if set(seeds.values()) == {1}:
         return "One finetuning seed: no ±."
@@ -118,7 +118,7 @@ def _seeds_note(records: Records) -> str:
     return f"±: standard deviation over finetuning seeds ({numbers})."
 
 
-def _source_lines(records: Records) -> list[str]:
+def _source_lines(records: RunRecords) -> list[str]:
     source, unit = records.source, FlopsUnit.fitting(records)
     heads = ", ".join(f"{percent(score)} at layer {depth}" for depth, score in sorted(source.masked_by_depth.items()))
     lines = [
@@ -127,13 +127,13 @@ def _source_lines(records: Records) -> list[str]:
         f"  masked-token accuracy by head: {heads}",
         f"  pretraining: {_cost(source.pretraining, unit)}",
     ]
-    lines += [f"  step 1b, {over} layers: {_cost(cost, unit)}" for over, cost in records.built.items()]
+    lines += [f"  step 1b, {over} layers: {_cost(cost, unit)}" for over, cost in records.building_costs.items()]
     return [*lines, *map(_score_line, source.tasks), *_finetuning_lines(source, unit)]
 
 
 def _score_line(task: TaskScores) -> str:
-    further = "".join(f", {plain(metric)} {spread(scores)}" for metric, scores in task.others.items())
-    return f"  {task.name}: {task.metric} {spread(task.score)}{further} ({basis(task)})"
+    further = "".join(f", {metric_label(metric)} {spread(scores)}" for metric, scores in task.others.items())
+    return f"  {task.name}: {task.metric} {spread(task.score)}{further} ({baseline_summary(task)})"
 
 
 def _finetuning_lines(source: SourceResult, unit: FlopsUnit) -> list[str]:
@@ -148,7 +148,7 @@ def _cost(cost: Cost, unit: FlopsUnit) -> str:
     return f"{count(cost.tokens)} tokens, {seconds(cost.elapsed_s)} s, {unit.show(cost.flops)} {unit.name}"
 
 
-def _all_tables(records: Records) -> list[str]:
+def _all_tables(records: RunRecords) -> list[str]:
     """Every table's lines, with an empty line below each."""
     first = [
         overlap_group(records),
@@ -158,12 +158,12 @@ def _all_tables(records: Records) -> list[str]:
     ]
     lines = [*_table_lines(first, records.rows, records.means), ""]
     for task in records.tasks:
-        if records.tested(task):
+        if records.tested_on(task):
             lines += [*_table_lines([task_group(records, task)], records.rows, records.means_on(task)), ""]
     return lines
 
 
-def _class_lines(records: Records) -> list[str]:
+def _class_lines(records: RunRecords) -> list[str]:
     """Recall per class, as many columns side by side as fit, and a line for each class that is never found."""
     lines = []
     for found in class_tables(records):
@@ -193,7 +193,7 @@ def _side_by_side(columns: Sequence[Sequence[str]], width: int) -> Iterator[list
     yield group
 
 
-def _alignment_lines(records: Records) -> list[str]:
+def _alignment_lines(records: RunRecords) -> list[str]:
     """How well each language's pieces were aligned with the source's before training, where they were."""
     shown = [records.of_language(language)[0] for language in records.names]
     return [
@@ -203,7 +203,7 @@ def _alignment_lines(records: Records) -> list[str]:
     ]
 
 
-def _verdict_lines(records: Records) -> list[str]:
+def _verdict_lines(records: RunRecords) -> list[str]:
     """What the gate decided about each language, and why."""
     return [
         f"{name_and_tag(language)}: version {verdict.version} of {verdict.model!r} is "
@@ -212,7 +212,7 @@ def _verdict_lines(records: Records) -> list[str]:
     ]
 
 
-def _table_lines(groups: Sequence[Group], rows: Sequence[Row], means: Sequence[Row]) -> list[str]:
+def _table_lines(groups: Sequence[Group], rows: Sequence[ResultRow], means: Sequence[ResultRow]) -> list[str]:
     shown = [*rows, *means]
     names = [["language", *(row.language for row in shown)], ["layers", *(row.layers for row in shown)]]
     blocks = [_block("", [column], str.ljust) for column in names] + [

@@ -5,7 +5,7 @@ from typing import TypeVar
 
 from lingraft.data.languages import language_name
 from lingraft.reports.run.columns import Column, Group, count, percent
-from lingraft.reports.run.records import Records
+from lingraft.reports.run.records import RunRecords
 from lingraft.stages.results import LanguageResult, TaskScores
 from lingraft.tasks.class_scores import MACRO_F1
 
@@ -16,30 +16,30 @@ _MEANINGS = {
 }
 
 
-def plain(metric: str) -> str:
+def metric_label(metric: str) -> str:
     """A metric's name in words, such as "macro F1" for macro_F1."""
     return metric.replace("_", " ")
 
 
-def of_classes(task: TaskScores) -> bool:
+def is_classification(task: TaskScores) -> bool:
     """Whether the score is the accuracy of naming one of a few classes."""
     return task.metric == "accuracy" and bool(task.labels)
 
 
-def rival(task: TaskScores) -> str:
+def baseline_label(task: TaskScores) -> str:
     """What the score is seen against."""
-    return "majority class" if of_classes(task) else "trivial answer"
+    return "majority class" if is_classification(task) else "trivial answer"
 
 
-def basis(task: TaskScores) -> str:
+def baseline_summary(task: TaskScores) -> str:
     """What the score is seen against in numbers, and what both were taken on."""
     return (
-        f"{rival(task)} {percent(task.baseline)}; {count(task.examples)} test examples, "
+        f"{baseline_label(task)} {percent(task.baseline)}; {count(task.examples)} test examples, "
         f"{count(task.truncated)} of them cut to fit a block"
     )
 
 
-def task_group(records: Records, task: str) -> Group:
+def task_group(records: RunRecords, task: str) -> Group:
     """Zero-shot scores on a task; a language that was not tested on it has none."""
     scores = records.scores(task)
     title = f"zero-shot {scores.metric}, {task}"
@@ -54,7 +54,7 @@ def _main(task: str, metric: str, source: str) -> tuple[Column, Column]:
             "before",
             "before",
             f"{_capital(metric)} with the embeddings as initialised, untrained.",
-            _on(task, lambda found: found.initial.mean if found.initial else None),
+            _value_on(task, lambda found: found.initial.mean if found.initial else None),
             percent,
         ),
         Column(
@@ -62,42 +62,42 @@ def _main(task: str, metric: str, source: str) -> tuple[Column, Column]:
             "after",
             f"{_capital(metric)} with the learned embeddings; the task itself was learned in {source} "
             "only. ± is the standard deviation over finetuning seeds.",
-            _on(task, lambda found: found.score.mean),
+            _value_on(task, lambda found: found.score.mean),
             percent,
-            _on(task, lambda found: found.score),
+            _value_on(task, lambda found: found.score),
         ),
     )
 
 
 def _further(task: str, metric: str) -> Column:
     return Column(
-        plain(metric),
-        plain(metric),
-        _MEANINGS.get(metric, f"{_capital(plain(metric))} with the learned embeddings."),
-        _on(task, lambda found: found.others[metric].mean if metric in found.others else None),
+        metric_label(metric),
+        metric_label(metric),
+        _MEANINGS.get(metric, f"{_capital(metric_label(metric))} with the learned embeddings."),
+        _value_on(task, lambda found: found.others[metric].mean if metric in found.others else None),
         percent,
-        _on(task, lambda found: found.others.get(metric)),
+        _value_on(task, lambda found: found.others.get(metric)),
     )
 
 
 def _basis(task: str, scores: TaskScores) -> tuple[Column, Column, Column]:
     title, meaning = "trivial", f"{_capital(scores.metric)} of the best answer that takes no model, such as a constant."
-    if of_classes(scores):
+    if is_classification(scores):
         title, meaning = "majority", "Accuracy of always answering with the test examples' most frequent label."
     return (
-        Column(title, title, meaning, _on(task, lambda found: found.baseline), percent),
-        Column("examples", "tests", "Test examples.", _on(task, lambda found: found.examples), count),
+        Column(title, title, meaning, _value_on(task, lambda found: found.baseline), percent),
+        Column("examples", "tests", "Test examples.", _value_on(task, lambda found: found.examples), count),
         Column(
             "long",
             "long",
             "Of these, examples that do not fit a block; only a part of each is read.",
-            _on(task, lambda found: found.truncated),
+            _value_on(task, lambda found: found.truncated),
             count,
         ),
     )
 
 
-def _on(task: str, take: Callable[[TaskScores], _T]) -> Callable[[LanguageResult], _T | None]:
+def _value_on(task: str, take: Callable[[TaskScores], _T]) -> Callable[[LanguageResult], _T | None]:
     def found(result: LanguageResult) -> _T | None:
         scores = result.task_scores.get(task)
         return None if scores is None else take(scores)

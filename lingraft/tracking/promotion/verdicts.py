@@ -1,6 +1,6 @@
 """Verdicts of the gate on embeddings, read from the record of decisions for reports."""
 
-from lingraft.reports.run.records import Verdict
+from lingraft.reports.run.records import GateVerdict
 from lingraft.tracking.client import RetryingClient
 from lingraft.tracking.promotion import decisions
 from lingraft.tracking.promotion.gate import refusal_reason
@@ -11,7 +11,7 @@ _PRECONDITIONS = ("aligned", "parity")
 """Checks that do not measure quality; a verdict shows them only if they fail."""
 
 
-def last_verdict(client: RetryingClient, model: str, fingerprint: str) -> Verdict | None:
+def last_verdict(client: RetryingClient, model: str, fingerprint: str) -> GateVerdict | None:
     """Return the last verdict on a version; None if no version has this fingerprint, or there is no decision about it.
 
     Args:
@@ -32,7 +32,7 @@ def last_verdict(client: RetryingClient, model: str, fingerprint: str) -> Verdic
     checks = made[-1].decision.checks
     promoted = made[-1].moves
     decisive = [check for check in checks if check.name not in _PRECONDITIONS] or checks
-    return Verdict(
+    return GateVerdict(
         model=model,
         version=version.number,
         promoted=promoted,

@@ -78,7 +78,7 @@ def trained(out: Path, **cost: float) -> Path:
 
 def test_an_artifact_measures_its_accelerator(tmp_path: Path) -> None:
     primary = trained(tmp_path / "primary", flops=36e15, elapsed_s=3600)
-    found = Accelerator.parse("mine:40", price_per_hour=3).measured(primary)
+    found = Accelerator.parse("mine:40", price_per_hour=3).with_measured_utilisation(primary)
     assert found.utilisation == pytest.approx(0.25)
     assert found.effective_tflops == pytest.approx(10)
     assert (found.peak_tflops, found.price_per_hour) == (40, 3)
@@ -87,9 +87,9 @@ def test_an_artifact_measures_its_accelerator(tmp_path: Path) -> None:
 
 def test_what_was_not_trained_measures_nothing(tmp_path: Path) -> None:
     with pytest.raises(CostError, match="records no training"):
-        Accelerator.parse("A100").measured(trained(tmp_path / "primary"))
+        Accelerator.parse("A100").with_measured_utilisation(trained(tmp_path / "primary"))
 
 
 def test_more_than_the_peak_was_not_measured_on_this_accelerator(tmp_path: Path) -> None:
     with pytest.raises(CostError, match=r"utilisation 2 .*peak of 5 TFLOP"):
-        Accelerator.parse("mine:5").measured(trained(tmp_path / "primary", flops=10e12, elapsed_s=1))
+        Accelerator.parse("mine:5").with_measured_utilisation(trained(tmp_path / "primary", flops=10e12, elapsed_s=1))

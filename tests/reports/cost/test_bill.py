@@ -100,7 +100,7 @@ def test_a_depth_that_no_model_has_is_refused(recipe: Recipe, depth: int) -> Non
 def test_finetuning_is_counted_once_a_seed(recipe: Recipe) -> None:
     (bill,), _ = bills(recipe, (System.BL_SMALL,), examples={"topic": 1000})
     run = bill.runs[-1]
-    assert (run.name, run.updates, run.seeds, run.times(14)) == ("finetuning on topic", 94, 5, 5)
+    assert (run.name, run.updates, run.seeds, run.count_for(14)) == ("finetuning on topic", 94, 5, 5)
     assert run.flops == 94 * 3 * 32 * 4 * (24 * 512 * 768**2 + 4 * 768 * 512**2)
     (without,), _ = bills(recipe, (System.BL_SMALL,))
     assert bill.flops(14) == pytest.approx(without.flops(14) + 5 * run.flops)
@@ -131,13 +131,13 @@ def test_a_progressive_adaptation_is_billed_by_depth_and_costs_what_its_deepest_
     whole = with_heads(recipe, 2, 4, 6, 12)
     (plain,), _ = bills(whole, (System.MINIJOINT,), (6,))
     (bill,), _ = bills(progressive(recipe, kind="fixed", shares=[0.2, 0.3, 0.5]), (System.MINIJOINT,))
-    phases = [run for run in bill.runs if run.each_language]
+    phases = [run for run in bill.runs if run.is_per_language]
     assert [run.name for run in phases] == [f"adaptation at depth {depth}" for depth in (2, 4, 6)]
     for run, share in zip(phases, (0.2, 0.3, 0.5), strict=True):
         assert run.flops == run.updates * run.work.adaptation_flops()
         assert run.flops / plain.runs[-1].flops == pytest.approx(share, rel=1e-4)
     assert bill.flops(14) == pytest.approx(plain.flops(14), rel=1e-5)
-    assert bill.each_language_flops == sum(run.flops for run in phases)
+    assert bill.language_flops == sum(run.flops for run in phases)
     assert bill.adapted_layers == 6
 
 
@@ -150,5 +150,5 @@ def test_what_the_dev_loss_decides_is_billed_by_its_upper_bound(recipe: Recipe) 
 
 def test_other_depths_and_systems_are_billed_plainly(recipe: Recipe) -> None:
     made, _ = bills(progressive(recipe, kind="fixed"), depths=(4, 6))
-    adapted = {(bill.system, bill.depth): [run.name for run in bill.runs if run.each_language] for bill in made}
+    adapted = {(bill.system, bill.depth): [run.name for run in bill.runs if run.is_per_language] for bill in made}
     assert {key for key, names in adapted.items() if len(names) > 1} == {(System.MINIJOINT, 6)}

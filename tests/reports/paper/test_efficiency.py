@@ -19,7 +19,7 @@ from lingraft.reports.paper.efficiency import (
     speed_up,
     v100_days,
 )
-from lingraft.reports.paper.published import DAYS, RETAINED_PERCENT, SCORES, SPEED_UPS, Printed
+from lingraft.reports.paper.published import DAYS, RETAINED_PERCENT, SCORES, SPEED_UPS, PublishedTable
 
 MAIN = ("xnli", "mlqa", "paws-x")
 BASE, SMALL, JOINT, POST = System.BL_BASE, System.BL_SMALL, System.MINIJOINT, System.MINIPOST
@@ -176,7 +176,7 @@ def test_from_the_paper_s_rounded_averages_minipost_retains_a_little_more() -> N
 
 
 @pytest.mark.parametrize("tables", [SCORES, DAYS], ids=["scores", "days"])
-def test_every_average_that_the_paper_prints_follows_from_its_cells(tables: dict[str, Printed]) -> None:
+def test_every_average_that_the_paper_prints_follows_from_its_cells(tables: dict[str, PublishedTable]) -> None:
     checked = 0
     for task in tables.values():
         for system, printed in task.averages.items():

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from lingraft.config.systems import System
 from lingraft.reports.paper.canvas import Drawing
-from lingraft.reports.paper.figures import depth_drawings, near_drawing
+from lingraft.reports.paper.figures import depth_drawings, target_time_drawing
 from lingraft.reports.paper.grid import ResultsTable
 from lingraft.reports.paper.sections import sections_of
 from tests.reports.paper.made_up import DEPTHS, MadeUp
@@ -45,19 +45,21 @@ def test_a_line_by_depth_breaks_where_the_target_is_never_reached_or_a_run_is_mi
 
 def test_the_legend_names_no_language_without_a_line(made_up: MadeUp) -> None:
     dead = [made_up.failed(JOINT, depth, "tr") for depth in DEPTHS]
-    figure = painted(depth_drawings(ResultsTable(made_up.records(*dead, tasks=[made_up.task("xnli", ("de", "tr"))])), JOINT))
+    figure = painted(
+        depth_drawings(ResultsTable(made_up.records(*dead, tasks=[made_up.task("xnli", ("de", "tr"))])), JOINT)
+    )
     (legend,) = figure.legends
     assert [text.get_text() for text in legend.get_texts()] == ["de"]
 
 
 def test_a_language_in_which_nothing_has_a_number_says_so(made_up: MadeUp) -> None:
     records = made_up.records(made_up.failed(System.BL_BASE, 12, "tr"), tasks=[made_up.task("xnli", ("de", "tr"))])
-    drawings = near_drawing(ResultsTable(records), records.tasks[0])
+    drawings = target_time_drawing(ResultsTable(records), records.tasks[0])
     assert "No system has a number in tr." in drawings[0].caption
     (axes,) = painted(drawings).axes
     assert [text.get_position()[1] for text in axes.texts if text.get_text() == "no number"] == [1]
     whole = made_up.records()
-    assert "No system" not in near_drawing(ResultsTable(whole), whole.tasks[0])[0].caption
+    assert "No system" not in target_time_drawing(ResultsTable(whole), whole.tasks[0])[0].caption
 
 
 def test_every_heading_begins_with_a_capital(made_up: MadeUp) -> None:

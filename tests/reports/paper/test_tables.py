@@ -3,11 +3,11 @@
 import pytest
 
 from lingraft.config.systems import System
-from lingraft.reports.paper.cells import Table
-from lingraft.reports.paper.costs import near_table, retained_table, speed_up_table
-from lingraft.reports.paper.depths import final_by_depth, near_by_depth
+from lingraft.reports.paper.cells import ReportTable
+from lingraft.reports.paper.costs import retained_table, speed_up_table, target_time_table
+from lingraft.reports.paper.depths import final_by_depth, target_time_by_depth
 from lingraft.reports.paper.failures import failures_table
-from lingraft.reports.paper.grid import MEASURED, ResultsTable, TargetRule
+from lingraft.reports.paper.grid import MEASURED_SECONDS, ResultsTable, TargetRule
 from lingraft.reports.paper.published import DAYS, SCORES
 from lingraft.reports.paper.records import LanguageFacts
 from lingraft.reports.paper.tables import (
@@ -31,12 +31,12 @@ def paper() -> ResultsTable:
     return ResultsTable(printed.records())
 
 
-def rows(table: Table) -> dict[str, tuple[str, ...]]:
+def rows(table: ReportTable) -> dict[str, tuple[str, ...]]:
     return {row.label: row.cells for row in table.rows}
 
 
-def near(grid: ResultsTable, task: int = 0, **options: object) -> Table:
-    return near_table(grid, grid.records.tasks[task], "Table 3", grid.variants, **options)
+def near(grid: ResultsTable, task: int = 0, **options: object) -> ReportTable:
+    return target_time_table(grid, grid.records.tasks[task], "Table 3", grid.variants, **options)
 
 
 def test_table_2_prints_the_paper_s_scores_and_averages(paper: ResultsTable) -> None:
@@ -180,7 +180,7 @@ def test_intervals_are_the_checkpoints_around_the_estimate(made_up: MadeUp) -> N
 
 def test_seconds_are_those_measured(made_up: MadeUp) -> None:
     grid = ResultsTable(made_up.records())
-    compute, measured = near(grid), near(grid, measure=MEASURED)
+    compute, measured = near(grid), near(grid, measure=MEASURED_SECONDS)
     assert measured.title.startswith("XNLI, measured days until")
     ratio = float(rows(measured)[BASE][3]) / float(rows(compute)[BASE][3])
     assert ratio == pytest.approx(1.3, abs=0.02)
@@ -198,7 +198,7 @@ def test_over_the_baseline_the_target_is_higher_and_needs_a_baseline(made_up: Ma
 
 def test_tables_by_depth_have_a_column_per_depth(made_up: MadeUp) -> None:
     grid = ResultsTable(made_up.records(made_up.failed(JOINT, 2, "tr")))
-    (near_maximal,), (intervals,) = near_by_depth(grid, JOINT), near_by_depth(grid, JOINT, intervals=True)
+    (near_maximal,), (intervals,) = target_time_by_depth(grid, JOINT), target_time_by_depth(grid, JOINT, intervals=True)
     assert near_maximal.head == ("depth", "2", "4", "8", "12")
     assert rows(near_maximal)["ar XNLI"][0] == "∞"
     assert rows(near_maximal)["tr XNLI"][0] == "–¹"
@@ -210,7 +210,7 @@ def test_tables_by_depth_have_a_column_per_depth(made_up: MadeUp) -> None:
 
 
 def test_without_other_depths_there_is_no_table_by_depth(paper: ResultsTable) -> None:
-    assert near_by_depth(paper, JOINT) == final_by_depth(paper, JOINT) == []
+    assert target_time_by_depth(paper, JOINT) == final_by_depth(paper, JOINT) == []
 
 
 def test_the_source_language_s_scores_name_the_model_and_what_failed(made_up: MadeUp) -> None:

@@ -9,8 +9,8 @@ import pytest
 from lingraft.artifacts.artifact import Artifact, Cost, Kind
 from lingraft.config.recipe import Recipe
 from lingraft.model.initialisation.alignment_quality import AlignmentQuality, AlignmentResource
-from lingraft.reports.run.page import Records, write
-from lingraft.reports.run.records import Answered, Tracked, Verdict
+from lingraft.reports.run.page import RunRecords, write
+from lingraft.reports.run.records import GateVerdict, SampleAnswer, TrackedRuns
 from lingraft.stages.results import (
     LanguageResult,
     MaskedScores,
@@ -177,10 +177,10 @@ _RECIPE = Recipe.parse(
 )
 
 
-def _verdict(language: str, run: str, promoted: bool = True) -> Verdict:
+def _verdict(language: str, run: str, promoted: bool = True) -> GateVerdict:
     beside = "+4.21 points beside its untrained initialisation (95% interval +3.90 to +4.52 points)"
     says = f"masked accuracy on the primary is 12.24%, {beside}." if promoted else "it finds less than the champion."
-    return Verdict(model=f"made-up-embeddings-{language}", version=3, promoted=promoted, reason=says, run=run)
+    return GateVerdict(model=f"made-up-embeddings-{language}", version=3, promoted=promoted, reason=says, run=run)
 
 
 def _quality(**changes: Any) -> AlignmentQuality:
@@ -206,10 +206,10 @@ def _with_words(result: LanguageResult) -> LanguageResult:
     return result.model_copy(update=changes)
 
 
-def _records() -> Records:
+def _records() -> RunRecords:
     """Everything that a report can show."""
     runs = {"whole pipeline": "a" * 32, "adapt-de-2": "b" * 32, "register-de": "c" * 32, "register-el": "d" * 32}
-    records = Records.of(
+    records = RunRecords.of(
         _source(_task(0.715)),
         [*map(_with_words, _languages())],
         _search(),
@@ -217,11 +217,11 @@ def _records() -> Records:
         failed={"sw": "its text holds no document"},
         refused={"el": "it finds less than the champion."},
         verdicts={"de": _verdict("de", "c" * 32), "el": _verdict("el", "d" * 32, promoted=False)},
-        tracked=Tracked(uri="sqlite:////data/made up/mlflow.db", experiment="7", runs=runs),
+        tracked=TrackedRuns(uri="sqlite:////data/made up/mlflow.db", experiment="7", runs=runs),
     )
     [task] = _RECIPE.tasks
     answers = [
-        Answered(task=task.name, language=language, texts=task.asked(language), found=(("scalc", 0.9312),))
+        SampleAnswer(task=task.name, language=language, texts=task.asked(language), found=(("scalc", 0.9312),))
         for language in task.examples
     ]
     return records.model_copy(update={"answers": tuple(answers)})
@@ -278,9 +278,9 @@ def report(made_up: SimpleNamespace) -> Artifact:
 def report_of_two(made_up: SimpleNamespace) -> Artifact:
     """A report on two tasks, of which one has no test examples in one of the languages."""
     source, languages = made_up.two_tasks()
-    return _written("report-of-two", Records.of(source, languages))
+    return _written("report-of-two", RunRecords.of(source, languages))
 
 
-def _written(name: str, records: Records) -> Artifact:
+def _written(name: str, records: RunRecords) -> Artifact:
     """The report that `write` makes of records, written once a run of the tests."""
     return Artifact.load(once.folder(name, lambda folder: write(records, folder / "out")) / "out", Kind.REPORT)

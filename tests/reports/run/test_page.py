@@ -11,7 +11,7 @@ from lingraft.artifacts.artifact import Artifact, Kind
 from lingraft.config.recipe import Recipe
 from lingraft.data.languages import name_and_tag
 from lingraft.errors import MissingExtraError
-from lingraft.reports.run.page import PAGE_FILE, Records, table, write
+from lingraft.reports.run.page import PAGE_FILE, RunRecords, table, write
 from tests.fixtures import once
 from tests.reports.run.page import Page
 
@@ -61,7 +61,7 @@ def test_number_formats_are_told_once_each(report: Artifact, tmp_path: Path) -> 
         ]
         return told(write(records.model_copy(update={"languages": tuple(changed)}), tmp_path / name).folder)
 
-    records = Records.load(report.folder)
+    records = RunRecords.load(report.folder)
     assert told(report.folder) == "bf16 for the source; fp32 for all languages."
     assert of("equal", **dict.fromkeys(records.names, "bf16")) == "bf16, in all trainings."
     mixed = of("mixed", de="bf16")
@@ -131,7 +131,7 @@ def test_every_plot_is_well_formed_and_in_the_page_s_colours(report: Artifact) -
 
 
 def test_the_records_are_kept_beside_the_page(made_up: SimpleNamespace, report: Artifact) -> None:
-    assert Records.load(report.folder) == made_up.records()
+    assert RunRecords.load(report.folder) == made_up.records()
     assert Artifact.load(report.folder, Kind.REPORT).manifest.aligned_with == made_up.primary
 
 
@@ -148,7 +148,7 @@ def odd(made_up: SimpleNamespace) -> SimpleNamespace:
     languages = [made_up.language("de", 2, made_up.task(0.4, seeds=1, labels=labels))]
     refused = {"de": "masked accuracy is 1.00% <lower> than the champion's"}
 
-    records = Records.of(source, languages, None, made_up.recipe, refused=refused)
+    records = RunRecords.of(source, languages, None, made_up.recipe, refused=refused)
 
     def make(folder: Path) -> None:
         write(records, folder / "out")
@@ -169,7 +169,7 @@ def test_one_seed_has_no_deviation(odd: SimpleNamespace) -> None:
 def test_without_a_task_its_columns_are_left_out_and_the_reason_is_given(
     made_up: SimpleNamespace, tmp_path: Path
 ) -> None:
-    records = Records.of(made_up.source(), [made_up.language("de", depth) for depth in (2, 6)])
+    records = RunRecords.of(made_up.source(), [made_up.language("de", depth) for depth in (2, 6)])
     written = write(records, tmp_path / "out")
     page = Page(written.folder / PAGE_FILE)
     assert "majority" not in page.texts("th")
@@ -184,7 +184,7 @@ def test_a_language_that_was_not_tested_on_the_task_is_marked(
     made_up: SimpleNamespace, others: list[str], tmp_path: Path
 ) -> None:
     languages = [made_up.language("de", 2), *(made_up.language(name, 2, made_up.task(0.4)) for name in others)]
-    records = Records.of(made_up.source(made_up.task(0.7)), languages)
+    records = RunRecords.of(made_up.source(made_up.task(0.7)), languages)
     page = Page(write(records, tmp_path / "out").folder / PAGE_FILE)
     assert page.texts("td").count("–") == 6
     assert "–: not measured." in page.texts("p")
@@ -231,7 +231,7 @@ def test_a_missing_package_is_named_with_the_extra_that_brings_it(
     made_up: SimpleNamespace, package: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, package, None)
-    records = Records.of(made_up.source(), [made_up.language("de", 2)])
+    records = RunRecords.of(made_up.source(), [made_up.language("de", 2)])
     with pytest.raises(MissingExtraError, match=rf"{package} is not installed.*lingraft\[report\]"):
         write(records, tmp_path / "out")
     assert not (tmp_path / "out").exists()
@@ -245,7 +245,7 @@ def test_what_the_gate_refused_is_told_with_its_reason_and_only_then(odd: Simple
         each for each in said if each.startswith("Registered, and not promoted by the gate") and each[-1] == ":"
     ]
     assert "nothing of a language that never had one" in heading
-    assert dict(Records.load(odd.report.folder).refused) == odd.refused
+    assert dict(RunRecords.load(odd.report.folder).refused) == odd.refused
     whole = Page(report.folder / PAGE_FILE).texts("li")
     assert "Greek (el): it finds less than the champion." in whole
     assert not any(text.startswith("German (de): masked accuracy") for text in whole)

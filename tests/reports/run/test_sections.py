@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 from lingraft.artifacts.artifact import Artifact
 from lingraft.cli import app
 from lingraft.reports.run.next_steps import next_steps
-from lingraft.reports.run.page import PAGE_FILE, Records, write
-from lingraft.reports.run.records import Tracked
+from lingraft.reports.run.page import PAGE_FILE, RunRecords, write
+from lingraft.reports.run.records import TrackedRuns
 from tests.reports.run.page import Page
 
 
@@ -59,7 +59,7 @@ def test_a_class_is_warned_of_only_where_it_is_never_found(made_up: SimpleNamesp
         made_up.language(name, 2, made_up.task(0.4, labels=["yes", "no"]).model_copy(update={"confusion": counts}))
         for name, counts in by_language.items()
     ]
-    records = Records.of(made_up.source(), languages)
+    records = RunRecords.of(made_up.source(), languages)
     page = Page(write(records, tmp_path / "out").folder / PAGE_FILE)
     assert "no is never found in Turkish, Greek: none of its 2 test examples is recognised." in page.texts("li")
     assert not any(text.startswith("yes is never found") for text in page.texts("li"))
@@ -83,7 +83,7 @@ def test_every_run_is_linked_and_a_local_store_says_how_to_open_its_pages(page: 
 
 
 def test_runs_on_a_server_are_linked_there(made_up: SimpleNamespace, tmp_path: Path) -> None:
-    tracked = Tracked(uri="https://mlflow.example.org/", experiment="3", runs={"whole pipeline": "e" * 32})
+    tracked = TrackedRuns(uri="https://mlflow.example.org/", experiment="3", runs={"whole pipeline": "e" * 32})
     records = made_up.records().model_copy(update={"tracked": tracked})
     page = Page(write(records, tmp_path / "out").folder / PAGE_FILE)
     links = [link["href"] for link in page.attributes("a")]
@@ -106,10 +106,10 @@ def test_every_command_of_what_to_do_next_is_one_that_the_command_line_takes(
 
 
 def test_the_language_pipeline_is_run_where_its_results_are(made_up: SimpleNamespace) -> None:
-    local = Tracked(uri="sqlite:////results/of a run/mlflow.db", experiment="1", runs={"whole pipeline": "e" * 32})
-    server = Tracked(uri="https://mlflow.example.org", experiment="1", runs={"whole pipeline": "e" * 32})
+    local = TrackedRuns(uri="sqlite:////results/of a run/mlflow.db", experiment="1", runs={"whole pipeline": "e" * 32})
+    server = TrackedRuns(uri="https://mlflow.example.org", experiment="1", runs={"whole pipeline": "e" * 32})
 
-    def run(tracked: Tracked) -> list[str]:
+    def run(tracked: TrackedRuns) -> list[str]:
         records = made_up.records().model_copy(update={"tracked": tracked})
         commands = [command for step in next_steps(records) for command in step.commands]
         return shlex.split([command for command in commands if "pipelines run" in command][-1])
@@ -133,7 +133,7 @@ def test_the_question_to_ask_next_is_a_request_of_the_endpoint_s_protocol(made_u
 
 def test_one_curve_is_drawn_where_text_and_compute_give_the_same_one(made_up: SimpleNamespace, tmp_path: Path) -> None:
     languages = [made_up.language("de", 2), made_up.language("tr", 2), made_up.language("tr", 6)]
-    page = Page(write(Records.of(made_up.source(), languages), tmp_path / "out").folder / PAGE_FILE)
+    page = Page(write(RunRecords.of(made_up.source(), languages), tmp_path / "out").folder / PAGE_FILE)
     titles = [text.partition(".")[0] for text in page.texts("figcaption") if text.startswith("Adaptation to")]
     assert titles == [
         "Adaptation to German",

@@ -7,13 +7,13 @@ import pytest
 from lingraft.artifacts.artifact import Cost
 from lingraft.errors import AlignmentError, ArtifactError
 from lingraft.reports.run.columns import UNKNOWN
-from lingraft.reports.run.note import headline, note
-from lingraft.reports.run.page import Records, brief, table
+from lingraft.reports.run.note import headline_metrics, run_description
+from lingraft.reports.run.page import RunRecords, brief_table, table
 from lingraft.stages.results import AlignmentBasis, AlignmentScores, Retrieval
 
 
 def test_the_depths_searched_and_standard_are_marked(made_up: SimpleNamespace) -> None:
-    rows = Records.of(made_up.source(), made_up.languages(), made_up.search()).rows
+    rows = RunRecords.of(made_up.source(), made_up.languages(), made_up.search()).rows
     assert [(row.language, row.layers) for row in rows] == [
         ("German (de)", "2"),
         ("German (de)", "6 standard"),
@@ -26,7 +26,9 @@ def test_the_depths_searched_and_standard_are_marked(made_up: SimpleNamespace) -
 
 
 def test_the_table_s_rows_align_and_fit_the_terminal(made_up: SimpleNamespace) -> None:
-    lines = table(Records.of(made_up.source(made_up.task(0.715)), made_up.languages(), made_up.search())).splitlines()
+    lines = table(
+        RunRecords.of(made_up.source(made_up.task(0.715)), made_up.languages(), made_up.search())
+    ).splitlines()
     top = next(place for place, line in enumerate(lines) if line.startswith("language"))
     header, body = lines[top], [line for line in lines[top + 2 : top + 12] if not line.startswith("-")]
     assert len(body) == len(made_up.languages()) + 2
@@ -38,13 +40,13 @@ def test_the_table_s_rows_align_and_fit_the_terminal(made_up: SimpleNamespace) -
 
 
 def test_means_are_over_languages_that_share_a_depth(made_up: SimpleNamespace) -> None:
-    records = Records.of(made_up.source(), made_up.languages())
+    records = RunRecords.of(made_up.source(), made_up.languages())
     assert [(row.language, row.layers, len(row.results)) for row in records.means] == [
         ("mean of 3", "2", 3),
         ("mean of 3", "6 standard", 3),
     ]
     expected = sum(row.masked.primary for row in made_up.languages() if row.depth == 2) / 3
-    lines = table(Records.of(made_up.source(), made_up.languages())).splitlines()
+    lines = table(RunRecords.of(made_up.source(), made_up.languages())).splitlines()
     assert [
         f" {expected:.1%} " in line for line in lines if re.match(r"mean of 3 +2 .*TFLOP|mean of 3 +2 +\d,", line)
     ] == [True]
@@ -54,36 +56,38 @@ def test_means_are_over_languages_that_share_a_depth(made_up: SimpleNamespace) -
 def test_compute_is_written_in_the_unit_that_fits(made_up: SimpleNamespace, flops: float, shown: str) -> None:
     cost = Cost(steps=1, tokens=1, flops=flops, elapsed_s=1.0)
     languages = [made_up.language("de", 2, cost=cost, whole_flops=2 * flops)]
-    assert shown in table(Records.of(made_up.source(pretraining=cost), languages))
+    assert shown in table(RunRecords.of(made_up.source(pretraining=cost), languages))
 
 
 def test_embeddings_evaluated_twice_give_one_row(made_up: SimpleNamespace) -> None:
-    assert len(Records.of(made_up.source(), [made_up.language("de", 2), made_up.language("de", 2)]).rows) == 1
+    assert len(RunRecords.of(made_up.source(), [made_up.language("de", 2), made_up.language("de", 2)]).rows) == 1
 
 
 def test_two_different_embeddings_of_a_language_and_depth_are_refused(made_up: SimpleNamespace) -> None:
     with pytest.raises(ArtifactError, match=r"two evaluations over 2 layers.*eee.*fff"):
-        table(Records.of(made_up.source(), [made_up.language("de", 2), made_up.language("de", 2, embeddings="f" * 64)]))
+        table(
+            RunRecords.of(made_up.source(), [made_up.language("de", 2), made_up.language("de", 2, embeddings="f" * 64)])
+        )
 
 
 def test_a_report_without_languages_is_refused(made_up: SimpleNamespace, tmp_path: Path) -> None:
     with pytest.raises(ArtifactError, match="at least one language"):
-        Records.of(made_up.source(), [])
+        RunRecords.of(made_up.source(), [])
 
 
 def test_results_of_another_primary_are_refused(made_up: SimpleNamespace, tmp_path: Path) -> None:
     with pytest.raises(AlignmentError, match=f"{'b2' * 32}.*{made_up.primary}"):
-        Records.of(made_up.source(), [made_up.language("de", 2, primary="b2" * 32)])
+        RunRecords.of(made_up.source(), [made_up.language("de", 2, primary="b2" * 32)])
     with pytest.raises(AlignmentError, match="depth search"):
         table(
-            Records.of(
+            RunRecords.of(
                 made_up.source(primary="c3" * 32), [made_up.language("de", 2, primary="c3" * 32)], made_up.search()
             )
         )
 
 
 def test_the_source_is_shown_with_the_metric_and_the_cost_of_every_task(made_up: SimpleNamespace) -> None:
-    lines = table(Records.of(*made_up.two_tasks())).splitlines()
+    lines = table(RunRecords.of(*made_up.two_tasks())).splitlines()
     assert (
         "  help-topic: accuracy 72.5% ± 1.0, macro F1 58.2% ± 1.0 (majority class 32.1%; 512 test examples, 487 of "
         "them cut to fit a block)" in lines
@@ -94,7 +98,7 @@ def test_the_source_is_shown_with_the_metric_and_the_cost_of_every_task(made_up:
 
 
 def test_several_tasks_have_a_table_each_below_the_first(made_up: SimpleNamespace) -> None:
-    text = table(Records.of(*made_up.two_tasks()))
+    text = table(RunRecords.of(*made_up.two_tasks()))
     _, first, topics, questions, *_ = (block.splitlines() for block in text.split("\n\n"))
     assert "cost of adaptation" in first[0]
     assert (topics[0].strip(), questions[0].strip()) == (
@@ -109,7 +113,7 @@ def test_several_tasks_have_a_table_each_below_the_first(made_up: SimpleNamespac
 
 
 def test_a_language_without_a_task_s_examples_has_holes_there_and_no_part_in_the_mean(made_up: SimpleNamespace) -> None:
-    questions = table(Records.of(*made_up.two_tasks())).split("\n\n")[3]
+    questions = table(RunRecords.of(*made_up.two_tasks())).split("\n\n")[3]
     holes = [line.count("–") for line in questions.splitlines() if line.startswith("Turkish")]
     assert holes == [6, 6]
     assert re.search(r"mean of 2 +2 \+ 2 fresh +8\.7% +36\.5% +24\.5% +4\.4% +1,190 +0", questions)
@@ -117,7 +121,7 @@ def test_a_language_without_a_task_s_examples_has_holes_there_and_no_part_in_the
 
 def test_the_table_s_means_of_a_task_are_over_the_languages_that_were_tested_on_it(made_up: SimpleNamespace) -> None:
     rows = [made_up.language("de", 2, made_up.task(0.4)), made_up.language("tr", 2, made_up.task(0.5))]
-    text = table(Records.of(made_up.source(made_up.task(0.7)), [*rows, made_up.language("el", 2)]))
+    text = table(RunRecords.of(made_up.source(made_up.task(0.7)), [*rows, made_up.language("el", 2)]))
     assert re.search(r"mean of 2 +2 +26\.5% +46\.0%", text)
     assert re.search(r"mean of 3 +2 +\d,", text)
 
@@ -139,20 +143,20 @@ def test_the_table_says_what_the_gate_decided_about_each_language(made_up: Simpl
 
 
 def test_a_task_that_the_source_lacks_is_shown_for_the_languages(made_up: SimpleNamespace) -> None:
-    text = table(Records.of(made_up.source(), [made_up.language("de", 2, made_up.questions(0.4))]))
+    text = table(RunRecords.of(made_up.source(), [made_up.language("de", 2, made_up.questions(0.4))]))
     assert "zero-shot F1, help-questions" in text
     assert "help-questions: F1" not in text
 
 
 def test_a_progressive_adaptation_is_a_row_that_names_all_depths(made_up: SimpleNamespace) -> None:
     plain, climbed = made_up.language("de", 4), made_up.language("de", 4, shallower=(2,), embeddings="f" * 64)
-    rows = Records.of(made_up.source(), [plain, climbed]).rows
+    rows = RunRecords.of(made_up.source(), [plain, climbed]).rows
     assert [row.layers for row in rows] == ["4", "2, then 4"]
 
 
 def test_equal_depths_with_and_without_fresh_layers_are_rows_of_their_own(made_up: SimpleNamespace) -> None:
     post = made_up.language("de", 2, system="MINIPOST", fresh_layers=2, embeddings="f" * 64)
-    rows = Records.of(made_up.source(), [post, made_up.language("de", 2)]).rows
+    rows = RunRecords.of(made_up.source(), [post, made_up.language("de", 2)]).rows
     assert [row.layers for row in rows] == ["2", "2 + 2 fresh"]
 
 
@@ -160,13 +164,13 @@ def test_what_step_1b_took_is_told_once_for_all_languages(made_up: SimpleNamespa
     cost = Cost(steps=300, tokens=614_400, flops=2.1e12, elapsed_s=41.0)
     post = {"system": "MINIPOST", "fresh_layers": 2, "building": cost}
     rows = [made_up.language("de", 2, **post), made_up.language("tr", 2, **post), made_up.language("tr", 6)]
-    lines = [line for line in table(Records.of(made_up.source(), rows)).splitlines() if "step 1b" in line]
+    lines = [line for line in table(RunRecords.of(made_up.source(), rows)).splitlines() if "step 1b" in line]
     assert lines == ["  step 1b, 2 + 2 fresh layers: 614,400 tokens, 41.0 s, 2.1 TFLOP"]
 
 
-def _aligned(made_up: SimpleNamespace, *measured: tuple[str, AlignmentScores | None]) -> Records:
+def _aligned(made_up: SimpleNamespace, *measured: tuple[str, AlignmentScores | None]) -> RunRecords:
     rows = [made_up.language(name, 2, alignment=found) for name, found in measured]
-    return Records.of(made_up.source(), rows)
+    return RunRecords.of(made_up.source(), rows)
 
 
 def _alignment(pairs: int, after: float, basis: AlignmentBasis = AlignmentBasis.PARALLEL) -> AlignmentScores:
@@ -188,14 +192,14 @@ def test_alignment_stands_beside_masked_accuracy_where_it_was_measured(made_up: 
     assert f"{UNKNOWN}     {UNKNOWN}" in greek
     assert "among 405 to 500 parallel paragraphs" in shown
     assert max(map(len, shown.splitlines())) <= 140
-    assert "6.0%" in note(records)
-    assert "31.0%" in note(records)
-    assert headline(records)["tr over 2 of 6/alignment"] == pytest.approx(0.41)
+    assert "6.0%" in run_description(records)
+    assert "31.0%" in run_description(records)
+    assert headline_metrics(records)["tr over 2 of 6/alignment"] == pytest.approx(0.41)
 
 
 def test_a_report_without_alignment_has_no_column_of_it(made_up: SimpleNamespace) -> None:
     records = _aligned(made_up, ("de", None))
-    assert "alignment" not in table(records) + note(records)
+    assert "alignment" not in table(records) + run_description(records)
 
 
 def test_the_table_has_a_line_on_the_alignment_of_each_language_that_was_aligned(made_up: SimpleNamespace) -> None:
@@ -211,7 +215,7 @@ def test_the_brief_table_fits_a_small_terminal_and_leaves_recall_and_reasons_to_
     made_up: SimpleNamespace,
 ) -> None:
     records = made_up.records()
-    lines = brief(records).splitlines()
+    lines = brief_table(records).splitlines()
     assert len(lines) <= 25
     assert max(map(len, lines)) <= 100
     assert sum(line.startswith("German (de)") for line in lines) == len(records.of_language("de"))
@@ -222,8 +226,8 @@ def test_the_brief_table_fits_a_small_terminal_and_leaves_recall_and_reasons_to_
 
 
 def test_the_brief_table_has_the_scores_of_every_task_and_alignment(made_up: SimpleNamespace) -> None:
-    shown = brief(Records.of(*made_up.two_tasks()))
+    shown = brief_table(RunRecords.of(*made_up.two_tasks()))
     assert "help-topic, zero-shot" in shown
     assert "help-questions, zero-shot" in shown
-    aligned = brief(_aligned(made_up, ("de", _alignment(500, 0.30))))
+    aligned = brief_table(_aligned(made_up, ("de", _alignment(500, 0.30))))
     assert re.search(r"^German \(de\) .* 6\.0% 31\.0% ", aligned, re.MULTILINE)

@@ -4,7 +4,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from lingraft.artifacts.artifact import Artifact
-from lingraft.reports.run.page import PAGE_FILE, Records, write
+from lingraft.reports.run.page import PAGE_FILE, RunRecords, write
 from tests.reports.run.page import Page
 
 
@@ -69,7 +69,7 @@ def test_layers_that_step_1b_built_are_explained(report: Artifact, report_of_two
 
 def test_a_task_that_the_source_lacks_is_shown_for_the_languages(made_up: SimpleNamespace, tmp_path: Path) -> None:
     languages = [made_up.language("de", 2, made_up.questions(0.4))]
-    page = Page(write(Records.of(made_up.source(), languages), tmp_path / "out").folder / PAGE_FILE)
+    page = Page(write(RunRecords.of(made_up.source(), languages), tmp_path / "out").folder / PAGE_FILE)
     assert "Zero-shot F1 on test examples of help-questions" in page.texts("caption")
     assert "F1 on help-questions" not in page.texts("th")
     assert not any("(source)" in text for text in page.texts("figcaption", "caption"))
@@ -79,7 +79,7 @@ def test_a_task_that_only_the_source_was_tested_on_has_no_plot_of_languages(
     made_up: SimpleNamespace, tmp_path: Path
 ) -> None:
     source = made_up.source(made_up.questions(0.6))
-    page = Page(write(Records.of(source, [made_up.language("de", 2)]), tmp_path / "out").folder / PAGE_FILE)
+    page = Page(write(RunRecords.of(source, [made_up.language("de", 2)]), tmp_path / "out").folder / PAGE_FILE)
     assert "F1 on help-questions" in page.texts("th")
     assert page.texts("td").count("–") == 6
     assert not any("Zero-shot" in text for text in page.texts("figcaption"))
