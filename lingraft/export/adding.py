@@ -88,7 +88,8 @@ def _load_exported(bundle: Artifact) -> ExportedModel:
     if manifest.detail("kind", BundleKind) == PRIMARY:
         exported = ExportedModel(PRIMARY, PRIMARY, encoder.eval(), [], None)
     else:
-        settings, labels = manifest.detail("settings", Task), manifest.detail("labels", list[str])
+        settings = manifest.detail("settings", Task)
+        labels = manifest.detail("labels", list[str])
         net = kind_of(settings).net(encoder, labels)
         exported = ExportedModel(manifest.detail("task", str), settings.kind, net.eval(), labels, settings)
     _load_weights(exported.net, bundle.tensors(body_part("fp32")), bundle.folder)

@@ -57,18 +57,26 @@ def export_bundle(
     installed_runtime()
     exported, languages, fingerprints = load_sources(primary, task, embeddings)
     require_examples(examples or {}, languages)
-    brought, chosen = [*map(ExportedLanguage.from_artifact, languages.values())], sort_precisions(precisions)
+    exported_languages = [ExportedLanguage.from_artifact(source) for source in languages.values()]
+    chosen = sort_precisions(precisions)
     with artifact.create(out, Kind.BUNDLE) as draft:
         write_bodies(draft, exported, chosen)
-        for one in brought:
-            write_language(draft, one, exported, tables)
+        for exported_language in exported_languages:
+            write_language(draft, exported_language, exported, tables)
         found = {
-            precision: compare_languages(draft.folder, exported, brought, precision, tables, examples or {})
+            precision: compare_languages(
+                folder=draft.folder,
+                exported=exported,
+                languages=exported_languages,
+                precision=precision,
+                table_format=tables,
+                examples=examples or {},
+            )
             for precision in chosen
         }
-        tokenizers = {one.tokenizer.language: tokenizer_facts(one) for one in brought}
+        tokenizers = {each.tokenizer.language: tokenizer_facts(each) for each in exported_languages}
         draft.facts = {
-            "language": brought[0].tokenizer.language,
+            "language": exported_languages[0].tokenizer.language,
             "aligned_with": fingerprints["primary"],
             "data_hashes": fingerprints,
             "details": body_facts(exported)
@@ -103,11 +111,11 @@ def load_sources(
     return ExportedModel.of_task(model), languages, fingerprints | {"task": model.fingerprint}
 
 
-def _by_language(brought: Sequence[Primary | Embeddings]) -> Languages:
-    names = [one.tokenizer.language for one in brought]
+def _by_language(sources: Sequence[Primary | Embeddings]) -> Languages:
+    names = [source.tokenizer.language for source in sources]
     if len(set(names)) < len(names):
         raise ExportError(f"languages {names} are not distinct. Give one embeddings artifact for each language.")
-    return dict(zip(names, brought, strict=True))
+    return dict(zip(names, sources, strict=True))
 
 
 def require_examples(examples: Mapping[str, Any], languages: Languages) -> None:

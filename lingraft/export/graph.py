@@ -15,7 +15,8 @@ from torch import Tensor
 
 from lingraft.artifacts.tensor_file import tensor_spans
 
-OPSET, IR_VERSION = 20, 10
+OPSET = 20
+IR_VERSION = 10
 FUSED = "com.microsoft"
 """Domain of ONNX Runtime's own operators, which all of its builds have."""
 _TYPES = {
@@ -95,7 +96,8 @@ class Graph:
         for part in self.parts:
             self._point_into(file.parent, part)
         for name, (value, shape) in outputs.items():
-            value.name, value.shape = name, onnx_ir.Shape(shape)
+            value.name = name
+            value.shape = onnx_ir.Shape(shape)
             value.type = onnx_ir.TensorType(onnx_ir.DataType.FLOAT)
         graph = onnx_ir.Graph(
             self._inputs,

@@ -18,34 +18,34 @@ from lingraft.training import masked_lm
 
 
 def score_language(
-    opened: Body, exported: ExportedModel, brought: ExportedLanguage, table_format: TableFormat, rows: Any
+    opened: Body, exported: ExportedModel, exported_language: ExportedLanguage, table_format: TableFormat, rows: Any
 ) -> dict[str, float]:
     """Measure the metric of one language under ONNX Runtime and under PyTorch.
 
     Args:
         opened: body in ONNX Runtime.
         exported: model in PyTorch.
-        brought: language to evaluate.
+        exported_language: language to evaluate.
         table_format: number format of the table that ONNX Runtime's rows come from.
         rows: examples of the task, or blocks (N, T) of token ids for a primary.
 
     Returns:
         `score`, the metric under ONNX Runtime, and `loss`, by how much PyTorch with the float32 table is above it.
     """
-    exported.set_vocabulary(brought.vocabulary)
-    whole = _score(exported, exported.net, brought, rows)
-    exported.set_vocabulary(brought.as_stored(table_format))
+    exported.set_vocabulary(exported_language.vocabulary)
+    whole = _score(exported, exported.net, exported_language, rows)
+    exported.set_vocabulary(exported_language.as_stored(table_format))
     net = OnnxNet(opened, exported) if exported.task else OnnxEncoder(opened, exported)
-    score = _score(exported, net, brought, rows)
+    score = _score(exported, net, exported_language, rows)
     return {"score": score, "loss": whole - score}
 
 
-def _score(exported: ExportedModel, net: Any, brought: ExportedLanguage, rows: Any) -> float:
+def _score(exported: ExportedModel, net: Any, exported_language: ExportedLanguage, rows: Any) -> float:
     if exported.task is None:
         top = exported.shape.layers
         return masked_lm.accuracy(net, rows, (top,))[top]
-    data = exported.task.prepare(rows, exported.labels, brought.tokenizer, exported.shape)
-    return exported.task.judge(net, data, brought.tokenizer.language).score
+    data = exported.task.prepare(rows, exported.labels, exported_language.tokenizer, exported.shape)
+    return exported.task.judge(net, data, exported_language.tokenizer.language).score
 
 
 def onnx_outputs(opened: Body, exported: ExportedModel, drawn: TokenBatch) -> dict[str, Any]:

@@ -32,14 +32,14 @@ def measure_parity(task: Path, embeddings: Path) -> float:
     """
     installed_runtime()
     model = load_task(task)
-    brought = load_embeddings(embeddings)
-    model.swap_in(brought)
+    learned = load_embeddings(embeddings)
+    model.swap_in(learned)
     exported = ExportedModel.of_task(model)
     with tempfile.TemporaryDirectory() as folder:
         draft = Draft(Path(folder), Kind.BUNDLE)
         write_bodies(draft, exported, ["fp32"])
         return _difference(
-            Body.open(draft.folder / body_file("fp32")), exported, ExportedLanguage.from_artifact(brought), "float32"
+            Body.open(draft.folder / body_file("fp32")), exported, ExportedLanguage.from_artifact(learned), "float32"
         )
 
 
@@ -75,11 +75,11 @@ def compare_languages(
     """
     opened = Body.open(folder / body_file(precision))
     parity: Parity = {}
-    for brought in languages:
-        language = brought.tokenizer.language
-        parity[language] = {"difference": _difference(opened, exported, brought, table_format)}
+    for exported_language in languages:
+        language = exported_language.tokenizer.language
+        parity[language] = {"difference": _difference(opened, exported, exported_language, table_format)}
         if language in examples:
-            parity[language] |= score_language(opened, exported, brought, table_format, examples[language])
+            parity[language] |= score_language(opened, exported, exported_language, table_format, examples[language])
     require_parity(precision, {language: each["difference"] for language, each in parity.items()})
     return parity
 
@@ -100,15 +100,17 @@ def require_parity(precision: Precision, differences: Mapping[str, float]) -> No
         )
 
 
-def _difference(opened: Body, exported: ExportedModel, brought: ExportedLanguage, table_format: TableFormat) -> float:
-    exported.set_vocabulary(brought.as_stored(table_format))
-    drawn = parity_batch(brought, exported)
+def _difference(
+    opened: Body, exported: ExportedModel, exported_language: ExportedLanguage, table_format: TableFormat
+) -> float:
+    exported.set_vocabulary(exported_language.as_stored(table_format))
+    drawn = parity_batch(exported_language, exported)
     expected = {name: answer.numpy() for name, answer in exported.torch_outputs(*drawn).items()}
     return max_abs_difference(expected, onnx_outputs(opened, exported, drawn), drawn.visible_BT.numpy())
 
 
-def parity_batch(brought: ExportedLanguage, exported: ExportedModel) -> TokenBatch:
+def parity_batch(exported_language: ExportedLanguage, exported: ExportedModel) -> TokenBatch:
     """Return random rows from a whole block down to one piece, so that all rows but one are padded."""
     block = exported.shape.block_tokens
     lengths = [max(1, (block - 2) // share) for share in (1, 2, 4, block)]
-    return random_batch(len(brought.vocabulary), lengths, brought.tokenizer.special, exported.shape)
+    return random_batch(len(exported_language.vocabulary), lengths, exported_language.tokenizer.special, exported.shape)

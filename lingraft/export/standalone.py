@@ -78,26 +78,30 @@ def export_standalone(
 
 
 def _export_language(
-    folder: Path, exported: ExportedModel, brought: ExportedLanguage, precision: Precision, tables: TableFormat
+    folder: Path,
+    exported: ExportedModel,
+    exported_language: ExportedLanguage,
+    precision: Precision,
+    tables: TableFormat,
 ) -> float:
-    tokenizer = brought.tokenizer
+    tokenizer = exported_language.tokenizer
     shutil.copyfile(tokenizer.model, folder / f"{tokenizer.language}.{tokenizer.model.name}")
-    model = write_standalone_model(folder, exported, brought, precision, tables)
-    exported.set_vocabulary(brought.as_stored(tables))
-    return _difference(model, exported, parity_batch(brought, exported))
+    model = write_standalone_model(folder, exported, exported_language, precision, tables)
+    exported.set_vocabulary(exported_language.as_stored(tables))
+    return _difference(model, exported, parity_batch(exported_language, exported))
 
 
 def write_standalone_model(
     folder: Path,
     exported: ExportedModel,
-    brought: ExportedLanguage,
+    exported_language: ExportedLanguage,
     precision: Precision = "fp32",
     tables: TableFormat = "float32",
 ) -> Path:
     """Write one language's model with its weights, and return its file; body weights that exist are kept."""
-    language = brought.tokenizer.language
+    language = exported_language.tokenizer.language
     graph = Graph(body_part(precision))
-    outputs = _add_nodes(graph, exported, brought, precision, tables)
+    outputs = _add_nodes(graph, exported, exported_language, precision, tables)
     for part, tensors in graph.parts.items():
         if not (file := folder / f"{part}.safetensors").exists():
             save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, file)
@@ -107,22 +111,27 @@ def write_standalone_model(
 
 
 def _add_nodes(
-    graph: Graph, exported: ExportedModel, brought: ExportedLanguage, precision: Precision, tables: TableFormat
+    graph: Graph,
+    exported: ExportedModel,
+    exported_language: ExportedLanguage,
+    precision: Precision,
+    tables: TableFormat,
 ) -> Outputs:
-    language, size = brought.tokenizer.language, ["batch", "tokens"]
+    language = exported_language.tokenizer.language
+    size = ["batch", "tokens"]
     ids, mask = (graph.input(name, torch.int64, size) for name in (IDS, MASK))
     types = graph.input(TYPE_IDS, torch.int64, size) if exported.shape.family.segments else None
     rows = {
         name: graph.weight(name, tensor, language)
-        for name, tensor in table_tensors(brought.vocabulary.table_VD, tables).items()
+        for name, tensor in table_tensors(exported_language.vocabulary.table_VD, tables).items()
     }
     inputs = BodyInputs(_add_embedding_lookup(graph, rows, ids, tables), graph.cast(mask, torch.bool), types)
     outputs = exported.add_nodes(graph, inputs, precision)
     if exported.kind != PRIMARY:
         return outputs
-    bias = graph.weight(BIAS, brought.vocabulary.bias_V, language)
+    bias = graph.weight(BIAS, exported_language.vocabulary.bias_V, language)
     products = graph.fused("FusedMatMul", outputs[FEATURES][0], rows[TABLE], transB=1)
-    return {**outputs, LOGITS: (graph.op("Add", products, bias), [*size, len(brought.vocabulary)])}
+    return {**outputs, LOGITS: (graph.op("Add", products, bias), [*size, len(exported_language.vocabulary)])}
 
 
 def _add_embedding_lookup(

@@ -160,7 +160,8 @@ def _title(model: CardSubject) -> str:
 
 
 def _summary(model: CardSubject) -> str:
-    shape, vocabulary = model.source.encoder.shape, len(model.vocabulary_source.tokenizer)
+    shape = model.source.encoder.shape
+    vocabulary = len(model.vocabulary_source.tokenizer)
     parts = [
         f"An encoder of {shape.layers} layers, width {shape.width} (`{model.model_type}`), with a vocabulary of "
         f"{vocabulary} pieces for the language `{model.language}`."
@@ -175,7 +176,8 @@ def _summary(model: CardSubject) -> str:
 def _system(model: CardSubject) -> str:
     if not isinstance(model.vocabulary_source, Embeddings):
         return f"The vocabulary is that of the primary itself, whose source language is `{model.language}`."
-    details, layers = model.vocabulary_source.manifest.details, model.source.encoder.shape.layers
+    details = model.vocabulary_source.manifest.details
+    layers = model.source.encoder.shape.layers
     return (
         f"The token embeddings were learned by {_adaptation(details, layers)}, system "
         f"{details.get('system', NOT_STATED)}, with the body frozen. The primary's source language is "
@@ -185,7 +187,8 @@ def _system(model: CardSubject) -> str:
 
 def _adaptation(details: Mapping[str, Any], layers: int) -> str:
     """How embeddings were learned: over all layers, it is the baseline that mini-models are compared with."""
-    depth, fresh = details.get("depth"), details.get("fresh_layers")
+    depth = details.get("depth")
+    fresh = details.get("fresh_layers")
     if depth == layers:
         return f"standard adaptation over all {layers} layers (arXiv 1910.11856)"
     over = f"the bottom {depth} of {layers} layers" if depth else f"a depth that is {NOT_STATED}"

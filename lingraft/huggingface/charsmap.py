@@ -90,7 +90,8 @@ def _trie_items(units: "np.ndarray[tuple[int], np.dtype[np.int64]]") -> list[tup
     children = defaultdict(list)
     for place, base in zip(places.tolist(), (places ^ labels[places]).tolist(), strict=True):
         children[base].append(place)
-    found, open_nodes = [], [(0, b"")]
+    found = []
+    open_nodes = [(0, b"")]
     while open_nodes:
         place, key = open_nodes.pop()
         base = int(bases[place])

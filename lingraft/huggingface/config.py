@@ -115,7 +115,8 @@ def _require_numbers(read: Mapping[str, Any]) -> None:
 
 
 def _shape(model_type: str, read: Mapping[str, Any]) -> EncoderShape:
-    activation, is_bert = _activation(read["hidden_act"]), model_type == "bert"
+    activation = _activation(read["hidden_act"])
+    is_bert = model_type == "bert"
     offset = 0 if is_bert else read["pad_token_id"] + 1  # RoBERTa counts positions from behind the pad id
     family = {
         "position_offset": offset,
@@ -158,7 +159,8 @@ def _activation(name: str) -> str:
 
 
 def _notes(read: Mapping[str, Any]) -> list[str]:
-    hidden, attention = read["hidden_dropout_prob"], read["attention_probs_dropout_prob"]
+    hidden = read["hidden_dropout_prob"]
+    attention = read["attention_probs_dropout_prob"]
     if hidden == attention:
         return []
     return [f"dropout {hidden} is kept for all of the encoder; attention_probs_dropout_prob {attention} is not"]

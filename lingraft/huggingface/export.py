@@ -70,7 +70,8 @@ def export_hf(
     net = _net(source, brought, finetuned)
     origin = source.manifest.record.get("origin")
     model_type = origin["model_type"] if origin else OWN_MODEL_TYPE
-    shape, labels = encoder_of(net).shape, finetuned.labels if finetuned else []
+    shape = encoder_of(net).shape
+    labels = finetuned.labels if finetuned else []
     page = model_card(CardSubject(source, brought, finetuned, hf_class_of(net), model_type), evaluation, data)
     with atomic_folder(out) as folder:
         write_json(folder / "config.json", hf_config(net, model_type, labels))
@@ -115,7 +116,8 @@ def _difference(folder: Path, net: nn.Module) -> float:
     tokens_BT, visible_BT, types_BT = _parity_batch(encoder_of(net))
     given = {} if types_BT is None else {"token_type_ids": types_BT}
     found = theirs(input_ids=tokens_BT, attention_mask=visible_BT.long(), **given)
-    ours, theirs_logits = _lingraft_logits(net, tokens_BT, visible_BT, types_BT), _transformers_logits(found)
+    ours = _lingraft_logits(net, tokens_BT, visible_BT, types_BT)
+    theirs_logits = _transformers_logits(found)
     if ours.dim() > 2:
         ours, theirs_logits = ours[visible_BT], theirs_logits[visible_BT]
     difference = float((ours - theirs_logits).abs().max())
@@ -180,7 +182,8 @@ def _parity_batch(encoder: Encoder) -> tuple[Tensor, Tensor, Tensor | None]:
 
     Padding stands at the end only: transformers' RoBERTa counts positions by what is no padding.
     """
-    shape, special = encoder.shape, encoder.vocabulary.special
+    shape = encoder.shape
+    special = encoder.vocabulary.special
     generator = torch.Generator().manual_seed(1)
     rows = []
     for share in (1, 2, 4, shape.block_tokens):

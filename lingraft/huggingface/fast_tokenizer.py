@@ -84,7 +84,8 @@ def special_pieces(tokenizer: Tokenizer) -> SpecialPieces[str]:
 def _encodes_alike(made: "Fast", tokenizer: Tokenizer, shape: EncoderShape) -> bool:
     """Whether single texts and pairs come with the special tokens and segments that ours come with."""
     for texts in (_PROBE[:1], _PROBE):
-        expected, found = encode([texts], tokenizer, shape), made.encode(*texts)
+        expected = encode([texts], tokenizer, shape)
+        found = made.encode(*texts)
         if found.ids != expected.rows[0] or (expected.types is not None and found.type_ids != expected.types[0]):
             return False
     return True
@@ -93,8 +94,10 @@ def _encodes_alike(made: "Fast", tokenizer: Tokenizer, shape: EncoderShape) -> b
 def _post_processor(tokenizer: Tokenizer, shape: EncoderShape) -> "processors.TemplateProcessing":
     from tokenizers.processors import TemplateProcessing
 
-    names, second = special_pieces(tokenizer), int(shape.family.marks_second_text)
-    begin, end = f"{names.begin}:0", f"{names.end}:0"
+    names = special_pieces(tokenizer)
+    second = int(shape.family.marks_second_text)
+    begin = f"{names.begin}:0"
+    end = f"{names.end}:0"
     return TemplateProcessing(
         single=[begin, "$A:0", end],
         pair=[begin, "$A:0", *[end] * shape.family.separators, f"$B:{second}", f"{names.end}:{second}"],

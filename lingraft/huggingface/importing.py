@@ -94,7 +94,8 @@ def _require_rows(tokenizer: Tokenizer, rows: int, source: str) -> None:
 
 def _trim_vocabulary(converted: ConvertedWeights, pieces: int) -> ConvertedWeights:
     """The vocabulary without rows behind the last piece, which pad a table to a multiple that GPUs like."""
-    tensors, names = converted.tensors, ("vocabulary.table_VD", "vocabulary.bias_V")
+    tensors = converted.tensors
+    names = ("vocabulary.table_VD", "vocabulary.bias_V")
     surplus = len(tensors[names[0]]) - pieces
     if not surplus:
         return converted
@@ -105,7 +106,8 @@ def _trim_vocabulary(converted: ConvertedWeights, pieces: int) -> ConvertedWeigh
 
 def _require_pad(tokenizer: Tokenizer, settings: HfConfig, source: str) -> None:
     """RoBERTa's family skips what config.json takes for padding as it counts positions; BERT counts from the first."""
-    named, found = settings.shape.family.position_offset - 1, tokenizer.special.pad
+    named = settings.shape.family.position_offset - 1
+    found = tokenizer.special.pad
     if settings.model_type == "bert" or named == found:
         return
     raise TokenizerError(

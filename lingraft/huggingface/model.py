@@ -76,7 +76,8 @@ def hf_config(net: nn.Module, model_type: str, labels: Sequence[str] = ()) -> di
         labels: the task's labels, in the order of its classes; none for masked tokens and question answering.
     """
     encoder = encoder_of(net)
-    shape, special = encoder.shape, encoder.vocabulary.special
+    shape = encoder.shape
+    special = encoder.vocabulary.special
     config = {
         "architectures": [_CLASSES[model_type] + hf_class_of(net).suffix],
         "model_type": model_type,
@@ -110,8 +111,10 @@ def hf_tensors(net: nn.Module, model_type: str) -> dict[str, Tensor]:
         net: encoder or task's net, with the vocabulary that it is exported with.
         model_type: one of `lingraft.huggingface.weights.DIALECTS`.
     """
-    encoder, form = encoder_of(net), hf_class_of(net)
-    shape, body = encoder.shape, TENSOR_NAMINGS[model_type].body
+    encoder = encoder_of(net)
+    form = hf_class_of(net)
+    shape = encoder.shape
+    body = TENSOR_NAMINGS[model_type].body
     head = shape.layers if encoder is net else None
     ours = encoder.state_dict() | {"positions_TD": _positions(encoder, model_type)}
     theirs = to_checkpoint(ours, shape, model_type, head)
@@ -135,7 +138,8 @@ def _positions(encoder: Encoder, model_type: str) -> Tensor:
 
     A language that is brought to an imported primary may have another pad id than the primary's own.
     """
-    own, theirs = encoder.shape.family.position_offset, _first_position(encoder, model_type)
+    own = encoder.shape.family.position_offset
+    theirs = _first_position(encoder, model_type)
     positions_TD = encoder.positions_TD.detach()
     if own == theirs:
         return positions_TD

@@ -57,7 +57,8 @@ def import_tokenizer(checkpoint: Path, model_type: str, language: str, into: Pat
         ArtifactError: `into` cannot be written.
         MissingExtraError: `tokenizers` or `transformers` is not installed.
     """
-    kept, made = into / TOKENIZER_JSON, [f"{TOKENIZER_JSON} was made from the checkpoint's slow tokenizer"]
+    kept = into / TOKENIZER_JSON
+    made = [f"{TOKENIZER_JSON} was made from the checkpoint's slow tokenizer"]
     if not any((checkpoint / name).is_file() for name in TOKENIZER_FILES):
         raise TokenizerError(f"{checkpoint} has no tokenizer. Put its files there: {', '.join(TOKENIZER_FILES)}.")
     if (checkpoint / TOKENIZER_JSON).is_file():
@@ -94,7 +95,8 @@ def from_fairseq(model: Path, model_type: str) -> "tokenizers.Tokenizer":
         from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers
     except ModuleNotFoundError as error:
         raise MissingExtraError("tokenizers", "huggingface") from error
-    raw, first = model.read_bytes(), _FAIRSEQ_PIECES[model_type]
+    raw = model.read_bytes()
+    first = _FAIRSEQ_PIECES[model_type]
     own = [(piece.text, piece.score) for piece in sentencepiece_model.pieces(raw)[_REPLACED_PIECES[model_type] :]]
     before = [(piece, _UNUSED_SCORE if piece == "<unk>NOTUSED" else 0.0) for piece in first]
     pieces = [*before, *own, (SPECIAL_PIECES.mask, 0.0)]
@@ -102,7 +104,8 @@ def from_fairseq(model: Path, model_type: str) -> "tokenizers.Tokenizer":
     if rules := sentencepiece_model.charsmap(raw):
         made.normalizer = normalizers.Precompiled(rules)
     words = [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace(prepend_scheme="always")]
-    made.pre_tokenizer, made.decoder = pre_tokenizers.Sequence(words), decoders.Metaspace(prepend_scheme="always")
+    made.pre_tokenizer = pre_tokenizers.Sequence(words)
+    made.decoder = decoders.Metaspace(prepend_scheme="always")
     special = dict.fromkeys([*first, *SPECIAL_PIECES])
     made.add_special_tokens([AddedToken(piece, lstrip=piece == SPECIAL_PIECES.mask) for piece in special])
     return made

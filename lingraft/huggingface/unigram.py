@@ -97,7 +97,8 @@ def _where_to_separate(parts: TwoStepRules) -> str:
 
 def _where_to_keep_apart(single: Mapping[str, str]) -> str:
     """Beside characters that become several: SentencePiece joins none of these to what follows them."""
-    several, separator = _ranges(key for key, value in single.items() if len(value) > 1), _code(_SEPARATOR)
+    several = _ranges(key for key, value in single.items() if len(value) > 1)
+    separator = _code(_SEPARATOR)
     return f"(?<=[{several}]){separator}|{separator}(?=[{several}])"
 
 

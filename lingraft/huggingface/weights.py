@@ -134,7 +134,8 @@ def from_checkpoint(
         CheckpointError: a tensor is missing, surplus, of another shape, not of floating point, or not finite; or the
             output projection differs from the token table, which the method ties (section 2).
     """
-    dialect, notes = TENSOR_NAMINGS[model_type], list[str]()
+    dialect = TENSOR_NAMINGS[model_type]
+    notes = list[str]()
     found = _without_unused(_renamed(tensors), dialect, notes)
     found = _with_tied_output(found, dialect, tied, notes)
     names = tensor_names(shape, model_type, shape.layers)
@@ -166,8 +167,10 @@ def _with_tied_output(
 ) -> dict[str, Tensor]:
     """The checkpoint with one table and one output bias: those that transformers computes with."""
     found = dict(tensors)
-    table, bias = f"{dialect.body}.embeddings.word_embeddings.weight", f"{dialect.output}.bias"
-    projection, own_bias = f"{dialect.output}.decoder.weight", f"{dialect.output}.decoder.bias"
+    table = f"{dialect.body}.embeddings.word_embeddings.weight"
+    bias = f"{dialect.output}.bias"
+    projection = f"{dialect.output}.decoder.weight"
+    own_bias = f"{dialect.output}.decoder.bias"
     if tied and table not in found and projection in found:
         found[table] = found[projection]
     if not tied and projection not in found:

@@ -260,7 +260,8 @@ def open_language(bundle: Artifact, name: str, shared: OpenedFiles) -> ServedLan
 
 def _open_tokenizer(bundle: Artifact, name: str, shared: OpenedFiles) -> Tokenizer:
     described = bundle_tokenizers(bundle.manifest)[name]
-    file, special = f"{name}/{described.file}", described.special_ids
+    file = f"{name}/{described.file}"
+    special = described.special_ids
     key = name, bundle.manifest.hash_of(file), special
     if key not in shared.tokenizers:
         shared.tokenizers[key] = Tokenizer.from_file(bundle.folder / file, name, special)

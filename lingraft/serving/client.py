@@ -23,7 +23,9 @@ except ImportError as error:
     raise MissingExtraError("kserve", "serving") from error
 
 _HOST = "127.0.0.1"
-_POLL_S, _STOP_S, _ANSWER_S = 0.05, 30.0, 30.0
+_POLL_S = 0.05
+_STOP_S = 30.0
+_ANSWER_S = 30.0
 _LOG_TAIL_CHARACTERS = 2000
 _NO_DETECTION = ("--no-detect",)
 """Without what takes seconds to load, where every question names its language."""

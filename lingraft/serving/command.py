@@ -66,7 +66,8 @@ def _parser(program: str) -> argparse.ArgumentParser:
     parser.add_argument("bundles", type=Path, nargs="*", metavar="BUNDLE", help="folder of a bundle")
     parser.add_argument("--bundle", type=Path, action="append", metavar="DIR", help="the same; may be repeated")
     for name, field in ServingSettings.model_fields.items():
-        flag, help_text = f"--{name.replace('_', '-')}", f"{field.description} (default: {field.default})"
+        flag = f"--{name.replace('_', '-')}"
+        help_text = f"{field.description} (default: {field.default})"
         if field.annotation is bool:
             parser.add_argument(flag, default=field.default, action=argparse.BooleanOptionalAction, help=help_text)
         else:

@@ -46,7 +46,8 @@ from lingraft.serving.tasks.handler import (
 _RETRY_S = 1
 _POLL_S = 0.02
 _READING_THREADS = 4
-_TOKENS_A_CORE, _GPU_TOKENS = 512, 16_384
+_TOKENS_A_CORE = 512
+_GPU_TOKENS = 16_384
 _CPU_LEAST_FULL = 0.9
 
 
@@ -96,7 +97,8 @@ class Endpoint:
         Raises:
             ServingError: two models have one name.
         """
-        self.served, self.settings = served, settings
+        self.served = served
+        self.settings = settings
         self.models = served_models(served.bundles)
         self._detector = detector
         # One thread: a body takes all cores, so that two at once would only take them from each other.
@@ -199,7 +201,8 @@ class Endpoint:
         return await asyncio.get_running_loop().run_in_executor(self._reading, work, *given)
 
     def _prepare(self, name: str, bundle: Bundle, asked: ParsedRequest, detects: bool) -> _PreparedRequest:
-        model, limit = self.models[name], self.settings.unknown_limit
+        model = self.models[name]
+        limit = self.settings.unknown_limit
         texts = asked.texts[model.handler.detection_input]
         spoken = resolve_languages(asked.languages, texts, bundle.languages, self._detector)
         named = TaskInput(asked.texts, [each.language for each in spoken], asked.parameters)

@@ -38,8 +38,10 @@ def track_queue_length(task: str, length: Callable[[], int]) -> None:
 
 def batch_observer(task: str) -> Callable[[BatchStats], None]:
     """What a queue tells its batches to."""
-    texts, seconds = _BATCH_TEXTS.labels(task), _BODY.labels(task)
-    tokens, padding = _TOKENS.labels(task), _PADDING.labels(task)
+    texts = _BATCH_TEXTS.labels(task)
+    seconds = _BODY.labels(task)
+    tokens = _TOKENS.labels(task)
+    padding = _PADDING.labels(task)
 
     def told(batch: BatchStats) -> None:
         texts.observe(batch.texts)

@@ -13,7 +13,8 @@ from lingraft.serving.bundle import Bundle
 from lingraft.serving.tasks.fill_mask import MASK
 from lingraft.serving.tasks.handler import TaskInput, TokenRow
 
-UNKNOWN_SHARE, DETECTED_LANGUAGE = "unknown_share", "detected_language"
+UNKNOWN_SHARE = "unknown_share"
+DETECTED_LANGUAGE = "detected_language"
 WARNING = "warning"
 """Name of the response's parameter."""
 _SHOWN = 5

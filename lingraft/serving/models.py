@@ -20,7 +20,8 @@ from lingraft.serving.tasks.fill_mask import FillMaskHandler, with_mask
 from lingraft.serving.tasks.handler import LANGUAGE, TEXT, TaskHandler, TensorSpec
 from lingraft.serving.tasks.question_answering import QuestionAnsweringHandler
 
-FILL_MASK, EMBEDDINGS = "fill-mask", "embeddings"
+FILL_MASK = "fill-mask"
+EMBEDDINGS = "embeddings"
 LANGUAGE_CONFIDENCE = "language_confidence"
 _TASK_HANDLERS: dict[BundleKind, TaskHandler] = {
     "documents": ClassificationHandler(pairs=False),

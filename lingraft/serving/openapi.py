@@ -41,7 +41,8 @@ def openapi_description(endpoint: Endpoint, locked: bool) -> dict[str, Any]:
         "/v2/models": {"get": _get("Names of the models.", _record({"models": _list({"type": "string"})}))},
     }
     for name, model in endpoint.models.items():
-        path, bundle = f"/v2/models/{name}", endpoint.served[model.bundle]
+        path = f"/v2/models/{name}"
+        bundle = endpoint.served[model.bundle]
         told = _record({key: {} for key in ("name", "platform", "inputs", "outputs", "parameters")})
         paths[path] = {"get": _get(f"Inputs, outputs, languages, labels and limits of {name}.", told)}
         paths[f"{path}/ready"] = {"get": _readiness(f"Whether {name} takes requests on.")}
@@ -66,7 +67,8 @@ def openapi_description(endpoint: Endpoint, locked: bool) -> dict[str, Any]:
 
 
 def _infer(endpoint: Endpoint, name: str, model: ServedModel) -> dict[str, Any]:
-    settings, outputs = endpoint.settings, model.outputs(endpoint.served[model.bundle])
+    settings = endpoint.settings
+    outputs = model.outputs(endpoint.served[model.bundle])
     text = {"type": "string", "minLength": 1, "maxLength": settings.characters}
     texts = [_input(each, settings.texts, text) for each in model.handler.inputs]
     spoken = [*sorted(endpoint.served[model.bundle].languages), *([AUTO] if settings.detect else [])]

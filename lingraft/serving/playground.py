@@ -51,7 +51,8 @@ async def _without_slash(_: Request) -> Response:
 
 
 def _handler(file: Traversable) -> Callable[[Request], Awaitable[Response]]:
-    content, media_type = file.read_bytes(), _TYPES[file.name.rpartition(".")[2]]
+    content = file.read_bytes()
+    media_type = _TYPES[file.name.rpartition(".")[2]]
 
     async def handler(_: Request) -> Response:
         return Response(content, headers=_HEADERS, media_type=media_type)

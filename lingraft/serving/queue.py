@@ -97,10 +97,14 @@ class BatchQueue(Generic[Row, Snapshot, Output]):
             executor: its threads are shared by all queues, so that bodies do not take the cores from one another.
             watch: is told of every batch, in the event loop.
         """
-        self._run, self._bounds, self._executor, self._watch = run, bounds, executor, watch
+        self._run = run
+        self._bounds = bounds
+        self._executor = executor
+        self._watch = watch
         self._waiting: list[_QueuedRow[Row, Snapshot, Output]] = []
         self._changed = asyncio.Event()
-        self._round, self._arrived = 0.0, 0
+        self._round = 0.0
+        self._arrived = 0
         self._texts_per_s = 0.0
 
     def __len__(self) -> int:
@@ -118,7 +122,8 @@ class BatchQueue(Generic[Row, Snapshot, Output]):
             OverloadedError: so many rows do not fit into the queue now.
         """
         self._require_room(len(rows))
-        loop, now_s = asyncio.get_running_loop(), time.monotonic()
+        loop = asyncio.get_running_loop()
+        now_s = time.monotonic()
         mine = [
             _QueuedRow(
                 row, snapshot, self._round + place, self._arrived + place, self._arrived, now_s, loop.create_future()
@@ -177,7 +182,9 @@ class BatchQueue(Generic[Row, Snapshot, Output]):
         first = min(self._waiting, key=lambda each: (each.due, each.number))
         others = [each for each in self._waiting if each.snapshot is first.snapshot and each is not first]
         others.sort(key=lambda each: (abs(each.cost - first.cost), each.due, each.number))
-        batch, longest, tokens = [first], first.cost, first.cost
+        batch = [first]
+        longest = first.cost
+        tokens = first.cost
         for each in others[: self._bounds.batch_texts - 1]:
             places = (len(batch) + 1) * max(longest, each.cost)
             if places > self._bounds.batch_tokens or tokens + each.cost < self._bounds.min_fill * places:
@@ -191,7 +198,8 @@ class BatchQueue(Generic[Row, Snapshot, Output]):
         return batch
 
     async def _run_batch(self, batch: list[_QueuedRow[Row, Snapshot, Output]]) -> None:
-        rows, began_s = [each.row for each in batch], time.monotonic()
+        rows = [each.row for each in batch]
+        began_s = time.monotonic()
         loop = asyncio.get_running_loop()
         try:
             found = await loop.run_in_executor(self._executor, self._run, batch[0].snapshot, rows)

@@ -41,13 +41,17 @@ class RequestGuard:
     """Lets only those requests through whose path, token and headers are ones we answer."""
 
     def __init__(self, app: ASGIApp, endpoint: Endpoint, paths: frozenset[str], token: str | None) -> None:
-        self._app, self._endpoint, self._paths, self._token = app, endpoint, paths, token
+        self._app = app
+        self._endpoint = endpoint
+        self._paths = paths
+        self._token = token
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        path, began_s = scope["path"] if scope["path"] in self._paths else _UNKNOWN_PATH, time.monotonic()
+        path = scope["path"] if scope["path"] in self._paths else _UNKNOWN_PATH
+        began_s = time.monotonic()
         scope[LOG_FIELDS] = {}
         status = HTTPStatus.INTERNAL_SERVER_ERROR.value
 
@@ -107,7 +111,8 @@ class RequestGuard:
 
     def _limited(self, receive: Receive) -> Receive:
         """Stop reading a body that did not announce its length and is too long, or that takes too long to come."""
-        read_bytes, whole = 0, False
+        read_bytes = 0
+        whole = False
         settings = self._endpoint.settings
         until_s = asyncio.get_running_loop().time() + settings.body_s
 
@@ -128,7 +133,8 @@ class RequestGuard:
 
     def _inflated(self, receive: Receive) -> Receive:
         """Inflate a gzip body as it comes, and no further than a body may be long."""
-        inflater, left_bytes = zlib.decompressobj(_GZIP), self._endpoint.settings.body_bytes
+        inflater = zlib.decompressobj(_GZIP)
+        left_bytes = self._endpoint.settings.body_bytes
 
         async def read() -> Message:
             nonlocal left_bytes

@@ -45,7 +45,9 @@ class RpcServer(GRPCServer):  # type: ignore[misc]  # kserve has no types
     def __init__(self, endpoint: Endpoint, token: str | None) -> None:
         settings = endpoint.settings
         super().__init__(settings.grpc_port, None, None, {}, grace_period=_LAST_S)
-        self._endpoint, self._token, self._host = endpoint, token, settings.host
+        self._endpoint = endpoint
+        self._token = token
+        self._host = settings.host
 
     async def listen(self) -> None:
         """Begin to answer; `stop` ends it."""
@@ -79,7 +81,9 @@ class _Interceptor(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # grpc ha
         reason = "" if allowed else authorization_error(authorization)
 
         async def answer(request: Any, context: Any) -> Any:
-            status, began_s, told = grpc.StatusCode.OK, time.monotonic(), dict[str, Any]()
+            status = grpc.StatusCode.OK
+            began_s = time.monotonic()
+            told = dict[str, Any]()
             _LOG_FIELDS.set(told)
             try:
                 _require_valid_call(reason, request)
@@ -210,7 +214,8 @@ def _parameters(message: Any) -> dict[str, Any]:
 
 def _raw_items(name: str, raw: bytes) -> list[bytes]:
     """Texts of a raw tensor: each has its length before it, 4 bytes, little-endian."""
-    items, place = [], 0
+    items = []
+    place = 0
     while place < len(raw):
         length = struct.unpack_from("<I", raw, place)[0] if place + 4 <= len(raw) else len(raw)
         place += 4 + length

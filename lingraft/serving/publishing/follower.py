@@ -67,7 +67,9 @@ class Follower:
             ArtifactError: a bundle is damaged.
         """
         _make_folder(folder)
-        self._served, self._publications, self._every_s = served, Publications(folder), every_s
+        self._served = served
+        self._publications = Publications(folder)
+        self._every_s = every_s
         self._name = f"{socket.gethostname()}-{os.getpid()}"
         self._originals: dict[_Key, ServedLanguage] = {
             (name, tag): language
@@ -117,7 +119,8 @@ class Follower:
 
     def _poll_language(self, task: str, tag: str) -> None:
         """The newest publication that can be served is; a newer one that cannot has a reason from now on."""
-        reply, latest = self._replies.get((task, tag), LanguageStatus()), self._publications.latest_number(task, tag)
+        reply = self._replies.get((task, tag), LanguageStatus())
+        latest = self._publications.latest_number(task, tag)
         if latest == reply.seen:
             return
         refused = dict(reply.refused)
@@ -145,7 +148,9 @@ class Follower:
 
     def _apply(self, publication: Publication) -> str | None:
         """Serve what a publication says; returns the version."""
-        task, tag, key = publication.task, publication.language, (publication.task, publication.language)
+        task = publication.task
+        tag = publication.language
+        key = (publication.task, publication.language)
         if publication.action == "serve":
             self._served.put(task, tag, self._open_version(publication))
             return publication.version
@@ -164,7 +169,8 @@ class Follower:
             ServingError: it was made for another body.
             TokenizerError: its tokenizer is not the one that its table belongs to.
         """
-        task, tag = publication.task, publication.language
+        task = publication.task
+        tag = publication.language
         part = Artifact.load(self._publications.version_path(task, tag, str(publication.version)), Kind.LANGUAGE)
         actual = language_version(part.manifest, tag)
         if actual != publication.version:
@@ -227,7 +233,8 @@ def _require_body(part: Artifact, bundle: Bundle) -> None:
             f"{bundle.precision}, and this server has {bundle.body_fingerprint[:12]}. A language is published with "
             "the body that is served; another body is deployed (`lingraft deploy`)."
         )
-    labels, shape = part.manifest.detail("labels", list[str]), part.manifest.detail("shape", EncoderShape)
+    labels = part.manifest.detail("labels", list[str])
+    shape = part.manifest.detail("shape", EncoderShape)
     if (labels, shape) != (bundle.labels, bundle.shape):
         raise ServingError(
             f"{part.manifest.language!r} was made for labels {labels} and shape ({shape}), and {bundle.name!r} is "

@@ -220,7 +220,8 @@ class Publications:
         """Servers, and when each was last heard of, in seconds since 1970 of the file system's clock."""
         for path in sorted((self.folder / "answers").glob("[!.]*.json")):
             try:
-                heard_s, said = path.stat().st_mtime, json.loads(path.read_bytes())
+                heard_s = path.stat().st_mtime
+                said = json.loads(path.read_bytes())
                 yield ReplicaStatus.model_validate(said), heard_s
             except FileNotFoundError:  # it has just stopped
                 continue

@@ -51,7 +51,8 @@ def publish(
         PublicationError: the bundle does not have a language.
         SupersededError: somebody else has published one at the same time, and was first.
     """
-    found, publications = Artifact.open(bundle, Kind.BUNDLE), Publications(folder)
+    found = Artifact.open(bundle, Kind.BUNDLE)
+    publications = Publications(folder)
     task: str = found.manifest.detail("task", str)
     wanted = _changed_languages(found.manifest, publications) if languages is None else languages
     for name in itertools.chain.from_iterable(language_files(found.manifest, language) for language in wanted):
@@ -153,7 +154,8 @@ def rollback(folder: Path, task: str, language: str, by: str) -> Publication:
         raise PublicationError(
             f"no publication of {language!r} of {task!r} is left to take back. `lingraft publish ls` lists them."
         )
-    undone, before = left[-1], left[-2] if len(left) > 1 else None
+    undone = left[-1]
+    before = left[-2] if len(left) > 1 else None
     action, version = (before.action, before.version) if before else ("restore", None)
     return publications.append(task, language, action, by, version, undoes=undone.number)
 
@@ -167,7 +169,8 @@ def wait_for_results(folder: Path, made: Sequence[Publication], wait_s: float) -
     Raises:
         ArtifactError: an answer is damaged.
     """
-    publications, deadline_s = Publications(folder), time.monotonic() + wait_s
+    publications = Publications(folder)
+    deadline_s = time.monotonic() + wait_s
     since_s = max((publications.written_at_s(each) for each in made), default=0.0)
     while True:
         known = [*publications.replicas()]

@@ -26,7 +26,9 @@ from lingraft.serving.tasks.handler import (
 )
 
 _PARAMETERS: Mapping[str, RequestParameter] = {TRUNCATE: TRUNCATE_PARAMETER}
-LABEL, PROBABILITY, PROBABILITIES = "label", "probability", "probabilities"
+LABEL = "label"
+PROBABILITY = "probability"
+PROBABILITIES = "probabilities"
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,12 @@ from lingraft.tasks.spans import spans
 from lingraft.tasks.word_pieces import word_pieces
 
 _PARAMETERS: Mapping[str, RequestParameter] = {TRUNCATE: TRUNCATE_PARAMETER}
-TEXT_INDEX, ENTITY, KIND, START, END, SCORE = "text_index", "entity", "kind", "start", "end", "score"
+TEXT_INDEX = "text_index"
+ENTITY = "entity"
+KIND = "kind"
+START = "start"
+END = "end"
+SCORE = "score"
 
 
 class _Entity(NamedTuple):
@@ -82,7 +87,8 @@ def _entities(place: int, tagged: _Tagged, output: RowOutputs, tags: Sequence[st
     best_W = probabilities_WC.argmax(1)
     found = []
     for span in sorted(spans([tags[best] for best in best_W]), key=lambda span: span.start):
-        start, end = tagged.words[span.start].start, tagged.words[span.end - 1].end
+        start = tagged.words[span.start].start
+        end = tagged.words[span.end - 1].end
         score = float(probabilities_WC[span.start : span.end].max(1).mean())
         found.append(_Entity(place, tagged.text[start:end], span.kind, start, end, score))
     return found
@@ -115,7 +121,8 @@ def _encode_text(place: int, text: str, language: str, bundle: Bundle, truncate:
     tokenizer = bundle.languages[language].tokenizer
     found = words(text)
     pieces = word_pieces([text[word.start : word.end] for word in found], tokenizer)
-    ids, room = list(chain.from_iterable(pieces)), bundle.block_tokens - 2
+    ids = list(chain.from_iterable(pieces))
+    room = bundle.block_tokens - 2
     if not ids:
         raise empty_text_error(place)
     require_length(bundle, place, len(ids) + 2, truncate)

@@ -38,7 +38,11 @@ _PARAMETERS: Mapping[str, RequestParameter] = {
 }
 MASK = "<mask>"
 """How a mask is written in a text, whatever the tokenizer's own piece is."""
-TEXT_INDEX, START, PIECE, BEGINS_WORD, PROBABILITY = "text_index", "start", "piece", "begins_word", "probability"
+TEXT_INDEX = "text_index"
+START = "start"
+PIECE = "piece"
+BEGINS_WORD = "begins_word"
+PROBABILITY = "probability"
 _MOST_MASKS = 32
 """Of one text: each takes a product with the whole table."""
 
@@ -114,7 +118,8 @@ class FillMaskHandler:
         ]
 
     def encode(self, bundle: Bundle, asked: TaskInput) -> _EncodedFillMask:
-        rows, places = [], []
+        rows = []
+        places = []
         for number, (text, language) in enumerate(zip(asked.texts[TEXT], asked.languages, strict=True)):
             ids, found = _encode_text(
                 number, text, bundle, bundle.languages[language].tokenizer, asked.parameters[TRUNCATE]
@@ -136,7 +141,8 @@ def _encode_text(
             f"text {number} has {len(starts)} masks, written {MASK}; it must have one, and at most {_MOST_MASKS}."
         )
     between = tokenizer.encode_all(text.split(MASK))
-    ids, tokens = [tokenizer.special.begin, *between[0]], []
+    ids = [tokenizer.special.begin, *between[0]]
+    tokens = []
     for pieces in between[1:]:
         tokens.append(len(ids))
         ids += [tokenizer.special.mask, *pieces]

@@ -19,8 +19,14 @@ RowOutputs = Mapping[str, NDArray[np.float32]]
 """What the body says of one row, by name; without padding."""
 ResponseTensors = dict[str, NDArray[Any]]
 """Tensors of a response by name; those of text have the dtype object."""
-TEXT, TEXT_PAIR, QUESTION, CONTEXT, LANGUAGE = "text", "text_pair", "question", "context", "language"
-TRUNCATE, TOP_K, NORMALIZE = "truncate", "top_k", "normalize"
+TEXT = "text"
+TEXT_PAIR = "text_pair"
+QUESTION = "question"
+CONTEXT = "context"
+LANGUAGE = "language"
+TRUNCATE = "truncate"
+TOP_K = "top_k"
+NORMALIZE = "normalize"
 
 
 class TokenRow(NamedTuple):

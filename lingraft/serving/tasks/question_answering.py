@@ -32,7 +32,11 @@ from lingraft.tasks.squad_windows import Windows, cut
 _PARAMETERS: Mapping[str, RequestParameter] = {
     TRUNCATE: RequestParameter(False, "read only the beginning of a question that takes more than half of a window")
 }
-ANSWER, START, END, SCORE, PROBABILITY = "answer", "start", "end", "score", "probability"
+ANSWER = "answer"
+START = "start"
+END = "end"
+SCORE = "score"
+PROBABILITY = "probability"
 _MOST_WINDOWS = 256
 """Of one request: a long context and a short block make many."""
 

@@ -39,7 +39,8 @@ def _runs(text: str) -> Iterator[tuple[int, int]]:
 
 def _divided(text: str, start: int, end: int) -> Iterator[Word]:
     """Punctuation at the edges of a run, each mark by itself, and the word between."""
-    first, last = start, end
+    first = start
+    last = end
     while first < last and _is_edge(text[first]):
         first += 1
     while last > first and _is_edge(text[last - 1]):
