@@ -9,9 +9,9 @@ import pytest
 from benchmarks.paper.__main__ import RECIPE
 from benchmarks.paper.claims import claims, headline, headlines
 from lingraft.config.recipe import Recipe
-from lingraft.reports.paper.grid import ResultsTable
 from lingraft.reports.paper.records import PaperRecords
 from lingraft.reports.paper.report import table_lines
+from lingraft.reports.paper.results_table import ResultsTable
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "docs" / "results"

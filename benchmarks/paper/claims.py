@@ -6,9 +6,11 @@ from collections.abc import Callable, Mapping
 from lingraft.comparison.plan import MASKED
 from lingraft.config.systems import System
 from lingraft.reports.paper.cells import ReportTable, TableRow, format_mean
-from lingraft.reports.paper.costs import format_ratio, format_share
+from lingraft.reports.paper.cost_tables import format_ratio, format_share
 from lingraft.reports.paper.efficiency import Ratios
-from lingraft.reports.paper.grid import (
+from lingraft.reports.paper.published import RETAINED_PERCENT, SPEED_UPS
+from lingraft.reports.paper.records import PaperRecords, TaskFacts
+from lingraft.reports.paper.results_table import (
     COMPUTE,
     MEASURED_SECONDS,
     CostMeasure,
@@ -17,9 +19,7 @@ from lingraft.reports.paper.grid import (
     TargetRule,
     Variant,
 )
-from lingraft.reports.paper.published import RETAINED_PERCENT, SPEED_UPS
-from lingraft.reports.paper.records import PaperRecords, TaskFacts
-from lingraft.reports.paper.tables import final_spread_table, final_table
+from lingraft.reports.paper.score_tables import final_spread_table, final_table
 from lingraft.stages.results import SeedScores
 
 _NOTHING = "–"

@@ -20,13 +20,13 @@ from lingraft.comparison.records import count_missing
 from lingraft.config.recipe import Recipe
 from lingraft.reports.paper import report
 from lingraft.reports.paper.cells import ReportTable
-from lingraft.reports.paper.costs import retained_table, speed_up_table
-from lingraft.reports.paper.depths import final_by_depth, target_time_by_depth
-from lingraft.reports.paper.equal import equal_table
-from lingraft.reports.paper.grid import COMPUTE, MEASURED_SECONDS, ResultsTable
+from lingraft.reports.paper.cost_tables import retained_table, speed_up_table
+from lingraft.reports.paper.depth_tables import final_by_depth, target_time_by_depth
+from lingraft.reports.paper.equal_cost import equal_table
 from lingraft.reports.paper.records import RECORDS_FILE, PaperRecords
+from lingraft.reports.paper.results_table import COMPUTE, MEASURED_SECONDS, ResultsTable
+from lingraft.reports.paper.score_tables import pretraining_table, source_table
 from lingraft.reports.paper.summary import summary
-from lingraft.reports.paper.tables import pretraining_table, source_table
 
 _DRAWN_EVERY_S = 60
 READING_FILE, DATA_FILE, RUN_FILE, NUMBERS_FILE = "reading.md", "data.md", "run.json", "numbers.md"

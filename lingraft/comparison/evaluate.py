@@ -24,15 +24,15 @@ from lingraft.artifacts.failures import (
     require_inputs_made,
 )
 from lingraft.comparison.jobs import CHECKPOINTS, EMBEDDINGS
-from lingraft.comparison.measures import (
+from lingraft.comparison.plan import ALIGNMENT, MASKED, Arm, FinetuningRun, PlannedPrimary
+from lingraft.comparison.records import EvalResult, save_eval_result
+from lingraft.comparison.scorers import (
     EmbeddingsScorer,
     TaskScorer,
     alignment_scorer,
     masked_token_scorer,
     task_scorer,
 )
-from lingraft.comparison.plan import ALIGNMENT, MASKED, Arm, FinetuningRun, PlannedPrimary
-from lingraft.comparison.records import EvalResult, save_eval_result
 from lingraft.config.recipe import Recipe
 from lingraft.config.tasks import Task
 from lingraft.data.blocks import load_blocks, open_split
@@ -41,8 +41,8 @@ from lingraft.data.tokenizer.tokenizer import Tokenizer
 from lingraft.errors import ArtifactError
 from lingraft.jobs.job import Job, LanguageDirs
 from lingraft.model.loading import Primary, load_embeddings, load_primary
+from lingraft.reports.formatting import counted
 from lingraft.reports.paper.records import Cell, CurvePoint, SourceCell
-from lingraft.reports.paper.words import counted
 from lingraft.stages.alignment_probe import FEWEST_PAIRS, Reference, probe_of, reference_tensors
 from lingraft.stages.results import SeedScores
 from lingraft.training import masked_lm, precision

@@ -1,4 +1,4 @@
-"""What a search found: the depth chosen and why, what was paid, and what that is beside not searching."""
+"""What a search result: the depth chosen and why, what was paid, and what that is beside not searching."""
 
 import importlib.util
 import warnings
@@ -32,28 +32,28 @@ def require_plotting() -> None:
         raise MissingExtraError("matplotlib", "search")
 
 
-def write_result(board: SharedStudy, trainer: Trainer, order: TrialOrder, target: float | None, out: Path) -> Artifact:
+def write_result(shared: SharedStudy, trainer: Trainer, order: TrialOrder, target: float | None, out: Path) -> Artifact:
     """Conclude a search whose trials have all ended.
 
     Raises:
         TrainingError: no trial could be trained.
         ArtifactError: `out` cannot be written.
     """
-    found = build_result(board, trainer, order, target)
+    result = build_result(shared, trainer, order, target)
     settings, search = trainer.search.model_dump(mode="json"), trainer.search
-    facts = {"language": search.language, "aligned_with": found.primary, "data_hashes": trainer.data_hashes}
-    cost = _cost(trainer, found)
-    return results.save_search(found, out, page.render_files(found), **facts, recipe=settings, cost=cost)
+    facts = {"language": search.language, "aligned_with": result.primary, "data_hashes": trainer.data_hashes}
+    cost = _cost(trainer, result)
+    return results.save_search(result, out, page.render_files(result), **facts, recipe=settings, cost=cost)
 
 
-def build_result(board: SharedStudy, trainer: Trainer, order: TrialOrder, target: float | None) -> SearchResult:
+def build_result(shared: SharedStudy, trainer: Trainer, order: TrialOrder, target: float | None) -> SearchResult:
     """The record of a search.
 
     Raises:
         TrainingError: no trial could be trained; the message has every trial's reason.
     """
-    trials = [trial for _, trial in board.records()]
-    failures = board.failures()
+    trials = [trial for _, trial in shared.records()]
+    failures = shared.failures()
     if not trials:
         reasons = "; ".join(f"{key}: {reason}" for key, reason in failures.items())
         raise TrainingError(f"no trial of the search could be trained: {reasons}")
@@ -70,7 +70,7 @@ def build_result(board: SharedStudy, trainer: Trainer, order: TrialOrder, target
         reason=reason,
         target=target,
         front=front,
-        importance=_importance(board, len(search_space(trainer.recipe))),
+        importance=_importance(shared, len(search_space(trainer.recipe))),
         building=trainer.mini_models.costs(sorted({trial.depth for trial in trials})),
         budget_flops=trainer.budget.flops,
         standard_flops=trainer.budget.standard_flops,
@@ -115,9 +115,9 @@ def _choose(
     return trial, f"the cheapest point of the front with {share:.0%} of its best score"
 
 
-def _importance(board: SharedStudy, parameters: int) -> dict[str, float]:
+def _importance(shared: SharedStudy, parameters: int) -> dict[str, float]:
     """Share of each parameter in how scores differ among whole trials; none where depth alone was searched."""
-    whole = [trial for trial in board.trials() if trial.state is optuna.trial.TrialState.COMPLETE]
+    whole = [trial for trial in shared.trials() if trial.state is optuna.trial.TrialState.COMPLETE]
     if parameters < 2 or len(whole) < _FEWEST_FOR_IMPORTANCE:
         return {}
     study = optuna.create_study(direction="maximize")
@@ -133,13 +133,13 @@ def _with_last_score(trial: optuna.trial.FrozenTrial) -> optuna.trial.FrozenTria
     return optuna.trial.create_trial(params=trial.params, distributions=trial.distributions, value=score)
 
 
-def _cost(trainer: Trainer, found: SearchResult) -> Cost:
+def _cost(trainer: Trainer, result: SearchResult) -> Cost:
     """What all trials together took, and step 1b at every depth."""
-    recipe, building = trainer.recipe, found.building.values()
+    recipe, building = trainer.recipe, result.building.values()
     block_tokens = recipe.adaptation.batch_blocks * recipe.encoder.block_tokens
     return Cost(
-        steps=sum(trial.steps for trial in found.trials) + sum(cost.steps for cost in building),
-        tokens=sum(trial.steps for trial in found.trials) * block_tokens + sum(cost.tokens for cost in building),
-        flops=found.flops,
-        elapsed_s=sum(trial.elapsed_s for trial in found.trials) + sum(cost.elapsed_s for cost in building),
+        steps=sum(trial.steps for trial in result.trials) + sum(cost.steps for cost in building),
+        tokens=sum(trial.steps for trial in result.trials) * block_tokens + sum(cost.tokens for cost in building),
+        flops=result.flops,
+        elapsed_s=sum(trial.elapsed_s for trial in result.trials) + sum(cost.elapsed_s for cost in building),
     )

@@ -20,28 +20,29 @@ class TrialRow(NamedTuple):
     chosen: bool
 
 
-def render_files(found: SearchResult) -> dict[str, bytes]:
+def render_files(result: SearchResult) -> dict[str, bytes]:
     """The page and its plots, by their names.
 
     Raises:
         MissingExtraError: matplotlib or jinja2 is not installed.
     """
-    drawings = search_drawings(found)
+    drawings = search_drawings(result)
     pictures = {drawing.file: drawing.png() for drawing in drawings}
-    searched = [name for name in _SEARCHED if any(getattr(trial, name) is not None for trial in found.trials)]
+    searched = [name for name in _SEARCHED if any(getattr(trial, name) is not None for trial in result.trials)]
     page = (
         template_environment()
         .get_template(PAGE_FILE)
         .render(
-            found=found,
-            summary=summary(found),
+            result=result,
+            summary=summary(result),
             head=[
                 "layers",
                 *(name.replace("_", " ") for name in searched),
-                *_column_titles(found),
+                *_column_titles(result),
             ],
             rows=[
-                TrialRow([*_cells(trial, searched, found.target)], trial.number == found.best) for trial in found.trials
+                TrialRow([*_cells(trial, searched, result.target)], trial.number == result.best)
+                for trial in result.trials
             ],
             drawings=drawings,
             pictures={file: base64.b64encode(png).decode() for file, png in pictures.items()},
@@ -51,18 +52,18 @@ def render_files(found: SearchResult) -> dict[str, bytes]:
     return {f"{file}.png": png for file, png in pictures.items()} | {PAGE_FILE: page.encode()}
 
 
-def summary(found: SearchResult) -> str:
+def summary(result: SearchResult) -> str:
     """What the search cost, in one sentence, beside the grid and a standard adaptation."""
-    (_, spent), *others = cost_rows(found)
+    (_, spent), *others = cost_rows(result)
     beside = " and ".join(f"{spent / flops:.0%} of {name}" for name, flops in others)
-    seconds = sum(trial.elapsed_s for trial in found.trials)
-    building = sum(cost.flops for cost in found.building.values())
+    seconds = sum(trial.elapsed_s for trial in result.trials)
+    building = sum(cost.flops for cost in result.building.values())
     once = f", of which step 1b, once for all languages, took {building:.3g}" if building else ""
     return f"It took {spent:.3g} FLOPs{once}, which is {beside}, and {seconds:.0f} s of training."
 
 
-def _column_titles(found: SearchResult) -> list[str]:
-    return ["updates", "FLOPs", "seconds", "score", "ended", *(["FLOPs to the target"] if found.target else [])]
+def _column_titles(result: SearchResult) -> list[str]:
+    return ["updates", "FLOPs", "seconds", "score", "ended", *(["FLOPs to the target"] if result.target else [])]
 
 
 def _cells(trial: Trial, searched: list[str], target: float | None) -> Iterator[str]:

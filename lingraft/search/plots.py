@@ -14,44 +14,44 @@ if TYPE_CHECKING:
 _HEIGHT_IN = 3.9
 
 
-def search_drawings(found: SearchResult) -> list[Drawing]:
+def search_drawings(result: SearchResult) -> list[Drawing]:
     """Those that the search has something to show in."""
-    drawn = [_curves(found), _costs(found)]
-    if len(found.front) > 1:
-        drawn.insert(1, _front(found))
-    return [*drawn, _importance(found)] if found.importance else drawn
+    drawn = [_curves(result), _costs(result)]
+    if len(result.front) > 1:
+        drawn.insert(1, _front(result))
+    return [*drawn, _importance(result)] if result.importance else drawn
 
 
-def _depth_styles(found: SearchResult) -> Mapping[int, MarkStyle]:
-    depths = sorted({trial.depth for trial in found.trials})
+def _depth_styles(result: SearchResult) -> Mapping[int, MarkStyle]:
+    depths = sorted({trial.depth for trial in result.trials})
     return dict(zip(depths, graded_styles(len(depths)), strict=True))
 
 
-def _label_axes(axes: "Axes", found: SearchResult) -> None:
-    axes.set(xlabel="compute of one trial", ylabel=f"{found.metric_title}, dev")
+def _label_axes(axes: "Axes", result: SearchResult) -> None:
+    axes.set(xlabel="compute of one trial", ylabel=f"{result.metric_title}, dev")
     si_ticks(axes.xaxis, "FLOP")
     percent_ticks(axes.yaxis)
 
 
-def _curves(found: SearchResult) -> Drawing:
-    looks = _depth_styles(found)
+def _curves(result: SearchResult) -> Drawing:
+    looks = _depth_styles(result)
 
     def paint(figure: "Figure") -> None:
         axes = figure.subplots()
         named: set[int] = set()
-        for trial in found.trials:
-            _plot_trial(axes, trial, looks[trial.depth], trial.number == found.best, trial.depth not in named)
+        for trial in result.trials:
+            _plot_trial(axes, trial, looks[trial.depth], trial.number == result.best, trial.depth not in named)
             named.add(trial.depth)
-        if found.target is not None:
-            axes.axhline(found.target, color=COLOURS["red"], linestyle=":", label=f"target {found.target:.1%}")
-        _label_axes(axes, found)
+        if result.target is not None:
+            axes.axhline(result.target, color=COLOURS["red"], linestyle=":", label=f"target {result.target:.1%}")
+        _label_axes(axes, result)
         figure.legend(loc="outside right center")
 
-    ends = ", ".join(f"{trial.depth} layers {trial.score:.1%}" for trial in found.trials)
+    ends = ", ".join(f"{trial.depth} layers {trial.score:.1%}" for trial in result.trials)
     return Drawing(
         "curves",
         "",
-        f"Scores by compute, {found.language}",
+        f"Scores by compute, {result.language}",
         "Each line is a trial, looked at where all others are; a cross ends those that were stopped, and the thick one "
         "was chosen. Scores are of dev documents.",
         f"Line plot; the last scores are {ends}.",
@@ -69,22 +69,22 @@ def _plot_trial(axes: "Axes", trial: Trial, look: MarkStyle, chosen: bool, first
         axes.plot(flops[-1:], scores[-1:], "x", color=COLOURS["red"], markersize=10, markeredgewidth=2.2, zorder=5)
 
 
-def _front(found: SearchResult) -> Drawing:
-    looks = _depth_styles(found)
+def _front(result: SearchResult) -> Drawing:
+    looks = _depth_styles(result)
 
     def paint(figure: "Figure") -> None:
         axes = figure.subplots()
-        for trial in found.trials:
+        for trial in result.trials:
             points = [point for point in trial.scores_by_flops if point[0]]
             axes.plot(*zip(*points, strict=True), ".", color=COLOURS["grey"], alpha=0.5, zorder=1)
-        flops, scores = [point.flops for point in found.front], [point.score for point in found.front]
+        flops, scores = [point.flops for point in result.front], [point.score for point in result.front]
         axes.plot(flops, scores, color=COLOURS["grey"], drawstyle="steps-post", zorder=2)
         for depth, look in looks.items():
-            own = [(point.flops, point.score) for point in found.front if point.depth == depth]
+            own = [(point.flops, point.score) for point in result.front if point.depth == depth]
             if own:
                 label = f"{depth} layer{'' if depth == 1 else 's'}"
                 axes.plot(*zip(*own, strict=True), look.marker, color=look.colour, markersize=7, label=label, zorder=3)
-        _label_axes(axes, found)
+        _label_axes(axes, result)
         figure.legend(loc="outside right center")
 
     return Drawing(
@@ -92,29 +92,29 @@ def _front(found: SearchResult) -> Drawing:
         "",
         "What compute buys",
         "Every look at every trial; marked are those for which no other trial had spent as little for as good a score.",
-        f"Dot plot of {len(found.front)} points from {found.front[0].score:.1%} to {found.front[-1].score:.1%}.",
+        f"Dot plot of {len(result.front)} points from {result.front[0].score:.1%} to {result.front[-1].score:.1%}.",
         _HEIGHT_IN,
         paint,
     )
 
 
-def cost_rows(found: SearchResult) -> list[tuple[str, float]]:
+def cost_rows(result: SearchResult) -> list[tuple[str, float]]:
     """FLOPs of the search and of what it stands beside."""
-    rows = [("the search", found.flops), ("the grid, run to its end", found.grid_flops)]
-    if found.standard_flops is not None:
-        rows.append(("one standard adaptation", found.standard_flops))
+    rows = [("the search", result.flops), ("the grid, run to its end", result.grid_flops)]
+    if result.standard_flops is not None:
+        rows.append(("one standard adaptation", result.standard_flops))
     return rows
 
 
-def _costs(found: SearchResult) -> Drawing:
-    rows = cost_rows(found)
+def _costs(result: SearchResult) -> Drawing:
+    rows = cost_rows(result)
 
     def paint(figure: "Figure") -> None:
         axes = figure.subplots()
         places, flops = range(len(rows)), [each for _, each in rows]
         axes.barh(places, flops, 0.6, color=[COLOURS["blue"], COLOURS["grey"], COLOURS["orange"]][: len(rows)])
         for place, each in zip(places, flops, strict=True):
-            share = f"{each / found.grid_flops:.0%} of the grid"
+            share = f"{each / result.grid_flops:.0%} of the grid"
             axes.annotate(share, (each, place), (5, 0), textcoords="offset points", va="center")
         axes.set_yticks(places, [name for name, _ in rows])
         axes.invert_yaxis()
@@ -124,13 +124,13 @@ def _costs(found: SearchResult) -> Drawing:
         si_ticks(axes.xaxis, "FLOP")
 
     said = "; ".join(f"{name} {flops:.3g} FLOPs" for name, flops in rows)
-    note = " Step 1b at every depth is in both." if found.building else ""
+    note = " Step 1b at every depth is in both." if result.building else ""
     caption = f"All trials together, the same without stopping any, and the recipe's adaptation over all layers.{note}"
     return Drawing("cost", "", "What the search cost", caption, f"Bar chart: {said}.", 2.1, paint)
 
 
-def _importance(found: SearchResult) -> Drawing:
-    shares: Sequence[tuple[str, float]] = sorted(found.importance.items(), key=lambda each: each[1])
+def _importance(result: SearchResult) -> Drawing:
+    shares: Sequence[tuple[str, float]] = sorted(result.importance.items(), key=lambda each: each[1])
 
     def paint(figure: "Figure") -> None:
         axes = figure.subplots()

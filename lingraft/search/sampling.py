@@ -13,27 +13,27 @@ _DRAWS = 20
 _RANDOM_FIRST = 5
 
 
-def sample_untried(board: SharedStudy, seed: int) -> Params | None:
+def sample_untried(shared: SharedStudy, seed: int) -> Params | None:
     """Parameters that have not been tried; the same for the same trials so far. None if there seem to be no more.
 
     Args:
-        board: the trials so far.
+        shared: the trials so far.
         seed: of the sampler.
     """
-    tried = board.tried()
+    tried = shared.tried()
     for draw in range(_DRAWS):
-        study = _study_copy(board, seed + len(tried) + 1000 * draw)
-        params: Params = study.ask(distributions_of(board.choices)).params
+        study = _study_copy(shared, seed + len(tried) + 1000 * draw)
+        params: Params = study.ask(distributions_of(shared.choices)).params
         if params_key(params) not in tried:
             return params
     return None
 
 
-def _study_copy(board: SharedStudy, seed: int) -> optuna.Study:
+def _study_copy(shared: SharedStudy, seed: int) -> optuna.Study:
     """A copy of the study in memory, as a sampler can read it: with values of stopped trials."""
     sampler = optuna.samplers.TPESampler(n_startup_trials=_RANDOM_FIRST, constant_liar=True, seed=seed)
-    study = optuna.create_study(directions=board.directions, sampler=sampler)
-    study.add_trials([_with_values(trial, board.goal) for trial in board.trials()])
+    study = optuna.create_study(directions=shared.directions, sampler=sampler)
+    study.add_trials([_with_values(trial, shared.goal) for trial in shared.trials()])
     return study
 
 

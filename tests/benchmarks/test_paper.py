@@ -18,8 +18,8 @@ from lingraft.comparison.plan import plan_comparison
 from lingraft.config.recipe import Recipe
 from lingraft.config.systems import System
 from lingraft.errors import RecipeError
-from lingraft.reports.paper.grid import ResultsTable
 from lingraft.reports.paper.records import PaperRecords
+from lingraft.reports.paper.results_table import ResultsTable
 from tests.fixtures.forked import at_once, start
 from tests.made_up import documents, write
 from tests.reports.paper.made_up import MadeUp

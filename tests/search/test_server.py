@@ -10,8 +10,8 @@ from lingraft.config.recipe import Recipe
 from lingraft.search.storage import WAIT_VARIABLE
 from lingraft.stages.results import SearchResult, load_search
 from tests.postgresql import PostgreSql, started
-from tests.search.crew import Workers, found_by_one, without_times
-from tests.search.test_board import DEPTHS, claim_at_once
+from tests.search.test_shared_study import DEPTHS, claim_at_once
+from tests.search.worker_processes import Workers, found_by_one, without_times
 from tests.workshop import Workshop, changed
 
 pytestmark = pytest.mark.integration

@@ -10,7 +10,7 @@ from optuna.trial import TrialState
 from lingraft.config.recipe import Recipe
 from lingraft.stages.results import SearchResult, load_search
 from tests.postgresql import started
-from tests.search.crew import Workers, found_by_one, without_times
+from tests.search.worker_processes import Workers, found_by_one, without_times
 from tests.workshop import Workshop, changed
 
 pytestmark = pytest.mark.integration

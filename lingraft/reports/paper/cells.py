@@ -7,8 +7,8 @@ from statistics import mean
 from typing import Literal, Self
 
 from lingraft.reports.paper.efficiency import Reached
-from lingraft.reports.paper.grid import MissingValue, ReasonNumbers, ResultsTable
 from lingraft.reports.paper.records import TaskFacts
+from lingraft.reports.paper.results_table import MissingValue, ReasonNumbers, ResultsTable
 from lingraft.stages.results import SeedScores
 
 Show = Callable[[float], str]
@@ -72,9 +72,9 @@ class Footnotes:
         self._marks[_NEVER] = "never reached; left out of means"
         return _NEVER
 
-    def language_label(self, grid: ResultsTable, task: TaskFacts, language: str) -> str:
+    def language_label(self, results: ResultsTable, task: TaskFacts, language: str) -> str:
         """A language's name, marked if its cells do not count."""
-        if grid.is_informative(task, language):
+        if results.is_informative(task, language):
             return language
         self._marks[_NOT_INFORMATIVE] = (
             "not informative, since BL_BASE is less than 5 points above the trivial baseline; left out of means"

@@ -9,6 +9,7 @@ import numpy as np
 
 from lingraft.config.systems import System
 from lingraft.model.flops import V100_FLOPS_PER_S
+from lingraft.reports.formatting import counted
 from lingraft.reports.paper.canvas import (
     SYSTEM_STYLES,
     Drawing,
@@ -19,9 +20,8 @@ from lingraft.reports.paper.canvas import (
     write_message,
 )
 from lingraft.reports.paper.cells import TimeUnit
-from lingraft.reports.paper.grid import MissingValue, ResultsTable, Variant
 from lingraft.reports.paper.records import CurvePoint, TaskFacts
-from lingraft.reports.paper.words import counted
+from lingraft.reports.paper.results_table import MissingValue, ResultsTable, Variant
 from lingraft.reports.plotting import COLOURS
 
 if TYPE_CHECKING:
@@ -69,12 +69,15 @@ class _Panel:
         return f"{self.title}: {ends or 'no curve'}"
 
 
-def system_curves(grid: ResultsTable) -> list[Drawing]:
+def system_curves(results: ResultsTable) -> list[Drawing]:
     """Figure 3: the systems' mean curves, one panel per main task; none without a curve."""
-    shown = [_panel(grid, task, _of_systems(grid), _counting(grid, task, task.languages)) for task in grid.main_tasks]
+    shown = [
+        _panel(results, task, _of_systems(results), _counting(results, task, task.languages))
+        for task in results.main_tasks
+    ]
     over = "; ".join(
         f"{task.title}: {', '.join(panel.languages) or 'none'}"
-        for task, panel in zip(grid.main_tasks, shown, strict=True)
+        for task, panel in zip(results.main_tasks, shown, strict=True)
     )
     caption = (
         "Scores while a language's embeddings are learned, against compute; means over the languages in which every "
@@ -83,54 +86,56 @@ def system_curves(grid: ResultsTable) -> list[Drawing]:
     return _drawing("figure-3", "Figure 3", "learning curves", caption, shown)
 
 
-def language_curves(grid: ResultsTable, task: TaskFacts) -> list[Drawing]:
+def language_curves(results: ResultsTable, task: TaskFacts) -> list[Drawing]:
     """The systems' curves in every language of a task; none without a curve."""
     title = f"Learning curves of every language, {task.title}"
     caption = "Dotted, the score that counts as near-maximal. A system without a line has no curve there."
-    shown = [_panel(grid, task, _of_systems(grid), [language], language) for language in task.languages]
+    shown = [_panel(results, task, _of_systems(results), [language], language) for language in task.languages]
     return _drawing(f"curves-{task.name}", "", title, caption, shown, columns=3)
 
 
-def depth_curves(grid: ResultsTable, system: System) -> list[Drawing]:
+def depth_curves(results: ResultsTable, system: System) -> list[Drawing]:
     """Figure 4, of the first task, and A1 and those that follow, of the others: curves by depth."""
-    variants = [Variant(system, depth) for depth in grid.depths(system)]
+    variants = [Variant(system, depth) for depth in results.depths(system)]
     looks = {
         variant: (counted(variant.depth, "layer"), look)
         for variant, look in zip(variants, graded_styles(len(variants)), strict=True)
     }
-    looks[grid.reference] = (str(System.BL_BASE), SYSTEM_STYLES[System.BL_BASE])
-    tasks = [task for task in grid.records.tasks if grid.depth_languages(system, task)]
-    return [drawing for place, task in enumerate(tasks) for drawing in _depth_drawing(grid, system, task, looks, place)]
+    looks[results.reference] = (str(System.BL_BASE), SYSTEM_STYLES[System.BL_BASE])
+    tasks = [task for task in results.records.tasks if results.depth_languages(system, task)]
+    return [
+        drawing for place, task in enumerate(tasks) for drawing in _depth_drawing(results, system, task, looks, place)
+    ]
 
 
 def _depth_drawing(
-    grid: ResultsTable, system: System, task: TaskFacts, looks: CurveStyles, place: int
+    results: ResultsTable, system: System, task: TaskFacts, looks: CurveStyles, place: int
 ) -> list[Drawing]:
-    languages = grid.depth_languages(system, task)
+    languages = results.depth_languages(system, task)
     number = f"A{place}" if place else "4"
     title = f"learning curves of {system} by depth, {task.title}"
-    each = [_panel(grid, task, looks, [language], language) for language in languages]
+    each = [_panel(results, task, looks, [language], language) for language in languages]
     if len(languages) == 1:
         caption = f"{languages[0]} alone was run at several depths."
         return _drawing(f"figure-{number}-{system}".lower(), f"Figure {number}", title, caption, each)
-    shown = [_panel(grid, task, looks, _counting(grid, task, languages)), *each]
+    shown = [_panel(results, task, looks, _counting(results, task, languages)), *each]
     caption = "The first panel is the mean over those of the other panels' languages that have every curve."
     return _drawing(f"figure-{number}-{system}".lower(), f"Figure {number}", title, caption, shown)
 
 
-def _of_systems(grid: ResultsTable) -> CurveStyles:
-    return {variant: (str(variant.system), SYSTEM_STYLES[variant.system]) for variant in grid.variants}
+def _of_systems(results: ResultsTable) -> CurveStyles:
+    return {variant: (str(variant.system), SYSTEM_STYLES[variant.system]) for variant in results.variants}
 
 
-def _counting(grid: ResultsTable, task: TaskFacts, languages: Sequence[str]) -> list[str]:
-    return [language for language in languages if grid.is_informative(task, language)]
+def _counting(results: ResultsTable, task: TaskFacts, languages: Sequence[str]) -> list[str]:
+    return [language for language in languages if results.is_informative(task, language)]
 
 
 def _panel(
-    grid: ResultsTable, task: TaskFacts, looks: CurveStyles, languages: Sequence[str], title: str = ""
+    results: ResultsTable, task: TaskFacts, looks: CurveStyles, languages: Sequence[str], title: str = ""
 ) -> _Panel:
     """Mean curves over those of the languages in which every variant with a curve has one."""
-    curves = {variant: _curves(grid, variant, task, languages) for variant in looks}
+    curves = {variant: _curves(results, variant, task, languages) for variant in looks}
     curves = {variant: by_language for variant, by_language in curves.items() if by_language}
     shared = [name for name in languages if curves and all(name in by_language for by_language in curves.values())]
     lines = [
@@ -138,7 +143,7 @@ def _panel(
         for variant, by_language in curves.items()
         if shared
     ]
-    targets = [target for name in shared if not isinstance(target := grid.target(task, name), MissingValue)]
+    targets = [target for name in shared if not isinstance(target := results.target(task, name), MissingValue)]
     return _Panel(
         title or f"{task.title}, {_counted(shared)}",
         f"{task.title} {task.metric}, %",
@@ -155,9 +160,9 @@ def _counted(languages: Sequence[str]) -> str:
 
 
 def _curves(
-    grid: ResultsTable, variant: Variant, task: TaskFacts, languages: Sequence[str]
+    results: ResultsTable, variant: Variant, task: TaskFacts, languages: Sequence[str]
 ) -> dict[str, tuple[CurvePoint, ...]]:
-    found = {language: grid.cell(variant, task, language) for language in languages}
+    found = {language: results.cell(variant, task, language) for language in languages}
     return {language: cell.points for language, cell in found.items() if not isinstance(cell, MissingValue)}
 
 

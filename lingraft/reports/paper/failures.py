@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from lingraft.config.systems import System
 from lingraft.reports.paper.cells import ReportTable, TableRow, missing_mark
-from lingraft.reports.paper.grid import SYSTEM_ORDER, MissingValue, ResultsTable
+from lingraft.reports.paper.results_table import SYSTEM_ORDER, MissingValue, ResultsTable
 
 
 class _FailedCell(NamedTuple):
@@ -16,11 +16,11 @@ class _FailedCell(NamedTuple):
     language: str
 
 
-def failures_table(grid: ResultsTable) -> list[ReportTable]:
+def failures_table(results: ResultsTable) -> list[ReportTable]:
     """A row per reason, and under the table the reasons in full; nothing where nothing failed."""
     by_number: dict[int, list[_FailedCell]] = {}
-    for failure in _failures(grid):
-        by_number.setdefault(grid.reasons.number(failure.value), []).append(failure)
+    for failure in _failures(results):
+        by_number.setdefault(results.reasons.number(failure.value), []).append(failure)
     rows = [
         TableRow(missing_mark(number), (str(len(failures)), _systems(failures), _languages(failures)))
         for number, failures in sorted(by_number.items())
@@ -30,8 +30,8 @@ def failures_table(grid: ResultsTable) -> list[ReportTable]:
     return [ReportTable("", "Cells that failed, by reason", head, tuple(rows), tuple(notes))] if rows else []
 
 
-def _failures(grid: ResultsTable) -> Iterable[_FailedCell]:
-    records = grid.records
+def _failures(results: ResultsTable) -> Iterable[_FailedCell]:
+    records = results.records
     for cell in records.cells:
         if cell.failed is not None:
             yield _FailedCell(MissingValue.failed(cell.failed), cell.system, cell.language)

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, TypeGuard
 from lingraft.config.systems import System
 from lingraft.reports.paper.canvas import SYSTEM_STYLES, Drawing, MarkStyle, legend_above, panels
 from lingraft.reports.paper.cells import TimeUnit
-from lingraft.reports.paper.costs import format_ratio, published_ratios
+from lingraft.reports.paper.cost_tables import format_ratio, published_ratios
 from lingraft.reports.paper.efficiency import Ratios, Reached, over_tasks, speed_up
-from lingraft.reports.paper.grid import MissingValue, ResultsTable, Variant
 from lingraft.reports.paper.published import DAYS
 from lingraft.reports.paper.records import TaskFacts
+from lingraft.reports.paper.results_table import MissingValue, ResultsTable, Variant
 from lingraft.reports.plotting import COLOURS, line_styles
 
 if TYPE_CHECKING:
@@ -53,15 +53,15 @@ class _Bars:
                 axes.hlines(said, x - _BAR / 2, x + _BAR / 2, color="#000000", linewidth=1.6, label="the paper")
 
 
-def speed_up_drawing(grid: ResultsTable) -> list[Drawing]:
+def speed_up_drawing(results: ResultsTable) -> list[Drawing]:
     """Figure 1: mean speed-ups over BL_BASE per task, and the paper's where it has the task; none without any."""
     bars = [
-        _bars(grid, variant, (order - (len(grid.mini_variants) - 1) / 2) * _BAR)
-        for order, variant in enumerate(grid.mini_variants)
+        _bars(results, variant, (order - (len(results.mini_variants) - 1) / 2) * _BAR)
+        for order, variant in enumerate(results.mini_variants)
     ]
     if not any(height is not None for each in bars for height in each.heights):
         return []
-    groups = [*(task.title for task in grid.records.tasks), "mean of tasks"]
+    groups = [*(task.title for task in results.records.tasks), "mean of tasks"]
 
     def paint(figure: "Figure") -> None:
         axes = figure.subplots()
@@ -89,25 +89,26 @@ def speed_up_drawing(grid: ResultsTable) -> list[Drawing]:
     return [Drawing("figure-1", "Figure 1", "average speed-up", caption, f"Bar chart. {said}.", 3.3, paint)]
 
 
-def _bars(grid: ResultsTable, variant: Variant, offset: float) -> _Bars:
-    tasks = grid.records.tasks
-    ours = {task.name: grid.speed_up(variant, task) for task in tasks}
+def _bars(results: ResultsTable, variant: Variant, offset: float) -> _Bars:
+    tasks = results.records.tasks
+    ours = {task.name: results.speed_up(variant, task) for task in tasks}
     paper = published_ratios(DAYS, variant.system, speed_up)
     counts = [f"{len(each.by_language)}/{len(each.by_language) + len(each.left_out)}" for each in ours.values()]
-    return _Bars(variant.system, offset, _heights(grid, ours), [*counts, ""], _heights(grid, paper))
+    return _Bars(variant.system, offset, _heights(results, ours), [*counts, ""], _heights(results, paper))
 
 
-def _heights(grid: ResultsTable, by_task: Mapping[str, Ratios]) -> list[float | None]:
+def _heights(results: ResultsTable, by_task: Mapping[str, Ratios]) -> list[float | None]:
     """A mean per task, then over those tasks that count; the latter only where all of them are there."""
-    means = [by_task[task.name].mean if task.name in by_task else None for task in grid.records.tasks]
-    main = [by_task[task.name] for task in grid.main_tasks if task.name in by_task]
-    return [*means, over_tasks(main) if len(main) == len(grid.main_tasks) else None]
+    means = [by_task[task.name].mean if task.name in by_task else None for task in results.records.tasks]
+    main = [by_task[task.name] for task in results.main_tasks if task.name in by_task]
+    return [*means, over_tasks(main) if len(main) == len(results.main_tasks) else None]
 
 
-def target_time_drawing(grid: ResultsTable, task: TaskFacts) -> list[Drawing]:
+def target_time_drawing(results: ResultsTable, task: TaskFacts) -> list[Drawing]:
     """What table 3 or A1 holds of a task, with the checkpoints before and after; none if nothing took any compute."""
     found = {
-        variant: [grid.reached(variant, task, language) for language in task.languages] for variant in grid.variants
+        variant: [results.reached(variant, task, language) for language in task.languages]
+        for variant in results.variants
     }
     uppers = [each.upper for row in found.values() for each in row if _finite(each)]
     if not any(uppers):
@@ -131,7 +132,7 @@ def target_time_drawing(grid: ResultsTable, task: TaskFacts) -> list[Drawing]:
                 )
         axes.axvline(beyond / unit.seconds, color=COLOURS["grid"], linewidth=8, zorder=0)
         axes.text(beyond / unit.seconds, 1.01, "never", transform=axes.get_xaxis_transform(), ha="center")
-        labels = [language + ("" if grid.is_informative(task, language) else " †") for language in task.languages]
+        labels = [language + ("" if results.is_informative(task, language) else " †") for language in task.languages]
         axes.set_yticks(range(len(labels)), labels)
         axes.set_ylim(len(labels) - 0.4, -0.6)
         axes.set_xlim(0, 1.04 * beyond / unit.seconds)
@@ -140,7 +141,7 @@ def target_time_drawing(grid: ResultsTable, task: TaskFacts) -> list[Drawing]:
         legend_above(figure, [axes])
 
     dagger = (
-        " †: not informative." if not all(grid.is_informative(task, language) for language in task.languages) else ""
+        " †: not informative." if not all(results.is_informative(task, language) for language in task.languages) else ""
     )
     nothing = f" No system has a number in {', '.join(empty)}." if empty else ""
     caption = (
@@ -180,18 +181,18 @@ def _paint_reached(
         )
 
 
-def depth_drawings(grid: ResultsTable, system: System) -> list[Drawing]:
+def depth_drawings(results: ResultsTable, system: System) -> list[Drawing]:
     """What tables 4 and A3 hold, a row of two panels per task; none without several depths."""
-    depths = grid.depths(system)
-    tasks = [task for task in grid.records.tasks if grid.depth_languages(system, task)]
-    if not any(_ends(grid, system, task, language) for task in tasks for language in task.languages):
+    depths = results.depths(system)
+    tasks = [task for task in results.records.tasks if results.depth_languages(system, task)]
+    if not any(_ends(results, system, task, language) for task in tasks for language in task.languages):
         return []
 
     def paint(figure: "Figure") -> None:
         axes = panels(figure, 2 * len(tasks), 2)
         for place, task in enumerate(tasks):
-            _paint_finals(axes[2 * place], grid, system, task)
-            _paint_times(axes[2 * place + 1], grid, system, task, depths)
+            _paint_finals(axes[2 * place], results, system, task)
+            _paint_times(axes[2 * place + 1], results, system, task, depths)
         for each in axes:
             each.set_xticks(depths)
         for each in axes[-2:]:
@@ -218,10 +219,10 @@ def depth_drawings(grid: ResultsTable, system: System) -> list[Drawing]:
     ]
 
 
-def _language_styles(grid: ResultsTable, system: System) -> dict[str, MarkStyle]:
+def _language_styles(results: ResultsTable, system: System) -> dict[str, MarkStyle]:
     """One look per language, the same in all panels."""
     languages = dict.fromkeys(
-        language for task in grid.records.tasks for language in grid.depth_languages(system, task)
+        language for task in results.records.tasks for language in results.depth_languages(system, task)
     )
     return {
         language: MarkStyle(colour, line, _MARKERS[place % len(_MARKERS)])
@@ -229,39 +230,39 @@ def _language_styles(grid: ResultsTable, system: System) -> dict[str, MarkStyle]
     }
 
 
-def _ends(grid: ResultsTable, system: System, task: TaskFacts, language: str) -> dict[int, float]:
+def _ends(results: ResultsTable, system: System, task: TaskFacts, language: str) -> dict[int, float]:
     """Final scores in percent by depth, where there are any."""
-    finals = {depth: grid.final(Variant(system, depth), task, language) for depth in grid.depths(system)}
+    finals = {depth: results.final(Variant(system, depth), task, language) for depth in results.depths(system)}
     return {depth: 100 * final.mean for depth, final in finals.items() if not isinstance(final, MissingValue)}
 
 
-def _paint_finals(axes: "Axes", grid: ResultsTable, system: System, task: TaskFacts) -> None:
-    looks, depths = _language_styles(grid, system), grid.depths(system)
-    for language in grid.depth_languages(system, task):
-        look, ends = looks[language], _ends(grid, system, task, language)
+def _paint_finals(axes: "Axes", results: ResultsTable, system: System, task: TaskFacts) -> None:
+    looks, depths = _language_styles(results, system), results.depths(system)
+    for language in results.depth_languages(system, task):
+        look, ends = looks[language], _ends(results, system, task, language)
         if not ends:  # without a line, neither a name in the legend nor something to compare with
             continue
         heights = [ends.get(depth, math.nan) for depth in depths]
         axes.plot(depths, heights, look.line, color=look.colour, marker=look.marker, label=language)
-        reference = grid.final(grid.reference, task, language)
+        reference = results.final(results.reference, task, language)
         if not isinstance(reference, MissingValue):
             axes.axhline(100 * reference.mean, color=look.colour, linestyle="--", linewidth=0.9)
     axes.set_title(task.title, loc="left")
     axes.set_ylabel(f"{task.metric}, %")
 
 
-def _paint_times(axes: "Axes", grid: ResultsTable, system: System, task: TaskFacts, depths: Sequence[int]) -> None:
+def _paint_times(axes: "Axes", results: ResultsTable, system: System, task: TaskFacts, depths: Sequence[int]) -> None:
     found = {
         language: {
             depth: reached
             for depth in depths
-            if not isinstance(reached := grid.reached(Variant(system, depth), task, language), MissingValue)
+            if not isinstance(reached := results.reached(Variant(system, depth), task, language), MissingValue)
         }
-        for language in grid.depth_languages(system, task)
+        for language in results.depth_languages(system, task)
     }
     longest = max((each.estimate for row in found.values() for each in row.values() if _finite(each)), default=0.0)
     unit, top = TimeUnit.fitting([longest]), 1.15 * longest if longest else 1.0
-    looks, apart = _language_styles(grid, system), 0.03 * (depths[-1] - depths[0])
+    looks, apart = _language_styles(results, system), 0.03 * (depths[-1] - depths[0])
     for place, (language, row) in enumerate(found.items()):
         look, shift = looks[language], apart * (place - (len(found) - 1) / 2)
         # What is not a number leaves a gap, so that no line goes past a depth that never got there.

@@ -15,8 +15,8 @@ from pydantic import Field
 from lingraft.artifacts.artifact import Artifact, Kind
 from lingraft.config.systems import System
 from lingraft.errors import ArtifactError
+from lingraft.reports.formatting import counted
 from lingraft.reports.paper.efficiency import LearningCurve
-from lingraft.reports.paper.words import counted
 from lingraft.stages.results import Result, SeedScores
 
 RECORDS_FILE = "records.json"

@@ -9,8 +9,8 @@ from lingraft._version import __version__
 from lingraft.artifacts import artifact
 from lingraft.artifacts.artifact import Artifact, Kind
 from lingraft.reports.paper.cells import ReportTable
-from lingraft.reports.paper.grid import ResultsTable
 from lingraft.reports.paper.records import RECORDS_FILE, PaperRecords
+from lingraft.reports.paper.results_table import ResultsTable
 from lingraft.reports.paper.sections import ReportSection, sections_of
 from lingraft.reports.paper.summary import basis, summary
 from lingraft.reports.run.page import template_environment
@@ -37,10 +37,10 @@ def write(records: PaperRecords, out: Path) -> Artifact:
         MissingExtraError: matplotlib or jinja2 is not installed.
     """
     template = template_environment().get_template(PAGE_FILE)  # where it cannot be had, nothing is drawn in vain
-    grid = ResultsTable(records)
-    sections = sections_of(grid)
+    results = ResultsTable(records)
+    sections = sections_of(results)
     drawn = _pictures(sections)
-    page, text = _page(template, grid, sections, drawn), _markdown(grid, sections)
+    page, text = _page(template, results, sections, drawn), _markdown(results, sections)
     with artifact.create(out, Kind.REPORT) as draft:
         for file, png in drawn.items():
             (draft.folder / f"{file}.png").write_bytes(png)
@@ -73,13 +73,13 @@ def markdown(records: PaperRecords) -> str:
         ArtifactError: the records do not fit each other.
         CurveError: a curve that is empty or not sorted.
     """
-    grid = ResultsTable(records)
-    return _markdown(grid, sections_of(grid))
+    results = ResultsTable(records)
+    return _markdown(results, sections_of(results))
 
 
-def _markdown(grid: ResultsTable, sections: Sequence[ReportSection]) -> str:
-    lines = [f"# {grid.records.title}", "", *(f"- {line}" for line in summary(grid)), ""]
-    lines += [paragraph for line in basis(grid) for paragraph in (line, "")]
+def _markdown(results: ResultsTable, sections: Sequence[ReportSection]) -> str:
+    lines = [f"# {results.records.title}", "", *(f"- {line}" for line in summary(results)), ""]
+    lines += [paragraph for line in basis(results) for paragraph in (line, "")]
     for section in sections:
         lines += [f"## {section.title}", "", section.prose, ""]
         for table in section.tables:
@@ -99,12 +99,12 @@ def table_lines(table: ReportTable) -> list[str]:
 
 
 def _page(
-    template: "jinja2.Template", grid: ResultsTable, sections: Sequence[ReportSection], drawn: dict[str, bytes]
+    template: "jinja2.Template", results: ResultsTable, sections: Sequence[ReportSection], drawn: dict[str, bytes]
 ) -> str:
     return template.render(
-        records=grid.records,
-        summary=summary(grid),
-        basis=basis(grid),
+        records=results.records,
+        summary=summary(results),
+        basis=basis(results),
         sections=sections,
         pictures={file: base64.b64encode(png).decode() for file, png in drawn.items()},
         version=__version__,

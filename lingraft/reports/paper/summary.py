@@ -4,36 +4,42 @@ import math
 from collections import Counter
 from collections.abc import Iterable
 
-from lingraft.reports.paper.costs import format_ratio, format_share
+from lingraft.reports.formatting import counted
+from lingraft.reports.paper.cost_tables import format_ratio, format_share
 from lingraft.reports.paper.efficiency import Ratios, over_tasks
-from lingraft.reports.paper.grid import MissingValue, ResultsTable, Variant
 from lingraft.reports.paper.records import TaskFacts
-from lingraft.reports.paper.words import counted
+from lingraft.reports.paper.results_table import MissingValue, ResultsTable, Variant
 
 _NO_TASK = "all tasks are the appendix's"
 
 
-def summary(grid: ResultsTable) -> list[str]:
+def summary(results: ResultsTable) -> list[str]:
     """A sentence per mini-model system, and one for what is missing."""
-    return [*(_system(grid, variant) for variant in grid.mini_variants), *_missing(grid), *_not_informative(grid)]
+    return [
+        *(_system(results, variant) for variant in results.mini_variants),
+        *_missing(results),
+        *_not_informative(results),
+    ]
 
 
-def _system(grid: ResultsTable, variant: Variant) -> str:
-    return f"{variant.system}: {_speed_up_clause(grid, variant)}; {_retained_clause(grid, variant)}."
+def _system(results: ResultsTable, variant: Variant) -> str:
+    return f"{variant.system}: {_speed_up_clause(results, variant)}; {_retained_clause(results, variant)}."
 
 
-def _speed_up_clause(grid: ResultsTable, variant: Variant) -> str:
-    sped = {task.title: grid.speed_up(variant, task) for task in grid.main_tasks}
+def _speed_up_clause(results: ResultsTable, variant: Variant) -> str:
+    sped = {task.title: results.speed_up(variant, task) for task in results.main_tasks}
     speed = over_tasks(sped.values())
     what = "over BL_BASE in compute to near-maximal performance"
     if speed is not None:
         return f"a speed-up of {format_ratio(speed)} {what} ({_counts(sped)})"
-    reasons = (f"{task.title}: {_why_no_speed_up(grid, variant, task, sped[task.title])}" for task in grid.main_tasks)
+    reasons = (
+        f"{task.title}: {_why_no_speed_up(results, variant, task, sped[task.title])}" for task in results.main_tasks
+    )
     return f"no speed-up {what} ({'; '.join(reasons) or _NO_TASK})"
 
 
-def _retained_clause(grid: ResultsTable, variant: Variant) -> str:
-    kept = {task.title: grid.retained(variant, task) for task in grid.main_tasks}
+def _retained_clause(results: ResultsTable, variant: Variant) -> str:
+    kept = {task.title: results.retained(variant, task) for task in results.main_tasks}
     retained = over_tasks(kept.values())
     if retained is not None:
         return f"{format_share(retained)} of BL_BASE's score at the end ({_counts(kept)})"
@@ -44,16 +50,16 @@ def _retained_clause(grid: ResultsTable, variant: Variant) -> str:
     return f"no share of BL_BASE's score at the end ({'; '.join(reasons) or _NO_TASK})"
 
 
-def _why_no_speed_up(grid: ResultsTable, variant: Variant, task: TaskFacts, ratios: Ratios) -> str:
+def _why_no_speed_up(results: ResultsTable, variant: Variant, task: TaskFacts, ratios: Ratios) -> str:
     """What became of each language; one that is not informative may have been reached, or not, all the same."""
     reasons, only = [], []
     for language in task.languages:
-        reached = grid.reached(variant, task, language)
+        reached = results.reached(variant, task, language)
         if isinstance(reached, MissingValue):
             reasons.append(reached.short)
         elif math.isinf(reached.estimate):
             reasons.append("never reached 95% of BL_BASE")
-        elif grid.is_informative(task, language):
+        elif results.is_informative(task, language):
             reasons.append(ratios.left_out[language])
         else:
             only.append(language)
@@ -74,9 +80,9 @@ def _counts(by_task: dict[str, Ratios]) -> str:
     )
 
 
-def _missing(grid: ResultsTable) -> list[str]:
-    planned = _planned(grid)
-    holes = [cell for key in planned if isinstance(cell := grid.cell(*key), MissingValue)]
+def _missing(results: ResultsTable) -> list[str]:
+    planned = _planned(results)
+    holes = [cell for key in planned if isinstance(cell := results.cell(*key), MissingValue)]
     if not holes:
         return [f"All {len(planned)} cells of the comparison are there."]
     reasons = ", ".join(f"{count} {reason}" for reason, count in Counter(hole.short for hole in holes).most_common())
@@ -84,27 +90,27 @@ def _missing(grid: ResultsTable) -> list[str]:
     return [f"Of {counted(len(planned), 'cell')}, {len(holes)} {verb} missing: {reasons}."]
 
 
-def _planned(grid: ResultsTable) -> list[tuple[Variant, TaskFacts, str]]:
+def _planned(results: ResultsTable) -> list[tuple[Variant, TaskFacts, str]]:
     """Every system in every language, and the further depths in the languages that have any."""
-    tasks = grid.records.tasks
-    usual = [(variant, task, language) for variant in grid.variants for task in tasks for language in task.languages]
+    tasks = results.records.tasks
+    usual = [(variant, task, language) for variant in results.variants for task in tasks for language in task.languages]
     further = [
         (Variant(system, depth), task, language)
-        for system in grid.records.systems
+        for system in results.records.systems
         for task in tasks
-        for language in grid.depth_languages(system, task)
-        for depth in grid.depths(system)
-        if Variant(system, depth) not in grid.variants
+        for language in results.depth_languages(system, task)
+        for depth in results.depths(system)
+        if Variant(system, depth) not in results.variants
     ]
     return [*usual, *further]
 
 
-def _not_informative(grid: ResultsTable) -> list[str]:
+def _not_informative(results: ResultsTable) -> list[str]:
     named = [
         f"{task.title} {language}"
-        for task in grid.records.tasks
+        for task in results.records.tasks
         for language in task.languages
-        if not grid.is_informative(task, language)
+        if not results.is_informative(task, language)
     ]
     if not named:
         return []
@@ -114,9 +120,9 @@ def _not_informative(grid: ResultsTable) -> list[str]:
     ]
 
 
-def basis(grid: ResultsTable) -> list[str]:
+def basis(results: ResultsTable) -> list[str]:
     """What the numbers are of: the model, the seeds, the machine, the data."""
-    records = grid.records
+    records = results.records
     seeds = {len(point.scores.by_seed) for cell in records.cells for point in cell.points}
     finetuned = f"{min(seeds)} to {max(seeds)}" if len(seeds) > 1 else str(max(seeds, default=0))
     lines = [

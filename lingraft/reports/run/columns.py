@@ -1,6 +1,6 @@
 """Columns of the report's tables: what each one shows, in plain words, and how its numbers are written.
 
-Those of tasks are in `lingraft.reports.run.tasks`.
+Those of tasks are in `lingraft.reports.run.task_columns`.
 """
 
 from collections.abc import Callable

@@ -7,7 +7,7 @@ from lingraft.reports.run.columns import percent
 from lingraft.reports.run.page import PAGE_FILE
 from lingraft.reports.run.records import ResultRow, RunRecords
 from lingraft.reports.run.summary import summary
-from lingraft.reports.run.tasks import metric_label
+from lingraft.reports.run.task_columns import metric_label
 
 REPORT = "report"
 """Folder of the report among the run's artifacts."""

@@ -39,7 +39,7 @@ from lingraft.reports.run.plots import (
 from lingraft.reports.run.records import RECORDS_FILE, AdaptedLayers, ResultRow, RunRecords, SampleAnswer
 from lingraft.reports.run.summary import summary
 from lingraft.reports.run.table import brief_table, notes, table
-from lingraft.reports.run.tasks import baseline_summary, metric_label, task_group
+from lingraft.reports.run.task_columns import baseline_summary, metric_label, task_group
 from lingraft.stages.results import LanguageResult, TaskScores
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from lingraft.data.languages import language_name
 from lingraft.reports.plotting import COLOURS, Plot, draw_plot, line_styles, percent_ticks, si_ticks
 from lingraft.reports.run.columns import percent
 from lingraft.reports.run.records import AdaptedLayers, RunRecords
-from lingraft.reports.run.tasks import baseline_label
+from lingraft.reports.run.task_columns import baseline_label
 from lingraft.stages.results import LanguageResult, NearestWords, Neighbour, Point, SourceResult, Trial
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from statistics import mean
 from lingraft.data.languages import language_name
 from lingraft.reports.run.columns import percent
 from lingraft.reports.run.records import AdaptedLayers, RunRecords
-from lingraft.reports.run.tasks import baseline_label, metric_label
+from lingraft.reports.run.task_columns import baseline_label, metric_label
 from lingraft.stages.results import LanguageResult, TaskScores
 from lingraft.tasks.class_scores import MACRO_F1
 

@@ -22,7 +22,7 @@ from lingraft.reports.run.columns import (
     spread,
 )
 from lingraft.reports.run.records import ResultRow, RunRecords
-from lingraft.reports.run.tasks import baseline_summary, metric_label, task_group
+from lingraft.reports.run.task_columns import baseline_summary, metric_label, task_group
 from lingraft.stages.results import SourceResult, TaskScores
 
 _WIDTH = 130

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from lingraft.config.systems import System
 from lingraft.reports.paper.canvas import Drawing
 from lingraft.reports.paper.figures import depth_drawings, target_time_drawing
-from lingraft.reports.paper.grid import ResultsTable
+from lingraft.reports.paper.results_table import ResultsTable
 from lingraft.reports.paper.sections import sections_of
 from tests.reports.paper.made_up import DEPTHS, MadeUp
 

@@ -8,8 +8,8 @@ import pytest
 from lingraft.config.systems import System
 from lingraft.errors import ArtifactError
 from lingraft.reports.paper.efficiency import CurveError
-from lingraft.reports.paper.grid import COMPUTE, MissingValue, ResultsTable, TargetRule
 from lingraft.reports.paper.records import Cell, PaperRecords
+from lingraft.reports.paper.results_table import COMPUTE, MissingValue, ResultsTable, TargetRule
 from lingraft.stages.results import SeedScores
 from tests.reports.paper.made_up import MadeUp
 

@@ -14,8 +14,8 @@ from lingraft.config.systems import System
 from lingraft.errors import ArtifactError, MissingExtraError
 from lingraft.reports.paper.curves import system_curves
 from lingraft.reports.paper.efficiency import CurveError
-from lingraft.reports.paper.grid import ResultsTable
 from lingraft.reports.paper.report import MARKDOWN_FILE, PAGE_FILE, PaperRecords, markdown, write
+from lingraft.reports.paper.results_table import ResultsTable
 from tests.reports.paper import printed
 from tests.reports.paper.made_up import MadeUp
 from tests.reports.run.test_page import Page

@@ -3,8 +3,8 @@
 import pytest
 
 from lingraft.config.systems import System
-from lingraft.reports.paper.grid import ResultsTable
 from lingraft.reports.paper.records import Cell
+from lingraft.reports.paper.results_table import ResultsTable
 from lingraft.reports.paper.summary import summary
 from tests.reports.paper.made_up import MadeUp
 

@@ -4,13 +4,13 @@ import pytest
 
 from lingraft.config.systems import System
 from lingraft.reports.paper.cells import ReportTable
-from lingraft.reports.paper.costs import retained_table, speed_up_table, target_time_table
-from lingraft.reports.paper.depths import final_by_depth, target_time_by_depth
+from lingraft.reports.paper.cost_tables import retained_table, speed_up_table, target_time_table
+from lingraft.reports.paper.depth_tables import final_by_depth, target_time_by_depth
 from lingraft.reports.paper.failures import failures_table
-from lingraft.reports.paper.grid import MEASURED_SECONDS, ResultsTable, TargetRule
 from lingraft.reports.paper.published import DAYS, SCORES
 from lingraft.reports.paper.records import LanguageFacts
-from lingraft.reports.paper.tables import (
+from lingraft.reports.paper.results_table import MEASURED_SECONDS, ResultsTable, TargetRule
+from lingraft.reports.paper.score_tables import (
     final_spread_table,
     final_table,
     languages_table,

@@ -13,20 +13,20 @@ from lingraft.reports.paper.cells import (
     format_reached,
     format_score,
 )
-from lingraft.reports.paper.grid import MissingValue, ResultsTable, Variant
 from lingraft.reports.paper.records import TaskFacts
+from lingraft.reports.paper.results_table import MissingValue, ResultsTable, Variant
 from lingraft.stages.results import SeedScores
 
 
-def target_time_by_depth(grid: ResultsTable, system: System, intervals: bool = False) -> list[ReportTable]:
+def target_time_by_depth(results: ResultsTable, system: System, intervals: bool = False) -> list[ReportTable]:
     """Table 4, or with intervals A4: a row per language and task, a column per depth; none without several depths."""
-    notes, depths = Footnotes(grid.reasons), grid.depths(system)
+    notes, depths = Footnotes(results.reasons), results.depths(system)
     found = {
-        (task.title, notes.language_label(grid, task, language)): [
-            grid.reached(Variant(system, depth), task, language) for depth in depths
+        (task.title, notes.language_label(results, task, language)): [
+            results.reached(Variant(system, depth), task, language) for depth in depths
         ]
-        for task in grid.records.tasks
-        for language in grid.depth_languages(system, task)
+        for task in results.records.tasks
+        for language in results.depth_languages(system, task)
     }
     reached = [each for row in found.values() for each in row if not isinstance(each, MissingValue)]
     unit = TimeUnit.fitting(each.estimate for each in reached)
@@ -43,24 +43,24 @@ def target_time_by_depth(grid: ResultsTable, system: System, intervals: bool = F
     )
 
 
-def final_by_depth(grid: ResultsTable, system: System) -> list[ReportTable]:
+def final_by_depth(results: ResultsTable, system: System) -> list[ReportTable]:
     """Table A3: final scores by depth, mean over the languages that were run at several; BL_BASE last."""
-    notes, depths = Footnotes(grid.reasons), grid.depths(system)
-    variants = [*(Variant(system, depth) for depth in depths), grid.reference]
+    notes, depths = Footnotes(results.reasons), results.depths(system)
+    variants = [*(Variant(system, depth) for depth in depths), results.reference]
     found = {
         task.name: {
-            language: [grid.final(variant, task, language) for variant in variants]
-            for language in grid.depth_languages(system, task)
+            language: [results.final(variant, task, language) for variant in variants]
+            for language in results.depth_languages(system, task)
         }
-        for task in grid.records.tasks
+        for task in results.records.tasks
     }
     notes.describe_seeds(scores for by_language in found.values() for row in by_language.values() for scores in row)
     rows = []
-    for task in grid.records.tasks:
+    for task in results.records.tasks:
         by_language = found[task.name]
-        named = {language: notes.language_label(grid, task, language) for language in by_language}
+        named = {language: notes.language_label(results, task, language) for language in by_language}
         if len(named) > 1:
-            rows.append(TableRow(f"{task.title} ({', '.join(named.values())})", _means(grid, task, by_language)))
+            rows.append(TableRow(f"{task.title} ({', '.join(named.values())})", _means(results, task, by_language)))
         rows += [
             TableRow(f"{task.title} ({named[language]})", tuple(format_score(scores, notes) for scores in row), "quiet")
             for language, row in by_language.items()
@@ -75,7 +75,7 @@ def _head(depths: Sequence[int]) -> tuple[str, ...]:
 
 
 def _means(
-    grid: ResultsTable, task: TaskFacts, rows: Mapping[str, Sequence[SeedScores | MissingValue]]
+    results: ResultsTable, task: TaskFacts, rows: Mapping[str, Sequence[SeedScores | MissingValue]]
 ) -> tuple[str, ...]:
     """The mean of each column over the languages that count."""
     return tuple(
@@ -83,7 +83,7 @@ def _means(
             {
                 language: scores.mean
                 for language, scores in zip(rows, column, strict=True)
-                if not isinstance(scores, MissingValue) and grid.is_informative(task, language)
+                if not isinstance(scores, MissingValue) and results.is_informative(task, language)
             },
             len(column),
             format_points,

@@ -16,7 +16,9 @@ from lingraft.reports.paper.cells import (
     format_reached,
 )
 from lingraft.reports.paper.efficiency import Ratios, Reached, over_tasks, retained, speed_up
-from lingraft.reports.paper.grid import (
+from lingraft.reports.paper.published import DAYS, SCORES, PublishedTable
+from lingraft.reports.paper.records import TaskFacts
+from lingraft.reports.paper.results_table import (
     COMPUTE,
     MEASURED_SECONDS,
     CostMeasure,
@@ -25,15 +27,13 @@ from lingraft.reports.paper.grid import (
     TargetRule,
     Variant,
 )
-from lingraft.reports.paper.published import DAYS, SCORES, PublishedTable
-from lingraft.reports.paper.records import TaskFacts
 
 RatiosByTask = Mapping[str, Ratios]
 _Rule = Callable[[Mapping[str, float], Mapping[str, float]], Ratios]
 
 
 def target_time_table(
-    grid: ResultsTable,
+    results: ResultsTable,
     task: TaskFacts,
     number: str,
     variants: Sequence[Variant],
@@ -44,7 +44,7 @@ def target_time_table(
     """One task's part of table 3 or A1: time to near-maximal performance; with intervals, of table A4.
 
     Args:
-        grid: the run.
+        results: the run.
         task: one of its tasks.
         number: of the table.
         variants: rows.
@@ -52,9 +52,9 @@ def target_time_table(
         goal: what counts as near-maximal.
         intervals: show the checkpoints before and after too.
     """
-    notes = Footnotes(grid.reasons)
+    notes = Footnotes(results.reasons)
     found = {
-        variant: {language: grid.reached(variant, task, language, measure, goal) for language in task.languages}
+        variant: {language: results.reached(variant, task, language, measure, goal) for language in task.languages}
         for variant in variants
     }
     unit = TimeUnit.fitting(_estimates(reached for row in found.values() for reached in row.values()))
@@ -68,11 +68,11 @@ def target_time_table(
             for language, reached in row.items()
             if not isinstance(reached, MissingValue)
             and math.isfinite(reached.estimate)
-            and grid.is_informative(task, language)
+            and results.is_informative(task, language)
         }
         cells = [format_reached(reached, write, notes) for reached in row.values()]
         rows.append(TableRow(variant.system, (*cells, format_mean(counted, len(task.languages), unit.show))))
-    head = ("system", *(notes.language_label(grid, task, language) for language in task.languages), MEAN)
+    head = ("system", *(notes.language_label(results, task, language) for language in task.languages), MEAN)
     return ReportTable(
         number, f"{task.title}, {measure.prefix}{unit.name} until {goal}", head, tuple(rows), notes.lines
     )
@@ -92,7 +92,7 @@ def format_share(ratio: float) -> str:
     return f"{ratio:.1%}"
 
 
-def speed_up_table(grid: ResultsTable) -> list[ReportTable]:
+def speed_up_table(results: ResultsTable) -> list[ReportTable]:
     """Figure 1 as numbers: mean speed-ups over BL_BASE per task, in compute and seconds; none without mini-models."""
     counted = [
         ("compute", COMPUTE, TargetRule.PAPER),
@@ -102,26 +102,28 @@ def speed_up_table(grid: ResultsTable) -> list[ReportTable]:
     ]
     rows = {
         f"{variant.system}, {what}": {
-            task.name: grid.speed_up(variant, task, measure, goal) for task in grid.records.tasks
+            task.name: results.speed_up(variant, task, measure, goal) for task in results.records.tasks
         }
-        for variant in grid.mini_variants
+        for variant in results.mini_variants
         for what, measure, goal in counted
     }
-    paper = _published_rows(grid, grid.mini_variants, DAYS, speed_up)
-    table = _ratio_table(grid, "Times less than BL_BASE until near-maximal performance", rows, paper, format_ratio)
+    paper = _published_rows(results, results.mini_variants, DAYS, speed_up)
+    table = _ratio_table(results, "Times less than BL_BASE until near-maximal performance", rows, paper, format_ratio)
     return [table] if rows else []
 
 
-def retained_table(grid: ResultsTable) -> list[ReportTable]:
+def retained_table(results: ResultsTable) -> list[ReportTable]:
     """Share of BL_BASE's final score that each other system keeps, per task."""
-    variants = [variant for variant in grid.variants if variant != grid.reference]
+    variants = [variant for variant in results.variants if variant != results.reference]
     rows = {
-        str(variant.system): {task.name: grid.retained(variant, task) for task in grid.records.tasks}
+        str(variant.system): {task.name: results.retained(variant, task) for task in results.records.tasks}
         for variant in variants
     }
-    paper = _published_rows(grid, variants, SCORES, retained)
+    paper = _published_rows(results, variants, SCORES, retained)
     return (
-        [_ratio_table(grid, "Share of BL_BASE's final score that is kept", rows, paper, format_share)] if rows else []
+        [_ratio_table(results, "Share of BL_BASE's final score that is kept", rows, paper, format_share)]
+        if rows
+        else []
     )
 
 
@@ -133,19 +135,19 @@ def published_ratios(printed: Mapping[str, PublishedTable], system: System, rule
 
 
 def _published_rows(
-    grid: ResultsTable, variants: Sequence[Variant], printed: Mapping[str, PublishedTable], rule: _Rule
+    results: ResultsTable, variants: Sequence[Variant], printed: Mapping[str, PublishedTable], rule: _Rule
 ) -> dict[str, dict[str, Ratios]]:
     """The paper's rows to show beside ours, if it has any of our tasks."""
-    if not {task.name for task in grid.records.tasks} & set(printed):
+    if not {task.name for task in results.records.tasks} & set(printed):
         return {}
     found = {f"{variant.system} in the paper": published_ratios(printed, variant.system, rule) for variant in variants}
     return {label: by_task for label, by_task in found.items() if by_task}
 
 
 def _ratio_table(
-    grid: ResultsTable, title: str, ours: Mapping[str, RatiosByTask], paper: Mapping[str, RatiosByTask], show: Show
+    results: ResultsTable, title: str, ours: Mapping[str, RatiosByTask], paper: Mapping[str, RatiosByTask], show: Show
 ) -> ReportTable:
-    notes, tasks = Footnotes(grid.reasons), grid.records.tasks
+    notes, tasks = Footnotes(results.reasons), results.records.tasks
     notes.add("Ratios are taken per language, then averaged; the last column is the mean of the tasks' means.")
     if any(task.appendix for task in tasks):
         named = ", ".join(task.title for task in tasks if task.appendix)

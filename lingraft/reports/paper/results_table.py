@@ -1,4 +1,4 @@
-"""The records as a grid to look numbers up in: each is there, or is a hole that says why it is not."""
+"""Records of a comparison as a table to look numbers up in: each is a number, or a missing value with its reason."""
 
 import re
 import textwrap
@@ -241,7 +241,7 @@ class ResultsTable:
     def _with_reasons(
         self, task: TaskFacts, ratios: Ratios, found: Mapping[str, object], reference: Mapping[str, object]
     ) -> Ratios:
-        """Every language without a ratio, with the grid's reason where there is no number at all."""
+        """Every language without a ratio, with the results's reason where there is no number at all."""
         left_out = {}
         for language in task.languages:
             own, base = found[language], reference[language]

@@ -5,7 +5,7 @@ from statistics import mean
 
 from lingraft.config.systems import System
 from lingraft.reports.paper.cells import ReportTable, TableRow
-from lingraft.reports.paper.costs import format_ratio, format_share, published_ratios
+from lingraft.reports.paper.cost_tables import format_ratio, format_share, published_ratios
 from lingraft.reports.paper.efficiency import over_cells, over_tasks, retained, speed_up
 from lingraft.reports.paper.published import DAYS, RETAINED_PERCENT, SCORES, SPEED_UPS
 
